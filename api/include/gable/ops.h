@@ -1,0 +1,112 @@
+// Descriptions of the operations: plain structs for designated initialisers, no behaviour but their own arithmetic.
+#pragma once
+
+#include <gable/dtype.h>
+#include <gable/export.h>
+#include <gable/shape.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace gable {
+
+/// What follows the convolution, applied as max_pool(activation(conv + bias)).
+struct Epilogue {
+  bool bias = false;  ///< one f32 a channel of the output, whatever the dtype
+  Activation activation = Activation::none;
+  PoolWindow max_pool;
+  bool operator==(const Epilogue&) const = default;
+};
+
+/// y[n,k,p,q] = epilogue( sum over c,r,s of x[n, c, p*stride.h - padding.top + r*dilation.h, ...] * w[k,c,r,s] ),
+/// a cross-correlation as in every deep-learning library. dilation 1 means adjacent taps.
+struct Conv2d {
+  Shape input;    ///< (N, C, H, W)
+  Shape weights;  ///< (K, C / groups, R, S), row-major
+  Extent stride{1, 1};
+  Padding padding;
+  Extent dilation{1, 1};
+  std::int64_t groups = 1;
+  DType dtype = DType::f32;      ///< of x, weights and y
+  Layout layout = Layout::nchw;  ///< of x and y
+  Math math = Math::strict;
+  Epilogue epilogue;
+
+  bool operator==(const Conv2d&) const = default;
+};
+
+/// c[m,n] = activation( sum over k of a[m,k] * b[k,n] + bias[n] ), all row-major; b is packed like weights.
+struct Matmul {
+  std::int64_t m = 1, n = 1, k = 1;
+  DType dtype = DType::f32;
+  Math math = Math::strict;
+  bool bias = false;
+  Activation activation = Activation::none;
+  bool operator==(const Matmul&) const = default;
+};
+
+/// Maximum over each window; padding counts as minus infinity, incomplete windows are dropped.
+struct MaxPool {
+  Shape input;  ///< (N, C, H, W)
+  Extent window{2, 2};
+  Extent stride{2, 2};
+  Padding padding;
+  DType dtype = DType::f32;
+  Layout layout = Layout::nchw;
+  bool operator==(const MaxPool&) const = default;
+};
+
+/// c = a + b, element by element.
+struct Add {
+  Shape shape;
+  DType dtype = DType::f32;
+  bool operator==(const Add&) const = default;
+};
+
+/// y[j,i] = x[i,j].
+struct Transpose {
+  std::int64_t rows = 1, columns = 1;  ///< of x
+  DType dtype = DType::f32;
+  bool operator==(const Transpose&) const = default;
+};
+
+/// The same (N, C, H, W) tensor in another memory order.
+struct Reorder {
+  Shape shape;
+  Layout from = Layout::nchw;
+  Layout to = Layout::nhwc;
+  DType dtype = DType::f32;
+  bool operator==(const Reorder&) const = default;
+};
+
+using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder>;
+
+/// Work of an op from its shapes. FLOP: a multiply and an add are 2; taps that fall into the padding count, as
+/// everywhere in the field: 2*N*K*Ho*Wo*(C/groups)*R*S. Bytes: each tensor once, the least any implementation can move.
+struct Work {
+  double flop = 0;
+  double bytes_read = 0;     ///< inputs, weights and bias
+  double bytes_written = 0;  ///< the (pooled) output
+  double bytes() const { return bytes_read + bytes_written; }
+};
+
+/// "conv2d", "matmul", "max_pool", "add", "transpose", "reorder".
+GABLE_API std::string_view name(const Op& op);
+/// One line with every attribute that is not at its default.
+GABLE_API std::string describe(const Op& op);
+
+/// Throws Error(invalid_argument) naming the first attribute that is wrong and what would be right. Shapes of more than
+/// 2^40 elements a tensor are refused.
+GABLE_API void validate(const Op& op);
+
+/// Shapes below are of validated ops.
+GABLE_API Shape conv_output_shape(const Conv2d& conv);  ///< (N, K, Ho, Wo) before the fused pool
+GABLE_API Shape output_shape(const Op& op);
+GABLE_API Work work(const Op& op);
+/// Products summed into one output element: (C/groups)*R*S, or k; 1 for ops without sums.
+GABLE_API std::int64_t terms(const Op& op);
+GABLE_API DType dtype_of(const Op& op);
+
+}  // namespace gable

@@ -1,0 +1,37 @@
+// The oracle that every kernel is held against: exact arithmetic as far as f64 goes, with the magnitudes that error
+// bounds are relative to.
+#pragma once
+
+#include <gable/export.h>
+#include <gable/ops.h>
+#include <gable/plan.h>
+#include <gable/tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace gable {
+
+/// Results in the memory order of the op's output, not rounded to the op's dtype.
+struct OracleResult {
+  std::vector<double> exact;
+  std::vector<double> magnitude;  ///< M of ErrorBound, element by element
+};
+
+/// `inputs` are host tensors: {x, weights[, bias]} for conv2d and matmul, {x} or {a, b} for the rest. Throws
+/// Error(invalid_argument) if they don't fit the op.
+GABLE_API OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs);
+
+/// How a device's result compares with the oracle.
+struct Comparison {
+  bool passed = false;
+  std::int64_t mismatches = 0;       ///< elements beyond their tolerance
+  std::int64_t first_mismatch = -1;  ///< index in memory order
+  double max_error = 0;              ///< greatest |y - exact|
+  double worst_ratio = 0;            ///< greatest |y - exact| / tolerance: above 1 is a mismatch
+};
+
+/// A NaN matches a NaN, an infinity one of the same sign; a value that overflows the dtype must become infinity.
+GABLE_API Comparison compare(const ConstTensorView& y, const OracleResult& expected, const ErrorBound& bound);
+
+}  // namespace gable

@@ -1,0 +1,96 @@
+// Tensors: a view (not owning) of dense memory, and an owner of it. External pointers need no copy: make a view.
+#pragma once
+
+#include <gable/dtype.h>
+#include <gable/error.h>
+#include <gable/export.h>
+#include <gable/shape.h>
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+namespace gable {
+
+/// Where bytes live. Every CPU backend shares the host's memory.
+struct Memory {
+  enum class Kind : std::uint8_t { host, cuda };
+  Kind kind = Kind::host;
+  int index = 0;
+  bool operator==(const Memory&) const = default;
+};
+
+GABLE_API std::string to_string(Memory memory);  ///< "host" or "cuda:0"
+
+namespace detail {
+template <typename Pointer>
+struct View {
+  Pointer data = nullptr;
+  DType dtype = DType::f32;
+  Shape shape;
+  Layout layout = Layout::nchw;
+  Memory memory;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }
+};
+}  // namespace detail
+
+/// Dense memory of `shape` in `layout`; the memory is the caller's and outlives the view.
+struct TensorView : detail::View<void*> {
+  TensorView() = default;
+  TensorView(void* pointer, DType type, const Shape& dims, Layout order = Layout::nchw, Memory where = {})
+      : detail::View<void*>{pointer, type, dims, order, where} {}
+};
+
+/// The same, read-only. A TensorView converts to it.
+struct ConstTensorView : detail::View<const void*> {
+  ConstTensorView() = default;
+  ConstTensorView(const void* pointer, DType type, const Shape& dims, Layout order = Layout::nchw, Memory where = {})
+      : detail::View<const void*>{pointer, type, dims, order, where} {}
+  ConstTensorView(const TensorView& v) : detail::View<const void*>{v.data, v.dtype, v.shape, v.layout, v.memory} {}
+};
+
+/// Owns 128-byte-aligned memory on one device. Movable, not copyable; made by Device::tensor() or, on the host, here.
+class GABLE_API Tensor {
+ public:
+  /// Memory and the way to release it; Device::tensor() fills it.
+  using Storage = std::shared_ptr<void>;
+
+  Tensor() = default;
+  /// Uninitialised host memory. Throws Error(out_of_memory), or Error(invalid_argument) on a dimension below 1.
+  Tensor(DType dtype, const Shape& shape, Layout layout = Layout::nchw);
+  Tensor(Storage storage, const TensorView& view) : storage_(std::move(storage)), view_(view) {}
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(Tensor&&) noexcept = default;
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  const TensorView& view() const { return view_; }
+  operator TensorView() const { return view_; }
+  operator ConstTensorView() const { return view_; }
+
+  void* data() const { return view_.data; }
+  DType dtype() const { return view_.dtype; }
+  const Shape& shape() const { return view_.shape; }
+  Layout layout() const { return view_.layout; }
+  std::size_t bytes() const { return view_.bytes(); }
+  const Storage& storage() const { return storage_; }
+
+  /// Typed pointer to host elements: float for f32, std::uint16_t bit patterns for f16 and bf16.
+  template <typename T>
+  T* as() const {
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, std::uint16_t>, "float or std::uint16_t");
+    if (sizeof(T) != size_of(view_.dtype) || view_.memory.kind != Memory::Kind::host) {
+      throw Error(ErrorCode::invalid_argument, "Tensor::as: the element type does not fit a " +
+                                                   std::string(to_string(view_.dtype)) + " tensor in " +
+                                                   to_string(view_.memory) + " memory");
+    }
+    return static_cast<T*>(view_.data);
+  }
+
+ private:
+  Storage storage_;
+  TensorView view_;
+};
+
+}  // namespace gable
