@@ -21,9 +21,9 @@ namespace gable {
 
 /// backend[:selector][?option=value...], cut into its parts.
 struct DeviceUri {
-  std::string backend;
-  std::string selector;
-  std::map<std::string, std::string> options;
+  std::string backend{};
+  std::string selector{};
+  std::map<std::string, std::string> options{};
 };
 
 GABLE_API DeviceUri parse_device_uri(std::string_view text);
@@ -35,10 +35,10 @@ GABLE_API int integer_option(const DeviceUri& uri, const std::string& option, in
 
 /// What a plan tells about itself; fixed once it is made.
 struct PlanDetails {
-  std::string kernel;
-  std::string explanation;  ///< target, tile, blocking, fusion, threads, in one paragraph
+  std::string kernel{};
+  std::string explanation{};  ///< target, tile, blocking, fusion, threads, in one paragraph
   bool fused = true;
-  ErrorBound bound;
+  ErrorBound bound{};
   std::size_t workspace_bytes = 0;
   std::size_t packed_bytes = 0;   ///< 0 for ops without weights
   std::uint64_t packing_key = 0;  ///< equal for plans that can share packed weights; packing_key() makes one
@@ -60,11 +60,13 @@ class GABLE_API PlanImpl {
   explicit PlanImpl(PlanDetails details) : details_(std::move(details)) {}
   virtual ~PlanImpl();
   const PlanDetails& details() const { return details_; }
+  /// Puts why this plan was chosen before what it is.
+  void prepend_explanation(const std::string& choice) { details_.explanation = choice + details_.explanation; }
   /// From dense row-major weights to packed_bytes() at `packed`, both in the device's memory.
   virtual void pack(const void* weights, void* packed);
   virtual void run(const RunArguments& arguments) = 0;
 
- protected:
+ private:
   PlanDetails details_;
 };
 

@@ -16,21 +16,21 @@ namespace gable {
 class DeviceImpl;
 
 struct DeviceInfo {
-  std::string uri;      ///< what open() takes: "cpu", "cpu:avx2", "onednn", "cuda:0"
-  std::string backend;  ///< "cpu", "onednn", "cuda", ...
-  std::string name;     ///< the hardware and what drives it: "AMD EPYC ... (avx512)"
+  std::string uri{};      ///< what open() takes: "cpu", "cpu:avx2", "onednn", "cuda:0"
+  std::string backend{};  ///< "cpu", "onednn", "cuda", ...
+  std::string name{};     ///< the hardware and what drives it: "AMD EPYC ... (avx512)"
   bool available = false;
-  std::string reason;  ///< why not, in the loader's or the driver's own words
-  Memory memory;
-  std::string library;               ///< file of the plugin; empty for what libgable holds
-  std::vector<std::string> kernels;  ///< values of ?kernel=
+  std::string reason{};  ///< why not, in the loader's or the driver's own words
+  Memory memory{};
+  std::string library{};               ///< file of the plugin; empty for what libgable holds
+  std::vector<std::string> kernels{};  ///< values of ?kernel=
 };
 
 /// One kernel's answer to one op.
 struct KernelSupport {
-  std::string kernel;
+  std::string kernel{};
   bool supported = false;
-  std::string reason;  ///< why not
+  std::string reason{};  ///< why not
 };
 
 /// A cheap handle; copies share the device.

@@ -16,23 +16,23 @@ namespace gable {
 struct Epilogue {
   bool bias = false;  ///< one f32 a channel of the output, whatever the dtype
   Activation activation = Activation::none;
-  PoolWindow max_pool;
+  PoolWindow max_pool{};
   bool operator==(const Epilogue&) const = default;
 };
 
 /// y[n,k,p,q] = epilogue( sum over c,r,s of x[n, c, p*stride.h - padding.top + r*dilation.h, ...] * w[k,c,r,s] ),
 /// a cross-correlation as in every deep-learning library. dilation 1 means adjacent taps.
 struct Conv2d {
-  Shape input;    ///< (N, C, H, W)
-  Shape weights;  ///< (K, C / groups, R, S), row-major
+  Shape input{};    ///< (N, C, H, W)
+  Shape weights{};  ///< (K, C / groups, R, S), row-major
   Extent stride{1, 1};
-  Padding padding;
+  Padding padding{};
   Extent dilation{1, 1};
   std::int64_t groups = 1;
   DType dtype = DType::f32;      ///< of x, weights and y
   Layout layout = Layout::nchw;  ///< of x and y
   Math math = Math::strict;
-  Epilogue epilogue;
+  Epilogue epilogue{};
 
   bool operator==(const Conv2d&) const = default;
 };
@@ -49,10 +49,10 @@ struct Matmul {
 
 /// Maximum over each window; padding counts as minus infinity, incomplete windows are dropped.
 struct MaxPool {
-  Shape input;  ///< (N, C, H, W)
+  Shape input{};  ///< (N, C, H, W)
   Extent window{2, 2};
   Extent stride{2, 2};
-  Padding padding;
+  Padding padding{};
   DType dtype = DType::f32;
   Layout layout = Layout::nchw;
   bool operator==(const MaxPool&) const = default;
@@ -60,8 +60,9 @@ struct MaxPool {
 
 /// c = a + b, element by element.
 struct Add {
-  Shape shape;
+  Shape shape{};
   DType dtype = DType::f32;
+  Layout layout = Layout::nchw;
   bool operator==(const Add&) const = default;
 };
 
@@ -74,7 +75,7 @@ struct Transpose {
 
 /// The same (N, C, H, W) tensor in another memory order.
 struct Reorder {
-  Shape shape;
+  Shape shape{};
   Layout from = Layout::nchw;
   Layout to = Layout::nhwc;
   DType dtype = DType::f32;

@@ -1,0 +1,219 @@
+// Plans check what reaches a kernel, so that kernels can trust their pointers. The checks compare a few integers a
+// tensor: a run allocates nothing.
+#include <gable/backend.h>
+#include <gable/error.h>
+
+#include <cmath>
+
+namespace gable {
+namespace {
+
+/// What a plan expects of one tensor.
+struct Expected {
+  const char* name = "";
+  DType dtype = DType::f32;
+  Shape shape{};
+  Layout layout = Layout::nchw;
+};
+
+std::string text(DType dtype, const Shape& shape, Layout layout, Memory memory) {
+  std::string s = to_string(shape) + " " + std::string(to_string(dtype));
+  if (shape.rank() == 4) s += " " + std::string(to_string(layout));
+  return s + " in " + to_string(memory) + " memory";
+}
+
+/// Layout matters to rank-4 tensors alone.
+template <typename View>
+void check_tensor(const Op& op, const Expected& expected, const View& given, Memory memory) {
+  const bool same_layout = expected.shape.rank() != 4 || given.layout == expected.layout;
+  if (given.shape == expected.shape && given.dtype == expected.dtype && same_layout && given.memory == memory &&
+      given.data != nullptr) {
+    return;
+  }
+  const std::string what =
+      given.data == nullptr ? "a null pointer" : text(given.dtype, given.shape, given.layout, given.memory);
+  throw Error(ErrorCode::invalid_argument, std::string(name(op)) + ": " + expected.name + " is " + what +
+                                               "; this plan takes " +
+                                               text(expected.dtype, expected.shape, expected.layout, memory));
+}
+
+bool has_bias(const Op& op) {
+  if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.bias;
+  if (const auto* matmul = std::get_if<Matmul>(&op)) return matmul->bias;
+  return false;
+}
+
+struct Signature {
+  Expected inputs[2]{};
+  int input_count = 1;
+  Expected weights{};
+  Expected bias{};
+  bool has_weights = false;
+  Expected output{};
+};
+
+Signature signature(const Op& op) {
+  const Shape y = output_shape(op);
+  if (const auto* c = std::get_if<Conv2d>(&op)) {
+    return {.inputs = {{"x", c->dtype, c->input, c->layout}, {}},
+            .input_count = 1,
+            .weights = {"weights", c->dtype, c->weights, Layout::nchw},
+            .bias = {"bias", DType::f32, Shape{c->weights[0]}, Layout::nchw},
+            .has_weights = true,
+            .output = {"y", c->dtype, y, c->layout}};
+  }
+  if (const auto* m = std::get_if<Matmul>(&op)) {
+    return {.inputs = {{"a", m->dtype, Shape{m->m, m->k}, Layout::nchw}, {}},
+            .input_count = 1,
+            .weights = {"b", m->dtype, Shape{m->k, m->n}, Layout::nchw},
+            .bias = {"bias", DType::f32, Shape{m->n}, Layout::nchw},
+            .has_weights = true,
+            .output = {"c", m->dtype, y, Layout::nchw}};
+  }
+  if (const auto* p = std::get_if<MaxPool>(&op)) {
+    return {.inputs = {{"x", p->dtype, p->input, p->layout}, {}},
+            .input_count = 1,
+            .output = {"y", p->dtype, y, p->layout}};
+  }
+  if (const auto* a = std::get_if<Add>(&op)) {
+    return {.inputs = {{"a", a->dtype, a->shape, a->layout}, {"b", a->dtype, a->shape, a->layout}},
+            .input_count = 2,
+            .output = {"c", a->dtype, y, a->layout}};
+  }
+  if (const auto* t = std::get_if<Transpose>(&op)) {
+    return {.inputs = {{"x", t->dtype, Shape{t->rows, t->columns}, Layout::nchw}, {}},
+            .input_count = 1,
+            .output = {"y", t->dtype, y, Layout::nchw}};
+  }
+  const auto& r = std::get<Reorder>(op);
+  return {.inputs = {{"x", r.dtype, r.shape, r.from}, {}}, .input_count = 1, .output = {"y", r.dtype, y, r.to}};
+}
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f32:
+      break;
+  }
+  return 0x1p-24;
+}
+
+/// The least normal number's rounding: below it, errors stop being relative.
+double underflow(DType dtype) { return dtype == DType::f16 ? 0x1p-25 : 0x1p-126; }
+
+}  // namespace
+
+ErrorBound f32_accumulation_bound(std::int64_t terms, DType dtype, Activation activation) {
+  constexpr double kLambda = 6.0;
+  constexpr double kTanhError = 8 * 0x1p-24;  // about 4 ulp of a value below 1, in any backend's approximation
+  return {.accumulation = kLambda * std::sqrt(static_cast<double>(terms) + 1.0) * 0x1p-24,
+          .rounding = unit_roundoff(dtype) * (1 + 0x1p-10),
+          .absolute = underflow(dtype) + (activation == Activation::tanh ? kTanhError : 0.0)};
+}
+
+std::uint64_t packing_key(std::string_view description) {
+  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
+  for (const char c : description) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return hash;
+}
+
+struct Plan::State {
+  Op op;
+  std::shared_ptr<DeviceImpl> device;
+  std::unique_ptr<PlanImpl> impl;
+  Signature signature;
+  bool has_bias;
+  Memory memory;
+};
+
+Plan::Plan(const Op& op, std::shared_ptr<DeviceImpl> device, std::unique_ptr<PlanImpl> impl) {
+  const Memory memory = device->info().memory;
+  state_ = std::make_unique<State>(
+      State{op, std::move(device), std::move(impl), signature(op), gable::has_bias(op), memory});
+}
+
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
+const Op& Plan::op() const { return state_->op; }
+const Shape& Plan::output_shape() const { return state_->signature.output.shape; }
+Work Plan::work() const { return gable::work(state_->op); }
+std::string Plan::explain() const { return state_->impl->details().explanation; }
+std::string Plan::kernel() const { return state_->impl->details().kernel; }
+bool Plan::fused() const { return state_->impl->details().fused; }
+ErrorBound Plan::error_bound() const { return state_->impl->details().bound; }
+std::size_t Plan::workspace_bytes() const { return state_->impl->details().workspace_bytes; }
+std::string Plan::device_uri() const { return state_->device->info().uri; }
+
+PackedWeights Plan::pack(const ConstTensorView& weights) const {
+  if (!state_->signature.has_weights) {
+    throw Error(ErrorCode::invalid_argument, std::string(name(state_->op)) + " has no weights to pack");
+  }
+  check_tensor(state_->op, state_->signature.weights, weights, state_->memory);
+  const PlanDetails& details = state_->impl->details();
+  std::shared_ptr<void> storage = state_->device->allocate(details.packed_bytes);
+  state_->impl->pack(weights.data, storage.get());
+  return {std::move(storage), details.packed_bytes, details.packing_key};
+}
+
+void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const TensorView& y,
+               const Stream& stream) const {
+  run(x, weights, ConstTensorView{}, y, stream);
+}
+
+void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const ConstTensorView& bias, const TensorView& y,
+               const Stream& stream) const {
+  const State& s = *state_;
+  if (!s.signature.has_weights) {
+    throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + " takes no weights: run(x, y)");
+  }
+  check_tensor(s.op, s.signature.inputs[0], x, s.memory);
+  check_tensor(s.op, s.signature.output, y, s.memory);
+  if (s.has_bias) {
+    check_tensor(s.op, s.signature.bias, bias, s.memory);
+  } else if (bias.data != nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name(s.op)) + ": a bias is given, but the op was described without one: set bias = true");
+  }
+  if (weights.key() != s.impl->details().packing_key || weights.data() == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name(s.op)) + (weights.data() == nullptr
+                                               ? ": the packed weights are empty: make them with this plan's pack()"
+                                               : ": the weights were packed for another kernel or shape: pack() "
+                                                 "them with this plan"));
+  }
+  s.impl->run({.inputs = {x.data, nullptr},
+               .weights = weights.data(),
+               .bias = static_cast<const float*>(bias.data),
+               .output = y.data,
+               .stream = stream.native()});
+}
+
+void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stream) const {
+  const State& s = *state_;
+  if (s.signature.has_weights || s.signature.input_count != 1) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name(s.op)) + (s.signature.has_weights ? " needs packed weights: run(x, weights, y)"
+                                                                   : " has two inputs: run(a, b, y)"));
+  }
+  check_tensor(s.op, s.signature.inputs[0], x, s.memory);
+  check_tensor(s.op, s.signature.output, y, s.memory);
+  s.impl->run({.inputs = {x.data, nullptr}, .output = y.data, .stream = stream.native()});
+}
+
+void Plan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream) const {
+  const State& s = *state_;
+  if (s.signature.input_count != 2) {
+    throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + " does not take two inputs");
+  }
+  check_tensor(s.op, s.signature.inputs[0], a, s.memory);
+  check_tensor(s.op, s.signature.inputs[1], b, s.memory);
+  check_tensor(s.op, s.signature.output, y, s.memory);
+  s.impl->run({.inputs = {a.data, b.data}, .output = y.data, .stream = stream.native()});
+}
+
+}  // namespace gable

@@ -1,0 +1,53 @@
+// Host tensors, and the memory operations a device has unless its backend brings its own.
+#include <gable/backend.h>
+#include <gable/tensor.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace gable {
+namespace {
+
+constexpr std::size_t kAlignment = 128;  // two cache lines: what the adjacent-line prefetcher pairs
+
+std::shared_ptr<void> allocate_host(std::size_t bytes) {
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = rounded == 0 ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  if (memory == nullptr && rounded != 0) {
+    throw Error(ErrorCode::out_of_memory, "no " + std::to_string(bytes) + " bytes of host memory");
+  }
+  return {memory, std::free};
+}
+
+}  // namespace
+
+std::string to_string(Memory memory) {
+  return memory.kind == Memory::Kind::host ? "host" : "cuda:" + std::to_string(memory.index);
+}
+
+Tensor::Tensor(DType dtype, const Shape& shape, Layout layout) {
+  validate(Add{.shape = shape, .dtype = dtype});
+  const TensorView shaped(nullptr, dtype, shape, layout);
+  storage_ = allocate_host(shaped.bytes());
+  view_ = TensorView(storage_.get(), dtype, shape, layout);
+}
+
+std::shared_ptr<void> DeviceImpl::allocate(std::size_t bytes) const { return allocate_host(bytes); }
+
+void DeviceImpl::copy(const ConstTensorView& from, const TensorView& to, void*) const {
+  if (from.memory.kind != Memory::Kind::host || to.memory.kind != Memory::Kind::host) {
+    throw Error(ErrorCode::invalid_argument, "copy from " + to_string(from.memory) + " to " + to_string(to.memory) +
+                                                 " memory on device '" + info_.uri +
+                                                 "', which reaches host memory alone: use the CUDA device's copy");
+  }
+  std::memcpy(to.data, from.data, to.bytes());
+}
+
+Stream DeviceImpl::stream() const { return {}; }
+void DeviceImpl::synchronize(void*) const {}
+DeviceImpl::~DeviceImpl() = default;
+Backend::~Backend() = default;
+PlanImpl::~PlanImpl() = default;
+void PlanImpl::pack(const void*, void*) {}
+
+}  // namespace gable

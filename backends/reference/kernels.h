@@ -1,0 +1,211 @@
+// The oracle's arithmetic: every op in f64, written to be read. A convolution gathers the input patch of each output
+// pixel into one row of doubles, so that an output is a dot product of that row with a row of weights.
+//
+// Results go to a callable store(index in the output's memory order, exact value, magnitude), where magnitude is the
+// sum of |x||w| (plus |bias|) that error bounds are relative to.
+#pragma once
+
+#include <gable/error.h>
+#include <gable/ops.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace gable::reference {
+
+inline double load(const void* data, DType dtype, std::int64_t i) {
+  switch (dtype) {
+    case DType::f16:
+      return float_from_f16(static_cast<const std::uint16_t*>(data)[i]);
+    case DType::bf16:
+      return float_from_bf16(static_cast<const std::uint16_t*>(data)[i]);
+    case DType::f32:
+      break;
+  }
+  return static_cast<const float*>(data)[i];
+}
+
+/// Position of (n, c, h, w) in a tensor of `shape`.
+inline std::int64_t offset(const Shape& shape, Layout layout, std::int64_t n, std::int64_t c, std::int64_t h,
+                           std::int64_t w) {
+  return layout == Layout::nchw ? ((n * shape[1] + c) * shape[2] + h) * shape[3] + w
+                                : ((n * shape[2] + h) * shape[3] + w) * shape[1] + c;
+}
+
+inline double activate(double value, Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return value < 0 ? 0.0 : value;  // a NaN stays one
+    case Activation::tanh:
+      return std::tanh(value);
+    case Activation::none:
+      break;
+  }
+  return value;
+}
+
+/// The maximum in which a NaN wins.
+inline double propagating_max(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+struct Sum {
+  double value = 0;
+  double magnitude = 0;
+};
+
+Sum dot(const double* a, const double* b, std::int64_t count);
+
+/// Weights as doubles: (K, C/groups * R * S) for a convolution, (n, k) for a matmul.
+void widen_weights(const Op& op, const void* weights, double* rows);
+
+/// Pixels (or matrix rows) whose gathered inputs are held at once: each weight row then serves several from the cache.
+inline constexpr std::int64_t kBlock = 8;
+
+/// Doubles of scratch that one thread needs.
+inline std::int64_t scratch_elements(const Op& op) {
+  const std::int64_t outputs =
+      std::holds_alternative<Conv2d>(op) ? std::get<Conv2d>(op).weights[0] / std::get<Conv2d>(op).groups : 0;
+  return kBlock * (terms(op) + 2 * outputs);
+}
+
+/// The patch of output pixel (p, q): zeros where a tap falls into the padding.
+inline void gather(const Conv2d& conv, const void* x, std::int64_t n, std::int64_t group, std::int64_t p,
+                   std::int64_t q, double* patch) {
+  const std::int64_t channels = conv.weights[1];
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t r = 0; r < conv.weights[2]; ++r) {
+      const std::int64_t h = p * conv.stride.h - conv.padding.top + r * conv.dilation.h;
+      for (std::int64_t s = 0; s < conv.weights[3]; ++s) {
+        const std::int64_t w = q * conv.stride.w - conv.padding.left + s * conv.dilation.w;
+        const bool inside = h >= 0 && h < conv.input[2] && w >= 0 && w < conv.input[3];
+        *patch++ = inside ? load(x, conv.dtype, offset(conv.input, conv.layout, n, group * channels + c, h, w)) : 0.0;
+      }
+    }
+  }
+}
+
+/// One row of outputs of one group: for each pooled pixel, the maximum over its window of activation(conv + bias).
+template <typename Store>
+void conv2d_row(const Conv2d& conv, const Shape& output, const void* x, const double* rows, const float* bias,
+                std::int64_t n, std::int64_t group, std::int64_t p, double* scratch, const Store& store) {
+  const std::int64_t count = terms(conv);
+  const std::int64_t channels = conv.weights[0] / conv.groups;
+  const PoolWindow one(1, 1);
+  const PoolWindow& pool = conv.epilogue.max_pool ? conv.epilogue.max_pool : one;
+  double* best = scratch + kBlock * count;
+  double* magnitude = best + kBlock * channels;
+  for (std::int64_t q0 = 0; q0 < output[3]; q0 += kBlock) {
+    const std::int64_t pixels = std::min(kBlock, output[3] - q0);
+    std::fill_n(best, pixels * channels, -std::numeric_limits<double>::infinity());
+    std::fill_n(magnitude, pixels * channels, 0.0);
+    for (std::int64_t tap = 0; tap < pool.window.h * pool.window.w; ++tap) {
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        gather(conv, x, n, group, p * pool.stride.h + tap / pool.window.w,
+               (q0 + i) * pool.stride.w + tap % pool.window.w, scratch + i * count);
+      }
+      for (std::int64_t k = 0; k < channels; ++k) {
+        const std::int64_t channel = group * channels + k;
+        const double shift = conv.epilogue.bias ? static_cast<double>(bias[channel]) : 0.0;
+        for (std::int64_t i = 0; i < pixels; ++i) {
+          const Sum sum = dot(scratch + i * count, rows + channel * count, count);
+          double& b = best[i * channels + k];
+          double& m = magnitude[i * channels + k];
+          b = propagating_max(activate(sum.value + shift, conv.epilogue.activation), b);
+          m = std::max(m, sum.magnitude + std::abs(shift));
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < pixels * channels; ++i) {
+      store(offset(output, conv.layout, n, group * channels + i % channels, p, q0 + i / channels), best[i],
+            magnitude[i]);
+    }
+  }
+}
+
+/// `scratch` holds scratch_elements() doubles for each of `threads` threads.
+template <typename Store>
+void conv2d(const Conv2d& conv, const void* x, const double* rows, const float* bias, double* scratch, int threads,
+            const Store& store) {
+  const Shape output = output_shape(conv);
+  const std::int64_t per_thread = scratch_elements(conv);
+  const std::int64_t jobs = output[0] * conv.groups * output[2];
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::int64_t job = 0; job < jobs; ++job) {
+    conv2d_row(conv, output, x, rows, bias, job / (conv.groups * output[2]), job / output[2] % conv.groups,
+               job % output[2], scratch + omp_get_thread_num() * per_thread, store);
+  }
+}
+
+template <typename Store>
+void matmul(const Matmul& op, const void* a, const double* rows, const float* bias, double* scratch, int threads,
+            const Store& store) {
+  const std::int64_t per_thread = scratch_elements(op);
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::int64_t m0 = 0; m0 < op.m; m0 += kBlock) {
+    double* block = scratch + omp_get_thread_num() * per_thread;
+    const std::int64_t count = std::min(kBlock, op.m - m0);
+    for (std::int64_t i = 0; i < count * op.k; ++i) block[i] = load(a, op.dtype, m0 * op.k + i);
+    for (std::int64_t n = 0; n < op.n; ++n) {
+      const double shift = op.bias ? static_cast<double>(bias[n]) : 0.0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Sum sum = dot(block + i * op.k, rows + n * op.k, op.k);
+        store((m0 + i) * op.n + n, activate(sum.value + shift, op.activation), sum.magnitude + std::abs(shift));
+      }
+    }
+  }
+}
+
+template <typename Store>
+void max_pool(const MaxPool& pool, const void* x, const Store& store) {
+  const Shape output = output_shape(pool);
+  for (std::int64_t i = 0; i < output.elements(); ++i) {
+    const std::int64_t q = i % output[3];
+    const std::int64_t p = i / output[3] % output[2];
+    const std::int64_t c = i / (output[3] * output[2]) % output[1];
+    const std::int64_t n = i / (output[3] * output[2] * output[1]);
+    double best = -std::numeric_limits<double>::infinity();
+    for (std::int64_t r = 0; r < pool.window.h; ++r) {
+      const std::int64_t h = p * pool.stride.h - pool.padding.top + r;
+      for (std::int64_t s = 0; s < pool.window.w; ++s) {
+        const std::int64_t w = q * pool.stride.w - pool.padding.left + s;
+        if (h < 0 || h >= pool.input[2] || w < 0 || w >= pool.input[3]) continue;
+        best = propagating_max(load(x, pool.dtype, offset(pool.input, pool.layout, n, c, h, w)), best);
+      }
+    }
+    store(offset(output, pool.layout, n, c, p, q), best, 0.0);
+  }
+}
+
+template <typename Store>
+void add(const Add& op, const void* a, const void* b, const Store& store) {
+  for (std::int64_t i = 0; i < op.shape.elements(); ++i) {
+    const double left = load(a, op.dtype, i);
+    const double right = load(b, op.dtype, i);
+    store(i, left + right, std::abs(left) + std::abs(right));
+  }
+}
+
+template <typename Store>
+void transpose(const Transpose& op, const void* x, const Store& store) {
+  for (std::int64_t i = 0; i < op.rows * op.columns; ++i) {
+    store(i % op.columns * op.rows + i / op.columns, load(x, op.dtype, i), 0.0);
+  }
+}
+
+template <typename Store>
+void reorder(const Reorder& op, const void* x, const Store& store) {
+  const Shape& s = op.shape;
+  for (std::int64_t i = 0; i < s.elements(); ++i) {
+    const std::int64_t w = i % s[3];
+    const std::int64_t h = i / s[3] % s[2];
+    const std::int64_t c = i / (s[3] * s[2]) % s[1];
+    const std::int64_t n = i / (s[3] * s[2] * s[1]);
+    store(offset(s, op.to, n, c, h, w), load(x, op.dtype, offset(s, op.from, n, c, h, w)), 0.0);
+  }
+}
+
+}  // namespace gable::reference

@@ -1,0 +1,142 @@
+// The reference device: the oracle's arithmetic behind the API every other device has. Slow, and right.
+#include "backends/reference/kernels.h"
+#include "backends/registry/builtin.h"
+
+#include <gable/backend.h>
+
+namespace gable {
+namespace {
+
+constexpr const char* kKernel = "f64_loops";
+constexpr int kMaxThreads = 1024;
+
+void round_to(DType dtype, void* data, std::int64_t i, double exact) {
+  const auto value = static_cast<float>(exact);
+  switch (dtype) {
+    case DType::f16:
+      static_cast<std::uint16_t*>(data)[i] = f16_from_float(value);
+      return;
+    case DType::bf16:
+      static_cast<std::uint16_t*>(data)[i] = bf16_from_float(value);
+      return;
+    case DType::f32:
+      break;
+  }
+  static_cast<float*>(data)[i] = value;
+}
+
+std::size_t packed_bytes(const Op& op) {
+  if (const auto* c = std::get_if<Conv2d>(&op)) return static_cast<std::size_t>(c->weights.elements()) * sizeof(double);
+  if (const auto* m = std::get_if<Matmul>(&op)) return static_cast<std::size_t>(m->n * m->k) * sizeof(double);
+  return 0;
+}
+
+std::size_t workspace_elements(const Op& op, int threads) {
+  if (packed_bytes(op) == 0) return 0;
+  return static_cast<std::size_t>(reference::scratch_elements(op) * threads);
+}
+
+PlanDetails details(const Op& op, int threads) {
+  ErrorBound bound = f32_accumulation_bound(1, dtype_of(op), Activation::none);
+  bound.accumulation = 0x1p-40;  // f64 sums, then two roundings: to f32 and to the dtype
+  bound.rounding += 0x1p-24;
+  const Op& o = op;
+  return {.kernel = kKernel,
+          .explanation = "reference: f64 accumulation in straight loops over gathered patches, epilogue per element, " +
+                         std::to_string(threads) + " threads",
+          .fused = true,
+          .bound = bound,
+          .workspace_bytes = workspace_elements(o, threads) * sizeof(double),
+          .packed_bytes = packed_bytes(o),
+          .packing_key = packing_key("reference " + describe(o))};
+}
+
+class ReferencePlan final : public PlanImpl {
+ public:
+  ReferencePlan(const Op& op, int threads)
+      : PlanImpl(gable::details(op, threads)), op_(op), threads_(threads), scratch_(workspace_elements(op, threads)) {}
+
+  void pack(const void* weights, void* packed) override {
+    reference::widen_weights(op_, weights, static_cast<double*>(packed));
+  }
+
+  void run(const RunArguments& arguments) override {
+    const DType dtype = dtype_of(op_);
+    const auto store = [&](std::int64_t i, double exact, double) { round_to(dtype, arguments.output, i, exact); };
+    const auto* rows = static_cast<const double*>(arguments.weights);
+    const void* x = arguments.inputs[0];
+    if (const auto* c = std::get_if<Conv2d>(&op_)) {
+      reference::conv2d(*c, x, rows, arguments.bias, scratch_.data(), threads_, store);
+    } else if (const auto* m = std::get_if<Matmul>(&op_)) {
+      reference::matmul(*m, x, rows, arguments.bias, scratch_.data(), threads_, store);
+    } else if (const auto* p = std::get_if<MaxPool>(&op_)) {
+      reference::max_pool(*p, x, store);
+    } else if (const auto* a = std::get_if<Add>(&op_)) {
+      reference::add(*a, x, arguments.inputs[1], store);
+    } else if (const auto* t = std::get_if<Transpose>(&op_)) {
+      reference::transpose(*t, x, store);
+    } else {
+      reference::reorder(std::get<Reorder>(op_), x, store);
+    }
+  }
+
+ private:
+  Op op_;
+  int threads_;
+  std::vector<double> scratch_;
+};
+
+std::string refusal(const Op& op) {
+  Math math = Math::strict;
+  if (const auto* c = std::get_if<Conv2d>(&op)) math = c->math;
+  if (const auto* m = std::get_if<Matmul>(&op)) math = m->math;
+  if (math == Math::strict) return "";
+  return "math " + std::string(to_string(math)) + ": the reference knows only strict";
+}
+
+class ReferenceDevice final : public DeviceImpl {
+ public:
+  ReferenceDevice(DeviceInfo info, int threads) : DeviceImpl(std::move(info)), threads_(threads) {}
+
+  std::vector<KernelSupport> query(const Op& op) const override {
+    const std::string reason = refusal(op);
+    return {{.kernel = kKernel, .supported = reason.empty(), .reason = reason}};
+  }
+
+  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return std::make_unique<ReferencePlan>(op, threads_); }
+
+ private:
+  int threads_;
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::string name() const override { return "reference"; }
+  int priority() const override { return 0; }
+
+  std::vector<DeviceInfo> probe() const override {
+    return {{.uri = "reference",
+             .backend = "reference",
+             .name = "straight loops in f64, the oracle",
+             .available = true,
+             .kernels = {kKernel}}};
+  }
+
+  std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
+    if (!uri.selector.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "device '" + to_string(uri) + "': the reference has no '" + uri.selector + "'; use 'reference'");
+    }
+    check_options(uri, {"threads"});
+    DeviceInfo info = probe().front();
+    info.uri = to_string(uri);
+    return std::make_shared<ReferenceDevice>(std::move(info),
+                                             integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads()));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
+
+}  // namespace gable

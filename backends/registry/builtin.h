@@ -1,0 +1,12 @@
+// The backends that libgable itself holds.
+#pragma once
+
+#include <gable/backend.h>
+
+#include <memory>
+
+namespace gable {
+
+std::unique_ptr<Backend> make_reference_backend();
+
+}  // namespace gable

@@ -1,0 +1,183 @@
+// The registry: the backends of this process, loaded when they are first asked for. The library's only global state.
+#include "backends/registry/auto_device.h"
+#include "backends/registry/builtin.h"
+#include "backends/registry/loader.h"
+
+#include <gable/backend.h>
+#include <gable/device.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+namespace gable {
+namespace {
+
+struct Entry {
+  std::unique_ptr<Backend> backend;
+  std::string library;
+};
+
+DeviceInfo unavailable(const std::string& backend, const std::string& library, const std::string& reason) {
+  return {.uri = backend, .backend = backend, .name = "", .available = false, .reason = reason, .library = library};
+}
+
+class Registry {
+ public:
+  static Registry& instance() {
+    // Never destroyed: plugins and the devices they made may outlive main().
+    static Registry* registry = new Registry();
+    return *registry;
+  }
+
+  std::vector<DeviceInfo> devices() {
+    const std::lock_guard lock(mutex_);
+    load_all();
+    std::vector<DeviceInfo> all;
+    for (const Entry* entry : by_priority()) {
+      for (DeviceInfo& info : probe(*entry)) all.push_back(std::move(info));
+    }
+    all.insert(all.end(), broken_.begin(), broken_.end());
+    return all;
+  }
+
+  std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) {
+    const std::lock_guard lock(mutex_);
+    return uri.backend == "auto" ? open_auto(uri) : find(uri).backend->open(uri);
+  }
+
+ private:
+  Registry() { entries_.push_back({make_reference_backend(), ""}); }
+
+  const Entry* loaded(const std::string& backend) const {
+    for (const Entry& entry : entries_) {
+      if (entry.backend->name() == backend) return &entry;
+    }
+    return nullptr;
+  }
+
+  /// Loads the files of one backend until one works; without a name, of every backend.
+  void load_plugins(const std::optional<std::string>& only) {
+    for (const loader::PluginFile& plugin : loader::find_plugins(loader::search_path())) {
+      if (only && plugin.backend != *only) continue;
+      if (loaded(plugin.backend) != nullptr || is_broken(plugin)) continue;
+      try {
+        entries_.push_back({loader::load(plugin), plugin.path.string()});
+      } catch (const std::exception& error) {
+        broken_.push_back(unavailable(plugin.backend, plugin.path.string(), error.what()));
+      }
+    }
+  }
+
+  bool is_broken(const loader::PluginFile& plugin) const {
+    return std::any_of(broken_.begin(), broken_.end(),
+                       [&](const DeviceInfo& info) { return info.library == plugin.path.string(); });
+  }
+
+  void load_all() {
+    if (all_loaded_) return;
+    all_loaded_ = true;
+    for (const std::string& entry : loader::search_path().refused) {
+      broken_.push_back(
+          unavailable("GABLE_BACKEND_PATH", entry,
+                      "the entry '" + entry + "' of GABLE_BACKEND_PATH is relative: write an absolute folder"));
+    }
+    load_plugins(std::nullopt);
+  }
+
+  std::vector<const Entry*> by_priority() const {
+    std::vector<const Entry*> order;
+    for (const Entry& entry : entries_) order.push_back(&entry);
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Entry* a, const Entry* b) { return a->backend->priority() > b->backend->priority(); });
+    return order;
+  }
+
+  static std::vector<DeviceInfo> probe(const Entry& entry) {
+    try {
+      std::vector<DeviceInfo> found = entry.backend->probe();
+      for (DeviceInfo& info : found) info.library = entry.library;
+      return found;
+    } catch (const std::exception& error) {
+      return {unavailable(entry.backend->name(), entry.library, std::string("its probe failed: ") + error.what())};
+    }
+  }
+
+  const Entry& find(const DeviceUri& uri) {
+    if (loaded(uri.backend) == nullptr) load_plugins(uri.backend);
+    if (const Entry* entry = loaded(uri.backend)) return *entry;
+    for (const DeviceInfo& info : broken_) {
+      if (info.backend == uri.backend) {
+        throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': " + info.reason);
+      }
+    }
+    std::string folders;
+    for (const auto& folder : loader::search_path().folders) folders += (folders.empty() ? "" : ", ") + folder.string();
+    throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': no backend '" + uri.backend +
+                                            "'; there are " + known() + ", and no libgable_" + uri.backend + ".so in " +
+                                            folders);
+  }
+
+  std::string known() {
+    load_all();
+    std::string names = "auto";
+    for (const Entry* entry : by_priority()) names += ", " + entry->backend->name();
+    return names;
+  }
+
+  std::shared_ptr<DeviceImpl> open_auto(const DeviceUri& uri) {
+    load_all();
+    if (!uri.selector.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "device '" + to_string(uri) + "': auto has no '" + uri.selector + "'; use 'auto'");
+    }
+    std::vector<std::shared_ptr<DeviceImpl>> candidates;
+    std::string refused;
+    for (const Entry* entry : by_priority()) {
+      const std::vector<DeviceInfo> found = probe(*entry);
+      const auto usable = std::find_if(found.begin(), found.end(), [](const auto& info) { return info.available; });
+      if (usable == found.end()) {
+        for (const DeviceInfo& info : found) refused += "passed over " + info.uri + ": " + info.reason + "\n";
+        continue;
+      }
+      if (!candidates.empty() && candidates.front()->info().memory != usable->memory) continue;
+      try {
+        DeviceUri candidate = parse_device_uri(usable->uri);
+        candidate.options = uri.options;
+        candidates.push_back(entry->backend->open(candidate));
+      } catch (const Error& error) {
+        refused += "passed over " + usable->uri + ": " + error.what() + "\n";
+      }
+    }
+    if (candidates.empty()) throw Error(ErrorCode::unavailable, "device 'auto': nothing can be opened\n" + refused);
+    return make_auto_device(std::move(candidates), std::move(refused));
+  }
+
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+  std::vector<DeviceInfo> broken_;
+  bool all_loaded_ = false;
+};
+
+/// GABLE_DEVICE stands in for `auto`, whose options it may bring along.
+DeviceUri requested(std::string_view text) {
+  const DeviceUri uri = parse_device_uri(text);
+  const char* variable = std::getenv("GABLE_DEVICE");
+  if (uri.backend != "auto" || variable == nullptr || *variable == '\0') return uri;
+  try {
+    DeviceUri named = parse_device_uri(variable);
+    for (const auto& [option, value] : uri.options) named.options.emplace(option, value);
+    return named;
+  } catch (const Error& error) {
+    throw Error(error.code(), "GABLE_DEVICE=" + std::string(variable) + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> devices() { return Registry::instance().devices(); }
+
+Device open(std::string_view uri) { return Device(Registry::instance().open(requested(uri))); }
+
+}  // namespace gable
