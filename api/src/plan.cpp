@@ -148,6 +148,7 @@ bool Plan::fused() const { return state_->impl->details().fused; }
 ErrorBound Plan::error_bound() const { return state_->impl->details().bound; }
 std::size_t Plan::workspace_bytes() const { return state_->impl->details().workspace_bytes; }
 std::string Plan::device_uri() const { return state_->device->info().uri; }
+Memory Plan::memory() const { return state_->memory; }
 
 PackedWeights Plan::pack(const ConstTensorView& weights) const {
   if (!state_->signature.has_weights) {

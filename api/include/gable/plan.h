@@ -21,6 +21,8 @@ class GABLE_API Stream {
  public:
   Stream() = default;
   explicit Stream(std::shared_ptr<void> handle) : handle_(std::move(handle)) {}
+  /// A stream that somebody else owns, e.g. a cudaStream_t of the application's.
+  static Stream borrow(void* native) { return Stream(std::shared_ptr<void>(std::shared_ptr<void>(), native)); }
   void* native() const { return handle_.get(); }  ///< cudaStream_t on CUDA devices, null on the CPU
 
  private:
@@ -82,6 +84,7 @@ class GABLE_API Plan {
   ErrorBound error_bound() const;
   std::size_t workspace_bytes() const;
   std::string device_uri() const;
+  Memory memory() const;  ///< where the plan's tensors lie
 
   /// Once, outside the hot loop. `weights` are (K, C/groups, R, S), or (k, n) for a matmul, row-major, in this plan's
   /// dtype and in this device's memory.

@@ -1,0 +1,77 @@
+/* gable for C and for languages that call C: open a device, plan a convolution, pack its weights once, run it.
+ *
+ * Every function that can fail returns a status and leaves its outputs alone on failure; gable_last_error() then has
+ * the message of this thread's last failure. Shapes are (N, C, H, W) and (K, C/groups, R, S). */
+#ifndef GABLE_C_H
+#define GABLE_C_H
+
+#include <gable/export.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum gable_status {
+  GABLE_OK = 0,
+  GABLE_INVALID_ARGUMENT = 1,
+  GABLE_UNSUPPORTED = 2,
+  GABLE_UNAVAILABLE = 3,
+  GABLE_DEVICE_FAILURE = 4,
+  GABLE_OUT_OF_MEMORY = 5
+} gable_status;
+
+typedef enum gable_dtype { GABLE_F32 = 0, GABLE_F16 = 1, GABLE_BF16 = 2 } gable_dtype;
+typedef enum gable_layout { GABLE_NCHW = 0, GABLE_NHWC = 1 } gable_layout;
+typedef enum gable_math { GABLE_STRICT = 0, GABLE_TF32 = 1, GABLE_SPLIT3 = 2, GABLE_SPLIT6 = 3 } gable_math;
+typedef enum gable_activation { GABLE_NONE = 0, GABLE_RELU = 1, GABLE_TANH = 2 } gable_activation;
+
+/* Start from gable_conv2d_default(): stride 1, dilation 1, one group, no padding, f32, NCHW, no epilogue. */
+typedef struct gable_conv2d {
+  int64_t input[4];
+  int64_t weights[4];
+  int64_t stride[2];
+  int64_t padding[4]; /* top, left, bottom, right */
+  int64_t dilation[2];
+  int64_t groups;
+  gable_dtype dtype;
+  gable_layout layout;
+  gable_math math;
+  int bias; /* 0 or 1 */
+  gable_activation activation;
+  int64_t pool_window[2]; /* {0, 0}: no max-pool */
+  int64_t pool_stride[2];
+} gable_conv2d;
+
+typedef struct gable_device gable_device;
+typedef struct gable_plan gable_plan;
+typedef struct gable_packed gable_packed;
+
+GABLE_API const char* gable_version(void);
+/* Of this thread; valid until its next failure. Empty before the first. */
+GABLE_API const char* gable_last_error(void);
+
+GABLE_API gable_status gable_open(const char* uri, gable_device** device);
+GABLE_API void gable_close(gable_device* device); /* plans stay valid; null is allowed, as in all three releases */
+
+GABLE_API gable_conv2d gable_conv2d_default(void);
+GABLE_API gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan);
+GABLE_API void gable_plan_release(gable_plan* plan);
+GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]);
+/* Copies at most `size` bytes, the terminating zero included; *needed (may be null) is what the whole text takes. */
+GABLE_API gable_status gable_plan_explain(const gable_plan* plan, char* text, size_t size, size_t* needed);
+
+GABLE_API gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packed** packed);
+GABLE_API void gable_packed_release(gable_packed* packed);
+
+/* x, bias and y lie in the device's memory; bias is null exactly if the description has none; stream may be null. */
+GABLE_API gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed* packed, const float* bias,
+                                 void* y, void* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GABLE_C_H */
