@@ -107,7 +107,13 @@ void check_that_nothing_collides(const Figure& figure) {
       CAPTURE(label.text);
       CHECK(panel.plot.contains(label.box));
       CHECK(label.box.width() >= text_width(label.text, kFonts.label));
-      for (size_t j = 0; j < i; ++j) CHECK_FALSE(label.box.overlaps(panel.labels[j].box));
+      for (size_t j = 0; j < panel.labels.size(); ++j) {
+        if (j == i) continue;
+        CHECK_FALSE(label.box.overlaps(panel.labels[j].box));
+        Segment leader = panel.labels[j].leader;
+        const bool covered = panel.labels[j].has_leader && clip(leader, label.box);
+        CHECK_FALSE(covered);
+      }
       for (const Marker& marker : panel.markers) CHECK_FALSE(label.box.overlaps(marker.box));
       for (const RoofText& text : panel.roof_texts) {
         for (const Box& box : text.boxes) CHECK_FALSE(label.box.overlaps(box));
@@ -262,6 +268,7 @@ TEST_CASE("csv: numbers read back exactly") {
 TEST_CASE("figure: no label covers a point, another label or the roof's text") {
   const std::vector<std::vector<json>> all = {
       {samples::cpu_study()},
+      {samples::cpu_study({"f32"})},
       {samples::cpu_study(), samples::gpu_study()},
       {samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})},
   };
@@ -277,22 +284,26 @@ TEST_CASE("figure: no label covers a point, another label or the roof's text") {
   }
 }
 
-TEST_CASE("figure: sixty points are all there and named in words") {
-  const Figure figure = lay_out(merge({samples::cpu_study()}));
+TEST_CASE("figure: few problems are named in words, beside their points") {
+  const Figure figure = lay_out(merge({samples::cpu_study({"f32"})}));
   REQUIRE(figure.panels.size() == 1);
-  CHECK(figure.panels[0].markers.size() == 60);
+  CHECK(figure.panels[0].markers.size() == 30);
   CHECK_FALSE(figure.panels[0].numbered);
   CHECK(figure.key.empty());
+  CHECK(figure.panels[0].labels.size() == 15);
 }
 
 TEST_CASE("figure: a crowd is numbered, and every number is in the key") {
-  const Figure figure =
-      lay_out(merge({samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})}), FigureSize::narrow);
+  const Studies studies = merge({samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})});
+  const Figure figure = lay_out(studies);
+  CHECK(figure.panels[0].markers.size() == 180);
   REQUIRE(figure.panels[0].numbered);
+  REQUIRE(figure.key.size() == 15);
   for (const Label& label : figure.panels[0].labels) {
     const auto number = static_cast<size_t>(std::stoi(label.text));
     REQUIRE(number >= 1);
     REQUIRE(number <= figure.key.size());
+    for (size_t i : label.measurements) CHECK(studies.measurements[i].label == figure.key[number - 1].text);
   }
 }
 
@@ -483,6 +494,7 @@ TEST_CASE("report: four files, whole, with ordinary permissions") {
   };
   const std::vector<Case> cases = {{"one", {samples::cpu_study()}},
                                    {"two", {samples::cpu_study(), samples::gpu_study()}},
+                                   {"few", {samples::cpu_study({"f32"})}},
                                    {"crowd", {samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})}}};
   for (const Case& c : cases) {
     Folder folder(std::string("reports/") + c.name);

@@ -14,18 +14,24 @@ namespace gable::bench::report {
 namespace {
 
 constexpr double kMarkerRadius = 4.5;
+constexpr double kMarginGap = 16;       // between the plot and the names of its ceilings
 constexpr size_t kMostTextLabels = 34;  // a panel with more problems than this is numbered
 constexpr double kSameIntensity = 0.02;
+constexpr double kMeanLeader = 20;  // pixels; names farther away than this on average are replaced by numbers
 
 struct Sizes {
   double plot_width, plot_height, left, right, top, bottom, between;
 };
-constexpr Sizes kOneWide = {690, 470, 62, 196, 44, 46, 0};
-constexpr Sizes kTwoWide = {500, 450, 62, 190, 44, 46, 8};
+constexpr Sizes kOneWide = {800, 520, 62, 30, 44, 46, 0};
+constexpr Sizes kTwoWide = {540, 500, 62, 30, 44, 46, 22};
 constexpr Sizes kNarrow = {302, 330, 46, 12, 40, 42, 14};
 
 struct Range {
   double lo = 0, hi = 0;  // as powers of ten
+};
+
+struct Ranges {
+  Range x, y;
 };
 
 struct Scale {
@@ -48,15 +54,6 @@ bool has_panel(const Studies& studies, bool gpu) {
   return false;
 }
 
-// A GPU's panel stands beside the CPU's when the GPU was measured. A study without any measurement still shows the
-// roofs that it has.
-std::vector<bool> panels_of(const Studies& studies) {
-  const bool cpu = has_panel(studies, false), gpu = has_panel(studies, true);
-  if (cpu && gpu) return {false, true};
-  if (!cpu && !gpu) return {roof_of(studies, false).empty() && !roof_of(studies, true).empty()};
-  return {gpu};
-}
-
 double best_compute(const std::vector<const Ceiling*>& roof, const std::string& tag, const Studies& studies) {
   double best = 0;
   for (const Ceiling* c : roof) {
@@ -76,12 +73,12 @@ struct Extent {
   bool empty() const { return hi == 0; }
 };
 
-// Widened to 1, 2 or 5 times a power of ten, so that an axis ends near a number.
+// Widened to a round number, so that an axis ends near a tick.
 Range rounded(const Extent& extent, double below, double above) {
   auto step = [](double value, bool up) {
     const double decade = std::floor(std::log10(value));
     const double mantissa = value / std::pow(10, decade);
-    constexpr double kSteps[] = {1, 2, 5, 10};
+    constexpr double kSteps[] = {1, 1.5, 2, 3, 5, 7, 10};
     double chosen = up ? 10 : 1;
     for (double s : kSteps) {
       if (up && s >= mantissa * (1 - 1e-9)) {
@@ -113,8 +110,8 @@ void shared_ranges(const Studies& studies, Range& x_range, Range& y_range) {
     x.include(m.intensity());
     y.include(m.flops() / 1e9);
   }
-  x_range = rounded(x, 2.5, 2);
-  y_range = rounded(y, 2, 1.6);
+  x_range = rounded(x, 3, 2);
+  y_range = rounded(y, 1.6, 1.6);
 }
 
 std::vector<Tick> ticks_of(Range range, double from, double to) {
@@ -160,6 +157,10 @@ std::string tagged(const std::string& text, const Studies& studies, size_t machi
   return several ? text + " · " + studies.machines[machine].tag : text;
 }
 
+std::string ceiling_text(const Ceiling& c, const Studies& studies, bool several) {
+  return tagged(fmt::format("{} · {}", printable(c.name), flops_text(c.value)), studies, c.machine, several);
+}
+
 bool has_several_machines(const std::vector<const Ceiling*>& roof, const Studies& studies) {
   std::set<std::string> tags;
   for (const Ceiling* c : roof) tags.insert(studies.machines[c->machine].tag);
@@ -175,12 +176,11 @@ std::vector<Box> taken(const Panel& panel) {
 }
 
 // A text along a diagonal: the first place from the left where it covers nothing.
-void name_diagonal(Panel& panel, const Segment& line, const std::string& text) {
+bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, const std::vector<Box>& others) {
   const double run = line.b.x - line.a.x, rise = line.b.y - line.a.y;
   const double total = length(line);
   const double width = text_width(text, kFonts.roof), height = text_height(kFonts.roof);
   const double degrees = std::atan2(rise, run) * 180 / std::acos(-1.0);
-  const std::vector<Box> others = taken(panel);
   for (double along = 6; along + width + 4 < total; along += 6) {
     const double share = along / total;
     const Pixel on_line = {line.a.x + run * share, line.a.y + rise * share};
@@ -189,8 +189,20 @@ void name_diagonal(Panel& panel, const Segment& line, const std::string& text) {
     const bool inside = std::all_of(boxes.begin(), boxes.end(), [&](const Box& b) { return panel.plot.contains(b); });
     if (!inside || hits(boxes, others)) continue;
     panel.roof_texts.push_back({text, at, degrees, kFonts.roof, "", false, {}, false, boxes});
-    return;
+    return true;
   }
+  return false;
+}
+
+// The strong horizontal roofs as boxes, for texts that should not lie across them.
+std::vector<Box> strong_roofs(const Panel& panel) {
+  std::vector<Box> boxes;
+  for (const RoofLine& roof : panel.roofs) {
+    if (roof.strong && roof.line.a.y == roof.line.b.y) {
+      boxes.push_back(Box{roof.line.a.x, roof.line.a.y, roof.line.b.x, roof.line.b.y}.grown(3));
+    }
+  }
+  return boxes;
 }
 
 // The ceilings' names in the right margin, pushed apart until none covers another.
@@ -210,7 +222,7 @@ void name_ceilings_in_margin(Panel& panel, std::vector<std::pair<RoofLine, std::
   for (size_t i = 1; i < y.size(); ++i) y[i] = std::max(y[i], y[i - 1] + step);
   for (size_t i = 0; i < named.size(); ++i) {
     const auto& [line, text] = named[i];
-    const double x = panel.plot.x1 + 16;
+    const double x = panel.plot.x1 + kMarginGap;
     const std::string shown = fit_text(text, kFonts.roof, panel.frame.x1 - x - 2);
     const Box box = {x, y[i] - step / 2, x + text_width(shown, kFonts.roof), y[i] + step / 2};
     panel.roof_texts.push_back({shown,
@@ -230,9 +242,9 @@ void name_ceilings_inside(Panel& panel, const std::vector<std::pair<RoofLine, st
   for (const auto& [line, text] : named) {
     if (!line.strong) continue;
     const double width = text_width(text, kFonts.roof);
-    for (double y : {line.line.b.y - 4, line.line.b.y + kFonts.roof + 3}) {
-      const Pixel end = {panel.plot.x1 - 4, y};
-      const Box box = {end.x - width, y - kFonts.roof, end.x, y + 2};
+    for (double x = panel.plot.x1 - 4; x - width > line.line.a.x; x -= 8) {
+      const Pixel end = {x, line.line.b.y - 4};
+      const Box box = {end.x - width, end.y - kFonts.roof, end.x, end.y + 2};
       if (!panel.plot.contains(box) || hits({box}, taken(panel))) continue;
       panel.roof_texts.push_back({text, end, 0, kFonts.roof, line.dtype, true, {}, false, {box}});
       break;
@@ -301,7 +313,8 @@ std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const S
   return named;
 }
 
-void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, const std::vector<const Ceiling*>& roof) {
+void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, const std::vector<const Ceiling*>& roof,
+                    FigureSize size) {
   const bool several = has_several_machines(roof, studies);
   for (const Ceiling* c : roof) {
     if (!c->is_bandwidth()) continue;
@@ -310,9 +323,26 @@ void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, co
     Segment line = {scale.at(1e-12, c->value * 1e-12), scale.at(ridge, c->value * ridge)};
     if (!clip(line, panel.plot)) continue;
     std::string text = fmt::format("{} {}", level_text(c->level), bandwidth_text(c->value));
-    if (c->level == "dram" && best.top > 0) text += fmt::format(" · ridge {} FLOP/byte", number_text(ridge));
-    name_diagonal(panel, line, tagged(text, studies, c->machine, several));
+    if (size == FigureSize::wide && c->level == "dram" && best.top > 0)
+      text += fmt::format(" · ridge {} FLOP/byte", number_text(ridge));
+    text = tagged(text, studies, c->machine, several);
+    const std::vector<Box> others = taken(panel);
+    std::vector<Box> preferred = strong_roofs(panel);
+    preferred.insert(preferred.end(), others.begin(), others.end());
+    if (!name_diagonal(panel, line, text, preferred)) name_diagonal(panel, line, text, others);
   }
+}
+
+// How wide the margin of the ceilings' names must be.
+double margin_of(const Studies& studies, bool gpu) {
+  double widest = 0;
+  const std::vector<const Ceiling*> roof = roof_of(studies, gpu);
+  const bool several = has_several_machines(roof, studies);
+  for (const Ceiling* c : roof) {
+    if (!c->is_bandwidth()) widest = std::max(widest, text_width(ceiling_text(*c, studies, several), kFonts.roof));
+  }
+  constexpr double kWidest = 240;
+  return std::min(widest, kWidest) + kMarginGap + 6;
 }
 
 // ---- points -------------------------------------------------------------------------------------------------------
@@ -419,6 +449,12 @@ size_t label_columns(Panel& panel, const std::vector<Column>& columns, const std
   return missing;
 }
 
+double mean_leader(const Panel& panel) {
+  double sum = 0;
+  for (const Label& label : panel.labels) sum += label.has_leader ? length(label.leader) : 0;
+  return panel.labels.empty() ? 0 : sum / static_cast<double>(panel.labels.size());
+}
+
 std::vector<std::string> key_of(const Studies& studies) {
   std::vector<std::string> names;
   for (const Measurement& m : studies.measurements) {
@@ -437,7 +473,11 @@ void label_panel(Panel& panel, const Studies& studies, bool numbered) {
     names.push_back(fit_text(printable(column.label), kFonts.label, kWidestLabel));
     numbers.push_back(std::to_string(std::find(key.begin(), key.end(), column.label) - key.begin() + 1));
   }
-  panel.numbered = numbered || columns.size() > kMostTextLabels || label_columns(panel, columns, names) > 0;
+  if (!numbered && columns.size() <= kMostTextLabels) {
+    panel.numbered = label_columns(panel, columns, names) > 0 || mean_leader(panel) > kMeanLeader;
+  } else {
+    panel.numbered = true;
+  }
   if (panel.numbered) panel.unlabelled = label_columns(panel, columns, numbers);
 }
 
@@ -458,20 +498,21 @@ std::string hardware_of(const Studies& studies, bool gpu) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Panel lay_out_panel(const Studies& studies, bool gpu, Pixel corner, const Sizes& sizes, Range x, Range y,
-                    FigureSize size) {
+Panel lay_out_panel(const Studies& studies, bool gpu, Pixel corner, const Sizes& sizes, const Ranges& ranges,
+                    FigureSize size, bool numbered) {
   Panel panel;
   panel.gpu = gpu;
   panel.title = gpu ? "GPU" : "CPU";
-  panel.frame = {corner.x, corner.y, corner.x + sizes.left + sizes.plot_width + sizes.right,
+  const double right = size == FigureSize::wide ? std::max(sizes.right, margin_of(studies, gpu)) : sizes.right;
+  panel.frame = {corner.x, corner.y, corner.x + sizes.left + sizes.plot_width + right,
                  corner.y + sizes.top + sizes.plot_height + sizes.bottom};
   panel.plot = {corner.x + sizes.left, corner.y + sizes.top, corner.x + sizes.left + sizes.plot_width,
                 corner.y + sizes.top + sizes.plot_height};
   panel.subtitle = fit_text(printable(hardware_of(studies, gpu)), kFonts.subtitle,
                             panel.frame.width() - sizes.left - text_width(panel.title, kFonts.panel, true) - 14);
-  panel.x_ticks = ticks_of(x, panel.plot.x0, panel.plot.x1);
-  panel.y_ticks = ticks_of(y, panel.plot.y1, panel.plot.y0);
-  const Scale scale = {x, y, panel.plot};
+  panel.x_ticks = ticks_of(ranges.x, panel.plot.x0, panel.plot.x1);
+  panel.y_ticks = ticks_of(ranges.y, panel.plot.y1, panel.plot.y0);
+  const Scale scale = {ranges.x, ranges.y, panel.plot};
 
   const std::vector<const Ceiling*> roof = roof_of(studies, gpu);
   const auto named = add_ceilings(panel, scale, studies, roof);
@@ -480,9 +521,9 @@ Panel lay_out_panel(const Studies& studies, bool gpu, Pixel corner, const Sizes&
     const Measurement& m = studies.measurements[i];
     if (is_gpu(m.device) == gpu && m.can_be_drawn()) panel.markers.push_back(marker_of(studies, i, series, scale));
   }
-  name_diagonals(panel, scale, studies, roof);
+  name_diagonals(panel, scale, studies, roof, size);
   size == FigureSize::wide ? name_ceilings_in_margin(panel, named) : name_ceilings_inside(panel, named);
-  label_panel(panel, studies, size == FigureSize::narrow);
+  label_panel(panel, studies, numbered);
   return panel;
 }
 
@@ -532,18 +573,7 @@ double lay_out_key(Figure& figure, const Studies& studies, double x0, double y) 
   return y + 16 * static_cast<double>(rows) + 6;
 }
 
-std::vector<std::string> subtitle_of(const Studies& studies) {
-  std::vector<std::string> lines;
-  for (const Machine& machine : studies.machines) {
-    std::string line = machine.tag.empty() ? "" : machine.tag + ": ";
-    line += printable(machine.cpu);
-    if (!machine.gpu.empty()) line += " · " + printable(machine.gpu);
-    line +=
-        fmt::format(" · {} thread{} · {}", machine.threads, machine.threads == 1 ? "" : "s", printable(machine.date));
-    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
-  }
-  return lines;
-}
+std::string day_of(const std::string& iso_date) { return printable(iso_date.substr(0, iso_date.find('T'))); }
 
 std::string note_of(const Studies& studies, const std::vector<Panel>& panels) {
   size_t without_work = 0, unlabelled = 0;
@@ -557,6 +587,25 @@ std::string note_of(const Studies& studies, const std::vector<Panel>& panels) {
 }
 
 }  // namespace
+
+std::vector<bool> panels_of(const Studies& studies) {
+  const bool cpu = has_panel(studies, false), gpu = has_panel(studies, true);
+  if (cpu && gpu) return {false, true};
+  if (!cpu && !gpu) return {roof_of(studies, false).empty() && !roof_of(studies, true).empty()};
+  return {gpu};
+}
+
+std::vector<std::string> subtitle_of(const Studies& studies) {
+  std::vector<std::string> lines;
+  for (const Machine& machine : studies.machines) {
+    std::string line = machine.tag.empty() ? "" : machine.tag + ": ";
+    line += printable(machine.cpu);
+    if (!machine.gpu.empty()) line += " · " + printable(machine.gpu);
+    line += fmt::format(" · {} thread{} · {}", machine.threads, machine.threads == 1 ? "" : "s", day_of(machine.date));
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+  }
+  return lines;
+}
 
 Shape shape_of(size_t series_rank) { return static_cast<Shape>(series_rank % kShapes); }
 
@@ -582,7 +631,7 @@ std::vector<std::string> dtypes_of(const Studies& studies) {
 
 Figure lay_out(const Studies& studies, FigureSize size) {
   Figure figure;
-  figure.title = "Roofline: measured ceilings and convolutions";
+  figure.title = "Measured roofline";
   figure.subtitle = subtitle_of(studies);
   Range x, y;
   shared_ranges(studies, x, y);
@@ -591,16 +640,23 @@ Figure lay_out(const Studies& studies, FigureSize size) {
   const Sizes& sizes = !wide ? kNarrow : kinds.size() > 1 ? kTwoWide : kOneWide;
 
   // The narrow figure's words are the page's own; it begins with its panels.
-  Pixel corner = {0, wide ? 44 + 16 * static_cast<double>(figure.subtitle.size()) : 0};
-  bool numbered = false;
-  for (bool gpu : kinds) {
-    figure.panels.push_back(lay_out_panel(studies, gpu, corner, sizes, x, y, size));
-    const Panel& panel = figure.panels.back();
-    numbered = numbered || panel.numbered;
-    figure.width = std::max(figure.width, panel.frame.x1);
-    figure.height = std::max(figure.height, panel.frame.y1);
-    corner = wide ? Pixel{panel.frame.x1 + sizes.between, corner.y} : Pixel{0, panel.frame.y1 + sizes.between};
-  }
+  const double top = wide ? 44 + 16 * static_cast<double>(figure.subtitle.size()) : 0;
+  auto lay_out_panels = [&](bool numbered) {
+    figure.panels.clear();
+    figure.width = figure.height = 0;
+    Pixel corner = {0, top};
+    for (bool gpu : kinds) {
+      const Panel panel = lay_out_panel(studies, gpu, corner, sizes, {x, y}, size, numbered);
+      corner = wide ? Pixel{panel.frame.x1 + sizes.between, top} : Pixel{0, panel.frame.y1 + sizes.between};
+      figure.width = std::max(figure.width, panel.frame.x1);
+      figure.height = std::max(figure.height, panel.frame.y1);
+      figure.panels.push_back(panel);
+    }
+    return std::any_of(figure.panels.begin(), figure.panels.end(), [](const Panel& p) { return p.numbered; });
+  };
+  // One key serves all panels, so numbers in one of them mean numbers in all.
+  const bool numbered = lay_out_panels(!wide);
+  if (numbered && wide) lay_out_panels(true);
   const double left = wide ? sizes.left : 12;
   double below = lay_out_legend(figure, studies, left, figure.height + 16);
   if (numbered) below = lay_out_key(figure, studies, left, below + 4);

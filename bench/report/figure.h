@@ -118,6 +118,12 @@ std::vector<std::string> series_of(const Studies& studies);
 std::vector<std::string> dtypes_of(const Studies& studies);
 Shape shape_of(size_t series_rank);
 
+// Which panels there are: true for a GPU's. It stands beside the CPU's when both were measured; a study without any
+// measurement still shows the roofs that it has.
+std::vector<bool> panels_of(const Studies& studies);
+// One line a machine: its name, threads and date.
+std::vector<std::string> subtitle_of(const Studies& studies);
+
 // Two panels side by side on one pair of axes when there are CPU and GPU measurements, else one. `narrow` is for small
 // screens: a panel 360 px wide, panels below each other, labels as numbers.
 Figure lay_out(const Studies& studies, FigureSize size = FigureSize::wide);

@@ -40,11 +40,11 @@ std::string script_json(const json& value) {
   return out;
 }
 
-std::string source_of(const std::string& source) { return " (" + source + ")"; }
-
-std::string with_ratio(const std::string& text, double value, std::optional<double> analytic) {
-  if (!analytic || *analytic <= 0) return text;
-  return text + fmt::format(", {}× analytic", number_text(value / *analytic));
+// "3.70 GFLOP (counter), 1.02× analytic"; an analytic value needs no comparison with itself.
+std::string sourced(const std::string& text, const std::string& source, double value, std::optional<double> analytic) {
+  const bool compares = source != "analytic" && analytic && *analytic > 0;
+  return fmt::format("{} ({}){}", text, source,
+                     compares ? fmt::format(", {}× analytic", number_text(value / *analytic)) : "");
 }
 
 std::string epilogue_of(const Measurement& m) {
@@ -77,13 +77,12 @@ json card_of(const Studies& studies, const Measurement& m) {
   if (m.op == "conv2d") add("Epilogue", epilogue_of(m));
   add("T", fmt::format("{} (quartiles {} … {}; {} runs, {})", seconds_text(m.time.seconds), seconds_text(m.time.q1),
                        seconds_text(m.time.q3), m.time.runs, m.time.source));
-  add("W", with_ratio(si_text(m.work.flop, "FLOP") + source_of(m.work.source), m.work.flop, m.work.analytic));
+  add("W", sourced(si_text(m.work.flop, "FLOP"), m.work.source, m.work.flop, m.work.analytic));
   for (const char* level : {"dram", "l3", "l2", "l1"}) {
     auto it = m.traffic.find(level);
     if (it == m.traffic.end()) continue;
     const Traffic& q = it->second;
-    std::string text = si_text(q.bytes, "B") + source_of(q.source);
-    add("Q " + level_text(level), q.source == "analytic" ? text : with_ratio(text, q.bytes, q.analytic));
+    add("Q " + level_text(level), sourced(si_text(q.bytes, "B"), q.source, q.bytes, q.analytic));
   }
   add("Intensity", number_text(m.intensity()) + " FLOP/byte");
   add("Performance", flops_text(m.flops()));
@@ -286,7 +285,7 @@ std::string refused_table(const Studies& studies) {
 
 std::string subtitle(const Studies& studies) {
   std::vector<std::string> lines;
-  for (const std::string& line : lay_out(studies).subtitle) lines.push_back(escape_markup(line));
+  for (const std::string& line : subtitle_of(studies)) lines.push_back(escape_markup(line));
   return fmt::format("{}", fmt::join(lines, "<br>"));
 }
 
@@ -316,7 +315,7 @@ std::string html(const Studies& studies) {
       styles() + "</style>\n</head>\n<body>\n";
   out += "<header><div><h1>Roofline</h1><p class=\"soft\">" + subtitle(studies) +
          "</p></div><button type=\"button\" class=\"theme\" hidden>Dark</button></header>\n<main>\n";
-  const bool two = lay_out(studies).panels.size() > 1;
+  const bool two = panels_of(studies).size() > 1;
   out += filters(studies);
   out += fmt::format("<section class=\"plot {}\">\n", two ? "two" : "one") + inline_svg(studies, FigureSize::wide) +
          inline_svg(studies, FigureSize::narrow) + "</section>\n";

@@ -1,6 +1,6 @@
 // Label placement: where the names of points go so that they cover neither each other, nor a point, nor the roof's own
-// text. A greedy pass, most crowded label first, then rounds in which each label may move to a better place given the
-// others. Deterministic: the same study gives the same picture.
+// text. A greedy pass in each of several orders, then rounds in which each label may move to a better place given the
+// others; the best result is kept. Deterministic: the same study gives the same picture.
 #pragma once
 
 #include <optional>

@@ -50,14 +50,15 @@
     card.hidden = false;
     const at = element.querySelector(".mark").getBoundingClientRect();
     const width = card.offsetWidth, height = card.offsetHeight, gap = 12, edge = 8;
+    const { clientWidth: roomX, clientHeight: roomY } = root;
     let left = at.right + gap;
-    if (left + width > innerWidth - edge) left = at.left - gap - width;
+    if (left + width > roomX - edge) left = at.left - gap - width;
     let top = at.top + at.height / 2 - height / 2;
     if (left < edge) {
-      left = Math.max(edge, Math.min(innerWidth - width - edge, at.left - width / 2));
-      top = at.bottom + gap + height > innerHeight - edge ? at.top - gap - height : at.bottom + gap;
+      left = Math.max(edge, Math.min(roomX - width - edge, at.left - width / 2));
+      top = at.bottom + gap + height > roomY - edge ? at.top - gap - height : at.bottom + gap;
     }
-    top = Math.max(edge, Math.min(innerHeight - height - edge, top));
+    top = Math.max(edge, Math.min(roomY - height - edge, top));
     card.style.transform = `translate(${Math.round(left)}px,${Math.round(top)}px)`;
     all("tr.lit").forEach((row) => row.classList.remove("lit"));
     rowOf(element)?.classList.add("lit");
