@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 #include "perfcounters/loops.h"
@@ -58,20 +60,49 @@ struct Kernel {
   double units = 0;
 };
 
-Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
+// The least of a few runs: one alone may be a thread waiting for its CPU rather than working.
+double quickest_run(PinnedTeam& team, const Kernel& kernel, std::int64_t iterations, int tries) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < tries; ++i)
+    least = std::min(least, team.run([&](int thread) { kernel.run(thread, iterations); }));
+  return least;
+}
+
+// Iterations that take about `wanted` seconds.
+std::int64_t calibrate(PinnedTeam& team, const Kernel& kernel, double wanted) {
   std::int64_t iterations = 1;
-  const auto seconds = [&] { return team.run([&](int thread) { kernel.run(thread, iterations); }); };
-  double taken = seconds();
-  while (taken < how.sample_seconds / 4 && iterations < (std::int64_t{1} << 40)) {
-    iterations *= taken < how.sample_seconds / 100 ? 8 : 2;
-    taken = seconds();
+  double taken = quickest_run(team, kernel, iterations, 3);
+  while (taken < wanted / 4 && iterations < (std::int64_t{1} << 40)) {
+    iterations *= taken < wanted / 64 ? 8 : 2;
+    taken = quickest_run(team, kernel, iterations, 2);
   }
-  iterations = std::max<std::int64_t>(
-      1, std::llround(static_cast<double>(iterations) * how.sample_seconds / std::max(taken, 1e-9)));
+  const double scale = wanted / std::max(taken, 1e-9);
+  return std::max<std::int64_t>(1, std::llround(static_cast<double>(iterations) * scale));
+}
+
+Timing sample_once(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
+  const std::int64_t iterations = calibrate(team, kernel, how.sample_seconds);
+  const double work = kernel.units * static_cast<double>(iterations) * team.size();
   std::vector<double> rates;
-  for (int run = 0; run < how.runs; ++run)
-    rates.push_back(kernel.units * static_cast<double>(iterations) * team.size() / seconds());
+  for (int run = 0; run < how.runs; ++run) rates.push_back(work / quickest_run(team, kernel, iterations, 1));
   return summarize(std::move(rates));
+}
+
+bool disturbed(const Timing& rates) { return rates.q3 - rates.q1 > 0.1 * rates.seconds; }
+
+// Other programs can only lower a rate, so of two attempts the higher counts; the second is made where the first one's
+// samples disagree.
+Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
+  Timing rates = sample_once(team, kernel, how);
+  if (!disturbed(rates)) return rates;
+  Timing again = sample_once(team, kernel, how);
+  return again.seconds > rates.seconds ? again : rates;
+}
+
+void add_note(Ceiling& ceiling, const std::string& text) {
+  if (text.empty()) return;
+  if (!ceiling.note.empty()) ceiling.note += "; ";
+  ceiling.note += text;
 }
 
 void fill(Ceiling& ceiling, const Timing& rates) {
@@ -79,6 +110,7 @@ void fill(Ceiling& ceiling, const Timing& rates) {
   ceiling.q1 = rates.q1;
   ceiling.q3 = rates.q3;
   ceiling.runs = rates.runs;
+  if (disturbed(rates)) add_note(ceiling, "samples differ by more than a tenth: other programs were running");
 }
 
 // The threads of one configuration, with the clock that they reach together.
@@ -168,7 +200,7 @@ void measure_compute(Configuration& where, const std::vector<ComputeLoop>& loops
     const Kernel kernel{[&](int, std::int64_t n) { loop.run(n); },
                         static_cast<double>(loop.flop_per_instruction) * loop.instructions_per_iteration};
     fill(ceiling, sample(*where.team, kernel, how));
-    if (!where.team->pinned()) ceiling.note = "threads could not be pinned";
+    if (!where.team->pinned()) add_note(ceiling, "threads could not be pinned");
     observe_clock(where, 0.004);
     ceilings.push_back(std::move(ceiling));
   }
@@ -225,7 +257,7 @@ void add_bandwidth_formula(Ceiling& ceiling, const Configuration& where, int lev
 
 using Arenas = std::vector<std::unique_ptr<Arena>>;
 
-// Three arrays a thread, touched by the thread that will use them; empty when memory was refused.
+// Three arrays a thread, touched by the thread that will use them.
 Arenas make_arenas(const Machine& machine, Configuration& where) {
   const auto threads = static_cast<std::size_t>(where.team->size());
   std::size_t bytes = dram_array_bytes(machine, where.all) / threads;
@@ -241,7 +273,10 @@ Arenas make_arenas(const Machine& machine, Configuration& where) {
     else
       std::fill_n(arena->data(), arena->bytes() / sizeof(float), 1.0F);
   });
-  return complete ? std::move(arenas) : Arenas{};
+  if (!complete)
+    throw std::runtime_error(fmt::format("{} MiB for measuring bandwidth were refused; {} MiB seemed available",
+                                         threads * 3 * bytes >> 20, machine.memory_available_bytes >> 20));
+  return arenas;
 }
 
 Ceiling bandwidth_ceiling(const std::string& name, const Level& level, const Configuration& where) {
@@ -254,7 +289,7 @@ Ceiling bandwidth_ceiling(const std::string& name, const Level& level, const Con
 std::string dram_note(const Machine& machine, const Configuration& where, std::size_t array_bytes) {
   const double ratio = static_cast<double>(array_bytes) / static_cast<double>(last_level_bytes(machine, where.all));
   if (ratio >= 3.9) return "";
-  return fmt::format("; an array is only {:.1f} times the last-level cache, as memory is short", ratio);
+  return fmt::format("an array is only {:.1f} times the last-level cache, as memory is short", ratio);
 }
 
 void measure_reads(const Machine& machine, Configuration& where, const Arenas& arenas, const Effort& how,
@@ -272,8 +307,8 @@ void measure_reads(const Machine& machine, Configuration& where, const Arenas& a
                         static_cast<double>(bytes)};
     fill(ceiling, sample(*where.team, kernel, how));
     ceiling.working_set_bytes = bytes * arenas.size();
-    ceiling.note = fmt::format("reads {} KiB a thread again and again; counts 4 B a float read", bytes >> 10);
-    if (level.number == 0) ceiling.note += dram_note(machine, where, bytes * arenas.size());
+    add_note(ceiling, fmt::format("reads {} KiB a thread again and again; counts 4 B a float read", bytes >> 10));
+    if (level.number == 0) add_note(ceiling, dram_note(machine, where, bytes * arenas.size()));
     ceilings.push_back(std::move(ceiling));
   }
 }
@@ -292,10 +327,10 @@ void measure_triads(const Machine& machine, Configuration& where, const Arenas& 
                         3.0 * static_cast<double>(array)};
     fill(ceiling, sample(*where.team, kernel, how));
     ceiling.working_set_bytes = 3 * array * arenas.size();
-    ceiling.note =
-        streaming ? "a = b + s c with non-temporal stores; counts 12 B an element, all that is moved"
-                  : "a = b + s c; counts 12 B an element (STREAM); 16 B are moved where a store first reads its line";
-    ceiling.note += dram_note(machine, where, array * arenas.size());
+    add_note(ceiling, streaming ? "a = b + s c with non-temporal stores; counts 12 B an element, all that is moved"
+                                : "a = b + s c; counts 12 B an element (STREAM); 16 B are moved where a store first "
+                                  "reads its line");
+    add_note(ceiling, dram_note(machine, where, array * arenas.size()));
     ceilings.push_back(std::move(ceiling));
   }
 }
@@ -343,7 +378,6 @@ std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptio
     measure_compute(where, loops, how, single_thread_rates, progress, ceilings);
     if (!options.bandwidth) continue;
     const Arenas arenas = make_arenas(machine, where);
-    if (arenas.empty()) continue;
     measure_reads(machine, where, arenas, how, progress, ceilings);
     measure_triads(machine, where, arenas, how, progress, ceilings);
   }

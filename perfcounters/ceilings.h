@@ -38,6 +38,7 @@ struct CeilingOptions {
 };
 
 /// Measures on `machine`, which must be this one. Full mode takes 10 to 20 s, quick mode 3 to 8 s.
+/// Throws std::runtime_error when the system refuses the memory (at most a quarter of what is available).
 std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptions& options = {});
 
 /// Bytes that each thread reads in order that its data lie in cache level 1, 2 or 3, or in DRAM (level 0), when one

@@ -215,7 +215,7 @@ struct CpuId {
 
 CpuId cpuid(unsigned leaf, unsigned subleaf = 0) {
   CpuId id;
-  if (__get_cpuid_max(leaf & 0x80000000U, nullptr) >= leaf)
+  if (static_cast<unsigned>(__get_cpuid_max(leaf & 0x80000000U, nullptr)) >= leaf)
     __cpuid_count(leaf, subleaf, id.eax, id.ebx, id.ecx, id.edx);
   return id;
 }

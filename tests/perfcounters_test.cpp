@@ -9,6 +9,8 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -75,9 +77,26 @@ bool mentions(const std::vector<std::string>& flags, const std::string& text) {
                      [&](const auto& flag) { return flag.find(text) != std::string::npos; });
 }
 
-const std::vector<Ceiling>& quick_ceilings() {
-  static const std::vector<Ceiling> kCeilings = measure_ceilings(describe_machine(), {.quick = true, .progress = {}});
-  return kCeilings;
+std::vector<Ceiling>& quick_ceilings() {
+  static std::vector<Ceiling> ceilings = measure_ceilings(describe_machine(), {.quick = true, .progress = {}});
+  return ceilings;
+}
+
+// Other programs can only lower a rate: keep the best of another round.
+void measure_another_round() {
+  const auto again = measure_ceilings(describe_machine(), {.quick = true, .progress = {}});
+  for (std::size_t i = 0; i < again.size(); ++i)
+    if (again[i].value > quick_ceilings()[i].value) quick_ceilings()[i] = again[i];
+}
+
+// Whether a property of the ceilings shows, at the latest in a third round.
+bool shows(const std::function<bool()>& property) {
+  static int rounds = 1;
+  while (!property()) {
+    if (rounds++ >= 3) return false;
+    measure_another_round();
+  }
+  return true;
 }
 
 // The measured value, or 0 when this machine has no such ceiling.
@@ -148,16 +167,26 @@ TEST_CASE("sampling stops at the budget, but not before min_runs nor after max_r
 }
 
 TEST_CASE("cold runs find their data outside the caches") {
-  std::vector<double> data(16384, 1.0);  // 128 KiB: warm in L2 on every machine
-  double sum = 0;
-  const auto read = [&] {
-    for (std::size_t i = 0; i < data.size(); i += 8) sum += data[i];
-    asm volatile("" : : "m"(sum));
+  // A chain of dependent loads through 2048 lines in shuffled order: no prefetcher and no compiler hides its latency.
+  constexpr std::size_t kLines = 2048;
+  constexpr std::size_t kStep = 8;
+  std::vector<std::size_t> order(kLines);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  std::vector<std::size_t> next(kLines * kStep);
+  for (std::size_t i = 0; i < kLines; ++i) next[order[i] * kStep] = order[(i + 1) % kLines] * kStep;
+  std::size_t at = 0;
+  const auto chase = [&] {
+    for (std::size_t i = 0; i < kLines; ++i) at = next[at];
   };
   TimingOptions options{.min_runs = 15, .max_runs = 15};
-  const double warm = measure(read, options).seconds;
+  const double warm = measure(chase, options).seconds;
   options.cache = Cache::cold;
-  CHECK(measure(read, options).seconds > 1.3 * warm);
+  const double cold = measure(chase, options).seconds;
+  CAPTURE(warm);
+  CAPTURE(cold);
+  CHECK(at < next.size());
+  CHECK(cold > 2 * warm);
 }
 
 TEST_CASE("contradictory options and empty callables are refused") {
@@ -439,11 +468,11 @@ TEST_CASE("wider vectors, fused instructions and nearer caches are not slower") 
     CAPTURE(slow);
     CAPTURE(measured(fast));
     CAPTURE(measured(slow));
-    CHECK(measured(fast) >= factor * measured(slow));
+    CHECK(shows([&] { return measured(fast) >= factor * measured(slow); }));
   };
   at_least("sse4 f32", "scalar f32", 2);
   at_least("avx2 f32", "sse4 f32", 1.3);
-  at_least("avx2 fma f32", "avx2 f32", 0.7);
+  at_least("avx2 fma f32", "avx2 f32", 0.8);
   at_least("avx2 fma f32", "sse4 f32", 1.5);
   at_least("avx512 fma f32", "avx2 fma f32", 0.7);
   at_least("neon fma f32", "scalar fma f32", 2);
@@ -454,10 +483,11 @@ TEST_CASE("wider vectors, fused instructions and nearer caches are not slower") 
 TEST_CASE("all threads together are not slower than one") {
   const int threads = describe_machine().threads_available;
   if (threads == 1) return;
-  for (const Ceiling& ceiling : quick_ceilings()) {
+  const std::vector<Ceiling> first = quick_ceilings();
+  for (const Ceiling& ceiling : first) {
     if (ceiling.threads != 1) continue;
     CAPTURE(ceiling.name);
-    CHECK(measured(ceiling.name, threads) >= 0.7 * ceiling.value);
+    CHECK(shows([&] { return measured(ceiling.name, threads) >= 0.7 * measured(ceiling.name); }));
   }
 }
 
