@@ -22,6 +22,11 @@ enum class Path {
   conv2d_stage_nchw_lanes,
   conv2d_store_nhwc,
   conv2d_store_nchw,
+  max_pool_nhwc,
+  max_pool_nchw,
+  add,
+  transpose_2byte,
+  transpose_4byte,
   count
 };
 

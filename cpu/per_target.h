@@ -57,9 +57,9 @@
 #define GABLE_CPU_SCALAR(X)
 #endif
 // A kernel file uses it to turn a Target into the function table of that target's namespace.
-#define GABLE_CPU_FOR_EACH_TARGET(X)                                                                           \
-  GABLE_CPU_AVX3(X)                                                                                            \
-  GABLE_CPU_AVX2(X)                                                                                            \
-  GABLE_CPU_SSE4(X)                                                                                            \
-  GABLE_CPU_SSE2(X) GABLE_CPU_NEON_BF16(X) GABLE_CPU_NEON(X) GABLE_CPU_NEON_WITHOUT_AES(X) GABLE_CPU_EMU128(X) \
-      GABLE_CPU_SCALAR(X)
+#define GABLE_CPU_FOR_EACH_TARGET(X) \
+  GABLE_CPU_AVX3(X)                  \
+  GABLE_CPU_AVX2(X)                  \
+  GABLE_CPU_SSE4(X)                  \
+  GABLE_CPU_SSE2(X)                  \
+  GABLE_CPU_NEON_BF16(X) GABLE_CPU_NEON(X) GABLE_CPU_NEON_WITHOUT_AES(X) GABLE_CPU_EMU128(X) GABLE_CPU_SCALAR(X)
