@@ -180,6 +180,7 @@ class OnednnBackend final : public Backend {
     }
     DeviceInfo info = probe().front();
     info.uri = to_string(uri);
+    if (!why_no_winograd().empty()) std::erase(info.kernels, kWinograd);
     info.name = cpu_name() + " (" + library_version() + ", " + effective_instruction_set() + ")";
     try {
       return std::make_shared<OnednnDevice>(std::move(info), std::move(allowed), threads);

@@ -41,6 +41,13 @@ struct Recipe {
   }
 };
 
+inline constexpr const char* kDirect = "direct";
+inline constexpr const char* kWinograd = "winograd";
+inline constexpr const char* kMatmul = "matmul";
+inline constexpr const char* kPooling = "pooling";
+inline constexpr const char* kBinary = "binary";
+inline constexpr const char* kReorder = "reorder";
+
 /// Values of ?kernel= besides auto, in the order that auto tries them.
 const std::vector<std::string>& kernels();
 /// Whether `kernel` computes this kind of op at all.

@@ -62,7 +62,12 @@ Blocking blocking_of(const dnnl::memory::desc& description) {
   return result;
 }
 
-std::string why_no_winograd() { return {}; }
+std::string why_no_winograd() {
+  const auto effective = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  if ((effective & kNeeded) == kNeeded) return {};
+  return "oneDNN's winograd convolution needs AVX-512";
+}
 
 std::vector<InstructionSet> instruction_sets() {
   using dnnl::cpu_isa;

@@ -62,7 +62,8 @@ dnnl::binary::primitive_desc describe_add(const dnnl::engine& engine, const dnnl
 void append_activation(dnnl::post_ops& operations, dnnl::algorithm algorithm);
 Blocking blocking_of(const dnnl::memory::desc& description);
 
-/// Winograd convolutions left with oneDNN 3.0; the reason, or nothing where they exist.
+/// Winograd convolutions need AVX-512 and left with oneDNN 3.0: the reason, or nothing where they exist. Settles the
+/// instruction set.
 std::string why_no_winograd();
 
 struct InstructionSet {
