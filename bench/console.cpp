@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "bench/files.h"
+#include "bench/report/text.h"
 
 namespace gable::bench {
 
@@ -34,6 +35,13 @@ void Console::finish_progress() {
   if (!line_open_) return;
   std::fputs("\r\x1b[K", stderr);
   line_open_ = false;
+}
+
+void print_refusals(const std::vector<Refusal>& refused, Console& console) {
+  for (const Refusal& r : refused) {
+    const std::string where = r.device.empty() ? "" : fmt::format(" on {}", r.device);
+    console.print(report::printable(fmt::format("refused: {} {}{}: {}", r.name, r.dtype, where, r.reason)));
+  }
 }
 
 std::string json_text(const nlohmann::json& document) {

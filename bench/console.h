@@ -5,6 +5,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "bench/cases.h"
 
 namespace gable::bench {
 
@@ -29,6 +32,9 @@ class Console {
   bool line_open_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+/// One line each, for terminals; control characters are made visible.
+void print_refusals(const std::vector<Refusal>& refused, Console& console);
 
 /// JSON text for people: indented, broken UTF-8 replaced.
 std::string json_text(const nlohmann::json& document);

@@ -4,6 +4,23 @@
 #include "bench/problem.h"
 
 namespace gable::bench {
+namespace {
+
+/// "device can't run this:\n  a: why\n  b: why" with its lines joined by semicolons.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\n') {
+      line += text[i];
+      continue;
+    }
+    while (i + 1 < text.size() && text[i + 1] == ' ') ++i;
+    line += line.ends_with(':') ? " " : "; ";
+  }
+  return line;
+}
+
+}  // namespace
 
 ExitCode exit_code(ErrorCode code) {
   switch (code) {
@@ -27,7 +44,7 @@ void Outcome::refuse(const Case& one, const std::string& device, const Error& er
                      .problem = descriptor(one.conv),
                      .dtype = std::string(to_string(one.conv.dtype)),
                      .device = device,
-                     .reason = error.what()});
+                     .reason = one_line(error.what())});
 }
 
 ExitCode Outcome::exit_code() const {

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 #include <gable/version.h>
 
+#include <algorithm>
+
 #include "bench/problem.h"
 #include "bench/report/schema.h"
+#include "bench/report/study.h"
 #include "perfcounters/roofline.h"
 
 namespace gable::bench {
@@ -52,15 +55,14 @@ json ceiling_record(const perf::Ceiling& ceiling) {
   return record;
 }
 
-perf::Verdict verdict_of(const Case& one, const ConvRunner& runner, const Work& least, double seconds,
-                         const std::vector<perf::Ceiling>& ceilings) {
+perf::RooflinePoint point_of(const json& measurement) {
   perf::RooflinePoint point;
-  point.flop = least.flop;
-  point.bytes.dram = least.bytes();
-  point.seconds = seconds;
-  point.dtype = std::string(to_string(one.conv.dtype));
-  point.threads = runner.device().threads;
-  return perf::judge(ceilings, point);
+  point.flop = measurement["W"]["flop"];
+  point.bytes.dram = measurement["Q"]["dram"]["bytes"].get<double>();
+  point.seconds = measurement["T"]["seconds"];
+  point.dtype = measurement["dtype"];
+  point.threads = measurement["threads"];
+  return point;
 }
 
 }  // namespace
@@ -123,8 +125,7 @@ json refusal_record(const Refusal& refusal) {
           {"dtype", refusal.dtype}, {"device", refusal.device}, {"reason", refusal.reason}};
 }
 
-json measurement_record(const Case& one, const ConvRunner& runner, const perf::Timing& timing, perf::Cache cache,
-                        const std::vector<perf::Ceiling>& ceilings) {
+json measurement_record(const Case& one, const ConvRunner& runner, const perf::Timing& timing, perf::Cache cache) {
   const Work least = runner.plan().work();
   json record = case_record(one);
   record["device"] = runner.device().uri;
@@ -148,15 +149,23 @@ json measurement_record(const Case& one, const ConvRunner& runner, const perf::T
   record["percent_of_roof"] = nullptr;
   record["max_error"] = nullptr;
   record["error_bound"] = nullptr;
-  if (ceilings.empty() || runner.device().gpu) return record;  // the ceilings are the CPU's
-  const perf::Verdict verdict = verdict_of(one, runner, least, timing.seconds, ceilings);
-  if (!verdict.bound.empty()) {
+  return record;
+}
+
+double judge_measurements(json& measurements, const std::vector<perf::Ceiling>& ceilings) {
+  double highest = 0;
+  for (json& record : measurements) {
+    if (report::is_gpu(record["device"])) continue;
+    const perf::Verdict verdict = perf::judge(ceilings, point_of(record));
+    if (verdict.bound.empty()) continue;
     record["bound"] = verdict.bound;
     record["percent_of_roof"] = verdict.percent_of_roof;
     record["roof"] = verdict.roof;
+    record.erase("flags");
+    if (!verdict.flags.empty()) record["flags"] = verdict.flags;
+    highest = std::max(highest, verdict.percent_of_roof);
   }
-  if (!verdict.flags.empty()) record["flags"] = verdict.flags;
-  return record;
+  return highest;
 }
 
 json study_record(json machine, json ceilings, json measurements, const std::vector<Refusal>& refused) {

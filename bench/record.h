@@ -23,9 +23,13 @@ nlohmann::json case_record(const Case& one);
 
 nlohmann::json refusal_record(const Refusal& refusal);
 
-/// One measurement, judged under `ceilings` (which may be empty: then nothing is said about roofs).
+/// One measurement; nothing is said about roofs yet.
 nlohmann::json measurement_record(const Case& one, const ConvRunner& runner, const perf::Timing& timing,
-                                  perf::Cache cache, const std::vector<perf::Ceiling>& ceilings);
+                                  perf::Cache cache);
+
+/// Fills in what bounds each measurement of a CPU device (the ceilings are the CPU's), how much of its roof it reaches,
+/// and the consistency rules that it breaks. Returns the greatest percentage of a roof.
+double judge_measurements(nlohmann::json& measurements, const std::vector<perf::Ceiling>& ceilings);
 
 /// A study of its parts.
 nlohmann::json study_record(nlohmann::json machine, nlohmann::json ceilings, nlohmann::json measurements,

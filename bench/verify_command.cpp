@@ -37,13 +37,6 @@ std::string row(const VerifyResult& r) {
                                        r.comparison.worst_ratio, state));
 }
 
-void print_refusals(const std::vector<Refusal>& refused, Console& console) {
-  for (const Refusal& r : refused) {
-    console.print(
-        report::printable(fmt::format("{:<24} {:<5} {:<14} refused: {}", r.name, r.dtype, r.device, r.reason)));
-  }
-}
-
 json outcome_record(const Outcome& outcome, json results) {
   json refused = json::array();
   for (const Refusal& refusal : outcome.refused) refused.push_back(refusal_record(refusal));
