@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -24,12 +25,18 @@ constexpr std::size_t kGrain = 256 * sizeof(float);  // the loops' counts are mu
 
 std::size_t round_down(std::size_t bytes) { return std::max(kGrain, bytes / kGrain * kGrain); }
 
+using Clock = std::chrono::steady_clock;
+
 struct Effort {
   int runs;
   double sample_seconds;
+  Clock::time_point retry_until;  ///< later there is no time to measure anything twice
 };
 
-Effort effort(bool quick) { return quick ? Effort{5, 0.010} : Effort{9, 0.025}; }
+Effort effort(bool quick) {
+  const auto now = Clock::now();
+  return quick ? Effort{5, 0.010, now + std::chrono::seconds(4)} : Effort{9, 0.025, now + std::chrono::seconds(14)};
+}
 
 // Pages that the kernel has not placed yet: the thread that writes them first decides on which NUMA node they lie.
 class Arena {
@@ -94,7 +101,7 @@ bool disturbed(const Timing& rates) { return rates.q3 - rates.q1 > 0.1 * rates.s
 // samples disagree.
 Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
   Timing rates = sample_once(team, kernel, how);
-  if (!disturbed(rates)) return rates;
+  if (!disturbed(rates) || Clock::now() > how.retry_until) return rates;
   Timing again = sample_once(team, kernel, how);
   return again.seconds > rates.seconds ? again : rates;
 }

@@ -10,7 +10,6 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -321,6 +320,15 @@ std::string compiler() {
 #endif
 }
 
+std::string date_now() {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
 void describe_system(Machine& machine) {
   utsname names{};
   uname(&names);
@@ -328,7 +336,7 @@ void describe_system(Machine& machine) {
   machine.kernel = fmt::format("{} {}", names.sysname, names.release);
   machine.os = value_of("/etc/os-release", "PRETTY_NAME", '=');
   machine.compiler = compiler();
-  machine.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  machine.date = date_now();
 }
 
 // `count` dependent additions, each one cycle.

@@ -89,11 +89,11 @@ void measure_another_round() {
     if (again[i].value > quick_ceilings()[i].value) quick_ceilings()[i] = again[i];
 }
 
-// Whether a property of the ceilings shows, at the latest in a third round.
+// Whether a property of the ceilings shows, at the latest in a second round.
 bool shows(const std::function<bool()>& property) {
   static int rounds = 1;
   while (!property()) {
-    if (rounds++ >= 3) return false;
+    if (rounds++ >= 2) return false;
     measure_another_round();
   }
   return true;
@@ -480,15 +480,20 @@ TEST_CASE("wider vectors, fused instructions and nearer caches are not slower") 
   at_least("l1 read", "l2 read", 0.9);
 }
 
-TEST_CASE("all threads together are not slower than one") {
+TEST_CASE("all threads together reach more than one does") {
   const int threads = describe_machine().threads_available;
   if (threads == 1) return;
-  const std::vector<Ceiling> first = quick_ceilings();
-  for (const Ceiling& ceiling : first) {
-    if (ceiling.threads != 1) continue;
-    CAPTURE(ceiling.name);
-    CHECK(shows([&] { return measured(ceiling.name, threads) >= 0.7 * measured(ceiling.name); }));
-  }
+  // Threads wait for the slowest of them, so that another program on one CPU can hide the gain of single ceilings.
+  CHECK(shows([&] {
+    int all = 0;
+    int gained = 0;
+    for (const Ceiling& ceiling : quick_ceilings()) {
+      if (ceiling.threads != 1) continue;
+      ++all;
+      if (measured(ceiling.name, threads) >= ceiling.value) ++gained;
+    }
+    return 2 * gained >= all;
+  }));
 }
 
 TEST_CASE("progress counts up to its total, and parts can be left out") {
