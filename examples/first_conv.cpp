@@ -4,7 +4,7 @@
 #include <cstdio>
 
 int main() {
-  gable::Device device = gable::open("auto");
+  gable::Device device = gable::open("cpu");  // or "auto", "onednn", "cpu:avx2", ...
   gable::Conv2d conv{.input = {1, 64, 56, 56}, .weights = {128, 64, 3, 3}, .padding = {1, 1}};
   conv.epilogue = {.activation = gable::Activation::relu, .max_pool = {2, 2}};
   gable::Plan plan = device.plan(conv);  // validates, chooses a kernel, sizes the workspace

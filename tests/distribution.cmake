@@ -26,7 +26,7 @@ add_test(NAME readme COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -P
 
 # A consumer built without the sanitizers can't load a libgable that has them.
 if(NOT GABLE_SANITIZE)
-  set(devices reference)
+  set(devices reference cpu)
   if(TARGET gable_onednn)
     list(APPEND devices onednn)
   endif()

@@ -7,6 +7,7 @@
 
 namespace gable {
 
+std::unique_ptr<Backend> make_cpu_backend();
 std::unique_ptr<Backend> make_reference_backend();
 
 }  // namespace gable

@@ -48,7 +48,8 @@ class Registry {
   }
 
  private:
-  Registry() { entries_.push_back({make_reference_backend(), ""}); }
+  Registry() { entries_.push_back({make_cpu_backend(), ""});
+    entries_.push_back({make_reference_backend(), ""}); }
 
   const Entry* loaded(const std::string& backend) const {
     for (const Entry& entry : entries_) {

@@ -1,0 +1,97 @@
+// The device "cpu": gable's own vectorised kernels. cpu is the best instruction set of this CPU, cpu:avx2 a forced one.
+#include <gable/backend.h>
+#include <gable/error.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "backends/cpu/cpu_plans.h"
+#include "backends/registry/builtin.h"
+#include "cpu/target.h"
+
+namespace gable {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "this CPU";
+}
+
+/// The kernel families; the target in front says which instructions they use.
+std::vector<std::string> kernel_names() { return {"direct", "depthwise"}; }
+
+DeviceInfo info_of(const cpu::Target& target, const std::string& uri) {
+  DeviceInfo info{.uri = uri, .backend = "cpu", .name = cpu_name() + " (" + std::string(target.name) + ")"};
+  info.available = target.supported;
+  if (!target.supported) info.reason = "this CPU has no " + std::string(target.name);
+  info.kernels = kernel_names();
+  return info;
+}
+
+std::string known_targets() {
+  std::string names;
+  for (const cpu::Target& target : cpu::compiled_targets())
+    names += (names.empty() ? "" : ", ") + std::string(target.name);
+  return names;
+}
+
+class CpuDevice final : public DeviceImpl {
+ public:
+  CpuDevice(DeviceInfo info, const cpu::Target& target, int threads)
+      : DeviceImpl(std::move(info)), target_(target), threads_(threads) {}
+
+  std::vector<KernelSupport> query(const Op& op) const override {
+    const std::string reason = cpu_refusal(op);
+    return {{.kernel = std::string(name(op)) + " " + std::string(target_.name),
+             .supported = reason.empty(),
+             .reason = reason}};
+  }
+
+  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return make_cpu_plan(op, target_, threads_); }
+
+ private:
+  const cpu::Target& target_;
+  int threads_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  std::string name() const override { return "cpu"; }
+  int priority() const override { return 100; }
+
+  std::vector<DeviceInfo> probe() const override {
+    std::vector<DeviceInfo> all{info_of(cpu::best_target(), "cpu")};
+    for (const cpu::Target& target : cpu::compiled_targets()) {
+      all.push_back(info_of(target, "cpu:" + std::string(target.name)));
+    }
+    return all;
+  }
+
+  std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
+    check_options(uri, {"threads"});
+    const cpu::Target* target = uri.selector.empty() ? &cpu::best_target() : cpu::find_target(uri.selector);
+    if (target == nullptr) {
+      throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': no target '" + uri.selector +
+                                                   "'; this build has " + known_targets());
+    }
+    if (!target->supported) {
+      throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': " + info_of(*target, "").reason);
+    }
+    const int threads = integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads());
+    return std::make_shared<CpuDevice>(info_of(*target, to_string(uri)), *target, threads);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace gable

@@ -1,0 +1,196 @@
+// The device "onednn": Intel's oneDNN on this CPU, the peer that gable's own kernels are measured against.
+//
+// onednn[?threads=N][&kernel=K][&isa=I]. The instruction set can be limited once a process, before oneDNN's first use:
+// so says oneDNN, and so the reason says when it is too late.
+#include "primitive_plan.h"
+#include "recipe.h"
+#include "version.h"
+
+#include <gable/backend.h>
+#include <gable/error.h>
+
+#include <omp.h>
+
+#include <dnnl_debug.h>
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+
+namespace gable::onednn {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  }
+  return "CPU";
+}
+
+std::string library_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
+std::string instruction_set_name(dnnl::cpu_isa value) {
+  for (const InstructionSet& set : instruction_sets()) {
+    if (set.value == value) return set.name;
+  }
+  return dnnl_cpu_isa2str(static_cast<dnnl_cpu_isa_t>(value));
+}
+
+std::string effective_instruction_set() { return instruction_set_name(dnnl::get_effective_cpu_isa()); }
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+InstructionSet parse_instruction_set(const DeviceUri& uri, const std::string& name) {
+  std::vector<std::string> names;
+  for (const InstructionSet& set : instruction_sets()) {
+    if (set.name == name) return set;
+    names.push_back(set.name);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "device '" + to_string(uri) + "': isa is '" + name + "'; it must be one of " + join(names));
+}
+
+/// oneDNN settles its instruction set when it is first asked for it.
+void limit_instruction_set(const DeviceUri& uri, const InstructionSet& wanted) {
+  static std::mutex mutex;
+  static std::string limit;
+  const std::lock_guard lock(mutex);
+  if (limit != wanted.name) {
+    if (dnnl::set_max_cpu_isa(wanted.value) != dnnl::status::success) {
+      throw Error(ErrorCode::unavailable,
+                  "device '" + to_string(uri) +
+                      "': oneDNN takes a limit of its instruction set once, before its first use in a process, and "
+                      "already runs with at most " +
+                      effective_instruction_set() + ": ask for it in a new process");
+    }
+    limit = wanted.name;
+  }
+  const dnnl::cpu_isa effective = dnnl::get_effective_cpu_isa();
+  if (effective != wanted.value) {
+    throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': " + library_version() + " reaches at most " +
+                                            instruction_set_name(effective) + " on this CPU, not " + wanted.name);
+  }
+}
+
+/// What ?kernel= leaves: one kernel, or all.
+std::vector<std::string> allowed_kernels(const DeviceUri& uri) {
+  const auto option = uri.options.find("kernel");
+  if (option == uri.options.end() || option->second == "auto") return kernels();
+  if (std::find(kernels().begin(), kernels().end(), option->second) == kernels().end()) {
+    throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': kernel is '" + option->second +
+                                                 "'; it must be one of auto, " + join(kernels()));
+  }
+  return {option->second};
+}
+
+class OnednnDevice final : public DeviceImpl {
+ public:
+  OnednnDevice(DeviceInfo info, std::vector<std::string> allowed, int threads)
+      : DeviceImpl(std::move(info)), allowed_(std::move(allowed)), threads_(threads) {}
+
+  std::vector<KernelSupport> query(const Op& op) const override {
+    std::vector<KernelSupport> answers;
+    for (const std::string& kernel : considered(op)) {
+      const std::string reason = why_not(op, kernel);
+      answers.push_back({.kernel = kernel, .supported = reason.empty(), .reason = reason});
+    }
+    return answers;
+  }
+
+  std::unique_ptr<PlanImpl> plan(const Op& op) const override {
+    std::string about = info_.name;
+    for (const std::string& kernel : considered(op)) {
+      const std::string reason = why_not(op, kernel);
+      if (reason.empty()) return plan_with(op, kernel, about);
+      about += "; refused " + kernel + ": " + reason;
+    }
+    throw Error(ErrorCode::unsupported, describe(op) + ": " + about);
+  }
+
+ private:
+  /// A kernel that was asked for by name answers every op, if only to refuse it.
+  std::vector<std::string> considered(const Op& op) const {
+    if (allowed_.size() == 1) return allowed_;
+    std::vector<std::string> names;
+    std::copy_if(allowed_.begin(), allowed_.end(), std::back_inserter(names),
+                 [&](const std::string& kernel) { return considers(kernel, op); });
+    return names;
+  }
+
+  std::string why_not(const Op& op, const std::string& kernel) const {
+    const ThreadScope scope(threads_);
+    try {
+      make_recipe(engine_, op, kernel);
+      return "";
+    } catch (const dnnl::error& error) {
+      const std::string what = std::string(to_string(dtype_of(op))) + " " + std::string(name(op));
+      return to_error(error, what + " in " + library_version() + " (" + effective_instruction_set() + ")").what();
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  std::unique_ptr<PlanImpl> plan_with(const Op& op, const std::string& kernel, const std::string& about) const {
+    const ThreadScope scope(threads_);
+    try {
+      return std::make_unique<PrimitivePlan>(engine_, *this, op, make_recipe(engine_, op, kernel), threads_, about);
+    } catch (const dnnl::error& error) {
+      throw to_error(error, describe(op));
+    }
+  }
+
+  std::vector<std::string> allowed_;
+  int threads_;
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+};
+
+class OnednnBackend final : public Backend {
+ public:
+  std::string name() const override { return "onednn"; }
+  int priority() const override { return 110; }
+
+  /// Does not name the instruction set: asking for it would settle it.
+  std::vector<DeviceInfo> probe() const override {
+    DeviceInfo info{
+        .uri = "onednn", .backend = "onednn", .name = cpu_name() + " (" + library_version() + ")", .available = true};
+    info.kernels = kernels();
+    return {info};
+  }
+
+  std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
+    if (!uri.selector.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "device '" + to_string(uri) + "': onednn has no '" + uri.selector + "'; use 'onednn'");
+    }
+    check_options(uri, {"threads", "kernel", "isa"});
+    std::vector<std::string> allowed = allowed_kernels(uri);
+    const int threads = integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads());
+    if (const auto isa = uri.options.find("isa"); isa != uri.options.end()) {
+      limit_instruction_set(uri, parse_instruction_set(uri, isa->second));
+    }
+    DeviceInfo info = probe().front();
+    info.uri = to_string(uri);
+    if (!why_no_winograd().empty()) std::erase(info.kernels, kWinograd);
+    info.name = cpu_name() + " (" + library_version() + ", " + effective_instruction_set() + ")";
+    try {
+      return std::make_shared<OnednnDevice>(std::move(info), std::move(allowed), threads);
+    } catch (const dnnl::error& error) {
+      throw to_error(error, "device '" + to_string(uri) + "'");
+    }
+  }
+};
+
+}  // namespace
+}  // namespace gable::onednn
+
+GABLE_PLUGIN(gable::onednn::OnednnBackend)

@@ -1,0 +1,82 @@
+// study.csv.
+#include "bench/report/csv.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace gable::bench::report {
+namespace {
+
+constexpr std::string_view kHeader =
+    "suite,name,op,problem,dtype,layout,bias,activation,max_pool,math,device,device_name,kernel,fused,cache,threads,"
+    "T_source,T_seconds,T_q1,T_q3,T_runs,W_source,W_flop,W_analytic,"
+    "Q_dram_source,Q_dram_bytes,Q_dram_analytic,Q_l3_source,Q_l3_bytes,Q_l3_analytic,"
+    "Q_l2_source,Q_l2_bytes,Q_l2_analytic,Q_l1_source,Q_l1_bytes,Q_l1_analytic,"
+    "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date";
+
+class Row {
+ public:
+  Row& add(std::string_view text) {
+    separate();
+    if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
+      line_ += text;
+      return *this;
+    }
+    line_ += '"';
+    for (char c : text) line_ += c == '"' ? std::string("\"\"") : std::string(1, c);
+    line_ += '"';
+    return *this;
+  }
+  Row& add(const std::string& text) { return add(std::string_view(text)); }
+  Row& add(const char* text) { return add(std::string_view(text)); }
+  Row& add(bool value) { return add(value ? "true" : "false"); }
+  Row& add(int value) { return add(std::to_string(value)); }
+  Row& add(double value) { return add(fmt::format("{}", value)); }
+  template <class T>
+  Row& add(const std::optional<T>& value) {
+    return value ? add(*value) : add("");
+  }
+  const std::string& line() const { return line_; }
+
+ private:
+  void separate() {
+    if (begun_) line_ += ',';
+    begun_ = true;
+  }
+  std::string line_;
+  bool begun_ = false;
+};
+
+void add_traffic(Row& row, const Measurement& m, const char* level) {
+  auto it = m.traffic.find(level);
+  if (it == m.traffic.end()) {
+    row.add("").add("").add("");
+  } else {
+    row.add(it->second.source).add(it->second.bytes).add(it->second.analytic);
+  }
+}
+
+std::string row_of(const Measurement& m, const Machine& machine) {
+  Row row;
+  row.add(m.suite).add(m.name).add(m.op).add(m.problem).add(m.dtype).add(m.layout);
+  row.add(m.bias).add(m.activation).add(m.max_pool).add(m.math);
+  row.add(m.device).add(m.device_name).add(m.kernel).add(m.fused).add(m.cache).add(m.threads);
+  row.add(m.time.source).add(m.time.seconds).add(m.time.q1).add(m.time.q3).add(m.time.runs);
+  row.add(m.work.source).add(m.work.flop).add(m.work.analytic);
+  for (const char* level : {"dram", "l3", "l2", "l1"}) add_traffic(row, m, level);
+  row.add(m.intensity()).add(m.flops() / 1e9).add(m.bound);
+  row.add(m.percent_of_roof).add(m.max_error).add(m.error_bound);
+  row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date);
+  return row.line();
+}
+
+}  // namespace
+
+std::string csv(const Studies& studies) {
+  std::string text = std::string(kHeader) + "\r\n";
+  for (const Measurement& m : studies.measurements) text += row_of(m, studies.machines[m.machine]) + "\r\n";
+  return text;
+}
+
+}  // namespace gable::bench::report

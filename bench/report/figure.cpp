@@ -1,0 +1,669 @@
+// Laying out the figure: ranges, then roofs, then points, then labels around all of them, then the legend below.
+#include "bench/report/figure.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "bench/report/labels.h"
+#include "bench/report/text.h"
+
+namespace gable::bench::report {
+namespace {
+
+constexpr double kMarkerRadius = 4.5;
+constexpr double kMarginGap = 16;       // between the plot and the names of its ceilings
+constexpr size_t kMostTextLabels = 34;  // a panel with more problems than this is numbered
+constexpr double kSameIntensity = 0.02;
+constexpr double kMeanLeader = 20;  // pixels; names farther away than this on average are replaced by numbers
+
+struct Sizes {
+  double plot_width, plot_height, left, right, top, bottom, between;
+};
+constexpr Sizes kOneWide = {800, 520, 62, 30, 44, 46, 0};
+constexpr Sizes kTwoWide = {540, 500, 62, 30, 44, 46, 22};
+constexpr Sizes kNarrow = {302, 330, 46, 12, 40, 42, 14};
+
+struct Range {
+  double lo = 0, hi = 0;  // as powers of ten
+};
+
+struct Ranges {
+  Range x, y;
+};
+
+struct Scale {
+  Range x, y;
+  Box plot;
+
+  double x_at(double intensity) const {
+    return plot.x0 + (std::log10(intensity) - x.lo) / (x.hi - x.lo) * plot.width();
+  }
+  double y_at(double flops) const { return plot.y1 - (std::log10(flops / 1e9) - y.lo) / (y.hi - y.lo) * plot.height(); }
+  Pixel at(double intensity, double flops) const { return {x_at(intensity), y_at(flops)}; }
+};
+
+double text_height(double size) { return size * 1.2; }
+
+bool has_panel(const Studies& studies, bool gpu) {
+  for (const Measurement& m : studies.measurements) {
+    if (is_gpu(m.device) == gpu) return true;
+  }
+  return false;
+}
+
+double best_compute(const std::vector<const Ceiling*>& roof, const std::string& tag, const Studies& studies) {
+  double best = 0;
+  for (const Ceiling* c : roof) {
+    if (!c->is_bandwidth() && studies.machines[c->machine].tag == tag) best = std::max(best, c->value);
+  }
+  return best;
+}
+
+// ---- ranges -------------------------------------------------------------------------------------------------------
+
+struct Extent {
+  double lo = std::numeric_limits<double>::infinity(), hi = 0;
+  void include(double value) {
+    lo = std::min(lo, value);
+    hi = std::max(hi, value);
+  }
+  bool empty() const { return hi == 0; }
+};
+
+// Widened to a round number, so that an axis ends near a tick.
+Range rounded(const Extent& extent, double below, double above) {
+  auto step = [](double value, bool up) {
+    const double decade = std::floor(std::log10(value));
+    const double mantissa = value / std::pow(10, decade);
+    constexpr double kSteps[] = {1, 1.5, 2, 3, 5, 7, 10};
+    double chosen = up ? 10 : 1;
+    for (double s : kSteps) {
+      if (up && s >= mantissa * (1 - 1e-9)) {
+        chosen = s;
+        break;
+      }
+      if (!up && s <= mantissa * (1 + 1e-9)) chosen = s;
+    }
+    return decade + std::log10(chosen);
+  };
+  if (extent.empty()) return {-1, 3};
+  return {step(extent.lo / below, false), step(extent.hi * above, true)};
+}
+
+void include_roof(const Studies& studies, bool gpu, Extent& x, Extent& y) {
+  const auto roof = roof_of(studies, gpu);
+  for (const Ceiling* c : roof) {
+    const double top = best_compute(roof, studies.machines[c->machine].tag, studies);
+    if (c->is_bandwidth() && top > 0) x.include(top / c->value);
+    if (!c->is_bandwidth()) y.include(c->value / 1e9);
+  }
+}
+
+void shared_ranges(const Studies& studies, Range& x_range, Range& y_range) {
+  Extent x, y;
+  for (bool gpu : panels_of(studies)) include_roof(studies, gpu, x, y);
+  for (const Measurement& m : studies.measurements) {
+    if (!m.can_be_drawn()) continue;
+    x.include(m.intensity());
+    y.include(m.flops() / 1e9);
+  }
+  x_range = rounded(x, 3, 2);
+  y_range = rounded(y, 1.6, 1.6);
+}
+
+std::vector<Tick> ticks_of(Range range, double from, double to) {
+  std::vector<Tick> ticks;
+  auto at = [&](double power) { return from + (power - range.lo) / (range.hi - range.lo) * (to - from); };
+  const double pixels_a_decade = std::abs(to - from) / (range.hi - range.lo);
+  for (double decade = std::floor(range.lo); decade <= range.hi; ++decade) {
+    for (int mantissa = 1; mantissa < 10; ++mantissa) {
+      const double power = decade + std::log10(mantissa);
+      if (power < range.lo - 1e-9 || power > range.hi + 1e-9) continue;
+      const bool is_named = mantissa == 1 || (pixels_a_decade > 110 && (mantissa == 2 || mantissa == 5));
+      ticks.push_back({at(power), is_named ? tick_text(std::pow(10, decade) * mantissa) : ""});
+    }
+  }
+  return ticks;
+}
+
+// ---- roofs --------------------------------------------------------------------------------------------------------
+
+std::vector<Box> boxes_along(Pixel start, double degrees, double width, double height) {
+  const double radians = degrees * std::acos(-1.0) / 180;
+  const int pieces = std::max(1, static_cast<int>(std::ceil(width / 8)));
+  std::vector<Box> boxes;
+  for (int i = 0; i < pieces; ++i) {
+    const double along = width * (i + 0.5) / pieces;
+    const Pixel middle = {start.x + std::cos(radians) * along + std::sin(radians) * height * 0.35,
+                          start.y + std::sin(radians) * along - std::cos(radians) * height * 0.35};
+    boxes.push_back(box_around(middle, width / pieces + 3, height));
+  }
+  return boxes;
+}
+
+bool hits(const std::vector<Box>& boxes, const std::vector<Box>& others) {
+  for (const Box& a : boxes) {
+    for (const Box& b : others) {
+      if (a.overlaps(b)) return true;
+    }
+  }
+  return false;
+}
+
+std::string tagged(const std::string& text, const Studies& studies, size_t machine, bool several) {
+  return several ? text + " · " + studies.machines[machine].tag : text;
+}
+
+std::string ceiling_text(const Ceiling& c, const Studies& studies, bool several) {
+  return tagged(fmt::format("{} · {}", printable(c.name), flops_text(c.value)), studies, c.machine, several);
+}
+
+bool has_several_machines(const std::vector<const Ceiling*>& roof, const Studies& studies) {
+  std::set<std::string> tags;
+  for (const Ceiling* c : roof) tags.insert(studies.machines[c->machine].tag);
+  return tags.size() > 1;
+}
+
+// The boxes of what is already in the plot.
+std::vector<Box> taken(const Panel& panel) {
+  std::vector<Box> boxes;
+  for (const Marker& marker : panel.markers) boxes.push_back(marker.box);
+  for (const RoofText& text : panel.roof_texts) boxes.insert(boxes.end(), text.boxes.begin(), text.boxes.end());
+  return boxes;
+}
+
+// A text along a diagonal: the first place from the left where it covers nothing.
+bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, const std::vector<Box>& others) {
+  const double run = line.b.x - line.a.x, rise = line.b.y - line.a.y;
+  const double total = length(line);
+  const double width = text_width(text, kFonts.roof), height = text_height(kFonts.roof);
+  const double degrees = std::atan2(rise, run) * 180 / std::acos(-1.0);
+  for (double along = 6; along + width + 4 < total; along += 6) {
+    const double share = along / total;
+    const Pixel on_line = {line.a.x + run * share, line.a.y + rise * share};
+    const Pixel at = {on_line.x + rise / total * 4, on_line.y - run / total * 4};
+    const std::vector<Box> boxes = boxes_along(at, degrees, width, height);
+    const bool inside = std::all_of(boxes.begin(), boxes.end(), [&](const Box& b) { return panel.plot.contains(b); });
+    if (!inside || hits(boxes, others)) continue;
+    panel.roof_texts.push_back({text, at, degrees, kFonts.roof, "", false, {}, false, boxes});
+    return true;
+  }
+  return false;
+}
+
+// The strong horizontal roofs as boxes, for texts that should not lie across them.
+std::vector<Box> strong_roofs(const Panel& panel) {
+  std::vector<Box> boxes;
+  for (const RoofLine& roof : panel.roofs) {
+    if (roof.strong && roof.line.a.y == roof.line.b.y) {
+      boxes.push_back(Box{roof.line.a.x, roof.line.a.y, roof.line.b.x, roof.line.b.y}.grown(3));
+    }
+  }
+  return boxes;
+}
+
+// The ceilings' names in the right margin, pushed apart until none covers another.
+void name_ceilings_in_margin(Panel& panel, std::vector<std::pair<RoofLine, std::string>> named) {
+  std::sort(named.begin(), named.end(),
+            [](const auto& a, const auto& b) { return a.first.line.b.y < b.first.line.b.y; });
+  const double step = text_height(kFonts.roof) + 1;
+  std::vector<double> y;
+  for (const auto& [line, text] : named) y.push_back(line.line.b.y);
+  for (int pass = 0; pass < 200; ++pass) {
+    for (size_t i = 1; i < y.size(); ++i) {
+      const double lack = step - (y[i] - y[i - 1]);
+      if (lack > 0) y[i - 1] -= lack / 2, y[i] += lack / 2;
+    }
+    if (!y.empty()) y.front() = std::max(y.front(), panel.plot.y0);
+  }
+  for (size_t i = 1; i < y.size(); ++i) y[i] = std::max(y[i], y[i - 1] + step);
+  for (size_t i = 0; i < named.size(); ++i) {
+    const auto& [line, text] = named[i];
+    const double x = panel.plot.x1 + kMarginGap;
+    const std::string shown = fit_text(text, kFonts.roof, panel.frame.x1 - x - 2);
+    const Box box = {x, y[i] - step / 2, x + text_width(shown, kFonts.roof), y[i] + step / 2};
+    panel.roof_texts.push_back({shown,
+                                {x, y[i] + kFonts.roof * 0.36},
+                                0,
+                                kFonts.roof,
+                                line.strong ? line.dtype : "",
+                                false,
+                                {{panel.plot.x1 + 2, line.line.b.y}, {x - 3, y[i]}},
+                                true,
+                                {box}});
+  }
+}
+
+// On small screens there is no margin: only the strong ceilings are named, above their line, where there is room.
+void name_ceilings_inside(Panel& panel, const std::vector<std::pair<RoofLine, std::string>>& named) {
+  for (const auto& [line, text] : named) {
+    if (!line.strong) continue;
+    const double width = text_width(text, kFonts.roof);
+    for (double x = panel.plot.x1 - 4; x - width > line.line.a.x; x -= 8) {
+      const Pixel end = {x, line.line.b.y - 4};
+      const Box box = {end.x - width, end.y - kFonts.roof, end.x, end.y + 2};
+      if (!panel.plot.contains(box) || hits({box}, taken(panel))) continue;
+      panel.roof_texts.push_back({text, end, 0, kFonts.roof, line.dtype, true, {}, false, {box}});
+      break;
+    }
+  }
+}
+
+struct MachineRoof {
+  double top = 0, steepest = 0;  // best FLOP/s and best B/s
+};
+
+MachineRoof extremes(const std::vector<const Ceiling*>& roof, size_t machine, const Studies& studies) {
+  MachineRoof best;
+  for (const Ceiling* c : roof) {
+    if (studies.machines[c->machine].tag != studies.machines[machine].tag) continue;
+    double& slot = c->is_bandwidth() ? best.steepest : best.top;
+    slot = std::max(slot, c->value);
+  }
+  return best;
+}
+
+std::set<const Ceiling*> best_of_each_dtype(const std::vector<const Ceiling*>& roof, const Studies& studies) {
+  std::map<std::string, const Ceiling*> best;
+  for (const Ceiling* c : roof) {
+    if (c->is_bandwidth()) continue;
+    const Ceiling*& slot = best[studies.machines[c->machine].tag + "\n" + c->dtype];
+    if (!slot || c->value > slot->value) slot = c;
+  }
+  std::set<const Ceiling*> strong;
+  for (const auto& [key, c] : best) strong.insert(c);
+  return strong;
+}
+
+void add_diagonal(Panel& panel, const Scale& scale, const Ceiling& c, const MachineRoof& best, bool dashed) {
+  const double low = 1e-12;  // far left of any plot; clipped
+  const double ridge = best.top > 0 ? best.top / c.value : 1e12;
+  Segment line = {scale.at(low, c.value * low), scale.at(ridge, c.value * ridge)};
+  if (clip(line, panel.plot)) panel.roofs.push_back({line, "", true, dashed});
+}
+
+std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const Scale& scale, const Studies& studies,
+                                                           const std::vector<const Ceiling*>& roof) {
+  const bool several = has_several_machines(roof, studies);
+  const std::set<const Ceiling*> strong = best_of_each_dtype(roof, studies);
+  std::vector<std::pair<RoofLine, std::string>> named;
+  for (const Ceiling* c : roof) {
+    const MachineRoof best = extremes(roof, c->machine, studies);
+    const bool dashed = several && studies.machines[c->machine].tag != studies.machines[roof[0]->machine].tag;
+    if (c->is_bandwidth()) {
+      add_diagonal(panel, scale, *c, best, dashed);
+      continue;
+    }
+    const double from = best.steepest > 0 ? c->value / best.steepest : 1e-12;
+    RoofLine line = {{scale.at(from, c->value), scale.at(1e12, c->value)}, c->dtype, strong.contains(c), dashed};
+    if (!clip(line.line, panel.plot)) continue;
+    panel.roofs.push_back(line);
+    named.emplace_back(line,
+                       tagged(fmt::format("{} · {}", c->name, flops_text(c->value)), studies, c->machine, several));
+    if (!strong.contains(c)) continue;
+    for (const Ceiling* b : roof) {
+      if (!b->is_bandwidth() || studies.machines[b->machine].tag != studies.machines[c->machine].tag) continue;
+      const Pixel ridge = scale.at(c->value / b->value, c->value);
+      if (panel.plot.contains({ridge.x, ridge.y, ridge.x, ridge.y})) panel.ridges.push_back({ridge});
+    }
+  }
+  return named;
+}
+
+void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, const std::vector<const Ceiling*>& roof,
+                    FigureSize size) {
+  const bool several = has_several_machines(roof, studies);
+  for (const Ceiling* c : roof) {
+    if (!c->is_bandwidth()) continue;
+    const MachineRoof best = extremes(roof, c->machine, studies);
+    const double ridge = best.top > 0 ? best.top / c->value : 1e12;
+    Segment line = {scale.at(1e-12, c->value * 1e-12), scale.at(ridge, c->value * ridge)};
+    if (!clip(line, panel.plot)) continue;
+    std::string text = fmt::format("{} {}", level_text(c->level), bandwidth_text(c->value));
+    if (size == FigureSize::wide && c->level == "dram" && best.top > 0)
+      text += fmt::format(" · ridge {} FLOP/byte", number_text(ridge));
+    text = tagged(text, studies, c->machine, several);
+    const std::vector<Box> others = taken(panel);
+    std::vector<Box> preferred = strong_roofs(panel);
+    preferred.insert(preferred.end(), others.begin(), others.end());
+    if (!name_diagonal(panel, line, text, preferred)) name_diagonal(panel, line, text, others);
+  }
+}
+
+// How wide the margin of the ceilings' names must be.
+double margin_of(const Studies& studies, bool gpu) {
+  double widest = 0;
+  const std::vector<const Ceiling*> roof = roof_of(studies, gpu);
+  const bool several = has_several_machines(roof, studies);
+  for (const Ceiling* c : roof) {
+    if (!c->is_bandwidth()) widest = std::max(widest, text_width(ceiling_text(*c, studies, several), kFonts.roof));
+  }
+  constexpr double kWidest = 240;
+  return std::min(widest, kWidest) + kMarginGap + 6;
+}
+
+// ---- points -------------------------------------------------------------------------------------------------------
+
+Marker marker_of(const Studies& studies, size_t index, const std::vector<std::string>& series, const Scale& scale) {
+  const Measurement& m = studies.measurements[index];
+  Marker marker;
+  marker.measurement = index;
+  marker.center = scale.at(m.intensity(), m.flops());
+  marker.y_lo = scale.y_at(m.work.flop / m.time.q3);
+  marker.y_hi = scale.y_at(m.work.flop / m.time.q1);
+  const Traffic& dram = m.traffic.at("dram");
+  marker.has_x_bar = dram.q1 && dram.q3;
+  marker.x_lo = marker.has_x_bar ? scale.x_at(m.work.flop / *dram.q3) : marker.center.x;
+  marker.x_hi = marker.has_x_bar ? scale.x_at(m.work.flop / *dram.q1) : marker.center.x;
+  marker.y_lo = std::min(marker.y_lo, scale.plot.y1);
+  marker.y_hi = std::max(marker.y_hi, scale.plot.y0);
+  marker.x_lo = std::max(marker.x_lo, scale.plot.x0);
+  marker.x_hi = std::min(marker.x_hi, scale.plot.x1);
+  const auto rank = std::find(series.begin(), series.end(), m.series) - series.begin();
+  marker.shape = shape_of(static_cast<size_t>(rank));
+  marker.dtype = m.dtype;
+  marker.filled = m.cache == "warm";
+  marker.box = box_around(marker.center, 2 * kMarkerRadius + 1, 2 * kMarkerRadius + 1);
+  return marker;
+}
+
+// Points of one problem at one intensity: a column that one label names. Ordered from the top.
+struct Column {
+  std::string label;
+  std::vector<const Marker*> markers;
+};
+
+std::vector<Column> columns_of(const Studies& studies, const Panel& panel) {
+  std::vector<Column> columns;
+  for (const Marker& marker : panel.markers) {
+    const Measurement& m = studies.measurements[marker.measurement];
+    auto same = [&](const Column& column) {
+      const double other = studies.measurements[column.markers[0]->measurement].intensity();
+      return column.label == m.label && std::abs(m.intensity() / other - 1) < kSameIntensity;
+    };
+    auto it = std::find_if(columns.begin(), columns.end(), same);
+    if (it == columns.end()) it = columns.insert(columns.end(), Column{m.label, {}});
+    it->markers.push_back(&marker);
+  }
+  for (Column& column : columns) {
+    std::stable_sort(column.markers.begin(), column.markers.end(),
+                     [](const Marker* a, const Marker* b) { return a->center.y < b->center.y; });
+  }
+  return columns;
+}
+
+std::vector<size_t> measurements_of(const Column& column) {
+  std::vector<size_t> indices;
+  for (const Marker* marker : column.markers) indices.push_back(marker->measurement);
+  return indices;
+}
+
+void add_stems(Panel& panel, const std::vector<Column>& columns) {
+  for (const Column& column : columns) {
+    const Segment line = {column.markers.front()->center, column.markers.back()->center};
+    if (column.markers.size() > 1 && length(line) > 2 * kMarkerRadius) {
+      panel.stems.push_back({line, measurements_of(column)});
+    }
+  }
+}
+
+Surroundings surroundings_of(const Panel& panel) {
+  Surroundings around;
+  around.area = panel.plot.grown(-2);
+  around.solid = taken(panel);
+  for (const RoofLine& roof : panel.roofs) around.strokes.push_back(roof.line);
+  for (const Stem& stem : panel.stems) around.strokes.push_back(stem.line);
+  for (const Marker& m : panel.markers) {
+    around.strokes.push_back({{m.center.x, m.y_lo}, {m.center.x, m.y_hi}});
+    if (m.has_x_bar) around.strokes.push_back({{m.x_lo, m.center.y}, {m.x_hi, m.center.y}});
+  }
+  return around;
+}
+
+// Fills panel.labels; returns how many columns found no place.
+size_t label_columns(Panel& panel, const std::vector<Column>& columns, const std::vector<std::string>& texts) {
+  std::vector<LabelRequest> requests;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    LabelRequest request = {text_width(texts[i], kFonts.label) + 2, text_height(kFonts.label), {}};
+    for (const Marker* marker : columns[i].markers) request.anchors.push_back(marker->center);
+    requests.push_back(std::move(request));
+  }
+  const auto places = place_labels(requests, surroundings_of(panel));
+  panel.labels.clear();
+  size_t missing = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!places[i]) {
+      ++missing;
+      continue;
+    }
+    const LabelPlace& place = *places[i];
+    Segment leader = {place.anchor, place.box.nearest(place.anchor)};
+    const double reach = length(leader);
+    const double share = reach > 0 ? std::min(1.0, (kMarkerRadius + 1) / reach) : 1;
+    leader.a = {leader.a.x + (leader.b.x - leader.a.x) * share, leader.a.y + (leader.b.y - leader.a.y) * share};
+    panel.labels.push_back({texts[i], place.box, leader, place.leader, measurements_of(columns[i])});
+  }
+  return missing;
+}
+
+double mean_leader(const Panel& panel) {
+  double sum = 0;
+  for (const Label& label : panel.labels) sum += label.has_leader ? length(label.leader) : 0;
+  return panel.labels.empty() ? 0 : sum / static_cast<double>(panel.labels.size());
+}
+
+std::vector<std::string> key_of(const Studies& studies) {
+  std::vector<std::string> names;
+  for (const Measurement& m : studies.measurements) {
+    if (m.can_be_drawn() && std::find(names.begin(), names.end(), m.label) == names.end()) names.push_back(m.label);
+  }
+  return names;
+}
+
+void label_panel(Panel& panel, const Studies& studies, bool numbered) {
+  const std::vector<Column> columns = columns_of(studies, panel);
+  add_stems(panel, columns);
+  std::vector<std::string> names, numbers;
+  const std::vector<std::string> key = key_of(studies);
+  for (const Column& column : columns) {
+    constexpr double kWidestLabel = 170;
+    names.push_back(fit_text(printable(column.label), kFonts.label, kWidestLabel));
+    numbers.push_back(std::to_string(std::find(key.begin(), key.end(), column.label) - key.begin() + 1));
+  }
+  if (!numbered && columns.size() <= kMostTextLabels) {
+    panel.numbered = label_columns(panel, columns, names) > 0 || mean_leader(panel) > kMeanLeader;
+  } else {
+    panel.numbered = true;
+  }
+  if (panel.numbered) panel.unlabelled = label_columns(panel, columns, numbers);
+}
+
+// ---- the whole ----------------------------------------------------------------------------------------------------
+
+std::string hardware_of(const Studies& studies, bool gpu) {
+  std::vector<std::string> names;
+  auto add = [&](size_t index) {
+    const Machine& machine = studies.machines[index];
+    std::string name = gpu && !machine.gpu.empty() ? machine.gpu : machine.cpu;
+    if (!machine.tag.empty()) name = machine.tag + ": " + name;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const Measurement& m : studies.measurements) {
+    if (is_gpu(m.device) == gpu) add(m.machine);
+  }
+  for (const Ceiling* c : roof_of(studies, gpu)) add(c->machine);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Panel lay_out_panel(const Studies& studies, bool gpu, Pixel corner, const Sizes& sizes, const Ranges& ranges,
+                    FigureSize size, bool numbered) {
+  Panel panel;
+  panel.gpu = gpu;
+  panel.title = gpu ? "GPU" : "CPU";
+  const double right = size == FigureSize::wide ? std::max(sizes.right, margin_of(studies, gpu)) : sizes.right;
+  panel.frame = {corner.x, corner.y, corner.x + sizes.left + sizes.plot_width + right,
+                 corner.y + sizes.top + sizes.plot_height + sizes.bottom};
+  panel.plot = {corner.x + sizes.left, corner.y + sizes.top, corner.x + sizes.left + sizes.plot_width,
+                corner.y + sizes.top + sizes.plot_height};
+  panel.subtitle = fit_text(printable(hardware_of(studies, gpu)), kFonts.subtitle,
+                            panel.frame.width() - sizes.left - text_width(panel.title, kFonts.panel, true) - 14);
+  panel.x_ticks = ticks_of(ranges.x, panel.plot.x0, panel.plot.x1);
+  panel.y_ticks = ticks_of(ranges.y, panel.plot.y1, panel.plot.y0);
+  const Scale scale = {ranges.x, ranges.y, panel.plot};
+
+  const std::vector<const Ceiling*> roof = roof_of(studies, gpu);
+  const auto named = add_ceilings(panel, scale, studies, roof);
+  const std::vector<std::string> series = series_of(studies);
+  for (size_t i = 0; i < studies.measurements.size(); ++i) {
+    const Measurement& m = studies.measurements[i];
+    if (is_gpu(m.device) == gpu && m.can_be_drawn()) panel.markers.push_back(marker_of(studies, i, series, scale));
+  }
+  name_diagonals(panel, scale, studies, roof, size);
+  size == FigureSize::wide ? name_ceilings_in_margin(panel, named) : name_ceilings_inside(panel, named);
+  label_panel(panel, studies, numbered);
+  return panel;
+}
+
+// Rows of entries from left to right; returns the y below the last row.
+double lay_out_legend(Figure& figure, const Studies& studies, double x0, double y) {
+  auto row = [&](const std::vector<LegendEntry>& entries) {
+    double x = x0;
+    for (LegendEntry entry : entries) {
+      const double width = 16 + text_width(entry.text, kFonts.legend) + 22;
+      if (x > x0 && x + width > figure.width - 8) x = x0, y += 18;
+      entry.at = {x + 6, y};
+      figure.legend.push_back(entry);
+      x += width;
+    }
+    if (!entries.empty()) y += 18;
+  };
+  std::vector<LegendEntry> dtypes, devices, caches;
+  for (const std::string& dtype : dtypes_of(studies)) dtypes.push_back({dtype, dtype, Shape::circle, true, {}});
+  const std::vector<std::string> series = series_of(studies);
+  for (size_t i = 0; i < series.size(); ++i) devices.push_back({printable(series[i]), "", shape_of(i), true, {}});
+  std::set<std::string> used;
+  for (const Measurement& m : studies.measurements) used.insert(m.cache);
+  if (used.size() > 1) {
+    caches = {{"filled: warm cache", "", Shape::circle, true, {}},
+              {"hollow: cold cache", "", Shape::circle, false, {}}};
+  } else if (!used.empty()) {
+    caches = {{*used.begin() + " cache", "", Shape::circle, *used.begin() == "warm", {}}};
+  }
+  dtypes.insert(dtypes.end(), caches.begin(), caches.end());
+  row(devices);
+  row(dtypes);
+  return y;
+}
+
+double lay_out_key(Figure& figure, const Studies& studies, double x0, double y) {
+  const std::vector<std::string> names = key_of(studies);
+  double widest = 0;
+  for (const std::string& name : names) widest = std::max(widest, text_width(printable(name), kFonts.legend));
+  const double room = figure.width - x0 - 8;
+  const double column = std::min(widest + 44, room);
+  const auto columns = static_cast<size_t>(std::max(1.0, std::floor(room / column)));
+  const size_t rows = (names.size() + columns - 1) / columns;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Pixel at = {x0 + column * static_cast<double>(i / rows), y + 16 * static_cast<double>(i % rows)};
+    figure.key.push_back({static_cast<int>(i) + 1, fit_text(printable(names[i]), kFonts.legend, column - 34), at});
+  }
+  return y + 16 * static_cast<double>(rows) + 6;
+}
+
+std::string day_of(const std::string& iso_date) { return printable(iso_date.substr(0, iso_date.find('T'))); }
+
+std::string note_of(const Studies& studies, const std::vector<Panel>& panels) {
+  size_t without_work = 0, unlabelled = 0;
+  for (const Measurement& m : studies.measurements) without_work += m.can_be_drawn() ? 0 : 1;
+  for (const Panel& panel : panels) unlabelled += panel.unlabelled;
+  std::vector<std::string> parts = {"bars: quartiles of the runs"};
+  if (without_work) parts.push_back(fmt::format("{} without FLOP: in the table only", without_work));
+  if (unlabelled) parts.push_back(fmt::format("{} points too crowded to name: see the table", unlabelled));
+  if (!studies.refused.empty()) parts.push_back(fmt::format("{} refused", studies.refused.size()));
+  return fmt::format("{}", fmt::join(parts, " · "));
+}
+
+}  // namespace
+
+std::vector<bool> panels_of(const Studies& studies) {
+  const bool cpu = has_panel(studies, false), gpu = has_panel(studies, true);
+  if (cpu && gpu) return {false, true};
+  if (!cpu && !gpu) return {roof_of(studies, false).empty() && !roof_of(studies, true).empty()};
+  return {gpu};
+}
+
+std::vector<std::string> subtitle_of(const Studies& studies) {
+  std::vector<std::string> lines;
+  for (const Machine& machine : studies.machines) {
+    std::string line = machine.tag.empty() ? "" : machine.tag + ": ";
+    line += printable(machine.cpu);
+    if (!machine.gpu.empty()) line += " · " + printable(machine.gpu);
+    line += fmt::format(" · {} thread{} · {}", machine.threads, machine.threads == 1 ? "" : "s", day_of(machine.date));
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+  }
+  return lines;
+}
+
+Shape shape_of(size_t series_rank) { return static_cast<Shape>(series_rank % kShapes); }
+
+std::vector<std::string> series_of(const Studies& studies) {
+  std::vector<std::string> series;
+  for (const Measurement& m : studies.measurements) {
+    if (std::find(series.begin(), series.end(), m.series) == series.end()) series.push_back(m.series);
+  }
+  return series;
+}
+
+std::vector<std::string> dtypes_of(const Studies& studies) {
+  std::vector<std::string> dtypes;
+  for (const char* known : {"f64", "f32", "tf32", "bf16", "f16", "i8"}) {
+    for (const Measurement& m : studies.measurements) {
+      if (m.dtype != known) continue;
+      dtypes.push_back(known);
+      break;
+    }
+  }
+  return dtypes;
+}
+
+Figure lay_out(const Studies& studies, FigureSize size) {
+  Figure figure;
+  figure.title = "Measured roofline";
+  figure.subtitle = subtitle_of(studies);
+  Range x, y;
+  shared_ranges(studies, x, y);
+  const std::vector<bool> kinds = panels_of(studies);
+  const bool wide = size == FigureSize::wide;
+  const Sizes& sizes = !wide ? kNarrow : kinds.size() > 1 ? kTwoWide : kOneWide;
+
+  // The narrow figure's words are the page's own; it begins with its panels.
+  const double top = wide ? 44 + 16 * static_cast<double>(figure.subtitle.size()) : 0;
+  auto lay_out_panels = [&](bool numbered) {
+    figure.panels.clear();
+    figure.width = figure.height = 0;
+    Pixel corner = {0, top};
+    for (bool gpu : kinds) {
+      const Panel panel = lay_out_panel(studies, gpu, corner, sizes, {x, y}, size, numbered);
+      corner = wide ? Pixel{panel.frame.x1 + sizes.between, top} : Pixel{0, panel.frame.y1 + sizes.between};
+      figure.width = std::max(figure.width, panel.frame.x1);
+      figure.height = std::max(figure.height, panel.frame.y1);
+      figure.panels.push_back(panel);
+    }
+    return std::any_of(figure.panels.begin(), figure.panels.end(), [](const Panel& p) { return p.numbered; });
+  };
+  // One key serves all panels, so numbers in one of them mean numbers in all.
+  const bool numbered = lay_out_panels(!wide);
+  if (numbered && wide) lay_out_panels(true);
+  const double left = wide ? sizes.left : 12;
+  double below = lay_out_legend(figure, studies, left, figure.height + 16);
+  if (numbered) below = lay_out_key(figure, studies, left, below + 4);
+  figure.note = fit_text(note_of(studies, figure.panels), kFonts.tick, figure.width - left - 4);
+  figure.note_at = {left, below + 8};
+  figure.height = below + 20;
+  return figure;
+}
+
+}  // namespace gable::bench::report

@@ -1,0 +1,131 @@
+// The roofline figure as geometry: everything decided (ranges, roofs, points, where each label goes), nothing drawn.
+// The SVG and the HTML page draw it; tests ask it whether anything collides.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/report/geometry.h"
+#include "bench/report/study.h"
+
+namespace gable::bench::report {
+
+enum class Shape { circle, square, diamond, triangle, wedge, pentagon, star, cross };
+inline constexpr int kShapes = 8;
+
+// Colours by name, resolved by whoever draws: a dtype's ("f32") or "ink".
+struct Marker {
+  size_t measurement = 0;
+  Pixel center;
+  double x_lo = 0, x_hi = 0, y_lo = 0, y_hi = 0;  // quartile bars; equal to the centre where there are none
+  bool has_x_bar = false;
+  Shape shape = Shape::circle;
+  std::string dtype;
+  bool filled = true;  // warm; a cold cache is hollow
+  Box box;
+};
+
+struct Stem {  // joins the points of one problem at one intensity
+  Segment line;
+  std::vector<size_t> measurements;
+};
+
+struct Label {
+  std::string text;
+  Box box;
+  Segment leader;
+  bool has_leader = false;
+  std::vector<size_t> measurements;
+};
+
+struct RoofLine {
+  Segment line;
+  std::string dtype;  // empty: ink (bandwidth)
+  bool strong = false;
+  bool dashed = false;  // a second machine's
+};
+
+struct RoofText {
+  std::string text;
+  Pixel at;
+  double degrees = 0;  // 0: horizontal
+  double size = 0;
+  std::string dtype;
+  bool at_end = false;  // the text ends at `at` (else it begins there)
+  Segment leader;       // from the roof's end to the text, in the margin
+  bool has_leader = false;
+  std::vector<Box> boxes;
+};
+
+struct Ridge {
+  Pixel at;
+};
+
+struct Tick {
+  double at = 0;
+  std::string text;  // empty: a minor line
+};
+
+struct Panel {
+  std::string title, subtitle;
+  bool gpu = false;
+  Box frame, plot;
+  std::vector<Tick> x_ticks, y_ticks;
+  std::vector<RoofLine> roofs;
+  std::vector<RoofText> roof_texts;
+  std::vector<Ridge> ridges;
+  std::vector<Stem> stems;
+  std::vector<Marker> markers;
+  std::vector<Label> labels;
+  bool numbered = false;  // labels are numbers of Figure::key
+  size_t unlabelled = 0;  // problems whose label found no place
+};
+
+struct LegendEntry {
+  std::string text;
+  std::string dtype;  // colour, when it explains one
+  Shape shape = Shape::circle;
+  bool filled = true;
+  Pixel at;  // centre of the marker
+};
+
+struct KeyEntry {
+  int number = 0;
+  std::string text;
+  Pixel at;
+};
+
+struct Figure {
+  double width = 0, height = 0;
+  std::string title;
+  std::vector<std::string> subtitle;
+  std::vector<Panel> panels;
+  std::vector<LegendEntry> legend;
+  std::vector<KeyEntry> key;
+  std::string note;  // what the plot can't show
+  Pixel note_at;
+};
+
+enum class FigureSize { wide, narrow };
+
+struct FigureFonts {
+  double title = 17, subtitle = 11.5, panel = 13, axis = 11, tick = 10.5, label = 10, roof = 9.5, legend = 11;
+};
+inline constexpr FigureFonts kFonts{};
+
+// Series in the order in which shapes are given to them, over all panels.
+std::vector<std::string> series_of(const Studies& studies);
+std::vector<std::string> dtypes_of(const Studies& studies);
+Shape shape_of(size_t series_rank);
+
+// Which panels there are: true for a GPU's. It stands beside the CPU's when both were measured; a study without any
+// measurement still shows the roofs that it has.
+std::vector<bool> panels_of(const Studies& studies);
+// One line a machine: its name, threads and date.
+std::vector<std::string> subtitle_of(const Studies& studies);
+
+// Two panels side by side on one pair of axes when there are CPU and GPU measurements, else one. `narrow` is for small
+// screens: a panel 360 px wide, panels below each other, labels as numbers.
+Figure lay_out(const Studies& studies, FigureSize size = FigureSize::wide);
+
+}  // namespace gable::bench::report

@@ -1,0 +1,186 @@
+// Label placement. Candidates lie on rings around each anchor; a candidate that covers something solid is out, the rest
+// are ranked by distance, strokes covered and leaders crossed.
+#include "bench/report/labels.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+namespace gable::bench::report {
+namespace {
+
+constexpr std::array<double, 13> kRings = {7, 11, 16, 22, 30, 40, 52, 66, 82, 100, 120, 145, 175};
+constexpr int kDirections = 24;
+constexpr double kLeaderFrom = 12;  // a ring nearer than this needs no leader
+constexpr double kGap = 1.5;        // between labels and what they must not cover
+constexpr int kRounds = 8;
+constexpr double kStrokeCost = 0.8;  // a pixel of line under the text costs as much as this many pixels of distance
+constexpr double kCrossingCost = 60;
+constexpr double kLeaderOverPointCost = 50;
+constexpr double kUnplacedCost = 5000;
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+using Places = std::vector<std::optional<LabelPlace>>;
+
+struct Candidate {
+  LabelPlace place;
+  double cost = 0;  // without the other labels
+};
+
+Segment leader_of(const LabelPlace& place) { return {place.anchor, place.box.nearest(place.anchor)}; }
+
+bool touches(const Segment& segment, const Box& box) {
+  Segment inside = segment;
+  return clip(inside, box);
+}
+
+double turn(Pixel a, Pixel b, Pixel c) { return (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x); }
+
+bool cross(const Segment& s, const Segment& t) {
+  return turn(s.a, s.b, t.a) * turn(s.a, s.b, t.b) < 0 && turn(t.a, t.b, s.a) * turn(t.a, t.b, s.b) < 0;
+}
+
+double cost_alone(const LabelPlace& place, double ring, const Surroundings& around) {
+  double cost = ring + ring * ring / 60;  // one long leader is worse than two short ones
+  for (const Segment& stroke : around.strokes) {
+    Segment covered = stroke;
+    if (clip(covered, place.box)) cost += 4 + kStrokeCost * length(covered);
+  }
+  if (place.leader) {
+    cost += 6;
+    const Segment leader = leader_of(place);
+    for (const Box& box : around.solid) {
+      const bool own = box.grown(0.5).contains({place.anchor.x, place.anchor.y, place.anchor.x, place.anchor.y});
+      if (!own && touches(leader, box)) cost += kLeaderOverPointCost;
+    }
+  }
+  return cost;
+}
+
+bool is_free(const Box& box, const Surroundings& around) {
+  if (!around.area.contains(box)) return false;
+  const Box padded = box.grown(kGap);
+  for (const Box& solid : around.solid) {
+    if (padded.overlaps(solid)) return false;
+  }
+  return true;
+}
+
+std::vector<Candidate> candidates_of(const LabelRequest& request, const Surroundings& around) {
+  std::vector<Candidate> candidates;
+  for (size_t rank = 0; rank < request.anchors.size(); ++rank) {
+    const Pixel anchor = request.anchors[rank];
+    for (double ring : kRings) {
+      for (int direction = 0; direction < kDirections; ++direction) {
+        const double angle = 2 * std::numbers::pi * direction / kDirections;
+        const Pixel center = {anchor.x + std::cos(angle) * (ring + request.width / 2),
+                              anchor.y - std::sin(angle) * (ring + request.height / 2)};
+        const LabelPlace place = {box_around(center, request.width, request.height), anchor, ring >= kLeaderFrom};
+        if (!is_free(place.box, around)) continue;
+        // Earlier anchors first; beside and above read more easily than below.
+        const double preference = 0.5 * static_cast<double>(rank) + (std::sin(angle) < -0.1 ? 1.5 : 0);
+        candidates.push_back({place, cost_alone(place, ring, around) + preference});
+      }
+    }
+  }
+  return candidates;
+}
+
+// Infinite where a label or its leader would cover another label.
+double cost_beside(const LabelPlace& place, const Places& placed, size_t self) {
+  double cost = 0;
+  const Box padded = place.box.grown(kGap);
+  const Segment leader = leader_of(place);
+  for (size_t i = 0; i < placed.size(); ++i) {
+    if (i == self || !placed[i]) continue;
+    if (padded.overlaps(placed[i]->box)) return kImpossible;
+    const Segment other = leader_of(*placed[i]);
+    if (place.leader && touches(leader, placed[i]->box)) return kImpossible;
+    if (placed[i]->leader && touches(other, place.box)) return kImpossible;
+    if (place.leader && placed[i]->leader && cross(leader, other)) cost += kCrossingCost;
+  }
+  return cost;
+}
+
+// Gives the label its best place beside the others; returns its cost.
+double choose(size_t self, const std::vector<Candidate>& candidates, Places& placed) {
+  double best = kImpossible;
+  std::optional<LabelPlace> chosen;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.cost >= best) continue;
+    const double cost = candidate.cost + cost_beside(candidate.place, placed, self);
+    if (cost < best) {
+      best = cost;
+      chosen = candidate.place;
+    }
+  }
+  placed[self] = chosen;
+  return chosen ? best : kUnplacedCost;
+}
+
+// The orders that are tried: what comes first takes the best places, and no single rule is best for every study.
+std::vector<std::vector<size_t>> orders_of(const std::vector<LabelRequest>& requests,
+                                           const std::vector<std::vector<Candidate>>& candidates) {
+  std::vector<size_t> order(requests.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<std::vector<size_t>> orders;
+  auto add = [&](auto key) {
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+    orders.push_back(order);
+    orders.emplace_back(order.rbegin(), order.rend());
+  };
+  add([&](size_t i) { return requests[i].anchors[0].x; });
+  add([&](size_t i) { return requests[i].anchors[0].y; });
+  add([&](size_t i) { return candidates[i].size(); });
+  return orders;
+}
+
+}  // namespace
+
+bool clip(Segment& segment, const Box& box) {
+  const double dx = segment.b.x - segment.a.x, dy = segment.b.y - segment.a.y;
+  const std::array<double, 4> p = {-dx, dx, -dy, dy};
+  const std::array<double, 4> q = {segment.a.x - box.x0, box.x1 - segment.a.x, segment.a.y - box.y0,
+                                   box.y1 - segment.a.y};
+  double from = 0, to = 1;
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0) {
+      if (q[i] < 0) return false;
+    } else if (p[i] < 0) {
+      from = std::max(from, q[i] / p[i]);
+    } else {
+      to = std::min(to, q[i] / p[i]);
+    }
+  }
+  if (from > to) return false;
+  const Pixel a = segment.a;
+  segment = {{a.x + from * dx, a.y + from * dy}, {a.x + to * dx, a.y + to * dy}};
+  return true;
+}
+
+double length(const Segment& segment) { return std::hypot(segment.b.x - segment.a.x, segment.b.y - segment.a.y); }
+
+std::vector<std::optional<LabelPlace>> place_labels(const std::vector<LabelRequest>& requests,
+                                                    const Surroundings& surroundings) {
+  std::vector<std::vector<Candidate>> candidates;
+  for (const LabelRequest& request : requests) candidates.push_back(candidates_of(request, surroundings));
+  Places best;
+  double least = kImpossible;
+  for (const std::vector<size_t>& order : orders_of(requests, candidates)) {
+    Places placed(requests.size());
+    double cost = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      cost = 0;
+      for (size_t self : order) cost += choose(self, candidates[self], placed);
+    }
+    if (cost < least || best.empty()) {
+      least = cost;
+      best = std::move(placed);
+    }
+  }
+  return best;
+}
+
+}  // namespace gable::bench::report

@@ -1,0 +1,11 @@
+// The page's style sheet and script (page/page.css, page/page.js), embedded by the build.
+#pragma once
+
+#include <string_view>
+
+namespace gable::bench::report {
+
+extern const std::string_view kPageCss;
+extern const std::string_view kPageScript;
+
+}  // namespace gable::bench::report

@@ -1,0 +1,15 @@
+// The report of one or several studies: study.csv, roofline.svg, roofline.png and index.html in one folder.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace gable::bench::report {
+
+// Creates the folder; each file appears whole or not at all. Throws SchemaError before anything is written when a study
+// is malformed, std::invalid_argument when there is none, filesystem_error, and (after the other files are written)
+// std::runtime_error when the PNG can't be drawn.
+void write_report(const std::vector<nlohmann::json>& studies, const std::filesystem::path& out_dir);
+
+}  // namespace gable::bench::report

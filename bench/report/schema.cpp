@@ -1,0 +1,340 @@
+// A small checker made for this one schema: fields are looked up by name, each with a predicate and the sentence that
+// says what it wants, so that the messages are as good as the documentation.
+#include "bench/report/schema.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+
+#include "bench/report/study.h"
+
+namespace gable::bench::report {
+namespace {
+
+using nlohmann::json;
+using Names = std::initializer_list<const char*>;
+
+constexpr Names kDtypes = {"f64", "f32", "tf32", "f16", "bf16", "i8"};
+constexpr Names kLevels = {"l1", "l2", "l3", "dram"};
+constexpr Names kSources = {"counter", "simulated", "analytic"};
+constexpr Names kBounds = {"compute", "memory:dram", "memory:l3", "memory:l2", "memory:l1", "overhead"};
+constexpr double kDerivedTolerance = 0.01;
+
+enum class Presence { required, optional };
+
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  constexpr size_t kMost = 80;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "…";
+}
+
+std::string pointer_token(std::string_view key) {
+  std::string token;
+  for (char c : key) token += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return token;
+}
+
+std::string one_of(Names names) {
+  std::string text = "one of";
+  for (const char* name : names) text += fmt::format(" \"{}\"", name);
+  return text;
+}
+
+bool is_one_of(const json& value, Names names) {
+  if (!value.is_string()) return false;
+  for (const char* name : names) {
+    if (value.get_ref<const std::string&>() == name) return true;
+  }
+  return false;
+}
+
+bool is_number_from(const json& value, double least) {
+  return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= least;
+}
+
+bool is_positive(const json& value) { return is_number_from(value, 0) && value.get<double>() > 0; }
+
+bool is_count(const json& value) { return value.is_number_integer() && value.get<double>() >= 1; }
+
+class Checker {
+ public:
+  explicit Checker(std::vector<Violation>& violations) : violations_(violations) {}
+
+  void report(std::string pointer, const json& value, std::string expected) {
+    violations_.push_back({std::move(pointer), shown(value), std::move(expected)});
+  }
+
+  void missing(std::string pointer, std::string expected) {
+    violations_.push_back({std::move(pointer), "missing", std::move(expected)});
+  }
+
+  // The field, when it is there and right; else null, and a violation unless it is optional and absent (or null).
+  template <class Predicate>
+  const json* field(const json& object, const std::string& at, const char* key, Predicate right,
+                    const std::string& expected, Presence presence = Presence::required) {
+    const std::string pointer = at + "/" + pointer_token(key);
+    auto it = object.find(key);
+    const bool absent = it == object.end() || (presence == Presence::optional && it->is_null());
+    if (absent) {
+      if (presence == Presence::required) missing(pointer, expected);
+      return nullptr;
+    }
+    if (!right(*it)) {
+      report(pointer, *it, expected + (presence == Presence::optional ? ", or null" : ""));
+      return nullptr;
+    }
+    return &*it;
+  }
+
+  void text(const json& object, const std::string& at, const char* key, Presence presence = Presence::required) {
+    field(
+        object, at, key, [](const json& v) { return v.is_string(); }, "a string", presence);
+  }
+
+  void nonempty(const json& object, const std::string& at, const char* key) {
+    field(
+        object, at, key, [](const json& v) { return v.is_string() && !v.get_ref<const std::string&>().empty(); },
+        "a string that is not empty");
+  }
+
+  const json* choice(const json& object, const std::string& at, const char* key, Names names,
+                     Presence presence = Presence::required) {
+    return field(
+        object, at, key, [&](const json& v) { return is_one_of(v, names); }, one_of(names), presence);
+  }
+
+  const json* positive(const json& object, const std::string& at, const char* key,
+                       Presence presence = Presence::required) {
+    return field(object, at, key, is_positive, "a number > 0", presence);
+  }
+
+  const json* not_negative(const json& object, const std::string& at, const char* key,
+                           Presence presence = Presence::required) {
+    return field(
+        object, at, key, [](const json& v) { return is_number_from(v, 0); }, "a number >= 0", presence);
+  }
+
+  void count(const json& object, const std::string& at, const char* key, Presence presence = Presence::required) {
+    field(object, at, key, is_count, "an integer >= 1", presence);
+  }
+
+  void flag(const json& object, const std::string& at, const char* key) {
+    field(
+        object, at, key, [](const json& v) { return v.is_boolean(); }, "true or false");
+  }
+
+  const json* object(const json& parent, const std::string& at, const char* key,
+                     Presence presence = Presence::required) {
+    return field(
+        parent, at, key, [](const json& v) { return v.is_object(); }, "an object", presence);
+  }
+
+  // median between its quartiles; all three are named `median`, q1 and q3 beside each other.
+  void quartiles(const json& holder, const std::string& at, const char* median, Presence presence) {
+    const json* q1 = positive(holder, at, "q1", presence);
+    const json* q3 = positive(holder, at, "q3", presence);
+    const json* middle = positive(holder, at, median);
+    if (q1 && middle && q1->get<double>() > middle->get<double>()) {
+      report(at + "/q1", *q1, fmt::format("at most {}, which is {}", median, shown(*middle)));
+    }
+    if (q3 && middle && q3->get<double>() < middle->get<double>()) {
+      report(at + "/q3", *q3, fmt::format("at least {}, which is {}", median, shown(*middle)));
+    }
+  }
+
+ private:
+  std::vector<Violation>& violations_;
+};
+
+void check_machine(Checker& check, const json& study) {
+  const json* machine = check.object(study, "", "machine");
+  if (!machine) return;
+  const std::string at = "/machine";
+  for (const char* key : {"cpu", "vendor", "compiler", "os", "date", "command"}) check.text(*machine, at, key);
+  for (const char* key : {"cores", "threads"}) check.count(*machine, at, key);
+  for (const char* key : {"gpu", "driver"}) check.text(*machine, at, key, Presence::optional);
+  if (const json* caches = check.object(*machine, at, "caches")) {
+    for (const auto& [name, bytes] : caches->items()) {
+      if (!is_positive(bytes)) check.report(at + "/caches/" + pointer_token(name), bytes, "a number of bytes > 0");
+    }
+  }
+  if (const json* versions = check.object(*machine, at, "versions")) {
+    for (const auto& [name, version] : versions->items()) {
+      if (!version.is_string()) check.report(at + "/versions/" + pointer_token(name), version, "a string");
+    }
+  }
+}
+
+void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
+  check.nonempty(ceiling, at, "device");
+  check.nonempty(ceiling, at, "name");
+  const json* kind = check.choice(ceiling, at, "kind", {"compute", "bandwidth"});
+  if (kind && *kind == "compute") {
+    check.nonempty(ceiling, at, "isa");
+    check.choice(ceiling, at, "dtype", kDtypes);
+  } else if (kind) {
+    check.choice(ceiling, at, "level", kLevels);
+    check.choice(ceiling, at, "dtype", kDtypes, Presence::optional);
+  }
+  check.count(ceiling, at, "threads", Presence::optional);
+  check.quartiles(ceiling, at, "value", Presence::required);
+  check.count(ceiling, at, "runs");
+  check.positive(ceiling, at, "theoretical", Presence::optional);
+  check.text(ceiling, at, "formula", Presence::optional);
+}
+
+void check_epilogue(Checker& check, const json& entry, const std::string& at, Presence presence) {
+  const json* epilogue = check.object(entry, at, "epilogue", presence);
+  if (!epilogue) return;
+  const std::string here = at + "/epilogue";
+  check.flag(*epilogue, here, "bias");
+  check.choice(*epilogue, here, "activation", {"none", "relu", "tanh"});
+  auto is_window = [](const json& v) { return v.is_array() && v.size() == 2 && is_count(v[0]) && is_count(v[1]); };
+  check.field(*epilogue, here, "max_pool", is_window, "a window [h, w] of integers >= 1", Presence::optional);
+}
+
+// `value` must be numerator/denominator: a point whose parts disagree would be drawn in the wrong place.
+void check_ratio(Checker& check, const std::string& pointer, const json* value, const json* numerator,
+                 const json* denominator, double scale, const char* formula) {
+  if (!value || !numerator || !denominator) return;
+  const double right = numerator->get<double>() / denominator->get<double>() * scale;
+  if (std::abs(value->get<double>() - right) > kDerivedTolerance * right) {
+    check.report(pointer, *value, fmt::format("{} = {:.6g}", formula, right));
+  }
+}
+
+const json* check_time(Checker& check, const json& entry, const std::string& at) {
+  const json* time = check.object(entry, at, "T");
+  if (!time) return nullptr;
+  check.choice(*time, at + "/T", "source", {"clock", "event"});
+  check.count(*time, at + "/T", "runs");
+  check.quartiles(*time, at + "/T", "seconds", Presence::required);
+  auto seconds = time->find("seconds");
+  return seconds != time->end() && is_positive(*seconds) ? &*seconds : nullptr;
+}
+
+const json* check_work(Checker& check, const json& entry, const std::string& at) {
+  const json* work = check.object(entry, at, "W");
+  if (!work) return nullptr;
+  check.choice(*work, at + "/W", "source", kSources);
+  check.not_negative(*work, at + "/W", "analytic");
+  return check.not_negative(*work, at + "/W", "flop");
+}
+
+// Returns the bytes of dram, by which the intensity is defined.
+const json* check_traffic(Checker& check, const json& entry, const std::string& at) {
+  const json* traffic = check.object(entry, at, "Q");
+  if (!traffic) return nullptr;
+  const json* dram_bytes = nullptr;
+  if (!traffic->contains("dram")) check.missing(at + "/Q/dram", "an object: the traffic to memory");
+  for (const auto& [level, part] : traffic->items()) {
+    const std::string here = at + "/Q/" + pointer_token(level);
+    if (!is_one_of(json(level), kLevels)) {
+      check.report(here, part, "a level: " + one_of(kLevels));
+    } else if (!part.is_object()) {
+      check.report(here, part, "an object");
+    } else {
+      check.choice(part, here, "source", kSources);
+      check.positive(part, here, "analytic", Presence::optional);
+      check.quartiles(part, here, "bytes", Presence::optional);
+      auto bytes = part.find("bytes");
+      if (level == "dram" && bytes != part.end() && is_positive(*bytes)) dram_bytes = &*bytes;
+    }
+  }
+  return dram_bytes;
+}
+
+bool says_conv_like(const json& entry) {
+  auto op = entry.find("op");
+  return op != entry.end() && (*op == "conv2d" || *op == "max_pool");
+}
+
+void check_measurement(Checker& check, const json& entry, const std::string& at) {
+  for (const char* key : {"suite", "problem", "device_name", "kernel"}) check.text(entry, at, key);
+  for (const char* key : {"name", "op", "device"}) check.nonempty(entry, at, key);
+  check.choice(entry, at, "dtype", kDtypes);
+  check.choice(entry, at, "layout", {"nchw", "nhwc"}, says_conv_like(entry) ? Presence::required : Presence::optional);
+  const bool is_conv = entry.contains("op") && entry["op"] == "conv2d";
+  check_epilogue(check, entry, at, is_conv ? Presence::required : Presence::optional);
+  check.choice(entry, at, "math", {"strict", "tf32", "split3", "split6"}, Presence::optional);
+  check.flag(entry, at, "fused");
+  check.choice(entry, at, "cache", {"warm", "cold"});
+  const bool on_gpu =
+      entry.contains("device") && entry["device"].is_string() && is_gpu(entry["device"].get<std::string>());
+  check.count(entry, at, "threads", on_gpu ? Presence::optional : Presence::required);
+
+  const json* seconds = check_time(check, entry, at);
+  const json* flop = check_work(check, entry, at);
+  const json* bytes = check_traffic(check, entry, at);
+  const json* intensity = check.not_negative(entry, at, "intensity");
+  const json* gflops = check.not_negative(entry, at, "gflops");
+  check_ratio(check, at + "/intensity", intensity, flop, bytes, 1, "W.flop / Q.dram.bytes");
+  check_ratio(check, at + "/gflops", gflops, flop, seconds, 1e-9, "W.flop / T.seconds / 1e9");
+
+  check.choice(entry, at, "bound", kBounds, Presence::optional);
+  for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
+    check.not_negative(entry, at, key, Presence::optional);
+  }
+}
+
+void check_refused(Checker& check, const json& entry, const std::string& at) {
+  for (const char* key : {"suite", "name", "problem", "dtype", "device", "reason"}) check.text(entry, at, key);
+}
+
+template <class CheckEntry>
+void check_list(Checker& check, const json& study, const char* key, CheckEntry check_entry) {
+  const json* list = check.field(
+      study, "", key, [](const json& v) { return v.is_array(); }, "a list");
+  if (!list) return;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string at = fmt::format("/{}/{}", key, i);
+    if ((*list)[i].is_object()) {
+      check_entry(check, (*list)[i], at);
+    } else {
+      check.report(at, (*list)[i], "an object");
+    }
+  }
+}
+
+std::string message(const std::vector<Violation>& violations) {
+  constexpr size_t kMost = 10;
+  std::string text = "the study does not follow its schema (docs/record.md):";
+  for (size_t i = 0; i < violations.size() && i < kMost; ++i) {
+    const Violation& v = violations[i];
+    text +=
+        fmt::format("\n  {}: is {}; expected {}", v.pointer.empty() ? "the document" : v.pointer, v.value, v.expected);
+  }
+  if (violations.size() > kMost) text += fmt::format("\n  and {} more", violations.size() - kMost);
+  return text;
+}
+
+}  // namespace
+
+SchemaError::SchemaError(std::vector<Violation> violations)
+    : std::runtime_error(message(violations)), violations_(std::move(violations)) {}
+
+std::vector<Violation> check_study(const json& study) {
+  std::vector<Violation> violations;
+  Checker check(violations);
+  if (!study.is_object()) {
+    check.report("", study, "an object: a study");
+    return violations;
+  }
+  check.field(
+      study, "", "schema_version", [](const json& v) { return v == kSchemaVersion; },
+      fmt::format("{}, the version that this gable reads", kSchemaVersion));
+  check_machine(check, study);
+  check_list(check, study, "ceilings", check_ceiling);
+  check_list(check, study, "measurements", check_measurement);
+  check_list(check, study, "refused", check_refused);
+  return violations;
+}
+
+void validate_study(const json& study) {
+  std::vector<Violation> violations = check_study(study);
+  if (!violations.empty()) throw SchemaError(std::move(violations));
+}
+
+}  // namespace gable::bench::report

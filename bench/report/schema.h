@@ -1,0 +1,36 @@
+// The contract of a study (docs/record.md, schema_version 1), checked before anything reads it: a report drawn from a
+// malformed study would be a wrong picture, not an error. Unknown fields are allowed, since the schema only grows.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace gable::bench::report {
+
+inline constexpr int kSchemaVersion = 1;
+
+// One violation: where (JSON pointer), what stands there, and what would be right.
+struct Violation {
+  std::string pointer;
+  std::string value;
+  std::string expected;
+};
+
+class SchemaError : public std::runtime_error {
+ public:
+  explicit SchemaError(std::vector<Violation> violations);
+  const std::vector<Violation>& violations() const { return violations_; }
+
+ private:
+  std::vector<Violation> violations_;
+};
+
+// Every violation of `study`, in document order; empty when it is well formed.
+std::vector<Violation> check_study(const nlohmann::json& study);
+
+// Throws SchemaError (its message lists the first violations) unless check_study finds nothing.
+void validate_study(const nlohmann::json& study);
+
+}  // namespace gable::bench::report

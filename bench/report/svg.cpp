@@ -1,0 +1,337 @@
+// Drawing a Figure as SVG. Colours are named once (kPalette) and reach the markup through classes, so that one drawing
+// serves both schemes. The hues are Okabe and Ito's, shifted in lightness until each has a contrast of 3 or more.
+#include "bench/report/svg.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "bench/report/text.h"
+
+namespace gable::bench::report {
+namespace {
+
+struct Named {
+  const char* name;
+  const char* light;
+  const char* dark;
+};
+constexpr std::array<Named, 14> kPalette = {{
+    {"page", "#ffffff", "#14171c"},
+    {"ink", "#1d232b", "#e6e9ee"},
+    {"soft", "#5a6472", "#a3adba"},
+    {"grid", "#e3e7ec", "#272d36"},
+    {"minor", "#f1f3f6", "#1d2229"},
+    {"frame", "#b4bcc7", "#49525f"},
+    {"roof", "#39424e", "#c3cad4"},
+    {"thin", "#98a1ad", "#6d7785"},
+    {"f32", "#0068a8", "#58b4f0"},
+    {"bf16", "#c24e00", "#f39345"},
+    {"f16", "#00805c", "#2fc49a"},
+    {"tf32", "#a5458a", "#e096cb"},
+    {"f64", "#6b5b00", "#e3d350"},
+    {"i8", "#5b4bb5", "#a99cf5"},
+}};
+constexpr const char* kFontFamily = "'DejaVu Sans',Verdana,'Bitstream Vera Sans',sans-serif";
+constexpr double kRadius = 4.5;
+
+std::string with_colours(std::string css, Colours colours) {
+  if (colours == Colours::adaptive) return css;
+  for (const Named& colour : kPalette) {
+    const std::string variable = fmt::format("var(--{})", colour.name);
+    const char* concrete = colours == Colours::dark ? colour.dark : colour.light;
+    for (size_t at = css.find(variable); at != std::string::npos; at = css.find(variable, at)) {
+      css.replace(at, variable.size(), concrete);
+    }
+  }
+  return css;
+}
+
+std::string standalone_style(Colours colours) {
+  std::string css;
+  if (colours == Colours::adaptive) {
+    css = fmt::format(":root{{color-scheme:light dark;{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}",
+                      scheme_properties(false), scheme_properties(true));
+  }
+  return "<style>" + with_colours(css + figure_rules(), colours) + "</style>\n";
+}
+
+std::string polygon(Pixel center, double radius, int corners, double start_degrees, double inner = 0) {
+  std::string points;
+  const int count = inner > 0 ? 2 * corners : corners;
+  for (int i = 0; i < count; ++i) {
+    const double angle = (start_degrees + 360.0 * i / count) * std::acos(-1.0) / 180;
+    const double r = inner > 0 && i % 2 ? inner : radius;
+    points +=
+        fmt::format("{}{:.2f},{:.2f}", i ? " " : "", center.x + r * std::cos(angle), center.y + r * std::sin(angle));
+  }
+  return points;
+}
+
+std::string shape_markup(Shape shape, Pixel at, const std::string& classes) {
+  auto poly = [&](double radius, int corners, double start, double inner = 0) {
+    return fmt::format(R"(<polygon class="{}" points="{}"/>)", classes, polygon(at, radius, corners, start, inner));
+  };
+  switch (shape) {
+    case Shape::square:
+      return poly(kRadius * 1.25, 4, 45);
+    case Shape::diamond:
+      return poly(kRadius * 1.3, 4, 0);
+    case Shape::triangle:
+      return poly(kRadius * 1.3, 3, -90);
+    case Shape::wedge:
+      return poly(kRadius * 1.3, 3, 90);
+    case Shape::pentagon:
+      return poly(kRadius * 1.2, 5, -90);
+    case Shape::star:
+      return poly(kRadius * 1.4, 5, -90, kRadius * 0.6);
+    case Shape::cross:
+      return poly(kRadius * 1.4, 4, -90, kRadius * 0.5);
+    case Shape::circle:
+      break;
+  }
+  return fmt::format(R"(<circle class="{}" cx="{:.2f}" cy="{:.2f}" r="{}"/>)", classes, at.x, at.y, kRadius);
+}
+
+std::string marker_classes(const std::string& dtype, bool filled) {
+  return fmt::format("mark {} {}", dtype.empty() ? "c-ink" : "c-" + dtype, filled ? "filled" : "hollow");
+}
+
+std::string line(const Segment& s, const std::string& classes, const std::string& more = "") {
+  return fmt::format(R"(<line class="{}" x1="{:.2f}" y1="{:.2f}" x2="{:.2f}" y2="{:.2f}"{}/>)", classes, s.a.x, s.a.y,
+                     s.b.x, s.b.y, more);
+}
+
+std::string text(Pixel at, const std::string& classes, double size, const std::string& content,
+                 const std::string& more = "") {
+  return fmt::format(R"(<text class="{}" x="{:.2f}" y="{:.2f}" font-size="{}"{}>{}</text>)", classes, at.x, at.y, size,
+                     more, escape_markup(content));
+}
+
+std::string rotated(double degrees, Pixel about) {
+  return fmt::format(" transform=\"rotate({:.2f} {:.2f} {:.2f})\"", degrees, about.x, about.y);
+}
+
+std::string belongs_to(const std::vector<size_t>& measurements) {
+  return fmt::format(R"( data-for="{}")", fmt::join(measurements, " "));
+}
+
+std::string grid(const Panel& panel) {
+  std::string out;
+  const Box& p = panel.plot;
+  for (const bool named : {false, true}) {
+    for (const Tick& t : panel.x_ticks) {
+      if (t.text.empty() != named) out += line({{t.at, p.y0}, {t.at, p.y1}}, named ? "grid" : "minor") + "\n";
+    }
+    for (const Tick& t : panel.y_ticks) {
+      if (t.text.empty() != named) out += line({{p.x0, t.at}, {p.x1, t.at}}, named ? "grid" : "minor") + "\n";
+    }
+  }
+  out += fmt::format(R"(<rect class="frame" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}"/>)", p.x0, p.y0,
+                     p.width(), p.height()) +
+         "\n";
+  return out;
+}
+
+std::string axes(const Panel& panel) {
+  std::string out;
+  const Box& p = panel.plot;
+  for (const Tick& t : panel.x_ticks) {
+    if (!t.text.empty()) out += text({t.at, p.y1 + 15}, "soft mid", kFonts.tick, t.text) + "\n";
+  }
+  for (const Tick& t : panel.y_ticks) {
+    if (!t.text.empty()) out += text({p.x0 - 6, t.at + 3.8}, "soft end", kFonts.tick, t.text) + "\n";
+  }
+  out += text({(p.x0 + p.x1) / 2, p.y1 + 34}, "ink mid", kFonts.axis, "intensity, FLOP/byte (DRAM)") + "\n";
+  const Pixel y_name = {panel.frame.x0 + 13, (p.y0 + p.y1) / 2};
+  out += text(y_name, "ink mid", kFonts.axis, "performance, GFLOP/s", rotated(-90, y_name)) + "\n";
+  return out;
+}
+
+std::string roofs(const Panel& panel) {
+  std::string out;
+  for (const bool strong : {false, true}) {
+    for (const RoofLine& roof : panel.roofs) {
+      if (roof.strong != strong) continue;
+      std::string classes = !strong ? "roof thin" : roof.dtype.empty() ? "roof slope" : "roof top c-" + roof.dtype;
+      out += line(roof.line, classes + (roof.dashed ? " dashed" : "")) + "\n";
+    }
+  }
+  for (const Ridge& ridge : panel.ridges) {
+    out += fmt::format(R"(<circle class="ridge" cx="{:.2f}" cy="{:.2f}" r="2.2"/>)", ridge.at.x, ridge.at.y) + "\n";
+  }
+  return out;
+}
+
+std::string roof_texts(const Panel& panel) {
+  std::string out;
+  for (const RoofText& t : panel.roof_texts) {
+    if (t.has_leader) out += line(t.leader, "leader") + "\n";
+    const std::string turned = t.degrees == 0 ? "" : rotated(t.degrees, t.at);
+    const std::string colour = t.dtype.empty() ? "soft" : "t-" + t.dtype;
+    const bool in_plot = !t.has_leader;
+    out += text(t.at, colour + (t.at_end ? " end" : "") + (in_plot ? " halo" : ""), t.size, t.text, turned) + "\n";
+  }
+  return out;
+}
+
+std::string bars(const Marker& m) {
+  std::string out;
+  constexpr double kCap = 2.5;
+  const std::string classes = "bar c-" + m.dtype;
+  if (m.y_lo - m.y_hi > 1) {
+    out += line({{m.center.x, m.y_lo}, {m.center.x, m.y_hi}}, classes);
+    out += line({{m.center.x - kCap, m.y_lo}, {m.center.x + kCap, m.y_lo}}, classes);
+    out += line({{m.center.x - kCap, m.y_hi}, {m.center.x + kCap, m.y_hi}}, classes);
+  }
+  if (m.has_x_bar && m.x_hi - m.x_lo > 1) {
+    out += line({{m.x_lo, m.center.y}, {m.x_hi, m.center.y}}, classes);
+    out += line({{m.x_lo, m.center.y - kCap}, {m.x_lo, m.center.y + kCap}}, classes);
+    out += line({{m.x_hi, m.center.y - kCap}, {m.x_hi, m.center.y + kCap}}, classes);
+  }
+  return out;
+}
+
+std::string summary(const Measurement& m) {
+  std::string words = fmt::format("{}, {}, {}, {} cache: {} at {} FLOP/byte, {}", m.label, m.series, m.dtype, m.cache,
+                                  flops_text(m.flops()), number_text(m.intensity()), seconds_text(m.time.seconds));
+  if (m.percent_of_roof) words += fmt::format(", {:.1f} % of roof", *m.percent_of_roof);
+  if (!m.bound.empty()) words += ", bound by " + m.bound;
+  return words;
+}
+
+std::string points(const Panel& panel, const Studies& studies, bool interactive) {
+  std::string out;
+  for (const Marker& m : panel.markers) {
+    const std::string words = escape_markup(summary(studies.measurements[m.measurement]));
+    const std::string drawn = bars(m) + shape_markup(m.shape, m.center, marker_classes(m.dtype, m.filled));
+    if (interactive) {
+      out +=
+          fmt::format(R"(<g class="point" data-i="{}" tabindex="0" role="img" aria-label="{}">)", m.measurement, words);
+      out += fmt::format(R"(<circle class="target" cx="{:.2f}" cy="{:.2f}" r="10"/>)", m.center.x, m.center.y);
+      out += drawn + "</g>\n";
+    } else {
+      out += "<g><title>" + words + "</title>" + drawn + "</g>\n";
+    }
+  }
+  return out;
+}
+
+std::string labels(const Panel& panel) {
+  std::string out;
+  for (const Label& label : panel.labels) {
+    out += "<g" + belongs_to(label.measurements) + ">";
+    if (label.has_leader) out += line(label.leader, "leader");
+    const Pixel at = {label.box.x0 + 1, label.box.y1 - 0.3 * kFonts.label};
+    out += text(at, "ink halo", kFonts.label, label.text) + "</g>\n";
+  }
+  return out;
+}
+
+std::string panel_markup(const Panel& panel, const Studies& studies, bool interactive) {
+  std::string out = "<g>\n";
+  const double title_y = panel.plot.y0 - 14;
+  out += text({panel.plot.x0, title_y}, "ink bold", kFonts.panel, panel.title) + "\n";
+  out += text({panel.plot.x0 + text_width(panel.title, kFonts.panel, true) + 10, title_y}, "soft", kFonts.subtitle,
+              panel.subtitle) +
+         "\n";
+  out += grid(panel) + axes(panel) + roofs(panel);
+  for (const Stem& stem : panel.stems) out += line(stem.line, "stem", belongs_to(stem.measurements)) + "\n";
+  out += roof_texts(panel) + points(panel, studies, interactive) + labels(panel);
+  return out + "</g>\n";
+}
+
+std::string legend(const Figure& figure) {
+  std::string out;
+  for (const LegendEntry& entry : figure.legend) {
+    out += shape_markup(entry.shape, entry.at, marker_classes(entry.dtype, entry.filled));
+    out += text({entry.at.x + 10, entry.at.y + 4}, "ink", kFonts.legend, entry.text) + "\n";
+  }
+  return out;
+}
+
+std::string key(const Figure& figure) {
+  std::string out;
+  for (const KeyEntry& entry : figure.key) {
+    out += text({entry.at.x + 20, entry.at.y + 4}, "ink bold end", kFonts.legend, std::to_string(entry.number));
+    out += text({entry.at.x + 26, entry.at.y + 4}, "ink", kFonts.legend, entry.text) + "\n";
+  }
+  return out;
+}
+
+std::string open_svg(const Figure& figure, const std::string& more) {
+  return fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:.0f} {1:.0f}" {2} font-family="{3}">)",
+                     std::ceil(figure.width), std::ceil(figure.height), more, kFontFamily) +
+         "\n";
+}
+
+}  // namespace
+
+std::string scheme_properties(bool dark) {
+  std::string css;
+  for (const Named& colour : kPalette) css += fmt::format("--{}:{};", colour.name, dark ? colour.dark : colour.light);
+  return css;
+}
+
+std::string figure_rules() {
+  std::string css =
+      ".page{fill:var(--page)}.ink{fill:var(--ink)}.soft{fill:var(--soft)}.bold{font-weight:700}"
+      ".mid{text-anchor:middle}.end{text-anchor:end}"
+      ".halo{paint-order:stroke;stroke:var(--page);stroke-width:3px;stroke-linejoin:round}"
+      ".grid{stroke:var(--grid);stroke-width:1}.minor{stroke:var(--minor);stroke-width:1}"
+      ".frame{fill:none;stroke:var(--frame);stroke-width:1}"
+      ".roof{fill:none}.roof.slope{stroke:var(--roof);stroke-width:1.5}"
+      ".roof.thin{stroke:var(--thin);stroke-width:.8}.roof.top{stroke-width:2}.dashed{stroke-dasharray:6 4}"
+      ".ridge{fill:var(--page);stroke:var(--roof);stroke-width:1}"
+      ".leader{stroke:var(--thin);stroke-width:.7}.stem{stroke:var(--thin);stroke-width:.8;stroke-dasharray:1.5 2.5}"
+      ".bar{stroke-width:1.1}.mark{stroke-width:1.3}.target{fill:transparent;stroke:none}"
+      ".mark.filled{stroke:var(--page);stroke-width:.8}.mark.hollow{fill:var(--page);stroke-width:1.7}"
+      ".mark.filled.c-ink{fill:var(--soft)}.mark.hollow.c-ink{stroke:var(--soft)}";
+  for (const char* dtype : {"f64", "f32", "tf32", "bf16", "f16", "i8"}) {
+    css += fmt::format(
+        ".bar.c-{0},.roof.c-{0},.mark.hollow.c-{0}{{stroke:var(--{0})}}.mark.filled.c-{0},.t-{0}{{fill:var(--{0})}}",
+        dtype);
+  }
+  return css;
+}
+
+std::string svg(const Studies& studies, Colours colours) {
+  const Figure figure = lay_out(studies);
+  std::string out = open_svg(figure, fmt::format(R"(width="{:.0f}" height="{:.0f}" role="img" aria-labelledby="title")",
+                                                 std::ceil(figure.width), std::ceil(figure.height)));
+  out += fmt::format("<title id=\"title\">{}</title>\n", escape_markup(figure.title)) + standalone_style(colours);
+  out += R"(<rect class="page" width="100%" height="100%"/>)"
+         "\n";
+  const double left = figure.panels[0].plot.x0;
+  out += text({left, 28}, "ink bold", kFonts.title, figure.title) + "\n";
+  for (size_t i = 0; i < figure.subtitle.size(); ++i) {
+    const std::string shown = fit_text(figure.subtitle[i], kFonts.subtitle, figure.width - left - 6);
+    out += text({left, 47 + 16 * static_cast<double>(i)}, "soft", kFonts.subtitle, shown) + "\n";
+  }
+  for (const Panel& panel : figure.panels) out += panel_markup(panel, studies, false);
+  out += legend(figure) + key(figure) + text(figure.note_at, "soft", kFonts.tick, figure.note) + "\n";
+  return out + "</svg>\n";
+}
+
+std::string inline_svg(const Studies& studies, FigureSize size) {
+  Figure figure = lay_out(studies, size);
+  // The page has its own title and its filters are the legend; the key and the note stay.
+  const double top = figure.panels[0].frame.y0;
+  const bool wide = size == FigureSize::wide;
+  const std::string box = fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" class="figure {}" viewBox="0 {:.0f} {:.0f} {:.0f}" )"
+      R"(role="group" aria-label="roofline" font-family="{}">)",
+      wide ? "wide" : "narrow", std::floor(top), std::ceil(figure.width), std::ceil(figure.height - top), kFontFamily);
+  std::string out = box + "\n";
+  for (const Panel& panel : figure.panels) out += panel_markup(panel, studies, true);
+  out += legend(figure) + key(figure) + text(figure.note_at, "soft", kFonts.tick, figure.note) + "\n";
+  return out + "</svg>\n";
+}
+
+std::string marker_svg(Shape shape, const std::string& dtype, bool filled) {
+  return fmt::format(R"(<svg class="swatch" width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">{}</svg>)",
+                     shape_markup(shape, {7, 7}, marker_classes(dtype, filled)));
+}
+
+}  // namespace gable::bench::report

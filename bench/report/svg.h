@@ -1,0 +1,27 @@
+// Drawing a Figure as SVG.
+#pragma once
+
+#include <string>
+
+#include "bench/report/figure.h"
+
+namespace gable::bench::report {
+
+// adaptive: follows the viewer's light or dark scheme through CSS custom properties (browsers). light, dark: concrete
+// colours, for renderers without them (librsvg).
+enum class Colours { adaptive, light, dark };
+
+// A standalone document with title, panels, legend and key; each point has a native tooltip.
+std::string svg(const Studies& studies, Colours colours = Colours::adaptive);
+
+// For the HTML page: an <svg> element without a style of its own, whose points can be focused and carry data-i (the
+// index of their measurement). Stems and labels carry data-for (the indices that they belong to).
+std::string inline_svg(const Studies& studies, FigureSize size);
+// A small legend marker as an <svg> element; `dtype` empty: ink.
+std::string marker_svg(Shape shape, const std::string& dtype, bool filled);
+
+// The style rules of the figure, with var(--…) colours, and the custom properties of each scheme.
+std::string figure_rules();
+std::string scheme_properties(bool dark);
+
+}  // namespace gable::bench::report

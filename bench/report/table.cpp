@@ -1,0 +1,92 @@
+// The terminal's table.
+#include "bench/report/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "bench/report/text.h"
+
+namespace gable::bench::report {
+namespace {
+
+constexpr size_t kColumns = 11;
+using Cells = std::array<std::string, kColumns>;
+
+constexpr std::array<const char*, kColumns> kHeads = {"name",    "dtype",     "cache",  "device", "kernel", "T",
+                                                      "GFLOP/s", "FLOP/byte", "% roof", "bound",  "against"};
+constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true, true, true, true, false, false};
+
+bool is_vendor_library(const std::string& device) {
+  return device.starts_with("onednn") || device.starts_with("cudnn");
+}
+
+// What must agree for two times to be comparable.
+std::string comparable(const Measurement& m) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", m.suite, m.name, m.op, m.problem, m.dtype, m.bias,
+                     m.activation, m.max_pool, m.cache);
+}
+
+std::map<std::string, const Measurement*> baselines(const Studies& studies) {
+  std::map<std::string, const Measurement*> chosen;
+  for (const Measurement& m : studies.measurements) {
+    const Measurement*& slot = chosen[comparable(m)];
+    if (!slot || (is_vendor_library(m.device) && !is_vendor_library(slot->device))) slot = &m;
+  }
+  return chosen;
+}
+
+Cells cells_of(const Measurement& m, const Measurement& baseline) {
+  const bool is_other = m.series != baseline.series;
+  return {
+      printable(m.label),
+      m.dtype,
+      m.cache,
+      printable(m.series),
+      printable(m.kernel),
+      seconds_text(m.time.seconds),
+      number_text(m.flops() / 1e9),
+      number_text(m.intensity()),
+      m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "-",
+      m.bound.empty() ? "-" : m.bound,
+      is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : ""};
+}
+
+std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widths) {
+  std::string line;
+  for (size_t i = 0; i < kColumns; ++i) {
+    const std::string pad(widths[i] - count_code_points(cells[i]), ' ');
+    line += (i ? "  " : "") + (kRight[i] ? pad + cells[i] : cells[i] + pad);
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string table(const Studies& studies) {
+  const auto chosen = baselines(studies);
+  std::vector<Cells> rows(1);
+  std::copy(kHeads.begin(), kHeads.end(), rows[0].begin());
+  for (const Measurement& m : studies.measurements) rows.push_back(cells_of(m, *chosen.at(comparable(m))));
+  const bool compares = std::any_of(rows.begin() + 1, rows.end(), [](const Cells& row) { return !row.back().empty(); });
+  if (!compares) rows[0].back().clear();
+
+  std::array<size_t, kColumns> widths{};
+  for (const Cells& row : rows) {
+    for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], count_code_points(row[i]));
+  }
+  std::string text;
+  for (const Cells& row : rows) text += line_of(row, widths);
+  if (!studies.refused.empty()) text += fmt::format("{} refused:\n", studies.refused.size());
+  for (const Refused& r : studies.refused) {
+    text += fmt::format("  {} {} on {}: {}\n", printable(r.name), printable(r.dtype), printable(r.device),
+                        printable(r.reason));
+  }
+  return text;
+}
+
+}  // namespace gable::bench::report

@@ -1,0 +1,34 @@
+// Text for people and for markup: numbers with units, escaping, and the width of a string in DejaVu Sans (labels are
+// placed before any renderer has seen them, so the width must be known here).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace gable::bench::report {
+
+// "1.23 ms", "213 GFLOP/s", "34.1 GB/s", "32.0 KiB": three significant digits.
+std::string seconds_text(double seconds);
+std::string flops_text(double flops);
+std::string bandwidth_text(double bytes_per_second);
+std::string bytes_text(double bytes);
+// Plain SI with a unit: si_text(3.7e9, "FLOP") = "3.70 GFLOP".
+std::string si_text(double value, std::string_view unit);
+// Three significant digits without an exponent: 0.0123, 1.23, 123, 12300.
+std::string number_text(double value);
+// A tick of an axis: 0.01, 1, 100, 10k, 1M.
+std::string tick_text(double value);
+std::string level_text(std::string_view level);  // "dram" -> "DRAM", "l1" -> "L1"
+
+// Escapes for XML and HTML text and attribute values; what XML forbids (control characters, broken UTF-8) becomes
+// U+FFFD.
+std::string escape_markup(std::string_view text);
+// The same replacement without the escaping, for terminals: no escape sequence of a name reaches the screen.
+std::string printable(std::string_view text);
+
+size_t count_code_points(std::string_view text);
+double text_width(std::string_view text, double font_size, bool bold = false);
+// The text itself, or its beginning and "…" where it is wider than `width`.
+std::string fit_text(std::string_view text, double font_size, double width);
+
+}  // namespace gable::bench::report

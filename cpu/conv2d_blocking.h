@@ -1,0 +1,44 @@
+// How a convolution is cut: into units of work for the threads, and inside a unit so that its data stays in L1/L2.
+//   unit    (image, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads
+//   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2; sums of earlier
+//           chunks wait in an L2 buffer. Most layers have one chunk, and then sums never leave the registers.
+//   panel   the lanes of one register tile. Its weights for a chunk stream from L2 once a register tile.
+//   tile    a register tile; all rows and pixels of the unit pass under one panel before the next panel comes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/conv2d_kernels.h"
+#include "cpu/conv2d_problem.h"
+
+namespace gable::cpu {
+
+/// A problem as the loops see it: 1×1 convolutions flattened into one long row, depthwise turned into one group whose
+/// lanes are channels.
+struct Conv2dGeometry {
+  std::int64_t n, h, w, ho, wo, out_h, out_w;
+  std::int64_t groups, group_c, group_k;  // channels of one group
+  bool depthwise;
+};
+
+struct Conv2dBlocking {
+  Conv2dGeometry geometry;
+  bool row_pair;      // the tile kernel pools 2×2 in registers
+  bool tile_stores;   // the tile kernel stores the final result; else the store kernel finishes a strip
+  bool never_staged;  // the input is always read in place
+  AxisMap rows, columns;
+  std::int64_t panel_lanes, out_tiles, in_lanes, chunk_channels, chunks;
+  std::int64_t unit_rows, unit_pixels, row_blocks, pixel_blocks, units;  // of the (pooled) output
+  /// Floats of one thread's workspace and where its parts begin.
+  std::size_t stage_floats, partial_offset, strip_offset, block_offset, bias_offset, thread_floats;
+
+  /// Rows/columns of convolution output under `outputs` rows/columns of pooled output.
+  static std::int64_t conv_extent(std::int64_t outputs, std::int64_t window, std::int64_t stride) {
+    return (outputs - 1) * stride + window;
+  }
+};
+
+Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels& kernels, int threads);
+
+}  // namespace gable::cpu

@@ -1,0 +1,39 @@
+// The description of a convolution as the CPU kernels take it, and its checks.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/types.h"
+
+namespace gable::cpu {
+
+/// A window of 1×1 with stride 1 is no pool. Windows lie wholly inside the convolution's output (floor division).
+struct PoolWindow {
+  std::int64_t h = 1, w = 1, stride_h = 1, stride_w = 1;
+
+  bool none() const { return h == 1 && w == 1 && stride_h == 1 && stride_w == 1; }
+  bool is_2x2() const { return h == 2 && w == 2 && stride_h == 2 && stride_w == 2; }
+};
+
+struct Conv2dProblem {
+  std::int64_t n = 1, c = 1, h = 1, w = 1;  // input
+  std::int64_t k = 1, r = 1, s = 1;         // output channels, kernel
+  std::int64_t ho = 1, wo = 1;              // the convolution's output; right and bottom padding follow from it
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t pad_top = 0, pad_left = 0;
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  std::int64_t groups = 1;
+  Type type = Type::f32;  // of x, weights and y; bias is f32
+  bool nhwc = true;       // else nchw, for x and y
+  bool bias = false;
+  Activation activation = Activation::none;
+  PoolWindow pool{};
+
+  std::int64_t out_h() const { return (ho - pool.h) / pool.stride_h + 1; }
+  std::int64_t out_w() const { return (wo - pool.w) / pool.stride_w + 1; }
+};
+
+/// Throws std::invalid_argument that names the first offending value.
+void check(const Conv2dProblem& problem);
+
+}  // namespace gable::cpu

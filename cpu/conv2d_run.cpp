@@ -1,0 +1,301 @@
+// The loop nest: units over threads; in a unit chunk > panel > row > register tile (see conv2d_blocking.h). It only
+// computes addresses; everything that touches an element is a kernel of conv2d_kernels.h.
+#include "cpu/conv2d_run.h"
+
+#include <algorithm>
+
+#include "cpu/coverage.h"
+#include "cpu/parallel.h"
+
+namespace gable::cpu {
+namespace {
+
+/// Element strides of a tensor of the problem's layout.
+struct Strides {
+  std::int64_t image, row, pixel, channel;
+};
+
+Strides make_strides(bool nhwc, std::int64_t channels, std::int64_t h, std::int64_t w) {
+  return nhwc ? Strides{h * w * channels, w * channels, channels, 1} : Strides{channels * h * w, w, 1, h * w};
+}
+
+const void* advance(const void* data, Type type, std::int64_t elements) {
+  return static_cast<const char*>(data) + elements * static_cast<std::int64_t>(bytes_of(type));
+}
+void* advance(void* data, Type type, std::int64_t elements) {
+  return static_cast<char*>(data) + elements * static_cast<std::int64_t>(bytes_of(type));
+}
+
+/// Where the tile kernel reads a unit's input.
+struct Input {
+  const float* x;
+  std::int64_t row, pixel, kh, kw, tile, lane;  // strides of TileCall
+};
+
+/// One unit of work: its coordinates, and the passes over it.
+class Unit {
+ public:
+  Unit(const Conv2dRun& run, std::int64_t index, int thread)
+      : run_(run),
+        p_(run.problem),
+        b_(run.blocking),
+        g_(run.blocking.geometry),
+        workspace_(run.workspace + static_cast<std::size_t>(thread) * b_.thread_floats),
+        x_strides_(make_strides(p_.nhwc, p_.c, g_.h, g_.w)),
+        y_strides_(make_strides(p_.nhwc, p_.k, g_.out_h, g_.out_w)) {
+    const std::int64_t out_tile = index % b_.out_tiles;
+    index /= b_.out_tiles;
+    group_ = index % g_.groups;
+    index /= g_.groups;
+    first_pixel_ = (index % b_.pixel_blocks) * b_.unit_pixels;
+    index /= b_.pixel_blocks;
+    first_row_ = (index % b_.row_blocks) * b_.unit_rows;
+    image_ = index / b_.row_blocks;
+
+    rows_ = std::min(b_.unit_rows, g_.out_h - first_row_);
+    pixels_ = std::min(b_.unit_pixels, g_.out_w - first_pixel_);
+    conv_row_ = first_row_ * p_.pool.stride_h;
+    conv_rows_ = Conv2dBlocking::conv_extent(rows_, p_.pool.h, p_.pool.stride_h);
+    conv_pixel_ = first_pixel_ * p_.pool.stride_w;
+    conv_pixels_ = Conv2dBlocking::conv_extent(pixels_, p_.pool.w, p_.pool.stride_w);
+    first_lane_ = out_tile * kPartitionLanes;
+    lanes_ = std::min<std::int64_t>(kPartitionLanes, g_.group_k - first_lane_);
+    padded_lanes_ = round_up(lanes_, run.kernels.lanes);
+    x_row_ = conv_row_ * p_.stride_h - p_.pad_top;
+    x_column_ = conv_pixel_ * p_.stride_w - p_.pad_left;
+  }
+
+  void compute() const {
+    const bool in_place = reads_in_place();
+    note_path(in_place ? Path::conv2d_direct_input : stage_path(), run_.target);
+    const float* bias = padded_bias();
+    for (std::int64_t chunk = 0; chunk < b_.chunks; ++chunk) {
+      const std::int64_t channel = chunk * b_.chunk_channels;
+      const std::int64_t channels = std::min(b_.chunk_channels, g_.group_c - channel);
+      const Input input = in_place ? in_place_input(channel) : stage(channel, channels);
+      for (std::int64_t lane = 0; lane < padded_lanes_; lane += b_.panel_lanes) {
+        compute_panel(input, channel, channels, lane, bias);
+      }
+    }
+    if (!b_.tile_stores) store(bias);
+  }
+
+ private:
+  /// Whether every tap of the unit is inside an f32 NHWC image.
+  bool reads_in_place() const {
+    if (b_.never_staged) return true;
+    if (p_.type != Type::f32 || !p_.nhwc || (g_.depthwise && lanes_ != padded_lanes_)) return false;
+    const std::int64_t last_row = x_row_ + (conv_rows_ - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h;
+    const std::int64_t last_column = x_column_ + (conv_pixels_ - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w;
+    return x_row_ >= 0 && x_column_ >= 0 && last_row < g_.h && last_column < g_.w;
+  }
+
+  /// Depthwise reads the channels of its own lanes; others read a chunk of the group's channels.
+  std::int64_t input_channel(std::int64_t chunk_channel) const {
+    return g_.depthwise ? first_lane_ : group_ * g_.group_c + chunk_channel;
+  }
+
+  Path stage_path() const {
+    if (p_.nhwc) return Path::conv2d_stage_nhwc;
+    return g_.depthwise ? Path::conv2d_stage_nchw_lanes : Path::conv2d_stage_nchw;
+  }
+
+  Input in_place_input(std::int64_t chunk_channel) const {
+    const float* x = static_cast<const float*>(run_.x) + image_ * x_strides_.image + x_row_ * x_strides_.row +
+                     x_column_ * x_strides_.pixel + input_channel(chunk_channel);
+    return {x,
+            p_.stride_h * x_strides_.row,
+            p_.stride_w * x_strides_.pixel,
+            p_.dilation_h * x_strides_.row,
+            p_.dilation_w * x_strides_.pixel,
+            b_.in_lanes,
+            1};
+  }
+
+  Input stage(std::int64_t chunk_channel, std::int64_t channels) const {
+    const std::int64_t columns = b_.columns.positions(conv_pixels_);
+    StageCall call;
+    call.x = advance(run_.x, p_.type, image_ * x_strides_.image + input_channel(chunk_channel) * x_strides_.channel);
+    call.x_row = x_strides_.row;
+    call.x_px = x_strides_.pixel;
+    call.x_channel = x_strides_.channel;
+    call.height = g_.h;
+    call.width = g_.w;
+    call.rows = b_.rows;
+    call.columns = b_.columns;
+    call.row_positions = b_.rows.positions(conv_rows_);
+    call.column_positions = columns;
+    call.first_row = x_row_;
+    call.first_column = x_column_;
+    call.channels = g_.depthwise ? lanes_ : channels;
+    call.in_lanes = g_.depthwise ? padded_lanes_ : b_.in_lanes;
+    call.strip = workspace_;
+
+    const std::size_t type = static_cast<std::size_t>(p_.type);
+    const bool pixel_major = p_.nhwc || g_.depthwise;
+    const Conv2dKernels& kernels = run_.kernels;
+    (p_.nhwc ? kernels.stage_nhwc : g_.depthwise ? kernels.stage_nchw_lanes : kernels.stage_nchw)[type](call);
+
+    const std::int64_t pixel = pixel_major ? call.in_lanes : 1;
+    const std::int64_t row = columns * (pixel_major ? round_up(call.channels, call.in_lanes) : call.channels);
+    return {workspace_,
+            b_.rows.output_step * row,
+            b_.columns.output_step * pixel,
+            b_.rows.tap_step * row,
+            b_.columns.tap_step * pixel,
+            columns * call.in_lanes,
+            pixel_major ? 1 : columns};
+  }
+
+  /// The unit's bias in whole vectors.
+  const float* padded_bias() const {
+    if (run_.bias == nullptr) return nullptr;
+    const float* bias = run_.bias + group_ * g_.group_k + first_lane_;
+    if (lanes_ == padded_lanes_) return bias;
+    float* copy = workspace_ + b_.bias_offset;
+    std::copy_n(bias, lanes_, copy);
+    return copy;
+  }
+
+  void compute_panel(const Input& input, std::int64_t channel, std::int64_t channels, std::int64_t lane,
+                     const float* bias) const {
+    const std::int64_t vector_lanes = run_.kernels.lanes;
+    const std::int64_t panel_lanes = std::min(b_.panel_lanes, padded_lanes_ - lane);
+    const std::int64_t taps = p_.r * p_.s;
+    const std::int64_t group_lanes = round_up(g_.group_k, vector_lanes);
+    TileCall call;
+    call.x_row = input.row;
+    call.x_px = input.pixel;
+    call.x_kh = input.kh;
+    call.x_kw = input.kw;
+    call.x_tile = input.tile;
+    call.x_lane = input.lane;
+    call.weights =
+        run_.packed + (group_ * group_lanes + first_lane_ + lane) * g_.group_c * taps + channel * taps * panel_lanes;
+    call.kernel_h = p_.r;
+    call.kernel_w = p_.s;
+    call.in_tiles = ceil_div(channels, b_.in_lanes);
+    call.in_lanes = b_.in_lanes;
+    call.last_in_lanes = channels - (call.in_tiles - 1) * b_.in_lanes;
+    if (g_.depthwise) {
+      // The taps of a kernel row take the place of input lanes.
+      call.x_lane = input.kw;
+      call.x_kw = 0;
+      call.kernel_w = 1;
+      call.in_lanes = call.last_in_lanes = p_.s;
+    }
+    call.load_partial = channel > 0;
+    call.store_partial = channel + channels < g_.group_c && !g_.depthwise;
+    call.partial_row = conv_pixels_ * padded_lanes_;
+    call.partial_px = padded_lanes_;
+    call.lanes = static_cast<int>(b_.tile_stores ? std::min(panel_lanes, lanes_ - lane) : panel_lanes);
+    call.y_px = b_.tile_stores ? y_strides_.pixel : padded_lanes_;
+    call.bias = b_.tile_stores && bias != nullptr ? bias + lane : nullptr;
+    call.relu = b_.tile_stores && p_.activation == Activation::relu;
+    const float* panel_x = input.x + (g_.depthwise ? lane : 0);
+    compute_rows(call, panel_x, lane, static_cast<std::size_t>(panel_lanes / vector_lanes));
+  }
+
+  void compute_rows(TileCall& call, const float* panel_x, std::int64_t lane, std::size_t vectors) const {
+    const Conv2dKernels& k = run_.kernels;
+    const TileFunction* functions = b_.row_pair ? (g_.depthwise ? k.depthwise_row_pair : k.row_pair)[vectors]
+                                                : (g_.depthwise ? k.depthwise : k.tile)[vectors];
+    const std::int64_t step = b_.row_pair ? 2 : 1;
+    const std::int64_t groups_of_pixels = conv_pixels_ / step;
+    const std::int64_t tiles = ceil_div(groups_of_pixels, (b_.row_pair ? k.max_pair_pixels : k.max_pixels) / step);
+    const std::int64_t narrow = groups_of_pixels / tiles;
+    const std::int64_t wide_tiles = groups_of_pixels % tiles;
+    for (std::int64_t row = 0; row < conv_rows_; row += step) {
+      choose_kernel_rows(call, row);
+      std::int64_t pixel = 0;
+      for (std::int64_t tile = 0; tile < tiles; ++tile) {
+        const std::int64_t width = (narrow + (tile < wide_tiles ? 1 : 0)) * step;
+        call.x = panel_x + row * call.x_row + pixel * call.x_px;
+        call.partial = workspace_ + b_.partial_offset + row * call.partial_row + pixel * call.partial_px + lane;
+        call.y = output(row / step, pixel / step, lane);
+        functions[width](call);
+        pixel += width;
+      }
+    }
+  }
+
+  /// Leaves out kernel rows that lie in the padding; a row pair keeps them all, as strip rows of zeros.
+  void choose_kernel_rows(TileCall& call, std::int64_t row) const {
+    call.kh_begin = 0;
+    call.kh_end = p_.r;
+    if (b_.row_pair) return;
+    const std::int64_t first = x_row_ + row * p_.stride_h;
+    if (first < 0) call.kh_begin = std::min(p_.r, ceil_div(-first, p_.dilation_h));
+    const std::int64_t below = g_.h - first;
+    call.kh_end = std::clamp(below <= 0 ? 0 : ceil_div(below, p_.dilation_h), call.kh_begin, p_.r);
+  }
+
+  /// Where the tile kernel stores: the result, or the strip.
+  float* output(std::int64_t row, std::int64_t pixel, std::int64_t lane) const {
+    if (b_.tile_stores) return static_cast<float*>(run_.y) + output_offset(row, pixel) + lane;
+    const std::int64_t strip_pixels = b_.row_pair ? pixels_ : conv_pixels_;
+    return workspace_ + b_.strip_offset + (row * strip_pixels + pixel) * padded_lanes_ + lane;
+  }
+  std::int64_t output_offset(std::int64_t row, std::int64_t pixel) const {
+    return image_ * y_strides_.image + (first_row_ + row) * y_strides_.row + (first_pixel_ + pixel) * y_strides_.pixel +
+           (group_ * g_.group_k + first_lane_) * y_strides_.channel;
+  }
+
+  void store(const float* bias) const {
+    const bool pooled = p_.pool.none() || b_.row_pair;
+    StoreCall call;
+    call.strip = workspace_ + b_.strip_offset;
+    call.strip_px = padded_lanes_;
+    call.strip_row = padded_lanes_ * (b_.row_pair ? pixels_ : conv_pixels_);
+    call.lanes = static_cast<int>(lanes_);
+    call.padded_lanes = static_cast<int>(padded_lanes_);
+    call.rows = rows_;
+    call.pixels = pixels_;
+    call.pool_h = pooled ? 1 : p_.pool.h;
+    call.pool_w = pooled ? 1 : p_.pool.w;
+    call.pool_stride_h = pooled ? 1 : p_.pool.stride_h;
+    call.pool_stride_w = pooled ? 1 : p_.pool.stride_w;
+    call.bias = bias;
+    call.activation = p_.activation;
+    call.y = advance(run_.y, p_.type, output_offset(0, 0));
+    call.y_row = y_strides_.row;
+    call.y_px = y_strides_.pixel;
+    call.y_channel = y_strides_.channel;
+    call.block = workspace_ + b_.block_offset;
+    (p_.nhwc ? run_.kernels.store_nhwc : run_.kernels.store_nchw)[static_cast<std::size_t>(p_.type)](call);
+  }
+
+  const Conv2dRun& run_;
+  const Conv2dProblem& p_;
+  const Conv2dBlocking& b_;
+  const Conv2dGeometry& g_;
+  float* workspace_;
+  Strides x_strides_, y_strides_;
+  std::int64_t image_, group_, first_row_, first_pixel_, first_lane_;  // of the output
+  std::int64_t rows_, pixels_, lanes_, padded_lanes_;                  // of the output
+  std::int64_t conv_row_, conv_rows_, conv_pixel_, conv_pixels_;       // before the pool
+  std::int64_t x_row_, x_column_;                                      // input under (first output, first tap)
+};
+
+void note_plan_paths(const Conv2dRun& run) {
+  const Conv2dBlocking& b = run.blocking;
+  if (b.geometry.depthwise) {
+    note_path(b.row_pair ? Path::conv2d_depthwise_row_pair : Path::conv2d_depthwise, run.target);
+  } else {
+    note_path(b.row_pair ? Path::conv2d_row_pair : Path::conv2d_tile, run.target);
+  }
+  if (b.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
+  if (!b.tile_stores) {
+    note_path(run.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);
+  }
+}
+
+}  // namespace
+
+void run_conv2d(const Conv2dRun& run, int threads) {
+  note_plan_paths(run);
+  parallel_units(threads, run.blocking.units,
+                 [&run](std::int64_t unit, int thread) { Unit(run, unit, thread).compute(); });
+}
+
+}  // namespace gable::cpu

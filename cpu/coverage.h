@@ -1,0 +1,45 @@
+// Which kernel paths have run in this process, and on which target. A plan notes its paths each time it runs (a relaxed
+// load once they are set), so that a test suite can fail when a path that was compiled, and that this CPU supports,
+// never ran.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "cpu/target.h"
+
+namespace gable::cpu {
+
+enum class Path {
+  conv2d_tile,
+  conv2d_row_pair,
+  conv2d_depthwise,
+  conv2d_depthwise_row_pair,
+  conv2d_partial_sums,
+  conv2d_direct_input,
+  conv2d_stage_nhwc,
+  conv2d_stage_nchw,
+  conv2d_stage_nchw_lanes,
+  conv2d_store_nhwc,
+  conv2d_store_nchw,
+  max_pool_nhwc,
+  max_pool_nchw,
+  add,
+  transpose_2byte,
+  transpose_4byte,
+  count
+};
+
+void note_path(Path path, const Target& target);
+
+struct PathCoverage {
+  std::string_view path;
+  std::string_view target;
+  bool supported;  // by this CPU
+  bool ran;
+};
+
+/// One entry a (path, compiled target).
+std::vector<PathCoverage> path_coverage();
+
+}  // namespace gable::cpu

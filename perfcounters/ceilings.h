@@ -1,0 +1,48 @@
+// The roofs: what this CPU reaches in arithmetic and in memory traffic, measured, with the theoretical formula beside
+// it. Arithmetic: loops that stay in registers, one a SIMD width, with and without FMA. Bandwidth: reads of working
+// sets that fit one cache level and exceed the level above, and STREAM's triad in DRAM. Each for one thread and for all
+// that this process may use, every thread pinned to a CPU and reading memory that it touched first.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "perfcounters/machine.h"
+
+namespace gable::perf {
+
+struct Ceiling {
+  std::string name;  ///< e.g. "avx2 fma f32", "dram triad"; unique together with `threads`
+  std::string kind;  ///< "compute" or "bandwidth"
+  std::string
+      isa_or_level;   ///< "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "amx_bf16", ...; "l1" ... "dram"
+  std::string dtype;  ///< of the operands: "f32", "f16", "bf16"; bandwidth is measured with f32
+  int threads = 1;
+  double value = 0;  ///< median; FLOP/s or B/s
+  double q1 = 0, q3 = 0;
+  int runs = 0;
+  double theoretical = 0;             ///< the formula's value; 0 where it is not known
+  std::string formula{};              ///< the formula with its numbers and assumptions
+  std::size_t working_set_bytes = 0;  ///< bandwidth: of all threads together
+  std::string note{};                 ///< what is counted, and what was peculiar
+};
+
+struct CeilingOptions {
+  bool quick = false;     ///< fewer and shorter runs
+  bool compute = true;    ///< measure the arithmetic
+  bool bandwidth = true;  ///< measure the memory levels
+  /// Called before each measurement with what comes next, how many are done and how many there are.
+  std::function<void(const std::string& next, int done, int total)> progress;
+};
+
+/// Measures on `machine`, which must be this one. Full mode takes 10 to 20 s, quick mode 3 to 8 s.
+/// Throws std::runtime_error when the system refuses the memory (at most a quarter of what is available).
+std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptions& options = {});
+
+/// Bytes that each thread reads in order that its data lie in cache level 1, 2 or 3, or in DRAM (level 0), when one
+/// thread runs or all that are available (which then share caches as `machine` says). 0 when there is no such level.
+std::size_t working_set(const Machine& machine, int level, bool all_threads);
+
+}  // namespace gable::perf

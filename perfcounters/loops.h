@@ -1,0 +1,45 @@
+// The inner loops behind the ceilings: code that does nothing but arithmetic in registers, or nothing but loads and
+// stores. Each says what one iteration counts, so that a ceiling is iterations * count / seconds.
+// Arithmetic runs on kChains independent accumulators: enough to hide the latency of two to four units of any CPU that
+// gable knows, and, with two operands, exactly what 16 registers hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gable::perf {
+
+inline constexpr int kChains = 14;
+
+struct ComputeLoop {
+  std::string isa;    ///< "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "avx512_fp16", "amx_bf16"
+  std::string dtype;  ///< of the operands: "f32", "f16", "bf16"
+  bool fma = false;   ///< one fused instruction; otherwise multiplications and additions in equal numbers
+  int flop_per_instruction = 0;  ///< a multiply and an add count two
+  int instructions_per_iteration = kChains;
+  double instructions_per_cycle_known =
+      0;  ///< where the vendor states a rate (AMX: 1/16); else 0, inferred by measuring
+  void (*run)(std::int64_t iterations) = nullptr;
+
+  std::string name() const;
+};
+
+/// f32 loops that this CPU can run: scalar and each SIMD width, without and with FMA.
+std::vector<ComputeLoop> f32_loops();
+
+/// f16 and bf16 loops on the units that this CPU has (none on many CPUs).
+std::vector<ComputeLoop> half_precision_loops();
+
+/// Sums `count` floats (a multiple of 256) `passes` times: 4 bytes a float a pass.
+float read_loop(const float* data, std::size_t count, std::int64_t passes);
+
+/// a = b + s * c, STREAM's triad; `count` a multiple of 256, pointers 64-byte aligned. `streaming`: stores that bypass
+/// the caches, so that the line of `a` is not read before it is written.
+void triad_loop(float* a, const float* b, const float* c, std::size_t count, std::int64_t passes, bool streaming);
+
+/// Bytes of one vector load in the loops above.
+std::size_t load_bytes();
+
+}  // namespace gable::perf

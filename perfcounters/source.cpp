@@ -1,0 +1,77 @@
+// Probes of the sources that have no reader here, and the list of all.
+#include "perfcounters/source.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "perfcounters/perf_event.h"
+
+namespace gable::perf {
+namespace {
+
+SourceStatus clock_status() { return {"steady_clock", true, "T of CPU work", "", ""}; }
+
+SourceStatus analytic_status() { return {"analytic", true, "W (exact) and the least Q, from the shapes", "", ""}; }
+
+// Intel PCM reads model-specific registers and PCI configuration space itself.
+SourceStatus pcm_status() {
+  SourceStatus status{"pcm", false, "W and Q(dram) on Intel CPUs", "", ""};
+  constexpr const char* kRegisters = "/dev/cpu/0/msr";
+  const int file = open(kRegisters, O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    const int error = errno;
+    status.reason = std::string(kRegisters) + ": " + std::strerror(error);
+    status.cure = error == ENOENT
+                      ? "load the msr module (modprobe msr) on bare metal; a virtual machine does not expose "
+                        "these registers"
+                      : "run as root, or give the program CAP_SYS_RAWIO and read access to /dev/cpu/*/msr";
+    return status;
+  }
+  close(file);
+  status.reason = "the registers are readable, but this version of gable has no PCM reader";
+  status.cure = "use perf_event, which reads the same counters";
+  return status;
+}
+
+// Opens the first library that loads; otherwise returns what the loader said about the first name.
+std::string loader_error(std::initializer_list<const char*> names) {
+  std::string first_error;
+  for (const char* name : names) {
+    if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
+      dlclose(library);
+      return "";
+    }
+    const char* error = dlerror();
+    if (first_error.empty()) first_error = error != nullptr ? error : "unknown loader error";
+  }
+  return first_error;
+}
+
+SourceStatus cupti_status() {
+  SourceStatus status{"cupti", false, "W, Q(dram), Q(l2), Q(l1) and T on NVIDIA GPUs", "", ""};
+  if (std::string error = loader_error({"libcuda.so.1"}); !error.empty()) {
+    status.reason = std::move(error);
+    status.cure = "install the NVIDIA driver on a machine with an NVIDIA GPU";
+  } else if (error = loader_error({"libcupti.so.13", "libcupti.so.12", "libcupti.so"}); !error.empty()) {
+    status.reason = std::move(error);
+    status.cure = "install CUPTI (part of the CUDA toolkit) and add its folder to LD_LIBRARY_PATH";
+  } else {
+    status.reason = "driver and CUPTI load, but this version of gable has no CUPTI reader";
+    status.cure = "profile with ncu for now";
+  }
+  return status;
+}
+
+}  // namespace
+
+std::vector<SourceStatus> counter_sources() {
+  return {perf_event_status(), pcm_status(), cupti_status(), analytic_status(), clock_status()};
+}
+
+}  // namespace gable::perf

@@ -1,0 +1,143 @@
+// Sampling loop, batching and cache flushing behind timing.h.
+#include "perfcounters/timing.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "perfcounters/machine.h"
+
+namespace gable::perf {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double seconds_of(const std::function<void()>& call, int calls) {
+  const double start = now();
+  for (int i = 0; i < calls; ++i) call();
+  return now() - start;
+}
+
+struct Series {
+  const std::function<void()>* call;
+  int calls_per_run = 1;
+  double call_seconds = 0;
+  double spent = 0;
+  std::vector<double> samples;
+
+  bool wants_more(const TimingOptions& options) const {
+    const int taken = static_cast<int>(samples.size());
+    if (taken >= options.max_runs) return false;
+    return taken < options.min_runs || spent < options.budget_seconds;
+  }
+};
+
+void check(std::span<const std::function<void()>> calls, const TimingOptions& options) {
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    if (!calls[i]) throw std::invalid_argument("callable " + std::to_string(i) + " is empty; each must be callable");
+  if (options.min_runs < 1 || options.max_runs < options.min_runs)
+    throw std::invalid_argument("min_runs = " + std::to_string(options.min_runs) + ", max_runs = " +
+                                std::to_string(options.max_runs) + "; need 1 <= min_runs <= max_runs");
+}
+
+// The warm-up also tells how long a call takes, and so how many of them make one sample.
+void warm_up(Series& series, const TimingOptions& options) {
+  for (int i = 0; i < std::max(1, options.warm_up_runs); ++i) series.call_seconds = seconds_of(*series.call, 1);
+  if (options.cache == Cache::cold) return;
+  while (series.call_seconds * series.calls_per_run < options.min_sample_seconds && series.calls_per_run < (1 << 24)) {
+    const double shortfall = options.min_sample_seconds / std::max(series.call_seconds * series.calls_per_run, 1e-9);
+    series.calls_per_run = static_cast<int>(std::ceil(series.calls_per_run * std::clamp(shortfall * 1.2, 2.0, 64.0)));
+    series.call_seconds = seconds_of(*series.call, series.calls_per_run) / series.calls_per_run;
+  }
+}
+
+void take_sample(Series& series, const TimingOptions& options, bool alone, CacheFlusher* flusher) {
+  const double start = now();
+  if (flusher != nullptr)
+    flusher->flush();
+  else if (!alone && series.call_seconds < options.rewarm_below_seconds)
+    (*series.call)();
+  series.samples.push_back(seconds_of(*series.call, series.calls_per_run) / series.calls_per_run);
+  series.spent += now() - start;
+}
+
+std::size_t default_flush_bytes() {
+  const Machine machine = describe_machine();
+  const std::size_t shared = 2 * machine.l3_bytes * static_cast<std::size_t>(std::max(1, machine.l3_instances));
+  // Every thread's slice must displace that core's private caches too.
+  const std::size_t own = 4 * (machine.l1d_bytes + machine.l2_bytes) * static_cast<std::size_t>(omp_get_max_threads());
+  return std::max({shared, own, std::size_t{32} << 20});
+}
+
+}  // namespace
+
+double quantile(std::span<const double> sorted, double fraction) {
+  if (sorted.empty()) throw std::invalid_argument("no samples: a quantile needs at least one");
+  const double position = fraction * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
+}
+
+Timing summarize(std::vector<double> samples, int calls_per_run) {
+  std::vector<double> sorted = samples;
+  std::sort(sorted.begin(), sorted.end());
+  Timing timing;
+  timing.seconds = quantile(sorted, 0.5);
+  timing.q1 = quantile(sorted, 0.25);
+  timing.q3 = quantile(sorted, 0.75);
+  timing.fastest = sorted.front();
+  timing.runs = static_cast<int>(samples.size());
+  timing.calls_per_run = calls_per_run;
+  timing.samples = std::move(samples);
+  return timing;
+}
+
+CacheFlusher::CacheFlusher(std::size_t bytes) {
+  buffer_.assign((bytes == 0 ? default_flush_bytes() : bytes) / sizeof(buffer_[0]) + 1, 1);
+}
+
+void CacheFlusher::flush() {
+  const auto count = static_cast<long long>(buffer_.size());
+  const unsigned long long* data = buffer_.data();
+  unsigned long long sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+  for (long long i = 0; i < count; i += 8) sum += data[i];  // one word a 64-byte line
+  sink_ += sum;
+  asm volatile("" : : "r"(sink_) : "memory");  // keeps the sweep: nothing else uses its sum
+}
+
+std::vector<Timing> measure_alternating(std::span<const std::function<void()>> calls, const TimingOptions& options) {
+  check(calls, options);
+  std::optional<CacheFlusher> flusher;
+  if (options.cache == Cache::cold) flusher.emplace(options.flush_bytes);
+
+  std::vector<Series> all;
+  for (const auto& call : calls) {
+    all.push_back(Series{.call = &call, .samples = {}});
+    warm_up(all.back(), options);
+  }
+  for (bool took = true; took;) {
+    took = false;
+    for (Series& series : all) {
+      if (!series.wants_more(options)) continue;
+      take_sample(series, options, all.size() == 1, flusher ? &*flusher : nullptr);
+      took = true;
+    }
+  }
+  std::vector<Timing> timings;
+  for (Series& series : all) timings.push_back(summarize(std::move(series.samples), series.calls_per_run));
+  return timings;
+}
+
+Timing measure(const std::function<void()>& call, const TimingOptions& options) {
+  return measure_alternating({&call, 1}, options).front();
+}
+
+}  // namespace gable::perf

@@ -1,0 +1,306 @@
+// The CPU convolution against an f64 reference: every supported target × storage type × layout over shapes chosen for
+// their edges, and over random ones.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <stdexcept>
+
+#include "cpu/conv2d.h"
+#include "tests/cpu_oracle.h"
+
+namespace gable::cpu::test {
+namespace {
+
+constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
+
+/// Fills in the output size from bottom/right padding.
+Conv2dProblem sized(Conv2dProblem p, std::int64_t pad_bottom, std::int64_t pad_right) {
+  p.ho = (p.h + p.pad_top + pad_bottom - ((p.r - 1) * p.dilation_h + 1)) / p.stride_h + 1;
+  p.wo = (p.w + p.pad_left + pad_right - ((p.s - 1) * p.dilation_w + 1)) / p.stride_w + 1;
+  return p;
+}
+Conv2dProblem same_padded(Conv2dProblem p) {
+  p.pad_top = p.pad_left = (p.r - 1) * p.dilation_h / 2;
+  return sized(p, p.pad_top, p.pad_left);
+}
+
+void check_output(const Conv2dProblem& p, const std::vector<Expected>& expected, const GuardedOutput& y) {
+  std::size_t wrong = 0;
+  std::size_t i = 0;
+  for (std::int64_t image = 0; image < p.n; ++image) {
+    for (std::int64_t k = 0; k < p.k; ++k) {
+      for (std::int64_t row = 0; row < p.out_h(); ++row) {
+        for (std::int64_t column = 0; column < p.out_w(); ++column) {
+          const Expected& e = expected[i++];
+          const double value = y.at(offset(p.nhwc, p.k, p.out_h(), p.out_w(), image, k, row, column));
+          // Written so that NaN, the poison, counts as wrong.
+          if (!(std::abs(value - e.value) <= e.tolerance) && wrong++ == 0) {
+            FAIL_CHECK("at n" << image << " k" << k << " row " << row << " column " << column << ": " << value
+                              << ", expected " << e.value << " within " << e.tolerance);
+          }
+        }
+      }
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(y.guards_untouched());
+}
+
+void check_plan(const Conv2dProblem& p, const Target& target, int threads, const Elements& x, const Elements& weights,
+                const std::vector<float>& bias, const std::vector<Expected>& expected) {
+  INFO(describe(p) << " on " << target.name << " with " << threads << " threads");
+  Conv2dPlan plan(p, target, threads);
+  std::vector<float> packed(plan.packed_floats(), std::numeric_limits<float>::quiet_NaN());
+  plan.pack(weights.data(), packed.data());
+  const Elements in = in_layout(x, p.nhwc, p.n, p.c, p.h, p.w);
+  GuardedOutput y(p.type, p.n * p.k * p.out_h() * p.out_w());
+  plan.run(in.data(), packed.data(), bias.data(), y.data());
+  check_output(p, expected, y);
+}
+
+/// One problem on every supported target, type and layout.
+void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  for (const Type type : kTypes) {
+    p.type = type;
+    const Elements x = random_elements(type, p.n * p.c * p.h * p.w, random);
+    const Elements weights = random_elements(type, p.k * (p.c / p.groups) * p.r * p.s, random);
+    std::vector<float> bias(static_cast<std::size_t>(p.k));
+    std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
+    const std::vector<Expected> expected = conv2d_reference(p, x, weights, bias);
+    for (const bool nhwc : {true, false}) {
+      p.nhwc = nhwc;
+      for (const Target* target : supported_targets()) check_plan(p, *target, threads, x, weights, bias, expected);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("conv2d: kernel sizes, with and without padding") {
+  std::mt19937 random(1);
+  for (const std::int64_t kernel : {1, 2, 3, 4, 5, 7}) {
+    check_everywhere(sized({.n = 2, .c = 5, .h = 9, .w = 17, .k = 19, .r = kernel, .s = kernel}, 0, 0), random);
+    check_everywhere(same_padded({.n = 1, .c = 3, .h = 11, .w = 15, .k = 33, .r = kernel, .s = kernel, .bias = true}),
+                     random);
+  }
+  check_everywhere(sized({.c = 4, .h = 5, .w = 20, .k = 8, .r = 1, .s = 7, .pad_left = 3}, 0, 3), random);
+  check_everywhere(sized({.c = 4, .h = 20, .w = 5, .k = 8, .r = 7, .s = 1, .pad_top = 3}, 3, 0), random);
+}
+
+TEST_CASE("conv2d: channel counts around the partition and the vector") {
+  std::mt19937 random(2);
+  for (const std::int64_t k : {1, 2, 15, 16, 17, 31, 64, 127, 128, 129, 257}) {
+    check_everywhere(same_padded({.c = 3, .h = 4, .w = 7, .k = k, .r = 3, .s = 3, .bias = true}), random);
+  }
+  for (const std::int64_t c : {1, 15, 16, 17, 33, 127, 128, 129}) {
+    check_everywhere(same_padded({.c = c, .h = 4, .w = 6, .k = 20, .r = 3, .s = 3}), random);
+  }
+  check_everywhere(same_padded({.n = 1, .c = 129, .h = 3, .w = 5, .k = 129, .r = 3, .s = 3}), random);
+}
+
+TEST_CASE("conv2d: widths around the tile") {
+  std::mt19937 random(3);
+  for (std::int64_t w = 1; w <= 30; ++w) {
+    for (const std::int64_t k : {4, 17, 35}) {  // one vector, two, and both, on most targets
+      check_everywhere(same_padded({.c = 3, .h = 2, .w = w, .k = k, .r = 3, .s = 3}), random);
+    }
+  }
+}
+
+TEST_CASE("conv2d: strides, also larger than the kernel") {
+  std::mt19937 random(4);
+  for (const std::int64_t stride : {2, 3, 5}) {
+    for (const std::int64_t kernel : {1, 2, 3, 7}) {
+      Conv2dProblem p{.n = 2, .c = 6, .h = 23, .w = 21, .k = 18, .r = kernel, .s = kernel};
+      p.stride_h = stride;
+      p.stride_w = stride;
+      check_everywhere(same_padded(p), random);
+      p.stride_h = 1;
+      check_everywhere(sized(p, 0, 0), random);
+    }
+  }
+}
+
+TEST_CASE("conv2d: dilation") {
+  std::mt19937 random(5);
+  for (const std::int64_t dilation : {2, 3, 6}) {
+    check_everywhere(
+        same_padded({.c = 5, .h = 16, .w = 19, .k = 9, .r = 3, .s = 3, .dilation_h = dilation, .dilation_w = dilation}),
+        random);
+    Conv2dProblem p{.c = 4, .h = 20, .w = 21, .k = 9, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2};
+    p.dilation_h = dilation;
+    check_everywhere(same_padded(p), random);
+  }
+}
+
+TEST_CASE("conv2d: asymmetric padding, and inputs smaller than the kernel") {
+  std::mt19937 random(6);
+  check_everywhere(sized({.c = 3, .h = 6, .w = 8, .k = 5, .r = 3, .s = 4, .pad_top = 2, .pad_left = 1}, 0, 3), random);
+  check_everywhere(sized({.c = 3, .h = 6, .w = 8, .k = 5, .r = 4, .s = 3, .pad_top = 0, .pad_left = 3}, 3, 0), random);
+  check_everywhere(sized({.c = 3, .h = 2, .w = 1, .k = 5, .r = 5, .s = 5, .pad_top = 2, .pad_left = 2}, 2, 2), random);
+  // Padding wider than the kernel: outputs that see no input at all.
+  check_everywhere(
+      sized({.c = 3, .h = 4, .w = 4, .k = 5, .r = 2, .s = 2, .pad_top = 4, .pad_left = 5, .bias = true}, 4, 5), random);
+}
+
+TEST_CASE("conv2d: groups and depthwise") {
+  std::mt19937 random(7);
+  for (const std::int64_t groups : {2, 4}) {
+    check_everywhere(
+        same_padded(
+            {.n = 2, .c = 4 * groups, .h = 5, .w = 9, .k = 6 * groups, .r = 3, .s = 3, .groups = groups, .bias = true}),
+        random);
+  }
+  for (const std::int64_t channels : {2, 16, 31, 128, 130, 256}) {
+    Conv2dProblem p{.n = 2, .c = channels, .h = 7, .w = 17, .k = channels, .r = 3, .s = 3};
+    p.groups = channels;
+    p.bias = true;
+    check_everywhere(same_padded(p), random);
+    check_everywhere(sized(p, 0, 0), random);
+    p.stride_h = p.stride_w = 2;
+    p.activation = Activation::relu;
+    check_everywhere(same_padded(p), random);
+    p.pool = {2, 2, 2, 2};
+    check_everywhere(same_padded(p), random);
+  }
+  // A channel multiplier: one input channel a group, several outputs.
+  check_everywhere(same_padded({.c = 6, .h = 5, .w = 5, .k = 18, .r = 3, .s = 3, .groups = 6}), random);
+  check_everywhere(sized({.c = 40, .h = 6, .w = 6, .k = 40, .r = 1, .s = 1, .groups = 40}, 0, 0), random);
+}
+
+TEST_CASE("conv2d: bias, activations and pools") {
+  std::mt19937 random(8);
+  const PoolWindow pools[] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 2, 2}, {2, 2, 1, 1},
+                              {1, 3, 1, 2}, {3, 2, 1, 3}, {1, 1, 2, 2}, {5, 4, 5, 4}};
+  for (const Activation activation : {Activation::none, Activation::relu, Activation::tanh}) {
+    for (const PoolWindow& pool : pools) {
+      for (const bool bias : {false, true}) {
+        check_everywhere(same_padded({.n = 2,
+                                      .c = 3,
+                                      .h = 11,
+                                      .w = 27,
+                                      .k = 17,
+                                      .r = 3,
+                                      .s = 3,
+                                      .bias = bias,
+                                      .activation = activation,
+                                      .pool = pool}),
+                         random);
+      }
+    }
+  }
+  for (std::int64_t w = 2; w <= 27; ++w) {
+    check_everywhere(sized({.c = 2, .h = 4, .w = w, .k = 4, .pool = {2, 2, 2, 2}}, 0, 0), random);
+    check_everywhere(sized({.c = 2, .h = 5, .w = w, .k = 35, .bias = true, .pool = {2, 2, 2, 2}}, 0, 0), random);
+  }
+}
+
+TEST_CASE("conv2d: input channels beyond one chunk of L2") {
+  std::mt19937 random(9);
+  check_everywhere(same_padded({.c = 600, .h = 2, .w = 3, .k = 33, .r = 5, .s = 5, .bias = true}), random);
+  check_everywhere(sized({.c = 3000, .h = 4, .w = 4, .k = 3, .r = 2, .s = 2, .bias = true, .pool = {2, 2, 2, 2}}, 1, 1),
+                   random);
+  check_everywhere(sized({.c = 60000, .h = 1, .w = 2, .k = 3, .bias = true}, 0, 0), random);
+}
+
+TEST_CASE("conv2d: several threads give the same as one") {
+  std::mt19937 random(10);
+  for (const int threads : {2, 3}) {
+    check_everywhere(same_padded({.n = 3, .c = 9, .h = 13, .w = 29, .k = 130, .r = 3, .s = 3, .bias = true}), random,
+                     threads);
+    check_everywhere(same_padded({.n = 1, .c = 9, .h = 20, .w = 29, .k = 20, .r = 3, .s = 3, .pool = {3, 3, 2, 2}}),
+                     random, threads);
+  }
+}
+
+TEST_CASE("conv2d: random shapes") {
+  std::mt19937 random(11);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  int checked = 0;
+  while (checked < 300) {
+    Conv2dProblem p;
+    p.groups = pick(0, 3) == 0 ? pick(1, 5) : 1;
+    p.n = pick(1, 3);
+    p.c = p.groups * pick(1, pick(0, 5) == 0 ? 40 : 7);
+    p.k = p.groups * pick(1, pick(0, 5) == 0 ? 70 : 20);
+    p.h = pick(1, 12);
+    p.w = pick(1, 34);
+    p.r = pick(1, 5);
+    p.s = pick(1, 5);
+    p.stride_h = pick(1, 3);
+    p.stride_w = pick(1, 3);
+    p.dilation_h = pick(1, 2);
+    p.dilation_w = pick(1, 3);
+    p.pad_top = pick(0, 3);
+    p.pad_left = pick(0, 3);
+    p.bias = pick(0, 1) == 1;
+    p.activation = static_cast<Activation>(pick(0, 2));
+    const std::int64_t bottom = pick(0, 3);
+    const std::int64_t right = pick(0, 3);
+    if (p.h + p.pad_top + bottom < (p.r - 1) * p.dilation_h + 1) continue;
+    if (p.w + p.pad_left + right < (p.s - 1) * p.dilation_w + 1) continue;
+    p = sized(p, bottom, right);
+    if (pick(0, 1) == 1) p.pool = {pick(1, 3), pick(1, 3), pick(1, 3), pick(1, 3)};
+    if (pick(0, 3) == 0) p.pool = {2, 2, 2, 2};
+    if (p.ho < p.pool.h || p.wo < p.pool.w) continue;
+    check_everywhere(p, random, static_cast<int>(pick(1, 2)));
+    ++checked;
+  }
+}
+
+TEST_CASE("conv2d: NaN reaches the output through relu and pool") {
+  for (const PoolWindow& pool : {PoolWindow{}, PoolWindow{2, 2, 2, 2}, PoolWindow{2, 2, 1, 1}}) {
+    for (const Target* target : supported_targets()) {
+      for (std::size_t position = 0; position < 4; ++position) {
+        INFO(target->name << " pool " << pool.h << " stride " << pool.stride_h << " position " << position);
+        Conv2dProblem p{.h = 2, .w = 2, .ho = 2, .wo = 2, .activation = Activation::relu, .pool = pool};
+        Conv2dPlan plan(p, *target, 1);
+        const float weight = 1.0f;
+        std::vector<float> packed(plan.packed_floats());
+        plan.pack(&weight, packed.data());
+        float x[4] = {1.0f, 2.0f, -3.0f, 4.0f};
+        x[position] = std::numeric_limits<float>::quiet_NaN();
+        float y[4] = {};
+        plan.run(x, packed.data(), nullptr, y);
+        CHECK(std::isnan(y[pool.none() ? position : 0]));
+      }
+    }
+  }
+}
+
+TEST_CASE("conv2d: an inconsistent problem is refused with the offending value") {
+  const Target& target = best_target();
+  CHECK_THROWS_WITH_AS(Conv2dPlan({.c = 6, .k = 4, .groups = 4}, target, 1),
+                       "conv2d: c is 6, must be a multiple of groups (4)", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Conv2dPlan({.stride_w = 0}, target, 1), "conv2d: stride_w is 0, must be at least 1",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Conv2dPlan({}, target, 0), "conv2d: threads is 0, must be at least 1", std::invalid_argument);
+  CHECK_THROWS_AS(Conv2dPlan({.pool = {2, 2, 2, 2}}, target, 1), std::invalid_argument);
+  Target foreign = target;
+  foreign.supported = false;
+  CHECK_THROWS_AS(Conv2dPlan({}, foreign, 1), std::invalid_argument);
+}
+
+TEST_CASE("conv2d: a thread's workspace stays within 2 MiB") {
+  for (const Target* target : supported_targets()) {
+    for (const Type type : kTypes) {
+      for (const bool nhwc : {true, false}) {
+        for (const PoolWindow& pool : {PoolWindow{}, PoolWindow{2, 2, 2, 2}, PoolWindow{3, 3, 2, 2}}) {
+          for (const std::int64_t channels : {64, 256, 2048}) {
+            Conv2dProblem p{.n = 16, .c = channels, .h = 224, .w = 224, .k = channels, .r = 3, .s = 3};
+            p.type = type;
+            p.nhwc = nhwc;
+            p.pool = pool;
+            p.activation = Activation::tanh;
+            CHECK(Conv2dPlan(same_padded(p), *target, 2).workspace_bytes() <= 2u * (2u << 20));
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace gable::cpu::test

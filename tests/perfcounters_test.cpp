@@ -1,0 +1,540 @@
+// What perfcounters promises: arithmetic of counts and of samples, ceilings in a plausible order, honest refusals.
+// Tests of measured values allow for a noisy machine; everything else is exact.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "perfcounters/ceilings.h"
+#include "perfcounters/machine.h"
+#include "perfcounters/perf_event.h"
+#include "perfcounters/roofline.h"
+#include "perfcounters/source.h"
+#include "perfcounters/timing.h"
+
+using namespace gable::perf;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that looks like /sys/bus/event_source/devices.
+class FakeDevices {
+ public:
+  FakeDevices() : root_(fs::temp_directory_path() / ("gable_devices_" + unique())) {}
+  ~FakeDevices() { fs::remove_all(root_); }
+  FakeDevices(const FakeDevices&) = delete;
+  FakeDevices& operator=(const FakeDevices&) = delete;
+  void write(const std::string& path, const std::string& text) const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << '\n';
+  }
+  std::string path() const { return root_.string(); }
+
+ private:
+  static std::string unique() { return std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()); }
+  fs::path root_;
+};
+
+RawGroup whole(std::vector<std::uint64_t> values) { return {1000, 1000, std::move(values)}; }
+
+Ceiling compute(const std::string& name, const std::string& dtype, int threads, double value) {
+  Ceiling ceiling{.name = name, .kind = "compute", .isa_or_level = name, .dtype = dtype};
+  ceiling.threads = threads;
+  ceiling.value = value;
+  return ceiling;
+}
+
+Ceiling bandwidth(const std::string& level, int threads, double value) {
+  Ceiling ceiling{.name = level + " read", .kind = "bandwidth", .isa_or_level = level, .dtype = "f32"};
+  ceiling.threads = threads;
+  ceiling.value = value;
+  return ceiling;
+}
+
+// A machine of 4 threads: 100 GFLOP/s a thread, bf16 unit of 800, DRAM saturated by two threads.
+std::vector<Ceiling> small_machine() {
+  return {compute("sse4", "f32", 1, 50e9),  compute("avx2", "f32", 1, 100e9), compute("sse4", "f32", 4, 200e9),
+          compute("avx2", "f32", 4, 400e9), compute("amx", "bf16", 1, 800e9), compute("amx", "bf16", 4, 3200e9),
+          bandwidth("l1", 1, 400e9),        bandwidth("l1", 4, 1600e9),       bandwidth("l2", 1, 200e9),
+          bandwidth("l2", 4, 800e9),        bandwidth("l3", 1, 100e9),        bandwidth("l3", 4, 300e9),
+          bandwidth("dram", 1, 20e9),       bandwidth("dram", 4, 40e9)};
+}
+
+bool mentions(const std::vector<std::string>& flags, const std::string& text) {
+  return std::any_of(flags.begin(), flags.end(),
+                     [&](const auto& flag) { return flag.find(text) != std::string::npos; });
+}
+
+std::vector<Ceiling>& quick_ceilings() {
+  static std::vector<Ceiling> ceilings = measure_ceilings(describe_machine(), {.quick = true, .progress = {}});
+  return ceilings;
+}
+
+// Other programs can only lower a rate: keep the best of another round.
+void measure_another_round() {
+  const auto again = measure_ceilings(describe_machine(), {.quick = true, .progress = {}});
+  for (std::size_t i = 0; i < again.size(); ++i)
+    if (again[i].value > quick_ceilings()[i].value) quick_ceilings()[i] = again[i];
+}
+
+// Whether a property of the ceilings shows, at the latest in a second round.
+bool shows(const std::function<bool()>& property) {
+  static int rounds = 1;
+  while (!property()) {
+    if (rounds++ >= 2) return false;
+    measure_another_round();
+  }
+  return true;
+}
+
+// The measured value, or 0 when this machine has no such ceiling.
+double measured(const std::string& name, int threads = 1) {
+  for (const Ceiling& ceiling : quick_ceilings())
+    if (ceiling.name == name && ceiling.threads == threads) return ceiling.value;
+  return 0;
+}
+
+}  // namespace
+
+// ---- timing
+
+TEST_CASE("median and quartiles are interpolated order statistics, samples keep their order") {
+  const Timing odd = summarize({5, 1, 4, 2, 3});
+  CHECK(odd.seconds == 3);
+  CHECK(odd.q1 == 2);
+  CHECK(odd.q3 == 4);
+  CHECK(odd.fastest == 1);
+  CHECK(odd.runs == 5);
+  CHECK(odd.samples == std::vector<double>{5, 1, 4, 2, 3});
+  const Timing even = summarize({4, 1, 3, 2});
+  CHECK(even.seconds == doctest::Approx(2.5));
+  CHECK(even.q1 == doctest::Approx(1.75));
+  CHECK(even.q3 == doctest::Approx(3.25));
+  const Timing single = summarize({7});
+  CHECK(single.q1 == 7);
+  CHECK(single.q3 == 7);
+  CHECK_THROWS_AS(summarize({}), std::invalid_argument);
+}
+
+TEST_CASE("calls are measured in turn, each rewarmed, and results keep their order") {
+  std::string order;
+  const auto slow = [&](char name) { order += name, std::this_thread::sleep_for(std::chrono::microseconds(50)); };
+  const std::vector<std::function<void()>> calls{[&] { slow('A'); }, [&] { slow('B'); }};
+  TimingOptions options{.min_runs = 3, .max_runs = 3};
+  options.rewarm_below_seconds = 0;
+  const auto timings = measure_alternating(calls, options);
+  CHECK(order == "ABABABAB");  // one warm-up each, then three samples in turn
+  REQUIRE(timings.size() == 2);
+  CHECK(timings[0].runs == 3);
+
+  order.clear();
+  options.rewarm_below_seconds = 1;
+  measure_alternating(calls, options);
+  CHECK(order == "ABAABBAABBAABB");
+}
+
+TEST_CASE("a call that is too short for the clock is batched, warm only") {
+  long count = 0;
+  const TimingOptions options{.min_runs = 5, .max_runs = 5, .min_sample_seconds = 1e-3};
+  const Timing warm = measure([&] { ++count; }, options);
+  CHECK(warm.calls_per_run > 1000);
+  CHECK(warm.seconds < 1e-6);
+  CHECK(count > 5 * static_cast<long>(warm.calls_per_run));
+  TimingOptions cold_options = options;
+  cold_options.cache = Cache::cold;
+  CHECK(measure([&] { ++count; }, cold_options).calls_per_run == 1);
+}
+
+TEST_CASE("sampling stops at the budget, but not before min_runs nor after max_runs") {
+  const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  CHECK(measure(sleep, {.min_runs = 4, .max_runs = 100, .budget_seconds = 0}).runs == 4);
+  CHECK(measure(sleep, {.min_runs = 1, .max_runs = 6, .budget_seconds = 10}).runs == 6);
+  const int runs = measure(sleep, {.min_runs = 1, .max_runs = 1000, .budget_seconds = 0.05}).runs;
+  CHECK(runs >= 1);
+  CHECK(runs <= 11);
+}
+
+TEST_CASE("cold runs find their data outside the caches") {
+  // A chain of dependent loads through 2048 lines in shuffled order: no prefetcher and no compiler hides its latency.
+  constexpr std::size_t kLines = 2048;
+  constexpr std::size_t kStep = 8;
+  std::vector<std::size_t> order(kLines);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  std::vector<std::size_t> next(kLines * kStep);
+  for (std::size_t i = 0; i < kLines; ++i) next[order[i] * kStep] = order[(i + 1) % kLines] * kStep;
+  std::size_t at = 0;
+  const auto chase = [&] {
+    for (std::size_t i = 0; i < kLines; ++i) at = next[at];
+  };
+  TimingOptions options{.min_runs = 15, .max_runs = 15};
+  const double warm = measure(chase, options).seconds;
+  options.cache = Cache::cold;
+  const double cold = measure(chase, options).seconds;
+  CAPTURE(warm);
+  CAPTURE(cold);
+  CHECK(at < next.size());
+  CHECK(cold > 2 * warm);
+}
+
+TEST_CASE("contradictory options and empty callables are refused") {
+  CHECK_THROWS_AS(measure({}), std::invalid_argument);
+  CHECK_THROWS_AS(measure([] {}, {.min_runs = 5, .max_runs = 4}), std::invalid_argument);
+  CHECK_THROWS_AS(measure([] {}, {.min_runs = 0}), std::invalid_argument);
+}
+
+// ---- machine
+
+TEST_CASE("CPU lists of the kernel are parsed") {
+  CHECK(parse_cpu_list("0-3,8,10-11") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
+  CHECK(parse_cpu_list("5") == std::vector<int>{5});
+  CHECK(parse_cpu_list("").empty());
+}
+
+TEST_CASE("the machine's description is complete and consistent") {
+  const Machine machine = describe_machine();
+  CHECK_FALSE(machine.cpu_model.empty());
+  CHECK_FALSE(machine.kernel.empty());
+  CHECK_FALSE(machine.compiler.empty());
+  CHECK(machine.threads_available >= 1);
+  CHECK(machine.threads_available <= machine.threads_online);
+  CHECK(machine.cores_available <= machine.threads_available);
+  CHECK(static_cast<int>(machine.cpus.size()) == machine.threads_available);
+  CHECK(machine.l1d_bytes >= 8 << 10);
+  CHECK(machine.l2_bytes > machine.l1d_bytes);
+  CHECK(machine.memory_available_bytes > 0);
+  CHECK(machine.memory_available_bytes <= machine.memory_bytes);
+  CHECK(machine.date.size() == std::string("2025-01-31T12:00:00Z").size());
+  CHECK(machine.date[10] == 'T');
+#if defined(__x86_64__)
+  CHECK(machine.has("sse2"));
+  CHECK(machine.clock_hz > 0.5e9);
+  CHECK(machine.clock_hz < 8e9);
+  CHECK(machine.virtual_machine == !machine.hypervisor.empty());
+#endif
+}
+
+// ---- counters
+
+TEST_CASE("Intel's counts become FLOP by lanes; an FMA is counted twice by the PMU, not here") {
+  const auto events = flop_events("GenuineIntel");
+  REQUIRE(events.size() == 5);
+  CHECK(events.front().config == 0x03C7);
+  CHECK(events.back().config == 0x80C7);
+  // scalar, 128-bit double, 4 lanes, 8 lanes, 512-bit single
+  const Quantity flop = flop_from_counts(events, whole({7, 10, 100, 1000, 10000}));
+  REQUIRE(flop.value.has_value());
+  CHECK(*flop.value == 7 * 1 + 10 * 2 + 100 * 4 + 1000 * 8 + 10000 * 16);
+}
+
+TEST_CASE("AMD's one event counts FLOP itself; unknown vendors have no events") {
+  const auto events = flop_events("AuthenticAMD");
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().config == 0x1F03);
+  CHECK(flop_from_counts(events, whole({123456})).value == 123456);
+  CHECK(flop_events("CyrixInstead").empty());
+}
+
+TEST_CASE("a multiplexed, an unscheduled and an incomplete group are refused with a reason") {
+  const auto events = flop_events("AuthenticAMD");
+  const Quantity shared = flop_from_counts(events, RawGroup{1000, 999, {5}});
+  CHECK_FALSE(shared.value.has_value());
+  CHECK(shared.reason.find("multiplexed") != std::string::npos);
+  CHECK(shared.reason.find("999") != std::string::npos);
+  const Quantity idle = flop_from_counts(events, RawGroup{1000, 0, {0}});
+  CHECK_FALSE(idle.value.has_value());
+  CHECK(idle.reason.find("never ran") != std::string::npos);
+  CHECK_FALSE(flop_from_counts(events, whole({1, 2})).value.has_value());
+}
+
+TEST_CASE("threads' groups are summed, sleeping ones skipped, one bad group refuses the sum") {
+  const auto events = flop_events("AuthenticAMD");
+  const RawGroup asleep{0, 0, {0}};
+  const std::vector<RawGroup> good{whole({5}), asleep, whole({7})};
+  CHECK(flop_from_counts(events, good).value == 12);
+  const std::vector<RawGroup> bad{whole({5}), RawGroup{1000, 10, {7}}};
+  CHECK_FALSE(flop_from_counts(events, bad).value.has_value());
+  CHECK_FALSE(flop_from_counts(events, std::vector<RawGroup>{asleep}).value.has_value());
+}
+
+TEST_CASE("event descriptions of sysfs become configurations") {
+  CHECK(parse_event_config("event=0x05,umask=0xcf") == 0xcf05);
+  CHECK(parse_event_config("event=0x04,umask=0x0f") == 0x0f04);
+  CHECK_THROWS_AS(parse_event_config("event=0x05,edge=1"), std::invalid_argument);
+  CHECK_THROWS_AS(parse_event_config("nonsense"), std::invalid_argument);
+}
+
+TEST_CASE("Intel's memory boxes are read from sysfs: names, scale, one CPU a socket, sub-channels") {
+  FakeDevices devices;
+  for (const std::string box : {"uncore_imc_0/", "uncore_imc_1/"}) {
+    devices.write(box + "type", "14");
+    devices.write(box + "cpumask", "0,48");
+    devices.write(box + "events/cas_count_read", "event=0x05,umask=0xcf");
+    devices.write(box + "events/cas_count_read.scale", "6.103515625e-5");
+    devices.write(box + "events/cas_count_read.unit", "MiB");
+    devices.write(box + "events/cas_count_write", "event=0x05,umask=0xf0");
+  }
+  devices.write("uncore_imc_2/type", "15");
+  devices.write("uncore_imc_2/events/cas_count_read_sch0", "event=0x05,umask=0xcf");
+  devices.write("uncore_imc_2/events/cas_count_read_sch1", "event=0x06,umask=0xcf");
+  devices.write("uncore_imc_free_running_0/type", "20");
+  devices.write("cpu/type", "4");
+  const auto events = memory_events(devices.path());
+  REQUIRE(events.size() == 6);
+  CHECK(events[0].box == "uncore_imc_0");
+  CHECK(events[0].type == 14);
+  CHECK(events[0].config == 0xcf05);
+  CHECK(events[0].cpus == std::vector<int>{0, 48});
+  CHECK(events[0].bytes_per_count == doctest::Approx(64));
+  CHECK(events[1].config == 0xf005);
+  CHECK(events[5].config == 0xcf06);
+
+  std::vector<std::vector<RawGroup>> groups(events.size(), {whole({100}), whole({1})});
+  const Quantity bytes = bytes_from_counts(events, groups);
+  REQUIRE(bytes.value.has_value());
+  CHECK(*bytes.value == doctest::Approx(6 * 101 * 64));
+  groups[3][1].time_running = 1;
+  const Quantity refused = bytes_from_counts(events, groups);
+  CHECK_FALSE(refused.value.has_value());
+  CHECK(refused.reason.find("uncore_imc_1/cas_count_write") != std::string::npos);
+}
+
+TEST_CASE("AMD's memory controllers count reads and writes of 64 bytes") {
+  FakeDevices devices;
+  devices.write("amd_umc_0/type", "30");
+  devices.write("amd_umc_0/cpumask", "0");
+  const auto events = memory_events(devices.path());
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].config == 0x10a);
+  CHECK(events[1].config == 0x20a);
+  const std::vector<std::vector<RawGroup>> groups{{whole({10})}, {whole({5})}};
+  CHECK(bytes_from_counts(events, groups).value == 15 * 64);
+  CHECK_FALSE(bytes_from_counts({}, {}).value.has_value());
+}
+
+TEST_CASE("a failed open is explained by its cause: permission, no PMU, sandbox, too few counters") {
+  const SourceStatus denied = explain_failure(EACCES, 4, false, true);
+  CHECK(denied.reason.find("perf_event_paranoid = 4") != std::string::npos);
+  CHECK(denied.cure.find("CAP_PERFMON") != std::string::npos);
+  const SourceStatus guest = explain_failure(ENOENT, 2, true, false);
+  CHECK(guest.reason.find("no PMU in this virtual machine") != std::string::npos);
+  CHECK(explain_failure(ENOSYS, 2, false, true).cure.find("sandbox") != std::string::npos);
+  CHECK(explain_failure(EINVAL, 2, false, true).cure.find("nmi_watchdog") != std::string::npos);
+}
+
+TEST_CASE("every unavailable source names a reason and a cure; T and analytic are always there") {
+  std::map<std::string, SourceStatus> sources;
+  for (const SourceStatus& source : counter_sources()) {
+    CAPTURE(source.name);
+    CHECK_FALSE(source.provides.empty());
+    CHECK((source.available || !source.reason.empty()));
+    CHECK(source.reason.empty() == source.cure.empty());
+    sources[source.name] = source;
+  }
+  CHECK(sources.at("analytic").available);
+  CHECK(sources.at("steady_clock").available);
+  CHECK(sources.count("perf_event") == 1);
+  CHECK(sources.count("pcm") == 1);
+  CHECK(sources.count("cupti") == 1);
+  CHECK(sources.count("simulated") == 0);
+}
+
+TEST_CASE("perf_event runs the work once and gives each number or the reason for its absence") {
+  PerfEventSource source;
+  int runs = 0;
+  const Reading reading = source.measure([&] { ++runs; });
+  CHECK(runs == 1);
+  CHECK(reading.flop.value.has_value() == reading.flop.reason.empty());
+  CHECK(reading.dram_bytes.value.has_value() == reading.dram_bytes.reason.empty());
+  if (!source.status().available) CHECK_FALSE(reading.flop.value.has_value());
+}
+
+// ---- roofline
+
+TEST_CASE("a dtype's roof is its best unit, or f32's where it has none") {
+  const auto ceilings = small_machine();
+  CHECK(compute_roof(ceilings, "f32", 0).value == 400e9);
+  CHECK(compute_roof(ceilings, "bf16", 0).name == "amx");
+  CHECK(compute_roof(ceilings, "f16", 0).name == "avx2");
+  CHECK(compute_roof(ceilings, "f16", 1).value == 100e9);
+}
+
+TEST_CASE("between one thread and all, a roof scales up to the measured whole") {
+  const auto ceilings = small_machine();
+  CHECK(compute_roof(ceilings, "f32", 2).value == 200e9);
+  CHECK(compute_roof(ceilings, "f32", 64).value == 400e9);
+  CHECK(bandwidth_roof(ceilings, "dram", 1).value == 20e9);
+  CHECK(bandwidth_roof(ceilings, "dram", 3).value == 40e9);  // 3 x 20 is more than all reach
+  CHECK(bandwidth_roof(ceilings, "hbm", 1).value == 0);
+}
+
+TEST_CASE("the ridge point is where the roofs meet") {
+  const auto ceilings = small_machine();
+  CHECK(ridge_point(ceilings, "f32", "dram", 0) == doctest::Approx(10));
+  CHECK(ridge_point(ceilings, "f32", "l1", 0) == doctest::Approx(0.25));
+  CHECK(ridge_point(ceilings, "f32", "hbm", 0) == 0);
+}
+
+TEST_CASE("the roof that demands the most time bounds a point") {
+  const auto ceilings = small_machine();
+  const Verdict heavy =
+      judge(ceilings, {.flop = 400e9, .bytes = {.dram = 1e9, .l3 = {}, .l2 = {}, .l1 = {}}, .seconds = 2});
+  CHECK(heavy.bound == "compute");
+  CHECK(heavy.roof == "avx2");
+  CHECK(heavy.flops == 200e9);
+  CHECK(heavy.attainable == doctest::Approx(400e9));
+  CHECK(heavy.percent_of_roof == doctest::Approx(50));
+
+  // Intensity 1 at DRAM: 40 GFLOP/s.
+  const Verdict light =
+      judge(ceilings, {.flop = 40e9, .bytes = {.dram = 40e9, .l3 = 40e9, .l2 = 40e9, .l1 = 40e9}, .seconds = 4});
+  CHECK(light.bound == "memory:dram");
+  CHECK(light.attainable == doctest::Approx(40e9));
+  CHECK(light.percent_of_roof == doctest::Approx(25));
+  CHECK(light.flags.empty());
+
+  const auto bound = [&](Traffic bytes) { return judge(ceilings, {.flop = 1e9, .bytes = bytes, .seconds = 10}).bound; };
+  CHECK(bound({.dram = 1e9, .l3 = 30e9, .l2 = 30e9, .l1 = 30e9}) == "memory:l3");
+  CHECK(bound({.dram = 1e9, .l3 = 1e9, .l2 = 80e9, .l1 = 80e9}) == "memory:l2");
+  CHECK(bound({.dram = 1e9, .l3 = 1e9, .l2 = 1e9, .l1 = 160e9}) == "memory:l1");
+}
+
+TEST_CASE("a pure copy is judged by its bytes") {
+  const Verdict copy =
+      judge(small_machine(), {.flop = 0, .bytes = {.dram = 40e9, .l3 = {}, .l2 = {}, .l1 = {}}, .seconds = 2});
+  CHECK(copy.bound == "memory:dram");
+  CHECK(copy.attainable == 0);
+  CHECK(copy.percent_of_roof == doctest::Approx(50));
+}
+
+TEST_CASE("a short call far from every roof is bound by overhead, one near a roof is not") {
+  const auto ceilings = small_machine();
+  CHECK(judge(ceilings, {.flop = 4e5, .bytes = {}, .seconds = 10e-6}).bound == "overhead");
+  CHECK(judge(ceilings, {.flop = 3.6e6, .bytes = {}, .seconds = 10e-6}).bound == "compute");
+  CHECK(judge(ceilings, {.flop = 4e5, .bytes = {}, .seconds = 10e-3}).bound == "compute");
+  CHECK(judge(ceilings, {.flop = 4e5, .bytes = {}, .seconds = 10e-6}, {.overhead_seconds = 5e-6}).bound == "compute");
+}
+
+TEST_CASE("impossible numbers are flagged, impossible input is refused") {
+  const auto ceilings = small_machine();
+  const Verdict inverted =
+      judge(ceilings, {.flop = 1e9, .bytes = {.dram = 2e9, .l3 = {}, .l2 = 1e9, .l1 = 3e9}, .seconds = 1});
+  CHECK(inverted.flags.size() == 1);
+  CHECK(mentions(inverted.flags, "Q(l2)"));
+  CHECK(mentions(judge(ceilings, {.flop = 500e9, .bytes = {}, .seconds = 1}).flags, "above the peak"));
+  CHECK(
+      mentions(judge(ceilings, {.flop = 1, .bytes = {.dram = 50e9, .l3 = {}, .l2 = {}, .l1 = {}}, .seconds = 1}).flags,
+               "above the bandwidth"));
+  CHECK_THROWS_AS(judge(ceilings, {.flop = 1, .bytes = {}, .seconds = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(judge(ceilings, {.flop = -1, .bytes = {}, .seconds = 1}), std::invalid_argument);
+  CHECK_THROWS_AS(judge(ceilings, {.flop = std::nan(""), .bytes = {}, .seconds = 1}), std::invalid_argument);
+}
+
+// ---- ceilings
+
+TEST_CASE("every ceiling is positive, ordered, named once and carries a formula") {
+  std::map<std::string, int> seen;
+  for (const Ceiling& ceiling : quick_ceilings()) {
+    CAPTURE(ceiling.name);
+    CAPTURE(ceiling.threads);
+    CHECK(ceiling.value > 0);
+    CHECK(ceiling.q1 <= ceiling.value);
+    CHECK(ceiling.value <= ceiling.q3);
+    CHECK(ceiling.runs >= 3);
+    CHECK_FALSE(ceiling.formula.empty());
+    CHECK((ceiling.kind == "compute" || (ceiling.kind == "bandwidth" && ceiling.working_set_bytes > 0)));
+    CHECK(++seen[ceiling.name + std::to_string(ceiling.threads)] == 1);
+  }
+  CHECK(measured("scalar f32") > 0);
+  CHECK(measured("dram triad nt") > 0);
+}
+
+TEST_CASE("wider vectors, fused instructions and nearer caches are not slower") {
+  const auto at_least = [](const std::string& fast, const std::string& slow, double factor) {
+    if (measured(fast) == 0 || measured(slow) == 0) return;
+    CAPTURE(fast);
+    CAPTURE(slow);
+    CAPTURE(measured(fast));
+    CAPTURE(measured(slow));
+    CHECK(shows([&] { return measured(fast) >= factor * measured(slow); }));
+  };
+  at_least("sse4 f32", "scalar f32", 2);
+  at_least("avx2 f32", "sse4 f32", 1.3);
+  at_least("avx2 fma f32", "avx2 f32", 0.8);
+  at_least("avx2 fma f32", "sse4 f32", 1.5);
+  at_least("avx512 fma f32", "avx2 fma f32", 0.7);
+  at_least("neon fma f32", "scalar fma f32", 2);
+  at_least("l1 read", "dram read", 1.3);
+  at_least("l1 read", "l2 read", 0.9);
+}
+
+TEST_CASE("all threads together reach more than one does") {
+  const int threads = describe_machine().threads_available;
+  if (threads == 1) return;
+  // Threads wait for the slowest of them, so that another program on one CPU can hide the gain of single ceilings.
+  CHECK(shows([&] {
+    int all = 0;
+    int gained = 0;
+    for (const Ceiling& ceiling : quick_ceilings()) {
+      if (ceiling.threads != 1) continue;
+      ++all;
+      if (measured(ceiling.name, threads) >= ceiling.value) ++gained;
+    }
+    return 2 * gained >= all;
+  }));
+}
+
+TEST_CASE("progress counts up to its total, and parts can be left out") {
+  std::vector<int> done;
+  int total = 0;
+  CeilingOptions options{.quick = true, .compute = false, .progress = {}};
+  options.progress = [&](const std::string& next, int count, int all) {
+    CHECK_FALSE(next.empty());
+    done.push_back(count);
+    total = all;
+  };
+  Machine machine = describe_machine();
+  machine.cpus.resize(1);
+  machine.threads_available = machine.cores_available = 1;
+  const auto ceilings = measure_ceilings(machine, options);
+  CHECK(static_cast<int>(ceilings.size()) == total);
+  CHECK(std::is_sorted(done.begin(), done.end()));
+  CHECK(done.back() == total);
+  for (const Ceiling& ceiling : ceilings) CHECK(ceiling.kind == "bandwidth");
+}
+
+TEST_CASE("working sets lie between the cache levels, also where threads share a cache") {
+  Machine machine;
+  machine.l1d_bytes = 48 << 10;
+  machine.l2_bytes = 2 << 20;
+  machine.l3_bytes = 105 << 20;
+  machine.l1d_sharers = machine.l2_sharers = 2;
+  machine.l3_sharers = 96;
+  machine.l3_instances = machine.l2_instances = 1;
+  machine.threads_available = 96;
+  machine.memory_available_bytes = std::size_t{256} << 30;
+  CHECK(working_set(machine, 1, true) == 12 << 10);
+  CHECK(working_set(machine, 2, false) > machine.l1d_bytes);
+  CHECK(working_set(machine, 2, false) < machine.l2_bytes);
+  CHECK(working_set(machine, 3, false) > machine.l2_bytes);
+  CHECK(working_set(machine, 3, false) < machine.l3_bytes);
+  CHECK(working_set(machine, 3, true) > machine.l2_bytes / 2);
+  CHECK(working_set(machine, 3, true) * 96 < machine.l3_bytes + 48 * machine.l2_bytes);
+  CHECK(working_set(machine, 0, true) * 96 >= 4 * machine.l3_bytes - 96);
+  machine.memory_available_bytes = std::size_t{1} << 30;
+  CHECK(working_set(machine, 0, false) <= (std::size_t{1} << 30) / 12);
+  machine.l3_bytes = 0;
+  CHECK(working_set(machine, 3, true) == 0);
+}
