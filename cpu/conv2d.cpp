@@ -90,7 +90,8 @@ Conv2dDescription Conv2dPlan::description() const {
   const Conv2dBlocking& b = blocking_;
   const Conv2dGeometry& g = b.geometry;
   Conv2dDescription d;
-  d.kernel = std::string(g.depthwise ? "depthwise " : "direct ") + std::string(target_->name);
+  d.kernel = g.depthwise ? "depthwise" : "direct";
+  d.target = target_->name;
   d.tile = (b.row_pair ? "2x" + text(kernels_->max_pair_pixels) : "1x" + text(kernels_->max_pixels)) + " pixels x " +
            text(b.panel_lanes) + " lanes";
   d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, g.group_k)) + " lanes, in tile " +

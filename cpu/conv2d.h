@@ -24,7 +24,8 @@ namespace gable::cpu {
 
 /// What a plan decided, in words.
 struct Conv2dDescription {
-  std::string kernel;    // "direct" or "depthwise", and the target
+  std::string kernel;    // "direct" or "depthwise"
+  std::string target;    // "avx512", ...
   std::string tile;      // register tile: rows × pixels × lanes
   std::string blocking;  // out tile, in tile, chunk, unit of work
   std::string fusion;    // where pool, bias and activation happen, and whether the input is staged

@@ -115,14 +115,18 @@ int runs_of(const Coverage& coverage, const std::string& uri) {
   return runs;
 }
 
+/// Whether a plan took this kernel; what follows a blank in a plan's kernel is the target it was compiled for.
+bool ran(const std::map<std::string, Tally>& tallies, const std::string& kernel) {
+  return std::any_of(tallies.begin(), tallies.end(), [&](const auto& entry) {
+    return entry.second.run > 0 && (entry.first == kernel || entry.first.starts_with(kernel + " "));
+  });
+}
+
 /// Kernels that a device names but did not choose for any case so far, each opened by its name.
 std::vector<Device> unchosen_kernels(const Device& device, const Coverage& coverage) {
   std::vector<Device> found;
-  const auto& tallies = coverage.at(device.info().uri);
   for (const std::string& kernel : device.info().kernels) {
-    const auto tally = tallies.find(kernel);
-    if (tally == tallies.end() || tally->second.run == 0)
-      found.push_back(open(device.info().uri + "?kernel=" + kernel));
+    if (!ran(coverage.at(device.info().uri), kernel)) found.push_back(open(device.info().uri + "?kernel=" + kernel));
   }
   return found;
 }

@@ -3,6 +3,8 @@
 
 #include <gable/error.h>
 
+#include <algorithm>
+
 #include "cpu/conv2d.h"
 #include "cpu/elementwise.h"
 #include "cpu/matmul.h"
@@ -92,13 +94,13 @@ cpu::MaxPoolProblem problem_of(const MaxPool& pool) {
 }
 
 std::string explain(const cpu::Conv2dDescription& d) {
-  return "cpu: kernel " + d.kernel + "; register tile " + d.tile + "; " + d.blocking + "; " + d.fusion + "; " +
-         std::to_string(d.threads) + (d.threads == 1 ? " thread" : " threads");
+  return "cpu: kernel " + d.kernel + ", target " + d.target + "; register tile " + d.tile + "; " + d.blocking + "; " +
+         d.fusion + "; " + std::to_string(d.threads) + (d.threads == 1 ? " thread" : " threads");
 }
 
 /// Everything that decides the order of packed weights.
 std::uint64_t key_of(const Op& op, const cpu::Conv2dDescription& d) {
-  return packing_key("cpu " + describe(op) + " " + d.kernel + " " + d.tile + " " + d.blocking);
+  return packing_key("cpu " + describe(op) + " " + d.kernel + " " + d.target + " " + d.tile + " " + d.blocking);
 }
 
 template <typename KernelPlan>
@@ -115,9 +117,9 @@ PlanDetails weighted_details(const Op& op, Activation activation, const KernelPl
 
 PlanDetails moving_details(const Op& op, const std::string& kernel, const cpu::Target& target, int threads,
                            std::size_t workspace_bytes) {
-  return {.kernel = kernel + " " + std::string(target.name),
-          .explanation = "cpu: kernel " + kernel + " " + std::string(target.name) + "; " + std::to_string(threads) +
-                         (threads == 1 ? " thread" : " threads"),
+  return {.kernel = kernel,
+          .explanation = "cpu: kernel " + kernel + ", target " + std::string(target.name) + "; " +
+                         std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
           .fused = true,
           .bound = f32_accumulation_bound(1, dtype_of(op), Activation::none),
           .workspace_bytes = workspace_bytes};
@@ -229,6 +231,36 @@ Math math_of(const Op& op) {
   return Math::strict;
 }
 
+constexpr const char* kDirect = "direct";
+constexpr const char* kDepthwise = "depthwise";
+
+bool is_depthwise(const Conv2d& conv) {
+  return conv.groups > 1 && conv.weights[1] == 1 && conv.weights[0] == conv.groups;
+}
+
+std::vector<std::string> kernels_for(const Op& op) {
+  if (std::holds_alternative<Conv2d>(op)) return {kDepthwise, kDirect};
+  if (std::holds_alternative<Matmul>(op)) return {kDirect};
+  return {std::string(name(op))};
+}
+
+/// Why `kernel` can't run `op`; empty if it can.
+std::string refusal(const Op& op, const std::string& kernel) {
+  const std::vector<std::string> fitting = kernels_for(op);
+  if (std::find(fitting.begin(), fitting.end(), kernel) == fitting.end()) {
+    return "it is no kernel for " + std::string(name(op));
+  }
+  if (const Math math = math_of(op); math != Math::strict) {
+    return "math " + std::string(to_string(math)) + ": its arithmetic is strict";
+  }
+  const auto* conv = std::get_if<Conv2d>(&op);
+  if (conv == nullptr || is_depthwise(*conv) == (kernel == kDepthwise)) return "";
+  return kernel == kDepthwise
+             ? "groups of " + std::to_string(conv->weights[1]) + " input and " +
+                   std::to_string(conv->weights[0] / conv->groups) + " output channels; it takes groups of one each"
+             : "one input and one output channel in each of several groups: the depthwise kernel takes these";
+}
+
 struct Maker {
   const cpu::Target& target;
   int threads;
@@ -253,10 +285,15 @@ struct Maker {
 
 }  // namespace
 
-std::string cpu_refusal(const Op& op) {
-  const Math math = math_of(op);
-  if (math == Math::strict) return "";
-  return "math " + std::string(to_string(math)) + " is not among this kernel's; it has strict";
+std::vector<std::string> cpu_kernels() { return {kDirect, kDepthwise, "max_pool", "add", "transpose", "reorder"}; }
+
+std::vector<KernelSupport> query_cpu(const Op& op, const std::string& only) {
+  std::vector<KernelSupport> answers;
+  for (const std::string& kernel : only.empty() ? kernels_for(op) : std::vector<std::string>{only}) {
+    const std::string reason = refusal(op, kernel);
+    answers.push_back({.kernel = kernel, .supported = reason.empty(), .reason = reason});
+  }
+  return answers;
 }
 
 std::unique_ptr<PlanImpl> make_cpu_plan(const Op& op, const cpu::Target& target, int threads) {
