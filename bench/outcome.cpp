@@ -38,7 +38,8 @@ ExitCode exit_code(ErrorCode code) {
 
 void Outcome::refuse(const Case& one, const std::string& device, const Error& error) {
   invalid += error.code() == ErrorCode::invalid_argument ? 1 : 0;
-  failed += bench::exit_code(error.code()) == kFailure ? 1 : 0;
+  no_memory += error.code() == ErrorCode::out_of_memory ? 1 : 0;
+  failed += error.code() == ErrorCode::device_failure ? 1 : 0;
   refused.push_back({.suite = one.suite,
                      .name = one.name,
                      .problem = descriptor(one.conv),
@@ -51,7 +52,8 @@ ExitCode Outcome::exit_code() const {
   if (mismatched > 0) return kCheckFailed;
   if (malformed > 0 || (invalid > 0 && ran == 0)) return kBadInput;
   if (failed > 0) return kFailure;
-  return ran == 0 ? kUnsupported : kDone;
+  if (ran > 0) return kDone;
+  return no_memory > 0 ? kFailure : kUnsupported;
 }
 
 }  // namespace gable::bench
