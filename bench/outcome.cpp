@@ -6,8 +6,10 @@
 namespace gable::bench {
 namespace {
 
-/// "device can't run this:\n  a: why\n  b: why" with its lines joined by semicolons.
-std::string one_line(const std::string& text) {
+/// "device can't run this:\n  a: why\n  b: why" as "a: why; b: why": the device and the op stand beside it anyway.
+std::string one_line(std::string text) {
+  const std::size_t headline = text.find(":\n");
+  if (headline != std::string::npos) text.erase(0, text.find_first_not_of(" \n", headline + 1));
   std::string line;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '\n') {
@@ -15,7 +17,7 @@ std::string one_line(const std::string& text) {
       continue;
     }
     while (i + 1 < text.size() && text[i + 1] == ' ') ++i;
-    line += line.ends_with(':') ? " " : "; ";
+    line += "; ";
   }
   return line;
 }
