@@ -303,8 +303,8 @@ SourceStatus explain_failure(int error, int paranoid, bool virtual_machine, bool
         "sysctl kernel.perf_event_paranoid=2 for W (0 for Q), or CAP_PERFMON; in a container also a seccomp "
         "profile that allows perf_event_open";
   } else if (error == ENOSYS) {
-    status.reason = call + ": the kernel or a sandbox has no such call";
-    status.cure = "a kernel with CONFIG_PERF_EVENTS, and a sandbox that lets the call through";
+    status.reason = call + ": the kernel, or the container runtime, has no such call";
+    status.cure = "a kernel with CONFIG_PERF_EVENTS, and a seccomp profile that lets the call through";
   } else if (!has_pmu) {
     status.reason =
         call + (virtual_machine ? ": no PMU in this virtual machine" : ": the kernel has no PMU driver for this CPU");

@@ -2,6 +2,7 @@
 // the magnitudes that error bounds are made of.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -52,7 +53,7 @@ class GuardedOutput {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     Elements poison(type, count_);
     for (std::size_t i = 0; i < count_; ++i) poison.set(i, nan);
-    std::memcpy(bytes_.data() + kGuard, poison.bytes.data(), poison.bytes.size());
+    std::copy(poison.bytes.begin(), poison.bytes.end(), bytes_.begin() + kGuard);
   }
   void* data() { return bytes_.data() + kGuard; }
   float at(std::size_t i) const { return element_as_f32(bytes_.data() + kGuard, type_, static_cast<std::int64_t>(i)); }

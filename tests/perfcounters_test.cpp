@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "perfcounters/ceilings.h"
+#include "perfcounters/loops.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/perf_event.h"
 #include "perfcounters/roofline.h"
@@ -324,13 +325,13 @@ TEST_CASE("AMD's memory controllers count reads and writes of 64 bytes") {
   CHECK_FALSE(bytes_from_counts({}, {}).value.has_value());
 }
 
-TEST_CASE("a failed open is explained by its cause: permission, no PMU, sandbox, too few counters") {
+TEST_CASE("a failed open is explained by its cause: permission, no PMU, seccomp, too few counters") {
   const SourceStatus denied = explain_failure(EACCES, 4, false, true);
   CHECK(denied.reason.find("perf_event_paranoid = 4") != std::string::npos);
   CHECK(denied.cure.find("CAP_PERFMON") != std::string::npos);
   const SourceStatus guest = explain_failure(ENOENT, 2, true, false);
   CHECK(guest.reason.find("no PMU in this virtual machine") != std::string::npos);
-  CHECK(explain_failure(ENOSYS, 2, false, true).cure.find("sandbox") != std::string::npos);
+  CHECK(explain_failure(ENOSYS, 2, false, true).cure.find("seccomp") != std::string::npos);
   CHECK(explain_failure(EINVAL, 2, false, true).cure.find("nmi_watchdog") != std::string::npos);
 }
 
@@ -461,23 +462,36 @@ TEST_CASE("every ceiling is positive, ordered, named once and carries a formula"
   CHECK(measured("dram triad nt") > 0);
 }
 
-TEST_CASE("wider vectors, fused instructions and nearer caches are not slower") {
-  const auto at_least = [](const std::string& fast, const std::string& slow, double factor) {
-    if (measured(fast) == 0 || measured(slow) == 0) return;
+TEST_CASE("wider vectors and fused instructions are not slower") {
+  // Each loop for about a millisecond in turn: the fastest of many samples was not interrupted, however busy the
+  // machine.
+  const std::vector<ComputeLoop> loops = f32_loops();
+  constexpr std::int64_t kIterations = 500000;
+  std::vector<std::function<void()>> calls;
+  for (const ComputeLoop& loop : loops) calls.push_back([&loop] { loop.run(kIterations); });
+  TimingOptions options{.min_runs = 40, .max_runs = 40};
+  options.rewarm_below_seconds = 0;
+  const std::vector<Timing> timings = measure_alternating(calls, options);
+  std::map<std::string, double> rates;
+  for (std::size_t i = 0; i < loops.size(); ++i)
+    rates[loops[i].name()] = loops[i].flop_per_instruction / timings[i].fastest;
+
+  const auto at_least = [&](const std::string& fast, const std::string& slow, double factor) {
+    if (rates.count(fast) == 0 || rates.count(slow) == 0) return;
     CAPTURE(fast);
     CAPTURE(slow);
-    CAPTURE(measured(fast));
-    CAPTURE(measured(slow));
-    CHECK(shows([&] { return measured(fast) >= factor * measured(slow); }));
+    CHECK(rates[fast] >= factor * rates[slow]);
   };
   at_least("sse4 f32", "scalar f32", 2);
-  at_least("avx2 f32", "sse4 f32", 1.3);
-  at_least("avx2 fma f32", "avx2 f32", 0.8);
-  at_least("avx2 fma f32", "sse4 f32", 1.5);
-  at_least("avx512 fma f32", "avx2 fma f32", 0.7);
+  at_least("avx2 f32", "sse4 f32", 1.5);
+  at_least("avx2 fma f32", "sse4 fma f32", 1.5);
+  at_least("avx2 fma f32", "avx2 f32", 0.9);
+  at_least("avx512 fma f32", "avx2 fma f32", 0.8);
   at_least("neon fma f32", "scalar fma f32", 2);
-  at_least("l1 read", "dram read", 1.3);
-  at_least("l1 read", "l2 read", 0.9);
+}
+
+TEST_CASE("L1 is read faster than DRAM") {
+  CHECK(shows([] { return measured("l1 read") >= 1.5 * measured("dram read"); }));
 }
 
 TEST_CASE("all threads together reach more than one does") {

@@ -25,14 +25,11 @@ std::string cpu_name() {
   return "this CPU";
 }
 
-/// The kernel families; the target in front says which instructions they use.
-std::vector<std::string> kernel_names() { return {"direct", "depthwise"}; }
-
 DeviceInfo info_of(const cpu::Target& target, const std::string& uri) {
   DeviceInfo info{.uri = uri, .backend = "cpu", .name = cpu_name() + " (" + std::string(target.name) + ")"};
   info.available = target.supported;
   if (!target.supported) info.reason = "this CPU has no " + std::string(target.name);
-  info.kernels = kernel_names();
+  info.kernels = cpu_kernels();
   return info;
 }
 
@@ -45,22 +42,32 @@ std::string known_targets() {
 
 class CpuDevice final : public DeviceImpl {
  public:
-  CpuDevice(DeviceInfo info, const cpu::Target& target, int threads)
-      : DeviceImpl(std::move(info)), target_(target), threads_(threads) {}
+  /// `kernel` is empty, or the only one to use.
+  CpuDevice(DeviceInfo info, const cpu::Target& target, int threads, std::string kernel)
+      : DeviceImpl(std::move(info)), target_(target), threads_(threads), kernel_(std::move(kernel)) {}
 
-  std::vector<KernelSupport> query(const Op& op) const override {
-    const std::string reason = cpu_refusal(op);
-    return {{.kernel = std::string(name(op)) + " " + std::string(target_.name),
-             .supported = reason.empty(),
-             .reason = reason}};
-  }
+  std::vector<KernelSupport> query(const Op& op) const override { return query_cpu(op, target_, kernel_); }
 
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return make_cpu_plan(op, target_, threads_); }
+  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return make_cpu_plan(op, target_, threads_, kernel_); }
 
  private:
   const cpu::Target& target_;
   int threads_;
+  std::string kernel_;
 };
+
+/// The value of ?kernel=, empty without it.
+std::string requested_kernel(const DeviceUri& uri) {
+  const auto option = uri.options.find("kernel");
+  if (option == uri.options.end()) return "";
+  std::string names;
+  for (const std::string& kernel : cpu_kernels()) {
+    if (kernel == option->second) return kernel;
+    names += (names.empty() ? "" : ", ") + kernel;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "device '" + to_string(uri) + "': kernel is '" + option->second + "'; it must be one of " + names);
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -76,7 +83,7 @@ class CpuBackend final : public Backend {
   }
 
   std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
-    check_options(uri, {"threads"});
+    check_options(uri, {"threads", "kernel"});
     const cpu::Target* target = uri.selector.empty() ? &cpu::best_target() : cpu::find_target(uri.selector);
     if (target == nullptr) {
       throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': no target '" + uri.selector +
@@ -86,7 +93,7 @@ class CpuBackend final : public Backend {
       throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': " + info_of(*target, "").reason);
     }
     const int threads = integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads());
-    return std::make_shared<CpuDevice>(info_of(*target, to_string(uri)), *target, threads);
+    return std::make_shared<CpuDevice>(info_of(*target, to_string(uri)), *target, threads, requested_kernel(uri));
   }
 };
 

@@ -5,15 +5,19 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cpu/target.h"
 
 namespace gable {
 
-/// Why cpu's kernels can't run `op`; empty if they can.
-std::string cpu_refusal(const Op& op);
+/// The kernels' names, as ?kernel= takes them.
+std::vector<std::string> cpu_kernels();
 
-/// Ops that cpu_refusal() lets pass.
-std::unique_ptr<PlanImpl> make_cpu_plan(const Op& op, const cpu::Target& target, int threads);
+/// The answers of the kernels that are made for this kind of op, best first, or of `only` alone if it is not empty.
+std::vector<KernelSupport> query_cpu(const Op& op, const cpu::Target& target, const std::string& only);
+
+/// The plan of the first kernel that supports `op`; there is one, says query_cpu().
+std::unique_ptr<PlanImpl> make_cpu_plan(const Op& op, const cpu::Target& target, int threads, const std::string& only);
 
 }  // namespace gable

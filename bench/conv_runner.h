@@ -1,0 +1,43 @@
+// One convolution on one device with its tensors in place: what verify, bench and run have in common.
+#pragma once
+
+#include <gable/device.h>
+#include <gable/plan.h>
+
+#include "bench/data.h"
+#include "bench/devices.h"
+
+namespace gable::bench {
+
+class ConvRunner {
+ public:
+  /// Plans. Throws Error(unsupported) with the reason of every kernel.
+  ConvRunner(const OpenDevice& device, const Conv2d& conv);
+
+  /// Brings the inputs to the device, packs the weights and makes the output, poisoned. Host devices use `data` in
+  /// place, which then outlives the runner.
+  void prepare(const ConvData& data);
+  /// One run, to its end.
+  void run() const;
+  /// The output, on the host.
+  Tensor result() const;
+
+  const OpenDevice& device() const { return *device_; }
+  const Plan& plan() const { return plan_; }
+
+ private:
+  bool on_host() const { return device_->device.info().memory.kind == Memory::Kind::host; }
+  /// The tensor itself on a host device, else a copy in `storage`.
+  ConstTensorView place(const Tensor& tensor, Tensor& storage) const;
+
+  const OpenDevice* device_;
+  Plan plan_;
+  Tensor x_copy_;
+  Tensor bias_copy_;
+  ConstTensorView x_;
+  ConstTensorView bias_;
+  PackedWeights weights_;
+  Tensor y_;
+};
+
+}  // namespace gable::bench

@@ -1,0 +1,25 @@
+// The devices that a command works on: which, with how many threads, opened.
+#pragma once
+
+#include <gable/device.h>
+
+#include <string>
+#include <vector>
+
+namespace gable::bench {
+
+struct OpenDevice {
+  Device device;
+  std::string uri;
+  bool gpu = false;
+  int threads = 0;  ///< of a CPU device; 0 on a GPU
+};
+
+/// What `--device` means when it is not given: of the available devices `cpu`, `onednn` and every GPU.
+std::vector<std::string> default_devices();
+
+/// Opens each once. `threads` above 0 becomes the CPU devices' ?threads=. Throws what gable::open() throws, and
+/// Error(invalid_argument) for a device that is named twice, or whose own ?threads= contradicts `threads`.
+std::vector<OpenDevice> open_devices(const std::vector<std::string>& uris, int threads);
+
+}  // namespace gable::bench

@@ -1,0 +1,38 @@
+// The record (docs/record.md): what this machine, its ceilings, a case and a measurement look like as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/cases.h"
+#include "bench/conv_runner.h"
+#include "perfcounters/ceilings.h"
+#include "perfcounters/machine.h"
+#include "perfcounters/timing.h"
+
+namespace gable::bench {
+
+/// `command` is the command line; versions are gable's and those that the devices' plugins state in their names.
+nlohmann::json machine_record(const perf::Machine& machine, const std::string& command);
+
+nlohmann::json ceilings_record(const std::vector<perf::Ceiling>& ceilings);
+
+/// suite, name, op, problem, dtype, layout, epilogue and math.
+nlohmann::json case_record(const Case& one);
+
+nlohmann::json refusal_record(const Refusal& refusal);
+
+/// One measurement; nothing is said about roofs yet.
+nlohmann::json measurement_record(const Case& one, const ConvRunner& runner, const perf::Timing& timing,
+                                  perf::Cache cache);
+
+/// Fills in what bounds each measurement of a CPU device (the ceilings are the CPU's), how much of its roof it reaches,
+/// and the consistency rules that it breaks. Returns the greatest percentage of a roof.
+double judge_measurements(nlohmann::json& measurements, const std::vector<perf::Ceiling>& ceilings);
+
+/// A study of its parts.
+nlohmann::json study_record(nlohmann::json machine, nlohmann::json ceilings, nlohmann::json measurements,
+                            const std::vector<Refusal>& refused);
+
+}  // namespace gable::bench

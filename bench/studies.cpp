@@ -1,0 +1,229 @@
+// See studies.h. A study is measured in two parts, since GPUs and CPUs may have batches of their own.
+#include "bench/studies.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "bench/files.h"
+#include "bench/measure.h"
+#include "bench/record.h"
+#include "bench/report/report.h"
+#include "bench/report/schema.h"
+#include "bench/report/study.h"
+#include "bench/report/table.h"
+#include "bench/report/text.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+// What keeps `--quick` within two minutes on two cores and a full study within fifteen, ceilings and report included.
+constexpr double kQuickSeconds = 85;
+constexpr double kFullSeconds = 780;
+constexpr double kQuickGflop = 8;
+constexpr double kQuickSecondsEach = 1;
+constexpr double kFullSecondsEach = 4;
+constexpr double kBelievablePercent = 105;  ///< of a roof
+
+std::vector<perf::Cache> caches_of(const std::string& name) {
+  using enum perf::Cache;
+  if (name == "warm") return {warm};
+  if (name == "cold") return {cold};
+  if (name == "both") return {warm, cold};
+  throw Error(ErrorCode::invalid_argument, fmt::format("--cache '{}': must be warm, cold or both", name));
+}
+
+/// A study as it grows.
+struct Study {
+  json measurements = json::array();
+  Outcome outcome;
+};
+
+using Adjust = std::function<void(std::vector<Case>&)>;
+
+void measure_selection(const StudyOptions& options, const MeasureOptions& measuring,
+                       const std::vector<OpenDevice>& devices, const Adjust& adjust, Study& study, Console& console) {
+  if (devices.empty()) return;
+  Selection selection = select(options.selection, devices.front().gpu);
+  if (adjust) adjust(selection.cases);
+  if (!selection.repeated.empty()) {
+    console.print(fmt::format("not repeated, since --max-batch made them equal to others: {}",
+                              fmt::join(selection.repeated, ", ")));
+  }
+  study.outcome.malformed = selection.malformed;
+  study.outcome.refused.insert(study.outcome.refused.end(), selection.refused.begin(), selection.refused.end());
+  const MeasureCallbacks callbacks{
+      [&](std::size_t done, std::size_t total, const std::string& what) { console.progress(done, total, what); },
+      [&](const Measured& m) {
+        study.measurements.push_back(measurement_record(*m.one, *m.runner, m.timing, m.cache));
+      }};
+  measure_cases(selection.cases, devices, measuring, study.outcome, callbacks);
+  console.finish_progress();
+}
+
+Study measure_study(const StudyOptions& options, MeasureOptions measuring, const Adjust& adjust, Console& console) {
+  select(options.selection, false);  // misuse is said before a device's trouble
+  const std::vector<OpenDevice> all =
+      open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  std::vector<OpenDevice> cpus;
+  std::vector<OpenDevice> gpus;
+  for (const OpenDevice& device : all) (device.gpu ? gpus : cpus).push_back(device);
+  if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
+  Study study;
+  measure_selection(options, measuring, cpus, adjust, study, console);
+  measure_selection(options, measuring, gpus, adjust, study, console);
+  return study;
+}
+
+std::vector<perf::Ceiling> measured_ceilings(const perf::Machine& machine, bool quick, Console& console) {
+  perf::CeilingOptions options;
+  options.quick = quick;
+  options.progress = [&](const std::string& next, int done, int total) {
+    console.progress(static_cast<std::size_t>(done), static_cast<std::size_t>(total), "ceiling " + next);
+  };
+  std::vector<perf::Ceiling> ceilings = perf::measure_ceilings(machine, options);
+  console.finish_progress();
+  return ceilings;
+}
+
+/// Of two measurements of the same ceiling the higher: whatever else runs can only lower it.
+void keep_higher(std::vector<perf::Ceiling>& ceilings, const std::vector<perf::Ceiling>& again) {
+  for (perf::Ceiling& first : ceilings) {
+    for (const perf::Ceiling& second : again) {
+      if (second.name != first.name || second.threads != first.threads || second.value <= first.value) continue;
+      first = second;
+      first.note += (first.note.empty() ? "" : "; ") + std::string(
+                                                           "measured twice, the higher is kept: a layer had "
+                                                           "passed the first roof");
+    }
+  }
+}
+
+void print_ceilings(const std::vector<perf::Ceiling>& ceilings, Console& console) {
+  console.print(
+      fmt::format("{:<26} {:>8} {:>16} {:>16}  {}", "ceiling", "threads", "measured", "theoretical", "formula"));
+  for (const perf::Ceiling& c : ceilings) {
+    const auto text = c.kind == "compute" ? report::flops_text : report::bandwidth_text;
+    console.print(fmt::format("{:<26} {:>8} {:>16} {:>16}  {}", c.name, c.threads, text(c.value),
+                              c.theoretical > 0 ? text(c.theoretical) : "-", c.formula));
+  }
+}
+
+json read_study(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': the file can't be opened", path));
+  try {
+    json study = json::parse(file);
+    report::validate_study(study);
+    return study;
+  } catch (const json::exception& error) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': is no JSON: {}", path, error.what()));
+  } catch (const report::SchemaError& error) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': {}", path, error.what()));
+  }
+}
+
+std::string report_folder(const std::string& out) { return out.empty() ? "report" : out; }
+
+/// Now rather than after minutes of measuring.
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("--out '{}': can't be made: {}", folder, error.message()));
+  }
+  check_writable((std::filesystem::path(folder) / "study.json").string());
+}
+
+void print_whereabouts(const std::string& folder, bool with_study, Console& console) {
+  console.print(
+      fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg and .png;\n"
+                  "the numbers are in {0}/study.csv{1}",
+                  folder, with_study ? " and " + folder + "/study.json" : ""));
+}
+
+}  // namespace
+
+ExitCode bench_command(const StudyOptions& options, Console& console) {
+  console.check_target();
+  MeasureOptions measuring;
+  measuring.caches = caches_of(options.cache.empty() ? "warm" : options.cache);
+  if (options.seconds > 0) measuring.seconds_each = options.seconds;
+  const perf::Machine machine = perf::describe_machine();
+  Study study = measure_study(options, measuring, {}, console);
+  const json record = study_record(machine_record(machine, options.command), json::array(),
+                                   std::move(study.measurements), study.outcome.refused);
+  report::validate_study(record);
+  console.print(report::table(report::merge({record})));
+  console.emit(record);
+  return study.outcome.exit_code();
+}
+
+ExitCode ceilings_command(const StudyOptions& options, Console& console) {
+  console.check_target();
+  const perf::Machine machine = perf::describe_machine();
+  const auto ceilings = measured_ceilings(machine, options.quick, console);
+  print_ceilings(ceilings, console);
+  const json record =
+      study_record(machine_record(machine, options.command), ceilings_record(ceilings), json::array(), {});
+  report::validate_study(record);
+  console.emit(record);
+  return kDone;
+}
+
+ExitCode roofline_command(const StudyOptions& options, Console& console) {
+  console.check_target();
+  const std::string folder = report_folder(options.out);
+  make_folder(folder);
+  MeasureOptions measuring;
+  measuring.caches = caches_of(!options.cache.empty() ? options.cache : options.quick ? "warm" : "both");
+  measuring.seconds_each = options.quick ? kQuickSecondsEach : kFullSecondsEach;
+  if (options.seconds > 0) measuring.seconds_each = options.seconds;
+  measuring.seconds_total = options.quick ? kQuickSeconds : kFullSeconds;
+  measuring.max_runs = options.quick ? 20 : 50;
+  const perf::Machine machine = perf::describe_machine();
+  json machine_json = machine_record(machine, options.command);
+  Adjust adjust;
+  if (options.quick) {
+    const std::string note = fmt::format(
+        "quick: batches halved until a layer has at most {} GFLOP, at most {} s a layer and device, {} ceilings",
+        kQuickGflop, measuring.seconds_each, "short");
+    console.print(note);
+    machine_json["mode"] = note;
+    adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop); };
+  }
+  auto ceilings = measured_ceilings(machine, options.quick, console);
+  Study study = measure_study(options, measuring, adjust, console);
+  if (judge_measurements(study.measurements, ceilings) > kBelievablePercent) {
+    // A roof below a measurement was taken while something else ran here.
+    keep_higher(ceilings, measured_ceilings(machine, options.quick, console));
+    judge_measurements(study.measurements, ceilings);
+  }
+  const json record = study_record(std::move(machine_json), ceilings_record(ceilings), std::move(study.measurements),
+                                   study.outcome.refused);
+  report::validate_study(record);
+  write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(record)});
+  report::write_report({record}, folder);
+  console.print(report::table(report::merge({record})));
+  print_whereabouts(folder, true, console);
+  console.emit(record);
+  return study.outcome.exit_code();
+}
+
+ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console) {
+  std::vector<json> studies;
+  for (const std::string& file : files) studies.push_back(read_study(file));
+  const std::string folder = report_folder(out);
+  make_folder(folder);
+  report::write_report(studies, folder);
+  print_whereabouts(folder, false, console);
+  return kDone;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,30 @@
+// The commands that measure and report: bench, ceilings, roofline and plot.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/console.h"
+#include "bench/outcome.h"
+#include "bench/selection.h"
+
+namespace gable::bench {
+
+struct StudyOptions {
+  SelectionOptions selection;
+  std::vector<std::string> devices;  ///< default_devices() if empty
+  int threads = 0;
+  std::string cache;   ///< "warm", "cold", "both"; empty: the command's own default
+  double seconds = 0;  ///< of one device on one case; 0: the command's own default
+  bool quick = false;
+  std::string out;      ///< folder of roofline's and plot's report
+  std::string command;  ///< the command line, for the record
+};
+
+ExitCode bench_command(const StudyOptions& options, Console& console);
+ExitCode ceilings_command(const StudyOptions& options, Console& console);
+ExitCode roofline_command(const StudyOptions& options, Console& console);
+/// Throws Error(invalid_argument) for a file that is no study.
+ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console);
+
+}  // namespace gable::bench

@@ -1,0 +1,139 @@
+// The suites as tables: a name, benchdnn's descriptor and an epilogue a row; rows are multiplied by dtypes and pools.
+#include "bench/suites.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gable/error.h>
+
+#include "bench/problem.h"
+
+namespace gable::bench {
+namespace {
+
+enum class Pool { none, always, both };
+
+struct Row {
+  std::string_view name;
+  std::string_view problem;
+  bool bias;
+  Activation activation;
+  Pool pool;
+  std::vector<DType> dtypes;
+};
+
+struct Layer {
+  std::string_view name;
+  std::string_view problem;  ///< without its batch
+};
+
+constexpr std::int64_t kCpuBatch = 16;
+constexpr std::int64_t kGpuBatch = 64;
+
+void add(std::vector<Case>& cases, std::string_view suite, const Row& row) {
+  for (const DType dtype : row.dtypes) {
+    for (const bool pooled : {false, true}) {
+      if (row.pool != Pool::both && pooled != (row.pool == Pool::always)) continue;
+      Case one{std::string(suite), std::string(row.name), parse_problem(row.problem).conv};
+      if (pooled && row.pool == Pool::both) one.name += "+pool";
+      one.conv.dtype = dtype;
+      one.conv.layout = Layout::nhwc;
+      one.conv.epilogue.bias = row.bias;
+      one.conv.epilogue.activation = row.activation;
+      if (pooled) one.conv.epilogue.max_pool = {2, 2};
+      cases.push_back(std::move(one));
+    }
+  }
+}
+
+std::vector<Case> study() {
+  const std::vector<DType> all{DType::f32, DType::bf16, DType::f16};
+  const std::vector<DType> lenet{DType::f32, DType::f16};
+  const std::vector<DType> f32{DType::f32};
+  using enum Activation;
+  const std::vector<Row> rows{
+      {"lenet1", "mb10000ic1ih48oc6oh44kh5", false, tanh, Pool::always, lenet},
+      {"lenet2", "mb10000ic6ih22oc16oh18kh5", false, tanh, Pool::always, lenet},
+      {"vgg_b1", "mb1ic64ih224oc64oh224kh3ph1", true, relu, Pool::both, all},
+      {"vgg_b16", "mb16ic64ih224oc64oh224kh3ph1", true, relu, Pool::both, all},
+      {"vggdeep_b1", "mb1ic512ih14oc512oh14kh3ph1", true, relu, Pool::both, all},
+      {"vggdeep_b16", "mb16ic512ih14oc512oh14kh3ph1", true, relu, Pool::both, all},
+      {"fused256", "mb1ic256ih224oc256oh222kh3", true, none, Pool::both, all},
+      {"fused128", "mb4ic128ih224oc128oh222kh3", true, relu, Pool::both, all},
+      {"fused_small_128_128", "mb4ic128ih32iw16oc128oh30ow14kh3", true, none, Pool::always, f32},
+      {"fused_small_128_256", "mb4ic128ih32iw16oc256oh30ow14kh3", true, none, Pool::always, f32},
+      {"fused_small_256_128", "mb4ic256ih32iw16oc128oh30ow14kh3", true, none, Pool::always, f32},
+      {"fused_small_256_256", "mb4ic256ih32iw16oc256oh30ow14kh3", true, none, Pool::always, f32},
+  };
+  std::vector<Case> cases;
+  for (const Row& row : rows) add(cases, "study", row);
+  return cases;
+}
+
+/// Layers of a network: bias and relu, every dtype, no pool.
+std::vector<Case> network(std::string_view name, const std::vector<Layer>& layers, bool gpu) {
+  std::vector<Case> cases;
+  for (const Layer& layer : layers) {
+    const std::string problem = fmt::format("mb{}{}", gpu ? kGpuBatch : kCpuBatch, layer.problem);
+    add(cases, name, {layer.name, problem, true, Activation::relu, Pool::none, {DType::f32, DType::bf16, DType::f16}});
+  }
+  return cases;
+}
+
+/// Each distinct shape once, named after the first block that has it. v1.5: the 3x3 has the stride, not the 1x1.
+std::vector<Case> resnet50(bool gpu) {
+  return network("resnet50",
+                 {
+                     {"conv1", "ic3ih224oc64oh112kh7sh2ph3"},        {"res2a_branch2a", "ic64ih56oc64oh56kh1"},
+                     {"res2a_branch2b", "ic64ih56oc64oh56kh3ph1"},   {"res2a_branch2c", "ic64ih56oc256oh56kh1"},
+                     {"res2b_branch2a", "ic256ih56oc64oh56kh1"},     {"res3a_branch1", "ic256ih56oc512oh28kh1sh2"},
+                     {"res3a_branch2a", "ic256ih56oc128oh56kh1"},    {"res3a_branch2b", "ic128ih56oc128oh28kh3sh2ph1"},
+                     {"res3a_branch2c", "ic128ih28oc512oh28kh1"},    {"res3b_branch2a", "ic512ih28oc128oh28kh1"},
+                     {"res3b_branch2b", "ic128ih28oc128oh28kh3ph1"}, {"res4a_branch1", "ic512ih28oc1024oh14kh1sh2"},
+                     {"res4a_branch2a", "ic512ih28oc256oh28kh1"},    {"res4a_branch2b", "ic256ih28oc256oh14kh3sh2ph1"},
+                     {"res4a_branch2c", "ic256ih14oc1024oh14kh1"},   {"res4b_branch2a", "ic1024ih14oc256oh14kh1"},
+                     {"res4b_branch2b", "ic256ih14oc256oh14kh3ph1"}, {"res5a_branch1", "ic1024ih14oc2048oh7kh1sh2"},
+                     {"res5a_branch2a", "ic1024ih14oc512oh14kh1"},   {"res5a_branch2b", "ic512ih14oc512oh7kh3sh2ph1"},
+                     {"res5a_branch2c", "ic512ih7oc2048oh7kh1"},     {"res5b_branch2a", "ic2048ih7oc512oh7kh1"},
+                     {"res5b_branch2b", "ic512ih7oc512oh7kh3ph1"},
+                 },
+                 gpu);
+}
+
+std::vector<Case> mobilenet(bool gpu) {
+  return network("mobilenet",
+                 {
+                     {"conv2_1_dw", "g32ic32ih112oc32oh112kh3ph1"},
+                     {"conv2_1_pw", "ic32ih112oc64oh112kh1"},
+                     {"conv2_2_dw", "g64ic64ih112oc64oh56kh3sh2ph1"},
+                     {"conv2_2_pw", "ic64ih56oc128oh56kh1"},
+                     {"conv3_1_dw", "g128ic128ih56oc128oh56kh3ph1"},
+                     {"conv3_1_pw", "ic128ih56oc128oh56kh1"},
+                     {"conv3_2_dw", "g128ic128ih56oc128oh28kh3sh2ph1"},
+                     {"conv3_2_pw", "ic128ih28oc256oh28kh1"},
+                     {"conv4_1_dw", "g256ic256ih28oc256oh28kh3ph1"},
+                     {"conv4_1_pw", "ic256ih28oc256oh28kh1"},
+                     {"conv4_2_dw", "g256ic256ih28oc256oh14kh3sh2ph1"},
+                     {"conv4_2_pw", "ic256ih14oc512oh14kh1"},
+                     {"conv5_1_dw", "g512ic512ih14oc512oh14kh3ph1"},
+                     {"conv5_1_pw", "ic512ih14oc512oh14kh1"},
+                     {"conv5_6_dw", "g512ic512ih14oc512oh7kh3sh2ph1"},
+                     {"conv5_6_pw", "ic512ih7oc1024oh7kh1"},
+                     {"conv6_dw", "g1024ic1024ih7oc1024oh7kh3ph1"},
+                     {"conv6_pw", "ic1024ih7oc1024oh7kh1"},
+                 },
+                 gpu);
+}
+
+}  // namespace
+
+std::vector<std::string> suite_names() { return {"study", "resnet50", "mobilenet"}; }
+
+std::vector<Case> suite(std::string_view name, bool gpu) {
+  if (name == "study") return study();
+  if (name == "resnet50") return resnet50(gpu);
+  if (name == "mobilenet") return mobilenet(gpu);
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("unknown suite '{}'; known are {}", name, fmt::join(suite_names(), ", ")));
+}
+
+}  // namespace gable::bench

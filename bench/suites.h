@@ -1,0 +1,19 @@
+// The named workloads: fixed lists of convolutions that studies on different machines share.
+#pragma once
+
+#include "bench/cases.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gable::bench {
+
+/// "study", "resnet50", "mobilenet".
+std::vector<std::string> suite_names();
+
+/// The cases of a suite, each dtype its own case, in NHWC. resnet50 and mobilenet have a batch of 16 for CPUs and of 64
+/// for GPUs; the study is the same for both. Throws Error(invalid_argument) that lists the known names.
+std::vector<Case> suite(std::string_view name, bool gpu = false);
+
+}  // namespace gable::bench

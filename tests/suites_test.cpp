@@ -1,0 +1,98 @@
+// The suites are the workloads that studies share: their shapes, work and variants are pinned here.
+#include "bench/suites.h"
+
+#include <doctest/doctest.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "bench/problem.h"
+
+using namespace gable;
+using namespace gable::bench;
+
+namespace {
+
+const Case& find(const std::vector<Case>& cases, const std::string& name, DType dtype) {
+  const auto at =
+      std::find_if(cases.begin(), cases.end(), [&](const Case& c) { return c.name == name && c.conv.dtype == dtype; });
+  REQUIRE_MESSAGE(at != cases.end(), name);
+  return *at;
+}
+
+double gflop(const Case& one) { return work(one.conv).flop / 1e9; }
+
+}  // namespace
+
+TEST_CASE("every case of every suite is valid and distinct") {
+  for (const std::string& name : suite_names()) {
+    for (const bool gpu : {false, true}) {
+      std::set<std::string> seen;
+      for (const Case& one : suite(name, gpu)) {
+        CAPTURE(one.name);
+        CHECK_NOTHROW(validate(one.conv));
+        CHECK(one.suite == name);
+        CHECK(one.conv.layout == Layout::nhwc);
+        CHECK(seen.insert(one.name + std::string(to_string(one.conv.dtype))).second);
+      }
+    }
+  }
+}
+
+TEST_CASE("the study has the work that its layers are known for") {
+  const auto cases = suite("study");
+  CHECK(cases.size() == 44);
+  CHECK(gflop(find(cases, "lenet1", DType::f32)) == doctest::Approx(5.808));
+  CHECK(gflop(find(cases, "lenet2", DType::f16)) == doctest::Approx(15.552));
+  CHECK(gflop(find(cases, "vgg_b1", DType::f32)) == doctest::Approx(3.699).epsilon(1e-3));
+  CHECK(gflop(find(cases, "vgg_b16+pool", DType::bf16)) == doctest::Approx(59.19).epsilon(1e-3));
+  CHECK(gflop(find(cases, "vggdeep_b16", DType::f16)) == doctest::Approx(14.80).epsilon(1e-3));
+  CHECK(gflop(find(cases, "fused256+pool", DType::f32)) == doctest::Approx(58.14).epsilon(1e-3));
+  CHECK(gflop(find(cases, "fused128", DType::bf16)) == doctest::Approx(58.14).epsilon(1e-3));
+}
+
+TEST_CASE("the study's epilogues are the table's") {
+  const auto cases = suite("study");
+  const Epilogue lenet = find(cases, "lenet1", DType::f32).conv.epilogue;
+  CHECK_FALSE(lenet.bias);
+  CHECK(lenet.activation == Activation::tanh);
+  CHECK(lenet.max_pool == PoolWindow(2, 2));
+  CHECK(find(cases, "vgg_b1", DType::f32).conv.epilogue.activation == Activation::relu);
+  CHECK_FALSE(find(cases, "vgg_b1", DType::f32).conv.epilogue.max_pool);
+  CHECK(find(cases, "fused256+pool", DType::f16).conv.epilogue.activation == Activation::none);
+  CHECK(find(cases, "fused_small_128_256", DType::f32).conv.epilogue.max_pool == PoolWindow(2, 2));
+  CHECK(output_shape(find(cases, "fused_small_128_256", DType::f32).conv) == Shape{4, 256, 15, 7});
+}
+
+TEST_CASE("networks have their batch for CPUs and GPUs") {
+  CHECK(suite("resnet50", false).size() == 23 * 3);
+  CHECK(suite("resnet50", false).front().conv.input[0] == 16);
+  CHECK(suite("resnet50", true).front().conv.input[0] == 64);
+  CHECK(suite("mobilenet").size() == 18 * 3);
+  CHECK(output_shape(find(suite("resnet50"), "res3a_branch2b", DType::f32).conv) == Shape{16, 128, 28, 28});
+}
+
+TEST_CASE("an unknown suite names the known ones") {
+  CHECK_THROWS_WITH_AS(suite("vgg"), "unknown suite 'vgg'; known are study, resnet50, mobilenet", Error);
+}
+
+TEST_CASE("capping the batch and dropping what became equal keeps each shape once") {
+  auto cases = suite("study");
+  cap_batch(cases, 1);
+  CHECK(std::all_of(cases.begin(), cases.end(), [](const Case& c) { return c.conv.input[0] == 1; }));
+  CHECK(cases.size() == 44);
+  // vgg_b16 and vggdeep_b16 have become vgg_b1 and vggdeep_b1, in three dtypes.
+  CHECK(drop_repeated(cases) == std::vector<std::string>{"vgg_b16", "vgg_b16+pool", "vggdeep_b16", "vggdeep_b16+pool"});
+  CHECK(cases.size() == 32);
+}
+
+TEST_CASE("capping the work halves batches and leaves single images") {
+  auto cases = suite("study");
+  cap_work(cases, 8);
+  CHECK(find(cases, "lenet1", DType::f32).conv.input[0] == 10000);
+  CHECK(find(cases, "lenet2", DType::f32).conv.input[0] == 5000);
+  CHECK(find(cases, "vgg_b16", DType::f32).conv.input[0] == 2);
+  CHECK(find(cases, "fused256", DType::f32).conv.input[0] == 1);
+}
