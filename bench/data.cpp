@@ -92,8 +92,8 @@ void require_memory(double bytes, const std::string& what) {
   const double available = available_memory();
   if (bytes <= kShare * available) return;
   throw Error(ErrorCode::out_of_memory,
-              fmt::format("{} needs {:.2f} GB of memory, but {:.2f} GB are available; a smaller batch (--max-batch) "
-                          "needs less",
+              fmt::format("{} needs {:.2f} GB of memory, but of the {:.2f} GB available only nine tenths are used; a "
+                          "smaller batch (--max-batch) needs less",
                           what, bytes / 1e9, available / 1e9));
 }
 

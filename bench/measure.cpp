@@ -1,5 +1,5 @@
 // See measure.h. Slow calls are the difficulty: one call of a slow kernel may take longer than the budget, so each
-// device is run once first, and what that took decides how many runs are due.
+// device runs once first, and what that took decides how many runs are due.
 #include "bench/measure.h"
 
 #include <fmt/format.h>
@@ -48,7 +48,6 @@ perf::TimingOptions timing_options(const MeasureOptions& options, perf::Cache ca
   timing.budget_seconds = budget;
   timing.max_runs = options.max_runs;
   timing.min_runs = std::clamp(static_cast<int>(budget / slowest), 1, std::min(kLeastRuns, options.max_runs));
-  // A call this long has no state left to warm that its first run didn't.
   timing.warm_up_runs = slowest > budget ? 0 : 1;
   return timing;
 }
@@ -69,15 +68,46 @@ std::list<ConvRunner> prepare(const Case& one, const std::vector<OpenDevice>& de
   return runners;
 }
 
-/// The longest of one run each.
-double first_runs(const std::list<ConvRunner>& runners) {
-  double slowest = 1e-9;
+/// A runner with what its first run took, in seconds.
+struct Contestant {
+  const ConvRunner* runner;
+  double first_run;
+};
+
+std::vector<Contestant> first_runs(const std::list<ConvRunner>& runners) {
+  std::vector<Contestant> contestants;
   for (const ConvRunner& runner : runners) {
     const Clock::time_point start = Clock::now();
     runner.run();
-    slowest = std::max(slowest, seconds_since(start));
+    contestants.push_back({&runner, std::max(1e-9, seconds_since(start))});
   }
-  return slowest;
+  return contestants;
+}
+
+/// Warm times of calls that already took longer than their budget are what their first run took: at such lengths
+/// nothing is left to warm up. The others take turns.
+void measure_in_turn(const Case& one, const std::vector<Contestant>& all, perf::Cache cache,
+                     const MeasureOptions& options, double budget, Outcome& outcome,
+                     const std::function<void(const Measured&)>& report) {
+  std::vector<const ConvRunner*> runners;
+  std::vector<std::function<void()>> calls;
+  double slowest = 0;
+  for (const Contestant& c : all) {
+    if (cache == perf::Cache::warm && c.first_run > budget) {
+      report({&one, c.runner, cache, perf::summarize({c.first_run})});
+      ++outcome.ran;
+      continue;
+    }
+    runners.push_back(c.runner);
+    calls.emplace_back([runner = c.runner] { runner->run(); });
+    slowest = std::max(slowest, c.first_run);
+  }
+  if (calls.empty()) return;
+  const auto timings = perf::measure_alternating(calls, timing_options(options, cache, budget, slowest));
+  for (std::size_t i = 0; i < runners.size(); ++i) {
+    report({&one, runners[i], cache, timings[i]});
+    ++outcome.ran;
+  }
 }
 
 void measure_case(const Case& one, const std::vector<OpenDevice>& devices, const MeasureOptions& options, double budget,
@@ -86,17 +116,9 @@ void measure_case(const Case& one, const std::vector<OpenDevice>& devices, const
   require_memory(bytes_needed(one.conv, devices.size()), fmt::format("'{}'", descriptor(one.conv)));
   const ConvData data = random_data(one.conv);
   const std::list<ConvRunner> runners = prepare(one, devices, data, outcome);
-  if (runners.empty()) return;
-  const double slowest = first_runs(runners);
-  std::vector<std::function<void()>> calls;
-  for (const ConvRunner& runner : runners) calls.emplace_back([&runner] { runner.run(); });
+  const std::vector<Contestant> contestants = first_runs(runners);
   for (const perf::Cache cache : options.caches) {
-    const auto timings = perf::measure_alternating(calls, timing_options(options, cache, budget, slowest));
-    std::size_t i = 0;
-    for (const ConvRunner& runner : runners) {
-      callbacks.report({&one, &runner, cache, timings[i++]});
-      ++outcome.ran;
-    }
+    measure_in_turn(one, contestants, cache, options, budget, outcome, callbacks.report);
   }
 }
 

@@ -6,8 +6,10 @@
 namespace gable::bench {
 namespace {
 
-/// "device can't run this:\n  a: why\n  b: why" with its lines joined by semicolons.
-std::string one_line(const std::string& text) {
+/// "device can't run this:\n  a: why\n  b: why" as "a: why; b: why": the device and the op stand beside it anyway.
+std::string one_line(std::string text) {
+  const std::size_t headline = text.find(":\n");
+  if (headline != std::string::npos) text.erase(0, text.find_first_not_of(" \n", headline + 1));
   std::string line;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '\n') {
@@ -15,7 +17,7 @@ std::string one_line(const std::string& text) {
       continue;
     }
     while (i + 1 < text.size() && text[i + 1] == ' ') ++i;
-    line += line.ends_with(':') ? " " : "; ";
+    line += "; ";
   }
   return line;
 }
@@ -38,7 +40,8 @@ ExitCode exit_code(ErrorCode code) {
 
 void Outcome::refuse(const Case& one, const std::string& device, const Error& error) {
   invalid += error.code() == ErrorCode::invalid_argument ? 1 : 0;
-  failed += bench::exit_code(error.code()) == kFailure ? 1 : 0;
+  no_memory += error.code() == ErrorCode::out_of_memory ? 1 : 0;
+  failed += error.code() == ErrorCode::device_failure ? 1 : 0;
   refused.push_back({.suite = one.suite,
                      .name = one.name,
                      .problem = descriptor(one.conv),
@@ -51,7 +54,8 @@ ExitCode Outcome::exit_code() const {
   if (mismatched > 0) return kCheckFailed;
   if (malformed > 0 || (invalid > 0 && ran == 0)) return kBadInput;
   if (failed > 0) return kFailure;
-  return ran == 0 ? kUnsupported : kDone;
+  if (ran > 0) return kDone;
+  return no_memory > 0 ? kFailure : kUnsupported;
 }
 
 }  // namespace gable::bench

@@ -44,18 +44,13 @@ std::size_t Conv2dPlan::packed_floats() const {
                                   problem_.s);
 }
 
-void Conv2dPlan::pack(const void* weights, float* packed) const {
-  const std::int64_t taps = problem_.r * problem_.s;
-  pack(weights, {blocking_.geometry.group_c * taps, taps, problem_.s, 1}, packed);
-}
-
 // Order: [group][panel][in tile][kh][kw][in lane][lane], so that a register tile reads its weights as one linear
 // stream. Panels have panel_lanes lanes, the last one of a group whole vectors; lanes past the last channel are zero.
-void Conv2dPlan::pack(const void* weights, const WeightStrides& strides, float* packed) const {
+void Conv2dPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   const Conv2dBlocking& b = blocking_;
   const Conv2dGeometry& g = b.geometry;
   const std::int64_t group_lanes = packed_lanes(b, kernels_->lanes);
-  float* out = packed;
+  auto* out = static_cast<float*>(packed);
   for (std::int64_t group = 0; group < g.groups; ++group) {
     for (std::int64_t panel = 0; panel < group_lanes; panel += b.panel_lanes) {
       const std::int64_t lanes = std::min(b.panel_lanes, group_lanes - panel);
@@ -80,9 +75,16 @@ void Conv2dPlan::pack(const void* weights, const WeightStrides& strides, float* 
   }
 }
 
-void Conv2dPlan::run(const void* x, const float* packed, const float* bias, void* y) {
-  const Conv2dRun run{problem_, *target_,         *kernels_, blocking_, x, packed, problem_.bias ? bias : nullptr,
-                      y,        workspace_.data()};
+void Conv2dPlan::run(const void* x, const void* packed, const float* bias, void* y) {
+  const Conv2dRun run{problem_,
+                      *target_,
+                      *kernels_,
+                      blocking_,
+                      x,
+                      static_cast<const float*>(packed),
+                      problem_.bias ? bias : nullptr,
+                      y,
+                      workspace_.data()};
   run_conv2d(run, threads_);
 }
 

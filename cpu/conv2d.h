@@ -2,7 +2,7 @@
 //
 //   Conv2dPlan plan(problem, best_target(), threads);     // chooses tile and blocking, allocates the workspace
 //   std::vector<float> packed(plan.packed_floats());
-//   plan.pack(weights, packed.data());                    // once
+//   plan.pack(weights, dense_strides(problem), packed.data());  // once
 //   plan.run(x, packed.data(), bias, y);                  // as often as you like; allocates nothing
 //
 // Result: y = max_pool(activation(conv(x, weights) + bias)), computed as activation(max_pool(conv) + bias), which is
@@ -45,18 +45,12 @@ class Conv2dPlan {
   /// Memory that the plan holds beyond tensors and packed weights, all threads together.
   std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
 
-  /// Weights in OIHW order, [k][c/groups][r][s] of problem().type, to this plan's own order. 64-byte alignment of
-  /// `packed` helps.
-  void pack(const void* weights, float* packed) const;
-  /// The same from any strides (in elements): weight (o, i, kh, kw) at o*out + i*in + kh*row + kw*column.
-  struct WeightStrides {
-    std::int64_t out, in, row, column;
-  };
-  void pack(const void* weights, const WeightStrides& strides, float* packed) const;
+  /// Weights of problem().type to this plan's own order. 64-byte alignment of `packed` helps.
+  void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
   /// x and y of problem().type and layout; bias has k floats and is ignored (may be null) without problem().bias. One
   /// run at a time a plan: the workspace is the plan's.
-  void run(const void* x, const float* packed, const float* bias, void* y);
+  void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
   Conv2dProblem problem_;

@@ -33,6 +33,17 @@ struct Conv2dProblem {
   std::int64_t out_w() const { return (wo - pool.w) / pool.stride_w + 1; }
 };
 
+/// Where weight (o, i, kh, kw) lies, in elements: o*out + i*in + kh*row + kw*column. i counts within a group.
+struct WeightStrides {
+  std::int64_t out, in, row, column;
+};
+
+/// Of dense weights in OIHW order.
+inline WeightStrides dense_strides(const Conv2dProblem& p) {
+  const std::int64_t taps = p.r * p.s;
+  return {p.c / p.groups * taps, taps, p.s, 1};
+}
+
 /// Throws std::invalid_argument that names the first offending value.
 void check(const Conv2dProblem& problem);
 

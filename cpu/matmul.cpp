@@ -5,7 +5,6 @@
 #include <string>
 
 namespace gable::cpu {
-namespace {
 
 Conv2dProblem as_conv2d(const MatmulProblem& m) {
   for (const auto& [name, value] : {std::pair{"m", m.m}, std::pair{"n", m.n}, std::pair{"k", m.k}}) {
@@ -22,12 +21,5 @@ Conv2dProblem as_conv2d(const MatmulProblem& m) {
   conv.activation = m.activation;
   return conv;
 }
-
-}  // namespace
-
-MatmulPlan::MatmulPlan(const MatmulProblem& problem, const Target& target, int threads)
-    : n_(problem.n), plan_(as_conv2d(problem), target, threads) {}
-
-void MatmulPlan::pack(const void* b, float* packed) const { plan_.pack(b, {1, n_, 0, 0}, packed); }
 
 }  // namespace gable::cpu

@@ -1,8 +1,8 @@
-// C[M,N] = A[M,K] · B[K,N] (+ bias, activation), row-major, f32/f16/bf16 storage, f32 accumulation. A matrix product is
-// a 1×1 convolution over M pixels in NHWC, so this is Conv2dPlan with B packed from its own order.
+// C[M,N] = A[M,K] · B[K,N] (+ bias, activation), row-major. A matrix product is a 1×1 convolution over M pixels in NHWC
+// whose weights lie in B's order, so every convolution kernel is a matrix-product kernel too.
 #pragma once
 
-#include "cpu/conv2d.h"
+#include "cpu/conv2d_problem.h"
 
 namespace gable::cpu {
 
@@ -13,23 +13,10 @@ struct MatmulProblem {
   Activation activation = Activation::none;
 };
 
-class MatmulPlan {
- public:
-  /// Throws std::invalid_argument naming the value when a size is below 1 or the CPU lacks the target.
-  MatmulPlan(const MatmulProblem& problem, const Target& target, int threads);
+/// Throws std::invalid_argument naming the size that is below 1.
+Conv2dProblem as_conv2d(const MatmulProblem& problem);
 
-  Conv2dDescription description() const { return plan_.description(); }
-  std::size_t packed_floats() const { return plan_.packed_floats(); }
-  std::size_t workspace_bytes() const { return plan_.workspace_bytes(); }
-
-  /// B[K,N], once.
-  void pack(const void* b, float* packed) const;
-  /// Allocates nothing. One run at a time a plan.
-  void run(const void* a, const float* packed_b, const float* bias, void* c) { plan_.run(a, packed_b, bias, c); }
-
- private:
-  std::int64_t n_;
-  Conv2dPlan plan_;
-};
+/// Of B[K,N].
+inline WeightStrides dense_strides(const MatmulProblem& problem) { return {1, problem.n, 0, 0}; }
 
 }  // namespace gable::cpu

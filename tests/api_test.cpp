@@ -156,6 +156,8 @@ TEST_CASE("a device that is not there is refused with what is") {
   CHECK(contains(message, "libgable_nosuch.so"));
   CHECK(contains(message_of([] { open("reference:fast"); }), "the reference has no 'fast'"));
   CHECK(contains(message_of([] { open("reference?speed=9"); }), "unknown option 'speed'"));
+  CHECK(contains(message_of([] { open("reference?kernel=quick"); }), "the reference has f64_loops"));
+  CHECK(open("reference?kernel=f64_loops").info().library.empty());
 }
 
 TEST_CASE("a plan refuses tensors that it was not made for") {

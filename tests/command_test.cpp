@@ -110,7 +110,7 @@ TEST_CASE("what no device can do exits with 3, memory that is not there with 4")
   CHECK(run_command("verify --problem ic3ih8oc4kh3 --math split3 --device reference").code == 3);
   const Result huge = run_command("bench --problem mb1000000ic1000ih20oc1000kh1 --device reference");
   CHECK(huge.code == 4);
-  CHECK(contains(huge.out, "GB of memory, but"));
+  CHECK(contains(huge.out, "GB of memory, but of the"));
 }
 
 TEST_CASE("verify passes the reference in every dtype, layout and epilogue") {
@@ -164,6 +164,15 @@ TEST_CASE("a list with a line that can't be read is run to its end and exits wit
   CHECK(result.code == 2);
   CHECK(json::parse(result.out)["passed"] == 2);
   CHECK(contains(result.err, "line 2"));
+}
+
+TEST_CASE("an entry that is too large for memory doesn't stop a list") {
+  const Folder folder;
+  std::ofstream(folder.file("list")) << "mb1000000ic1000ih20oc1000kh1\nmb1ic2ih3oc1kh1\n";
+  const Result result = run_command("verify --device reference --json - --file '" + folder.file("list") + "'");
+  CHECK(result.code == 0);
+  CHECK(json::parse(result.out)["passed"] == 1);
+  CHECK(json::parse(result.out)["refused"].size() == 1);
 }
 
 TEST_CASE("bench writes a record that follows its schema, to standard output alone") {

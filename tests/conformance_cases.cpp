@@ -45,6 +45,12 @@ std::vector<Conv2d> odd_convolutions() {
       {.input = {3, 64, 4, 4}, .weights = {10, 64, 4, 4}},
       {.input = {1, 4, 2, 3}, .weights = {8, 4, 5, 5}, .padding = {2, 2}},
       {.input = {1, 5, 4, 4}, .weights = {6, 5, 2, 2}, .padding = {3, 3}},
+      {.input = {1, 12, 4, 1},
+       .weights = {132, 6, 5, 2},
+       .stride = {3, 2},
+       .padding = {1, 1, 3, 3},
+       .dilation = {1, 2},
+       .groups = 2},
       // thin images and kernels, even kernels, a long row
       {.input = {1, 8, 1, 40}, .weights = {16, 8, 1, 5}, .padding = {0, 2}},
       {.input = {1, 8, 37, 1}, .weights = {16, 8, 7, 1}, .padding = {3, 0}},

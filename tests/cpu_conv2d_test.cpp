@@ -52,7 +52,7 @@ void check_plan(const Conv2dProblem& p, const Target& target, int threads, const
   INFO(describe(p) << " on " << target.name << " with " << threads << " threads");
   Conv2dPlan plan(p, target, threads);
   std::vector<float> packed(plan.packed_floats(), std::numeric_limits<float>::quiet_NaN());
-  plan.pack(weights.data(), packed.data());
+  plan.pack(weights.data(), dense_strides(plan.problem()), packed.data());
   const Elements in = in_layout(x, p.nhwc, p.n, p.c, p.h, p.w);
   GuardedOutput y(p.type, p.n * p.k * p.out_h() * p.out_w());
   plan.run(in.data(), packed.data(), bias.data(), y.data());
@@ -260,7 +260,7 @@ TEST_CASE("conv2d: NaN reaches the output through relu and pool") {
         Conv2dPlan plan(p, *target, 1);
         const float weight = 1.0f;
         std::vector<float> packed(plan.packed_floats());
-        plan.pack(&weight, packed.data());
+        plan.pack(&weight, dense_strides(plan.problem()), packed.data());
         float x[4] = {1.0f, 2.0f, -3.0f, 4.0f};
         x[position] = std::numeric_limits<float>::quiet_NaN();
         float y[4] = {};

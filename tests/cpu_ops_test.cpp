@@ -7,6 +7,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "cpu/conv2d.h"
 #include "cpu/elementwise.h"
 #include "cpu/matmul.h"
 #include "cpu/pool.h"
@@ -23,9 +24,9 @@ void check_matmul(const MatmulProblem& p, const Target& target, int threads, std
   const Elements a = random_elements(p.type, p.m * p.k, random);
   const Elements b = random_elements(p.type, p.k * p.n, random);
   const Elements bias = random_elements(Type::f32, p.n, random);
-  MatmulPlan plan(p, target, threads);
+  Conv2dPlan plan(as_conv2d(p), target, threads);
   std::vector<float> packed(plan.packed_floats());
-  plan.pack(b.data(), packed.data());
+  plan.pack(b.data(), dense_strides(p), packed.data());
   GuardedOutput c(p.type, p.m * p.n);
   plan.run(a.data(), packed.data(), static_cast<const float*>(bias.data()), c.data());
   std::size_t wrong = 0;
@@ -196,8 +197,7 @@ TEST_CASE("matmul: sizes around the tile, types, bias and activation") {
       }
     }
   }
-  CHECK_THROWS_WITH_AS(MatmulPlan({.m = 0}, best_target(), 1), "matmul: m is 0, must be at least 1",
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(as_conv2d(MatmulProblem{.m = 0}), "matmul: m is 0, must be at least 1", std::invalid_argument);
 }
 
 TEST_CASE("max-pool: windows, strides and padding in both layouts") {

@@ -109,5 +109,9 @@ TEST_CASE("explain() names implementation, formats and what is not fused") {
   CHECK(open("onednn").plan(without_pool).fused());
 }
 
+TEST_CASE("an open device names the plugin it came from") {
+  CHECK(open("onednn").info().library.ends_with("/libgable_onednn.so"));
+}
+
 }  // namespace
 }  // namespace gable

@@ -46,9 +46,9 @@ class CpuDevice final : public DeviceImpl {
   CpuDevice(DeviceInfo info, const cpu::Target& target, int threads, std::string kernel)
       : DeviceImpl(std::move(info)), target_(target), threads_(threads), kernel_(std::move(kernel)) {}
 
-  std::vector<KernelSupport> query(const Op& op) const override { return query_cpu(op, kernel_); }
+  std::vector<KernelSupport> query(const Op& op) const override { return query_cpu(op, target_, kernel_); }
 
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return make_cpu_plan(op, target_, threads_); }
+  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return make_cpu_plan(op, target_, threads_, kernel_); }
 
  private:
   const cpu::Target& target_;

@@ -14,10 +14,10 @@ namespace gable {
 /// The kernels' names, as ?kernel= takes them.
 std::vector<std::string> cpu_kernels();
 
-/// The answers of the kernels that are made for this kind of op, or of `only` alone if it is not empty.
-std::vector<KernelSupport> query_cpu(const Op& op, const std::string& only);
+/// The answers of the kernels that are made for this kind of op, best first, or of `only` alone if it is not empty.
+std::vector<KernelSupport> query_cpu(const Op& op, const cpu::Target& target, const std::string& only);
 
-/// Ops that some kernel supports.
-std::unique_ptr<PlanImpl> make_cpu_plan(const Op& op, const cpu::Target& target, int threads);
+/// The plan of the first kernel that supports `op`; there is one, says query_cpu().
+std::unique_ptr<PlanImpl> make_cpu_plan(const Op& op, const cpu::Target& target, int threads, const std::string& only);
 
 }  // namespace gable

@@ -85,6 +85,23 @@ struct Candidate {
   }
 };
 
+/// Whether some output column sees nothing but padding. oneDNN's brgemm convolutions then call a kernel that they did
+/// not make and crash (its issue 5942; found here in 3.7, and in releases up to 3.14).
+bool has_column_of_padding(const Conv2d& c) {
+  const auto sees_input = [&](std::int64_t column) {
+    for (std::int64_t tap = 0; tap < c.weights[3]; ++tap) {
+      const std::int64_t x = column * c.stride.w - c.padding.left + tap * c.dilation.w;
+      if (x >= 0 && x < c.input[3]) return true;
+    }
+    return false;
+  };
+  const std::int64_t columns = conv_output_shape(c)[3];
+  for (std::int64_t column = 0; column < columns; ++column) {
+    if (!sees_input(column)) return true;
+  }
+  return false;
+}
+
 ConvolutionArguments convolution_arguments(const Conv2d& c, const std::string& kernel) {
   return {
       .algorithm = kernel == kWinograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct,
@@ -96,7 +113,8 @@ ConvolutionArguments convolution_arguments(const Conv2d& c, const std::string& k
       .strides = {c.stride.h, c.stride.w},
       .dilations = {c.dilation.h - 1, c.dilation.w - 1},
       .padding_before = {c.padding.top, c.padding.left},
-      .padding_after = {c.padding.bottom, c.padding.right}};
+      .padding_after = {c.padding.bottom, c.padding.right},
+      .avoid_brgemm = has_column_of_padding(c)};
 }
 
 Candidate make_candidate(const dnnl::engine& engine, const Conv2d& c, const ConvolutionArguments& arguments) {
@@ -148,6 +166,7 @@ std::string explain(const Conv2d& c, const Candidate& chosen) {
                      format_name(chosen.convolution.weights_desc()) + ", " +
                      side("y", chosen.result(), chosen.reorders_output) +
                      post_op_words(c.epilogue.bias, c.epilogue.activation);
+  if (has_column_of_padding(c)) text += "; no brgemm, which crashes on columns of padding";
   if (chosen.pooling) {
     text += std::string("; max-pool not fused: a second primitive, ") + chosen.pooling->impl_info_str() +
             ", reads the convolution's output from a scratch tensor";

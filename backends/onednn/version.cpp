@@ -4,8 +4,17 @@
 namespace gable::onednn {
 
 namespace {
+
 constexpr dnnl::prop_kind kInference = dnnl::prop_kind::forward_inference;
+
+/// Moves on to an implementation that is no brgemm. oneDNN 2 reads the operation's descriptor while it does.
+void skip_brgemm(dnnl::convolution_forward::primitive_desc& description) {
+  while (std::string(description.impl_info_str()).find("brg") != std::string::npos) {
+    if (!description.next_impl()) throw dnnl::error(dnnl_unimplemented, "oneDNN has only brgemm for this op");
+  }
 }
+
+}  // namespace
 
 #if DNNL_VERSION_MAJOR < 3
 
@@ -19,7 +28,9 @@ dnnl::convolution_forward::primitive_desc describe_convolution(const dnnl::engin
                                                  a.strides, a.dilations, a.padding_before, a.padding_after)
                                     : Descriptor(kInference, a.algorithm, a.source, a.weights, a.destination, a.strides,
                                                  a.dilations, a.padding_before, a.padding_after);
-  return {descriptor, attributes, engine};
+  dnnl::convolution_forward::primitive_desc description(descriptor, attributes, engine);
+  if (a.avoid_brgemm) skip_brgemm(description);
+  return description;
 }
 
 dnnl::pooling_forward::primitive_desc describe_max_pooling(const dnnl::engine& engine,
@@ -87,12 +98,14 @@ dnnl::convolution_forward::primitive_desc describe_convolution(const dnnl::engin
                                                                const ConvolutionArguments& arguments,
                                                                const dnnl::primitive_attr& attributes) {
   const auto& a = arguments;
-  if (a.has_bias) {
-    return {engine,        kInference, a.algorithm, a.source,         a.weights,       a.bias,
-            a.destination, a.strides,  a.dilations, a.padding_before, a.padding_after, attributes};
-  }
-  return {engine,    kInference,  a.algorithm,      a.source,        a.weights, a.destination,
-          a.strides, a.dilations, a.padding_before, a.padding_after, attributes};
+  using Description = dnnl::convolution_forward::primitive_desc;
+  Description description =
+      a.has_bias ? Description(engine, kInference, a.algorithm, a.source, a.weights, a.bias, a.destination, a.strides,
+                               a.dilations, a.padding_before, a.padding_after, attributes)
+                 : Description(engine, kInference, a.algorithm, a.source, a.weights, a.destination, a.strides,
+                               a.dilations, a.padding_before, a.padding_after, attributes);
+  if (a.avoid_brgemm) skip_brgemm(description);
+  return description;
 }
 
 dnnl::pooling_forward::primitive_desc describe_max_pooling(const dnnl::engine& engine,

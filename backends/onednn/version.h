@@ -28,6 +28,7 @@ struct ConvolutionArguments {
   dnnl::memory::dims dilations;  ///< 0 means adjacent taps
   dnnl::memory::dims padding_before;
   dnnl::memory::dims padding_after;
+  bool avoid_brgemm = false;  ///< take the first implementation that is none
 };
 
 struct PoolingArguments {

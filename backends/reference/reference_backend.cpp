@@ -127,7 +127,11 @@ class ReferenceBackend final : public Backend {
       throw Error(ErrorCode::invalid_argument,
                   "device '" + to_string(uri) + "': the reference has no '" + uri.selector + "'; use 'reference'");
     }
-    check_options(uri, {"threads"});
+    check_options(uri, {"threads", "kernel"});
+    if (const auto kernel = uri.options.find("kernel"); kernel != uri.options.end() && kernel->second != kKernel) {
+      throw Error(ErrorCode::invalid_argument,
+                  "device '" + to_string(uri) + "': kernel is '" + kernel->second + "'; the reference has " + kKernel);
+    }
     DeviceInfo info = probe().front();
     info.uri = to_string(uri);
     return std::make_shared<ReferenceDevice>(std::move(info),

@@ -14,6 +14,8 @@
 namespace gable {
 namespace {
 
+constexpr const char* kUnknownException = "the plugin threw something that is no std::exception";
+
 struct Entry {
   std::unique_ptr<Backend> backend;
   std::string library;
@@ -44,12 +46,14 @@ class Registry {
 
   std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) {
     const std::lock_guard lock(mutex_);
-    return uri.backend == "auto" ? open_auto(uri) : find(uri).backend->open(uri);
+    return uri.backend == "auto" ? open_auto(uri) : open_from(find(uri), uri);
   }
 
  private:
-  Registry() { entries_.push_back({make_cpu_backend(), ""});
-    entries_.push_back({make_reference_backend(), ""}); }
+  Registry() {
+    entries_.push_back({make_cpu_backend(), ""});
+    entries_.push_back({make_reference_backend(), ""});
+  }
 
   const Entry* loaded(const std::string& backend) const {
     for (const Entry& entry : entries_) {
@@ -67,6 +71,8 @@ class Registry {
         entries_.push_back({loader::load(plugin), plugin.path.string()});
       } catch (const std::exception& error) {
         broken_.push_back(unavailable(plugin.backend, plugin.path.string(), error.what()));
+      } catch (...) {
+        broken_.push_back(unavailable(plugin.backend, plugin.path.string(), kUnknownException));
       }
     }
   }
@@ -102,7 +108,15 @@ class Registry {
       return found;
     } catch (const std::exception& error) {
       return {unavailable(entry.backend->name(), entry.library, std::string("its probe failed: ") + error.what())};
+    } catch (...) {
+      return {unavailable(entry.backend->name(), entry.library, std::string("its probe failed: ") + kUnknownException)};
     }
+  }
+
+  static std::shared_ptr<DeviceImpl> open_from(const Entry& entry, const DeviceUri& uri) {
+    std::shared_ptr<DeviceImpl> device = entry.backend->open(uri);
+    device->set_library(entry.library);
+    return device;
   }
 
   const Entry& find(const DeviceUri& uri) {
@@ -146,7 +160,7 @@ class Registry {
       try {
         DeviceUri candidate = parse_device_uri(usable->uri);
         candidate.options = uri.options;
-        candidates.push_back(entry->backend->open(candidate));
+        candidates.push_back(open_from(*entry, candidate));
       } catch (const Error& error) {
         refused += "passed over " + usable->uri + ": " + error.what() + "\n";
       }

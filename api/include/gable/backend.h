@@ -76,6 +76,7 @@ class GABLE_API DeviceImpl {
   explicit DeviceImpl(DeviceInfo info) : info_(std::move(info)) {}
   virtual ~DeviceImpl();
   const DeviceInfo& info() const { return info_; }
+  void set_library(const std::string& file) { info_.library = file; }  ///< the registry's: where the backend came from
   virtual std::vector<KernelSupport> query(const Op& op) const = 0;
   /// Called for ops that query() says some kernel supports.
   virtual std::unique_ptr<PlanImpl> plan(const Op& op) const = 0;

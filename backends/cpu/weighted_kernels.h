@@ -1,0 +1,37 @@
+// The convolution kernels of cpu/, best first. Matrix products are 1x1 convolutions to them, so one list serves both.
+//
+// A kernel is a class with description(), workspace_bytes(), packed_bytes(), pack() and run() as cpu::Conv2dPlan has
+// them, and an entry in this list: its name, why it refuses an op, and how to make its plan.
+#pragma once
+
+#include <gable/backend.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cpu/conv2d_problem.h"
+#include "cpu/target.h"
+
+namespace gable {
+
+/// A convolution, or a matrix product as one.
+struct WeightedOp {
+  Op op;
+  cpu::Conv2dProblem problem;
+  cpu::WeightStrides strides;
+  Math math;
+};
+
+/// `op` is a Conv2d or a Matmul.
+WeightedOp weighted_op(const Op& op);
+
+struct WeightedKernel {
+  const char* name;
+  std::string (*refusal)(const WeightedOp& op, const cpu::Target& target);  ///< empty: it can run the op
+  std::unique_ptr<PlanImpl> (*make)(const WeightedOp& op, const cpu::Target& target, int threads);
+};
+
+std::span<const WeightedKernel> weighted_kernels();
+
+}  // namespace gable
