@@ -53,9 +53,13 @@ void require(Pointer pointer, const char* what) {
   if (pointer == nullptr) throw gable::Error(gable::ErrorCode::invalid_argument, std::string(what) + " is null");
 }
 
-/// C enumerators have the numbers of their C++ twins; a caller can still pass any integer.
-template <typename Enum>
-Enum enumerator(int value, int count, const char* what) {
+/// C enumerators have the numbers of their C++ twins; a caller can still pass any integer, which C++ may only look at
+/// as an integer.
+template <typename Enum, typename CEnum>
+Enum enumerator(const CEnum& given, int count, const char* what) {
+  int value = 0;
+  static_assert(sizeof(value) == sizeof(given));
+  std::memcpy(&value, &given, sizeof(value));
   if (value < 0 || value >= count) {
     throw gable::Error(gable::ErrorCode::invalid_argument, std::string(what) + " is " + std::to_string(value) +
                                                                "; it must lie between 0 and " +
