@@ -497,16 +497,14 @@ TEST_CASE("L1 is read faster than DRAM") {
 TEST_CASE("all threads together reach more than one does") {
   const int threads = describe_machine().threads_available;
   if (threads == 1) return;
-  // Threads wait for the slowest of them, so that another program on one CPU can hide the gain of single ceilings.
+  // Threads wait for the slowest of them, so that another program on one CPU hides the gain of most ceilings; threads
+  // that ran one after the other would show none.
   CHECK(shows([&] {
-    int all = 0;
-    int gained = 0;
+    double best_gain = 0;
     for (const Ceiling& ceiling : quick_ceilings()) {
-      if (ceiling.threads != 1) continue;
-      ++all;
-      if (measured(ceiling.name, threads) >= ceiling.value) ++gained;
+      if (ceiling.threads == 1) best_gain = std::max(best_gain, measured(ceiling.name, threads) / ceiling.value);
     }
-    return 2 * gained >= all;
+    return best_gain > 1.3;
   }));
 }
 
