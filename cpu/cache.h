@@ -1,4 +1,4 @@
-// Size of this machine's level-2 cache, which the blockings are derived from.
+// Sizes of this machine's caches, which the blockings and the choice of stores are derived from.
 #pragma once
 
 #include <unistd.h>
@@ -15,6 +15,15 @@ inline std::int64_t l2_bytes() {
   if (reported > 0) return std::clamp<std::int64_t>(reported, 256 << 10, 2 << 20);
 #endif
   return 1 << 20;
+}
+
+/// Bytes of the last level, shared by its cores; 32 MiB where the system does not say.
+inline std::int64_t l3_bytes() {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  static const long reported = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  if (reported > 0) return reported;
+#endif
+  return 32 << 20;
 }
 
 }  // namespace gable::cpu

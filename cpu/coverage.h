@@ -22,6 +22,8 @@ enum class Path {
   conv2d_stage_nchw_lanes,
   conv2d_store_nhwc,
   conv2d_store_nchw,
+  depthwise_stride1,
+  depthwise_stride2,
   max_pool_nhwc,
   max_pool_nchw,
   add,
