@@ -1,5 +1,5 @@
-// Depthwise 3x3 convolution of NHWC images, stride 1 or 2: lanes are channels, and the nine weight vectors of a vector
-// of channels stay in registers while a pair of output rows passes. Edges are peeled inside the kernel, so the input is
+// Depthwise 3x3 convolution of NHWC images, stride 1 or 2: lanes are channels, and each input vector that is loaded
+// serves every output of a tile of two rows. Edges are peeled inside the kernel, so the input is
 // never copied. What it refuses is Conv2dPlan's.
 #pragma once
 

@@ -21,8 +21,10 @@ struct DepthwiseCall {
   const float* weights;  // [tap][channel]
   const float* bias;     // or null
   std::int64_t channels, pixels;
-  int left;            // columns of padding before the image: 0 or 1
-  bool right_outside;  // whether the last tap of the last pixel is padding
+  std::int64_t block_channels;  // whole vectors
+  int left;                     // columns of padding before the image: 0 or 1
+  bool right_outside;           // whether the last tap of the last pixel is padding
+  std::int64_t prefetch_bytes;  // from an input row to the row that the next pair reads in its place
   bool relu;
   bool streams;  // y is written past the caches: whole aligned vectors of f32
 };
