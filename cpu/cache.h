@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 
 namespace gable::cpu {
 
@@ -17,13 +18,15 @@ inline std::int64_t l2_bytes() {
   return 1 << 20;
 }
 
-/// Bytes of the last level, shared by its cores; 32 MiB where the system does not say.
+/// Bytes of the last level that this core shares; 32 MiB where the system does not say. sysconf is not asked: on some
+/// CPUs it adds up every such cache of the package.
 inline std::int64_t l3_bytes() {
-#ifdef _SC_LEVEL3_CACHE_SIZE
-  static const long reported = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  if (reported > 0) return reported;
-#endif
-  return 32 << 20;
+  static const std::int64_t bytes = [] {
+    std::int64_t kib = 0;
+    std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> kib;
+    return kib > 0 ? kib << 10 : std::int64_t{32} << 20;
+  }();
+  return bytes;
 }
 
 }  // namespace gable::cpu
