@@ -4,6 +4,7 @@
 #include "backends/cpu/problems.h"
 #include "cpu/conv2d.h"
 #include "cpu/depthwise.h"
+#include "cpu/few_channels.h"
 
 namespace gable {
 namespace {
@@ -84,6 +85,16 @@ std::unique_ptr<PlanImpl> make_depthwise_plan(const WeightedOp& op, const cpu::T
                                                             cpu::DepthwisePlan(op.problem, target, threads));
 }
 
+std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::few_channels_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_few_channels_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
+  return std::make_unique<WeightedPlan<cpu::FewChannelsPlan>>(op, f32_bound(op.op),
+                                                              cpu::FewChannelsPlan(op.problem, target, threads));
+}
+
 std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
   return std::make_unique<WeightedPlan<cpu::Conv2dPlan>>(op, f32_bound(op.op),
                                                          cpu::Conv2dPlan(op.problem, target, threads));
@@ -92,6 +103,7 @@ std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Targ
 constexpr WeightedKernel kKernels[] = {
     {"depthwise", refuse_depthwise, make_depthwise_plan},
     {"depthwise_staged", refuse_depthwise_staged, make_conv2d_plan},
+    {"few_channels", refuse_few_channels, make_few_channels_plan},
     {"direct", refuse_direct, make_conv2d_plan},
 };
 
