@@ -73,20 +73,23 @@ FewChannelsBlocking choose_blocking(const Conv2dProblem& p, const FewChannelsKer
   b.tile_rows = b.wide ? kernels.wide_rows : pool_side(p);
   b.phases = p.stride_w;
   const std::int64_t pixels = b.wide ? round_up(conv_pixels(p), lanes) : conv_pixels(p);
-  b.pitch = round_up(pixels + (p.s - 1) * p.dilation_w / p.stride_w, 16);
+  b.columns = conv_pixels(p) + (p.s - 1) * p.dilation_w / p.stride_w;
+  b.pitch = round_up(b.columns - conv_pixels(p) + pixels, 16);
   b.strip_row = p.c * b.phases * b.pitch;
   b.plane_pitch = round_up(p.out_w(), lanes) + lanes;
   b.tile_stores = !b.wide && p.type == Type::f32 && p.nhwc;
 
   const std::int64_t most = b.wide ? kWideUnitFloats : kLanesUnitFloats;
   const std::int64_t step = std::max<std::int64_t>(1, b.tile_rows / pool_side(p));
-  b.unit_rows = round_up(p.out_h(), step);
   const auto too_large = [&] {
     lay_out(p, lanes, b);
     const bool starves = threads > 1 && p.n * ceil_div(p.out_h(), b.unit_rows) < kUnitsPerThread * threads;
     return starves || static_cast<std::int64_t>(b.thread_floats) > most;
   };
-  while (too_large() && b.unit_rows > step) b.unit_rows = round_up(b.unit_rows / 2, step);
+  std::int64_t blocks = 1;
+  do {
+    b.unit_rows = round_up(ceil_div(p.out_h(), blocks++), step);
+  } while (too_large() && b.unit_rows > step);
   b.row_blocks = ceil_div(p.out_h(), b.unit_rows);
   return b;
 }
@@ -121,7 +124,7 @@ struct FewChannelsRun {
   const Target& target;
   const FewChannelsKernels& kernels;
   const FewChannelsBlocking& b;
-  const std::int32_t* offsets;
+  const std::int32_t *offsets, *pixel_of, *channel_of;
   const void* x;
   const float* packed;
   const float* bias;  // whole vectors, never null
@@ -177,6 +180,7 @@ class Unit {
     call.rows = (computed - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h + 1;
     call.pad_left = p_.pad_left;
     call.phases = b_.phases;
+    call.columns = b_.columns;
     call.pitch = b_.pitch;
     call.strip = workspace_;
     call.row = workspace_ + b_.row_offset;
@@ -207,8 +211,13 @@ class Unit {
         const float* planes = call.planes + i * p_.k * call.pitch;
         if (p_.nhwc) {
           float* out = workspace_ + b_.out_offset + (row + i) * p_.out_w() * p_.k;
-          run_.kernels.interleave(
-              {.planes = planes, .pitch = call.pitch, .channels = p_.k, .pixels = p_.out_w(), .y = out});
+          run_.kernels.interleave({.planes = planes,
+                                   .pitch = call.pitch,
+                                   .channels = p_.k,
+                                   .pixels = p_.out_w(),
+                                   .y = out,
+                                   .pixel_of = run_.pixel_of,
+                                   .channel_of = run_.channel_of});
         } else {
           for (std::int64_t c = 0; c < p_.k; ++c) finish(planes + c * call.pitch, y_at(row + i, c), p_.out_w());
         }
@@ -327,7 +336,14 @@ FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const Target& tar
       blocking_(choose_blocking(problem, *kernels_, threads)),
       offsets_(step_offsets(problem, blocking_)),
       workspace_(static_cast<std::size_t>(round_up(problem.k, 16)) +
-                 static_cast<std::size_t>(threads) * blocking_.thread_floats) {}
+                 static_cast<std::size_t>(threads) * blocking_.thread_floats) {
+  if (!blocking_.wide) return;
+  const auto channels = static_cast<std::int32_t>(problem_.k);
+  for (std::int32_t i = 0; i < channels * kernels_->lanes; ++i) {
+    pixel_of_.push_back(i / channels);
+    channel_of_.push_back(i % channels);
+  }
+}
 
 std::size_t FewChannelsPlan::packed_bytes() const {
   const std::int64_t channels = blocking_.wide ? problem_.k : round_up(problem_.k, kernels_->lanes);
@@ -370,6 +386,8 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
                            *kernels_,
                            blocking_,
                            offsets_.data(),
+                           pixel_of_.data(),
+                           channel_of_.data(),
                            x,
                            static_cast<const float*>(packed),
                            padded_bias,

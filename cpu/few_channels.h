@@ -20,7 +20,7 @@ struct FewChannelsBlocking {
   std::int64_t vectors;                               // lanes: of a panel
   std::int64_t tile_rows;                             // convolution rows of a register tile
   std::int64_t unit_rows, row_blocks;                 // of the output
-  std::int64_t pitch, phases, strip_row;              // of the strip
+  std::int64_t phases, columns, pitch, strip_row;     // of the strip
   std::int64_t plane_pitch;                           // wide
   bool tile_stores;                                   // lanes: f32 NHWC; else a strip of results is finished
   std::size_t row_offset, planes_offset, out_offset;  // in a thread's workspace, after the strip
@@ -51,8 +51,9 @@ class FewChannelsPlan {
   const FewChannelsKernels* kernels_;
   int threads_;
   FewChannelsBlocking blocking_;
-  std::vector<std::int32_t> offsets_;  // of each step, in the strip
-  AlignedFloats workspace_;            // a bias in whole vectors, then a part a thread
+  std::vector<std::int32_t> offsets_;                // of each step, in the strip
+  std::vector<std::int32_t> pixel_of_, channel_of_;  // of interleaved values; wide
+  AlignedFloats workspace_;                          // a bias in whole vectors, then a part a thread
 };
 
 }  // namespace gable::cpu

@@ -73,14 +73,18 @@ void lanes_tile(const FewLanesCall& call) {
     }
   }
   const float* weights = call.tile.weights;
-  const std::int64_t x_row = call.tile.x_row;
-  for (std::int64_t step = 0; step < call.tile.steps; ++step, weights += kVectors * lanes) {
-    const float* x = call.tile.x + call.tile.offsets[step];
+  const std::int32_t* offsets = call.tile.offsets;
+  const std::int32_t* const end = offsets + call.tile.steps;
+  // A pointer a row leaves base, index and a constant to each broadcast's address.
+  const float* x[kRows];
+  HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) x[row] = call.tile.x + row * call.tile.x_row;
+  for (; offsets != end; ++offsets, weights += kVectors * lanes) {
+    const std::int64_t offset = *offsets;
     FewV w[kVectors];
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + v * lanes);
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
-        const FewV input = hn::Set(d, x[row * x_row + p]);
+        const FewV input = hn::Set(d, x[row][offset + p]);
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[v], sum[row][p][v]);
       }
     }
@@ -211,17 +215,11 @@ void interleave(const FewInterleaveCall& call) {
   const hn::RebindToSigned<FewD> di;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto channels = static_cast<std::int32_t>(call.channels);
-  HWY_ALIGN std::int32_t pixel_of[kFewMaxWideChannels * hn::MaxLanes(FewD())];
-  HWY_ALIGN std::int32_t channel_of[kFewMaxWideChannels * hn::MaxLanes(FewD())];
-  for (std::int32_t i = 0; i < channels * static_cast<std::int32_t>(lanes); ++i) {
-    pixel_of[i] = i / channels;
-    channel_of[i] = i % channels;
-  }
   for (std::int64_t pixel = 0; pixel < call.pixels; pixel += lanes) {
     const std::int64_t values = std::min(lanes, call.pixels - pixel) * channels;
     for (std::int64_t i = 0; i < values; i += lanes) {
-      const auto permutation = hn::SetTableIndices(d, pixel_of + i);
-      const auto owner = hn::Load(di, channel_of + i);
+      const auto permutation = hn::SetTableIndices(d, call.pixel_of + i);
+      const auto owner = hn::LoadU(di, call.channel_of + i);
       FewV mixed = hn::TableLookupLanes(hn::LoadU(d, call.planes + pixel), permutation);
       for (std::int32_t c = 1; c < channels; ++c) {
         const FewV plane = hn::LoadU(d, call.planes + c * call.pitch + pixel);
@@ -262,6 +260,41 @@ void finish(const FewFinishCall& call) {
   if (i < call.count) part(i, call.count - i);
 }
 
+/// planes[c][i] = x[i * x_px + c], four pixels of four channels at a time; the last four channels of more than four
+/// overlap the first.
+HWY_INLINE void split_channels(const float* HWY_RESTRICT x, std::int64_t x_px, float* HWY_RESTRICT planes,
+                               std::int64_t plane, std::int64_t pixels, std::int64_t channels) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::CappedTag<float, 4> d;
+  const hn::Repartition<std::uint64_t, decltype(d)> dd;
+  // Fewer than four channels are read with what follows them, so the last pixels are left to the plain loop.
+  const std::int64_t readable = channels < 4 ? pixels - 2 : pixels;
+  for (; i + 4 <= readable; i += 4) {
+    for (std::int64_t next = 0; next < channels; next += 4) {
+      const std::int64_t c = channels < 4 ? 0 : std::min(next, channels - 4);
+      const float* in = x + i * x_px + c;
+      const auto r0 = hn::LoadU(d, in);
+      const auto r1 = hn::LoadU(d, in + x_px);
+      const auto r2 = hn::LoadU(d, in + 2 * x_px);
+      const auto r3 = hn::LoadU(d, in + 3 * x_px);
+      const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
+      const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+      const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
+      const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+      float* out = planes + c * plane + i;
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, out);
+      if (channels > 1) hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, out + plane);
+      if (channels > 2) hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d, out + 2 * plane);
+      if (channels > 3) hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d, out + 3 * plane);
+    }
+  }
+#endif
+  for (; i < pixels; ++i) {
+    for (std::int64_t c = 0; c < channels; ++c) planes[c * plane + i] = x[i * x_px + c];
+  }
+}
+
 /// One image row of `channels` interleaved channels (or one plane's row) into its phases.
 template <Type kType>
 HWY_INLINE void stage_row(const FewStageCall& call, const Storage<kType>* x, std::int64_t channels, float* strip) {
@@ -276,20 +309,20 @@ HWY_INLINE void stage_row(const FewStageCall& call, const Storage<kType>* x, std
   for (std::int64_t phase = 0; phase < call.phases; ++phase) {
     // Columns [begin, end) of the phase come from source columns column, column + phases, …
     const std::int64_t shift = call.pad_left - phase;
-    const std::int64_t begin = std::clamp<std::int64_t>(ceil_div(shift, call.phases), 0, call.pitch);
-    const std::int64_t end = std::clamp<std::int64_t>(ceil_div(shift + call.width, call.phases), begin, call.pitch);
+    const std::int64_t begin = std::clamp<std::int64_t>(ceil_div(shift, call.phases), 0, call.columns);
+    const std::int64_t end = std::clamp<std::int64_t>(ceil_div(shift + call.width, call.phases), begin, call.columns);
     const std::int64_t column = begin * call.phases - shift;
     float* out = strip + phase * call.pitch;
     if (plain) {
       convert_to_f32<kType>(x + column, out + begin, end - begin);
     } else {
-      transpose_32bit(source + column * channels, call.phases * channels, out + begin, call.phases * call.pitch,
-                      end - begin, channels);
+      split_channels(source + column * channels, call.phases * channels, out + begin, call.phases * call.pitch,
+                     end - begin, channels);
     }
     for (std::int64_t c = 0; c < channels; ++c) {
       float* plane = out + c * call.phases * call.pitch;
       std::fill(plane, plane + begin, 0.0f);
-      std::fill(plane + end, plane + call.pitch, 0.0f);
+      std::fill(plane + end, plane + call.columns, 0.0f);
     }
   }
 }

@@ -24,7 +24,8 @@ struct FewStageCall {
   std::int64_t x_row, x_px, x_channel;  // element strides
   std::int64_t height, width, channels;
   std::int64_t first_row, rows;  // source row of the strip's first; may be padding
-  std::int64_t pad_left, phases, pitch;
+  std::int64_t pad_left, phases;
+  std::int64_t columns, pitch;  // of a phase: those that are read, and the distance to the next phase
   float* strip;
   float* row;  // an f32 row of the image
 };
@@ -62,6 +63,7 @@ struct FewInterleaveCall {
   const float* planes;
   std::int64_t pitch, channels, pixels;
   float* y;
+  const std::int32_t *pixel_of, *channel_of;  // of the first channels x lanes values of y
 };
 
 /// y[i] = activation(x[i]) in the storage type.
