@@ -92,7 +92,7 @@ Conv2dDescription Conv2dPlan::description() const {
   const Conv2dBlocking& b = blocking_;
   const Conv2dGeometry& g = b.geometry;
   Conv2dDescription d;
-  d.kernel = g.depthwise ? "depthwise" : "direct";
+  d.kernel = g.depthwise ? "depthwise_staged" : "direct";
   d.target = target_->name;
   d.tile = (b.row_pair ? "2x" + text(kernels_->max_pair_pixels) : "1x" + text(kernels_->max_pixels)) + " pixels x " +
            text(b.panel_lanes) + " lanes";

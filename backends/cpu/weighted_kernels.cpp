@@ -3,6 +3,8 @@
 
 #include "backends/cpu/problems.h"
 #include "cpu/conv2d.h"
+#include "cpu/depthwise.h"
+#include "cpu/few_channels.h"
 
 namespace gable {
 namespace {
@@ -59,12 +61,12 @@ bool is_depthwise(const cpu::Conv2dProblem& p) { return p.groups > 1 && p.c == p
 
 std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
   if (is_depthwise(op.problem)) {
-    return "one input and one output channel in each of several groups: the depthwise kernel takes these";
+    return "one input and one output channel in each of several groups: the depthwise kernels take these";
   }
   return strict_only(op);
 }
 
-std::string refuse_depthwise(const WeightedOp& op, const cpu::Target&) {
+std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target&) {
   const cpu::Conv2dProblem& p = op.problem;
   if (!is_depthwise(p)) {
     return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
@@ -73,13 +75,35 @@ std::string refuse_depthwise(const WeightedOp& op, const cpu::Target&) {
   return strict_only(op);
 }
 
+std::string refuse_depthwise(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = refuse_depthwise_staged(op, target);
+  return refusal.empty() ? cpu::depthwise_refusal(op.problem, target) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_depthwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
+  return std::make_unique<WeightedPlan<cpu::DepthwisePlan>>(op, f32_bound(op.op),
+                                                            cpu::DepthwisePlan(op.problem, target, threads));
+}
+
+std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::few_channels_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_few_channels_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
+  return std::make_unique<WeightedPlan<cpu::FewChannelsPlan>>(op, f32_bound(op.op),
+                                                              cpu::FewChannelsPlan(op.problem, target, threads));
+}
+
 std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
   return std::make_unique<WeightedPlan<cpu::Conv2dPlan>>(op, f32_bound(op.op),
                                                          cpu::Conv2dPlan(op.problem, target, threads));
 }
 
 constexpr WeightedKernel kKernels[] = {
-    {"depthwise", refuse_depthwise, make_conv2d_plan},
+    {"depthwise", refuse_depthwise, make_depthwise_plan},
+    {"depthwise_staged", refuse_depthwise_staged, make_conv2d_plan},
+    {"few_channels", refuse_few_channels, make_few_channels_plan},
     {"direct", refuse_direct, make_conv2d_plan},
 };
 
