@@ -1,0 +1,51 @@
+// The contract between the loop nest of bf16 products (matrix_run.cpp) and the units that do them: AMX's tile registers
+// and AVX512-BF16's pair product (matrix_x86.cpp), and a plain C++ twin of the former in the tests.
+// A tile is two halves of up to 16 positions × 32 output lanes, summed in f32 over every tap, input channel and product
+// of parts. A position holds 32 channels (64 bytes), so that one row of a tile register is one position, and a filter
+// tap is nothing but another start address.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gable::cpu {
+
+constexpr int kMatrixLanes = 32;     // output lanes of a tile and of a panel of packed weights
+constexpr int kMatrixChannels = 32;  // input channels of a block: one row of a tile register
+constexpr int kHalfPositions = 16;   // the rows of a tile register
+/// Packed weights of one (panel, block, tap, part): [2][16 channel pairs][16 lanes][2].
+constexpr std::int64_t kWeightBlock = kMatrixChannels * kMatrixLanes;
+constexpr std::int64_t kHalfFloats = kHalfPositions * kMatrixLanes;
+
+/// One tile. Strides are in elements. Input of half h, position i, block, tap, part:
+/// a[h] + i*position + block*a_block + taps[tap] + part*a_part, 32 channels each.
+struct MatrixCall {
+  const std::uint16_t* a[2];
+  int count[2];  // positions of each half that matter; count[1] may be 0, and then a[1] is not read
+  std::int64_t position, a_block, a_part;
+  const std::int64_t* taps;
+  std::int64_t tap_count, blocks;
+  int last_pairs;          // channel pairs of the last block that are not padding
+  const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
+  float* c;                // [half][position][lane]
+};
+using MatrixFunction = void (*)(const MatrixCall&);
+
+struct MatrixUnit {
+  const char* name;
+  std::string missing;    // why this machine can't run it; empty: it can
+  int positions;          // of a half, at most kHalfPositions
+  bool reads_whole_half;  // it reads `positions` positions of a half even where fewer count
+  double most_padding;    // it loses to the direct kernel where padding multiplies the products by more
+  void (*begin)();        // before and after a thread's calls
+  void (*end)();
+  MatrixFunction tile1, tile3, tile6;  // by products a term; null where it has none
+
+  MatrixFunction tile(int products) const { return products == 1 ? tile1 : products == 3 ? tile3 : tile6; }
+};
+
+/// The units of this machine's instruction set, whether it has them or not.
+const MatrixUnit& amx_unit();
+const MatrixUnit& bf16_dot_unit();
+
+}  // namespace gable::cpu

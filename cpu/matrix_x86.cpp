@@ -1,0 +1,194 @@
+// The bf16 units of x86: AMX tile products (1024 multiply-adds a 16-cycle instruction), and AVX512-BF16's pair product
+// (32 a lane register). Highway names neither at these rates, so both are spelled here and run only where CPUID and the
+// operating system allow.
+// The pair product's tile: 14 positions × 2 vectors of 16 lanes = 28 sums in registers, 2 of weights, 1 broadcast pair
+// of channels. A step of two channels is 28 products, 2 loads of weights (L1/L2) and 14 of input (L1).
+#include <array>
+#include <utility>
+
+#include "cpu/matrix_tile-inl.h"
+#include "cpu/matrix_unit.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#endif
+
+namespace gable::cpu {
+
+#if defined(__x86_64__)
+namespace {
+
+// Assembly rather than intrinsics: those take only literal register numbers, and g++ 12's forget what memory they read.
+struct AmxTiles {
+  template <int kTile>
+  void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+  }
+  template <int kTile>
+  void load(const std::uint16_t* rows, std::int64_t stride) {
+    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+  }
+  template <int kSum, int kA, int kB>
+  void dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+  template <int kTile>
+  void store(float* rows, std::int64_t stride) {
+    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride * 4) : "memory");
+  }
+};
+
+// Operand of LDTILECFG, palette 1: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+void begin_tiles() {
+  static constexpr TileConfig config;
+  asm volatile("ldtilecfg %0" : : "m"(config));
+}
+void end_tiles() { asm volatile("tilerelease"); }
+
+void begin_nothing() {}
+
+struct Leaf7 {
+  unsigned subleaf0_edx = 0, subleaf1_eax = 0;
+  bool avx512 = false;
+};
+Leaf7 leaf7() {
+  Leaf7 leaf;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return leaf;
+  leaf.subleaf0_edx = edx;
+  const unsigned subleaves = eax;
+  leaf.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  if (subleaves >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) leaf.subleaf1_eax = eax;
+  return leaf;
+}
+
+constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // leaf 7, subleaf 0, EDX
+constexpr unsigned kAvx512Bf16 = 1u << 5;                     // leaf 7, subleaf 1, EAX
+
+std::string missing_bf16_dot() {
+  const Leaf7 leaf = leaf7();
+  return leaf.avx512 && (leaf.subleaf1_eax & kAvx512Bf16) != 0 ? "" : "this CPU has no AVX512-BF16";
+}
+
+/// Linux gives a process the tile registers only when it asks; the permission holds for all of its threads.
+std::string missing_amx() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  constexpr unsigned kNeeded = kAmxBf16 | kAmxTile;
+  if ((leaf7().subleaf0_edx & kNeeded) != kNeeded) return "this CPU has no AMX with bf16";
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return "the system grants no AMX tile registers";
+  return "";
+}
+
+#define GABLE_CPU_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+
+constexpr int kDotPositions = 14;
+
+/// One half of exactly kPositions positions. kStride is the elements between positions, 0: known at run time only.
+template <int kPositions, int kStride>
+GABLE_CPU_BF16 void dot_half(const MatrixCall& call, const std::uint16_t* half, float* c) {
+  const std::int64_t stride = kStride == 0 ? call.position : kStride;
+  __m512 sums[kPositions][2];
+  for (auto& sum : sums) sum[0] = sum[1] = _mm512_setzero_ps();
+  const std::uint16_t* b = call.b;
+  for (std::int64_t block = 0; block < call.blocks; ++block) {
+    const int pairs = block + 1 == call.blocks ? call.last_pairs : kMatrixChannels / 2;
+    for (std::int64_t tap = 0; tap < call.tap_count; ++tap, b += kWeightBlock) {
+      const std::uint16_t* a = half + block * call.a_block + call.taps[tap];
+      const std::uint16_t* weights = b;
+      for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kMatrixLanes) {
+        const __m512bh low = (__m512bh)_mm512_loadu_si512(weights);
+        const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
+#pragma GCC unroll 14
+        for (int i = 0; i < kPositions; ++i) {
+          int channels;
+          std::memcpy(&channels, a + i * stride, sizeof channels);
+          const __m512bh x = (__m512bh)_mm512_set1_epi32(channels);
+          sums[i][0] = _mm512_dpbf16_ps(sums[i][0], x, low);
+          sums[i][1] = _mm512_dpbf16_ps(sums[i][1], x, high);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 14
+  for (int i = 0; i < kPositions; ++i) {
+    _mm512_storeu_ps(c + i * kMatrixLanes, sums[i][0]);
+    _mm512_storeu_ps(c + i * kMatrixLanes + kMatrixLanes / 2, sums[i][1]);
+  }
+}
+
+using DotFunction = void (*)(const MatrixCall&, const std::uint16_t*, float*);
+template <int kStride, int... kPositions>
+constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_sequence<int, kPositions...>) {
+  return {&dot_half<kPositions + 1, kStride>...};
+}
+constexpr auto kDotDense = dot_table<kMatrixChannels>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kDotStrided = dot_table<0>(std::make_integer_sequence<int, kDotPositions>());
+
+void dot_tile(const MatrixCall& call) {
+  const auto& table = call.position == kMatrixChannels ? kDotDense : kDotStrided;
+  for (std::size_t half = 0; half < 2; ++half) {
+    if (call.count[half] == 0) continue;
+    const std::size_t count = static_cast<std::size_t>(call.count[half]);
+    table[count - 1](call, call.a[half], call.c + half * kHalfFloats);
+  }
+}
+
+}  // namespace
+
+const MatrixUnit& amx_unit() {
+  static const MatrixUnit unit{.name = "amx",
+                               .missing = missing_amx(),
+                               .positions = kHalfPositions,
+                               .reads_whole_half = true,
+                               .most_padding = 6.0,
+                               .begin = begin_tiles,
+                               .end = end_tiles,
+                               .tile1 = matrix_tile<AmxTiles, 1>,
+                               .tile3 = matrix_tile<AmxTiles, 3>,
+                               .tile6 = matrix_tile<AmxTiles, 6>};
+  return unit;
+}
+
+const MatrixUnit& bf16_dot_unit() {
+  static const MatrixUnit unit{.name = "bf16_dot",
+                               .missing = missing_bf16_dot(),
+                               .positions = kDotPositions,
+                               .reads_whole_half = false,
+                               .most_padding = 1.7,
+                               .begin = begin_nothing,
+                               .end = begin_nothing,
+                               .tile1 = dot_tile,
+                               .tile3 = nullptr,
+                               .tile6 = nullptr};
+  return unit;
+}
+
+#else
+
+const MatrixUnit& amx_unit() {
+  static const MatrixUnit unit{.name = "amx", .missing = "AMX is x86's"};
+  return unit;
+}
+const MatrixUnit& bf16_dot_unit() {
+  static const MatrixUnit unit{.name = "bf16_dot", .missing = "AVX512-BF16 is x86's"};
+  return unit;
+}
+
+#endif
+
+}  // namespace gable::cpu
