@@ -237,7 +237,13 @@ class Unit {
                             .activation = p_.activation,
                             .y = y,
                             .y_pixel = p_.k};
-    (p_.type == Type::f32 ? run_.kernels.finish_f32 : run_.kernels.finish_bf16)(call);
+    finish_function()(call);
+  }
+
+  MatrixFinishFunction finish_function() const {
+    if (p_.type == Type::f32) return run_.kernels.finish_f32;
+    const bool own = run_.unit.finish_bf16 != nullptr && lanes_ == kMatrixLanes && p_.activation != Activation::tanh;
+    return own ? run_.unit.finish_bf16 : run_.kernels.finish_bf16;
   }
 
   const MatrixRun& run_;

@@ -61,13 +61,40 @@ HWY_INLINE void zero_positions(std::uint16_t* strip, std::int64_t part, std::int
   for (int p = 0; p < kParts; ++p) std::fill_n(strip + p * part, count * kMatrixChannels, std::uint16_t{0});
 }
 
+/// Positions whose columns are all in the image and whose channels lie together in memory: one load and store each.
+/// Returns how many were written from position `first` on. Only with masked loads, which touch nothing beyond them.
+HWY_INLINE std::int64_t copy_folded(const MatrixStageRow& row, const std::uint16_t* x, std::int64_t first) {
+#if HWY_TARGET == HWY_AVX3
+  const std::int64_t column = row.column + first * row.step;
+  const std::int64_t last = row.width - row.fold;
+  if (row.fold_step != 1 || row.x_pixel != row.channels || column < 0 || column > last) return 0;
+  const std::int64_t count = std::min((last - column) / row.step + 1, row.columns - first);
+  const hn::CappedTag<std::uint16_t, kMatrixChannels> d;
+  const auto channels = hn::FirstN(d, static_cast<std::size_t>(row.fold * row.channels));
+  const std::uint16_t* from = x + column * row.x_pixel;
+  std::uint16_t* to = row.strip + first * kMatrixChannels;
+  for (std::int64_t i = 0; i < count; ++i) {
+    hn::StoreU(hn::MaskedLoad(channels, d, from + i * row.step * row.x_pixel), d, to + i * kMatrixChannels);
+  }
+  return count;
+#else
+  (void)row, (void)x, (void)first;
+  return 0;
+#endif
+}
+
 template <int kParts, class T>
 HWY_INLINE void stage_folded(const MatrixStageRow& row, const T* x) {
+  if (x == nullptr) return zero_positions<kParts>(row.strip, row.part, row.columns);
   for (std::int64_t i = 0; i < row.columns; ++i) {
+    if constexpr (kParts == 1) {
+      i += copy_folded(row, x, i);
+      if (i == row.columns) return;
+    }
     T lanes[kMatrixChannels] = {};
     for (std::int64_t tap = 0; tap < row.fold; ++tap) {
       const std::int64_t column = row.column + i * row.step + tap * row.fold_step;
-      if (x == nullptr || column < 0 || column >= row.width) continue;
+      if (column < 0 || column >= row.width) continue;
       for (std::int64_t c = 0; c < row.channels; ++c) lanes[tap * row.channels + c] = x[column * row.x_pixel + c];
     }
     write_position<kParts>(lanes, row.part, row.strip + i * kMatrixChannels);

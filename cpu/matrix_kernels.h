@@ -22,19 +22,6 @@ struct MatrixStageRow {
 };
 using MatrixStageFunction = void (*)(const MatrixStageRow&);
 
-/// Pixels of one output row: (maximum over 2×2 sums,) bias, activation, conversion, up to 32 lanes.
-struct MatrixFinish {
-  const float* c;      // [position][32 lanes]
-  const float* below;  // of the row below where a 2×2 pool is fused, else null
-  std::int64_t pixels;
-  int lanes;
-  const float* bias;  // 32 floats, or null
-  Activation activation;
-  void* y;
-  std::int64_t y_pixel;  // elements
-};
-using MatrixFinishFunction = void (*)(const MatrixFinish&);
-
 struct MatrixKernels {
   MatrixStageFunction stage[4];  // by number of parts: 1 takes bf16, 2 and 3 take f32
   MatrixFinishFunction finish_bf16, finish_f32;

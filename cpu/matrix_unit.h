@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "cpu/types.h"
+
 namespace gable::cpu {
 
 constexpr int kMatrixLanes = 32;     // output lanes of a tile and of a panel of packed weights
@@ -31,6 +33,19 @@ struct MatrixCall {
 };
 using MatrixFunction = void (*)(const MatrixCall&);
 
+/// Pixels of one output row: (maximum over 2×2 sums,) bias, activation, conversion, up to 32 lanes.
+struct MatrixFinish {
+  const float* c;      // [position][32 lanes]
+  const float* below;  // of the row below where a 2×2 pool is fused, else null
+  std::int64_t pixels;
+  int lanes;
+  const float* bias;  // 32 floats, or null
+  Activation activation;
+  void* y;
+  std::int64_t y_pixel;  // elements
+};
+using MatrixFinishFunction = void (*)(const MatrixFinish&);
+
 struct MatrixUnit {
   const char* name;
   std::string missing;    // why this machine can't run it; empty: it can
@@ -40,6 +55,7 @@ struct MatrixUnit {
   void (*begin)();        // before and after a thread's calls
   void (*end)();
   MatrixFunction tile1, tile3, tile6;  // by products a term; null where it has none
+  MatrixFinishFunction finish_bf16;    // of all 32 lanes and without tanh, faster than the target's; or null
 
   MatrixFunction tile(int products) const { return products == 1 ? tile1 : products == 3 ? tile3 : tile6; }
 };

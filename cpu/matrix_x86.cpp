@@ -4,6 +4,7 @@
 // The pair product's tile: 14 positions × 2 vectors of 16 lanes = 28 sums in registers, 2 of weights, 1 broadcast pair
 // of channels. A step of two channels is 28 products, 2 loads of weights (L1/L2) and 14 of input (L1).
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "cpu/matrix_tile-inl.h"
@@ -96,6 +97,54 @@ std::string missing_amx() {
 
 #define GABLE_CPU_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
+/// The larger value; b where either is NaN. (The unmasked form's undefined operand makes g++ 12 warn.)
+GABLE_CPU_BF16 inline __m512 max_or_second(__m512 a, __m512 b) { return _mm512_maskz_max_ps(0xffff, a, b); }
+
+/// The larger value; NaN when either is NaN.
+GABLE_CPU_BF16 inline __m512 nan_max(__m512 a, __m512 b) {
+  return _mm512_mask_mov_ps(max_or_second(a, b), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a);
+}
+
+GABLE_CPU_BF16 inline __m512 pooled(const MatrixFinish& call, std::int64_t position) {
+  const float* above = call.c + position;
+  const float* below = call.below + position;
+  return nan_max(nan_max(_mm512_loadu_ps(above), _mm512_loadu_ps(above + kMatrixLanes)),
+                 nan_max(_mm512_loadu_ps(below), _mm512_loadu_ps(below + kMatrixLanes)));
+}
+
+/// Conversion rounds to nearest even in hardware, with subnormal results zero: 64 bytes a pixel in one store.
+template <bool kPool>
+GABLE_CPU_BF16 void finish_bf16(const MatrixFinish& call, __m512 low_bias, __m512 high_bias, __m512 least) {
+  constexpr std::int64_t kHalf = kMatrixLanes / 2;
+  std::uint16_t* y = static_cast<std::uint16_t*>(call.y);
+  for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, y += call.y_pixel) {
+    __m512 low, high;
+    if constexpr (kPool) {
+      low = pooled(call, 2 * pixel * kMatrixLanes);
+      high = pooled(call, 2 * pixel * kMatrixLanes + kHalf);
+    } else {
+      low = _mm512_loadu_ps(call.c + pixel * kMatrixLanes);
+      high = _mm512_loadu_ps(call.c + pixel * kMatrixLanes + kHalf);
+    }
+    low = max_or_second(least, _mm512_add_ps(low, low_bias));
+    high = max_or_second(least, _mm512_add_ps(high, high_bias));
+    _mm512_storeu_si512(y, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+  }
+}
+
+GABLE_CPU_BF16 void finish_bf16_lanes(const MatrixFinish& call) {
+  const __m512 zero = _mm512_setzero_ps();
+  const __m512 low = call.bias == nullptr ? zero : _mm512_loadu_ps(call.bias);
+  const __m512 high = call.bias == nullptr ? zero : _mm512_loadu_ps(call.bias + kMatrixLanes / 2);
+  const __m512 least =
+      call.activation == Activation::relu ? zero : _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+  if (call.below == nullptr) {
+    finish_bf16<false>(call, low, high, least);
+  } else {
+    finish_bf16<true>(call, low, high, least);
+  }
+}
+
 constexpr int kDotPositions = 14;
 
 /// One half of exactly kPositions positions. kStride is the elements between positions, 0: known at run time only.
@@ -160,7 +209,8 @@ const MatrixUnit& amx_unit() {
                                .end = end_tiles,
                                .tile1 = matrix_tile<AmxTiles, 1>,
                                .tile3 = matrix_tile<AmxTiles, 3>,
-                               .tile6 = matrix_tile<AmxTiles, 6>};
+                               .tile6 = matrix_tile<AmxTiles, 6>,
+                               .finish_bf16 = missing_bf16_dot().empty() ? finish_bf16_lanes : nullptr};
   return unit;
 }
 
@@ -174,7 +224,8 @@ const MatrixUnit& bf16_dot_unit() {
                                .end = begin_nothing,
                                .tile1 = dot_tile,
                                .tile3 = nullptr,
-                               .tile6 = nullptr};
+                               .tile6 = nullptr,
+                               .finish_bf16 = finish_bf16_lanes};
   return unit;
 }
 

@@ -64,7 +64,8 @@ const MatrixUnit& emulated_unit() {
                                .end = nothing,
                                .tile1 = matrix_tile<EmulatedTiles, 1>,
                                .tile3 = matrix_tile<EmulatedTiles, 3>,
-                               .tile6 = matrix_tile<EmulatedTiles, 6>};
+                               .tile6 = matrix_tile<EmulatedTiles, 6>,
+                               .finish_bf16 = nullptr};
   return unit;
 }
 
