@@ -184,6 +184,10 @@ class Unit {
         call_.a[1] = call_.a[0] + input.row;
         call_.count[0] = count;
         call_.count[1] = second ? count : 0;
+        if (finishes_in_registers()) {
+          multiply_and_finish(finish_of(row, column, count), finish_of(row + 1, column, count));
+          continue;
+        }
         run_.unit.tile(b_.products)(call_);
         if (b_.pool == 2) {
           finish(sums_, sums_ + kHalfFloats, row / 2, column / 2, count / 2);
@@ -204,6 +208,10 @@ class Unit {
       call_.a[1] = input.x + second * input.position;
       call_.count[0] = static_cast<int>(std::min(step, total - first));
       call_.count[1] = static_cast<int>(std::clamp<std::int64_t>(total - second, 0, step));
+      if (rows_ == 1 && finishes_in_registers()) {
+        multiply_and_finish(finish_of(0, first, call_.count[0]), finish_of(0, second, call_.count[1]));
+        continue;
+      }
       run_.unit.tile(b_.products)(call_);
       finish_positions(sums_, first, call_.count[0]);
       finish_positions(sums_ + kHalfFloats, second, call_.count[1]);
@@ -224,27 +232,43 @@ class Unit {
   }
 
   /// Row and column of the (pooled) output, from the unit's first.
-  void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) const {
+  MatrixFinish finish_of(std::int64_t row, std::int64_t column, std::int64_t pixels) const {
     const std::int64_t y_row = image_ * y_rows() + first_row_ / b_.pool + row;
     const std::int64_t pixel = y_row * y_columns() + first_column_ / b_.pool + column;
     const std::int64_t element = pixel * p_.k + first_lane_;
-    char* y = static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(bytes_of(p_.type));
-    const MatrixFinish call{.c = c,
-                            .below = below,
-                            .pixels = pixels,
-                            .lanes = lanes_,
-                            .bias = run_.bias == nullptr ? nullptr : bias_,
-                            .activation = p_.activation,
-                            .y = y,
-                            .y_pixel = p_.k};
-    finish_function()(call);
+    return {.c = nullptr,
+            .below = nullptr,
+            .pixels = pixels,
+            .lanes = lanes_,
+            .bias = run_.bias == nullptr ? nullptr : bias_,
+            .activation = p_.activation,
+            .y = static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(bytes_of(p_.type)),
+            .y_pixel = p_.k};
   }
 
-  MatrixFinishFunction finish_function() const {
-    if (p_.type == Type::f32) return run_.kernels.finish_f32;
-    const bool own = run_.unit.finish_bf16 != nullptr && lanes_ == kMatrixLanes && p_.activation != Activation::tanh;
-    return own ? run_.unit.finish_bf16 : run_.kernels.finish_bf16;
+  void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) const {
+    MatrixFinish call = finish_of(row, column, pixels);
+    call.c = c;
+    call.below = below;
+    if (p_.type == Type::f32) {
+      run_.kernels.finish_f32(call);
+    } else {
+      (unit_finishes() ? run_.unit.finish_bf16 : run_.kernels.finish_bf16)(call);
+    }
   }
+
+  void multiply_and_finish(const MatrixFinish& first, const MatrixFinish& second) {
+    call_.finish[0] = &first;
+    call_.finish[1] = &second;
+    run_.unit.tile(b_.products)(call_);
+    call_.finish[0] = call_.finish[1] = nullptr;
+  }
+
+  bool unit_finishes() const {
+    return run_.unit.finish_bf16 != nullptr && p_.type == Type::bf16 && lanes_ == kMatrixLanes &&
+           p_.activation != Activation::tanh;
+  }
+  bool finishes_in_registers() const { return run_.unit.finishes_in_registers && b_.pool == 1 && unit_finishes(); }
 
   const MatrixRun& run_;
   const Conv2dProblem& p_;

@@ -19,20 +19,6 @@ constexpr int kHalfPositions = 16;   // the rows of a tile register
 constexpr std::int64_t kWeightBlock = kMatrixChannels * kMatrixLanes;
 constexpr std::int64_t kHalfFloats = kHalfPositions * kMatrixLanes;
 
-/// One tile. Strides are in elements. Input of half h, position i, block, tap, part:
-/// a[h] + i*position + block*a_block + taps[tap] + part*a_part, 32 channels each.
-struct MatrixCall {
-  const std::uint16_t* a[2];
-  int count[2];  // positions of each half that matter; count[1] may be 0, and then a[1] is not read
-  std::int64_t position, a_block, a_part;
-  const std::int64_t* taps;
-  std::int64_t tap_count, blocks;
-  int last_pairs;          // channel pairs of the last block that are not padding
-  const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
-  float* c;                // [half][position][lane]
-};
-using MatrixFunction = void (*)(const MatrixCall&);
-
 /// Pixels of one output row: (maximum over 2×2 sums,) bias, activation, conversion, up to 32 lanes.
 struct MatrixFinish {
   const float* c;      // [position][32 lanes]
@@ -46,6 +32,21 @@ struct MatrixFinish {
 };
 using MatrixFinishFunction = void (*)(const MatrixFinish&);
 
+/// One tile. Strides are in elements. Input of half h, position i, block, tap, part:
+/// a[h] + i*position + block*a_block + taps[tap] + part*a_part, 32 channels each.
+struct MatrixCall {
+  const std::uint16_t* a[2];
+  int count[2];  // positions of each half that matter; count[1] may be 0, and then a[1] is not read
+  std::int64_t position, a_block, a_part;
+  const std::int64_t* taps;
+  std::int64_t tap_count, blocks;
+  int last_pairs;                 // channel pairs of the last block that are not padding
+  const std::uint16_t* b;         // [block][tap][part] of kWeightBlock
+  float* c;                       // [half][position][lane]
+  const MatrixFinish* finish[2];  // for a unit that finishes in registers: of each half, instead of storing c; or null
+};
+using MatrixFunction = void (*)(const MatrixCall&);
+
 struct MatrixUnit {
   const char* name;
   std::string missing;    // why this machine can't run it; empty: it can
@@ -55,6 +56,7 @@ struct MatrixUnit {
   void (*begin)();        // before and after a thread's calls
   void (*end)();
   MatrixFunction tile1, tile3, tile6;  // by products a term; null where it has none
+  bool finishes_in_registers;          // what finish_bf16 takes, but for pools
   MatrixFinishFunction finish_bf16;    // of all 32 lanes and without tanh, faster than the target's; or null
 
   MatrixFunction tile(int products) const { return products == 1 ? tile1 : products == 3 ? tile3 : tile6; }

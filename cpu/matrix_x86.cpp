@@ -112,36 +112,37 @@ GABLE_CPU_BF16 inline __m512 pooled(const MatrixFinish& call, std::int64_t posit
                  nan_max(_mm512_loadu_ps(below), _mm512_loadu_ps(below + kMatrixLanes)));
 }
 
-/// Conversion rounds to nearest even in hardware, with subnormal results zero: 64 bytes a pixel in one store.
-template <bool kPool>
-GABLE_CPU_BF16 void finish_bf16(const MatrixFinish& call, __m512 low_bias, __m512 high_bias, __m512 least) {
-  constexpr std::int64_t kHalf = kMatrixLanes / 2;
-  std::uint16_t* y = static_cast<std::uint16_t*>(call.y);
-  for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, y += call.y_pixel) {
-    __m512 low, high;
-    if constexpr (kPool) {
-      low = pooled(call, 2 * pixel * kMatrixLanes);
-      high = pooled(call, 2 * pixel * kMatrixLanes + kHalf);
-    } else {
-      low = _mm512_loadu_ps(call.c + pixel * kMatrixLanes);
-      high = _mm512_loadu_ps(call.c + pixel * kMatrixLanes + kHalf);
+/// What happens to 32 sums after the pool. Conversion rounds to nearest even, with subnormal results zero.
+struct Epilogue {
+  __m512 low_bias, high_bias, least;
+
+  GABLE_CPU_BF16 explicit Epilogue(const MatrixFinish& call) {
+    low_bias = high_bias = _mm512_setzero_ps();
+    if (call.bias != nullptr) {
+      low_bias = _mm512_loadu_ps(call.bias);
+      high_bias = _mm512_loadu_ps(call.bias + kMatrixLanes / 2);
     }
+    least = _mm512_set1_ps(call.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity());
+  }
+  GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
     low = max_or_second(least, _mm512_add_ps(low, low_bias));
     high = max_or_second(least, _mm512_add_ps(high, high_bias));
     _mm512_storeu_si512(y, (__m512i)_mm512_cvtne2ps_pbh(high, low));
   }
-}
+};
 
-GABLE_CPU_BF16 void finish_bf16_lanes(const MatrixFinish& call) {
-  const __m512 zero = _mm512_setzero_ps();
-  const __m512 low = call.bias == nullptr ? zero : _mm512_loadu_ps(call.bias);
-  const __m512 high = call.bias == nullptr ? zero : _mm512_loadu_ps(call.bias + kMatrixLanes / 2);
-  const __m512 least =
-      call.activation == Activation::relu ? zero : _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  if (call.below == nullptr) {
-    finish_bf16<false>(call, low, high, least);
-  } else {
-    finish_bf16<true>(call, low, high, least);
+GABLE_CPU_BF16 void finish_bf16(const MatrixFinish& call) {
+  constexpr std::int64_t kHalf = kMatrixLanes / 2;
+  const Epilogue epilogue(call);
+  std::uint16_t* y = static_cast<std::uint16_t*>(call.y);
+  for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, y += call.y_pixel) {
+    if (call.below != nullptr) {
+      const std::int64_t left = 2 * pixel * kMatrixLanes;
+      epilogue.store(pooled(call, left), pooled(call, left + kHalf), y);
+    } else {
+      const float* c = call.c + pixel * kMatrixLanes;
+      epilogue.store(_mm512_loadu_ps(c), _mm512_loadu_ps(c + kHalf), y);
+    }
   }
 }
 
@@ -149,7 +150,7 @@ constexpr int kDotPositions = 14;
 
 /// One half of exactly kPositions positions. kStride is the elements between positions, 0: known at run time only.
 template <int kPositions, int kStride>
-GABLE_CPU_BF16 void dot_half(const MatrixCall& call, const std::uint16_t* half, float* c) {
+GABLE_CPU_BF16 void dot_half(const MatrixCall& call, std::size_t half) {
   const std::int64_t stride = kStride == 0 ? call.position : kStride;
   __m512 sums[kPositions][2];
   for (auto& sum : sums) sum[0] = sum[1] = _mm512_setzero_ps();
@@ -157,9 +158,12 @@ GABLE_CPU_BF16 void dot_half(const MatrixCall& call, const std::uint16_t* half, 
   for (std::int64_t block = 0; block < call.blocks; ++block) {
     const int pairs = block + 1 == call.blocks ? call.last_pairs : kMatrixChannels / 2;
     for (std::int64_t tap = 0; tap < call.tap_count; ++tap, b += kWeightBlock) {
-      const std::uint16_t* a = half + block * call.a_block + call.taps[tap];
+      const std::uint16_t* a = call.a[half] + block * call.a_block + call.taps[tap];
       const std::uint16_t* weights = b;
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kMatrixLanes) {
+        // Two blocks ahead: about what L3 needs. L2's own prefetcher loses the thread at each block.
+        __builtin_prefetch(weights + 2 * kWeightBlock);
+        __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
         const __m512bh low = (__m512bh)_mm512_loadu_si512(weights);
         const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
 #pragma GCC unroll 14
@@ -173,6 +177,15 @@ GABLE_CPU_BF16 void dot_half(const MatrixCall& call, const std::uint16_t* half, 
       }
     }
   }
+  if (call.finish[half] != nullptr) {
+    const MatrixFinish& finish = *call.finish[half];
+    const Epilogue epilogue(finish);
+    std::uint16_t* y = static_cast<std::uint16_t*>(finish.y);
+#pragma GCC unroll 14
+    for (int i = 0; i < kPositions; ++i) epilogue.store(sums[i][0], sums[i][1], y + i * finish.y_pixel);
+    return;
+  }
+  float* c = call.c + static_cast<std::int64_t>(half) * kHalfFloats;
 #pragma GCC unroll 14
   for (int i = 0; i < kPositions; ++i) {
     _mm512_storeu_ps(c + i * kMatrixLanes, sums[i][0]);
@@ -180,7 +193,7 @@ GABLE_CPU_BF16 void dot_half(const MatrixCall& call, const std::uint16_t* half, 
   }
 }
 
-using DotFunction = void (*)(const MatrixCall&, const std::uint16_t*, float*);
+using DotFunction = void (*)(const MatrixCall&, std::size_t half);
 template <int kStride, int... kPositions>
 constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_sequence<int, kPositions...>) {
   return {&dot_half<kPositions + 1, kStride>...};
@@ -192,8 +205,7 @@ void dot_tile(const MatrixCall& call) {
   const auto& table = call.position == kMatrixChannels ? kDotDense : kDotStrided;
   for (std::size_t half = 0; half < 2; ++half) {
     if (call.count[half] == 0) continue;
-    const std::size_t count = static_cast<std::size_t>(call.count[half]);
-    table[count - 1](call, call.a[half], call.c + half * kHalfFloats);
+    table[static_cast<std::size_t>(call.count[half]) - 1](call, half);
   }
 }
 
@@ -210,7 +222,8 @@ const MatrixUnit& amx_unit() {
                                .tile1 = matrix_tile<AmxTiles, 1>,
                                .tile3 = matrix_tile<AmxTiles, 3>,
                                .tile6 = matrix_tile<AmxTiles, 6>,
-                               .finish_bf16 = missing_bf16_dot().empty() ? finish_bf16_lanes : nullptr};
+                               .finishes_in_registers = false,
+                               .finish_bf16 = missing_bf16_dot().empty() ? finish_bf16 : nullptr};
   return unit;
 }
 
@@ -225,7 +238,8 @@ const MatrixUnit& bf16_dot_unit() {
                                .tile1 = dot_tile,
                                .tile3 = nullptr,
                                .tile6 = nullptr,
-                               .finish_bf16 = finish_bf16_lanes};
+                               .finishes_in_registers = true,
+                               .finish_bf16 = finish_bf16};
   return unit;
 }
 

@@ -65,6 +65,7 @@ const MatrixUnit& emulated_unit() {
                                .tile1 = matrix_tile<EmulatedTiles, 1>,
                                .tile3 = matrix_tile<EmulatedTiles, 3>,
                                .tile6 = matrix_tile<EmulatedTiles, 6>,
+                               .finishes_in_registers = false,
                                .finish_bf16 = nullptr};
   return unit;
 }
