@@ -1,6 +1,8 @@
 // Packing, loop nest and description of MatrixConv2dPlan. The loops only compute addresses.
 #include "cpu/matrix_conv2d.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -47,6 +49,7 @@ struct MatrixRun {
   const std::uint16_t* packed;
   const float* bias;
   void* y;
+  bool streams;
 };
 
 /// Where the unit reads its input; strides in elements.
@@ -243,7 +246,8 @@ class Unit {
             .bias = run_.bias == nullptr ? nullptr : bias_,
             .activation = p_.activation,
             .y = static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(bytes_of(p_.type)),
-            .y_pixel = p_.k};
+            .y_pixel = p_.k,
+            .streams = run_.streams};
   }
 
   void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) const {
@@ -282,6 +286,10 @@ class Unit {
   MatrixCall call_{};
 };
 
+std::int64_t output_bytes(const Conv2dProblem& p) {
+  return p.n * p.out_h() * p.out_w() * p.k * static_cast<std::int64_t>(bytes_of(p.type));
+}
+
 std::string text(std::int64_t value) { return std::to_string(value); }
 
 /// One value as its bf16 parts, greatest first.
@@ -296,12 +304,13 @@ void split_weight(float value, int parts, std::uint16_t* out, std::int64_t part_
 }  // namespace
 
 MatrixConv2dPlan::MatrixConv2dPlan(const Conv2dProblem& problem, int products, const MatrixUnit& unit,
-                                   const Target& target, int threads)
+                                   const Target& target, int threads, std::int64_t stream_above)
     : problem_(checked(problem, products, unit, target, threads)),
       unit_(&unit),
       target_(&target),
       kernels_(&matrix_kernels(target)),
       threads_(threads),
+      streams_(problem.k / problem.groups % kMatrixLanes == 0 && output_bytes(problem) > stream_above),
       blocking_(matrix_blocking(problem, products, unit, threads)),
       workspace_(static_cast<std::size_t>(threads) * blocking_.thread_bytes / sizeof(float)) {}
 
@@ -348,12 +357,14 @@ void MatrixConv2dPlan::run(const void* x, const void* packed, const float* bias,
                       x,
                       static_cast<const std::uint16_t*>(packed),
                       problem_.bias ? bias : nullptr,
-                      y};
+                      y,
+                      streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
   const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
   parallel_units(threads_, blocking_.units, [&](std::int64_t unit, int thread) {
     unit_->begin();
     Unit(run, unit, workspace_.data() + thread * thread_floats).compute();
     unit_->end();
+    if (run.streams) hwy::FlushStream();
   });
 }
 
@@ -368,7 +379,8 @@ Conv2dDescription MatrixConv2dPlan::description() const {
                text(kMatrixChannels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +
                ", unit " + text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
   d.fusion = std::string(b.in_place ? "input in place" : "input staged in L2") +
-             (b.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", bias and activation in an L1 tile";
+             (b.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", bias and activation in an L1 tile" +
+             (streams_ ? ", output past the caches" : "");
   d.threads = threads_;
   return d;
 }

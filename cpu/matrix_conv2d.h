@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "cpu/aligned.h"
+#include "cpu/cache.h"
 #include "cpu/conv2d.h"
 #include "cpu/matrix_blocking.h"
 #include "cpu/matrix_kernels.h"
@@ -17,8 +18,9 @@ class MatrixConv2dPlan {
  public:
   /// products: 1 for bf16 storage; 3 or 6 for f32. `target` compiles what surrounds the unit. Throws
   /// std::invalid_argument naming the value when the problem is inconsistent, or with matrix_refusal()'s reason.
+  /// Outputs of more than `stream_above` bytes are written past the caches, where their lines are whole.
   MatrixConv2dPlan(const Conv2dProblem& problem, int products, const MatrixUnit& unit, const Target& target,
-                   int threads);
+                   int threads, std::int64_t stream_above = l3_bytes());
 
   const Conv2dProblem& problem() const { return problem_; }
   Conv2dDescription description() const;
@@ -36,6 +38,7 @@ class MatrixConv2dPlan {
   const Target* target_;
   const MatrixKernels* kernels_;
   int threads_;
+  bool streams_;
   MatrixBlocking blocking_;
   AlignedFloats workspace_;
 };

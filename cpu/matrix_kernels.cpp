@@ -150,6 +150,11 @@ HWY_INLINE hn::Vec<D> finished_vector(D d, const MatrixFinish& call, std::int64_
   return value;
 }
 
+template <class D>
+HWY_INLINE void stream_f32(D d, hn::Vec<D> value, void* y, std::int64_t element) {
+  hn::Stream(value, d, static_cast<float*>(y) + element);
+}
+
 template <Type kType>
 void finish(const MatrixFinish& call) {
   const hn::ScalableTag<float> d;
@@ -158,7 +163,9 @@ void finish(const MatrixFinish& call) {
     Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + pixel * call.y_pixel;
     for (int lane = 0; lane < call.lanes; lane += lanes) {
       const auto value = finished_vector(d, call, pixel, lane);
-      if (lane + lanes <= call.lanes) {
+      if (kType == Type::f32 && call.streams) {
+        stream_f32(d, value, call.y, pixel * call.y_pixel + lane);
+      } else if (lane + lanes <= call.lanes) {
         store_f32_as<kType>(d, value, y + lane);
       } else {
         store_first_f32_as<kType>(d, value, y + lane, call.lanes - lane);

@@ -29,6 +29,7 @@ struct MatrixFinish {
   Activation activation;
   void* y;
   std::int64_t y_pixel;  // elements
+  bool streams;          // y is a multiple of 64 bytes in every pixel and goes past the caches
 };
 using MatrixFinishFunction = void (*)(const MatrixFinish&);
 

@@ -115,8 +115,9 @@ GABLE_CPU_BF16 inline __m512 pooled(const MatrixFinish& call, std::int64_t posit
 /// What happens to 32 sums after the pool. Conversion rounds to nearest even, with subnormal results zero.
 struct Epilogue {
   __m512 low_bias, high_bias, least;
+  bool streams;
 
-  GABLE_CPU_BF16 explicit Epilogue(const MatrixFinish& call) {
+  GABLE_CPU_BF16 explicit Epilogue(const MatrixFinish& call) : streams(call.streams) {
     low_bias = high_bias = _mm512_setzero_ps();
     if (call.bias != nullptr) {
       low_bias = _mm512_loadu_ps(call.bias);
@@ -127,7 +128,12 @@ struct Epilogue {
   GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
     low = max_or_second(least, _mm512_add_ps(low, low_bias));
     high = max_or_second(least, _mm512_add_ps(high, high_bias));
-    _mm512_storeu_si512(y, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    const __m512i lanes = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if (streams) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(y), lanes);
+    } else {
+      _mm512_storeu_si512(y, lanes);
+    }
   }
 };
 
@@ -201,11 +207,35 @@ constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_
 constexpr auto kDotDense = dot_table<kMatrixChannels>(std::make_integer_sequence<int, kDotPositions>());
 constexpr auto kDotStrided = dot_table<0>(std::make_integer_sequence<int, kDotPositions>());
 
+/// Input read in place usually has one of these channel counts: constant strides leave more registers.
+DotFunction whole_half(std::int64_t stride) {
+  switch (stride) {
+    case 64:
+      return dot_half<kDotPositions, 64>;
+    case 128:
+      return dot_half<kDotPositions, 128>;
+    case 256:
+      return dot_half<kDotPositions, 256>;
+    case 512:
+      return dot_half<kDotPositions, 512>;
+    case 1024:
+      return dot_half<kDotPositions, 1024>;
+    case 2048:
+      return dot_half<kDotPositions, 2048>;
+    default:
+      return kDotStrided.back();
+  }
+}
+
+DotFunction dot_function(std::int64_t stride, std::size_t count) {
+  if (stride == kMatrixChannels) return kDotDense[count - 1];
+  return count == kDotPositions ? whole_half(stride) : kDotStrided[count - 1];
+}
+
 void dot_tile(const MatrixCall& call) {
-  const auto& table = call.position == kMatrixChannels ? kDotDense : kDotStrided;
   for (std::size_t half = 0; half < 2; ++half) {
     if (call.count[half] == 0) continue;
-    table[static_cast<std::size_t>(call.count[half]) - 1](call, half);
+    dot_function(call.position, static_cast<std::size_t>(call.count[half]))(call, half);
   }
 }
 

@@ -163,6 +163,33 @@ TEST_CASE("matrix: pointwise, in place and staged, also strided") {
   }
 }
 
+TEST_CASE("matrix: outputs written past the caches") {
+  std::mt19937 random(18);
+  for (const int products : {1, 3}) {
+    for (const PoolWindow& pool : {PoolWindow{}, PoolWindow{2, 2, 2, 2}}) {
+      Conv2dProblem p = same_padded({.c = 32, .h = 6, .w = 18, .k = 64, .r = 3, .s = 3});
+      p.type = products == 1 ? Type::bf16 : Type::f32;
+      p.pool = pool;
+      const Elements x = random_elements(p.type, p.c * p.h * p.w, random);
+      const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+      const std::vector<Expected> expected = widened(conv2d_reference(p, x, weights, {}), p, products);
+      const Elements in = in_layout(x, true, p.n, p.c, p.h, p.w);
+      for (const MatrixUnit& unit : units()) {
+        if (unit.tile(products) == nullptr) continue;
+        MatrixConv2dPlan plan(p, products, unit, best_target(), 2, 0);
+        CHECK(plan.description().fusion.find("past the caches") != std::string::npos);
+        std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
+        plan.pack(weights.data(), dense_strides(p), packed.data());
+        GuardedOutput y(p.type, p.k * p.out_h() * p.out_w());
+        AlignedFloats aligned(y.size());  // only such an output is streamed
+        plan.run(in.data(), packed.data(), nullptr, aligned.data());
+        std::memcpy(y.data(), aligned.data(), y.size() * bytes_of(p.type));
+        check_output(p, expected, y);
+      }
+    }
+  }
+}
+
 TEST_CASE("matrix: many threads and units of few panels give the same result") {
   std::mt19937 random(15);
   check_everywhere(same_padded({.c = 64, .h = 14, .w = 14, .k = 200, .r = 3, .s = 3}), random, 8);
