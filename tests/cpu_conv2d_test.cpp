@@ -14,39 +14,6 @@ namespace {
 
 constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
 
-/// Fills in the output size from bottom/right padding.
-Conv2dProblem sized(Conv2dProblem p, std::int64_t pad_bottom, std::int64_t pad_right) {
-  p.ho = (p.h + p.pad_top + pad_bottom - ((p.r - 1) * p.dilation_h + 1)) / p.stride_h + 1;
-  p.wo = (p.w + p.pad_left + pad_right - ((p.s - 1) * p.dilation_w + 1)) / p.stride_w + 1;
-  return p;
-}
-Conv2dProblem same_padded(Conv2dProblem p) {
-  p.pad_top = p.pad_left = (p.r - 1) * p.dilation_h / 2;
-  return sized(p, p.pad_top, p.pad_left);
-}
-
-void check_output(const Conv2dProblem& p, const std::vector<Expected>& expected, const GuardedOutput& y) {
-  std::size_t wrong = 0;
-  std::size_t i = 0;
-  for (std::int64_t image = 0; image < p.n; ++image) {
-    for (std::int64_t k = 0; k < p.k; ++k) {
-      for (std::int64_t row = 0; row < p.out_h(); ++row) {
-        for (std::int64_t column = 0; column < p.out_w(); ++column) {
-          const Expected& e = expected[i++];
-          const double value = y.at(offset(p.nhwc, p.k, p.out_h(), p.out_w(), image, k, row, column));
-          // Written so that NaN, the poison, counts as wrong.
-          if (!(std::abs(value - e.value) <= e.tolerance) && wrong++ == 0) {
-            FAIL_CHECK("at n" << image << " k" << k << " row " << row << " column " << column << ": " << value
-                              << ", expected " << e.value << " within " << e.tolerance);
-          }
-        }
-      }
-    }
-  }
-  CHECK(wrong == 0);
-  CHECK(y.guards_untouched());
-}
-
 void check_plan(const Conv2dProblem& p, const Target& target, int threads, const Elements& x, const Elements& weights,
                 const std::vector<float>& bias, const std::vector<Expected>& expected) {
   INFO(describe(p) << " on " << target.name << " with " << threads << " threads");
