@@ -2,12 +2,9 @@
 // A unit's strip and results stay in L1 for small images (wide: 40 KB), in L2 for large ones (lanes: 160 KB).
 #include "cpu/few_channels.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <stdexcept>
 
-#include "cpu/cache.h"
 #include "cpu/conv2d_kernels.h"
 #include "cpu/coverage.h"
 #include "cpu/half.h"
@@ -29,10 +26,10 @@ std::int64_t pool_side(const Conv2dProblem& p) { return p.pool.none() ? 1 : 2; }
 std::int64_t conv_pixels(const Conv2dProblem& p) { return p.out_w() * pool_side(p); }
 std::int64_t steps(const Conv2dProblem& p) { return p.c * p.r * p.s; }
 
-/// Wide where its vectors of pixels are fuller than the other's vectors of output channels.
+/// Wide where its vectors of pixels are fuller than the other's vectors of output channels. A scalar is always full.
 bool prefers_wide(const Conv2dProblem& p, int lanes) {
   if (p.k > kFewMaxWideChannels) return false;
-  return round_up(conv_pixels(p), lanes) * p.k < conv_pixels(p) * round_up(p.k, lanes);
+  return lanes == 1 || round_up(conv_pixels(p), lanes) * p.k < conv_pixels(p) * round_up(p.k, lanes);
 }
 
 std::int64_t widest_tile(const FewChannelsKernels& k, const FewChannelsBlocking& b) {
@@ -129,7 +126,6 @@ struct FewChannelsRun {
   const float* packed;
   const float* bias;  // whole vectors, never null
   void* y;
-  bool streams;
 };
 
 /// One unit of work: its coordinates, and the passes over it.
@@ -192,6 +188,7 @@ class Unit {
             .x_row = p_.stride_h * b_.strip_row,
             .offsets = run_.offsets,
             .steps = steps(p_),
+            .run = p_.stride_w == 1 && p_.dilation_w == 1 ? p_.s : 1,
             .weights = run_.packed,
             .bias = run_.bias};
   }
@@ -228,7 +225,7 @@ class Unit {
 
   void finish(const float* from, void* y, std::int64_t count) const {
     run_.kernels.finish[static_cast<std::size_t>(p_.type)](
-        {.x = from, .y = y, .count = count, .activation = p_.activation, .streams = run_.streams});
+        {.x = from, .y = y, .count = count, .activation = p_.activation});
   }
 
   void compute_lanes() const {
@@ -238,7 +235,6 @@ class Unit {
     call.tile = tile_call();
     call.y_px = b_.tile_stores ? p_.k : padded;
     call.activation = b_.tile_stores ? p_.activation : Activation::none;
-    call.streams = run_.streams;
     for (std::int64_t lane = 0; lane < padded; lane += b_.vectors * lanes) {
       const std::int64_t vectors = std::min(b_.vectors, (padded - lane) / lanes);
       call.tile.weights = run_.packed + lane * steps(p_);
@@ -299,15 +295,6 @@ class Unit {
   float* workspace_;
   std::int64_t image_, first_row_, rows_;  // of the output
 };
-
-/// Whether y goes past the caches: it leaves L2 anyway, and plain stores would first read the lines that they fill.
-bool streams(const Conv2dProblem& p, const FewChannelsKernels& kernels, const FewChannelsBlocking& b, const void* y) {
-  if (p.type != Type::f32 || kernels.lanes * 4 != 64) return false;
-  const std::int64_t moved = 4 * p.n * (p.c * p.h * p.w + p.k * p.out_h() * p.out_w());
-  if (moved <= 4 * l2_bytes()) return false;
-  if (b.wide) return p.nhwc && reinterpret_cast<std::uintptr_t>(y) % 4 == 0;
-  return b.tile_stores && p.k % kernels.lanes == 0 && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
-}
 
 }  // namespace
 
@@ -391,11 +378,9 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
                            x,
                            static_cast<const float*>(packed),
                            padded_bias,
-                           y,
-                           streams(p, *kernels_, blocking_, y)};
+                           y};
   parallel_units(threads_, p.n * blocking_.row_blocks, [&](std::int64_t unit, int thread) {
     Unit(run, unit, parts + static_cast<std::size_t>(thread) * blocking_.thread_floats).compute();
-    if (run.streams) hwy::FlushStream();
   });
 }
 

@@ -24,10 +24,12 @@ namespace gable::cpu::HWY_NAMESPACE {
 constexpr int kFewTile[kFewMaxVectors + 1] = {0, 14, 14};
 constexpr int kFewPair[kFewMaxVectors + 1] = {0, 12, 6};
 constexpr int kFewWideRows = 4;
+constexpr bool kFewSharesTaps = true;  // registers for the weights of a kernel row
 #else
 constexpr int kFewTile[kFewMaxVectors + 1] = {0, 12, 6};
 constexpr int kFewPair[kFewMaxVectors + 1] = {0, 6, 2};
 constexpr int kFewWideRows = 2;
+constexpr bool kFewSharesTaps = false;
 #endif
 
 using FewD = hn::ScalableTag<float>;
@@ -50,12 +52,40 @@ HWY_INLINE void finish_pixels(const FewLanesCall& call, const float* block, int 
       block += lanes;
       float* y = call.y + pixel * call.y_px + v * lanes;
       const int valid = call.valid - v * lanes;
-      if (call.streams) {
-        hn::Stream(value, d, y);
-      } else if (valid >= lanes) {
+      if (valid >= lanes) {
         hn::StoreU(value, d, y);
       } else {
         store_first(d, value, y, valid);
+      }
+    }
+  }
+}
+
+/// All steps of a tile, kTaps of them at a time: consecutive pixels of the strip, so that each broadcast serves kTaps
+/// pixels. x has a pointer a row, which leaves base, index and a constant to each broadcast's address.
+template <int kRows, int kPixels, int kVectors, int kTaps>
+HWY_INLINE void lanes_steps(const FewTileCall& tile, const float* const (&x)[kRows],
+                            FewV (&sum)[kRows][kPixels][kVectors]) {
+  const FewD d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const float* weights = tile.weights;
+  const std::int32_t* offsets = tile.offsets;
+  const std::int32_t* const end = offsets + tile.steps;
+  for (; offsets != end; offsets += kTaps, weights += kTaps * kVectors * lanes) {
+    const std::int64_t offset = *offsets;
+    FewV w[kTaps][kVectors];
+    HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) {
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[tap][v] = hn::LoadU(d, weights + (tap * kVectors + v) * lanes);
+    }
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(18) for (int column = 0; column < kPixels + kTaps - 1; ++column) {
+        const FewV input = hn::Set(d, x[row][offset + column]);
+        HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) {
+          const int p = column - tap;
+          if (p < 0 || p >= kPixels) continue;
+          HWY_UNROLL(2)
+          for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[tap][v], sum[row][p][v]);
+        }
       }
     }
   }
@@ -72,30 +102,25 @@ void lanes_tile(const FewLanesCall& call) {
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) sum[row][p][v] = bias;
     }
   }
-  const float* weights = call.tile.weights;
-  const std::int32_t* offsets = call.tile.offsets;
-  const std::int32_t* const end = offsets + call.tile.steps;
-  // A pointer a row leaves base, index and a constant to each broadcast's address.
   const float* x[kRows];
   HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) x[row] = call.tile.x + row * call.tile.x_row;
-  for (; offsets != end; ++offsets, weights += kVectors * lanes) {
-    const std::int64_t offset = *offsets;
-    FewV w[kVectors];
-    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + v * lanes);
-    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
-        const FewV input = hn::Set(d, x[row][offset + p]);
-        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[v], sum[row][p][v]);
-      }
+  if constexpr (kVectors == 1 && kFewSharesTaps) {
+    if (call.tile.run == 5) {
+      lanes_steps<kRows, kPixels, 1, 5>(call.tile, x, sum);
+    } else if (call.tile.run == 3) {
+      lanes_steps<kRows, kPixels, 1, 3>(call.tile, x, sum);
+    } else {
+      lanes_steps<kRows, kPixels, 1, 1>(call.tile, x, sum);
     }
+  } else {
+    lanes_steps<kRows, kPixels, kVectors, 1>(call.tile, x, sum);
   }
-  constexpr int kPool = kRows;
-  constexpr int kOut = kPixels / kPool;
+  constexpr int kOut = kPixels / kRows;
   HWY_ALIGN float block[kOut * kVectors * hn::MaxLanes(FewD())];
   HWY_UNROLL(14) for (int p = 0; p < kOut; ++p) {
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-      FewV best = sum[0][p * kPool][v];
-      if constexpr (kPool == 2) {
+      FewV best = sum[0][p * kRows][v];
+      if constexpr (kRows == 2) {
         best = nan_max(d, nan_max(d, best, sum[0][2 * p + 1][v]), nan_max(d, sum[1][2 * p][v], sum[1][2 * p + 1][v]));
       }
       hn::Store(best, d, block + (p * kVectors + v) * lanes);
@@ -241,19 +266,6 @@ void finish(const FewFinishCall& call) {
     store_first_f32_as<kType>(d, value, y + i, static_cast<int>(count));
   };
   std::int64_t i = 0;
-  if constexpr (kType == Type::f32) {
-    if (call.streams) {
-      const auto line = static_cast<std::int64_t>(hn::Lanes(d) * sizeof(float));
-      const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(y) % sizeof(FewV));
-      if (past != 0) {
-        i = std::min(call.count, (line - past) / static_cast<std::int64_t>(sizeof(float)));
-        part(0, i);
-      }
-      for (; i + lanes <= call.count; i += lanes) {
-        hn::Stream(activate(call.activation, hn::LoadU(d, call.x + i)), d, y + i);
-      }
-    }
-  }
   for (; i + lanes <= call.count; i += lanes) {
     store_f32_as<kType>(d, activate(call.activation, hn::LoadU(d, call.x + i)), y + i);
   }

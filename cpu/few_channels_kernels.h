@@ -36,6 +36,7 @@ struct FewTileCall {
   std::int64_t x_row;
   const std::int32_t* offsets;
   std::int64_t steps;
+  std::int64_t run;      // this many steps at a time are taps on consecutive pixels; divides steps
   const float* weights;  // lanes: [step][vectors x lanes]; wide: [block of channels][step][channel]
   const float* bias;     // lanes: whole vectors; wide: a float a channel
 };
@@ -46,7 +47,6 @@ struct FewLanesCall {
   std::int64_t y_px;
   int valid;
   Activation activation;
-  bool streams;
 };
 using FewLanesFunction = void (*)(const FewLanesCall&);
 
@@ -72,7 +72,6 @@ struct FewFinishCall {
   void* y;
   std::int64_t count;
   Activation activation;
-  bool streams;
 };
 
 struct FewChannelsKernels {
