@@ -242,14 +242,19 @@ class Unit {
         continue;
       }
       multiply();
-      finish_positions(sums(), first, call_.count[0]);
-      finish_positions(sums() + kHalfFloats, second, call_.count[1]);
+      if (step == kHalfPositions) {
+        finish_positions(sums(), first, call_.count[0] + call_.count[1]);  // the halves' sums lie together
+      } else {
+        finish_positions(sums(), first, call_.count[0]);
+        finish_positions(sums() + kHalfFloats, second, call_.count[1]);
+      }
       finish_before();
     }
   }
 
   /// Finishes the outputs among consecutive strip positions.
   void finish_positions(const float* c, std::int64_t position, std::int64_t count) {
+    if (rows_ == 1 && count > 0) return finish(c, nullptr, 0, position, count);
     while (count > 0) {
       const std::int64_t row = position / b_.strip_columns;
       const std::int64_t column = position % b_.strip_columns;
