@@ -1,5 +1,6 @@
 // Chooses the cut. The strip gets 3/8 of L2, so that a panel of weights and the output have the rest; units are made of
-// up to 1024 positions, so that a panel is used at least 32 times a pass, and small enough to feed every thread.
+// up to 2048 positions, so that a panel is used often a pass and few rows are staged twice, and small enough to feed
+// every thread.
 #include "cpu/matrix_blocking.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace gable::cpu {
 namespace {
 
-constexpr std::int64_t kMostPositions = 1024;
+constexpr std::int64_t kMostPositions = 2048;
 constexpr std::int64_t kMostColumns = 128;
 constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kSlackPositions = 64;  // a tile may read past the strip's end

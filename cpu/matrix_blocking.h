@@ -47,8 +47,8 @@ std::string matrix_refusal(const Conv2dProblem& problem, int products, const Mat
 
 MatrixBlocking matrix_blocking(const Conv2dProblem& problem, int products, const MatrixUnit& unit, int threads);
 
-/// Floats of a thread's sums and bias, which come before its strip.
+/// Floats of a thread's sums and biases, two of each, which come before its strip.
 constexpr std::int64_t kMatrixSumFloats = 2 * kHalfFloats;
-constexpr std::int64_t kMatrixHeadFloats = kMatrixSumFloats + kMatrixLanes;
+constexpr std::int64_t kMatrixHeadFloats = 2 * (kMatrixSumFloats + kMatrixLanes);
 
 }  // namespace gable::cpu

@@ -58,6 +58,12 @@ struct Input {
   std::int64_t row, position, a_block;
 };
 
+/// What is left to do of a tile: at most one call a position.
+struct Finishes {
+  MatrixFinish calls[2 * kHalfPositions];
+  int count = 0;
+};
+
 /// One unit of work.
 class Unit {
  public:
@@ -66,7 +72,7 @@ class Unit {
         p_(run.problem),
         b_(run.blocking),
         sums_(workspace),
-        bias_(workspace + kMatrixSumFloats),
+        biases_(workspace + 2 * kMatrixSumFloats),
         strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)) {
     const std::int64_t panel_tile = index % b_.panel_tiles;
     index /= b_.panel_tiles;
@@ -91,7 +97,6 @@ class Unit {
     call_.tap_count = b_.tap_count;
     call_.blocks = b_.blocks;
     call_.last_pairs = b_.last_pairs;
-    call_.c = sums_;
     const bool flat = prefers_flat();
     note_path(b_.pool == 2 ? Path::matrix_pool : flat ? Path::matrix_flat : Path::matrix_rows, run_.target);
     for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
@@ -102,6 +107,7 @@ class Unit {
         compute_rows(input);
       }
     }
+    run_finishes(finishes_[1 - now_]);
   }
 
  private:
@@ -172,6 +178,7 @@ class Unit {
     first_lane_ = group_ * b_.group_k + panel * kMatrixLanes;
     lanes_ = static_cast<int>(std::min<std::int64_t>(kMatrixLanes, b_.group_k - panel * kMatrixLanes));
     if (run_.bias == nullptr) return;
+    bias_ = biases_ + panel % 2 * kMatrixLanes;  // the panel before still needs its own
     std::copy_n(run_.bias + first_lane_, lanes_, bias_);
     std::fill(bias_ + lanes_, bias_ + kMatrixLanes, 0.0f);
   }
@@ -187,22 +194,41 @@ class Unit {
         call_.a[1] = call_.a[0] + input.row;
         call_.count[0] = count;
         call_.count[1] = second ? count : 0;
+        take_taps(0, row);
+        take_taps(1, row + 1);
         if (finishes_in_registers()) {
           multiply_and_finish(finish_of(row, column, count), finish_of(row + 1, column, count));
           continue;
         }
-        run_.unit.tile(b_.products)(call_);
+        multiply();
+        const float* c = sums();
         if (b_.pool == 2) {
-          finish(sums_, sums_ + kHalfFloats, row / 2, column / 2, count / 2);
+          finish(c, c + kHalfFloats, row / 2, column / 2, count / 2);
         } else {
-          finish(sums_, nullptr, row, column, count);
-          if (second) finish(sums_ + kHalfFloats, nullptr, row + 1, column, count);
+          finish(c, nullptr, row, column, count);
+          if (second) finish(c + kHalfFloats, nullptr, row + 1, column, count);
         }
+        finish_before();
       }
     }
   }
 
+  /// Taps of kernel rows that are not all padding for a row of output; all, where both halves share their weights.
+  void take_taps(int half, std::int64_t row) {
+    call_.tap_begin[half] = 0;
+    call_.tap_end[half] = b_.tap_count;
+    if (run_.unit.reads_whole_half) return;
+    const std::int64_t first = (first_row_ + row) * p_.stride_h - p_.pad_top;
+    const std::int64_t a_row = b_.tap_count / p_.r;
+    const std::int64_t begin = first >= 0 ? 0 : std::min(p_.r, ceil_div(-first, p_.dilation_h));
+    const std::int64_t end = first >= b_.h ? 0 : std::min(p_.r, ceil_div(b_.h - first, p_.dilation_h));
+    call_.tap_begin[half] = begin * a_row;
+    call_.tap_end[half] = std::max(begin, end) * a_row;
+  }
+
   void compute_flat(const Input& input) {
+    call_.tap_begin[0] = call_.tap_begin[1] = 0;
+    call_.tap_end[0] = call_.tap_end[1] = b_.tap_count;
     const std::int64_t total = (rows_ - 1) * b_.strip_columns + columns_;
     const std::int64_t step = run_.unit.reads_whole_half ? run_.unit.positions : even_part(total, run_.unit.positions);
     for (std::int64_t first = 0; first < total; first += 2 * step) {
@@ -215,14 +241,20 @@ class Unit {
         multiply_and_finish(finish_of(0, first, call_.count[0]), finish_of(0, second, call_.count[1]));
         continue;
       }
-      run_.unit.tile(b_.products)(call_);
-      finish_positions(sums_, first, call_.count[0]);
-      finish_positions(sums_ + kHalfFloats, second, call_.count[1]);
+      multiply();
+      if (step == kHalfPositions) {
+        finish_positions(sums(), first, call_.count[0] + call_.count[1]);  // the halves' sums lie together
+      } else {
+        finish_positions(sums(), first, call_.count[0]);
+        finish_positions(sums() + kHalfFloats, second, call_.count[1]);
+      }
+      finish_before();
     }
   }
 
   /// Finishes the outputs among consecutive strip positions.
-  void finish_positions(const float* c, std::int64_t position, std::int64_t count) const {
+  void finish_positions(const float* c, std::int64_t position, std::int64_t count) {
+    if (rows_ == 1 && count > 0) return finish(c, nullptr, 0, position, count);
     while (count > 0) {
       const std::int64_t row = position / b_.strip_columns;
       const std::int64_t column = position % b_.strip_columns;
@@ -250,15 +282,35 @@ class Unit {
             .streams = run_.streams};
   }
 
-  void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) const {
+  void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) {
     MatrixFinish call = finish_of(row, column, pixels);
     call.c = c;
     call.below = below;
-    if (p_.type == Type::f32) {
-      run_.kernels.finish_f32(call);
-    } else {
-      (unit_finishes() ? run_.unit.finish_bf16 : run_.kernels.finish_bf16)(call);
+    Finishes& finishes = finishes_[now_];
+    finishes.calls[finishes.count++] = call;
+  }
+
+  // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
+  // and do not wait for the sums' stores.
+  const float* sums() const { return call_.c; }
+  void multiply() {
+    call_.c = sums_ + now_ * kMatrixSumFloats;
+    run_.unit.tile(b_.products)(call_);
+  }
+  void finish_before() {
+    now_ = 1 - now_;
+    run_finishes(finishes_[now_]);
+  }
+  void run_finishes(Finishes& finishes) const {
+    for (int i = 0; i < finishes.count; ++i) {
+      const MatrixFinish& call = finishes.calls[i];
+      if (p_.type == Type::f32) {
+        run_.kernels.finish_f32(call);
+      } else {
+        (unit_finishes(call.lanes) ? run_.unit.finish_bf16 : run_.kernels.finish_bf16)(call);
+      }
     }
+    finishes.count = 0;
   }
 
   void multiply_and_finish(const MatrixFinish& first, const MatrixFinish& second) {
@@ -268,22 +320,27 @@ class Unit {
     call_.finish[0] = call_.finish[1] = nullptr;
   }
 
-  bool unit_finishes() const {
-    return run_.unit.finish_bf16 != nullptr && p_.type == Type::bf16 && lanes_ == kMatrixLanes &&
+  bool unit_finishes(int lanes) const {
+    return run_.unit.finish_bf16 != nullptr && p_.type == Type::bf16 && lanes == kMatrixLanes &&
            p_.activation != Activation::tanh;
   }
-  bool finishes_in_registers() const { return run_.unit.finishes_in_registers && b_.pool == 1 && unit_finishes(); }
+  bool finishes_in_registers() const {
+    return run_.unit.finishes_in_registers && b_.pool == 1 && unit_finishes(lanes_);
+  }
 
   const MatrixRun& run_;
   const Conv2dProblem& p_;
   const MatrixBlocking& b_;
   float* sums_;
-  float* bias_;
+  float* biases_;
+  float* bias_ = nullptr;
   std::uint16_t* strip_;
   std::int64_t image_, group_, first_row_, first_column_, rows_, columns_, first_panel_, end_panel_;
   std::int64_t first_lane_ = 0;
   int lanes_ = 0;
   MatrixCall call_{};
+  Finishes finishes_[2];
+  std::int64_t now_ = 0;  // which sums and finishes belong to the tile at hand
 };
 
 std::int64_t output_bytes(const Conv2dProblem& p) {

@@ -41,9 +41,10 @@ struct MatrixCall {
   std::int64_t position, a_block, a_part;
   const std::int64_t* taps;
   std::int64_t tap_count, blocks;
-  int last_pairs;                 // channel pairs of the last block that are not padding
-  const std::uint16_t* b;         // [block][tap][part] of kWeightBlock
-  float* c;                       // [half][position][lane]
+  std::int64_t tap_begin[2], tap_end[2];  // the others only meet zeros; a unit whose halves share weights takes all
+  int last_pairs;                         // channel pairs of the last block that are not padding
+  const std::uint16_t* b;                 // [block][tap][part] of kWeightBlock
+  float* c;                               // [half][position][lane]
   const MatrixFinish* finish[2];  // for a unit that finishes in registers: of each half, instead of storing c; or null
 };
 using MatrixFunction = void (*)(const MatrixCall&);

@@ -160,10 +160,11 @@ GABLE_CPU_BF16 void dot_half(const MatrixCall& call, std::size_t half) {
   const std::int64_t stride = kStride == 0 ? call.position : kStride;
   __m512 sums[kPositions][2];
   for (auto& sum : sums) sum[0] = sum[1] = _mm512_setzero_ps();
-  const std::uint16_t* b = call.b;
+  const std::int64_t first_tap = call.tap_begin[half], end_tap = call.tap_end[half];
   for (std::int64_t block = 0; block < call.blocks; ++block) {
     const int pairs = block + 1 == call.blocks ? call.last_pairs : kMatrixChannels / 2;
-    for (std::int64_t tap = 0; tap < call.tap_count; ++tap, b += kWeightBlock) {
+    const std::uint16_t* b = call.b + (block * call.tap_count + first_tap) * kWeightBlock;
+    for (std::int64_t tap = first_tap; tap < end_tap; ++tap, b += kWeightBlock) {
       const std::uint16_t* a = call.a[half] + block * call.a_block + call.taps[tap];
       const std::uint16_t* weights = b;
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kMatrixLanes) {
