@@ -465,6 +465,16 @@ TEST_CASE("table: aligned, and compares with the vendor's library") {
   CHECK(contains(table(studies), "1 refused:\n  fused256 f16 on onednn: oneDNN 2.6 has no f16"));
 }
 
+TEST_CASE("table: cases that a device refused for one reason share a line, others keep theirs") {
+  Studies studies = merge({samples::cpu_study()});
+  studies.refused.push_back(studies.refused.front());
+  studies.refused.back().name = "fused128";
+  studies.refused.push_back(studies.refused.front());
+  studies.refused.back().device = "cpu";
+  CHECK(contains(table(studies), "3 refused:\n  fused256, fused128 f16 on onednn: "));
+  CHECK(contains(table(studies), "\n  fused256 f16 on cpu: "));
+}
+
 TEST_CASE("png: a missing program is named with the package that has it") {
   Folder folder("missing");
   std::filesystem::create_directories(folder.path());

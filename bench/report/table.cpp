@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/report/text.h"
@@ -65,6 +67,24 @@ std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widt
   return line + "\n";
 }
 
+/// Cases that a device refused for one reason share a line: a device without f16 refuses all of a suite's.
+std::string refusals(const std::vector<Refused>& refused) {
+  if (refused.empty()) return "";
+  std::vector<std::pair<std::string, std::string>> lines;  // where and why, names
+  for (const Refused& r : refused) {
+    const std::string why = fmt::format("{} on {}: {}", printable(r.dtype), printable(r.device), printable(r.reason));
+    const auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& one) { return one.first == why; });
+    if (line == lines.end()) {
+      lines.emplace_back(why, printable(r.name));
+    } else {
+      line->second += ", " + printable(r.name);
+    }
+  }
+  std::string text = fmt::format("{} refused:\n", refused.size());
+  for (const auto& [why, names] : lines) text += fmt::format("  {} {}\n", names, why);
+  return text;
+}
+
 }  // namespace
 
 std::string table(const Studies& studies) {
@@ -81,12 +101,7 @@ std::string table(const Studies& studies) {
   }
   std::string text;
   for (const Cells& row : rows) text += line_of(row, widths);
-  if (!studies.refused.empty()) text += fmt::format("{} refused:\n", studies.refused.size());
-  for (const Refused& r : studies.refused) {
-    text += fmt::format("  {} {} on {}: {}\n", printable(r.name), printable(r.dtype), printable(r.device),
-                        printable(r.reason));
-  }
-  return text;
+  return text + refusals(studies.refused);
 }
 
 }  // namespace gable::bench::report
