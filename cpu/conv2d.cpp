@@ -76,6 +76,8 @@ void Conv2dPlan::pack(const void* weights, const WeightStrides& strides, void* p
 }
 
 void Conv2dPlan::run(const void* x, const void* packed, const float* bias, void* y) {
+  const std::size_t vector_bytes = static_cast<std::size_t>(kernels_->lanes) * sizeof(float);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % vector_bytes == 0;
   const Conv2dRun run{problem_,
                       *target_,
                       *kernels_,
@@ -84,7 +86,8 @@ void Conv2dPlan::run(const void* x, const void* packed, const float* bias, void*
                       static_cast<const float*>(packed),
                       problem_.bias ? bias : nullptr,
                       y,
-                      workspace_.data()};
+                      workspace_.data(),
+                      blocking_.streams && aligned};
   run_conv2d(run, threads_);
 }
 
@@ -103,7 +106,8 @@ Conv2dDescription Conv2dPlan::description() const {
              (problem_.pool.none() ? "no pool"
               : b.row_pair         ? "max-pool in registers"
                                    : "max-pool in an L2 strip") +
-             ", bias and activation " + (b.tile_stores ? "in registers" : "in an L2 strip");
+             ", bias and activation " + (b.tile_stores ? "in registers" : "in an L2 strip") +
+             (b.streams ? ", stores past the caches" : "");
   d.threads = threads_;
   return d;
 }

@@ -176,6 +176,9 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
                       (g.wo - 1) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left >= g.w;
   const bool lanes_overrun = g.depthwise && g.group_k % kernels.lanes != 0;
   b.never_staged = p.type == Type::f32 && p.nhwc && !padded && !lanes_overrun;
+  // A result that the last level cannot hold would only push the input out of it.
+  b.streams =
+      b.tile_stores && g.group_k % kernels.lanes == 0 && p.n * p.out_h() * p.out_w() * p.k * kFloat > l3_bytes();
   b.panel_lanes = kMaxTileVectors * kernels.lanes;
   b.out_tiles = ceil_div(g.group_k, kPartitionLanes);
   b.in_lanes = g.depthwise ? 1 : even_part(g.group_c, kInLanes);

@@ -27,6 +27,7 @@ struct Conv2dBlocking {
   bool row_pair;      // the tile kernel pools 2×2 in registers
   bool tile_stores;   // the tile kernel stores the final result; else the store kernel finishes a strip
   bool never_staged;  // the input is always read in place
+  bool streams;       // the tile kernel's stores pass the caches by, where y is aligned to vectors
   AxisMap rows, columns;
   std::int64_t panel_lanes, out_tiles, in_lanes, chunk_channels, chunks;
   std::int64_t unit_rows, unit_pixels, row_blocks, pixel_blocks, units;  // of the (pooled) output
