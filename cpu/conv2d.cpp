@@ -97,12 +97,16 @@ Conv2dDescription Conv2dPlan::description() const {
   Conv2dDescription d;
   d.kernel = g.depthwise ? "depthwise" : "direct";
   d.target = target_->name;
-  d.tile = (b.row_pair ? "2x" + text(kernels_->max_pair_pixels) : "1x" + text(kernels_->max_pixels)) + " pixels x " +
-           text(b.panel_lanes) + " lanes";
+  d.tile = (b.row_pair ? "2x" + text(b.tile_pixels) : "1x" + text(b.tile_pixels)) + " pixels x " + text(b.panel_lanes) +
+           " lanes";
   d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, g.group_k)) + " lanes, in tile " +
                text(b.in_lanes) + ", chunk " + text(std::min(b.chunk_channels, g.group_c)) + " channels, unit " +
                text(b.unit_rows) + "x" + text(b.unit_pixels) + " outputs, " + text(b.units) + " units";
-  d.fusion = std::string(b.never_staged ? "input in place" : "input staged where padded or converted") + ", " +
+  d.fusion = std::string(b.never_staged
+                             ? "input in place"
+                             : (problem_.type == Type::f32 && problem_.nhwc ? "input staged where tiles touch padding"
+                                                                            : "input staged")) +
+             ", " +
              (problem_.pool.none() ? "no pool"
               : b.row_pair         ? "max-pool in registers"
                                    : "max-pool in an L2 strip") +

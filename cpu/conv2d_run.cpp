@@ -101,7 +101,7 @@ class Unit {
   };
   Tiles tiles() const {
     const std::int64_t step = b_.row_pair ? 2 : 1;
-    const std::int64_t most = (b_.row_pair ? run_.kernels.max_pair_pixels : run_.kernels.max_pixels) / step;
+    const std::int64_t most = b_.tile_pixels / step;
     const std::int64_t count = ceil_div(conv_pixels_ / step, most);
     return {count, conv_pixels_ / step / count, conv_pixels_ / step % count, step};
   }
@@ -145,6 +145,7 @@ class Unit {
     }
     if (left_end > 0 || right_begin < conv_pixels_) note_path(stage_path(), run_.target);
     if (left_end < right_begin) note_path(Path::conv2d_direct_input, run_.target);
+    if (left_end > 0 && left_end < right_begin) note_path(Path::conv2d_edge_strips, run_.target);
     return inputs;
   }
 
@@ -346,6 +347,7 @@ void note_plan_paths(const Conv2dRun& run) {
   } else {
     note_path(b.row_pair ? Path::conv2d_row_pair : Path::conv2d_tile, run.target);
   }
+  if (run.stream) note_path(Path::conv2d_stream, run.target);
   if (b.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
   if (!b.tile_stores) {
     note_path(run.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);

@@ -3,6 +3,8 @@
 // row pairs for the 2×2 pool: 2 × 6 × 2 (24 accumulators), 2 × 2 × 2 with 16. Partial sums never leave the registers.
 // Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out of L2 or
 // L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle.
+// Prefetched in software, because no hardware stream follows them: the next run's line of each pixel, and the weights a
+// page ahead; about two instructions a step. Sums start from the bias, so that the end is a maximum and a store.
 // Depthwise: output lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
@@ -37,6 +39,7 @@ constexpr int kPairPixels = 2;
 constexpr std::int64_t kApart = 32;
 /// Weights are asked for this many floats ahead: a page, which the hardware's stream does not cross.
 constexpr std::int64_t kWeightsAhead = 1024;
+constexpr std::int64_t kLineFloats = 16;
 
 template <int kRows, int kPixels, int kVectors, bool kDepthwise>
 struct Tile {
@@ -65,7 +68,7 @@ struct Tile {
         V weights[kVectors];
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
           weights[v] = hn::LoadU(d, w + v * lanes);
-          hwy::Prefetch(w + kWeightsAhead + v * lanes);
+          if (v * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + v * lanes);
         }
         HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
           HWY_UNROLL(16) for (int p = 0; p < kPixels; ++p) {
