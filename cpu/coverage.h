@@ -17,6 +17,8 @@ enum class Path {
   conv2d_depthwise_row_pair,
   conv2d_partial_sums,
   conv2d_direct_input,
+  conv2d_edge_strips,
+  conv2d_stream,
   conv2d_stage_nhwc,
   conv2d_stage_nchw,
   conv2d_stage_nchw_lanes,

@@ -101,6 +101,36 @@ TEST_CASE("conv2d: strides, also larger than the kernel") {
   }
 }
 
+TEST_CASE(
+    "conv2d: a result beyond the last level's share is stored past the caches, on aligned and unaligned addresses") {
+  const Conv2dProblem p{.h = 725, .w = 725, .k = 16, .ho = 725, .wo = 725, .bias = true};
+  const std::int64_t count = p.k * p.ho * p.wo;
+  std::mt19937 random(12);
+  const Elements x = random_elements(Type::f32, p.h * p.w, random);
+  const Elements weights = random_elements(Type::f32, p.k, random);
+  const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
+  for (const Target* target : supported_targets()) {
+    Conv2dPlan plan(p, *target, 2);
+    std::vector<float> packed(plan.packed_floats());
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    for (const std::int64_t shift : {0, 1}) {
+      INFO(target->name << ", y " << shift << " floats from a cache line");
+      AlignedFloats y(static_cast<std::size_t>(count + 32));
+      float* first = y.data() + 16 + shift;
+      plan.run(x.data(), packed.data(), bias.data(), first);
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float expected =
+            std::fma(x.at(static_cast<std::size_t>(i / p.k)), weights.at(static_cast<std::size_t>(i % p.k)), 0.5f);
+        if (!(std::abs(first[i] - expected) <= 1e-6f)) ++wrong;
+      }
+      CHECK(wrong == 0);
+      CHECK(first[-1] == 0.0f);
+      CHECK(first[count] == 0.0f);
+    }
+  }
+}
+
 TEST_CASE("conv2d: dilation") {
   std::mt19937 random(5);
   for (const std::int64_t dilation : {2, 3, 6}) {
