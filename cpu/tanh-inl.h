@@ -1,6 +1,7 @@
-// tanh of f32 vectors within 4 ulp: x * P(x^2) / Q(x^2), degrees 4 and 5, a minimax fit of relative error 2^-29.9 on
-// |x| < 9.02, beyond which tanh rounds to 1. All coefficients are positive, so neither polynomial loses digits. 12
-// multiply-adds and a division: a third of what exp-based ones cost, and this decides layers of one channel.
+// tanh of f32 vectors within a relative error of 4 * 2^-23 (measured: 2.5 * 2^-23 with FMA, 2.9 without, near |x| = 8),
+// never beyond 1: x * P(x^2) / Q(x^2), degrees 4 and 5, a minimax fit of relative error 2^-29.9 on |x| < 9.02, beyond
+// which tanh rounds to 1. All coefficients are positive, so neither polynomial loses digits. Nine multiply-adds, two
+// products and one division.
 #if defined(GABLE_CPU_TANH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TANH_INL_H_
 #undef GABLE_CPU_TANH_INL_H_
@@ -29,7 +30,9 @@ HWY_INLINE V tanh_f32(D d, V x) {
   q = hn::MulAdd(t, q, hn::Set(d, 0.4711879036f));
   q = hn::MulAdd(t, q, hn::Set(d, 1.0f));
   const V inside = hn::Div(hn::Mul(x, p), q);
-  return hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Set(d, 9.02f)), hn::CopySign(hn::Set(d, 1.0f), x), inside);
+  const V one = hn::Set(d, 1.0f);
+  const auto saturates = hn::Or(hn::Gt(hn::Abs(x), hn::Set(d, 9.02f)), hn::Gt(hn::Abs(inside), one));
+  return hn::IfThenElse(saturates, hn::CopySign(one, x), inside);
 }
 
 }  // namespace gable::cpu::HWY_NAMESPACE
