@@ -1,20 +1,14 @@
-// Size of this machine's level-2 cache, which the blockings are derived from.
+// Sizes of this machine's caches, which the blockings and the choice of stores are derived from.
 #pragma once
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstdint>
 
 namespace gable::cpu {
 
 /// Bytes of one core's L2; 1 MiB where the system does not say. Kept within what the blockings were thought out for.
-inline std::int64_t l2_bytes() {
-#ifdef _SC_LEVEL2_CACHE_SIZE
-  static const long reported = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (reported > 0) return std::clamp<std::int64_t>(reported, 256 << 10, 2 << 20);
-#endif
-  return 1 << 20;
-}
+std::int64_t l2_bytes();
+
+/// Bytes of the last level that this process's first CPU shares; 32 MiB where the system does not say.
+std::int64_t l3_bytes();
 
 }  // namespace gable::cpu

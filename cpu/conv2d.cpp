@@ -76,6 +76,8 @@ void Conv2dPlan::pack(const void* weights, const WeightStrides& strides, void* p
 }
 
 void Conv2dPlan::run(const void* x, const void* packed, const float* bias, void* y) {
+  const std::size_t vector_bytes = static_cast<std::size_t>(kernels_->lanes) * sizeof(float);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % vector_bytes == 0;
   const Conv2dRun run{problem_,
                       *target_,
                       *kernels_,
@@ -84,7 +86,8 @@ void Conv2dPlan::run(const void* x, const void* packed, const float* bias, void*
                       static_cast<const float*>(packed),
                       problem_.bias ? bias : nullptr,
                       y,
-                      workspace_.data()};
+                      workspace_.data(),
+                      blocking_.streams && aligned};
   run_conv2d(run, threads_);
 }
 
@@ -92,18 +95,23 @@ Conv2dDescription Conv2dPlan::description() const {
   const Conv2dBlocking& b = blocking_;
   const Conv2dGeometry& g = b.geometry;
   Conv2dDescription d;
-  d.kernel = g.depthwise ? "depthwise" : "direct";
+  d.kernel = g.depthwise ? "depthwise_staged" : "direct";
   d.target = target_->name;
-  d.tile = (b.row_pair ? "2x" + text(kernels_->max_pair_pixels) : "1x" + text(kernels_->max_pixels)) + " pixels x " +
-           text(b.panel_lanes) + " lanes";
+  d.tile = (b.row_pair ? "2x" + text(b.tile_pixels) : "1x" + text(b.tile_pixels)) + " pixels x " + text(b.panel_lanes) +
+           " lanes";
   d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, g.group_k)) + " lanes, in tile " +
                text(b.in_lanes) + ", chunk " + text(std::min(b.chunk_channels, g.group_c)) + " channels, unit " +
                text(b.unit_rows) + "x" + text(b.unit_pixels) + " outputs, " + text(b.units) + " units";
-  d.fusion = std::string(b.never_staged ? "input in place" : "input staged where padded or converted") + ", " +
+  d.fusion = std::string(b.never_staged
+                             ? "input in place"
+                             : (problem_.type == Type::f32 && problem_.nhwc ? "input staged where tiles touch padding"
+                                                                            : "input staged")) +
+             ", " +
              (problem_.pool.none() ? "no pool"
               : b.row_pair         ? "max-pool in registers"
                                    : "max-pool in an L2 strip") +
-             ", bias and activation " + (b.tile_stores ? "in registers" : "in an L2 strip");
+             ", bias and activation " + (b.tile_stores ? "in registers" : "in an L2 strip") +
+             (b.streams ? ", stores past the caches" : "");
   d.threads = threads_;
   return d;
 }

@@ -24,7 +24,7 @@ namespace gable::cpu {
 
 /// What a plan decided, in words.
 struct Conv2dDescription {
-  std::string kernel;    // "direct" or "depthwise"
+  std::string kernel;    // "direct", "depthwise_staged", ...
   std::string target;    // "avx512", ...
   std::string tile;      // register tile: rows × pixels × lanes
   std::string blocking;  // out tile, in tile, chunk, unit of work

@@ -1,6 +1,7 @@
-// Chooses the blocking. Budgets of one thread, in parts of L2: weights of a panel and chunk 3/8, staged input 3/8,
-// partial sums and strip 1/4 together. Units are made as large as 16 register tiles of pixels, so that a panel's
-// weights are used 16 times per pass through L2, and small enough to give every thread at least four.
+// Chooses the blocking. Budgets of one thread, in parts of L2: weights of a panel and chunk 3/8, staged input 3/8 (of a
+// single tap, the input 1/2), partial sums and strip 1/4 together. Units are made as large as 16 register tiles of
+// pixels, so that a panel's weights are used 16 times per pass through L2, and small enough to give every thread at
+// least four.
 #include "cpu/conv2d_blocking.h"
 
 #include <algorithm>
@@ -14,6 +15,12 @@ constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
 constexpr std::int64_t kTilesPerUnit = 16;
 constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kFloat = sizeof(float);
+/// Of a larger last level others have their share.
+constexpr std::int64_t kMostCached = 32 << 20;
+/// Pixels a multiple of 4 KiB apart fall into one set of an L1 of 64 sets. It has 8 or 12 ways, so a tile reads no more
+/// than 8 such pixels.
+constexpr std::int64_t kAliasFloats = 1024;
+constexpr std::int64_t kAliasPixels = 8;
 
 /// The part size that cuts `total` into the fewest parts of at most `most`, all nearly equal.
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
@@ -106,7 +113,10 @@ class Search {
 
   std::int64_t first_chunk() const {
     const std::int64_t channel_bytes = p_.r * p_.s * b_.panel_lanes * kFloat;
-    const std::int64_t most = std::max(l2_bytes() * 3 / 8 / channel_bytes, b_.in_lanes);
+    std::int64_t most = l2_bytes() * 3 / 8 / channel_bytes;
+    // A single tap leaves the input, which every panel reads again, as the larger of the two streams.
+    if (p_.r * p_.s == 1) most = std::min(most, l2_bytes() / 2 / (pixel_target() * kFloat));
+    most = std::max(most, b_.in_lanes);
     return round_up(even_part(g_.group_c, most), b_.in_lanes);
   }
 
@@ -176,6 +186,12 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
                       (g.wo - 1) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left >= g.w;
   const bool lanes_overrun = g.depthwise && g.group_k % kernels.lanes != 0;
   b.never_staged = p.type == Type::f32 && p.nhwc && !padded && !lanes_overrun;
+  const bool aliased = b.never_staged && p.stride_w * p.c % kAliasFloats == 0;
+  b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
+  if (aliased) b.tile_pixels = std::min(b.tile_pixels, kAliasPixels);
+  // A result that the last level cannot hold would only push the input out of it.
+  b.streams = b.tile_stores && g.group_k % kernels.lanes == 0 &&
+              p.n * p.out_h() * p.out_w() * p.k * kFloat > std::min(l3_bytes(), kMostCached);
   b.panel_lanes = kMaxTileVectors * kernels.lanes;
   b.out_tiles = ceil_div(g.group_k, kPartitionLanes);
   b.in_lanes = g.depthwise ? 1 : even_part(g.group_c, kInLanes);

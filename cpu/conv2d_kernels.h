@@ -39,12 +39,14 @@ struct TileCall {
   float* partial;
   std::int64_t partial_row, partial_px;
   bool load_partial, store_partial;
-  /// Output: `lanes` valid lanes a pixel; a row-pair tile stores its 2×2 max-pool. Bias has whole vectors, or is null.
+  /// Output: `lanes` valid lanes a pixel; a row-pair tile stores its 2×2 max-pool. Bias has whole vectors, or is null;
+  /// sums start from it, or from earlier sums. With `stream`, all lanes are valid, y is aligned to vectors, and stores
+  /// pass the caches by.
   float* y;
   std::int64_t y_px;
   int lanes;
   const float* bias;
-  bool relu;
+  bool relu, stream;
 };
 using TileFunction = void (*)(const TileCall&);
 

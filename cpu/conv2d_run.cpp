@@ -2,6 +2,8 @@
 // computes addresses; everything that touches an element is a kernel of conv2d_kernels.h.
 #include "cpu/conv2d_run.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "cpu/coverage.h"
@@ -66,28 +68,85 @@ class Unit {
   }
 
   void compute() const {
-    const bool in_place = reads_in_place();
-    note_path(in_place ? Path::conv2d_direct_input : stage_path(), run_.target);
     const float* bias = padded_bias();
+    const Source source = choose_source();
     for (std::int64_t chunk = 0; chunk < b_.chunks; ++chunk) {
       const std::int64_t channel = chunk * b_.chunk_channels;
       const std::int64_t channels = std::min(b_.chunk_channels, g_.group_c - channel);
-      const Input input = in_place ? in_place_input(channel) : stage(channel, channels);
+      const Inputs inputs = make_inputs(source, channel, channels);
       for (std::int64_t lane = 0; lane < padded_lanes_; lane += b_.panel_lanes) {
-        compute_panel(input, channel, channels, lane, bias);
+        compute_panel(inputs, channel, channels, lane, bias);
       }
     }
     if (!b_.tile_stores) store(bias);
+    if (run_.stream) hwy::FlushStream();
   }
 
  private:
-  /// Whether every tap of the unit is inside an f32 NHWC image.
-  bool reads_in_place() const {
-    if (b_.never_staged) return true;
-    if (p_.type != Type::f32 || !p_.nhwc || (g_.depthwise && lanes_ != padded_lanes_)) return false;
+  /// Where the unit's pixels are read: those before left_end and from right_begin on in staged strips, others in place.
+  struct Source {
+    std::int64_t left_end, right_begin;
+  };
+  /// Its inputs; x of the right one is where its first pixel, right_begin, is.
+  struct Inputs {
+    Source source;
+    Input left, middle, right;
+  };
+
+  /// The convolution's pixels are cut into tiles of nearly equal width.
+  struct Tiles {
+    std::int64_t count, narrow, wide_tiles, step;
+    std::int64_t width(std::int64_t tile) const { return (narrow + (tile < wide_tiles ? 1 : 0)) * step; }
+    std::int64_t begin(std::int64_t tile) const { return (narrow * tile + std::min(tile, wide_tiles)) * step; }
+  };
+  Tiles tiles() const {
+    const std::int64_t step = b_.row_pair ? 2 : 1;
+    const std::int64_t most = b_.tile_pixels / step;
+    const std::int64_t count = ceil_div(conv_pixels_ / step, most);
+    return {count, conv_pixels_ / step / count, conv_pixels_ / step % count, step};
+  }
+
+  /// Strips only for the tiles that touch the padding left and right, where tiles between them touch none; where the
+  /// image is not f32 NHWC, one strip for all.
+  Source choose_source() const {
+    const Source in_place{0, conv_pixels_};
+    const Source staged{conv_pixels_, conv_pixels_};
+    if (b_.never_staged) return in_place;
+    if (p_.type != Type::f32 || !p_.nhwc || (g_.depthwise && lanes_ != padded_lanes_)) return staged;
     const std::int64_t last_row = x_row_ + (conv_rows_ - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h;
-    const std::int64_t last_column = x_column_ + (conv_pixels_ - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w;
-    return x_row_ >= 0 && x_column_ >= 0 && last_row < g_.h && last_column < g_.w;
+    // A row pair's kernel rows are all read; a single row's stay inside the image (choose_kernel_rows).
+    if (b_.row_pair && (x_row_ < 0 || last_row >= g_.h)) return staged;
+    const std::int64_t reach = (p_.s - 1) * p_.dilation_w;
+    const Tiles cut = tiles();
+    std::int64_t first = 0, last = cut.count;
+    while (first < last && x_column_ + cut.begin(first) * p_.stride_w < 0) ++first;
+    while (last > first && x_column_ + (cut.begin(last) - 1) * p_.stride_w + reach >= g_.w) --last;
+    if (first == last) return staged;
+    const Source split{cut.begin(first), cut.begin(last)};
+    const std::int64_t split_positions =
+        strip_columns(split.left_end) + strip_columns(conv_pixels_ - split.right_begin);
+    return split_positions <= strip_columns(conv_pixels_) ? split : staged;
+  }
+
+  std::int64_t strip_columns(std::int64_t pixels) const { return pixels == 0 ? 0 : b_.columns.positions(pixels); }
+
+  Inputs make_inputs(const Source& source, std::int64_t channel, std::int64_t channels) const {
+    const auto [left_end, right_begin] = source;
+    Inputs inputs{source, {}, {}, {}};
+    float* right_strip = workspace_;
+    if (left_end > 0) {
+      inputs.left = stage(0, left_end, channel, channels, workspace_);
+      const std::int64_t depth = g_.depthwise ? padded_lanes_ : round_up(channels, b_.in_lanes);
+      right_strip += b_.rows.positions(conv_rows_) * strip_columns(left_end) * depth;
+    }
+    if (left_end < right_begin) inputs.middle = in_place_input(channel);
+    if (right_begin < conv_pixels_) {
+      inputs.right = stage(right_begin, conv_pixels_ - right_begin, channel, channels, right_strip);
+    }
+    if (left_end > 0 || right_begin < conv_pixels_) note_path(stage_path(), run_.target);
+    if (left_end < right_begin) note_path(Path::conv2d_direct_input, run_.target);
+    if (left_end > 0 && left_end < right_begin) note_path(Path::conv2d_edge_strips, run_.target);
+    return inputs;
   }
 
   /// Depthwise reads the channels of its own lanes; others read a chunk of the group's channels.
@@ -112,8 +171,10 @@ class Unit {
             1};
   }
 
-  Input stage(std::int64_t chunk_channel, std::int64_t channels) const {
-    const std::int64_t columns = b_.columns.positions(conv_pixels_);
+  /// Stages what `pixels` pixels from first_pixel on read.
+  Input stage(std::int64_t first_pixel, std::int64_t pixels, std::int64_t chunk_channel, std::int64_t channels,
+              float* strip) const {
+    const std::int64_t columns = b_.columns.positions(pixels);
     StageCall call;
     call.x = advance(run_.x, p_.type, image_ * x_strides_.image + input_channel(chunk_channel) * x_strides_.channel);
     call.x_row = x_strides_.row;
@@ -126,10 +187,10 @@ class Unit {
     call.row_positions = b_.rows.positions(conv_rows_);
     call.column_positions = columns;
     call.first_row = x_row_;
-    call.first_column = x_column_;
+    call.first_column = x_column_ + first_pixel * p_.stride_w;
     call.channels = g_.depthwise ? lanes_ : channels;
     call.in_lanes = g_.depthwise ? padded_lanes_ : b_.in_lanes;
-    call.strip = workspace_;
+    call.strip = strip;
 
     const std::size_t type = static_cast<std::size_t>(p_.type);
     const bool pixel_major = p_.nhwc || g_.depthwise;
@@ -138,7 +199,7 @@ class Unit {
 
     const std::int64_t pixel = pixel_major ? call.in_lanes : 1;
     const std::int64_t row = columns * (pixel_major ? round_up(call.channels, call.in_lanes) : call.channels);
-    return {workspace_,
+    return {strip,
             b_.rows.output_step * row,
             b_.columns.output_step * pixel,
             b_.rows.tap_step * row,
@@ -157,19 +218,13 @@ class Unit {
     return copy;
   }
 
-  void compute_panel(const Input& input, std::int64_t channel, std::int64_t channels, std::int64_t lane,
+  void compute_panel(const Inputs& inputs, std::int64_t channel, std::int64_t channels, std::int64_t lane,
                      const float* bias) const {
     const std::int64_t vector_lanes = run_.kernels.lanes;
     const std::int64_t panel_lanes = std::min(b_.panel_lanes, padded_lanes_ - lane);
     const std::int64_t taps = p_.r * p_.s;
     const std::int64_t group_lanes = round_up(g_.group_k, vector_lanes);
     TileCall call;
-    call.x_row = input.row;
-    call.x_px = input.pixel;
-    call.x_kh = input.kh;
-    call.x_kw = input.kw;
-    call.x_tile = input.tile;
-    call.x_lane = input.lane;
     call.weights =
         run_.packed + (group_ * group_lanes + first_lane_ + lane) * g_.group_c * taps + channel * taps * panel_lanes;
     call.kernel_h = p_.r;
@@ -179,8 +234,6 @@ class Unit {
     call.last_in_lanes = channels - (call.in_tiles - 1) * b_.in_lanes;
     if (g_.depthwise) {
       // The taps of a kernel row take the place of input lanes.
-      call.x_lane = input.kw;
-      call.x_kw = 0;
       call.kernel_w = 1;
       call.in_lanes = call.last_in_lanes = p_.s;
     }
@@ -191,28 +244,38 @@ class Unit {
     call.lanes = static_cast<int>(b_.tile_stores ? std::min(panel_lanes, lanes_ - lane) : panel_lanes);
     call.y_px = b_.tile_stores ? y_strides_.pixel : padded_lanes_;
     call.bias = b_.tile_stores && bias != nullptr ? bias + lane : nullptr;
+    call.stream = run_.stream;
     call.relu = b_.tile_stores && p_.activation == Activation::relu;
-    const float* panel_x = input.x + (g_.depthwise ? lane : 0);
-    compute_rows(call, panel_x, lane, static_cast<std::size_t>(panel_lanes / vector_lanes));
+    compute_rows(call, inputs, lane, static_cast<std::size_t>(panel_lanes / vector_lanes));
   }
 
-  void compute_rows(TileCall& call, const float* panel_x, std::int64_t lane, std::size_t vectors) const {
+  void read_from(TileCall& call, const Input& input) const {
+    call.x_row = input.row;
+    call.x_px = input.pixel;
+    call.x_kh = input.kh;
+    call.x_kw = g_.depthwise ? 0 : input.kw;
+    call.x_tile = input.tile;
+    call.x_lane = g_.depthwise ? input.kw : input.lane;
+  }
+
+  void compute_rows(TileCall& call, const Inputs& inputs, std::int64_t lane, std::size_t vectors) const {
     const Conv2dKernels& k = run_.kernels;
     const TileFunction* functions = b_.row_pair ? (g_.depthwise ? k.depthwise_row_pair : k.row_pair)[vectors]
                                                 : (g_.depthwise ? k.depthwise : k.tile)[vectors];
-    const std::int64_t step = b_.row_pair ? 2 : 1;
-    const std::int64_t groups_of_pixels = conv_pixels_ / step;
-    const std::int64_t tiles = ceil_div(groups_of_pixels, (b_.row_pair ? k.max_pair_pixels : k.max_pixels) / step);
-    const std::int64_t narrow = groups_of_pixels / tiles;
-    const std::int64_t wide_tiles = groups_of_pixels % tiles;
-    for (std::int64_t row = 0; row < conv_rows_; row += step) {
+    const Tiles cut = tiles();
+    const auto [left_end, right_begin] = inputs.source;
+    for (std::int64_t row = 0; row < conv_rows_; row += cut.step) {
       choose_kernel_rows(call, row);
       std::int64_t pixel = 0;
-      for (std::int64_t tile = 0; tile < tiles; ++tile) {
-        const std::int64_t width = (narrow + (tile < wide_tiles ? 1 : 0)) * step;
-        call.x = panel_x + row * call.x_row + pixel * call.x_px;
+      for (std::int64_t tile = 0; tile < cut.count; ++tile) {
+        const std::int64_t width = cut.width(tile);
+        const bool right = pixel >= right_begin;
+        const Input& input = pixel < left_end ? inputs.left : right ? inputs.right : inputs.middle;
+        read_from(call, input);
+        call.x =
+            input.x + (g_.depthwise ? lane : 0) + row * input.row + (pixel - (right ? right_begin : 0)) * input.pixel;
         call.partial = workspace_ + b_.partial_offset + row * call.partial_row + pixel * call.partial_px + lane;
-        call.y = output(row / step, pixel / step, lane);
+        call.y = output(row / cut.step, pixel / cut.step, lane);
         functions[width](call);
         pixel += width;
       }
@@ -284,6 +347,7 @@ void note_plan_paths(const Conv2dRun& run) {
   } else {
     note_path(b.row_pair ? Path::conv2d_row_pair : Path::conv2d_tile, run.target);
   }
+  if (run.stream) note_path(Path::conv2d_stream, run.target);
   if (b.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
   if (!b.tile_stores) {
     note_path(run.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);

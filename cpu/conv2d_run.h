@@ -18,6 +18,7 @@ struct Conv2dRun {
   const float* bias;  // or null
   void* y;
   float* workspace;
+  bool stream;  // stores of y pass the caches by
 };
 
 void run_conv2d(const Conv2dRun& run, int threads);

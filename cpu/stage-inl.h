@@ -68,29 +68,46 @@ HWY_INLINE void for_each_row(const StageCall& call, std::int64_t row_floats, con
 }
 
 /// Strip [row][in tile][column][in lane].
+/// The channels of one pixel, cut into in tiles that lie `tile_floats` apart.
+template <Type kType>
+HWY_INLINE void stage_pixel(const StageCall& call, const Storage<kType>* x, float* strip, std::int64_t tile_floats) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t channel = 0;
+  if (call.in_lanes == lanes) {
+    for (; channel + lanes <= call.channels; channel += lanes) {
+      hn::StoreU(load_as_f32<kType>(d, x + channel), d, strip);
+      strip += tile_floats;
+    }
+  }
+  for (; channel < call.channels; channel += call.in_lanes) {
+    convert_to_f32<kType>(x + channel, strip, std::min(call.in_lanes, call.channels - channel));
+    strip += tile_floats;
+  }
+}
+
+/// Strip [row][in tile][column][in lane]. The source is read in its own order, pixel by pixel, as one stream.
 template <Type kType>
 void stage_nhwc(const StageCall& call) {
   const std::int64_t tiles = ceil_div(call.channels, call.in_lanes);
   const std::int64_t tile_floats = call.column_positions * call.in_lanes;
   for_each_row(call, tiles * tile_floats, [&](std::int64_t row, float* strip) HWY_ATTR {
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
-      const std::int64_t lanes = std::min(call.in_lanes, call.channels - tile * call.in_lanes);
-      const Storage<kType>* x = stage_source<kType>(call, row) + tile * call.in_lanes;
-      float* tile_strip = strip + tile * tile_floats;
-      const auto copy = [&](std::int64_t position, std::int64_t column, std::int64_t count) HWY_ATTR {
-        if (lanes == call.x_px && lanes == call.in_lanes) {
-          convert_to_f32<kType>(x + column * lanes, tile_strip + position * lanes, count * lanes);
-          return;
-        }
-        for (std::int64_t i = 0; i < count; ++i) {
-          convert_to_f32<kType>(x + (column + i) * call.x_px, tile_strip + (position + i) * call.in_lanes, lanes);
-        }
-      };
-      const auto zero = [&](std::int64_t position, std::int64_t count) HWY_ATTR {
-        std::fill_n(tile_strip + position * call.in_lanes, count * call.in_lanes, 0.0f);
-      };
-      for_each_column_run(call, copy, zero);
-    }
+    const Storage<kType>* x = stage_source<kType>(call, row);
+    const auto copy = [&](std::int64_t position, std::int64_t column, std::int64_t count) HWY_ATTR {
+      if (call.channels == call.x_px && call.channels == call.in_lanes) {
+        convert_to_f32<kType>(x + column * call.x_px, strip + position * call.in_lanes, count * call.in_lanes);
+        return;
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        stage_pixel<kType>(call, x + (column + i) * call.x_px, strip + (position + i) * call.in_lanes, tile_floats);
+      }
+    };
+    const auto zero = [&](std::int64_t position, std::int64_t count) HWY_ATTR {
+      for (std::int64_t tile = 0; tile < tiles; ++tile) {
+        std::fill_n(strip + tile * tile_floats + position * call.in_lanes, count * call.in_lanes, 0.0f);
+      }
+    };
+    for_each_column_run(call, copy, zero);
   });
 }
 

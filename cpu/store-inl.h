@@ -8,11 +8,10 @@
 #define GABLE_CPU_STORE_INL_H_
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
-
 #include <algorithm>
 
 #include "cpu/conv2d_kernels.h"
+#include "cpu/tanh-inl.h"
 #include "cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,7 +28,7 @@ HWY_INLINE hn::Vec<D> pooled_vector(D d, const StoreCall& call, const float* win
   }
   if (bias != nullptr) best = hn::Add(best, hn::LoadU(d, bias));
   if (call.activation == Activation::relu) best = relu(d, best);
-  if (call.activation == Activation::tanh) best = hn::CallTanh(d, best);
+  if (call.activation == Activation::tanh) best = tanh_f32(d, best);
   return best;
 }
 

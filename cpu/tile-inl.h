@@ -3,6 +3,8 @@
 // row pairs for the 2×2 pool: 2 × 6 × 2 (24 accumulators), 2 × 2 × 2 with 16. Partial sums never leave the registers.
 // Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out of L2 or
 // L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle.
+// Prefetched in software, because no hardware stream follows them: the next run's line of each pixel, and the weights a
+// page ahead; about two instructions a step. Sums start from the bias, so that the end is a maximum and a store.
 // Depthwise: output lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
@@ -11,7 +13,11 @@
 #define GABLE_CPU_TILE_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "cpu/conv2d_kernels.h"
 #include "cpu/vector-inl.h"
@@ -29,46 +35,74 @@ constexpr int kTilePixels = 6;
 constexpr int kPairPixels = 2;
 #endif
 
+/// Pixels at least this many floats apart are prefetched in software: nearer ones are streams that hardware sees.
+constexpr std::int64_t kApart = 32;
+/// Weights are asked for this many floats ahead: a page, which the hardware's stream does not cross.
+constexpr std::int64_t kWeightsAhead = 1024;
+constexpr std::int64_t kLineFloats = 16;
+
 template <int kRows, int kPixels, int kVectors, bool kDepthwise>
 struct Tile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   static constexpr int kAll = kRows * kPixels;
 
-  /// `steps` input lanes, consecutive in the weights.
+  /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. Each run first
+  /// asks for the cache lines of the one after it, `ahead` floats on: with a pixel's channels far apart from the next
+  /// pixel's, no hardware prefetcher sees them coming.
   static HWY_INLINE void accumulate(const TileCall& call, const float* HWY_RESTRICT x, std::int64_t x_step,
-                                    const float* HWY_RESTRICT w, std::int64_t steps, V (&acc)[kAll][kVectors]) {
+                                    std::int64_t x_run, std::int64_t ahead, const float* HWY_RESTRICT& w,
+                                    std::int64_t runs, std::int64_t steps, V (&acc)[kAll][kVectors]) {
     const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const std::int64_t x_px = call.x_px;
     const std::int64_t x_row = call.x_row;
-    for (std::int64_t step = 0; step < steps; ++step) {
-      V weights[kVectors];
-      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, w + v * lanes);
-      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(16) for (int p = 0; p < kPixels; ++p) {
-          const float* pixel = x + row * x_row + p * x_px;
-          if constexpr (kDepthwise) {
-            HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-              acc[row * kPixels + p][v] =
-                  hn::MulAdd(hn::LoadU(d, pixel + v * lanes), weights[v], acc[row * kPixels + p][v]);
-            }
-          } else {
-            const V input = hn::Set(d, *pixel);
-            HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-              acc[row * kPixels + p][v] = hn::MulAdd(input, weights[v], acc[row * kPixels + p][v]);
+    for (std::int64_t run = 0; run < runs; ++run) {
+      if (x_px >= kApart) {
+        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+          HWY_UNROLL(16) for (int p = 0; p < kPixels; ++p) hwy::Prefetch(x + ahead + row * x_row + p * x_px);
+        }
+      }
+      const float* HWY_RESTRICT step_x = x;
+      for (std::int64_t step = 0; step < steps; ++step) {
+        V weights[kVectors];
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+          weights[v] = hn::LoadU(d, w + v * lanes);
+          if (v * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + v * lanes);
+        }
+        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+          HWY_UNROLL(16) for (int p = 0; p < kPixels; ++p) {
+            const float* pixel = step_x + row * x_row + p * x_px;
+            if constexpr (kDepthwise) {
+              HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+                acc[row * kPixels + p][v] =
+                    hn::MulAdd(hn::LoadU(d, pixel + v * lanes), weights[v], acc[row * kPixels + p][v]);
+              }
+            } else {
+              const V input = hn::Set(d, *pixel);
+              HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+                acc[row * kPixels + p][v] = hn::MulAdd(input, weights[v], acc[row * kPixels + p][v]);
+              }
             }
           }
         }
+        step_x += x_step;
+        w += kVectors * lanes;
       }
-      x += x_step;
-      w += kVectors * lanes;
+      x += x_run;
     }
   }
 
-  /// Every tap of every input tile. Taps of one kernel row are one run of steps where the input lets them be.
+  /// Every tap of every input tile. Taps of one kernel row are one run of steps where the input lets them be; the input
+  /// tiles of a single tap are runs of one loop.
   static HWY_INLINE void reduce(const TileCall& call, V (&acc)[kAll][kVectors]) {
     const std::int64_t vector_floats = kVectors * static_cast<std::int64_t>(hn::Lanes(D()));
+    const bool one_tap = call.kernel_h == 1 && call.kernel_w == 1 && call.kh_begin < call.kh_end;
+    if (one_tap && call.last_in_lanes == call.in_lanes) {
+      const float* weights = call.weights;
+      accumulate(call, call.x, call.x_lane, call.x_tile, 2 * call.x_tile, weights, call.in_tiles, call.in_lanes, acc);
+      return;
+    }
     for (std::int64_t tile = 0; tile < call.in_tiles; ++tile) {
       const std::int64_t lanes = tile + 1 == call.in_tiles ? call.last_in_lanes : call.in_lanes;
       const bool merge_taps = call.x_kw == lanes * call.x_lane;
@@ -78,10 +112,9 @@ struct Tile {
                              call.kh_begin * call.kernel_w * lanes * vector_floats;
       for (std::int64_t kh = call.kh_begin; kh < call.kh_end; ++kh) {
         const float* x = call.x + tile * call.x_tile + kh * call.x_kh;
-        for (std::int64_t run = 0; run < runs; ++run) {
-          accumulate(call, x + run * call.x_kw, call.x_lane, weights, steps, acc);
-          weights += steps * vector_floats;
-        }
+        const std::int64_t next =
+            kh + 1 < call.kh_end ? call.x_kh : call.x_tile - (call.kh_end - 1 - call.kh_begin) * call.x_kh;
+        accumulate(call, x, call.x_lane, call.x_kw, next, weights, runs, steps, acc);
       }
     }
   }
@@ -91,54 +124,67 @@ struct Tile {
            v * static_cast<int>(hn::Lanes(D()));
   }
 
-  /// Bias, relu, and a store of the valid lanes of one output pixel.
-  static HWY_INLINE void finish_pixel(const TileCall& call, const V (&value)[kVectors], std::int64_t pixel) {
+  /// Sums of earlier input channels, or the bias, or zero.
+  static HWY_INLINE void start(const TileCall& call, V (&acc)[kAll][kVectors]) {
     const D d;
     const int lanes = static_cast<int>(hn::Lanes(d));
+    if (call.load_partial) {
+      HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::LoadU(d, partial_at(call, i, v));
+      }
+      return;
+    }
+    V first[kVectors];
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-      V result = value[v];
-      if (call.bias != nullptr) result = hn::Add(result, hn::LoadU(d, call.bias + v * lanes));
-      if (call.relu) result = relu(d, result);
-      float* y = call.y + pixel * call.y_px + v * lanes;
-      if (call.lanes >= (v + 1) * lanes) {
-        hn::StoreU(result, d, y);
-      } else {
-        store_first(d, result, y, call.lanes - v * lanes);
+      first[v] = call.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, call.bias + v * lanes);
+    }
+    HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) acc[i][v] = first[v];
+    }
+  }
+
+  /// The largest of the pixels that output pixel p is made of: itself, or a 2×2 window.
+  static HWY_INLINE V pooled(const V (&acc)[kAll][kVectors], int p, int v) {
+    if constexpr (kRows == 1) {
+      return acc[p][v];
+    } else {
+      const D d;
+      return nan_max(d, nan_max(d, acc[2 * p][v], acc[2 * p + 1][v]),
+                     nan_max(d, acc[kPixels + 2 * p][v], acc[kPixels + 2 * p + 1][v]));
+    }
+  }
+
+  /// Activation and store. `store(value, y, lanes)` stores the valid lanes of one vector.
+  template <class Store>
+  static HWY_INLINE void finish(const TileCall& call, const V (&acc)[kAll][kVectors], const Store& store) {
+    const D d;
+    const int lanes = static_cast<int>(hn::Lanes(d));
+    const V least = hn::Set(d, call.relu ? 0.0f : -INFINITY);
+    HWY_UNROLL(16) for (int p = 0; p < kPixels / kRows; ++p) {
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+        store(at_least(d, least, pooled(acc, p, v)), call.y + p * call.y_px + v * lanes, call.lanes - v * lanes);
       }
     }
   }
 
   static void run(const TileCall& call) {
     const D d;
+    const int lanes = static_cast<int>(hn::Lanes(d));
     V acc[kAll][kVectors];
-    HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
-      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
-    }
+    start(call, acc);
     reduce(call, acc);
-    if (call.load_partial) {
-      HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
-        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-          acc[i][v] = hn::Add(acc[i][v], hn::LoadU(d, partial_at(call, i, v)));
-        }
-      }
-    }
     if (call.store_partial) {
       HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[i][v], d, partial_at(call, i, v));
       }
-      return;
-    }
-    if constexpr (kRows == 1) {
-      HWY_UNROLL(16) for (int p = 0; p < kPixels; ++p) finish_pixel(call, acc[p], p);
+    } else if (call.stream) {
+      finish(call, acc, [d](V value, float* y, int) HWY_ATTR { hn::Stream(value, d, y); });
+    } else if (call.lanes == kVectors * lanes) {
+      finish(call, acc, [d](V value, float* y, int) HWY_ATTR { hn::StoreU(value, d, y); });
     } else {
-      HWY_UNROLL(8) for (int p = 0; p < kPixels; p += 2) {
-        V best[kVectors];
-        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-          best[v] = nan_max(d, nan_max(d, acc[p][v], acc[p + 1][v]),
-                            nan_max(d, acc[kPixels + p][v], acc[kPixels + p + 1][v]));
-        }
-        finish_pixel(call, best, p / 2);
-      }
+      finish(call, acc, [d, lanes](V value, float* y, int valid) HWY_ATTR {
+        if (valid > 0) store_first(d, value, y, std::min(valid, lanes));
+      });
     }
   }
 };

@@ -31,9 +31,18 @@ struct StorageOf<Type::f32> {
 template <Type kType>
 using Storage = typename StorageOf<kType>::type;
 
+/// max(x, least), and NaN where x is NaN; `least` is no NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V at_least(D, V least, V x) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+  return hn::Max(least, x);  // x86's maximum is its second operand where either is NaN
+#else
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#endif
+}
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V relu(D d, V x) {
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+  return at_least(d, hn::Zero(d), x);
 }
 
 /// The larger value; NaN when either is NaN.

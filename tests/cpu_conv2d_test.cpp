@@ -7,6 +7,8 @@
 #include <stdexcept>
 
 #include "cpu/conv2d.h"
+#include "cpu/depthwise.h"
+#include "cpu/few_channels.h"
 #include "tests/cpu_oracle.h"
 
 namespace gable::cpu::test {
@@ -14,52 +16,21 @@ namespace {
 
 constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
 
-/// Fills in the output size from bottom/right padding.
-Conv2dProblem sized(Conv2dProblem p, std::int64_t pad_bottom, std::int64_t pad_right) {
-  p.ho = (p.h + p.pad_top + pad_bottom - ((p.r - 1) * p.dilation_h + 1)) / p.stride_h + 1;
-  p.wo = (p.w + p.pad_left + pad_right - ((p.s - 1) * p.dilation_w + 1)) / p.stride_w + 1;
-  return p;
-}
-Conv2dProblem same_padded(Conv2dProblem p) {
-  p.pad_top = p.pad_left = (p.r - 1) * p.dilation_h / 2;
-  return sized(p, p.pad_top, p.pad_left);
-}
-
-void check_output(const Conv2dProblem& p, const std::vector<Expected>& expected, const GuardedOutput& y) {
-  std::size_t wrong = 0;
-  std::size_t i = 0;
-  for (std::int64_t image = 0; image < p.n; ++image) {
-    for (std::int64_t k = 0; k < p.k; ++k) {
-      for (std::int64_t row = 0; row < p.out_h(); ++row) {
-        for (std::int64_t column = 0; column < p.out_w(); ++column) {
-          const Expected& e = expected[i++];
-          const double value = y.at(offset(p.nhwc, p.k, p.out_h(), p.out_w(), image, k, row, column));
-          // Written so that NaN, the poison, counts as wrong.
-          if (!(std::abs(value - e.value) <= e.tolerance) && wrong++ == 0) {
-            FAIL_CHECK("at n" << image << " k" << k << " row " << row << " column " << column << ": " << value
-                              << ", expected " << e.value << " within " << e.tolerance);
-          }
-        }
-      }
-    }
-  }
-  CHECK(wrong == 0);
-  CHECK(y.guards_untouched());
-}
-
+template <class Plan>
 void check_plan(const Conv2dProblem& p, const Target& target, int threads, const Elements& x, const Elements& weights,
                 const std::vector<float>& bias, const std::vector<Expected>& expected) {
   INFO(describe(p) << " on " << target.name << " with " << threads << " threads");
-  Conv2dPlan plan(p, target, threads);
-  std::vector<float> packed(plan.packed_floats(), std::numeric_limits<float>::quiet_NaN());
-  plan.pack(weights.data(), dense_strides(plan.problem()), packed.data());
+  Plan plan(p, target, threads);
+  INFO(plan.description().kernel << ": " << plan.description().tile << "; " << plan.description().blocking);
+  std::vector<float> packed(plan.packed_bytes() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+  plan.pack(weights.data(), dense_strides(p), packed.data());
   const Elements in = in_layout(x, p.nhwc, p.n, p.c, p.h, p.w);
   GuardedOutput y(p.type, p.n * p.k * p.out_h() * p.out_w());
   plan.run(in.data(), packed.data(), bias.data(), y.data());
   check_output(p, expected, y);
 }
 
-/// One problem on every supported target, type and layout.
+/// One problem on every supported target, type and layout, in every kernel that takes it.
 void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
   for (const Type type : kTypes) {
     p.type = type;
@@ -70,7 +41,15 @@ void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
     const std::vector<Expected> expected = conv2d_reference(p, x, weights, bias);
     for (const bool nhwc : {true, false}) {
       p.nhwc = nhwc;
-      for (const Target* target : supported_targets()) check_plan(p, *target, threads, x, weights, bias, expected);
+      for (const Target* target : supported_targets()) {
+        check_plan<Conv2dPlan>(p, *target, threads, x, weights, bias, expected);
+        if (depthwise_refusal(p, *target).empty()) {
+          check_plan<DepthwisePlan>(p, *target, threads, x, weights, bias, expected);
+        }
+        if (few_channels_refusal(p, *target).empty()) {
+          check_plan<FewChannelsPlan>(p, *target, threads, x, weights, bias, expected);
+        }
+      }
     }
   }
 }
@@ -122,6 +101,36 @@ TEST_CASE("conv2d: strides, also larger than the kernel") {
   }
 }
 
+TEST_CASE(
+    "conv2d: a result beyond the last level's share is stored past the caches, on aligned and unaligned addresses") {
+  const Conv2dProblem p{.h = 725, .w = 725, .k = 16, .ho = 725, .wo = 725, .bias = true};
+  const std::int64_t count = p.k * p.ho * p.wo;
+  std::mt19937 random(12);
+  const Elements x = random_elements(Type::f32, p.h * p.w, random);
+  const Elements weights = random_elements(Type::f32, p.k, random);
+  const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
+  for (const Target* target : supported_targets()) {
+    Conv2dPlan plan(p, *target, 2);
+    std::vector<float> packed(plan.packed_floats());
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    for (const std::int64_t shift : {0, 1}) {
+      INFO(target->name << ", y " << shift << " floats from a cache line");
+      AlignedFloats y(static_cast<std::size_t>(count + 32));
+      float* first = y.data() + 16 + shift;
+      plan.run(x.data(), packed.data(), bias.data(), first);
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float expected =
+            std::fma(x.at(static_cast<std::size_t>(i / p.k)), weights.at(static_cast<std::size_t>(i % p.k)), 0.5f);
+        if (!(std::abs(first[i] - expected) <= 1e-6f)) ++wrong;
+      }
+      CHECK(wrong == 0);
+      CHECK(first[-1] == 0.0f);
+      CHECK(first[count] == 0.0f);
+    }
+  }
+}
+
 TEST_CASE("conv2d: dilation") {
   std::mt19937 random(5);
   for (const std::int64_t dilation : {2, 3, 6}) {
@@ -142,6 +151,83 @@ TEST_CASE("conv2d: asymmetric padding, and inputs smaller than the kernel") {
   // Padding wider than the kernel: outputs that see no input at all.
   check_everywhere(
       sized({.c = 3, .h = 4, .w = 4, .k = 5, .r = 2, .s = 2, .pad_top = 4, .pad_left = 5, .bias = true}, 4, 5), random);
+}
+
+TEST_CASE("few channels: kernels of one to five taps a row, of few and of many output channels, pooled or not") {
+  std::mt19937 random(21);
+  for (const std::int64_t k : {1, 2, 5, 6, 7, 8, 9, 16, 21, 40}) {
+    for (const std::int64_t s : {1, 3, 5}) {
+      Conv2dProblem p =
+          sized({.n = 2, .c = 1 + k % 4, .h = 9, .w = 21 + k, .k = k, .r = 2, .s = s, .bias = k % 2 == 0}, 0, 0);
+      p.activation = k % 3 == 0 ? Activation::relu : Activation::tanh;
+      check_everywhere(p, random, 2);
+      p.pool = {2, 2, 2, 2};
+      check_everywhere(p, random);
+    }
+  }
+}
+
+TEST_CASE("few channels: strides, dilation and padding on every side") {
+  std::mt19937 random(22);
+  check_everywhere(sized({.c = 3,
+                          .h = 23,
+                          .w = 37,
+                          .k = 20,
+                          .r = 7,
+                          .s = 7,
+                          .stride_h = 2,
+                          .stride_w = 2,
+                          .pad_top = 3,
+                          .pad_left = 3,
+                          .bias = true},
+                         3, 3),
+                   random);
+  check_everywhere(sized({.c = 7,
+                          .h = 12,
+                          .w = 19,
+                          .k = 6,
+                          .r = 3,
+                          .s = 3,
+                          .stride_h = 1,
+                          .stride_w = 3,
+                          .pad_top = 0,
+                          .pad_left = 2,
+                          .dilation_h = 2,
+                          .dilation_w = 2},
+                         4, 1),
+                   random);
+  check_everywhere(sized({.c = 8, .h = 5, .w = 3, .k = 3, .r = 5, .s = 5, .pad_top = 4, .pad_left = 4}, 4, 4), random);
+  check_everywhere(sized({.c = 2, .h = 300, .w = 200, .k = 4, .r = 3, .s = 3, .pad_top = 1, .pad_left = 1}, 1, 1),
+                   random, 2);
+}
+
+TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and outputs that leave the caches") {
+  std::mt19937 random(23);
+  for (const std::int64_t stride : {1, 2}) {
+    for (const std::int64_t pad : {0, 1}) {
+      for (const std::int64_t size : {3, 4, 7, 10, 13}) {
+        Conv2dProblem p{.n = 2, .c = 17 + size, .h = size, .w = size, .k = 17 + size, .r = 3, .s = 3};
+        p.stride_h = p.stride_w = stride;
+        p.pad_top = p.pad_left = pad;
+        p.groups = p.c;
+        p.bias = pad == 1;
+        p.activation = size % 2 == 0 ? Activation::relu : Activation::none;
+        check_everywhere(sized(p, pad, pad), random, size > 9 ? 3 : 1);
+      }
+    }
+  }
+  Conv2dProblem p{.c = 144, .h = 64, .w = 64, .k = 144, .r = 3, .s = 3, .groups = 144, .bias = true};
+  check_everywhere(same_padded(p), random, 2);
+}
+
+TEST_CASE("the kernels for special shapes say what they are not made for") {
+  const Target& target = best_target();
+  const Conv2dProblem wide = sized({.c = 9, .h = 9, .w = 9, .k = 6, .r = 3, .s = 3}, 0, 0);
+  CHECK(few_channels_refusal(wide, target).find("9 input channels") != std::string::npos);
+  CHECK_THROWS_AS(FewChannelsPlan(wide, target, 1), std::invalid_argument);
+  const Conv2dProblem large = sized({.c = 64, .h = 9, .w = 9, .k = 64, .r = 5, .s = 5, .groups = 64}, 0, 0);
+  CHECK(depthwise_refusal(large, target).find("5x5") != std::string::npos);
+  CHECK_THROWS_AS(DepthwisePlan(large, target, 1), std::invalid_argument);
 }
 
 TEST_CASE("conv2d: groups and depthwise") {

@@ -2,6 +2,8 @@
 // the magnitudes that error bounds are made of.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -171,6 +173,41 @@ inline std::vector<Expected> conv2d_reference(const Conv2dProblem& p, const Elem
     }
   }
   return pooled;
+}
+
+/// Fills in the output size from bottom/right padding.
+inline Conv2dProblem sized(Conv2dProblem p, std::int64_t pad_bottom, std::int64_t pad_right) {
+  p.ho = (p.h + p.pad_top + pad_bottom - ((p.r - 1) * p.dilation_h + 1)) / p.stride_h + 1;
+  p.wo = (p.w + p.pad_left + pad_right - ((p.s - 1) * p.dilation_w + 1)) / p.stride_w + 1;
+  return p;
+}
+
+inline Conv2dProblem same_padded(Conv2dProblem p) {
+  p.pad_top = p.pad_left = (p.r - 1) * p.dilation_h / 2;
+  return sized(p, p.pad_top, p.pad_left);
+}
+
+/// Every output within its tolerance, none unwritten, nothing written beside them.
+inline void check_output(const Conv2dProblem& p, const std::vector<Expected>& expected, const GuardedOutput& y) {
+  std::size_t wrong = 0;
+  std::size_t i = 0;
+  for (std::int64_t image = 0; image < p.n; ++image) {
+    for (std::int64_t k = 0; k < p.k; ++k) {
+      for (std::int64_t row = 0; row < p.out_h(); ++row) {
+        for (std::int64_t column = 0; column < p.out_w(); ++column) {
+          const Expected& e = expected[i++];
+          const double value = y.at(offset(p.nhwc, p.k, p.out_h(), p.out_w(), image, k, row, column));
+          // Written so that NaN, the poison, counts as wrong.
+          if (!(std::abs(value - e.value) <= e.tolerance) && wrong++ == 0) {
+            FAIL_CHECK("at n" << image << " k" << k << " row " << row << " column " << column << ": " << value
+                              << ", expected " << e.value << " within " << e.tolerance);
+          }
+        }
+      }
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(y.guards_untouched());
 }
 
 inline std::string describe(const Conv2dProblem& p) {

@@ -29,7 +29,7 @@ DeviceInfo info_of(const cpu::Target& target, const std::string& uri) {
   DeviceInfo info{.uri = uri, .backend = "cpu", .name = cpu_name() + " (" + std::string(target.name) + ")"};
   info.available = target.supported;
   if (!target.supported) info.reason = "this CPU has no " + std::string(target.name);
-  info.kernels = cpu_kernels();
+  info.kernels = cpu_kernels(target);
   return info;
 }
 

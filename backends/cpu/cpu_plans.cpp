@@ -4,6 +4,7 @@
 #include <gable/error.h>
 
 #include <algorithm>
+#include <array>
 
 #include "backends/cpu/problems.h"
 #include "backends/cpu/weighted_kernels.h"
@@ -119,6 +120,8 @@ struct MovingMaker {
   }
 };
 
+constexpr std::array kMovingKernels{"max_pool", "add", "transpose", "reorder"};
+
 bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }
 
 std::unique_ptr<PlanImpl> make_weighted_plan(const Op& op, const cpu::Target& target, int threads,
@@ -126,7 +129,7 @@ std::unique_ptr<PlanImpl> make_weighted_plan(const Op& op, const cpu::Target& ta
   const WeightedOp weighted = weighted_op(op);
   for (const WeightedKernel& kernel : weighted_kernels()) {
     const bool wanted = only.empty() || only == kernel.name;
-    if (wanted && kernel.refusal(weighted, target).empty()) return kernel.make(weighted, target, threads);
+    if (wanted && refusal(kernel, weighted, target).empty()) return kernel.make(weighted, target, threads);
   }
   throw Error(ErrorCode::unsupported, "no kernel for " + describe(op));
 }
@@ -136,7 +139,7 @@ std::vector<KernelSupport> query_weighted(const Op& op, const cpu::Target& targe
   std::vector<KernelSupport> answers;
   for (const WeightedKernel& kernel : weighted_kernels()) {
     if (!only.empty() && only != kernel.name) continue;
-    const std::string reason = kernel.refusal(weighted, target);
+    const std::string reason = refusal(kernel, weighted, target);
     answers.push_back({.kernel = kernel.name, .supported = reason.empty(), .reason = reason});
   }
   return answers;
@@ -147,7 +150,16 @@ std::vector<KernelSupport> query_weighted(const Op& op, const cpu::Target& targe
 std::vector<std::string> cpu_kernels() {
   std::vector<std::string> names;
   for (const WeightedKernel& kernel : weighted_kernels()) names.emplace_back(kernel.name);
-  for (const char* moving : {"max_pool", "add", "transpose", "reorder"}) names.emplace_back(moving);
+  names.insert(names.end(), kMovingKernels.begin(), kMovingKernels.end());
+  return names;
+}
+
+std::vector<std::string> cpu_kernels(const cpu::Target& target) {
+  std::vector<std::string> names;
+  for (const WeightedKernel& kernel : weighted_kernels()) {
+    if (kernel.missing(target).empty()) names.emplace_back(kernel.name);
+  }
+  names.insert(names.end(), kMovingKernels.begin(), kMovingKernels.end());
   return names;
 }
 

@@ -14,6 +14,9 @@ namespace gable {
 /// The kernels' names, as ?kernel= takes them.
 std::vector<std::string> cpu_kernels();
 
+/// Those that a target of this CPU has.
+std::vector<std::string> cpu_kernels(const cpu::Target& target);
+
 /// The answers of the kernels that are made for this kind of op, best first, or of `only` alone if it is not empty.
 std::vector<KernelSupport> query_cpu(const Op& op, const cpu::Target& target, const std::string& only);
 

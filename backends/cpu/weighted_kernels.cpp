@@ -3,6 +3,9 @@
 
 #include "backends/cpu/problems.h"
 #include "cpu/conv2d.h"
+#include "cpu/depthwise.h"
+#include "cpu/few_channels.h"
+#include "cpu/matrix_conv2d.h"
 
 namespace gable {
 namespace {
@@ -59,12 +62,12 @@ bool is_depthwise(const cpu::Conv2dProblem& p) { return p.groups > 1 && p.c == p
 
 std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
   if (is_depthwise(op.problem)) {
-    return "one input and one output channel in each of several groups: the depthwise kernel takes these";
+    return "one input and one output channel in each of several groups: the depthwise kernels take these";
   }
   return strict_only(op);
 }
 
-std::string refuse_depthwise(const WeightedOp& op, const cpu::Target&) {
+std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target&) {
   const cpu::Conv2dProblem& p = op.problem;
   if (!is_depthwise(p)) {
     return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
@@ -73,14 +76,101 @@ std::string refuse_depthwise(const WeightedOp& op, const cpu::Target&) {
   return strict_only(op);
 }
 
+std::string refuse_depthwise(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = refuse_depthwise_staged(op, target);
+  return refusal.empty() ? cpu::depthwise_refusal(op.problem, target) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_depthwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
+  return std::make_unique<WeightedPlan<cpu::DepthwisePlan>>(op, f32_bound(op.op),
+                                                            cpu::DepthwisePlan(op.problem, target, threads));
+}
+
+std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::few_channels_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_few_channels_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
+  return std::make_unique<WeightedPlan<cpu::FewChannelsPlan>>(op, f32_bound(op.op),
+                                                              cpu::FewChannelsPlan(op.problem, target, threads));
+}
+
 std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
   return std::make_unique<WeightedPlan<cpu::Conv2dPlan>>(op, f32_bound(op.op),
                                                          cpu::Conv2dPlan(op.problem, target, threads));
 }
 
+/// Products of bf16 parts a term; 0: not an op for bf16 units.
+int products_of(const WeightedOp& op) {
+  if (op.problem.type == cpu::Type::bf16) return op.math == Math::strict ? 1 : 0;
+  if (op.problem.type != cpu::Type::f32) return 0;
+  return op.math == Math::split3 ? 3 : op.math == Math::split6 ? 6 : 0;
+}
+
+std::string refuse_matrix(const WeightedOp& op, const cpu::MatrixUnit& unit) {
+  const int products = products_of(op);
+  if (products == 0) {
+    return std::string(name_of(op.problem.type)) + " with math " + std::string(to_string(op.math)) +
+           ": it multiplies bf16, or f32 as split3 or split6";
+  }
+  if (unit.tile(products) == nullptr) {
+    return "math " + std::string(to_string(op.math)) + ": " + std::to_string(products) +
+           " bf16 products a term are slower on it than one in f32";
+  }
+  return cpu::matrix_refusal(op.problem, products, unit);
+}
+
+/// Of sums of bf16 products, on AMX and on AVX512-BF16. With M = sum |x||w| + |bias| over n terms:
+///   Sums. A product of two bf16 is exact in f32 and each of a unit's additions rounds to nearest, in an order of its
+///     own: the bound of f32 accumulation, which holds for every order, over n·products terms.
+///   Subnormals. The units take subnormal operands and results as zero. A term loses at most 2^-126 times its other
+///     operand, a sum 2^-126: together n·2^-101 for operands up to 2^24.
+///   split3. x = hi + mid + e, |mid| <= 2^-8 |x|, |e| <= 2^-16 |x|, and w likewise. Left out are mid·mid, e·w and x·e,
+///     each at most 2^-16 |x||w|: 3·2^-16 M, and 2^-7 of that for terms of higher order.
+///   split6. x = hi + mid + lo exactly, |lo| <= 2^-16 |x|: three times 8 bits hold the 24 of f32. Left out are
+///     mid·lo and lo·mid, each at most 2^-24 |x||w|, and lo·lo: 2·2^-24 M, and 2^-7 of that.
+/// Parts of values beyond bf16's greatest, 2^128 - 2^119, are infinite, and infinities have no parts: results are NaN.
+ErrorBound matrix_bound(const Op& op, int products) {
+  const std::int64_t n = terms(op);
+  ErrorBound bound = f32_accumulation_bound(n * products, dtype_of(op), activation_of(op));
+  bound.absolute += static_cast<double>(n) * 0x1p-101;
+  if (products == 3) bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7);
+  if (products == 6) bound.accumulation += 2 * 0x1p-24 * (1 + 0x1p-7);
+  return bound;
+}
+
+std::unique_ptr<PlanImpl> make_matrix_plan(const WeightedOp& op, const cpu::Target& target, int threads,
+                                           const cpu::MatrixUnit& unit) {
+  const int products = products_of(op);
+  return std::make_unique<WeightedPlan<cpu::MatrixConv2dPlan>>(
+      op, matrix_bound(op.op, products), cpu::MatrixConv2dPlan(op.problem, products, unit, target, threads));
+}
+
+/// The units' registers are AVX-512's, and what surrounds them is compiled for it.
+std::string missing_unit(const cpu::Target& target, const cpu::MatrixUnit& unit) {
+  if (target.name != "avx512") return "target " + std::string(target.name) + ": the unit belongs to avx512";
+  return unit.missing;
+}
+
+std::string nothing_missing(const cpu::Target&) { return ""; }
+
+template <const cpu::MatrixUnit& (*unit)()>
+constexpr WeightedKernel matrix_kernel(const char* name) {
+  return {name, [](const cpu::Target& target) { return missing_unit(target, unit()); },
+          [](const WeightedOp& op, const cpu::Target&) { return refuse_matrix(op, unit()); },
+          [](const WeightedOp& op, const cpu::Target& target, int threads) {
+            return make_matrix_plan(op, target, threads, unit());
+          }};
+}
+
 constexpr WeightedKernel kKernels[] = {
-    {"depthwise", refuse_depthwise, make_conv2d_plan},
-    {"direct", refuse_direct, make_conv2d_plan},
+    matrix_kernel<cpu::amx_unit>("amx"),
+    matrix_kernel<cpu::bf16_dot_unit>("bf16_dot"),
+    {"depthwise", nothing_missing, refuse_depthwise, make_depthwise_plan},
+    {"depthwise_staged", nothing_missing, refuse_depthwise_staged, make_conv2d_plan},
+    {"few_channels", nothing_missing, refuse_few_channels, make_few_channels_plan},
+    {"direct", nothing_missing, refuse_direct, make_conv2d_plan},
 };
 
 }  // namespace

@@ -28,10 +28,17 @@ WeightedOp weighted_op(const Op& op);
 
 struct WeightedKernel {
   const char* name;
+  std::string (*missing)(const cpu::Target& target);  ///< why the target of this CPU has no such kernel; empty: it has
   std::string (*refusal)(const WeightedOp& op, const cpu::Target& target);  ///< empty: it can run the op
   std::unique_ptr<PlanImpl> (*make)(const WeightedOp& op, const cpu::Target& target, int threads);
 };
 
 std::span<const WeightedKernel> weighted_kernels();
+
+/// Empty, or why the kernel can't run the op on the target.
+inline std::string refusal(const WeightedKernel& kernel, const WeightedOp& op, const cpu::Target& target) {
+  const std::string missing = kernel.missing(target);
+  return missing.empty() ? kernel.refusal(op, target) : missing;
+}
 
 }  // namespace gable

@@ -1,0 +1,42 @@
+// Depthwise 3x3 convolution of NHWC images, stride 1 or 2: lanes are channels, and each input vector that is loaded
+// serves every output of a tile of two rows. Edges are peeled inside the kernel, so the input is
+// never copied. What it refuses is Conv2dPlan's.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "cpu/aligned.h"
+#include "cpu/conv2d.h"
+#include "cpu/depthwise_kernels.h"
+
+namespace gable::cpu {
+
+/// Why DepthwisePlan is not made for the problem; empty if it is.
+std::string depthwise_refusal(const Conv2dProblem& problem, const Target& target);
+
+class DepthwisePlan {
+ public:
+  /// Throws std::invalid_argument with the refusal.
+  DepthwisePlan(const Conv2dProblem& problem, const Target& target, int threads);
+
+  Conv2dDescription description() const;
+  std::size_t workspace_bytes() const { return zeros_.size() * sizeof(float); }
+  std::size_t packed_bytes() const;
+
+  /// Weights of the problem's type to f32 [tap][channel].
+  void pack(const void* weights, const WeightStrides& strides, void* packed) const;
+
+  /// As Conv2dPlan's.
+  void run(const void* x, const void* packed, const float* bias, void* y);
+
+ private:
+  Conv2dProblem problem_;
+  const Target* target_;
+  const DepthwiseKernels* kernels_;
+  int threads_;
+  std::int64_t unit_rows_, row_blocks_;
+  AlignedFloats zeros_;  // a row of padding, which every thread reads
+};
+
+}  // namespace gable::cpu

@@ -1,0 +1,41 @@
+// The contract between DepthwisePlan and its per-target kernels: one or two output rows a call.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cpu/conv2d_problem.h"
+#include "cpu/target.h"
+
+namespace gable::cpu {
+
+constexpr int kDepthwiseTaps = 3;  // a side of the kernel
+constexpr int kDepthwiseRows = 2;  // output rows of a pair
+constexpr int kMaxDepthwiseInputRows = 5;
+
+/// Output row i, pixel p, tap (kh, kw) reads rows[i*stride + kh] at pixel p*stride + kw - left. Only the first and the
+/// last of those columns may lie outside the image, and only by one.
+struct DepthwiseCall {
+  std::array<const void*, kMaxDepthwiseInputRows> rows;
+  std::array<void*, kDepthwiseRows> y;
+  const float* weights;  // [tap][channel]
+  const float* bias;     // or null
+  std::int64_t channels, pixels;
+  std::int64_t block_channels;  // whole vectors
+  int left;                     // columns of padding before the image: 0 or 1
+  bool right_outside;           // whether the last tap of the last pixel is padding
+  std::int64_t prefetch_bytes;  // from an input row to the row that the next pair reads in its place
+  bool relu;
+  bool streams;  // y is written past the caches: whole aligned vectors of f32
+};
+using DepthwiseFunction = void (*)(const DepthwiseCall&);
+
+struct DepthwiseKernels {
+  int lanes;
+  /// Indexed [Type][stride - 1][output rows - 1].
+  DepthwiseFunction rows[3][2][kDepthwiseRows];
+};
+
+const DepthwiseKernels& depthwise_kernels(const Target& target);
+
+}  // namespace gable::cpu

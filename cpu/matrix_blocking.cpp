@@ -1,0 +1,201 @@
+// Chooses the cut. The strip gets 3/8 of L2, so that a panel of weights and the output have the rest; units are made of
+// up to 2048 positions, so that a panel is used often a pass and few rows are staged twice, and small enough to feed
+// every thread.
+#include "cpu/matrix_blocking.h"
+
+#include <algorithm>
+
+#include "cpu/cache.h"
+
+namespace gable::cpu {
+namespace {
+
+constexpr std::int64_t kMostPositions = 2048;
+constexpr std::int64_t kMostColumns = 128;
+constexpr std::int64_t kUnitsPerThread = 4;
+constexpr std::int64_t kSlackPositions = 64;  // a tile may read past the strip's end
+constexpr std::int64_t kMostThreadBytes = 2 << 20;
+constexpr std::int64_t kBf16 = 2;
+
+std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
+
+/// The residues modulo `stride` of the taps' source offsets.
+std::vector<std::int64_t> phases(std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    const std::int64_t phase = tap * dilation % stride;
+    if (std::find(found.begin(), found.end(), phase) == found.end()) found.push_back(phase);
+  }
+  return found;
+}
+
+bool is_pointwise(const Conv2dProblem& p) {
+  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+         p.ho == p.h && p.wo == p.w && p.pool.none();
+}
+
+class Search {
+ public:
+  Search(const Conv2dProblem& problem, const MatrixUnit& unit, int threads, MatrixBlocking& blocking)
+      : p_(problem), unit_(unit), threads_(threads), b_(blocking) {}
+
+  void run() {
+    describe_problem();
+    choose_unit();
+    feed_threads();
+    lay_out();
+  }
+
+ private:
+  std::int64_t row_taps() const { return p_.r; }
+  std::int64_t column_taps() const { return b_.fold > 1 ? 1 : p_.s; }
+  std::int64_t strip_rows() const { return b_.unit_rows + (p_.r - 1) * p_.dilation_h / p_.stride_h; }
+  std::int64_t strip_columns() const { return b_.unit_columns + (column_taps() - 1) * p_.dilation_w / p_.stride_w; }
+  std::int64_t phase_count() const { return static_cast<std::int64_t>(b_.row_phases.size() * b_.column_phases.size()); }
+  std::int64_t plane_positions() const { return phase_count() * strip_rows() * strip_columns(); }
+  std::int64_t strip_elements() const {
+    return (plane_positions() * b_.blocks * b_.parts + kSlackPositions) * kMatrixChannels;
+  }
+  std::int64_t thread_bytes() const {
+    return kMatrixHeadFloats * static_cast<std::int64_t>(sizeof(float)) + strip_elements() * kBf16;
+  }
+  bool fits() const { return thread_bytes() <= l2_bytes() * 3 / 8; }
+
+  void describe_problem() {
+    const bool pointwise = is_pointwise(p_);
+    b_.n = pointwise ? 1 : p_.n;
+    b_.h = pointwise ? 1 : p_.h;
+    b_.w = pointwise ? p_.n * p_.h * p_.w : p_.w;
+    b_.pool = p_.pool.none() ? 1 : 2;
+    b_.rows = pointwise ? 1 : p_.out_h() * b_.pool;
+    b_.columns = pointwise ? b_.w : p_.out_w() * b_.pool;
+    b_.groups = p_.groups;
+    b_.group_c = p_.c / p_.groups;
+    b_.group_k = p_.k / p_.groups;
+    b_.fold = b_.group_c * p_.s <= kMatrixChannels ? p_.s : 1;
+    const std::int64_t channels = b_.group_c * b_.fold;
+    b_.blocks = ceil_div(channels, kMatrixChannels);
+    b_.last_pairs = static_cast<int>(ceil_div(channels - (b_.blocks - 1) * kMatrixChannels, 2));
+    b_.tap_count = row_taps() * column_taps();
+    b_.row_phases = phases(row_taps(), p_.stride_h, p_.dilation_h);
+    b_.column_phases = phases(column_taps(), p_.stride_w, p_.dilation_w);
+    b_.panels = ceil_div(b_.group_k, kMatrixLanes);
+    b_.unit_panels = b_.panels;
+    const bool whole_blocks = unit_.reads_whole_half ? b_.group_c % kMatrixChannels == 0 : b_.group_c % 2 == 0;
+    b_.in_place = pointwise && b_.parts == 1 && whole_blocks;
+  }
+
+  std::int64_t column_step() const { return b_.pool * unit_.positions; }
+
+  void choose_unit() {
+    const std::int64_t most = std::max(kMostColumns, kMostPositions / b_.rows);
+    b_.unit_rows = b_.pool;
+    b_.unit_columns = std::min(b_.columns, round_up(even_part(b_.columns, most), column_step()));
+    while (!fits() && b_.unit_columns > column_step()) {
+      b_.unit_columns = round_up(ceil_div(b_.unit_columns, 2), column_step());
+    }
+    const std::int64_t most_rows = std::max(b_.pool, kMostPositions / b_.unit_columns);
+    while (b_.unit_rows < std::min(b_.rows, most_rows)) {
+      b_.unit_rows += b_.pool;
+      if (fits()) continue;
+      b_.unit_rows -= b_.pool;
+      break;
+    }
+    b_.unit_rows = round_up(even_part(b_.rows, b_.unit_rows), b_.pool);
+  }
+
+  std::int64_t units() const {
+    return b_.n * ceil_div(b_.rows, b_.unit_rows) * ceil_div(b_.columns, b_.unit_columns) * b_.groups *
+           ceil_div(b_.panels, b_.unit_panels);
+  }
+  /// Rows first, since halving them re-reads least; then lanes, which stage the same strip again.
+  void feed_threads() {
+    if (threads_ == 1) return;
+    const std::int64_t wanted = kUnitsPerThread * threads_;
+    while (units() < wanted && b_.unit_rows > 4 * b_.pool) {
+      b_.unit_rows = round_up(ceil_div(b_.unit_rows, 2), b_.pool);
+    }
+    while (units() < wanted && b_.unit_columns > 4 * column_step()) {
+      b_.unit_columns = round_up(ceil_div(b_.unit_columns, 2), column_step());
+    }
+    while (units() < wanted && b_.unit_panels > 2) b_.unit_panels = ceil_div(b_.unit_panels, 2);
+  }
+
+  void lay_out() {
+    b_.row_blocks = ceil_div(b_.rows, b_.unit_rows);
+    b_.column_blocks = ceil_div(b_.columns, b_.unit_columns);
+    b_.panel_tiles = ceil_div(b_.panels, b_.unit_panels);
+    b_.units = units();
+    b_.strip_rows = strip_rows();
+    b_.strip_columns = strip_columns();
+    b_.a_block = plane_positions() * kMatrixChannels;
+    b_.a_part = b_.blocks * b_.a_block;
+    b_.thread_bytes = static_cast<std::size_t>(round_up(thread_bytes(), 64));
+    for (std::int64_t kh = 0; kh < row_taps(); ++kh) {
+      for (std::int64_t kw = 0; kw < column_taps(); ++kw) b_.taps.push_back(tap_offset(kh, kw));
+    }
+  }
+
+  static std::int64_t index_of(const std::vector<std::int64_t>& all, std::int64_t phase) {
+    return std::find(all.begin(), all.end(), phase) - all.begin();
+  }
+  std::int64_t tap_offset(std::int64_t kh, std::int64_t kw) const {
+    const std::int64_t row = kh * p_.dilation_h, column = kw * p_.dilation_w;
+    const std::int64_t phase =
+        index_of(b_.row_phases, row % p_.stride_h) * static_cast<std::int64_t>(b_.column_phases.size()) +
+        index_of(b_.column_phases, column % p_.stride_w);
+    const std::int64_t position = (phase * b_.strip_rows + row / p_.stride_h) * b_.strip_columns + column / p_.stride_w;
+    return position * kMatrixChannels;
+  }
+
+  const Conv2dProblem& p_;
+  const MatrixUnit& unit_;
+  int threads_;
+  MatrixBlocking& b_;
+};
+
+std::string one_decimal(double value) {
+  const auto tenths = static_cast<std::int64_t>(value * 10 + 0.5);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+}
+
+/// By how much zeros in channels and lanes multiply the products.
+double padding(const MatrixBlocking& b, const Conv2dProblem& p, const MatrixUnit& unit) {
+  const std::int64_t last = unit.reads_whole_half ? kMatrixChannels : 2 * b.last_pairs;
+  const std::int64_t channels = ((b.blocks - 1) * kMatrixChannels + last) * b.tap_count;
+  const double of_channels = static_cast<double>(channels) / static_cast<double>(b.group_c * p.r * p.s);
+  return of_channels * static_cast<double>(b.panels * kMatrixLanes) / static_cast<double>(b.group_k);
+}
+
+}  // namespace
+
+MatrixBlocking matrix_blocking(const Conv2dProblem& p, int products, const MatrixUnit& unit, int threads) {
+  MatrixBlocking b{};
+  b.products = products;
+  b.parts = products == 1 ? 1 : products == 3 ? 2 : 3;
+  Search(p, unit, threads, b).run();
+  return b;
+}
+
+std::string matrix_refusal(const Conv2dProblem& p, int products, const MatrixUnit& unit) {
+  if (!unit.missing.empty()) return unit.missing;
+  if (!p.nhwc) return "layout nchw: it takes nhwc";
+  if (!p.pool.none() && !p.pool.is_2x2()) {
+    return "a pool of " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +
+           std::to_string(p.pool.stride_h) + "x" + std::to_string(p.pool.stride_w) + ": it fuses 2x2 with stride 2x2";
+  }
+  const MatrixBlocking b = matrix_blocking(p, products, unit, 1);
+  const double times = padding(b, p, unit);
+  if (times > unit.most_padding) {
+    return std::to_string(b.group_c) + " input and " + std::to_string(b.group_k) +
+           " output channels a group: padding makes it " + one_decimal(times) + " times the work, and beyond " +
+           one_decimal(unit.most_padding) + " f32 arithmetic is faster";
+  }
+  if (b.thread_bytes > kMostThreadBytes) {
+    return "its smallest unit of work stages " + std::to_string(b.thread_bytes) + " bytes; at most " +
+           std::to_string(kMostThreadBytes) + " a thread are allowed";
+  }
+  return "";
+}
+
+}  // namespace gable::cpu

@@ -1,0 +1,54 @@
+// How a convolution is cut for the bf16 units.
+//   unit   (image, rows × columns of output, group, panels of output lanes); spread over threads. Its input is staged
+//          once: strip [part][block of 32 channels][row phase][column phase][row][column][32 channels]. A phase holds
+//          the rows (columns) that are equal modulo the stride, so neighbouring outputs are neighbours for every stride
+//          and 64 bytes apart, and a tap is a constant offset. All input channels are in the strip: sums never leave
+//          the registers.
+//   panel  32 output lanes. Their weights stream from L2 once a tile, the strip from L2 once a panel; the taps of a
+//          block of channels find its lines in L1.
+//   tile   two halves of up to 16 positions: the same columns of two rows (the vertical half of a 2×2 pool), or,
+//   `flat`,
+//          consecutive positions of the strip, which also computes the few between one row's end and the next's start.
+// Few channels are folded: a position holds the channels of all s columns of the kernel, so that s·c of 32 are used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cpu/conv2d_problem.h"
+#include "cpu/matrix_unit.h"
+
+namespace gable::cpu {
+
+struct MatrixBlocking {
+  std::int64_t n, h, w;        // source images; a pointwise problem is one row of all pixels
+  std::int64_t rows, columns;  // of convolution output that are needed
+  std::int64_t groups, group_c, group_k;
+  std::int64_t pool;  // 1, or 2 for 2×2
+  int products, parts;
+  std::int64_t fold;    // columns of the kernel in one position
+  std::int64_t blocks;  // of 32 channels
+  int last_pairs;       // channel pairs in the last block
+  std::int64_t tap_count;
+  std::vector<std::int64_t> row_phases, column_phases;  // those that some tap reads
+  std::int64_t panels, unit_panels, panel_tiles;
+  std::int64_t unit_rows, unit_columns, row_blocks, column_blocks, units;  // of convolution output
+  std::int64_t strip_rows, strip_columns;                                  // of one phase
+  std::int64_t a_block, a_part;                                            // elements
+  std::vector<std::int64_t> taps;                                          // element offsets in the strip
+  bool in_place;             // pointwise bf16 input is read where it is, but for ends
+  std::size_t thread_bytes;  // workspace: sums, bias, strip
+};
+
+/// Empty, or why this kernel does not take the problem. `products` is 1 for bf16 storage, 3 or 6 for f32.
+std::string matrix_refusal(const Conv2dProblem& problem, int products, const MatrixUnit& unit);
+
+MatrixBlocking matrix_blocking(const Conv2dProblem& problem, int products, const MatrixUnit& unit, int threads);
+
+/// Floats of a thread's sums and biases, two of each, which come before its strip.
+constexpr std::int64_t kMatrixSumFloats = 2 * kHalfFloats;
+constexpr std::int64_t kMatrixHeadFloats = 2 * (kMatrixSumFloats + kMatrixLanes);
+
+}  // namespace gable::cpu

@@ -1,0 +1,445 @@
+// Packing, loop nest and description of MatrixConv2dPlan. The loops only compute addresses.
+#include "cpu/matrix_conv2d.h"
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "cpu/coverage.h"
+#include "cpu/half.h"
+#include "cpu/parallel.h"
+
+namespace gable::cpu {
+namespace {
+
+std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
+
+const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixUnit& unit, const Target& target,
+                             int threads) {
+  check(p);
+  if (threads < 1) {
+    throw std::invalid_argument("conv2d: threads is " + std::to_string(threads) + ", must be at least 1");
+  }
+  const Type needed = products == 1 ? Type::bf16 : Type::f32;
+  if (p.type != needed) {
+    throw std::invalid_argument("conv2d: type is " + std::string(name_of(p.type)) + ", must be " + name_of(needed) +
+                                " with " + std::to_string(products) + " products a term");
+  }
+  if (!target.supported) {
+    throw std::invalid_argument("conv2d: target " + std::string(target.name) + " is not supported by this CPU");
+  }
+  if (const std::string reason = matrix_refusal(p, products, unit); !reason.empty()) {
+    throw std::invalid_argument("conv2d: " + reason);
+  }
+  if (unit.tile(products) == nullptr) {
+    throw std::invalid_argument("conv2d: products is " + std::to_string(products) + ", must be 1 on " + unit.name);
+  }
+  return p;
+}
+
+struct MatrixRun {
+  const Conv2dProblem& problem;
+  const MatrixUnit& unit;
+  const MatrixKernels& kernels;
+  const Target& target;
+  const MatrixBlocking& blocking;
+  const void* x;
+  const std::uint16_t* packed;
+  const float* bias;
+  void* y;
+  bool streams;
+};
+
+/// Where the unit reads its input; strides in elements.
+struct Input {
+  const std::uint16_t* x;
+  std::int64_t row, position, a_block;
+};
+
+/// What is left to do of a tile: at most one call a position.
+struct Finishes {
+  MatrixFinish calls[2 * kHalfPositions];
+  int count = 0;
+};
+
+/// One unit of work.
+class Unit {
+ public:
+  Unit(const MatrixRun& run, std::int64_t index, float* workspace)
+      : run_(run),
+        p_(run.problem),
+        b_(run.blocking),
+        sums_(workspace),
+        biases_(workspace + 2 * kMatrixSumFloats),
+        strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)) {
+    const std::int64_t panel_tile = index % b_.panel_tiles;
+    index /= b_.panel_tiles;
+    group_ = index % b_.groups;
+    index /= b_.groups;
+    first_column_ = index % b_.column_blocks * b_.unit_columns;
+    index /= b_.column_blocks;
+    first_row_ = index % b_.row_blocks * b_.unit_rows;
+    image_ = index / b_.row_blocks;
+    rows_ = std::min(b_.unit_rows, b_.rows - first_row_);
+    columns_ = std::min(b_.unit_columns, b_.columns - first_column_);
+    first_panel_ = panel_tile * b_.unit_panels;
+    end_panel_ = std::min(b_.panels, first_panel_ + b_.unit_panels);
+  }
+
+  void compute() {
+    const Input input = may_read_in_place() ? in_place() : stage();
+    call_.position = input.position;
+    call_.a_block = input.a_block;
+    call_.a_part = b_.a_part;
+    call_.taps = b_.taps.data();
+    call_.tap_count = b_.tap_count;
+    call_.blocks = b_.blocks;
+    call_.last_pairs = b_.last_pairs;
+    const bool flat = prefers_flat();
+    note_path(b_.pool == 2 ? Path::matrix_pool : flat ? Path::matrix_flat : Path::matrix_rows, run_.target);
+    for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+      begin_panel(panel);
+      if (flat) {
+        compute_flat(input);
+      } else {
+        compute_rows(input);
+      }
+    }
+    run_finishes(finishes_[1 - now_]);
+  }
+
+ private:
+  std::int64_t y_columns() const { return b_.columns / b_.pool; }
+  std::int64_t y_rows() const { return b_.rows / b_.pool; }
+
+  /// A unit that multiplies whole halves reads past its last position, which has to be inside the tensor.
+  bool may_read_in_place() const {
+    if (!b_.in_place) return false;
+    if (!run_.unit.reads_whole_half) return true;
+    return first_column_ + round_up(columns_, run_.unit.positions) <= b_.w;
+  }
+  Input in_place() const {
+    note_path(Path::matrix_in_place, run_.target);
+    const auto* x = static_cast<const std::uint16_t*>(run_.x);
+    return {x + first_column_ * p_.c + group_ * b_.group_c, 0, p_.c, kMatrixChannels};
+  }
+
+  Input stage() const {
+    note_path(b_.parts > 1 ? Path::matrix_split : b_.fold > 1 ? Path::matrix_fold : Path::matrix_stage, run_.target);
+    MatrixStageRow row{};
+    row.x_pixel = p_.c;
+    row.width = b_.w;
+    row.step = p_.stride_w;
+    row.columns = columns_ + b_.strip_columns - b_.unit_columns;
+    row.channels = b_.group_c;
+    row.fold = b_.fold;
+    row.fold_step = p_.dilation_w;
+    row.blocks = b_.blocks;
+    row.block = b_.a_block;
+    row.part = b_.a_part;
+    row.strip = strip_;
+    const std::int64_t strip_rows = rows_ + b_.strip_rows - b_.unit_rows;
+    for (const std::int64_t row_phase : b_.row_phases) {
+      for (const std::int64_t column_phase : b_.column_phases) {
+        row.column = first_column_ * p_.stride_w - p_.pad_left + column_phase;
+        for (std::int64_t i = 0; i < strip_rows; ++i) {
+          row.x = source_row((first_row_ + i) * p_.stride_h - p_.pad_top + row_phase);
+          run_.kernels.stage[b_.parts](row);
+          row.strip += b_.strip_columns * kMatrixChannels;
+        }
+        row.strip += (b_.strip_rows - strip_rows) * b_.strip_columns * kMatrixChannels;
+      }
+    }
+    return {strip_, b_.strip_columns * kMatrixChannels, kMatrixChannels, b_.a_block};
+  }
+  const void* source_row(std::int64_t row) const {
+    if (row < 0 || row >= b_.h) return nullptr;
+    const std::int64_t element = (image_ * b_.h + row) * b_.w * p_.c + group_ * b_.group_c;
+    return static_cast<const char*>(run_.x) + element * static_cast<std::int64_t>(bytes_of(p_.type));
+  }
+
+  /// Positions that a row-wise and a flat pass multiply; each half also costs about two positions' time to start.
+  bool prefers_flat() const {
+    if (b_.pool == 2) return false;
+    if (rows_ == 1) return true;
+    const std::int64_t most = run_.unit.positions;
+    const auto cost = [&](std::int64_t positions) {
+      const std::int64_t halves = ceil_div(positions, most);
+      return (run_.unit.reads_whole_half ? halves * most : positions) + 2 * halves;
+    };
+    return cost((rows_ - 1) * b_.strip_columns + columns_) < rows_ * cost(columns_);
+  }
+
+  void begin_panel(std::int64_t panel) {
+    const std::int64_t steps = b_.blocks * b_.tap_count * b_.parts;
+    call_.b = run_.packed + (group_ * b_.panels + panel) * steps * kWeightBlock;
+    first_lane_ = group_ * b_.group_k + panel * kMatrixLanes;
+    lanes_ = static_cast<int>(std::min<std::int64_t>(kMatrixLanes, b_.group_k - panel * kMatrixLanes));
+    if (run_.bias == nullptr) return;
+    bias_ = biases_ + panel % 2 * kMatrixLanes;  // the panel before still needs its own
+    std::copy_n(run_.bias + first_lane_, lanes_, bias_);
+    std::fill(bias_ + lanes_, bias_ + kMatrixLanes, 0.0f);
+  }
+
+  void compute_rows(const Input& input) {
+    const std::int64_t step =
+        run_.unit.reads_whole_half ? run_.unit.positions : round_up(even_part(columns_, run_.unit.positions), b_.pool);
+    for (std::int64_t row = 0; row < rows_; row += 2) {
+      for (std::int64_t column = 0; column < columns_; column += step) {
+        const int count = static_cast<int>(std::min(step, columns_ - column));
+        const bool second = row + 1 < rows_;
+        call_.a[0] = input.x + row * input.row + column * input.position;
+        call_.a[1] = call_.a[0] + input.row;
+        call_.count[0] = count;
+        call_.count[1] = second ? count : 0;
+        take_taps(0, row);
+        take_taps(1, row + 1);
+        if (finishes_in_registers()) {
+          multiply_and_finish(finish_of(row, column, count), finish_of(row + 1, column, count));
+          continue;
+        }
+        multiply();
+        const float* c = sums();
+        if (b_.pool == 2) {
+          finish(c, c + kHalfFloats, row / 2, column / 2, count / 2);
+        } else {
+          finish(c, nullptr, row, column, count);
+          if (second) finish(c + kHalfFloats, nullptr, row + 1, column, count);
+        }
+        finish_before();
+      }
+    }
+  }
+
+  /// Taps of kernel rows that are not all padding for a row of output; all, where both halves share their weights.
+  void take_taps(int half, std::int64_t row) {
+    call_.tap_begin[half] = 0;
+    call_.tap_end[half] = b_.tap_count;
+    if (run_.unit.reads_whole_half) return;
+    const std::int64_t first = (first_row_ + row) * p_.stride_h - p_.pad_top;
+    const std::int64_t a_row = b_.tap_count / p_.r;
+    const std::int64_t begin = first >= 0 ? 0 : std::min(p_.r, ceil_div(-first, p_.dilation_h));
+    const std::int64_t end = first >= b_.h ? 0 : std::min(p_.r, ceil_div(b_.h - first, p_.dilation_h));
+    call_.tap_begin[half] = begin * a_row;
+    call_.tap_end[half] = std::max(begin, end) * a_row;
+  }
+
+  void compute_flat(const Input& input) {
+    call_.tap_begin[0] = call_.tap_begin[1] = 0;
+    call_.tap_end[0] = call_.tap_end[1] = b_.tap_count;
+    const std::int64_t total = (rows_ - 1) * b_.strip_columns + columns_;
+    const std::int64_t step = run_.unit.reads_whole_half ? run_.unit.positions : even_part(total, run_.unit.positions);
+    for (std::int64_t first = 0; first < total; first += 2 * step) {
+      const std::int64_t second = first + step;
+      call_.a[0] = input.x + first * input.position;
+      call_.a[1] = input.x + second * input.position;
+      call_.count[0] = static_cast<int>(std::min(step, total - first));
+      call_.count[1] = static_cast<int>(std::clamp<std::int64_t>(total - second, 0, step));
+      if (rows_ == 1 && finishes_in_registers()) {
+        multiply_and_finish(finish_of(0, first, call_.count[0]), finish_of(0, second, call_.count[1]));
+        continue;
+      }
+      multiply();
+      if (step == kHalfPositions) {
+        finish_positions(sums(), first, call_.count[0] + call_.count[1]);  // the halves' sums lie together
+      } else {
+        finish_positions(sums(), first, call_.count[0]);
+        finish_positions(sums() + kHalfFloats, second, call_.count[1]);
+      }
+      finish_before();
+    }
+  }
+
+  /// Finishes the outputs among consecutive strip positions.
+  void finish_positions(const float* c, std::int64_t position, std::int64_t count) {
+    if (rows_ == 1 && count > 0) return finish(c, nullptr, 0, position, count);
+    while (count > 0) {
+      const std::int64_t row = position / b_.strip_columns;
+      const std::int64_t column = position % b_.strip_columns;
+      const std::int64_t here = std::min(count, b_.strip_columns - column);
+      if (column < columns_) finish(c, nullptr, row, column, std::min(here, columns_ - column));
+      c += here * kMatrixLanes;
+      position += here;
+      count -= here;
+    }
+  }
+
+  /// Row and column of the (pooled) output, from the unit's first.
+  MatrixFinish finish_of(std::int64_t row, std::int64_t column, std::int64_t pixels) const {
+    const std::int64_t y_row = image_ * y_rows() + first_row_ / b_.pool + row;
+    const std::int64_t pixel = y_row * y_columns() + first_column_ / b_.pool + column;
+    const std::int64_t element = pixel * p_.k + first_lane_;
+    return {.c = nullptr,
+            .below = nullptr,
+            .pixels = pixels,
+            .lanes = lanes_,
+            .bias = run_.bias == nullptr ? nullptr : bias_,
+            .activation = p_.activation,
+            .y = static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(bytes_of(p_.type)),
+            .y_pixel = p_.k,
+            .streams = run_.streams};
+  }
+
+  void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) {
+    MatrixFinish call = finish_of(row, column, pixels);
+    call.c = c;
+    call.below = below;
+    Finishes& finishes = finishes_[now_];
+    finishes.calls[finishes.count++] = call;
+  }
+
+  // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
+  // and do not wait for the sums' stores.
+  const float* sums() const { return call_.c; }
+  void multiply() {
+    call_.c = sums_ + now_ * kMatrixSumFloats;
+    run_.unit.tile(b_.products)(call_);
+  }
+  void finish_before() {
+    now_ = 1 - now_;
+    run_finishes(finishes_[now_]);
+  }
+  void run_finishes(Finishes& finishes) const {
+    for (int i = 0; i < finishes.count; ++i) {
+      const MatrixFinish& call = finishes.calls[i];
+      if (p_.type == Type::f32) {
+        run_.kernels.finish_f32(call);
+      } else {
+        (unit_finishes(call.lanes) ? run_.unit.finish_bf16 : run_.kernels.finish_bf16)(call);
+      }
+    }
+    finishes.count = 0;
+  }
+
+  void multiply_and_finish(const MatrixFinish& first, const MatrixFinish& second) {
+    call_.finish[0] = &first;
+    call_.finish[1] = &second;
+    run_.unit.tile(b_.products)(call_);
+    call_.finish[0] = call_.finish[1] = nullptr;
+  }
+
+  bool unit_finishes(int lanes) const {
+    return run_.unit.finish_bf16 != nullptr && p_.type == Type::bf16 && lanes == kMatrixLanes &&
+           p_.activation != Activation::tanh;
+  }
+  bool finishes_in_registers() const {
+    return run_.unit.finishes_in_registers && b_.pool == 1 && unit_finishes(lanes_);
+  }
+
+  const MatrixRun& run_;
+  const Conv2dProblem& p_;
+  const MatrixBlocking& b_;
+  float* sums_;
+  float* biases_;
+  float* bias_ = nullptr;
+  std::uint16_t* strip_;
+  std::int64_t image_, group_, first_row_, first_column_, rows_, columns_, first_panel_, end_panel_;
+  std::int64_t first_lane_ = 0;
+  int lanes_ = 0;
+  MatrixCall call_{};
+  Finishes finishes_[2];
+  std::int64_t now_ = 0;  // which sums and finishes belong to the tile at hand
+};
+
+std::int64_t output_bytes(const Conv2dProblem& p) {
+  return p.n * p.out_h() * p.out_w() * p.k * static_cast<std::int64_t>(bytes_of(p.type));
+}
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+/// One value as its bf16 parts, greatest first.
+void split_weight(float value, int parts, std::uint16_t* out, std::int64_t part_stride) {
+  for (int part = 0; part < parts; ++part) {
+    const std::uint16_t half = f32_to_bf16(value);
+    out[part * part_stride] = half;
+    value -= bf16_to_f32(half);
+  }
+}
+
+}  // namespace
+
+MatrixConv2dPlan::MatrixConv2dPlan(const Conv2dProblem& problem, int products, const MatrixUnit& unit,
+                                   const Target& target, int threads, std::int64_t stream_above)
+    : problem_(checked(problem, products, unit, target, threads)),
+      unit_(&unit),
+      target_(&target),
+      kernels_(&matrix_kernels(target)),
+      threads_(threads),
+      streams_(problem.k / problem.groups % kMatrixLanes == 0 && output_bytes(problem) > stream_above),
+      blocking_(matrix_blocking(problem, products, unit, threads)),
+      workspace_(static_cast<std::size_t>(threads) * blocking_.thread_bytes / sizeof(float)) {}
+
+std::size_t MatrixConv2dPlan::packed_bytes() const {
+  const MatrixBlocking& b = blocking_;
+  return static_cast<std::size_t>(b.groups * b.panels * b.blocks * b.tap_count * b.parts * kWeightBlock) *
+         sizeof(std::uint16_t);
+}
+
+void MatrixConv2dPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
+  const MatrixBlocking& b = blocking_;
+  auto* out = static_cast<std::uint16_t*>(packed);
+  const std::int64_t columns = b.tap_count / problem_.r;
+  for (std::int64_t panel = 0; panel < b.groups * b.panels; ++panel) {
+    const std::int64_t first_lane = panel % b.panels * kMatrixLanes;
+    const std::int64_t lanes = std::min<std::int64_t>(kMatrixLanes, b.group_k - first_lane);
+    const std::int64_t base = (panel / b.panels * b.group_k + first_lane) * strides.out;
+    for (std::int64_t block = 0; block < b.blocks; ++block) {
+      for (std::int64_t tap = 0; tap < b.tap_count; ++tap, out += b.parts * kWeightBlock) {
+        std::fill_n(out, b.parts * kWeightBlock, std::uint16_t{0});
+        for (std::int64_t i = 0; i < kMatrixChannels; ++i) {
+          const std::int64_t channel = block * kMatrixChannels + i;
+          if (channel >= b.group_c * b.fold) break;
+          const std::int64_t kw = tap % columns + channel / b.group_c;
+          const std::int64_t source =
+              base + channel % b.group_c * strides.in + tap / columns * strides.row + kw * strides.column;
+          for (std::int64_t lane = 0; lane < lanes; ++lane) {
+            const std::int64_t place = lane / 16 * (kWeightBlock / 2) + i / 2 * kMatrixLanes + lane % 16 * 2 + i % 2;
+            split_weight(element_as_f32(weights, problem_.type, source + lane * strides.out), b.parts, out + place,
+                         kWeightBlock);
+          }
+        }
+      }
+    }
+  }
+}
+
+void MatrixConv2dPlan::run(const void* x, const void* packed, const float* bias, void* y) {
+  const MatrixRun run{problem_,
+                      *unit_,
+                      *kernels_,
+                      *target_,
+                      blocking_,
+                      x,
+                      static_cast<const std::uint16_t*>(packed),
+                      problem_.bias ? bias : nullptr,
+                      y,
+                      streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
+  const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
+  parallel_units(threads_, blocking_.units, [&](std::int64_t unit, int thread) {
+    unit_->begin();
+    Unit(run, unit, workspace_.data() + thread * thread_floats).compute();
+    unit_->end();
+    if (run.streams) hwy::FlushStream();
+  });
+}
+
+Conv2dDescription MatrixConv2dPlan::description() const {
+  const MatrixBlocking& b = blocking_;
+  Conv2dDescription d;
+  d.kernel = unit_->name;
+  d.target = target_->name;
+  d.tile = "2x" + text(unit_->positions) + " pixels x " + text(kMatrixLanes) + " lanes, " + text(b.products) +
+           (b.products == 1 ? " bf16 product" : " bf16 products") + " a term";
+  d.blocking = "out panels of " + text(kMatrixLanes) + " lanes, " + text(b.unit_panels) + " a unit, in blocks of " +
+               text(kMatrixChannels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +
+               ", unit " + text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
+  d.fusion = std::string(b.in_place ? "input in place" : "input staged in L2") +
+             (b.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", bias and activation in an L1 tile" +
+             (streams_ ? ", output past the caches" : "");
+  d.threads = threads_;
+  return d;
+}
+
+}  // namespace gable::cpu

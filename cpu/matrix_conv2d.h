@@ -1,0 +1,46 @@
+// Convolution with its epilogue as bf16 products with f32 sums, on a bf16 unit of this CPU. Storage is bf16 (one
+// product a term), or f32 whose values are cut into bf16 parts (3 or 6 products a term). Used as cpu/conv2d.h's plan
+// is.
+#pragma once
+
+#include <cstddef>
+
+#include "cpu/aligned.h"
+#include "cpu/cache.h"
+#include "cpu/conv2d.h"
+#include "cpu/matrix_blocking.h"
+#include "cpu/matrix_kernels.h"
+#include "cpu/matrix_unit.h"
+
+namespace gable::cpu {
+
+class MatrixConv2dPlan {
+ public:
+  /// products: 1 for bf16 storage; 3 or 6 for f32. `target` compiles what surrounds the unit. Throws
+  /// std::invalid_argument naming the value when the problem is inconsistent, or with matrix_refusal()'s reason.
+  /// Outputs of more than `stream_above` bytes are written past the caches, where their lines are whole.
+  MatrixConv2dPlan(const Conv2dProblem& problem, int products, const MatrixUnit& unit, const Target& target,
+                   int threads, std::int64_t stream_above = l3_bytes());
+
+  const Conv2dProblem& problem() const { return problem_; }
+  Conv2dDescription description() const;
+  std::size_t packed_bytes() const;
+  std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
+
+  /// To [group][panel][block][tap][part][2][16 channel pairs][16 lanes][2] of bf16. 64-byte alignment of `packed`
+  /// helps.
+  void pack(const void* weights, const WeightStrides& strides, void* packed) const;
+  void run(const void* x, const void* packed, const float* bias, void* y);
+
+ private:
+  Conv2dProblem problem_;
+  const MatrixUnit* unit_;
+  const Target* target_;
+  const MatrixKernels* kernels_;
+  int threads_;
+  bool streams_;
+  MatrixBlocking blocking_;
+  AlignedFloats workspace_;
+};
+
+}  // namespace gable::cpu

@@ -1,0 +1,200 @@
+// Staging and finishing around the bf16 units, compiled once a target. Staging reads and writes an element once for all
+// taps and lanes; parts are made here once, so that splitting costs nothing beside r·s·K products.
+#include "cpu/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/matrix_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/matrix_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+/// Columns of a row that come from the image: [begin, end).
+struct InsideColumns {
+  std::int64_t begin, end;
+};
+HWY_INLINE InsideColumns inside_columns(const MatrixStageRow& row) {
+  if (row.x == nullptr) return {0, 0};
+  const std::int64_t begin = row.column >= 0 ? 0 : ceil_div(-row.column, row.step);
+  const std::int64_t end = row.column >= row.width ? 0 : ceil_div(row.width - row.column, row.step);
+  const std::int64_t first = std::min(begin, row.columns);
+  return {first, std::clamp(end, first, row.columns)};
+}
+
+/// 32 channels as bf16 parts: each part is what the parts before it left, rounded to bf16. Subtractions are exact.
+template <int kParts>
+HWY_INLINE void split_position(const float* x, std::int64_t part, std::uint16_t* strip) {
+  const hn::ScalableTag<float> d;
+  const HalfTag<decltype(d)> dh;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t i = 0; i < kMatrixChannels; i += lanes) {
+    auto rest = hn::LoadU(d, x + i);
+    for (int p = 0; p < kParts; ++p) {
+      const auto half = f32_to_bf16(d, rest);
+      hn::StoreU(half, dh, strip + p * part + i);
+      rest = hn::Sub(rest, bf16_to_f32(d, half));
+    }
+  }
+}
+
+template <int kParts, class T>
+HWY_INLINE void write_position(const T* x, std::int64_t part, std::uint16_t* strip) {
+  if constexpr (kParts == 1) {
+    std::memcpy(strip, x, kMatrixChannels * sizeof(T));
+  } else {
+    split_position<kParts>(x, part, strip);
+  }
+}
+
+template <int kParts>
+HWY_INLINE void zero_positions(std::uint16_t* strip, std::int64_t part, std::int64_t count) {
+  for (int p = 0; p < kParts; ++p) std::fill_n(strip + p * part, count * kMatrixChannels, std::uint16_t{0});
+}
+
+/// Positions whose columns are all in the image and whose channels lie together in memory: one load and store each.
+/// Returns how many were written from position `first` on. Only with masked loads, which touch nothing beyond them.
+HWY_INLINE std::int64_t copy_folded(const MatrixStageRow& row, const std::uint16_t* x, std::int64_t first) {
+#if HWY_TARGET == HWY_AVX3
+  const std::int64_t column = row.column + first * row.step;
+  const std::int64_t last = row.width - row.fold;
+  if (row.fold_step != 1 || row.x_pixel != row.channels || column < 0 || column > last) return 0;
+  const std::int64_t count = std::min((last - column) / row.step + 1, row.columns - first);
+  const hn::CappedTag<std::uint16_t, kMatrixChannels> d;
+  const auto channels = hn::FirstN(d, static_cast<std::size_t>(row.fold * row.channels));
+  const std::uint16_t* from = x + column * row.x_pixel;
+  std::uint16_t* to = row.strip + first * kMatrixChannels;
+  for (std::int64_t i = 0; i < count; ++i) {
+    hn::StoreU(hn::MaskedLoad(channels, d, from + i * row.step * row.x_pixel), d, to + i * kMatrixChannels);
+  }
+  return count;
+#else
+  (void)row, (void)x, (void)first;
+  return 0;
+#endif
+}
+
+template <int kParts, class T>
+HWY_INLINE void stage_folded(const MatrixStageRow& row, const T* x) {
+  if (x == nullptr) return zero_positions<kParts>(row.strip, row.part, row.columns);
+  for (std::int64_t i = 0; i < row.columns; ++i) {
+    if constexpr (kParts == 1) {
+      i += copy_folded(row, x, i);
+      if (i == row.columns) return;
+    }
+    T lanes[kMatrixChannels] = {};
+    for (std::int64_t tap = 0; tap < row.fold; ++tap) {
+      const std::int64_t column = row.column + i * row.step + tap * row.fold_step;
+      if (column < 0 || column >= row.width) continue;
+      for (std::int64_t c = 0; c < row.channels; ++c) lanes[tap * row.channels + c] = x[column * row.x_pixel + c];
+    }
+    write_position<kParts>(lanes, row.part, row.strip + i * kMatrixChannels);
+  }
+}
+
+template <int kParts, class T>
+HWY_INLINE void stage_block(const MatrixStageRow& row, const T* x, std::int64_t channels, std::uint16_t* strip) {
+  const InsideColumns inside = inside_columns(row);
+  if (inside.begin == inside.end) return zero_positions<kParts>(strip, row.part, row.columns);
+  zero_positions<kParts>(strip, row.part, inside.begin);
+  const T* from = x + (row.column + inside.begin * row.step) * row.x_pixel;
+  const std::int64_t pitch = row.step * row.x_pixel;
+  for (std::int64_t i = inside.begin; i < inside.end; ++i, from += pitch) {
+    if (channels == kMatrixChannels) {
+      write_position<kParts>(from, row.part, strip + i * kMatrixChannels);
+    } else {
+      T lanes[kMatrixChannels] = {};
+      std::copy_n(from, channels, lanes);
+      write_position<kParts>(lanes, row.part, strip + i * kMatrixChannels);
+    }
+  }
+  zero_positions<kParts>(strip + inside.end * kMatrixChannels, row.part, row.columns - inside.end);
+}
+
+template <int kParts, class T>
+void stage_row(const MatrixStageRow& row) {
+  const T* x = static_cast<const T*>(row.x);
+  if (row.fold > 1) return stage_folded<kParts>(row, x);
+  for (std::int64_t block = 0; block < row.blocks; ++block) {
+    const std::int64_t first = block * kMatrixChannels;
+    const std::int64_t channels = std::min<std::int64_t>(kMatrixChannels, row.channels - first);
+    stage_block<kParts>(row, x + (x == nullptr ? 0 : first), channels, row.strip + block * row.block);
+  }
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> finished_vector(D d, const MatrixFinish& call, std::int64_t pixel, std::int64_t lane) {
+  const float* c = call.c + lane;
+  hn::Vec<D> value;
+  if (call.below == nullptr) {
+    value = hn::LoadU(d, c + pixel * kMatrixLanes);
+  } else {
+    const std::int64_t left = 2 * pixel * kMatrixLanes;
+    const std::int64_t right = left + kMatrixLanes;
+    const float* below = call.below + lane;
+    value = nan_max(d, nan_max(d, hn::LoadU(d, c + left), hn::LoadU(d, c + right)),
+                    nan_max(d, hn::LoadU(d, below + left), hn::LoadU(d, below + right)));
+  }
+  if (call.bias != nullptr) value = hn::Add(value, hn::LoadU(d, call.bias + lane));
+  if (call.activation == Activation::relu) value = relu(d, value);
+  if (call.activation == Activation::tanh) value = hn::CallTanh(d, value);
+  return value;
+}
+
+template <class D>
+HWY_INLINE void stream_f32(D d, hn::Vec<D> value, void* y, std::int64_t element) {
+  hn::Stream(value, d, static_cast<float*>(y) + element);
+}
+
+template <Type kType>
+void finish(const MatrixFinish& call) {
+  const hn::ScalableTag<float> d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel) {
+    Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + pixel * call.y_pixel;
+    for (int lane = 0; lane < call.lanes; lane += lanes) {
+      const auto value = finished_vector(d, call, pixel, lane);
+      if (kType == Type::f32 && call.streams) {
+        stream_f32(d, value, call.y, pixel * call.y_pixel + lane);
+      } else if (lane + lanes <= call.lanes) {
+        store_f32_as<kType>(d, value, y + lane);
+      } else {
+        store_first_f32_as<kType>(d, value, y + lane, call.lanes - lane);
+      }
+    }
+  }
+}
+
+const MatrixKernels& matrix_kernels_here() {
+  static const MatrixKernels kernels{
+      .stage = {nullptr, &stage_row<1, std::uint16_t>, &stage_row<2, float>, &stage_row<3, float>},
+      .finish_bf16 = &finish<Type::bf16>,
+      .finish_f32 = &finish<Type::f32>};
+  return kernels;
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu {
+
+const MatrixKernels& matrix_kernels(const Target& target) {
+#define GABLE_CPU_CASE(target_id, ns, name) \
+  if (target.id == (target_id)) return ns::matrix_kernels_here();
+  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
+#undef GABLE_CPU_CASE
+  return HWY_STATIC_DISPATCH(matrix_kernels_here)();
+}
+
+}  // namespace gable::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,290 @@
+// The bf16 units of x86: AMX tile products (1024 multiply-adds a 16-cycle instruction), and AVX512-BF16's pair product
+// (32 a lane register). Highway names neither at these rates, so both are spelled here and run only where CPUID and the
+// operating system allow.
+// The pair product's tile: 14 positions × 2 vectors of 16 lanes = 28 sums in registers, 2 of weights, 1 broadcast pair
+// of channels. A step of two channels is 28 products, 2 loads of weights (L1/L2) and 14 of input (L1).
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "cpu/matrix_tile-inl.h"
+#include "cpu/matrix_unit.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#endif
+
+namespace gable::cpu {
+
+#if defined(__x86_64__)
+namespace {
+
+// Assembly rather than intrinsics: those take only literal register numbers, and g++ 12's forget what memory they read.
+struct AmxTiles {
+  template <int kTile>
+  void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+  }
+  template <int kTile>
+  void load(const std::uint16_t* rows, std::int64_t stride) {
+    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+  }
+  template <int kSum, int kA, int kB>
+  void dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+  template <int kTile>
+  void store(float* rows, std::int64_t stride) {
+    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride * 4) : "memory");
+  }
+};
+
+// Operand of LDTILECFG, palette 1: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+void begin_tiles() {
+  static constexpr TileConfig config;
+  asm volatile("ldtilecfg %0" : : "m"(config));
+}
+void end_tiles() { asm volatile("tilerelease"); }
+
+void begin_nothing() {}
+
+struct Leaf7 {
+  unsigned subleaf0_edx = 0, subleaf1_eax = 0;
+  bool avx512 = false;
+};
+Leaf7 leaf7() {
+  Leaf7 leaf;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return leaf;
+  leaf.subleaf0_edx = edx;
+  const unsigned subleaves = eax;
+  leaf.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  if (subleaves >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) leaf.subleaf1_eax = eax;
+  return leaf;
+}
+
+constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // leaf 7, subleaf 0, EDX
+constexpr unsigned kAvx512Bf16 = 1u << 5;                     // leaf 7, subleaf 1, EAX
+
+std::string missing_bf16_dot() {
+  const Leaf7 leaf = leaf7();
+  return leaf.avx512 && (leaf.subleaf1_eax & kAvx512Bf16) != 0 ? "" : "this CPU has no AVX512-BF16";
+}
+
+/// Linux gives a process the tile registers only when it asks; the permission holds for all of its threads.
+std::string missing_amx() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  constexpr unsigned kNeeded = kAmxBf16 | kAmxTile;
+  if ((leaf7().subleaf0_edx & kNeeded) != kNeeded) return "this CPU has no AMX with bf16";
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return "the system grants no AMX tile registers";
+  return "";
+}
+
+#define GABLE_CPU_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+
+/// The larger value; b where either is NaN. (The unmasked form's undefined operand makes g++ 12 warn.)
+GABLE_CPU_BF16 inline __m512 max_or_second(__m512 a, __m512 b) { return _mm512_maskz_max_ps(0xffff, a, b); }
+
+/// The larger value; NaN when either is NaN.
+GABLE_CPU_BF16 inline __m512 nan_max(__m512 a, __m512 b) {
+  return _mm512_mask_mov_ps(max_or_second(a, b), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a);
+}
+
+GABLE_CPU_BF16 inline __m512 pooled(const MatrixFinish& call, std::int64_t position) {
+  const float* above = call.c + position;
+  const float* below = call.below + position;
+  return nan_max(nan_max(_mm512_loadu_ps(above), _mm512_loadu_ps(above + kMatrixLanes)),
+                 nan_max(_mm512_loadu_ps(below), _mm512_loadu_ps(below + kMatrixLanes)));
+}
+
+/// What happens to 32 sums after the pool. Conversion rounds to nearest even, with subnormal results zero.
+struct Epilogue {
+  __m512 low_bias, high_bias, least;
+  bool streams;
+
+  GABLE_CPU_BF16 explicit Epilogue(const MatrixFinish& call) : streams(call.streams) {
+    low_bias = high_bias = _mm512_setzero_ps();
+    if (call.bias != nullptr) {
+      low_bias = _mm512_loadu_ps(call.bias);
+      high_bias = _mm512_loadu_ps(call.bias + kMatrixLanes / 2);
+    }
+    least = _mm512_set1_ps(call.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity());
+  }
+  GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
+    low = max_or_second(least, _mm512_add_ps(low, low_bias));
+    high = max_or_second(least, _mm512_add_ps(high, high_bias));
+    const __m512i lanes = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if (streams) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(y), lanes);
+    } else {
+      _mm512_storeu_si512(y, lanes);
+    }
+  }
+};
+
+GABLE_CPU_BF16 void finish_bf16(const MatrixFinish& call) {
+  constexpr std::int64_t kHalf = kMatrixLanes / 2;
+  const Epilogue epilogue(call);
+  std::uint16_t* y = static_cast<std::uint16_t*>(call.y);
+  for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, y += call.y_pixel) {
+    if (call.below != nullptr) {
+      const std::int64_t left = 2 * pixel * kMatrixLanes;
+      epilogue.store(pooled(call, left), pooled(call, left + kHalf), y);
+    } else {
+      const float* c = call.c + pixel * kMatrixLanes;
+      epilogue.store(_mm512_loadu_ps(c), _mm512_loadu_ps(c + kHalf), y);
+    }
+  }
+}
+
+constexpr int kDotPositions = 14;
+
+/// One half of exactly kPositions positions. kStride is the elements between positions, 0: known at run time only.
+template <int kPositions, int kStride>
+GABLE_CPU_BF16 void dot_half(const MatrixCall& call, std::size_t half) {
+  const std::int64_t stride = kStride == 0 ? call.position : kStride;
+  __m512 sums[kPositions][2];
+  for (auto& sum : sums) sum[0] = sum[1] = _mm512_setzero_ps();
+  const std::int64_t first_tap = call.tap_begin[half], end_tap = call.tap_end[half];
+  for (std::int64_t block = 0; block < call.blocks; ++block) {
+    const int pairs = block + 1 == call.blocks ? call.last_pairs : kMatrixChannels / 2;
+    const std::uint16_t* b = call.b + (block * call.tap_count + first_tap) * kWeightBlock;
+    for (std::int64_t tap = first_tap; tap < end_tap; ++tap, b += kWeightBlock) {
+      const std::uint16_t* a = call.a[half] + block * call.a_block + call.taps[tap];
+      const std::uint16_t* weights = b;
+      for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kMatrixLanes) {
+        // Two blocks ahead: about what L3 needs. L2's own prefetcher loses the thread at each block.
+        __builtin_prefetch(weights + 2 * kWeightBlock);
+        __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
+        const __m512bh low = (__m512bh)_mm512_loadu_si512(weights);
+        const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
+#pragma GCC unroll 14
+        for (int i = 0; i < kPositions; ++i) {
+          int channels;
+          std::memcpy(&channels, a + i * stride, sizeof channels);
+          const __m512bh x = (__m512bh)_mm512_set1_epi32(channels);
+          sums[i][0] = _mm512_dpbf16_ps(sums[i][0], x, low);
+          sums[i][1] = _mm512_dpbf16_ps(sums[i][1], x, high);
+        }
+      }
+    }
+  }
+  if (call.finish[half] != nullptr) {
+    const MatrixFinish& finish = *call.finish[half];
+    const Epilogue epilogue(finish);
+    std::uint16_t* y = static_cast<std::uint16_t*>(finish.y);
+#pragma GCC unroll 14
+    for (int i = 0; i < kPositions; ++i) epilogue.store(sums[i][0], sums[i][1], y + i * finish.y_pixel);
+    return;
+  }
+  float* c = call.c + static_cast<std::int64_t>(half) * kHalfFloats;
+#pragma GCC unroll 14
+  for (int i = 0; i < kPositions; ++i) {
+    _mm512_storeu_ps(c + i * kMatrixLanes, sums[i][0]);
+    _mm512_storeu_ps(c + i * kMatrixLanes + kMatrixLanes / 2, sums[i][1]);
+  }
+}
+
+using DotFunction = void (*)(const MatrixCall&, std::size_t half);
+template <int kStride, int... kPositions>
+constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_sequence<int, kPositions...>) {
+  return {&dot_half<kPositions + 1, kStride>...};
+}
+constexpr auto kDotDense = dot_table<kMatrixChannels>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kDotStrided = dot_table<0>(std::make_integer_sequence<int, kDotPositions>());
+
+/// Input read in place usually has one of these channel counts: constant strides leave more registers.
+DotFunction whole_half(std::int64_t stride) {
+  switch (stride) {
+    case 64:
+      return dot_half<kDotPositions, 64>;
+    case 128:
+      return dot_half<kDotPositions, 128>;
+    case 256:
+      return dot_half<kDotPositions, 256>;
+    case 512:
+      return dot_half<kDotPositions, 512>;
+    case 1024:
+      return dot_half<kDotPositions, 1024>;
+    case 2048:
+      return dot_half<kDotPositions, 2048>;
+    default:
+      return kDotStrided.back();
+  }
+}
+
+DotFunction dot_function(std::int64_t stride, std::size_t count) {
+  if (stride == kMatrixChannels) return kDotDense[count - 1];
+  return count == kDotPositions ? whole_half(stride) : kDotStrided[count - 1];
+}
+
+void dot_tile(const MatrixCall& call) {
+  for (std::size_t half = 0; half < 2; ++half) {
+    if (call.count[half] == 0) continue;
+    dot_function(call.position, static_cast<std::size_t>(call.count[half]))(call, half);
+  }
+}
+
+}  // namespace
+
+const MatrixUnit& amx_unit() {
+  static const MatrixUnit unit{.name = "amx",
+                               .missing = missing_amx(),
+                               .positions = kHalfPositions,
+                               .reads_whole_half = true,
+                               .most_padding = 6.0,
+                               .begin = begin_tiles,
+                               .end = end_tiles,
+                               .tile1 = matrix_tile<AmxTiles, 1>,
+                               .tile3 = matrix_tile<AmxTiles, 3>,
+                               .tile6 = matrix_tile<AmxTiles, 6>,
+                               .finishes_in_registers = false,
+                               .finish_bf16 = missing_bf16_dot().empty() ? finish_bf16 : nullptr};
+  return unit;
+}
+
+const MatrixUnit& bf16_dot_unit() {
+  static const MatrixUnit unit{.name = "bf16_dot",
+                               .missing = missing_bf16_dot(),
+                               .positions = kDotPositions,
+                               .reads_whole_half = false,
+                               .most_padding = 1.7,
+                               .begin = begin_nothing,
+                               .end = begin_nothing,
+                               .tile1 = dot_tile,
+                               .tile3 = nullptr,
+                               .tile6 = nullptr,
+                               .finishes_in_registers = true,
+                               .finish_bf16 = finish_bf16};
+  return unit;
+}
+
+#else
+
+const MatrixUnit& amx_unit() {
+  static const MatrixUnit unit{.name = "amx", .missing = "AMX is x86's"};
+  return unit;
+}
+const MatrixUnit& bf16_dot_unit() {
+  static const MatrixUnit unit{.name = "bf16_dot", .missing = "AVX512-BF16 is x86's"};
+  return unit;
+}
+
+#endif
+
+}  // namespace gable::cpu

@@ -1,0 +1,73 @@
+// See matrix_emulated.h. Subnormal operands count as zero, as on AMX.
+#include "tests/matrix_emulated.h"
+
+#include <cstdint>
+
+#include "cpu/half.h"
+#include "cpu/matrix_tile-inl.h"
+
+namespace gable::cpu::test {
+namespace {
+
+float operand(std::uint16_t half) { return (half & 0x7f80u) == 0 ? 0.0f : bf16_to_f32(half); }
+
+class EmulatedTiles {
+ public:
+  template <int kTile>
+  void zero() {
+    for (auto& row : sums_[kTile]) {
+      for (float& sum : row) sum = 0.0f;
+    }
+  }
+  template <int kTile>
+  void load(const std::uint16_t* rows, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row) {
+      for (int i = 0; i < 32; ++i) operands_[kTile - 4][row][i] = operand(rows[row * stride + i]);
+    }
+  }
+  template <int kSum, int kA, int kB>
+  void dot() {
+    for (int row = 0; row < 16; ++row) {
+      for (int pair = 0; pair < 16; ++pair) {
+        const float* x = &operands_[kA - 4][row][2 * pair];
+        for (int lane = 0; lane < 16; ++lane) {
+          const float* w = &operands_[kB - 4][pair][2 * lane];
+          sums_[kSum][row][lane] += x[0] * w[0];
+          sums_[kSum][row][lane] += x[1] * w[1];
+        }
+      }
+    }
+  }
+  template <int kTile>
+  void store(float* rows, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row) {
+      for (int lane = 0; lane < 16; ++lane) rows[row * stride + lane] = sums_[kTile][row][lane];
+    }
+  }
+
+ private:
+  float sums_[4][16][16];
+  float operands_[4][16][32];
+};
+
+void nothing() {}
+
+}  // namespace
+
+const MatrixUnit& emulated_unit() {
+  static const MatrixUnit unit{.name = "emulated",
+                               .missing = "",
+                               .positions = kHalfPositions,
+                               .reads_whole_half = true,
+                               .most_padding = 1e9,
+                               .begin = nothing,
+                               .end = nothing,
+                               .tile1 = matrix_tile<EmulatedTiles, 1>,
+                               .tile3 = matrix_tile<EmulatedTiles, 3>,
+                               .tile6 = matrix_tile<EmulatedTiles, 6>,
+                               .finishes_in_registers = false,
+                               .finish_bf16 = nullptr};
+  return unit;
+}
+
+}  // namespace gable::cpu::test
