@@ -72,7 +72,7 @@ std::string requested_kernel(const DeviceUri& uri) {
 class CpuBackend final : public Backend {
  public:
   std::string name() const override { return "cpu"; }
-  int priority() const override { return 100; }
+  int priority() const override { return 120; }
 
   std::vector<DeviceInfo> probe() const override {
     std::vector<DeviceInfo> all{info_of(cpu::best_target(), "cpu")};

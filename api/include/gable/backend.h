@@ -95,7 +95,7 @@ class GABLE_API Backend {
  public:
   virtual ~Backend();
   virtual std::string name() const = 0;
-  /// Greater is tried first by `auto`. reference 0, cpu 100, onednn 110, cudnn 200, cuda 210.
+  /// Greater is tried first by `auto`. reference 0, onednn 110, cpu 120, cudnn 200, cuda 210.
   virtual int priority() const = 0;
   /// Every device, also those that can't be used, with the reason. Never throws for a missing driver.
   virtual std::vector<DeviceInfo> probe() const = 0;
