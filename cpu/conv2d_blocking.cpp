@@ -197,6 +197,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
                        (g.wo - 2) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left < g.w &&
                        (g.wo - 1) * p.stride_w <= g.w;
   b.never_staged = p.type == Type::f32 && p.nhwc && (!padded || trimmed) && !lanes_overrun;
+  b.trims = b.never_staged && padded;
   const bool aliased = b.never_staged && p.stride_w * p.c % kAliasFloats == 0;
   b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
   if (aliased) b.tile_pixels = std::min(b.tile_pixels, kAliasPixels);

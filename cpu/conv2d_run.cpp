@@ -366,6 +366,7 @@ void note_plan_paths(const Conv2dRun& run) {
     note_path(b.row_pair ? Path::conv2d_row_pair : Path::conv2d_tile, run.target);
   }
   if (run.stream) note_path(Path::conv2d_stream, run.target);
+  if (b.trims) note_path(Path::conv2d_trims, run.target);
   if (b.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
   if (!b.tile_stores) {
     note_path(run.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);

@@ -5,6 +5,7 @@
 // L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle.
 // Prefetched in software, because no hardware stream follows them: the next run's line of each pixel, and the weights a
 // page ahead; about two instructions a step. Sums start from the bias, so that the end is a maximum and a store.
+// Taps on padding leave out the tile's first or last pixel, or one row of a pair: no zeros are staged or multiplied.
 // Depthwise: output lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
@@ -41,6 +42,14 @@ constexpr std::int64_t kApart = 32;
 constexpr std::int64_t kWeightsAhead = 1024;
 constexpr std::int64_t kLineFloats = 16;
 
+/// Hides where a pointer came from: gcc would turn several that advance together into one and an offset each, and
+/// reload the offsets from the stack in every step.
+HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
+#if defined(__GNUC__)
+  asm("" : "+r"(pointer));
+#endif
+}
+
 /// The rows [row, row_end) and pixels [pixel, pixel_end) of a tile.
 struct Part {
   int row, row_end, pixel, pixel_end;
@@ -51,6 +60,10 @@ struct Tile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   static constexpr int kAll = kRows * kPixels;
+  /// Pixels that share a base address: three, which are the base plus x_px scaled by 0, 1 and 2, where there are more
+  /// pixels than registers for their offsets.
+  static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels;
+  static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
 
   /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. Each run first
   /// asks for the cache lines of the one after it, `ahead` floats on: with a pixel's channels far apart from the next
@@ -71,7 +84,10 @@ struct Tile {
           }
         }
       }
-      const float* HWY_RESTRICT step_x = x;
+      const float* base[kRows][kBases];
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * x_px;
+      }
       for (std::int64_t step = 0; step < steps; ++step) {
         V weights[kVectors];
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
@@ -80,7 +96,7 @@ struct Tile {
         }
         HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
           HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
-            const float* pixel = step_x + row * x_row + p * x_px;
+            const float* pixel = base[row][p / kBasePixels] + p % kBasePixels * x_px;
             if constexpr (kDepthwise) {
               HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
                 acc[row * kPixels + p][v] =
@@ -94,7 +110,12 @@ struct Tile {
             }
           }
         }
-        step_x += x_step;
+        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+          HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
+            base[row][b] += x_step;
+            if constexpr (kBases > 1) keep_apart(base[row][b]);
+          }
+        }
         w += kVectors * lanes;
       }
       x += x_run;
