@@ -40,6 +40,8 @@ constexpr int kPairPixels = 2;
 constexpr std::int64_t kApart = 32;
 /// Weights are asked for this many floats ahead: a page, which the hardware's stream does not cross.
 constexpr std::int64_t kWeightsAhead = 1024;
+/// The runs of a single tap, one input tile each, ask this many runs ahead.
+constexpr std::int64_t kRunsAhead = 2;
 constexpr std::int64_t kLineFloats = 16;
 
 /// Hides where a pointer came from: gcc would turn several that advance together into one and an offset each, and
@@ -66,21 +68,24 @@ struct Tile {
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
 
   /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. Each run first
-  /// asks for the cache lines of the one after it, `ahead` floats on: with a pixel's channels far apart from the next
-  /// pixel's, no hardware prefetcher sees them coming. Only rows and pixels of kPart take part.
+  /// asks for the cache lines of a later one, `ahead` floats on, or the last kRunsAhead `end_ahead` floats on: with a
+  /// pixel's channels far apart from the next pixel's, no hardware prefetcher sees them coming. Only rows and pixels of
+  /// kPart take part.
   template <Part kPart>
   static HWY_INLINE void accumulate(const TileCall& call, const float* HWY_RESTRICT x, std::int64_t x_step,
-                                    std::int64_t x_run, std::int64_t ahead, const float* HWY_RESTRICT& w,
-                                    std::int64_t runs, std::int64_t steps, V (&acc)[kAll][kVectors]) {
+                                    std::int64_t x_run, std::int64_t ahead, std::int64_t end_ahead,
+                                    const float* HWY_RESTRICT& w, std::int64_t runs, std::int64_t steps,
+                                    V (&acc)[kAll][kVectors]) {
     const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const std::int64_t x_px = call.x_px;
     const std::int64_t x_row = call.x_row;
     for (std::int64_t run = 0; run < runs; ++run) {
+      const std::int64_t next = run + kRunsAhead < runs ? ahead : end_ahead;
       if (x_px >= kApart) {
         HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
           HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
-            hwy::Prefetch(x + ahead + row * x_row + p * x_px);
+            hwy::Prefetch(x + next + row * x_row + p * x_px);
           }
         }
       }
@@ -129,23 +134,24 @@ struct Tile {
                                     const float* HWY_RESTRICT& w, std::int64_t lanes, V (&acc)[kAll][kVectors]) {
     constexpr Part kWhole{kRow, kRowEnd, 0, kPixels};
     if (call.x_kw == lanes * call.x_lane && call.left_taps == 0 && call.right_tap == call.kernel_w) {
-      accumulate<kWhole>(call, x, call.x_lane, 0, ahead, w, 1, lanes * call.kernel_w, acc);
+      accumulate<kWhole>(call, x, call.x_lane, 0, ahead, ahead, w, 1, lanes * call.kernel_w, acc);
       return;
     }
     if constexpr (!kDepthwise) {
       constexpr Part kNotFirst{kRow, kRowEnd, 1, kPixels};
-      accumulate<kNotFirst>(call, x, call.x_lane, call.x_kw, ahead, w, call.left_taps, lanes, acc);
+      accumulate<kNotFirst>(call, x, call.x_lane, call.x_kw, ahead, ahead, w, call.left_taps, lanes, acc);
     }
-    accumulate<kWhole>(call, x + call.left_taps * call.x_kw, call.x_lane, call.x_kw, ahead, w,
+    accumulate<kWhole>(call, x + call.left_taps * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
                        call.right_tap - call.left_taps, lanes, acc);
     if constexpr (!kDepthwise) {
       constexpr Part kNotLast{kRow, kRowEnd, 0, kPixels - 1};
-      accumulate<kNotLast>(call, x + call.right_tap * call.x_kw, call.x_lane, call.x_kw, ahead, w,
+      accumulate<kNotLast>(call, x + call.right_tap * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
                            call.kernel_w - call.right_tap, lanes, acc);
     }
   }
 
-  /// A single tap without padding: its input tiles are runs of one loop.
+  /// A single tap without padding: its input tiles are runs of one loop, and the last ones ask for the next tile's
+  /// pixels.
   static bool one_run(const TileCall& call) {
     return call.kernel_h == 1 && call.kernel_w == 1 && call.last_in_lanes == call.in_lanes && call.top_taps == 0 &&
            call.kh_begin == 0 && call.kh_end == 1 && call.bottom_tap == 1 && call.left_taps == 0 && call.right_tap == 1;
@@ -153,8 +159,9 @@ struct Tile {
   static HWY_INLINE void reduce_one_run(const TileCall& call, V (&acc)[kAll][kVectors]) {
     constexpr Part kWhole{0, kRows, 0, kPixels};
     const float* weights = call.weights;
-    accumulate<kWhole>(call, call.x, call.x_lane, call.x_tile, 2 * call.x_tile, weights, call.in_tiles, call.in_lanes,
-                       acc);
+    const std::int64_t next_pixels = kPixels * call.x_px + (kRunsAhead - call.in_tiles) * call.x_tile;
+    accumulate<kWhole>(call, call.x, call.x_lane, call.x_tile, kRunsAhead * call.x_tile, next_pixels, weights,
+                       call.in_tiles, call.in_lanes, acc);
   }
 
   /// Every tap of every input tile.
@@ -207,6 +214,15 @@ struct Tile {
     }
   }
 
+  /// Asks for the lines that will be stored: after a single tap the stores come too soon to find them in L1 by
+  /// themselves.
+  static HWY_INLINE void prefetch_output(const TileCall& call) {
+    const int lanes = static_cast<int>(hn::Lanes(D()));
+    for (int p = 0; p < kPixels / kRows; ++p) {
+      for (int v = 0; v < kVectors; ++v) hwy::Prefetch(call.y + p * call.y_px + v * lanes);
+    }
+  }
+
   /// The largest of the pixels that output pixel p is made of: itself, or a 2×2 window.
   static HWY_INLINE V pooled(const V (&acc)[kAll][kVectors], int p, int v) {
     if constexpr (kRows == 1) {
@@ -252,6 +268,7 @@ struct Tile {
   /// Functions of their own, so that each has the registers for its loops.
   static HWY_NOINLINE void run_one_run(const TileCall& call) {
     V acc[kAll][kVectors];
+    if (!call.stream) prefetch_output(call);
     start(call, acc);
     reduce_one_run(call, acc);
     end(call, acc);
