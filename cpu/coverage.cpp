@@ -9,39 +9,16 @@ namespace gable::cpu {
 namespace {
 
 constexpr std::size_t kPaths = static_cast<std::size_t>(Path::count);
-constexpr std::array<std::string_view, kPaths> kPathNames = {"conv2d_tile",
-                                                             "conv2d_row_pair",
-                                                             "conv2d_depthwise",
-                                                             "conv2d_depthwise_row_pair",
-                                                             "conv2d_partial_sums",
-                                                             "conv2d_direct_input",
-                                                             "conv2d_edge_strips",
-                                                             "conv2d_stream",
-                                                             "conv2d_stage_nhwc",
-                                                             "conv2d_stage_nchw",
-                                                             "conv2d_stage_nchw_lanes",
-                                                             "conv2d_store_nhwc",
-                                                             "conv2d_store_nchw",
-                                                             "depthwise_stride1",
-                                                             "depthwise_stride2",
-                                                             "few_lanes",
-                                                             "few_lanes_pool",
-                                                             "few_wide",
-                                                             "few_wide_pool",
-                                                             "few_stage_nhwc",
-                                                             "few_stage_nchw",
-                                                             "matrix_stage",
-                                                             "matrix_fold",
-                                                             "matrix_split",
-                                                             "matrix_in_place",
-                                                             "matrix_flat",
-                                                             "matrix_rows",
-                                                             "matrix_pool",
-                                                             "max_pool_nhwc",
-                                                             "max_pool_nchw",
-                                                             "add",
-                                                             "transpose_2byte",
-                                                             "transpose_4byte"};
+constexpr std::array<std::string_view, kPaths> kPathNames = {
+    "conv2d_tile",         "conv2d_row_pair",     "conv2d_depthwise",   "conv2d_depthwise_row_pair",
+    "conv2d_partial_sums", "conv2d_direct_input", "conv2d_edge_strips", "conv2d_trims",
+    "conv2d_stream",       "conv2d_stage_nhwc",   "conv2d_stage_nchw",  "conv2d_stage_nchw_lanes",
+    "conv2d_store_nhwc",   "conv2d_store_nchw",   "depthwise_stride1",  "depthwise_stride2",
+    "few_lanes",           "few_lanes_pool",      "few_wide",           "few_wide_pool",
+    "few_stage_nhwc",      "few_stage_nchw",      "matrix_stage",       "matrix_fold",
+    "matrix_split",        "matrix_in_place",     "matrix_flat",        "matrix_rows",
+    "matrix_pool",         "max_pool_nhwc",       "max_pool_nchw",      "add",
+    "transpose_2byte",     "transpose_4byte"};
 
 std::array<std::array<std::atomic<bool>, kMaxTargets>, kPaths> path_ran;
 

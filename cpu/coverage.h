@@ -18,6 +18,7 @@ enum class Path {
   conv2d_partial_sums,
   conv2d_direct_input,
   conv2d_edge_strips,
+  conv2d_trims,
   conv2d_stream,
   conv2d_stage_nhwc,
   conv2d_stage_nchw,
