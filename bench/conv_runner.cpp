@@ -4,6 +4,17 @@
 #include <utility>
 
 namespace gable::bench {
+namespace {
+
+/// Copies more than any last level holds through it (an H200's L2 has 60 MB, an MI300's 256 MB).
+void flush_device_cache(const Device& device) {
+  const Shape shape{std::int64_t{64} << 20};
+  const Tensor from = device.tensor(DType::f32, shape);
+  const Tensor to = device.tensor(DType::f32, shape);
+  device.copy(from, to);
+}
+
+}  // namespace
 
 ConvRunner::ConvRunner(const OpenDevice& device, const Conv2d& conv)
     : device_(&device), plan_(device.device.plan(conv)) {}
@@ -32,9 +43,25 @@ void ConvRunner::prepare(const ConvData& data) {
   device_->device.synchronize();
 }
 
+void ConvRunner::enqueue() const { plan_.run(x_, weights_, bias_, y_); }
+
 void ConvRunner::run() const {
-  plan_.run(x_, weights_, bias_, y_);
+  enqueue();
   if (!on_host()) device_->device.synchronize();
+}
+
+perf::Subject ConvRunner::subject() const {
+  if (on_host()) return perf::on_host([this] { run(); });
+  return {[this](int calls) { return seconds_of(calls); }, [this] { flush_device_cache(device_->device); }};
+}
+
+double ConvRunner::seconds_of(int calls) const {
+  Event start = device_->device.event();
+  Event end = device_->device.event();
+  start.record();
+  for (int i = 0; i < calls; ++i) enqueue();
+  end.record();
+  return end.seconds_since(start);
 }
 
 Tensor ConvRunner::result() const {

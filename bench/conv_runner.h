@@ -6,6 +6,7 @@
 
 #include "bench/data.h"
 #include "bench/devices.h"
+#include "perfcounters/timing.h"
 
 namespace gable::bench {
 
@@ -19,6 +20,10 @@ class ConvRunner {
   void prepare(const ConvData& data);
   /// One run, to its end.
   void run() const;
+  /// How to time it: by events on devices that run on their own, several calls between two of them, else by the clock.
+  perf::Subject subject() const;
+  /// Where subject()'s times come from: "event" or "clock".
+  const char* time_source() const { return on_host() ? "clock" : "event"; }
   /// The output, on the host.
   Tensor result() const;
 
@@ -27,6 +32,8 @@ class ConvRunner {
 
  private:
   bool on_host() const { return device_->device.info().memory.kind == Memory::Kind::host; }
+  double seconds_of(int calls) const;
+  void enqueue() const;
   /// The tensor itself on a host device, else a copy in `storage`.
   ConstTensorView place(const Tensor& tensor, Tensor& storage) const;
 

@@ -90,7 +90,7 @@ void measure_in_turn(const Case& one, const std::vector<Contestant>& all, perf::
                      const MeasureOptions& options, double budget, Outcome& outcome,
                      const std::function<void(const Measured&)>& report) {
   std::vector<const ConvRunner*> runners;
-  std::vector<std::function<void()>> calls;
+  std::vector<perf::Subject> subjects;
   double slowest = 0;
   for (const Contestant& c : all) {
     if (cache == perf::Cache::warm && c.first_run > budget) {
@@ -99,11 +99,12 @@ void measure_in_turn(const Case& one, const std::vector<Contestant>& all, perf::
       continue;
     }
     runners.push_back(c.runner);
-    calls.emplace_back([runner = c.runner] { runner->run(); });
+    subjects.push_back(c.runner->subject());
     slowest = std::max(slowest, c.first_run);
   }
-  if (calls.empty()) return;
-  const auto timings = perf::measure_alternating(calls, timing_options(options, cache, budget, slowest));
+  if (subjects.empty()) return;
+  const auto timings = perf::measure_alternating(std::span<const perf::Subject>(subjects),
+                                                 timing_options(options, cache, budget, slowest));
   for (std::size_t i = 0; i < runners.size(); ++i) {
     report({&one, runners[i], cache, timings[i]});
     ++outcome.ran;

@@ -134,7 +134,7 @@ json measurement_record(const Case& one, const ConvRunner& runner, const perf::T
   record["fused"] = runner.plan().fused();
   record["cache"] = cache == perf::Cache::warm ? "warm" : "cold";
   record["threads"] = runner.device().gpu ? json(nullptr) : json(runner.device().threads);
-  record["T"] = {{"source", "clock"},
+  record["T"] = {{"source", runner.time_source()},
                  {"seconds", timing.seconds},
                  {"q1", timing.q1},
                  {"q3", timing.q3},

@@ -3,11 +3,13 @@
 #include <gable/backend.h>
 #include <gable/gable.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace gable {
@@ -275,3 +277,15 @@ TEST_CASE("tensors check their element type and refuse impossible shapes") {
 
 }  // namespace
 }  // namespace gable
+
+TEST_CASE("events of a host device measure the time between them, and only once recorded") {
+  const Device device = open("cpu");
+  Event start = device.event();
+  Event end = device.event();
+  start.record();
+  CHECK_THROWS_AS(end.seconds_since(start), Error);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  end.record();
+  CHECK(end.seconds_since(start) >= 2e-3);
+  CHECK(end.seconds_since(end) == 0);
+}
