@@ -21,6 +21,7 @@ struct Refusal {
   std::string name;
   std::string problem;
   std::string dtype;
+  std::string math;  ///< empty where there is no case
   std::string device;
   std::string reason;
 };

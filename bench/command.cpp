@@ -43,7 +43,9 @@ void add_attributes(CLI::App& app, SelectionOptions& s) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--layout", s.layout, "nchw or nhwc, of x and y (default: nchw; suites: nhwc)");
-  app.add_option("--math", s.math, "strict, tf32, split3 or split6 (default: strict)");
+  app.add_option("--math", s.maths, "strict, tf32, split3, split6; several with commas take turns (default: strict)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 }
 
 void add_epilogue(CLI::App& app, SelectionOptions& s) {

@@ -34,7 +34,8 @@ struct MeasureCallbacks {
   std::function<void(const Measured&)> report;
 };
 
-/// A GPU's cases and a CPU's may differ, so a call has one list for its devices. Refusals go to `outcome`.
+/// A GPU's cases and a CPU's may differ, so a call has one list for its devices. Neighbours that differ in their math
+/// alone take turns as devices do. Refusals go to `outcome`.
 void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices,
                    const MeasureOptions& options, Outcome& outcome, const MeasureCallbacks& callbacks);
 

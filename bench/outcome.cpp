@@ -46,6 +46,7 @@ void Outcome::refuse(const Case& one, const std::string& device, const Error& er
                      .name = one.name,
                      .problem = descriptor(one.conv),
                      .dtype = std::string(to_string(one.conv.dtype)),
+                     .math = std::string(to_string(one.conv.math)),
                      .device = device,
                      .reason = one_line(error.what())});
 }

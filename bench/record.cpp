@@ -121,8 +121,10 @@ json case_record(const Case& one) {
 }
 
 json refusal_record(const Refusal& refusal) {
-  return {{"suite", refusal.suite}, {"name", refusal.name},     {"problem", refusal.problem},
-          {"dtype", refusal.dtype}, {"device", refusal.device}, {"reason", refusal.reason}};
+  json record{{"suite", refusal.suite}, {"name", refusal.name},     {"problem", refusal.problem},
+              {"dtype", refusal.dtype}, {"device", refusal.device}, {"reason", refusal.reason}};
+  if (!refusal.math.empty()) record["math"] = refusal.math;
+  return record;
 }
 
 json measurement_record(const Case& one, const ConvRunner& runner, const perf::Timing& timing, perf::Cache cache) {

@@ -67,12 +67,14 @@ struct Inputs {
 Conv2d convolution(const RunOptions& options, const Inputs& files) {
   if (options.problem.problems.size() != 1) throw Error(ErrorCode::invalid_argument, "give one --problem");
   if (options.problem.dtypes.size() > 1) throw Error(ErrorCode::invalid_argument, "give one --dtype");
+  if (options.problem.maths.size() > 1) throw Error(ErrorCode::invalid_argument, "give one --math");
   Conv2d conv = parse_problem(options.problem.problems.front()).conv;
   if (!options.problem.dtypes.empty()) {
     conv.dtype = parse_dtype(options.problem.dtypes.front());
   } else if (files.x) {
     conv.dtype = files.x->dtype();
   }
+  if (!options.problem.maths.empty()) conv.math = parse_math(options.problem.maths.front());
   apply_attributes(options.problem, conv);
   if (files.bias) conv.epilogue.bias = true;
   validate(conv);

@@ -33,6 +33,31 @@ void add_problem(const SelectionOptions& options, const std::string& suite_name,
   }
 }
 
+std::vector<Math> maths_of(const SelectionOptions& options) {
+  std::vector<Math> maths;
+  for (const std::string& name : options.maths) {
+    const Math math = parse_math(name);
+    if (std::find(maths.begin(), maths.end(), math) != maths.end()) {
+      misuse(fmt::format("--math: {} is named twice", name));
+    }
+    maths.push_back(math);
+  }
+  return maths;
+}
+
+/// Each case once in each math.
+void multiply(std::vector<Case>& cases, const std::vector<Math>& maths) {
+  if (maths.empty()) return;
+  std::vector<Case> all;
+  for (const Case& one : cases) {
+    for (const Math math : maths) {
+      all.push_back(one);
+      all.back().conv.math = math;
+    }
+  }
+  cases = std::move(all);
+}
+
 Selection from_problems(const SelectionOptions& options) {
   Selection selection;
   for (const std::string& text : options.problems) add_problem(options, "", parse_problem(text), selection.cases);
@@ -52,6 +77,7 @@ Selection from_file(const SelectionOptions& options) {
                                  .name = fmt::format("line {}", entry.line),
                                  .problem = entry.text,
                                  .dtype = "",
+                                 .math = "",
                                  .device = "",
                                  .reason = entry.refusal});
   }
@@ -81,7 +107,6 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
 
 void apply_attributes(const SelectionOptions& options, Conv2d& conv) {
   if (!options.layout.empty()) conv.layout = parse_layout(options.layout);
-  if (!options.math.empty()) conv.math = parse_math(options.math);
   if (options.bias) conv.epilogue.bias = true;
   if (!options.activation.empty()) conv.epilogue.activation = parse_activation(options.activation);
   if (!options.max_pool.empty()) conv.epilogue.max_pool = parse_max_pool(options.max_pool);
@@ -99,6 +124,7 @@ Selection select(const SelectionOptions& options, bool gpu) {
     std::erase_if(selection.cases, [&](const Case& one) { return one.name.find(options.name) == std::string::npos; });
   }
   if (options.max_batch > 0) cap_batch(selection.cases, options.max_batch);
+  multiply(selection.cases, maths_of(options));
   if (!options.suite.empty()) selection.repeated = drop_repeated(selection.cases);
   if (selection.cases.empty() && selection.refused.empty()) {
     misuse("nothing is selected: the list is empty, or --name and --dtype leave nothing");

@@ -82,14 +82,27 @@ TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
     CHECK(help.code == 0);
     CHECK(contains(help.out, "Usage"));
   }
-  for (const char* arguments :
-       {"", "nonsense", "verify", "verify --no-such-option", "bench --suite study --problem ic3ih8oc4kh3",
-        "bench --suite nonsense", "verify --suite study --bias", "verify --problem ic3ih8oc4kh3 --dtype f64",
-        "verify --problem ic3ih8oc4kh3 --layout hwcn", "bench --problem ic3ih8oc4kh3 --cache hot",
-        "bench --problem ic3ih8oc4kh3 --threads 0", "verify --file no_such_list", "verify --suite study --name nothing",
-        "verify --problem ic3ih8oc4kh3 --max-pool 0 --device reference", "plot", "plot --out x no_such.json",
-        "verify --problem ic3ih8oc4kh3 --device reference,reference",
-        "verify --problem ic3ih8oc4kh3 --device 'reference?speed=9'"}) {
+  for (const char* arguments : {"",
+                                "nonsense",
+                                "verify",
+                                "verify --no-such-option",
+                                "bench --suite study --problem ic3ih8oc4kh3",
+                                "bench --suite nonsense",
+                                "verify --suite study --bias",
+                                "verify --problem ic3ih8oc4kh3 --dtype f64",
+                                "verify --problem ic3ih8oc4kh3 --layout hwcn",
+                                "bench --problem ic3ih8oc4kh3 --cache hot",
+                                "bench --problem ic3ih8oc4kh3 --threads 0",
+                                "verify --file no_such_list",
+                                "verify --suite study --name nothing",
+                                "bench --problem ic3ih8oc4kh3 --math fast",
+                                "bench --problem ic3ih8oc4kh3 --math strict,strict",
+                                "run conv2d --problem ic3ih8oc4kh3 --math strict,tf32 --output y.npy",
+                                "verify --problem ic3ih8oc4kh3 --max-pool 0 --device reference",
+                                "plot",
+                                "plot --out x no_such.json",
+                                "verify --problem ic3ih8oc4kh3 --device reference,reference",
+                                "verify --problem ic3ih8oc4kh3 --device 'reference?speed=9'"}) {
     CAPTURE(arguments);
     const Result result = run_command(arguments);
     CHECK(result.code == 2);
@@ -197,6 +210,35 @@ TEST_CASE("a case that a device refuses is in the record with the reason") {
   REQUIRE(study["refused"].size() == 1);
   CHECK(study["refused"][0]["device"] == "reference");
   CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "split3"));
+}
+
+TEST_CASE("several maths take turns in one run, and a device that refuses one of them stays in the others") {
+  const Result result = run_command(std::string("bench ") + kSmall +
+                                    " --math strict,tf32,split3 --device reference,wrong --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  std::vector<std::string> measured;
+  for (const json& m : study["measurements"]) {
+    measured.push_back(m["device"].get<std::string>() + " " + m["math"].get<std::string>());
+    CHECK(m["T"]["runs"] == study["measurements"][0]["T"]["runs"]);  // who takes turns runs as often as the others
+  }
+  CHECK(measured == std::vector<std::string>{"reference strict", "wrong strict", "wrong tf32", "wrong split3"});
+  REQUIRE(study["refused"].size() == 2);
+  CHECK(study["refused"][0]["math"] == "tf32");
+  CHECK(study["refused"][1]["math"] == "split3");
+  CHECK(study["refused"][1]["device"] == "reference");
+  CHECK(contains(result.err, "wrong split3"));
+}
+
+TEST_CASE("a math that a dtype can't have is refused for that dtype alone") {
+  const Result result = run_command(std::string("bench ") + kSmall +
+                                    " --math split3,strict --dtype f32,bf16 --device wrong --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  CHECK(study["measurements"].size() == 3);
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "math split3 is for f32; with bf16"));
 }
 
 TEST_CASE("info lists devices and counter sources, each with its reason") {

@@ -465,6 +465,20 @@ TEST_CASE("table: aligned, and compares with the vendor's library") {
   CHECK(contains(table(studies), "1 refused:\n  fused256 f16 on onednn: oneDNN 2.6 has no f16"));
 }
 
+TEST_CASE("table: a device names its math where it measured several") {
+  Studies studies = merge({samples::cpu_study({"f32"})});
+  CHECK_FALSE(contains(table(studies), "strict"));
+  json study = samples::cpu_study({"f32"});
+  json split = study["measurements"];
+  std::erase_if(split.get_ref<json::array_t&>(), [](const json& m) { return m["device"] != "cpu"; });
+  for (json& m : split) m["math"] = "split3";
+  study["measurements"].insert(study["measurements"].end(), split.begin(), split.end());
+  const std::string text = table(merge({study}));
+  CHECK(contains(text, "cpu strict"));
+  CHECK(contains(text, "cpu split3"));
+  CHECK_FALSE(contains(text, "onednn strict"));
+}
+
 TEST_CASE("table: cases that a device refused for one reason share a line, others keep theirs") {
   Studies studies = merge({samples::cpu_study()});
   studies.refused.push_back(studies.refused.front());

@@ -18,6 +18,7 @@ using Names = std::initializer_list<const char*>;
 
 constexpr Names kDtypes = {"f64", "f32", "tf32", "f16", "bf16", "i8"};
 constexpr Names kLevels = {"l1", "l2", "l3", "dram"};
+constexpr Names kMaths = {"strict", "tf32", "split3", "split6"};
 constexpr Names kSources = {"counter", "simulated", "analytic"};
 constexpr Names kBounds = {"compute", "memory:dram", "memory:l3", "memory:l2", "memory:l1", "overhead"};
 constexpr double kDerivedTolerance = 0.01;
@@ -258,7 +259,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check.choice(entry, at, "layout", {"nchw", "nhwc"}, says_conv_like(entry) ? Presence::required : Presence::optional);
   const bool is_conv = entry.contains("op") && entry["op"] == "conv2d";
   check_epilogue(check, entry, at, is_conv ? Presence::required : Presence::optional);
-  check.choice(entry, at, "math", {"strict", "tf32", "split3", "split6"}, Presence::optional);
+  check.choice(entry, at, "math", kMaths, Presence::optional);
   check.flag(entry, at, "fused");
   check.choice(entry, at, "cache", {"warm", "cold"});
   const bool on_gpu =
@@ -281,6 +282,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
 
 void check_refused(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "name", "problem", "dtype", "device", "reason"}) check.text(entry, at, key);
+  check.choice(entry, at, "math", kMaths, Presence::optional);
 }
 
 template <class CheckEntry>

@@ -60,8 +60,9 @@ struct Measurement {
   std::map<std::string, Traffic> traffic;  // by level; "dram" is always there
   std::optional<double> percent_of_roof, max_error, error_bound;
 
-  std::string label;   // name, with "+pool" where the study has it with and without
-  std::string series;  // device, with the machine's tag where several machines are merged
+  std::string label;  // name, with "+pool" where the study has it with and without
+  std::string
+      series;  // device, with its math where others than strict are, and the machine's tag where several are merged
 
   double flops() const { return work.flop / time.seconds; }
   double intensity() const { return work.flop / traffic.at("dram").bytes; }
