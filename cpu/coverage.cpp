@@ -40,6 +40,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {"conv2d_tile",
                                                              "max_pool_nhwc",
                                                              "max_pool_nchw",
                                                              "add",
+                                                             "add_in_tiles",
                                                              "transpose_2byte",
                                                              "transpose_4byte"};
 

@@ -42,6 +42,7 @@ enum class Path {
   max_pool_nhwc,
   max_pool_nchw,
   add,
+  add_in_tiles,
   transpose_2byte,
   transpose_4byte,
   count

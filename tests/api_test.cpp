@@ -130,6 +130,13 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
                  }),
                  "padding.top is 2; it must be below the window's 2"));
   CHECK(contains(message_of([] { validate(Matmul{.m = 0}); }), "dimension 0 of a 0x1 is 0"));
+  const auto refused_tile = [](const Tile& tile) {
+    return message_of([&] { validate(Add{.shape = {25600}, .tile = tile}); });
+  };
+  CHECK(refused_tile({128, 2000}).empty());
+  CHECK(contains(refused_tile({129, 1}), "tile.row_chunk is 129; a tile has 1 to 128 partition lanes"));
+  CHECK(contains(refused_tile({0, 5}), "tile.row_chunk is 0"));
+  CHECK(contains(refused_tile({128, 0}), "tile.free_dim is 0; it must be from 1"));
 }
 
 TEST_CASE("a device URI has a backend, a selector and options") {
