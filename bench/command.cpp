@@ -140,6 +140,7 @@ void add_bench(CLI::App& root, Arguments& a) {
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
   add_measuring(app, a.study);
+  app.add_flag("--ceilings", a.study.ceilings, "measure the machine's ceilings first, for percents of the roof");
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) { return bench_command(arguments.study, console); };

@@ -57,9 +57,7 @@ perf::TimingOptions timing_options(const MeasureOptions& options, perf::Cache ca
 using Rivals = std::span<const Case>;
 
 bool differ_in_math_alone(const Case& a, const Case& b) {
-  Conv2d conv = b.conv;
-  conv.math = a.conv.math;
-  return a.suite == b.suite && a.name == b.name && a.conv == conv;
+  return a.suite == b.suite && a.name == b.name && a.op == in_math(b.op, math_of(a.op));
 }
 
 /// Each run of neighbours that are rivals.
@@ -77,24 +75,24 @@ std::vector<Rivals> rivals_of(const std::vector<Case>& cases) {
 /// A case on a device, with what its first run took, in seconds.
 struct Contestant {
   const Case* one;
-  std::unique_ptr<ConvRunner> runner;
+  std::unique_ptr<OpRunner> runner;
   double first_run = 0;
 };
 
 /// Plans and places each case on every device that supports it.
-std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& devices, const ConvData& data,
+std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& devices, const OpData& data,
                                 Outcome& outcome) {
   std::vector<Contestant> contestants;
   for (const Case& one : rivals) {
     try {
-      validate(one.conv);  // the shape is right; the math may not go with the dtype
+      validate(one.op);  // the shape is right; the math may not go with the dtype
     } catch (const Error& error) {
       outcome.refuse(one, "", error);
       continue;
     }
     for (const OpenDevice& device : devices) {
       try {
-        auto runner = std::make_unique<ConvRunner>(device, one.conv);
+        auto runner = std::make_unique<OpRunner>(device, one.op);
         runner->prepare(data);
         contestants.push_back({&one, std::move(runner)});
       } catch (const Error& error) {
@@ -140,11 +138,10 @@ void measure_in_turn(const std::vector<Contestant>& all, perf::Cache cache, cons
 
 void measure_rivals(Rivals rivals, const std::vector<OpenDevice>& devices, const MeasureOptions& options, double budget,
                     Outcome& outcome, const MeasureCallbacks& callbacks) {
-  Conv2d conv = rivals.front().conv;
-  conv.math = Math::strict;  // what follows is the same for every math
-  validate(conv);
-  require_memory(bytes_needed(conv, devices.size() * rivals.size()), fmt::format("'{}'", descriptor(conv)));
-  const ConvData data = random_data(conv);
+  const Op op = in_math(rivals.front().op, Math::strict);  // what follows is the same for every math
+  validate(op);
+  require_memory(bytes_needed(op, devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
+  const OpData data = random_data(op);
   std::vector<Contestant> contestants = prepare(rivals, devices, data, outcome);
   run_first(contestants);
   for (const perf::Cache cache : options.caches) {
@@ -165,7 +162,7 @@ void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>
   std::size_t done = 0;
   for (const Rivals rivals : all) {
     const Case& one = rivals.front();
-    callbacks.progress(done++, all.size(), fmt::format("{} {}", one.name, to_string(one.conv.dtype)));
+    callbacks.progress(done++, all.size(), fmt::format("{} {}", one.name, to_string(dtype_of(one.op))));
     try {
       if (budget.spent()) {
         throw Error(ErrorCode::unsupported,

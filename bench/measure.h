@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "bench/conv_runner.h"
+#include "bench/op_runner.h"
 #include "bench/outcome.h"
 #include "perfcounters/timing.h"
 
@@ -24,7 +24,7 @@ struct MeasureOptions {
 /// One device's times on one case.
 struct Measured {
   const Case* one = nullptr;
-  const ConvRunner* runner = nullptr;
+  const OpRunner* runner = nullptr;
   perf::Cache cache = perf::Cache::warm;
   perf::Timing timing;
 };

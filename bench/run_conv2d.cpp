@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 
-#include "bench/conv_runner.h"
 #include "bench/files.h"
 #include "bench/npy.h"
+#include "bench/op_runner.h"
 #include "bench/problem.h"
 
 namespace gable::bench {
@@ -103,8 +103,8 @@ void run_conv2d(const RunOptions& options, Console& console) {
   require_memory(2 * bytes_needed(conv, 1), fmt::format("'{}'", descriptor(conv)));
 
   const std::vector<OpenDevice> devices = open_devices({options.device}, options.threads);
-  ConvRunner runner(devices.front(), conv);
-  const ConvData data = random_data(conv);
+  OpRunner runner(devices.front(), conv);
+  const OpData data = random_data(conv);
   if (files.x) read_into(*files.x, data.x);
   if (files.weights) read_into(*files.weights, data.weights);
   if (files.bias) read_into(*files.bias, data.bias);

@@ -26,10 +26,10 @@ void add_problem(const SelectionOptions& options, const std::string& suite_name,
   std::vector<DType> dtypes = dtypes_of(options);
   if (dtypes.empty()) dtypes.push_back(DType::f32);
   for (const DType dtype : dtypes) {
-    Case one{suite_name, problem.name.empty() ? descriptor(problem.conv) : problem.name, problem.conv};
-    one.conv.dtype = dtype;
-    apply_attributes(options, one.conv);
-    cases.push_back(std::move(one));
+    Conv2d conv = problem.conv;
+    conv.dtype = dtype;
+    apply_attributes(options, conv);
+    cases.push_back({suite_name, problem.name.empty() ? descriptor(conv) : problem.name, conv});
   }
 }
 
@@ -45,15 +45,16 @@ std::vector<Math> maths_of(const SelectionOptions& options) {
   return maths;
 }
 
-/// Each case once in each math.
+/// Each case once in each math, if it has any.
 void multiply(std::vector<Case>& cases, const std::vector<Math>& maths) {
   if (maths.empty()) return;
   std::vector<Case> all;
   for (const Case& one : cases) {
-    for (const Math math : maths) {
+    if (!has_math(one.op)) {
       all.push_back(one);
-      all.back().conv.math = math;
+      continue;
     }
+    for (const Math math : maths) all.push_back({one.suite, one.name, in_math(one.op, math)});
   }
   cases = std::move(all);
 }
@@ -93,11 +94,13 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
   }
   Selection selection;
   selection.cases = suite(options.suite, gpu);
-  for (Case& one : selection.cases) apply_attributes(options, one.conv);
+  for (Case& one : selection.cases) {
+    if (auto* conv = std::get_if<Conv2d>(&one.op)) apply_attributes(options, *conv);
+  }
   const std::vector<DType> wanted = dtypes_of(options);
   if (!wanted.empty()) {
     std::erase_if(selection.cases, [&](const Case& one) {
-      return std::find(wanted.begin(), wanted.end(), one.conv.dtype) == wanted.end();
+      return std::find(wanted.begin(), wanted.end(), dtype_of(one.op)) == wanted.end();
     });
   }
   return selection;

@@ -241,6 +241,25 @@ TEST_CASE("a math that a dtype can't have is refused for that dtype alone") {
   CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "math split3 is for f32; with bf16"));
 }
 
+TEST_CASE("primitives are verified and measured as convolutions are, and stand beside the Trainium study") {
+  const std::string some = " --suite primitives --name vector_add_25600_ --device cpu,reference";
+  CHECK(run_command("verify" + some).code == 0);
+  CHECK(run_command("verify --suite primitives --name transpose_1024 --device cpu").code == 0);
+  const Result result = run_command(
+      "bench --suite primitives --name vector_add_25600_128x2 --device cpu "
+      "--ceilings --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 4);  // 2, 20, 200 and 2000 long
+  CHECK(study["measurements"][0]["op"] == "add");
+  CHECK(study["measurements"][0]["tile"] == json::array({128, 2}));
+  CHECK(study["measurements"][0]["W"]["flop"] == 25600);
+  CHECK(study["measurements"][0]["percent_of_roof"].is_number());
+  CHECK(contains(result.err, "Beside the Trainium study"));
+  CHECK(contains(result.err, "186 µs"));
+}
+
 TEST_CASE("info lists devices and counter sources, each with its reason") {
   CHECK(run_command("info").code == 0);
   const json document = json::parse(run_command("info --json").out);

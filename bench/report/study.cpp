@@ -102,6 +102,9 @@ Measurement read_measurement(const json& source, size_t machine) {
   m.fused = source["fused"];
   m.threads = optional_number<int>(source, "threads");
   read_epilogue(source, m);
+  if (auto tile = source.find("tile"); tile != source.end() && tile->is_array()) {
+    m.tile = fmt::format("{}x{}", (*tile)[0].get<std::int64_t>(), (*tile)[1].get<std::int64_t>());
+  }
   const json& time = source["T"];
   m.time = {time["source"], time["seconds"], time["q1"], time["q3"], time["runs"]};
   const json& work = source["W"];

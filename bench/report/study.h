@@ -53,6 +53,7 @@ struct Measurement {
   size_t machine = 0;
   std::string suite, name, op, problem, dtype, layout, math, device, device_name, kernel, cache, bound;
   std::string activation, max_pool;  // "none"/"relu"/"tanh"; "2x2" or empty
+  std::string tile;                  // "128x200" or empty
   bool bias = false, fused = false;
   std::optional<int> threads;
   Time time;
@@ -66,8 +67,9 @@ struct Measurement {
 
   double flops() const { return work.flop / time.seconds; }
   double intensity() const { return work.flop / traffic.at("dram").bytes; }
-  // A logarithmic plot has no place for work of zero (transpose, reorder): tables show those.
-  bool can_be_drawn() const { return work.flop > 0; }
+  // A logarithmic plot has no place for work of zero (transpose, reorder), and the points of one addition in many tiles
+  // would hide each other: tables show those.
+  bool can_be_drawn() const { return work.flop > 0 && tile.empty(); }
 };
 
 struct Refused {
