@@ -198,6 +198,7 @@ TEST_CASE("bench writes a record that follows its schema, to standard output alo
   CHECK(study["measurements"][0]["name"] == "small");
   CHECK(study["measurements"][0]["W"]["flop"] == 2.0 * 4 * 6 * 6 * 3 * 9);
   CHECK(study["measurements"][1]["threads"] == 1);
+  CHECK(study["measurements"][1]["percent_of_roof"].is_null());  // no ceilings were measured
   CHECK(study["measurements"][3]["cache"] == "cold");
   CHECK(contains(result.err, "against"));
 }
