@@ -26,6 +26,7 @@ enum class Path {
   conv2d_store_nchw,
   depthwise_stride1,
   depthwise_stride2,
+  depthwise_pairs,
   few_lanes,
   few_lanes_pool,
   few_wide,
