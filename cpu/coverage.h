@@ -27,6 +27,8 @@ enum class Path {
   depthwise_stride1,
   depthwise_stride2,
   depthwise_pairs,
+  depthwise_planes_stride1,
+  depthwise_planes_stride2,
   few_lanes,
   few_lanes_pool,
   few_wide,

@@ -4,8 +4,7 @@
 // for a block of channels, which keeps the prefetchers with it; measured, one vector down the whole row was 1.5x
 // slower. Pairs of bf16 make half the loads and take 1 operation to become f32, 5 for both to become bf16 again; one
 // half follows the other, since both together would not fit the registers. The two input rows that a pair shares with
-// the next one come from L1 or L2. The first and the last pixel of a row, which may miss a column of taps, are tiles of
-// their own.
+// the next one come from L1 or L2. The first and the last tile of a row may miss a column of taps.
 #include "cpu/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise_kernels.h"
@@ -185,18 +184,42 @@ struct DepthwiseRow {
     }
   }
 
+  /// Rows longer than a tile: the last tile overlaps the one before it where tiles do not divide the row.
+  static HWY_INLINE void tiles(const DepthwiseCall& call, std::int64_t first, std::int64_t last) {
+    constexpr int kPixels = kDepthwisePixels;
+    const std::int64_t end = call.pixels - kPixels;
+    if (call.left == 1) {
+      channel_block<kPixels, 1, 0>(call, 0, first, last);
+    } else {
+      channel_block<kPixels, 0, 0>(call, 0, first, last);
+    }
+    for (std::int64_t pixel = kPixels; pixel < end; pixel += kPixels) {
+      channel_block<kPixels, 0, 0>(call, pixel, first, last);
+    }
+    if (call.right_outside) {
+      channel_block<kPixels, 0, 1>(call, end, first, last);
+    } else {
+      channel_block<kPixels, 0, 0>(call, end, first, last);
+    }
+  }
+
+  static HWY_INLINE void single_pixels(const DepthwiseCall& call, std::int64_t first, std::int64_t last) {
+    std::int64_t pixel = 0;
+    if (call.left == 1) channel_block<1, 1, 0>(call, pixel++, first, last);
+    const std::int64_t end = call.pixels - (call.right_outside ? 1 : 0);
+    for (; pixel < end; ++pixel) channel_block<1, 0, 0>(call, pixel, first, last);
+    if (call.right_outside) channel_block<1, 0, 1>(call, pixel, first, last);
+  }
+
   static void run(const DepthwiseCall& caller) {
     const DepthwiseCall call = caller;  // its own, so that stores to y cannot change it
     for (std::int64_t first = 0; first < call.channels; first += call.block_channels) {
       const std::int64_t last = std::min(first + call.block_channels, call.channels);
-      std::int64_t pixel = 0;
-      if (call.left == 1) channel_block<1, 1, 0>(call, pixel++, first, last);
-      const std::int64_t end = call.pixels - (call.right_outside ? 1 : 0);
-      for (; pixel + kDepthwisePixels <= end; pixel += kDepthwisePixels) {
-        channel_block<kDepthwisePixels, 0, 0>(call, pixel, first, last);
+      if (call.pixels > kDepthwisePixels) {
+        tiles(call, first, last);
+      } else {
+        single_pixels(call, first, last);
       }
-      for (; pixel < end; ++pixel) channel_block<1, 0, 0>(call, pixel, first, last);
-      if (call.right_outside) channel_block<1, 0, 1>(call, pixel, first, last);
     }
   }
 };

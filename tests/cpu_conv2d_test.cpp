@@ -10,6 +10,7 @@
 
 #include "cpu/conv2d.h"
 #include "cpu/depthwise.h"
+#include "cpu/depthwise_planes.h"
 #include "cpu/few_channels.h"
 #include "tests/cpu_oracle.h"
 
@@ -47,6 +48,9 @@ void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
         check_plan<Conv2dPlan>(p, *target, threads, x, weights, bias, expected);
         if (depthwise_refusal(p, *target).empty()) {
           check_plan<DepthwisePlan>(p, *target, threads, x, weights, bias, expected);
+        }
+        if (depthwise_planes_refusal(p, *target).empty()) {
+          check_plan<DepthwisePlanesPlan>(p, *target, threads, x, weights, bias, expected);
         }
         if (few_channels_refusal(p, *target).empty()) {
           check_plan<FewChannelsPlan>(p, *target, threads, x, weights, bias, expected);
@@ -222,6 +226,11 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
   }
   Conv2dProblem p{.c = 144, .h = 64, .w = 64, .k = 144, .r = 3, .s = 3, .groups = 144, .bias = true};
   check_everywhere(same_padded(p), random, 2);
+  p = {.n = 2, .c = 3, .h = 90, .w = 131, .k = 3, .r = 3, .s = 3, .groups = 3};  // several blocks of rows a plane
+  for (const std::int64_t stride : {1, 2}) {
+    p.stride_h = p.stride_w = stride;
+    check_everywhere(sized(p, 2, 2), random, 2);
+  }
 }
 
 TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs that it belongs to") {
