@@ -132,6 +132,13 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
                  }),
                  "padding.top is 2; it must be below the window's 2"));
   CHECK(contains(message_of([] { validate(Matmul{.m = 0}); }), "dimension 0 of a 0x1 is 0"));
+  const auto refused_tile = [](const Tile& tile) {
+    return message_of([&] { validate(Add{.shape = {25600}, .tile = tile}); });
+  };
+  CHECK(refused_tile({128, 2000}).empty());
+  CHECK(contains(refused_tile({129, 1}), "tile.row_chunk is 129; a tile has 1 to 128 partition lanes"));
+  CHECK(contains(refused_tile({0, 5}), "tile.row_chunk is 0"));
+  CHECK(contains(refused_tile({128, 0}), "tile.free_dim is 0; it must be from 1"));
 }
 
 TEST_CASE("a device URI has a backend, a selector and options") {
@@ -275,9 +282,6 @@ TEST_CASE("tensors check their element type and refuse impossible shapes") {
   CHECK(contains(message_of([&] { device.copy(from, Tensor(DType::f32, {4})); }), "must be equal"));
 }
 
-}  // namespace
-}  // namespace gable
-
 TEST_CASE("events of a host device measure the time between them, and only once recorded") {
   const Device device = open("cpu");
   Event start = device.event();
@@ -289,3 +293,6 @@ TEST_CASE("events of a host device measure the time between them, and only once 
   CHECK(end.seconds_since(start) >= 2e-3);
   CHECK(end.seconds_since(end) == 0);
 }
+
+}  // namespace
+}  // namespace gable

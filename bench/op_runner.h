@@ -1,4 +1,4 @@
-// One convolution on one device with its tensors in place: what verify, bench and run have in common.
+// One op on one device with its tensors in place: what verify, bench and run have in common.
 #pragma once
 
 #include <gable/device.h>
@@ -10,14 +10,14 @@
 
 namespace gable::bench {
 
-class ConvRunner {
+class OpRunner {
  public:
   /// Plans. Throws Error(unsupported) with the reason of every kernel.
-  ConvRunner(const OpenDevice& device, const Conv2d& conv);
+  OpRunner(const OpenDevice& device, const Op& op);
 
   /// Brings the inputs to the device, packs the weights and makes the output, poisoned. Host devices use `data` in
   /// place, which then outlives the runner.
-  void prepare(const ConvData& data);
+  void prepare(const OpData& data);
   /// One run, to its end.
   void run() const;
   /// How to time it: by events on devices that run on their own, several calls between two of them, else by the clock.
@@ -40,8 +40,10 @@ class ConvRunner {
   const OpenDevice* device_;
   Plan plan_;
   Tensor x_copy_;
+  Tensor second_copy_;
   Tensor bias_copy_;
   ConstTensorView x_;
+  ConstTensorView second_;
   ConstTensorView bias_;
   PackedWeights weights_;
   Tensor y_;
