@@ -19,10 +19,8 @@ constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kFloat = sizeof(float);
 /// Of a larger last level others have their share.
 constexpr std::int64_t kMostCached = 32 << 20;
-/// Pixels a multiple of 4 KiB apart fall into one set of an L1 of 64 sets. It has 12 ways, or 8 where tiles are
-/// narrower.
-constexpr std::int64_t kAliasFloats = 1024;
-constexpr std::int64_t kAliasPixels = 12;
+/// Pixels a multiple of 4 KiB apart fall into one set of an L1 of 64 sets of 64 bytes: as many fit as it has ways.
+constexpr std::int64_t kL1WayBytes = 4096;
 
 /// The part size that cuts `total` into the fewest parts of at most `most`, all nearly equal.
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
@@ -198,9 +196,9 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
                        (g.wo - 1) * p.stride_w <= g.w;
   b.never_staged = p.type == Type::f32 && p.nhwc && (!padded || trimmed) && !lanes_overrun;
   b.trims = b.never_staged && padded;
-  const bool aliased = b.never_staged && p.stride_w * p.c % kAliasFloats == 0;
+  const bool aliased = b.never_staged && p.stride_w * p.c * kFloat % kL1WayBytes == 0;
   b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
-  if (aliased) b.tile_pixels = std::min(b.tile_pixels, kAliasPixels);
+  if (aliased) b.tile_pixels = std::min(b.tile_pixels, l1_bytes() / kL1WayBytes);
   // A result that the last level cannot hold would only push the input out of it.
   b.streams = b.tile_stores && g.group_k % kernels.lanes == 0 &&
               p.n * p.out_h() * p.out_w() * p.k * kFloat > std::min(l3_bytes(), kMostCached);

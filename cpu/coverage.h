@@ -27,6 +27,9 @@ enum class Path {
   conv2d_store_nchw,
   depthwise_stride1,
   depthwise_stride2,
+  depthwise_pairs,
+  depthwise_planes_stride1,
+  depthwise_planes_stride2,
   few_lanes,
   few_lanes_pool,
   few_wide,
@@ -43,6 +46,7 @@ enum class Path {
   max_pool_nhwc,
   max_pool_nchw,
   add,
+  add_in_tiles,
   transpose_2byte,
   transpose_4byte,
   count
