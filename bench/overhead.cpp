@@ -127,16 +127,18 @@ json measure_load(const std::string& with, const std::string& without) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fputs("usage: gable_overhead FILE.json\n", stderr);
-    return kBadInput;
+  const std::string file = argc == 2 ? argv[1] : "";
+  const bool asked = file == "--help" || file == "-h";
+  if (file.empty() || file.starts_with("-")) {
+    std::fputs("usage: gable_overhead FILE.json\n", asked ? stdout : stderr);
+    return asked ? kDone : kBadInput;
   }
   try {
     const json run = measure_run();
     const json load = measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING);
     const json record{
         {"machine", machine_record(perf::describe_machine(), "gable_overhead")}, {"plan_run", run}, {"load", load}};
-    write_file(argv[1], {json_text(record)});
+    write_file(file, {json_text(record)});
     fmt::print(
         "Plan::run() beyond the kernel: {:.0f} ns (limit {:.0f} ns)\nloading libgable: {:.2f} ms (limit {:.0f} ms)\n",
         run["seconds"].get<double>() * 1e9, kRunLimit * 1e9, load["seconds"].get<double>() * 1e3, kLoadLimit * 1e3);

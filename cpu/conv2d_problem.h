@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "cpu/target.h"
 #include "cpu/types.h"
 
 namespace gable::cpu {
@@ -46,5 +48,11 @@ inline WeightStrides dense_strides(const Conv2dProblem& p) {
 
 /// Throws std::invalid_argument that names the first offending value.
 void check(const Conv2dProblem& problem);
+
+/// The problem, for a plan of a kernel that takes only some: throws std::invalid_argument that names what check(), the
+/// kernel's refusal or the number of threads has against it.
+const Conv2dProblem& checked(const std::string& kernel, const Conv2dProblem& problem,
+                             std::string (*refusal)(const Conv2dProblem&, const Target&), const Target& target,
+                             int threads);
 
 }  // namespace gable::cpu

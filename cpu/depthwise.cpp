@@ -32,16 +32,6 @@ std::int64_t overhang(std::int64_t outputs, std::int64_t stride, std::int64_t pa
   return (outputs - 1) * stride + kDepthwiseTaps - pad - size;
 }
 
-const Conv2dProblem& checked(const Conv2dProblem& problem, const Target& target, int threads) {
-  check(problem);
-  const std::string refusal = depthwise_refusal(problem, target);
-  if (!refusal.empty()) throw std::invalid_argument("depthwise: " + refusal);
-  if (threads < 1) {
-    throw std::invalid_argument("depthwise: threads is " + text(threads) + ", must be at least 1");
-  }
-  return problem;
-}
-
 /// Even, so that only the image's last row has no partner.
 std::int64_t choose_unit_rows(const Conv2dProblem& p, int threads) {
   const std::int64_t wanted = threads == 1 ? 1 : ceil_div(kUnitsPerThread * threads, p.n);
@@ -76,7 +66,7 @@ std::string depthwise_refusal(const Conv2dProblem& p, const Target& target) {
 }
 
 DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked(problem, target, threads)),
+    : problem_(checked("depthwise", problem, depthwise_refusal, target, threads)),
       target_(&target),
       kernels_(&depthwise_kernels(target)),
       pairs_(takes_pairs(problem, *kernels_)),

@@ -49,16 +49,6 @@ DepthwisePlanesBlocking choose_blocking(const Conv2dProblem& p, const DepthwiseP
   return b;
 }
 
-const Conv2dProblem& checked(const Conv2dProblem& problem, const Target& target, int threads) {
-  check(problem);
-  const std::string refusal = depthwise_planes_refusal(problem, target);
-  if (!refusal.empty()) throw std::invalid_argument("depthwise_planes: " + refusal);
-  if (threads < 1) {
-    throw std::invalid_argument("depthwise_planes: threads is " + text(threads) + ", must be at least 1");
-  }
-  return problem;
-}
-
 }  // namespace
 
 std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& target) {
@@ -85,7 +75,7 @@ std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& targe
 }
 
 DepthwisePlanesPlan::DepthwisePlanesPlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked(problem, target, threads)),
+    : problem_(checked("depthwise_planes", problem, depthwise_planes_refusal, target, threads)),
       target_(&target),
       kernels_(&depthwise_planes_kernels(target)),
       threads_(threads),

@@ -91,16 +91,6 @@ FewChannelsBlocking choose_blocking(const Conv2dProblem& p, const FewChannelsKer
   return b;
 }
 
-const Conv2dProblem& checked(const Conv2dProblem& problem, const Target& target, int threads) {
-  check(problem);
-  const std::string refusal = few_channels_refusal(problem, target);
-  if (!refusal.empty()) throw std::invalid_argument("few_channels: " + refusal);
-  if (threads < 1) {
-    throw std::invalid_argument("few_channels: threads is " + text(threads) + ", must be at least 1");
-  }
-  return problem;
-}
-
 /// In pack()'s order of steps.
 std::vector<std::int32_t> step_offsets(const Conv2dProblem& p, const FewChannelsBlocking& b) {
   std::vector<std::int32_t> offsets;
@@ -316,7 +306,7 @@ std::string few_channels_refusal(const Conv2dProblem& p, const Target& target) {
 }
 
 FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked(problem, target, threads)),
+    : problem_(checked("few_channels", problem, few_channels_refusal, target, threads)),
       target_(&target),
       kernels_(&few_channels_kernels(target)),
       threads_(threads),

@@ -80,18 +80,6 @@ std::string why_no_winograd() {
   return "oneDNN's winograd convolution needs AVX-512";
 }
 
-std::vector<InstructionSet> instruction_sets() {
-  using dnnl::cpu_isa;
-  return {{"sse41", cpu_isa::sse41},
-          {"avx", cpu_isa::avx},
-          {"avx2", cpu_isa::avx2},
-          {"avx2_vnni", cpu_isa::avx2_vnni},
-          {"avx512", cpu_isa::avx512_core},
-          {"avx512_vnni", cpu_isa::avx512_core_vnni},
-          {"avx512_bf16", cpu_isa::avx512_core_bf16},
-          {"avx512_amx", cpu_isa::avx512_core_amx}};
-}
-
 #else
 
 dnnl::convolution_forward::primitive_desc describe_convolution(const dnnl::engine& engine,
@@ -148,20 +136,24 @@ Blocking blocking_of(const dnnl::memory::desc& description) {
 
 std::string why_no_winograd() { return "oneDNN has no winograd convolution for CPUs since version 3.0"; }
 
+#endif
+
 std::vector<InstructionSet> instruction_sets() {
   using dnnl::cpu_isa;
-  return {{"sse41", cpu_isa::sse41},
-          {"avx", cpu_isa::avx},
-          {"avx2", cpu_isa::avx2},
-          {"avx2_vnni", cpu_isa::avx2_vnni},
-          {"avx2_vnni_2", cpu_isa::avx2_vnni_2},
-          {"avx512", cpu_isa::avx512_core},
-          {"avx512_vnni", cpu_isa::avx512_core_vnni},
-          {"avx512_bf16", cpu_isa::avx512_core_bf16},
-          {"avx512_fp16", cpu_isa::avx512_core_fp16},
-          {"avx512_amx", cpu_isa::avx512_core_amx}};
-}
-
+  return {
+    {"sse41", cpu_isa::sse41}, {"avx", cpu_isa::avx}, {"avx2", cpu_isa::avx2}, {"avx2_vnni", cpu_isa::avx2_vnni},
+#if DNNL_VERSION_MAJOR >= 3
+        {"avx2_vnni_2", cpu_isa::avx2_vnni_2},
 #endif
+        {"avx512", cpu_isa::avx512_core}, {"avx512_vnni", cpu_isa::avx512_core_vnni},
+        {"avx512_bf16", cpu_isa::avx512_core_bf16},
+#if DNNL_VERSION_MAJOR >= 3
+        {"avx512_fp16", cpu_isa::avx512_core_fp16},
+#endif
+    {
+      "avx512_amx", cpu_isa::avx512_core_amx
+    }
+  };
+}
 
 }  // namespace gable::onednn
