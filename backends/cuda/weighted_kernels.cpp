@@ -2,7 +2,11 @@
 #include "backends/cuda/weighted_kernels.h"
 
 #include "backends/cuda/problems.h"
+#include "cuda/constant.h"
 #include "cuda/naive.h"
+#include "cuda/register_tile.h"
+#include "cuda/staged.h"
+#include "cuda/tiled.h"
 
 namespace gable {
 namespace {
@@ -69,8 +73,18 @@ std::unique_ptr<PlanImpl> make(const WeightedOp& op, const CudaDevice& device) {
                                                         KernelPlan(op.problem, device.properties()));
 }
 
+template <typename KernelPlan>
+constexpr WeightedKernel f32_accumulating(const char* name) {
+  return {name, nothing_missing, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
+}
+
+/// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
 constexpr WeightedKernel kKernels[] = {
-    {"naive", nothing_missing, refuse<cuda::NaiveConv2d>, make<cuda::NaiveConv2d, f32_bound>},
+    f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),
+    f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
+    f32_accumulating<cuda::SharedConv2d>("shared"),
+    f32_accumulating<cuda::ConstantConv2d>("constant"),
+    f32_accumulating<cuda::NaiveConv2d>("naive"),
 };
 
 }  // namespace
