@@ -37,15 +37,10 @@ class RegisterTileConv2d {
   void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace, cudaStream_t stream) const;
 
-  /// Rows and columns of a block, and the parts that the depth is cut into.
-  struct Tile {
-    int rows = 128, columns = 128, splits = 1;
-  };
-
  private:
   Conv2dProblem problem_;
   ImplicitGemm gemm_;
-  Tile tile_;
+  GemmTile tile_;
 };
 
 }  // namespace gable::cuda
