@@ -99,6 +99,11 @@ std::size_t parts_bytes(const ImplicitGemm& gemm, int splits) {
          static_cast<std::size_t>(gemm.groups) * static_cast<std::size_t>(gemm.padded_k);
 }
 
+GemmGrid grid_of(const ImplicitGemm& gemm, const GemmTile& tile) {
+  return {.x = static_cast<unsigned>(ceil_div(gemm.columns, tile.columns) * ceil_div(gemm.rows, tile.rows)),
+          .y = static_cast<unsigned>(gemm.groups * tile.splits)};
+}
+
 std::string tile_text(const GemmTile& tile) {
   std::string text =
       "tiles of " + std::to_string(tile.rows) + " pixels x " + std::to_string(tile.columns) + " channels";

@@ -66,6 +66,37 @@ class DepthCursor {
   int channel_, r_, s_, end_;
 };
 
+/// A block's place in the product: see GemmGrid. Stages are counted from the depth's beginning.
+struct BlockPlace {
+  int row, column, group, part;
+  int first, last;  // stages
+};
+
+template <int kRows, int kColumns>
+__device__ __forceinline__ BlockPlace block_place(const ImplicitGemm& g, int splits, int stage_depth) {
+  const int across = (g.columns + kColumns - 1) / kColumns, tile = static_cast<int>(blockIdx.x);
+  const int part = static_cast<int>(blockIdx.y) % splits;
+  const std::int64_t stages = (g.depth + stage_depth - 1) / stage_depth;
+  return {.row = tile / across * kRows,
+          .column = tile % across * kColumns,
+          .group = static_cast<int>(blockIdx.y) / splits,
+          .part = part,
+          .first = static_cast<int>(stages * part / splits),
+          .last = static_cast<int>(stages * (part + 1) / splits)};
+}
+
+/// A kernel compiled for one tile: `Function` takes the product, the number of parts and the operands.
+template <typename Function>
+struct GemmKernel {
+  Function* function;
+  int threads, shared_bytes;
+
+  /// Once a plan, so that runs only launch.
+  void prepare() const {
+    GABLE_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  }
+};
+
 /// 16 bytes of a row's pixel at the cursor. `vector` says that channels come in whole, aligned 16 bytes; else elements
 /// of 4 bytes are copied one at a time, and smaller ones through registers.
 template <typename T, bool vector>

@@ -54,6 +54,12 @@ GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> ca
 /// Of the parts: [part][row][group][padded column] in f32.
 std::size_t parts_bytes(const ImplicitGemm& gemm, int splits);
 
+/// Blocks: x counts tiles, columns first, since tiles of the same rows share pixels in the L2; y groups × parts.
+struct GemmGrid {
+  unsigned x, y;
+};
+GemmGrid grid_of(const ImplicitGemm& gemm, const GemmTile& tile);
+
 /// "tiles of 128 pixels x 128 channels, the depth in 3 parts".
 std::string tile_text(const GemmTile& tile);
 

@@ -155,17 +155,11 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
   extern __shared__ uint4 memory[];
   auto* stages = reinterpret_cast<unsigned char*>(memory);
   constexpr int kStage = stage_bytes(kRows, kColumns), kDepth = kDepthBytes / static_cast<int>(sizeof(T));
-  const int group = static_cast<int>(blockIdx.y) / splits, part = static_cast<int>(blockIdx.y) % splits;
-  const int steps = (g.depth + kDepth - 1) / kDepth;
-  const int first = static_cast<int>(static_cast<std::int64_t>(steps) * part / splits);
-  const int last = static_cast<int>(static_cast<std::int64_t>(steps) * (part + 1) / splits);
-  const int across = (g.columns + kColumns - 1) / kColumns, tile = static_cast<int>(blockIdx.x);
-  const int row = tile / across * kRows, column = tile % across * kColumns;
-
-  Loader<T, kRows, kColumns, vector> loader(g, x, packed, row, column, group, first * kDepth);
+  const BlockPlace place = block_place<kRows, kColumns>(g, splits, kDepth);
+  Loader<T, kRows, kColumns, vector> loader(g, x, packed, place.row, place.column, place.group, place.first * kDepth);
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
-    if (first + s < last) loader.load(g, stages + s * kStage);
+    if (place.first + s < place.last) loader.load(g, stages + s * kStage);
     commit_copies();
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -177,11 +171,11 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
       shared_address(stages) + (kRows + warp_column + lane % 8 + lane / 16 * 8) * kPitchBytes + lane / 8 % 2 * 16;
   float sums[kRowTiles][kColumnTiles][4] = {};
   int now = 0;
-  for (int step = first; step < last; ++step) {
+  for (int step = place.first; step < place.last; ++step) {
     wait_copies<kStages - 2>();
     __syncthreads();
     const int next = now == 0 ? kStages - 1 : now - 1;
-    if (step + kStages - 1 < last) loader.load(g, stages + next * kStage);
+    if (step + kStages - 1 < place.last) loader.load(g, stages + next * kStage);
     commit_copies();
     multiply<T>(a_at + now * kStage, b_at + now * kStage, sums);
     now = now + 1 == kStages ? 0 : now + 1;
@@ -193,12 +187,12 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
 #pragma unroll
     for (int j = 0; j < kThreadColumns; ++j) mine[i][j] = sums[i / 2][j / 2][i % 2 * 2 + j % 2];
   }
-  const int thread_row = row + warp_row + lane / 4 * kThreadRows;
-  const int at = column + warp_column + lane % 4 * kThreadColumns;
+  const int thread_row = place.row + warp_row + lane / 4 * kThreadRows;
+  const int at = place.column + warp_column + lane % 4 * kThreadColumns;
   if (splits == 1) {
-    store_rows(g, bias, y, thread_row, group, at, mine);
+    store_rows(g, bias, y, thread_row, place.group, at, mine);
   } else {
-    store_part(g, parts, part, thread_row, group, at, mine);
+    store_part(g, parts, place.part, thread_row, place.group, at, mine);
   }
 #endif
 }
@@ -217,30 +211,24 @@ double fma_per_cycle(const Conv2dProblem& p) { return p.type == Type::f32 ? 512 
 int channels_of_chunk(const Conv2dProblem& p) { return 16 / static_cast<int>(bytes_of(p.type)); }
 
 template <typename T>
-struct Operands {
-  const T* x;
-  const T* packed;
-  const float* bias;
-  T* y;
-  float* parts;
-};
+using Kernel = GemmKernel<void(ImplicitGemm, int, const T*, const T*, const float*, T*, float*)>;
 
 template <typename T, int kRows, int kColumns, bool vector>
-void launch(const ImplicitGemm& g, int splits, const Operands<T>& o, cudaStream_t stream) {
-  constexpr int kBytes = shared_bytes(kRows, kColumns);
-  const auto kernel = implicit_gemm_kernel<T, kRows, kColumns, vector>;
-  GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-  const dim3 grid(static_cast<unsigned>(ceil_div(g.columns, kColumns) * ceil_div(g.rows, kRows)),
-                  static_cast<unsigned>(g.groups * splits));
-  kernel<<<grid, threads_of(kRows, kColumns), kBytes, stream>>>(g, splits, o.x, o.packed, o.bias, o.y, o.parts);
-  check_launch("implicit_gemm");
+Kernel<T> compiled() {
+  return {implicit_gemm_kernel<T, kRows, kColumns, vector>, threads_of(kRows, kColumns), shared_bytes(kRows, kColumns)};
 }
 
 template <typename T, bool vector>
-void launch_tile(const ImplicitGemm& g, const GemmTile& tile, const Operands<T>& o, cudaStream_t stream) {
-  if (tile.columns == 128) return launch<T, 128, 128, vector>(g, tile.splits, o, stream);
-  if (tile.rows == 128) return launch<T, 128, 64, vector>(g, tile.splits, o, stream);
-  launch<T, 64, 64, vector>(g, tile.splits, o, stream);
+Kernel<T> kernel_of(const GemmTile& tile) {
+  if (tile.columns == 128) return compiled<T, 128, 128, vector>();
+  return tile.rows == 128 ? compiled<T, 128, 64, vector>() : compiled<T, 64, 64, vector>();
+}
+
+/// Channels come in whole, aligned 16 bytes, or one at a time.
+template <typename T>
+Kernel<T> kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
+  const int chunk = channels_of_chunk(p);
+  return p.c % chunk == 0 && p.group_c() % chunk == 0 ? kernel_of<T, true>(tile) : kernel_of<T, false>(tile);
 }
 
 }  // namespace
@@ -248,7 +236,9 @@ void launch_tile(const ImplicitGemm& g, const GemmTile& tile, const Operands<T>&
 ImplicitGemmConv2d::ImplicitGemmConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device)
     : problem_(problem),
       gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kThreadColumns)),
-      tile_(choose_tile(gemm_, kCandidates, elements_of_stage(problem), fma_per_cycle(problem), device)) {}
+      tile_(choose_tile(gemm_, kCandidates, elements_of_stage(problem), fma_per_cycle(problem), device)) {
+  with_type(problem_.type, [&](auto zero) { kernel_of<decltype(zero)>(problem_, tile_).prepare(); });
+}
 
 std::string ImplicitGemmConv2d::missing(const cudaDeviceProp& device) {
   if (device.major >= 8) return "";
@@ -291,17 +281,15 @@ void ImplicitGemmConv2d::pack(const void* weights, const WeightStrides& strides,
 
 void ImplicitGemmConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
                              cudaStream_t stream) const {
-  const int chunk = channels_of_chunk(problem_);
-  const bool vector = problem_.c % chunk == 0 && problem_.group_c() % chunk == 0;
+  const GemmGrid grid = grid_of(gemm_, tile_);
+  auto* parts = static_cast<float*>(workspace);
   with_type(problem_.type, [&](auto zero) {
     using T = decltype(zero);
-    const Operands<T> o{.x = static_cast<const T*>(x),
-                        .packed = static_cast<const T*>(packed),
-                        .bias = bias,
-                        .y = static_cast<T*>(y),
-                        .parts = static_cast<float*>(workspace)};
-    vector ? launch_tile<T, true>(gemm_, tile_, o, stream) : launch_tile<T, false>(gemm_, tile_, o, stream);
-    if (tile_.splits > 1) add_parts(gemm_, tile_.splits, o.parts, bias, o.y, stream);
+    const Kernel<T> kernel = kernel_of<T>(problem_, tile_);
+    kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
+        gemm_, tile_.splits, static_cast<const T*>(x), static_cast<const T*>(packed), bias, static_cast<T*>(y), parts);
+    check_launch("implicit_gemm");
+    if (tile_.splits > 1) add_parts(gemm_, tile_.splits, parts, bias, static_cast<T*>(y), stream);
   });
 }
 

@@ -116,17 +116,11 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
   extern __shared__ float4 memory[];
   auto* stages = reinterpret_cast<float*>(memory);
   constexpr int kStage = stage_floats(kRows, kColumns);
-  const int group = static_cast<int>(blockIdx.y) / splits, part = static_cast<int>(blockIdx.y) % splits;
-  const int steps = (g.depth + kDepth - 1) / kDepth;
-  const int first = static_cast<int>(static_cast<std::int64_t>(steps) * part / splits);
-  const int last = static_cast<int>(static_cast<std::int64_t>(steps) * (part + 1) / splits);
-  const int across = (g.columns + kColumns - 1) / kColumns, tile = static_cast<int>(blockIdx.x);
-  const int row = tile / across * kRows, column = tile % across * kColumns;
-
-  Loader<kRows, kColumns, vector> loader(g, x, packed, row, column, group, first * kDepth);
+  const BlockPlace place = block_place<kRows, kColumns>(g, splits, kDepth);
+  Loader<kRows, kColumns, vector> loader(g, x, packed, place.row, place.column, place.group, place.first * kDepth);
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
-    if (first + s < last) loader.load(g, stages + s * kStage);
+    if (place.first + s < place.last) loader.load(g, stages + s * kStage);
     commit_copies();
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -135,23 +129,23 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
   const int a_at = (warp_row + lane / 8) * kRowPitch, b_at = kRows * kRowPitch + warp_column + lane % 8 * 4;
   float sums[2][kThreadRows][4] = {};  // columns 0 to 3, and 32 further on
   int now = 0;
-  for (int step = first; step < last; ++step) {
+  for (int step = place.first; step < place.last; ++step) {
     wait_copies<kStages - 2>();
     __syncthreads();
     const int next = now == 0 ? kStages - 1 : now - 1;
-    if (step + kStages - 1 < last) loader.load(g, stages + next * kStage);
+    if (step + kStages - 1 < place.last) loader.load(g, stages + next * kStage);
     commit_copies();
     multiply<kRows, kColumns>(stages + now * kStage + a_at, stages + now * kStage + b_at, sums);
     now = now + 1 == kStages ? 0 : now + 1;
   }
-  const int thread_row = row + warp_row + lane / 8 * kThreadRows;
+  const int thread_row = place.row + warp_row + lane / 8 * kThreadRows;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int at = column + warp_column + lane % 8 * 4 + half * (kWarpColumns / 2);
+    const int at = place.column + warp_column + lane % 8 * 4 + half * (kWarpColumns / 2);
     if (splits == 1) {
-      store_rows(g, bias, y, thread_row, group, at, sums[half]);
+      store_rows(g, bias, y, thread_row, place.group, at, sums[half]);
     } else {
-      store_part(g, parts, part, thread_row, group, at, sums[half]);
+      store_part(g, parts, place.part, thread_row, place.group, at, sums[half]);
     }
   }
 }
@@ -163,31 +157,23 @@ constexpr GemmCandidate kCandidates[] = {candidate(128, 128, 1.0), candidate(256
                                          candidate(64, 64, 0.85)};
 constexpr double kFmaPerCycle = 128;  // of a multiprocessor
 
-struct Operands {
-  const float* x;
-  const float* packed;
-  const float* bias;
-  float* y;
-  float* parts;
-};
+using Kernel = GemmKernel<void(ImplicitGemm, int, const float*, const float*, const float*, float*, float*)>;
 
 template <int kRows, int kColumns, bool vector>
-void launch(const ImplicitGemm& g, int splits, const Operands& o, cudaStream_t stream) {
-  constexpr int kBytes = shared_bytes(kRows, kColumns);
-  const auto kernel = register_tile_kernel<kRows, kColumns, vector>;
-  GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-  const dim3 grid(static_cast<unsigned>(ceil_div(g.columns, kColumns) * ceil_div(g.rows, kRows)),
-                  static_cast<unsigned>(g.groups * splits));
-  kernel<<<grid, threads_of(kRows, kColumns), kBytes, stream>>>(g, splits, o.x, o.packed, o.bias, o.y, o.parts);
-  check_launch("register_tile");
+Kernel compiled() {
+  return {register_tile_kernel<kRows, kColumns, vector>, threads_of(kRows, kColumns), shared_bytes(kRows, kColumns)};
 }
 
 template <bool vector>
-void launch_tile(const ImplicitGemm& g, const GemmTile& tile, const Operands& o, cudaStream_t stream) {
-  if (tile.columns == 128) return launch<128, 128, vector>(g, tile.splits, o, stream);
-  if (tile.rows == 256) return launch<256, 64, vector>(g, tile.splits, o, stream);
-  if (tile.rows == 128) return launch<128, 64, vector>(g, tile.splits, o, stream);
-  launch<64, 64, vector>(g, tile.splits, o, stream);
+Kernel kernel_of(const GemmTile& tile) {
+  if (tile.columns == 128) return compiled<128, 128, vector>();
+  if (tile.rows == 256) return compiled<256, 64, vector>();
+  return tile.rows == 128 ? compiled<128, 64, vector>() : compiled<64, 64, vector>();
+}
+
+/// Channels come in whole, aligned 16 bytes.
+Kernel kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
+  return p.c % kPadding == 0 && p.group_c() % kPadding == 0 ? kernel_of<true>(tile) : kernel_of<false>(tile);
 }
 
 }  // namespace
@@ -195,7 +181,9 @@ void launch_tile(const ImplicitGemm& g, const GemmTile& tile, const Operands& o,
 RegisterTileConv2d::RegisterTileConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device)
     : problem_(problem),
       gemm_(implicit_gemm_of(problem, kPadding, kPadding)),
-      tile_(choose_tile(gemm_, kCandidates, kDepth, kFmaPerCycle, device)) {}
+      tile_(choose_tile(gemm_, kCandidates, kDepth, kFmaPerCycle, device)) {
+  kernel_of(problem_, tile_).prepare();
+}
 
 std::string RegisterTileConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   constexpr std::int64_t kLeastColumns = 4;
@@ -230,17 +218,15 @@ void RegisterTileConv2d::pack(const void* weights, const WeightStrides& strides,
 
 void RegisterTileConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
                              cudaStream_t stream) const {
-  const Operands o{.x = static_cast<const float*>(x),
-                   .packed = static_cast<const float*>(packed),
-                   .bias = bias,
-                   .y = static_cast<float*>(y),
-                   .parts = static_cast<float*>(workspace)};
-  if (problem_.c % 4 == 0 && problem_.group_c() % 4 == 0) {
-    launch_tile<true>(gemm_, tile_, o, stream);
-  } else {
-    launch_tile<false>(gemm_, tile_, o, stream);
-  }
-  if (tile_.splits > 1) add_parts(gemm_, tile_.splits, o.parts, bias, o.y, stream);
+  const auto* source = static_cast<const float*>(x);
+  auto* parts = static_cast<float*>(workspace);
+  auto* to = static_cast<float*>(y);
+  const Kernel kernel = kernel_of(problem_, tile_);
+  const GemmGrid grid = grid_of(gemm_, tile_);
+  kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
+      gemm_, tile_.splits, source, static_cast<const float*>(packed), bias, to, parts);
+  check_launch("register_tile");
+  if (tile_.splits > 1) add_parts(gemm_, tile_.splits, parts, bias, to, stream);
 }
 
 }  // namespace gable::cuda
