@@ -34,36 +34,42 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], std::uint32_t a
                : "r"(address));
 }
 
-/// sums += a · b over 32 bytes of depth, in one product of 16×8×16 or two of 16×8×8.
+/// sums += a · b over 32 bytes of depth: one product of 16×8×16, or of 16×8×8 where elements have 4 bytes.
 template <typename T>
 __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 
 template <>
 __device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+#if __CUDA_ARCH__ >= 800
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
 }
 
 template <>
 __device__ __forceinline__ void multiply_add<__nv_bfloat16>(float (&d)[4], const unsigned (&a)[4], unsigned b0,
                                                             unsigned b1) {
+#if __CUDA_ARCH__ >= 800
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
 }
 
 template <>
 __device__ __forceinline__ void multiply_add<float>(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+#if __CUDA_ARCH__ >= 800
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
 }
 
 template <typename T, int kRows, int kColumns, bool vector>
@@ -151,7 +157,6 @@ template <typename T, int kRows, int kColumns, bool vector>
 __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(kRows, kColumns))
     implicit_gemm_kernel(ImplicitGemm g, int splits, const T* x, const T* packed, const float* bias, T* y,
                          float* parts) {
-#if __CUDA_ARCH__ >= 800
   extern __shared__ uint4 memory[];
   auto* stages = reinterpret_cast<unsigned char*>(memory);
   constexpr int kStage = stage_bytes(kRows, kColumns), kDepth = kDepthBytes / static_cast<int>(sizeof(T));
@@ -194,7 +199,6 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
   } else {
     store_part(g, parts, place.part, thread_row, place.group, at, mine);
   }
-#endif
 }
 
 constexpr GemmCandidate candidate(int rows, int columns, double rate) {
