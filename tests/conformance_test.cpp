@@ -1,6 +1,6 @@
 // One suite for every device there is: each op in each dtype, layout and attribute against the f64 oracle, within the
 // bound that the plan itself states; what a device can't do must be refused with a reason; run() allocates nothing.
-// GABLE_TEST_FAST=1 takes a fraction of the cases.
+// GABLE_TEST_FAST=1 takes a fraction of the cases, GABLE_TEST_BACKEND=cuda one backend's devices.
 #include "tests/allocation_counter.h"
 #include "tests/conformance_cases.h"
 #include "tests/conformance_run.h"
@@ -27,9 +27,12 @@ bool is_fast() {
 }
 
 std::vector<Device> available_devices() {
+  const char* only = std::getenv("GABLE_TEST_BACKEND");
   std::vector<Device> found;
   for (const DeviceInfo& info : devices()) {
+    if (only != nullptr && info.backend != only) continue;
     if (info.available) found.push_back(open(info.uri));
+    if (!info.available) MESSAGE("not run, not available: ", info.uri, ": ", info.reason);
   }
   return found;
 }

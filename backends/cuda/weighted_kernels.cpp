@@ -1,0 +1,115 @@
+// See weighted_kernels.h.
+#include "backends/cuda/weighted_kernels.h"
+
+#include "backends/cuda/problems.h"
+#include "cuda/constant.h"
+#include "cuda/implicit_gemm.h"
+#include "cuda/naive.h"
+#include "cuda/register_tile.h"
+#include "cuda/staged.h"
+#include "cuda/tiled.h"
+
+namespace gable {
+namespace {
+
+std::string explain(const cuda::Conv2dDescription& d, const cudaDeviceProp& device) {
+  return "cuda: kernel " + d.kernel + " on " + device.name + "; " + d.tile + "; " + d.staging + "; " + d.fusion;
+}
+
+/// Everything that decides the order of packed weights.
+std::uint64_t key_of(const Op& op, const cuda::Conv2dDescription& d) {
+  return packing_key("cuda " + describe(op) + " " + d.kernel + " " + d.tile);
+}
+
+template <typename KernelPlan>
+PlanDetails details_of(const WeightedOp& op, const ErrorBound& bound, const KernelPlan& plan,
+                       const cudaDeviceProp& device) {
+  const cuda::Conv2dDescription d = plan.description();
+  return {.kernel = d.kernel,
+          .explanation = explain(d, device),
+          .fused = d.fused,
+          .bound = bound,
+          .workspace_bytes = plan.workspace_bytes(),
+          .packed_bytes = plan.packed_bytes(),
+          .packing_key = key_of(op.op, d)};
+}
+
+template <typename KernelPlan>
+class CudaWeightedPlan final : public CudaPlan {
+ public:
+  CudaWeightedPlan(const WeightedOp& op, const ErrorBound& bound, const CudaDevice& device, KernelPlan plan)
+      : CudaPlan(details_of(op, bound, plan, device.properties()), device, op.op, KernelPlan::kAlignment),
+        strides_(op.strides),
+        plan_(std::move(plan)) {}
+
+ private:
+  void launch_pack(const void* weights, void* packed) override { plan_.pack(weights, strides_, packed, nullptr); }
+  void launch(const RunArguments& a, cudaStream_t stream) override {
+    plan_.run(a.inputs[0], a.weights, a.bias, a.output, workspace(), stream);
+  }
+
+  cuda::WeightStrides strides_;
+  KernelPlan plan_;
+};
+
+Activation activation_of(const Op& op) {
+  if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.activation;
+  return std::get<Matmul>(op).activation;
+}
+
+ErrorBound f32_bound(const WeightedOp& op) {
+  return f32_accumulation_bound(terms(op.op), dtype_of(op.op), activation_of(op.op));
+}
+
+/// Of mma.sync, with M = sum |x||w| + |bias| over n terms:
+///   Sums. A product of 16-bit or tf32 values is exact in f32. An instruction adds 8 or 16 of them to the sum with its
+///     addends cut to about 24 bits: beside the bound of f32 accumulation, up to 2^-23 of the sum for each eight terms,
+///     always towards zero, so it adds up.
+///   tf32. Both operands are rounded to 10 bits of mantissa to nearest: 2^-11 each.
+ErrorBound mma_bound(const WeightedOp& op) {
+  ErrorBound bound = f32_bound(op);
+  bound.accumulation += static_cast<double>(terms(op.op) + 7) / 8 * 0x1p-23;
+  if (op.problem.math == cuda::Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
+  return bound;
+}
+
+std::string nothing_missing(const cudaDeviceProp&) { return ""; }
+
+template <typename KernelPlan>
+std::string refuse(const WeightedOp& op, const cudaDeviceProp& device) {
+  return KernelPlan::refusal(op.problem, device);
+}
+
+template <typename KernelPlan, ErrorBound (*bound)(const WeightedOp&)>
+std::unique_ptr<PlanImpl> make(const WeightedOp& op, const CudaDevice& device) {
+  return std::make_unique<CudaWeightedPlan<KernelPlan>>(op, bound(op), device,
+                                                        KernelPlan(op.problem, device.properties()));
+}
+
+template <typename KernelPlan>
+constexpr WeightedKernel f32_accumulating(const char* name) {
+  return {name, nothing_missing, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
+}
+
+/// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
+constexpr WeightedKernel kKernels[] = {
+    {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::Staged<cuda::ImplicitGemmConv2d>>,
+     make<cuda::Staged<cuda::ImplicitGemmConv2d>, mma_bound>},
+    f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),
+    f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
+    f32_accumulating<cuda::SharedConv2d>("shared"),
+    f32_accumulating<cuda::ConstantConv2d>("constant"),
+    f32_accumulating<cuda::NaiveConv2d>("naive"),
+};
+
+}  // namespace
+
+WeightedOp weighted_op(const Op& op) {
+  if (const auto* conv = std::get_if<Conv2d>(&op)) return {op, problem_of(*conv), weight_strides(*conv)};
+  const auto& matmul = std::get<Matmul>(op);
+  return {op, problem_of(matmul), weight_strides(matmul)};
+}
+
+std::span<const WeightedKernel> weighted_kernels() { return kKernels; }
+
+}  // namespace gable
