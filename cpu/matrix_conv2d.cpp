@@ -140,6 +140,7 @@ class Unit {
     row.block = b_.a_block;
     row.part = b_.a_part;
     row.strip = strip_;
+    row.split = run_.unit.split[b_.parts];
     const std::int64_t strip_rows = rows_ + b_.strip_rows - b_.unit_rows;
     for (const std::int64_t row_phase : b_.row_phases) {
       for (const std::int64_t column_phase : b_.column_phases) {
