@@ -126,6 +126,7 @@ class Search {
     b_.column_blocks = ceil_div(b_.columns, b_.unit_columns);
     b_.panel_tiles = ceil_div(b_.panels, b_.unit_panels);
     b_.units = units();
+    b_.panels_inside = b_.tap_count == 1 && b_.pool == 1 && unit_weight_bytes() <= l2_bytes() / 2;
     b_.strip_rows = strip_rows();
     b_.strip_columns = strip_columns();
     b_.a_block = plane_positions() * kMatrixChannels;
@@ -135,6 +136,8 @@ class Search {
       for (std::int64_t kw = 0; kw < column_taps(); ++kw) b_.taps.push_back(tap_offset(kh, kw));
     }
   }
+
+  std::int64_t unit_weight_bytes() const { return b_.unit_panels * b_.blocks * b_.parts * kWeightBlock * kBf16; }
 
   static std::int64_t index_of(const std::vector<std::int64_t>& all, std::int64_t phase) {
     return std::find(all.begin(), all.end(), phase) - all.begin();

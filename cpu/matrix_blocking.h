@@ -6,6 +6,8 @@
 //          the registers.
 //   panel  32 output lanes. Their weights stream from L2 once a tile, the strip from L2 once a panel; the taps of a
 //          block of channels find its lines in L1.
+//          With one tap, a tile's pixels go through all panels before the next pixels, if the weights fit in half of
+//          L2: input and output then pass L1 once.
 //   tile   two halves of up to 16 positions: the same columns of two rows (the vertical half of a 2×2 pool), or,
 //   `flat`,
 //          consecutive positions of the strip, which also computes the few between one row's end and the next's start.
@@ -39,6 +41,7 @@ struct MatrixBlocking {
   std::int64_t a_block, a_part;                                            // elements
   std::vector<std::int64_t> taps;                                          // element offsets in the strip
   bool in_place;             // pointwise bf16 input is read where it is, but for ends
+  bool panels_inside;        // all panels before the next tile's positions; else all positions before the next panel
   std::size_t thread_bytes;  // workspace: sums, bias, strip
 };
 
@@ -47,8 +50,8 @@ std::string matrix_refusal(const Conv2dProblem& problem, int products, const Mat
 
 MatrixBlocking matrix_blocking(const Conv2dProblem& problem, int products, const MatrixUnit& unit, int threads);
 
-/// Floats of a thread's sums and biases, two of each, which come before its strip.
+/// Floats of a thread's sums, of two tiles, and of one panel's bias, which come before its strip.
 constexpr std::int64_t kMatrixSumFloats = 2 * kHalfFloats;
-constexpr std::int64_t kMatrixHeadFloats = 2 * (kMatrixSumFloats + kMatrixLanes);
+constexpr std::int64_t kMatrixHeadFloats = 2 * kMatrixSumFloats + kMatrixLanes;
 
 }  // namespace gable::cpu

@@ -72,7 +72,7 @@ class Unit {
         p_(run.problem),
         b_(run.blocking),
         sums_(workspace),
-        biases_(workspace + 2 * kMatrixSumFloats),
+        last_bias_(workspace + 2 * kMatrixSumFloats),
         strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)) {
     const std::int64_t panel_tile = index % b_.panel_tiles;
     index /= b_.panel_tiles;
@@ -99,12 +99,16 @@ class Unit {
     call_.last_pairs = b_.last_pairs;
     const bool flat = prefers_flat();
     note_path(b_.pool == 2 ? Path::matrix_pool : flat ? Path::matrix_flat : Path::matrix_rows, run_.target);
-    for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
-      begin_panel(panel);
-      if (flat) {
-        compute_flat(input);
-      } else {
-        compute_rows(input);
+    if (b_.panels_inside && flat) {
+      compute_panels_inside(input);
+    } else {
+      for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+        begin_panel(panel);
+        if (flat) {
+          compute_flat(input);
+        } else {
+          compute_rows(input);
+        }
       }
     }
     run_finishes(finishes_[1 - now_]);
@@ -140,6 +144,7 @@ class Unit {
     row.block = b_.a_block;
     row.part = b_.a_part;
     row.strip = strip_;
+    row.split = run_.unit.split[b_.parts];
     const std::int64_t strip_rows = rows_ + b_.strip_rows - b_.unit_rows;
     for (const std::int64_t row_phase : b_.row_phases) {
       for (const std::int64_t column_phase : b_.column_phases) {
@@ -178,9 +183,10 @@ class Unit {
     first_lane_ = group_ * b_.group_k + panel * kMatrixLanes;
     lanes_ = static_cast<int>(std::min<std::int64_t>(kMatrixLanes, b_.group_k - panel * kMatrixLanes));
     if (run_.bias == nullptr) return;
-    bias_ = biases_ + panel % 2 * kMatrixLanes;  // the panel before still needs its own
-    std::copy_n(run_.bias + first_lane_, lanes_, bias_);
-    std::fill(bias_ + lanes_, bias_ + kMatrixLanes, 0.0f);
+    bias_ = run_.bias + first_lane_;
+    if (lanes_ == kMatrixLanes) return;
+    std::fill(std::copy_n(bias_, lanes_, last_bias_), last_bias_ + kMatrixLanes, 0.0f);
+    bias_ = last_bias_;
   }
 
   void compute_rows(const Input& input) {
@@ -227,29 +233,49 @@ class Unit {
   }
 
   void compute_flat(const Input& input) {
+    take_all_taps();
+    for (std::int64_t first = 0; first < flat_positions(); first += 2 * flat_step()) compute_flat_tile(input, first);
+  }
+
+  void compute_panels_inside(const Input& input) {
+    note_path(Path::matrix_panels_inside, run_.target);
+    take_all_taps();
+    for (std::int64_t first = 0; first < flat_positions(); first += 2 * flat_step()) {
+      for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+        begin_panel(panel);
+        compute_flat_tile(input, first);
+      }
+    }
+  }
+
+  void take_all_taps() {
     call_.tap_begin[0] = call_.tap_begin[1] = 0;
     call_.tap_end[0] = call_.tap_end[1] = b_.tap_count;
-    const std::int64_t total = (rows_ - 1) * b_.strip_columns + columns_;
-    const std::int64_t step = run_.unit.reads_whole_half ? run_.unit.positions : even_part(total, run_.unit.positions);
-    for (std::int64_t first = 0; first < total; first += 2 * step) {
-      const std::int64_t second = first + step;
-      call_.a[0] = input.x + first * input.position;
-      call_.a[1] = input.x + second * input.position;
-      call_.count[0] = static_cast<int>(std::min(step, total - first));
-      call_.count[1] = static_cast<int>(std::clamp<std::int64_t>(total - second, 0, step));
-      if (rows_ == 1 && finishes_in_registers()) {
-        multiply_and_finish(finish_of(0, first, call_.count[0]), finish_of(0, second, call_.count[1]));
-        continue;
-      }
-      multiply();
-      if (step == kHalfPositions) {
-        finish_positions(sums(), first, call_.count[0] + call_.count[1]);  // the halves' sums lie together
-      } else {
-        finish_positions(sums(), first, call_.count[0]);
-        finish_positions(sums() + kHalfFloats, second, call_.count[1]);
-      }
-      finish_before();
+  }
+  std::int64_t flat_positions() const { return (rows_ - 1) * b_.strip_columns + columns_; }
+  std::int64_t flat_step() const {
+    return run_.unit.reads_whole_half ? run_.unit.positions : even_part(flat_positions(), run_.unit.positions);
+  }
+
+  void compute_flat_tile(const Input& input, std::int64_t first) {
+    const std::int64_t total = flat_positions(), step = flat_step();
+    const std::int64_t second = first + step;
+    call_.a[0] = input.x + first * input.position;
+    call_.a[1] = input.x + second * input.position;
+    call_.count[0] = static_cast<int>(std::min(step, total - first));
+    call_.count[1] = static_cast<int>(std::clamp<std::int64_t>(total - second, 0, step));
+    if (rows_ == 1 && finishes_in_registers()) {
+      multiply_and_finish(finish_of(0, first, call_.count[0]), finish_of(0, second, call_.count[1]));
+      return;
     }
+    multiply();
+    if (step == kHalfPositions) {
+      finish_positions(sums(), first, call_.count[0] + call_.count[1]);  // the halves' sums lie together
+    } else {
+      finish_positions(sums(), first, call_.count[0]);
+      finish_positions(sums() + kHalfFloats, second, call_.count[1]);
+    }
+    finish_before();
   }
 
   /// Finishes the outputs among consecutive strip positions.
@@ -332,8 +358,8 @@ class Unit {
   const Conv2dProblem& p_;
   const MatrixBlocking& b_;
   float* sums_;
-  float* biases_;
-  float* bias_ = nullptr;
+  float* last_bias_;  // of the one panel of fewer than 32 lanes
+  const float* bias_ = nullptr;
   std::uint16_t* strip_;
   std::int64_t image_, group_, first_row_, first_column_, rows_, columns_, first_panel_, end_panel_;
   std::int64_t first_lane_ = 0;
@@ -435,6 +461,7 @@ Conv2dDescription MatrixConv2dPlan::description() const {
   d.blocking = "out panels of " + text(kMatrixLanes) + " lanes, " + text(b.unit_panels) + " a unit, in blocks of " +
                text(kMatrixChannels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +
                ", unit " + text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
+  if (b.panels_inside) d.blocking += ", all panels of a tile's pixels in turn";
   d.fusion = std::string(b.in_place ? "input in place" : "input staged in L2") +
              (b.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", bias and activation in an L1 tile" +
              (streams_ ? ", output past the caches" : "");

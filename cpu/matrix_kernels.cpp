@@ -108,6 +108,12 @@ HWY_INLINE void stage_block(const MatrixStageRow& row, const T* x, std::int64_t 
   zero_positions<kParts>(strip, row.part, inside.begin);
   const T* from = x + (row.column + inside.begin * row.step) * row.x_pixel;
   const std::int64_t pitch = row.step * row.x_pixel;
+  if constexpr (kParts > 1) {
+    if (row.split != nullptr && channels == kMatrixChannels) {
+      row.split(from, pitch, inside.end - inside.begin, row.part, strip + inside.begin * kMatrixChannels);
+      return zero_positions<kParts>(strip + inside.end * kMatrixChannels, row.part, row.columns - inside.end);
+    }
+  }
   for (std::int64_t i = inside.begin; i < inside.end; ++i, from += pitch) {
     if (channels == kMatrixChannels) {
       write_position<kParts>(from, row.part, strip + i * kMatrixChannels);

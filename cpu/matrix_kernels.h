@@ -19,6 +19,7 @@ struct MatrixStageRow {
   std::int64_t fold, fold_step;  // a position holds the channels of `fold` columns, fold_step apart; else 1
   std::int64_t blocks, block, part;
   std::uint16_t* strip;
+  MatrixSplitFunction split;  // the unit's, for whole blocks of f32; or null
 };
 using MatrixStageFunction = void (*)(const MatrixStageRow&);
 

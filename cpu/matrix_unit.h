@@ -49,6 +49,11 @@ struct MatrixCall {
 };
 using MatrixFunction = void (*)(const MatrixCall&);
 
+/// Whole blocks of 32 channels of f32 positions, `pitch` elements apart, into parts of positions that follow each
+/// other.
+using MatrixSplitFunction = void (*)(const float* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
+                                     std::uint16_t* strip);
+
 struct MatrixUnit {
   const char* name;
   std::string missing;    // why this machine can't run it; empty: it can
@@ -60,6 +65,7 @@ struct MatrixUnit {
   MatrixFunction tile1, tile3, tile6;  // by products a term; null where it has none
   bool finishes_in_registers;          // what finish_bf16 takes, but for pools
   MatrixFinishFunction finish_bf16;    // of all 32 lanes and without tanh, faster than the target's; or null
+  MatrixSplitFunction split[4] = {};   // by number of parts: faster than the target's, or null
 
   MatrixFunction tile(int products) const { return products == 1 ? tile1 : products == 3 ? tile3 : tile6; }
 };

@@ -152,6 +152,27 @@ GABLE_CPU_BF16 void finish_bf16(const MatrixFinish& call) {
   }
 }
 
+GABLE_CPU_BF16 inline __m512 widened(__m256i halves) {
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
+}
+
+/// Each part is what the parts before it left, rounded to bf16 (subnormals to zero); subtractions are exact.
+template <int kParts>
+GABLE_CPU_BF16 void split_positions(const float* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
+                                    std::uint16_t* strip) {
+  for (std::int64_t i = 0; i < positions; ++i, x += pitch, strip += kMatrixChannels) {
+    __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + kMatrixChannels / 2);
+#pragma GCC unroll 3
+    for (int p = 0; p < kParts; ++p) {
+      const __m256i low_part = (__m256i)_mm512_cvtneps_pbh(low), high_part = (__m256i)_mm512_cvtneps_pbh(high);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * part), low_part);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * part + kMatrixChannels / 2), high_part);
+      low = _mm512_sub_ps(low, widened(low_part));
+      high = _mm512_sub_ps(high, widened(high_part));
+    }
+  }
+}
+
 constexpr int kDotPositions = 14;
 
 /// One half of exactly kPositions positions. kStride is the elements between positions, 0: known at run time only.
@@ -254,7 +275,9 @@ const MatrixUnit& amx_unit() {
                                .tile3 = matrix_tile<AmxTiles, 3>,
                                .tile6 = matrix_tile<AmxTiles, 6>,
                                .finishes_in_registers = false,
-                               .finish_bf16 = missing_bf16_dot().empty() ? finish_bf16 : nullptr};
+                               .finish_bf16 = missing_bf16_dot().empty() ? finish_bf16 : nullptr,
+                               .split = {nullptr, nullptr, missing_bf16_dot().empty() ? split_positions<2> : nullptr,
+                                         missing_bf16_dot().empty() ? split_positions<3> : nullptr}};
   return unit;
 }
 

@@ -1,4 +1,4 @@
-// See matrix_emulated.h. Subnormal operands count as zero, as on AMX.
+// See matrix_emulated.h. Subnormal operands count as zero, as on AMX. Staging is AMX's own where this CPU can run it.
 #include "tests/matrix_emulated.h"
 
 #include <cstdint>
@@ -66,7 +66,8 @@ const MatrixUnit& emulated_unit() {
                                .tile3 = matrix_tile<EmulatedTiles, 3>,
                                .tile6 = matrix_tile<EmulatedTiles, 6>,
                                .finishes_in_registers = false,
-                               .finish_bf16 = nullptr};
+                               .finish_bf16 = nullptr,
+                               .split = {nullptr, nullptr, amx_unit().split[2], amx_unit().split[3]}};
   return unit;
 }
 
