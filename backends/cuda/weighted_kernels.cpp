@@ -3,6 +3,9 @@
 
 #include "backends/cuda/problems.h"
 #include "cuda/constant.h"
+#include "cuda/depthwise.h"
+#include "cuda/few_channels.h"
+#include "cuda/few_channels_mma.h"
 #include "cuda/naive.h"
 #include "cuda/register_tile.h"
 #include "cuda/staged.h"
@@ -60,6 +63,13 @@ ErrorBound f32_bound(const WeightedOp& op) {
   return f32_accumulation_bound(terms(op.op), dtype_of(op.op), activation_of(op.op));
 }
 
+/// A product of tf32 is exact in f32; each operand of f32 was rounded to 11 bits first.
+ErrorBound matrix_bound(const WeightedOp& op) {
+  ErrorBound bound = f32_bound(op);
+  if (op.problem.math == cuda::Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
+  return bound;
+}
+
 std::string nothing_missing(const cudaDeviceProp&) { return ""; }
 
 template <typename KernelPlan>
@@ -80,6 +90,9 @@ constexpr WeightedKernel f32_accumulating(const char* name) {
 
 /// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
 constexpr WeightedKernel kKernels[] = {
+    f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
+    {"few_channels_mma", nothing_missing, refuse<cuda::FewChannelsMma>, make<cuda::FewChannelsMma, matrix_bound>},
+    f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
     f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),
     f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
     f32_accumulating<cuda::SharedConv2d>("shared"),
