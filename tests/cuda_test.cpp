@@ -6,12 +6,14 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/cuda_error.h"
+#include "cuda/elementwise.h"
 #include "tests/conformance_run.h"
 
 namespace gable {
@@ -112,8 +114,11 @@ TEST_CASE("an index beyond the GPUs there are is refused with their number") {
 TEST_CASE("more memory than the GPU has is refused with the bytes, and the device goes on") {
   if (no_gpu()) return;
   const Device device = open("cuda:0");
-  const std::string message =
-      message_of([&] { device.tensor(DType::f32, {std::int64_t{1} << 39}); }, ErrorCode::out_of_memory);
+  const std::string message = message_of(
+      [&] {
+        device.tensor(DType::f32, {1 << 20, 1 << 19});
+      },
+      ErrorCode::out_of_memory);
   CHECK(contains(message, std::to_string(std::int64_t{1} << 41)));
   CHECK(contains(message, "free"));
   CHECK(device.tensor(DType::f32, {1024}).data() != nullptr);
@@ -228,6 +233,52 @@ TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph com
     device.synchronize(stream);
     CHECK(compare(y.read(), expected, plan.error_bound()).passed);
   }
+}
+
+TEST_CASE("events measure the time that the GPU takes, and refuse what was not recorded") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0");
+  const Stream stream = device.stream();
+  constexpr std::int64_t kCount = std::int64_t{1} << 26;
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount});
+  Event start = device.event(), stop = device.event();
+  CHECK(contains(message_of([&] { stop.seconds_since(start); }, ErrorCode::invalid_argument), "not recorded"));
+  plan.run(a, a.view(), a, stream);
+  start.record(stream);
+  plan.run(a, a.view(), a, stream);
+  stop.record(stream);
+  const double seconds = stop.seconds_since(start);
+  CHECK(seconds > 2.0 * 4 * kCount / 20e12);  // at most 20 TB/s
+  CHECK(seconds < 1);
+}
+
+/// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.
+double launch_microseconds(const Device& device, const std::function<void()>& call) {
+  constexpr int kRounds = 20, kCalls = 200;
+  double least = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) call();
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+    least = std::min(least, time.count() / kCalls);
+    device.synchronize();
+  }
+  return least;
+}
+
+TEST_CASE("run() adds next to nothing to the launch of its kernel") {
+  if (no_gpu()) return;
+  constexpr std::int64_t kCount = 1024;
+  constexpr double kMostMicroseconds = 3;  // about 0.3 on an idle machine
+  const Device device = open("cuda:0");
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount}), c = device.tensor(DType::f32, {kCount});
+  const double run = launch_microseconds(device, [&] { plan.run(a.view(), a.view(), c.view()); });
+  const double kernel =
+      launch_microseconds(device, [&] { cuda::add(a.data(), a.data(), c.data(), kCount, cuda::Type::f32, nullptr); });
+  MESSAGE("run(): ", run, " us, its kernel's launch alone: ", kernel, " us");
+  CHECK(run - kernel < kMostMicroseconds);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "cuda/depthwise.h"
 #include "cuda/few_channels.h"
 #include "cuda/few_channels_mma.h"
+#include "cuda/implicit_gemm.h"
 #include "cuda/naive.h"
 #include "cuda/register_tile.h"
 #include "cuda/staged.h"
@@ -63,9 +64,14 @@ ErrorBound f32_bound(const WeightedOp& op) {
   return f32_accumulation_bound(terms(op.op), dtype_of(op.op), activation_of(op.op));
 }
 
-/// A product of tf32 is exact in f32; each operand of f32 was rounded to 11 bits first.
-ErrorBound matrix_bound(const WeightedOp& op) {
+/// Of mma.sync, with M = sum |x||w| + |bias| over n terms:
+///   Sums. A product of 16-bit or tf32 values is exact in f32. An instruction adds 8 or 16 of them to the sum with its
+///     addends cut to about 24 bits: beside the bound of f32 accumulation, up to 2^-23 of the sum for each eight terms,
+///     always towards zero, so it adds up.
+///   tf32. Both operands are rounded to 10 bits of mantissa to nearest: 2^-11 each.
+ErrorBound mma_bound(const WeightedOp& op) {
   ErrorBound bound = f32_bound(op);
+  bound.accumulation += static_cast<double>(terms(op.op) + 7) / 8 * 0x1p-23;
   if (op.problem.math == cuda::Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
   return bound;
 }
@@ -91,8 +97,10 @@ constexpr WeightedKernel f32_accumulating(const char* name) {
 /// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
 constexpr WeightedKernel kKernels[] = {
     f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
-    {"few_channels_mma", nothing_missing, refuse<cuda::FewChannelsMma>, make<cuda::FewChannelsMma, matrix_bound>},
+    {"few_channels_mma", nothing_missing, refuse<cuda::FewChannelsMma>, make<cuda::FewChannelsMma, mma_bound>},
     f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
+    {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::Staged<cuda::ImplicitGemmConv2d>>,
+     make<cuda::Staged<cuda::ImplicitGemmConv2d>, mma_bound>},
     f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),
     f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
     f32_accumulating<cuda::SharedConv2d>("shared"),
