@@ -8,6 +8,7 @@
 #include "backends/cuda/weighted_kernels.h"
 #include "cuda/elementwise.h"
 #include "cuda/pool.h"
+#include "cuda/reorder.h"
 #include "cuda/transpose.h"
 
 namespace gable {
@@ -51,9 +52,8 @@ class CudaMovingPlan final : public CudaPlan {
       GABLE_CUDA_CHECK(cudaMemcpyAsync(a.output, a.inputs[0], bytes, cudaMemcpyDeviceToDevice, stream));
       return;
     }
-    const bool to_nhwc = op.to == Layout::nhwc;
-    cuda::transpose(a.inputs[0], a.output, s[0], to_nhwc ? s[1] : pixels, to_nhwc ? pixels : s[1],
-                    static_cast<int>(size_of(op.dtype)), stream);
+    const auto reorder = op.to == Layout::nhwc ? cuda::nchw_to_nhwc : cuda::nhwc_to_nchw;
+    reorder(a.inputs[0], a.output, s[0], s[1], pixels, static_cast<int>(size_of(op.dtype)), stream);
   }
 
   MovingOp op_;

@@ -3,6 +3,9 @@
 
 #include "backends/cuda/problems.h"
 #include "cuda/constant.h"
+#include "cuda/depthwise.h"
+#include "cuda/few_channels.h"
+#include "cuda/few_channels_mma.h"
 #include "cuda/implicit_gemm.h"
 #include "cuda/naive.h"
 #include "cuda/register_tile.h"
@@ -93,6 +96,9 @@ constexpr WeightedKernel f32_accumulating(const char* name) {
 
 /// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
 constexpr WeightedKernel kKernels[] = {
+    f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
+    {"few_channels_mma", nothing_missing, refuse<cuda::FewChannelsMma>, make<cuda::FewChannelsMma, mma_bound>},
+    f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
     {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::Staged<cuda::ImplicitGemmConv2d>>,
      make<cuda::Staged<cuda::ImplicitGemmConv2d>, mma_bound>},
     f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),
