@@ -27,7 +27,13 @@ class HostEvent final : public EventImpl {
 }  // namespace
 
 EventImpl::~EventImpl() = default;
-std::shared_ptr<EventImpl> DeviceImpl::event() const { return std::make_shared<HostEvent>(); }
+
+std::shared_ptr<EventImpl> DeviceImpl::event() const {
+  if (info_.memory.kind != Memory::Kind::host) {
+    throw Error(ErrorCode::unsupported, "device '" + info_.uri + "' has no events: its backend makes none");
+  }
+  return std::make_shared<HostEvent>();
+}
 
 void Event::record(const Stream& stream) { impl_->record(stream.native()); }
 
