@@ -114,6 +114,13 @@ __device__ inline void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
+/// Keeps the compiler from reading sums before the wait for their products that stands before this.
+template <int count>
+__device__ inline void fence_sums(float (&sums)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
 /// Operand in shared memory, 128-byte rows of the reduction dimension, 128-byte swizzle: eight rows follow one another
 /// at 128 bytes, groups of eight rows at `group_pitch` bytes.
 __device__ inline std::uint64_t operand_descriptor(std::uint32_t address, std::uint32_t group_pitch) {
@@ -143,20 +150,19 @@ __device__ void multiply(float (&d)[pixels / 2], std::uint64_t a, std::uint64_t 
 #define GABLE_D_OF_224 GABLE_D_OF_128, GABLE_D16(64), GABLE_D16(80), GABLE_D16(96)
 #define GABLE_D_OF_256 GABLE_D_OF_224, GABLE_D16(112)
 
-#define GABLE_MULTIPLY(T, pixels, shape_and_types, majors, a_name, b_name, accumulate_name)                          \
-  template <>                                                                                                        \
-  __device__ inline void multiply<T, pixels>(float (&d)[pixels / 2], std::uint64_t a, std::uint64_t b,               \
-                                             int accumulate) {                                                       \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " accumulate_name                                                 \
-                 ", 0;\nwgmma.mma_async.sync.aligned." shape_and_types " {" GABLE_NAMES_OF_##pixels "}, " a_name     \
-                 ", " b_name ", p, 1, 1" majors ";\n}\n"                                                             \
-                 : GABLE_D_OF_##pixels                                                                               \
-                 : "l"(a), "l"(b), "r"(accumulate));                                                                 \
+#define GABLE_MULTIPLY(T, pixels, shape_and_types, majors, a_name, b_name, accumulate_name)           \
+  template <>                                                                                         \
+  __device__ inline void multiply<T, pixels>(float(&d)[pixels / 2], std::uint64_t a, std::uint64_t b, \
+                                             int accumulate) {                                        \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " accumulate_name                                  \
+                 ", 0;\nwgmma.mma_async.sync.aligned." shape_and_types " {" GABLE_NAMES_OF_##pixels   \
+                 "}, " a_name ", " b_name ", p, 1, 1" majors ";\n}\n"                                 \
+                 : GABLE_D_OF_##pixels                                                                \
+                 : "l"(a), "l"(b), "r"(accumulate));                                                  \
   }
-#define GABLE_MULTIPLY_TYPES(pixels, a_name, b_name, accumulate_name)                                                \
-  GABLE_MULTIPLY(__half, pixels, "m64n" #pixels "k16.f32.f16.f16", ", 0, 0", a_name, b_name, accumulate_name)        \
-  GABLE_MULTIPLY(__nv_bfloat16, pixels, "m64n" #pixels "k16.f32.bf16.bf16", ", 0, 0", a_name, b_name,                \
-                 accumulate_name)                                                                                    \
+#define GABLE_MULTIPLY_TYPES(pixels, a_name, b_name, accumulate_name)                                                  \
+  GABLE_MULTIPLY(__half, pixels, "m64n" #pixels "k16.f32.f16.f16", ", 0, 0", a_name, b_name, accumulate_name)          \
+  GABLE_MULTIPLY(__nv_bfloat16, pixels, "m64n" #pixels "k16.f32.bf16.bf16", ", 0, 0", a_name, b_name, accumulate_name) \
   GABLE_MULTIPLY(Tf32, pixels, "m64n" #pixels "k8.f32.tf32.tf32", "", a_name, b_name, accumulate_name)
 GABLE_MULTIPLY_TYPES(128, "%64", "%65", "%66")
 GABLE_MULTIPLY_TYPES(224, "%112", "%113", "%114")
