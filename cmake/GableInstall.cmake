@@ -11,7 +11,7 @@ install(DIRECTORY api/include/gable DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Those of the plugins that this machine's libraries allow; each says in its own room that it is installed.
-foreach(plugin IN ITEMS gable_onednn)
+foreach(plugin IN ITEMS gable_cuda gable_onednn)
   if(TARGET ${plugin})
     set_target_properties(${plugin} PROPERTIES INSTALL_RPATH "$ORIGIN/..")
     list(APPEND gable_products ${plugin})

@@ -1,0 +1,234 @@
+// What is the CUDA device's own: what is said where there is none, its URIs, its faults, streams, copies and graphs.
+// Results of its kernels are conformance_test's. What needs a GPU is skipped, with the reason, where there is none.
+#include <doctest/doctest.h>
+#include <gable/gable.h>
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/cuda_error.h"
+#include "tests/conformance_run.h"
+
+namespace gable {
+namespace {
+
+using conformance::make_operands;
+using conformance::Operands;
+using conformance::Placed;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+DeviceInfo cuda_info() {
+  for (const DeviceInfo& info : devices()) {
+    if (info.backend == "cuda") return info;
+  }
+  return {};
+}
+
+/// True, and says so, where there is no GPU.
+bool no_gpu() {
+  const DeviceInfo info = cuda_info();
+  if (!info.available) MESSAGE("skipped, no GPU: ", info.reason);
+  return !info.available;
+}
+
+std::string message_of(const std::function<void()>& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.code() == code);
+    return error.what();
+  }
+  FAIL_CHECK("nothing was thrown");
+  return "";
+}
+
+Conv2d small_conv() {
+  return {.input = {2, 18, 11, 13},
+          .weights = {34, 18, 3, 3},
+          .padding = {1, 1},
+          .layout = Layout::nhwc,
+          .epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}}};
+}
+
+TEST_CASE("cuda is always listed, and without a GPU says why in the driver's words") {
+  const DeviceInfo info = cuda_info();
+  REQUIRE(info.backend == "cuda");
+  if (info.available) {
+    CHECK(info.uri == "cuda:0");
+    CHECK(contains(info.name, "sm_"));
+    CHECK(std::find(info.kernels.begin(), info.kernels.end(), "naive") != info.kernels.end());
+    CHECK(info.memory == Memory{Memory::Kind::cuda, 0});
+  } else {
+    CHECK(contains(info.reason, "cudaGetDeviceCount: "));
+    CHECK(contains(message_of([] { open("cuda:0"); }, ErrorCode::unavailable), info.reason));
+  }
+}
+
+TEST_CASE("what is wrong with a driver is named together with what cures it") {
+  const std::string none = why_no_device(cudaErrorInsufficientDriver, 0, 13000);
+  CHECK(contains(none, "cudaErrorInsufficientDriver"));
+  CHECK(contains(none, "libcuda.so.1"));
+  CHECK(contains(none, "580"));
+  const std::string old = why_no_device(cudaErrorInsufficientDriver, 12020, 13000);
+  CHECK(contains(old, "supports CUDA 12.2"));
+  CHECK(contains(old, "needs 13.0: install driver 580"));
+  CHECK(contains(why_no_device(cudaErrorNoDevice, 13000, 13000), "CUDA_VISIBLE_DEVICES"));
+}
+
+TEST_CASE("CUDA's errors become gable's, with what to do next") {
+  const auto error_of = [](cudaError_t code) { return to_error(cuda::CallFailed(code, "cudaCall(x)"), "cuda:0"); };
+  CHECK(error_of(cudaErrorMemoryAllocation).code() == ErrorCode::out_of_memory);
+  CHECK(error_of(cudaErrorInsufficientDriver).code() == ErrorCode::unavailable);
+  CHECK(error_of(cudaErrorNoKernelImageForDevice).code() == ErrorCode::unavailable);
+  CHECK(error_of(cudaErrorInvalidValue).code() == ErrorCode::device_failure);
+  const Error sticky = error_of(cudaErrorIllegalAddress);
+  CHECK(sticky.code() == ErrorCode::device_failure);
+  CHECK(contains(sticky.what(), "cudaErrorIllegalAddress"));
+  CHECK(contains(sticky.what(), "Start the process again"));
+}
+
+TEST_CASE("a URI that is wrong is refused by the part that is wrong") {
+  CHECK(contains(message_of([] { open("cuda:first"); }, ErrorCode::invalid_argument), "'first'"));
+  CHECK(contains(message_of([] { open("cuda:-1"); }, ErrorCode::invalid_argument), "'-1'"));
+  CHECK(contains(message_of([] { open("cuda:0?threads=2"); }, ErrorCode::invalid_argument), "threads"));
+  const std::string kernel = message_of([] { open("cuda:0?kernel=fastest"); }, ErrorCode::invalid_argument);
+  CHECK(contains(kernel, "'fastest'"));
+  CHECK(contains(kernel, "naive"));
+}
+
+TEST_CASE("an index beyond the GPUs there are is refused with their number") {
+  if (no_gpu()) return;
+  const std::string message = message_of([] { open("cuda:99"); }, ErrorCode::unavailable);
+  CHECK(contains(message, "no GPU 99"));
+  CHECK(contains(message, "cuda:0"));
+}
+
+TEST_CASE("more memory than the GPU has is refused with the bytes, and the device goes on") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0");
+  const std::string message =
+      message_of([&] { device.tensor(DType::f32, {std::int64_t{1} << 39}); }, ErrorCode::out_of_memory);
+  CHECK(contains(message, std::to_string(std::int64_t{1} << 41)));
+  CHECK(contains(message, "free"));
+  CHECK(device.tensor(DType::f32, {1024}).data() != nullptr);
+}
+
+TEST_CASE("a tensor that does not lie where it says is refused by name") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0");
+  const Add add{.shape = {64}};
+  const Plan plan = device.plan(add);
+  const Tensor a = device.tensor(DType::f32, {64});
+  const Tensor host(DType::f32, {64});
+  CHECK(contains(message_of([&] { plan.run(a, host.view(), a); }, ErrorCode::invalid_argument), "in host memory"));
+  TensorView lie = host.view();
+  lie.memory = device.info().memory;
+  const std::string message = message_of([&] { plan.run(a, lie, a); }, ErrorCode::invalid_argument);
+  CHECK(contains(message, "second input"));
+  CHECK(contains(message, "no memory that CUDA knows"));
+  TensorView other = a.view();
+  other.memory = Memory{};
+  CHECK(contains(message_of([&] { device.copy(other, host); }, ErrorCode::invalid_argument), "cuda:0 memory"));
+  const Device cpu = open("cpu");
+  CHECK(contains(message_of([&] { cpu.plan(add).run(a, a, a); }, ErrorCode::invalid_argument), "cuda:0"));
+}
+
+TEST_CASE("a misaligned pointer is refused before a kernel can fault on it") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0");
+  const Plan plan = device.plan(Add{.shape = {64}});
+  const Tensor a = device.tensor(DType::f32, {65});
+  const TensorView shifted(static_cast<char*>(a.data()) + 2, DType::f32, {64}, Layout::nchw, device.info().memory);
+  const std::string message = message_of([&] { plan.run(shifted, a.view(), a.view()); }, ErrorCode::invalid_argument);
+  CHECK_FALSE(message.empty());
+}
+
+/// Pinned host memory, as an application has it.
+class Pinned {
+ public:
+  explicit Pinned(std::size_t bytes) { GABLE_CUDA_CHECK(cudaMallocHost(&memory_, bytes)); }
+  ~Pinned() { cuda::ignore(cudaFreeHost(memory_)); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  float* get() const { return static_cast<float*>(memory_); }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+TEST_CASE("copies bring back what was sent, pinned and pageable, on a stream and within the device") {
+  if (no_gpu()) return;
+  constexpr std::int64_t kCount = (1 << 20) + 3;
+  const Device device = open("cuda:0");
+  const Stream stream = device.stream();
+  REQUIRE(stream.native() != nullptr);
+  const Tensor first = device.tensor(DType::f32, {kCount}), second = device.tensor(DType::f32, {kCount});
+  const Tensor pageable(DType::f32, {kCount});
+  const Pinned memory(pageable.bytes());
+  const TensorView pinned(memory.get(), DType::f32, {kCount});
+  for (const TensorView& host : {pageable.view(), pinned}) {
+    auto* values = static_cast<float*>(host.data);
+    for (std::int64_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1021);
+    device.copy(host, first, stream);
+    device.copy(first, second, stream);
+    device.synchronize(stream);
+    std::memset(host.data, 0xff, host.bytes());
+    device.copy(second, host, stream);
+    device.synchronize(stream);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < kCount; ++i) wrong += values[i] == static_cast<float>(i % 1021) ? 0 : 1;
+    CHECK(wrong == 0);
+  }
+}
+
+class Graph {
+ public:
+  explicit Graph(cudaGraph_t graph) : graph_(graph) { GABLE_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_)); }
+  ~Graph() {
+    cuda::ignore(cudaGraphExecDestroy(executable_));
+    cuda::ignore(cudaGraphDestroy(graph_));
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(cudaStream_t stream) const { GABLE_CUDA_CHECK(cudaGraphLaunch(executable_, stream)); }
+
+ private:
+  cudaGraph_t graph_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph computes the same") {
+  if (no_gpu()) return;
+  const Conv2d conv = small_conv();
+  const Operands operands = make_operands(conv);
+  const OracleResult expected = oracle(conv, operands.views());
+  for (const std::string& kernel : cuda_info().kernels) {
+    const Device device = open("cuda:0?kernel=" + kernel);
+    if (!device.query(conv).front().supported) continue;
+    INFO(kernel);
+    const Plan plan = device.plan(conv);
+    const Placed x(device, operands.tensors[0]), w(device, operands.tensors[1]), b(device, operands.tensors[2]);
+    Placed y(device, conv.dtype, plan.output_shape(), conv.layout);
+    const PackedWeights packed = plan.pack(w.view());
+    const Stream stream = device.stream();
+    const auto native = static_cast<cudaStream_t>(stream.native());
+    y.poison();
+    GABLE_CUDA_CHECK(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal));
+    plan.run(x.view(), packed, b.view(), y.view(), stream);
+    cudaGraph_t captured = nullptr;
+    GABLE_CUDA_CHECK(cudaStreamEndCapture(native, &captured));
+    const Graph graph(captured);
+    graph.launch(native);
+    device.synchronize(stream);
+    CHECK(compare(y.read(), expected, plan.error_bound()).passed);
+  }
+}
+
+}  // namespace
+}  // namespace gable
