@@ -182,18 +182,7 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   return a;
 }
 
-struct Device {
-  int multiprocessors = 0, shared_bytes = 0;
-};
-
-Device current_device() {
-  int id = 0;
-  Device d;
-  GABLE_CUDA_CHECK(cudaGetDevice(&id));
-  GABLE_CUDA_CHECK(cudaDeviceGetAttribute(&d.multiprocessors, cudaDevAttrMultiProcessorCount, id));
-  GABLE_CUDA_CHECK(cudaDeviceGetAttribute(&d.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, id));
-  return d;
-}
+int shared_bytes_of(const cudaDeviceProp& device) { return static_cast<int>(device.sharedMemPerBlockOptin); }
 
 }  // namespace
 
@@ -205,23 +194,32 @@ struct WgmmaConv2d::State {
   PFN_cuTensorMapReplaceAddress_v12000 set_address = nullptr;
 };
 
-std::string WgmmaConv2d::refusal(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  if (device.major != 9 || device.minor != 0) {
-    return "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) +
-           "; its instructions exist on 9.0 alone";
-  }
-  return wgmma_refusal(problem);
+std::string WgmmaConv2d::missing(const cudaDeviceProp& device) {
+  if (device.major == 9 && device.minor == 0) return {};
+  return "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) +
+         "; the warpgroup matrix product exists on 9.0 alone";
 }
 
-WgmmaConv2d::WgmmaConv2d(const Conv2dProblem& problem, const WgmmaWishes& wishes) : state_(std::make_unique<State>()) {
-  const Device device = current_device();
+std::string WgmmaConv2d::refusal(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  const std::string reason = wgmma_refusal(problem);
+  if (!reason.empty()) return reason;
+  if (find_wgmma_geometry(problem, device.multiProcessorCount, shared_bytes_of(device))) return {};
+  return "filter " + std::to_string(problem.r) + "x" + std::to_string(problem.s) +
+         ": the input that a tile's taps read does not fit shared memory";
+}
+
+WgmmaConv2d::WgmmaConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device, const WgmmaWishes& wishes)
+    : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.problem = problem;
-  s.geometry = choose_wgmma_geometry(problem, device.multiprocessors, device.shared_bytes, wishes);
+  const auto geometry = find_wgmma_geometry(problem, device.multiProcessorCount, shared_bytes_of(device), wishes);
+  if (!geometry) throw std::invalid_argument("no tile of the wgmma kernel fits the problem");
+  s.geometry = *geometry;
   s.arguments = arguments_of(problem, s.geometry);
   s.kernel = kernel_of(problem.type, s.geometry.pixels);
   s.set_address = driver_function<PFN_cuTensorMapReplaceAddress_v12000>("cuTensorMapReplaceAddress");
-  GABLE_CUDA_CHECK(cudaFuncSetAttribute(s.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, device.shared_bytes));
+  GABLE_CUDA_CHECK(
+      cudaFuncSetAttribute(s.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_of(device)));
 }
 
 WgmmaConv2d::~WgmmaConv2d() = default;
@@ -229,7 +227,15 @@ WgmmaConv2d::WgmmaConv2d(WgmmaConv2d&&) noexcept = default;
 WgmmaConv2d& WgmmaConv2d::operator=(WgmmaConv2d&&) noexcept = default;
 
 const WgmmaGeometry& WgmmaConv2d::geometry() const { return state_->geometry; }
-std::string WgmmaConv2d::description() const { return state_->geometry.description(); }
+
+Conv2dDescription WgmmaConv2d::description() const {
+  const WgmmaGeometry& g = state_->geometry;
+  return {.kernel = "wgmma",
+          .tile = g.tile_description(),
+          .staging = g.staging_description(),
+          .fusion = "bias, activation and max-pool on the sums in registers, while the other consumer multiplies",
+          .fused = true};
+}
 
 std::size_t WgmmaConv2d::packed_bytes() const {
   const auto slices = static_cast<std::size_t>(ceil_div(state_->problem.k, kWgmmaChannels));
@@ -254,7 +260,7 @@ void WgmmaConv2d::pack(const void* weights, const WeightStrides& strides, void* 
     pack_weights<<<blocks, kBlock, 0, stream>>>(a, static_cast<const std::uint16_t*>(weights),
                                                 static_cast<uint4*>(packed));
   }
-  GABLE_CUDA_CHECK(cudaGetLastError());
+  check_launch("pack_weights");
 }
 
 void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* /*workspace*/,

@@ -12,24 +12,28 @@
 namespace gable::cuda {
 
 /// Convolution + bias + activation + max-pool 2x2 in one kernel on tensor cores of compute capability 9.0. f16, bf16,
-/// and f32 in tf32 arithmetic; NHWC. Not copyable into another process; run() is safe from several threads.
+/// and f32 in tf32 arithmetic; NHWC. run() is safe from several threads.
 class WgmmaConv2d {
  public:
-  /// Empty, or why the kernel can't run the problem on a device of this capability.
+  static constexpr std::size_t kAlignment = 16;  // of tensors' addresses, for tensor copies
+
+  /// Empty, or why a GPU has not the instructions.
+  static std::string missing(const cudaDeviceProp& device);
+  /// Empty, or why the kernel can't run the problem.
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
 
-  /// Chooses the tile for the current device. Throws CallFailed, or std::invalid_argument if no tile fits.
-  explicit WgmmaConv2d(const Conv2dProblem& problem, const WgmmaWishes& wishes = {});
+  /// Chooses the tile. Throws CallFailed, or std::invalid_argument where refusal() is not empty.
+  WgmmaConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device, const WgmmaWishes& wishes = {});
   ~WgmmaConv2d();
   WgmmaConv2d(WgmmaConv2d&&) noexcept;
   WgmmaConv2d& operator=(WgmmaConv2d&&) noexcept;
 
   const WgmmaGeometry& geometry() const;
-  std::string description() const;
+  Conv2dDescription description() const;
   std::size_t packed_bytes() const;
   std::size_t workspace_bytes() const { return 0; }
 
-  /// Device pointers; asynchronous on the stream. `packed` is aligned to 128 bytes, x and y to 16.
+  /// Device pointers; asynchronous on the stream. `packed` is aligned to 128 bytes.
   void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace, cudaStream_t stream) const;
 

@@ -2,10 +2,7 @@
 #include "cuda/wgmma_geometry.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <optional>
-#include <stdexcept>
 
 namespace gable::cuda {
 namespace {
@@ -184,14 +181,17 @@ std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x
 
 }  // namespace
 
-std::string WgmmaGeometry::description() const {
-  const std::string shape =
-      flat ? std::to_string(pixels) + " pixels"
-           : pair(row, rows_per_image) + " pixels" + (tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "");
-  return shape + " by " + (one_pixel_tile ? "128" : "64") + " channels; input boxes of " + pair(box_w, box_h) +
-         " for " + std::to_string(taps.size() / boxes.size()) + " taps in " + std::to_string(box_stages) + " stages; " +
-         (resident_weights ? "all weights stay in shared memory"
-                           : std::to_string(weight_stages) + " stages of weights");
+std::string WgmmaGeometry::tile_description() const {
+  const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
+  const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
+  return shape + " pixels" + images + " by " + (one_pixel_tile ? "128" : "64") + " channels";
+}
+
+std::string WgmmaGeometry::staging_description() const {
+  const std::string weights =
+      resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
+  return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps.size() / boxes.size()) +
+         " taps in " + std::to_string(box_stages) + " stages and " + weights + " in shared memory";
 }
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {
@@ -200,6 +200,10 @@ int wgmma_shared_bytes(const WgmmaGeometry& g) {
 }
 
 std::string wgmma_refusal(const Conv2dProblem& p) {
+  if (p.type == Type::f32 && p.math != Math::tf32)
+    return "f32 without math tf32; its products are of tf32 or 16-bit values";
+  if (p.type != Type::f32 && p.math != Math::strict)
+    return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
   const std::int64_t in_vector = 16 / static_cast<std::int64_t>(bytes_of(p.type));
   if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
   if (!p.nhwc) return "layout nchw; it takes nhwc";
@@ -221,15 +225,14 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
   return {};
 }
 
-WgmmaGeometry choose_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes,
-                                    const WgmmaWishes& wishes) {
+std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes,
+                                                 const WgmmaWishes& wishes) {
   std::optional<WgmmaGeometry> best;
   for (const WgmmaWishes& candidate : candidates(p, wishes)) {
     std::optional<WgmmaGeometry> g = lay_out(p, candidate, multiprocessors, shared_bytes);
     if (g && (!best || g->cycles < best->cycles)) best = std::move(g);
   }
-  if (!best) throw std::invalid_argument("no tile of the wgmma kernel holds this problem's boxes in shared memory");
-  return *best;
+  return best;
 }
 
 }  // namespace gable::cuda

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,8 @@ struct WgmmaGeometry {
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
   int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
-  std::string description() const;
+  std::string tile_description() const;
+  std::string staging_description() const;
 };
 
 /// Input channels of 128 bytes.
@@ -69,9 +71,9 @@ inline int wgmma_channel_block(Type type) { return type == Type::f32 ? 32 : 64; 
 /// Empty, or why no tile fits the problem (whatever the device).
 std::string wgmma_refusal(const Conv2dProblem& problem);
 
-/// The tile of the least estimated time among those that meet the wishes. Throws std::invalid_argument if none does.
-WgmmaGeometry choose_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
-                                    const WgmmaWishes& wishes = {});
+/// The tile of the least estimated time among those that meet the wishes and fit `shared_bytes`; none: nothing fits.
+std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
+                                                 const WgmmaWishes& wishes = {});
 
 /// Dynamic shared memory of the kernel: alignment, rings, staging, barriers.
 int wgmma_shared_bytes(const WgmmaGeometry& geometry);

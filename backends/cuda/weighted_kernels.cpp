@@ -3,6 +3,7 @@
 
 #include "backends/cuda/problems.h"
 #include "cuda/naive.h"
+#include "cuda/wgmma_conv2d.h"
 
 namespace gable {
 namespace {
@@ -56,6 +57,16 @@ ErrorBound f32_bound(const WeightedOp& op) {
   return f32_accumulation_bound(terms(op.op), dtype_of(op.op), activation_of(op.op));
 }
 
+/// Tensor cores cut each sum of 16 products (8 of tf32) to f32 instead of rounding it, and cut tf32 values of x to 10 bits
+/// of mantissa where weights are rounded when they are packed.
+ErrorBound tensor_core_bound(const WeightedOp& op) {
+  ErrorBound bound = f32_bound(op);
+  const bool tf32 = op.problem.type == cuda::Type::f32;
+  bound.accumulation += static_cast<double>(terms(op.op)) / (tf32 ? 8 : 16) * 0x1p-23;
+  if (tf32) bound.accumulation += 0x1p-10 + 0x1p-11 + 0x1p-20;
+  return bound;
+}
+
 std::string nothing_missing(const cudaDeviceProp&) { return ""; }
 
 template <typename KernelPlan>
@@ -70,6 +81,7 @@ std::unique_ptr<PlanImpl> make(const WeightedOp& op, const CudaDevice& device) {
 }
 
 constexpr WeightedKernel kKernels[] = {
+    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, tensor_core_bound>},
     {"naive", nothing_missing, refuse<cuda::NaiveConv2d>, make<cuda::NaiveConv2d, f32_bound>},
 };
 
