@@ -168,6 +168,7 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.box_count = static_cast<int>(g.boxes.size());
   a.tap_count = static_cast<int>(g.taps.size());
   a.burst = g.burst;
+  a.split = g.split;
   a.box_stages = g.box_stages;
   a.box_stage_bytes = g.box_stage_bytes;
   a.box_bytes = g.box_w * g.box_h * g.box_n * 128;
@@ -191,6 +192,7 @@ struct WgmmaConv2d::State {
   WgmmaGeometry geometry;
   WgmmaArguments arguments;
   const void* kernel = nullptr;
+  bool overlap_launches = true;
   PFN_cuTensorMapReplaceAddress_v12000 set_address = nullptr;
 };
 
@@ -216,6 +218,7 @@ WgmmaConv2d::WgmmaConv2d(const Conv2dProblem& problem, const cudaDeviceProp& dev
   if (!geometry) throw std::invalid_argument("no tile of the wgmma kernel fits the problem");
   s.geometry = *geometry;
   s.arguments = arguments_of(problem, s.geometry);
+  s.overlap_launches = wishes.overlap_launches;
   s.kernel = kernel_of(problem.type, s.geometry.pixels);
   s.set_address = driver_function<PFN_cuTensorMapReplaceAddress_v12000>("cuTensorMapReplaceAddress");
   GABLE_CUDA_CHECK(
@@ -242,6 +245,8 @@ std::size_t WgmmaConv2d::packed_bytes() const {
   return slices * static_cast<std::size_t>(state_->geometry.steps_per_item()) * kWgmmaWeightBytes;
 }
 
+std::size_t WgmmaConv2d::workspace_bytes() const { return wgmma_workspace_bytes(state_->geometry); }
+
 void WgmmaConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   const State& s = *state_;
   PackArguments a{};
@@ -263,7 +268,7 @@ void WgmmaConv2d::pack(const void* weights, const WeightStrides& strides, void* 
   check_launch("pack_weights");
 }
 
-void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* /*workspace*/,
+void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
                       cudaStream_t stream) const {
   const State& s = *state_;
   WgmmaArguments a = s.arguments;
@@ -271,9 +276,22 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   check_map(s.set_address(&a.y, y), "the output");
   a.weights = static_cast<const unsigned char*>(packed);
   a.bias = bias;
+  a.partials = static_cast<float4*>(workspace);
+  // The kernel before may still be running while this one sets up its barriers; it waits before it reads.
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = s.overlap_launches ? 1 : 0;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(s.geometry.split), 1, 1};
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(static_cast<unsigned>(s.geometry.ctas));
+  launch.blockDim = dim3(wgmma::kThreads);
+  launch.dynamicSmemBytes = static_cast<std::size_t>(wgmma_shared_bytes(s.geometry));
+  launch.stream = stream;
+  launch.attrs = attributes.data();
+  launch.numAttrs = s.geometry.split > 1 ? 2 : 1;
   void* arguments[] = {&a};
-  GABLE_CUDA_CHECK(cudaLaunchKernel(s.kernel, dim3(static_cast<unsigned>(s.geometry.ctas)), dim3(wgmma::kThreads),
-                                    arguments, static_cast<std::size_t>(wgmma_shared_bytes(s.geometry)), stream));
+  GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, s.kernel, arguments));
 }
 
 }  // namespace gable::cuda

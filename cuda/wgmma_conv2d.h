@@ -31,9 +31,9 @@ class WgmmaConv2d {
   const WgmmaGeometry& geometry() const;
   Conv2dDescription description() const;
   std::size_t packed_bytes() const;
-  std::size_t workspace_bytes() const { return 0; }
+  std::size_t workspace_bytes() const;
 
-  /// Device pointers; asynchronous on the stream. `packed` is aligned to 128 bytes.
+  /// Device pointers; asynchronous on the stream. `packed` is aligned to 128 bytes, `workspace` to 16.
   void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace, cudaStream_t stream) const;
 

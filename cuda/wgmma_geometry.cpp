@@ -99,7 +99,7 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   const int free = shared_bytes - kAlignment - kBarrierBytes - 2 * kWgmmaStagingBytes;
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
-  g.resident_weights = g.channel_tiles == 1 && !g.one_pixel_tile && beside_resident >= 2;
+  g.resident_weights = g.channel_tiles == 1 && !g.one_pixel_tile && g.split == 1 && beside_resident >= 2;
   if (g.resident_weights) {
     g.weight_stages = steps;
     g.box_stages = std::min(beside_resident, 4);
@@ -115,14 +115,16 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
 }
 
 void estimate(int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kItemCycles = 600;  // hand-over, first loads, what the epilogue does not hide
+  constexpr double kItemCycles = 600;       // hand-over, first loads, what the epilogue does not hide
+  constexpr double kExchangeCycles = 3000;  // of partial sums through L2, and the cluster's barrier
+  const int clusters = multiprocessors / g.split;
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
-  const int units = g.items;
-  g.ctas = std::min(units, multiprocessors);
-  const double waves = static_cast<double>(ceil_div(units, multiprocessors));
+  g.ctas = std::min(g.items, clusters) * g.split;
+  const double waves = static_cast<double>(ceil_div(g.items, clusters));
   const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
-  const double product = g.pixels / 2.0 * 4 * g.steps_per_item() * small * (g.one_pixel_tile ? 2 : 1);
-  g.cycles = waves * (product + kItemCycles);
+  const double step = g.pixels / 2.0 * 4 * small * (g.one_pixel_tile ? 2 : 1);
+  const double steps = g.steps_per_item() / static_cast<double>(g.split);
+  g.cycles = waves * (step * steps + kItemCycles + (g.split > 1 ? kExchangeCycles : 0));
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
@@ -147,6 +149,8 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
   g.channel_tiles = g.one_pixel_tile ? channel_tiles / 2 : channel_tiles;
   g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(p.type)));
   const int blocks = g.channel_blocks * static_cast<int>(g.boxes.size());
+  g.split = candidate.split;
+  if (g.split > blocks) return {};
   g.burst = g.one_pixel_tile ? std::max(candidate.burst, 1) : blocks;
   if (!share_out_memory(shared_bytes, span, g)) return {};
   estimate(multiprocessors, g);
@@ -168,8 +172,12 @@ std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& w
                              (wishes.row == 0 || wishes.row == row) &&
                              (wishes.box_per_tap < 0 ? box_per_tap == 0 : wishes.box_per_tap == box_per_tap) &&
                              (wishes.one_pixel_tile < 0 || wishes.one_pixel_tile == one_pixel_tile);
-          if (asked && (row != pixels || can_be_flat(p)))
-            list.push_back({pixels, row, box_per_tap, wishes.burst, one_pixel_tile});
+          if (!asked || (row == pixels && !can_be_flat(p))) continue;
+          for (const int split : {1, 2, 4, 8}) {
+            if (wishes.split == 0 || wishes.split == split) {
+              list.push_back({pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile});
+            }
+          }
         }
       }
     }
@@ -184,7 +192,8 @@ std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x
 std::string WgmmaGeometry::tile_description() const {
   const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
   const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
-  return shape + " pixels" + images + " by " + (one_pixel_tile ? "128" : "64") + " channels";
+  return shape + " pixels" + images + " by " + (one_pixel_tile ? "128" : "64") + " channels" +
+         (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
 }
 
 std::string WgmmaGeometry::staging_description() const {
@@ -192,6 +201,13 @@ std::string WgmmaGeometry::staging_description() const {
       resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
   return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps.size() / boxes.size()) +
          " taps in " + std::to_string(box_stages) + " stages and " + weights + " in shared memory";
+}
+
+std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
+  if (g.split == 1) return 0;
+  constexpr std::size_t kConsumers = 2;
+  const auto sums = static_cast<std::size_t>(g.pixels) * kWgmmaChannels * sizeof(float);
+  return static_cast<std::size_t>(g.items) * kConsumers * static_cast<std::size_t>(g.split) * sums;
 }
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {

@@ -5,6 +5,7 @@
 // Pixel n of a tile lies in row n / row, column n % row. Eight neighbours are one core-matrix group of the instruction.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,8 +37,10 @@ struct WgmmaWishes {
   int pixels = 0;           ///< 128, 224 or 256
   int row = 0;              ///< 8 or 16 pixels, or `pixels` where the image is one line of pixels
   int box_per_tap = -1;     ///< 1: a box for each tap; 0: boxes that serve many taps
+  int split = 0;            ///< 1, 2, 4 or 8 blocks for one item
   int burst = 0;            ///< boxes a turn, for one pixel tile; 0: one
   int one_pixel_tile = -1;  ///< 1: both consumers share the pixels and halve 128 channels; 0: each has its own pixels
+  bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
 };
 
 struct WgmmaGeometry {
@@ -57,6 +60,7 @@ struct WgmmaGeometry {
   int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
   int burst = 1;                  ///< boxes of one consumer's turn on the matrix unit
+  int split = 1;                  ///< blocks of a cluster that share the reduction of one item
   int ctas = 1;
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
@@ -74,6 +78,9 @@ std::string wgmma_refusal(const Conv2dProblem& problem);
 /// The tile of the least estimated time among those that meet the wishes and fit `shared_bytes`; none: nothing fits.
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
                                                  const WgmmaWishes& wishes = {});
+
+/// Where the blocks of a cluster leave sums for each other; 0 without a split.
+std::size_t wgmma_workspace_bytes(const WgmmaGeometry& geometry);
 
 /// Dynamic shared memory of the kernel: alignment, rings, staging, barriers.
 int wgmma_shared_bytes(const WgmmaGeometry& geometry);

@@ -26,11 +26,13 @@ struct WgmmaArguments {
   CUtensorMap x, y;
   const unsigned char* weights;  ///< as pack_wgmma_weights() leaves them
   const float* bias;             ///< or null
+  float4* partials;              ///< where blocks of a cluster leave sums for each other
   int outputs;                   ///< output channels
   int items, channel_tiles, tiles_x, tiles_y;
   int tile_w, tile_h, tile_n, stride_w, stride_h;
   int row, rows_per_image;
   int channel_blocks, box_count, tap_count, burst;
+  int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
   int box_stages, box_stage_bytes, box_bytes, weight_stages, group_pitch;
   bool one_pixel_tile, resident_weights, pool;
   Activation activation;
@@ -77,6 +79,9 @@ struct Memory {
   __device__ std::uint32_t box_empty(int i) const { return base + 8 * (box_stages + i); }
   __device__ std::uint32_t weights_full(int i) const { return base + 8 * (2 * box_stages + i); }
   __device__ std::uint32_t weights_empty(int i) const { return base + 8 * (2 * box_stages + weight_stages + i); }
+  __device__ std::uint32_t partials_ready(int consumer) const {
+    return base + 8 * (2 * box_stages + 2 * weight_stages + consumer);
+  }
   __device__ std::uint32_t box(int i) const { return base + 1024 + i * box_stage_bytes; }
   __device__ std::uint32_t weights(int i) const { return box(box_stages) + i * kWgmmaWeightBytes; }
   __device__ std::uint32_t outputs(int consumer) const {
@@ -96,13 +101,28 @@ __device__ inline Tile tile_of(const WgmmaArguments& a, int item) {
   return {x * a.tile_w, t % a.tiles_y * a.tile_h, t / a.tiles_y * a.tile_n, channel_tile};
 }
 
+/// The blocks of a cluster work on the same items, each on its share of the reduction.
+__device__ inline int first_item(const WgmmaArguments& a) { return static_cast<int>(blockIdx.x) / a.split; }
+__device__ inline int item_stride(const WgmmaArguments& a) { return static_cast<int>(gridDim.x) / a.split; }
+__device__ inline int rank_of(const WgmmaArguments& a) { return static_cast<int>(blockIdx.x) % a.split; }
+
 /// Which tile a consumer works on in a round; both work on one, or each on its own.
 __device__ inline int item_of(const WgmmaArguments& a, int first, int consumer) {
-  return a.one_pixel_tile ? first : first + consumer * static_cast<int>(gridDim.x);
+  return a.one_pixel_tile ? first : first + consumer * item_stride(a);
 }
 __device__ inline int round_stride(const WgmmaArguments& a) {
-  return static_cast<int>(gridDim.x) * (a.one_pixel_tile ? 1 : kConsumers);
+  return item_stride(a) * (a.one_pixel_tile ? 1 : kConsumers);
 }
+
+/// The boxes of all channel blocks that this block loads for an item.
+struct Share {
+  int begin, end;
+};
+__device__ inline Share share_of(const WgmmaArguments& a) {
+  const int boxes = a.channel_blocks * a.box_count, rank = rank_of(a);
+  return {boxes * rank / a.split, boxes * (rank + 1) / a.split};
+}
+
 __device__ inline int channel_slice(const WgmmaArguments& a, const Tile& tile, int consumer) {
   return a.one_pixel_tile ? tile.channel_tile * kConsumers + consumer : tile.channel_tile;
 }
@@ -112,16 +132,16 @@ template <typename T>
 __device__ void produce(const WgmmaArguments& a, const Memory& m) {
   Cursor box, weights;
   bool resident = false;
-  const int blocks = a.channel_blocks * a.box_count;
+  const Share share = share_of(a);
   const std::size_t slice_bytes = static_cast<std::size_t>(a.channel_blocks) * a.tap_count * kWgmmaWeightBytes;
-  for (int first = blockIdx.x; first < a.items; first += round_stride(a)) {
-    for (int burst = 0; burst < blocks; burst += a.burst) {
+  for (int first = first_item(a); first < a.items; first += round_stride(a)) {
+    for (int burst = share.begin; burst < share.end; burst += a.burst) {
       for (int consumer = 0; consumer < kConsumers; ++consumer) {
         const int item = item_of(a, first, consumer);
         if (item >= a.items) continue;
         const Tile tile = tile_of(a, item);
         const unsigned char* const slice = a.weights + channel_slice(a, tile, consumer) * slice_bytes;
-        for (int block = burst; block < min(burst + a.burst, blocks); ++block) {
+        for (int block = burst; block < min(burst + a.burst, share.end); ++block) {
           const int channel_block = block / a.box_count;
           const WgmmaBox b = a.boxes[block % a.box_count];
           if (!a.one_pixel_tile || consumer == 0) {
@@ -141,7 +161,7 @@ __device__ void produce(const WgmmaArguments& a, const Memory& m) {
             weights.advance(1, a.weight_stages);
           }
         }
-        if (a.resident_weights && burst + a.burst >= blocks) resident = true;
+        if (a.resident_weights && burst + a.burst >= share.end) resident = true;
       }
     }
   }
@@ -177,8 +197,14 @@ __device__ inline std::uint32_t pack_pair<__nv_bfloat16>(float low, float high) 
 template <typename T>
 class Epilogue {
  public:
-  __device__ Epilogue(const WgmmaArguments& a, std::uint32_t staging, int consumer)
-      : a_(a), staging_(staging), barrier_(kEpilogueBarrier + consumer), thread_(threadIdx.x % kWarpgroup) {}
+  __device__ Epilogue(const WgmmaArguments& a, const Memory& m, int consumer)
+      : a_(a),
+        staging_(m.outputs(consumer)),
+        ready_(m.partials_ready(consumer)),
+        consumer_(consumer),
+        rank_(rank_of(a)),
+        barrier_(kEpilogueBarrier + consumer),
+        thread_(threadIdx.x % kWarpgroup) {}
 
   __device__ void set_bias(int channel) {
     const int mine = channel + thread_ / 32 * 16 + thread_ % 32 / 4;
@@ -187,12 +213,18 @@ class Epilogue {
   }
 
   template <int pixels>
-  __device__ void run(const float (&sums)[pixels / 2], const Tile& tile, int channel) {
+  __device__ void run(const float (&sums)[pixels / 2], const Tile& tile, int channel, int item) {
+    constexpr int kChunks = pixels / kWgmmaChunk;
+    if (a_.split > 1) exchange<kChunks>(sums, item);
 #pragma unroll
-    for (int chunk = 0; chunk < pixels / kWgmmaChunk; ++chunk) {
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      if ((chunk & (a_.split - 1)) != rank_) continue;
       float d[16];
 #pragma unroll
       for (int i = 0; i < 16; ++i) d[i] = sums[16 * chunk + i];
+      for (int other = 1; other < a_.split; ++other) {
+        add_partial(d, partials<kChunks>(item, (rank_ + other) & (a_.split - 1), chunk));
+      }
       store_chunk(d, tile, channel, chunk);
     }
   }
@@ -201,6 +233,43 @@ class Epilogue {
   static constexpr int kSlotBytes = kIs16Bit<T> ? 4096 : 8192;
   static constexpr int kSlots = kWgmmaStagingBytes / kSlotBytes;
   static constexpr int kSubtile = 4096;  // f32: 32 channels of 32 pixels; 16 bit: all 64
+
+  /// Sums of one chunk, as the threads hold them: four float4 a thread, threads innermost.
+  template <int chunks>
+  __device__ float4* partials(int item, int rank, int chunk) const {
+    const std::size_t tile = (static_cast<std::size_t>(item) * kConsumers + consumer_) * a_.split + rank;
+    return a_.partials + (tile * chunks + chunk) * (4 * kWarpgroup) + thread_;
+  }
+
+  /// Leaves the chunks that other blocks of the cluster finish, and waits for the others' shares of mine.
+  template <int chunks>
+  __device__ void exchange(const float (&sums)[16 * chunks], int item) {
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      if ((chunk & (a_.split - 1)) == rank_) continue;
+      float4* const to = partials<chunks>(item, rank_, chunk);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* d = sums + 16 * chunk + 4 * i;
+        __stcg(to + i * kWarpgroup, make_float4(d[0], d[1], d[2], d[3]));
+      }
+    }
+    __threadfence();
+    ptx::named_sync(barrier_, kWarpgroup);
+    if (thread_ < a_.split) ptx::arrive_remote(ready_, thread_);
+    ptx::wait_cluster(ready_, exchanges_++ % 2);
+  }
+
+  __device__ void add_partial(float (&d)[16], const float4* from) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float4 v = __ldcg(from + i * kWarpgroup);
+      d[4 * i] += v.x;
+      d[4 * i + 1] += v.y;
+      d[4 * i + 2] += v.z;
+      d[4 * i + 3] += v.w;
+    }
+  }
 
   __device__ void store_chunk(float (&d)[16], const Tile& tile, int channel, int chunk) {
     const std::uint32_t to = staging_ + slot_ * kSlotBytes;
@@ -302,8 +371,8 @@ class Epilogue {
   }
 
   const WgmmaArguments& a_;
-  std::uint32_t staging_;
-  int barrier_, thread_, slot_ = 0;
+  std::uint32_t staging_, ready_, exchanges_ = 0;
+  int consumer_, rank_, barrier_, thread_, slot_ = 0;
   float bias_[2] = {};
 };
 
@@ -312,12 +381,12 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
   constexpr int kDescriptorPixel = 128 >> 4, kDescriptorStep = 32 >> 4;  // in the descriptor's units of 16 bytes
   const bool speaker = threadIdx.x % 32 == 0;  // of its warp, at the barriers that count warps
   const int other = 1 - consumer;
-  const int blocks = a.channel_blocks * a.box_count;
-  Epilogue<T> epilogue(a, m.outputs(consumer), consumer);
+  const Share share = share_of(a);
+  Epilogue<T> epilogue(a, m, consumer);
   Cursor box, weights;
   float sums[pixels / 2];
   if (consumer == 1) ptx::named_arrive(kTurnBarrier, kConsumers * kWarpgroup);
-  for (int first = blockIdx.x; first < a.items; first += round_stride(a)) {
+  for (int first = first_item(a); first < a.items; first += round_stride(a)) {
     const int item = item_of(a, first, consumer);
     const bool active = item < a.items;
     const bool partner = item_of(a, first, other) < a.items;
@@ -325,8 +394,9 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
     const int channel = channel_slice(a, tile, consumer) * kWgmmaChannels;
     epilogue.set_bias(channel);
     if (a.resident_weights) weights = {};
-    for (int burst = 0; burst < blocks; burst += a.burst) {
-      const int end = min(burst + a.burst, blocks);
+    int accumulate = 0;
+    for (int burst = share.begin; burst < share.end; burst += a.burst) {
+      const int end = min(burst + a.burst, share.end);
       int partner_boxes = 0, partner_steps = 0;  // between this consumer's in the rings
       if (partner) {
         if (!a.one_pixel_tile) partner_boxes = end - burst;
@@ -352,8 +422,8 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
             ptx::fence_operands();
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-              ptx::multiply<T, pixels>(sums, left + k * kDescriptorStep, right + k * kDescriptorStep,
-                                       block + tap + k > 0);
+              ptx::multiply<T, pixels>(sums, left + k * kDescriptorStep, right + k * kDescriptorStep, accumulate);
+              accumulate = 1;
             }
             ptx::commit_products();
             ptx::wait_products<1>();
@@ -369,7 +439,7 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
           box.advance(1, a.box_stages);
         }
       }
-      if (consumer == 0 || first + round_stride(a) < a.items || end < blocks) {
+      if (consumer == 0 || first + round_stride(a) < a.items || end < share.end) {
         ptx::named_arrive(kTurnBarrier + other, kConsumers * kWarpgroup);
       }
       ptx::wait_products<0>();
@@ -384,7 +454,7 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
     }
     if (!active) continue;
     ptx::fence_sums(sums);
-    epilogue.template run<pixels>(sums, tile, channel);
+    epilogue.template run<pixels>(sums, tile, channel, item);
   }
   if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores();
 }
@@ -400,6 +470,7 @@ __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
       ptx::init_barrier(m.weights_full(i), 1);
       ptx::init_barrier(m.weights_empty(i), 4);
     }
+    for (int i = 0; i < kConsumers; ++i) ptx::init_barrier(m.partials_ready(i), a.split);
     ptx::fence_barrier_init();
     ptx::prefetch_map(a.x);
     ptx::prefetch_map(a.y);
@@ -412,6 +483,7 @@ __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
   }
   ptx::fence_shared_for_async();
   __syncthreads();
+  if (a.split > 1) ptx::sync_cluster();  // no block signals a barrier before its owner has set it up
 }
 
 template <typename T, int pixels>
@@ -419,6 +491,8 @@ __global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ Wg
   extern __shared__ unsigned char shared[];
   const Memory m{(ptx::shared_address(shared) + 1023) & ~1023u, a.box_stages, a.weight_stages, a.box_stage_bytes};
   set_up(a, m);
+  ptx::allow_next_kernel();
+  ptx::wait_for_previous_kernel();
   const int warpgroup = threadIdx.x / kWarpgroup;
   if (warpgroup == kConsumers) {
     ptx::release_registers<24>();
