@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "cuda/check.h"
+#include "cuda/padded_nhwc.h"
 #include "cuda/wgmma_kernel.cuh"
 #include "cuda/wgmma_launch.h"
 
@@ -185,10 +186,44 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 int shared_bytes_of(const cudaDeviceProp& device) { return static_cast<int>(device.sharedMemPerBlockOptin); }
 
+/// Channels in whole vectors of 16 bytes, as tensor copies need them, and innermost.
+Conv2dProblem as_copied(const Conv2dProblem& p) {
+  const std::int64_t vector = 16 / static_cast<std::int64_t>(bytes_of(p.type));
+  Conv2dProblem copied = p;
+  copied.c = round_up(p.c, vector);
+  copied.k = round_up(p.k, vector);
+  copied.nhwc = true;
+  return copied;
+}
+
+/// Tensors that the caller lays out otherwise than the kernel pass through the workspace.
+struct Staging {
+  ChannelsShape input, output;
+  bool stages_input = false, stages_output = false;
+  std::size_t output_at = 0, partials_at = 0, bytes = 0;  // in the workspace, after the input
+};
+
+Staging staging_of(const Conv2dProblem& p, const Conv2dProblem& copied, const WgmmaGeometry& g) {
+  const int element = static_cast<int>(bytes_of(p.type));
+  Staging s;
+  s.input = {p.n, p.c, copied.c, p.h * p.w, p.nhwc, element};
+  s.output = {p.n, p.k, copied.k, p.out_h() * p.out_w(), p.nhwc, element};
+  s.stages_input = !p.nhwc || copied.c != p.c;
+  s.stages_output = !p.nhwc || copied.k != p.k;
+  const auto bytes = [](const ChannelsShape& shape) {
+    return static_cast<std::size_t>(round_up(shape.n * shape.pixels * shape.padded_c * shape.element_bytes, 256));
+  };
+  s.output_at = s.stages_input ? bytes(s.input) : 0;
+  s.partials_at = s.output_at + (s.stages_output ? bytes(s.output) : 0);
+  s.bytes = s.partials_at + wgmma_workspace_bytes(g);
+  return s;
+}
+
 }  // namespace
 
 struct WgmmaConv2d::State {
-  Conv2dProblem problem;
+  Conv2dProblem problem;  // the caller's
+  Staging staging;
   WgmmaGeometry geometry;
   WgmmaArguments arguments;
   const void* kernel = nullptr;
@@ -205,7 +240,7 @@ std::string WgmmaConv2d::missing(const cudaDeviceProp& device) {
 std::string WgmmaConv2d::refusal(const Conv2dProblem& problem, const cudaDeviceProp& device) {
   const std::string reason = wgmma_refusal(problem);
   if (!reason.empty()) return reason;
-  if (find_wgmma_geometry(problem, device.multiProcessorCount, shared_bytes_of(device))) return {};
+  if (find_wgmma_geometry(as_copied(problem), device.multiProcessorCount, shared_bytes_of(device))) return {};
   return "filter " + std::to_string(problem.r) + "x" + std::to_string(problem.s) +
          ": the input that a tile's taps read does not fit shared memory";
 }
@@ -214,10 +249,13 @@ WgmmaConv2d::WgmmaConv2d(const Conv2dProblem& problem, const cudaDeviceProp& dev
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.problem = problem;
-  const auto geometry = find_wgmma_geometry(problem, device.multiProcessorCount, shared_bytes_of(device), wishes);
+  const auto geometry =
+      find_wgmma_geometry(as_copied(problem), device.multiProcessorCount, shared_bytes_of(device), wishes);
   if (!geometry) throw std::invalid_argument("no tile of the wgmma kernel fits the problem");
   s.geometry = *geometry;
-  s.arguments = arguments_of(problem, s.geometry);
+  s.staging = staging_of(problem, as_copied(problem), s.geometry);
+  s.arguments = arguments_of(as_copied(problem), s.geometry);
+  s.arguments.outputs = static_cast<int>(problem.k);  // behind them there is no bias
   s.overlap_launches = wishes.overlap_launches;
   s.kernel = kernel_of(problem.type, s.geometry.pixels);
   s.set_address = driver_function<PFN_cuTensorMapReplaceAddress_v12000>("cuTensorMapReplaceAddress");
@@ -233,9 +271,14 @@ const WgmmaGeometry& WgmmaConv2d::geometry() const { return state_->geometry; }
 
 Conv2dDescription WgmmaConv2d::description() const {
   const WgmmaGeometry& g = state_->geometry;
+  const Staging& s = state_->staging;
+  const std::string copies = s.stages_input && s.stages_output ? "; x and y copied to and from padded nhwc"
+                             : s.stages_input                  ? "; x copied to padded nhwc"
+                             : s.stages_output                 ? "; y copied from padded nhwc"
+                                                               : "";
   return {.kernel = "wgmma",
           .tile = g.tile_description(),
-          .staging = g.staging_description(),
+          .staging = g.staging_description() + copies,
           .fusion = "bias, activation and max-pool on the sums in registers, while the other consumer multiplies",
           .fused = true};
 }
@@ -245,7 +288,7 @@ std::size_t WgmmaConv2d::packed_bytes() const {
   return slices * static_cast<std::size_t>(state_->geometry.steps_per_item()) * kWgmmaWeightBytes;
 }
 
-std::size_t WgmmaConv2d::workspace_bytes() const { return wgmma_workspace_bytes(state_->geometry); }
+std::size_t WgmmaConv2d::workspace_bytes() const { return state_->staging.bytes; }
 
 void WgmmaConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   const State& s = *state_;
@@ -272,11 +315,14 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
                       cudaStream_t stream) const {
   const State& s = *state_;
   WgmmaArguments a = s.arguments;
-  check_map(s.set_address(&a.x, const_cast<void*>(x)), "the input");
-  check_map(s.set_address(&a.y, y), "the output");
+  auto* const scratch = static_cast<unsigned char*>(workspace);
+  if (s.staging.stages_input) to_padded_nhwc(s.staging.input, x, scratch, stream);
+  void* const copied_y = s.staging.stages_output ? scratch + s.staging.output_at : y;
+  check_map(s.set_address(&a.x, s.staging.stages_input ? scratch : const_cast<void*>(x)), "the input");
+  check_map(s.set_address(&a.y, copied_y), "the output");
   a.weights = static_cast<const unsigned char*>(packed);
   a.bias = bias;
-  a.partials = static_cast<float4*>(workspace);
+  a.partials = reinterpret_cast<float4*>(scratch + s.staging.partials_at);
   // The kernel before may still be running while this one sets up its barriers; it waits before it reads.
   std::array<cudaLaunchAttribute, 2> attributes{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -292,6 +338,7 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   launch.numAttrs = s.geometry.split > 1 ? 2 : 1;
   void* arguments[] = {&a};
   GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, s.kernel, arguments));
+  if (s.staging.stages_output) from_padded_nhwc(s.staging.output, copied_y, y, stream);
 }
 
 }  // namespace gable::cuda

@@ -220,15 +220,6 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
     return "f32 without math tf32; its products are of tf32 or 16-bit values";
   if (p.type != Type::f32 && p.math != Math::strict)
     return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
-  const std::int64_t in_vector = 16 / static_cast<std::int64_t>(bytes_of(p.type));
-  if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
-  if (!p.nhwc) return "layout nchw; it takes nhwc";
-  if (p.c % in_vector != 0) {
-    return std::to_string(p.c) + " input channels; tensor copies need a multiple of " + std::to_string(in_vector);
-  }
-  if (p.k % in_vector != 0) {
-    return std::to_string(p.k) + " output channels; tensor copies need a multiple of " + std::to_string(in_vector);
-  }
   if (p.r * p.s > kWgmmaMaxTaps) {
     return pair(p.r, p.s) + " filter taps; its tables hold " + std::to_string(kWgmmaMaxTaps);
   }
