@@ -216,15 +216,19 @@ int wgmma_shared_bytes(const WgmmaGeometry& g) {
 }
 
 std::string wgmma_refusal(const Conv2dProblem& p) {
-  if (p.type == Type::f32 && p.math != Math::tf32)
+  if (p.type == Type::f32 && p.math != Math::tf32) {
     return "f32 without math tf32; its products are of tf32 or 16-bit values";
-  if (p.type != Type::f32 && p.math != Math::strict)
+  }
+  if (p.type != Type::f32 && p.math != Math::strict) {
     return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
+  }
+  if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
   if (p.r * p.s > kWgmmaMaxTaps) {
     return pair(p.r, p.s) + " filter taps; its tables hold " + std::to_string(kWgmmaMaxTaps);
   }
-  if (p.stride_h > 8 || p.stride_w > 8)
+  if (p.stride_h > 8 || p.stride_w > 8) {
     return "stride " + pair(p.stride_h, p.stride_w) + "; tensor copies step at most 8";
+  }
   if (!p.pool.none() && !p.pool.is_2x2()) {
     return "max-pool " + pair(p.pool.h, p.pool.w) + " with stride " + pair(p.pool.stride_h, p.pool.stride_w) +
            "; its epilogue pools 2x2 with stride 2";
