@@ -164,7 +164,10 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.stride_w = static_cast<int>(p.stride_w);
   a.stride_h = static_cast<int>(p.stride_h);
   a.row = g.row;
-  a.rows_per_image = g.rows_per_image;
+  const int pool = p.pool.none() ? 1 : 2;
+  a.chunk_x = g.row > kWgmmaChunk ? kWgmmaChunk : 0;
+  a.chunk_y = g.row > kWgmmaChunk ? 0 : kWgmmaChunk / g.row / pool;
+  a.chunks_per_image = g.row * g.rows_per_image / kWgmmaChunk;
   a.channel_blocks = g.channel_blocks;
   a.box_count = static_cast<int>(g.boxes.size());
   a.tap_count = static_cast<int>(g.taps.size());

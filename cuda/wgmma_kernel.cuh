@@ -30,7 +30,8 @@ struct WgmmaArguments {
   int outputs;                   ///< output channels
   int items, channel_tiles, tiles_x, tiles_y;
   int tile_w, tile_h, tile_n, stride_w, stride_h;
-  int row, rows_per_image;
+  int row;
+  int chunk_x, chunk_y, chunks_per_image;  ///< steps of what the epilogue stores at once, in output pixels
   int channel_blocks, box_count, tap_count, burst;
   int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
   int box_stages, box_stage_bytes, box_bytes, weight_stages, group_pitch;
@@ -167,9 +168,10 @@ __device__ void produce(const WgmmaArguments& a, const Memory& m) {
   }
 }
 
-__device__ inline float apply(float v, Activation activation) {
-  if (activation == Activation::relu) return v < 0.0f ? 0.0f : v;  // keeps NaN
-  if (activation == Activation::tanh) {
+template <Activation activation>
+__device__ inline float apply(float v) {
+  if constexpr (activation == Activation::relu) return v < 0.0f ? 0.0f : v;  // keeps NaN
+  if constexpr (activation == Activation::tanh) {
     const float square = v * v;
     const float series = v + v * square * (-1.0f / 3 + square * (2.0f / 15 + square * (-17.0f / 315)));
     const float quotient = 1.0f - __fdividef(2.0f, __expf(2.0f * v) + 1.0f);
@@ -197,39 +199,69 @@ __device__ inline std::uint32_t pack_pair<__nv_bfloat16>(float low, float high) 
 template <typename T>
 class Epilogue {
  public:
-  __device__ Epilogue(const WgmmaArguments& a, const Memory& m, int consumer)
-      : a_(a),
-        staging_(m.outputs(consumer)),
-        ready_(m.partials_ready(consumer)),
-        consumer_(consumer),
-        rank_(rank_of(a)),
-        barrier_(kEpilogueBarrier + consumer),
-        thread_(threadIdx.x % kWarpgroup) {}
+  __device__ Epilogue(const WgmmaArguments& a, const Memory& m) : a_(a), m_(m) {}
 
   __device__ void set_bias(int channel) {
-    const int mine = channel + thread_ / 32 * 16 + thread_ % 32 / 4;
+    const int mine = channel + thread() / 32 * 16 + thread() % 32 / 4;
     bias_[0] = a_.bias != nullptr && mine < a_.outputs ? __ldg(a_.bias + mine) : 0.0f;
     bias_[1] = a_.bias != nullptr && mine + 8 < a_.outputs ? __ldg(a_.bias + mine + 8) : 0.0f;
   }
 
+  /// What differs between plans is decided here, once a tile: a test for each element would cost more than its
+  /// arithmetic.
   template <int pixels>
   __device__ void run(const float (&sums)[pixels / 2], const Tile& tile, int channel, int item) {
-    constexpr int kChunks = pixels / kWgmmaChunk;
-    if (a_.split > 1) exchange<kChunks>(sums, item);
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      if ((chunk & (a_.split - 1)) != rank_) continue;
-      float d[16];
-#pragma unroll
-      for (int i = 0; i < 16; ++i) d[i] = sums[16 * chunk + i];
-      for (int other = 1; other < a_.split; ++other) {
-        add_partial(d, partials<kChunks>(item, (rank_ + other) & (a_.split - 1), chunk));
-      }
-      store_chunk(d, tile, channel, chunk);
+    if (a_.activation == Activation::relu) {
+      run_pooled_or_not<pixels, Activation::relu>(sums, tile, channel, item);
+    } else if (a_.activation == Activation::tanh) {
+      run_pooled_or_not<pixels, Activation::tanh>(sums, tile, channel, item);
+    } else {
+      run_pooled_or_not<pixels, Activation::none>(sums, tile, channel, item);
     }
   }
 
  private:
+  /// Where a chunk's outputs go.
+  struct Place {
+    int channel, x, y, n;
+  };
+
+  template <int pixels, Activation activation>
+  __device__ void run_pooled_or_not(const float (&sums)[pixels / 2], const Tile& tile, int channel, int item) {
+    if (a_.pool) {
+      store_tile<pixels, activation, true>(sums, {channel, tile.x / 2, tile.y / 2, tile.n}, item);
+    } else {
+      store_tile<pixels, activation, false>(sums, {channel, tile.x, tile.y, tile.n}, item);
+    }
+  }
+
+  template <int pixels, Activation activation, bool pool>
+  __device__ void store_tile(const float (&sums)[pixels / 2], Place place, int item) {
+    constexpr int kChunks = pixels / kWgmmaChunk;
+    if (a_.split > 1) exchange<kChunks>(sums, item);
+    const int first_y = place.y;
+    int chunks_left = a_.chunks_per_image;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      if ((chunk & (a_.split - 1)) == rank()) {
+        float d[16];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) d[i] = sums[16 * chunk + i];
+        for (int other = 1; other < a_.split; ++other) {
+          add_partial(d, partials<kChunks>(item, (rank() + other) & (a_.split - 1), chunk));
+        }
+        store_chunk<activation, pool>(d, place);
+      }
+      place.x += a_.chunk_x;
+      place.y += a_.chunk_y;
+      if (--chunks_left == 0) {
+        chunks_left = a_.chunks_per_image;
+        place.y = first_y;
+        ++place.n;
+      }
+    }
+  }
+
   static constexpr int kSlotBytes = kIs16Bit<T> ? 4096 : 8192;
   static constexpr int kSlots = kWgmmaStagingBytes / kSlotBytes;
   static constexpr int kSubtile = 4096;  // f32: 32 channels of 32 pixels; 16 bit: all 64
@@ -237,8 +269,8 @@ class Epilogue {
   /// Sums of one chunk, as the threads hold them: four float4 a thread, threads innermost.
   template <int chunks>
   __device__ float4* partials(int item, int rank, int chunk) const {
-    const std::size_t tile = (static_cast<std::size_t>(item) * kConsumers + consumer_) * a_.split + rank;
-    return a_.partials + (tile * chunks + chunk) * (4 * kWarpgroup) + thread_;
+    const std::size_t tile = (static_cast<std::size_t>(item) * kConsumers + consumer()) * a_.split + rank;
+    return a_.partials + (tile * chunks + chunk) * (4 * kWarpgroup) + thread();
   }
 
   /// Leaves the chunks that other blocks of the cluster finish, and waits for the others' shares of mine.
@@ -246,8 +278,8 @@ class Epilogue {
   __device__ void exchange(const float (&sums)[16 * chunks], int item) {
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      if ((chunk & (a_.split - 1)) == rank_) continue;
-      float4* const to = partials<chunks>(item, rank_, chunk);
+      if ((chunk & (a_.split - 1)) == rank()) continue;
+      float4* const to = partials<chunks>(item, rank(), chunk);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* d = sums + 16 * chunk + 4 * i;
@@ -255,9 +287,9 @@ class Epilogue {
       }
     }
     __threadfence();
-    ptx::named_sync(barrier_, kWarpgroup);
-    if (thread_ < a_.split) ptx::arrive_remote(ready_, thread_);
-    ptx::wait_cluster(ready_, exchanges_++ % 2);
+    ptx::named_sync(barrier(), kWarpgroup);
+    if (thread() < a_.split) ptx::arrive_remote(m_.partials_ready(consumer()), thread());
+    ptx::wait_cluster(m_.partials_ready(consumer()), exchanges_++ % 2);
   }
 
   __device__ void add_partial(float (&d)[16], const float4* from) const {
@@ -271,47 +303,40 @@ class Epilogue {
     }
   }
 
-  __device__ void store_chunk(float (&d)[16], const Tile& tile, int channel, int chunk) {
-    const std::uint32_t to = staging_ + slot_ * kSlotBytes;
+  template <Activation activation, bool pool>
+  __device__ void store_chunk(float (&d)[16], const Place& place) {
+    const std::uint32_t to = m_.outputs(consumer()) + slot_ * kSlotBytes;
     slot_ = slot_ + 1 == kSlots ? 0 : slot_ + 1;
-    if (a_.pool) {
-      stage_pooled(d, to);
+    if constexpr (pool) {
+      stage_pooled<activation>(d, to);
     } else {
-      stage(d, to);
+      stage<activation>(d, to);
     }
     ptx::fence_shared_for_async();
     // The barrier also tells all that the slot after this one is free: all but kSlots - 2 stores have been read.
-    if (thread_ == 0) ptx::wait_stores_read<kSlots - 2>();
-    ptx::named_sync(barrier_, kWarpgroup);
-    if (thread_ == 0) send(tile, channel, chunk, to);
-  }
-
-  __device__ void send(const Tile& tile, int channel, int chunk, std::uint32_t from) {
-    const int pixel = chunk * kWgmmaChunk;
-    const int row = pixel / a_.row;
-    const int image = row / a_.rows_per_image;
-    const int shift = a_.pool ? 1 : 0;
-    const int x = (tile.x + pixel % a_.row) >> shift;
-    const int y = (tile.y + row % a_.rows_per_image) >> shift;
-    ptx::store_box(a_.y, channel, x, y, tile.n + image, from);
-    if constexpr (!kIs16Bit<T>) {
-      ptx::store_box(a_.y, channel + 32, x, y, tile.n + image, from + kSubtile);
+    if (thread() == 0) ptx::wait_stores_read<kSlots - 2>();
+    ptx::named_sync(barrier(), kWarpgroup);
+    if (thread() == 0) {
+      ptx::store_box(a_.y, place.channel, place.x, place.y, place.n, to);
+      if constexpr (!kIs16Bit<T>) ptx::store_box(a_.y, place.channel + 32, place.x, place.y, place.n, to + kSubtile);
+      ptx::commit_stores();
     }
-    ptx::commit_stores();
   }
 
+  template <Activation activation>
   __device__ void finish(float& low, float& high) const {  // the two channels of a thread
-    low = apply(low + bias_[0], a_.activation);
-    high = apply(high + bias_[1], a_.activation);
+    low = apply<activation>(low + bias_[0]);
+    high = apply<activation>(high + bias_[1]);
   }
 
+  template <Activation activation>
   __device__ void stage(float (&d)[16], std::uint32_t to) const {
 #pragma unroll
     for (int i = 0; i < 16; i += 4) {
-      finish(d[i], d[i + 2]);
-      finish(d[i + 1], d[i + 3]);
+      finish<activation>(d[i], d[i + 2]);
+      finish<activation>(d[i + 1], d[i + 3]);
     }
-    const int lane = thread_ % 32, warp = thread_ / 32;
+    const int lane = thread() % 32, warp = thread() / 32;
     if constexpr (kIs16Bit<T>) {
       const int pixel = lane / 16 * 8 + lane % 8;
       const int vector = (2 * warp + lane / 8 % 2) ^ (lane % 8);
@@ -328,7 +353,8 @@ class Epilogue {
     }
   }
 
-  /// Eight pooled pixels: low of pair 0 and 1 stand for pixels lane % 4 and 4 + lane % 4.
+  /// Eight pooled pixels, of which a thread holds lane % 4 and the fourth after it.
+  template <Activation activation>
   __device__ void stage_pooled(const float (&d)[16], std::uint32_t to) const {
     const bool wide = a_.row == 16;  // the pixel below lies two groups on instead of one
     float top[2], bottom[2];         // by channel: of pooled pixel lane % 4 and of the fourth after it
@@ -340,9 +366,9 @@ class Epilogue {
       top[c] = greater(m[0], wide ? m[2] : m[1]);
       bottom[c] = greater(m[3], wide ? m[1] : m[2]);
     }
-    finish(top[0], top[1]);
-    finish(bottom[0], bottom[1]);
-    const int lane = thread_ % 32, warp = thread_ / 32;
+    finish<activation>(top[0], top[1]);
+    finish<activation>(bottom[0], bottom[1]);
+    const int lane = thread() % 32, warp = thread() / 32;
     if constexpr (kIs16Bit<T>) {
       const int pixel = lane % 8 / 2 + lane % 2 * 4;
       const int vector = (2 * warp + lane / 8 % 2) ^ pixel;
@@ -365,14 +391,21 @@ class Epilogue {
   }
 
   __device__ void store_f32(std::uint32_t to, int pixel, int half, float value) const {
-    const int lane = thread_ % 32, warp = thread_ / 32;
+    const int lane = thread() % 32, warp = thread() / 32;
     const int vector = (warp % 2 * 4 + lane / 16 + half * 2) ^ (pixel % 8);
     ptx::store_word(to + warp / 2 * kSubtile + pixel * 128 + vector * 16 + lane / 4 % 4 * 4, value);
   }
 
+  // Recomputed where they are used: registers are scarcer than instructions here.
+  __device__ static int thread() { return threadIdx.x % kWarpgroup; }
+  __device__ static int consumer() { return threadIdx.x / kWarpgroup; }
+  __device__ static int barrier() { return kEpilogueBarrier + consumer(); }
+  __device__ int rank() const { return rank_of(a_); }
+
   const WgmmaArguments& a_;
-  std::uint32_t staging_, ready_, exchanges_ = 0;
-  int consumer_, rank_, barrier_, thread_, slot_ = 0;
+  const Memory& m_;
+  std::uint32_t exchanges_ = 0;
+  int slot_ = 0;
   float bias_[2] = {};
 };
 
@@ -382,7 +415,7 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
   const bool speaker = threadIdx.x % 32 == 0;  // of its warp, at the barriers that count warps
   const int other = 1 - consumer;
   const Share share = share_of(a);
-  Epilogue<T> epilogue(a, m, consumer);
+  Epilogue<T> epilogue(a, m);
   Cursor box, weights;
   float sums[pixels / 2];
   if (consumer == 1) ptx::named_arrive(kTurnBarrier, kConsumers * kWarpgroup);
