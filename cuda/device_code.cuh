@@ -30,6 +30,17 @@ __device__ __forceinline__ __nv_bfloat16 from_f32<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
+/// To 10 bits of mantissa, to nearest, ties away from zero: what the tensor cores take as tf32.
+__device__ __forceinline__ float round_to_tf32(float value) {
+#if __CUDA_ARCH__ >= 800
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+#else
+  return value;  // these GPUs have no kernel for tf32
+#endif
+}
+
 /// The greater; a NaN wins, as it does in every other backend.
 __device__ __forceinline__ float max_or_nan(float a, float b) { return a > b || a != a ? a : b; }
 

@@ -13,13 +13,20 @@ template <typename T>
 __global__ void pack_kernel(Conv2dProblem p, PackedOrder order, const T* weights, WeightStrides strides, T* packed) {
   const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= order.elements()) return;
-  const std::int64_t k = index % order.k, c = index / order.k % order.c;
-  const std::int64_t tap = index / (order.k * order.c) % order.taps;
-  const std::int64_t group = index / (order.k * order.c * order.taps);
+  std::int64_t rest = index, k = 0;
+  if (!order.depth_innermost) k = rest % order.k, rest /= order.k;
+  const std::int64_t c = rest % order.c, tap = rest / order.c % order.taps;
+  rest /= order.c * order.taps;
+  if (order.depth_innermost) k = rest % order.k, rest /= order.k;
+  const std::int64_t group = rest;
+  if (order.swapped) k ^= 1;
   T value = from_f32<T>(0.0f);
   if (k < p.group_k() && c < p.group_c()) {
     value = weights[(group * p.group_k() + k) * strides.out + c * strides.in + tap / p.s * strides.row +
                     tap % p.s * strides.column];
+  }
+  if constexpr (sizeof(T) == 4) {
+    if (p.math == Math::tf32) value = round_to_tf32(value);
   }
   packed[index] = value;
 }

@@ -198,49 +198,61 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 int shared_bytes_of(const cudaDeviceProp& device) { return static_cast<int>(device.sharedMemPerBlockOptin); }
 
-/// Channels in whole vectors of 16 bytes, as tensor copies need them, and innermost.
+/// Channels in whole vectors of 16 bytes, as tensor copies need them.
 Conv2dProblem as_copied(const Conv2dProblem& p) {
   const std::int64_t vector = 16 / static_cast<std::int64_t>(bytes_of(p.type));
   Conv2dProblem copied = p;
   copied.c = round_up(p.c, vector);
   copied.k = round_up(p.k, vector);
-  copied.nhwc = true;
   return copied;
 }
 
-/// Tensors that the caller lays out otherwise than the kernel pass through the workspace.
+/// Tensors whose channels are padded pass through the workspace; where they lie there.
 struct Staging {
-  ChannelsShape input, output;
   bool stages_input = false, stages_output = false;
-  std::size_t output_at = 0, partials_at = 0, bytes = 0;  // in the workspace, after the input
+  std::size_t output_at = 0, partials_at = 0, bytes = 0;  // the input lies first
 };
 
 Staging staging_of(const Conv2dProblem& p, const Conv2dProblem& copied, const WgmmaGeometry& g) {
-  const int element = static_cast<int>(bytes_of(p.type));
-  Staging s;
-  s.input = {p.n, p.c, copied.c, p.h * p.w, p.nhwc, element};
-  s.output = {p.n, p.k, copied.k, p.out_h() * p.out_w(), p.nhwc, element};
-  s.stages_input = !p.nhwc || copied.c != p.c;
-  s.stages_output = !p.nhwc || copied.k != p.k;
-  const auto bytes = [](const ChannelsShape& shape) {
-    return static_cast<std::size_t>(round_up(shape.n * shape.pixels * shape.padded_c * shape.element_bytes, 256));
+  const auto bytes = [&p](std::int64_t elements) {
+    return static_cast<std::size_t>(round_up(elements * static_cast<std::int64_t>(bytes_of(p.type)), 256));
   };
-  s.output_at = s.stages_input ? bytes(s.input) : 0;
-  s.partials_at = s.output_at + (s.stages_output ? bytes(s.output) : 0);
+  Staging s;
+  s.stages_input = copied.c != p.c;
+  s.stages_output = copied.k != p.k;
+  s.output_at = s.stages_input ? bytes(copied.x_elements()) : 0;
+  s.partials_at = s.output_at + (s.stages_output ? bytes(copied.y_elements()) : 0);
   s.bytes = s.partials_at + wgmma_workspace_bytes(g);
   return s;
+}
+
+/// Tensor maps need the device's context, which a thread has only once it has used the device.
+void bind_context() {
+  int device = 0;
+  GABLE_CUDA_CHECK(cudaGetDevice(&device));
+  GABLE_CUDA_CHECK(cudaSetDevice(device));
 }
 
 }  // namespace
 
 struct WgmmaConv2d::State {
   Conv2dProblem problem;  // the caller's
+  Conv2dProblem copied;   // the kernel's
   Staging staging;
   WgmmaGeometry geometry;
   WgmmaArguments arguments;
   const void* kernel = nullptr;
   bool overlap_launches = true;
   PFN_cuTensorMapReplaceAddress_v12000 set_address = nullptr;
+
+  void point(CUtensorMap& map, const void* address, const char* which) const {
+    CUresult result = set_address(&map, const_cast<void*>(address));
+    if (result == CUDA_ERROR_INVALID_CONTEXT) {
+      bind_context();
+      result = set_address(&map, const_cast<void*>(address));
+    }
+    check_map(result, which);
+  }
 };
 
 std::string WgmmaConv2d::missing(const cudaDeviceProp& device) {
@@ -261,12 +273,13 @@ WgmmaConv2d::WgmmaConv2d(const Conv2dProblem& problem, const cudaDeviceProp& dev
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.problem = problem;
-  const auto geometry =
-      find_wgmma_geometry(as_copied(problem), device.multiProcessorCount, shared_bytes_of(device), wishes);
+  s.copied = as_copied(problem);
+  const auto geometry = find_wgmma_geometry(s.copied, device.multiProcessorCount, shared_bytes_of(device), wishes);
   if (!geometry) throw std::invalid_argument("no tile of the wgmma kernel fits the problem");
   s.geometry = *geometry;
-  s.staging = staging_of(problem, as_copied(problem), s.geometry);
-  s.arguments = arguments_of(as_copied(problem), s.geometry);
+  bind_context();
+  s.staging = staging_of(problem, s.copied, s.geometry);
+  s.arguments = arguments_of(s.copied, s.geometry);
   s.arguments.outputs = static_cast<int>(problem.k);  // behind them there is no bias
   s.overlap_launches = wishes.overlap_launches;
   s.kernel = kernel_of(problem.type, s.geometry.pixels);
@@ -284,9 +297,9 @@ const WgmmaGeometry& WgmmaConv2d::geometry() const { return state_->geometry; }
 Conv2dDescription WgmmaConv2d::description() const {
   const WgmmaGeometry& g = state_->geometry;
   const Staging& s = state_->staging;
-  const std::string copies = s.stages_input && s.stages_output ? "; x and y copied to and from padded nhwc"
-                             : s.stages_input                  ? "; x copied to padded nhwc"
-                             : s.stages_output                 ? "; y copied from padded nhwc"
+  const std::string copies = s.stages_input && s.stages_output ? "; channels of x and y padded in copies"
+                             : s.stages_input                  ? "; channels of x padded in a copy"
+                             : s.stages_output                 ? "; channels of y padded in a copy"
                                                                : "";
   return {.kernel = "wgmma",
           .tile = g.tile_description(),
@@ -328,10 +341,12 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   const State& s = *state_;
   WgmmaArguments a = s.arguments;
   auto* const scratch = static_cast<unsigned char*>(workspace);
-  if (s.staging.stages_input) to_padded_nhwc(s.staging.input, x, scratch, stream);
+  const Conv2dProblem& p = s.problem;
+  const int element = static_cast<int>(bytes_of(p.type));
+  if (s.staging.stages_input) copy_rows(x, scratch, p.n * p.h * p.w, p.c, p.c, s.copied.c, element, stream);
   void* const copied_y = s.staging.stages_output ? scratch + s.staging.output_at : y;
-  check_map(s.set_address(&a.x, s.staging.stages_input ? scratch : const_cast<void*>(x)), "the input");
-  check_map(s.set_address(&a.y, copied_y), "the output");
+  s.point(a.x, s.staging.stages_input ? scratch : x, "the input");
+  s.point(a.y, copied_y, "the output");
   a.weights = static_cast<const unsigned char*>(packed);
   a.bias = bias;
   a.partials = reinterpret_cast<float4*>(scratch + s.staging.partials_at);
@@ -350,7 +365,9 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   launch.numAttrs = s.geometry.cluster() > 1 ? 2 : 1;
   void* arguments[] = {&a};
   GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, s.kernel, arguments));
-  if (s.staging.stages_output) from_padded_nhwc(s.staging.output, copied_y, y, stream);
+  if (s.staging.stages_output) {
+    copy_rows(copied_y, y, p.n * p.out_h() * p.out_w(), p.k, s.copied.k, p.k, element, stream);
+  }
 }
 
 }  // namespace gable::cuda

@@ -257,6 +257,7 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
   if (p.type != Type::f32 && p.math != Math::strict) {
     return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
   }
+  if (!p.nhwc) return "layout nchw; it takes nhwc";
   if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
   if (p.r * p.s > kWgmmaMaxTaps) {
     return pair(p.r, p.s) + " filter taps; its tables hold " + std::to_string(kWgmmaMaxTaps);

@@ -138,6 +138,9 @@ TEST_CASE("what the wgmma kernel refuses is named") {
   p.groups = 2;
   CHECK(wgmma_refusal(p) == "2 groups; it takes one");
   p.groups = 1;
+  p.nhwc = false;
+  CHECK(wgmma_refusal(p) == "layout nchw; it takes nhwc");
+  p.nhwc = true;
   p.type = Type::f32;
   CHECK(wgmma_refusal(p) == "f32 without math tf32; its products are of tf32 or 16-bit values");
   p.math = Math::tf32;

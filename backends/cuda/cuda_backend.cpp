@@ -31,7 +31,10 @@ class KernelDevice final : public CudaDevice {
   std::vector<KernelSupport> query(const Op& op) const override { return query_cuda(op, properties(), kernel_); }
 
   std::unique_ptr<PlanImpl> plan(const Op& op) const override {
-    return reporting(uri(), [&] { return make_cuda_plan(op, *this, kernel_); });
+    return reporting(uri(), [&] {
+      const CurrentDevice current(index());
+      return make_cuda_plan(op, *this, kernel_);
+    });
   }
 
  private:

@@ -2,7 +2,12 @@
 #include "backends/cuda/weighted_kernels.h"
 
 #include "backends/cuda/problems.h"
+#include "cuda/constant.h"
+#include "cuda/implicit_gemm.h"
 #include "cuda/naive.h"
+#include "cuda/register_tile.h"
+#include "cuda/staged.h"
+#include "cuda/tiled.h"
 #include "cuda/wgmma_conv2d.h"
 
 namespace gable {
@@ -57,13 +62,22 @@ ErrorBound f32_bound(const WeightedOp& op) {
   return f32_accumulation_bound(terms(op.op), dtype_of(op.op), activation_of(op.op));
 }
 
-/// Tensor cores cut each sum of 16 products (8 of tf32) to f32 instead of rounding it, and cut tf32 values of x to 10 bits
-/// of mantissa where weights are rounded when they are packed.
-ErrorBound tensor_core_bound(const WeightedOp& op) {
+/// Of mma.sync, with M = sum |x||w| + |bias| over n terms:
+///   Sums. A product of 16-bit or tf32 values is exact in f32. An instruction adds 8 or 16 of them to the sum with its
+///     addends cut to about 24 bits: beside the bound of f32 accumulation, up to 2^-23 of the sum for each eight terms,
+///     always towards zero, so it adds up.
+///   tf32. Both operands are rounded to 10 bits of mantissa to nearest: 2^-11 each.
+ErrorBound mma_bound(const WeightedOp& op) {
   ErrorBound bound = f32_bound(op);
-  const bool tf32 = op.problem.type == cuda::Type::f32;
-  bound.accumulation += static_cast<double>(terms(op.op)) / (tf32 ? 8 : 16) * 0x1p-23;
-  if (tf32) bound.accumulation += 0x1p-10 + 0x1p-11 + 0x1p-20;
+  bound.accumulation += static_cast<double>(terms(op.op) + 7) / 8 * 0x1p-23;
+  if (op.problem.math == cuda::Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
+  return bound;
+}
+
+/// Of wgmma: as of mma.sync, but tf32 values of x are cut to 10 bits of mantissa: 2^-10, where weights are rounded.
+ErrorBound wgmma_bound(const WeightedOp& op) {
+  ErrorBound bound = mma_bound(op);
+  if (op.problem.math == cuda::Math::tf32) bound.accumulation += 0x1p-11;
   return bound;
 }
 
@@ -80,9 +94,22 @@ std::unique_ptr<PlanImpl> make(const WeightedOp& op, const CudaDevice& device) {
                                                         KernelPlan(op.problem, device.properties()));
 }
 
+template <typename KernelPlan>
+constexpr WeightedKernel f32_accumulating(const char* name) {
+  return {name, nothing_missing, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
+}
+
+/// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
 constexpr WeightedKernel kKernels[] = {
-    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, tensor_core_bound>},
-    {"naive", nothing_missing, refuse<cuda::NaiveConv2d>, make<cuda::NaiveConv2d, f32_bound>},
+    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::Staged<cuda::WgmmaConv2d>>,
+     make<cuda::Staged<cuda::WgmmaConv2d>, wgmma_bound>},
+    {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::Staged<cuda::ImplicitGemmConv2d>>,
+     make<cuda::Staged<cuda::ImplicitGemmConv2d>, mma_bound>},
+    f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),
+    f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
+    f32_accumulating<cuda::SharedConv2d>("shared"),
+    f32_accumulating<cuda::ConstantConv2d>("constant"),
+    f32_accumulating<cuda::NaiveConv2d>("naive"),
 };
 
 }  // namespace

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Checks and measures the CUDA kernels on a machine with a GPU, from a build that was made there or copied there:
+#
+#   bench/gpu_check.sh BUILD OUT [verify] [sanitize] [bench] [profile]      (all four without names)
+#
+# BUILD holds bin/gable, lib/ and tests/, as a build folder of gable does. OUT gets a log and a JSON record of each step.
+# Exits 0 if everything that ran passed, 1 if a check failed, 4 if the GPU can't be used. Needs the NVIDIA driver;
+# compute-sanitizer and ncu for their steps, which are skipped with a message without them.
+set -uo pipefail
+
+if (($# < 2)); then
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+build=$(cd "$1" && pwd) || exit 2
+mkdir -p "$2" && out=$(cd "$2" && pwd) || exit 2
+steps=("${@:3}")
+if ((${#steps[@]} == 0)); then steps=(verify sanitize bench profile); fi
+export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+gable=$build/bin/gable
+failed=0
+
+say() { printf '%s\n' "$*"; }
+
+# check NAME command…: its output goes to OUT/NAME.log; the end of it is shown when it fails
+check() {
+  local name=$1 start=$SECONDS
+  shift
+  if "$@" >"$out/$name.log" 2>&1; then
+    say "passed  $name ($((SECONDS - start)) s)"
+  else
+    say "FAILED  $name (exit code $?, $((SECONDS - start)) s): $*"
+    tail -n 25 "$out/$name.log"
+    failed=1
+  fi
+}
+
+has() { command -v "$1" >/dev/null || { say "skipped $2: no $1 on the PATH"; return 1; }; }
+
+# The convolution kernels of the first GPU, best first.
+kernels() {
+  awk '/^  cuda:0 /{getline; sub(/^ *kernels: */, ""); gsub(/, /, "\n"); print; exit}' "$out/info.txt" |
+    grep -vxE 'max_pool|add|transpose|reorder'
+}
+
+# Small shapes with edges everywhere: tails of tiles, padding, strides, groups.
+small_problems=(--problem mb2ic18ih11iw13oc34oh11ow13kh3ph1 --problem g2mb1ic12ih9oc20oh5kh3sh2ph1
+  --problem mb1ic3ih31oc24oh16kh7sh2ph3 --problem mb2ic32ih8iw7oc65oh8ow7kh1 --bias)
+
+verify_step() {
+  check conformance env GABLE_TEST_BACKEND=cuda "$build/tests/conformance_test"
+  check cuda_test "$build/tests/cuda_test"
+  check cuda_fault_test "$build/tests/cuda_fault_test"
+  grep -h -A 40 'cases run, refused' "$out/conformance.log" | grep 'cuda' || true
+}
+
+# One run a tool and kernel, with and without a pool. What a kernel refuses (exit code 3) is not its failure.
+sanitize() {
+  local status=0
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" --dtype f32,f16 --layout nhwc \
+    --activation relu --max-pool 2 --device "cuda:0?kernel=$2" || status=$?
+  if ((status != 0 && status != 3)); then return $status; fi
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" --dtype f32,f16 --layout nchw \
+    --activation tanh --device "cuda:0?kernel=$2" || status=$?
+  ((status == 0 || status == 3))
+}
+
+sanitize_step() {
+  has compute-sanitizer sanitize || return 0
+  local tool kernel
+  for tool in memcheck racecheck; do
+    for kernel in $(kernels); do check "$tool-$kernel" sanitize "$tool" "$kernel"; done
+  done
+}
+
+bench_step() {
+  local kernel layer devices
+  check info "$gable" info --json "$out/info.json"
+  devices=cuda:0
+  if grep -qE '^  cudnn:0 .*' "$out/info.txt" && ! grep -qE '^  cudnn:0 *not available' "$out/info.txt"; then devices+=,cudnn:0; fi
+  check study "$gable" bench --suite study --device "$devices" --json "$out/study.json"
+  # The ladder, each step on the same layers.
+  for kernel in $(kernels); do
+    for layer in lenet1 lenet2 vgg_b16; do
+      check "ladder-$layer-$kernel" "$gable" bench --suite study --name $layer --dtype f32 --seconds 0.3 \
+        --device "cuda:0?kernel=$kernel" --json "$out/ladder-$layer-$kernel.json"
+    done
+  done
+}
+
+profile_step() {
+  has ncu profile || return 0
+  local kernel
+  for kernel in $(kernels); do
+    check "ncu-$kernel" ncu --clock-control none --launch-count 1 --kernel-name "regex:.*kernel.*" --set basic \
+      --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy --section WarpStateStats \
+      "$gable" run conv2d --problem mb16ic64ih224oc64oh224kh3ph1 --layout nhwc --output "$out/y.npy" \
+      --device "cuda:0?kernel=$kernel"
+    rm -f "$out/y.npy"
+  done
+}
+
+"$gable" info >"$out/info.txt" 2>&1
+if ! grep -qE '^  cuda:0 ' "$out/info.txt"; then
+  grep -A 2 '^  cuda' "$out/info.txt"
+  say "gpu_check: no usable GPU"
+  exit 4
+fi
+for step in "${steps[@]}"; do
+  case $step in
+    verify | sanitize | bench | profile) "${step}_step" ;;
+    *)
+      say "gpu_check: unknown step '$step'; there are verify, sanitize, bench, profile"
+      exit 2
+      ;;
+  esac
+done
+exit $failed

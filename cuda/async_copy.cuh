@@ -1,0 +1,53 @@
+// Copies from global to shared memory that don't pass through registers (cp.async, sm_80 and later), in groups that are
+// waited for in order. Before sm_80 they are plain copies that have happened when the call returns.
+#pragma once
+
+#include <cstdint>
+
+namespace gable::cuda {
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// 4, 8 or 16 bytes, both sides aligned to that; zeros where not `valid`, and then nothing is read.
+template <int bytes>
+__device__ __forceinline__ void copy_async(void* shared, const void* global, bool valid) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (bytes == 16) {  // past L1: its lines are not read twice
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)), "l"(global), "n"(bytes),
+                 "r"(valid ? bytes : 0)
+                 : "memory");
+  }
+#else
+  if constexpr (bytes == 16) {
+    *static_cast<uint4*>(shared) = valid ? *static_cast<const uint4*>(global) : uint4{};
+  } else if constexpr (bytes == 8) {
+    *static_cast<uint2*>(shared) = valid ? *static_cast<const uint2*>(global) : uint2{};
+  } else {
+    *static_cast<unsigned*>(shared) = valid ? *static_cast<const unsigned*>(global) : 0u;
+  }
+#endif
+}
+
+/// Ends a group of copies.
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/// Waits until all but the latest `pending` groups of this thread have arrived; a barrier makes them seen by the
+/// others.
+template <int pending>
+__device__ __forceinline__ void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+#endif
+}
+
+}  // namespace gable::cuda
