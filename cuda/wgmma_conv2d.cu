@@ -177,7 +177,6 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   using Shared = WgmmaGeometry::Shared;
   a.cluster = g.cluster();
   a.split = g.split;
-  a.keep_last_step = g.keep_last_step;
   a.share_weights = g.shared == Shared::weights;
   a.share_boxes = g.shared == Shared::boxes;
   a.half_x = g.flat ? g.box_w / 2 : 0;

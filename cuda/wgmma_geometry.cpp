@@ -176,10 +176,6 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
   if (g.split > blocks) return {};
   g.burst = g.one_pixel_tile ? std::max(candidate.burst, 1) : blocks;
   if (!share_out_memory(shared_bytes, span, g)) return {};
-  // The partner's turn must fit the ring beside the slot that is kept.
-  int most_taps = 0;
-  for (const WgmmaBox& box : g.boxes) most_taps = std::max<int>(most_taps, box.taps);
-  g.keep_last_step = g.one_pixel_tile && g.burst * most_taps + 2 <= g.weight_stages && g.box_stages > g.burst;
   estimate(multiprocessors, g);
   return g;
 }

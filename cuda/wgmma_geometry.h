@@ -63,8 +63,7 @@ struct WgmmaGeometry {
   int burst = 1;                  ///< boxes of one consumer's turn on the matrix unit
   /// What two blocks of a cluster load for each other, half each: they then differ in pixels, or in channels.
   enum class Shared { nothing, weights, boxes } shared = Shared::nothing;
-  int split = 1;                ///< blocks of a cluster that share the reduction of one item
-  bool keep_last_step = false;  ///< a consumer's newest step stays unfinished over its partner's turn
+  int split = 1;  ///< blocks of a cluster that share the reduction of one item
   int ctas = 1;
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 

@@ -33,9 +33,8 @@ struct WgmmaArguments {
   int row;
   int chunk_x, chunk_y, chunks_per_image;  ///< steps of what the epilogue stores at once, in output pixels
   int channel_blocks, box_count, tap_count, burst;
-  int cluster;          ///< blocks: those of a split, or two that share loads
-  int split;            ///< blocks of a cluster that share the reduction of one item, a power of two
-  bool keep_last_step;  ///< over the partner's turn: the matrix unit always has work, the ring one slot less
+  int cluster;                      ///< blocks: those of a split, or two that share loads
+  int split;                        ///< blocks of a cluster that share the reduction of one item, a power of two
   bool share_weights, share_boxes;  ///< two blocks load a half each, for both
   int half_x, half_y, half_n;       ///< from the first half of a box to the second, in input pixels
   int box_stages, box_stage_bytes, box_bytes, weight_stages, group_pitch;
@@ -464,12 +463,6 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
     epilogue.set_bias(channel);
     if (a.resident_weights) weights = {};
     int accumulate = 0;
-    int old_box = -1, old_weights = -1;  // read by products that may still run
-    const auto release_old = [&] {
-      if (speaker && old_weights >= 0) release(a, m.weights_empty(old_weights), a.share_weights);
-      if (speaker && old_box >= 0) release(a, m.box_empty(old_box), a.share_boxes);
-      old_box = old_weights = -1;
-    };
     for (int burst = share.begin; burst < share.end; burst += a.burst) {
       const int end = min(burst + a.burst, share.end);
       int partner_boxes = 0, partner_steps = 0;  // between this consumer's in the rings
@@ -484,6 +477,7 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
         weights.advance(partner_steps, a.weight_stages);
       }
       ptx::named_sync(kTurnBarrier + consumer, kConsumers * kWarpgroup);
+      int old_box = -1, old_weights = -1;  // read by products that may still run
       if (active) {
         for (int block = burst; block < end; ++block) {
           const WgmmaBox b = a.boxes[block % a.box_count];
@@ -501,7 +495,11 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
             }
             ptx::commit_products();
             ptx::wait_products<1>();
-            release_old();
+            if (speaker) {
+              if (old_weights >= 0) release(a, m.weights_empty(old_weights), a.share_weights);
+              if (old_box >= 0) release(a, m.box_empty(old_box), a.share_boxes);
+            }
+            old_box = -1;
             old_weights = a.resident_weights ? -1 : weights.slot;
             weights.advance(1, a.weight_stages);
           }
@@ -512,9 +510,10 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
       if (consumer == 0 || first + round_stride(a) < a.items || end < share.end) {
         ptx::named_arrive(kTurnBarrier + other, kConsumers * kWarpgroup);
       }
-      if (!a.keep_last_step) {
-        ptx::wait_products<0>();
-        release_old();
+      ptx::wait_products<0>();
+      if (speaker) {
+        if (old_weights >= 0) release(a, m.weights_empty(old_weights), a.share_weights);
+        if (old_box >= 0) release(a, m.box_empty(old_box), a.share_boxes);
       }
       if (consumer == 0) {
         box.advance(partner_boxes, a.box_stages);
@@ -522,8 +521,6 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
       }
     }
     if (!active) continue;
-    ptx::wait_products<0>();
-    release_old();
     ptx::fence_sums(sums);
     epilogue.template run<pixels>(sums, tile, channel, item);
   }
