@@ -113,21 +113,19 @@ cuuint32_t extent(int pixels, std::int64_t stride) {
 
 CUtensorMap input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.type));
-  const bool halves = g.shared == WgmmaGeometry::Shared::boxes;
   if (g.flat) {
-    const auto pixels = static_cast<cuuint32_t>(halves ? g.pixels / 2 : g.pixels);
-    return make_map(p, {p.c, p.n * p.h * p.w, 1, 1, {channels, pixels, 1, 1}, {1, 1, 1, 1}}, "the input");
+    return make_map(p, {p.c, p.n * p.h * p.w, 1, 1, {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}},
+                    "the input");
   }
-  const int box_n = halves && g.box_n > 1 ? g.box_n / 2 : g.box_n;
-  const int box_h = halves && g.box_n == 1 ? g.box_h / 2 : g.box_h;
-  return make_map(p,
-                  {p.c,
-                   p.w,
-                   p.h,
-                   p.n,
-                   {channels, extent(g.box_w, p.stride_w), extent(box_h, p.stride_h), static_cast<cuuint32_t>(box_n)},
-                   {1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1}},
-                  "the input");
+  return make_map(
+      p,
+      {p.c,
+       p.w,
+       p.h,
+       p.n,
+       {channels, extent(g.box_w, p.stride_w), extent(g.box_h, p.stride_h), static_cast<cuuint32_t>(g.box_n)},
+       {1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1}},
+      "the input");
 }
 
 CUtensorMap output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
@@ -174,14 +172,7 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.box_count = static_cast<int>(g.boxes.size());
   a.tap_count = static_cast<int>(g.taps.size());
   a.burst = g.burst;
-  using Shared = WgmmaGeometry::Shared;
-  a.cluster = g.cluster();
   a.split = g.split;
-  a.share_weights = g.shared == Shared::weights;
-  a.share_boxes = g.shared == Shared::boxes;
-  a.half_x = g.flat ? g.box_w / 2 : 0;
-  a.half_n = !g.flat && g.box_n > 1 ? g.box_n / 2 : 0;
-  a.half_y = g.flat || g.box_n > 1 ? 0 : g.box_h / 2 * a.stride_h;
   a.box_stages = g.box_stages;
   a.box_stage_bytes = g.box_stage_bytes;
   a.box_bytes = g.box_w * g.box_h * g.box_n * 128;
@@ -355,14 +346,14 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = s.overlap_launches ? 1 : 0;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(s.geometry.cluster()), 1, 1};
+  attributes[1].val.clusterDim = {static_cast<unsigned>(s.geometry.split), 1, 1};
   cudaLaunchConfig_t launch{};
   launch.gridDim = dim3(static_cast<unsigned>(s.geometry.ctas));
   launch.blockDim = dim3(wgmma::kThreads);
   launch.dynamicSmemBytes = static_cast<std::size_t>(wgmma_shared_bytes(s.geometry));
   launch.stream = stream;
   launch.attrs = attributes.data();
-  launch.numAttrs = s.geometry.cluster() > 1 ? 2 : 1;
+  launch.numAttrs = s.geometry.split > 1 ? 2 : 1;
   void* arguments[] = {&a};
   GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, s.kernel, arguments));
   if (s.staging.stages_output) {

@@ -99,8 +99,7 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   const int free = shared_bytes - kAlignment - kBarrierBytes - 2 * kWgmmaStagingBytes;
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
-  g.resident_weights = g.channel_tiles == 1 && !g.one_pixel_tile && g.split == 1 &&
-                       g.shared == WgmmaGeometry::Shared::nothing && beside_resident >= 2;
+  g.resident_weights = g.channel_tiles == 1 && !g.one_pixel_tile && g.split == 1 && beside_resident >= 2;
   if (g.resident_weights) {
     g.weight_stages = steps;
     g.box_stages = std::min(beside_resident, 4);
@@ -118,34 +117,15 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
 void estimate(int multiprocessors, WgmmaGeometry& g) {
   constexpr double kItemCycles = 600;       // hand-over, first loads, what the epilogue does not hide
   constexpr double kExchangeCycles = 3000;  // of partial sums through L2, and the cluster's barrier
-  constexpr double kL2Bytes = 32;           // a cycle and multiprocessor
-  using Shared = WgmmaGeometry::Shared;
   // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
-  const int clusters = multiprocessors / g.cluster() - (g.cluster() > 2 ? 1 : 0);
-  const int tiles = g.tiles_x * g.tiles_y * g.tiles_n;
-  g.items = (g.shared == Shared::weights ? (tiles + 1) / 2 : tiles) * g.channel_tiles;
-  g.ctas = std::min(g.items, clusters) * g.cluster();
+  const int clusters = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
+  g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
+  g.ctas = std::min(g.items, clusters) * g.split;
   const double waves = static_cast<double>(ceil_div(g.items, clusters));
   const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
+  const double step = g.pixels / 2.0 * 4 * small * (g.one_pixel_tile ? 2 : 1);
   const double steps = g.steps_per_item() / static_cast<double>(g.split);
-  const double boxes = g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split;
-  const double consumers = g.one_pixel_tile ? 2 : 1;
-  const double box_bytes = 128.0 * g.box_w * g.box_h * g.box_n / (g.shared == Shared::boxes ? 2 : 1);
-  const double weight_bytes = g.resident_weights ? 0 : kWgmmaWeightBytes / (g.shared == Shared::weights ? 2.0 : 1.0);
-  const double products = g.pixels / 2.0 * 4 * small * consumers * steps;
-  const double loads = (boxes * box_bytes + steps * consumers * weight_bytes) / kL2Bytes;
-  g.cycles = waves * (std::max(products, loads) + kItemCycles + (g.split > 1 ? kExchangeCycles : 0));
-}
-
-/// Two blocks of a cluster share what they load: neighbouring channel tiles the boxes, neighbouring tiles the weights.
-bool halve(WgmmaGeometry& g) {
-  if (g.shared != WgmmaGeometry::Shared::boxes) return true;
-  const int divided = g.flat ? g.box_w : g.box_n > 1 ? g.box_n : g.box_h;
-  // Halves start at a multiple of the swizzle's period.
-  if (g.channel_tiles % 2 != 0 || divided % 2 != 0) return false;
-  if (g.box_w * g.box_h * g.box_n * kPixelBytes / 2 % kAlignment != 0) return false;
-  g.channel_tiles /= 2;
-  return true;
+  g.cycles = waves * (step * steps + kItemCycles + (g.split > 1 ? kExchangeCycles : 0));
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
@@ -168,8 +148,6 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
   const int channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels));
   if (g.one_pixel_tile && channel_tiles % 2 != 0) return {};
   g.channel_tiles = g.one_pixel_tile ? channel_tiles / 2 : channel_tiles;
-  g.shared = static_cast<WgmmaGeometry::Shared>(candidate.shared);
-  if (!halve(g)) return {};
   g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(p.type)));
   const int blocks = g.channel_blocks * static_cast<int>(g.boxes.size());
   g.split = candidate.split;
@@ -185,19 +163,6 @@ bool can_be_flat(const Conv2dProblem& p) {
          p.ho == p.h && p.wo == p.w && p.pool.none();
 }
 
-/// The candidate with every kind of cluster: a split reduction or shared loads, not both.
-void add_clusters(const WgmmaWishes& wishes, WgmmaWishes candidate, std::vector<WgmmaWishes>& list) {
-  for (const int split : {1, 2, 4, 8}) {
-    for (const int shared : {0, 1, 2}) {
-      if ((split > 1 && shared > 0) || (wishes.split != 0 && wishes.split != split)) continue;
-      if (wishes.shared >= 0 && wishes.shared != shared) continue;
-      candidate.split = split;
-      candidate.shared = shared;
-      list.push_back(candidate);
-    }
-  }
-}
-
 std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& wishes) {
   std::vector<WgmmaWishes> list;
   for (const int pixels : {256, 224, 128}) {
@@ -209,7 +174,11 @@ std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& w
                              (wishes.box_per_tap < 0 ? box_per_tap == 0 : wishes.box_per_tap == box_per_tap) &&
                              (wishes.one_pixel_tile < 0 || wishes.one_pixel_tile == one_pixel_tile);
           if (!asked || (row == pixels && !can_be_flat(p))) continue;
-          add_clusters(wishes, {pixels, row, box_per_tap, 0, 1, wishes.burst, one_pixel_tile}, list);
+          for (const int split : {1, 2, 4, 8}) {
+            if (wishes.split == 0 || wishes.split == split) {
+              list.push_back({pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile});
+            }
+          }
         }
       }
     }
@@ -225,10 +194,7 @@ std::string WgmmaGeometry::tile_description() const {
   const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
   const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
   return shape + " pixels" + images + " by " + (one_pixel_tile ? "128" : "64") + " channels" +
-         (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "") +
-         (shared == Shared::weights ? ", two blocks share weights"
-          : shared == Shared::boxes ? ", two blocks share boxes"
-                                    : "");
+         (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
 }
 
 std::string WgmmaGeometry::staging_description() const {

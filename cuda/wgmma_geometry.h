@@ -37,7 +37,6 @@ struct WgmmaWishes {
   int pixels = 0;           ///< 128, 224 or 256
   int row = 0;              ///< 8 or 16 pixels, or `pixels` where the image is one line of pixels
   int box_per_tap = -1;     ///< 1: a box for each tap; 0: boxes that serve many taps
-  int shared = -1;          ///< 0 nothing, 1 weights, 2 boxes: see WgmmaGeometry::Shared
   int split = 0;            ///< 1, 2, 4 or 8 blocks for one item
   int burst = 0;            ///< boxes a turn, for one pixel tile; 0: one
   int one_pixel_tile = -1;  ///< 1: both consumers share the pixels and halve 128 channels; 0: each has its own pixels
@@ -61,13 +60,10 @@ struct WgmmaGeometry {
   int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
   int burst = 1;                  ///< boxes of one consumer's turn on the matrix unit
-  /// What two blocks of a cluster load for each other, half each: they then differ in pixels, or in channels.
-  enum class Shared { nothing, weights, boxes } shared = Shared::nothing;
-  int split = 1;  ///< blocks of a cluster that share the reduction of one item
+  int split = 1;                  ///< blocks of a cluster that share the reduction of one item
   int ctas = 1;
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
-  int cluster() const { return shared == Shared::nothing ? split : 2; }
   int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
   std::string tile_description() const;
   std::string staging_description() const;

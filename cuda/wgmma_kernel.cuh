@@ -4,7 +4,7 @@
 // The pixels are the instruction's N = 256, 224 or 128: one m64nNk16 reads 2 KB of weights and 8 KB of pixels (N = 256)
 // from shared memory for 524,288 FLOP in 128 cycles, 80 of the 128 bytes a cycle that shared memory gives. A step (one
 // tap of one channel block) is four of them.
-//   registers: 64 x N sums in f32 a consumer warpgroup, N/2 a thread (128 of the 232 that setmaxnreg gives).
+//   registers: 64 x N sums in f32 a consumer warpgroup, N/2 a thread (128 of the 240 that setmaxnreg gives).
 //   shared:    boxes of input (8x32 pixels with their 3x3 halo: 10x34x128 B = 43.5 KB) in 2 to 4 stages, read by all
 //   taps
 //              as shifted operand starts: the swizzle is a function of the address, so a shift by whole pixels keeps
@@ -33,10 +33,7 @@ struct WgmmaArguments {
   int row;
   int chunk_x, chunk_y, chunks_per_image;  ///< steps of what the epilogue stores at once, in output pixels
   int channel_blocks, box_count, tap_count, burst;
-  int cluster;                      ///< blocks: those of a split, or two that share loads
-  int split;                        ///< blocks of a cluster that share the reduction of one item, a power of two
-  bool share_weights, share_boxes;  ///< two blocks load a half each, for both
-  int half_x, half_y, half_n;       ///< from the first half of a box to the second, in input pixels
+  int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
   int box_stages, box_stage_bytes, box_bytes, weight_stages, group_pitch;
   bool one_pixel_tile, resident_weights, pool;
   Activation activation;
@@ -97,22 +94,18 @@ struct Tile {
   int x, y, n, channel_tile;  // of the first output pixel
 };
 
-/// The blocks of a cluster work on the same items: each on its share of the reduction, or on its half of the tile.
-__device__ inline int first_item(const WgmmaArguments& a) { return static_cast<int>(blockIdx.x) / a.cluster; }
-__device__ inline int item_stride(const WgmmaArguments& a) { return static_cast<int>(gridDim.x) / a.cluster; }
-__device__ inline int rank_of(const WgmmaArguments& a) { return static_cast<int>(blockIdx.x) % a.cluster; }
-__device__ inline int split_rank(const WgmmaArguments& a) { return rank_of(a) & (a.split - 1); }
-
-/// A tile beyond the last one lies outside the tensors: its loads are zeros, its stores nothing.
 __device__ inline Tile tile_of(const WgmmaArguments& a, int item) {
-  int channel_tile = item % a.channel_tiles;
+  const int channel_tile = item % a.channel_tiles;
   int t = item / a.channel_tiles;
-  if (a.share_boxes) channel_tile = 2 * channel_tile + rank_of(a);
-  if (a.share_weights) t = 2 * t + rank_of(a);
   const int x = t % a.tiles_x;
   t /= a.tiles_x;
   return {x * a.tile_w, t % a.tiles_y * a.tile_h, t / a.tiles_y * a.tile_n, channel_tile};
 }
+
+/// The blocks of a cluster work on the same items, each on its share of the reduction.
+__device__ inline int first_item(const WgmmaArguments& a) { return static_cast<int>(blockIdx.x) / a.split; }
+__device__ inline int item_stride(const WgmmaArguments& a) { return static_cast<int>(gridDim.x) / a.split; }
+__device__ inline int rank_of(const WgmmaArguments& a) { return static_cast<int>(blockIdx.x) % a.split; }
 
 /// Which tile a consumer works on in a round; both work on one, or each on its own.
 __device__ inline int item_of(const WgmmaArguments& a, int first, int consumer) {
@@ -127,38 +120,12 @@ struct Share {
   int begin, end;
 };
 __device__ inline Share share_of(const WgmmaArguments& a) {
-  const int boxes = a.channel_blocks * a.box_count, rank = split_rank(a);
+  const int boxes = a.channel_blocks * a.box_count, rank = rank_of(a);
   return {boxes * rank / a.split, boxes * (rank + 1) / a.split};
 }
 
 __device__ inline int channel_slice(const WgmmaArguments& a, const Tile& tile, int consumer) {
   return a.one_pixel_tile ? tile.channel_tile * kConsumers + consumer : tile.channel_tile;
-}
-
-/// One box of a tile, into the slot of its ring.
-template <typename T>
-__device__ inline void load_box(const WgmmaArguments& a, const Memory& m, int slot, const Tile& tile, const WgmmaBox& b,
-                                int channel_block) {
-  ptx::arrive_expect_bytes(m.box_full(slot), a.box_bytes);
-  const int c = channel_block * kBlockChannels<T>;
-  const int x = tile.x * a.stride_w + b.dx, y = tile.y * a.stride_h + b.dy;
-  if (a.share_boxes) {
-    const int half = rank_of(a);
-    ptx::load_box_to_both(m.box(slot) + half * (a.box_bytes / 2), a.x, c, x + half * a.half_x, y + half * a.half_y,
-                          tile.n + half * a.half_n, m.box_full(slot));
-  } else {
-    ptx::load_box(m.box(slot), a.x, c, x, y, tile.n, m.box_full(slot));
-  }
-}
-
-__device__ inline void load_weights(const WgmmaArguments& a, const Memory& m, int slot, const unsigned char* from) {
-  ptx::arrive_expect_bytes(m.weights_full(slot), kWgmmaWeightBytes);
-  if (a.share_weights) {
-    const int half = rank_of(a) * (kWgmmaWeightBytes / 2);
-    ptx::load_bulk_to_both(m.weights(slot) + half, from + half, kWgmmaWeightBytes / 2, m.weights_full(slot));
-  } else {
-    ptx::load_bulk(m.weights(slot), from, kWgmmaWeightBytes, m.weights_full(slot));
-  }
 }
 
 /// One thread; loads what the consumers will read, in the order in which they will.
@@ -180,14 +147,18 @@ __device__ void produce(const WgmmaArguments& a, const Memory& m) {
           const WgmmaBox b = a.boxes[block % a.box_count];
           if (!a.one_pixel_tile || consumer == 0) {
             ptx::wait(m.box_empty(box.slot), box.round ^ 1);
-            load_box<T>(a, m, box.slot, tile, b, channel_block);
+            ptx::arrive_expect_bytes(m.box_full(box.slot), a.box_bytes);
+            ptx::load_box(m.box(box.slot), a.x, channel_block * kBlockChannels<T>, tile.x * a.stride_w + b.dx,
+                          tile.y * a.stride_h + b.dy, tile.n, m.box_full(box.slot));
             box.advance(1, a.box_stages);
           }
           if (resident) continue;
           for (int tap = b.first_tap; tap < b.first_tap + b.taps; ++tap) {
             if (!a.resident_weights) ptx::wait(m.weights_empty(weights.slot), weights.round ^ 1);
-            load_weights(a, m, weights.slot,
-                         slice + static_cast<std::size_t>(channel_block * a.tap_count + tap) * kWgmmaWeightBytes);
+            ptx::arrive_expect_bytes(m.weights_full(weights.slot), kWgmmaWeightBytes);
+            ptx::load_bulk(m.weights(weights.slot),
+                           slice + static_cast<std::size_t>(channel_block * a.tap_count + tap) * kWgmmaWeightBytes,
+                           kWgmmaWeightBytes, m.weights_full(weights.slot));
             weights.advance(1, a.weight_stages);
           }
         }
@@ -429,7 +400,7 @@ class Epilogue {
   __device__ static int thread() { return threadIdx.x % kWarpgroup; }
   __device__ static int consumer() { return threadIdx.x / kWarpgroup; }
   __device__ static int barrier() { return kEpilogueBarrier + consumer(); }
-  __device__ int rank() const { return split_rank(a_); }
+  __device__ int rank() const { return rank_of(a_); }
 
   const WgmmaArguments& a_;
   const Memory& m_;
@@ -437,12 +408,6 @@ class Epilogue {
   int slot_ = 0;
   float bias_[2] = {};
 };
-
-/// A warp has read a stage; whoever loads it for two blocks waits for both.
-__device__ inline void release(const WgmmaArguments& a, std::uint32_t barrier, bool shared) {
-  ptx::arrive(barrier);
-  if (shared) ptx::arrive_remote(barrier, rank_of(a) ^ 1);
-}
 
 template <typename T, int pixels>
 __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) {
@@ -496,8 +461,8 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
             ptx::commit_products();
             ptx::wait_products<1>();
             if (speaker) {
-              if (old_weights >= 0) release(a, m.weights_empty(old_weights), a.share_weights);
-              if (old_box >= 0) release(a, m.box_empty(old_box), a.share_boxes);
+              if (old_weights >= 0) ptx::arrive(m.weights_empty(old_weights));
+              if (old_box >= 0) ptx::arrive(m.box_empty(old_box));
             }
             old_box = -1;
             old_weights = a.resident_weights ? -1 : weights.slot;
@@ -512,8 +477,8 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
       }
       ptx::wait_products<0>();
       if (speaker) {
-        if (old_weights >= 0) release(a, m.weights_empty(old_weights), a.share_weights);
-        if (old_box >= 0) release(a, m.box_empty(old_box), a.share_boxes);
+        if (old_weights >= 0) ptx::arrive(m.weights_empty(old_weights));
+        if (old_box >= 0) ptx::arrive(m.box_empty(old_box));
       }
       if (consumer == 0) {
         box.advance(partner_boxes, a.box_stages);
@@ -529,14 +494,14 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
 
 __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
   if (threadIdx.x == 0) {
-    const int box_readers = 4 * (a.one_pixel_tile ? kConsumers : 1) * (a.share_boxes ? 2 : 1);  // warps
+    const int box_readers = 4 * (a.one_pixel_tile ? kConsumers : 1);  // warps
     for (int i = 0; i < a.box_stages; ++i) {
       ptx::init_barrier(m.box_full(i), 1);
       ptx::init_barrier(m.box_empty(i), box_readers);
     }
     for (int i = 0; i < a.weight_stages; ++i) {
       ptx::init_barrier(m.weights_full(i), 1);
-      ptx::init_barrier(m.weights_empty(i), a.share_weights ? 8 : 4);
+      ptx::init_barrier(m.weights_empty(i), 4);
     }
     for (int i = 0; i < kConsumers; ++i) ptx::init_barrier(m.partials_ready(i), a.split);
     ptx::fence_barrier_init();
@@ -551,7 +516,7 @@ __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
   }
   ptx::fence_shared_for_async();
   __syncthreads();
-  if (a.cluster > 1) ptx::sync_cluster();  // no block signals a barrier before its owner has set it up
+  if (a.split > 1) ptx::sync_cluster();  // no block signals a barrier before its owner has set it up
 }
 
 template <typename T, int pixels>
@@ -563,13 +528,12 @@ __global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ Wg
   ptx::wait_for_previous_kernel();
   const int warpgroup = threadIdx.x / kWarpgroup;
   if (warpgroup == kConsumers) {
-    ptx::release_registers<40>();
+    ptx::release_registers<24>();
     if (threadIdx.x == kConsumers * kWarpgroup) produce<T>(a, m);
   } else {
-    ptx::take_registers<232>();
+    ptx::take_registers<240>();
     consume<T, pixels>(a, m, warpgroup);
   }
-  if (a.cluster > 1) ptx::sync_cluster();  // no block leaves while another still signals it or loads for it
 }
 
 }  // namespace wgmma

@@ -66,7 +66,7 @@ __device__ inline void wait_cluster(std::uint32_t barrier, std::uint32_t parity)
       : "memory");
 }
 __device__ inline void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // ---- launches ----
@@ -98,23 +98,6 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap& map, int c,
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
       "[%6];" ::"r"(to),
       "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier)
-      : "memory");
-}
-/// To the same place of both blocks of a cluster of two, each of whose barriers counts the bytes.
-__device__ inline void load_bulk_to_both(std::uint32_t to, const void* from, std::uint32_t bytes,
-                                         std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
-      "%4;" ::"r"(to),
-      "l"(from), "r"(bytes), "r"(barrier), "h"(static_cast<std::uint16_t>(3))
-      : "memory");
-}
-__device__ inline void load_box_to_both(std::uint32_t to, const CUtensorMap& map, int c, int x, int y, int n,
-                                        std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
-      "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"(static_cast<std::uint16_t>(3))
       : "memory");
 }
 __device__ inline void store_box(const CUtensorMap& map, int c, int x, int y, int n, std::uint32_t from) {
