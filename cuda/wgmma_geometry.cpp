@@ -115,7 +115,7 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
 }
 
 void estimate(int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kItemCycles = 600;       // hand-over, first loads, what the epilogue does not hide
+  constexpr double kTurnCycles = 500;       // the matrix unit idles while the consumers change turns
   constexpr double kExchangeCycles = 3000;  // of partial sums through L2, and the cluster's barrier
   // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
   const int clusters = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
@@ -125,7 +125,8 @@ void estimate(int multiprocessors, WgmmaGeometry& g) {
   const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
   const double step = g.pixels / 2.0 * 4 * small * (g.one_pixel_tile ? 2 : 1);
   const double steps = g.steps_per_item() / static_cast<double>(g.split);
-  g.cycles = waves * (step * steps + kItemCycles + (g.split > 1 ? kExchangeCycles : 0));
+  const double turns = g.one_pixel_tile ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
+  g.cycles = waves * (step * steps + turns * kTurnCycles + (g.split > 1 ? kExchangeCycles : 0));
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
