@@ -1,19 +1,12 @@
-// wgmma: implicit-GEMM convolution for Hopper's warpgroup matrix product, persistent and warp-specialised.
-//
-// out^T[64 channels][N pixels] += W[64][128 B of input channels] * X[N pixels][the same 128 B]^T for each filter tap.
-// The pixels are the instruction's N = 256, 224 or 128: one m64nNk16 reads 2 KB of weights and 8 KB of pixels (N = 256)
-// from shared memory for 524,288 FLOP in 128 cycles, 80 of the 128 bytes a cycle that shared memory gives. A step (one
-// tap of one channel block) is four of them.
-//   registers: 64 x N sums in f32 a consumer warpgroup, N/2 a thread (128 of the 240 that setmaxnreg gives).
-//   shared:    boxes of input (8x32 pixels with their 3x3 halo: 10x34x128 B = 43.5 KB) in 2 to 4 stages, read by all
-//   taps
-//              as shifted operand starts: the swizzle is a function of the address, so a shift by whole pixels keeps
-//              it; weights, 8 KB a step, in a ring or (64 to 64 channels) for good; 24 KB a consumer of outputs on
-//              their way.
-//   L2:        16 B of weights and 5 B (128 channels a tile) or 9 B (64) of input a cycle for 3x3 and N = 256.
-// Two consumers take turns on the matrix unit, a burst of boxes each, so that one's epilogue (maximum, bias,
-// activation, transposition, tensor store) hides behind the other's products. One producer thread feeds both in the
-// same order.
+// wgmma: implicit-GEMM convolution on Hopper's warpgroup matrix product, persistent and warp-specialised.
+// Sums of 64 output channels x N pixels (N = 256, 224 or 128) += W[64][128 B of input channels] * X[N][the same]^T, for
+// each filter tap. One m64nNk16 reads 2 KB of weights and 8 KB of pixels (N = 256) for 524,288 FLOP in 128 cycles: 80
+// of the 128 bytes a cycle that shared memory gives. A step, one tap of one channel block, is four of them. Registers:
+// 64 x N sums in f32 a consumer warpgroup, N/2 a thread. L2 gives a step 8 KB of weights and 5 KB of input. Shared
+// memory: boxes of input (8x32 pixels with a 3x3 halo: 43.5 KB, 2 to 4 stages) that all taps read as shifted operand
+// starts, since the swizzle is a function of the address; weights in a ring of 8 KB stages or, where they fit, for
+// good; 24 KB a consumer of outputs on their way. Two consumers take turns on the matrix unit, so that one's epilogue
+// (maximum, bias, activation, transposition, tensor store) hides behind the other's products; one thread feeds both.
 #pragma once
 
 #include "cuda/wgmma_geometry.h"
