@@ -11,6 +11,7 @@
 #include "cuda/register_tile.h"
 #include "cuda/staged.h"
 #include "cuda/tiled.h"
+#include "cuda/wgmma_conv2d.h"
 
 namespace gable {
 namespace {
@@ -76,6 +77,13 @@ ErrorBound mma_bound(const WeightedOp& op) {
   return bound;
 }
 
+/// Of wgmma: as of mma.sync, but tf32 values of x are cut to 10 bits of mantissa: 2^-10, where weights are rounded.
+ErrorBound wgmma_bound(const WeightedOp& op) {
+  ErrorBound bound = mma_bound(op);
+  if (op.problem.math == cuda::Math::tf32) bound.accumulation += 0x1p-11;
+  return bound;
+}
+
 std::string nothing_missing(const cudaDeviceProp&) { return ""; }
 
 template <typename KernelPlan>
@@ -99,6 +107,8 @@ constexpr WeightedKernel kKernels[] = {
     f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
     {"few_channels_mma", nothing_missing, refuse<cuda::FewChannelsMma>, make<cuda::FewChannelsMma, mma_bound>},
     f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
+    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::Staged<cuda::WgmmaConv2d>>,
+     make<cuda::Staged<cuda::WgmmaConv2d>, wgmma_bound>},
     {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::Staged<cuda::ImplicitGemmConv2d>>,
      make<cuda::Staged<cuda::ImplicitGemmConv2d>, mma_bound>},
     f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),

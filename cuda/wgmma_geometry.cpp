@@ -1,0 +1,252 @@
+// See wgmma_geometry.h.
+#include "cuda/wgmma_geometry.h"
+
+#include <algorithm>
+#include <map>
+
+namespace gable::cuda {
+namespace {
+
+constexpr int kPixelBytes = 128;
+constexpr int kBarrierBytes = 1024;
+constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
+
+int as_int(std::int64_t value) { return static_cast<int>(value); }
+
+/// Taps that read the same phase of a strided input, so that one box serves them.
+struct Phase {
+  int y = 0, x = 0;
+  auto operator<=>(const Phase&) const = default;
+};
+
+struct Span {
+  int h = 0, w = 0;
+};
+
+/// How far the taps of one box reach beyond the tile, in pixels of shared memory.
+Span span_of(const Conv2dProblem& p, bool box_per_tap) {
+  if (box_per_tap) return {};
+  return {as_int((p.r - 1) * p.dilation_h / p.stride_h), as_int((p.s - 1) * p.dilation_w / p.stride_w)};
+}
+
+void add_boxes(const Conv2dProblem& p, bool box_per_tap, WgmmaGeometry& g) {
+  std::map<Phase, std::vector<WgmmaTap>> of_phase;
+  for (int r = 0; r < p.r; ++r) {
+    for (int s = 0; s < p.s; ++s) {
+      const int y = as_int(r * p.dilation_h), x = as_int(s * p.dilation_w);
+      const int stride_h = as_int(p.stride_h), stride_w = as_int(p.stride_w);
+      const Phase phase = box_per_tap ? Phase{y, x} : Phase{y % stride_h, x % stride_w};
+      const int shift = box_per_tap ? 0 : y / stride_h * g.box_w + x / stride_w;
+      of_phase[phase].push_back(
+          {static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), static_cast<std::int16_t>(shift)});
+    }
+  }
+  for (const auto& [phase, taps] : of_phase) {
+    g.boxes.push_back({static_cast<std::int16_t>(phase.x - p.pad_left), static_cast<std::int16_t>(phase.y - p.pad_top),
+                       static_cast<std::int16_t>(g.taps.size()), static_cast<std::int16_t>(taps.size())});
+    g.taps.insert(g.taps.end(), taps.begin(), taps.end());
+  }
+}
+
+/// One line of pixels over the whole batch.
+void lay_out_flat(const Conv2dProblem& p, WgmmaGeometry& g) {
+  g.flat = true;
+  g.row = g.tile_w = g.box_w = g.pixels;
+  g.tile_h = g.rows_per_image = g.box_h = 1;
+  g.tiles_x = as_int(ceil_div(p.n * p.ho * p.wo, g.pixels));
+}
+
+/// Strips of eight pixels; the box is as wide as the taps need, so groups of eight lie at the box's row pitch. Images
+/// that are lower than the strip share a tile, a multiple of four rows each (what the epilogue stores at once).
+bool lay_out_strip(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
+  const int rows = g.pixels / 8;
+  g.row = 8;
+  g.tile_w = 8;
+  g.box_w = 8 + span.w;
+  g.group_pitch = g.box_w * kPixelBytes;
+  // Rows beyond an image are zeros, and so are the padding rows above the next: the two may overlap.
+  const std::int64_t pad_bottom = p.ho + span.h - p.pad_top - p.h;  // where the stride is 1
+  const std::int64_t shared = p.stride_h == 1 ? std::max<std::int64_t>(0, std::min(p.pad_top, pad_bottom)) : 0;
+  const int image_rows = as_int(round_up(p.ho + span.h - shared, 4));
+  const int images = as_int(std::min<std::int64_t>(rows / image_rows, p.n));
+  if (images > 1 && rows % image_rows == 0) {
+    g.tile_n = g.box_n = rows / image_rows;
+    g.tile_h = g.rows_per_image = g.box_h = image_rows;
+  } else {
+    g.tile_h = g.rows_per_image = rows;
+    g.box_h = rows + span.h;
+  }
+  g.tiles_x = as_int(ceil_div(p.wo, 8));
+  g.tiles_y = as_int(ceil_div(p.ho, g.tile_h));
+  return g.box_h <= 256;
+}
+
+/// Rows of sixteen pixels, loaded with what lies beyond them, so that all groups of eight are 1024 bytes apart.
+bool lay_out_line(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
+  if (p.wo + span.w > 16) return false;
+  g.row = g.box_w = g.tile_w = 16;
+  g.tile_h = g.rows_per_image = g.pixels / 16;
+  g.box_h = g.tile_h + span.h;
+  g.tiles_y = as_int(ceil_div(p.ho, g.tile_h));
+  return true;
+}
+
+/// The rings' depths; false if the box is too large.
+bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
+  // A tap's last row may reach beyond the box by what the rows' ends hold; the kernel clears this slack once.
+  const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
+  g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
+  const int free = shared_bytes - kAlignment - kBarrierBytes - 2 * kWgmmaStagingBytes;
+  const int steps = g.steps_per_item();
+  const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
+  g.resident_weights = g.channel_tiles == 1 && !g.one_pixel_tile && g.split == 1 && beside_resident >= 2;
+  if (g.resident_weights) {
+    g.weight_stages = steps;
+    g.box_stages = std::min(beside_resident, 4);
+    return true;
+  }
+  const int taps_per_box = static_cast<int>(g.taps.size() / g.boxes.size());
+  const int wanted = taps_per_box >= 4 ? 2 : 4;
+  for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
+    g.weight_stages = std::min(16, (free - g.box_stages * g.box_stage_bytes) / kWgmmaWeightBytes);
+    if (g.weight_stages >= 4) return true;
+  }
+  return false;
+}
+
+void estimate(int multiprocessors, WgmmaGeometry& g) {
+  constexpr double kTurnCycles = 500;       // the matrix unit idles while the consumers change turns
+  constexpr double kExchangeCycles = 3000;  // of partial sums through L2, and the cluster's barrier
+  // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
+  const int clusters = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
+  g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
+  g.ctas = std::min(g.items, clusters) * g.split;
+  const double waves = static_cast<double>(ceil_div(g.items, clusters));
+  const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
+  const double step = g.pixels / 2.0 * 4 * small * (g.one_pixel_tile ? 2 : 1);
+  const double steps = g.steps_per_item() / static_cast<double>(g.split);
+  const double turns = g.one_pixel_tile ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
+  g.cycles = waves * (step * steps + turns * kTurnCycles + (g.split > 1 ? kExchangeCycles : 0));
+}
+
+std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
+                                     int shared_bytes) {
+  WgmmaGeometry g;
+  g.pixels = candidate.pixels;
+  g.one_pixel_tile = candidate.one_pixel_tile == 1;
+  const bool box_per_tap = candidate.box_per_tap == 1;
+  const Span span = span_of(p, box_per_tap);
+  g.tiles_n = 0;
+  if (candidate.row == 8) {
+    if (!lay_out_strip(p, span, g)) return {};
+  } else if (candidate.row == 16) {
+    if (!lay_out_line(p, span, g)) return {};
+  } else {
+    lay_out_flat(p, g);
+  }
+  g.tiles_n = g.flat ? 1 : as_int(ceil_div(p.n, g.tile_n));
+  add_boxes(p, box_per_tap, g);
+  const int channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels));
+  if (g.one_pixel_tile && channel_tiles % 2 != 0) return {};
+  g.channel_tiles = g.one_pixel_tile ? channel_tiles / 2 : channel_tiles;
+  g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(p.type)));
+  const int blocks = g.channel_blocks * static_cast<int>(g.boxes.size());
+  g.split = candidate.split;
+  if (g.split > blocks) return {};
+  g.burst = g.one_pixel_tile ? std::max(candidate.burst, 1) : blocks;
+  if (!share_out_memory(shared_bytes, span, g)) return {};
+  estimate(multiprocessors, g);
+  return g;
+}
+
+bool can_be_flat(const Conv2dProblem& p) {
+  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+         p.ho == p.h && p.wo == p.w && p.pool.none();
+}
+
+std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& wishes) {
+  std::vector<WgmmaWishes> list;
+  for (const int pixels : {256, 224, 128}) {
+    for (const int row : {pixels, 16, 8}) {
+      for (const int one_pixel_tile : {1, 0}) {
+        for (const int box_per_tap : {0, 1}) {
+          const bool asked = (wishes.pixels == 0 || wishes.pixels == pixels) &&
+                             (wishes.row == 0 || wishes.row == row) &&
+                             (wishes.box_per_tap < 0 ? box_per_tap == 0 : wishes.box_per_tap == box_per_tap) &&
+                             (wishes.one_pixel_tile < 0 || wishes.one_pixel_tile == one_pixel_tile);
+          if (!asked || (row == pixels && !can_be_flat(p))) continue;
+          for (const int split : {1, 2, 4, 8}) {
+            if (wishes.split == 0 || wishes.split == split) {
+              list.push_back({pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile});
+            }
+          }
+        }
+      }
+    }
+  }
+  return list;
+}
+
+std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
+
+}  // namespace
+
+std::string WgmmaGeometry::tile_description() const {
+  const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
+  const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
+  return shape + " pixels" + images + " by " + (one_pixel_tile ? "128" : "64") + " channels" +
+         (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
+}
+
+std::string WgmmaGeometry::staging_description() const {
+  const std::string weights =
+      resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
+  return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps.size() / boxes.size()) +
+         " taps in " + std::to_string(box_stages) + " stages and " + weights + " in shared memory";
+}
+
+std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
+  if (g.split == 1) return 0;
+  constexpr std::size_t kConsumers = 2;
+  const auto sums = static_cast<std::size_t>(g.pixels) * kWgmmaChannels * sizeof(float);
+  return static_cast<std::size_t>(g.items) * kConsumers * static_cast<std::size_t>(g.split) * sums;
+}
+
+int wgmma_shared_bytes(const WgmmaGeometry& g) {
+  return kAlignment + kBarrierBytes + 2 * kWgmmaStagingBytes + g.box_stages * g.box_stage_bytes +
+         g.weight_stages * kWgmmaWeightBytes;
+}
+
+std::string wgmma_refusal(const Conv2dProblem& p) {
+  if (p.type == Type::f32 && p.math != Math::tf32) {
+    return "f32 without math tf32; its products are of tf32 or 16-bit values";
+  }
+  if (p.type != Type::f32 && p.math != Math::strict) {
+    return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
+  }
+  if (!p.nhwc) return "layout nchw; it takes nhwc";
+  if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
+  if (p.r * p.s > kWgmmaMaxTaps) {
+    return pair(p.r, p.s) + " filter taps; its tables hold " + std::to_string(kWgmmaMaxTaps);
+  }
+  if (p.stride_h > 8 || p.stride_w > 8) {
+    return "stride " + pair(p.stride_h, p.stride_w) + "; tensor copies step at most 8";
+  }
+  if (!p.pool.none() && !p.pool.is_2x2()) {
+    return "max-pool " + pair(p.pool.h, p.pool.w) + " with stride " + pair(p.pool.stride_h, p.pool.stride_w) +
+           "; its epilogue pools 2x2 with stride 2";
+  }
+  return {};
+}
+
+std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes,
+                                                 const WgmmaWishes& wishes) {
+  std::optional<WgmmaGeometry> best;
+  for (const WgmmaWishes& candidate : candidates(p, wishes)) {
+    std::optional<WgmmaGeometry> g = lay_out(p, candidate, multiprocessors, shared_bytes);
+    if (g && (!best || g->cycles < best->cycles)) best = std::move(g);
+  }
+  return best;
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,88 @@
+// How the wgmma kernel cuts a convolution: which pixels a tile holds and how they lie in shared memory, which filter
+// taps share a loaded box, how many stages the rings have. Plain host arithmetic, no CUDA call: testable without a GPU.
+//
+// A tile is `pixels` output pixels (the instruction's N) by 64 output channels for each of two consumer warpgroups.
+// Pixel n of a tile lies in row n / row, column n % row. Eight neighbours are one core-matrix group of the instruction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuda/conv2d_problem.h"
+
+namespace gable::cuda {
+
+inline constexpr int kWgmmaChannels = 64;         ///< output channels of a consumer warpgroup's tile
+inline constexpr int kWgmmaWeightBytes = 8192;    ///< of one stage: 64 output channels x 128 bytes of input channels
+inline constexpr int kWgmmaMaxTaps = 64;          ///< the tables' size
+inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue stores at a time
+inline constexpr int kWgmmaStagingBytes = 24576;  ///< shared memory of a consumer's outputs on their way to memory
+
+/// One box of input that is loaded for each block of input channels, and the taps that it serves.
+struct WgmmaBox {
+  std::int16_t dx = 0, dy = 0;  ///< from the tile's origin (times the stride) to the box's, in input pixels
+  std::int16_t first_tap = 0, taps = 0;
+};
+
+struct WgmmaTap {
+  std::int16_t r = 0, s = 0;  ///< position in the filter
+  std::int16_t shift = 0;     ///< from the box's first pixel to the tap's, in pixels of shared memory
+};
+
+/// What may be asked for instead of the choice by estimated time; 0 and -1 leave the choice open.
+struct WgmmaWishes {
+  int pixels = 0;           ///< 128, 224 or 256
+  int row = 0;              ///< 8 or 16 pixels, or `pixels` where the image is one line of pixels
+  int box_per_tap = -1;     ///< 1: a box for each tap; 0: boxes that serve many taps
+  int split = 0;            ///< 1, 2, 4 or 8 blocks for one item
+  int burst = 0;            ///< boxes a turn, for one pixel tile; 0: one
+  int one_pixel_tile = -1;  ///< 1: both consumers share the pixels and halve 128 channels; 0: each has its own pixels
+  bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
+};
+
+struct WgmmaGeometry {
+  int pixels = 256, row = 8;
+  int tile_w = 8, tile_h = 32, tile_n = 1;  ///< output pixels from one tile to the next
+  int rows_per_image = 32;                  ///< rows of a tile that belong to one image
+  int box_w = 8, box_h = 32, box_n = 1;     ///< pixels that are loaded
+  int group_pitch = 1024;                   ///< bytes between groups of eight pixels in shared memory
+  bool flat = false;                        ///< 1x1 without padding: the whole batch is one line of pixels
+  bool one_pixel_tile = false;
+  std::vector<WgmmaBox> boxes;
+  std::vector<WgmmaTap> taps;
+  int tiles_x = 1, tiles_y = 1, tiles_n = 1;
+  int channel_tiles = 1;   ///< of 64 or (one_pixel_tile) 128 output channels
+  int channel_blocks = 1;  ///< of 128 bytes of input channels
+  int items = 1;           ///< tiles, all together
+  int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;
+  bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
+  int burst = 1;                  ///< boxes of one consumer's turn on the matrix unit
+  int split = 1;                  ///< blocks of a cluster that share the reduction of one item
+  int ctas = 1;
+  double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
+
+  int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
+  std::string tile_description() const;
+  std::string staging_description() const;
+};
+
+/// Input channels of 128 bytes.
+inline int wgmma_channel_block(Type type) { return type == Type::f32 ? 32 : 64; }
+
+/// Empty, or why no tile fits the problem (whatever the device).
+std::string wgmma_refusal(const Conv2dProblem& problem);
+
+/// The tile of the least estimated time among those that meet the wishes and fit `shared_bytes`; none: nothing fits.
+std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
+                                                 const WgmmaWishes& wishes = {});
+
+/// Where the blocks of a cluster leave sums for each other; 0 without a split.
+std::size_t wgmma_workspace_bytes(const WgmmaGeometry& geometry);
+
+/// Dynamic shared memory of the kernel: alignment, rings, staging, barriers.
+int wgmma_shared_bytes(const WgmmaGeometry& geometry);
+
+}  // namespace gable::cuda
