@@ -1,4 +1,4 @@
-// What a run of the command works through: convolutions with their names, and what was refused on the way.
+// What a run of the command works through: ops with their names, and what was refused on the way.
 #pragma once
 
 #include <gable/ops.h>
@@ -12,7 +12,7 @@ namespace gable::bench {
 struct Case {
   std::string suite;  ///< name of the suite or of the list file; empty for a single problem
   std::string name;   ///< never empty
-  Conv2d conv;
+  Op op;
 };
 
 /// What could not run, where, and why. An empty device: no device can.
@@ -21,17 +21,25 @@ struct Refusal {
   std::string name;
   std::string problem;
   std::string dtype;
+  std::string math;  ///< empty where there is no case
   std::string device;
   std::string reason;
 };
 
-/// Caps the batch of each case.
+/// The math of a convolution or a matrix product; other ops know only strict.
+Math math_of(const Op& op);
+/// The same op in another math; others than those two stay as they are.
+Op in_math(Op op, Math math);
+bool has_math(const Op& op);
+
+/// Caps the batch of each convolution, and the rows of each matrix product, which are its batch.
 void cap_batch(std::vector<Case>& cases, std::int64_t max_batch);
 
-/// Halves the batch of each case until it has at most `gflop` of work or one image.
-void cap_work(std::vector<Case>& cases, double gflop);
+/// Halves each case's batch (or its rows, or the sides of what is only moved or added) until it has at most `gflop` of
+/// work, and what is only moved or added at most `gigabytes`, or one image is left.
+void cap_work(std::vector<Case>& cases, double gflop, double gigabytes);
 
-/// Drops the cases whose convolution an earlier case has (batches that were capped to the same); returns their names,
+/// Drops the cases whose op an earlier case has (batches that were capped to the same); returns their names,
 /// once each.
 std::vector<std::string> drop_repeated(std::vector<Case>& cases);
 

@@ -43,7 +43,9 @@ void add_attributes(CLI::App& app, SelectionOptions& s) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--layout", s.layout, "nchw or nhwc, of x and y (default: nchw; suites: nhwc)");
-  app.add_option("--math", s.math, "strict, tf32, split3 or split6 (default: strict)");
+  app.add_option("--math", s.maths, "strict, tf32, split3, split6; several with commas take turns (default: strict)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 }
 
 void add_epilogue(CLI::App& app, SelectionOptions& s) {
@@ -138,6 +140,7 @@ void add_bench(CLI::App& root, Arguments& a) {
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
   add_measuring(app, a.study);
+  app.add_flag("--ceilings", a.study.ceilings, "measure the machine's ceilings first, for percents of the roof");
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) { return bench_command(arguments.study, console); };

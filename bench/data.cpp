@@ -12,6 +12,8 @@
 #include <limits>
 #include <optional>
 
+#include "bench/cases.h"
+
 namespace gable::bench {
 namespace {
 
@@ -40,6 +42,27 @@ std::optional<double> read_bytes(const char* path) {
   return file >> value ? std::optional(value) : std::nullopt;
 }
 
+struct InputShapes {
+  Shape x;
+  Layout layout = Layout::nchw;
+  Shape weights{};
+  std::int64_t biases = 0;
+};
+
+InputShapes shapes_of(const Op& op) {
+  if (const auto* c = std::get_if<Conv2d>(&op)) {
+    return {c->input, c->layout, c->weights, c->epilogue.bias ? c->weights[0] : 0};
+  }
+  if (const auto* m = std::get_if<Matmul>(&op)) {
+    return {Shape{m->m, m->k}, Layout::nchw, Shape{m->k, m->n}, m->bias ? m->n : 0};
+  }
+  if (const auto* pool = std::get_if<MaxPool>(&op)) return {pool->input, pool->layout};
+  if (const auto* add = std::get_if<Add>(&op)) return {add->shape, add->layout};
+  if (const auto* t = std::get_if<Transpose>(&op)) return {Shape{t->rows, t->columns}};
+  const auto& reorder = std::get<Reorder>(op);
+  return {reorder.shape, reorder.from};
+}
+
 }  // namespace
 
 void fill_random(const TensorView& host, std::uint64_t seed, float low, float high) {
@@ -53,23 +76,41 @@ void fill_random(const TensorView& host, std::uint64_t seed, float low, float hi
   }
 }
 
-ConvData random_data(const Conv2d& conv, std::uint64_t seed) {
-  ConvData data{Tensor(conv.dtype, conv.input, conv.layout), Tensor(conv.dtype, conv.weights), Tensor()};
-  const auto scale = static_cast<float>(std::sqrt(3.0 / static_cast<double>(terms(conv))));
+OpData random_data(const Op& op, std::uint64_t seed) {
+  const InputShapes shapes = shapes_of(op);
+  const DType dtype = dtype_of(op);
+  const auto scale = static_cast<float>(std::sqrt(3.0 / static_cast<double>(terms(op))));
+  OpData data;
+  data.x = Tensor(dtype, shapes.x, shapes.layout);
   fill_random(data.x, 3 * seed, -1, 1);
-  fill_random(data.weights, 3 * seed + 1, -scale, scale);
-  if (conv.epilogue.bias) {
-    data.bias = Tensor(DType::f32, Shape{conv.weights[0]});
+  if (std::holds_alternative<Add>(op)) {
+    data.second = Tensor(dtype, shapes.x, shapes.layout);
+    fill_random(data.second, 3 * seed + 1, -1, 1);
+  }
+  if (has_math(op)) {
+    data.weights = Tensor(dtype, shapes.weights);
+    fill_random(data.weights, 3 * seed + 1, -scale, scale);
+  }
+  if (shapes.biases > 0) {
+    data.bias = Tensor(DType::f32, Shape{shapes.biases});
     fill_random(data.bias, 3 * seed + 2, -1, 1);
   }
   return data;
 }
 
+Layout output_layout(const Op& op) {
+  const auto* reorder = std::get_if<Reorder>(&op);
+  return reorder != nullptr ? reorder->to : shapes_of(op).layout;
+}
+
 void poison(const TensorView& host) { std::memset(host.data, 0xff, host.bytes()); }
 
-double bytes_needed(const Conv2d& conv, std::size_t outputs) {
-  const Work least = work(conv);
-  const double weights = static_cast<double>(conv.weights.elements()) * static_cast<double>(size_of(conv.dtype));
+double bytes_needed(const Op& op, std::size_t outputs) {
+  const Work least = work(op);
+  double weights = 0;
+  if (has_math(op)) {
+    weights = static_cast<double>(shapes_of(op).weights.elements()) * static_cast<double>(size_of(dtype_of(op)));
+  }
   return least.bytes_read + weights + least.bytes_written * static_cast<double>(outputs);
 }
 

@@ -11,9 +11,10 @@
 
 namespace gable::bench {
 
-/// Host tensors of a convolution. `bias` is empty without one.
-struct ConvData {
+/// Host tensors of an op's inputs; those that it does not have are empty.
+struct OpData {
   Tensor x;
+  Tensor second;  ///< what is added to x
   Tensor weights;
   Tensor bias;
 };
@@ -22,13 +23,16 @@ struct ConvData {
 void fill_random(const TensorView& host, std::uint64_t seed, float low, float high);
 
 /// x and bias in [-1, 1), weights scaled by sqrt(3 / terms), so that results stay near 1 in every dtype.
-ConvData random_data(const Conv2d& conv, std::uint64_t seed = 1);
+OpData random_data(const Op& op, std::uint64_t seed = 1);
+
+/// Where it has one; else nchw.
+Layout output_layout(const Op& op);
 
 /// Every byte 0xff: a NaN in every dtype, which no correct result leaves.
 void poison(const TensorView& host);
 
-/// Bytes that x, weights (twice: as given and packed), bias and `outputs` results take.
-double bytes_needed(const Conv2d& conv, std::size_t outputs);
+/// Bytes that inputs, weights (twice: as given and packed), bias and `outputs` results take.
+double bytes_needed(const Op& op, std::size_t outputs);
 
 /// What can be allocated now without swapping: MemAvailable, or what the cgroup leaves if that is less.
 double available_memory();

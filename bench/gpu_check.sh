@@ -39,7 +39,7 @@ has() { command -v "$1" >/dev/null || { say "skipped $2: no $1 on the PATH"; ret
 
 # The convolution kernels of the first GPU, best first.
 kernels() {
-  "$gable" info 2>/dev/null | awk '/^  cuda:0 /{getline; sub(/^ *kernels: */, ""); gsub(/, /, "\n"); print; exit}' |
+  awk '/^  cuda:0 /{getline; sub(/^ *kernels: */, ""); gsub(/, /, "\n"); print; exit}' "$out/info.txt" |
     grep -vxE 'max_pool|add|transpose|reorder'
 }
 
@@ -77,7 +77,7 @@ bench_step() {
   local kernel layer devices
   check info "$gable" info --json "$out/info.json"
   devices=cuda:0
-  if "$gable" info 2>/dev/null | grep -qE '^  cudnn:0 '; then devices+=,cudnn:0; fi
+  if grep -qE '^  cudnn:0 .*' "$out/info.txt" && ! grep -qE '^  cudnn:0 *not available' "$out/info.txt"; then devices+=,cudnn:0; fi
   check study "$gable" bench --suite study --device "$devices" --json "$out/study.json"
   # The ladder, each step on the same layers.
   for kernel in $(kernels); do
@@ -100,8 +100,9 @@ profile_step() {
   done
 }
 
-if ! "$gable" info 2>/dev/null | grep -qE '^  cuda:0 '; then
-  "$gable" info 2>&1 | grep -A 2 '^  cuda'
+"$gable" info >"$out/info.txt" 2>&1
+if ! grep -qE '^  cuda:0 ' "$out/info.txt"; then
+  grep -A 2 '^  cuda' "$out/info.txt"
   say "gpu_check: no usable GPU"
   exit 4
 fi

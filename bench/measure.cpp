@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <list>
+#include <memory>
 #include <new>
+#include <span>
 
 #include "bench/problem.h"
 
@@ -52,94 +53,127 @@ perf::TimingOptions timing_options(const MeasureOptions& options, perf::Cache ca
   return timing;
 }
 
-/// Plans and places the case on every device that supports it. (A list, because runners are referred to.)
-std::list<ConvRunner> prepare(const Case& one, const std::vector<OpenDevice>& devices, const ConvData& data,
-                              Outcome& outcome) {
-  std::list<ConvRunner> runners;
-  for (const OpenDevice& device : devices) {
-    try {
-      runners.emplace_back(device, one.conv);
-      runners.back().prepare(data);
-    } catch (const Error& error) {
-      if (!runners.empty() && &runners.back().device() == &device) runners.pop_back();
-      outcome.refuse(one, device.uri, error);
-    }
-  }
-  return runners;
+/// Cases that differ in their math alone: they have the same data and take turns.
+using Rivals = std::span<const Case>;
+
+bool differ_in_math_alone(const Case& a, const Case& b) {
+  return a.suite == b.suite && a.name == b.name && a.op == in_math(b.op, math_of(a.op));
 }
 
-/// A runner with what its first run took, in seconds.
+/// Each run of neighbours that are rivals.
+std::vector<Rivals> rivals_of(const std::vector<Case>& cases) {
+  std::vector<Rivals> all;
+  for (auto first = cases.begin(); first != cases.end();) {
+    const auto last =
+        std::find_if_not(first, cases.end(), [&](const Case& one) { return differ_in_math_alone(*first, one); });
+    all.emplace_back(first, last);
+    first = last;
+  }
+  return all;
+}
+
+/// A case on a device, with what its first run took, in seconds.
 struct Contestant {
-  const ConvRunner* runner;
-  double first_run;
+  const Case* one;
+  std::unique_ptr<OpRunner> runner;
+  double first_run = 0;
 };
 
-std::vector<Contestant> first_runs(const std::list<ConvRunner>& runners) {
+/// Plans and places each case on every device that supports it.
+std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& devices, const OpData& data,
+                                Outcome& outcome) {
   std::vector<Contestant> contestants;
-  for (const ConvRunner& runner : runners) {
-    const Clock::time_point start = Clock::now();
-    runner.run();
-    contestants.push_back({&runner, std::max(1e-9, seconds_since(start))});
+  for (const Case& one : rivals) {
+    try {
+      validate(one.op);  // the shape is right; the math may not go with the dtype
+    } catch (const Error& error) {
+      outcome.refuse(one, "", error);
+      continue;
+    }
+    for (const OpenDevice& device : devices) {
+      try {
+        auto runner = std::make_unique<OpRunner>(device, one.op);
+        runner->prepare(data);
+        contestants.push_back({&one, std::move(runner)});
+      } catch (const Error& error) {
+        outcome.refuse(one, device.uri, error);
+      }
+    }
   }
   return contestants;
 }
 
+void run_first(std::vector<Contestant>& contestants) {
+  for (Contestant& c : contestants) {
+    const Clock::time_point start = Clock::now();
+    c.runner->run();
+    c.first_run = std::max(1e-9, seconds_since(start));
+  }
+}
+
 /// Warm times of calls that already took longer than their budget are what their first run took: at such lengths
 /// nothing is left to warm up. The others take turns.
-void measure_in_turn(const Case& one, const std::vector<Contestant>& all, perf::Cache cache,
-                     const MeasureOptions& options, double budget, Outcome& outcome,
-                     const std::function<void(const Measured&)>& report) {
-  std::vector<const ConvRunner*> runners;
-  std::vector<std::function<void()>> calls;
+void measure_in_turn(const std::vector<Contestant>& all, perf::Cache cache, const MeasureOptions& options,
+                     double budget, Outcome& outcome, const std::function<void(const Measured&)>& report) {
+  std::vector<const Contestant*> taking_turns;
+  std::vector<perf::Subject> subjects;
   double slowest = 0;
   for (const Contestant& c : all) {
     if (cache == perf::Cache::warm && c.first_run > budget) {
-      report({&one, c.runner, cache, perf::summarize({c.first_run})});
+      report({c.one, c.runner.get(), cache, perf::summarize({c.first_run})});
       ++outcome.ran;
       continue;
     }
-    runners.push_back(c.runner);
-    calls.emplace_back([runner = c.runner] { runner->run(); });
+    taking_turns.push_back(&c);
+    subjects.push_back(c.runner->subject());
     slowest = std::max(slowest, c.first_run);
   }
-  if (calls.empty()) return;
-  const auto timings = perf::measure_alternating(calls, timing_options(options, cache, budget, slowest));
-  for (std::size_t i = 0; i < runners.size(); ++i) {
-    report({&one, runners[i], cache, timings[i]});
+  if (subjects.empty()) return;
+  const auto timings = perf::measure_alternating(std::span<const perf::Subject>(subjects),
+                                                 timing_options(options, cache, budget, slowest));
+  for (std::size_t i = 0; i < taking_turns.size(); ++i) {
+    report({taking_turns[i]->one, taking_turns[i]->runner.get(), cache, timings[i]});
     ++outcome.ran;
   }
 }
 
-void measure_case(const Case& one, const std::vector<OpenDevice>& devices, const MeasureOptions& options, double budget,
-                  Outcome& outcome, const MeasureCallbacks& callbacks) {
-  validate(one.conv);
-  require_memory(bytes_needed(one.conv, devices.size()), fmt::format("'{}'", descriptor(one.conv)));
-  const ConvData data = random_data(one.conv);
-  const std::list<ConvRunner> runners = prepare(one, devices, data, outcome);
-  const std::vector<Contestant> contestants = first_runs(runners);
+void measure_rivals(Rivals rivals, const std::vector<OpenDevice>& devices, const MeasureOptions& options, double budget,
+                    Outcome& outcome, const MeasureCallbacks& callbacks) {
+  const Op op = in_math(rivals.front().op, Math::strict);  // what follows is the same for every math
+  validate(op);
+  require_memory(bytes_needed(op, devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
+  const OpData data = random_data(op);
+  std::vector<Contestant> contestants = prepare(rivals, devices, data, outcome);
+  run_first(contestants);
   for (const perf::Cache cache : options.caches) {
-    measure_in_turn(one, contestants, cache, options, budget, outcome, callbacks.report);
+    measure_in_turn(contestants, cache, options, budget, outcome, callbacks.report);
   }
+}
+
+void refuse_all(Rivals rivals, const Error& error, Outcome& outcome) {
+  for (const Case& one : rivals) outcome.refuse(one, "", error);
 }
 
 }  // namespace
 
 void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices,
                    const MeasureOptions& options, Outcome& outcome, const MeasureCallbacks& callbacks) {
-  Budget budget(options, cases.size());
+  const std::vector<Rivals> all = rivals_of(cases);
+  Budget budget(options, all.size());
   std::size_t done = 0;
-  for (const Case& one : cases) {
-    callbacks.progress(done++, cases.size(), fmt::format("{} {}", one.name, to_string(one.conv.dtype)));
+  for (const Rivals rivals : all) {
+    const Case& one = rivals.front();
+    callbacks.progress(done++, all.size(), fmt::format("{} {}", one.name, to_string(dtype_of(one.op))));
     try {
       if (budget.spent()) {
         throw Error(ErrorCode::unsupported,
                     fmt::format("not measured: the {} s for the whole study were over", options.seconds_total));
       }
-      measure_case(one, devices, options, budget.next(devices.size()), outcome, callbacks);
+      measure_rivals(rivals, devices, options, budget.next(devices.size() * rivals.size()), outcome, callbacks);
     } catch (const Error& error) {
-      outcome.refuse(one, "", error);
+      refuse_all(rivals, error, outcome);
     } catch (const std::bad_alloc&) {
-      outcome.refuse(one, "", Error(ErrorCode::out_of_memory, "host memory ran out"));
+      refuse_all(rivals, Error(ErrorCode::out_of_memory, "host memory ran out"), outcome);
     }
   }
 }

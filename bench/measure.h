@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "bench/conv_runner.h"
+#include "bench/op_runner.h"
 #include "bench/outcome.h"
 #include "perfcounters/timing.h"
 
@@ -24,7 +24,7 @@ struct MeasureOptions {
 /// One device's times on one case.
 struct Measured {
   const Case* one = nullptr;
-  const ConvRunner* runner = nullptr;
+  const OpRunner* runner = nullptr;
   perf::Cache cache = perf::Cache::warm;
   perf::Timing timing;
 };
@@ -34,7 +34,8 @@ struct MeasureCallbacks {
   std::function<void(const Measured&)> report;
 };
 
-/// A GPU's cases and a CPU's may differ, so a call has one list for its devices. Refusals go to `outcome`.
+/// A GPU's cases and a CPU's may differ, so a call has one list for its devices. Neighbours that differ in their math
+/// alone take turns as devices do. Refusals go to `outcome`.
 void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices,
                    const MeasureOptions& options, Outcome& outcome, const MeasureCallbacks& callbacks);
 

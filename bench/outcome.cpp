@@ -44,8 +44,9 @@ void Outcome::refuse(const Case& one, const std::string& device, const Error& er
   failed += error.code() == ErrorCode::device_failure ? 1 : 0;
   refused.push_back({.suite = one.suite,
                      .name = one.name,
-                     .problem = descriptor(one.conv),
-                     .dtype = std::string(to_string(one.conv.dtype)),
+                     .problem = descriptor(one.op),
+                     .dtype = std::string(to_string(dtype_of(one.op))),
+                     .math = std::string(to_string(math_of(one.op))),
                      .device = device,
                      .reason = one_line(error.what())});
 }

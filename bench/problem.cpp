@@ -304,6 +304,15 @@ std::string descriptor(const Conv2d& conv) {
   return text;
 }
 
+std::string descriptor(const Op& op) {
+  if (const auto* conv = std::get_if<Conv2d>(&op)) return descriptor(*conv);
+  if (const auto* m = std::get_if<Matmul>(&op)) return fmt::format("{}x{}:{}x{}", m->m, m->k, m->k, m->n);
+  if (const auto* add = std::get_if<Add>(&op)) return fmt::format("{0}:{0}", to_string(add->shape));
+  if (const auto* t = std::get_if<Transpose>(&op)) return fmt::format("{}x{}", t->rows, t->columns);
+  if (const auto* pool = std::get_if<MaxPool>(&op)) return to_string(pool->input);
+  return to_string(std::get<Reorder>(op).shape);
+}
+
 std::string to_string(const Problem& problem) {
   std::string text = descriptor(problem.conv);
   const std::string count = problem.count == 1 ? "" : fmt::format("*{}", problem.count);

@@ -32,6 +32,9 @@ Problem parse_problem(std::string_view descriptor);
 
 /// The canonical descriptor: parse_problem() reads the same convolution from it (dtype, layout and epilogue apart).
 std::string descriptor(const Conv2d& conv);
+/// Of any op, as benchdnn's drivers write them: "4096x700:700x1000" a matrix product, "25600:25600" an addition,
+/// "1024x512" what is only moved.
+std::string descriptor(const Op& op);
 /// The same with the problem's name and count.
 std::string to_string(const Problem& problem);
 

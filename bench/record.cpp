@@ -29,6 +29,13 @@ json versions_record() {
 
 json pool_record(const PoolWindow& pool) { return pool ? json::array({pool.window.h, pool.window.w}) : json(nullptr); }
 
+json epilogue_record(const Epilogue& epilogue) {
+  const PoolWindow& pool = epilogue.max_pool;
+  json record{{"bias", epilogue.bias}, {"activation", to_string(epilogue.activation)}, {"max_pool", pool_record(pool)}};
+  if (pool && pool.stride != pool.window) record["max_pool_stride"] = {pool.stride.h, pool.stride.w};
+  return record;
+}
+
 /// The name says it all: "avx2 fma f32" of dtype f32 is the unit "avx2 fma".
 std::string unit_of(const perf::Ceiling& ceiling) {
   const std::string suffix = " " + ceiling.dtype;
@@ -55,10 +62,22 @@ json ceiling_record(const perf::Ceiling& ceiling) {
   return record;
 }
 
-perf::RooflinePoint point_of(const json& measurement) {
+/// The level that tensors of `bytes` stay in between warm runs. Threads share the work, so their own caches add up.
+std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads, const perf::Machine& machine) {
+  const auto fits = [&](std::size_t cache, int instances) { return bytes <= static_cast<double>(cache) * instances; };
+  const int caches = std::min(threads, machine.cores_available);
+  if (fits(machine.l1d_bytes, caches)) return traffic.l1;
+  if (fits(machine.l2_bytes, caches)) return traffic.l2;
+  if (fits(machine.l3_bytes, machine.l3_instances)) return traffic.l3;
+  return traffic.dram;
+}
+
+perf::RooflinePoint point_of(const json& measurement, const perf::Machine& machine) {
   perf::RooflinePoint point;
   point.flop = measurement["W"]["flop"];
-  point.bytes.dram = measurement["Q"]["dram"]["bytes"].get<double>();
+  const double bytes = measurement["Q"]["dram"]["bytes"];
+  const bool warm = measurement["cache"] == "warm";
+  (warm ? home_of(point.bytes, bytes, measurement["threads"], machine) : point.bytes.dram) = bytes;
   point.seconds = measurement["T"]["seconds"];
   point.dtype = measurement["dtype"];
   point.threads = measurement["threads"];
@@ -103,29 +122,31 @@ json ceilings_record(const std::vector<perf::Ceiling>& ceilings) {
 }
 
 json case_record(const Case& one) {
-  const Conv2d& conv = one.conv;
   json record{{"suite", one.suite},
               {"name", one.name},
-              {"op", "conv2d"},
-              {"problem", descriptor(conv)},
-              {"dtype", to_string(conv.dtype)},
-              {"layout", to_string(conv.layout)},
-              {"epilogue",
-               {{"bias", conv.epilogue.bias},
-                {"activation", to_string(conv.epilogue.activation)},
-                {"max_pool", pool_record(conv.epilogue.max_pool)}}},
-              {"math", to_string(conv.math)}};
-  const PoolWindow& pool = conv.epilogue.max_pool;
-  if (pool && pool.stride != pool.window) record["epilogue"]["max_pool_stride"] = {pool.stride.h, pool.stride.w};
+              {"op", name(one.op)},
+              {"problem", descriptor(one.op)},
+              {"dtype", to_string(dtype_of(one.op))}};
+  if (has_math(one.op)) record["math"] = to_string(math_of(one.op));
+  if (const auto* conv = std::get_if<Conv2d>(&one.op)) {
+    record["layout"] = to_string(conv->layout);
+    record["epilogue"] = epilogue_record(conv->epilogue);
+  }
+  if (const auto* pool = std::get_if<MaxPool>(&one.op)) record["layout"] = to_string(pool->layout);
+  if (const auto* add = std::get_if<Add>(&one.op); add != nullptr && add->tile) {
+    record["tile"] = {add->tile.row_chunk, add->tile.free_dim};
+  }
   return record;
 }
 
 json refusal_record(const Refusal& refusal) {
-  return {{"suite", refusal.suite}, {"name", refusal.name},     {"problem", refusal.problem},
-          {"dtype", refusal.dtype}, {"device", refusal.device}, {"reason", refusal.reason}};
+  json record{{"suite", refusal.suite}, {"name", refusal.name},     {"problem", refusal.problem},
+              {"dtype", refusal.dtype}, {"device", refusal.device}, {"reason", refusal.reason}};
+  if (!refusal.math.empty()) record["math"] = refusal.math;
+  return record;
 }
 
-json measurement_record(const Case& one, const ConvRunner& runner, const perf::Timing& timing, perf::Cache cache) {
+json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing, perf::Cache cache) {
   const Work least = runner.plan().work();
   json record = case_record(one);
   record["device"] = runner.device().uri;
@@ -134,7 +155,7 @@ json measurement_record(const Case& one, const ConvRunner& runner, const perf::T
   record["fused"] = runner.plan().fused();
   record["cache"] = cache == perf::Cache::warm ? "warm" : "cold";
   record["threads"] = runner.device().gpu ? json(nullptr) : json(runner.device().threads);
-  record["T"] = {{"source", "clock"},
+  record["T"] = {{"source", runner.time_source()},
                  {"seconds", timing.seconds},
                  {"q1", timing.q1},
                  {"q3", timing.q3},
@@ -152,11 +173,12 @@ json measurement_record(const Case& one, const ConvRunner& runner, const perf::T
   return record;
 }
 
-double judge_measurements(json& measurements, const std::vector<perf::Ceiling>& ceilings) {
+double judge_measurements(json& measurements, const std::vector<perf::Ceiling>& ceilings,
+                          const perf::Machine& machine) {
   double highest = 0;
   for (json& record : measurements) {
     if (report::is_gpu(record["device"])) continue;
-    const perf::Verdict verdict = perf::judge(ceilings, point_of(record));
+    const perf::Verdict verdict = perf::judge(ceilings, point_of(record, machine));
     if (verdict.bound.empty()) continue;
     record["bound"] = verdict.bound;
     record["percent_of_roof"] = verdict.percent_of_roof;

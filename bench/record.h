@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "bench/conv_runner.h"
+#include "bench/op_runner.h"
 #include "perfcounters/ceilings.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/timing.h"
@@ -18,18 +18,20 @@ nlohmann::json machine_record(const perf::Machine& machine, const std::string& c
 
 nlohmann::json ceilings_record(const std::vector<perf::Ceiling>& ceilings);
 
-/// suite, name, op, problem, dtype, layout, epilogue and math.
+/// suite, name, op, problem, dtype, and what the op has of layout, epilogue, math and tile.
 nlohmann::json case_record(const Case& one);
 
 nlohmann::json refusal_record(const Refusal& refusal);
 
 /// One measurement; nothing is said about roofs yet.
-nlohmann::json measurement_record(const Case& one, const ConvRunner& runner, const perf::Timing& timing,
+nlohmann::json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing,
                                   perf::Cache cache);
 
 /// Fills in what bounds each measurement of a CPU device (the ceilings are the CPU's), how much of its roof it reaches,
-/// and the consistency rules that it breaks. Returns the greatest percentage of a roof.
-double judge_measurements(nlohmann::json& measurements, const std::vector<perf::Ceiling>& ceilings);
+/// and the consistency rules that it breaks. Warm tensors that fit a cache are held against that cache's bandwidth.
+/// Returns the greatest percentage of a roof.
+double judge_measurements(nlohmann::json& measurements, const std::vector<perf::Ceiling>& ceilings,
+                          const perf::Machine& machine);
 
 /// A study of its parts.
 nlohmann::json study_record(nlohmann::json machine, nlohmann::json ceilings, nlohmann::json measurements,

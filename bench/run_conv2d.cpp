@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 
-#include "bench/conv_runner.h"
 #include "bench/files.h"
 #include "bench/npy.h"
+#include "bench/op_runner.h"
 #include "bench/problem.h"
 
 namespace gable::bench {
@@ -67,12 +67,14 @@ struct Inputs {
 Conv2d convolution(const RunOptions& options, const Inputs& files) {
   if (options.problem.problems.size() != 1) throw Error(ErrorCode::invalid_argument, "give one --problem");
   if (options.problem.dtypes.size() > 1) throw Error(ErrorCode::invalid_argument, "give one --dtype");
+  if (options.problem.maths.size() > 1) throw Error(ErrorCode::invalid_argument, "give one --math");
   Conv2d conv = parse_problem(options.problem.problems.front()).conv;
   if (!options.problem.dtypes.empty()) {
     conv.dtype = parse_dtype(options.problem.dtypes.front());
   } else if (files.x) {
     conv.dtype = files.x->dtype();
   }
+  if (!options.problem.maths.empty()) conv.math = parse_math(options.problem.maths.front());
   apply_attributes(options.problem, conv);
   if (files.bias) conv.epilogue.bias = true;
   validate(conv);
@@ -101,8 +103,8 @@ void run_conv2d(const RunOptions& options, Console& console) {
   require_memory(2 * bytes_needed(conv, 1), fmt::format("'{}'", descriptor(conv)));
 
   const std::vector<OpenDevice> devices = open_devices({options.device}, options.threads);
-  ConvRunner runner(devices.front(), conv);
-  const ConvData data = random_data(conv);
+  OpRunner runner(devices.front(), conv);
+  const OpData data = random_data(conv);
   if (files.x) read_into(*files.x, data.x);
   if (files.weights) read_into(*files.weights, data.weights);
   if (files.bias) read_into(*files.bias, data.bias);

@@ -26,11 +26,37 @@ void add_problem(const SelectionOptions& options, const std::string& suite_name,
   std::vector<DType> dtypes = dtypes_of(options);
   if (dtypes.empty()) dtypes.push_back(DType::f32);
   for (const DType dtype : dtypes) {
-    Case one{suite_name, problem.name.empty() ? descriptor(problem.conv) : problem.name, problem.conv};
-    one.conv.dtype = dtype;
-    apply_attributes(options, one.conv);
-    cases.push_back(std::move(one));
+    Conv2d conv = problem.conv;
+    conv.dtype = dtype;
+    apply_attributes(options, conv);
+    cases.push_back({suite_name, problem.name.empty() ? descriptor(conv) : problem.name, conv});
   }
+}
+
+std::vector<Math> maths_of(const SelectionOptions& options) {
+  std::vector<Math> maths;
+  for (const std::string& name : options.maths) {
+    const Math math = parse_math(name);
+    if (std::find(maths.begin(), maths.end(), math) != maths.end()) {
+      misuse(fmt::format("--math: {} is named twice", name));
+    }
+    maths.push_back(math);
+  }
+  return maths;
+}
+
+/// Each case once in each math, if it has any.
+void multiply(std::vector<Case>& cases, const std::vector<Math>& maths) {
+  if (maths.empty()) return;
+  std::vector<Case> all;
+  for (const Case& one : cases) {
+    if (!has_math(one.op)) {
+      all.push_back(one);
+      continue;
+    }
+    for (const Math math : maths) all.push_back({one.suite, one.name, in_math(one.op, math)});
+  }
+  cases = std::move(all);
 }
 
 Selection from_problems(const SelectionOptions& options) {
@@ -52,6 +78,7 @@ Selection from_file(const SelectionOptions& options) {
                                  .name = fmt::format("line {}", entry.line),
                                  .problem = entry.text,
                                  .dtype = "",
+                                 .math = "",
                                  .device = "",
                                  .reason = entry.refusal});
   }
@@ -67,11 +94,13 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
   }
   Selection selection;
   selection.cases = suite(options.suite, gpu);
-  for (Case& one : selection.cases) apply_attributes(options, one.conv);
+  for (Case& one : selection.cases) {
+    if (auto* conv = std::get_if<Conv2d>(&one.op)) apply_attributes(options, *conv);
+  }
   const std::vector<DType> wanted = dtypes_of(options);
   if (!wanted.empty()) {
     std::erase_if(selection.cases, [&](const Case& one) {
-      return std::find(wanted.begin(), wanted.end(), one.conv.dtype) == wanted.end();
+      return std::find(wanted.begin(), wanted.end(), dtype_of(one.op)) == wanted.end();
     });
   }
   return selection;
@@ -81,7 +110,6 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
 
 void apply_attributes(const SelectionOptions& options, Conv2d& conv) {
   if (!options.layout.empty()) conv.layout = parse_layout(options.layout);
-  if (!options.math.empty()) conv.math = parse_math(options.math);
   if (options.bias) conv.epilogue.bias = true;
   if (!options.activation.empty()) conv.epilogue.activation = parse_activation(options.activation);
   if (!options.max_pool.empty()) conv.epilogue.max_pool = parse_max_pool(options.max_pool);
@@ -99,6 +127,7 @@ Selection select(const SelectionOptions& options, bool gpu) {
     std::erase_if(selection.cases, [&](const Case& one) { return one.name.find(options.name) == std::string::npos; });
   }
   if (options.max_batch > 0) cap_batch(selection.cases, options.max_batch);
+  multiply(selection.cases, maths_of(options));
   if (!options.suite.empty()) selection.repeated = drop_repeated(selection.cases);
   if (selection.cases.empty() && selection.refused.empty()) {
     misuse("nothing is selected: the list is empty, or --name and --dtype leave nothing");

@@ -22,8 +22,8 @@ struct SelectionOptions {
   std::string layout;
   std::string activation;
   std::string max_pool;
-  std::string math;
-  std::string name;  ///< part of a case's name
+  std::vector<std::string> maths;  ///< strict if none; several: each case once in each
+  std::string name;                ///< part of a case's name
   bool bias = false;
   std::int64_t max_batch = 0;
 };
@@ -35,11 +35,11 @@ struct Selection {
   std::vector<std::string> repeated;  ///< cases of a suite that --max-batch made equal to others, which stand for them
 };
 
-/// Sets what --layout, --activation, --max-pool, --math and --bias say; not the dtype.
+/// Sets what --layout, --activation, --max-pool and --bias say; neither dtype nor math.
 void apply_attributes(const SelectionOptions& options, Conv2d& conv);
 
-/// Throws Error(invalid_argument) unless exactly one of problem, suite and file is given and something is left to do,
-/// and what parse_problem() throws for --problem.
+/// Cases that differ in their math alone follow one another. Throws Error(invalid_argument) unless exactly one of
+/// problem, suite and file is given and something is left to do, and what parse_problem() throws for --problem.
 Selection select(const SelectionOptions& options, bool gpu);
 
 }  // namespace gable::bench

@@ -17,6 +17,7 @@
 #include "bench/report/study.h"
 #include "bench/report/table.h"
 #include "bench/report/text.h"
+#include "bench/report/trainium.h"
 
 namespace gable::bench {
 namespace {
@@ -27,6 +28,7 @@ using nlohmann::json;
 constexpr double kQuickSeconds = 85;
 constexpr double kFullSeconds = 780;
 constexpr double kQuickGflop = 8;
+constexpr double kQuickGigabytes = 0.25;
 constexpr double kQuickSecondsEach = 1;
 constexpr double kFullSecondsEach = 4;
 constexpr double kBelievablePercent = 105;  ///< of a roof
@@ -141,6 +143,13 @@ void make_folder(const std::string& folder) {
   check_writable((std::filesystem::path(folder) / "study.json").string());
 }
 
+void print_tables(const json& record, Console& console) {
+  const report::Studies studies = report::merge({record});
+  console.print(report::table(studies));
+  const std::string beside = report::trainium_table(studies);
+  if (!beside.empty()) console.print(beside);
+}
+
 void print_whereabouts(const std::string& folder, bool with_study, Console& console) {
   console.print(
       fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg and .png;\n"
@@ -156,11 +165,14 @@ ExitCode bench_command(const StudyOptions& options, Console& console) {
   measuring.caches = caches_of(options.cache.empty() ? "warm" : options.cache);
   if (options.seconds > 0) measuring.seconds_each = options.seconds;
   const perf::Machine machine = perf::describe_machine();
+  std::vector<perf::Ceiling> ceilings;
+  if (options.ceilings) ceilings = measured_ceilings(machine, true, console);
   Study study = measure_study(options, measuring, {}, console);
-  const json record = study_record(machine_record(machine, options.command), json::array(),
+  if (options.ceilings) judge_measurements(study.measurements, ceilings, machine);
+  const json record = study_record(machine_record(machine, options.command), ceilings_record(ceilings),
                                    std::move(study.measurements), study.outcome.refused);
   report::validate_study(record);
-  console.print(report::table(report::merge({record})));
+  print_tables(record, console);
   console.emit(record);
   return study.outcome.exit_code();
 }
@@ -192,25 +204,27 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
   Adjust adjust;
   if (options.quick) {
     const std::string note = fmt::format(
-        "quick: batches halved until a layer has at most {} GFLOP, at most {} s a layer and device, {} ceilings",
-        kQuickGflop, measuring.seconds_each, "short");
+        "quick: batches halved until a layer has at most {} GFLOP, or {} GB where it only moves data, at most {} s a "
+        "layer and device, short "
+        "ceilings",
+        kQuickGflop, kQuickGigabytes, measuring.seconds_each);
     console.print(note);
     machine_json["mode"] = note;
-    adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop); };
+    adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop, kQuickGigabytes); };
   }
   auto ceilings = measured_ceilings(machine, options.quick, console);
   Study study = measure_study(options, measuring, adjust, console);
-  if (judge_measurements(study.measurements, ceilings) > kBelievablePercent) {
+  if (judge_measurements(study.measurements, ceilings, machine) > kBelievablePercent) {
     // A roof below a measurement was taken while something else ran here.
     keep_higher(ceilings, measured_ceilings(machine, options.quick, console));
-    judge_measurements(study.measurements, ceilings);
+    judge_measurements(study.measurements, ceilings, machine);
   }
   const json record = study_record(std::move(machine_json), ceilings_record(ceilings), std::move(study.measurements),
                                    study.outcome.refused);
   report::validate_study(record);
   write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(record)});
   report::write_report({record}, folder);
-  console.print(report::table(report::merge({record})));
+  print_tables(record, console);
   print_whereabouts(folder, true, console);
   console.emit(record);
   return study.outcome.exit_code();

@@ -1,4 +1,5 @@
 // The suites as tables: a name, benchdnn's descriptor and an epilogue a row; rows are multiplied by dtypes and pools.
+// `primitives` has other ops too.
 #include "bench/suites.h"
 
 #include <fmt/format.h>
@@ -33,14 +34,14 @@ void add(std::vector<Case>& cases, std::string_view suite, const Row& row) {
   for (const DType dtype : row.dtypes) {
     for (const bool pooled : {false, true}) {
       if (row.pool != Pool::both && pooled != (row.pool == Pool::always)) continue;
-      Case one{std::string(suite), std::string(row.name), parse_problem(row.problem).conv};
-      if (pooled && row.pool == Pool::both) one.name += "+pool";
-      one.conv.dtype = dtype;
-      one.conv.layout = Layout::nhwc;
-      one.conv.epilogue.bias = row.bias;
-      one.conv.epilogue.activation = row.activation;
-      if (pooled) one.conv.epilogue.max_pool = {2, 2};
-      cases.push_back(std::move(one));
+      Conv2d conv = parse_problem(row.problem).conv;
+      conv.dtype = dtype;
+      conv.layout = Layout::nhwc;
+      conv.epilogue.bias = row.bias;
+      conv.epilogue.activation = row.activation;
+      if (pooled) conv.epilogue.max_pool = {2, 2};
+      const std::string name(row.name);
+      cases.push_back({std::string(suite), pooled && row.pool == Pool::both ? name + "+pool" : name, conv});
     }
   }
 }
@@ -124,14 +125,71 @@ std::vector<Case> mobilenet(bool gpu) {
                  gpu);
 }
 
+constexpr std::string_view kPrimitives = "primitives";
+
+void add_primitive(std::vector<Case>& cases, std::string name, Op op) {
+  cases.push_back({std::string(kPrimitives), std::move(name), std::move(op)});
+}
+
+/// One vector of f32, whole and in tiles.
+void add_vector_adds(std::vector<Case>& cases, const std::string& name, std::int64_t elements,
+                     const std::vector<Tile>& tiles) {
+  add_primitive(cases, name, Add{.shape = {elements}});
+  for (const Tile& tile : tiles) {
+    add_primitive(cases, fmt::format("{}_{}x{}", name, tile.row_chunk, tile.free_dim),
+                  Add{.shape = {elements}, .tile = tile});
+  }
+}
+
+/// The Trainium study: the shape of a tile in an addition, bandwidth in a transpose, matrix products and the fused
+/// convolution.
+std::vector<Case> primitives() {
+  std::vector<Case> cases;
+  // First the lanes of tiles that are one element long, then the length of tiles that use every lane.
+  add_vector_adds(cases, "vector_add_25600", 25600,
+                  {{1, 1},
+                   {2, 1},
+                   {4, 1},
+                   {8, 1},
+                   {16, 1},
+                   {32, 1},
+                   {64, 1},
+                   {128, 1},
+                   {128, 2},
+                   {128, 5},
+                   {128, 10},
+                   {128, 20},
+                   {128, 50},
+                   {128, 100},
+                   {128, 200},
+                   {128, 1000},
+                   {128, 2000}});
+  add_vector_adds(cases, "vector_add_256Mi", std::int64_t{1} << 28,
+                  {{1, 2000}, {16, 2000}, {128, 2}, {128, 20}, {128, 200}, {128, 1000}, {128, 2000}});
+  for (const std::int64_t side : {1024, 4096, 8192, 32768}) {
+    add_primitive(cases, fmt::format("transpose_{}", side), Transpose{.rows = side, .columns = side});
+  }
+  const std::vector<DType> dtypes{DType::f32, DType::bf16};
+  for (const DType dtype : dtypes) {
+    add_primitive(cases, "matmul_100k", Matmul{.m = 4096, .n = 100000, .k = 700, .dtype = dtype});
+    add_primitive(cases, "matmul_400k", Matmul{.m = 4096, .n = 400000, .k = 700, .dtype = dtype});
+    add_primitive(cases, "matmul_8192", Matmul{.m = 8192, .n = 8192, .k = 8192, .dtype = dtype});
+  }
+  using enum Activation;
+  add(cases, kPrimitives, {"fused256", "mb1ic256ih224oc256oh222kh3", true, none, Pool::both, dtypes});
+  add(cases, kPrimitives, {"fused128", "mb4ic128ih224oc128oh222kh3", true, relu, Pool::both, dtypes});
+  return cases;
+}
+
 }  // namespace
 
-std::vector<std::string> suite_names() { return {"study", "resnet50", "mobilenet"}; }
+std::vector<std::string> suite_names() { return {"study", "resnet50", "mobilenet", std::string(kPrimitives)}; }
 
 std::vector<Case> suite(std::string_view name, bool gpu) {
   if (name == "study") return study();
   if (name == "resnet50") return resnet50(gpu);
   if (name == "mobilenet") return mobilenet(gpu);
+  if (name == kPrimitives) return primitives();
   throw Error(ErrorCode::invalid_argument,
               fmt::format("unknown suite '{}'; known are {}", name, fmt::join(suite_names(), ", ")));
 }

@@ -1,4 +1,4 @@
-// The named workloads: fixed lists of convolutions that studies on different machines share.
+// The named workloads: fixed lists of convolutions and other ops that studies on different machines share.
 #pragma once
 
 #include "bench/cases.h"
@@ -9,11 +9,11 @@
 
 namespace gable::bench {
 
-/// "study", "resnet50", "mobilenet".
+/// "study", "resnet50", "mobilenet", "primitives".
 std::vector<std::string> suite_names();
 
 /// The cases of a suite, each dtype its own case, in NHWC. resnet50 and mobilenet have a batch of 16 for CPUs and of 64
-/// for GPUs; the study is the same for both. Throws Error(invalid_argument) that lists the known names.
+/// for GPUs; the others are the same for both. Throws Error(invalid_argument) that lists the known names.
 std::vector<Case> suite(std::string_view name, bool gpu = false);
 
 }  // namespace gable::bench

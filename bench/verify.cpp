@@ -6,36 +6,43 @@
 #include <new>
 #include <optional>
 
-#include "bench/conv_runner.h"
+#include "bench/op_runner.h"
 #include "bench/problem.h"
 
 namespace gable::bench {
 namespace {
 
 /// The oracle keeps an exact value and a magnitude an output, in f64, and f64 weights.
-double oracle_bytes(const Conv2d& conv) {
-  const double outputs = static_cast<double>(output_shape(conv).elements());
-  return 16 * outputs + 8 * static_cast<double>(conv.weights.elements());
+double oracle_bytes(const Op& op) {
+  const double outputs = static_cast<double>(output_shape(op).elements());
+  const auto* conv = std::get_if<Conv2d>(&op);
+  const auto* matmul = std::get_if<Matmul>(&op);
+  const std::int64_t weights = conv != nullptr     ? conv->weights.elements()
+                               : matmul != nullptr ? matmul->k * matmul->n
+                                                   : 0;
+  return 16 * outputs + 8 * static_cast<double>(weights);
 }
 
-std::vector<ConstTensorView> inputs_of(const ConvData& data) {
-  std::vector<ConstTensorView> inputs{data.x, data.weights};
-  if (data.bias.data() != nullptr) inputs.emplace_back(data.bias);
+std::vector<ConstTensorView> inputs_of(const OpData& data) {
+  std::vector<ConstTensorView> inputs{data.x};
+  for (const Tensor* tensor : {&data.second, &data.weights, &data.bias}) {
+    if (tensor->data() != nullptr) inputs.emplace_back(*tensor);
+  }
   return inputs;
 }
 
 void verify_case(const Case& one, const std::vector<OpenDevice>& devices, Outcome& outcome,
                  const std::function<void(const VerifyResult&)>& report) {
-  validate(one.conv);
-  require_memory(bytes_needed(one.conv, 2) + oracle_bytes(one.conv), fmt::format("'{}'", descriptor(one.conv)));
-  std::optional<ConvData> data;
+  validate(one.op);
+  require_memory(bytes_needed(one.op, 2) + oracle_bytes(one.op), fmt::format("'{}'", descriptor(one.op)));
+  std::optional<OpData> data;
   std::optional<OracleResult> expected;
   for (const OpenDevice& device : devices) {
     try {
-      ConvRunner runner(device, one.conv);
+      OpRunner runner(device, one.op);
       if (!data) {
-        data = random_data(one.conv);
-        expected = oracle(one.conv, inputs_of(*data));
+        data = random_data(one.op);
+        expected = oracle(one.op, inputs_of(*data));
       }
       runner.prepare(*data);
       runner.run();

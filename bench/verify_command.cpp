@@ -33,7 +33,7 @@ std::string row(const VerifyResult& r) {
                                                 : fmt::format("MISMATCH in {} elements, the first at {}",
                                                               r.comparison.mismatches, r.comparison.first_mismatch);
   return report::printable(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9.2e} {:>9.3f}  {}", r.one->name,
-                                       to_string(r.one->conv.dtype), r.device, r.kernel, r.comparison.max_error,
+                                       to_string(dtype_of(r.one->op)), r.device, r.kernel, r.comparison.max_error,
                                        r.comparison.worst_ratio, state));
 }
 

@@ -27,6 +27,11 @@ std::int64_t sysfs_cache_bytes(int level) {
 
 }  // namespace
 
+std::int64_t l1_bytes() {
+  static const std::int64_t found = sysfs_cache_bytes(1);
+  return found > 0 ? std::clamp<std::int64_t>(found, 32 << 10, 128 << 10) : 32 << 10;
+}
+
 std::int64_t l2_bytes() {
   static const std::int64_t found = sysfs_cache_bytes(2);
   return found > 0 ? std::clamp<std::int64_t>(found, 256 << 10, 2 << 20) : 1 << 20;

@@ -5,6 +5,9 @@
 
 namespace gable::cpu {
 
+/// Bytes of one core's L1 for data; 32 KiB where the system does not say.
+std::int64_t l1_bytes();
+
 /// Bytes of one core's L2; 1 MiB where the system does not say. Kept within what the blockings were thought out for.
 std::int64_t l2_bytes();
 

@@ -103,7 +103,7 @@ Conv2dDescription Conv2dPlan::description() const {
                text(b.in_lanes) + ", chunk " + text(std::min(b.chunk_channels, g.group_c)) + " channels, unit " +
                text(b.unit_rows) + "x" + text(b.unit_pixels) + " outputs, " + text(b.units) + " units";
   d.fusion = std::string(b.never_staged
-                             ? "input in place"
+                             ? (b.trims ? "input in place without its padding" : "input in place")
                              : (problem_.type == Type::f32 && problem_.nhwc ? "input staged where tiles touch padding"
                                                                             : "input staged")) +
              ", " +

@@ -1,7 +1,8 @@
-// Chooses the blocking. Budgets of one thread, in parts of L2: weights of a panel and chunk 3/8, staged input 3/8 (of a
-// single tap, the input 1/2), partial sums and strip 1/4 together. Units are made as large as 16 register tiles of
-// pixels, so that a panel's weights are used 16 times per pass through L2, and small enough to give every thread at
-// least four.
+// Chooses the blocking. Budgets of one thread, in parts of L2: weights of a panel and chunk 3/8, staged input 3/8,
+// partial sums and strip 1/4 together. Units are made as large as 16 register tiles of pixels, so that a panel's
+// weights are used 16 times per pass through L2, and small enough to give every thread at least four. Of a single tap
+// every panel reads the whole input again, so that stays within 1/2 of L2: by fewer pixels, down to 4 tiles, rather
+// than by chunks, whose partial sums cost more than weights that come from L3 more often.
 #include "cpu/conv2d_blocking.h"
 
 #include <algorithm>
@@ -13,14 +14,13 @@ namespace {
 
 constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
 constexpr std::int64_t kTilesPerUnit = 16;
+constexpr std::int64_t kLeastTilesPerUnit = 4;
 constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kFloat = sizeof(float);
 /// Of a larger last level others have their share.
 constexpr std::int64_t kMostCached = 32 << 20;
-/// Pixels a multiple of 4 KiB apart fall into one set of an L1 of 64 sets. It has 8 or 12 ways, so a tile reads no more
-/// than 8 such pixels.
-constexpr std::int64_t kAliasFloats = 1024;
-constexpr std::int64_t kAliasPixels = 8;
+/// Pixels a multiple of 4 KiB apart fall into one set of an L1 of 64 sets of 64 bytes: as many fit as it has ways.
+constexpr std::int64_t kL1WayBytes = 4096;
 
 /// The part size that cuts `total` into the fewest parts of at most `most`, all nearly equal.
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
@@ -61,7 +61,8 @@ class Search {
       : p_(problem), kernels_(kernels), threads_(threads), b_(blocking), g_(blocking.geometry) {}
 
   void run() {
-    Candidate candidate = shrink_to_fit({1, std::min(g_.out_w, 2 * pixel_target()), first_chunk()});
+    Candidate candidate =
+        shrink_to_fit({1, std::min(g_.out_w, pixel_target() * (p_.r * p_.s > 1 ? 2 : 1)), first_chunk()});
     grow_rows(candidate);
     feed_threads(candidate);
     b_.chunk_channels = candidate.chunk;
@@ -77,7 +78,12 @@ class Search {
   }
 
  private:
-  std::int64_t pixel_target() const { return kTilesPerUnit * kernels_.max_pixels; }
+  std::int64_t pixel_target() const {
+    const std::int64_t target = kTilesPerUnit * kernels_.max_pixels;
+    if (p_.r * p_.s > 1) return target;
+    const std::int64_t cached = l2_bytes() / 2 / (first_chunk() * kFloat);
+    return std::clamp<std::int64_t>(cached, kLeastTilesPerUnit * kernels_.max_pixels, target);
+  }
   std::int64_t conv_rows(const Candidate& c) const {
     return Conv2dBlocking::conv_extent(c.rows, p_.pool.h, p_.pool.stride_h);
   }
@@ -114,8 +120,7 @@ class Search {
   std::int64_t first_chunk() const {
     const std::int64_t channel_bytes = p_.r * p_.s * b_.panel_lanes * kFloat;
     std::int64_t most = l2_bytes() * 3 / 8 / channel_bytes;
-    // A single tap leaves the input, which every panel reads again, as the larger of the two streams.
-    if (p_.r * p_.s == 1) most = std::min(most, l2_bytes() / 2 / (pixel_target() * kFloat));
+    if (p_.r * p_.s == 1) most = std::min(most, l2_bytes() / 2 / (kLeastTilesPerUnit * kernels_.max_pixels * kFloat));
     most = std::max(most, b_.in_lanes);
     return round_up(even_part(g_.group_c, most), b_.in_lanes);
   }
@@ -185,10 +190,15 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
                       (g.ho - 1) * p.stride_h + (p.r - 1) * p.dilation_h - p.pad_top >= g.h ||
                       (g.wo - 1) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left >= g.w;
   const bool lanes_overrun = g.depthwise && g.group_k % kernels.lanes != 0;
-  b.never_staged = p.type == Type::f32 && p.nhwc && !padded && !lanes_overrun;
-  const bool aliased = b.never_staged && p.stride_w * p.c % kAliasFloats == 0;
+  // Tiles leave out at most one pixel at either end, and no tap leaves out both ends or both rows of a pair.
+  const bool trimmed = !g.depthwise && p.stride_h <= g.h && p.pad_left <= p.stride_w &&
+                       (g.wo - 2) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left < g.w &&
+                       (g.wo - 1) * p.stride_w <= g.w;
+  b.never_staged = p.type == Type::f32 && p.nhwc && (!padded || trimmed) && !lanes_overrun;
+  b.trims = b.never_staged && padded;
+  const bool aliased = b.never_staged && p.stride_w * p.c * kFloat % kL1WayBytes == 0;
   b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
-  if (aliased) b.tile_pixels = std::min(b.tile_pixels, kAliasPixels);
+  if (aliased) b.tile_pixels = std::min(b.tile_pixels, l1_bytes() / kL1WayBytes);
   // A result that the last level cannot hold would only push the input out of it.
   b.streams = b.tile_stores && g.group_k % kernels.lanes == 0 &&
               p.n * p.out_h() * p.out_w() * p.k * kFloat > std::min(l3_bytes(), kMostCached);

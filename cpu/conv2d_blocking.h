@@ -3,8 +3,9 @@
 //   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2; sums of earlier
 //           chunks wait in an L2 buffer. Most layers have one chunk, and then sums never leave the registers.
 //   panel   the lanes of one register tile. Its weights for a chunk stream from L2 once a register tile.
-//   tile    a register tile; where the image is f32 NHWC, only tiles that touch the padding read a staged strip. All
-//   rows and pixels of the unit pass under one panel before the next panel comes.
+//   tile    a register tile; where the image is f32 NHWC, only tiles that touch the padding read a staged strip, and
+//           none do where a tap leaves out at most one pixel at either end.
+// All rows and pixels of the unit pass under one panel before the next panel comes.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +29,7 @@ struct Conv2dBlocking {
   bool row_pair;      // the tile kernel pools 2×2 in registers
   bool tile_stores;   // the tile kernel stores the final result; else the store kernel finishes a strip
   bool never_staged;  // the input is always read in place
+  bool trims;         // its padding, too: taps leave out the pixels that lie there
   bool streams;       // the tile kernel's stores pass the caches by, where y is aligned to vectors
   AxisMap rows, columns;
   std::int64_t tile_pixels;  // of the widest register tile, in one row

@@ -33,6 +33,9 @@ struct TileCall {
   /// Weights [in tile][kh][kw][in lane][vectors × lanes], of every tap; only kh in [kh_begin, kh_end) is used.
   const float* weights;
   std::int64_t kernel_h, kernel_w, kh_begin, kh_end;
+  /// Taps that read padding leave out an edge of the tile: kh < top_taps the first row of a pair and kh >= bottom_tap
+  /// the second; kw < left_taps the first pixel and kw >= right_tap the last. No tap leaves out both.
+  std::int64_t top_taps, bottom_tap, left_taps, right_tap;
   /// Input lanes: in_tiles tiles of in_lanes, the last one of last_in_lanes.
   std::int64_t in_tiles, in_lanes, last_in_lanes;
   /// Partial sums of earlier input channels are added when load_partial; store_partial ends the tile there.

@@ -114,8 +114,9 @@ class Unit {
     if (b_.never_staged) return in_place;
     if (p_.type != Type::f32 || !p_.nhwc || (g_.depthwise && lanes_ != padded_lanes_)) return staged;
     const std::int64_t last_row = x_row_ + (conv_rows_ - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h;
-    // A row pair's kernel rows are all read; a single row's stay inside the image (choose_kernel_rows).
-    if (b_.row_pair && (x_row_ < 0 || last_row >= g_.h)) return staged;
+    // A depthwise row pair reads all its kernel rows; others leave out those in the padding (choose_kernel_rows), where
+    // no tap leaves out both rows.
+    if (b_.row_pair && (g_.depthwise || p_.stride_h > g_.h) && (x_row_ < 0 || last_row >= g_.h)) return staged;
     const std::int64_t reach = (p_.s - 1) * p_.dilation_w;
     const Tiles cut = tiles();
     std::int64_t first = 0, last = cut.count;
@@ -272,6 +273,7 @@ class Unit {
         const bool right = pixel >= right_begin;
         const Input& input = pixel < left_end ? inputs.left : right ? inputs.right : inputs.middle;
         read_from(call, input);
+        choose_kernel_columns(call, input.x == inputs.middle.x, x_column_ + pixel * p_.stride_w, width);
         call.x =
             input.x + (g_.depthwise ? lane : 0) + row * input.row + (pixel - (right ? right_begin : 0)) * input.pixel;
         call.partial = workspace_ + b_.partial_offset + row * call.partial_row + pixel * call.partial_px + lane;
@@ -282,15 +284,31 @@ class Unit {
     }
   }
 
-  /// Leaves out kernel rows that lie in the padding; a row pair keeps them all, as strip rows of zeros.
+  /// The taps of an axis whose coordinate, `first` plus a tap's offset, lies before 0, and those before `size`.
+  static std::int64_t taps_before(std::int64_t first, std::int64_t bound, std::int64_t dilation, std::int64_t taps) {
+    return bound <= first ? 0 : std::min(taps, ceil_div(bound - first, dilation));
+  }
+
+  /// Leaves out kernel rows that lie in the padding: of a row pair those of both rows, then those of one.
   void choose_kernel_rows(TileCall& call, std::int64_t row) const {
-    call.kh_begin = 0;
-    call.kh_end = p_.r;
-    if (b_.row_pair) return;
     const std::int64_t first = x_row_ + row * p_.stride_h;
-    if (first < 0) call.kh_begin = std::min(p_.r, ceil_div(-first, p_.dilation_h));
-    const std::int64_t below = g_.h - first;
-    call.kh_end = std::clamp(below <= 0 ? 0 : ceil_div(below, p_.dilation_h), call.kh_begin, p_.r);
+    const std::int64_t last = first + (b_.row_pair ? p_.stride_h : 0);
+    call.kh_begin = taps_before(last, 0, p_.dilation_h, p_.r);
+    call.kh_end = std::max(call.kh_begin, taps_before(first, g_.h, p_.dilation_h, p_.r));
+    call.top_taps = taps_before(first, 0, p_.dilation_h, p_.r);
+    call.bottom_tap = taps_before(last, g_.h, p_.dilation_h, p_.r);
+    if (!b_.row_pair || !g_.depthwise) return;
+    call.kh_begin = call.top_taps = 0;
+    call.kh_end = call.bottom_tap = p_.r;
+  }
+
+  /// A tile that reads the image in place leaves out its first or last pixel where that lies in the padding.
+  void choose_kernel_columns(TileCall& call, bool in_place, std::int64_t first, std::int64_t width) const {
+    call.left_taps = 0;
+    call.right_tap = call.kernel_w;
+    if (!in_place || g_.depthwise) return;
+    call.left_taps = taps_before(first, 0, p_.dilation_w, p_.s);
+    call.right_tap = taps_before(first + (width - 1) * p_.stride_w, g_.w, p_.dilation_w, p_.s);
   }
 
   /// Where the tile kernel stores: the result, or the strip.
@@ -348,6 +366,7 @@ void note_plan_paths(const Conv2dRun& run) {
     note_path(b.row_pair ? Path::conv2d_row_pair : Path::conv2d_tile, run.target);
   }
   if (run.stream) note_path(Path::conv2d_stream, run.target);
+  if (b.trims) note_path(Path::conv2d_trims, run.target);
   if (b.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
   if (!b.tile_stores) {
     note_path(run.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);

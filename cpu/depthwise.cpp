@@ -4,6 +4,8 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "cpu/cache.h"
@@ -20,6 +22,10 @@ constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kBlockChannels = 128;
 
 std::string text(std::int64_t value) { return std::to_string(value); }
+
+bool takes_pairs(const Conv2dProblem& p, const DepthwiseKernels& kernels) {
+  return p.type == Type::bf16 && p.c >= 2 * kernels.lanes;
+}
 
 /// How far the last tap of the last output is beyond an axis.
 std::int64_t overhang(std::int64_t outputs, std::int64_t stride, std::int64_t pad, std::int64_t size) {
@@ -73,9 +79,12 @@ DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target,
     : problem_(checked(problem, target, threads)),
       target_(&target),
       kernels_(&depthwise_kernels(target)),
+      pairs_(takes_pairs(problem, *kernels_)),
+      lanes_(pairs_ ? 2 * kernels_->lanes : kernels_->lanes),
       threads_(threads),
       unit_rows_(choose_unit_rows(problem, threads)),
-      row_blocks_(ceil_div(problem.ho, unit_rows_)) {
+      row_blocks_(ceil_div(problem.ho, unit_rows_)),
+      bias_(static_cast<std::size_t>(groups() * lanes_)) {
   const bool padded = problem.pad_top > 0 || overhang(problem.ho, problem.stride_h, problem.pad_top, problem.h) > 0;
   if (padded) {
     zeros_ =
@@ -83,16 +92,27 @@ DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target,
   }
 }
 
+/// Of a pair of vectors the first has the even channels, the second the odd ones.
+std::int64_t DepthwisePlan::channel_of(std::int64_t group, std::int64_t lane) const {
+  const std::int64_t first = std::min(group * lanes_, problem_.c - lanes_);
+  if (!pairs_) return first + lane;
+  const std::int64_t half = lanes_ / 2;
+  return first + lane % half * 2 + lane / half;
+}
+
 std::size_t DepthwisePlan::packed_bytes() const {
-  return static_cast<std::size_t>(kDepthwiseTaps * kDepthwiseTaps * problem_.c) * sizeof(float);
+  return static_cast<std::size_t>(groups() * kDepthwiseTaps * kDepthwiseTaps * lanes_) * sizeof(float);
 }
 
 void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   auto* out = static_cast<float*>(packed);
-  for (std::int64_t kh = 0; kh < kDepthwiseTaps; ++kh) {
-    for (std::int64_t kw = 0; kw < kDepthwiseTaps; ++kw) {
-      for (std::int64_t c = 0; c < problem_.c; ++c) {
-        *out++ = element_as_f32(weights, problem_.type, c * strides.out + kh * strides.row + kw * strides.column);
+  for (std::int64_t group = 0; group < groups(); ++group) {
+    for (std::int64_t kh = 0; kh < kDepthwiseTaps; ++kh) {
+      for (std::int64_t kw = 0; kw < kDepthwiseTaps; ++kw) {
+        for (std::int64_t lane = 0; lane < lanes_; ++lane) {
+          const std::int64_t tap = kh * strides.row + kw * strides.column;
+          *out++ = element_as_f32(weights, problem_.type, channel_of(group, lane) * strides.out + tap);
+        }
       }
     }
   }
@@ -101,16 +121,21 @@ void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void
 void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
   const Conv2dProblem& p = problem_;
   note_path(p.stride_h == 1 ? Path::depthwise_stride1 : Path::depthwise_stride2, *target_);
+  if (pairs_) note_path(Path::depthwise_pairs, *target_);
   const auto bytes = static_cast<std::int64_t>(bytes_of(p.type));
   const std::int64_t x_row = p.w * p.c * bytes;
   const std::int64_t y_row = p.wo * p.c * bytes;
   const std::int64_t moved = p.n * (p.h * x_row + p.ho * y_row);
-  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % 64 == 0 && p.c % kernels_->lanes == 0;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % 64 == 0 && p.c % lanes_ == 0;
+  for (std::int64_t i = 0; i < groups() * lanes_; ++i) {
+    const float value = p.bias ? bias[channel_of(i / lanes_, i % lanes_)] : 0.0F;
+    bias_.data()[i] = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;  // no payload to round
+  }
   DepthwiseCall shared{};
   shared.weights = static_cast<const float*>(packed);
-  shared.bias = p.bias ? bias : nullptr;
+  shared.bias = bias_.data();
   shared.channels = p.c;
-  shared.block_channels = kBlockChannels;
+  shared.block_channels = kBlockChannels * 4 / bytes;
   shared.pixels = p.wo;
   shared.left = static_cast<int>(p.pad_left);
   shared.right_outside = overhang(p.wo, p.stride_w, p.pad_left, p.w) > 0;
@@ -118,8 +143,10 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   shared.relu = p.activation == Activation::relu;
   // Where y leaves L2 anyway, plain stores would first read the lines that they fill. A vector narrower than a line
   // would write it in parts.
-  shared.streams = p.type == Type::f32 && aligned && kernels_->lanes * 4 == 64 && moved > 4 * l2_bytes();
-  const DepthwiseFunction(&functions)[kDepthwiseRows] = kernels_->rows[static_cast<int>(p.type)][p.stride_h - 1];
+  shared.streams = p.type == Type::f32 && aligned && lanes_ * 4 == 64 && moved > 4 * l2_bytes();
+  const auto stride = static_cast<std::size_t>(p.stride_h - 1);
+  const DepthwiseFunction(&functions)[kDepthwiseRows] =
+      pairs_ ? kernels_->pairs[stride] : kernels_->rows[static_cast<int>(p.type)][stride];
   parallel_units(threads_, p.n * row_blocks_, [&](std::int64_t unit, int) {
     const std::int64_t image = unit / row_blocks_;
     const std::int64_t first = unit % row_blocks_ * unit_rows_;
@@ -146,7 +173,7 @@ Conv2dDescription DepthwisePlan::description() const {
   Conv2dDescription d;
   d.kernel = "depthwise";
   d.target = target_->name;
-  d.tile = text(kDepthwiseRows) + " rows x a strip of pixels x " + text(kernels_->lanes) + " channels";
+  d.tile = text(kDepthwiseRows) + " rows x a strip of pixels x " + text(lanes_) + " channels";
   d.blocking =
       "unit " + text(std::min(unit_rows_, problem_.ho)) + " rows, " + text(problem_.n * row_blocks_) + " units";
   d.fusion = "input in place, bias and activation in registers";

@@ -18,10 +18,10 @@ constexpr int kMaxDepthwiseInputRows = 5;
 struct DepthwiseCall {
   std::array<const void*, kMaxDepthwiseInputRows> rows;
   std::array<void*, kDepthwiseRows> y;
-  const float* weights;  // [tap][channel]
-  const float* bias;     // or null
+  const float* weights;  // [group][tap][lane]
+  const float* bias;     // [group][lane]
   std::int64_t channels, pixels;
-  std::int64_t block_channels;  // whole vectors
+  std::int64_t block_channels;  // whole groups
   int left;                     // columns of padding before the image: 0 or 1
   bool right_outside;           // whether the last tap of the last pixel is padding
   std::int64_t prefetch_bytes;  // from an input row to the row that the next pair reads in its place
@@ -30,10 +30,14 @@ struct DepthwiseCall {
 };
 using DepthwiseFunction = void (*)(const DepthwiseCall&);
 
+/// Channels are computed in groups: of one vector, or of two of bf16 (`pairs`), where the first vector has the even
+/// channels and the second the odd ones, since two neighbours share 32 bits and each is one operation away from f32.
+/// Where groups do not divide the channels, the last one overlaps the one before it.
 struct DepthwiseKernels {
-  int lanes;
+  int lanes;  ///< of a vector
   /// Indexed [Type][stride - 1][output rows - 1].
   DepthwiseFunction rows[3][2][kDepthwiseRows];
+  DepthwiseFunction pairs[2][kDepthwiseRows];
 };
 
 const DepthwiseKernels& depthwise_kernels(const Target& target);

@@ -1,5 +1,10 @@
 // add: memory-bound, so one vector a step and 64 KiB blocks spread over threads.
 // Inner step (f32, AVX-512): 2 × 64 B read, 64 B written, 16 FLOP.
+//
+// In tiles, add shows what a machine of 128 partitions shows. A tile is what one instruction gets there: row_chunk
+// partitions, each with free_dim elements. Here its lanes are lanes of vectors (128 f32 are 8 of AVX-512), fewer than a
+// vector are a masked part of one, its steps follow one another, and the tile is what a thread is handed at a time. So
+// few lanes leave vectors empty, few steps pay the handing out for little work, and too many leave threads without any.
 #include "cpu/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/elementwise.h"
@@ -37,6 +42,20 @@ void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_
   }
 }
 
+/// The same where each step ends after `lanes` elements.
+template <Type kType>
+void add_tile(const void* a, const void* b, void* y, std::int64_t begin, std::int64_t end, std::int64_t lanes) {
+  for (std::int64_t i = begin; i < end; i += lanes) add_block<kType>(a, b, y, i, std::min(i + lanes, end));
+}
+
+using AddTileFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t, std::int64_t);
+
+AddTileFunction add_tile_function(Type type) {
+  constexpr std::array<AddTileFunction, 3> functions = {&add_tile<Type::f32>, &add_tile<Type::f16>,
+                                                        &add_tile<Type::bf16>};
+  return functions[static_cast<std::size_t>(type)];
+}
+
 using AddFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t);
 
 AddFunction add_function(Type type) {
@@ -60,6 +79,14 @@ auto add_function_of(const Target& target, Type type) {
   return HWY_STATIC_DISPATCH(add_function)(type);
 }
 
+auto add_tile_function_of(const Target& target, Type type) {
+#define GABLE_CPU_CASE(target_id, ns, name) \
+  if (target.id == (target_id)) return ns::add_tile_function(type);
+  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
+#undef GABLE_CPU_CASE
+  return HWY_STATIC_DISPATCH(add_tile_function)(type);
+}
+
 }  // namespace
 
 void add(const void* a, const void* b, void* y, std::int64_t count, Type type, const Target& target, int threads) {
@@ -68,6 +95,16 @@ void add(const void* a, const void* b, void* y, std::int64_t count, Type type, c
   const auto block = add_function_of(target, type);
   parallel_units(threads, ceil_div(count, kBlock),
                  [&](std::int64_t unit, int) { block(a, b, y, unit * kBlock, std::min(count, (unit + 1) * kBlock)); });
+}
+
+void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, Type type,
+                  const Target& target, int threads) {
+  note_path(Path::add_in_tiles, target);
+  const auto add_one = add_tile_function_of(target, type);
+  const std::int64_t elements = std::min(count, tile.lanes * std::min(tile.steps, ceil_div(count, tile.lanes)));
+  parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
+    add_one(a, b, y, unit * elements, std::min(count, (unit + 1) * elements), tile.lanes);
+  });
 }
 
 }  // namespace gable::cpu

@@ -5,6 +5,7 @@
 // L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle.
 // Prefetched in software, because no hardware stream follows them: the next run's line of each pixel, and the weights a
 // page ahead; about two instructions a step. Sums start from the bias, so that the end is a maximum and a store.
+// Taps on padding leave out the tile's first or last pixel, or one row of a pair: no zeros are staged or multiplied.
 // Depthwise: output lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
@@ -39,40 +40,68 @@ constexpr int kPairPixels = 2;
 constexpr std::int64_t kApart = 32;
 /// Weights are asked for this many floats ahead: a page, which the hardware's stream does not cross.
 constexpr std::int64_t kWeightsAhead = 1024;
+/// The runs of a single tap, one input tile each, ask this many runs ahead.
+constexpr std::int64_t kRunsAhead = 2;
 constexpr std::int64_t kLineFloats = 16;
+
+/// Hides where a pointer came from: gcc would turn several that advance together into one and an offset each, and
+/// reload the offsets from the stack in every step.
+HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
+#if defined(__GNUC__)
+  asm("" : "+r"(pointer));
+#endif
+}
+
+/// The rows [row, row_end) and pixels [pixel, pixel_end) of a tile.
+struct Part {
+  int row, row_end, pixel, pixel_end;
+};
 
 template <int kRows, int kPixels, int kVectors, bool kDepthwise>
 struct Tile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   static constexpr int kAll = kRows * kPixels;
+  /// Pixels that share a base address: three, which are the base plus x_px scaled by 0, 1 and 2, where there are more
+  /// pixels than registers for their offsets.
+  static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels;
+  static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
 
   /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. Each run first
-  /// asks for the cache lines of the one after it, `ahead` floats on: with a pixel's channels far apart from the next
-  /// pixel's, no hardware prefetcher sees them coming.
+  /// asks for the cache lines of a later one, `ahead` floats on, or the last kRunsAhead `end_ahead` floats on: with a
+  /// pixel's channels far apart from the next pixel's, no hardware prefetcher sees them coming. Only rows and pixels of
+  /// kPart take part.
+  template <Part kPart>
   static HWY_INLINE void accumulate(const TileCall& call, const float* HWY_RESTRICT x, std::int64_t x_step,
-                                    std::int64_t x_run, std::int64_t ahead, const float* HWY_RESTRICT& w,
-                                    std::int64_t runs, std::int64_t steps, V (&acc)[kAll][kVectors]) {
+                                    std::int64_t x_run, std::int64_t ahead, std::int64_t end_ahead,
+                                    const float* HWY_RESTRICT& w, std::int64_t runs, std::int64_t steps,
+                                    V (&acc)[kAll][kVectors]) {
     const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const std::int64_t x_px = call.x_px;
     const std::int64_t x_row = call.x_row;
     for (std::int64_t run = 0; run < runs; ++run) {
+      const std::int64_t next = run + kRunsAhead < runs ? ahead : end_ahead;
       if (x_px >= kApart) {
-        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-          HWY_UNROLL(16) for (int p = 0; p < kPixels; ++p) hwy::Prefetch(x + ahead + row * x_row + p * x_px);
+        HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
+          HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
+            hwy::Prefetch(x + next + row * x_row + p * x_px);
+          }
         }
       }
-      const float* HWY_RESTRICT step_x = x;
+      const float* base[kRows][kBases];
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * x_px;
+      }
       for (std::int64_t step = 0; step < steps; ++step) {
         V weights[kVectors];
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
           weights[v] = hn::LoadU(d, w + v * lanes);
           if (v * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + v * lanes);
         }
-        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-          HWY_UNROLL(16) for (int p = 0; p < kPixels; ++p) {
-            const float* pixel = step_x + row * x_row + p * x_px;
+        HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
+          HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
+            const float* pixel = base[row][p / kBasePixels] + p % kBasePixels * x_px;
             if constexpr (kDepthwise) {
               HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
                 acc[row * kPixels + p][v] =
@@ -86,35 +115,77 @@ struct Tile {
             }
           }
         }
-        step_x += x_step;
+        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+          HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
+            base[row][b] += x_step;
+            if constexpr (kBases > 1) keep_apart(base[row][b]);
+          }
+        }
         w += kVectors * lanes;
       }
       x += x_run;
     }
   }
 
-  /// Every tap of every input tile. Taps of one kernel row are one run of steps where the input lets them be; the input
-  /// tiles of a single tap are runs of one loop.
-  static HWY_INLINE void reduce(const TileCall& call, V (&acc)[kAll][kVectors]) {
-    const std::int64_t vector_floats = kVectors * static_cast<std::int64_t>(hn::Lanes(D()));
-    const bool one_tap = call.kernel_h == 1 && call.kernel_w == 1 && call.kh_begin < call.kh_end;
-    if (one_tap && call.last_in_lanes == call.in_lanes) {
-      const float* weights = call.weights;
-      accumulate(call, call.x, call.x_lane, call.x_tile, 2 * call.x_tile, weights, call.in_tiles, call.in_lanes, acc);
+  /// The taps of one kernel row over `lanes` input lanes, for the tile's rows [kRow, kRowEnd). They are one run of
+  /// steps where the input lets them be.
+  template <int kRow, int kRowEnd>
+  static HWY_INLINE void kernel_row(const TileCall& call, const float* x, std::int64_t ahead,
+                                    const float* HWY_RESTRICT& w, std::int64_t lanes, V (&acc)[kAll][kVectors]) {
+    constexpr Part kWhole{kRow, kRowEnd, 0, kPixels};
+    if (call.x_kw == lanes * call.x_lane && call.left_taps == 0 && call.right_tap == call.kernel_w) {
+      accumulate<kWhole>(call, x, call.x_lane, 0, ahead, ahead, w, 1, lanes * call.kernel_w, acc);
       return;
     }
+    if constexpr (!kDepthwise) {
+      constexpr Part kNotFirst{kRow, kRowEnd, 1, kPixels};
+      accumulate<kNotFirst>(call, x, call.x_lane, call.x_kw, ahead, ahead, w, call.left_taps, lanes, acc);
+    }
+    accumulate<kWhole>(call, x + call.left_taps * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
+                       call.right_tap - call.left_taps, lanes, acc);
+    if constexpr (!kDepthwise) {
+      constexpr Part kNotLast{kRow, kRowEnd, 0, kPixels - 1};
+      accumulate<kNotLast>(call, x + call.right_tap * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
+                           call.kernel_w - call.right_tap, lanes, acc);
+    }
+  }
+
+  /// A single tap without padding: its input tiles are runs of one loop, and the last ones ask for the next tile's
+  /// pixels.
+  static bool one_run(const TileCall& call) {
+    return call.kernel_h == 1 && call.kernel_w == 1 && call.last_in_lanes == call.in_lanes && call.top_taps == 0 &&
+           call.kh_begin == 0 && call.kh_end == 1 && call.bottom_tap == 1 && call.left_taps == 0 && call.right_tap == 1;
+  }
+  static HWY_INLINE void reduce_one_run(const TileCall& call, V (&acc)[kAll][kVectors]) {
+    constexpr Part kWhole{0, kRows, 0, kPixels};
+    const float* weights = call.weights;
+    const std::int64_t next_pixels = kPixels * call.x_px + (kRunsAhead - call.in_tiles) * call.x_tile;
+    accumulate<kWhole>(call, call.x, call.x_lane, call.x_tile, kRunsAhead * call.x_tile, next_pixels, weights,
+                       call.in_tiles, call.in_lanes, acc);
+  }
+
+  /// Every tap of every input tile.
+  static HWY_INLINE void reduce(const TileCall& call, V (&acc)[kAll][kVectors]) {
+    const std::int64_t vector_floats = kVectors * static_cast<std::int64_t>(hn::Lanes(D()));
     for (std::int64_t tile = 0; tile < call.in_tiles; ++tile) {
       const std::int64_t lanes = tile + 1 == call.in_tiles ? call.last_in_lanes : call.in_lanes;
-      const bool merge_taps = call.x_kw == lanes * call.x_lane;
-      const std::int64_t steps = merge_taps ? lanes * call.kernel_w : lanes;
-      const std::int64_t runs = merge_taps ? 1 : call.kernel_w;
       const float* weights = call.weights + tile * call.kernel_h * call.kernel_w * call.in_lanes * vector_floats +
                              call.kh_begin * call.kernel_w * lanes * vector_floats;
       for (std::int64_t kh = call.kh_begin; kh < call.kh_end; ++kh) {
         const float* x = call.x + tile * call.x_tile + kh * call.x_kh;
         const std::int64_t next =
             kh + 1 < call.kh_end ? call.x_kh : call.x_tile - (call.kh_end - 1 - call.kh_begin) * call.x_kh;
-        accumulate(call, x, call.x_lane, call.x_kw, next, weights, runs, steps, acc);
+        if constexpr (kRows == 2 && !kDepthwise) {
+          if (kh < call.top_taps) {
+            kernel_row<1, 2>(call, x, next, weights, lanes, acc);
+            continue;
+          }
+          if (kh >= call.bottom_tap) {
+            kernel_row<0, 1>(call, x, next, weights, lanes, acc);
+            continue;
+          }
+        }
+        kernel_row<0, kRows>(call, x, next, weights, lanes, acc);
       }
     }
   }
@@ -143,6 +214,15 @@ struct Tile {
     }
   }
 
+  /// Asks for the lines that will be stored: after a single tap the stores come too soon to find them in L1 by
+  /// themselves.
+  static HWY_INLINE void prefetch_output(const TileCall& call) {
+    const int lanes = static_cast<int>(hn::Lanes(D()));
+    for (int p = 0; p < kPixels / kRows; ++p) {
+      for (int v = 0; v < kVectors; ++v) hwy::Prefetch(call.y + p * call.y_px + v * lanes);
+    }
+  }
+
   /// The largest of the pixels that output pixel p is made of: itself, or a 2×2 window.
   static HWY_INLINE V pooled(const V (&acc)[kAll][kVectors], int p, int v) {
     if constexpr (kRows == 1) {
@@ -167,12 +247,9 @@ struct Tile {
     }
   }
 
-  static void run(const TileCall& call) {
+  static HWY_INLINE void end(const TileCall& call, const V (&acc)[kAll][kVectors]) {
     const D d;
     const int lanes = static_cast<int>(hn::Lanes(d));
-    V acc[kAll][kVectors];
-    start(call, acc);
-    reduce(call, acc);
     if (call.store_partial) {
       HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[i][v], d, partial_at(call, i, v));
@@ -187,6 +264,22 @@ struct Tile {
       });
     }
   }
+
+  /// Functions of their own, so that each has the registers for its loops.
+  static HWY_NOINLINE void run_one_run(const TileCall& call) {
+    V acc[kAll][kVectors];
+    if (!call.stream) prefetch_output(call);
+    start(call, acc);
+    reduce_one_run(call, acc);
+    end(call, acc);
+  }
+  static HWY_NOINLINE void run_taps(const TileCall& call) {
+    V acc[kAll][kVectors];
+    start(call, acc);
+    reduce(call, acc);
+    end(call, acc);
+  }
+  static void run(const TileCall& call) { one_run(call) ? run_one_run(call) : run_taps(call); }
 };
 
 /// Fills table[vectors][pixels] for pixels = kPixels, kPixels - kStep, …

@@ -8,16 +8,15 @@ namespace gable::cuda {
 namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
-constexpr int kFullWarps = 16;  // a multiprocessor's, with these kernels' registers
 
-double occupancy_rate(int warps) { return warps >= kFullWarps ? 1.0 : warps >= 12 ? 0.97 : warps >= 8 ? 0.88 : 0.6; }
+double occupancy_rate(int warps) { return warps >= 12 ? 1.0 : warps >= 8 ? 0.9 : 0.6; }
 
 double cycles(const ImplicitGemm& g, const GemmCandidate& c, int splits, int stage_depth, double fma_per_cycle,
               int processors) {
   constexpr double kBytesPerCycle = 1200, kSecondLaunch = 4000;
   const std::int64_t blocks = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups * splits;
   const auto share = static_cast<double>(ceil_div(blocks, processors));
-  const int resident = static_cast<int>(std::min<double>(share, kFullWarps / c.warps));
+  const int resident = static_cast<int>(std::min<double>(share, c.resident));
   const auto depth = static_cast<double>(ceil_div(ceil_div(g.depth, stage_depth), splits) * stage_depth);
   const double work = share * c.rows * c.columns * depth;
   double all = work / fma_per_cycle / c.rate / occupancy_rate(resident * c.warps);

@@ -42,7 +42,7 @@ struct GemmTile {
 
 /// A tile that a kernel is compiled for; `rate` is what a multiprocessor full of it reaches of its best.
 struct GemmCandidate {
-  int rows, columns, warps, shared_bytes;
+  int rows, columns, warps, resident, shared_bytes;  // resident: blocks that a multiprocessor's registers hold
   double rate;
 };
 

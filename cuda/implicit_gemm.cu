@@ -202,7 +202,8 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
 }
 
 constexpr GemmCandidate candidate(int rows, int columns, double rate) {
-  return {rows, columns, threads_of(rows, columns) / 32, shared_bytes(rows, columns), rate};
+  const int threads = threads_of(rows, columns);
+  return {rows, columns, threads / 32, 512 / threads, shared_bytes(rows, columns), rate};
 }
 constexpr GemmCandidate kCandidates[] = {candidate(128, 128, 1.0), candidate(128, 64, 0.9), candidate(64, 64, 0.75)};
 

@@ -19,6 +19,7 @@ __global__ void pack_kernel(Conv2dProblem p, PackedOrder order, const T* weights
   rest /= order.c * order.taps;
   if (order.depth_innermost) k = rest % order.k, rest /= order.k;
   const std::int64_t group = rest;
+  if (order.swapped) k ^= 1;
   T value = from_f32<T>(0.0f);
   if (k < p.group_k() && c < p.group_c()) {
     value = weights[(group * p.group_k() + k) * strides.out + c * strides.in + tap / p.s * strides.row +

@@ -14,6 +14,7 @@ namespace gable::cuda {
 struct PackedOrder {
   std::int64_t groups = 1, taps = 1, c = 1, k = 1;  // c and k of a group, padded
   bool depth_innermost = false;
+  bool swapped = false;  // neighbouring output channels 2i and 2i + 1; k is even then
 
   constexpr std::int64_t elements() const { return groups * taps * c * k; }
 };

@@ -7,12 +7,14 @@
 namespace gable::cuda {
 namespace {
 
-constexpr int kDepth = 16;  // of a stage
-constexpr int kStages = 3;
+constexpr int kDepth = 32;  // of a stage
+constexpr int kStages = 2;
 constexpr int kWarpRows = 32, kWarpColumns = 64;
 constexpr int kThreadRows = 8;
-constexpr int kRowPitch = kDepth + 4;  // of A in shared memory: 8 rows × 16 bytes then lie in 32 different banks
-constexpr int kPadding = 4;            // packed channels are multiples of it: 16 bytes of f32
+constexpr int kTogether = 2;              // places of the depth that are read at once
+constexpr int kRowPitch = kDepth + 4;     // of A in shared memory: copies stay aligned, reads free of conflicts
+constexpr int kPadding = 4;               // packed channels are multiples of it: 16 bytes of f32
+constexpr int kThreadsOfProcessor = 384;  // 168 registers a thread
 
 constexpr int threads_of(int rows, int columns) { return rows / kWarpRows * (columns / kWarpColumns) * 32; }
 constexpr int stage_floats(int rows, int columns) { return rows * kRowPitch + kDepth * columns; }
@@ -26,25 +28,28 @@ __device__ __forceinline__ int row_of_slot(int slot) {
   return slot / kWarpRows * kWarpRows + slot % 4 * kThreadRows + slot % kWarpRows / 4;
 }
 
-template <int kRows, int kColumns, bool vector>
+/// How pixels come in: `elements` one f32 at a time; `chunks` of four channels, each of which may belong to another
+/// tap; `stages`, where a whole stage of the depth belongs to one tap.
+enum class Gather { elements, chunks, stages };
+
+template <int kRows, int kColumns, Gather gather>
 class Loader {
  public:
   static constexpr int kThreads = threads_of(kRows, kColumns);
-  static constexpr int kChunks = kDepth / 4;  // of 16 bytes in a row
-  static constexpr int kA = kRows * kChunks / kThreads;
+  static constexpr int kLanes = 4;                  // threads that share a row
+  static constexpr int kSpan = kLanes * 4;          // depth that one pass over a row covers
+  static constexpr int kSlots = kThreads / kLanes;  // rows that one pass covers
+  static constexpr int kA = kRows / kSlots;
   static constexpr int kB = kDepth * kColumns / 4 / kThreads;
-  static_assert(kA * kThreads == kRows * kChunks && kB * kThreads == kDepth * kColumns / 4);
+  static_assert(kA * kSlots == kRows && kB * kThreads == kDepth * kColumns / 4);
 
   __device__ Loader(const ImplicitGemm& g, const float* x, const float* packed, int row, int column, int group,
                     int depth)
-      : x_(x), cursor_(g, depth + static_cast<int>(threadIdx.x) % kChunks * 4), depth_(depth) {
-    const int thread = static_cast<int>(threadIdx.x);
+      : x_(x), cursor_(g, depth + lane() * 4), depth_(depth) {
 #pragma unroll
-    for (int i = 0; i < kA; ++i) {
-      pixels_[i] = row_pixel(g, row + row_of_slot(thread / kChunks + i * (kThreads / kChunks)), group);
-    }
-    b_row_ = thread / (kColumns / 4);
-    const int b_column = thread % (kColumns / 4) * 4;
+    for (int i = 0; i < kA; ++i) pixels_[i] = row_pixel(g, row + row_of_slot(slot() + i * kSlots), group);
+    b_row_ = static_cast<int>(threadIdx.x) / (kColumns / 4);
+    const int b_column = static_cast<int>(threadIdx.x) % (kColumns / 4) * 4;
     b_valid_ = column + b_column < g.padded_k;
     b_ = packed + (static_cast<std::int64_t>(group) * g.depth + depth + b_row_) * g.padded_k + column + b_column;
     b_to_ = b_row_ * kColumns + b_column;
@@ -52,12 +57,7 @@ class Loader {
 
   /// The next stage of the depth.
   __device__ __forceinline__ void load(const ImplicitGemm& g, float* stage) {
-    const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int i = 0; i < kA; ++i) {
-      float* to = stage + (thread / kChunks + i * (kThreads / kChunks)) * kRowPitch + thread % kChunks * 4;
-      copy_pixel<float, vector>(g, x_, pixels_[i], cursor_, to);
-    }
+    load_pixels(g, stage + slot() * kRowPitch + lane() * 4);
     float* b_stage = stage + kRows * kRowPitch + b_to_;
     constexpr int kBRows = kThreads / (kColumns / 4);
 #pragma unroll
@@ -65,12 +65,37 @@ class Loader {
       const bool valid = b_valid_ && depth_ + b_row_ + i * kBRows < g.depth;
       copy_async<16>(b_stage + i * kBRows * kColumns, valid ? b_ + i * kBRows * g.padded_k : x_, valid);
     }
-    cursor_.advance(g, kDepth);
     depth_ += kDepth;
     b_ += kDepth * g.padded_k;
   }
 
  private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
+  __device__ static int slot() { return static_cast<int>(threadIdx.x) / kLanes; }
+
+  __device__ __forceinline__ void load_pixels(const ImplicitGemm& g, float* to) {
+    if constexpr (gather == Gather::stages) {
+#pragma unroll
+      for (int i = 0; i < kA; ++i) {
+        int offset;
+        const bool inside = cursor_.locate(g, pixels_[i], offset);
+        const float* from = inside ? x_ + offset : x_;
+#pragma unroll
+        for (int k = 0; k < kDepth; k += kSpan) copy_async<16>(to + i * kSlots * kRowPitch + k, from + k, inside);
+      }
+      cursor_.advance(g, kDepth);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kDepth; k += kSpan) {
+#pragma unroll
+        for (int i = 0; i < kA; ++i) {
+          copy_pixel<float, gather == Gather::chunks>(g, x_, pixels_[i], cursor_, to + i * kSlots * kRowPitch + k);
+        }
+        cursor_.advance(g, kSpan);
+      }
+    }
+  }
+
   const float* x_;
   const float* b_;
   RowPixel pixels_[kA];
@@ -79,29 +104,43 @@ class Loader {
   bool b_valid_;
 };
 
+// By hand, so that they stay as wide as they are written.
+__device__ __forceinline__ void load_shared(std::uint32_t address, float (&to)[2]) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(to[0]), "=f"(to[1]) : "r"(address));
+}
+
+__device__ __forceinline__ void load_shared(std::uint32_t address, float (&to)[4]) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+               : "r"(address));
+}
+
 /// One stage's products into the thread's sums.
-template <int kRows, int kColumns>
-__device__ __forceinline__ void multiply(const float* a, const float* b, float (&sums)[2][kThreadRows][4]) {
+///
+/// An FFMA a cycle is possible only if its operands come from different register banks (even, odd), one of the three
+/// being reused from the instruction before. Sums lie in aligned quads for their stores and weights for their loads, so
+/// weights are packed with neighbours swapped: column c meets the weight in register c ^ 1, which has the other parity.
+/// The loop is not unrolled: across its end sums must return to their registers, and so to their banks.
+template <int kColumns>
+__device__ __forceinline__ void multiply(std::uint32_t a, std::uint32_t b, float (&sums)[2][kThreadRows][4]) {
+  constexpr int kFloat = sizeof(float);
+#pragma unroll 1
+  for (int k = 0; k < kDepth; k += kTogether) {
+    float left[kThreadRows][kTogether];
 #pragma unroll
-  for (int k = 0; k < kDepth; k += 4) {
-    float4 left[kThreadRows];
+    for (int i = 0; i < kThreadRows; ++i) load_shared(a + (4 * i * kRowPitch + k) * kFloat, left[i]);
 #pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) left[i] = *reinterpret_cast<const float4*>(a + 4 * i * kRowPitch + k);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float4 low = *reinterpret_cast<const float4*>(b + (k + j) * kColumns);
-      const float4 high = *reinterpret_cast<const float4*>(b + (k + j) * kColumns + kWarpColumns / 2);
+    for (int j = 0; j < kTogether; ++j) {
+      float weights[2][4];
+      load_shared(b + (k + j) * kColumns * kFloat, weights[0]);
+      load_shared(b + ((k + j) * kColumns + kWarpColumns / 2) * kFloat, weights[1]);
 #pragma unroll
       for (int i = 0; i < kThreadRows; ++i) {
-        const float value = j == 0 ? left[i].x : j == 1 ? left[i].y : j == 2 ? left[i].z : left[i].w;
-        sums[0][i][0] = fmaf(value, low.x, sums[0][i][0]);
-        sums[0][i][1] = fmaf(value, low.y, sums[0][i][1]);
-        sums[0][i][2] = fmaf(value, low.z, sums[0][i][2]);
-        sums[0][i][3] = fmaf(value, low.w, sums[0][i][3]);
-        sums[1][i][0] = fmaf(value, high.x, sums[1][i][0]);
-        sums[1][i][1] = fmaf(value, high.y, sums[1][i][1]);
-        sums[1][i][2] = fmaf(value, high.z, sums[1][i][2]);
-        sums[1][i][3] = fmaf(value, high.w, sums[1][i][3]);
+#pragma unroll
+        for (int c = 0; c < 8; ++c) {
+          float& sum = sums[c / 4][i][c % 4];
+          sum = fmaf(left[i][j], weights[c / 4][c % 4 ^ 1], sum);
+        }
       }
     }
   }
@@ -109,15 +148,15 @@ __device__ __forceinline__ void multiply(const float* a, const float* b, float (
 
 /// Grid: x the tiles, columns first, since tiles of the same rows share pixels in the L2; y groups × parts of the
 /// depth.
-template <int kRows, int kColumns, bool vector>
-__global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(kRows, kColumns))
+template <int kRows, int kColumns, Gather gather>
+__global__ void __launch_bounds__(threads_of(kRows, kColumns), kThreadsOfProcessor / threads_of(kRows, kColumns))
     register_tile_kernel(ImplicitGemm g, int splits, const float* x, const float* packed, const float* bias, float* y,
                          float* parts) {
   extern __shared__ float4 memory[];
   auto* stages = reinterpret_cast<float*>(memory);
   constexpr int kStage = stage_floats(kRows, kColumns);
   const BlockPlace place = block_place<kRows, kColumns>(g, splits, kDepth);
-  Loader<kRows, kColumns, vector> loader(g, x, packed, place.row, place.column, place.group, place.first * kDepth);
+  Loader<kRows, kColumns, gather> loader(g, x, packed, place.row, place.column, place.group, place.first * kDepth);
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
     if (place.first + s < place.last) loader.load(g, stages + s * kStage);
@@ -126,7 +165,8 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_row = warp / (kColumns / kWarpColumns) * kWarpRows;
   const int warp_column = warp % (kColumns / kWarpColumns) * kWarpColumns;
-  const int a_at = (warp_row + lane / 8) * kRowPitch, b_at = kRows * kRowPitch + warp_column + lane % 8 * 4;
+  const std::uint32_t a_at = shared_address(stages + (warp_row + lane / 8) * kRowPitch);
+  const std::uint32_t b_at = shared_address(stages + kRows * kRowPitch + warp_column + lane % 8 * 4);
   float sums[2][kThreadRows][4] = {};  // columns 0 to 3, and 32 further on
   int now = 0;
   for (int step = place.first; step < place.last; ++step) {
@@ -135,7 +175,8 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
     const int next = now == 0 ? kStages - 1 : now - 1;
     if (step + kStages - 1 < place.last) loader.load(g, stages + next * kStage);
     commit_copies();
-    multiply<kRows, kColumns>(stages + now * kStage + a_at, stages + now * kStage + b_at, sums);
+    constexpr int kStageBytes = kStage * static_cast<int>(sizeof(float));
+    multiply<kColumns>(a_at + now * kStageBytes, b_at + now * kStageBytes, sums);
     now = now + 1 == kStages ? 0 : now + 1;
   }
   const int thread_row = place.row + warp_row + lane / 8 * kThreadRows;
@@ -151,29 +192,36 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
 }
 
 constexpr GemmCandidate candidate(int rows, int columns, double rate) {
-  return {rows, columns, threads_of(rows, columns) / 32, shared_bytes(rows, columns), rate};
+  const int threads = threads_of(rows, columns);
+  return {rows, columns, threads / 32, kThreadsOfProcessor / threads, shared_bytes(rows, columns), rate};
 }
-constexpr GemmCandidate kCandidates[] = {candidate(128, 128, 1.0), candidate(256, 64, 0.97), candidate(128, 64, 0.93),
-                                         candidate(64, 64, 0.85)};
+constexpr GemmCandidate kCandidates[] = {candidate(128, 64, 1.0), candidate(64, 128, 1.0), candidate(64, 64, 0.95)};
 constexpr double kFmaPerCycle = 128;  // of a multiprocessor
 
 using Kernel = GemmKernel<void(ImplicitGemm, int, const float*, const float*, const float*, float*, float*)>;
 
-template <int kRows, int kColumns, bool vector>
+template <int kRows, int kColumns, Gather gather>
 Kernel compiled() {
-  return {register_tile_kernel<kRows, kColumns, vector>, threads_of(kRows, kColumns), shared_bytes(kRows, kColumns)};
+  return {register_tile_kernel<kRows, kColumns, gather>, threads_of(kRows, kColumns), shared_bytes(kRows, kColumns)};
 }
 
-template <bool vector>
+template <Gather gather>
 Kernel kernel_of(const GemmTile& tile) {
-  if (tile.columns == 128) return compiled<128, 128, vector>();
-  if (tile.rows == 256) return compiled<256, 64, vector>();
-  return tile.rows == 128 ? compiled<128, 64, vector>() : compiled<64, 64, vector>();
+  if (tile.columns == 128) return compiled<64, 128, gather>();
+  return tile.rows == 128 ? compiled<128, 64, gather>() : compiled<64, 64, gather>();
 }
 
-/// Channels come in whole, aligned 16 bytes.
 Kernel kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
-  return p.c % kPadding == 0 && p.group_c() % kPadding == 0 ? kernel_of<true>(tile) : kernel_of<false>(tile);
+  if (p.group_c() % kDepth == 0) return kernel_of<Gather::stages>(tile);
+  const bool aligned = p.c % kPadding == 0 && p.group_c() % kPadding == 0;
+  return aligned ? kernel_of<Gather::chunks>(tile) : kernel_of<Gather::elements>(tile);
+}
+
+/// Of packed weights.
+PackedOrder order_of(const Conv2dProblem& p) {
+  PackedOrder order = packed_order(p, kPadding, kPadding);
+  order.swapped = true;
+  return order;
 }
 
 }  // namespace
@@ -201,19 +249,19 @@ std::string RegisterTileConv2d::refusal(const Conv2dProblem& p, const cudaDevice
 Conv2dDescription RegisterTileConv2d::description() const {
   return {.kernel = "register_tile",
           .tile = tile_text(tile_) + ", 8x8 a thread",
-          .staging = "three stages of 16 in shared memory",
+          .staging = "two stages of 32 in shared memory",
           .fusion = "pool, bias and activation in registers"};
 }
 
 std::size_t RegisterTileConv2d::packed_bytes() const {
-  return static_cast<std::size_t>(packed_order(problem_, kPadding, kPadding).elements()) * sizeof(float);
+  return static_cast<std::size_t>(order_of(problem_).elements()) * sizeof(float);
 }
 
 std::size_t RegisterTileConv2d::workspace_bytes() const { return parts_bytes(gemm_, tile_.splits); }
 
 void RegisterTileConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
                               cudaStream_t stream) const {
-  pack_weights(problem_, packed_order(problem_, kPadding, kPadding), weights, strides, packed, stream);
+  pack_weights(problem_, order_of(problem_), weights, strides, packed, stream);
 }
 
 void RegisterTileConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,

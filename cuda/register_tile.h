@@ -2,11 +2,10 @@
 // registers.
 //
 // A warp computes 32 rows × 64 columns, a thread 8×8 of them: for each place of the depth it reads 8 + 8 values from
-// shared memory (as 16-byte loads that a warp's threads share) for 64 multiply-adds. A block of 4 or 8 warps stages
-// tiles of 16 places of the depth through a ring of three buffers, filled by cp.async two steps ahead: 128 rows × 128
-// columns read 1 KiB for each 32,768 FLOP, which the L2 delivers without effort. Rows gather their pixels through the
-// taps, so the input is neither copied nor unfolded; the pool is a maximum of four sums of one thread. Products with
-// few tiles cut the depth in parts, whose sums a second kernel adds up.
+// shared memory (loads that a warp's threads share) for 64 multiply-adds. A block of 2 or 4 warps stages 32 places of
+// the depth in one of two buffers while it computes on the other: 128 rows × 64 columns read 24 KiB for 524,288 FLOP.
+// Rows gather their pixels through the taps, so the input is neither copied nor unfolded; the pool is a maximum of four
+// sums of one thread. Products with few tiles cut the depth in parts, whose sums a second kernel adds up.
 #pragma once
 
 #include <cuda_runtime_api.h>

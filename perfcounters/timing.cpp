@@ -18,14 +18,8 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-double seconds_of(const std::function<void()>& call, int calls) {
-  const double start = now();
-  for (int i = 0; i < calls; ++i) call();
-  return now() - start;
-}
-
 struct Series {
-  const std::function<void()>* call;
+  const Subject* subject;
   int calls_per_run = 1;
   double call_seconds = 0;
   double spent = 0;
@@ -38,9 +32,10 @@ struct Series {
   }
 };
 
-void check(std::span<const std::function<void()>> calls, const TimingOptions& options) {
-  for (std::size_t i = 0; i < calls.size(); ++i)
-    if (!calls[i]) throw std::invalid_argument("callable " + std::to_string(i) + " is empty; each must be callable");
+void check(std::span<const Subject> subjects, const TimingOptions& options) {
+  for (std::size_t i = 0; i < subjects.size(); ++i)
+    if (!subjects[i].time)
+      throw std::invalid_argument("callable " + std::to_string(i) + " is empty; each must be callable");
   if (options.min_runs < 1 || options.max_runs < options.min_runs)
     throw std::invalid_argument("min_runs = " + std::to_string(options.min_runs) + ", max_runs = " +
                                 std::to_string(options.max_runs) + "; need 1 <= min_runs <= max_runs");
@@ -48,22 +43,23 @@ void check(std::span<const std::function<void()>> calls, const TimingOptions& op
 
 // The warm-up also tells how long a call takes, and so how many of them make one sample.
 void warm_up(Series& series, const TimingOptions& options) {
-  for (int i = 0; i < std::max(1, options.warm_up_runs); ++i) series.call_seconds = seconds_of(*series.call, 1);
+  for (int i = 0; i < std::max(1, options.warm_up_runs); ++i) series.call_seconds = series.subject->time(1);
   if (options.cache == Cache::cold) return;
   while (series.call_seconds * series.calls_per_run < options.min_sample_seconds && series.calls_per_run < (1 << 24)) {
     const double shortfall = options.min_sample_seconds / std::max(series.call_seconds * series.calls_per_run, 1e-9);
     series.calls_per_run = static_cast<int>(std::ceil(series.calls_per_run * std::clamp(shortfall * 1.2, 2.0, 64.0)));
-    series.call_seconds = seconds_of(*series.call, series.calls_per_run) / series.calls_per_run;
+    series.call_seconds = series.subject->time(series.calls_per_run) / series.calls_per_run;
   }
 }
 
 void take_sample(Series& series, const TimingOptions& options, bool alone, CacheFlusher* flusher) {
   const double start = now();
-  if (flusher != nullptr)
-    flusher->flush();
+  const Subject& subject = *series.subject;
+  if (options.cache == Cache::cold)
+    subject.flush ? subject.flush() : flusher->flush();
   else if (!alone && series.call_seconds < options.rewarm_below_seconds)
-    (*series.call)();
-  series.samples.push_back(seconds_of(*series.call, series.calls_per_run) / series.calls_per_run);
+    subject.time(1);
+  series.samples.push_back(subject.time(series.calls_per_run) / series.calls_per_run);
   series.spent += now() - start;
 }
 
@@ -113,14 +109,31 @@ void CacheFlusher::flush() {
   asm volatile("" : : "r"(sink_) : "memory");  // keeps the sweep: nothing else uses its sum
 }
 
+Subject on_host(std::function<void()> call) {
+  if (!call) return {};
+  return {[call = std::move(call)](int calls) {
+            const double start = now();
+            for (int i = 0; i < calls; ++i) call();
+            return now() - start;
+          },
+          {}};
+}
+
 std::vector<Timing> measure_alternating(std::span<const std::function<void()>> calls, const TimingOptions& options) {
-  check(calls, options);
+  std::vector<Subject> subjects;
+  for (const auto& call : calls) subjects.push_back(on_host(call));
+  return measure_alternating(std::span<const Subject>(subjects), options);
+}
+
+std::vector<Timing> measure_alternating(std::span<const Subject> subjects, const TimingOptions& options) {
+  check(subjects, options);
+  const bool host_flush = std::any_of(subjects.begin(), subjects.end(), [](const Subject& s) { return !s.flush; });
   std::optional<CacheFlusher> flusher;
-  if (options.cache == Cache::cold) flusher.emplace(options.flush_bytes);
+  if (options.cache == Cache::cold && host_flush) flusher.emplace(options.flush_bytes);
 
   std::vector<Series> all;
-  for (const auto& call : calls) {
-    all.push_back(Series{.call = &call, .samples = {}});
+  for (const Subject& subject : subjects) {
+    all.push_back(Series{.subject = &subject, .samples = {}});
     warm_up(all.back(), options);
   }
   for (bool took = true; took;) {
@@ -137,7 +150,8 @@ std::vector<Timing> measure_alternating(std::span<const std::function<void()>> c
 }
 
 Timing measure(const std::function<void()>& call, const TimingOptions& options) {
-  return measure_alternating({&call, 1}, options).front();
+  const Subject subject = on_host(call);
+  return measure_alternating(std::span(&subject, 1), options).front();
 }
 
 }  // namespace gable::perf

@@ -56,6 +56,15 @@ class CacheFlusher {
   unsigned long long sink_ = 0;
 };
 
+/// What is timed, where the host's clock around a call isn't the measure of it: work that a device does on its own.
+struct Subject {
+  std::function<double(int calls)> time;  ///< runs so many calls in a row and returns the seconds of all of them
+  std::function<void()> flush;            ///< cold: makes the next call find its data in memory; empty: CacheFlusher
+};
+
+/// A call that has done its work when it returns, by the host's steady clock.
+Subject on_host(std::function<void()> call);
+
 /// T of one call. Throws std::invalid_argument for an empty callable or for options that contradict themselves.
 Timing measure(const std::function<void()>& call, const TimingOptions& options = {});
 
@@ -63,5 +72,6 @@ Timing measure(const std::function<void()>& call, const TimingOptions& options =
 /// samples, or min_runs samples and its budget is spent.
 std::vector<Timing> measure_alternating(std::span<const std::function<void()>> calls,
                                         const TimingOptions& options = {});
+std::vector<Timing> measure_alternating(std::span<const Subject> subjects, const TimingOptions& options = {});
 
 }  // namespace gable::perf

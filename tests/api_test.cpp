@@ -3,11 +3,13 @@
 #include <gable/backend.h>
 #include <gable/gable.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace gable {
@@ -130,6 +132,13 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
                  }),
                  "padding.top is 2; it must be below the window's 2"));
   CHECK(contains(message_of([] { validate(Matmul{.m = 0}); }), "dimension 0 of a 0x1 is 0"));
+  const auto refused_tile = [](const Tile& tile) {
+    return message_of([&] { validate(Add{.shape = {25600}, .tile = tile}); });
+  };
+  CHECK(refused_tile({128, 2000}).empty());
+  CHECK(contains(refused_tile({129, 1}), "tile.row_chunk is 129; a tile has 1 to 128 partition lanes"));
+  CHECK(contains(refused_tile({0, 5}), "tile.row_chunk is 0"));
+  CHECK(contains(refused_tile({128, 0}), "tile.free_dim is 0; it must be from 1"));
 }
 
 TEST_CASE("a device URI has a backend, a selector and options") {
@@ -271,6 +280,18 @@ TEST_CASE("tensors check their element type and refuse impossible shapes") {
   device.copy(from, to);
   CHECK(to.as<float>()[3] == 7);
   CHECK(contains(message_of([&] { device.copy(from, Tensor(DType::f32, {4})); }), "must be equal"));
+}
+
+TEST_CASE("events of a host device measure the time between them, and only once recorded") {
+  const Device device = open("cpu");
+  Event start = device.event();
+  Event end = device.event();
+  start.record();
+  CHECK_THROWS_AS(end.seconds_since(start), Error);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  end.record();
+  CHECK(end.seconds_since(start) >= 2e-3);
+  CHECK(end.seconds_since(end) == 0);
 }
 
 }  // namespace

@@ -82,14 +82,27 @@ TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
     CHECK(help.code == 0);
     CHECK(contains(help.out, "Usage"));
   }
-  for (const char* arguments :
-       {"", "nonsense", "verify", "verify --no-such-option", "bench --suite study --problem ic3ih8oc4kh3",
-        "bench --suite nonsense", "verify --suite study --bias", "verify --problem ic3ih8oc4kh3 --dtype f64",
-        "verify --problem ic3ih8oc4kh3 --layout hwcn", "bench --problem ic3ih8oc4kh3 --cache hot",
-        "bench --problem ic3ih8oc4kh3 --threads 0", "verify --file no_such_list", "verify --suite study --name nothing",
-        "verify --problem ic3ih8oc4kh3 --max-pool 0 --device reference", "plot", "plot --out x no_such.json",
-        "verify --problem ic3ih8oc4kh3 --device reference,reference",
-        "verify --problem ic3ih8oc4kh3 --device 'reference?speed=9'"}) {
+  for (const char* arguments : {"",
+                                "nonsense",
+                                "verify",
+                                "verify --no-such-option",
+                                "bench --suite study --problem ic3ih8oc4kh3",
+                                "bench --suite nonsense",
+                                "verify --suite study --bias",
+                                "verify --problem ic3ih8oc4kh3 --dtype f64",
+                                "verify --problem ic3ih8oc4kh3 --layout hwcn",
+                                "bench --problem ic3ih8oc4kh3 --cache hot",
+                                "bench --problem ic3ih8oc4kh3 --threads 0",
+                                "verify --file no_such_list",
+                                "verify --suite study --name nothing",
+                                "bench --problem ic3ih8oc4kh3 --math fast",
+                                "bench --problem ic3ih8oc4kh3 --math strict,strict",
+                                "run conv2d --problem ic3ih8oc4kh3 --math strict,tf32 --output y.npy",
+                                "verify --problem ic3ih8oc4kh3 --max-pool 0 --device reference",
+                                "plot",
+                                "plot --out x no_such.json",
+                                "verify --problem ic3ih8oc4kh3 --device reference,reference",
+                                "verify --problem ic3ih8oc4kh3 --device 'reference?speed=9'"}) {
     CAPTURE(arguments);
     const Result result = run_command(arguments);
     CHECK(result.code == 2);
@@ -185,6 +198,7 @@ TEST_CASE("bench writes a record that follows its schema, to standard output alo
   CHECK(study["measurements"][0]["name"] == "small");
   CHECK(study["measurements"][0]["W"]["flop"] == 2.0 * 4 * 6 * 6 * 3 * 9);
   CHECK(study["measurements"][1]["threads"] == 1);
+  CHECK(study["measurements"][1]["percent_of_roof"].is_null());  // no ceilings were measured
   CHECK(study["measurements"][3]["cache"] == "cold");
   CHECK(contains(result.err, "against"));
 }
@@ -197,6 +211,54 @@ TEST_CASE("a case that a device refuses is in the record with the reason") {
   REQUIRE(study["refused"].size() == 1);
   CHECK(study["refused"][0]["device"] == "reference");
   CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "split3"));
+}
+
+TEST_CASE("several maths take turns in one run, and a device that refuses one of them stays in the others") {
+  const Result result = run_command(std::string("bench ") + kSmall +
+                                    " --math strict,tf32,split3 --device reference,wrong --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  std::vector<std::string> measured;
+  for (const json& m : study["measurements"]) {
+    measured.push_back(m["device"].get<std::string>() + " " + m["math"].get<std::string>());
+    CHECK(m["T"]["runs"] == study["measurements"][0]["T"]["runs"]);  // who takes turns runs as often as the others
+  }
+  CHECK(measured == std::vector<std::string>{"reference strict", "wrong strict", "wrong tf32", "wrong split3"});
+  REQUIRE(study["refused"].size() == 2);
+  CHECK(study["refused"][0]["math"] == "tf32");
+  CHECK(study["refused"][1]["math"] == "split3");
+  CHECK(study["refused"][1]["device"] == "reference");
+  CHECK(contains(result.err, "wrong split3"));
+}
+
+TEST_CASE("a math that a dtype can't have is refused for that dtype alone") {
+  const Result result = run_command(std::string("bench ") + kSmall +
+                                    " --math split3,strict --dtype f32,bf16 --device wrong --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  CHECK(study["measurements"].size() == 3);
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "math split3 is for f32; with bf16"));
+}
+
+TEST_CASE("primitives are verified and measured as convolutions are, and stand beside the Trainium study") {
+  const std::string some = " --suite primitives --name vector_add_25600_ --device cpu,reference";
+  CHECK(run_command("verify" + some).code == 0);
+  CHECK(run_command("verify --suite primitives --name transpose_1024 --device cpu").code == 0);
+  const Result result = run_command(
+      "bench --suite primitives --name vector_add_25600_128x2 --device cpu "
+      "--ceilings --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 4);  // 2, 20, 200 and 2000 long
+  CHECK(study["measurements"][0]["op"] == "add");
+  CHECK(study["measurements"][0]["tile"] == json::array({128, 2}));
+  CHECK(study["measurements"][0]["W"]["flop"] == 25600);
+  CHECK(study["measurements"][0]["percent_of_roof"].is_number());
+  CHECK(contains(result.err, "Beside the Trainium study"));
+  CHECK(contains(result.err, "186 µs"));
 }
 
 TEST_CASE("info lists devices and counter sources, each with its reason") {

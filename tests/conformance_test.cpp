@@ -52,8 +52,10 @@ Math math_of(const Op& op) {
   return Math::strict;
 }
 
-/// Plain f32 on a CPU is what every device there has: a refusal would be a check that went wrong.
+/// Plain f32 on a CPU is what every device there has, but for tiles that one asks for: a refusal would be a check that
+/// went wrong.
 bool may_refuse(const Device& device, const Op& op) {
+  if (const auto* add = std::get_if<Add>(&op); add != nullptr && add->tile) return true;
   const bool is_one_kernel = contains(device.info().uri, "kernel=");
   return is_one_kernel || device.info().memory.kind != Memory::Kind::host || dtype_of(op) != DType::f32 ||
          math_of(op) != Math::strict;

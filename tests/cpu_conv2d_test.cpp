@@ -3,11 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <random>
 #include <stdexcept>
 
 #include "cpu/conv2d.h"
 #include "cpu/depthwise.h"
+#include "cpu/depthwise_planes.h"
 #include "cpu/few_channels.h"
 #include "tests/cpu_oracle.h"
 
@@ -45,6 +48,9 @@ void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
         check_plan<Conv2dPlan>(p, *target, threads, x, weights, bias, expected);
         if (depthwise_refusal(p, *target).empty()) {
           check_plan<DepthwisePlan>(p, *target, threads, x, weights, bias, expected);
+        }
+        if (depthwise_planes_refusal(p, *target).empty()) {
+          check_plan<DepthwisePlanesPlan>(p, *target, threads, x, weights, bias, expected);
         }
         if (few_channels_refusal(p, *target).empty()) {
           check_plan<FewChannelsPlan>(p, *target, threads, x, weights, bias, expected);
@@ -206,7 +212,9 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
   for (const std::int64_t stride : {1, 2}) {
     for (const std::int64_t pad : {0, 1}) {
       for (const std::int64_t size : {3, 4, 7, 10, 13}) {
-        Conv2dProblem p{.n = 2, .c = 17 + size, .h = size, .w = size, .k = 17 + size, .r = 3, .s = 3};
+        // Below and above two vectors of every target, with a tail.
+        const std::int64_t channels = size == 7 ? 17 : 33 + size;
+        Conv2dProblem p{.n = 2, .c = channels, .h = size, .w = size, .k = channels, .r = 3, .s = 3};
         p.stride_h = p.stride_w = stride;
         p.pad_top = p.pad_left = pad;
         p.groups = p.c;
@@ -218,6 +226,40 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
   }
   Conv2dProblem p{.c = 144, .h = 64, .w = 64, .k = 144, .r = 3, .s = 3, .groups = 144, .bias = true};
   check_everywhere(same_padded(p), random, 2);
+  p = {.n = 2, .c = 3, .h = 90, .w = 131, .k = 3, .r = 3, .s = 3, .groups = 3};  // several blocks of rows a plane
+  for (const std::int64_t stride : {1, 2}) {
+    p.stride_h = p.stride_w = stride;
+    check_everywhere(sized(p, 2, 2), random, 2);
+  }
+}
+
+TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs that it belongs to") {
+  constexpr std::int64_t kChannels = 64, kSize = 5;
+  Conv2dProblem p{.c = kChannels, .h = kSize, .w = kSize, .k = kChannels, .r = 3, .s = 3, .groups = kChannels};
+  p.type = Type::bf16;
+  p.bias = true;
+  p = sized(p, 0, 0);
+  for (const Target* target : supported_targets()) {
+    for (const auto pattern : std::to_array<std::uint16_t>({0x7fff, 0xffff, 0x7f81, 0xffc0})) {
+      std::vector<std::uint16_t> x(kSize * kSize * kChannels, 0x3f80);
+      std::vector<float> bias(kChannels, 0.5F);
+      x[3] = pattern;                               // the corner pixel of channel 3 reaches output pixel 0 alone
+      bias[8] = std::bit_cast<float>(0x7fffffffU);  // and the bias of channel 8 all of its outputs
+      const std::vector<std::uint16_t> weights(kChannels * 9, 0x3f80);
+      DepthwisePlan plan(p, *target, 1);
+      std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+      plan.pack(weights.data(), dense_strides(p), packed.data());
+      GuardedOutput y(Type::bf16, 9 * kChannels);
+      plan.run(x.data(), packed.data(), bias.data(), y.data());
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < 9 * kChannels; ++i) {
+        const bool nan = i == 3 || i % kChannels == 8;
+        wrong += nan ? !std::isnan(y.at(i)) : y.at(i) != 9.5F;
+      }
+      INFO(pattern << " on " << target->name);
+      CHECK(wrong == 0);
+    }
+  }
 }
 
 TEST_CASE("the kernels for special shapes say what they are not made for") {

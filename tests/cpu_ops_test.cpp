@@ -200,6 +200,31 @@ TEST_CASE("matmul: sizes around the tile, types, bias and activation") {
   CHECK_THROWS_WITH_AS(as_conv2d(MatmulProblem{.m = 0}), "matmul: m is 0, must be at least 1", std::invalid_argument);
 }
 
+TEST_CASE("add in tiles: every shape of tile gives what add gives, and ends where it ends") {
+  std::mt19937 random(27);
+  for (const Type type : kTypes) {
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t count : {1, 127, 25600}) {
+        const Elements a = random_elements(type, count, random), b = random_elements(type, count, random);
+        GuardedOutput expected(type, count);
+        add(a.data(), b.data(), expected.data(), count, type, *target, 1);
+        for (const std::int64_t lanes : {1, 5, 16, 100, 128}) {
+          for (const std::int64_t steps :
+               {std::int64_t{1}, std::int64_t{3}, std::int64_t{200}, std::int64_t{1} << 40}) {
+            INFO(count << " " << name_of(type) << " in tiles of " << lanes << "x" << steps << " on " << target->name);
+            GuardedOutput y(type, count);
+            add_in_tiles(a.data(), b.data(), y.data(), count, {lanes, steps}, type, *target, steps == 3 ? 2 : 1);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) wrong += y.at(i) != expected.at(i);
+            CHECK(wrong == 0);
+            CHECK(y.guards_untouched());
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("max-pool: windows, strides and padding in both layouts") {
   std::mt19937 random(24);
   for (const Type type : kTypes) {

@@ -6,12 +6,14 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/cuda_error.h"
+#include "cuda/elementwise.h"
 #include "tests/conformance_run.h"
 
 namespace gable {
@@ -228,6 +230,34 @@ TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph com
     device.synchronize(stream);
     CHECK(compare(y.read(), expected, plan.error_bound()).passed);
   }
+}
+
+/// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.
+double launch_microseconds(const Device& device, const std::function<void()>& call) {
+  constexpr int kRounds = 20, kCalls = 200;
+  double least = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) call();
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+    least = std::min(least, time.count() / kCalls);
+    device.synchronize();
+  }
+  return least;
+}
+
+TEST_CASE("run() adds next to nothing to the launch of its kernel") {
+  if (no_gpu()) return;
+  constexpr std::int64_t kCount = 1024;
+  constexpr double kMostMicroseconds = 3;  // about 0.3 on an idle machine
+  const Device device = open("cuda:0");
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount}), c = device.tensor(DType::f32, {kCount});
+  const double run = launch_microseconds(device, [&] { plan.run(a.view(), a.view(), c.view()); });
+  const double kernel =
+      launch_microseconds(device, [&] { cuda::add(a.data(), a.data(), c.data(), kCount, cuda::Type::f32, nullptr); });
+  MESSAGE("run(): ", run, " us, its kernel's launch alone: ", kernel, " us");
+  CHECK(run - kernel < kMostMicroseconds);
 }
 
 }  // namespace

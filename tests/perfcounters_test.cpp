@@ -190,6 +190,20 @@ TEST_CASE("cold runs find their data outside the caches") {
   CHECK(cold > 2 * warm);
 }
 
+TEST_CASE("a subject brings its own clock and its own flush") {
+  int calls_timed = 0;
+  int flushed = 0;
+  const Subject subject{[&](int calls) { return calls_timed += calls, 0.25 * calls; }, [&] { ++flushed; }};
+  TimingOptions options{.min_runs = 3, .max_runs = 3};
+  const Timing warm = measure_alternating(std::span(&subject, 1), options).front();
+  CHECK(warm.seconds == 0.25);
+  CHECK(calls_timed == 4);  // a warm-up and three samples
+  CHECK(flushed == 0);
+  options.cache = Cache::cold;
+  CHECK(measure_alternating(std::span(&subject, 1), options).front().seconds == 0.25);
+  CHECK(flushed == 3);
+}
+
 TEST_CASE("contradictory options and empty callables are refused") {
   CHECK_THROWS_AS(measure({}), std::invalid_argument);
   CHECK_THROWS_AS(measure([] {}, {.min_runs = 5, .max_runs = 4}), std::invalid_argument);

@@ -18,6 +18,7 @@
 #include "bench/report/svg.h"
 #include "bench/report/table.h"
 #include "bench/report/text.h"
+#include "bench/report/trainium.h"
 #include "report_samples.h"
 
 using namespace gable::bench::report;
@@ -463,6 +464,46 @@ TEST_CASE("table: aligned, and compares with the vendor's library") {
   CHECK(rows == 60);
   CHECK(compared == 30);
   CHECK(contains(table(studies), "1 refused:\n  fused256 f16 on onednn: oneDNN 2.6 has no f16"));
+}
+
+TEST_CASE("trainium: primitives stand beside the study's figures, other suites don't") {
+  json study = samples::cpu_study({"f32"});
+  CHECK(trainium_table(merge({study})).empty());
+  CHECK_FALSE(contains(html(merge({study})), "Beside the Trainium study"));
+  json add = study["measurements"][0];
+  add["suite"] = "primitives";
+  add["name"] = "vector_add_25600_128x2";
+  add["op"] = "add";
+  add["tile"] = {128, 2};
+  json fused = add;
+  fused["name"] = "fused256+pool";
+  fused["op"] = "conv2d";
+  fused.erase("tile");
+  study["measurements"] = {add, fused};
+  const Studies studies = merge({study});
+  const std::string text = trainium_table(studies);
+  CHECK(contains(text, "186 µs"));
+  CHECK(contains(text, "3.83 ms, 41 % of peak in f32"));
+  CHECK(contains(html(studies), "Beside the Trainium study"));
+  CHECK(contains(csv(studies), ",128x2\r\n"));
+  CHECK_FALSE(studies.measurements[0].can_be_drawn());
+  CHECK(studies.measurements[1].can_be_drawn());
+  study["measurements"][0]["tile"] = {128};
+  CHECK_THROWS_AS(merge({study}), SchemaError);
+}
+
+TEST_CASE("table: a device names its math where it measured several") {
+  Studies studies = merge({samples::cpu_study({"f32"})});
+  CHECK_FALSE(contains(table(studies), "strict"));
+  json study = samples::cpu_study({"f32"});
+  json split = study["measurements"];
+  std::erase_if(split.get_ref<json::array_t&>(), [](const json& m) { return m["device"] != "cpu"; });
+  for (json& m : split) m["math"] = "split3";
+  study["measurements"].insert(study["measurements"].end(), split.begin(), split.end());
+  const std::string text = table(merge({study}));
+  CHECK(contains(text, "cpu strict"));
+  CHECK(contains(text, "cpu split3"));
+  CHECK_FALSE(contains(text, "onednn strict"));
 }
 
 TEST_CASE("table: cases that a device refused for one reason share a line, others keep theirs") {

@@ -16,13 +16,15 @@ using namespace gable::bench;
 namespace {
 
 const Case& find(const std::vector<Case>& cases, const std::string& name, DType dtype) {
-  const auto at =
-      std::find_if(cases.begin(), cases.end(), [&](const Case& c) { return c.name == name && c.conv.dtype == dtype; });
+  const auto at = std::find_if(cases.begin(), cases.end(),
+                               [&](const Case& c) { return c.name == name && dtype_of(c.op) == dtype; });
   REQUIRE_MESSAGE(at != cases.end(), name);
   return *at;
 }
 
-double gflop(const Case& one) { return work(one.conv).flop / 1e9; }
+const Conv2d& conv_of(const Case& one) { return std::get<Conv2d>(one.op); }
+
+double gflop(const Case& one) { return work(one.op).flop / 1e9; }
 
 }  // namespace
 
@@ -32,10 +34,10 @@ TEST_CASE("every case of every suite is valid and distinct") {
       std::set<std::string> seen;
       for (const Case& one : suite(name, gpu)) {
         CAPTURE(one.name);
-        CHECK_NOTHROW(validate(one.conv));
+        CHECK_NOTHROW(validate(one.op));
         CHECK(one.suite == name);
-        CHECK(one.conv.layout == Layout::nhwc);
-        CHECK(seen.insert(one.name + std::string(to_string(one.conv.dtype))).second);
+        if (const auto* conv = std::get_if<Conv2d>(&one.op)) CHECK(conv->layout == Layout::nhwc);
+        CHECK(seen.insert(one.name + std::string(to_string(dtype_of(one.op)))).second);
       }
     }
   }
@@ -55,33 +57,33 @@ TEST_CASE("the study has the work that its layers are known for") {
 
 TEST_CASE("the study's epilogues are the table's") {
   const auto cases = suite("study");
-  const Epilogue lenet = find(cases, "lenet1", DType::f32).conv.epilogue;
+  const Epilogue lenet = conv_of(find(cases, "lenet1", DType::f32)).epilogue;
   CHECK_FALSE(lenet.bias);
   CHECK(lenet.activation == Activation::tanh);
   CHECK(lenet.max_pool == PoolWindow(2, 2));
-  CHECK(find(cases, "vgg_b1", DType::f32).conv.epilogue.activation == Activation::relu);
-  CHECK_FALSE(find(cases, "vgg_b1", DType::f32).conv.epilogue.max_pool);
-  CHECK(find(cases, "fused256+pool", DType::f16).conv.epilogue.activation == Activation::none);
-  CHECK(find(cases, "fused_small_128_256", DType::f32).conv.epilogue.max_pool == PoolWindow(2, 2));
-  CHECK(output_shape(find(cases, "fused_small_128_256", DType::f32).conv) == Shape{4, 256, 15, 7});
+  CHECK(conv_of(find(cases, "vgg_b1", DType::f32)).epilogue.activation == Activation::relu);
+  CHECK_FALSE(conv_of(find(cases, "vgg_b1", DType::f32)).epilogue.max_pool);
+  CHECK(conv_of(find(cases, "fused256+pool", DType::f16)).epilogue.activation == Activation::none);
+  CHECK(conv_of(find(cases, "fused_small_128_256", DType::f32)).epilogue.max_pool == PoolWindow(2, 2));
+  CHECK(output_shape(find(cases, "fused_small_128_256", DType::f32).op) == Shape{4, 256, 15, 7});
 }
 
 TEST_CASE("networks have their batch for CPUs and GPUs") {
   CHECK(suite("resnet50", false).size() == 23 * 3);
-  CHECK(suite("resnet50", false).front().conv.input[0] == 16);
-  CHECK(suite("resnet50", true).front().conv.input[0] == 64);
+  CHECK(conv_of(suite("resnet50", false).front()).input[0] == 16);
+  CHECK(conv_of(suite("resnet50", true).front()).input[0] == 64);
   CHECK(suite("mobilenet").size() == 18 * 3);
-  CHECK(output_shape(find(suite("resnet50"), "res3a_branch2b", DType::f32).conv) == Shape{16, 128, 28, 28});
+  CHECK(output_shape(find(suite("resnet50"), "res3a_branch2b", DType::f32).op) == Shape{16, 128, 28, 28});
 }
 
 TEST_CASE("an unknown suite names the known ones") {
-  CHECK_THROWS_WITH_AS(suite("vgg"), "unknown suite 'vgg'; known are study, resnet50, mobilenet", Error);
+  CHECK_THROWS_WITH_AS(suite("vgg"), "unknown suite 'vgg'; known are study, resnet50, mobilenet, primitives", Error);
 }
 
 TEST_CASE("capping the batch and dropping what became equal keeps each shape once") {
   auto cases = suite("study");
   cap_batch(cases, 1);
-  CHECK(std::all_of(cases.begin(), cases.end(), [](const Case& c) { return c.conv.input[0] == 1; }));
+  CHECK(std::all_of(cases.begin(), cases.end(), [](const Case& c) { return conv_of(c).input[0] == 1; }));
   CHECK(cases.size() == 44);
   // vgg_b16 and vggdeep_b16 have become vgg_b1 and vggdeep_b1, in three dtypes.
   CHECK(drop_repeated(cases) == std::vector<std::string>{"vgg_b16", "vgg_b16+pool", "vggdeep_b16", "vggdeep_b16+pool"});
@@ -90,9 +92,40 @@ TEST_CASE("capping the batch and dropping what became equal keeps each shape onc
 
 TEST_CASE("capping the work halves batches and leaves single images") {
   auto cases = suite("study");
-  cap_work(cases, 8);
-  CHECK(find(cases, "lenet1", DType::f32).conv.input[0] == 10000);
-  CHECK(find(cases, "lenet2", DType::f32).conv.input[0] == 5000);
-  CHECK(find(cases, "vgg_b16", DType::f32).conv.input[0] == 2);
-  CHECK(find(cases, "fused256", DType::f32).conv.input[0] == 1);
+  cap_work(cases, 8, 0.25);
+  CHECK(conv_of(find(cases, "lenet1", DType::f32)).input[0] == 10000);
+  CHECK(conv_of(find(cases, "lenet2", DType::f32)).input[0] == 5000);
+  CHECK(conv_of(find(cases, "vgg_b16", DType::f32)).input[0] == 2);
+  CHECK(conv_of(find(cases, "fused256", DType::f32)).input[0] == 1);
+}
+
+TEST_CASE("primitives sweep the tiles of an addition up to 128 lanes, and have products and fused convolutions") {
+  const auto cases = suite("primitives");
+  std::int64_t most_lanes = 0;
+  for (const Case& one : cases) {
+    if (const auto* add = std::get_if<Add>(&one.op)) most_lanes = std::max(most_lanes, add->tile.row_chunk);
+  }
+  CHECK(most_lanes == 128);
+  CHECK(std::get<Add>(find(cases, "vector_add_25600_128x200", DType::f32).op) ==
+        Add{.shape = {25600}, .tile = {128, 200}});
+  CHECK(std::get<Add>(find(cases, "vector_add_256Mi", DType::f32).op) == Add{.shape = {1 << 28}});
+  CHECK(gflop(find(cases, "matmul_100k", DType::bf16)) == doctest::Approx(573.44));
+  CHECK(gflop(find(cases, "fused256+pool", DType::f32)) == doctest::Approx(58.14).epsilon(1e-3));
+}
+
+TEST_CASE("capping the work halves rows of products, and what is only moved until it moves little enough") {
+  auto cases = suite("primitives");
+  cap_work(cases, 8, 0.25);
+  CHECK(std::get<Matmul>(find(cases, "matmul_100k", DType::f32).op).m == 32);
+  CHECK(std::get<Add>(find(cases, "vector_add_256Mi", DType::f32).op).shape == Shape{1 << 24});
+  CHECK(std::get<Transpose>(find(cases, "transpose_32768", DType::f32).op).rows == 4096);
+  CHECK(std::get<Add>(find(cases, "vector_add_25600_1x1", DType::f32).op).shape == Shape{25600});
+  cap_batch(cases, 16);
+  CHECK(std::get<Matmul>(find(cases, "matmul_8192", DType::f32).op).m == 16);
+}
+
+TEST_CASE("ops other than convolutions have benchdnn's descriptors") {
+  CHECK(descriptor(Matmul{.m = 4096, .n = 1000, .k = 700}) == "4096x700:700x1000");
+  CHECK(descriptor(Add{.shape = {25600}}) == "25600:25600");
+  CHECK(descriptor(Transpose{.rows = 3, .columns = 5}) == "3x5");
 }

@@ -57,6 +57,7 @@ void Device::copy(const ConstTensorView& from, const TensorView& to, const Strea
 }
 
 Stream Device::stream() const { return impl_->stream(); }
+Event Device::event() const { return Event(impl_->event()); }
 void Device::synchronize(const Stream& stream) const { impl_->synchronize(stream.native()); }
 
 }  // namespace gable

@@ -156,7 +156,18 @@ void check(const MaxPool& p) {
   }
 }
 
-void check(const Add& a) { check_shape("add", "shape", a.shape, 1, 4); }
+void check(const Add& a) {
+  check_shape("add", "shape", a.shape, 1, 4);
+  if (!a.tile) return;
+  constexpr std::int64_t kPartitions = 128;
+  if (a.tile.row_chunk < 1 || a.tile.row_chunk > kPartitions) {
+    refuse("add", "tile.row_chunk is " + number(a.tile.row_chunk) + "; a tile has 1 to " + number(kPartitions) +
+                      " partition lanes");
+  }
+  if (a.tile.free_dim < 1 || a.tile.free_dim > kMaxElements) {
+    refuse("add", "tile.free_dim is " + number(a.tile.free_dim) + "; it must be from 1 to 2^40");
+  }
+}
 void check(const Transpose& t) { check_shape("transpose", "x", Shape{t.rows, t.columns}, 2, 2); }
 void check(const Reorder& r) { check_shape("reorder", "shape", r.shape, 4, 4); }
 
@@ -246,7 +257,9 @@ std::string attributes(const MaxPool& p) {
   return s;
 }
 std::string attributes(const Add& a) {
-  return to_string(a.shape) + " " + std::string(to_string(a.dtype)) + " " + std::string(to_string(a.layout));
+  std::string s = to_string(a.shape) + " " + std::string(to_string(a.dtype)) + " " + std::string(to_string(a.layout));
+  if (a.tile) s += ", tile " + number(a.tile.row_chunk) + "x" + number(a.tile.free_dim);
+  return s;
 }
 std::string attributes(const Transpose& t) {
   return to_string(Shape{t.rows, t.columns}) + " " + std::string(to_string(t.dtype));

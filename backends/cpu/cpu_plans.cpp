@@ -40,7 +40,11 @@ class CpuAdd final : public PlanImpl {
   CpuAdd(const Add& add, const cpu::Target& target, int threads)
       : PlanImpl(moving_details(add, "add", target, threads, 0)), add_(add), target_(target), threads_(threads) {}
   void run(const RunArguments& a) override {
-    cpu::add(a.inputs[0], a.inputs[1], a.output, add_.shape.elements(), type_of(add_.dtype), target_, threads_);
+    const std::int64_t count = add_.shape.elements();
+    const cpu::Type type = type_of(add_.dtype);
+    if (!add_.tile) return cpu::add(a.inputs[0], a.inputs[1], a.output, count, type, target_, threads_);
+    const cpu::AddTile tile{.lanes = add_.tile.row_chunk, .steps = add_.tile.free_dim};
+    cpu::add_in_tiles(a.inputs[0], a.inputs[1], a.output, count, tile, type, target_, threads_);
   }
 
  private:

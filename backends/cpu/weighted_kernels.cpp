@@ -4,6 +4,7 @@
 #include "backends/cpu/problems.h"
 #include "cpu/conv2d.h"
 #include "cpu/depthwise.h"
+#include "cpu/depthwise_planes.h"
 #include "cpu/few_channels.h"
 #include "cpu/matrix_conv2d.h"
 
@@ -79,6 +80,16 @@ std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target&) {
 std::string refuse_depthwise(const WeightedOp& op, const cpu::Target& target) {
   const std::string refusal = refuse_depthwise_staged(op, target);
   return refusal.empty() ? cpu::depthwise_refusal(op.problem, target) : refusal;
+}
+
+std::string refuse_depthwise_planes(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = refuse_depthwise_staged(op, target);
+  return refusal.empty() ? cpu::depthwise_planes_refusal(op.problem, target) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_depthwise_planes_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
+  return std::make_unique<WeightedPlan<cpu::DepthwisePlanesPlan>>(
+      op, f32_bound(op.op), cpu::DepthwisePlanesPlan(op.problem, target, threads));
 }
 
 std::unique_ptr<PlanImpl> make_depthwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
@@ -168,6 +179,7 @@ constexpr WeightedKernel kKernels[] = {
     matrix_kernel<cpu::amx_unit>("amx"),
     matrix_kernel<cpu::bf16_dot_unit>("bf16_dot"),
     {"depthwise", nothing_missing, refuse_depthwise, make_depthwise_plan},
+    {"depthwise_planes", nothing_missing, refuse_depthwise_planes, make_depthwise_planes_plan},
     {"depthwise_staged", nothing_missing, refuse_depthwise_staged, make_conv2d_plan},
     {"few_channels", nothing_missing, refuse_few_channels, make_few_channels_plan},
     {"direct", nothing_missing, refuse_direct, make_conv2d_plan},

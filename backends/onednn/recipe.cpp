@@ -269,6 +269,9 @@ Recipe pooling_recipe(const dnnl::engine& engine, const MaxPool& p) {
 }
 
 Recipe add_recipe(const dnnl::engine& engine, const Add& a) {
+  if (a.tile) {
+    throw Error(ErrorCode::unsupported, "a tile shape is given, but oneDNN cuts tensors as it likes");
+  }
   const dnnl::memory::desc operand = row_major({1, a.shape.elements()}, a.dtype);
   const dnnl::binary::primitive_desc binary = describe_add(engine, operand, plain_attributes());
   Recipe recipe;

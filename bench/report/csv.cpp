@@ -13,7 +13,7 @@ constexpr std::string_view kHeader =
     "T_source,T_seconds,T_q1,T_q3,T_runs,W_source,W_flop,W_analytic,"
     "Q_dram_source,Q_dram_bytes,Q_dram_analytic,Q_l3_source,Q_l3_bytes,Q_l3_analytic,"
     "Q_l2_source,Q_l2_bytes,Q_l2_analytic,Q_l1_source,Q_l1_bytes,Q_l1_analytic,"
-    "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date";
+    "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date,tile";
 
 class Row {
  public:
@@ -67,7 +67,7 @@ std::string row_of(const Measurement& m, const Machine& machine) {
   for (const char* level : {"dram", "l3", "l2", "l1"}) add_traffic(row, m, level);
   row.add(m.intensity()).add(m.flops() / 1e9).add(m.bound);
   row.add(m.percent_of_roof).add(m.max_error).add(m.error_bound);
-  row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date);
+  row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date).add(m.tile);
   return row.line();
 }
 

@@ -11,6 +11,7 @@
 #include "bench/report/page_assets.h"
 #include "bench/report/svg.h"
 #include "bench/report/text.h"
+#include "bench/report/trainium.h"
 
 namespace gable::bench::report {
 namespace {
@@ -217,6 +218,37 @@ std::string measurements_table(const Studies& studies) {
   return table_markup("measurements", "Measurements", kHeads, body);
 }
 
+std::string trainium_section(const Studies& studies) {
+  constexpr std::array<Head, 9> kHeads = {{{"Primitive", false},
+                                           {"Data type", false},
+                                           {"Device", false},
+                                           {"T", true},
+                                           {"Rate", true},
+                                           {"% of roof", true},
+                                           {"T on Trainium", true},
+                                           {"% of peak there", true},
+                                           {"Data type there", false}}};
+  std::string body;
+  for (const TrainiumRow& row : trainium_rows(studies)) {
+    const Measurement& m = *row.here;
+    const std::array<Cell, kHeads.size()> cells = {
+        {{m.label, {}},
+         {m.dtype, {}},
+         {m.series, {}},
+         {seconds_text(m.time.seconds), m.time.seconds},
+         {rate_text(m), rate_of(m)},
+         {m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "–", m.percent_of_roof.value_or(-1)},
+         {row.there ? seconds_text(row.there->seconds) : "–", row.there ? row.there->seconds : -1},
+         {row.there && row.there->percent > 0 ? fmt::format("{:.0f}", row.there->percent) : "–",
+          row.there ? row.there->percent : -1},
+         {row.there ? row.there->dtype : "–", {}}}};
+    body += "<tr>";
+    for (const Cell& cell : cells) body += cell_markup(cell);
+    body += "</tr>\n";
+  }
+  return table_markup("trainium", "Beside the Trainium study", kHeads, body);
+}
+
 std::string ceilings_table(const Studies& studies) {
   constexpr std::array<Head, 7> kHeads = {{{"Ceiling", false},
                                            {"Device", false},
@@ -320,6 +352,7 @@ std::string html(const Studies& studies) {
   out += fmt::format("<section class=\"plot {}\">\n", two ? "two" : "one") + inline_svg(studies, FigureSize::wide) +
          inline_svg(studies, FigureSize::narrow) + "</section>\n";
   out += section("Measurements", measurements_table(studies));
+  if (!trainium_rows(studies).empty()) out += section("Beside the Trainium study", trainium_section(studies));
   out += section("Ceilings", ceilings_table(studies));
   out += section("Refused", refused_table(studies));
   out += section(studies.machines.size() > 1 ? "Machines" : "Machine", machine_tables(studies));

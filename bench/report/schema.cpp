@@ -18,6 +18,7 @@ using Names = std::initializer_list<const char*>;
 
 constexpr Names kDtypes = {"f64", "f32", "tf32", "f16", "bf16", "i8"};
 constexpr Names kLevels = {"l1", "l2", "l3", "dram"};
+constexpr Names kMaths = {"strict", "tf32", "split3", "split6"};
 constexpr Names kSources = {"counter", "simulated", "analytic"};
 constexpr Names kBounds = {"compute", "memory:dram", "memory:l3", "memory:l2", "memory:l1", "overhead"};
 constexpr double kDerivedTolerance = 0.01;
@@ -185,14 +186,19 @@ void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
   check.text(ceiling, at, "formula", Presence::optional);
 }
 
+bool is_pair_of_counts(const json& v) { return v.is_array() && v.size() == 2 && is_count(v[0]) && is_count(v[1]); }
+
+void check_tile(Checker& check, const json& entry, const std::string& at) {
+  check.field(entry, at, "tile", is_pair_of_counts, "[lanes, length] of integers >= 1", Presence::optional);
+}
+
 void check_epilogue(Checker& check, const json& entry, const std::string& at, Presence presence) {
   const json* epilogue = check.object(entry, at, "epilogue", presence);
   if (!epilogue) return;
   const std::string here = at + "/epilogue";
   check.flag(*epilogue, here, "bias");
   check.choice(*epilogue, here, "activation", {"none", "relu", "tanh"});
-  auto is_window = [](const json& v) { return v.is_array() && v.size() == 2 && is_count(v[0]) && is_count(v[1]); };
-  check.field(*epilogue, here, "max_pool", is_window, "a window [h, w] of integers >= 1", Presence::optional);
+  check.field(*epilogue, here, "max_pool", is_pair_of_counts, "a window [h, w] of integers >= 1", Presence::optional);
 }
 
 // `value` must be numerator/denominator: a point whose parts disagree would be drawn in the wrong place.
@@ -258,7 +264,8 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check.choice(entry, at, "layout", {"nchw", "nhwc"}, says_conv_like(entry) ? Presence::required : Presence::optional);
   const bool is_conv = entry.contains("op") && entry["op"] == "conv2d";
   check_epilogue(check, entry, at, is_conv ? Presence::required : Presence::optional);
-  check.choice(entry, at, "math", {"strict", "tf32", "split3", "split6"}, Presence::optional);
+  check.choice(entry, at, "math", kMaths, Presence::optional);
+  check_tile(check, entry, at);
   check.flag(entry, at, "fused");
   check.choice(entry, at, "cache", {"warm", "cold"});
   const bool on_gpu =
@@ -281,6 +288,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
 
 void check_refused(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "name", "problem", "dtype", "device", "reason"}) check.text(entry, at, key);
+  check.choice(entry, at, "math", kMaths, Presence::optional);
 }
 
 template <class CheckEntry>

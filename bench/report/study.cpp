@@ -102,6 +102,9 @@ Measurement read_measurement(const json& source, size_t machine) {
   m.fused = source["fused"];
   m.threads = optional_number<int>(source, "threads");
   read_epilogue(source, m);
+  if (auto tile = source.find("tile"); tile != source.end() && tile->is_array()) {
+    m.tile = fmt::format("{}x{}", (*tile)[0].get<std::int64_t>(), (*tile)[1].get<std::int64_t>());
+  }
   const json& time = source["T"];
   m.time = {time["source"], time["seconds"], time["q1"], time["q3"], time["runs"]};
   const json& work = source["W"];
@@ -130,13 +133,20 @@ void assign_tags(std::vector<Machine>& machines) {
   }
 }
 
-// Machines differ in what they are used for: a tag on a device is only needed where two machines have that device.
+std::string math_of(const Measurement& m) { return m.math.empty() ? "strict" : m.math; }
+
+// A device's name, with its math where that is not always strict, and with the machine's tag where two machines have
+// that device: machines differ in what they are used for.
 void name_series(Studies& studies) {
-  std::map<std::string, std::set<std::string>> tags_of_device;
-  for (const Measurement& m : studies.measurements) tags_of_device[m.device].insert(studies.machines[m.machine].tag);
+  std::map<std::string, std::set<std::string>> tags_of_device, maths_of_device;
+  for (const Measurement& m : studies.measurements) {
+    tags_of_device[m.device].insert(studies.machines[m.machine].tag);
+    maths_of_device[m.device].insert(math_of(m));
+  }
   for (Measurement& m : studies.measurements) {
-    const bool ambiguous = tags_of_device[m.device].size() > 1;
-    m.series = ambiguous ? m.device + " · " + studies.machines[m.machine].tag : m.device;
+    m.series = m.device;
+    if (maths_of_device[m.device] != std::set<std::string>{"strict"}) m.series += " " + math_of(m);
+    if (tags_of_device[m.device].size() > 1) m.series += " · " + studies.machines[m.machine].tag;
   }
 }
 

@@ -53,6 +53,7 @@ struct Measurement {
   size_t machine = 0;
   std::string suite, name, op, problem, dtype, layout, math, device, device_name, kernel, cache, bound;
   std::string activation, max_pool;  // "none"/"relu"/"tanh"; "2x2" or empty
+  std::string tile;                  // "128x200" or empty
   bool bias = false, fused = false;
   std::optional<int> threads;
   Time time;
@@ -60,13 +61,15 @@ struct Measurement {
   std::map<std::string, Traffic> traffic;  // by level; "dram" is always there
   std::optional<double> percent_of_roof, max_error, error_bound;
 
-  std::string label;   // name, with "+pool" where the study has it with and without
-  std::string series;  // device, with the machine's tag where several machines are merged
+  std::string label;  // name, with "+pool" where the study has it with and without
+  std::string
+      series;  // device, with its math where others than strict are, and the machine's tag where several are merged
 
   double flops() const { return work.flop / time.seconds; }
   double intensity() const { return work.flop / traffic.at("dram").bytes; }
-  // A logarithmic plot has no place for work of zero (transpose, reorder): tables show those.
-  bool can_be_drawn() const { return work.flop > 0; }
+  // A logarithmic plot has no place for work of zero (transpose, reorder), and the points of one addition in many tiles
+  // would hide each other: tables show those.
+  bool can_be_drawn() const { return work.flop > 0 && tile.empty(); }
 };
 
 struct Refused {

@@ -1,4 +1,5 @@
-// A backend that is wrong on purpose: the reference's result with one element spoiled. What checks results must say so.
+// A backend that is wrong on purpose: the reference's result with one element spoiled, in any math. What checks results
+// must say so.
 #include <gable/backend.h>
 #include <gable/gable.h>
 
@@ -57,7 +58,9 @@ class WrongDevice final : public gable::DeviceImpl {
   }
 
   std::unique_ptr<gable::PlanImpl> plan(const gable::Op& op) const override {
-    return std::make_unique<WrongPlan>(std::get<gable::Conv2d>(op), gable::open("reference").plan(op));
+    gable::Conv2d conv = std::get<gable::Conv2d>(op);
+    conv.math = gable::Math::strict;
+    return std::make_unique<WrongPlan>(conv, gable::open("reference").plan(conv));
   }
 };
 

@@ -70,6 +70,15 @@ class GABLE_API PlanImpl {
   PlanDetails details_;
 };
 
+/// What an Event stands for.
+class GABLE_API EventImpl {
+ public:
+  virtual ~EventImpl();
+  virtual void record(void* stream) = 0;
+  /// `start` is of the same class: it comes from the same device.
+  virtual double seconds_since(const EventImpl& start) const = 0;
+};
+
 /// An open device. Ops that reach it are validated.
 class GABLE_API DeviceImpl {
  public:
@@ -81,11 +90,12 @@ class GABLE_API DeviceImpl {
   /// Called for ops that query() says some kernel supports.
   virtual std::unique_ptr<PlanImpl> plan(const Op& op) const = 0;
 
-  // Memory and streams. What stands here is the host's.
+  // Memory, streams and events. What stands here is the host's.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const;
   virtual void copy(const ConstTensorView& from, const TensorView& to, void* stream) const;
   virtual Stream stream() const;
   virtual void synchronize(void* stream) const;
+  virtual std::shared_ptr<EventImpl> event() const;
 
  protected:
   DeviceInfo info_;

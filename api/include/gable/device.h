@@ -1,6 +1,7 @@
 // Devices: what is there, what each can run, and how to open one at run time.
 #pragma once
 
+#include <gable/event.h>
 #include <gable/export.h>
 #include <gable/ops.h>
 #include <gable/plan.h>
@@ -49,6 +50,7 @@ class GABLE_API Device {
   /// Between tensors of equal shape, dtype and layout, from any memory this device can reach to any other.
   void copy(const ConstTensorView& from, const TensorView& to, const Stream& stream = {}) const;
   Stream stream() const;
+  Event event() const;
   void synchronize(const Stream& stream = {}) const;
 
  private:

@@ -5,6 +5,7 @@
 #include <gable/device.h>
 #include <gable/dtype.h>
 #include <gable/error.h>
+#include <gable/event.h>
 #include <gable/ops.h>
 #include <gable/oracle.h>
 #include <gable/plan.h>

@@ -58,11 +58,21 @@ struct MaxPool {
   bool operator==(const MaxPool&) const = default;
 };
 
-/// c = a + b, element by element.
+/// A piece of work of row_chunk x free_dim neighbouring elements, as a machine of 128 partitions cuts a vector:
+/// row_chunk elements, the lanes in use, are computed at once, and free_dim of such steps follow one another.
+struct Tile {
+  std::int64_t row_chunk = 0;  ///< 1 ... 128
+  std::int64_t free_dim = 0;   ///< at least 1
+  explicit operator bool() const { return row_chunk != 0 || free_dim != 0; }
+  bool operator==(const Tile&) const = default;
+};
+
+/// c = a + b, element by element. A tile shape is for studying what it costs; without one the device chooses.
 struct Add {
   Shape shape{};
   DType dtype = DType::f32;
   Layout layout = Layout::nchw;
+  Tile tile{};
   bool operator==(const Add&) const = default;
 };
 

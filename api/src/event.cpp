@@ -1,0 +1,43 @@
+// Events, and the host's kind of them: there a run has finished when it returns, so the clock is the mark.
+#include <gable/backend.h>
+#include <gable/error.h>
+#include <gable/event.h>
+
+#include <chrono>
+#include <optional>
+#include <typeinfo>
+
+namespace gable {
+namespace {
+
+class HostEvent final : public EventImpl {
+ public:
+  void record(void*) override { at_ = std::chrono::steady_clock::now(); }
+
+  double seconds_since(const EventImpl& start) const override {
+    const auto& from = static_cast<const HostEvent&>(start);
+    if (!at_ || !from.at_) throw Error(ErrorCode::invalid_argument, "an event was not recorded: record() both first");
+    return std::chrono::duration<double>(*at_ - *from.at_).count();
+  }
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> at_;
+};
+
+}  // namespace
+
+EventImpl::~EventImpl() = default;
+std::shared_ptr<EventImpl> DeviceImpl::event() const { return std::make_shared<HostEvent>(); }
+
+void Event::record(const Stream& stream) { impl_->record(stream.native()); }
+
+double Event::seconds_since(const Event& start) const {
+  const EventImpl& from = *start.impl_;
+  if (typeid(*impl_) != typeid(from)) {
+    throw Error(ErrorCode::invalid_argument,
+                "events of two kinds of devices: time passes between events of one device");
+  }
+  return impl_->seconds_since(from);
+}
+
+}  // namespace gable

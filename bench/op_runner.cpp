@@ -1,0 +1,88 @@
+// See op_runner.h.
+#include "bench/op_runner.h"
+
+#include <utility>
+
+#include "bench/cases.h"
+
+namespace gable::bench {
+namespace {
+
+/// Copies more than any last level holds through it (an H200's L2 has 60 MB, an MI300's 256 MB).
+void flush_device_cache(const Device& device) {
+  const Shape shape{std::int64_t{64} << 20};
+  const Tensor from = device.tensor(DType::f32, shape);
+  const Tensor to = device.tensor(DType::f32, shape);
+  device.copy(from, to);
+}
+
+}  // namespace
+
+OpRunner::OpRunner(const OpenDevice& device, const Op& op) : device_(&device), plan_(device.device.plan(op)) {}
+
+ConstTensorView OpRunner::place(const Tensor& tensor, Tensor& storage) const {
+  if (tensor.data() == nullptr || on_host()) return tensor;
+  storage = device_->device.tensor(tensor.dtype(), tensor.shape(), tensor.layout());
+  device_->device.copy(tensor, storage);
+  return storage;
+}
+
+void OpRunner::prepare(const OpData& data) {
+  const DType dtype = dtype_of(plan_.op());
+  const Layout layout = output_layout(plan_.op());
+  x_ = place(data.x, x_copy_);
+  second_ = place(data.second, second_copy_);
+  bias_ = place(data.bias, bias_copy_);
+  if (has_math(plan_.op())) {
+    Tensor weights_copy;
+    weights_ = plan_.pack(place(data.weights, weights_copy));
+  }
+  y_ = device_->device.tensor(dtype, plan_.output_shape(), layout);
+  if (on_host()) {
+    poison(y_);
+  } else {
+    Tensor poisoned(dtype, plan_.output_shape(), layout);
+    poison(poisoned);
+    device_->device.copy(poisoned, y_);
+  }
+  device_->device.synchronize();
+}
+
+void OpRunner::enqueue() const {
+  if (has_math(plan_.op())) {
+    plan_.run(x_, weights_, bias_, y_);
+  } else if (std::holds_alternative<Add>(plan_.op())) {
+    plan_.run(x_, second_, y_);
+  } else {
+    plan_.run(x_, y_);
+  }
+}
+
+void OpRunner::run() const {
+  enqueue();
+  if (!on_host()) device_->device.synchronize();
+}
+
+perf::Subject OpRunner::subject() const {
+  if (on_host()) return perf::on_host([this] { run(); });
+  return {[this](int calls) { return seconds_of(calls); }, [this] { flush_device_cache(device_->device); }};
+}
+
+double OpRunner::seconds_of(int calls) const {
+  Event start = device_->device.event();
+  Event end = device_->device.event();
+  start.record();
+  for (int i = 0; i < calls; ++i) enqueue();
+  end.record();
+  return end.seconds_since(start);
+}
+
+Tensor OpRunner::result() const {
+  if (on_host()) return Tensor(y_.storage(), y_.view());
+  Tensor host(y_.dtype(), y_.shape(), y_.layout());
+  device_->device.copy(y_, host);
+  device_->device.synchronize();
+  return host;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,71 @@
+// See trainium.h.
+#include "bench/report/trainium.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "bench/report/text.h"
+
+namespace gable::bench::report {
+namespace {
+
+// Of one NeuronCore. Its times of the fused convolution are the same with and without the pool.
+constexpr std::array<TrainiumFigure, 8> kFigures = {{
+    {"vector_add_25600_1x1", "f32", "f32", 37318e-6, 0},
+    {"vector_add_25600_128x1", "f32", "f32", 378e-6, 0},
+    {"vector_add_25600_128x2", "f32", "f32", 186e-6, 0},
+    {"vector_add_25600_128x200", "f32", "f32", 15e-6, 0},
+    {"fused256", "f32", "f32", 3832e-6, 41},
+    {"fused256+pool", "f32", "f32", 3832e-6, 41},
+    {"fused256", "bf16", "f16", 824e-6, 90},
+    {"fused256+pool", "bf16", "f16", 824e-6, 90},
+}};
+
+const TrainiumFigure* figure_of(const Measurement& m) {
+  const auto found = std::find_if(kFigures.begin(), kFigures.end(),
+                                  [&](const TrainiumFigure& f) { return m.name == f.name && m.dtype == f.here; });
+  return found == kFigures.end() ? nullptr : &*found;
+}
+
+bool multiplies(const Measurement& m) { return m.op == "conv2d" || m.op == "matmul"; }
+
+}  // namespace
+
+std::vector<TrainiumRow> trainium_rows(const Studies& studies) {
+  std::vector<TrainiumRow> rows;
+  for (const Measurement& m : studies.measurements) {
+    if (m.suite == "primitives" && m.cache == "warm") rows.push_back({&m, figure_of(m)});
+  }
+  return rows;
+}
+
+double rate_of(const Measurement& m) { return multiplies(m) ? m.flops() : m.traffic.at("dram").bytes / m.time.seconds; }
+
+std::string rate_text(const Measurement& m) {
+  return multiplies(m) ? flops_text(rate_of(m)) : bandwidth_text(rate_of(m));
+}
+
+std::string trainium_table(const Studies& studies) {
+  const std::vector<TrainiumRow> rows = trainium_rows(studies);
+  if (rows.empty()) return "";
+  std::string text =
+      fmt::format("Beside the Trainium study (one NeuronCore)\n{:<26} {:<5} {:<18} {:>9} {:>15} {:>7}  {}\n",
+                  "primitive", "dtype", "device", "T", "rate", "% roof", "on Trainium");
+  for (const TrainiumRow& row : rows) {
+    const Measurement& m = *row.here;
+    const std::string percent = m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "-";
+    std::string there = "-";
+    if (row.there != nullptr) {
+      there = seconds_text(row.there->seconds);
+      if (row.there->percent > 0)
+        there += fmt::format(", {:.0f} % of peak in {}", row.there->percent, row.there->dtype);
+    }
+    text += fmt::format("{:<26} {:<5} {:<18} {:>9} {:>15} {:>7}  {}\n", printable(m.label), m.dtype,
+                        printable(m.series), seconds_text(m.time.seconds), rate_text(m), percent, there);
+  }
+  return text;
+}
+
+}  // namespace gable::bench::report
