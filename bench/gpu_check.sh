@@ -22,17 +22,21 @@ failed=0
 
 say() { printf '%s\n' "$*"; }
 
-# check NAME command…: its output goes to OUT/NAME.log; the end of it is shown when it fails
+# check NAME command…: its output goes to OUT/NAME.log; the end of it is shown when it fails. Exit code 3 is a kernel
+# that says why it can't run the problem.
 check() {
-  local name=$1 start=$SECONDS
+  local name=$1 start=$SECONDS status=0
   shift
-  if "$@" >"$out/$name.log" 2>&1; then
-    say "passed  $name ($((SECONDS - start)) s)"
-  else
-    say "FAILED  $name (exit code $?, $((SECONDS - start)) s): $*"
-    tail -n 25 "$out/$name.log"
-    failed=1
-  fi
+  "$@" >"$out/$name.log" 2>&1 || status=$?
+  case $status in
+    0) say "passed  $name ($((SECONDS - start)) s)" ;;
+    3) say "refused $name: $(grep -m 1 -E '^ +[a-z0-9_]+.*: ' "$out/$name.log")" ;;
+    *)
+      say "FAILED  $name (exit code $status, $((SECONDS - start)) s): $*"
+      tail -n 25 "$out/$name.log"
+      failed=1
+      ;;
+  esac
 }
 
 has() { command -v "$1" >/dev/null || { say "skipped $2: no $1 on the PATH"; return 1; }; }

@@ -120,11 +120,11 @@ __device__ __forceinline__ void load_shared(std::uint32_t address, float (&to)[4
 /// An FFMA a cycle is possible only if its operands come from different register banks (even, odd), one of the three
 /// being reused from the instruction before. Sums lie in aligned quads for their stores and weights for their loads, so
 /// weights are packed with neighbours swapped: column c meets the weight in register c ^ 1, which has the other parity.
-/// The loop is not unrolled: across its end sums must return to their registers, and so to their banks.
+/// The loop is unrolled in part only: across its end sums must return to their registers, and so to their banks.
 template <int kColumns>
 __device__ __forceinline__ void multiply(std::uint32_t a, std::uint32_t b, float (&sums)[2][kThreadRows][4]) {
   constexpr int kFloat = sizeof(float);
-#pragma unroll 1
+#pragma unroll 4
   for (int k = 0; k < kDepth; k += kTogether) {
     float left[kThreadRows][kTogether];
 #pragma unroll

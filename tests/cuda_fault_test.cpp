@@ -19,8 +19,8 @@ std::string why_no_gpu() {
 }
 
 /// A view of far more than the memory behind it, as a wrong external tensor may be.
-TensorView beyond(const Tensor& tensor, std::int64_t elements) {
-  return {tensor.data(), tensor.dtype(), Shape{elements}, Layout::nchw, tensor.view().memory};
+TensorView beyond(const Tensor& tensor, const Shape& shape) {
+  return {tensor.data(), tensor.dtype(), shape, Layout::nchw, tensor.view().memory};
 }
 
 template <typename Call>
@@ -39,12 +39,12 @@ TEST_CASE("after a kernel's fault every call says that the GPU is lost, and the 
     MESSAGE("skipped, no GPU: ", reason);
     return;
   }
-  constexpr std::int64_t kFar = std::int64_t{1} << 36;  // more than any GPU has
+  const Shape far{1 << 18, 1 << 18};  // more than any GPU has
   const Device device = open("cuda:0");
   const Tensor small = device.tensor(DType::f32, {128});
-  const Plan plan = device.plan(Add{.shape = {kFar}});
+  const Plan plan = device.plan(Add{.shape = far});
   const std::string first = failure_of([&] {
-    plan.run(beyond(small, kFar), beyond(small, kFar), beyond(small, kFar));
+    plan.run(beyond(small, far), beyond(small, far), beyond(small, far));
     device.synchronize();
   });
   CHECK(contains(first, "cuda:0"));

@@ -114,8 +114,11 @@ TEST_CASE("an index beyond the GPUs there are is refused with their number") {
 TEST_CASE("more memory than the GPU has is refused with the bytes, and the device goes on") {
   if (no_gpu()) return;
   const Device device = open("cuda:0");
-  const std::string message =
-      message_of([&] { device.tensor(DType::f32, {std::int64_t{1} << 39}); }, ErrorCode::out_of_memory);
+  const std::string message = message_of(
+      [&] {
+        device.tensor(DType::f32, {1 << 20, 1 << 19});
+      },
+      ErrorCode::out_of_memory);
   CHECK(contains(message, std::to_string(std::int64_t{1} << 41)));
   CHECK(contains(message, "free"));
   CHECK(device.tensor(DType::f32, {1024}).data() != nullptr);
@@ -230,6 +233,24 @@ TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph com
     device.synchronize(stream);
     CHECK(compare(y.read(), expected, plan.error_bound()).passed);
   }
+}
+
+TEST_CASE("events measure the time that the GPU takes, and refuse what was not recorded") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0");
+  const Stream stream = device.stream();
+  constexpr std::int64_t kCount = std::int64_t{1} << 26;
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount});
+  Event start = device.event(), stop = device.event();
+  CHECK(contains(message_of([&] { stop.seconds_since(start); }, ErrorCode::invalid_argument), "not recorded"));
+  plan.run(a, a.view(), a, stream);
+  start.record(stream);
+  plan.run(a, a.view(), a, stream);
+  stop.record(stream);
+  const double seconds = stop.seconds_since(start);
+  CHECK(seconds > 2.0 * 4 * kCount / 20e12);  // at most 20 TB/s
+  CHECK(seconds < 1);
 }
 
 /// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.

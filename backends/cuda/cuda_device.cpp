@@ -83,6 +83,50 @@ class Range {
   Range& operator=(const Range&) = delete;
 };
 
+class CudaEvent final : public EventImpl {
+ public:
+  explicit CudaEvent(int index) : index_(index), where_(to_string(Memory{Memory::Kind::cuda, index}) + ": event") {
+    GABLE_CUDA_CHECK(cudaEventCreate(&event_));
+  }
+  ~CudaEvent() override { cuda::ignore(cudaEventDestroy(event_)); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  void record(void* stream) override {
+    reporting(where_, [&] {
+      const CurrentDevice current(index_);
+      GABLE_CUDA_CHECK(cudaEventRecord(event_, static_cast<cudaStream_t>(stream)));
+    });
+    recorded_ = true;
+  }
+
+  double seconds_since(const EventImpl& start) const override {
+    const auto& from = static_cast<const CudaEvent&>(start);
+    if (!recorded_ || !from.recorded_) {
+      throw Error(ErrorCode::invalid_argument, "an event was not recorded: record() both first");
+    }
+    if (index_ != from.index_) {
+      throw Error(ErrorCode::invalid_argument, "events of cuda:" + std::to_string(from.index_) +
+                                                   " and cuda:" + std::to_string(index_) +
+                                                   ": time passes between events of one device");
+    }
+    return reporting(where_, [&] {
+      const CurrentDevice current(index_);
+      GABLE_CUDA_CHECK(cudaEventSynchronize(from.event_));
+      GABLE_CUDA_CHECK(cudaEventSynchronize(event_));
+      float milliseconds = 0;
+      GABLE_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, from.event_, event_));
+      return static_cast<double>(milliseconds) * 1e-3;
+    });
+  }
+
+ private:
+  int index_;
+  std::string where_;
+  cudaEvent_t event_ = nullptr;
+  bool recorded_ = false;
+};
+
 std::shared_ptr<void> make_pool(int index) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
@@ -218,6 +262,13 @@ void CudaDevice::synchronize(void* stream) const {
   reporting(uri(), [&] {
     const CurrentDevice current(index());
     GABLE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+  });
+}
+
+std::shared_ptr<EventImpl> CudaDevice::event() const {
+  return reporting(uri(), [&]() -> std::shared_ptr<EventImpl> {
+    const CurrentDevice current(index());
+    return std::make_shared<CudaEvent>(index());
   });
 }
 

@@ -1,4 +1,4 @@
-// Memory, copies, streams and synchronisation of one CUDA device, for every backend whose tensors lie there: a backend
+// Memory, copies, streams, events and synchronisation of one CUDA device, for every backend whose tensors lie there: a backend
 // derives from CudaDevice and adds query() and plan().
 //
 // Order of things: a default Stream is CUDA's legacy default stream, and the streams made here are ordinary (blocking)
@@ -48,6 +48,7 @@ class CudaDevice : public DeviceImpl {
   void copy(const ConstTensorView& from, const TensorView& to, void* stream) const override;
   Stream stream() const override;
   void synchronize(void* stream) const override;
+  std::shared_ptr<EventImpl> event() const override;
 
   int index() const { return info_.memory.index; }
   std::string uri() const { return to_string(info_.memory); }
