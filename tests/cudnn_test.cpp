@@ -47,8 +47,8 @@ std::string message_of(const std::function<void()>& call, ErrorCode code) {
 }
 
 Conv2d small_conv() {
-  return {.input = {2, 16, 11, 13},
-          .weights = {32, 16, 3, 3},
+  return {.input = {2, 64, 23, 21},
+          .weights = {96, 64, 3, 3},
           .padding = {1, 1},
           .dtype = DType::f16,
           .layout = Layout::nhwc,

@@ -12,9 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostMeasured = 8;  // engines a recipe
+constexpr std::size_t kMostMeasured = 14;  // engines a recipe
 constexpr std::chrono::milliseconds kBudget{1200};
-constexpr std::size_t kAlignment = 16;  // as the graphs say of their tensors
+constexpr double kWorthMeasuring = 1e7;  // FLOP: below, a launch is all the time there is
+constexpr std::size_t kAlignment = 16;   // as the graphs say of their tensors
 constexpr std::size_t kWorkspaceAlignment = 256;
 constexpr int kAnyByte = 0x3c;  // repeated, a number near one or small in every dtype: power and so clocks as usual
 
@@ -232,10 +233,13 @@ std::string refusal(const Op& op, Session& session) {
 
 std::unique_ptr<PlanImpl> make_plan(const Op& op, const CudaDevice& device, std::shared_ptr<Session> session,
                                     bool measured) {
-  Found found = find_recipes(op, *session, measured);
+  const bool measures = measured && work(op).flop >= kWorthMeasuring;
+  Found found = find_recipes(op, *session, measures);
   if (found.recipes.empty()) throw Error(ErrorCode::unsupported, describe(op) + ": " + found.refused);
-  Choice choice = measured ? fastest(op, device, *session, std::move(found.recipes))
-                           : Choice{std::move(found.recipes.front()), "chosen by cuDNN's heuristics, not measured"};
+  Choice choice = measures ? fastest(op, device, *session, std::move(found.recipes))
+                           : Choice{std::move(found.recipes.front()),
+                                    measured ? "too small to be worth measuring: chosen by cuDNN's heuristics"
+                                             : "chosen by cuDNN's heuristics, not measured"};
   return std::make_unique<CudnnPlan>(op, device, std::move(session), std::move(choice), found.refused);
 }
 

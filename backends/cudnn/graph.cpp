@@ -40,9 +40,10 @@ std::optional<Engine> allowed(const Descriptor& configuration, const EngineRules
   if (std::any_of(notes.begin(), notes.end(), is_inexact) || (tensor_cores && !rules.tensor_cores)) return {};
   const auto behaviour = engine.values<cudnnBackendBehaviorNote_t>(
       CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  const bool compiled = has(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+  if (compiled && !rules.compiled_at_run_time) return {};
   const auto index = engine.values<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1);
-  return Engine{configuration, index.empty() ? -1 : index.front(), tensor_cores,
-                has(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)};
+  return Engine{configuration, index.empty() ? -1 : index.front(), tensor_cores, compiled};
 }
 
 }  // namespace
@@ -199,7 +200,9 @@ void Graph::add_engines(cudnnBackendHeurMode_t mode, const Descriptor& graph, co
     if (engine) all.push_back(std::move(*engine));
   }
   if (all.empty() && !found.empty()) {
-    why = "its " + std::to_string(found.size()) + " engines compute with less than the asked precision";
+    why =
+        "its " + std::to_string(found.size()) +
+        " engines are not used here: they compute with less than the asked precision, or wrongly for one pixel in nchw";
   }
 }
 

@@ -79,6 +79,7 @@ struct Engine {
 /// What may be used: products on tensor cores change f32's arithmetic.
 struct EngineRules {
   bool tensor_cores = true;
+  bool compiled_at_run_time = true;
 };
 
 class ExecutionPlan {

@@ -124,7 +124,10 @@ class GraphBuilder {
   }
 
   std::unique_ptr<GraphStep> finish(const std::string& what) {
-    const EngineRules rules{.tensor_cores = p_.dtype != DType::f32 || p_.math == Math::tf32};
+    // Of cuDNN 9.19 on an H100, the engines compiled at run time gave wrong results for nchw outputs of one pixel.
+    const bool one_pixel = p_.layout == Layout::nchw && p_.between[2] * p_.between[3] == 1;
+    const EngineRules rules{.tensor_cores = p_.dtype != DType::f32 || p_.math == Math::tf32,
+                            .compiled_at_run_time = !one_pixel};
     return std::make_unique<GraphStep>(std::move(graph_), rules, std::move(slots_), what);
   }
 
@@ -200,9 +203,8 @@ std::vector<RecipeMaker> weighted_recipes(const WeightedOp& op) {
   }
   std::vector<RecipeMaker> all{[p](Session& session) { return fused(session, p, false); }};
   if (!has_pointwise(p)) return all;
-  // The pattern of cuDNN's precompiled fused convolutions, whose bias has the dtype of y.
-  if (p.dtype == DType::f32 && p.epilogue.bias)
-    all.push_back([p](Session& session) { return fused(session, p, true); });
+  // The pattern of cuDNN's precompiled fused convolutions.
+  if (p.epilogue.bias) all.push_back([p](Session& session) { return fused(session, p, true); });
   all.push_back([p](Session& session) { return split(session, p); });
   return all;
 }
