@@ -1,0 +1,86 @@
+// The device "cudnn:N": NVIDIA's cuDNN 9 on a GPU, the peer that gable's own CUDA kernels are measured against.
+//
+// cudnn[:N][?algorithm=measured|heuristic]. Memory, copies and streams are those of cuda:N.
+#include <gable/backend.h>
+#include <gable/error.h>
+
+#include <algorithm>
+
+#include "backends/cudnn/cudnn_plan.h"
+
+namespace gable::cudnn {
+namespace {
+
+constexpr const char* kMeasured = "measured";
+constexpr const char* kHeuristic = "heuristic";
+
+bool wants_measuring(const DeviceUri& uri) {
+  const auto option = uri.options.find("algorithm");
+  if (option == uri.options.end() || option->second == kMeasured) return true;
+  if (option->second == kHeuristic) return false;
+  throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': algorithm is '" + option->second +
+                                               "'; it must be " + kMeasured + " or " + kHeuristic);
+}
+
+class CudnnDevice final : public CudaDevice {
+ public:
+  CudnnDevice(DeviceInfo info, const Library& library, bool measured)
+      : CudaDevice(std::move(info)),
+        session_(std::make_shared<Session>(library, CudaDevice::index())),
+        measured_(measured) {}
+
+  std::vector<KernelSupport> query(const Op& op) const override {
+    return reporting(uri(), [&]() -> std::vector<KernelSupport> {
+      const CurrentDevice current(index());
+      const std::string reason = refusal(op, *session_);
+      return {{.kernel = kernel_of(op), .supported = reason.empty(), .reason = reason}};
+    });
+  }
+
+  std::unique_ptr<PlanImpl> plan(const Op& op) const override {
+    return reporting(uri(), [&] {
+      const CurrentDevice current(index());
+      return make_plan(op, *this, session_, measured_);
+    });
+  }
+
+ private:
+  std::shared_ptr<Session> session_;
+  bool measured_;
+};
+
+class CudnnBackend final : public Backend {
+ public:
+  std::string name() const override { return "cudnn"; }
+  int priority() const override { return 200; }
+
+  std::vector<DeviceInfo> probe() const override {
+    std::string version;
+    try {
+      version = library().version();
+    } catch (const Error& error) {
+      return {{.uri = name(), .backend = name(), .name = "", .available = false, .reason = error.what()}};
+    }
+    std::vector<DeviceInfo> all = probe_cuda_devices(name());
+    for (DeviceInfo& info : all) info.name += (info.name.empty() ? "cuDNN " : ", cuDNN ") + version;
+    return all;
+  }
+
+  std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
+    check_options(uri, {"algorithm"});
+    const bool measured = wants_measuring(uri);
+    DeviceInfo info = find_cuda_device(uri);
+    const std::string where = "device '" + to_string(uri) + "': ";
+    try {
+      info.name += ", cuDNN " + library().version();
+      return std::make_shared<CudnnDevice>(std::move(info), library(), measured);
+    } catch (const Error& error) {
+      throw Error(error.code(), where + error.what());
+    }
+  }
+};
+
+}  // namespace
+}  // namespace gable::cudnn
+
+GABLE_PLUGIN(gable::cudnn::CudnnBackend)

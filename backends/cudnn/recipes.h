@@ -1,0 +1,35 @@
+// The ways to run an op with cuDNN, most fused first: query() asks whether there is one, plan() measures them.
+#pragma once
+
+#include <gable/backend.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cudnn/steps.h"
+
+namespace gable::cudnn {
+
+struct Recipe {
+  std::string kernel;  ///< "convolution", "pooling", ...
+  std::vector<std::unique_ptr<Step>> steps{};
+  GraphStep* product = nullptr;   ///< the convolution among the steps, whose engines are worth measuring
+  bool fused = true;              ///< one step does it all
+  bool rounds_between = false;    ///< what a step hands to the next is rounded to the op's dtype
+  std::size_t between_bytes = 0;  ///< of the tensor between two steps
+
+  std::size_t workspace_bytes() const;
+};
+
+/// Each makes a recipe or throws Error(unsupported) with the reason.
+using RecipeMaker = std::function<Recipe(Session&)>;
+std::vector<RecipeMaker> recipes_for(const Op& op);
+
+/// "convolution" and so on.
+std::string kernel_of(const Op& op);
+
+ErrorBound bound_of(const Op& op, const Recipe& recipe);
+
+}  // namespace gable::cudnn
