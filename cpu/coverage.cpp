@@ -48,6 +48,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "add_in_tiles",
     "transpose_2byte",
     "transpose_4byte",
+    "transpose_stream",
 };
 
 std::array<std::array<std::atomic<bool>, kMaxTargets>, kPaths> path_ran;

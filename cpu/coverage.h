@@ -49,6 +49,7 @@ enum class Path {
   add_in_tiles,
   transpose_2byte,
   transpose_4byte,
+  transpose_stream,
   count
 };
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <stdexcept>
 
+#include "cpu/aligned.h"
 #include "cpu/conv2d.h"
 #include "cpu/elementwise.h"
 #include "cpu/matmul.h"
@@ -303,6 +305,33 @@ TEST_CASE("transpose: sizes around the block and the tile, strides, one thread a
   }
   CHECK_THROWS_WITH_AS(transpose({}, nullptr, nullptr, 8, best_target(), 1),
                        "transpose: element_bytes is 8, must be 2 or 4", std::invalid_argument);
+}
+
+TEST_CASE("transpose: a result beyond the last level, on aligned and unaligned addresses") {
+  constexpr std::int64_t kRows = 4160 + 5, kColumns = 64 * 64 + 9, kPitch = 4224;  // whole tiles and rests
+  for (const Type type : {Type::f32, Type::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+    const AlignedFloats from(static_cast<std::size_t>(kRows * kPitch)),
+        to(static_cast<std::size_t>(kColumns * kPitch + 16));
+    auto* in = reinterpret_cast<unsigned char*>(from.data());
+    for (std::int64_t i = 0; i < kRows * kPitch * bytes; ++i) in[i] = static_cast<unsigned char>(i * 2654435761 >> 11);
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
+        INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
+        unsigned char* out = reinterpret_cast<unsigned char*>(to.data()) + offset;
+        std::fill_n(to.data(), to.size(), -7.0f);
+        transpose({kRows, kColumns, kPitch, kPitch}, in, out, static_cast<int>(bytes), *target, 2);
+        std::size_t wrong = 0;
+        for (std::int64_t c = 0; c < kColumns; ++c) {
+          for (std::int64_t r = 0; r < kRows; ++r) {
+            wrong += std::memcmp(out + (c * kPitch + r) * bytes, in + (r * kPitch + c) * bytes,
+                                 static_cast<std::size_t>(bytes)) != 0;
+          }
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
 }
 
 TEST_CASE("reorder: nchw to nhwc and back") {
