@@ -334,6 +334,44 @@ TEST_CASE("transpose: a result beyond the last level, on aligned and unaligned a
   }
 }
 
+TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligned addresses") {
+  for (const Type type : {Type::f32, Type::f16, Type::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+    const std::int64_t count = (std::int64_t{33} << 20) / bytes / 32 * 32;
+    // A pool of windows of one pixel copies.
+    MaxPoolProblem pool;
+    pool.h = pool.out_h = 4;
+    pool.c = 32;
+    pool.w = pool.out_w = count / 4 / 32;
+    pool.type = type;
+    pool.nhwc = true;
+    const Elements x = [&] {
+      std::mt19937 random(29);
+      return random_elements(type, count, random);
+    }();
+    const AlignedFloats to(static_cast<std::size_t>(count * bytes / 4 + 32));
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
+        INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
+        char* y = reinterpret_cast<char*>(to.data()) + offset;
+        const auto wrong = [&](float times) {
+          std::size_t found = 0;
+          for (std::int64_t i = 0; i < count; ++i) {
+            found += element_as_f32(y, type, i) != times * x.at(static_cast<std::size_t>(i));
+          }
+          return found;
+        };
+        std::fill_n(to.data(), to.size(), -7.0f);
+        add(x.data(), x.data(), y, count, type, *target, 2);
+        CHECK(wrong(2.0f) == 0);
+        std::fill_n(to.data(), to.size(), -7.0f);
+        MaxPoolPlan(pool, *target, 2).run(x.data(), y);
+        CHECK(wrong(1.0f) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("reorder: nchw to nhwc and back") {
   std::mt19937 random(26);
   for (const Type type : kTypes) {
