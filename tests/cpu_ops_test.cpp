@@ -187,6 +187,11 @@ TEST_CASE("add: f32, lengths around the vector and the block, one thread and two
   }
 }
 
+TEST_CASE("matmul: weights beyond the last level, used once by all rows") {
+  std::mt19937 random(24);
+  for (const int threads : {1, 2}) check_matmul({.m = 70, .n = 140000, .k = 61}, best_target(), threads, random);
+}
+
 TEST_CASE("matmul: sizes around the tile, types, bias and activation") {
   std::mt19937 random(23);
   const std::int64_t sizes[][3] = {{1, 1, 1},   {1, 17, 300}, {13, 16, 5},  {14, 33, 64},   {15, 129, 31},
