@@ -42,4 +42,9 @@ std::int64_t l3_bytes() {
   return found > 0 ? found : 32 << 20;
 }
 
+bool beyond_last_level(std::int64_t bytes) {
+  constexpr std::int64_t kMostCached = 32 << 20;
+  return bytes > std::min(l3_bytes(), kMostCached);
+}
+
 }  // namespace gable::cpu

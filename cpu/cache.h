@@ -14,4 +14,8 @@ std::int64_t l2_bytes();
 /// Bytes of the last level that this process's first CPU shares; 32 MiB where the system does not say.
 std::int64_t l3_bytes();
 
+/// Whether so large a result would only push other data out of the last level; of a very large one, others have a
+/// share.
+bool beyond_last_level(std::int64_t bytes);
+
 }  // namespace gable::cpu

@@ -17,8 +17,6 @@ constexpr std::int64_t kTilesPerUnit = 16;
 constexpr std::int64_t kLeastTilesPerUnit = 4;
 constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kFloat = sizeof(float);
-/// Of a larger last level others have their share.
-constexpr std::int64_t kMostCached = 32 << 20;
 /// Pixels a multiple of 4 KiB apart fall into one set of an L1 of 64 sets of 64 bytes: as many fit as it has ways.
 constexpr std::int64_t kL1WayBytes = 4096;
 
@@ -180,6 +178,12 @@ class Search {
 
 }  // namespace
 
+bool reads_weights_once(const Conv2dProblem& p) {
+  const auto bytes = static_cast<std::int64_t>(bytes_of(p.type));
+  return beyond_last_level(p.k * p.c / p.groups * p.r * p.s * bytes) &&
+         !beyond_last_level(p.n * p.h * p.w * p.c * bytes);
+}
+
 Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kernels, int threads) {
   Conv2dBlocking b{};
   b.geometry = make_geometry(p);
@@ -200,8 +204,9 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
   b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
   if (aliased) b.tile_pixels = std::min(b.tile_pixels, l1_bytes() / kL1WayBytes);
   // A result that the last level cannot hold would only push the input out of it.
-  b.streams = b.tile_stores && g.group_k % kernels.lanes == 0 &&
-              p.n * p.out_h() * p.out_w() * p.k * kFloat > std::min(l3_bytes(), kMostCached);
+  b.streams =
+      b.tile_stores && g.group_k % kernels.lanes == 0 && beyond_last_level(p.n * p.out_h() * p.out_w() * p.k * kFloat);
+  b.weights_once = !g.depthwise && reads_weights_once(p);
   b.panel_lanes = kMaxTileVectors * kernels.lanes;
   b.out_tiles = ceil_div(g.group_k, kPartitionLanes);
   b.in_lanes = g.depthwise ? 1 : even_part(g.group_c, kInLanes);

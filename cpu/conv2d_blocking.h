@@ -30,6 +30,7 @@ struct Conv2dBlocking {
   bool tile_stores;   // the tile kernel stores the final result; else the store kernel finishes a strip
   bool never_staged;  // the input is always read in place
   bool trims;         // its padding, too: taps leave out the pixels that lie there
+  bool weights_once;  // units that share weights follow one another, instead of those that share input
   bool streams;       // the tile kernel's stores pass the caches by, where y is aligned to vectors
   AxisMap rows, columns;
   std::int64_t tile_pixels;  // of the widest register tile, in one row
@@ -43,6 +44,10 @@ struct Conv2dBlocking {
     return (outputs - 1) * stride + window;
   }
 };
+
+/// Whether the weights come from memory while the input stays in the last level: then units that share weights had
+/// better follow one another.
+bool reads_weights_once(const Conv2dProblem& problem);
 
 Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels& kernels, int threads);
 

@@ -45,10 +45,12 @@ class Unit {
         workspace_(run.workspace + static_cast<std::size_t>(thread) * b_.thread_floats),
         x_strides_(make_strides(p_.nhwc, p_.c, g_.h, g_.w)),
         y_strides_(make_strides(p_.nhwc, p_.k, g_.out_h, g_.out_w)) {
-    const std::int64_t out_tile = index % b_.out_tiles;
-    index /= b_.out_tiles;
-    group_ = index % g_.groups;
-    index /= g_.groups;
+    const std::int64_t tiles = g_.groups * b_.out_tiles;
+    const std::int64_t spots = b_.units / tiles;
+    const std::int64_t tile = b_.weights_once ? index / spots : index % tiles;
+    index = b_.weights_once ? index % spots : index / tiles;
+    const std::int64_t out_tile = tile % b_.out_tiles;
+    group_ = tile / b_.out_tiles;
     first_pixel_ = (index % b_.pixel_blocks) * b_.unit_pixels;
     index /= b_.pixel_blocks;
     first_row_ = (index % b_.row_blocks) * b_.unit_rows;

@@ -45,10 +45,13 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "matrix_pool",
     "max_pool_nhwc",
     "max_pool_nchw",
+    "max_pool_stream",
     "add",
+    "add_stream",
     "add_in_tiles",
     "transpose_2byte",
     "transpose_4byte",
+    "transpose_stream",
 };
 
 std::array<std::array<std::atomic<bool>, kMaxTargets>, kPaths> path_ran;

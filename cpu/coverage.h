@@ -46,10 +46,13 @@ enum class Path {
   matrix_pool,
   max_pool_nhwc,
   max_pool_nchw,
+  max_pool_stream,
   add,
+  add_stream,
   add_in_tiles,
   transpose_2byte,
   transpose_4byte,
+  transpose_stream,
   count
 };
 

@@ -1,5 +1,6 @@
-// add: memory-bound, so one vector a step and 64 KiB blocks spread over threads.
-// Inner step (f32, AVX-512): 2 × 64 B read, 64 B written, 16 FLOP.
+// add: memory-bound, so one vector a step and blocks of 64 KiB, or 4 MiB of memory, spread over threads.
+// Inner step (f32, AVX-512): 2 × 64 B read, 64 B written, 16 FLOP. A result beyond the last level is stored past the
+// caches, so that its lines are not read first: 3 instead of 4 bytes moved.
 //
 // In tiles, add shows what a machine of 128 partitions shows. A tile is what one instruction gets there: row_chunk
 // partitions, each with free_dim elements. Here its lanes are lanes of vectors (128 f32 are 8 of AVX-512), fewer than a
@@ -17,14 +18,17 @@
 #include <algorithm>
 #include <array>
 
+#include "cpu/cache.h"
 #include "cpu/coverage.h"
 #include "cpu/parallel.h"
+#include "cpu/stream-inl.h"
 #include "cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
-template <Type kType>
+/// With kStream, y + begin is aligned to vectors.
+template <Type kType, bool kStream>
 void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_t begin, std::int64_t end) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -33,19 +37,25 @@ void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_
   Storage<kType>* y = static_cast<Storage<kType>*>(y_data);
   std::int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    store_f32_as<kType>(d, hn::Add(load_as_f32<kType>(d, a + i), load_as_f32<kType>(d, b + i)), y + i);
+    const auto sum = hn::Add(load_as_f32<kType>(d, a + i), load_as_f32<kType>(d, b + i));
+    if constexpr (kStream) {
+      stream_f32_as<kType>(d, sum, y + i);
+    } else {
+      store_f32_as<kType>(d, sum, y + i);
+    }
   }
   if (i < end) {
     const int rest = static_cast<int>(end - i);
     const auto sum = hn::Add(load_first_as_f32<kType>(d, a + i, rest), load_first_as_f32<kType>(d, b + i, rest));
     store_first_f32_as<kType>(d, sum, y + i, rest);
   }
+  if constexpr (kStream) hwy::FlushStream();
 }
 
 /// The same where each step ends after `lanes` elements.
 template <Type kType>
 void add_tile(const void* a, const void* b, void* y, std::int64_t begin, std::int64_t end, std::int64_t lanes) {
-  for (std::int64_t i = begin; i < end; i += lanes) add_block<kType>(a, b, y, i, std::min(i + lanes, end));
+  for (std::int64_t i = begin; i < end; i += lanes) add_block<kType, false>(a, b, y, i, std::min(i + lanes, end));
 }
 
 using AddTileFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t, std::int64_t);
@@ -58,10 +68,12 @@ AddTileFunction add_tile_function(Type type) {
 
 using AddFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t);
 
-AddFunction add_function(Type type) {
-  constexpr std::array<AddFunction, 3> functions = {&add_block<Type::f32>, &add_block<Type::f16>,
-                                                    &add_block<Type::bf16>};
-  return functions[static_cast<std::size_t>(type)];
+AddFunction add_function(Type type, bool stream) {
+  constexpr std::array<AddFunction, 3> cached = {&add_block<Type::f32, false>, &add_block<Type::f16, false>,
+                                                 &add_block<Type::bf16, false>};
+  constexpr std::array<AddFunction, 3> streamed = {&add_block<Type::f32, true>, &add_block<Type::f16, true>,
+                                                   &add_block<Type::bf16, true>};
+  return (stream ? streamed : cached)[static_cast<std::size_t>(type)];
 }
 
 }  // namespace gable::cpu::HWY_NAMESPACE
@@ -71,12 +83,12 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 namespace {
 
-auto add_function_of(const Target& target, Type type) {
+auto add_function_of(const Target& target, Type type, bool stream) {
 #define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::add_function(type);
+  if (target.id == (target_id)) return ns::add_function(type, stream);
   GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
 #undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(add_function)(type);
+  return HWY_STATIC_DISPATCH(add_function)(type, stream);
 }
 
 auto add_tile_function_of(const Target& target, Type type) {
@@ -90,11 +102,15 @@ auto add_tile_function_of(const Target& target, Type type) {
 }  // namespace
 
 void add(const void* a, const void* b, void* y, std::int64_t count, Type type, const Target& target, int threads) {
-  constexpr std::int64_t kBlock = 16384;
   note_path(Path::add, target);
-  const auto block = add_function_of(target, type);
-  parallel_units(threads, ceil_div(count, kBlock),
-                 [&](std::int64_t unit, int) { block(a, b, y, unit * kBlock, std::min(count, (unit + 1) * kBlock)); });
+  const bool stream = beyond_last_level(count * static_cast<std::int64_t>(bytes_of(type))) &&
+                      reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  if (stream) note_path(Path::add_stream, target);
+  const std::int64_t elements = stream ? 1 << 20 : 1 << 14;
+  const auto block = add_function_of(target, type, stream);
+  parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
+    block(a, b, y, unit * elements, std::min(count, (unit + 1) * elements));
+  });
 }
 
 void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, Type type,

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cpu/cache.h"
+#include "cpu/conv2d_blocking.h"
 
 namespace gable::cpu {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kSlackPositions = 64;  // a tile may read past the strip's end
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
 constexpr std::int64_t kBf16 = 2;
+constexpr std::int64_t kL1WayBytes = 4096;
 
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
@@ -61,6 +63,12 @@ class Search {
   }
   bool fits() const { return thread_bytes() <= l2_bytes() * 3 / 8; }
 
+  /// Panels whose weights every thread can keep in the last level until all positions have used them.
+  std::int64_t panels_in_l3() const {
+    const std::int64_t panel_bytes = b_.blocks * b_.tap_count * b_.parts * kWeightBlock * kBf16;
+    return std::clamp<std::int64_t>(l3_bytes() / 8 / panel_bytes, 1, b_.panels);
+  }
+
   void describe_problem() {
     const bool pointwise = is_pointwise(p_);
     b_.n = pointwise ? 1 : p_.n;
@@ -80,9 +88,12 @@ class Search {
     b_.row_phases = phases(row_taps(), p_.stride_h, p_.dilation_h);
     b_.column_phases = phases(column_taps(), p_.stride_w, p_.dilation_w);
     b_.panels = ceil_div(b_.group_k, kMatrixLanes);
-    b_.unit_panels = b_.panels;
+    b_.weights_once = reads_weights_once(p_);
+    b_.unit_panels = b_.weights_once ? panels_in_l3() : b_.panels;
     const bool whole_blocks = unit_.reads_whole_half ? b_.group_c % kMatrixChannels == 0 : b_.group_c % 2 == 0;
-    b_.in_place = pointwise && b_.parts == 1 && whole_blocks;
+    // Positions a multiple of 4 KiB apart share one set of L1, which holds fewer lines than a tile of sums reads.
+    const bool aliased = !unit_.reads_whole_half && p_.c * kBf16 % kL1WayBytes == 0;
+    b_.in_place = pointwise && b_.parts == 1 && whole_blocks && !aliased;
   }
 
   std::int64_t column_step() const { return b_.pool * unit_.positions; }

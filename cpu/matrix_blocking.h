@@ -40,6 +40,7 @@ struct MatrixBlocking {
   std::int64_t strip_rows, strip_columns;                                  // of one phase
   std::int64_t a_block, a_part;                                            // elements
   std::vector<std::int64_t> taps;                                          // element offsets in the strip
+  bool weights_once;         // units that share weights follow one another, instead of those that share input
   bool in_place;             // pointwise bf16 input is read where it is, but for ends
   bool panels_inside;        // all panels before the next tile's positions; else all positions before the next panel
   std::size_t thread_bytes;  // workspace: sums, bias, strip

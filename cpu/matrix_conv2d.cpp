@@ -74,10 +74,12 @@ class Unit {
         sums_(workspace),
         last_bias_(workspace + 2 * kMatrixSumFloats),
         strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)) {
-    const std::int64_t panel_tile = index % b_.panel_tiles;
-    index /= b_.panel_tiles;
-    group_ = index % b_.groups;
-    index /= b_.groups;
+    const std::int64_t tiles = b_.groups * b_.panel_tiles;
+    const std::int64_t spots = b_.units / tiles;
+    const std::int64_t tile = b_.weights_once ? index / spots : index % tiles;
+    index = b_.weights_once ? index % spots : index / tiles;
+    const std::int64_t panel_tile = tile % b_.panel_tiles;
+    group_ = tile / b_.panel_tiles;
     first_column_ = index % b_.column_blocks * b_.unit_columns;
     index /= b_.column_blocks;
     first_row_ = index % b_.row_blocks * b_.unit_rows;

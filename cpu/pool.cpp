@@ -17,10 +17,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "cpu/cache.h"
 #include "cpu/coverage.h"
 #include "cpu/half.h"
 #include "cpu/parallel.h"
 #include "cpu/pool_row.h"
+#include "cpu/stream-inl.h"
 #include "cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,9 +48,15 @@ void pool_row_nhwc(const PoolRow& call) {
           best = nan_max(d, best, whole ? load_as_f32<kType>(d, pixel) : load_first_as_f32<kType>(d, pixel, count));
         }
       }
-      store_first_f32_as<kType>(d, best, y + out * p.c + channel, count);
+      Storage<kType>* maxima = y + out * p.c + channel;
+      if (call.stream) {
+        stream_f32_as<kType>(d, best, maxima);
+      } else {
+        store_first_f32_as<kType>(d, best, maxima, count);
+      }
     }
   }
+  if (call.stream) hwy::FlushStream();
 }
 
 HWY_INLINE float nan_max(float a, float b) { return std::isnan(a) || a >= b ? a : b; }
@@ -176,10 +184,15 @@ void MaxPoolPlan::run(const void* x, void* y) {
   const std::int64_t planes = p.nhwc ? p.n : p.n * p.c;
   const std::int64_t depth = p.nhwc ? p.c : 1;
   const std::int64_t bytes = static_cast<std::int64_t>(bytes_of(p.type));
+  // 16 channels are whole vectors of every target.
+  const bool stream = p.nhwc && beyond_last_level(planes * p.out_h * p.out_w * depth * bytes) && p.c % 16 == 0 &&
+                      reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  if (stream) note_path(Path::max_pool_stream, *target_);
   parallel_units(threads_, planes * p.out_h, [&](std::int64_t unit, int thread) {
     const char* plane = static_cast<const char*>(x) + unit / p.out_h * p.h * p.w * depth * bytes;
     char* row = static_cast<char*>(y) + unit * p.out_w * depth * bytes;
-    pool_row({p, plane, unit % p.out_h, row, workspace_.data() + static_cast<std::size_t>(thread) * thread_floats_});
+    pool_row(
+        {p, plane, unit % p.out_h, row, workspace_.data() + static_cast<std::size_t>(thread) * thread_floats_, stream});
   });
 }
 

@@ -25,6 +25,7 @@ struct PoolRow {
   std::int64_t out_row;
   void* y;         // the output row
   float* scratch;  // nchw: two rows of f32, of input and of output width
+  bool stream;     // nhwc: all channels are whole vectors, y is aligned to them, and stores pass the caches by
 };
 
 }  // namespace gable::cpu

@@ -6,6 +6,7 @@
 // Prefetched in software, because no hardware stream follows them: the next run's line of each pixel, and the weights a
 // page ahead; about two instructions a step. Sums start from the bias, so that the end is a maximum and a store.
 // Taps on padding leave out the tile's first or last pixel, or one row of a pair: no zeros are staged or multiplied.
+// Tiles of fewer than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps apart.
 // Depthwise: output lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
@@ -62,10 +63,48 @@ struct Tile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   static constexpr int kAll = kRows * kPixels;
+  /// Whether a second set of sums takes every other step.
+  static constexpr bool kSumsApart = !kDepthwise && kAll * kVectors < 8;
   /// Pixels that share a base address: three, which are the base plus x_px scaled by 0, 1 and 2, where there are more
   /// pixels than registers for their offsets.
   static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
+
+  /// One input lane of one tap, and on to the next.
+  template <Part kPart>
+  static HWY_INLINE void multiply_add(const float* (&base)[kRows][kBases], std::int64_t x_px, std::int64_t x_step,
+                                      const float* HWY_RESTRICT& w, V (&acc)[kAll][kVectors]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    V weights[kVectors];
+    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+      weights[v] = hn::LoadU(d, w + v * lanes);
+      if (v * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + v * lanes);
+    }
+    HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
+      HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
+        const float* pixel = base[row][p / kBasePixels] + p % kBasePixels * x_px;
+        if constexpr (kDepthwise) {
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+            acc[row * kPixels + p][v] =
+                hn::MulAdd(hn::LoadU(d, pixel + v * lanes), weights[v], acc[row * kPixels + p][v]);
+          }
+        } else {
+          const V input = hn::Set(d, *pixel);
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+            acc[row * kPixels + p][v] = hn::MulAdd(input, weights[v], acc[row * kPixels + p][v]);
+          }
+        }
+      }
+    }
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
+        base[row][b] += x_step;
+        if constexpr (kBases > 1) keep_apart(base[row][b]);
+      }
+    }
+    w += kVectors * lanes;
+  }
 
   /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. Each run first
   /// asks for the cache lines of a later one, `ahead` floats on, or the last kRunsAhead `end_ahead` floats on: with a
@@ -76,10 +115,15 @@ struct Tile {
                                     std::int64_t x_run, std::int64_t ahead, std::int64_t end_ahead,
                                     const float* HWY_RESTRICT& w, std::int64_t runs, std::int64_t steps,
                                     V (&acc)[kAll][kVectors]) {
-    const D d;
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    [[maybe_unused]] const D d;
     const std::int64_t x_px = call.x_px;
     const std::int64_t x_row = call.x_row;
+    [[maybe_unused]] V odd[kSumsApart ? kAll : 1][kVectors];
+    if constexpr (kSumsApart) {
+      HWY_UNROLL(8) for (int i = 0; i < kAll; ++i) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) odd[i][v] = hn::Zero(d);
+      }
+    }
     for (std::int64_t run = 0; run < runs; ++run) {
       const std::int64_t next = run + kRunsAhead < runs ? ahead : end_ahead;
       if (x_px >= kApart) {
@@ -93,37 +137,20 @@ struct Tile {
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * x_px;
       }
-      for (std::int64_t step = 0; step < steps; ++step) {
-        V weights[kVectors];
-        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-          weights[v] = hn::LoadU(d, w + v * lanes);
-          if (v * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + v * lanes);
+      std::int64_t step = 0;
+      if constexpr (kSumsApart) {
+        for (; step + 2 <= steps; step += 2) {
+          multiply_add<kPart>(base, x_px, x_step, w, acc);
+          multiply_add<kPart>(base, x_px, x_step, w, odd);
         }
-        HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
-          HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
-            const float* pixel = base[row][p / kBasePixels] + p % kBasePixels * x_px;
-            if constexpr (kDepthwise) {
-              HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-                acc[row * kPixels + p][v] =
-                    hn::MulAdd(hn::LoadU(d, pixel + v * lanes), weights[v], acc[row * kPixels + p][v]);
-              }
-            } else {
-              const V input = hn::Set(d, *pixel);
-              HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-                acc[row * kPixels + p][v] = hn::MulAdd(input, weights[v], acc[row * kPixels + p][v]);
-              }
-            }
-          }
-        }
-        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-          HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
-            base[row][b] += x_step;
-            if constexpr (kBases > 1) keep_apart(base[row][b]);
-          }
-        }
-        w += kVectors * lanes;
       }
+      for (; step < steps; ++step) multiply_add<kPart>(base, x_px, x_step, w, acc);
       x += x_run;
+    }
+    if constexpr (kSumsApart) {
+      HWY_UNROLL(8) for (int i = 0; i < kAll; ++i) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Add(acc[i][v], odd[i][v]);
+      }
     }
   }
 

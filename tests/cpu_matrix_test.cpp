@@ -6,6 +6,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "cpu/matrix_blocking.h"
 #include "cpu/matrix_conv2d.h"
 #include "tests/cpu_oracle.h"
 #include "tests/matrix_emulated.h"
@@ -194,6 +195,20 @@ TEST_CASE("matrix: many threads and units of few panels give the same result") {
   std::mt19937 random(15);
   check_everywhere(same_padded({.c = 64, .h = 14, .w = 14, .k = 200, .r = 3, .s = 3}), random, 8);
   check_everywhere(same_padded({.n = 3, .c = 32, .h = 20, .w = 300, .k = 32, .r = 3, .s = 3}), random, 3);
+}
+
+TEST_CASE("matrix: weights beyond the last level, used once by all images") {
+  std::mt19937 random(19);
+  Conv2dProblem p = same_padded({.n = 2, .c = 256, .h = 2, .w = 2, .k = 7400, .r = 3, .s = 3});
+  p.type = Type::bf16;
+  const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+  const std::vector<float> bias(static_cast<std::size_t>(p.k));
+  const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
+  for (const MatrixUnit& unit : units()) {
+    CHECK(matrix_blocking(p, 1, unit, 2).weights_once);
+    check_unit(p, 1, unit, best_target(), 2, data);
+  }
 }
 
 TEST_CASE("matrix: random problems") {

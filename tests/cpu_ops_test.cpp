@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <stdexcept>
 
+#include "cpu/aligned.h"
 #include "cpu/conv2d.h"
 #include "cpu/elementwise.h"
 #include "cpu/matmul.h"
@@ -185,6 +187,11 @@ TEST_CASE("add: f32, lengths around the vector and the block, one thread and two
   }
 }
 
+TEST_CASE("matmul: weights beyond the last level, used once by all rows") {
+  std::mt19937 random(24);
+  for (const int threads : {1, 2}) check_matmul({.m = 70, .n = 140000, .k = 61}, best_target(), threads, random);
+}
+
 TEST_CASE("matmul: sizes around the tile, types, bias and activation") {
   std::mt19937 random(23);
   const std::int64_t sizes[][3] = {{1, 1, 1},   {1, 17, 300}, {13, 16, 5},  {14, 33, 64},   {15, 129, 31},
@@ -303,6 +310,71 @@ TEST_CASE("transpose: sizes around the block and the tile, strides, one thread a
   }
   CHECK_THROWS_WITH_AS(transpose({}, nullptr, nullptr, 8, best_target(), 1),
                        "transpose: element_bytes is 8, must be 2 or 4", std::invalid_argument);
+}
+
+TEST_CASE("transpose: a result beyond the last level, on aligned and unaligned addresses") {
+  constexpr std::int64_t kRows = 4160 + 5, kColumns = 64 * 64 + 9, kPitch = 4224;  // whole tiles and rests
+  for (const Type type : {Type::f32, Type::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+    const AlignedFloats from(static_cast<std::size_t>(kRows * kPitch)),
+        to(static_cast<std::size_t>(kColumns * kPitch + 16));
+    auto* in = reinterpret_cast<unsigned char*>(from.data());
+    for (std::int64_t i = 0; i < kRows * kPitch * bytes; ++i) in[i] = static_cast<unsigned char>(i * 2654435761 >> 11);
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
+        INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
+        unsigned char* out = reinterpret_cast<unsigned char*>(to.data()) + offset;
+        std::fill_n(to.data(), to.size(), -7.0f);
+        transpose({kRows, kColumns, kPitch, kPitch}, in, out, static_cast<int>(bytes), *target, 2);
+        std::size_t wrong = 0;
+        for (std::int64_t c = 0; c < kColumns; ++c) {
+          for (std::int64_t r = 0; r < kRows; ++r) {
+            wrong += std::memcmp(out + (c * kPitch + r) * bytes, in + (r * kPitch + c) * bytes,
+                                 static_cast<std::size_t>(bytes)) != 0;
+          }
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligned addresses") {
+  for (const Type type : {Type::f32, Type::f16, Type::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+    const std::int64_t count = (std::int64_t{33} << 20) / bytes / 32 * 32;
+    // A pool of windows of one pixel copies.
+    MaxPoolProblem pool;
+    pool.h = pool.out_h = 4;
+    pool.c = 32;
+    pool.w = pool.out_w = count / 4 / 32;
+    pool.type = type;
+    pool.nhwc = true;
+    const Elements x = [&] {
+      std::mt19937 random(29);
+      return random_elements(type, count, random);
+    }();
+    const AlignedFloats to(static_cast<std::size_t>(count * bytes / 4 + 32));
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
+        INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
+        char* y = reinterpret_cast<char*>(to.data()) + offset;
+        const auto wrong = [&](float times) {
+          std::size_t found = 0;
+          for (std::int64_t i = 0; i < count; ++i) {
+            found += element_as_f32(y, type, i) != times * x.at(static_cast<std::size_t>(i));
+          }
+          return found;
+        };
+        std::fill_n(to.data(), to.size(), -7.0f);
+        add(x.data(), x.data(), y, count, type, *target, 2);
+        CHECK(wrong(2.0f) == 0);
+        std::fill_n(to.data(), to.size(), -7.0f);
+        MaxPoolPlan(pool, *target, 2).run(x.data(), y);
+        CHECK(wrong(1.0f) == 0);
+      }
+    }
+  }
 }
 
 TEST_CASE("reorder: nchw to nhwc and back") {
