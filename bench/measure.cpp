@@ -42,13 +42,17 @@ class Budget {
   Clock::time_point start_ = Clock::now();
 };
 
-perf::TimingOptions timing_options(const MeasureOptions& options, perf::Cache cache, double budget, double slowest) {
+/// On devices that run on their own a sample is long enough for the host to be ahead of them.
+perf::TimingOptions timing_options(const MeasureOptions& options, perf::Cache cache, double budget, double slowest,
+                                   bool by_events) {
   constexpr int kLeastRuns = 5;
+  constexpr double kEventSampleSeconds = 2e-3;
   perf::TimingOptions timing;
   timing.cache = cache;
   timing.budget_seconds = budget;
   timing.max_runs = options.max_runs;
   timing.min_runs = std::clamp(static_cast<int>(budget / slowest), 1, std::min(kLeastRuns, options.max_runs));
+  if (by_events) timing.min_sample_seconds = kEventSampleSeconds;
   timing.warm_up_runs = slowest > budget ? 0 : 1;
   return timing;
 }
@@ -118,6 +122,7 @@ void measure_in_turn(const std::vector<Contestant>& all, perf::Cache cache, cons
   std::vector<const Contestant*> taking_turns;
   std::vector<perf::Subject> subjects;
   double slowest = 0;
+  bool by_events = false;
   for (const Contestant& c : all) {
     if (cache == perf::Cache::warm && c.first_run > budget) {
       report({c.one, c.runner.get(), cache, perf::summarize({c.first_run})});
@@ -126,11 +131,12 @@ void measure_in_turn(const std::vector<Contestant>& all, perf::Cache cache, cons
     }
     taking_turns.push_back(&c);
     subjects.push_back(c.runner->subject());
+    by_events = by_events || c.runner->device().gpu;
     slowest = std::max(slowest, c.first_run);
   }
   if (subjects.empty()) return;
   const auto timings = perf::measure_alternating(std::span<const perf::Subject>(subjects),
-                                                 timing_options(options, cache, budget, slowest));
+                                                 timing_options(options, cache, budget, slowest, by_events));
   for (std::size_t i = 0; i < taking_turns.size(); ++i) {
     report({taking_turns[i]->one, taking_turns[i]->runner.get(), cache, timings[i]});
     ++outcome.ran;

@@ -1,6 +1,6 @@
 // The device "cudnn:N": NVIDIA's cuDNN 9 on a GPU, the peer that gable's own CUDA kernels are measured against.
 //
-// cudnn[:N][?algorithm=measured|heuristic]. Memory, copies and streams are those of cuda:N.
+// cudnn[:N][?algorithm=heuristic|measured]. Memory, copies and streams are those of cuda:N.
 #include <gable/backend.h>
 #include <gable/error.h>
 
@@ -16,8 +16,8 @@ constexpr const char* kHeuristic = "heuristic";
 
 bool wants_measuring(const DeviceUri& uri) {
   const auto option = uri.options.find("algorithm");
-  if (option == uri.options.end() || option->second == kMeasured) return true;
-  if (option->second == kHeuristic) return false;
+  if (option == uri.options.end() || option->second == kHeuristic) return false;
+  if (option->second == kMeasured) return true;
   throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': algorithm is '" + option->second +
                                                "'; it must be " + kMeasured + " or " + kHeuristic);
 }
