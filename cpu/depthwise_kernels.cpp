@@ -40,11 +40,10 @@ HWY_INLINE hn::Vec<DU> load_pairs(DU d, const std::uint16_t* x) {
 #endif
 }
 template <class DU>
-HWY_INLINE void store_pairs(DU d, hn::Vec<DU> pairs, std::uint16_t* y) {
+HWY_INLINE void store_pairs([[maybe_unused]] DU d, hn::Vec<DU> pairs, std::uint16_t* y) {
 #if HWY_TARGET == HWY_SCALAR
   const std::uint32_t pair = hn::GetLane(pairs);
   std::memcpy(y, &pair, sizeof(pair));
-  (void)d;
 #else
   const hn::Repartition<std::uint16_t, DU> d16;
   hn::StoreU(hn::BitCast(d16, pairs), d16, y);
