@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "cuda/check.h"
+#include "cuda/conv_dims.h"
 #include "cuda/device_code.cuh"
 
 namespace gable::cuda {
@@ -33,9 +34,9 @@ struct Strides {
   int n, c, h, w;
 };
 
-struct Dims {
-  int n, c, h, w, k, r, s, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, group_c, group_k, out_h,
-      out_w;
+struct Dims : ConvDims {
+  explicit Dims(const ConvDims& conv) : ConvDims(conv) {}
+
   int padded_k, chunks;  // of a group: packed channels, and groups of kChannels
   PoolWindow pool;
   bool bias;
@@ -44,31 +45,12 @@ struct Dims {
 };
 
 Dims dims_of(const Conv2dProblem& p, const PackedOrder& order) {
-  const auto i = [](std::int64_t value) { return static_cast<int>(value); };
-  Dims d{.n = i(p.n),
-         .c = i(p.c),
-         .h = i(p.h),
-         .w = i(p.w),
-         .k = i(p.k),
-         .r = i(p.r),
-         .s = i(p.s),
-         .stride_h = i(p.stride_h),
-         .stride_w = i(p.stride_w),
-         .pad_top = i(p.pad_top),
-         .pad_left = i(p.pad_left),
-         .dilation_h = i(p.dilation_h),
-         .dilation_w = i(p.dilation_w),
-         .group_c = i(p.group_c()),
-         .group_k = i(p.group_k()),
-         .out_h = i(p.out_h()),
-         .out_w = i(p.out_w()),
-         .padded_k = i(order.k),
-         .chunks = i(order.k / kChannels),
-         .pool = p.pool,
-         .bias = p.bias,
-         .activation = p.activation,
-         .x = {},
-         .y = {}};
+  Dims d(conv_dims(p));
+  d.padded_k = static_cast<int>(order.k);
+  d.chunks = static_cast<int>(order.k / kChannels);
+  d.pool = p.pool;
+  d.bias = p.bias;
+  d.activation = p.activation;
   d.x = p.nhwc ? Strides{d.h * d.w * d.c, 1, d.w * d.c, d.c} : Strides{d.c * d.h * d.w, d.h * d.w, d.w, 1};
   d.y = p.nhwc ? Strides{d.out_h * d.out_w * d.k, 1, d.out_w * d.k, d.k}
                : Strides{d.k * d.out_h * d.out_w, d.out_h * d.out_w, d.out_w, 1};

@@ -5,6 +5,7 @@
 
 #include "cuda/async_copy.cuh"
 #include "cuda/check.h"
+#include "cuda/conv_dims.h"
 #include "cuda/device_code.cuh"
 
 namespace gable::cuda {
@@ -17,9 +18,10 @@ constexpr int kMostInputs = 8;                   // input channels of a stage
 constexpr std::size_t kSharedBytes = 48 * 1024;  // what every GPU gives a block unasked
 constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
 
-struct Dims {
-  int n, c, h, w, k, r, s, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, group_c, group_k;
-  int out_h, out_w, pool_h, pool_w, pool_stride_h, pool_stride_w;
+struct Dims : ConvDims {
+  explicit Dims(const ConvDims& conv) : ConvDims(conv) {}
+
+  int pool_h, pool_w, pool_stride_h, pool_stride_w;
   int padded_k, chunks;  // of a group: packed channels, and groups of kChannels
   int tiles_h, tiles_w;
   bool nhwc, bias;
@@ -29,35 +31,20 @@ struct Dims {
 
 Dims dims_of(const Conv2dProblem& p, const PackedOrder& order, const Tiling& tiling) {
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
-  return {.n = i(p.n),
-          .c = i(p.c),
-          .h = i(p.h),
-          .w = i(p.w),
-          .k = i(p.k),
-          .r = i(p.r),
-          .s = i(p.s),
-          .stride_h = i(p.stride_h),
-          .stride_w = i(p.stride_w),
-          .pad_top = i(p.pad_top),
-          .pad_left = i(p.pad_left),
-          .dilation_h = i(p.dilation_h),
-          .dilation_w = i(p.dilation_w),
-          .group_c = i(p.group_c()),
-          .group_k = i(p.group_k()),
-          .out_h = i(p.out_h()),
-          .out_w = i(p.out_w()),
-          .pool_h = i(p.pool.h),
-          .pool_w = i(p.pool.w),
-          .pool_stride_h = i(p.pool.stride_h),
-          .pool_stride_w = i(p.pool.stride_w),
-          .padded_k = i(order.k),
-          .chunks = i(order.k / kChannels),
-          .tiles_h = i(ceil_div(p.out_h(), tiling.pooled_h)),
-          .tiles_w = i(ceil_div(p.out_w(), tiling.pooled_w)),
-          .nhwc = p.nhwc,
-          .bias = p.bias,
-          .activation = p.activation,
-          .tiling = tiling};
+  Dims d(conv_dims(p));
+  d.pool_h = i(p.pool.h);
+  d.pool_w = i(p.pool.w);
+  d.pool_stride_h = i(p.pool.stride_h);
+  d.pool_stride_w = i(p.pool.stride_w);
+  d.padded_k = i(order.k);
+  d.chunks = i(order.k / kChannels);
+  d.tiles_h = i(ceil_div(p.out_h(), tiling.pooled_h));
+  d.tiles_w = i(ceil_div(p.out_w(), tiling.pooled_w));
+  d.nhwc = p.nhwc;
+  d.bias = p.bias;
+  d.activation = p.activation;
+  d.tiling = tiling;
+  return d;
 }
 
 /// Inputs that a row of `kTile` convolution pixels reads.
