@@ -55,7 +55,10 @@ verify_step() {
   check conformance env GABLE_TEST_BACKEND=cuda "$build/tests/conformance_test"
   check cuda_test "$build/tests/cuda_test"
   check cuda_fault_test "$build/tests/cuda_fault_test"
-  grep -h -A 40 'cases run, refused' "$out/conformance.log" | grep 'cuda' || true
+  grep -h -A 40 'cases run, refused' "$out/conformance.log" | grep 'cuda' || {
+    say "FAILED  conformance: it ran no kernel of cuda"
+    failed=1
+  }
 }
 
 # One run a tool and kernel, with and without a pool. What a kernel refuses (exit code 3) is not its failure.
@@ -63,7 +66,7 @@ sanitize() {
   local status=0
   compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" --dtype f32,f16 --layout nhwc \
     --activation relu --max-pool 2 --device "cuda:0?kernel=$2" || status=$?
-  if ((status != 0 && status != 3)); then return $status; fi
+  if ((status != 0 && status != 3)); then return "$status"; fi
   compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" --dtype f32,f16 --layout nchw \
     --activation tanh --device "cuda:0?kernel=$2" || status=$?
   ((status == 0 || status == 3))
@@ -86,7 +89,7 @@ bench_step() {
   # The ladder, each step on the same layers.
   for kernel in $(kernels); do
     for layer in lenet1 lenet2 vgg_b16; do
-      check "ladder-$layer-$kernel" "$gable" bench --suite study --name $layer --dtype f32 --seconds 0.3 \
+      check "ladder-$layer-$kernel" "$gable" bench --suite study --name "$layer" --dtype f32 --seconds 0.3 \
         --device "cuda:0?kernel=$kernel" --json "$out/ladder-$layer-$kernel.json"
     done
   done
