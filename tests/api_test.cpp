@@ -12,21 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/expect.h"
+
 namespace gable {
 namespace {
-
-/// The message of the Error that `call` throws; empty if it throws none.
-std::string message_of(const std::function<void()>& call, ErrorCode code = ErrorCode::invalid_argument) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Conv2d small_conv() { return {.input = {2, 6, 9, 11}, .weights = {4, 3, 3, 2}, .padding = {1, 0, 2, 1}, .groups = 2}; }
 
@@ -105,7 +94,7 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
   const auto refused = [](const std::function<void(Conv2d&)>& change) {
     Conv2d conv = small_conv();
     change(conv);
-    return message_of([&] { validate(conv); });
+    return message_if_thrown([&] { validate(conv); });
   };
   CHECK(refused([](Conv2d&) {}).empty());
   CHECK(contains(refused([](Conv2d& c) { c.input[1] = 7; }), "groups is 2; it must divide the input channels (7)"));
@@ -133,7 +122,7 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
                  "padding.top is 2; it must be below the window's 2"));
   CHECK(contains(message_of([] { validate(Matmul{.m = 0}); }), "dimension 0 of a 0x1 is 0"));
   const auto refused_tile = [](const Tile& tile) {
-    return message_of([&] { validate(Add{.shape = {25600}, .tile = tile}); });
+    return message_if_thrown([&] { validate(Add{.shape = {25600}, .tile = tile}); });
   };
   CHECK(refused_tile({128, 2000}).empty());
   CHECK(contains(refused_tile({129, 1}), "tile.row_chunk is 129; a tile has 1 to 128 partition lanes"));

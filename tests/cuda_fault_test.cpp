@@ -5,10 +5,10 @@
 
 #include <string>
 
+#include "tests/expect.h"
+
 namespace gable {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string why_no_gpu() {
   for (const DeviceInfo& info : devices()) {

@@ -20,6 +20,7 @@
 #include "cuda/few_channels_mma.h"
 #include "cuda/pagerank.h"
 #include "tests/conformance_run.h"
+#include "tests/expect.h"
 
 namespace gable {
 namespace {
@@ -38,8 +39,6 @@ bool no_gpu() {
   MESSAGE("skipped, no GPU");
   return true;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 void check_op(const Device& device, const Op& op, const Operands& operands) {
   INFO(device.info().uri, ": ", describe(op));

@@ -15,6 +15,7 @@
 #include "backends/cuda/cuda_error.h"
 #include "cuda/elementwise.h"
 #include "tests/conformance_run.h"
+#include "tests/expect.h"
 
 namespace gable {
 namespace {
@@ -22,33 +23,6 @@ namespace {
 using conformance::make_operands;
 using conformance::Operands;
 using conformance::Placed;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-DeviceInfo cuda_info() {
-  for (const DeviceInfo& info : devices()) {
-    if (info.backend == "cuda") return info;
-  }
-  return {};
-}
-
-/// True, and says so, where there is no GPU.
-bool no_gpu() {
-  const DeviceInfo info = cuda_info();
-  if (!info.available) MESSAGE("skipped, no GPU: ", info.reason);
-  return !info.available;
-}
-
-std::string message_of(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  FAIL_CHECK("nothing was thrown");
-  return "";
-}
 
 Conv2d small_conv() {
   return {.input = {2, 18, 11, 13},
@@ -59,7 +33,7 @@ Conv2d small_conv() {
 }
 
 TEST_CASE("cuda is always listed, and without a GPU says why in the driver's words") {
-  const DeviceInfo info = cuda_info();
+  const DeviceInfo info = first_device("cuda");
   REQUIRE(info.backend == "cuda");
   if (info.available) {
     CHECK(info.uri == "cuda:0");
@@ -105,14 +79,14 @@ TEST_CASE("a URI that is wrong is refused by the part that is wrong") {
 }
 
 TEST_CASE("an index beyond the GPUs there are is refused with their number") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const std::string message = message_of([] { open("cuda:99"); }, ErrorCode::unavailable);
   CHECK(contains(message, "no GPU 99"));
   CHECK(contains(message, "cuda:0"));
 }
 
 TEST_CASE("more memory than the GPU has is refused with the bytes, and the device goes on") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
   const std::string message = message_of(
       [&] {
@@ -125,7 +99,7 @@ TEST_CASE("more memory than the GPU has is refused with the bytes, and the devic
 }
 
 TEST_CASE("a tensor that does not lie where it says is refused by name") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
   const Add add{.shape = {64}};
   const Plan plan = device.plan(add);
@@ -145,7 +119,7 @@ TEST_CASE("a tensor that does not lie where it says is refused by name") {
 }
 
 TEST_CASE("a misaligned pointer is refused before a kernel can fault on it") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
   const Plan plan = device.plan(Add{.shape = {64}});
   const Tensor a = device.tensor(DType::f32, {65});
@@ -168,7 +142,7 @@ class Pinned {
 };
 
 TEST_CASE("copies bring back what was sent, pinned and pageable, on a stream and within the device") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   constexpr std::int64_t kCount = (1 << 20) + 3;
   const Device device = open("cuda:0");
   const Stream stream = device.stream();
@@ -209,11 +183,11 @@ class Graph {
 };
 
 TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph computes the same") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Conv2d conv = small_conv();
   const Operands operands = make_operands(conv);
   const OracleResult expected = oracle(conv, operands.views());
-  for (const std::string& kernel : cuda_info().kernels) {
+  for (const std::string& kernel : first_device("cuda").kernels) {
     const Device device = open("cuda:0?kernel=" + kernel);
     if (!device.query(conv).front().supported) continue;
     INFO(kernel);
@@ -236,7 +210,7 @@ TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph com
 }
 
 TEST_CASE("events measure the time that the GPU takes, and refuse what was not recorded") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
   const Stream stream = device.stream();
   constexpr std::int64_t kCount = std::int64_t{1} << 26;
@@ -268,7 +242,7 @@ double launch_microseconds(const Device& device, const std::function<void()>& ca
 }
 
 TEST_CASE("run() adds next to nothing to the launch of its kernel") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   constexpr std::int64_t kCount = 1024;
   constexpr double kMostMicroseconds = 3;  // about 0.3 on an idle machine
   const Device device = open("cuda:0");

@@ -11,6 +11,7 @@
 
 #include "cuda/check.h"
 #include "tests/conformance_run.h"
+#include "tests/expect.h"
 
 namespace gable {
 namespace {
@@ -18,33 +19,6 @@ namespace {
 using conformance::make_operands;
 using conformance::Operands;
 using conformance::Placed;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-DeviceInfo cudnn_info() {
-  for (const DeviceInfo& info : devices()) {
-    if (info.backend == "cudnn") return info;
-  }
-  return {};
-}
-
-/// True, and says so, where cuDNN has no GPU to run on.
-bool no_cudnn() {
-  const DeviceInfo info = cudnn_info();
-  if (!info.available) MESSAGE("skipped, no cuDNN: ", info.reason);
-  return !info.available;
-}
-
-std::string message_of(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  FAIL_CHECK("nothing was thrown");
-  return "";
-}
 
 Conv2d small_conv() {
   return {.input = {2, 64, 23, 21},
@@ -58,7 +32,7 @@ Conv2d small_conv() {
 /// Comes first: the library, once loaded, stays.
 TEST_CASE("a GABLE_CUDNN that names no cuDNN is quoted in the loader's words, with what cures it") {
   REQUIRE(setenv("GABLE_CUDNN", "/nonexistent/one:/nonexistent/libtwo.so", 1) == 0);
-  const DeviceInfo info = cudnn_info();
+  const DeviceInfo info = first_device("cudnn");
   REQUIRE(unsetenv("GABLE_CUDNN") == 0);
   REQUIRE(info.backend == "cudnn");
   CHECK_FALSE(info.available);
@@ -68,7 +42,7 @@ TEST_CASE("a GABLE_CUDNN that names no cuDNN is quoted in the loader's words, wi
 }
 
 TEST_CASE("cudnn is always listed, and without a GPU or cuDNN says why") {
-  const DeviceInfo info = cudnn_info();
+  const DeviceInfo info = first_device("cudnn");
   REQUIRE(info.backend == "cudnn");
   if (info.available) {
     CHECK(info.uri == "cudnn:0");
@@ -89,7 +63,7 @@ TEST_CASE("a URI that is wrong is refused by the part that is wrong") {
 }
 
 TEST_CASE("what cuDNN can't run is refused with a reason, as data and by plan()") {
-  if (no_cudnn()) return;
+  if (is_missing("cudnn")) return;
   const Device device = open("cudnn:0");
   Conv2d conv = small_conv();
   conv.dtype = DType::f32;
@@ -104,7 +78,7 @@ TEST_CASE("what cuDNN can't run is refused with a reason, as data and by plan()"
 }
 
 TEST_CASE("a plan says which engine it took and whether that was measured, and either way computes the same") {
-  if (no_cudnn()) return;
+  if (is_missing("cudnn")) return;
   const Conv2d conv = small_conv();
   const Operands operands = make_operands(conv);
   const OracleResult expected = oracle(conv, operands.views());
@@ -121,7 +95,7 @@ TEST_CASE("a plan says which engine it took and whether that was measured, and e
 }
 
 TEST_CASE("run can be captured in a CUDA graph, and the graph computes the same") {
-  if (no_cudnn()) return;
+  if (is_missing("cudnn")) return;
   const Conv2d conv = small_conv();
   const Operands operands = make_operands(conv);
   const Device device = open("cudnn:0");

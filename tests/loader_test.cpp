@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/expect.h"
+
 namespace gable {
 namespace {
 
@@ -21,8 +23,6 @@ const bool kEnvironmentIsSet = [] {
   unsetenv("GABLE_DEVICE");
   return setenv("GABLE_BACKEND_PATH", path.c_str(), 1) == 0 && chdir((folder + "/current").c_str()) == 0;
 }();
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::vector<DeviceInfo> listed(const std::string& backend) {
   std::vector<DeviceInfo> found;

@@ -8,10 +8,10 @@
 #include <functional>
 #include <string>
 
+#include "tests/expect.h"
+
 namespace gable {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Why there is no such device here; empty if there is.
 std::string missing() {
@@ -19,16 +19,6 @@ std::string missing() {
     if (info.backend == "onednn") return info.available ? "" : info.reason;
   }
   return "the plugin was not built";
-}
-
-std::string message_of(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  return "";
 }
 
 Conv2d conv(Layout layout) {
