@@ -7,11 +7,11 @@ namespace gable::cuda {
 const void* wgmma_kernel_bf16(int pixels) {
   switch (pixels) {
     case 128:
-      return reinterpret_cast<const void*>(wgmma::kernel<__nv_bfloat16, 128>);
+      return reinterpret_cast<const void*>(wgmma::kernel<__nv_bfloat16, wgmma::consume<__nv_bfloat16, 128>>);
     case 224:
-      return reinterpret_cast<const void*>(wgmma::kernel<__nv_bfloat16, 224>);
+      return reinterpret_cast<const void*>(wgmma::kernel<__nv_bfloat16, wgmma::consume<__nv_bfloat16, 224>>);
     case 256:
-      return reinterpret_cast<const void*>(wgmma::kernel<__nv_bfloat16, 256>);
+      return reinterpret_cast<const void*>(wgmma::kernel<__nv_bfloat16, wgmma::consume<__nv_bfloat16, 256>>);
     default:
       return nullptr;
   }

@@ -8,6 +8,8 @@
 #include <array>
 #include <stdexcept>
 
+#include "cuda/bf16_parts.cuh"
+#include "cuda/bf16_parts.h"
 #include "cuda/check.h"
 #include "cuda/padded_nhwc.h"
 #include "cuda/wgmma_kernel.cuh"
@@ -20,7 +22,7 @@ struct PackArguments {
   WeightStrides strides;
   int k, c, channel_blocks, taps;
   long long vectors;  // of 16 bytes in the packed weights
-  WgmmaTap tap[kWgmmaMaxTaps];
+  WgmmaTap tap[kWgmmaMaxSteps];
 };
 
 /// f32 rounds to tf32 here, to nearest.
@@ -29,13 +31,18 @@ __device__ float round_to_tf32(float v) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
   return __uint_as_float(bits);
 }
-__device__ std::uint16_t packed_value(std::uint16_t v) { return v; }
-__device__ float packed_value(float v) { return round_to_tf32(v); }
+__device__ void pack_value(std::uint16_t v, int, std::uint16_t& packed) { packed = v; }
+__device__ void pack_value(float v, int, float& packed) { packed = round_to_tf32(v); }
+__device__ void pack_value(float v, int part, __nv_bfloat16& packed) {
+  __nv_bfloat16 parts[3];
+  cut(v, parts);
+  packed = part == 0 ? parts[0] : part == 1 ? parts[1] : parts[2];
+}
 
-/// A thread makes 16 bytes. E: the element as stored.
-template <typename E>
+/// A thread makes 16 bytes. E: the element as stored, P: as packed.
+template <typename E, typename P>
 __global__ void pack_weights(const __grid_constant__ PackArguments a, const E* __restrict__ weights, uint4* packed) {
-  constexpr int kVector = 16 / sizeof(E), kBlock = 128 / sizeof(E);
+  constexpr int kVector = 16 / sizeof(P), kBlock = 128 / sizeof(P);
   const long long vector = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
   if (vector >= a.vectors) return;
   const int slot = static_cast<int>(vector % 8), row = static_cast<int>(vector / 8 % kWgmmaChannels);
@@ -44,11 +51,12 @@ __global__ void pack_weights(const __grid_constant__ PackArguments a, const E* _
   const int block = static_cast<int>(stage / a.taps % a.channel_blocks);
   const long long k = stage / a.taps / a.channel_blocks * kWgmmaChannels + row;
   const int c = block * kBlock + (slot ^ (row % 8)) * kVector;
-  alignas(16) E values[kVector] = {};
+  alignas(16) P values[kVector] = {};
   for (int i = 0; i < kVector; ++i) {
     if (k < a.k && c + i < a.c) {
-      values[i] = packed_value(weights[k * a.strides.out + (c + i) * a.strides.in + a.tap[tap].r * a.strides.row +
-                                       a.tap[tap].s * a.strides.column]);
+      pack_value(weights[k * a.strides.out + (c + i) * a.strides.in + a.tap[tap].r * a.strides.row +
+                         a.tap[tap].s * a.strides.column],
+                 a.tap[tap].part, values[i]);
     }
   }
   packed[vector] = *reinterpret_cast<const uint4*>(values);
@@ -85,22 +93,23 @@ CUtensorMapDataType map_type(Type type) {
 
 /// A dense (n, h, w, c) tensor and the box that one copy moves, innermost first.
 struct MapShape {
+  Type type;
   std::int64_t c, w, h, n;
   std::array<cuuint32_t, 4> box;
   std::array<cuuint32_t, 4> step;
 };
 
-CUtensorMap make_map(const Conv2dProblem& p, const MapShape& s, const char* which) {
+CUtensorMap make_map(const MapShape& s, const char* which) {
   // Any aligned address will do: each run sets its own.
   void* const address = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
-  const auto bytes = static_cast<cuuint64_t>(bytes_of(p.type));
+  const auto bytes = static_cast<cuuint64_t>(bytes_of(s.type));
   const auto unsigned64 = [](std::int64_t v) { return static_cast<cuuint64_t>(v); };
   const std::array<cuuint64_t, 4> sizes{unsigned64(s.c), unsigned64(s.w), unsigned64(s.h), unsigned64(s.n)};
   const std::array<cuuint64_t, 3> pitches{sizes[0] * bytes, sizes[0] * sizes[1] * bytes,
                                           sizes[0] * sizes[1] * sizes[2] * bytes};
   CUtensorMap map;
   static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
-  check_map(encode(&map, map_type(p.type), 4, address, sizes.data(), pitches.data(), s.box.data(), s.step.data(),
+  check_map(encode(&map, map_type(s.type), 4, address, sizes.data(), pitches.data(), s.box.data(), s.step.data(),
                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
             which);
@@ -112,14 +121,17 @@ cuuint32_t extent(int pixels, std::int64_t stride) {
 }
 
 CUtensorMap input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.type));
+  const Type type = wgmma_operand(p);
+  const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(type));
+  const std::int64_t depth = g.parts > 1 ? std::int64_t{g.channel_blocks} * g.parts * channels : p.c;
   if (g.flat) {
-    return make_map(p, {p.c, p.n * p.h * p.w, 1, 1, {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}},
-                    "the input");
+    return make_map(
+        {type, depth, p.n * p.h * p.w, 1, 1, {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}},
+        "the input");
   }
   return make_map(
-      p,
-      {p.c,
+      {type,
+       depth,
        p.w,
        p.h,
        p.n,
@@ -132,13 +144,18 @@ CUtensorMap output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.type));
   const auto chunk_w = static_cast<cuuint32_t>(std::min(g.row, kWgmmaChunk));
   const cuuint32_t chunk_h = kWgmmaChunk / chunk_w;
-  if (g.flat) return make_map(p, {p.k, p.n * p.ho * p.wo, 1, 1, {channels, chunk_w, 1, 1}, {1, 1, 1, 1}}, "the output");
+  if (g.flat) {
+    return make_map({p.type, p.k, p.n * p.ho * p.wo, 1, 1, {channels, chunk_w, 1, 1}, {1, 1, 1, 1}}, "the output");
+  }
   const cuuint32_t pool = p.pool.none() ? 1 : 2;
-  return make_map(p, {p.k, p.out_w(), p.out_h(), p.n, {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}},
+  return make_map({p.type, p.k, p.out_w(), p.out_h(), p.n, {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}},
                   "the output");
 }
 
-const void* kernel_of(Type type, int pixels) {
+const void* kernel_of(Type type, const WgmmaGeometry& g) {
+  const int pixels = g.pixels;
+  if (g.promoted) return wgmma_kernel_promoted(pixels);
+  if (g.parts > 1) return wgmma_kernel_parts(pixels);
   switch (type) {
     case Type::f16:
       return wgmma_kernel_f16(pixels);
@@ -169,6 +186,8 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.chunk_y = g.row > kWgmmaChunk ? 0 : kWgmmaChunk / g.row / pool;
   a.chunks_per_image = g.row * g.rows_per_image / kWgmmaChunk;
   a.channel_blocks = g.channel_blocks;
+  a.parts = g.parts;
+  a.feeds = g.promoted ? 1 : 2;
   a.box_count = static_cast<int>(g.boxes.size());
   a.tap_count = static_cast<int>(g.taps.size());
   a.burst = g.burst;
@@ -209,12 +228,22 @@ Staging staging_of(const Conv2dProblem& p, const Conv2dProblem& copied, const Wg
     return static_cast<std::size_t>(round_up(elements * static_cast<std::int64_t>(bytes_of(p.type)), 256));
   };
   Staging s;
-  s.stages_input = copied.c != p.c;
+  s.stages_input = g.parts > 1 || copied.c != p.c;
   s.stages_output = copied.k != p.k;
-  s.output_at = s.stages_input ? bytes(copied.x_elements()) : 0;
+  s.output_at = g.parts > 1      ? cut_bytes(p.n * p.h * p.w, p.c, g.parts)
+                : s.stages_input ? bytes(copied.x_elements())
+                                 : 0;
   s.partials_at = s.output_at + (s.stages_output ? bytes(copied.y_elements()) : 0);
   s.bytes = s.partials_at + wgmma_workspace_bytes(g);
   return s;
+}
+
+std::string parts_text(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  const std::size_t moved =
+      static_cast<std::size_t>(p.x_elements()) * sizeof(float) + cut_bytes(p.n * p.h * p.w, p.c, g.parts);
+  return "; x cut into " + std::to_string(g.parts) + " bf16 parts in the workspace (" +
+         std::to_string((moved + 500000) / 1000000) + " MB moved), " + std::to_string(g.parts * (g.parts + 1) / 2) +
+         " products a term" + (g.promoted ? ", summed by the matrix unit in short chunks" : "");
 }
 
 /// Tensor maps need the device's context, which a thread has only once it has used the device.
@@ -273,7 +302,7 @@ WgmmaConv2d::WgmmaConv2d(const Conv2dProblem& problem, const cudaDeviceProp& dev
   s.arguments = arguments_of(s.copied, s.geometry);
   s.arguments.outputs = static_cast<int>(problem.k);  // behind them there is no bias
   s.overlap_launches = wishes.overlap_launches;
-  s.kernel = kernel_of(problem.type, s.geometry.pixels);
+  s.kernel = kernel_of(problem.type, s.geometry);
   s.set_address = driver_function<PFN_cuTensorMapReplaceAddress_v12000>("cuTensorMapReplaceAddress");
   GABLE_CUDA_CHECK(
       cudaFuncSetAttribute(s.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_of(device)));
@@ -288,10 +317,12 @@ const WgmmaGeometry& WgmmaConv2d::geometry() const { return state_->geometry; }
 Conv2dDescription WgmmaConv2d::description() const {
   const WgmmaGeometry& g = state_->geometry;
   const Staging& s = state_->staging;
-  const std::string copies = s.stages_input && s.stages_output ? "; channels of x and y padded in copies"
-                             : s.stages_input                  ? "; channels of x padded in a copy"
-                             : s.stages_output                 ? "; channels of y padded in a copy"
-                                                               : "";
+  const std::string copies =
+      g.parts > 1 ? parts_text(state_->problem, g) + (s.stages_output ? "; channels of y padded in a copy" : "")
+      : s.stages_input && s.stages_output ? "; channels of x and y padded in copies"
+      : s.stages_input                    ? "; channels of x padded in a copy"
+      : s.stages_output                   ? "; channels of y padded in a copy"
+                                          : "";
   return {.kernel = "wgmma",
           .tile = g.tile_description(),
           .staging = g.staging_description() + copies,
@@ -318,11 +349,14 @@ void WgmmaConv2d::pack(const void* weights, const WeightStrides& strides, void* 
   std::copy(s.geometry.taps.begin(), s.geometry.taps.end(), a.tap);
   constexpr unsigned kBlock = 256;
   const auto blocks = static_cast<unsigned>(ceil_div(a.vectors, kBlock));
-  if (s.problem.type == Type::f32) {
-    pack_weights<<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), static_cast<uint4*>(packed));
+  auto* const to = static_cast<uint4*>(packed);
+  if (s.geometry.parts > 1) {
+    pack_weights<float, __nv_bfloat16><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);
+  } else if (s.problem.type == Type::f32) {
+    pack_weights<float, float><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);
   } else {
-    pack_weights<<<blocks, kBlock, 0, stream>>>(a, static_cast<const std::uint16_t*>(weights),
-                                                static_cast<uint4*>(packed));
+    using Half = std::uint16_t;
+    pack_weights<Half, Half><<<blocks, kBlock, 0, stream>>>(a, static_cast<const Half*>(weights), to);
   }
   check_launch("pack_weights");
 }
@@ -334,7 +368,11 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   auto* const scratch = static_cast<unsigned char*>(workspace);
   const Conv2dProblem& p = s.problem;
   const int element = static_cast<int>(bytes_of(p.type));
-  if (s.staging.stages_input) copy_rows(x, scratch, p.n * p.h * p.w, p.c, p.c, s.copied.c, element, stream);
+  if (s.geometry.parts > 1) {
+    cut_rows(static_cast<const float*>(x), scratch, p.n * p.h * p.w, p.c, s.geometry.parts, stream);
+  } else if (s.staging.stages_input) {
+    copy_rows(x, scratch, p.n * p.h * p.w, p.c, p.c, s.copied.c, element, stream);
+  }
   void* const copied_y = s.staging.stages_output ? scratch + s.staging.output_at : y;
   s.point(a.x, s.staging.stages_input ? scratch : x, "the input");
   s.point(a.y, copied_y, "the output");

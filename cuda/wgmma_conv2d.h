@@ -12,8 +12,8 @@
 namespace gable::cuda {
 
 /// Convolution + bias + activation + max-pool 2x2 in one kernel on tensor cores of compute capability 9.0. f16, bf16,
-/// and f32 in tf32 arithmetic. NHWC; where channels are no whole vectors
-/// of 16 bytes, tensors pass through padded copies. run() is safe from several threads.
+/// and f32 in tf32 arithmetic or in products of bf16 parts, into which a pass before cuts x. NHWC; where channels are
+/// no whole vectors of 16 bytes, tensors pass through padded copies. run() is safe from several threads.
 class WgmmaConv2d {
  public:
   static constexpr std::size_t kAlignment = 16;  // of tensors' addresses, for tensor copies

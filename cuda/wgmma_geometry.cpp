@@ -29,7 +29,33 @@ Span span_of(const Conv2dProblem& p, bool box_per_tap) {
   return {as_int((p.r - 1) * p.dilation_h / p.stride_h), as_int((p.s - 1) * p.dilation_w / p.stride_w)};
 }
 
-void add_boxes(const Conv2dProblem& p, bool box_per_tap, WgmmaGeometry& g) {
+/// The steps of one box: its part of the input with each part of the weights that it is multiplied by, tap by tap.
+/// Parts i and j of values are 2^-8i and 2^-8j of them: products with i + j >= parts are left out.
+void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps, WgmmaGeometry& g) {
+  std::vector<WgmmaTap> steps;
+  for (int part = 0; part < g.parts - box.part; ++part) {
+    for (WgmmaTap tap : taps) {
+      tap.part = static_cast<std::int16_t>(part);
+      steps.push_back(tap);
+    }
+  }
+  std::size_t at = 0;
+  while (at < steps.size()) {
+    std::size_t count = steps.size() - at;
+    // The greatest products apart from the others, in chunks short enough for the matrix unit's rounding.
+    const bool greatest = g.promoted && box.part == 0 && at < taps.size();
+    if (greatest) count = std::min(static_cast<std::size_t>(chunk_taps), taps.size() - at);
+    box.first = at == 0;
+    box.last = at + count == steps.size();
+    box.first_tap = static_cast<std::int16_t>(g.taps.size() + at);
+    box.taps = static_cast<std::int16_t>(count);
+    g.boxes.push_back(box);
+    at += count;
+  }
+  g.taps.insert(g.taps.end(), steps.begin(), steps.end());
+}
+
+void add_boxes(const Conv2dProblem& p, bool box_per_tap, int chunk_taps, WgmmaGeometry& g) {
   std::map<Phase, std::vector<WgmmaTap>> of_phase;
   for (int r = 0; r < p.r; ++r) {
     for (int s = 0; s < p.s; ++s) {
@@ -38,13 +64,17 @@ void add_boxes(const Conv2dProblem& p, bool box_per_tap, WgmmaGeometry& g) {
       const Phase phase = box_per_tap ? Phase{y, x} : Phase{y % stride_h, x % stride_w};
       const int shift = box_per_tap ? 0 : y / stride_h * g.box_w + x / stride_w;
       of_phase[phase].push_back(
-          {static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), static_cast<std::int16_t>(shift)});
+          {static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), static_cast<std::int16_t>(shift), 0});
     }
   }
   for (const auto& [phase, taps] : of_phase) {
-    g.boxes.push_back({static_cast<std::int16_t>(phase.x - p.pad_left), static_cast<std::int16_t>(phase.y - p.pad_top),
-                       static_cast<std::int16_t>(g.taps.size()), static_cast<std::int16_t>(taps.size())});
-    g.taps.insert(g.taps.end(), taps.begin(), taps.end());
+    WgmmaBox box;
+    box.dx = static_cast<std::int16_t>(phase.x - p.pad_left);
+    box.dy = static_cast<std::int16_t>(phase.y - p.pad_top);
+    for (int part = 0; part < g.parts; ++part) {
+      box.part = static_cast<std::int8_t>(part);
+      add_entries(box, taps, chunk_taps, g);
+    }
   }
 }
 
@@ -105,7 +135,7 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
     g.box_stages = std::min(beside_resident, 4);
     return true;
   }
-  const int taps_per_box = static_cast<int>(g.taps.size() / g.boxes.size());
+  const int taps_per_box = g.taps_per_box();
   const int wanted = taps_per_box >= 4 ? 2 : 4;
   for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
     g.weight_stages = std::min(16, (free - g.box_stages * g.box_stage_bytes) / kWgmmaWeightBytes);
@@ -123,9 +153,10 @@ void estimate(int multiprocessors, WgmmaGeometry& g) {
   g.ctas = std::min(g.items, clusters) * g.split;
   const double waves = static_cast<double>(ceil_div(g.items, clusters));
   const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
-  const double step = g.pixels / 2.0 * 4 * small * (g.one_pixel_tile ? 2 : 1);
+  const double step = g.pixels / 2.0 * 4 * small * g.channels_per_tile() / kWgmmaChannels;
   const double steps = g.steps_per_item() / static_cast<double>(g.split);
-  const double turns = g.one_pixel_tile ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
+  const double turns =
+      g.one_pixel_tile && !g.promoted ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
   g.cycles = waves * (step * steps + turns * kTurnCycles + (g.split > 1 ? kExchangeCycles : 0));
 }
 
@@ -134,6 +165,8 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
   WgmmaGeometry g;
   g.pixels = candidate.pixels;
   g.one_pixel_tile = candidate.one_pixel_tile == 1;
+  g.parts = wgmma_parts(p);
+  g.promoted = candidate.promoted == 1;
   const bool box_per_tap = candidate.box_per_tap == 1;
   const Span span = span_of(p, box_per_tap);
   g.tiles_n = 0;
@@ -145,15 +178,16 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
     lay_out_flat(p, g);
   }
   g.tiles_n = g.flat ? 1 : as_int(ceil_div(p.n, g.tile_n));
-  add_boxes(p, box_per_tap, g);
-  const int channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels));
-  if (g.one_pixel_tile && channel_tiles % 2 != 0) return {};
-  g.channel_tiles = g.one_pixel_tile ? channel_tiles / 2 : channel_tiles;
-  g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(p.type)));
+  add_boxes(p, box_per_tap, candidate.chunk_taps > 0 ? candidate.chunk_taps : kWgmmaChunkTaps, g);
+  const int channel_slices = as_int(ceil_div(p.k, kWgmmaChannels));
+  const int slices_per_tile = g.channels_per_tile() / kWgmmaChannels;
+  if (channel_slices % slices_per_tile != 0) return {};
+  g.channel_tiles = channel_slices / slices_per_tile;
+  g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(wgmma_operand(p))));
   const int blocks = g.channel_blocks * static_cast<int>(g.boxes.size());
   g.split = candidate.split;
   if (g.split > blocks) return {};
-  g.burst = g.one_pixel_tile ? std::max(candidate.burst, 1) : blocks;
+  g.burst = g.one_pixel_tile && !g.promoted ? std::max(candidate.burst, 1) : blocks;
   if (!share_out_memory(shared_bytes, span, g)) return {};
   estimate(multiprocessors, g);
   return g;
@@ -164,7 +198,13 @@ bool can_be_flat(const Conv2dProblem& p) {
          p.ho == p.h && p.wo == p.w && p.pool.none();
 }
 
+/// Sums of more than the 2^-16 that split3 leaves out of a term need no help.
+int promoted_or_not(const Conv2dProblem& p, const WgmmaWishes& wishes) {
+  return wishes.promoted < 0 ? (p.math == Math::split6 ? 1 : 0) : wishes.promoted;
+}
+
 std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& wishes) {
+  const int promoted = promoted_or_not(p, wishes);
   std::vector<WgmmaWishes> list;
   for (const int pixels : {256, 224, 128}) {
     for (const int row : {pixels, 16, 8}) {
@@ -175,9 +215,11 @@ std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& w
                              (wishes.box_per_tap < 0 ? box_per_tap == 0 : wishes.box_per_tap == box_per_tap) &&
                              (wishes.one_pixel_tile < 0 || wishes.one_pixel_tile == one_pixel_tile);
           if (!asked || (row == pixels && !can_be_flat(p))) continue;
+          if (promoted == 1 && (pixels != kWgmmaPromotedPixels || one_pixel_tile == 0)) continue;
           for (const int split : {1, 2, 4, 8}) {
             if (wishes.split == 0 || wishes.split == split) {
-              list.push_back({pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile});
+              list.push_back(
+                  {pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile, promoted, wishes.chunk_taps});
             }
           }
         }
@@ -194,15 +236,20 @@ std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x
 std::string WgmmaGeometry::tile_description() const {
   const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
   const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
-  return shape + " pixels" + images + " by " + (one_pixel_tile ? "128" : "64") + " channels" +
+  return shape + " pixels" + images + " by " + std::to_string(channels_per_tile()) + " channels" +
          (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
 }
 
 std::string WgmmaGeometry::staging_description() const {
   const std::string weights =
       resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
-  return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps.size() / boxes.size()) +
-         " taps in " + std::to_string(box_stages) + " stages and " + weights + " in shared memory";
+  return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps_per_box()) + " taps in " +
+         std::to_string(box_stages) + " stages and " + weights + " in shared memory";
+}
+
+int WgmmaGeometry::taps_per_box() const {
+  const auto loaded = std::count_if(boxes.begin(), boxes.end(), [](const WgmmaBox& box) { return box.first; });
+  return static_cast<int>(taps.size()) / static_cast<int>(loaded);
 }
 
 std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
@@ -218,8 +265,8 @@ int wgmma_shared_bytes(const WgmmaGeometry& g) {
 }
 
 std::string wgmma_refusal(const Conv2dProblem& p) {
-  if (p.type == Type::f32 && p.math != Math::tf32) {
-    return "f32 without math tf32; its products are of tf32 or 16-bit values";
+  if (p.type == Type::f32 && p.math == Math::strict) {
+    return "f32 in strict math; its products are of tf32 values, of bf16 parts (split3, split6) or of 16-bit values";
   }
   if (p.type != Type::f32 && p.math != Math::strict) {
     return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
@@ -228,6 +275,12 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
   if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
   if (p.r * p.s > kWgmmaMaxTaps) {
     return pair(p.r, p.s) + " filter taps; its tables hold " + std::to_string(kWgmmaMaxTaps);
+  }
+  const int parts = wgmma_parts(p);
+  const std::int64_t steps = p.r * p.s * parts * (parts + 1) / 2;
+  if (steps > kWgmmaMaxSteps) {
+    return pair(p.r, p.s) + " filter taps in " + std::to_string(parts * (parts + 1) / 2) +
+           " products each; its tables hold " + std::to_string(kWgmmaMaxSteps);
   }
   if (p.stride_h > 8 || p.stride_w > 8) {
     return "stride " + pair(p.stride_h, p.stride_w) + "; tensor copies step at most 8";

@@ -17,19 +17,27 @@ namespace gable::cuda {
 
 inline constexpr int kWgmmaChannels = 64;         ///< output channels of a consumer warpgroup's tile
 inline constexpr int kWgmmaWeightBytes = 8192;    ///< of one stage: 64 output channels x 128 bytes of input channels
-inline constexpr int kWgmmaMaxTaps = 64;          ///< the tables' size
+inline constexpr int kWgmmaMaxTaps = 64;          ///< of a filter
+inline constexpr int kWgmmaMaxSteps = 160;        ///< the tables' size: taps times products of parts
+inline constexpr int kWgmmaMaxBoxes = 128;        ///< 26 taps, each with a box and four chunks for it, need 104
+inline constexpr int kWgmmaChunkTaps = 5;         ///< products of first parts that the matrix unit sums by itself
+inline constexpr int kWgmmaPromotedPixels = 256;  ///< of a tile whose sums are promoted
 inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue stores at a time
 inline constexpr int kWgmmaStagingBytes = 24576;  ///< shared memory of a consumer's outputs on their way to memory
 
-/// One box of input that is loaded for each block of input channels, and the taps that it serves.
+/// One box of input that is loaded for each block of input channels, and the taps that it serves: steps of the
+/// reduction that follow one another. Entries of the table may continue with the box of the one before.
 struct WgmmaBox {
   std::int16_t dx = 0, dy = 0;  ///< from the tile's origin (times the stride) to the box's, in input pixels
   std::int16_t first_tap = 0, taps = 0;
+  std::int8_t part = 0;            ///< of the input
+  bool first = true, last = true;  ///< of the entries that use the box: it is loaded, it is given back
 };
 
 struct WgmmaTap {
   std::int16_t r = 0, s = 0;  ///< position in the filter
   std::int16_t shift = 0;     ///< from the box's first pixel to the tap's, in pixels of shared memory
+  std::int16_t part = 0;      ///< of the weights
 };
 
 /// What may be asked for instead of the choice by estimated time; 0 and -1 leave the choice open.
@@ -40,6 +48,8 @@ struct WgmmaWishes {
   int split = 0;            ///< 1, 2, 4 or 8 blocks for one item
   int burst = 0;            ///< boxes a turn, for one pixel tile; 0: one
   int one_pixel_tile = -1;  ///< 1: both consumers share the pixels and halve 128 channels; 0: each has its own pixels
+  int promoted = -1;        ///< of split maths, 1 and 0: see WgmmaGeometry
+  int chunk_taps = 0;       ///< of promoted sums; 0: kWgmmaChunkTaps
   bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
 };
 
@@ -51,6 +61,10 @@ struct WgmmaGeometry {
   int group_pitch = 1024;                   ///< bytes between groups of eight pixels in shared memory
   bool flat = false;                        ///< 1x1 without padding: the whole batch is one line of pixels
   bool one_pixel_tile = false;
+  int parts = 1;  ///< bf16 parts of an f32 value; box after box of a channel block, each with the weights' parts
+  /// The consumers share pixels and weights and halve the pixels; products are summed by the matrix unit for one entry
+  /// of `boxes` at a time, and such chunks are added up in registers, where sums round to nearest.
+  bool promoted = false;
   std::vector<WgmmaBox> boxes;
   std::vector<WgmmaTap> taps;
   int tiles_x = 1, tiles_y = 1, tiles_n = 1;
@@ -65,12 +79,22 @@ struct WgmmaGeometry {
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
   int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
+  int channels_per_tile() const { return one_pixel_tile && !promoted ? 2 * kWgmmaChannels : kWgmmaChannels; }
+  int taps_per_box() const;
   std::string tile_description() const;
   std::string staging_description() const;
 };
 
-/// Input channels of 128 bytes.
-inline int wgmma_channel_block(Type type) { return type == Type::f32 ? 32 : 64; }
+/// Of an f32 value, where its products are of bf16 parts; else 1.
+constexpr int wgmma_parts(const Conv2dProblem& p) {
+  return p.math == Math::split3 ? 2 : p.math == Math::split6 ? 3 : 1;
+}
+
+/// What the matrix unit multiplies: parts are bf16, f32 stands for tf32.
+constexpr Type wgmma_operand(const Conv2dProblem& p) { return wgmma_parts(p) > 1 ? Type::bf16 : p.type; }
+
+/// Channels of 128 bytes.
+constexpr int wgmma_channel_block(Type type) { return type == Type::f32 ? 32 : 64; }
 
 /// Empty, or why no tile fits the problem (whatever the device).
 std::string wgmma_refusal(const Conv2dProblem& problem);

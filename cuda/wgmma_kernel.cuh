@@ -9,6 +9,8 @@
 // (maximum, bias, activation, transposition, tensor store) hides behind the other's products; one thread feeds both.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/wgmma_geometry.h"
 #include "cuda/wgmma_ptx.cuh"
 
@@ -25,13 +27,14 @@ struct WgmmaArguments {
   int tile_w, tile_h, tile_n, stride_w, stride_h;
   int row;
   int chunk_x, chunk_y, chunks_per_image;  ///< steps of what the epilogue stores at once, in output pixels
-  int channel_blocks, box_count, tap_count, burst;
+  int channel_blocks, parts, box_count, tap_count, burst;
+  int feeds;  ///< 2: each consumer has its own weights; 1: both read the same, each for its half of the pixels
   int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
   int box_stages, box_stage_bytes, box_bytes, weight_stages, group_pitch;
   bool one_pixel_tile, resident_weights, pool;
   Activation activation;
-  WgmmaBox boxes[kWgmmaMaxTaps];
-  short shifts[kWgmmaMaxTaps];
+  WgmmaBox boxes[kWgmmaMaxBoxes];
+  short shifts[kWgmmaMaxSteps];
 };
 
 namespace wgmma {
@@ -44,12 +47,22 @@ constexpr int kMaxStages = 40;  // of boxes and of weights: their barriers fit t
 /// Named barriers; 0 is __syncthreads'.
 constexpr int kTurnBarrier = 1, kEpilogueBarrier = 3;  // and the next each
 
+/// Stands for f32 tensors of which x is cut into bf16 parts.
+struct Parts {};
+
 template <typename T>
-constexpr int kBlockChannels = sizeof(T) == 2 ? 64 : 32;
+struct OperandOf {
+  using Type = T;
+};
 template <>
-inline constexpr int kBlockChannels<ptx::Tf32> = 32;
+struct OperandOf<Parts> {
+  using Type = __nv_bfloat16;
+};
+
 template <typename T>
-constexpr bool kIs16Bit = kBlockChannels<T> == 64;
+constexpr int kBlockChannels = std::is_same_v<T, ptx::Tf32> ? 32 : 64;
+template <typename T>
+constexpr bool kIs16Bit = sizeof(T) == 2;  // of outputs
 
 /// A place in a ring and the parity of its current round.
 struct Cursor {
@@ -118,7 +131,7 @@ __device__ inline Share share_of(const WgmmaArguments& a) {
 }
 
 __device__ inline int channel_slice(const WgmmaArguments& a, const Tile& tile, int consumer) {
-  return a.one_pixel_tile ? tile.channel_tile * kConsumers + consumer : tile.channel_tile;
+  return a.one_pixel_tile && a.feeds == kConsumers ? tile.channel_tile * kConsumers + consumer : tile.channel_tile;
 }
 
 /// One thread; loads what the consumers will read, in the order in which they will.
@@ -130,7 +143,7 @@ __device__ void produce(const WgmmaArguments& a, const Memory& m) {
   const std::size_t slice_bytes = static_cast<std::size_t>(a.channel_blocks) * a.tap_count * kWgmmaWeightBytes;
   for (int first = first_item(a); first < a.items; first += round_stride(a)) {
     for (int burst = share.begin; burst < share.end; burst += a.burst) {
-      for (int consumer = 0; consumer < kConsumers; ++consumer) {
+      for (int consumer = 0; consumer < a.feeds; ++consumer) {
         const int item = item_of(a, first, consumer);
         if (item >= a.items) continue;
         const Tile tile = tile_of(a, item);
@@ -138,11 +151,11 @@ __device__ void produce(const WgmmaArguments& a, const Memory& m) {
         for (int block = burst; block < min(burst + a.burst, share.end); ++block) {
           const int channel_block = block / a.box_count;
           const WgmmaBox b = a.boxes[block % a.box_count];
-          if (!a.one_pixel_tile || consumer == 0) {
+          if ((!a.one_pixel_tile || consumer == 0) && (b.first || block == share.begin)) {
             ptx::wait(m.box_empty(box.slot), box.round ^ 1);
             ptx::arrive_expect_bytes(m.box_full(box.slot), a.box_bytes);
-            ptx::load_box(m.box(box.slot), a.x, channel_block * kBlockChannels<T>, tile.x * a.stride_w + b.dx,
-                          tile.y * a.stride_h + b.dy, tile.n, m.box_full(box.slot));
+            ptx::load_box(m.box(box.slot), a.x, (channel_block * a.parts + b.part) * kBlockChannels<T>,
+                          tile.x * a.stride_w + b.dx, tile.y * a.stride_h + b.dy, tile.n, m.box_full(box.slot));
             box.advance(1, a.box_stages);
           }
           if (resident) continue;
@@ -234,6 +247,18 @@ class Epilogue {
     if (a_.split > 1) exchange<kChunks>(sums, item);
     const int first_y = place.y;
     int chunks_left = a_.chunks_per_image;
+    const auto step = [&] {
+      place.x += a_.chunk_x;
+      place.y += a_.chunk_y;
+      if (--chunks_left == 0) {
+        chunks_left = a_.chunks_per_image;
+        place.y = first_y;
+        ++place.n;
+      }
+    };
+    if (a_.feeds == 1 && consumer() == 1) {  // the other has the first half of the tile
+      for (int chunk = 0; chunk < kChunks; ++chunk) step();
+    }
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       if ((chunk & (a_.split - 1)) == rank()) {
@@ -245,13 +270,7 @@ class Epilogue {
         }
         store_chunk<activation, pool>(d, place);
       }
-      place.x += a_.chunk_x;
-      place.y += a_.chunk_y;
-      if (--chunks_left == 0) {
-        chunks_left = a_.chunks_per_image;
-        place.y = first_y;
-        ++place.n;
-      }
+      step();
     }
   }
 
@@ -448,7 +467,8 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
             ptx::fence_operands();
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-              ptx::multiply<T, pixels>(sums, left + k * kDescriptorStep, right + k * kDescriptorStep, accumulate);
+              ptx::multiply<typename OperandOf<T>::Type, pixels>(sums, left + k * kDescriptorStep,
+                                                                 right + k * kDescriptorStep, accumulate);
               accumulate = 1;
             }
             ptx::commit_products();
@@ -494,7 +514,7 @@ __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
     }
     for (int i = 0; i < a.weight_stages; ++i) {
       ptx::init_barrier(m.weights_full(i), 1);
-      ptx::init_barrier(m.weights_empty(i), 4);
+      ptx::init_barrier(m.weights_empty(i), a.feeds == 1 ? 4 * kConsumers : 4);
     }
     for (int i = 0; i < kConsumers; ++i) ptx::init_barrier(m.partials_ready(i), a.split);
     ptx::fence_barrier_init();
@@ -512,7 +532,8 @@ __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
   if (a.split > 1) ptx::sync_cluster();  // no block signals a barrier before its owner has set it up
 }
 
-template <typename T, int pixels>
+/// `consumer`: the work of a consumer warpgroup, consume<> or another in its place.
+template <typename T, auto consumer>
 __global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ WgmmaArguments a) {
   extern __shared__ unsigned char shared[];
   const Memory m{(ptx::shared_address(shared) + 1023) & ~1023u, a.box_stages, a.weight_stages, a.box_stage_bytes};
@@ -525,7 +546,7 @@ __global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ Wg
     if (threadIdx.x == kConsumers * kWarpgroup) produce<T>(a, m);
   } else {
     ptx::take_registers<240>();
-    consume<T, pixels>(a, m, warpgroup);
+    consumer(a, m, warpgroup);
   }
 }
 

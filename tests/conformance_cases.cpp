@@ -118,6 +118,16 @@ void add_math_modes(std::vector<Op>& all) {
                               .math = math,
                               .epilogue = {.bias = true, .activation = Activation::relu}});
     }
+    // two blocks of 64 channels, a pool, a stride, more taps, no padding
+    all.emplace_back(Conv2d{.input = {2, 70, 9, 8},
+                            .weights = {40, 70, 3, 3},
+                            .padding = {1, 1},
+                            .layout = Layout::nhwc,
+                            .math = math,
+                            .epilogue = {.bias = true, .activation = Activation::tanh, .max_pool = {2, 2}}});
+    all.emplace_back(Conv2d{
+        .input = {3, 68, 13, 12}, .weights = {24, 68, 1, 1}, .stride = {2, 2}, .layout = Layout::nhwc, .math = math});
+    all.emplace_back(Conv2d{.input = {1, 8, 15, 40}, .weights = {136, 8, 5, 5}, .layout = Layout::nhwc, .math = math});
     all.emplace_back(Matmul{.m = 33, .n = 65, .k = 130, .math = math});
   }
 }

@@ -2,10 +2,15 @@
 // output pixels the tiles cover, for every tile that fits.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <random>
 #include <tuple>
 #include <vector>
 
+#include "cuda/bf16_parts.cuh"
 #include "cuda/wgmma_geometry.h"
 
 namespace gable::cuda {
@@ -132,6 +137,108 @@ TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in
   }
 }
 
+/// Part of x, part of the weights, row and column of the filter.
+using Product = std::array<int, 4>;
+
+/// Counts how often each product of a channel block is summed; checks that boxes are loaded and given back in pairs.
+std::map<Product, int> products_of(const WgmmaGeometry& g) {
+  std::map<Product, int> summed;
+  bool loaded = false;
+  int expected_tap = 0, part = 0;
+  for (const WgmmaBox& box : g.boxes) {
+    CHECK(box.first != loaded);
+    if (!box.first) CHECK(box.part == part);
+    CHECK(box.first_tap == expected_tap);
+    for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
+      const WgmmaTap& at = g.taps[static_cast<std::size_t>(tap)];
+      ++summed[{box.part, at.part, at.r, at.s}];
+    }
+    expected_tap = box.first_tap + box.taps;
+    part = box.part;
+    loaded = !box.last;
+  }
+  CHECK_FALSE(loaded);
+  CHECK(expected_tap == static_cast<int>(g.taps.size()));
+  return summed;
+}
+
+/// Great products in short chunks, without small ones among them.
+void check_chunks(const WgmmaGeometry& g) {
+  for (const WgmmaBox& box : g.boxes) {
+    int great = 0;
+    for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
+      great += box.part == 0 && g.taps[static_cast<std::size_t>(tap)].part == 0 ? 1 : 0;
+    }
+    CHECK(great <= kWgmmaChunkTaps);
+    CHECK((great == 0 || great == box.taps));
+  }
+}
+
+TEST_CASE("split maths sum each product of parts once, and find its inputs as other types do") {
+  for (const Math math : {Math::split3, Math::split6}) {
+    const int parts = math == Math::split3 ? 2 : 3;
+    for (Conv2dProblem p : kProblems) {
+      p.type = Type::f32;
+      p.math = math;
+      if (!wgmma_refusal(p).empty()) {
+        CHECK(p.r * p.s * parts * (parts + 1) / 2 > kWgmmaMaxSteps);
+        continue;
+      }
+      for (const int promoted : {0, 1}) {
+        const WgmmaWishes wishes{.promoted = promoted};
+        const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, wishes);
+        REQUIRE(g);
+        CAPTURE(g->tile_description());
+        CHECK(g->promoted == (promoted == 1));
+        CHECK(g->boxes.size() <= static_cast<std::size_t>(kWgmmaMaxBoxes));
+        CHECK(g->taps.size() <= static_cast<std::size_t>(kWgmmaMaxSteps));
+        CHECK(g->channel_blocks == (p.c + 63) / 64);
+        const std::map<Product, int> summed = products_of(*g);
+        CHECK(summed.size() == static_cast<std::size_t>(p.r * p.s * parts * (parts + 1) / 2));
+        for (const auto& [product, times] : summed) {
+          CHECK(times == 1);
+          CHECK(product[0] + product[1] < parts);
+        }
+        if (g->promoted) check_chunks(*g);
+        const std::map<Pixel, int> computed = walk(as_laid_out(p, *g), *g);
+        CHECK(computed.size() == static_cast<std::size_t>(p.n * p.ho * p.wo));
+      }
+    }
+  }
+}
+
+TEST_CASE("split6 asks for short chunks, split3 does not") {
+  Conv2dProblem p = kProblems.front();
+  p.type = Type::f32;
+  p.math = Math::split6;
+  CHECK(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->promoted);
+  p.math = Math::split3;
+  CHECK_FALSE(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->promoted);
+}
+
+TEST_CASE("three bf16 parts hold all of an f32 value, two all but 2^-16 of it") {
+  std::mt19937 random(7);
+  for (int i = 0; i < 100000; ++i) {
+    const auto significand = static_cast<float>(static_cast<std::int32_t>(random() % (1u << 25)) - (1 << 24));
+    const float v = std::ldexp(significand, static_cast<int>(random() % 120) - 80);
+    __nv_bfloat16 parts[3];
+    cut(v, parts);
+    const double hi = __bfloat162float(parts[0]), mid = __bfloat162float(parts[1]), lo = __bfloat162float(parts[2]);
+    REQUIRE(hi + mid + lo == static_cast<double>(v));
+    REQUIRE(std::abs(mid) <= 0x1p-8 * std::abs(v));
+    REQUIRE(std::abs(lo) <= 0x1p-16 * std::abs(v));
+    __nv_bfloat16 two[2];
+    cut(v, two);
+    REQUIRE(static_cast<double>(__bfloat162float(two[0])) == hi);
+    REQUIRE(static_cast<double>(__bfloat162float(two[1])) == mid);
+  }
+  __nv_bfloat16 parts[3];
+  cut(std::numeric_limits<float>::quiet_NaN(), parts);
+  CHECK(std::isnan(__bfloat162float(parts[0])));
+  cut(std::numeric_limits<float>::infinity(), parts);
+  CHECK(std::isnan(__bfloat162float(parts[1])));
+}
+
 TEST_CASE("what the wgmma kernel refuses is named") {
   Conv2dProblem p = problem(1, 64, 8, 8, 64, 3, 1, 1, 1);
   CHECK(wgmma_refusal(p).empty());
@@ -142,8 +249,14 @@ TEST_CASE("what the wgmma kernel refuses is named") {
   CHECK(wgmma_refusal(p) == "layout nchw; it takes nhwc");
   p.nhwc = true;
   p.type = Type::f32;
-  CHECK(wgmma_refusal(p) == "f32 without math tf32; its products are of tf32 or 16-bit values");
-  p.math = Math::tf32;
+  CHECK(wgmma_refusal(p).starts_with("f32 in strict math"));
+  for (const Math math : {Math::tf32, Math::split3, Math::split6}) {
+    p.math = math;
+    CHECK(wgmma_refusal(p).empty());
+  }
+  p.r = p.s = 6;
+  CHECK(wgmma_refusal(p) == "6x6 filter taps in 6 products each; its tables hold 160");
+  p.math = Math::split3;
   CHECK(wgmma_refusal(p).empty());
 }
 

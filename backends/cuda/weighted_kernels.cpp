@@ -1,7 +1,10 @@
 // See weighted_kernels.h.
 #include "backends/cuda/weighted_kernels.h"
 
+#include <algorithm>
+
 #include "backends/cuda/problems.h"
+#include "cuda/bf16_parts.h"
 #include "cuda/constant.h"
 #include "cuda/depthwise.h"
 #include "cuda/few_channels.h"
@@ -65,6 +68,9 @@ ErrorBound f32_bound(const WeightedOp& op) {
   return f32_accumulation_bound(terms(op.op), dtype_of(op.op), activation_of(op.op));
 }
 
+/// What the tensor cores cut off sums of `count` products, as a share of them: see mma_bound().
+double cut_off(std::int64_t count) { return static_cast<double>(count + 7) / 8 * 0x1p-23; }
+
 /// Of mma.sync, with M = sum |x||w| + |bias| over n terms:
 ///   Sums. A product of 16-bit or tf32 values is exact in f32. An instruction adds 8 or 16 of them to the sum with its
 ///     addends cut to about 24 bits: beside the bound of f32 accumulation, up to 2^-23 of the sum for each eight terms,
@@ -72,16 +78,40 @@ ErrorBound f32_bound(const WeightedOp& op) {
 ///   tf32. Both operands are rounded to 10 bits of mantissa to nearest: 2^-11 each.
 ErrorBound mma_bound(const WeightedOp& op) {
   ErrorBound bound = f32_bound(op);
-  bound.accumulation += static_cast<double>(terms(op.op) + 7) / 8 * 0x1p-23;
+  bound.accumulation += cut_off(terms(op.op));
   if (op.problem.math == cuda::Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
   return bound;
 }
 
 /// Of wgmma: as of mma.sync, but tf32 values of x are cut to 10 bits of mantissa: 2^-10, where weights are rounded.
+/// Of products of bf16 parts:
+///   split3. x = hi + mid + e, |mid| <= 2^-8 |x|, |e| <= 2^-16 |x|, and w likewise. Left out are mid·mid, e·w and x·e,
+///     each at most 2^-16 |x||w|: 3·2^-16 M, and 2^-7 of that for terms of higher order. Sums have 3n products.
+///   split6. x = hi + mid + lo exactly, |lo| <= 2^-16 |x|. Left out are mid·lo and lo·mid, each at most 2^-24 |x||w|,
+///     and lo·lo: 2·2^-24 M, and 2^-7 of that. The tensor cores cut sums of one chunk of hi·hi, and of the five other
+///     products, which are 2^-6.9 of them; chunks are added up in f32.
+///   Parts below 2^-126 may be taken as zero: n·2^-101 for operands up to 2^24.
 ErrorBound wgmma_bound(const WeightedOp& op) {
-  ErrorBound bound = mma_bound(op);
-  if (op.problem.math == cuda::Math::tf32) bound.accumulation += 0x1p-11;
-  return bound;
+  const std::int64_t n = terms(op.op);
+  ErrorBound bound = f32_bound(op);
+  switch (op.problem.math) {
+    case cuda::Math::split3:
+      bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7) + cut_off(3 * n);
+      bound.absolute += static_cast<double>(n) * 0x1p-101;
+      return bound;
+    case cuda::Math::split6: {
+      constexpr std::int64_t kChunk = cuda::kWgmmaChunkTaps * cuda::kPartChannels;
+      bound.accumulation += 2 * 0x1p-24 * (1 + 0x1p-7) + cut_off(std::min(n, kChunk)) + 0x1p-6 * cut_off(5 * n);
+      bound.absolute += static_cast<double>(n) * 0x1p-101;
+      return bound;
+    }
+    case cuda::Math::tf32:
+      bound = mma_bound(op);
+      bound.accumulation += 0x1p-11;
+      return bound;
+    default:
+      return mma_bound(op);
+  }
 }
 
 std::string nothing_missing(const cudaDeviceProp&) { return ""; }
