@@ -238,6 +238,7 @@ Staging staging_of(const Conv2dProblem& p, const Conv2dProblem& copied, const Wg
   return s;
 }
 
+/// What split maths add to the description.
 std::string parts_text(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const std::size_t moved =
       static_cast<std::size_t>(p.x_elements()) * sizeof(float) + cut_bytes(p.n * p.h * p.w, p.c, g.parts);
@@ -317,16 +318,15 @@ const WgmmaGeometry& WgmmaConv2d::geometry() const { return state_->geometry; }
 Conv2dDescription WgmmaConv2d::description() const {
   const WgmmaGeometry& g = state_->geometry;
   const Staging& s = state_->staging;
-  const std::string copies =
-      g.parts > 1 ? parts_text(state_->problem, g) + (s.stages_output ? "; channels of y padded in a copy" : "")
-      : s.stages_input && s.stages_output ? "; channels of x and y padded in copies"
-      : s.stages_input                    ? "; channels of x padded in a copy"
-      : s.stages_output                   ? "; channels of y padded in a copy"
-                                          : "";
+  const std::string input = g.parts > 1      ? parts_text(state_->problem, g)
+                            : s.stages_input ? "; channels of x padded in a copy"
+                                             : "";
+  const std::string output = s.stages_output ? "; channels of y padded in a copy" : "";
   return {.kernel = "wgmma",
           .tile = g.tile_description(),
-          .staging = g.staging_description() + copies,
-          .fusion = "bias, activation and max-pool on the sums in registers, while the other consumer multiplies",
+          .staging = g.staging_description() + input + output,
+          .fusion = std::string("bias, activation and max-pool on the sums in registers") +
+                    (g.promoted ? "" : ", while the other consumer multiplies"),
           .fused = true};
 }
 
