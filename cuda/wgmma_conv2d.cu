@@ -192,6 +192,7 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.tap_count = static_cast<int>(g.taps.size());
   a.burst = g.burst;
   a.split = g.split;
+  std::copy(g.share_ends.begin(), g.share_ends.end(), a.share_ends);
   a.box_stages = g.box_stages;
   a.box_stage_bytes = g.box_stage_bytes;
   a.box_bytes = g.box_w * g.box_h * g.box_n * 128;

@@ -47,6 +47,7 @@ void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps
     if (greatest) count = std::min(static_cast<std::size_t>(chunk_taps), taps.size() - at);
     box.first = at == 0;
     box.last = at + count == steps.size();
+    box.ends_chunk = greatest || (box.last && box.part + 1 == g.parts);
     box.first_tap = static_cast<std::int16_t>(g.taps.size() + at);
     box.taps = static_cast<std::int16_t>(count);
     g.boxes.push_back(box);
@@ -144,8 +145,28 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   return false;
 }
 
+/// Each share has at least one box: there are as many as shares.
+void share_out_boxes(WgmmaGeometry& g) {
+  const int boxes = g.channel_blocks * static_cast<int>(g.boxes.size());
+  const double wanted = g.steps_per_item() / static_cast<double>(g.split);
+  int box = 0, steps = 0;
+  for (int share = 0; share < g.split; ++share) {
+    const int last_possible = boxes - (g.split - 1 - share);
+    const int begin = box;
+    while (box < last_possible) {
+      const int taps = g.boxes[static_cast<std::size_t>(box) % g.boxes.size()].taps;
+      if (box > begin && steps + taps / 2.0 > wanted * (share + 1)) break;
+      steps += taps;
+      ++box;
+    }
+    g.share_ends[static_cast<std::size_t>(share)] = box;
+  }
+  g.share_ends[static_cast<std::size_t>(g.split - 1)] = boxes;
+}
+
 void estimate(int multiprocessors, WgmmaGeometry& g) {
   constexpr double kTurnCycles = 500;       // the matrix unit idles while the consumers change turns
+  constexpr double kEpilogueCycles = 2000;  // where the consumers take no turns, and no products hide it
   constexpr double kExchangeCycles = 3000;  // of partial sums through L2, and the cluster's barrier
   // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
   const int clusters = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
@@ -154,10 +175,11 @@ void estimate(int multiprocessors, WgmmaGeometry& g) {
   const double waves = static_cast<double>(ceil_div(g.items, clusters));
   const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
   const double step = g.pixels / 2.0 * 4 * small * g.channels_per_tile() / kWgmmaChannels;
-  const double steps = g.steps_per_item() / static_cast<double>(g.split);
+  const double steps = g.steps_of_greatest_share();
   const double turns =
       g.one_pixel_tile && !g.promoted ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
-  g.cycles = waves * (step * steps + turns * kTurnCycles + (g.split > 1 ? kExchangeCycles : 0));
+  g.cycles = waves * (step * steps + turns * kTurnCycles + (g.split > 1 ? kExchangeCycles : 0) +
+                      (g.promoted ? kEpilogueCycles : 0));
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
@@ -187,6 +209,7 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
   const int blocks = g.channel_blocks * static_cast<int>(g.boxes.size());
   g.split = candidate.split;
   if (g.split > blocks) return {};
+  share_out_boxes(g);
   g.burst = g.one_pixel_tile && !g.promoted ? std::max(candidate.burst, 1) : blocks;
   if (!share_out_memory(shared_bytes, span, g)) return {};
   estimate(multiprocessors, g);
@@ -216,7 +239,7 @@ std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& w
                              (wishes.one_pixel_tile < 0 || wishes.one_pixel_tile == one_pixel_tile);
           if (!asked || (row == pixels && !can_be_flat(p))) continue;
           if (promoted == 1 && (pixels != kWgmmaPromotedPixels || one_pixel_tile == 0)) continue;
-          for (const int split : {1, 2, 4, 8}) {
+          for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
             if (wishes.split == 0 || wishes.split == split) {
               list.push_back(
                   {pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile, promoted, wishes.chunk_taps});
@@ -245,6 +268,17 @@ std::string WgmmaGeometry::staging_description() const {
       resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
   return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps_per_box()) + " taps in " +
          std::to_string(box_stages) + " stages and " + weights + " in shared memory";
+}
+
+int WgmmaGeometry::steps_of_greatest_share() const {
+  int greatest = 0, begin = 0;
+  for (int share = 0; share < split; ++share) {
+    const int end = share_ends[static_cast<std::size_t>(share)];
+    int steps = 0;
+    for (; begin < end; ++begin) steps += boxes[static_cast<std::size_t>(begin) % boxes.size()].taps;
+    greatest = std::max(greatest, steps);
+  }
+  return greatest;
 }
 
 int WgmmaGeometry::taps_per_box() const {

@@ -5,6 +5,7 @@
 // Pixel n of a tile lies in row n / row, column n % row. Eight neighbours are one core-matrix group of the instruction.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,7 +21,8 @@ inline constexpr int kWgmmaWeightBytes = 8192;    ///< of one stage: 64 output c
 inline constexpr int kWgmmaMaxTaps = 64;          ///< of a filter
 inline constexpr int kWgmmaMaxSteps = 160;        ///< the tables' size: taps times products of parts
 inline constexpr int kWgmmaMaxBoxes = 128;        ///< 26 taps, each with a box and four chunks for it, need 104
-inline constexpr int kWgmmaChunkTaps = 5;         ///< products of first parts that the matrix unit sums by itself
+inline constexpr int kWgmmaChunkTaps = 1;         ///< products of first parts that the matrix unit sums by itself
+inline constexpr int kWgmmaMaxSplit = 8;          ///< blocks of a cluster
 inline constexpr int kWgmmaPromotedPixels = 256;  ///< of a tile whose sums are promoted
 inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue stores at a time
 inline constexpr int kWgmmaStagingBytes = 24576;  ///< shared memory of a consumer's outputs on their way to memory
@@ -32,6 +34,7 @@ struct WgmmaBox {
   std::int16_t first_tap = 0, taps = 0;
   std::int8_t part = 0;            ///< of the input
   bool first = true, last = true;  ///< of the entries that use the box: it is loaded, it is given back
+  bool ends_chunk = true;          ///< of promoted sums
 };
 
 struct WgmmaTap {
@@ -62,8 +65,8 @@ struct WgmmaGeometry {
   bool flat = false;                        ///< 1x1 without padding: the whole batch is one line of pixels
   bool one_pixel_tile = false;
   int parts = 1;  ///< bf16 parts of an f32 value; box after box of a channel block, each with the weights' parts
-  /// The consumers share pixels and weights and halve the pixels; products are summed by the matrix unit for one entry
-  /// of `boxes` at a time, and such chunks are added up in registers, where sums round to nearest.
+  /// The consumers share pixels and weights and halve the pixels; products are summed by the matrix unit in chunks, and
+  /// those are added up in registers, where sums round to nearest.
   bool promoted = false;
   std::vector<WgmmaBox> boxes;
   std::vector<WgmmaTap> taps;
@@ -75,10 +78,13 @@ struct WgmmaGeometry {
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
   int burst = 1;                  ///< boxes of one consumer's turn on the matrix unit
   int split = 1;                  ///< blocks of a cluster that share the reduction of one item
+  /// Where their shares end, in boxes of all channel blocks; equal in steps as far as boxes allow.
+  std::array<int, kWgmmaMaxSplit> share_ends{};
   int ctas = 1;
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
   int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
+  int steps_of_greatest_share() const;
   int channels_per_tile() const { return one_pixel_tile && !promoted ? 2 * kWgmmaChannels : kWgmmaChannels; }
   int taps_per_box() const;
   std::string tile_description() const;

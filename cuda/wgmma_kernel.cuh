@@ -29,6 +29,7 @@ struct WgmmaArguments {
   int chunk_x, chunk_y, chunks_per_image;  ///< steps of what the epilogue stores at once, in output pixels
   int channel_blocks, parts, box_count, tap_count, burst;
   int feeds;  ///< 2: each consumer has its own weights; 1: both read the same, each for its half of the pixels
+  int share_ends[kWgmmaMaxSplit];
   int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
   int box_stages, box_stage_bytes, box_bytes, weight_stages, group_pitch;
   bool one_pixel_tile, resident_weights, pool;
@@ -126,8 +127,8 @@ struct Share {
   int begin, end;
 };
 __device__ inline Share share_of(const WgmmaArguments& a) {
-  const int boxes = a.channel_blocks * a.box_count, rank = rank_of(a);
-  return {boxes * rank / a.split, boxes * (rank + 1) / a.split};
+  const int rank = rank_of(a);
+  return {rank == 0 ? 0 : a.share_ends[rank - 1], a.share_ends[rank]};
 }
 
 __device__ inline int channel_slice(const WgmmaArguments& a, const Tile& tile, int consumer) {

@@ -18,26 +18,36 @@ class Chunks {
   __device__ Chunks(const WgmmaArguments& a, const Memory& m, int consumer)
       : a_(a), m_(m), half_(consumer * (pixels / 8) * a.group_pitch) {}
 
-  /// Multiplies an entry of the boxes' table into `chunk`; meanwhile adds `finished`, the chunk before, to `sums`.
-  __device__ void multiply(const WgmmaBox& b, bool loads, bool gives_back, Sums& chunk, Sums& finished, Sums& sums) {
-    if (loads) ptx::wait(m_.box_full(box_.slot), box_.round);
-    const std::uint64_t pixel_operand = ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.group_pitch);
-    step(b.first_tap, pixel_operand, 0, chunk);
-    give_back_box(used_box_);  // products of the entry before have ended
-    ptx::fence_sums(finished);
-    add(finished, sums);
-    for (int tap = b.first_tap + 1; tap < b.first_tap + b.taps; ++tap) step(tap, pixel_operand, 1, chunk);
-    if (gives_back) {
-      used_box_ = box_.slot;
-      box_.advance(1, a_.box_stages);
+  /// Multiplies the entries of a chunk, the first at `block`, into `chunk`; meanwhile adds `finished`, the chunk
+  /// before, to `sums`. Returns the block after the chunk.
+  __device__ int multiply(int block, const Share& share, Sums& chunk, Sums& finished, Sums& sums) {
+    bool fresh = true, goes_on = true;
+    while (goes_on) {
+      const WgmmaBox b = a_.boxes[block % a_.box_count];
+      if (b.first || block == share.begin) ptx::wait(m_.box_full(box_.slot), box_.round);
+      const std::uint64_t pixel_operand = ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.group_pitch);
+      int tap = b.first_tap;
+      if (fresh) {
+        step(tap++, pixel_operand, 0, chunk);  // products of the chunk before have ended
+        ptx::fence_sums(finished);
+        add(finished, sums);
+        fresh = false;
+      }
+      for (; tap < b.first_tap + b.taps; ++tap) step(tap, pixel_operand, 1, chunk);
+      ++block;
+      goes_on = !b.ends_chunk && block < share.end;
+      if (b.last || block == share.end) {
+        used_box_ = box_.slot;
+        box_.advance(1, a_.box_stages);
+      }
     }
+    return block;
   }
 
   /// Adds the item's last chunk.
   __device__ void finish(Sums& chunk, Sums& sums) {
     ptx::wait_products<0>();
-    give_back_weights();
-    give_back_box(used_box_);
+    give_back();
     ptx::fence_sums(chunk);
     add(chunk, sums);
   }
@@ -62,21 +72,17 @@ class Chunks {
     }
     ptx::commit_products();
     ptx::wait_products<1>();
-    give_back_weights();
+    give_back();
     used_weights_ = weights_.slot;
     weights_.advance(1, a_.weight_stages);
   }
 
   __device__ static bool is_speaker() { return threadIdx.x % 32 == 0; }  // of its warp
 
-  __device__ void give_back_weights() {
+  __device__ void give_back() {
     if (is_speaker() && used_weights_ >= 0) ptx::arrive(m_.weights_empty(used_weights_));
-    used_weights_ = -1;
-  }
-
-  __device__ void give_back_box(int& slot) const {
-    if (is_speaker() && slot >= 0) ptx::arrive(m_.box_empty(slot));
-    slot = -1;
+    if (is_speaker() && used_box_ >= 0) ptx::arrive(m_.box_empty(used_box_));
+    used_weights_ = used_box_ = -1;
   }
 
   const WgmmaArguments& a_;
@@ -99,18 +105,14 @@ __device__ void consume_promoted(const WgmmaArguments& a, const Memory& m, int c
     epilogue.set_bias(channel);
 #pragma unroll
     for (int i = 0; i < pixels / 2; ++i) sums[i] = odd[i] = 0.0f;
-    const auto multiply = [&](int block, float(&chunk)[pixels / 2], float(&finished)[pixels / 2]) {
-      const WgmmaBox b = a.boxes[block % a.box_count];
-      chunks.multiply(b, b.first || block == share.begin, b.last || block + 1 == share.end, chunk, finished, sums);
-    };
     for (int block = share.begin;;) {
-      multiply(block, even, odd);
-      if (++block == share.end) {
+      block = chunks.multiply(block, share, even, odd, sums);
+      if (block == share.end) {
         chunks.finish(even, sums);
         break;
       }
-      multiply(block, odd, even);
-      if (++block == share.end) {
+      block = chunks.multiply(block, share, odd, even, sums);
+      if (block == share.end) {
         chunks.finish(odd, sums);
         break;
       }

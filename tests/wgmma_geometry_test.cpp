@@ -2,6 +2,7 @@
 // output pixels the tiles cover, for every tile that fits.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -164,14 +165,17 @@ std::map<Product, int> products_of(const WgmmaGeometry& g) {
 
 /// Great products in short chunks, without small ones among them.
 void check_chunks(const WgmmaGeometry& g) {
+  int great = 0, small = 0;
   for (const WgmmaBox& box : g.boxes) {
-    int great = 0;
     for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
-      great += box.part == 0 && g.taps[static_cast<std::size_t>(tap)].part == 0 ? 1 : 0;
+      ++(box.part == 0 && g.taps[static_cast<std::size_t>(tap)].part == 0 ? great : small);
     }
+    if (!box.ends_chunk) continue;
     CHECK(great <= kWgmmaChunkTaps);
-    CHECK((great == 0 || great == box.taps));
+    CHECK((great == 0 || small == 0));
+    great = small = 0;
   }
+  CHECK(great + small == 0);
 }
 
 TEST_CASE("split maths sum each product of parts once, and find its inputs as other types do") {
@@ -202,6 +206,30 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
         if (g->promoted) check_chunks(*g);
         const std::map<Pixel, int> computed = walk(as_laid_out(p, *g), *g);
         CHECK(computed.size() == static_cast<std::size_t>(p.n * p.ho * p.wo));
+      }
+    }
+  }
+}
+
+TEST_CASE("blocks of a cluster share the steps of an item as evenly as boxes allow") {
+  for (const Math math : {Math::strict, Math::split3, Math::split6}) {
+    for (Conv2dProblem p : kProblems) {
+      if (math != Math::strict) p.type = Type::f32;
+      p.math = math;
+      for (const int split : {1, 2, 4, 8}) {
+        if (!wgmma_refusal(p).empty()) continue;
+        const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, {.split = split});
+        if (!g) continue;
+        CAPTURE(g->tile_description());
+        int begin = 0, longest_box = 0;
+        for (int share = 0; share < split; ++share) {
+          const int end = g->share_ends[static_cast<std::size_t>(share)];
+          CHECK(end > begin);
+          begin = end;
+        }
+        CHECK(begin == g->channel_blocks * static_cast<int>(g->boxes.size()));
+        for (const WgmmaBox& box : g->boxes) longest_box = std::max<int>(longest_box, box.taps);
+        CHECK(g->steps_of_greatest_share() <= g->steps_per_item() / split + longest_box);
       }
     }
   }
