@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -164,6 +165,71 @@ TEST_CASE("copies bring back what was sent, pinned and pageable, on a stream and
     for (std::int64_t i = 0; i < kCount; ++i) wrong += values[i] == static_cast<float>(i % 1021) ? 0 : 1;
     CHECK(wrong == 0);
   }
+}
+
+/// Greatest error against f64.
+double error_of(const Device& device, Conv2d conv, Math math, const Operands& operands, const OracleResult& expected) {
+  conv.math = math;
+  const Plan plan = device.plan(conv);
+  conformance::Bench bench(device, plan, operands);
+  bench.run();
+  const Comparison comparison = compare(bench.outcome().y, expected, plan.error_bound());
+  CHECK(comparison.passed);
+  return comparison.max_error;
+}
+
+bool takes_split_maths(const Device& device, Conv2d conv) {
+  conv.math = Math::split6;
+  const std::vector<KernelSupport> answers = device.query(conv);
+  return std::any_of(answers.begin(), answers.end(), [](const KernelSupport& answer) { return answer.supported; });
+}
+
+bool refuses_with(const std::string& words, const Device& device, const Conv2d& conv) {
+  const std::vector<KernelSupport> answers = device.query(conv);
+  return std::any_of(answers.begin(), answers.end(),
+                     [&](const KernelSupport& answer) { return contains(answer.reason, words); });
+}
+
+TEST_CASE("split6 errs at most twice as much as strict f32, on values of both signs and of one") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const Conv2d conv{.input = {1, 256, 9, 9}, .weights = {64, 256, 3, 3}, .layout = Layout::nhwc};
+  if (!takes_split_maths(device, conv)) {
+    MESSAGE("skipped: ", device.info().name, " has no kernel for split maths");
+    return;
+  }
+  const Operands operands = make_operands(conv);
+  for (const bool positive : {false, true}) {
+    CAPTURE(positive);
+    for (const Tensor& tensor : operands.tensors) {
+      auto* values = static_cast<float*>(tensor.data());
+      for (std::int64_t i = 0; positive && i < tensor.shape().elements(); ++i) values[i] = std::abs(values[i]);
+    }
+    const OracleResult expected = oracle(conv, operands.views());
+    const double strict = error_of(device, conv, Math::strict, operands, expected);
+    const double split6 = error_of(device, conv, Math::split6, operands, expected);
+    const double split3 = error_of(device, conv, Math::split3, operands, expected);
+    CHECK(split6 <= 2 * strict);
+    CHECK(split3 > split6);
+  }
+}
+
+TEST_CASE("plans of split maths say how x is cut and what workspace that takes; what can't run them says why") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  Conv2d conv{.input = {2, 70, 9, 8}, .weights = {40, 70, 3, 3}, .layout = Layout::nhwc, .math = Math::split3};
+  if (!takes_split_maths(device, conv)) {
+    CHECK(refuses_with("exists on 9.0 alone", device, conv));
+    return;
+  }
+  const std::size_t part_bytes = 2 * 9 * 8 * 128 * 2;
+  CHECK(contains(device.plan(conv).explain(), "2 bf16 parts"));
+  CHECK(device.plan(conv).workspace_bytes() >= 2 * part_bytes);
+  conv.math = Math::split6;
+  CHECK(contains(device.plan(conv).explain(), "3 bf16 parts"));
+  CHECK(device.plan(conv).workspace_bytes() >= 3 * part_bytes);
+  conv.weights = {40, 70, 6, 6};
+  CHECK(refuses_with("6x6 filter taps in 6 products", device, conv));
 }
 
 class Graph {
