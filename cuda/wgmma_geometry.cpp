@@ -178,8 +178,8 @@ void estimate(int multiprocessors, WgmmaGeometry& g) {
   const double steps = g.steps_of_greatest_share();
   const double turns =
       g.one_pixel_tile && !g.promoted ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
-  g.cycles = waves * (step * steps + turns * kTurnCycles + (g.split > 1 ? kExchangeCycles : 0) +
-                      (g.promoted ? kEpilogueCycles : 0));
+  const double exchange = g.split > 1 ? kExchangeCycles * (g.promoted ? 2 : 1) : 0;  // of both consumers at a time
+  g.cycles = waves * (step * steps + turns * kTurnCycles + exchange + (g.promoted ? kEpilogueCycles : 0));
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
@@ -201,6 +201,7 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
   }
   g.tiles_n = g.flat ? 1 : as_int(ceil_div(p.n, g.tile_n));
   add_boxes(p, box_per_tap, candidate.chunk_taps > 0 ? candidate.chunk_taps : kWgmmaChunkTaps, g);
+  if (g.taps.size() > std::size_t{kWgmmaMaxSteps} || g.boxes.size() > std::size_t{kWgmmaMaxBoxes}) return {};
   const int channel_slices = as_int(ceil_div(p.k, kWgmmaChannels));
   const int slices_per_tile = g.channels_per_tile() / kWgmmaChannels;
   if (channel_slices % slices_per_tile != 0) return {};

@@ -186,6 +186,7 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
       p.math = math;
       if (!wgmma_refusal(p).empty()) {
         CHECK(p.r * p.s * parts * (parts + 1) / 2 > kWgmmaMaxSteps);
+        CHECK_FALSE(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes));
         continue;
       }
       for (const int promoted : {0, 1}) {
