@@ -21,25 +21,22 @@ class Chunks {
   /// Multiplies the entries of a chunk, the first at `block`, into `chunk`; meanwhile adds `finished`, the chunk
   /// before, to `sums`. Returns the block after the chunk.
   __device__ int multiply(int block, const Share& share, Sums& chunk, Sums& finished, Sums& sums) {
-    bool fresh = true, goes_on = true;
-    while (goes_on) {
-      const WgmmaBox b = a_.boxes[block % a_.box_count];
-      if (b.first || block == share.begin) ptx::wait(m_.box_full(box_.slot), box_.round);
-      const std::uint64_t pixel_operand = ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.group_pitch);
-      int tap = b.first_tap;
-      if (fresh) {
-        step(tap++, pixel_operand, 0, chunk);  // products of the chunk before have ended
-        ptx::fence_sums(finished);
-        add(finished, sums);
-        fresh = false;
-      }
-      for (; tap < b.first_tap + b.taps; ++tap) step(tap, pixel_operand, 1, chunk);
+    WgmmaBox b = enter(block, share);
+    step(b.first_tap, 0, chunk);  // products of the chunk before have ended
+    ptx::fence_sums(finished);
+    add(finished, sums);
+    int tap = b.first_tap + 1;
+    for (;;) {
+#pragma unroll 1
+      for (; tap < b.first_tap + b.taps; ++tap) step(tap, 1, chunk);
       ++block;
-      goes_on = !b.ends_chunk && block < share.end;
       if (b.last || block == share.end) {
         used_box_ = box_.slot;
         box_.advance(1, a_.box_stages);
       }
+      if (b.ends_chunk || block == share.end) break;
+      b = enter(block, share);
+      tap = b.first_tap;
     }
     return block;
   }
@@ -58,12 +55,20 @@ class Chunks {
   }
 
  private:
+  /// The entry at `block`, once its box is there.
+  __device__ WgmmaBox enter(int block, const Share& share) const {
+    const WgmmaBox b = a_.boxes[block % a_.box_count];
+    if (b.first || block == share.begin) ptx::wait(m_.box_full(box_.slot), box_.round);
+    return b;
+  }
+
   /// Returns when the products of the step before have ended.
-  __device__ void step(int tap, std::uint64_t pixel_operand, int accumulate, Sums& chunk) {
+  __device__ void step(int tap, int accumulate, Sums& chunk) {
     constexpr int kDescriptorPixel = 128 >> 4, kDescriptorStep = 32 >> 4;  // in the descriptor's units of 16 bytes
     ptx::wait(m_.weights_full(weights_.slot), weights_.round);
     const std::uint64_t left = ptx::operand_descriptor(m_.weights(weights_.slot), 1024);
-    const std::uint64_t right = pixel_operand + a_.shifts[tap] * kDescriptorPixel;
+    const std::uint64_t right =
+        ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.group_pitch) + a_.shifts[tap] * kDescriptorPixel;
     ptx::fence_operands();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
