@@ -150,11 +150,13 @@ void print_tables(const json& record, Console& console) {
   if (!beside.empty()) console.print(beside);
 }
 
-void print_whereabouts(const std::string& folder, bool with_study, Console& console) {
+/// `no_png`: why the PNG wasn't drawn, or empty.
+void print_whereabouts(const std::string& folder, bool with_study, const std::string& no_png, Console& console) {
   console.print(
-      fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg and .png;\n"
-                  "the numbers are in {0}/study.csv{1}",
-                  folder, with_study ? " and " + folder + "/study.json" : ""));
+      fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg{1};\n"
+                  "the numbers are in {0}/study.csv{2}",
+                  folder, no_png.empty() ? " and .png" : "", with_study ? " and " + folder + "/study.json" : ""));
+  if (!no_png.empty()) console.print(no_png);
 }
 
 }  // namespace
@@ -223,9 +225,9 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
                                    study.outcome.refused);
   report::validate_study(record);
   write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(record)});
-  report::write_report({record}, folder);
+  const std::string no_png = report::write_report({record}, folder);
   print_tables(record, console);
-  print_whereabouts(folder, true, console);
+  print_whereabouts(folder, true, no_png, console);
   console.emit(record);
   return study.outcome.exit_code();
 }
@@ -235,8 +237,8 @@ ExitCode plot_command(const std::vector<std::string>& files, const std::string& 
   for (const std::string& file : files) studies.push_back(read_study(file));
   const std::string folder = report_folder(out);
   make_folder(folder);
-  report::write_report(studies, folder);
-  print_whereabouts(folder, false, console);
+  const std::string no_png = report::write_report(studies, folder);
+  print_whereabouts(folder, false, no_png, console);
   return kDone;
 }
 

@@ -50,12 +50,12 @@ struct Result {
   std::string err;
 };
 
-/// Runs `gable ARGUMENTS` with the test plugins in reach.
-Result run_command(const std::string& arguments) {
+/// Runs `ENVIRONMENT gable ARGUMENTS` with the test plugins in reach.
+Result run_command(const std::string& arguments, const std::string& environment = "") {
   const std::string stem =
       (fs::temp_directory_path() / ("gable_command_output_" + std::to_string(::getpid()))).string();
-  const std::string line = "GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS "' '" GABLE_COMMAND "' " + arguments + " >'" +
-                           stem + ".out' 2>'" + stem + ".err'";
+  const std::string line = environment + " GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS "' '" GABLE_COMMAND "' " +
+                           arguments + " >'" + stem + ".out' 2>'" + stem + ".err'";
   const int status = std::system(line.c_str());
   Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(stem + ".out"), read_text(stem + ".err")};
   fs::remove(stem + ".out");
@@ -289,16 +289,17 @@ TEST_CASE("info lists devices and counter sources, each with its reason") {
   }
 }
 
-TEST_CASE("roofline writes its five files, and plot draws them again") {
+TEST_CASE("roofline writes its files, and plot draws them again, without a PNG where nothing draws one") {
   const Folder folder;
   const std::string out = folder.file("report");
   const Result result =
       run_command(std::string("roofline --quick ") + kSmall + " --device reference --out '" + out + "'");
   CHECK(result.code == 0);
-  for (const char* name : {"study.json", "study.csv", "roofline.svg", "roofline.png", "index.html"}) {
+  for (const char* name : {"study.json", "study.csv", "roofline.svg", "index.html"}) {
     CAPTURE(name);
     CHECK(fs::file_size(fs::path(out) / name) > 0);
   }
+  CHECK(fs::exists(fs::path(out) / "roofline.png") != contains(result.out, "librsvg2-bin"));
   const json study = json::parse(read_text(out + "/study.json"));
   check_study_of(study);
   CHECK(study["ceilings"].size() > 5);
@@ -309,6 +310,13 @@ TEST_CASE("roofline writes its five files, and plot draws them again") {
   const std::string json_file = "'" + out + "/study.json'";
   CHECK(run_command("plot " + json_file + " " + json_file + " --out '" + again + "'").code == 0);
   CHECK(fs::file_size(fs::path(again) / "index.html") > 0);
+
+  const std::string bare = folder.file("bare");
+  const Result without = run_command("plot " + json_file + " --out '" + bare + "'", "PATH=/nowhere");
+  CHECK(without.code == 0);
+  CHECK(contains(without.out, "install the package librsvg2-bin"));
+  CHECK(fs::file_size(fs::path(bare) / "index.html") > 0);
+  CHECK_FALSE(fs::exists(fs::path(bare) / "roofline.png"));
 
   std::ofstream(folder.file("bad.json")) << "{\"schema_version\": 1";
   const Result bad = run_command("plot '" + folder.file("bad.json") + "' --out '" + folder.file("none") + "'");
