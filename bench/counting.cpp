@@ -246,6 +246,11 @@ void Counting::count(const Measured& measured, json& record) {
   set_derived(record);
 }
 
+bool Counting::gave_nothing() const {
+  const bool named = mode_ == CounterMode::counter || mode_ == CounterMode::simulated;
+  return named && rows_ > 0 && rows_counted_ == 0;
+}
+
 json Counting::record() const {
   if (mode_ == CounterMode::analytic) return nullptr;
   json all = json::array();
