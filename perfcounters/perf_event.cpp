@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -28,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr const char* kDevices = "/sys/bus/event_source/devices";
 constexpr double kLineBytes = 64;
 
-Quantity refused(std::string reason) { return {std::nullopt, std::move(reason)}; }
+Quantity refused(std::string reason) { return {.reason = std::move(reason)}; }
 
 // Empty when the group's values can be believed.
 std::string refusal(const RawGroup& group, std::size_t expected_values) {
@@ -232,7 +233,7 @@ Quantity flop_from_counts(std::span<const FlopEvent> events, const RawGroup& gro
   double flop = 0;
   for (std::size_t i = 0; i < events.size(); ++i)
     flop += events[i].flop_per_count * static_cast<double>(group.values[i]);
-  return {flop, ""};
+  return {.value = flop, .q1 = flop, .q3 = flop};
 }
 
 Quantity flop_from_counts(std::span<const FlopEvent> events, std::span<const RawGroup> groups) {
@@ -247,7 +248,7 @@ Quantity flop_from_counts(std::span<const FlopEvent> events, std::span<const Raw
     any = true;
   }
   if (!any) return refused("no thread was counted");
-  return {flop, ""};
+  return {.value = flop, .q1 = flop, .q3 = flop};
 }
 
 std::uint64_t parse_event_config(const std::string& text) {
@@ -290,7 +291,7 @@ Quantity bytes_from_counts(std::span<const MemoryEvent> events, std::span<const 
       bytes += events[i].bytes_per_count * static_cast<double>(group.values[0]);
     }
   }
-  return {bytes, ""};
+  return {.value = bytes, .q1 = bytes, .q3 = bytes};
 }
 
 SourceStatus explain_failure(int error, int paranoid, bool virtual_machine, bool has_pmu) {
@@ -346,8 +347,16 @@ SourceStatus perf_event_status() {
   return status;
 }
 
-Reading PerfEventSource::measure(const std::function<void()>& work) {
-  Reading reading;
+namespace {
+
+/// What one run counted.
+struct Counts {
+  Quantity flop;
+  Quantity dram_bytes;
+};
+
+Counts count_once(const std::function<void()>& work) {
+  Counts reading;
   const std::vector<FlopEvent> events = flop_events(system_facts().vendor);
   std::vector<Group> flop_groups;
   if (events.empty()) reading.flop.reason = perf_event_status().reason;
@@ -391,6 +400,29 @@ Reading PerfEventSource::measure(const std::function<void()>& work) {
     for (std::size_t i = 0; i < memory.size(); ++i)
       for (const Group& group : memory_groups[i]) raw[i].push_back(group.read());
     reading.dram_bytes = bytes_from_counts(memory, raw);
+  }
+  return reading;
+}
+
+}  // namespace
+
+Reading PerfEventSource::measure(const Workload& workload, const CountOptions& options) {
+  if (!workload.run) throw std::invalid_argument("perf_event counts around a call: Workload::run must be callable");
+  std::map<Metric, std::vector<Quantity>> taken;
+  for (int i = 0; i < std::max(1, options.repetitions); ++i) {
+    if (i > 0 && workload.restore) workload.restore();
+    if (workload.flush) workload.flush();
+    const Counts counts = count_once(workload.run);
+    taken[Metric::flop].push_back(counts.flop);
+    taken[Metric::dram_bytes].push_back(counts.dram_bytes);
+  }
+  Reading reading{
+      .source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = prepare(options)};
+  for (const Metric metric : options.metrics) {
+    const auto found = taken.find(metric);
+    reading.quantities[metric] = found != taken.end()
+                                     ? combine(found->second)
+                                     : Quantity{.reason = std::string("perf_event gives no ") + to_string(metric)};
   }
   return reading;
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -71,8 +70,11 @@ SourceStatus perf_event_status();
 /// order that its pool of threads exists. Counters are opened at each call.
 class PerfEventSource final : public CounterSource {
  public:
+  std::string name() const override { return "perf_event"; }
+  Provenance provenance() const override { return Provenance::counter; }
   SourceStatus status() const override { return perf_event_status(); }
-  Reading measure(const std::function<void()>& work) override;
+  Reading measure(const Workload& workload, const CountOptions& options) override;
+  std::vector<KnownWork> known_work() const override { return {}; }
 };
 
 }  // namespace gable::perf

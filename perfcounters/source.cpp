@@ -1,16 +1,18 @@
-// Probes of the sources that have no reader here, and the list of all.
+// Names, summaries and defaults of sources, probes of those that have no reader here, and the list of all.
 #include "perfcounters/source.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
 
 #include "perfcounters/perf_event.h"
+#include "perfcounters/timing.h"
 
 namespace gable::perf {
 namespace {
@@ -70,8 +72,58 @@ SourceStatus cupti_status() {
 
 }  // namespace
 
+const char* to_string(Metric metric) {
+  constexpr std::array kNames{"W", "Q(l1)", "Q(l2)", "Q(l3)", "Q(dram)", "T"};
+  return kNames.at(static_cast<std::size_t>(metric));
+}
+
+const char* to_string(Provenance provenance) {
+  constexpr std::array kNames{"counter", "simulated", "analytic"};
+  return kNames.at(static_cast<std::size_t>(provenance));
+}
+
+Ability ability(const SourceStatus& status, Metric metric) {
+  for (const Ability& one : status.abilities)
+    if (one.metric == metric) return one;
+  return {metric, false, status.name + " does not know of " + to_string(metric), ""};
+}
+
+Quantity combine(const std::vector<Quantity>& repetitions) {
+  std::vector<double> values;
+  for (const Quantity& one : repetitions) {
+    if (!one.value) return one;
+    values.push_back(*one.value);
+  }
+  if (values.empty()) return {.reason = "there was no repetition"};
+  std::sort(values.begin(), values.end());
+  Quantity all = repetitions.front();
+  all.value = quantile(values, 0.5);
+  all.q1 = quantile(values, 0.25);
+  all.q3 = quantile(values, 0.75);
+  all.repetitions = static_cast<int>(values.size());
+  return all;
+}
+
+Quantity Reading::at(Metric metric) const {
+  const auto found = quantities.find(metric);
+  if (found != quantities.end()) return found->second;
+  return {.reason = std::string(to_string(metric)) + " was not asked for"};
+}
+
+PassPlan CounterSource::prepare(const CountOptions&) { return {1, "every quantity is counted in one run"}; }
+
+std::vector<std::unique_ptr<CounterSource>> open_counter_sources() {
+  std::vector<std::unique_ptr<CounterSource>> sources;
+  sources.push_back(std::make_unique<PerfEventSource>());
+  return sources;
+}
+
 std::vector<SourceStatus> counter_sources() {
-  return {perf_event_status(), pcm_status(), cupti_status(), analytic_status(), clock_status()};
+  std::vector<SourceStatus> all;
+  for (const auto& source : open_counter_sources()) all.push_back(source->status());
+  for (SourceStatus status : {pcm_status(), cupti_status(), analytic_status(), clock_status()})
+    all.push_back(std::move(status));
+  return all;
 }
 
 }  // namespace gable::perf

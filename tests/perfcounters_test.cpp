@@ -366,14 +366,34 @@ TEST_CASE("every unavailable source names a reason and a cure; T and analytic ar
   CHECK(sources.count("simulated") == 0);
 }
 
-TEST_CASE("perf_event runs the work once and gives each number or the reason for its absence") {
+TEST_CASE("perf_event restores and flushes around each run and gives each number or the reason for its absence") {
   PerfEventSource source;
-  int runs = 0;
-  const Reading reading = source.measure([&] { ++runs; });
-  CHECK(runs == 1);
-  CHECK(reading.flop.value.has_value() == reading.flop.reason.empty());
-  CHECK(reading.dram_bytes.value.has_value() == reading.dram_bytes.reason.empty());
-  if (!source.status().available) CHECK_FALSE(reading.flop.value.has_value());
+  std::string order;
+  const Workload workload{
+      .run = [&] { order += 'r'; }, .restore = [&] { order += 'i'; }, .flush = [&] { order += 'f'; }};
+  const Reading reading = source.measure(workload, {.metrics = {Metric::flop, Metric::l1_bytes}, .repetitions = 3});
+  CHECK(order == "frifrifr");
+  CHECK(reading.source == "perf_event");
+  CHECK(reading.provenance == Provenance::counter);
+  REQUIRE(reading.quantities.size() == 2);
+  const Quantity flop = reading.at(Metric::flop);
+  CHECK(flop.value.has_value() == flop.reason.empty());
+  CHECK_FALSE(reading.at(Metric::l1_bytes).value.has_value());
+  CHECK(reading.at(Metric::dram_bytes).reason.find("not asked for") != std::string::npos);
+  if (!source.status().available) CHECK_FALSE(flop.value.has_value());
+  CHECK_THROWS_AS(source.measure({}, {}), std::invalid_argument);
+}
+
+TEST_CASE("repetitions become median and quartiles; one refusal among them refuses the whole") {
+  const Quantity all = combine({{.value = 30}, {.value = 10}, {.value = 20}});
+  CHECK(all.value == 20);
+  CHECK(all.q1 == 15);
+  CHECK(all.q3 == 25);
+  CHECK(all.repetitions == 3);
+  const Quantity refused = combine({{.value = 30}, {.reason = "was shared"}});
+  CHECK_FALSE(refused.value.has_value());
+  CHECK(refused.reason == "was shared");
+  CHECK_FALSE(combine(std::vector<Quantity>{}).value.has_value());
 }
 
 // ---- roofline
