@@ -10,18 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "perfcounters/source.h"
+
 namespace gable::perf {
 
 /// Codes of what is no error of CUPTI's own (those are above 0).
 enum GpuProfilerCode : int {
-  kNoPlugin = -1,     ///< libgable_cupti.so is not there, or built for another version of gable
-  kNoCupti = -2,      ///< libcupti can't be opened, or is too old
-  kNoDriver = -3,     ///< libcuda can't be opened, or does not start
-  kNoGpu = -4,        ///< there is no GPU of that number
-  kUntrusted = -5,    ///< the counters were read, but can't be right
-  kWrongOrder = -6,   ///< counting while a trace runs, or the other way round
-  kNoMetric = -7,     ///< the chip has no such metric
-  kDriverCall = -8,   ///< a call of the driver failed meanwhile
+  kNoPlugin = -1,    ///< libgable_cupti.so is not there, or built for another version of gable
+  kNoCupti = -2,     ///< libcupti can't be opened, or is too old
+  kNoDriver = -3,    ///< libcuda can't be opened, or does not start
+  kNoGpu = -4,       ///< there is no GPU of that number
+  kUntrusted = -5,   ///< the counters were read, but can't be right
+  kWrongOrder = -6,  ///< counting while a trace runs, or the other way round
+  kNoMetric = -7,    ///< the chip has no such metric
+  kDriverCall = -8,  ///< a call of the driver failed meanwhile
 };
 
 class GpuProfilerError : public std::runtime_error {
@@ -61,15 +63,15 @@ struct Counted {
 struct Activity {
   enum class Kind { kernel, memcpy, memset, runtime_api, driver_api };
   Kind kind = Kind::kernel;
-  std::string name;  ///< demangled kernel, "[memcpy host to device]", "cudaLaunchKernel"
+  std::string name;                  ///< demangled kernel, "[memcpy host to device]", "cudaLaunchKernel"
   std::uint64_t start = 0, end = 0;  ///< nanoseconds of one clock
   std::uint32_t device = 0;
   std::uint32_t lane = 0;         ///< the stream, or the thread that called
   std::uint32_t correlation = 0;  ///< the same for an API call and what it made the device do
   double bytes = 0;               ///< moved or set
   std::array<int, 3> grid{}, block{};
-  int registers = 0;       ///< a thread
-  int shared_bytes = 0;    ///< a block, static and dynamic
+  int registers = 0;     ///< a thread
+  int shared_bytes = 0;  ///< a block, static and dynamic
 };
 
 /// Implemented by the plugin. Every function throws GpuProfilerError.
@@ -80,6 +82,8 @@ class GpuProfiler {
   virtual std::string library() const = 0;
   /// The chip of a GPU as CUPTI names it: "GH100". Asks the driver, and fails where counters are forbidden.
   virtual std::string chip(int gpu) = 0;
+  /// Arms the counters and disarms them again, which is where a driver that forbids them says so.
+  virtual void try_counting(int gpu) = 0;
   /// Which of the metrics the chip has; needs no GPU.
   virtual std::vector<std::string> available(const std::string& chip, const std::vector<std::string>& metrics) = 0;
   /// How often work must run to count them all; needs no GPU.
@@ -91,6 +95,8 @@ class GpuProfiler {
   virtual void start_trace() = 0;
   /// What was recorded since, in the order of starts.
   virtual std::vector<Activity> stop_trace() = 0;
+  /// Kernels of known W and Q on that GPU.
+  virtual std::vector<KnownWork> known_work(int gpu) = 0;
 };
 
 /// What the plugin's `gable_cupti_plugin()` returns.

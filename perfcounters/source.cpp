@@ -1,7 +1,6 @@
 // Names, summaries and defaults of sources, probes of those that have no reader here, and the list of all.
 #include "perfcounters/source.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "perfcounters/cupti_source.h"
 #include "perfcounters/perf_event.h"
 #include "perfcounters/timing.h"
 
@@ -38,35 +38,6 @@ SourceStatus pcm_status() {
   close(file);
   status.reason = "the registers are readable, but this version of gable has no PCM reader";
   status.cure = "use perf_event, which reads the same counters";
-  return status;
-}
-
-// Opens the first library that loads; otherwise returns what the loader said about the first name.
-std::string loader_error(std::initializer_list<const char*> names) {
-  std::string first_error;
-  for (const char* name : names) {
-    if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
-      dlclose(library);
-      return "";
-    }
-    const char* error = dlerror();
-    if (first_error.empty()) first_error = error != nullptr ? error : "unknown loader error";
-  }
-  return first_error;
-}
-
-SourceStatus cupti_status() {
-  SourceStatus status{"cupti", false, "W, Q(dram), Q(l2), Q(l1) and T on NVIDIA GPUs", "", ""};
-  if (std::string error = loader_error({"libcuda.so.1"}); !error.empty()) {
-    status.reason = std::move(error);
-    status.cure = "install the NVIDIA driver on a machine with an NVIDIA GPU";
-  } else if (error = loader_error({"libcupti.so.13", "libcupti.so.12", "libcupti.so"}); !error.empty()) {
-    status.reason = std::move(error);
-    status.cure = "install CUPTI (part of the CUDA toolkit) and add its folder to LD_LIBRARY_PATH";
-  } else {
-    status.reason = "driver and CUPTI load, but this version of gable has no CUPTI reader";
-    status.cure = "profile with ncu for now";
-  }
   return status;
 }
 
@@ -115,14 +86,14 @@ PassPlan CounterSource::prepare(const CountOptions&) { return {1, "every quantit
 std::vector<std::unique_ptr<CounterSource>> open_counter_sources() {
   std::vector<std::unique_ptr<CounterSource>> sources;
   sources.push_back(std::make_unique<PerfEventSource>());
+  sources.push_back(std::make_unique<CuptiSource>());
   return sources;
 }
 
 std::vector<SourceStatus> counter_sources() {
   std::vector<SourceStatus> all;
   for (const auto& source : open_counter_sources()) all.push_back(source->status());
-  for (SourceStatus status : {pcm_status(), cupti_status(), analytic_status(), clock_status()})
-    all.push_back(std::move(status));
+  for (SourceStatus status : {pcm_status(), analytic_status(), clock_status()}) all.push_back(std::move(status));
   return all;
 }
 

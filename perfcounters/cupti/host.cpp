@@ -4,8 +4,7 @@
 namespace gable::cupti {
 
 Host::Host(const std::string& chip) {
-  auto parameters =
-      sized<CUpti_Profiler_Host_Initialize_Params>(CUpti_Profiler_Host_Initialize_Params_STRUCT_SIZE);
+  auto parameters = sized<CUpti_Profiler_Host_Initialize_Params>(CUpti_Profiler_Host_Initialize_Params_STRUCT_SIZE);
   parameters.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
   parameters.pChipName = chip.c_str();
   check(functions().host_initialize(&parameters), ("cuptiProfilerHostInitialize for chip '" + chip + "'").c_str());
@@ -13,8 +12,7 @@ Host::Host(const std::string& chip) {
 }
 
 Host::~Host() {
-  auto parameters =
-      sized<CUpti_Profiler_Host_Deinitialize_Params>(CUpti_Profiler_Host_Deinitialize_Params_STRUCT_SIZE);
+  auto parameters = sized<CUpti_Profiler_Host_Deinitialize_Params>(CUpti_Profiler_Host_Deinitialize_Params_STRUCT_SIZE);
   parameters.pHostObject = object_;
   functions().host_deinitialize(&parameters);
 }
@@ -60,8 +58,8 @@ std::vector<double> Host::evaluate(std::span<const std::uint8_t> image, std::siz
                                    const std::vector<std::string>& metrics) const {
   std::vector<const char*> names = pointers(metrics);
   std::vector<double> values(metrics.size());
-  auto parameters = sized<CUpti_Profiler_Host_EvaluateToGpuValues_Params>(
-      CUpti_Profiler_Host_EvaluateToGpuValues_Params_STRUCT_SIZE);
+  auto parameters =
+      sized<CUpti_Profiler_Host_EvaluateToGpuValues_Params>(CUpti_Profiler_Host_EvaluateToGpuValues_Params_STRUCT_SIZE);
   parameters.pHostObject = object_;
   parameters.pCounterDataImage = image.data();
   parameters.counterDataImageSize = image.size();

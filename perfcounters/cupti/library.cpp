@@ -27,7 +27,7 @@ std::vector<std::string> candidates() {
     // secure_getenv: a privileged program must not load what its caller names.
     if (const char* folder = secure_getenv(variable)) roots.emplace_back(folder);
   }
-  roots.insert(roots.end(), {"/usr/local/cuda", "/usr/local/cuda-13", "/usr/local/cuda-12", GABLE_CUDA_ROOT});
+  roots.insert(roots.end(), {"/usr/local/cuda", "/usr/local/cuda-13", "/usr/local/cuda-12"});
   std::vector<std::string> files = names;
   for (const std::string& root : roots) {
     for (const char* folder : {"/extras/CUPTI/lib64/", "/lib64/", "/lib/", "/targets/x86_64-linux/lib/"}) {
@@ -115,6 +115,14 @@ Driver load_driver() {
   get("cuCtxPopCurrent_v2", d.pop);
   get("cuCtxSynchronize", d.synchronize);
   get("cuGetErrorName", d.error_name);
+  get("cuDeviceGetAttribute", d.attribute);
+  get("cuModuleLoadData", d.load_module);
+  get("cuModuleUnload", d.unload_module);
+  get("cuModuleGetFunction", d.function);
+  get("cuMemAlloc_v2", d.allocate);
+  get("cuMemFree_v2", d.free);
+  get("cuMemsetD8_v2", d.fill);
+  get("cuLaunchKernel", d.launch);
   if (const CUresult result = d.init(0); result != CUDA_SUCCESS) {
     const char* name = nullptr;
     d.error_name(result, &name);

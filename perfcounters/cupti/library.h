@@ -63,6 +63,14 @@ struct Driver {
   decltype(&cuCtxPopCurrent) pop;
   decltype(&cuCtxSynchronize) synchronize;
   decltype(&cuGetErrorName) error_name;
+  decltype(&cuDeviceGetAttribute) attribute;
+  decltype(&cuModuleLoadData) load_module;
+  decltype(&cuModuleUnload) unload_module;
+  decltype(&cuModuleGetFunction) function;
+  decltype(&cuMemAlloc) allocate;
+  decltype(&cuMemFree) free;
+  decltype(&cuMemsetD8) fill;
+  decltype(&cuLaunchKernel) launch;
 };
 
 /// libcupti's functions. Throws GpuProfilerError(kNoCupti) with what the loader said.

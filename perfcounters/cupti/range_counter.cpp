@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "perfcounters/cupti/context.h"
 #include "perfcounters/cupti/host.h"
 #include "perfcounters/cupti/library.h"
 
@@ -15,18 +16,6 @@ using perf::GpuProfilerError;
 
 // Kernels that one run may have where each is counted apart. Beyond it CUPTI drops ranges without a word.
 constexpr std::size_t kMostKernels = 512;
-
-CUdevice device_of(int gpu) {
-  int count = 0;
-  check(driver().device_count(&count), "cuDeviceGetCount");
-  if (gpu < 0 || gpu >= count) {
-    throw GpuProfilerError(perf::kNoGpu, "there is no GPU " + std::to_string(gpu) + "; this process sees " +
-                                             std::to_string(count));
-  }
-  CUdevice device = 0;
-  check(driver().device(&device, gpu), "cuDeviceGet");
-  return device;
-}
 
 void check_support(CUdevice device) {
   auto parameters = sized<CUpti_Profiler_DeviceSupported_Params>(CUpti_Profiler_DeviceSupported_Params_STRUCT_SIZE);
@@ -54,31 +43,6 @@ void initialize_profiler() {
   }();
   static_cast<void>(done);
 }
-
-/// The primary context of a GPU, current for the calling thread.
-class Context {
- public:
-  explicit Context(CUdevice device) : device_(device) {
-    check(driver().retain(&context_, device_), "cuDevicePrimaryCtxRetain");
-    if (const CUresult result = driver().push(context_); result != CUDA_SUCCESS) {
-      driver().release(device_);
-      check(result, "cuCtxPushCurrent");
-    }
-  }
-  ~Context() {
-    CUcontext former = nullptr;
-    driver().pop(&former);
-    driver().release(device_);
-  }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-
-  CUcontext get() const { return context_; }
-
- private:
-  CUdevice device_;
-  CUcontext context_ = nullptr;
-};
 
 /// The range profiler, enabled on a context.
 class Enabled {
@@ -241,8 +205,8 @@ std::size_t decode(const Enabled& enabled, const std::vector<std::uint8_t>& imag
     throw GpuProfilerError(perf::kUntrusted,
                            "CUPTI dropped " + std::to_string(parameters.numOfRangeDropped) + " ranges");
   }
-  auto info = sized<CUpti_RangeProfiler_GetCounterDataInfo_Params>(
-      CUpti_RangeProfiler_GetCounterDataInfo_Params_STRUCT_SIZE);
+  auto info =
+      sized<CUpti_RangeProfiler_GetCounterDataInfo_Params>(CUpti_RangeProfiler_GetCounterDataInfo_Params_STRUCT_SIZE);
   info.pCounterDataImage = image.data();
   info.counterDataImageSize = image.size();
   check(functions().counter_data_info(&info), "cuptiRangeProfilerGetCounterDataInfo");
@@ -274,8 +238,16 @@ std::string chip_of(int gpu) {
   return parameters.pChipName;
 }
 
+void arm_and_disarm(int gpu) {
+  chip_of(gpu);
+  const PrimaryContext context(device_of(gpu));
+  const Current current(context);
+  const Enabled enabled(context.get());
+}
+
 perf::Counted count_ranges(int gpu, const std::string& chip, const perf::CountRequest& request) {
-  const Context context(device_of(gpu));
+  const PrimaryContext context(device_of(gpu));
+  const Current current(context);
   Host host(chip);
   host.add(request.metrics);
   std::vector<std::uint8_t> config = host.config_image();
