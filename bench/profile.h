@@ -17,9 +17,9 @@ struct Span {
   std::string name;    ///< kernel, call or phase
   std::string device;  ///< the device's URI
   std::string case_name;
-  double start = 0;    ///< seconds of one clock; only differences mean something
+  double start = 0;  ///< seconds of one clock; only differences mean something
   double seconds = 0;
-  unsigned lane = 0;   ///< stream or thread
+  unsigned lane = 0;                                  ///< stream or thread
   nlohmann::json details = nlohmann::json::object();  ///< grid, bytes, registers, ...
 };
 

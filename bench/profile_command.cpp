@@ -100,8 +100,9 @@ void count_stalls(const Case& one, const OpRunner& runner, std::vector<Stalls>& 
   const perf::Counted counted =
       profiler.count(gpu, {.metrics = metrics, .run = [&] { runner.run(); }, .before = {}, .each_kernel = true});
   if (counted.ranges.size() != kernels.size()) {
-    throw Error(ErrorCode::device_failure, fmt::format("{} kernels were traced and {} counted: stalls can't be assigned",
-                                               kernels.size(), counted.ranges.size()));
+    throw Error(ErrorCode::device_failure,
+                fmt::format("{} kernels were traced and {} counted: stalls can't be assigned", kernels.size(),
+                            counted.ranges.size()));
   }
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     perf::GpuCounts counts;
@@ -188,8 +189,8 @@ std::string main_reasons(const Stalls& stalls) {
 
 void print_stalls(const std::vector<Stalls>& all, Console& console) {
   if (all.empty()) return;
-  console.print(fmt::format("Why warps waited, in cycles for each instruction\n{:<14} {:<20} {:>7}  {:<60} {}", "Device",
-                            "Case", "Cycles", "Reasons above 10 %", "Kernel"));
+  console.print(fmt::format("Why warps waited, in cycles for each instruction\n{:<14} {:<20} {:>7}  {:<60} {}",
+                            "Device", "Case", "Cycles", "Reasons above 10 %", "Kernel"));
   for (const Stalls& s : all) {
     console.print(report::printable(
         fmt::format("{:<14} {:<20} {:>7.2f}  {:<60} {}", s.device, s.case_name, s.latency, main_reasons(s), s.kernel)));
@@ -276,8 +277,8 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
   return profile.outcome.exit_code();
 } catch (const perf::GpuProfilerError& error) {
   const perf::GpuFailure failure = perf::explain_gpu_failure(error.code(), error.what());
-  throw Error(ErrorCode::unavailable, "the GPU can't be profiled: " + failure.reason +
-                                          (failure.cure.empty() ? "" : ". Cure: " + failure.cure));
+  throw Error(ErrorCode::unavailable,
+              "the GPU can't be profiled: " + failure.reason + (failure.cure.empty() ? "" : ". Cure: " + failure.cure));
 }
 
 }  // namespace gable::bench

@@ -1,5 +1,5 @@
-// See record.h. W and Q are analytic here: exact FLOP from the shapes, and the least bytes that any implementation
-// moves.
+// See record.h. W and Q are analytic at first: exact FLOP from the shapes, and the least bytes that any implementation
+// moves. counting.h puts what was counted in their place.
 #include "bench/record.h"
 
 #include <fmt/format.h>
@@ -72,15 +72,42 @@ std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads
   return traffic.dram;
 }
 
+/// The levels that were counted or simulated; none of an analytic row.
+perf::Traffic measured_traffic(const json& levels) {
+  perf::Traffic traffic;
+  const auto set = [&](const char* level, std::optional<double>& bytes) {
+    const auto entry = levels.find(level);
+    if (entry != levels.end() && (*entry)["source"] != "analytic") bytes = (*entry)["bytes"].get<double>();
+  };
+  set("l1", traffic.l1);
+  set("l2", traffic.l2);
+  set("l3", traffic.l3);
+  set("dram", traffic.dram);
+  return traffic;
+}
+
 perf::RooflinePoint point_of(const json& measurement, const perf::Machine& machine) {
   perf::RooflinePoint point;
   point.flop = measurement["W"]["flop"];
-  const double bytes = measurement["Q"]["dram"]["bytes"];
-  const bool warm = measurement["cache"] == "warm";
-  (warm ? home_of(point.bytes, bytes, measurement["threads"], machine) : point.bytes.dram) = bytes;
+  point.bytes = measured_traffic(measurement["Q"]);
+  const perf::Traffic& bytes = point.bytes;
+  if (!bytes.dram && !bytes.l3 && !bytes.l2 && !bytes.l1) {
+    const double least = measurement["Q"]["dram"]["bytes"];
+    const bool warm = measurement["cache"] == "warm";
+    (warm ? home_of(point.bytes, least, measurement["threads"], machine) : point.bytes.dram) = least;
+  }
   point.seconds = measurement["T"]["seconds"];
   point.dtype = measurement["dtype"];
   point.threads = measurement["threads"];
+  return point;
+}
+
+/// For the rules that need no ceiling.
+perf::RooflinePoint gpu_point_of(const json& measurement) {
+  perf::RooflinePoint point;
+  point.flop = measurement["W"]["flop"];
+  point.bytes = measured_traffic(measurement["Q"]);
+  point.seconds = measurement["T"]["seconds"];
   return point;
 }
 
@@ -177,14 +204,15 @@ double judge_measurements(json& measurements, const std::vector<perf::Ceiling>& 
                           const perf::Machine& machine) {
   double highest = 0;
   for (json& record : measurements) {
-    if (report::is_gpu(record["device"])) continue;
-    const perf::Verdict verdict = perf::judge(ceilings, point_of(record, machine));
-    if (verdict.bound.empty()) continue;
+    const bool gpu = report::is_gpu(record["device"]);
+    const perf::Verdict verdict = perf::judge(gpu ? std::vector<perf::Ceiling>{} : ceilings,
+                                              gpu ? gpu_point_of(record) : point_of(record, machine));
+    record.erase("flags");
+    if (!verdict.flags.empty()) record["flags"] = verdict.flags;
+    if (gpu || ceilings.empty() || verdict.bound.empty()) continue;
     record["bound"] = verdict.bound;
     record["percent_of_roof"] = verdict.percent_of_roof;
     record["roof"] = verdict.roof;
-    record.erase("flags");
-    if (!verdict.flags.empty()) record["flags"] = verdict.flags;
     highest = std::max(highest, verdict.percent_of_roof);
   }
   return highest;

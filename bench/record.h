@@ -27,9 +27,10 @@ nlohmann::json refusal_record(const Refusal& refusal);
 nlohmann::json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing,
                                   perf::Cache cache);
 
-/// Fills in what bounds each measurement of a CPU device (the ceilings are the CPU's), how much of its roof it reaches,
-/// and the consistency rules that it breaks. Warm tensors that fit a cache are held against that cache's bandwidth.
-/// Returns the greatest percentage of a roof.
+/// Fills in the consistency rules that each measurement breaks, and of a CPU device (the ceilings are the CPU's) what
+/// bounds it and how much of its roof it reaches. Traffic that was counted or simulated is held against the bandwidth
+/// of its level; the analytic traffic of warm tensors that fit a cache against that cache's. Returns the greatest
+/// percentage of a roof.
 double judge_measurements(nlohmann::json& measurements, const std::vector<perf::Ceiling>& ceilings,
                           const perf::Machine& machine);
 

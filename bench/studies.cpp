@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/counting.h"
 #include "bench/files.h"
 #include "bench/measure.h"
 #include "bench/record.h"
@@ -18,6 +19,7 @@
 #include "bench/report/table.h"
 #include "bench/report/text.h"
 #include "bench/report/trainium.h"
+#include "perfcounters/child_process.h"
 
 namespace gable::bench {
 namespace {
@@ -32,6 +34,7 @@ constexpr double kQuickGigabytes = 0.25;
 constexpr double kQuickSecondsEach = 1;
 constexpr double kFullSecondsEach = 4;
 constexpr double kBelievablePercent = 105;  ///< of a roof
+constexpr double kCounterSeconds = 60;
 
 std::vector<perf::Cache> caches_of(const std::string& name) {
   using enum perf::Cache;
@@ -45,12 +48,14 @@ std::vector<perf::Cache> caches_of(const std::string& name) {
 struct Study {
   json measurements = json::array();
   Outcome outcome;
+  json counters;  ///< null: none were asked for
 };
 
 using Adjust = std::function<void(std::vector<Case>&)>;
 
 void measure_selection(const StudyOptions& options, const MeasureOptions& measuring,
-                       const std::vector<OpenDevice>& devices, const Adjust& adjust, Study& study, Console& console) {
+                       const std::vector<OpenDevice>& devices, const Adjust& adjust, Counting& counting, Study& study,
+                       Console& console) {
   if (devices.empty()) return;
   Selection selection = select(options.selection, devices.front().gpu);
   if (adjust) adjust(selection.cases);
@@ -64,22 +69,34 @@ void measure_selection(const StudyOptions& options, const MeasureOptions& measur
       [&](std::size_t done, std::size_t total, const std::string& what) { console.progress(done, total, what); },
       [&](const Measured& m) {
         study.measurements.push_back(measurement_record(*m.one, *m.runner, m.timing, m.cache));
+        counting.count(m, study.measurements.back());
       }};
   measure_cases(selection.cases, devices, measuring, study.outcome, callbacks);
   console.finish_progress();
 }
 
+Counting counting_of(const StudyOptions& options) {
+  const std::string helper = perf::own_executable();
+  return Counting(parse_counter_mode(options.counters.empty() ? "analytic" : options.counters),
+                  perf::open_counter_sources(helper), helper,
+                  options.counter_seconds > 0 ? options.counter_seconds : kCounterSeconds);
+}
+
 Study measure_study(const StudyOptions& options, MeasureOptions measuring, const Adjust& adjust, Console& console) {
+  Counting counting = counting_of(options);
   select(options.selection, false);  // misuse is said before a device's trouble
   const std::vector<OpenDevice> all =
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  counting.require_sources(all);
   std::vector<OpenDevice> cpus;
   std::vector<OpenDevice> gpus;
   for (const OpenDevice& device : all) (device.gpu ? gpus : cpus).push_back(device);
   if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
   Study study;
-  measure_selection(options, measuring, cpus, adjust, study, console);
-  measure_selection(options, measuring, gpus, adjust, study, console);
+  measure_selection(options, measuring, cpus, adjust, counting, study, console);
+  measure_selection(options, measuring, gpus, adjust, counting, study, console);
+  study.counters = counting.record();
+  for (const std::string& line : counting.summary()) console.print(line);
   return study;
 }
 
@@ -168,9 +185,10 @@ ExitCode bench_command(const StudyOptions& options, Console& console) {
   std::vector<perf::Ceiling> ceilings;
   if (options.ceilings) ceilings = measured_ceilings(machine, true, console);
   Study study = measure_study(options, measuring, {}, console);
-  if (options.ceilings) judge_measurements(study.measurements, ceilings, machine);
-  const json record = study_record(machine_record(machine, options.command), ceilings_record(ceilings),
-                                   std::move(study.measurements), study.outcome.refused);
+  judge_measurements(study.measurements, ceilings, machine);
+  json record = study_record(machine_record(machine, options.command), ceilings_record(ceilings),
+                             std::move(study.measurements), study.outcome.refused);
+  if (!study.counters.is_null()) record["counters"] = std::move(study.counters);
   report::validate_study(record);
   print_tables(record, console);
   console.emit(record);
@@ -219,8 +237,9 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
     keep_higher(ceilings, measured_ceilings(machine, options.quick, console));
     judge_measurements(study.measurements, ceilings, machine);
   }
-  const json record = study_record(std::move(machine_json), ceilings_record(ceilings), std::move(study.measurements),
-                                   study.outcome.refused);
+  json record = study_record(std::move(machine_json), ceilings_record(ceilings), std::move(study.measurements),
+                             study.outcome.refused);
+  if (!study.counters.is_null()) record["counters"] = std::move(study.counters);
   report::validate_study(record);
   write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(record)});
   report::write_report({record}, folder);

@@ -9,6 +9,7 @@ class CuptiSource final : public CounterSource {
  public:
   std::string name() const override { return "cupti"; }
   Provenance provenance() const override { return Provenance::counter; }
+  bool on_gpu() const override { return true; }
   /// Tries to arm the counters of the first GPU.
   SourceStatus status() const override;
   PassPlan prepare(const CountOptions& options) override;

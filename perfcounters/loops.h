@@ -39,6 +39,12 @@ float read_loop(const float* data, std::size_t count, std::int64_t passes);
 /// the caches, so that the line of `a` is not read before it is written.
 void triad_loop(float* a, const float* b, const float* c, std::size_t count, std::int64_t passes, bool streaming);
 
+/// a = b in ordinary stores, so that the line of `a` is read before it is written; `count` and pointers as above.
+void copy_loop(float* a, const float* b, std::size_t count, std::int64_t passes);
+
+/// y = y + s * x in f64; `count` a multiple of 128, pointers as above.
+void daxpy_loop(double* y, const double* x, std::size_t count, std::int64_t passes);
+
 /// Bytes of one vector load in the loops above.
 std::size_t load_bytes();
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "perfcounters/callgrind.h"
 #include "perfcounters/cupti_source.h"
 #include "perfcounters/perf_event.h"
 #include "perfcounters/timing.h"
@@ -83,9 +84,11 @@ Quantity Reading::at(Metric metric) const {
 
 PassPlan CounterSource::prepare(const CountOptions&) { return {1, "every quantity is counted in one run"}; }
 
-std::vector<std::unique_ptr<CounterSource>> open_counter_sources() {
+std::vector<std::unique_ptr<CounterSource>> open_counter_sources(const std::string& helper) {
   std::vector<std::unique_ptr<CounterSource>> sources;
   sources.push_back(std::make_unique<PerfEventSource>());
+  sources.push_back(
+      std::make_unique<CallgrindSource>(read_cache_geometries("/sys/devices/system/cpu/cpu0/cache"), helper));
   sources.push_back(std::make_unique<CuptiSource>());
   return sources;
 }

@@ -66,7 +66,7 @@ Quantity combine(const std::vector<Quantity>& repetitions);
 /// What a child process is to do (see Workload::child).
 struct ChildTask {
   int repetitions = 1;   ///< of the workload inside the measured region
-  bool cold = false;     ///< the caches are swept before the region
+  bool cold = false;     ///< the region begins with empty caches; needs markers
   bool markers = false;  ///< the region is marked for callgrind
 };
 
@@ -76,6 +76,7 @@ struct Workload {
   std::function<void()> restore{};  ///< makes the inputs what they were before run(); empty: run() may just be repeated
   std::function<void()> flush{};    ///< makes the next run find cold caches; empty: runs are warm
   int gpu = -1;                     ///< index of the CUDA device that it runs on; -1: the host
+  double seconds = 0;               ///< about what run() takes, summed over its threads; 0: not known
   /// argv of a process that does the same work, for sources that count around or inside a process of their own.
   std::function<std::vector<std::string>(const ChildTask&)> child{};
 };
@@ -120,6 +121,8 @@ class CounterSource {
 
   virtual std::string name() const = 0;
   virtual Provenance provenance() const = 0;
+  /// Whether it counts what runs on GPUs; if not, it counts the host.
+  virtual bool on_gpu() const { return false; }
   /// Tries what is cheap to try; runs no workload.
   virtual SourceStatus status() const = 0;
   /// Plans the passes. Quantities that the source can't give are left out here and refused by measure().
@@ -132,8 +135,10 @@ class CounterSource {
   virtual std::vector<KnownWork> known_work() const = 0;
 };
 
-/// Every source of W and Q that gable knows, available or not, best first.
-std::vector<std::unique_ptr<CounterSource>> open_counter_sources();
+/// Every source of W and Q that gable knows, available or not, best first. `helper` is the program that can be started
+/// for calibration in a child process: it does run_known_work() for the words `counted --kernel NAME …`. Empty: none,
+/// and sources that need a child are calibrated by nothing.
+std::vector<std::unique_ptr<CounterSource>> open_counter_sources(const std::string& helper = "");
 
 /// The status of each of them, and of what needs no opening (analytic, the clock).
 std::vector<SourceStatus> counter_sources();
