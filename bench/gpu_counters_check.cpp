@@ -10,6 +10,7 @@
 #include <gable/device.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -35,6 +36,7 @@ struct OpSubject {
   std::string name;
   std::string uri;
   Op op;
+  double executed;  ///< FLOP that the kernel's tiles make of the op, its epilogue apart
 };
 
 Op layer(const char* problem, DType dtype, Math math = Math::strict) {
@@ -49,24 +51,45 @@ Op product(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, Math mat
   return Matmul{.m = m, .n = n, .k = k, .dtype = dtype, .math = math};
 }
 
+double padded(double size, double tile) { return std::ceil(size / tile) * tile; }
+
+double product_flop(double m, double n, double k) { return 2 * m * n * k; }
+
+/// What each kernel executes of kOddLayer: 3 images of 61x61 pixels, 72 channels, 200 filters, 9 taps.
+double odd_register_tile() {  // tiles of 128 pixels x 64 filters; taps and channels in steps of 32
+  return product_flop(padded(3 * 61 * 61, 128), padded(200, 64), padded(72 * 9, 32));
+}
+double odd_wgmma() {  // tiles of 8x16 pixels of an image x 128 filters; 64 channels at a time, tap by tap
+  return product_flop(3 * padded(61, 8) * padded(61, 16), padded(200, 128), padded(72, 64) * 9);
+}
+
+/// `naive` leaves out taps in the padding: of 224 rows and columns the first and the last lack one of 3.
+double small_layer_naive() { return 2.0 * 4 * 64 * 64 * (3 * 224 - 2) * (3 * 224 - 2); }
+
+double layer_flop() { return product_flop(16 * 224 * 224, 64, 64 * 9); }
+
 std::vector<OpSubject> op_subjects() {
   const std::string naive = "cuda:0?kernel=naive", tiled = "cuda:0?kernel=register_tile", wgmma = "cuda:0?kernel=wgmma",
                     mma = "cuda:0?kernel=implicit_gemm";
+  const double square = product_flop(4096, 4096, 4096);
+  // wgmma's tile for 4000 is 224 x 64, 64 terms at a time: all three sides become 4032.
+  const double odd_square = product_flop(padded(4000, 224), padded(4000, 64), padded(4000, 64));
+  constexpr std::int64_t kSum = std::int64_t{1} << 27;
   return {
-      {"matmul bf16", "cuda:0", product(4096, 4096, 4096, DType::bf16)},
-      {"matmul f16", "cuda:0", product(4096, 4096, 4096, DType::f16)},
-      {"matmul tf32", "cuda:0", product(4096, 4096, 4096, DType::f32, Math::tf32)},
-      {"matmul f32", "cuda:0", product(2048, 2048, 2048, DType::f32)},
-      {"matmul bf16 4000x4000x4000", "cuda:0", product(4000, 4000, 4000, DType::bf16)},
-      {"conv naive f32", naive, layer(kSmallLayer, DType::f32)},
-      {"conv register_tile f32", tiled, layer(kLayer, DType::f32)},
-      {"conv register_tile f32 odd", tiled, layer(kOddLayer, DType::f32)},
-      {"conv wgmma bf16", wgmma, layer(kLayer, DType::bf16)},
-      {"conv wgmma f16", wgmma, layer(kLayer, DType::f16)},
-      {"conv wgmma tf32", wgmma, layer(kLayer, DType::f32, Math::tf32)},
-      {"conv wgmma bf16 odd", wgmma, layer(kOddLayer, DType::bf16)},
-      {"conv implicit_gemm bf16", mma, layer(kLayer, DType::bf16)},
-      {"add f32", "cuda:0", Add{.shape = Shape{std::int64_t{1} << 27}, .dtype = DType::f32}},
+      {"matmul bf16", "cuda:0", product(4096, 4096, 4096, DType::bf16), square},
+      {"matmul f16", "cuda:0", product(4096, 4096, 4096, DType::f16), square},
+      {"matmul tf32", "cuda:0", product(4096, 4096, 4096, DType::f32, Math::tf32), square},
+      {"matmul f32", "cuda:0", product(2048, 2048, 2048, DType::f32), product_flop(2048, 2048, 2048)},
+      {"matmul bf16 4000x4000x4000", "cuda:0", product(4000, 4000, 4000, DType::bf16), odd_square},
+      {"conv naive f32", naive, layer(kSmallLayer, DType::f32), small_layer_naive()},
+      {"conv register_tile f32", tiled, layer(kLayer, DType::f32), layer_flop()},
+      {"conv register_tile f32 odd", tiled, layer(kOddLayer, DType::f32), odd_register_tile()},
+      {"conv wgmma bf16", wgmma, layer(kLayer, DType::bf16), layer_flop()},
+      {"conv wgmma f16", wgmma, layer(kLayer, DType::f16), layer_flop()},
+      {"conv wgmma tf32", wgmma, layer(kLayer, DType::f32, Math::tf32), layer_flop()},
+      {"conv wgmma bf16 odd", wgmma, layer(kOddLayer, DType::bf16), odd_wgmma()},
+      {"conv implicit_gemm bf16", mma, layer(kLayer, DType::bf16), layer_flop()},
+      {"add f32", "cuda:0", Add{.shape = Shape{kSum}, .dtype = DType::f32}, static_cast<double>(kSum)},
   };
 }
 
@@ -77,11 +100,15 @@ struct Subject {
   std::string explanation;
   std::function<void()> run;
   json expected = json::object();  ///< "W", "Q(dram)" ...: from the shapes, or by construction
+  double executed = 0;             ///< W with what tiles add; 0: no work
 };
 
 Subject known_subject(const perf::KnownWork& known) {
   Subject subject{known.name, "ptx", "", known.workload.run};
-  for (const auto& [metric, value] : known.expected) subject.expected[perf::to_string(metric)] = value;
+  for (const auto& [metric, value] : known.expected) {
+    subject.expected[perf::to_string(metric)] = value;
+    if (metric == Metric::flop) subject.executed = value;
+  }
   return subject;
 }
 
@@ -95,7 +122,8 @@ Subject op_subject(const OpSubject& one) {
           runner->plan().kernel(),
           runner->plan().explain(),
           [device, runner] { runner->run(); },
-          {{"W", work.flop}, {"Q(dram)", work.bytes()}}};
+          {{"W", work.flop}, {"Q(dram)", work.bytes()}},
+          one.executed};
 }
 
 std::vector<std::string> names() {
@@ -193,6 +221,9 @@ void driver_switch(const char* function) {
 }
 
 void run_once(const std::string& name) {
+  // Makes the primary context current for this thread, without which the switch does nothing.
+  const OpenDevice device = open_devices({"cuda:0"}, 0).front();
+  const Tensor first = device.device.tensor(DType::f32, Shape{1});
   const Subject subject = make_subject(name);
   subject.run();
   driver_switch("cuProfilerStart");

@@ -5,10 +5,12 @@
 
 BUILD holds bin/gable_gpu_counters and lib/, as a build folder of gable does. Each subject (a copy, chains of FFMA and of
 mma.sync, products, convolutions) is counted in process, then once under ncu, kernel by kernel, with the same metrics. The
-record has counter/expected for W and Q, and gable/ncu for every metric. Exit code 1 where a chain's W is off by more than
-0.5 %, the copy's Q(dram) by more than 2 %, or a metric of W by more than 1 % from ncu's; 4 where the GPU can't be used.
-Traffic and stalls are recorded beside ncu's but not judged: ncu puts memory back between passes, which leaves caches in
-another state. Needs the NVIDIA driver, CUPTI, and ncu on the PATH.
+record has counter/expected for W and Q, W against what the kernel's tiles execute, and gable/ncu for every metric. Exit
+code 1 where W is off from what is executed by more than 0.5 %, the copy's Q(dram) by more than 2 %, or a metric of W by
+more than 1 % from ncu's; 4 where the GPU can't be used. Traffic of DRAM and L2 depends on what caches hold before, and ncu
+puts memory back between passes; for those metrics ncu runs the program again for each pass instead (application replay).
+They and stall ratios, which depend on timing, are recorded beside ncu's but not judged. Needs the NVIDIA driver, CUPTI, and
+ncu on the PATH.
 """
 
 import csv
@@ -50,9 +52,9 @@ def parse_ncu(text, metrics):
     return values, [row.get("Kernel Name", "?") for row in rows]
 
 
-def ncu_values(program, name, metrics, environment):
+def ncu_values(program, name, metrics, replay, environment):
     command = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off",
-               "--cache-control", "none", "--clock-control", "none", "--metrics", ",".join(metrics),
+               "--replay-mode", replay, "--cache-control", "none", "--clock-control", "none", "--metrics", ",".join(metrics),
                program, "once", name]
     result = run(command, environment)
     values, kernels = parse_ncu(result.stdout, metrics)
@@ -72,6 +74,10 @@ def compare(subject, values):
             subject["ncu"][metric] = {"counted": counted, "ncu": ncu, "ratio": ratio(counted, ncu)}
 
 
+def is_traffic(metric):
+    return metric.startswith(("dram__", "lts__"))
+
+
 def is_work(metric):
     return "sass_thread_inst" in metric or "ops_path_tensor" in metric
 
@@ -79,8 +85,8 @@ def is_work(metric):
 def failures(subject):
     found = []
     ratios = subject["ratio"]
-    if subject["name"].startswith("chain") and abs(ratios.get("W", 0) - 1) > WORK_TOLERANCE:
-        found.append(f"W is {ratios.get('W')} of what is known")
+    if subject["executed"] and abs(subject["of_executed"] - 1) > WORK_TOLERANCE:
+        found.append(f"W is {subject['of_executed']} of what is executed")
     if subject["name"].startswith("copy") and abs(ratios.get("Q(dram)", 0) - 1) > COPY_TOLERANCE:
         found.append(f"Q(dram) is {ratios.get('Q(dram)')} of what is known")
     for metric, both in subject["ncu"].items():
@@ -91,6 +97,8 @@ def failures(subject):
 
 def table_row(subject):
     texts = [f"{name} {value:.5f}" for name, value in subject["ratio"].items()]
+    if subject["executed"]:
+        texts.append(f"W/executed {subject['of_executed']:.5f}")
     worst = [abs(both["ratio"] - 1) for metric, both in subject["ncu"].items()
              if is_work(metric) and both["ratio"] is not None]
     beside = f"work/ncu within {max(worst):.2%}" if worst else "no ncu"
@@ -105,8 +113,12 @@ def check_subject(subject, program, environment):
     subject["ratio"] = {name: ratio(subject["counted"][name]["value"], expected)
                         for name, expected in subject["expected"].items() if "value" in subject["counted"].get(name, {})
                         and expected}
-    if shutil.which("ncu"):
-        values, subject["kernels"], trouble = ncu_values(program, subject["name"], list(subject["metrics"]), environment)
+    subject["of_executed"] = ratio(subject["counted"]["W"].get("value", 0), subject["executed"])
+    for replay, wanted in (("kernel", lambda metric: not is_traffic(metric)), ("application", is_traffic)):
+        if not shutil.which("ncu"):
+            break
+        metrics = [metric for metric in subject["metrics"] if wanted(metric)]
+        values, subject["kernels"], trouble = ncu_values(program, subject["name"], metrics, replay, environment)
         compare(subject, values)
         if trouble:
             subject["ncu_said"] = trouble

@@ -154,7 +154,13 @@ Quantity gpu_work(const GpuCounts& counts) {
     return {.reason = "instrumented code counted no instruction where hardware counted " + number(hardware->second) +
                       ": work in a CUDA graph can't be counted so"};
   }
-  return weighted_sum(gpu_work_terms(), counts);
+  Quantity work = weighted_sum(gpu_work_terms(), counts);
+  if (!work.value) return work;
+  const auto parts = gpu_parts(gpu_work_terms(), counts);
+  const auto half = parts.find("f16");
+  if (half != parts.end() && half->second <= *work.value - half->second) *work.value -= half->second;
+  work.q1 = work.q3 = *work.value;
+  return work;
 }
 
 std::map<std::string, double> gpu_parts(std::span<const GpuTerm> terms, const GpuCounts& counts) {

@@ -45,7 +45,9 @@ using GpuCounts = std::map<std::string, double>;
 /// The terms' sum, over those that were counted. Refused where none was, or where one is no number (NaN, below 0).
 Quantity weighted_sum(std::span<const GpuTerm> terms, const GpuCounts& counts);
 
-/// W: weighted_sum() of the work terms, unless instrumented code saw nothing.
+/// W: weighted_sum() of the work terms, unless instrumented code saw nothing. f16 instructions outside the matrix units
+/// count where they are most of the work: compilers load constants with HFMA2, which would pass for 4 FLOP a thread (7
+/// % of a plain f32 convolution, as measured).
 Quantity gpu_work(const GpuCounts& counts);
 
 /// The sum of each part that was counted.
