@@ -80,17 +80,7 @@ std::function<void()> before_run(const Workload& workload) {
   };
 }
 
-Reading refused(const CountOptions& options, const GpuProfilerError& error) {
-  const GpuFailure failure = explain_gpu_failure(error.code(), error.what());
-  Reading reading;
-  reading.source = "cupti";
-  for (const Metric metric : options.metrics) reading.quantities[metric] = {.reason = failure.reason};
-  return reading;
-}
-
-}  // namespace
-
-SourceStatus CuptiSource::status() const {
+SourceStatus try_source() {
   SourceStatus status{"cupti", false, "W, Q(dram), Q(l2) and Q(l1) on NVIDIA GPUs", "", ""};
   std::string conditions;
   try {
@@ -107,6 +97,21 @@ SourceStatus CuptiSource::status() const {
     status.abilities.push_back({metric, status.available, status.available ? conditions : status.reason, status.cure});
   }
   return status;
+}
+
+Reading refused(const CountOptions& options, const GpuProfilerError& error) {
+  const GpuFailure failure = explain_gpu_failure(error.code(), error.what());
+  Reading reading;
+  reading.source = "cupti";
+  for (const Metric metric : options.metrics) reading.quantities[metric] = {.reason = failure.reason};
+  return reading;
+}
+
+}  // namespace
+
+SourceStatus CuptiSource::status() const {
+  if (!status_) status_ = try_source();
+  return *status_;
 }
 
 PassPlan CuptiSource::prepare(const CountOptions& options) {

@@ -42,7 +42,7 @@ if(NOT library)
   message(FATAL_ERROR "no libgable.so.${VERSION} in the install tree")
 endif()
 cmake_path(GET library PARENT_PATH libdir)
-file(GLOB plugins ${libdir}/gable/libgable_*.so)
+file(GLOB plugins ${libdir}/gable/libgable_*.so ${libdir}/gable/counters/libgable_*.so)
 expect_no_gpu_library(${library} ${plugins})
 
 step("configuring the consumer" ${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${WORK}/consumer -G Ninja
