@@ -42,8 +42,9 @@ if(NOT library)
   message(FATAL_ERROR "no libgable.so.${VERSION} in the install tree")
 endif()
 cmake_path(GET library PARENT_PATH libdir)
-file(GLOB plugins ${libdir}/gable/libgable_*.so ${libdir}/gable/counters/libgable_*.so)
-expect_no_gpu_library(${library} ${plugins})
+file(GLOB plugins ${libdir}/gable/libgable_*.so)
+file(GLOB counters ${libdir}/gable/counters/libgable_*.so)
+expect_no_gpu_library(${library} ${plugins} ${counters})
 
 step("configuring the consumer" ${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${WORK}/consumer -G Ninja
   -D CMAKE_PREFIX_PATH=${tree} -D CMAKE_CXX_COMPILER=${COMPILER} -D GABLE_WANTED_VERSION=${VERSION})
