@@ -140,7 +140,7 @@ Op counted_op(const CountedOptions& options) {
 
 void run_counted_workload(const CountedOptions& options) {
   if (!options.kernel.empty()) {
-    perf::run_counted(perf::known_sweep(options.kernel, options.elements, options.passes), options.task);
+    perf::run_counted(perf::known_kernel(options.kernel, options.elements, options.passes), options.task);
     return;
   }
   const Op op = counted_op(options);

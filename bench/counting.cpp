@@ -159,6 +159,9 @@ perf::Workload workload_of(const Measured& measured, const std::string& helper) 
   perf::Workload workload;
   workload.run = [&runner] { runner.run(); };
   workload.gpu = gpu_index(runner.device());
+  const Math math = math_of(measured.one->op);
+  const bool in_parts = math == Math::split3 || math == Math::split6;  // of bf16
+  workload.dtype = in_parts ? "bf16" : std::string(gable::to_string(dtype_of(measured.one->op)));
   workload.seconds = measured.timing.seconds * std::max(1, runner.device().threads);
   if (measured.cache == perf::Cache::cold) {
     workload.flush = runner.subject().flush;
@@ -241,6 +244,11 @@ void Counting::count(const Measured& measured, json& record) {
   for (const auto& [metric, level] : levels()) set_traffic(level, found[metric], record["Q"]);
   if (!extra.empty()) record["extra"] = std::move(extra);
   set_derived(record);
+}
+
+bool Counting::gave_nothing() const {
+  const bool named = mode_ == CounterMode::counter || mode_ == CounterMode::simulated;
+  return named && rows_ > 0 && rows_counted_ == 0;
 }
 
 json Counting::record() const {

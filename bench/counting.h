@@ -33,9 +33,10 @@ class Counting {
   /// that gives it, else analytic with the reason.
   void count(const Measured& measured, nlohmann::json& record);
 
-  /// Rows for which a source of the mode's kind gave something.
+  /// Rows for which a source gave something.
   int rows_counted() const { return rows_counted_; }
-  int rows() const { return rows_; }
+  /// The mode names a kind of source, and that gave nothing for any of the rows.
+  bool gave_nothing() const;
 
   /// The mode, each source's status and what its calibration read, for the record; null in analytic mode.
   nlohmann::json record() const;

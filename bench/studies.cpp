@@ -48,7 +48,13 @@ std::vector<perf::Cache> caches_of(const std::string& name) {
 struct Study {
   json measurements = json::array();
   Outcome outcome;
-  json counters;  ///< null: none were asked for
+  json counters;           ///< null: none were asked for
+  bool uncounted = false;  ///< a kind of source was asked for, and it gave nothing for any row
+
+  ExitCode exit_code() const {
+    const ExitCode code = outcome.exit_code();
+    return code == kDone && uncounted ? kUnsupported : code;
+  }
 };
 
 using Adjust = std::function<void(std::vector<Case>&)>;
@@ -96,6 +102,7 @@ Study measure_study(const StudyOptions& options, MeasureOptions measuring, const
   measure_selection(options, measuring, cpus, adjust, counting, study, console);
   measure_selection(options, measuring, gpus, adjust, counting, study, console);
   study.counters = counting.record();
+  study.uncounted = counting.gave_nothing();
   for (const std::string& line : counting.summary()) console.print(line);
   return study;
 }
@@ -192,7 +199,7 @@ ExitCode bench_command(const StudyOptions& options, Console& console) {
   report::validate_study(record);
   print_tables(record, console);
   console.emit(record);
-  return study.outcome.exit_code();
+  return study.exit_code();
 }
 
 ExitCode ceilings_command(const StudyOptions& options, Console& console) {
@@ -246,7 +253,7 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
   print_tables(record, console);
   print_whereabouts(folder, true, console);
   console.emit(record);
-  return study.outcome.exit_code();
+  return study.exit_code();
 }
 
 ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console) {

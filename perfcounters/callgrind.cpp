@@ -267,7 +267,7 @@ std::vector<KnownWork> CallgrindSource::known_work() const {
   constexpr std::size_t kElements = std::size_t{1} << 20;
   constexpr double kTolerance = 0.02;
   if (helper_.empty()) return {};
-  return known_work_in_child(helper_, kElements, true, kTolerance);
+  return known_sweeps_in_child(helper_, kElements, true, kTolerance);
 }
 
 }  // namespace gable::perf

@@ -72,6 +72,8 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   setpgid(0, 0);  // so that what it starts itself ends with it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
+  const int nothing = open("/dev/null", O_RDONLY);  // a tool that asks for something gets no answer
+  dup2(nothing, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
   execvpe(argv[0], argv, environment);

@@ -38,7 +38,7 @@ class Sweep {
 
 void run_marked(const std::function<void()>& run, const ChildTask& task) {
   const Sweep sweep;
-  run();  // what only a first run does (threads, pages, tables) is not simulated
+  run();                            // what only a first run does (threads, pages, tables) is not simulated
   CALLGRIND_START_INSTRUMENTATION;  // empties the simulated caches
   if (!task.cold) run();
   CALLGRIND_ZERO_STATS;

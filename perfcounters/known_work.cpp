@@ -36,13 +36,34 @@ std::size_t elements_beyond_caches(const Machine& machine) {
   return bytes / sizeof(float) / kElementsStep * kElementsStep;
 }
 
+/// Arithmetic that has events: f32 and f16, not bf16.
+std::vector<ComputeLoop> known_loops() {
+  std::vector<ComputeLoop> loops = f32_loops();
+  for (const ComputeLoop& loop : half_precision_loops())
+    if (loop.dtype == "f16") loops.push_back(loop);
+  return loops;
+}
+
+constexpr std::int64_t kIterations = 1'000'000;
+
 KnownWork known_chain(const ComputeLoop& loop, double tolerance) {
-  constexpr std::int64_t kIterations = 1'000'000;
   const double flop = static_cast<double>(kIterations) * loop.instructions_per_iteration * loop.flop_per_instruction;
   return {.name = loop.name() + " chain",
           .workload = {.run = [run = loop.run] { run(kIterations); }},
           .expected = {{Metric::flop, flop}},
           .tolerance = tolerance};
+}
+
+std::function<std::vector<std::string>(const ChildTask&)> child_of(const std::string& helper, const std::string& kernel,
+                                                                   std::size_t elements, std::int64_t passes) {
+  return [=](const ChildTask& task) {
+    std::vector<std::string> argv{helper,       "counted",
+                                  "--kernel",   kernel,
+                                  "--elements", std::to_string(elements),
+                                  "--passes",   std::to_string(passes)};
+    for (std::string& word : task_arguments(task)) argv.push_back(std::move(word));
+    return argv;
+  };
 }
 
 }  // namespace
@@ -52,7 +73,9 @@ const std::vector<KnownSweep>& known_sweeps() {
   return sweeps;
 }
 
-std::function<void()> known_sweep(const std::string& name, std::size_t elements, std::int64_t passes) {
+std::function<void()> known_kernel(const std::string& name, std::size_t elements, std::int64_t passes) {
+  for (const ComputeLoop& loop : known_loops())
+    if (loop.name() == name) return [run = loop.run, passes] { run(passes); };
   if (elements == 0 || elements % kElementsStep != 0)
     throw std::invalid_argument(
         fmt::format("{} elements of the sweep '{}': must be a positive multiple of {}", elements, name, kElementsStep));
@@ -76,14 +99,13 @@ std::function<void()> known_sweep(const std::string& name, std::size_t elements,
     return [a = array_of<float>(elements), b = array_of<float>(elements), c = array_of<float>(elements), elements,
             passes] { triad_loop(a.get(), b.get(), c.get(), elements, passes, false); };
   }
-  throw std::invalid_argument(fmt::format("sweep '{}': known are read, copy, triad and daxpy", name));
+  throw std::invalid_argument(fmt::format(
+      "kernel '{}': known are read, copy, triad, daxpy, and the loops of this CPU, such as 'scalar f32'", name));
 }
 
 std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop_tolerance, double bytes_tolerance) {
   std::vector<KnownWork> all;
-  for (const ComputeLoop& loop : f32_loops()) all.push_back(known_chain(loop, flop_tolerance));
-  for (const ComputeLoop& loop : half_precision_loops())
-    if (loop.dtype == "f16") all.push_back(known_chain(loop, flop_tolerance));
+  for (const ComputeLoop& loop : known_loops()) all.push_back(known_chain(loop, flop_tolerance));
   const std::size_t elements = elements_beyond_caches(machine);
   for (const KnownSweep& sweep : known_sweeps()) {
     if (sweep.name == "daxpy") continue;  // what triad is, in f64
@@ -92,7 +114,7 @@ std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop
     all.push_back({.name = fmt::format("{} of {} MiB an array", sweep.name, elements * sizeof(float) >> 20),
                    .workload = {.run =
                                     [work, name = sweep.name, elements] {
-                                      if (!*work) *work = known_sweep(name, elements, 1);
+                                      if (!*work) *work = known_kernel(name, elements, 1);
                                       (*work)();
                                     }},
                    .expected = {{Metric::dram_bytes, sweep.bytes_per_element * static_cast<double>(elements)}},
@@ -103,15 +125,15 @@ std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop
       std::max(machine.l1d_bytes / 2 / sizeof(float), kElementsStep) / kElementsStep * kElementsStep;
   const double loaded = static_cast<double>(resident * sizeof(float)) * static_cast<double>(kPasses);
   all.push_back({.name = fmt::format("read of {} KiB, {} times", resident * sizeof(float) >> 10, kPasses),
-                 .workload = {.run = known_sweep("read", resident, kPasses)},
+                 .workload = {.run = known_kernel("read", resident, kPasses)},
                  .expected = {{Metric::dram_bytes, 0}},
                  .tolerance = bytes_tolerance,
                  .allowance = bytes_tolerance * loaded});
   return all;
 }
 
-std::vector<KnownWork> known_work_in_child(const std::string& helper, std::size_t elements, bool cold,
-                                           double tolerance) {
+std::vector<KnownWork> known_sweeps_in_child(const std::string& helper, std::size_t elements, bool cold,
+                                             double tolerance) {
   const auto work = [&](const KnownSweep& sweep, std::size_t count, std::int64_t passes, bool from_memory) {
     const double moved = from_memory ? sweep.bytes_per_element * static_cast<double>(count) : 0;
     const double loaded = sweep.loaded_bytes_per_element * static_cast<double>(count) * static_cast<double>(passes);
@@ -121,18 +143,24 @@ std::vector<KnownWork> known_work_in_child(const std::string& helper, std::size_
                     .tolerance = tolerance,
                     .allowance = from_memory ? 0 : tolerance * loaded};
     if (from_memory && cold) known.workload.flush = [] {};
-    known.workload.child = [=, name = sweep.name](const ChildTask& task) {
-      std::vector<std::string> argv{
-          helper, "counted", "--kernel", name, "--elements", std::to_string(count), "--passes", std::to_string(passes)};
-      for (std::string& word : task_arguments(task)) argv.push_back(std::move(word));
-      return argv;
-    };
+    known.workload.child = child_of(helper, sweep.name, count, passes);
     return known;
   };
   std::vector<KnownWork> all;
   for (const KnownSweep& sweep : known_sweeps()) all.push_back(work(sweep, elements, 1, true));
   constexpr std::size_t kInsideL1 = 2048;  // 8 KiB
   all.push_back(work(known_sweeps().front(), kInsideL1, 100, false));
+  return all;
+}
+
+std::vector<KnownWork> known_chains_in_child(const std::string& helper, double tolerance) {
+  std::vector<KnownWork> all;
+  for (const ComputeLoop& loop : known_loops()) {
+    KnownWork known = known_chain(loop, tolerance);
+    known.workload.run = nullptr;
+    known.workload.child = child_of(helper, loop.name(), 0, kIterations);
+    all.push_back(std::move(known));
+  }
   return all;
 }
 

@@ -23,9 +23,10 @@ struct KnownSweep {
 
 const std::vector<KnownSweep>& known_sweeps();
 
-/// One run of the sweep over its own arrays, allocated and written once here. `elements` is a multiple of 256. Throws
-/// std::invalid_argument for another number or for a name that known_sweeps() lacks.
-std::function<void()> known_sweep(const std::string& name, std::size_t elements, std::int64_t passes);
+/// One run of a known kernel: a sweep over its own arrays, allocated and written once here, or a chain of arithmetic by
+/// its loop's name ("avx2 fma f32"), of `passes` iterations. `elements` of a sweep is a multiple of 256. Throws
+/// std::invalid_argument for another number, or for a name that neither has.
+std::function<void()> known_kernel(const std::string& name, std::size_t elements, std::int64_t passes);
 
 /// For sources that count in this process: arithmetic of each width that this CPU has (W), and sweeps of four times the
 /// last level, at most a quarter of the memory (Q(dram)).
@@ -33,7 +34,10 @@ std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop
 
 /// For sources that start `helper`: the sweeps on `elements` elements, and one that stays inside the L1. `cold`: the
 /// caches are empty before, and every level moves the same bytes.
-std::vector<KnownWork> known_work_in_child(const std::string& helper, std::size_t elements, bool cold,
-                                           double tolerance);
+std::vector<KnownWork> known_sweeps_in_child(const std::string& helper, std::size_t elements, bool cold,
+                                             double tolerance);
+
+/// The same for arithmetic of each width that this CPU has.
+std::vector<KnownWork> known_chains_in_child(const std::string& helper, double tolerance);
 
 }  // namespace gable::perf

@@ -1,17 +1,13 @@
 // Names, summaries and defaults of sources, probes of those that have no reader here, and the list of all.
 #include "perfcounters/source.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "perfcounters/callgrind.h"
 #include "perfcounters/cupti_source.h"
+#include "perfcounters/pcm.h"
 #include "perfcounters/perf_event.h"
 #include "perfcounters/timing.h"
 
@@ -21,26 +17,6 @@ namespace {
 SourceStatus clock_status() { return {"steady_clock", true, "T of CPU work", "", ""}; }
 
 SourceStatus analytic_status() { return {"analytic", true, "W (exact) and the least Q, from the shapes", "", ""}; }
-
-// Intel PCM reads model-specific registers and PCI configuration space itself.
-SourceStatus pcm_status() {
-  SourceStatus status{"pcm", false, "W and Q(dram) on Intel CPUs", "", ""};
-  constexpr const char* kRegisters = "/dev/cpu/0/msr";
-  const int file = open(kRegisters, O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
-    const int error = errno;
-    status.reason = std::string(kRegisters) + ": " + std::strerror(error);
-    status.cure = error == ENOENT
-                      ? "load the msr module (modprobe msr) on bare metal; a virtual machine does not expose "
-                        "these registers"
-                      : "run as root, or give the program CAP_SYS_RAWIO and read access to /dev/cpu/*/msr";
-    return status;
-  }
-  close(file);
-  status.reason = "the registers are readable, but this version of gable has no PCM reader";
-  status.cure = "use perf_event, which reads the same counters";
-  return status;
-}
 
 }  // namespace
 
@@ -87,6 +63,7 @@ PassPlan CounterSource::prepare(const CountOptions&) { return {1, "every quantit
 std::vector<std::unique_ptr<CounterSource>> open_counter_sources(const std::string& helper) {
   std::vector<std::unique_ptr<CounterSource>> sources;
   sources.push_back(std::make_unique<PerfEventSource>());
+  sources.push_back(std::make_unique<PcmSource>(describe_machine(), helper));
   sources.push_back(
       std::make_unique<CallgrindSource>(read_cache_geometries("/sys/devices/system/cpu/cpu0/cache"), helper));
   sources.push_back(std::make_unique<CuptiSource>());
@@ -96,7 +73,7 @@ std::vector<std::unique_ptr<CounterSource>> open_counter_sources(const std::stri
 std::vector<SourceStatus> counter_sources() {
   std::vector<SourceStatus> all;
   for (const auto& source : open_counter_sources()) all.push_back(source->status());
-  for (SourceStatus status : {pcm_status(), analytic_status(), clock_status()}) all.push_back(std::move(status));
+  for (SourceStatus status : {analytic_status(), clock_status()}) all.push_back(std::move(status));
   return all;
 }
 

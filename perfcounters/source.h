@@ -77,6 +77,7 @@ struct Workload {
   std::function<void()> flush{};    ///< makes the next run find cold caches; empty: runs are warm
   int gpu = -1;                     ///< index of the CUDA device that it runs on; -1: the host
   double seconds = 0;               ///< about what run() takes, summed over its threads; 0: not known
+  std::string dtype{};              ///< of the operands: units without an event of their own show in it
   /// argv of a process that does the same work, for sources that count around or inside a process of their own.
   std::function<std::vector<std::string>(const ChildTask&)> child{};
 };
@@ -127,8 +128,8 @@ class CounterSource {
   virtual SourceStatus status() const = 0;
   /// Plans the passes. Quantities that the source can't give are left out here and refused by measure().
   virtual PassPlan prepare(const CountOptions& options);
-  /// Runs `workload` as often as the plan says, restoring its inputs before each pass but the first, and flushing where
-  /// it says how. Never use the time of such a run as T. Throws std::invalid_argument for a workload without what this
+  /// Runs `workload` as often as the plan says, restoring its inputs between runs, and flushing before each where it
+  /// says how. Never use the time of such a run as T. Throws std::invalid_argument for a workload without what this
   /// source needs (`run`, or `child`).
   virtual Reading measure(const Workload& workload, const CountOptions& options) = 0;
   /// Kernels of known W and Q on this source's device that its readings must agree with.

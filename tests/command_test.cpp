@@ -129,6 +129,47 @@ TEST_CASE("a malformed problem is bad input that is named with its column") {
   CHECK(contains(result.err, "problem 'ic3ih8oc4kx3', column 10: unknown entry 'kx'"));
 }
 
+TEST_CASE("counters that do not work here exit with 3, a reason and a cure; auto goes on and says what it took") {
+  const std::string bench = std::string("bench --device cpu --seconds 0.01 --json - ") + kSmall;
+  const Result counter = run_command(bench + " --counters counter");
+  if (counter.code != 0) {
+    CHECK(counter.code == 3);
+    CHECK(counter.out.empty());
+    CHECK(contains(counter.err, "perf_event"));
+    CHECK(contains(counter.err, "cure: "));
+  }
+  CHECK(run_command(bench + " --counters guess").code == 2);
+  const Result automatic = run_command(bench + " --counters auto");
+  REQUIRE(automatic.code == 0);
+  const json study = json::parse(automatic.out);
+  check_study_of(study);
+  CHECK(study["counters"]["mode"] == "auto");
+  for (const json& source : study["counters"]["sources"])
+    CHECK((source["available"] == true || !source["cure"].get<std::string>().empty()));
+  CHECK_FALSE(json::parse(run_command(bench).out).contains("counters"));
+}
+
+TEST_CASE(
+    "the simulated traffic of a layer is each tensor once, and the output once more, which is read before written") {
+  const Result result = run_command(
+      "bench --device cpu --problem mb16ic1ih48oc6oh44kh5 --layout nhwc --cache cold --seconds 0.01 --json - "
+      "--counters simulated");
+  if (result.code == 3) {  // without valgrind, or under a sanitizer
+    CHECK(contains(result.err, "cure: "));
+    MESSAGE("skipped: a layer's simulated traffic: ", result.err);
+    return;
+  }
+  REQUIRE(result.code == 0);
+  const json row = json::parse(result.out)["measurements"][0];
+  const json& dram = row["Q"]["dram"];
+  CHECK(dram["source"] == "simulated");
+  CHECK(dram["by"] == "callgrind");
+  const double output = 16.0 * 6 * 44 * 44 * 4;
+  CHECK(dram["bytes"].get<double>() == doctest::Approx(dram["analytic"].get<double>() + output).epsilon(0.03));
+  CHECK(row["W"]["source"] == "analytic");
+  CHECK(row["Q"]["l2"]["bytes"].get<double>() >= 0.97 * dram["bytes"].get<double>());
+}
+
 TEST_CASE("what no device can do exits with 3, memory that is not there with 4") {
   CHECK(run_command("verify --problem ic3id8ih8oc4kd3kh3 --device reference").code == 3);
   CHECK(run_command("verify --problem ic3ih8oc4kh3 --device nonsense").code == 3);

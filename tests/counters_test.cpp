@@ -2,9 +2,11 @@
 // the cache simulation on kernels whose traffic is known.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -14,6 +16,7 @@
 #include "perfcounters/callgrind.h"
 #include "perfcounters/child_process.h"
 #include "perfcounters/known_work.h"
+#include "perfcounters/pcm.h"
 #include "perfcounters/source.h"
 
 using namespace gable::perf;
@@ -210,12 +213,122 @@ TEST_CASE("a workload that would take too long under the simulation, or fails th
   CHECK_FALSE(stopped.value.has_value());
   CHECK(stopped.reason.find("stopped") != std::string::npos);
   workload.child = [](const ChildTask&) {
-    return std::vector<std::string>{GABLE_COMMAND, "counted", "--kernel", "no"};
+    return std::vector<std::string>{GABLE_COMMAND, "counted", "--elements", "256", "--kernel", "no"};
   };
   const Quantity failed = source.measure(workload, options).at(Metric::dram_bytes);
   CHECK_FALSE(failed.value.has_value());
-  CHECK(failed.reason.find("sweep 'no'") != std::string::npos);
+  CHECK(failed.reason.find("kernel 'no'") != std::string::npos);
   CHECK_THROWS_AS(source.measure({.run = [] {}}, options), std::invalid_argument);
+}
+
+// ---- PCM
+
+namespace {
+
+Machine sapphire_rapids() {
+  Machine machine;
+  machine.vendor = "GenuineIntel";
+  machine.family = 6;
+  machine.model = 143;
+  machine.l3_bytes = std::size_t{105} << 20;
+  return machine;
+}
+
+/// What pcm-raw writes of a child whose start costs 1000 counts an event, and each of whose runs `flop` and `lines`.
+StartChild pcm_of(std::map<std::string, double> per_run, std::vector<std::vector<std::string>>* commands = nullptr) {
+  return [=](const std::vector<std::string>& argv, double) {
+    if (commands != nullptr) commands->push_back(argv);
+    const auto at = std::find(argv.begin(), argv.end(), "--repetitions");
+    const double runs = std::stod(*(at + 1));
+    ChildResult child;
+    child.exit_code = 0;
+    child.output = " Processor Counter Monitor: raw data\n";
+    for (std::size_t i = 0; i + 1 < argv.size(); ++i) {
+      if (argv[i] != "-e") continue;
+      const std::string name = argv[i + 1].substr(argv[i + 1].find("name=") + 5);
+      const double counts = 1000 + runs * (per_run.count(name) != 0 ? per_run.at(name) : 0);
+      child.output += "2024-01-31,12:00:00.001," + name + ",40,84000000," + std::to_string(counts / 2) + "," +
+                      std::to_string(counts / 2) + "\n";
+    }
+    return child;
+  };
+}
+
+Workload in_child() {
+  Workload workload;
+  workload.seconds = 0.1;
+  workload.child = [](const ChildTask& task) {
+    return std::vector<std::string>{"gable", "counted", "--repetitions", std::to_string(task.repetitions)};
+  };
+  return workload;
+}
+
+}  // namespace
+
+TEST_CASE("pcm-raw's lines are summed over units and samples; other lines are skipped, broken ones refused") {
+  const auto sums = parse_pcm_raw(
+      "Processor Counter Monitor\n"
+      "2021-09-27,00:07:40.507,UNC_M_CAS_COUNT.RD,1000,2102078418,37565,33584,0,0,0,0,40306,0,37373,0,0,0\n"
+      "2021-09-27,00:07:40.507,UNC_M_CAS_COUNT.WR,1000,2102078418,58994,53007,0,0,0,0,25088,0,21901,0,0,0\n"
+      "2021-09-27,00:07:41.507,UNC_M_CAS_COUNT.RD,1000,2102078418,1,2\n");
+  CHECK(sums.at("UNC_M_CAS_COUNT.RD") == 37565 + 33584 + 40306 + 37373 + 3);
+  CHECK(sums.at("UNC_M_CAS_COUNT.WR") == 58994 + 53007 + 25088 + 21901);
+  CHECK(parse_pcm_raw("no counts at all\n").empty());
+  CHECK_THROWS_AS(parse_pcm_raw("2021-09-27,00:07:40.507,X,1000,2102078418\n"), std::invalid_argument);
+  CHECK_THROWS_AS(parse_pcm_raw("2021-09-27,00:07:40.507,X,1000,2102078418,many\n"), std::invalid_argument);
+}
+
+TEST_CASE("PCM's W and Q are the difference of two processes, so a child's start is not counted") {
+  std::vector<std::vector<std::string>> commands;
+  PcmSource source(sapphire_rapids(), "gable",
+                   pcm_of({{"fp_512_single", 100}, {"fp_scalar", 7}, {"cas_rd", 5000}, {"cas_wr", 1000}}, &commands));
+  const Reading reading = source.measure(in_child(), {.metrics = {Metric::flop, Metric::dram_bytes, Metric::l2_bytes}});
+  CHECK(reading.at(Metric::flop).value == doctest::Approx(100 * 16 + 7));
+  CHECK(reading.at(Metric::dram_bytes).value == doctest::Approx(6000 * 64));
+  CHECK(reading.at(Metric::dram_bytes).repetitions == 3);
+  CHECK_FALSE(reading.at(Metric::l2_bytes).value.has_value());
+  CHECK(commands.size() == 6);
+  CHECK(commands[0].front() == "pcm-raw");
+  CHECK(std::count(commands[0].begin(), commands[0].end(), "imc/config=0x40cf05,name=cas_rd") == 1);
+  CHECK(std::count(commands[0].begin(), commands[0].end(), "core/config=0x4380c7,name=fp_512_single") == 1);
+  CHECK(commands[1].back() == "11");  // a second's worth of 0.1 s more
+}
+
+TEST_CASE("PCM refuses what it can't know: cold runs, bf16, a tool that fails or stays silent, other CPUs") {
+  PcmSource source(sapphire_rapids(), "gable", pcm_of({{"cas_rd", 1}}));
+  const CountOptions both{.metrics = {Metric::flop, Metric::dram_bytes}};
+  Workload cold = in_child();
+  cold.flush = [] {};
+  CHECK(source.measure(cold, both).at(Metric::dram_bytes).reason.find("cold") != std::string::npos);
+  Workload bf16 = in_child();
+  bf16.dtype = "bf16";
+  CHECK_FALSE(source.measure(bf16, both).at(Metric::flop).value.has_value());
+  CHECK(source.measure(bf16, both).at(Metric::dram_bytes).value.has_value());
+  CHECK_THROWS_AS(source.measure({.run = [] {}}, both), std::invalid_argument);
+
+  PcmSource failing(sapphire_rapids(), "gable", [](const auto&, double) {
+    ChildResult child;
+    child.exit_code = 1;
+    child.errors = "Access to Intel(r) Performance Counter Monitor has denied\n";
+    return child;
+  });
+  CHECK(failing.measure(in_child(), both).at(Metric::flop).reason.find("has denied") != std::string::npos);
+  PcmSource silent(sapphire_rapids(), "gable", [](const auto&, double) {
+    ChildResult child;
+    child.exit_code = 0;
+    return child;
+  });
+  CHECK(silent.measure(in_child(), both).at(Metric::flop).reason.find("no counts of") != std::string::npos);
+
+  Machine amd;
+  amd.vendor = "AuthenticAMD";
+  const SourceStatus status = PcmSource(amd, "gable").status();
+  CHECK_FALSE(status.available);
+  CHECK_FALSE(status.cure.empty());
+  CHECK(pcm_events(amd).empty());
+  Machine skylake = sapphire_rapids();
+  skylake.model = 85;
+  for (const PcmEvent& event : pcm_events(skylake)) CHECK(event.metric == Metric::dram_bytes);
 }
 
 // ---- calibration
@@ -258,7 +371,7 @@ TEST_CASE("a source that reads nothing of known work, or has none for a quantity
 }
 
 TEST_CASE("sweeps refuse sizes that their loops have no end for, and names that they lack") {
-  CHECK_THROWS_AS(known_sweep("copy", 100, 1), std::invalid_argument);
-  CHECK_THROWS_AS(known_sweep("walk", 256, 1), std::invalid_argument);
-  for (const KnownSweep& sweep : known_sweeps()) CHECK_NOTHROW(known_sweep(sweep.name, 256, 1)());
+  CHECK_THROWS_AS(known_kernel("copy", 100, 1), std::invalid_argument);
+  CHECK_THROWS_AS(known_kernel("walk", 256, 1), std::invalid_argument);
+  for (const KnownSweep& sweep : known_sweeps()) CHECK_NOTHROW(known_kernel(sweep.name, 256, 1)());
 }
