@@ -14,6 +14,7 @@
 
 #include "bench/counted.h"
 #include "bench/info.h"
+#include "bench/profile_command.h"
 #include "bench/report/schema.h"
 #include "bench/run_conv2d.h"
 #include "bench/studies.h"
@@ -27,6 +28,7 @@ namespace {
 struct Arguments {
   StudyOptions study;
   RunOptions run;
+  ProfileOptions profile;
   CountedOptions counted;
   std::string json;
   std::vector<std::string> files;
@@ -192,6 +194,22 @@ void add_plot(CLI::App& root, Arguments& a) {
   });
 }
 
+void add_profile(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("profile", "what runs are made of: kernels, copies, API calls; phases on CPUs");
+  add_selection(app, a.study.selection);
+  add_devices(app, a.study);
+  app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(CLI::PositiveNumber);
+  app.add_flag("--deep", a.profile.deep, "GPUs: why warps waited, kernel by kernel, from counters in further runs");
+  app.add_option("--csv", a.profile.csv, "write the table to this file");
+  app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return profile_command(arguments.study, arguments.profile, console);
+    };
+  });
+}
+
 /// What gable starts of itself; see counted.h.
 void add_counted(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("counted", "one workload, to be counted from outside");
@@ -242,7 +260,8 @@ int command(int argc, const char* const* argv) {
   app.footer(
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
-  for (const auto add : {add_info, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot, add_counted}) {
+  for (const auto add :
+       {add_info, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot, add_profile, add_counted}) {
     add(app, arguments);
   }
   try {

@@ -1,13 +1,12 @@
 // Names, summaries and defaults of sources, probes of those that have no reader here, and the list of all.
 #include "perfcounters/source.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "perfcounters/callgrind.h"
+#include "perfcounters/cupti_source.h"
 #include "perfcounters/pcm.h"
 #include "perfcounters/perf_event.h"
 #include "perfcounters/timing.h"
@@ -18,35 +17,6 @@ namespace {
 SourceStatus clock_status() { return {"steady_clock", true, "T of CPU work", "", ""}; }
 
 SourceStatus analytic_status() { return {"analytic", true, "W (exact) and the least Q, from the shapes", "", ""}; }
-
-// Opens the first library that loads; otherwise returns what the loader said about the first name.
-std::string loader_error(std::initializer_list<const char*> names) {
-  std::string first_error;
-  for (const char* name : names) {
-    if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
-      dlclose(library);
-      return "";
-    }
-    const char* error = dlerror();
-    if (first_error.empty()) first_error = error != nullptr ? error : "unknown loader error";
-  }
-  return first_error;
-}
-
-SourceStatus cupti_status() {
-  SourceStatus status{"cupti", false, "W, Q(dram), Q(l2), Q(l1) and T on NVIDIA GPUs", "", ""};
-  if (std::string error = loader_error({"libcuda.so.1"}); !error.empty()) {
-    status.reason = std::move(error);
-    status.cure = "install the NVIDIA driver on a machine with an NVIDIA GPU";
-  } else if (error = loader_error({"libcupti.so.13", "libcupti.so.12", "libcupti.so"}); !error.empty()) {
-    status.reason = std::move(error);
-    status.cure = "install CUPTI (part of the CUDA toolkit) and add its folder to LD_LIBRARY_PATH";
-  } else {
-    status.reason = "driver and CUPTI load, but this version of gable has no CUPTI reader";
-    status.cure = "profile with ncu for now";
-  }
-  return status;
-}
 
 }  // namespace
 
@@ -96,13 +66,14 @@ std::vector<std::unique_ptr<CounterSource>> open_counter_sources(const std::stri
   sources.push_back(std::make_unique<PcmSource>(describe_machine(), helper));
   sources.push_back(
       std::make_unique<CallgrindSource>(read_cache_geometries("/sys/devices/system/cpu/cpu0/cache"), helper));
+  sources.push_back(std::make_unique<CuptiSource>());
   return sources;
 }
 
 std::vector<SourceStatus> counter_sources() {
   std::vector<SourceStatus> all;
   for (const auto& source : open_counter_sources()) all.push_back(source->status());
-  for (SourceStatus status : {cupti_status(), analytic_status(), clock_status()}) all.push_back(std::move(status));
+  for (SourceStatus status : {analytic_status(), clock_status()}) all.push_back(std::move(status));
   return all;
 }
 
