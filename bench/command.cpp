@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "bench/info.h"
+#include "bench/list_command.h"
 #include "bench/report/schema.h"
 #include "bench/run_conv2d.h"
 #include "bench/studies.h"
@@ -27,6 +28,7 @@ struct Arguments {
   StudyOptions study;
   RunOptions run;
   std::string json;
+  bool gpu = false;
   std::vector<std::string> files;
   std::function<ExitCode(Arguments&, Console&)> action;
 };
@@ -95,6 +97,18 @@ void add_info(CLI::App& root, Arguments& a) {
     a.action = [](Arguments&, Console& console) {
       info(console);
       return kDone;
+    };
+  });
+}
+
+void add_list(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("list", "the cases of a selection, with their shapes and work; runs nothing");
+  add_selection(app, a.study.selection);
+  app.add_flag("--gpu", a.gpu, "with the batches that GPUs get (default: a CPU's)");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return list_command(arguments.study.selection, arguments.gpu, console);
     };
   });
 }
@@ -221,7 +235,7 @@ int command(int argc, const char* const* argv) {
   app.footer(
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
-  for (const auto add : {add_info, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot}) {
+  for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot}) {
     add(app, arguments);
   }
   try {
