@@ -76,7 +76,7 @@ constexpr const char* kSmall = "--problem 'mb1ic3ih8oc4kh3n\"small\"'";
 TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
   CHECK(run_command("--help").code == 0);
   CHECK(run_command("--version").out == "gable 0.1.0\n");
-  for (const char* command : {"info", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot"}) {
+  for (const char* command : {"info", "list", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot"}) {
     CAPTURE(command);
     const Result help = run_command(std::string(command) + " --help");
     CHECK(help.code == 0);
@@ -312,6 +312,24 @@ TEST_CASE("primitives are verified and measured as convolutions are, and stand b
   CHECK(study["measurements"][0]["percent_of_roof"].is_number());
   CHECK(contains(result.err, "Beside the Trainium study"));
   CHECK(contains(result.err, "186 µs"));
+}
+
+TEST_CASE("list has each case's shapes and work, with a GPU's batches where asked") {
+  const Result result =
+      run_command("list --suite resnet50 --name res3a_branch2b --dtype f16 --math strict --gpu --json");
+  REQUIRE(result.code == 0);
+  const json cases = json::parse(result.out)["cases"];
+  REQUIRE(cases.size() == 1);
+  const json& one = cases.front();
+  CHECK(one["dtype"] == "f16");
+  CHECK(one["conv2d"]["input"] == json({64, 128, 56, 56}));
+  CHECK(one["conv2d"]["weights"] == json({128, 128, 3, 3}));
+  CHECK(one["conv2d"]["output"] == json({64, 128, 28, 28}));
+  CHECK(one["conv2d"]["stride"] == json({2, 2}));
+  CHECK(one["conv2d"]["padding"] == json({1, 1, 0, 0}));
+  CHECK(one["epilogue"]["activation"] == "relu");
+  CHECK(one["flop"] == 2.0 * 64 * 128 * 28 * 28 * 128 * 9);
+  CHECK(run_command("list --suite nonsense").code == 2);
 }
 
 TEST_CASE("info lists devices and counter sources, each with its reason") {

@@ -175,7 +175,9 @@ int threads_of_roof(const Studies& studies, bool gpu, const std::string& tag) {
 
 }  // namespace
 
-bool is_gpu(const std::string& device) { return device.starts_with("cuda") || device.starts_with("cudnn"); }
+bool is_gpu(const std::string& device) {
+  return device.starts_with("cuda") || device.starts_with("cudnn") || device.starts_with("pytorch");
+}
 
 Studies merge(const std::vector<json>& studies) {
   Studies merged;

@@ -26,7 +26,7 @@ constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false
                                                true,  true,  true,  false, false, false};
 
 bool is_vendor_library(const std::string& device) {
-  return device.starts_with("onednn") || device.starts_with("cudnn");
+  return device.starts_with("onednn") || device.starts_with("cudnn") || device.starts_with("pytorch");
 }
 
 // What must agree for two times to be comparable.
