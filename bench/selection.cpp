@@ -106,6 +106,10 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
   return selection;
 }
 
+bool is_named(const std::string& name, const std::vector<std::string>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) { return name.find(part) != name.npos; });
+}
+
 }  // namespace
 
 void apply_attributes(const SelectionOptions& options, Conv2d& conv) {
@@ -123,8 +127,8 @@ Selection select(const SelectionOptions& options, bool gpu) {
   Selection selection = !options.suite.empty()  ? from_suite(options, gpu)
                         : !options.file.empty() ? from_file(options)
                                                 : from_problems(options);
-  if (!options.name.empty()) {
-    std::erase_if(selection.cases, [&](const Case& one) { return one.name.find(options.name) == std::string::npos; });
+  if (!options.names.empty()) {
+    std::erase_if(selection.cases, [&](const Case& one) { return !is_named(one.name, options.names); });
   }
   if (options.max_batch > 0) cap_batch(selection.cases, options.max_batch);
   multiply(selection.cases, maths_of(options));

@@ -23,7 +23,7 @@ struct SelectionOptions {
   std::string activation;
   std::string max_pool;
   std::vector<std::string> maths;  ///< strict if none; several: each case once in each
-  std::string name;                ///< part of a case's name
+  std::vector<std::string> names;  ///< parts of cases' names: those that contain one of them
   bool bias = false;
   std::int64_t max_batch = 0;
 };
