@@ -17,8 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-json positive_or_null(double value) { return value > 0 ? json(value) : json(nullptr); }
-
 json versions_record() {
   json versions{{"gable", GABLE_VERSION_STRING}};
   for (const DeviceInfo& info : devices()) {
@@ -36,32 +34,6 @@ json epilogue_record(const Epilogue& epilogue) {
   return record;
 }
 
-/// The name says it all: "avx2 fma f32" of dtype f32 is the unit "avx2 fma".
-std::string unit_of(const perf::Ceiling& ceiling) {
-  const std::string suffix = " " + ceiling.dtype;
-  return ceiling.name.ends_with(suffix) ? ceiling.name.substr(0, ceiling.name.size() - suffix.size())
-                                        : ceiling.isa_or_level;
-}
-
-json ceiling_record(const perf::Ceiling& ceiling) {
-  const bool compute = ceiling.kind == "compute";
-  json record{{"device", "cpu"},
-              {"name", fmt::format("{}, {} thread{}", ceiling.name, ceiling.threads, ceiling.threads == 1 ? "" : "s")},
-              {"kind", ceiling.kind},
-              {"dtype", ceiling.dtype},
-              {"threads", ceiling.threads},
-              {"value", ceiling.value},
-              {"q1", ceiling.q1},
-              {"q3", ceiling.q3},
-              {"runs", ceiling.runs},
-              {"theoretical", positive_or_null(ceiling.theoretical)},
-              {"formula", ceiling.formula}};
-  record[compute ? "isa" : "level"] = compute ? unit_of(ceiling) : ceiling.isa_or_level;
-  if (!ceiling.note.empty()) record["note"] = ceiling.note;
-  if (ceiling.working_set_bytes > 0) record["working_set_bytes"] = ceiling.working_set_bytes;
-  return record;
-}
-
 /// The level that tensors of `bytes` stay in between warm runs. Threads share the work, so their own caches add up.
 std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads, const perf::Machine& machine) {
   const auto fits = [&](std::size_t cache, int instances) { return bytes <= static_cast<double>(cache) * instances; };
@@ -72,16 +44,38 @@ std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads
   return traffic.dram;
 }
 
-perf::RooflinePoint point_of(const json& measurement, const perf::Machine& machine) {
+/// The products of bf16 parts that stand for one of f32.
+int products_of(const std::string& math) { return math == "split3" ? 3 : math == "split6" ? 6 : 1; }
+
+/// Everything but the traffic.
+perf::RooflinePoint point_without_bytes(const json& measurement) {
+  const std::string math = measurement.value("math", "strict");
   perf::RooflinePoint point;
   point.flop = measurement["W"]["flop"];
+  point.seconds = measurement["T"]["seconds"];
+  point.dtype = math == "tf32" ? math : measurement["dtype"].get<std::string>();
+  point.products = products_of(math);
+  return point;
+}
+
+perf::Verdict judge_on_cpu(const json& measurement, const std::vector<perf::Ceiling>& ceilings,
+                           const perf::Machine& machine) {
+  perf::RooflinePoint point = point_without_bytes(measurement);
+  point.threads = measurement["threads"];
   const double bytes = measurement["Q"]["dram"]["bytes"];
   const bool warm = measurement["cache"] == "warm";
-  (warm ? home_of(point.bytes, bytes, measurement["threads"], machine) : point.bytes.dram) = bytes;
-  point.seconds = measurement["T"]["seconds"];
-  point.dtype = measurement["dtype"];
-  point.threads = measurement["threads"];
-  return point;
+  (warm ? home_of(point.bytes, bytes, point.threads, machine) : point.bytes.dram) = bytes;
+  return perf::judge(ceilings, point);
+}
+
+perf::Verdict judge_on_gpu(const json& measurement, const GpuCeilings& gpu) {
+  perf::RooflinePoint point = point_without_bytes(measurement);
+  const double bytes = measurement["Q"]["dram"]["bytes"];
+  const bool in_l2 = measurement["cache"] == "warm" && bytes <= gpu.l2_bytes;
+  (in_l2 ? point.bytes.l2 : point.bytes.dram) = bytes;
+  perf::RooflineOptions options;
+  if (gpu.overhead_seconds > 0) options.overhead_seconds = gpu.overhead_seconds;
+  return perf::judge(gpu.roofs, point, options);
 }
 
 }  // namespace
@@ -113,12 +107,6 @@ json machine_record(const perf::Machine& machine, const std::string& command) {
     if (info.available && info.memory.kind == Memory::Kind::cuda && !record.contains("gpu")) record["gpu"] = info.name;
   }
   return record;
-}
-
-json ceilings_record(const std::vector<perf::Ceiling>& ceilings) {
-  json list = json::array();
-  for (const perf::Ceiling& ceiling : ceilings) list.push_back(ceiling_record(ceiling));
-  return list;
 }
 
 json case_record(const Case& one) {
@@ -173,12 +161,14 @@ json measurement_record(const Case& one, const OpRunner& runner, const perf::Tim
   return record;
 }
 
-double judge_measurements(json& measurements, const std::vector<perf::Ceiling>& ceilings,
-                          const perf::Machine& machine) {
+double judge_measurements(json& measurements, const MachineCeilings& ceilings, const perf::Machine& machine) {
   double highest = 0;
   for (json& record : measurements) {
-    if (report::is_gpu(record["device"])) continue;
-    const perf::Verdict verdict = perf::judge(ceilings, point_of(record, machine));
+    const std::string device = record["device"];
+    const bool on_gpu = report::is_gpu(device);
+    const GpuCeilings* gpu = on_gpu ? ceilings.of_gpu(device) : nullptr;
+    if (on_gpu && gpu == nullptr) continue;
+    const perf::Verdict verdict = on_gpu ? judge_on_gpu(record, *gpu) : judge_on_cpu(record, ceilings.cpu, machine);
     if (verdict.bound.empty()) continue;
     record["bound"] = verdict.bound;
     record["percent_of_roof"] = verdict.percent_of_roof;
@@ -190,14 +180,18 @@ double judge_measurements(json& measurements, const std::vector<perf::Ceiling>& 
   return highest;
 }
 
-json study_record(json machine, json ceilings, json measurements, const std::vector<Refusal>& refused) {
+json study_record(json machine, const MachineCeilings& ceilings, json measurements,
+                  const std::vector<Refusal>& refused) {
   json list = json::array();
   for (const Refusal& refusal : refused) list.push_back(refusal_record(refusal));
-  return {{"schema_version", report::kSchemaVersion},
-          {"machine", std::move(machine)},
-          {"ceilings", std::move(ceilings)},
-          {"measurements", std::move(measurements)},
-          {"refused", std::move(list)}};
+  json record{{"schema_version", report::kSchemaVersion},
+              {"machine", std::move(machine)},
+              {"ceilings", ceilings_record(ceilings)},
+              {"measurements", std::move(measurements)},
+              {"refused", std::move(list)}};
+  json rates = rates_record(ceilings);
+  if (!rates.empty()) record["rates"] = std::move(rates);
+  return record;
 }
 
 }  // namespace gable::bench

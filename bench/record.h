@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bench/cases.h"
+#include "bench/ceilings.h"
 #include "bench/op_runner.h"
-#include "perfcounters/ceilings.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/timing.h"
 
@@ -15,8 +15,6 @@ namespace gable::bench {
 
 /// `command` is the command line; versions are gable's and those that the devices' plugins state in their names.
 nlohmann::json machine_record(const perf::Machine& machine, const std::string& command);
-
-nlohmann::json ceilings_record(const std::vector<perf::Ceiling>& ceilings);
 
 /// suite, name, op, problem, dtype, and what the op has of layout, epilogue, math and tile.
 nlohmann::json case_record(const Case& one);
@@ -27,14 +25,13 @@ nlohmann::json refusal_record(const Refusal& refusal);
 nlohmann::json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing,
                                   perf::Cache cache);
 
-/// Fills in what bounds each measurement of a CPU device (the ceilings are the CPU's), how much of its roof it reaches,
-/// and the consistency rules that it breaks. Warm tensors that fit a cache are held against that cache's bandwidth.
-/// Returns the greatest percentage of a roof.
-double judge_measurements(nlohmann::json& measurements, const std::vector<perf::Ceiling>& ceilings,
-                          const perf::Machine& machine);
+/// Fills in what bounds each measurement under its device's ceilings, how much of its roof it reaches, and the
+/// consistency rules that it breaks. Warm tensors that fit a cache are held against that cache's bandwidth; what runs
+/// on a GPU without ceilings stays as it is. Returns the greatest percentage of a roof.
+double judge_measurements(nlohmann::json& measurements, const MachineCeilings& ceilings, const perf::Machine& machine);
 
 /// A study of its parts.
-nlohmann::json study_record(nlohmann::json machine, nlohmann::json ceilings, nlohmann::json measurements,
+nlohmann::json study_record(nlohmann::json machine, const MachineCeilings& ceilings, nlohmann::json measurements,
                             const std::vector<Refusal>& refused);
 
 }  // namespace gable::bench

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/ceilings.h"
 #include "bench/files.h"
 #include "bench/measure.h"
 #include "bench/record.h"
@@ -16,7 +17,6 @@
 #include "bench/report/schema.h"
 #include "bench/report/study.h"
 #include "bench/report/table.h"
-#include "bench/report/text.h"
 #include "bench/report/trainium.h"
 
 namespace gable::bench {
@@ -39,6 +39,10 @@ std::vector<perf::Cache> caches_of(const std::string& name) {
   if (name == "cold") return {cold};
   if (name == "both") return {warm, cold};
   throw Error(ErrorCode::invalid_argument, fmt::format("--cache '{}': must be warm, cold or both", name));
+}
+
+std::vector<std::string> devices_of(const StudyOptions& options) {
+  return options.devices.empty() ? default_devices() : options.devices;
 }
 
 /// A study as it grows.
@@ -71,8 +75,7 @@ void measure_selection(const StudyOptions& options, const MeasureOptions& measur
 
 Study measure_study(const StudyOptions& options, MeasureOptions measuring, const Adjust& adjust, Console& console) {
   select(options.selection, false);  // misuse is said before a device's trouble
-  const std::vector<OpenDevice> all =
-      open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  const std::vector<OpenDevice> all = open_devices(devices_of(options), options.threads);
   std::vector<OpenDevice> cpus;
   std::vector<OpenDevice> gpus;
   for (const OpenDevice& device : all) (device.gpu ? gpus : cpus).push_back(device);
@@ -81,40 +84,6 @@ Study measure_study(const StudyOptions& options, MeasureOptions measuring, const
   measure_selection(options, measuring, cpus, adjust, study, console);
   measure_selection(options, measuring, gpus, adjust, study, console);
   return study;
-}
-
-std::vector<perf::Ceiling> measured_ceilings(const perf::Machine& machine, bool quick, Console& console) {
-  perf::CeilingOptions options;
-  options.quick = quick;
-  options.progress = [&](const std::string& next, int done, int total) {
-    console.progress(static_cast<std::size_t>(done), static_cast<std::size_t>(total), "ceiling " + next);
-  };
-  std::vector<perf::Ceiling> ceilings = perf::measure_ceilings(machine, options);
-  console.finish_progress();
-  return ceilings;
-}
-
-/// Of two measurements of the same ceiling the higher: whatever else runs can only lower it.
-void keep_higher(std::vector<perf::Ceiling>& ceilings, const std::vector<perf::Ceiling>& again) {
-  for (perf::Ceiling& first : ceilings) {
-    for (const perf::Ceiling& second : again) {
-      if (second.name != first.name || second.threads != first.threads || second.value <= first.value) continue;
-      first = second;
-      first.note += (first.note.empty() ? "" : "; ") + std::string(
-                                                           "measured twice, the higher is kept: a layer had "
-                                                           "passed the first roof");
-    }
-  }
-}
-
-void print_ceilings(const std::vector<perf::Ceiling>& ceilings, Console& console) {
-  console.print(
-      fmt::format("{:<26} {:>8} {:>16} {:>16}  {}", "ceiling", "threads", "measured", "theoretical", "formula"));
-  for (const perf::Ceiling& c : ceilings) {
-    const auto text = c.kind == "compute" ? report::flops_text : report::bandwidth_text;
-    console.print(fmt::format("{:<26} {:>8} {:>16} {:>16}  {}", c.name, c.threads, text(c.value),
-                              c.theoretical > 0 ? text(c.theoretical) : "-", c.formula));
-  }
 }
 
 json read_study(const std::string& path) {
@@ -165,12 +134,12 @@ ExitCode bench_command(const StudyOptions& options, Console& console) {
   measuring.caches = caches_of(options.cache.empty() ? "warm" : options.cache);
   if (options.seconds > 0) measuring.seconds_each = options.seconds;
   const perf::Machine machine = perf::describe_machine();
-  std::vector<perf::Ceiling> ceilings;
-  if (options.ceilings) ceilings = measured_ceilings(machine, true, console);
+  MachineCeilings ceilings;
+  if (options.ceilings) ceilings = measure_ceilings(machine, scope_of(devices_of(options)), true, console);
   Study study = measure_study(options, measuring, {}, console);
   if (options.ceilings) judge_measurements(study.measurements, ceilings, machine);
-  const json record = study_record(machine_record(machine, options.command), ceilings_record(ceilings),
-                                   std::move(study.measurements), study.outcome.refused);
+  const json record = study_record(machine_record(machine, options.command), ceilings, std::move(study.measurements),
+                                   study.outcome.refused);
   report::validate_study(record);
   print_tables(record, console);
   console.emit(record);
@@ -180,10 +149,9 @@ ExitCode bench_command(const StudyOptions& options, Console& console) {
 ExitCode ceilings_command(const StudyOptions& options, Console& console) {
   console.check_target();
   const perf::Machine machine = perf::describe_machine();
-  const auto ceilings = measured_ceilings(machine, options.quick, console);
+  const auto ceilings = measure_ceilings(machine, whole_machine(), options.quick, console);
   print_ceilings(ceilings, console);
-  const json record =
-      study_record(machine_record(machine, options.command), ceilings_record(ceilings), json::array(), {});
+  const json record = study_record(machine_record(machine, options.command), ceilings, json::array(), {});
   report::validate_study(record);
   console.emit(record);
   return kDone;
@@ -212,15 +180,16 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
     machine_json["mode"] = note;
     adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop, kQuickGigabytes); };
   }
-  auto ceilings = measured_ceilings(machine, options.quick, console);
+  const CeilingScope scope = scope_of(devices_of(options));
+  auto ceilings = measure_ceilings(machine, scope, options.quick, console);
   Study study = measure_study(options, measuring, adjust, console);
   if (judge_measurements(study.measurements, ceilings, machine) > kBelievablePercent) {
     // A roof below a measurement was taken while something else ran here.
-    keep_higher(ceilings, measured_ceilings(machine, options.quick, console));
+    keep_higher(ceilings, measure_ceilings(machine, scope, options.quick, console));
     judge_measurements(study.measurements, ceilings, machine);
   }
-  const json record = study_record(std::move(machine_json), ceilings_record(ceilings), std::move(study.measurements),
-                                   study.outcome.refused);
+  const json record =
+      study_record(std::move(machine_json), ceilings, std::move(study.measurements), study.outcome.refused);
   report::validate_study(record);
   write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(record)});
   report::write_report({record}, folder);

@@ -322,7 +322,8 @@ void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, co
     const double ridge = best.top > 0 ? best.top / c->value : 1e12;
     Segment line = {scale.at(1e-12, c->value * 1e-12), scale.at(ridge, c->value * ridge)};
     if (!clip(line, panel.plot)) continue;
-    std::string text = fmt::format("{} {}", level_text(c->level), bandwidth_text(c->value));
+    const std::string level = is_gpu(c->device) && c->level == "l1" ? "SHARED" : level_text(c->level);
+    std::string text = fmt::format("{} {}", level, bandwidth_text(c->value));
     if (size == FigureSize::wide && c->level == "dram" && best.top > 0)
       text += fmt::format(" · ridge {} FLOP/byte", number_text(ridge));
     text = tagged(text, studies, c->machine, several);

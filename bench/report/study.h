@@ -32,6 +32,14 @@ struct Ceiling {
   bool is_bandwidth() const { return kind == "bandwidth"; }
 };
 
+// A limit that is no roof: instructions a second, what a launch costs, copies from and to the host.
+struct Rate {
+  size_t machine = 0;
+  std::string device, name, unit, formula;
+  double value = 0, q1 = 0, q3 = 0;
+  std::optional<double> theoretical;
+};
+
 struct Time {
   std::string source;
   double seconds = 0, q1 = 0, q3 = 0;
@@ -82,6 +90,7 @@ struct Studies {
   std::vector<Ceiling> ceilings;
   std::vector<Measurement> measurements;
   std::vector<Refused> refused;
+  std::vector<Rate> rates;
 };
 
 // Validates each study (SchemaError; with several, the message says which) and merges them in order. Two studies of one
