@@ -10,6 +10,7 @@
 #include "bench/problem.h"
 #include "bench/report/schema.h"
 #include "bench/report/study.h"
+#include "bench/report/text.h"
 #include "perfcounters/roofline.h"
 
 namespace gable::bench {
@@ -32,6 +33,28 @@ json epilogue_record(const Epilogue& epilogue) {
   json record{{"bias", epilogue.bias}, {"activation", to_string(epilogue.activation)}, {"max_pool", pool_record(pool)}};
   if (pool && pool.stride != pool.window) record["max_pool_stride"] = {pool.stride.h, pool.stride.w};
   return record;
+}
+
+void add_device(json& record, const OpenDevice& device, int threads) {
+  record["device"] = device.uri;
+  record["device_name"] = device.device.info().name;
+  record["threads"] = device.gpu ? json(nullptr) : json(threads);
+}
+
+/// T, W and Q; nothing is known about roofs and errors yet.
+void add_numbers(json& record, const perf::Timing& timing, const char* time_source, double flop, double bytes) {
+  record["T"] = {{"source", time_source},
+                 {"seconds", timing.seconds},
+                 {"q1", timing.q1},
+                 {"q3", timing.q3},
+                 {"fastest", timing.fastest},
+                 {"runs", timing.runs},
+                 {"calls_per_run", timing.calls_per_run}};
+  record["W"] = {{"source", "analytic"}, {"flop", flop}, {"analytic", flop}};
+  record["Q"] = {{"dram", {{"source", "analytic"}, {"bytes", bytes}, {"analytic", bytes}}}};
+  record["intensity"] = flop / bytes;
+  record["gflops"] = flop / timing.seconds / 1e9;
+  for (const char* unknown : {"bound", "percent_of_roof", "max_error", "error_bound"}) record[unknown] = nullptr;
 }
 
 /// The level that tensors of `bytes` stay in between warm runs. Threads share the work, so their own caches add up.
@@ -137,33 +160,35 @@ json refusal_record(const Refusal& refusal) {
 json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing, perf::Cache cache) {
   const Work least = runner.plan().work();
   json record = case_record(one);
-  record["device"] = runner.device().uri;
-  record["device_name"] = runner.device().device.info().name;
+  add_device(record, runner.device(), runner.device().threads);
   record["kernel"] = runner.plan().kernel();
   record["fused"] = runner.plan().fused();
   record["cache"] = cache == perf::Cache::warm ? "warm" : "cold";
-  record["threads"] = runner.device().gpu ? json(nullptr) : json(runner.device().threads);
-  record["T"] = {{"source", runner.time_source()},
-                 {"seconds", timing.seconds},
-                 {"q1", timing.q1},
-                 {"q3", timing.q3},
-                 {"fastest", timing.fastest},
-                 {"runs", timing.runs},
-                 {"calls_per_run", timing.calls_per_run}};
-  record["W"] = {{"source", "analytic"}, {"flop", least.flop}, {"analytic", least.flop}};
-  record["Q"] = {{"dram", {{"source", "analytic"}, {"bytes", least.bytes()}, {"analytic", least.bytes()}}}};
-  record["intensity"] = least.flop / least.bytes();
-  record["gflops"] = least.flop / timing.seconds / 1e9;
-  record["bound"] = nullptr;
-  record["percent_of_roof"] = nullptr;
-  record["max_error"] = nullptr;
-  record["error_bound"] = nullptr;
+  add_numbers(record, timing, runner.time_source(), least.flop, least.bytes());
+  return record;
+}
+
+json bandwidth_record(const MeasuredBandwidth& measured) {
+  const BandwidthCase& one = *measured.one;
+  const Mover& mover = *measured.mover;
+  json record{{"suite", one.suite},
+              {"name", one.name},
+              {"op", to_string(one.movement)},
+              {"problem", report::bytes_text(static_cast<double>(one.bytes))},
+              {"dtype", "f32"},
+              {"working_set_bytes", one.bytes}};
+  add_device(record, *measured.device, mover.threads);
+  record["kernel"] = mover.kernel;
+  record["fused"] = false;
+  record["cache"] = "warm";
+  add_numbers(record, measured.timing, mover.time_source, mover.flop, mover.bytes);
   return record;
 }
 
 double judge_measurements(json& measurements, const MachineCeilings& ceilings, const perf::Machine& machine) {
   double highest = 0;
   for (json& record : measurements) {
+    if (record.contains("working_set_bytes")) continue;  // bandwidths are roofs themselves
     const std::string device = record["device"];
     const bool on_gpu = report::is_gpu(device);
     const GpuCeilings* gpu = on_gpu ? ceilings.of_gpu(device) : nullptr;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bandwidth.h"
 #include "bench/cases.h"
 #include "bench/ceilings.h"
 #include "bench/op_runner.h"
@@ -24,6 +25,8 @@ nlohmann::json refusal_record(const Refusal& refusal);
 /// One measurement; nothing is said about roofs yet.
 nlohmann::json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing,
                                   perf::Cache cache);
+
+nlohmann::json bandwidth_record(const MeasuredBandwidth& measured);
 
 /// Fills in what bounds each measurement under its device's ceilings, how much of its roof it reaches, and the
 /// consistency rules that it breaks. Warm tensors that fit a cache are held against that cache's bandwidth; what runs

@@ -103,6 +103,9 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
       return std::find(wanted.begin(), wanted.end(), dtype_of(one.op)) == wanted.end();
     });
   }
+  if (wanted.empty() || std::find(wanted.begin(), wanted.end(), DType::f32) != wanted.end()) {
+    selection.bandwidths = bandwidth_cases(options.suite, gpu);
+  }
   return selection;
 }
 
@@ -128,12 +131,14 @@ Selection select(const SelectionOptions& options, bool gpu) {
                         : !options.file.empty() ? from_file(options)
                                                 : from_problems(options);
   if (!options.names.empty()) {
-    std::erase_if(selection.cases, [&](const Case& one) { return !is_named(one.name, options.names); });
+    const auto other = [&](const auto& one) { return !is_named(one.name, options.names); };
+    std::erase_if(selection.cases, other);
+    std::erase_if(selection.bandwidths, other);
   }
   if (options.max_batch > 0) cap_batch(selection.cases, options.max_batch);
   multiply(selection.cases, maths_of(options));
   if (!options.suite.empty()) selection.repeated = drop_repeated(selection.cases);
-  if (selection.cases.empty() && selection.refused.empty()) {
+  if (selection.cases.empty() && selection.bandwidths.empty() && selection.refused.empty()) {
     misuse("nothing is selected: the list is empty, or --name and --dtype leave nothing");
   }
   return selection;

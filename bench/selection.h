@@ -30,8 +30,9 @@ struct SelectionOptions {
 
 struct Selection {
   std::vector<Case> cases;
-  std::vector<Refusal> refused;       ///< entries of a list that gable can't express
-  int malformed = 0;                  ///< of those, entries that can't be read at all
+  std::vector<BandwidthCase> bandwidths;  ///< of a suite, in f32
+  std::vector<Refusal> refused;           ///< entries of a list that gable can't express
+  int malformed = 0;                      ///< of those, entries that can't be read at all
   std::vector<std::string> repeated;  ///< cases of a suite that --max-batch made equal to others, which stand for them
 };
 

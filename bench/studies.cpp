@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/bandwidth.h"
 #include "bench/ceilings.h"
 #include "bench/files.h"
 #include "bench/measure.h"
 #include "bench/record.h"
+#include "bench/report/bandwidth.h"
 #include "bench/report/report.h"
 #include "bench/report/schema.h"
 #include "bench/report/study.h"
@@ -70,6 +72,8 @@ void measure_selection(const StudyOptions& options, const MeasureOptions& measur
         study.measurements.push_back(measurement_record(*m.one, *m.runner, m.timing, m.cache));
       }};
   measure_cases(selection.cases, devices, measuring, study.outcome, callbacks);
+  measure_bandwidths(selection.bandwidths, devices, measuring, study.outcome, callbacks.progress,
+                     [&](const MeasuredBandwidth& m) { study.measurements.push_back(bandwidth_record(m)); });
   console.finish_progress();
 }
 
@@ -115,6 +119,8 @@ void make_folder(const std::string& folder) {
 void print_tables(const json& record, Console& console) {
   const report::Studies studies = report::merge({record});
   console.print(report::table(studies));
+  const std::string bandwidths = report::bandwidth_table(studies);
+  if (!bandwidths.empty()) console.print(bandwidths);
   const std::string beside = report::trainium_table(studies);
   if (!beside.empty()) console.print(beside);
 }
@@ -178,6 +184,7 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
         kQuickGflop, kQuickGigabytes, measuring.seconds_each);
     console.print(note);
     machine_json["mode"] = note;
+    measuring.most_moved_bytes = kQuickGigabytes * 1e9;
     adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop, kQuickGigabytes); };
   }
   const CeilingScope scope = scope_of(devices_of(options));

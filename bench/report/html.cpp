@@ -88,6 +88,7 @@ json card_of(const Studies& studies, const Measurement& m) {
   }
   add("Intensity", number_text(m.intensity()) + " FLOP/byte");
   add("Performance", flops_text(m.flops()));
+  if (m.working_set_bytes) add("Bandwidth", bandwidth_text(m.bandwidth()));
   add("Of the roof", percent_text(m.percent_of_roof));
   add("Bound by", m.bound.empty() ? "unknown: no ceiling was measured" : m.bound);
   if (m.max_error && m.error_bound) {

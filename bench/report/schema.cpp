@@ -289,6 +289,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check_ratio(check, at + "/gflops", gflops, flop, seconds, 1e-9, "W.flop / T.seconds / 1e9");
 
   check.choice(entry, at, "bound", kBounds, Presence::optional);
+  check.positive(entry, at, "working_set_bytes", Presence::optional);
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
     check.not_negative(entry, at, key, Presence::optional);
   }

@@ -127,6 +127,7 @@ Measurement read_measurement(const json& source, size_t machine) {
   m.percent_of_roof = optional_number<double>(source, "percent_of_roof");
   m.max_error = optional_number<double>(source, "max_error");
   m.error_bound = optional_number<double>(source, "error_bound");
+  m.working_set_bytes = optional_number<double>(source, "working_set_bytes");
   return m;
 }
 
