@@ -328,7 +328,7 @@ double host_seconds(const std::function<void()>& call) {
 void add_launches(const Bench& bench, std::vector<Ceiling>& found) {
   constexpr int kLaunches = 500;
   Ceiling many{.name = "launch, back to back", .unit = "s", .formula = "none: a cost, not a rate of the hardware"};
-  many.note = "an empty kernel among many on one stream";
+  many.note = "an empty kernel among many on one stream, as fast as the host puts them there";
   bench.next(many.name);
   const auto launch_many = [] {
     for (int i = 0; i < kLaunches; ++i) cuda::run_empty_kernel(nullptr);
