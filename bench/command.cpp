@@ -71,7 +71,9 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   add_attributes(app, s);
   add_epilogue(app, s);
   app.add_flag("--bias", s.bias, "add a bias");
-  app.add_option("--name", s.name, "only the cases whose name contains this");
+  app.add_option("--name", s.names, "only the cases whose name contains this; several with commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")
       ->check(CLI::PositiveNumber);
 }

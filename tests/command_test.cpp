@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -330,6 +331,44 @@ TEST_CASE("list has each case's shapes and work, with a GPU's batches where aske
   CHECK(one["epilogue"]["activation"] == "relu");
   CHECK(one["flop"] == 2.0 * 64 * 128 * 28 * 28 * 128 * 9);
   CHECK(run_command("list --suite nonsense").code == 2);
+}
+
+TEST_CASE("bandwidths are measured with exact bytes, on one thread and on all, and other devices say why not") {
+  const Result result =
+      run_command("bench --suite primitives --name 64KiB --device cpu?threads=2,reference --seconds 0.01 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 6);
+  for (const json& m : study["measurements"]) {
+    CAPTURE(m["name"]);
+    const double bytes = m["Q"]["dram"]["bytes"];
+    CHECK(m["working_set_bytes"] == 65536);
+    CHECK(bytes <= 65536);
+    CHECK(bytes > 65536 - 6 * 1024);  // six arrays in whole KiB
+    CHECK(m["threads"] == (contains(m["name"].get<std::string>(), "_1t_") ? 1 : 2));
+    CHECK(m["W"]["flop"] == (m["op"] == "triad" ? bytes / 6 : 0));
+  }
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(study["refused"][0]["device"] == "reference");
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "no loops that only move bytes"));
+  CHECK(contains(result.err, "Bandwidth of cpu"));
+}
+
+TEST_CASE("on one thread nothing is measured twice, and files are read and written") {
+  const Result result =
+      run_command("bench --suite primitives --name 1MiB --device cpu?threads=1 --seconds 0.01 --json -");
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  // Past the page cache only where the file system of the temporary folder lets it.
+  CHECK(study["measurements"].size() + study["refused"].size() == 7);
+  std::vector<std::string> ops;
+  for (const json& m : study["measurements"]) ops.push_back(m["op"]);
+  for (const char* op : {"read", "copy", "triad", "file_read", "file_write"}) {
+    CHECK_MESSAGE(std::count(ops.begin(), ops.end(), op) == 1, op);
+  }
+  for (const json& refused : study["refused"]) CHECK(contains(refused["reason"].get<std::string>(), "O_DIRECT"));
+  CHECK(run_command("bench --suite primitives --name bandwidth --dtype bf16 --device cpu").code == 2);
 }
 
 TEST_CASE("info lists devices and counter sources, each with its reason") {

@@ -168,7 +168,8 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
       check_op(device, Transpose{.rows = rows, .columns = columns, .dtype = dtype});
     }
     for (const std::int64_t count : {64, 4099}) check_op(device, Add{.shape = {count}, .dtype = dtype});
-    for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
+    for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},
+                               Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
       check_op(device, Reorder{.shape = shape, .from = Layout::nchw, .to = Layout::nhwc, .dtype = dtype});
       check_op(device, Reorder{.shape = shape, .from = Layout::nhwc, .to = Layout::nchw, .dtype = dtype});
     }
@@ -178,12 +179,18 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
             device,
             MaxPool{
                 .input = {2, channels, 18, 32}, .window = {2, 2}, .stride = {2, 2}, .dtype = dtype, .layout = layout});
-        check_op(device, MaxPool{.input = {2, channels, 17, 19},
-                                 .window = {3, 3},
-                                 .stride = {2, 2},
-                                 .padding = {1, 1},
-                                 .dtype = dtype,
-                                 .layout = layout});
+        // Widths that vectors of outputs divide, that half of them do, and that none does; heights with a last window
+        // over the padding and without.
+        for (const Shape& image : {Shape{17, 32}, Shape{18, 24}, Shape{17, 19}}) {
+          for (const std::int64_t stride : {1, 2}) {
+            check_op(device, MaxPool{.input = {2, channels, image[0], image[1]},
+                                     .window = {3, 3},
+                                     .stride = {stride, stride},
+                                     .padding = {1, 1},
+                                     .dtype = dtype,
+                                     .layout = layout});
+          }
+        }
       }
     }
   }
