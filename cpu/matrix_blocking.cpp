@@ -137,6 +137,7 @@ class Search {
     b_.column_blocks = ceil_div(b_.columns, b_.unit_columns);
     b_.panel_tiles = ceil_div(b_.panels, b_.unit_panels);
     b_.units = units();
+    b_.weights_fit_l2 = unit_weight_bytes() <= l2_bytes();
     b_.panels_inside = b_.tap_count == 1 && b_.pool == 1 && unit_weight_bytes() <= l2_bytes() / 2;
     b_.strip_rows = strip_rows();
     b_.strip_columns = strip_columns();
@@ -148,7 +149,9 @@ class Search {
     }
   }
 
-  std::int64_t unit_weight_bytes() const { return b_.unit_panels * b_.blocks * b_.parts * kWeightBlock * kBf16; }
+  std::int64_t unit_weight_bytes() const {
+    return b_.unit_panels * b_.blocks * b_.tap_count * b_.parts * kWeightBlock * kBf16;
+  }
 
   static std::int64_t index_of(const std::vector<std::int64_t>& all, std::int64_t phase) {
     return std::find(all.begin(), all.end(), phase) - all.begin();
@@ -186,7 +189,7 @@ double padding(const MatrixBlocking& b, const Conv2dProblem& p, const MatrixUnit
 MatrixBlocking matrix_blocking(const Conv2dProblem& p, int products, const MatrixUnit& unit, int threads) {
   MatrixBlocking b{};
   b.products = products;
-  b.parts = products == 1 ? 1 : products == 3 ? 2 : 3;
+  b.parts = parts_of(products);
   Search(p, unit, threads, b).run();
   return b;
 }

@@ -42,11 +42,13 @@ struct MatrixBlocking {
   std::vector<std::int64_t> taps;                                          // element offsets in the strip
   bool weights_once;         // units that share weights follow one another, instead of those that share input
   bool in_place;             // pointwise bf16 input is read where it is, but for ends
+  bool weights_fit_l2;       // those of a unit
   bool panels_inside;        // all panels before the next tile's positions; else all positions before the next panel
   std::size_t thread_bytes;  // workspace: sums, bias, strip
 };
 
-/// Empty, or why this kernel does not take the problem. `products` is 1 for bf16 storage, 3 or 6 for f32.
+/// Empty, or why this kernel does not take the problem. `products` is 1 for bf16 storage, 3 or 4 for f16, 3 or 6 for
+/// f32.
 std::string matrix_refusal(const Conv2dProblem& problem, int products, const MatrixUnit& unit);
 
 MatrixBlocking matrix_blocking(const Conv2dProblem& problem, int products, const MatrixUnit& unit, int threads);

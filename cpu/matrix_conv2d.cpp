@@ -16,16 +16,22 @@ namespace {
 
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
+bool takes(Type type, int products) {
+  if (type == Type::bf16) return products == 1;
+  return products == 3 || products == (type == Type::f16 ? 4 : 6);
+}
+
 const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixUnit& unit, const Target& target,
                              int threads) {
   check(p);
   if (threads < 1) {
     throw std::invalid_argument("conv2d: threads is " + std::to_string(threads) + ", must be at least 1");
   }
-  const Type needed = products == 1 ? Type::bf16 : Type::f32;
-  if (p.type != needed) {
-    throw std::invalid_argument("conv2d: type is " + std::string(name_of(p.type)) + ", must be " + name_of(needed) +
-                                " with " + std::to_string(products) + " products a term");
+  if (!takes(p.type, products)) {
+    throw std::invalid_argument("conv2d: products a term are " + std::to_string(products) + ", must be " +
+                                (p.type == Type::bf16  ? "1 for bf16"
+                                 : p.type == Type::f16 ? "3 or 4 for f16"
+                                                       : "3 or 6 for f32"));
   }
   if (!target.supported) {
     throw std::invalid_argument("conv2d: target " + std::string(target.name) + " is not supported by this CPU");
@@ -39,6 +45,8 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixU
   return p;
 }
 
+constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;  // of input read in place
+
 struct MatrixRun {
   const Conv2dProblem& problem;
   const MatrixUnit& unit;
@@ -50,6 +58,7 @@ struct MatrixRun {
   const float* bias;
   void* y;
   bool streams;
+  int threads;
 };
 
 /// Where the unit reads its input; strides in elements.
@@ -73,17 +82,14 @@ class Unit {
         b_(run.blocking),
         sums_(workspace),
         last_bias_(workspace + 2 * kMatrixSumFloats),
-        strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)) {
-    const std::int64_t tiles = b_.groups * b_.panel_tiles;
-    const std::int64_t spots = b_.units / tiles;
-    const std::int64_t tile = b_.weights_once ? index / spots : index % tiles;
-    index = b_.weights_once ? index % spots : index / tiles;
-    const std::int64_t panel_tile = tile % b_.panel_tiles;
-    group_ = tile / b_.panel_tiles;
-    first_column_ = index % b_.column_blocks * b_.unit_columns;
-    index /= b_.column_blocks;
-    first_row_ = index % b_.row_blocks * b_.unit_rows;
-    image_ = index / b_.row_blocks;
+        strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)),
+        index_(index) {
+    const Spot spot = spot_of(index);
+    const std::int64_t panel_tile = spot.tile % b_.panel_tiles;
+    group_ = spot.tile / b_.panel_tiles;
+    image_ = spot.image;
+    first_row_ = spot.row;
+    first_column_ = spot.column;
     rows_ = std::min(b_.unit_rows, b_.rows - first_row_);
     columns_ = std::min(b_.unit_columns, b_.columns - first_column_);
     first_panel_ = panel_tile * b_.unit_panels;
@@ -99,8 +105,12 @@ class Unit {
     call_.tap_count = b_.tap_count;
     call_.blocks = b_.blocks;
     call_.last_pairs = b_.last_pairs;
+    call_.b_fits_l2 = b_.weights_fit_l2;
+    call_.y_bytes = kMatrixLanes * static_cast<int>(bytes_of(p_.type));
+    call_.reads = &reads_;
     const bool flat = prefers_flat();
     note_path(b_.pool == 2 ? Path::matrix_pool : flat ? Path::matrix_flat : Path::matrix_rows, run_.target);
+    read_ahead(input.x != strip_ && b_.panels_inside ? index_ : index_ + run_.threads);
     if (b_.panels_inside && flat) {
       compute_panels_inside(input);
     } else {
@@ -117,6 +127,58 @@ class Unit {
   }
 
  private:
+  /// Of a unit: which group and panels, and where its outputs begin.
+  struct Spot {
+    std::int64_t tile, image, row, column;
+  };
+  Spot spot_of(std::int64_t index) const {
+    const std::int64_t tiles = b_.groups * b_.panel_tiles;
+    const std::int64_t spots = b_.units / tiles;
+    const std::int64_t tile = b_.weights_once ? index / spots : index % tiles;
+    index = b_.weights_once ? index % spots : index / tiles;
+    const std::int64_t column = index % b_.column_blocks * b_.unit_columns;
+    index /= b_.column_blocks;
+    return {tile, index / b_.row_blocks, index % b_.row_blocks * b_.unit_rows, column};
+  }
+
+  /// Has the products of this unit fetch the input of unit `index` to L2: the thread's next one, most likely, or, where
+  /// it reads in place, this one.
+  void read_ahead(std::int64_t index) {
+    reads_ = {};
+    if (!run_.unit.reads_whole_half || index >= b_.units) return;
+    const Spot spot = spot_of(index);
+    const std::int64_t rows = std::min(b_.unit_rows, b_.rows - spot.row);
+    const std::int64_t columns = std::min(b_.unit_columns, b_.columns - spot.column);
+    const Range h = source_range(spot.row, rows, p_.stride_h, p_.pad_top, (p_.r - 1) * p_.dilation_h, b_.h);
+    Range w = source_range(spot.column, columns, p_.stride_w, p_.pad_left, (p_.s - 1) * p_.dilation_w, b_.w);
+    if (index == index_) w = {w.first + kPositionsAhead, std::min(w.count, b_.w - w.first - kPositionsAhead), 1};
+    if (h.count <= 0 || w.count <= 0) return;
+    const auto bytes = static_cast<std::int64_t>(bytes_of(p_.type));
+    const std::int64_t pixel = p_.c * bytes, channels = b_.group_c * bytes;
+    const std::int64_t first = ((spot.image * b_.h + h.first) * b_.w + w.first) * pixel;
+    reads_.row = static_cast<const char*>(run_.x) + first + spot.tile / b_.panel_tiles * channels;
+    const bool dense = w.step == 1 && b_.groups == 1;
+    reads_.run_bytes = dense ? w.count * pixel : channels;
+    reads_.runs = dense ? 1 : w.count;
+    reads_.run_pitch = w.step * pixel;
+    reads_.rows = h.count;
+    reads_.row_pitch = h.step * b_.w * pixel;
+    const std::int64_t lines = h.count * reads_.runs * ceil_div(reads_.run_bytes, 64);
+    const std::int64_t tiles = ceil_div(rows_ * columns_, 2 * kHalfPositions) * (end_panel_ - first_panel_);
+    reads_.a_step = ceil_div(lines, tiles * b_.blocks * b_.tap_count);
+  }
+  /// Source rows (columns) of some outputs; a single tap skips those between its strides.
+  struct Range {
+    std::int64_t first, count, step;
+  };
+  static Range source_range(std::int64_t first_out, std::int64_t outs, std::int64_t stride, std::int64_t pad,
+                            std::int64_t reach, std::int64_t size) {
+    const std::int64_t step = reach == 0 ? stride : 1;
+    const std::int64_t low = std::max<std::int64_t>(0, first_out * stride - pad);
+    const std::int64_t high = std::min(size, (first_out + outs - 1) * stride - pad + reach + 1);
+    return {low, ceil_div(high - low, step), step};
+  }
+
   std::int64_t y_columns() const { return b_.columns / b_.pool; }
   std::int64_t y_rows() const { return b_.rows / b_.pool; }
 
@@ -146,14 +208,14 @@ class Unit {
     row.block = b_.a_block;
     row.part = b_.a_part;
     row.strip = strip_;
-    row.split = run_.unit.split[b_.parts];
+    row.split = run_.unit.split(p_.type, b_.parts);
     const std::int64_t strip_rows = rows_ + b_.strip_rows - b_.unit_rows;
     for (const std::int64_t row_phase : b_.row_phases) {
       for (const std::int64_t column_phase : b_.column_phases) {
         row.column = first_column_ * p_.stride_w - p_.pad_left + column_phase;
         for (std::int64_t i = 0; i < strip_rows; ++i) {
           row.x = source_row((first_row_ + i) * p_.stride_h - p_.pad_top + row_phase);
-          run_.kernels.stage[b_.parts](row);
+          run_.kernels.stage(p_.type, b_.parts)(row);
           row.strip += b_.strip_columns * kMatrixChannels;
         }
         row.strip += (b_.strip_rows - strip_rows) * b_.strip_columns * kMatrixChannels;
@@ -208,7 +270,6 @@ class Unit {
           multiply_and_finish(finish_of(row, column, count), finish_of(row + 1, column, count));
           continue;
         }
-        multiply();
         const float* c = sums();
         if (b_.pool == 2) {
           finish(c, c + kHalfFloats, row / 2, column / 2, count / 2);
@@ -216,6 +277,7 @@ class Unit {
           finish(c, nullptr, row, column, count);
           if (second) finish(c + kHalfFloats, nullptr, row + 1, column, count);
         }
+        multiply();
         finish_before();
       }
     }
@@ -270,13 +332,13 @@ class Unit {
       multiply_and_finish(finish_of(0, first, call_.count[0]), finish_of(0, second, call_.count[1]));
       return;
     }
-    multiply();
     if (step == kHalfPositions) {
       finish_positions(sums(), first, call_.count[0] + call_.count[1]);  // the halves' sums lie together
     } else {
       finish_positions(sums(), first, call_.count[0]);
       finish_positions(sums() + kHalfFloats, second, call_.count[1]);
     }
+    multiply();
     finish_before();
   }
 
@@ -320,9 +382,11 @@ class Unit {
 
   // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
   // and do not wait for the sums' stores.
-  const float* sums() const { return call_.c; }
+  float* sums() const { return sums_ + now_ * kMatrixSumFloats; }
   void multiply() {
-    call_.c = sums_ + now_ * kMatrixSumFloats;
+    call_.c = sums();
+    call_.later = finishes_[now_].calls;
+    call_.later_count = run_.streams ? 0 : finishes_[now_].count;
     run_.unit.tile(b_.products)(call_);
   }
   void finish_before() {
@@ -332,11 +396,7 @@ class Unit {
   void run_finishes(Finishes& finishes) const {
     for (int i = 0; i < finishes.count; ++i) {
       const MatrixFinish& call = finishes.calls[i];
-      if (p_.type == Type::f32) {
-        run_.kernels.finish_f32(call);
-      } else {
-        (unit_finishes(call.lanes) ? run_.unit.finish_bf16 : run_.kernels.finish_bf16)(call);
-      }
+      (unit_finishes(call.lanes) ? run_.unit.finish(p_.type) : run_.kernels.finish(p_.type))(call);
     }
     finishes.count = 0;
   }
@@ -349,8 +409,7 @@ class Unit {
   }
 
   bool unit_finishes(int lanes) const {
-    return run_.unit.finish_bf16 != nullptr && p_.type == Type::bf16 && lanes == kMatrixLanes &&
-           p_.activation != Activation::tanh;
+    return run_.unit.finish(p_.type) != nullptr && lanes == kMatrixLanes && p_.activation != Activation::tanh;
   }
   bool finishes_in_registers() const {
     return run_.unit.finishes_in_registers && b_.pool == 1 && unit_finishes(lanes_);
@@ -363,10 +422,12 @@ class Unit {
   float* last_bias_;  // of the one panel of fewer than 32 lanes
   const float* bias_ = nullptr;
   std::uint16_t* strip_;
+  std::int64_t index_;
   std::int64_t image_, group_, first_row_, first_column_, rows_, columns_, first_panel_, end_panel_;
   std::int64_t first_lane_ = 0;
   int lanes_ = 0;
   MatrixCall call_{};
+  MatrixReadAhead reads_;
   Finishes finishes_[2];
   std::int64_t now_ = 0;  // which sums and finishes belong to the tile at hand
 };
@@ -443,7 +504,8 @@ void MatrixConv2dPlan::run(const void* x, const void* packed, const float* bias,
                       static_cast<const std::uint16_t*>(packed),
                       problem_.bias ? bias : nullptr,
                       y,
-                      streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
+                      streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0,
+                      threads_};
   const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
   parallel_units(threads_, blocking_.units, [&](std::int64_t unit, int thread) {
     unit_->begin();

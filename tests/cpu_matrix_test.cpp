@@ -34,7 +34,10 @@ bool is_emulated(const MatrixUnit& unit) { return unit.begin == emulated_unit().
 /// The reference's tolerances, which are 4·sqrt(terms)·2^-24·M and more, widened for terms of several products.
 std::vector<Expected> widened(std::vector<Expected> expected, const Conv2dProblem& p, int products) {
   const double terms = static_cast<double>(p.c / p.groups * p.r * p.s + 1);
-  const double left_out = products == 3 ? 3 * 0x1p-16 : products == 6 ? 2 * 0x1p-24 : 0.0;
+  const double left_out = products == 6         ? 2 * 0x1p-24
+                          : products != 3       ? 0.0
+                          : p.type == Type::f16 ? 0x1p-18
+                                                : 3 * 0x1p-16;
   const double share = left_out * (1 + 0x1p-7) / (4.0 * std::sqrt(terms) * 0x1p-24);
   for (Expected& e : expected) e.tolerance *= std::sqrt(static_cast<double>(products)) + share;
   return expected;
@@ -62,8 +65,13 @@ void check_unit(const Conv2dProblem& p, int products, const MatrixUnit& unit, co
 /// The plain unit on every target; the machine's on the best one.
 void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
   p.nhwc = true;
-  for (const int products : {1, 3, 6}) {
-    p.type = products == 1 ? Type::bf16 : Type::f32;
+  struct Storage {
+    Type type;
+    int products;
+  };
+  for (const auto& [type, products] :
+       {Storage{Type::bf16, 1}, {Type::f16, 3}, {Type::f16, 4}, {Type::f32, 3}, {Type::f32, 6}}) {
+    p.type = type;
     const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
     const Elements weights = random_elements(p.type, p.k * (p.c / p.groups) * p.r * p.s, random);
     std::vector<float> bias(static_cast<std::size_t>(p.k));
@@ -292,7 +300,7 @@ TEST_CASE("matrix: what it can't do is refused with the reason") {
   CHECK(matrix_refusal(p, 1, unit).find("stages") != std::string::npos);
   CHECK_THROWS_AS(MatrixConv2dPlan(p, 1, unit, best_target(), 1), std::invalid_argument);
   CHECK_THROWS_WITH_AS(MatrixConv2dPlan(good, 3, unit, best_target(), 1),
-                       "conv2d: type is bf16, must be f32 with 3 products a term", std::invalid_argument);
+                       "conv2d: products a term are 3, must be 1 for bf16", std::invalid_argument);
 }
 
 }  // namespace gable::cpu::test
