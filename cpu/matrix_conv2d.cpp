@@ -45,7 +45,9 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixU
   return p;
 }
 
-constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;  // of input read in place
+// How far reading ahead is before the products, of input that is not staged.
+constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
+constexpr std::int64_t kRowsAhead = 4;
 
 struct MatrixRun {
   const Conv2dProblem& problem;
@@ -97,17 +99,27 @@ class Unit {
   }
 
   void compute() {
-    const Input input = may_read_in_place() ? in_place() : stage();
-    call_.position = input.position;
-    call_.a_block = input.a_block;
     call_.a_part = b_.a_part;
     call_.taps = b_.taps.data();
-    call_.tap_count = b_.tap_count;
+    call_.tap_count = call_.tap_columns = b_.tap_count;
+    call_.tap_rows = 1;
     call_.blocks = b_.blocks;
     call_.last_pairs = b_.last_pairs;
     call_.b_fits_l2 = b_.weights_fit_l2;
     call_.y_bytes = kMatrixLanes * static_cast<int>(bytes_of(p_.type));
     call_.reads = &reads_;
+    if (b_.in_image) {
+      compute_in_image();
+    } else {
+      compute_of(may_read_in_place() ? in_place() : stage());
+    }
+    run_finishes(finishes_[1 - now_]);
+  }
+
+ private:
+  void compute_of(const Input& input) {
+    call_.position = input.position;
+    call_.a_block = input.a_block;
     const bool flat = prefers_flat();
     note_path(b_.pool == 2 ? Path::matrix_pool : flat ? Path::matrix_flat : Path::matrix_rows, run_.target);
     read_ahead(input.x != strip_ && b_.panels_inside ? index_ : index_ + run_.threads);
@@ -123,10 +135,8 @@ class Unit {
         }
       }
     }
-    run_finishes(finishes_[1 - now_]);
   }
 
- private:
   /// Of a unit: which group and panels, and where its outputs begin.
   struct Spot {
     std::int64_t tile, image, row, column;
@@ -142,34 +152,40 @@ class Unit {
   }
 
   /// Has the products of this unit fetch the input of unit `index` to L2: the thread's next one, most likely, or, where
-  /// it reads in place, this one.
+  /// nothing is staged, this one.
   void read_ahead(std::int64_t index) {
     reads_ = {};
     if (!run_.unit.reads_whole_half || index >= b_.units) return;
     const Spot spot = spot_of(index);
     const std::int64_t rows = std::min(b_.unit_rows, b_.rows - spot.row);
     const std::int64_t columns = std::min(b_.unit_columns, b_.columns - spot.column);
-    const Range h = source_range(spot.row, rows, p_.stride_h, p_.pad_top, (p_.r - 1) * p_.dilation_h, b_.h);
+    Range h = source_range(spot.row, rows, p_.stride_h, p_.pad_top, (p_.r - 1) * p_.dilation_h, b_.h);
     Range w = source_range(spot.column, columns, p_.stride_w, p_.pad_left, (p_.s - 1) * p_.dilation_w, b_.w);
-    if (index == index_) w = {w.first + kPositionsAhead, std::min(w.count, b_.w - w.first - kPositionsAhead), 1};
+    if (index == index_ && b_.in_image) h.move_on(kRowsAhead, b_.h);
+    if (index == index_ && !b_.in_image) w.move_on(kPositionsAhead, b_.w);
     if (h.count <= 0 || w.count <= 0) return;
     const auto bytes = static_cast<std::int64_t>(bytes_of(p_.type));
     const std::int64_t pixel = p_.c * bytes, channels = b_.group_c * bytes;
     const std::int64_t first = ((spot.image * b_.h + h.first) * b_.w + w.first) * pixel;
     reads_.row = static_cast<const char*>(run_.x) + first + spot.tile / b_.panel_tiles * channels;
     const bool dense = w.step == 1 && b_.groups == 1;
-    reads_.run_bytes = dense ? w.count * pixel : channels;
+    reads_.run_lines = ceil_div(dense ? w.count * pixel : channels, 64);
     reads_.runs = dense ? 1 : w.count;
     reads_.run_pitch = w.step * pixel;
     reads_.rows = h.count;
     reads_.row_pitch = h.step * b_.w * pixel;
-    const std::int64_t lines = h.count * reads_.runs * ceil_div(reads_.run_bytes, 64);
+    const std::int64_t lines = reads_.rows * reads_.runs * reads_.run_lines;
     const std::int64_t tiles = ceil_div(rows_ * columns_, 2 * kHalfPositions) * (end_panel_ - first_panel_);
     reads_.a_step = ceil_div(lines, tiles * b_.blocks * b_.tap_count);
+    reads_.begin();
   }
   /// Source rows (columns) of some outputs; a single tap skips those between its strides.
   struct Range {
     std::int64_t first, count, step;
+    void move_on(std::int64_t some, std::int64_t size) {
+      first += some * step;
+      count = std::min(count, ceil_div(size - first, step));
+    }
   };
   static Range source_range(std::int64_t first_out, std::int64_t outs, std::int64_t stride, std::int64_t pad,
                             std::int64_t reach, std::int64_t size) {
@@ -312,6 +328,92 @@ class Unit {
     }
   }
 
+  // ---- Input read in the image.
+  /// Outputs along one axis that meet the same taps.
+  struct Region {
+    std::int64_t begin, end;
+    std::int64_t first_tap, taps;
+    std::int64_t last_inside;  // the last output whose taps, these ones, are inside the image
+    std::int64_t pitch;        // elements of input from output to output
+  };
+  struct Axis {
+    std::int64_t size, taps, stride, pad, dilation, pitch;  // pitch: elements from pixel to pixel
+  };
+  static Region region_at(const Axis& axis, std::int64_t begin, std::int64_t end) {
+    const auto first_tap = [&](std::int64_t out) {
+      return std::clamp<std::int64_t>(ceil_div(axis.pad - out * axis.stride, axis.dilation), 0, axis.taps);
+    };
+    const auto end_tap = [&](std::int64_t out) {
+      const std::int64_t room = axis.size + axis.pad - out * axis.stride;
+      return std::max(first_tap(out), room <= 0 ? 0 : std::min(axis.taps, ceil_div(room, axis.dilation)));
+    };
+    const std::int64_t first = first_tap(begin), last = end_tap(begin) - 1;
+    std::int64_t same = begin + 1;
+    while (same < end && first_tap(same) == first && end_tap(same) == last + 1) ++same;
+    const std::int64_t last_inside = (axis.size - 1 + axis.pad - last * axis.dilation) / axis.stride;
+    return {begin, same, first, last + 1 - first, last_inside, axis.stride * axis.pitch};
+  }
+
+  void compute_in_image() {
+    note_path(Path::matrix_in_image, run_.target);
+    read_ahead(index_);
+    call_.a_block = kMatrixChannels;
+    call_.tap_pitch = p_.s;
+    const Axis h{b_.h, p_.r, p_.stride_h, p_.pad_top, p_.dilation_h, b_.w * p_.c};
+    const Axis w{b_.w, p_.s, p_.stride_w, p_.pad_left, p_.dilation_w, p_.c};
+    for (std::int64_t row = first_row_; row < first_row_ + rows_;) {
+      const Region rows = region_at(h, row, first_row_ + rows_);
+      for (std::int64_t column = first_column_; column < first_column_ + columns_;) {
+        const Region columns = region_at(w, column, first_column_ + columns_);
+        compute_region(rows, columns);
+        column = columns.end;
+      }
+      row = rows.end;
+    }
+  }
+
+  void compute_region(const Region& rows, const Region& columns) {
+    call_.tap_rows = rows.taps;
+    call_.tap_columns = columns.taps;
+    const std::int64_t source_row = rows.begin * p_.stride_h - p_.pad_top + rows.first_tap * p_.dilation_h;
+    const std::int64_t source_column = columns.begin * p_.stride_w - p_.pad_left + columns.first_tap * p_.dilation_w;
+    const std::int64_t pixel = (image_ * b_.h + source_row) * b_.w + source_column;
+    const std::uint16_t* x = static_cast<const std::uint16_t*>(run_.x) + pixel * p_.c + group_ * b_.group_c;
+    const bool is_column = b_.pool == 1 && columns.end - columns.begin < kHalfPositions && rows.end - rows.begin > 1;
+    const Region& inner = is_column ? rows : columns;
+    const Region& outer = is_column ? columns : rows;
+    call_.position = inner.pitch;
+    for (std::int64_t out = outer.begin; out < outer.end; out += 2) {
+      for (std::int64_t in = inner.begin; in < inner.end; in += kHalfPositions) {
+        // A tile always reads 16 positions: the last ones of a region are read together with some before them.
+        const std::int64_t read = std::min(in, inner.last_inside + 1 - kHalfPositions);
+        const std::int64_t count = std::min<std::int64_t>(kHalfPositions, inner.end - in);
+        call_.a[0] = x + (out - outer.begin) * outer.pitch + (read - inner.begin) * inner.pitch;
+        call_.a[1] = call_.a[0] + outer.pitch;
+        call_.count[0] = static_cast<int>(count);
+        call_.count[1] = out + 1 < outer.end ? call_.count[0] : 0;
+        const std::int64_t row = (is_column ? in : out) - first_row_, column = (is_column ? out : in) - first_column_;
+        for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+          begin_panel(panel);
+          call_.b += (rows.first_tap * p_.s + columns.first_tap) * b_.parts * kWeightBlock;
+          finish_region_tile(is_column, (in - read) * kMatrixLanes, row, column, count);
+          multiply();
+          finish_before();
+        }
+      }
+    }
+  }
+
+  void finish_region_tile(bool is_column, std::int64_t first_sum, std::int64_t row, std::int64_t column,
+                          std::int64_t count) {
+    const float* c = sums() + first_sum;
+    if (b_.pool == 2) return finish(c, c + kHalfFloats, row / 2, column / 2, count / 2);
+    const std::int64_t y_pixel = is_column ? y_columns() * p_.k : p_.k;
+    finish(c, nullptr, row, column, count, y_pixel);
+    if (call_.count[1] == 0) return;
+    finish(c + kHalfFloats, nullptr, row + (is_column ? 0 : 1), column + (is_column ? 1 : 0), count, y_pixel);
+  }
+
   void take_all_taps() {
     call_.tap_begin[0] = call_.tap_begin[1] = 0;
     call_.tap_end[0] = call_.tap_end[1] = b_.tap_count;
@@ -373,9 +475,14 @@ class Unit {
   }
 
   void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) {
+    finish(c, below, row, column, pixels, p_.k);
+  }
+  void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels,
+              std::int64_t y_pixel) {
     MatrixFinish call = finish_of(row, column, pixels);
     call.c = c;
     call.below = below;
+    call.y_pixel = y_pixel;
     Finishes& finishes = finishes_[now_];
     finishes.calls[finishes.count++] = call;
   }
@@ -525,8 +632,8 @@ Conv2dDescription MatrixConv2dPlan::description() const {
   d.blocking = "out panels of " + text(kMatrixLanes) + " lanes, " + text(b.unit_panels) + " a unit, in blocks of " +
                text(kMatrixChannels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +
                ", unit " + text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
-  if (b.panels_inside) d.blocking += ", all panels of a tile's pixels in turn";
-  d.fusion = std::string(b.in_place ? "input in place" : "input staged in L2") +
+  if (b.panels_inside || b.in_image) d.blocking += ", all panels of a tile's pixels in turn";
+  d.fusion = std::string(b.in_place || b.in_image ? "input in place" : "input staged in L2") +
              (b.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", bias and activation in an L1 tile" +
              (streams_ ? ", output past the caches" : "");
   d.threads = threads_;

@@ -4,6 +4,8 @@
 // order in which only one operand changes at a time, so 3 products load 8 registers, 4 load 10 and 6 load 14.
 #pragma once
 
+#include <algorithm>
+
 #include "cpu/matrix_unit.h"
 
 namespace gable::cpu {
@@ -42,30 +44,43 @@ class Meanwhile {
   explicit Meanwhile(const MatrixCall& call)
       : finish_(call.later),
         end_(call.later + call.later_count),
-        reads_(call.reads),
-        y_bytes_(call.y_bytes),
-        pixels_a_step_(ceil_div(2 * kHalfPositions, call.blocks * call.tap_count)) {}
-
-  void step() {
-    for (std::int64_t i = 0; i < pixels_a_step_ && finish_ != end_; ++i) fetch_pixel();
-    for (std::int64_t i = 0; i < reads_->a_step && reads_->rows > 0; ++i) Tiles::will_read(reads_->next());
+        reads_(*call.reads),
+        line_bytes_(call.y_bytes),
+        writes_a_step_(
+            ceil_div(2 * kHalfPositions, std::max<std::int64_t>(1, call.blocks * call.tap_rows * call.tap_columns))) {
+    begin_finish();
   }
 
+  void step() {
+    for (std::int64_t i = 0; i < writes_a_step_ && left_ > 0; ++i) {
+      Tiles::will_write(y_);
+      if (line_bytes_ > 64) Tiles::will_write(y_ + 64);
+      y_ += pitch_;
+      if (--left_ > 0) continue;
+      ++finish_;
+      begin_finish();
+    }
+    const std::int64_t count = std::min(reads_.a_step, reads_.left);
+    for (std::int64_t i = 0; i < count; ++i, reads_.line += 64) Tiles::will_read(reads_.line);
+    reads_.left -= count;
+    if (count > 0 && reads_.left == 0) reads_.next_run();
+  }
+  const MatrixReadAhead& reads() const { return reads_; }
+
  private:
-  void fetch_pixel() {
-    const char* y = static_cast<const char*>(finish_->y) + pixel_ * finish_->y_pixel * y_bytes_ / kMatrixLanes;
-    for (int byte = 0; byte < y_bytes_; byte += 64) Tiles::will_write(y + byte);
-    if (++pixel_ < finish_->pixels) return;
-    pixel_ = 0;
-    ++finish_;
+  void begin_finish() {
+    if (finish_ == end_) return;
+    y_ = static_cast<const char*>(finish_->y);
+    pitch_ = finish_->y_pixel * line_bytes_ / kMatrixLanes;
+    left_ = finish_->pixels;
   }
 
   const MatrixFinish* finish_;
   const MatrixFinish* end_;
-  MatrixReadAhead* reads_;
-  int y_bytes_;
-  std::int64_t pixels_a_step_;
-  std::int64_t pixel_ = 0;
+  MatrixReadAhead reads_;
+  std::int64_t line_bytes_, writes_a_step_;
+  const char* y_ = nullptr;
+  std::int64_t pitch_ = 0, left_ = 0;
 };
 
 template <class Tiles, int kProducts, int kHalves, bool kKeepsB>
@@ -80,15 +95,17 @@ class TileSum {
       tiles.template zero<3>();
     }
     Meanwhile<Tiles> meanwhile(call);
-    const std::uint16_t* b = call.b;
     for (std::int64_t block = 0; block < call.blocks; ++block) {
-      for (std::int64_t tap = 0; tap < call.tap_count; ++tap) {
-        const std::int64_t offset = block * call.a_block + call.taps[tap];
-        products<0>(tiles, call, offset, b);
-        b += PartOrder<kProducts>::kParts * kWeightBlock;
-        meanwhile.step();
+      for (std::int64_t row = 0; row < call.tap_rows; ++row) {
+        for (std::int64_t column = 0; column < call.tap_columns; ++column) {
+          const std::int64_t tap = row * call.tap_pitch + column;
+          const std::int64_t weights = (block * call.tap_count + tap) * PartOrder<kProducts>::kParts * kWeightBlock;
+          products<0>(tiles, call, block * call.a_block + call.taps[tap], call.b + weights);
+          meanwhile.step();
+        }
       }
     }
+    *call.reads = meanwhile.reads();
     tiles.template store<0>(call.c, kMatrixLanes);
     tiles.template store<1>(call.c + kMatrixLanes / 2, kMatrixLanes);
     if constexpr (kHalves == 2) {

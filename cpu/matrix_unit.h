@@ -33,25 +33,29 @@ struct MatrixFinish {
 };
 using MatrixFinishFunction = void (*)(const MatrixFinish&);
 
-/// Input that is read next, `runs` × `rows` stretches of memory: its lines are brought closer during products, `a_step`
+/// Input that is read next, `rows` × `runs` stretches of memory: its lines are brought closer during products, `a_step`
 /// of them a step, so that whoever reads them does not wait for the last level.
 struct MatrixReadAhead {
   const char* row = nullptr;
-  std::int64_t run_bytes = 0, run_pitch = 0, runs = 0;
+  std::int64_t run_lines = 0, run_pitch = 0, runs = 0;
   std::int64_t row_pitch = 0, rows = 0;
   std::int64_t a_step = 0;
-  std::int64_t run = 0, byte = 0;  // where it stands
+  // Where it stands: the next line, how many are left of its run (none: all are read), and which run it is.
+  const char* line = nullptr;
+  std::int64_t left = 0, run = 0;
 
-  const char* next() {
-    const char* line = row + run * run_pitch + byte;
-    byte += 64;
-    if (byte < run_bytes) return line;
-    byte = 0;
-    if (++run < runs) return line;
-    run = 0;
-    row += row_pitch;
-    --rows;
-    return line;
+  void begin() {
+    line = row;
+    left = run_lines;
+  }
+  void next_run() {
+    if (++run == runs) {
+      run = 0;
+      row += row_pitch;
+      if (--rows == 0) return;
+    }
+    line = row + run * run_pitch;
+    left = run_lines;
   }
 };
 
@@ -63,11 +67,13 @@ struct MatrixCall {
   std::int64_t position, a_block, a_part;
   const std::int64_t* taps;
   std::int64_t tap_count, blocks;
-  std::int64_t tap_begin[2], tap_end[2];  // the others only meet zeros; a unit whose halves share weights takes all
-  int last_pairs;                         // channel pairs of the last block that are not padding
-  const std::uint16_t* b;                 // [block][tap][part] of kWeightBlock
-  bool b_fits_l2;                         // it passes L1 by, which holds the input; L2 keeps it
-  float* c;                               // [half][position][lane]
+  std::int64_t tap_begin[2], tap_end[2];  // the others only meet zeros; for a unit whose halves have own weights
+  // Those that a unit takes whose halves share weights: rows × columns of them, from taps[0] and b on.
+  std::int64_t tap_rows, tap_columns, tap_pitch;
+  int last_pairs;          // channel pairs of the last block that are not padding
+  const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
+  bool b_fits_l2;          // it passes L1 by, which holds the input; L2 keeps it
+  float* c;                // [half][position][lane]
   // What will be done with the sums, whose lines of output are fetched meanwhile, and what to read ahead.
   const MatrixFinish* later;
   int later_count;

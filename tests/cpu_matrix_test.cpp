@@ -172,6 +172,32 @@ TEST_CASE("matrix: pointwise, in place and staged, also strided") {
   }
 }
 
+TEST_CASE("matrix: taps read in the image, with borders of every width") {
+  std::mt19937 random(20);
+  const auto check_in_image = [&](Conv2dProblem p, int threads = 1) {
+    Conv2dProblem bf16 = p;
+    bf16.type = Type::bf16;
+    bf16.nhwc = true;
+    CHECK(matrix_blocking(bf16, 1, emulated_unit(), threads).in_image);
+    check_everywhere(p, random, threads);
+  };
+  check_in_image(same_padded({.n = 2, .c = 64, .h = 21, .w = 34, .k = 70, .r = 3, .s = 3, .bias = true}));
+  Conv2dProblem dilated{.c = 32, .h = 25, .w = 36, .k = 32, .r = 3, .s = 3, .dilation_h = 3, .dilation_w = 2};
+  dilated.activation = Activation::relu;
+  check_in_image(same_padded(dilated));
+  check_in_image(sized({.n = 2, .c = 64, .h = 33, .w = 64, .k = 40, .stride_h = 2, .stride_w = 2}, 0, 0));
+  check_in_image(
+      sized({.c = 32, .h = 36, .w = 66, .k = 32, .r = 3, .s = 4, .stride_h = 2, .stride_w = 2, .pad_top = 2}, 1, 3));
+  check_in_image(sized({.c = 32, .h = 18, .w = 34, .k = 8, .r = 2, .s = 3, .pad_top = 5, .pad_left = 4}, 3, 5));
+  check_in_image(same_padded({.c = 64, .h = 19, .w = 18, .k = 36, .r = 3, .s = 3, .groups = 2}));
+  Conv2dProblem pooled{.n = 2, .c = 32, .h = 21, .w = 34, .k = 40, .r = 3, .s = 3, .bias = true};
+  pooled.pool = {2, 2, 2, 2};
+  check_in_image(sized(pooled, 0, 0));
+  check_in_image(same_padded({.c = 32, .h = 40, .w = 290, .k = 40, .r = 3, .s = 3}), 16);
+  pooled.w = 292;
+  check_in_image(sized(pooled, 0, 0), 16);
+}
+
 TEST_CASE("matrix: outputs written past the caches") {
   std::mt19937 random(18);
   for (const int products : {1, 3}) {
