@@ -86,7 +86,7 @@ struct Row {
 };
 
 void check_is_valid(const nlohmann::json& row) {
-  const nlohmann::json study = study_record(machine_record(perf::describe_machine(), "test"), nlohmann::json::array(),
+  const nlohmann::json study = study_record(machine_record(perf::describe_machine(), "test"), MachineCeilings{},
                                             nlohmann::json::array({row}), {});
   CHECK_NOTHROW(report::validate_study(study));
 }
@@ -204,7 +204,7 @@ TEST_CASE("traffic that grows towards memory and rates above a ceiling are flagg
   perf::Ceiling slow{.name = "dram read", .kind = "bandwidth", .isa_or_level = "dram", .dtype = "f32"};
   slow.threads = row.devices.front().threads;
   slow.value = 1e6;
-  judge_measurements(rows, {slow}, perf::describe_machine());
+  judge_measurements(rows, MachineCeilings{.cpu = {slow}, .gpus = {}}, perf::describe_machine());
   CHECK(rows[0]["flags"].size() == 2);
 }
 
