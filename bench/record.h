@@ -9,6 +9,7 @@
 #include "bench/cases.h"
 #include "bench/ceilings.h"
 #include "bench/op_runner.h"
+#include "bench/pagerank.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/timing.h"
 
@@ -27,6 +28,7 @@ nlohmann::json measurement_record(const Case& one, const OpRunner& runner, const
                                   perf::Cache cache);
 
 nlohmann::json bandwidth_record(const MeasuredBandwidth& measured);
+nlohmann::json graph_record(const MeasuredGraph& measured);
 
 /// Fills in what bounds each measurement under its device's ceilings, how much of its roof it reaches, and the
 /// consistency rules that it breaks. Warm tensors that fit a cache are held against that cache's bandwidth; what runs
