@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <span>
 
+#include "bench/device_bandwidth.h"
 #include "bench/host_bandwidth.h"
 #include "bench/report/text.h"
 
@@ -47,6 +48,7 @@ std::vector<BandwidthCase> cases_of(const std::vector<BandwidthCase>& cases, con
 std::unique_ptr<Bandwidth> open_bandwidth(const OpenDevice& device, const std::vector<BandwidthCase>& cases) {
   const DeviceUri uri = parse_device_uri(device.uri);
   if (uri.backend == "cpu" && uri.selector.empty()) return std::make_unique<HostBandwidth>(device.threads, cases);
+  if (device.gpu) return std::make_unique<DeviceBandwidth>(device);
   throw Error(ErrorCode::unsupported, "no loops that only move bytes; the device cpu has the host's");
 }
 

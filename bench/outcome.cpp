@@ -67,6 +67,17 @@ void Outcome::refuse(const BandwidthCase& one, const std::string& device, const 
                      .reason = one_line(error.what())});
 }
 
+void Outcome::refuse(const GraphCase& one, const std::string& device, const Error& error) {
+  count(error);
+  refused.push_back({.suite = one.suite,
+                     .name = one.name,
+                     .problem = problem_of(one),
+                     .dtype = "f32",
+                     .math = "",
+                     .device = device,
+                     .reason = one_line(error.what())});
+}
+
 ExitCode Outcome::exit_code() const {
   if (mismatched > 0) return kCheckFailed;
   if (malformed > 0 || (invalid > 0 && ran == 0)) return kBadInput;

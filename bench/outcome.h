@@ -26,6 +26,7 @@ struct Outcome {
   void refuse(const Case& one, const std::string& device, const Error& error);
 
   void refuse(const BandwidthCase& one, const std::string& device, const Error& error);
+  void refuse(const GraphCase& one, const std::string& device, const Error& error);
 
   /// 1 a mismatch; else 2 bad input; else 4 a failure of the device; else 0 if anything ran; else 4 for want of memory
   /// and 3 for want of support.

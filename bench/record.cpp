@@ -208,6 +208,18 @@ json bandwidth_record(const MeasuredBandwidth& measured) {
   return record;
 }
 
+json graph_record(const MeasuredGraph& measured) {
+  const GraphCase& one = *measured.one;
+  json record{{"suite", one.suite}, {"name", one.name}, {"op", "pagerank"}, {"problem", problem_of(one)},
+              {"dtype", "f32"},     {"fused", false},   {"cache", "warm"},  {"kernel", measured.details.kernel}};
+  add_device(record, *measured.device, measured.device->threads);
+  add_numbers(record, measured.timing, "event", measured.details.flop, measured.details.bytes);
+  record["edges_per_second"] = static_cast<double>(one.edges) / measured.timing.seconds;
+  record["max_error"] = measured.max_error;
+  record["error_bound"] = measured.error_bound;
+  return record;
+}
+
 double judge_measurements(json& measurements, const MachineCeilings& ceilings, const perf::Machine& machine) {
   double highest = 0;
   for (json& record : measurements) {

@@ -9,6 +9,7 @@
 #include "bench/cases.h"
 #include "bench/ceilings.h"
 #include "bench/op_runner.h"
+#include "bench/pagerank.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/timing.h"
 
@@ -27,6 +28,7 @@ nlohmann::json measurement_record(const Case& one, const OpRunner& runner, const
                                   perf::Cache cache);
 
 nlohmann::json bandwidth_record(const MeasuredBandwidth& measured);
+nlohmann::json graph_record(const MeasuredGraph& measured);
 
 /// Fills in the consistency rules that each measurement breaks and, under its device's ceilings, what bounds it and how
 /// much of its roof it reaches. Traffic that was counted or simulated is held against the bandwidth of its level; the

@@ -105,6 +105,7 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
   }
   if (wanted.empty() || std::find(wanted.begin(), wanted.end(), DType::f32) != wanted.end()) {
     selection.bandwidths = bandwidth_cases(options.suite, gpu);
+    selection.graphs = graph_cases(options.suite, gpu);
   }
   return selection;
 }
@@ -134,11 +135,13 @@ Selection select(const SelectionOptions& options, bool gpu) {
     const auto other = [&](const auto& one) { return !is_named(one.name, options.names); };
     std::erase_if(selection.cases, other);
     std::erase_if(selection.bandwidths, other);
+    std::erase_if(selection.graphs, other);
   }
   if (options.max_batch > 0) cap_batch(selection.cases, options.max_batch);
   multiply(selection.cases, maths_of(options));
   if (!options.suite.empty()) selection.repeated = drop_repeated(selection.cases);
-  if (selection.cases.empty() && selection.bandwidths.empty() && selection.refused.empty()) {
+  if (selection.cases.empty() && selection.bandwidths.empty() && selection.graphs.empty() &&
+      selection.refused.empty()) {
     misuse("nothing is selected: the list is empty, or --name and --dtype leave nothing");
   }
   return selection;

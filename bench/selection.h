@@ -31,6 +31,7 @@ struct SelectionOptions {
 struct Selection {
   std::vector<Case> cases;
   std::vector<BandwidthCase> bandwidths;  ///< of a suite, in f32
+  std::vector<GraphCase> graphs;          ///< of a suite, in f32
   std::vector<Refusal> refused;           ///< entries of a list that gable can't express
   int malformed = 0;                      ///< of those, entries that can't be read at all
   std::vector<std::string> repeated;  ///< cases of a suite that --max-batch made equal to others, which stand for them

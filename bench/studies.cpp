@@ -86,6 +86,8 @@ void measure_selection(const StudyOptions& options, const MeasureOptions& measur
   measure_cases(selection.cases, devices, measuring, study.outcome, callbacks);
   measure_bandwidths(selection.bandwidths, devices, measuring, study.outcome, callbacks.progress,
                      [&](const MeasuredBandwidth& m) { study.measurements.push_back(bandwidth_record(m)); });
+  measure_graphs(selection.graphs, devices, measuring, study.outcome, callbacks.progress,
+                 [&](const MeasuredGraph& m) { study.measurements.push_back(graph_record(m)); });
   console.finish_progress();
 }
 

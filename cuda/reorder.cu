@@ -90,9 +90,18 @@ __device__ __forceinline__ void move_pixels(const Strip& strip, const Strips& s,
   const auto channels = static_cast<unsigned>(s.channels);
   auto* const memory = reinterpret_cast<Elements<T, width>*>(pixels + strip.nhwc);
   Elements<T, width> batch[kInFlight];
-  const auto in_rows = [&](unsigned element) {
+  // Calls move(element in its row, place in the access) for the elements of an access, channel by channel.
+  const auto walk = [&](unsigned element, const auto& move) {
     const unsigned pixel = __umulhi(element, s.reciprocal);
-    return rows + (element - pixel * channels) * pitch_of<T>() + pixel;
+    unsigned channel = element - pixel * channels;
+    T* at = rows + channel * pitch_of<T>() + pixel;
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      move(*at, j);
+      const bool last = ++channel == channels;
+      at += last ? 1 - static_cast<int>(channels - 1) * pitch_of<T>() : pitch_of<T>();
+      channel = last ? 0 : channel;
+    }
   };
   in_batches(
       strip.pixels * channels / width,
@@ -100,14 +109,12 @@ __device__ __forceinline__ void move_pixels(const Strip& strip, const Strips& s,
         if constexpr (load) {
           batch[place] = memory[i];
         } else {
-#pragma unroll
-          for (int j = 0; j < width; ++j) batch[place].of[j] = *in_rows(i * width + j);
+          walk(i * width, [&](T& element, int j) { batch[place].of[j] = element; });
         }
       },
       [&](unsigned i, int place) {
         if constexpr (load) {
-#pragma unroll
-          for (int j = 0; j < width; ++j) *in_rows(i * width + j) = batch[place].of[j];
+          walk(i * width, [&](T& element, int j) { element = batch[place].of[j]; });
         } else {
           memory[i] = batch[place];
         }

@@ -250,6 +250,36 @@ TEST_CASE("measured ceilings stay below the vendor's formulas, and each level of
   CHECK(medians.at("launch, back to back") < medians.at("launch and wait"));
 }
 
+TEST_CASE("loops move exactly their bytes, whatever is too little is refused") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  using enum MemoryLoop::Movement;
+  for (const auto movement :
+       {read, copy, triad, to_shared, pinned_to_device, device_to_pinned, pageable_to_device, device_to_pageable}) {
+    for (const std::int64_t bytes : {1 << 14, 1 << 20, (3 << 24) + 12345}) {
+      CAPTURE(static_cast<int>(movement));
+      const Loop loop = device.loop(MemoryLoop{.movement = movement, .bytes = bytes});
+      CHECK(loop.details().bytes <= static_cast<double>(bytes));
+      CHECK(loop.details().bytes > 0.7 * static_cast<double>(bytes));
+      loop.run(3);
+      CHECK(loop.result().empty());
+    }
+  }
+  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 100}); }, ErrorCode::unsupported), "2048"));
+  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 0}); }), "0 bytes"));
+  const std::vector<std::int64_t> offsets{0, 1, 2};
+  const std::vector<std::int32_t> sources{1, 0}, degrees{1, 1};
+  const Loop pagerank = device.loop(PagerankLoop{offsets, sources, degrees});
+  pagerank.run(5);
+  CHECK(pagerank.result() == std::vector<float>{0.5F, 0.5F});
+  CHECK(contains(message_of([&] {
+                   device.loop(PagerankLoop{offsets, sources, sources});
+                   pagerank.run(0);
+                 }),
+                 "0 passes"));
+  CHECK(contains(message_of([&] { device.loop(PagerankLoop{offsets, degrees, {}}); }), "0 vertices"));
+}
+
 /// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.
 double launch_microseconds(const Device& device, const std::function<void()>& call) {
   constexpr int kRounds = 20, kCalls = 200;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "backends/cuda/cuda_loops.h"
 #include "cuda/bandwidth.h"
 #include "cuda/ceilings.h"
 
@@ -215,16 +216,11 @@ std::size_t free_bytes() {
   return available;
 }
 
-std::shared_ptr<void> noise_on(const Bench& bench, std::size_t bytes) {
-  std::shared_ptr<void> array = bench.device().allocate(bytes);
-  cuda::fill_with_noise(static_cast<float*>(array.get()), bytes / sizeof(float), nullptr);
-  return array;
-}
-
 /// At most a quarter of the free memory, all three together.
 Arrays make_arrays(const Bench& bench) {
   const std::size_t bytes = std::min(bench.how().array_bytes, free_bytes() / 12 / kMebi * kMebi);
-  return {noise_on(bench, bytes), noise_on(bench, bytes), noise_on(bench, bytes), bytes};
+  return {cuda_noise(bench.device(), bytes), cuda_noise(bench.device(), bytes), cuda_noise(bench.device(), bytes),
+          bytes};
 }
 
 /// The arrays cut into `blocks` parts.
@@ -295,7 +291,7 @@ Ceiling l2_ceiling(const Bench& bench) {
   const auto l2 = static_cast<std::size_t>(bench.properties().l2CacheSize);
   const MemorySweep sweep = sweep_of(l2 / 2, 2 * bench.properties().multiProcessorCount);
   const auto bytes = static_cast<std::size_t>(sweep.block_bytes) * static_cast<std::size_t>(sweep.blocks);
-  const std::shared_ptr<void> array = noise_on(bench, bytes);
+  const std::shared_ptr<void> array = cuda_noise(bench.device(), bytes);
   Ceiling ceiling{.name = "l2 read", .kind = Ceiling::Kind::bandwidth, .level = "l2", .level_bytes = l2};
   ceiling.formula = "not known: the vendor names no rate";
   ceiling.note = "past L1, " + number(static_cast<double>(bytes) / kMebi) + " MiB of " +
@@ -352,11 +348,9 @@ void add_launches(const Bench& bench, std::vector<Ceiling>& found) {
 void add_host_copies(const Bench& bench, std::vector<Ceiling>& found) {
   const std::size_t bytes = std::min(bench.how().copy_bytes, free_bytes() / 4 / kMebi * kMebi);
   const std::shared_ptr<void> device = bench.device().allocate(bytes);
-  void* memory = nullptr;
-  GABLE_CUDA_CHECK(cudaMallocHost(&memory, bytes));
-  const std::shared_ptr<void> pinned(memory, [](void* p) { cuda::ignore(cudaFreeHost(p)); });
+  const std::shared_ptr<void> pinned = pinned_memory(bytes);
   std::vector<char> pageable(bytes, 1);
-  std::fill_n(static_cast<char*>(memory), bytes, char{1});
+  std::fill_n(static_cast<char*>(pinned.get()), bytes, char{1});
   const auto add = [&](const std::string& name, void* to, const void* from) {
     Ceiling ceiling{.name = name, .unit = "B/s"};
     ceiling.formula = "not known: generation and width of the link are not among the device's properties";

@@ -7,6 +7,7 @@
 #include <gable/dtype.h>
 #include <gable/error.h>
 #include <gable/event.h>
+#include <gable/loops.h>
 #include <gable/ops.h>
 #include <gable/oracle.h>
 #include <gable/plan.h>
