@@ -40,21 +40,6 @@ std::string known_targets() {
   return names;
 }
 
-/// Has the device's threads place the pages of large memory, since the system puts a page where it is first written:
-/// pieces of a huge page go to the threads in turn, because the kernels hand out neighbouring work in turn, too. Small
-/// memory, and all of it where one thread works, is placed by whoever fills it.
-void touch_pages(void* memory, std::size_t bytes, int threads) {
-  constexpr std::int64_t kPiece = 2 << 20;
-  constexpr std::int64_t kPage = 4096;
-  const auto size = static_cast<std::int64_t>(bytes);
-  if (threads == 1 || size < kPiece * threads) return;
-  auto* first = static_cast<volatile char*>(memory);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (std::int64_t piece = 0; piece < size; piece += kPiece) {
-    for (std::int64_t page = piece; page < std::min(size, piece + kPiece); page += kPage) first[page] = 0;
-  }
-}
-
 class CpuDevice final : public DeviceImpl {
  public:
   /// `kernel` is empty, or the only one to use.
@@ -64,12 +49,6 @@ class CpuDevice final : public DeviceImpl {
   std::vector<KernelSupport> query(const Op& op) const override { return query_cpu(op, target_, kernel_); }
 
   std::unique_ptr<PlanImpl> plan(const Op& op) const override { return make_cpu_plan(op, target_, threads_, kernel_); }
-
-  std::shared_ptr<void> allocate(std::size_t bytes) const override {
-    std::shared_ptr<void> memory = DeviceImpl::allocate(bytes);
-    touch_pages(memory.get(), bytes, threads_);
-    return memory;
-  }
 
  private:
   const cpu::Target& target_;
