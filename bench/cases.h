@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gable::bench {
@@ -13,6 +14,25 @@ struct Case {
   std::string suite;  ///< name of the suite or of the list file; empty for a single problem
   std::string name;   ///< never empty
   Op op;
+};
+
+/// What a loop that does nothing but move bytes moves, and between what. Files: through the page cache, or past it.
+enum class Movement { read, copy, triad, file_read, file_write, file_read_direct, file_write_direct };
+
+constexpr std::string_view to_string(Movement movement) {
+  constexpr std::string_view kNames[] = {
+      "read", "copy", "triad", "file_read", "file_write", "file_read_direct", "file_write_direct"};
+  return kNames[static_cast<int>(movement)];
+}
+constexpr bool between_files(Movement movement) { return movement >= Movement::file_read; }
+
+/// A bandwidth to measure. No op of the API moves these bytes: each kind of device has loops of its own for it.
+struct BandwidthCase {
+  std::string suite;
+  std::string name;
+  Movement movement = Movement::read;
+  std::int64_t bytes = 0;   ///< working set: all arrays of all threads, or the file
+  bool one_thread = false;  ///< of a device that has several; else as many as it has
 };
 
 /// What could not run, where, and why. An empty device: no device can.

@@ -14,6 +14,7 @@
 
 #include "bench/counted.h"
 #include "bench/info.h"
+#include "bench/list_command.h"
 #include "bench/profile_command.h"
 #include "bench/report/schema.h"
 #include "bench/run_conv2d.h"
@@ -31,6 +32,7 @@ struct Arguments {
   ProfileOptions profile;
   CountedOptions counted;
   std::string json;
+  bool gpu = false;
   std::vector<std::string> files;
   std::function<ExitCode(Arguments&, Console&)> action;
 };
@@ -69,7 +71,9 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   add_attributes(app, s);
   add_epilogue(app, s);
   app.add_flag("--bias", s.bias, "add a bias");
-  app.add_option("--name", s.name, "only the cases whose name contains this");
+  app.add_option("--name", s.names, "only the cases whose name contains this; several with commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")
       ->check(CLI::PositiveNumber);
 }
@@ -105,6 +109,18 @@ void add_info(CLI::App& root, Arguments& a) {
     a.action = [](Arguments&, Console& console) {
       info(console);
       return kDone;
+    };
+  });
+}
+
+void add_list(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("list", "the cases of a selection, with their shapes and work; runs nothing");
+  add_selection(app, a.study.selection);
+  app.add_flag("--gpu", a.gpu, "with the batches that GPUs get (default: a CPU's)");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return list_command(arguments.study.selection, arguments.gpu, console);
     };
   });
 }
@@ -260,8 +276,8 @@ int command(int argc, const char* const* argv) {
   app.footer(
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
-  for (const auto add :
-       {add_info, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot, add_profile, add_counted}) {
+  for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot,
+                         add_profile, add_counted}) {
     add(app, arguments);
   }
   try {

@@ -181,7 +181,43 @@ std::vector<Case> primitives() {
   return cases;
 }
 
+std::string size_name(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
+  int unit = 0;
+  for (; bytes >= 1024; bytes /= 1024) ++unit;
+  return fmt::format("{}{}", bytes, kUnits[unit]);
+}
+
+void add_bandwidth(std::vector<BandwidthCase>& cases, Movement movement, std::int64_t bytes, bool one_thread = false) {
+  const std::string name =
+      fmt::format("bandwidth_{}{}_{}", to_string(movement), one_thread ? "_1t" : "", size_name(bytes));
+  cases.push_back({std::string(kPrimitives), name, movement, bytes, one_thread});
+}
+
+/// Every level of the memory, and files.
+std::vector<BandwidthCase> primitive_bandwidths() {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = 4 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) sizes.push_back(bytes);
+  sizes.push_back(std::int64_t{8} << 30);
+  std::vector<BandwidthCase> cases;
+  for (const bool one_thread : {true, false}) {
+    for (const Movement movement : {Movement::read, Movement::copy, Movement::triad}) {
+      for (const std::int64_t bytes : sizes) add_bandwidth(cases, movement, bytes, one_thread);
+    }
+  }
+  for (const Movement movement :
+       {Movement::file_read, Movement::file_write, Movement::file_read_direct, Movement::file_write_direct}) {
+    for (const std::int64_t bytes : {1 << 20, 256 << 20}) add_bandwidth(cases, movement, bytes);
+  }
+  return cases;
+}
+
 }  // namespace
+
+std::vector<BandwidthCase> bandwidth_cases(std::string_view name, bool gpu) {
+  suite(name, gpu);  // an unknown name
+  return name == kPrimitives && !gpu ? primitive_bandwidths() : std::vector<BandwidthCase>();
+}
 
 std::vector<std::string> suite_names() { return {"study", "resnet50", "mobilenet", std::string(kPrimitives)}; }
 

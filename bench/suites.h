@@ -16,4 +16,7 @@ std::vector<std::string> suite_names();
 /// for GPUs; the others are the same for both. Throws Error(invalid_argument) that lists the known names.
 std::vector<Case> suite(std::string_view name, bool gpu = false);
 
+/// The suite's bandwidths: those of `primitives` on CPUs; else none. Throws as suite() does.
+std::vector<BandwidthCase> bandwidth_cases(std::string_view suite, bool gpu = false);
+
 }  // namespace gable::bench

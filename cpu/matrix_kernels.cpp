@@ -19,6 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
+enum class F16 : std::uint16_t {};  // storage; bf16's is std::uint16_t
+
 /// Columns of a row that come from the image: [begin, end).
 struct InsideColumns {
   std::int64_t begin, end;
@@ -32,13 +34,22 @@ HWY_INLINE InsideColumns inside_columns(const MatrixStageRow& row) {
 }
 
 /// 32 channels as bf16 parts: each part is what the parts before it left, rounded to bf16. Subtractions are exact.
-template <int kParts>
-HWY_INLINE void split_position(const float* x, std::int64_t part, std::uint16_t* strip) {
+template <class D>
+HWY_INLINE hn::Vec<D> load_as_f32(D d, const float* x) {
+  return hn::LoadU(d, x);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_as_f32(D d, const F16* x) {
+  return f16_to_f32(d, hn::LoadU(HalfTag<D>(), reinterpret_cast<const std::uint16_t*>(x)));
+}
+
+template <int kParts, class T>
+HWY_INLINE void split_position(const T* x, std::int64_t part, std::uint16_t* strip) {
   const hn::ScalableTag<float> d;
   const HalfTag<decltype(d)> dh;
   const std::size_t lanes = hn::Lanes(d);
   for (std::size_t i = 0; i < kMatrixChannels; i += lanes) {
-    auto rest = hn::LoadU(d, x + i);
+    auto rest = load_as_f32(d, x + i);
     for (int p = 0; p < kParts; ++p) {
       const auto half = f32_to_bf16(d, rest);
       hn::StoreU(half, dh, strip + p * part + i);
@@ -181,10 +192,12 @@ void finish(const MatrixFinish& call) {
 }
 
 const MatrixKernels& matrix_kernels_here() {
-  static const MatrixKernels kernels{
-      .stage = {nullptr, &stage_row<1, std::uint16_t>, &stage_row<2, float>, &stage_row<3, float>},
-      .finish_bf16 = &finish<Type::bf16>,
-      .finish_f32 = &finish<Type::f32>};
+  static const MatrixKernels kernels{.stage_bf16 = &stage_row<1, std::uint16_t>,
+                                     .stage_f16 = &stage_row<2, F16>,
+                                     .stage_f32 = {nullptr, nullptr, &stage_row<2, float>, &stage_row<3, float>},
+                                     .finish_bf16 = &finish<Type::bf16>,
+                                     .finish_f16 = &finish<Type::f16>,
+                                     .finish_f32 = &finish<Type::f32>};
   return kernels;
 }
 

@@ -92,7 +92,7 @@ std::function<void()> known_kernel(const std::string& name, std::size_t elements
   }
   if (name == "copy") {
     return [a = array_of<float>(elements), b = array_of<float>(elements), elements, passes] {
-      copy_loop(a.get(), b.get(), elements, passes);
+      copy_loop(a.get(), b.get(), elements, passes, false);
     };
   }
   if (name == "triad") {

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "perfcounters/arena.h"
 #include "perfcounters/ceilings.h"
 #include "perfcounters/loops.h"
 #include "perfcounters/machine.h"
@@ -711,6 +712,24 @@ TEST_CASE("all threads together reach more than one does") {
     }
     return best_gain > 1.3;
   }));
+}
+
+TEST_CASE("the copy and the triad compute what they count, past the caches too, and nothing beyond") {
+  constexpr std::size_t kCount = 512;
+  const Arena arena(4 * kCount * sizeof(float));
+  REQUIRE(arena.data() != nullptr);
+  float* a = arena.data();
+  float* b = a + 2 * kCount;
+  float* c = b + kCount;
+  for (const bool streaming : {false, true}) {
+    for (std::size_t i = 0; i < kCount; ++i) b[i] = static_cast<float>(i), c[i] = static_cast<float>(2 * i);
+    std::fill_n(a, 2 * kCount, -1.0F);
+    copy_loop(a, b, kCount, 2, streaming);
+    CHECK(std::equal(b, b + kCount, a));
+    triad_loop(a, b, c, kCount, 2, streaming);
+    for (std::size_t i = 0; i < kCount; ++i) CHECK(a[i] == static_cast<float>(7 * i));
+    CHECK(std::all_of(a + kCount, b, [](float beyond) { return beyond == -1.0F; }));
+  }
 }
 
 TEST_CASE("progress counts up to its total, and parts can be left out") {

@@ -113,6 +113,28 @@ TEST_CASE("primitives sweep the tiles of an addition up to 128 lanes, and have p
   CHECK(gflop(find(cases, "fused256+pool", DType::f32)) == doctest::Approx(58.14).epsilon(1e-3));
 }
 
+TEST_CASE("primitives have bandwidths from 4 KiB to 8 GiB and of files, on CPUs") {
+  const auto cases = bandwidth_cases("primitives");
+  std::set<std::string> names;
+  std::int64_t least = cases.front().bytes, most = 0;
+  for (const BandwidthCase& one : cases) {
+    CAPTURE(one.name);
+    CHECK(one.suite == "primitives");
+    CHECK(one.name.starts_with("bandwidth_"));
+    CHECK(names.insert(one.name).second);
+    least = std::min(least, one.bytes);
+    most = std::max(most, one.bytes);
+  }
+  CHECK(least == 4096);
+  CHECK(most == std::int64_t{8} << 30);
+  for (const char* name : {"bandwidth_read_1t_4KiB", "bandwidth_copy_64MiB", "bandwidth_triad_8GiB",
+                           "bandwidth_file_read_256MiB", "bandwidth_file_write_direct_1MiB"}) {
+    CHECK_MESSAGE(names.contains(name), name);
+  }
+  CHECK(bandwidth_cases("study").empty());
+  CHECK_THROWS_AS(bandwidth_cases("vgg"), Error);
+}
+
 TEST_CASE("capping the work halves rows of products, and what is only moved until it moves little enough") {
   auto cases = suite("primitives");
   cap_work(cases, 8, 0.25);

@@ -59,5 +59,7 @@ void Device::copy(const ConstTensorView& from, const TensorView& to, const Strea
 Stream Device::stream() const { return impl_->stream(); }
 Event Device::event() const { return Event(impl_->event()); }
 void Device::synchronize(const Stream& stream) const { impl_->synchronize(stream.native()); }
+std::vector<Ceiling> DeviceImpl::ceilings(const CeilingRequest&) const { return {}; }
+std::vector<Ceiling> Device::ceilings(const CeilingRequest& request) const { return impl_->ceilings(request); }
 
 }  // namespace gable

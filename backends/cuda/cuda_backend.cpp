@@ -2,6 +2,7 @@
 #include <gable/backend.h>
 #include <gable/error.h>
 
+#include "backends/cuda/cuda_ceilings.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_plans.h"
 
@@ -35,6 +36,10 @@ class KernelDevice final : public CudaDevice {
       const CurrentDevice current(index());
       return make_cuda_plan(op, *this, kernel_);
     });
+  }
+
+  std::vector<Ceiling> ceilings(const CeilingRequest& request) const override {
+    return measure_cuda_ceilings(*this, request);
   }
 
  private:

@@ -26,7 +26,7 @@ constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false
                                                true,  true,  true,  false, false, false};
 
 bool is_vendor_library(const std::string& device) {
-  return device.starts_with("onednn") || device.starts_with("cudnn");
+  return device.starts_with("onednn") || device.starts_with("cudnn") || device.starts_with("pytorch");
 }
 
 // What must agree for two times to be comparable.
@@ -102,7 +102,9 @@ std::string table(const Studies& studies) {
   const auto chosen = baselines(studies);
   std::vector<Cells> rows(1);
   std::copy(kHeads.begin(), kHeads.end(), rows[0].begin());
-  for (const Measurement& m : studies.measurements) rows.push_back(cells_of(m, *chosen.at(comparable(m))));
+  for (const Measurement& m : studies.measurements) {
+    if (!m.working_set_bytes) rows.push_back(cells_of(m, *chosen.at(comparable(m))));  // others: bandwidth_table()
+  }
   const bool compares = std::any_of(rows.begin() + 1, rows.end(), [](const Cells& row) { return !row.back().empty(); });
   if (!compares) rows[0].back().clear();
   const bool counts = std::any_of(studies.measurements.begin(), studies.measurements.end(), was_counted);
@@ -114,7 +116,9 @@ std::string table(const Studies& studies) {
     for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], count_code_points(row[i]));
   }
   std::string text;
-  for (const Cells& row : rows) text += line_of(row, widths);
+  if (rows.size() > 1 || studies.measurements.empty()) {
+    for (const Cells& row : rows) text += line_of(row, widths);
+  }
   return text + refusals(studies.refused);
 }
 

@@ -97,6 +97,8 @@ class GABLE_API DeviceImpl {
   virtual void synchronize(void* stream) const;
   virtual std::shared_ptr<EventImpl> event() const;
 
+  virtual std::vector<Ceiling> ceilings(const CeilingRequest& request) const;
+
  protected:
   DeviceInfo info_;
 };

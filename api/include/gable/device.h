@@ -1,6 +1,7 @@
 // Devices: what is there, what each can run, and how to open one at run time.
 #pragma once
 
+#include <gable/ceilings.h>
 #include <gable/event.h>
 #include <gable/export.h>
 #include <gable/ops.h>
@@ -52,6 +53,8 @@ class GABLE_API Device {
   Stream stream() const;
   Event event() const;
   void synchronize(const Stream& stream = {}) const;
+  /// Measures the device's limits, in seconds rather than minutes. Empty where its backend has no loops for that.
+  std::vector<Ceiling> ceilings(const CeilingRequest& request = {}) const;
 
  private:
   std::shared_ptr<DeviceImpl> impl_;

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <gable/ceilings.h>
 #include <gable/device.h>
 #include <gable/dtype.h>
 #include <gable/error.h>
