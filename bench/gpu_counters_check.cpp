@@ -221,7 +221,10 @@ json count_subject(const Subject& subject) {
 
 json count(const std::vector<std::string>& wanted) {
   perf::GpuProfiler& profiler = perf::gpu_profiler();
-  json document{{"chip", profiler.chip(0)}, {"library", profiler.library()}, {"subjects", json::array()}};
+  json document{{"gpu", open_devices({"cuda:0"}, 0).front().device.info().name},
+                {"chip", profiler.chip(0)},
+                {"library", profiler.library()},
+                {"subjects", json::array()}};
   for (const std::string& name : wanted) {
     try {
       document["subjects"].push_back(count_subject(make_subject(name)));
