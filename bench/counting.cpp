@@ -237,6 +237,7 @@ void Counting::count(const Measured& measured, json& record) {
       one.source = source.get();
     }
     for (const auto& [name, value] : reading.extra) extra[name] = value;
+    record["counting"][reading.source] = {{"passes", reading.plan.passes}, {"plan", reading.plan.explanation}};
   }
   const bool any = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.second.source != nullptr; });
   rows_counted_ += any ? 1 : 0;

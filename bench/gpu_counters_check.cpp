@@ -99,12 +99,13 @@ struct Subject {
   std::string kernel;
   std::string explanation;
   std::function<void()> run;
-  json expected = json::object();  ///< "W", "Q(dram)" ...: from the shapes, or by construction
-  double executed = 0;             ///< W with what tiles add; 0: no work
+  std::function<double(int calls)> time;  ///< seconds of so many calls, where they are timed
+  json expected = json::object();         ///< "W", "Q(dram)" ...: from the shapes, or by construction
+  double executed = 0;                    ///< W with what tiles add; 0: no work
 };
 
 Subject known_subject(const perf::KnownWork& known) {
-  Subject subject{known.name, "ptx", "", known.workload.run};
+  Subject subject{known.name, "ptx", "", known.workload.run, {}};
   for (const auto& [metric, value] : known.expected) {
     subject.expected[perf::to_string(metric)] = value;
     if (metric == Metric::flop) subject.executed = value;
@@ -122,6 +123,7 @@ Subject op_subject(const OpSubject& one) {
           runner->plan().kernel(),
           runner->plan().explain(),
           [device, runner] { runner->run(); },
+          [device, runner](int calls) { return runner->subject().time(calls); },
           {{"W", work.flop}, {"Q(dram)", work.bytes()}},
           one.executed};
 }
@@ -165,11 +167,21 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+/// T of samples of a few milliseconds, in seconds a call.
+double time_subject(const Subject& subject) {
+  const double first = subject.time(2) / 2;
+  const int calls = std::max(2, static_cast<int>(4e-3 / first));
+  std::vector<double> samples;
+  for (int i = 0; i < 15; ++i) samples.push_back(subject.time(calls) / calls);
+  return median_of(samples);
+}
+
 json count_subject(const Subject& subject) {
   constexpr int kRepetitions = 5;
   perf::GpuProfiler& profiler = perf::gpu_profiler();
   const std::vector<std::string> metrics = all_metrics();
   subject.run();
+  const double before = subject.time ? time_subject(subject) : 0;
   const perf::Counted counted =
       profiler.count(0, {.metrics = metrics, .run = subject.run, .before = {}, .repetitions = kRepetitions});
   std::vector<perf::GpuCounts> repetitions(counted.ranges.size());
@@ -182,8 +194,15 @@ json count_subject(const Subject& subject) {
     }
     medians[metrics[m]] = median_of(values);
   }
-  json record{{"name", subject.name},     {"kernel", subject.kernel},     {"explanation", subject.explanation},
-              {"passes", counted.passes}, {"expected", subject.expected}, {"metrics", medians}};
+  const double after = subject.time ? time_subject(subject) : 0;
+  json record{{"name", subject.name},
+              {"kernel", subject.kernel},
+              {"explanation", subject.explanation},
+              {"passes", counted.passes},
+              {"expected", subject.expected},
+              {"executed", subject.executed},
+              {"T", {{"before", before}, {"after", after}}},
+              {"metrics", medians}};
   const auto quantity = [&](auto from) {
     std::vector<perf::Quantity> each;
     for (const perf::GpuCounts& counts : repetitions) each.push_back(from(counts));
@@ -202,7 +221,10 @@ json count_subject(const Subject& subject) {
 
 json count(const std::vector<std::string>& wanted) {
   perf::GpuProfiler& profiler = perf::gpu_profiler();
-  json document{{"chip", profiler.chip(0)}, {"library", profiler.library()}, {"subjects", json::array()}};
+  json document{{"gpu", open_devices({"cuda:0"}, 0).front().device.info().name},
+                {"chip", profiler.chip(0)},
+                {"library", profiler.library()},
+                {"subjects", json::array()}};
   for (const std::string& name : wanted) {
     try {
       document["subjects"].push_back(count_subject(make_subject(name)));

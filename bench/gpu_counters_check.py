@@ -14,6 +14,7 @@ ncu on the PATH.
 """
 
 import csv
+import datetime
 import io
 import json
 import os
@@ -70,7 +71,7 @@ def ratio(a, b):
 def compare(subject, values):
     for metric, ncu in values.items():
         counted = subject["metrics"].get(metric)
-        if counted is not None:
+        if counted is not None and (counted or ncu):  # zeros of both say nothing
             subject["ncu"][metric] = {"counted": counted, "ncu": ncu, "ratio": ratio(counted, ncu)}
 
 
@@ -139,6 +140,8 @@ def main():
         print(counted.stderr, file=sys.stderr)
         return 4
     record = json.loads(counted.stdout)
+    record["date"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    record["command"] = " ".join(["bench/gpu_counters_check.py", "BUILD", *sys.argv[2:]])
     for subject in record["subjects"]:
         check_subject(subject, program, environment)
         with open(out, "w", encoding="utf-8") as file:

@@ -78,11 +78,18 @@ std::vector<ProfileRow> profile_rows(const std::vector<Span>& spans) {
 
 std::vector<ProfileRow> hottest(const std::vector<ProfileRow>& rows, const std::string& device,
                                 const std::string& group, double percent) {
+  std::vector<ProfileRow> candidates;
+  double total = 0;
+  for (const ProfileRow& row : rows) {
+    if (row.device != device || row.group != group || row.name.starts_with('[')) continue;
+    candidates.push_back(row);
+    total += row.total;
+  }
   std::vector<ProfileRow> kept;
   double sum = 0;
-  for (const ProfileRow& row : rows) {
-    if (row.device != device || row.group != group) continue;
+  for (ProfileRow& row : candidates) {
     if (sum >= percent) break;
+    row.percent = total > 0 ? 100 * row.total / total : 0;
     sum += row.percent;
     kept.push_back(row);
   }

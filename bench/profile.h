@@ -37,7 +37,8 @@ struct ProfileRow {
 /// Devices in the order of their first span; groups in the order of the constants above; the most time first.
 std::vector<ProfileRow> profile_rows(const std::vector<Span>& spans);
 
-/// The fewest rows of a group that together make up `percent` of its time.
+/// The fewest kernels (or phases) of a group that together make up `percent` of the time of all of them: copies and
+/// fills, whose names stand in brackets, are left out, and `percent` of a row is what it is of the rest.
 std::vector<ProfileRow> hottest(const std::vector<ProfileRow>& rows, const std::string& device,
                                 const std::string& group, double percent = 90);
 

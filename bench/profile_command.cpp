@@ -39,6 +39,9 @@ struct Profile {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+/// Suites have a case in several dtypes by one name.
+std::string label(const Case& one) { return fmt::format("{} {}", one.name, to_string(dtype_of(one.op))); }
+
 const char* group_of(Activity::Kind kind) {
   const bool api = kind == Activity::Kind::runtime_api || kind == Activity::Kind::driver_api;
   return api ? kApiCalls : kGpuActivities;
@@ -62,7 +65,7 @@ Span span_of(const Activity& activity, const Case& one, const std::string& devic
   return {.group = group_of(activity.kind),
           .name = kernel ? short_kernel_name(activity.name) : activity.name,
           .device = device,
-          .case_name = one.name,
+          .case_name = label(one),
           .start = static_cast<double>(activity.start) * 1e-9,
           .seconds = static_cast<double>(activity.end - activity.start) * 1e-9,
           .lane = activity.lane,
@@ -107,7 +110,7 @@ void count_stalls(const Case& one, const OpRunner& runner, std::vector<Stalls>& 
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     perf::GpuCounts counts;
     for (std::size_t m = 0; m < metrics.size(); ++m) counts[metrics[m]] = counted.ranges[k][m];
-    Stalls stalls{runner.device().uri, one.name, kernels[k], 0, perf::gpu_parts(perf::gpu_stall_terms(), counts)};
+    Stalls stalls{runner.device().uri, label(one), kernels[k], 0, perf::gpu_parts(perf::gpu_stall_terms(), counts)};
     for (const auto& [reason, value] : stalls.reasons) stalls.latency += value;
     all.push_back(std::move(stalls));
   }
@@ -137,7 +140,7 @@ class PhaseTimer {
     spans_.push_back({.group = kCpuPhases,
                       .name = phase,
                       .device = device_.uri,
-                      .case_name = case_.name,
+                      .case_name = label(case_),
                       .start = start,
                       .seconds = now() - start});
   }
@@ -189,12 +192,19 @@ std::string main_reasons(const Stalls& stalls) {
 
 void print_stalls(const std::vector<Stalls>& all, Console& console) {
   if (all.empty()) return;
-  console.print(fmt::format("Why warps waited, in cycles for each instruction\n{:<14} {:<20} {:>7}  {:<60} {}",
-                            "Device", "Case", "Cycles", "Reasons above 10 %", "Kernel"));
+  std::size_t name_width = 4, kernel_width = 6;
   for (const Stalls& s : all) {
-    console.print(report::printable(
-        fmt::format("{:<14} {:<20} {:>7.2f}  {:<60} {}", s.device, s.case_name, s.latency, main_reasons(s), s.kernel)));
+    name_width = std::max(name_width, s.case_name.size());
+    kernel_width = std::max(kernel_width, s.kernel.size());
   }
+  const auto row = [&](const std::string& device, const std::string& name, const std::string& kernel,
+                       const std::string& cycles, const std::string& reasons) {
+    console.print(report::printable(fmt::format("{:<8} {:<{}}  {:<{}}  {:>6}  {}", device, name, name_width, kernel,
+                                                kernel_width, cycles, reasons)));
+  };
+  console.print("\nWhy warps waited: cycles for each instruction, and what is more than a tenth of them");
+  row("Device", "Case", "Kernel", "Cycles", "Reasons");
+  for (const Stalls& s : all) row(s.device, s.case_name, s.kernel, fmt::format("{:.2f}", s.latency), main_reasons(s));
 }
 
 json print_hottest(const std::vector<ProfileRow>& rows, Console& console) {
@@ -204,7 +214,8 @@ json print_hottest(const std::vector<ProfileRow>& rows, Console& console) {
     const std::string table = first.group + " on " + first.device;
     if (table == former || first.group == kApiCalls) continue;  // calls of the API only wait for the rest
     former = table;
-    console.print(fmt::format("90 % of the time of the {}:", table));
+    console.print(fmt::format("90 % of the time of the {} on {}:", first.group == kGpuActivities ? "kernels" : "phases",
+                              first.device));
     for (const ProfileRow& row : hottest(rows, first.device, first.group)) {
       console.print(report::printable(fmt::format("  {:>6.2f} %  {}", row.percent, row.name)));
       all.push_back({{"device", row.device}, {"group", row.group}, {"name", row.name}, {"percent", row.percent}});

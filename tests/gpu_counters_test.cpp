@@ -181,9 +181,15 @@ TEST_CASE("a profile has a table for each group, the most time first, with nvpro
   }
 }
 
-TEST_CASE("the hottest rows are the fewest that reach nine tenths of the time") {
-  const std::vector<ProfileRow> rows = profile_rows(some_spans());
-  CHECK(hottest(rows, "cuda:0", kGpuActivities).size() == 2);
+TEST_CASE("the hottest rows are the fewest kernels that reach nine tenths of the kernels' time") {
+  std::vector<Span> spans = some_spans();  // one kernel of 80 ms, beside copies and fills
+  spans.push_back(span(kGpuActivities, "kernel b", 3, 0.015));
+  spans.push_back(span(kGpuActivities, "kernel c", 4, 0.005));
+  const std::vector<ProfileRow> rows = profile_rows(spans);
+  const std::vector<ProfileRow> hot = hottest(rows, "cuda:0", kGpuActivities);
+  REQUIRE(hot.size() == 2);
+  CHECK(hot[0].percent == doctest::Approx(80));
+  CHECK(hot[1].name == "kernel b");
   CHECK(hottest(rows, "cuda:0", kGpuActivities, 80).size() == 1);
   CHECK(hottest(rows, "cpu", kGpuActivities).empty());
 }

@@ -126,7 +126,8 @@ Driver load_driver() {
   if (const CUresult result = d.init(0); result != CUDA_SUCCESS) {
     const char* name = nullptr;
     d.error_name(result, &name);
-    throw GpuProfilerError(perf::kNoDriver, std::string("cuInit: ") + (name != nullptr ? name : "unknown error"));
+    throw GpuProfilerError(result == CUDA_ERROR_NO_DEVICE ? perf::kNoGpu : perf::kNoDriver,
+                           std::string("cuInit: ") + (name != nullptr ? name : "unknown error"));
   }
   return d;
 }
