@@ -237,10 +237,11 @@ std::string matrix_refusal(const Conv2dProblem& p, int products, const MatrixUni
   }
   const MatrixBlocking b = matrix_blocking(p, products, unit, 1);
   const double times = padding(b, p, unit);
-  if (times > unit.most_padding) {
+  const double most = p.type == Type::f16 ? unit.most_padding / products : unit.most_padding;
+  if (times > most) {
     return std::to_string(b.group_c) + " input and " + std::to_string(b.group_k) +
            " output channels a group: padding makes it " + one_decimal(times) + " times the work, and beyond " +
-           one_decimal(unit.most_padding) + " f32 arithmetic is faster";
+           one_decimal(most) + " f32 arithmetic is faster";
   }
   if (b.thread_bytes > kMostThreadBytes) {
     return "its smallest unit of work stages " + std::to_string(b.thread_bytes) + " bytes; at most " +

@@ -48,6 +48,7 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixU
 // How far reading ahead is before the products, of input that is not staged.
 constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
 constexpr std::int64_t kRowsAhead = 4;
+constexpr std::int64_t kLongSum = 16;  // steps
 
 struct MatrixRun {
   const Conv2dProblem& problem;
@@ -127,6 +128,7 @@ class Unit {
       compute_panels_inside(input);
     } else {
       for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+        if (!b_.weights_fit_l2) read_ahead_of_panel(panel);
         begin_panel(panel);
         if (flat) {
           compute_flat(input);
@@ -175,10 +177,21 @@ class Unit {
     reads_.rows = h.count;
     reads_.row_pitch = h.step * b_.w * pixel;
     const std::int64_t lines = reads_.rows * reads_.runs * reads_.run_lines;
-    const std::int64_t tiles = ceil_div(rows_ * columns_, 2 * kHalfPositions) * (end_panel_ - first_panel_);
-    reads_.a_step = ceil_div(lines, tiles * b_.blocks * b_.tap_count);
+    reads_.a_step = ceil_div(lines, panel_steps() * (end_panel_ - first_panel_));
     reads_.begin();
   }
+  /// Weights that L2 does not keep come from the last level for every unit: a panel's during the one before it.
+  void read_ahead_of_panel(std::int64_t panel) {
+    if (panel + 1 == end_panel_) return read_ahead(index_ + run_.threads);
+    if (!run_.unit.reads_whole_half) return;
+    const std::int64_t elements = b_.blocks * b_.tap_count * b_.parts * kWeightBlock;
+    reads_ = {.row = reinterpret_cast<const char*>(run_.packed + (group_ * b_.panels + panel + 1) * elements)};
+    reads_.run_lines = elements * static_cast<std::int64_t>(sizeof(std::uint16_t)) / 64;
+    reads_.runs = reads_.rows = 1;
+    reads_.a_step = ceil_div(reads_.run_lines, panel_steps());
+    reads_.begin();
+  }
+  std::int64_t panel_steps() const { return ceil_div(rows_ * columns_, 2 * kHalfPositions) * b_.blocks * b_.tap_count; }
   /// Source rows (columns) of some outputs; a single tap skips those between its strides.
   struct Range {
     std::int64_t first, count, step;
@@ -489,11 +502,18 @@ class Unit {
 
   // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
   // and do not wait for the sums' stores.
+  /// Short sums write narrow pixels so fast one after another that the CPU itself fetches their lines; to ask for them
+  /// costs more than it gains.
+  bool fetches_output() const {
+    const bool is_stream =
+        b_.blocks * b_.tap_count < kLongSum && p_.k * static_cast<std::int64_t>(bytes_of(p_.type)) <= 128;
+    return !run_.streams && !is_stream;
+  }
   float* sums() const { return sums_ + now_ * kMatrixSumFloats; }
   void multiply() {
     call_.c = sums();
     call_.later = finishes_[now_].calls;
-    call_.later_count = run_.streams ? 0 : finishes_[now_].count;
+    call_.later_count = fetches_output() ? finishes_[now_].count : 0;
     run_.unit.tile(b_.products)(call_);
   }
   void finish_before() {

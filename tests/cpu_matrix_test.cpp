@@ -193,9 +193,9 @@ TEST_CASE("matrix: taps read in the image, with borders of every width") {
   Conv2dProblem pooled{.n = 2, .c = 32, .h = 21, .w = 34, .k = 40, .r = 3, .s = 3, .bias = true};
   pooled.pool = {2, 2, 2, 2};
   check_in_image(sized(pooled, 0, 0));
-  check_in_image(same_padded({.c = 32, .h = 40, .w = 290, .k = 40, .r = 3, .s = 3}), 16);
+  check_in_image(same_padded({.c = 32, .h = 40, .w = 290, .k = 40, .r = 3, .s = 3}), 4);
   pooled.w = 292;
-  check_in_image(sized(pooled, 0, 0), 16);
+  check_in_image(sized(pooled, 0, 0), 4);
 }
 
 TEST_CASE("matrix: outputs written past the caches") {
@@ -321,6 +321,16 @@ TEST_CASE("matrix: what it can't do is refused with the reason") {
       matrix_refusal(p, 1, strict) ==
       "1 input and 32 output channels a group: padding makes it 32.0 times the work, and beyond 3.0 f32 arithmetic is "
       "faster");
+  p = good;
+  p.k = 16;
+  CHECK(matrix_refusal(p, 1, strict).empty());
+  p.type = Type::f16;
+  CHECK(
+      matrix_refusal(p, 3, strict) ==
+      "32 input and 16 output channels a group: padding makes it 2.0 times the work, and beyond 1.0 f32 arithmetic is "
+      "faster");
+  CHECK_THROWS_WITH_AS(MatrixConv2dPlan(p, 6, unit, best_target(), 1),
+                       "conv2d: products a term are 6, must be 3 or 4 for f16", std::invalid_argument);
   p = good;
   p.c = 1 << 16;
   CHECK(matrix_refusal(p, 1, unit).find("stages") != std::string::npos);
