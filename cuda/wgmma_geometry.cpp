@@ -226,7 +226,7 @@ std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& w
         for (const int split : {1, 2, 4, 8}) {
           if (!meets(wishes.split, 0, split)) continue;
           for (const int mates : {1, 2}) {
-            if (!meets(wishes.mates, 0, mates)) continue;
+            if (std::max(wishes.mates, 1) != mates) continue;
             list.push_back({pixels, row, std::max(wishes.box_per_tap, 0), split, schedule, mates});
           }
         }

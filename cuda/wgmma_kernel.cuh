@@ -390,7 +390,6 @@ class Epilogue {
         __stcg(to + i * kWarpgroup, make_float4(d[0], d[1], d[2], d[3]));
       }
     }
-    __threadfence();
     ptx::named_sync(barrier(), kWarpgroup);
     if (thread() < a_.split) ptx::arrive_remote(m_.partials_ready(consumer()), thread());
     ptx::wait_cluster(m_.partials_ready(consumer()), exchanges_++ % 2);
@@ -627,7 +626,7 @@ struct Release {
     if (m.mates == 1) {
       ptx::arrive(m.box_empty(box));
     } else {
-      ptx::arrive_remote(m.box_empty(box), lane);
+      ptx::arrive_at(m.box_empty(box), lane);
     }
   }
 };

@@ -67,6 +67,17 @@ __device__ inline void arrive_remote(std::uint32_t barrier, std::uint32_t rank) 
       "r"(rank)
       : "memory");
 }
+/// The same for stages that are free again: orders no writes, which would cost a step its time.
+__device__ inline void arrive_at(std::uint32_t barrier, std::uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 /// As wait(), and what the cluster's arrivals released is then visible.
 __device__ inline void wait_cluster(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
