@@ -29,6 +29,18 @@ Span span_of(const Conv2dProblem& p, bool box_per_tap) {
   return {as_int((p.r - 1) * p.dilation_h / p.stride_h), as_int((p.s - 1) * p.dilation_w / p.stride_w)};
 }
 
+/// Boxes that the copy engine gathers: taps are offsets from the pixel where a filter starts.
+void add_gathered_boxes(const Conv2dProblem& p, WgmmaGeometry& g) {
+  for (int r = 0; r < p.r; ++r) {
+    for (int s = 0; s < p.s; ++s) {
+      const auto tap = static_cast<std::int16_t>(g.taps.size());
+      g.boxes.push_back(
+          {static_cast<std::int16_t>(s * p.dilation_w), static_cast<std::int16_t>(r * p.dilation_h), tap, 1});
+      g.taps.push_back({static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), 0});
+    }
+  }
+}
+
 void add_boxes(const Conv2dProblem& p, bool box_per_tap, WgmmaGeometry& g) {
   std::map<Phase, std::vector<WgmmaTap>> of_phase;
   for (int r = 0; r < p.r; ++r) {
@@ -48,9 +60,16 @@ void add_boxes(const Conv2dProblem& p, bool box_per_tap, WgmmaGeometry& g) {
   }
 }
 
+/// The input's pixels are the output's, one by one.
+bool is_line(const Conv2dProblem& p) {
+  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+         p.ho == p.h && p.wo == p.w;
+}
+
 /// One line of pixels over the whole batch.
 void lay_out_flat(const Conv2dProblem& p, WgmmaGeometry& g) {
   g.flat = true;
+  g.by_tap = !is_line(p);
   g.row = g.tile_w = g.box_w = g.pixels;
   g.tile_h = g.rows_per_image = g.box_h = 1;
   g.tiles_x = as_int(ceil_div(p.n * p.ho * p.wo, g.pixels));
@@ -91,6 +110,8 @@ bool lay_out_line(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
   return true;
 }
 
+int slices_of(const WgmmaGeometry& g) { return g.schedule == WgmmaSchedule::one_tile ? 2 : 1; }
+
 /// The rings' depths; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   // A tap's last row may reach beyond the box by what the rows' ends hold; the kernel clears this slack once.
@@ -99,7 +120,8 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   const int free = shared_bytes - kAlignment - kBarrierBytes - 2 * kWgmmaStagingBytes;
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
-  g.resident_weights = g.channel_tiles == 1 && !g.one_pixel_tile && g.split == 1 && beside_resident >= 2;
+  g.resident_weights =
+      g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 && beside_resident >= 2;
   if (g.resident_weights) {
     g.weight_stages = steps;
     g.box_stages = std::min(beside_resident, 4);
@@ -107,33 +129,56 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   }
   const int taps_per_box = static_cast<int>(g.taps.size() / g.boxes.size());
   const int wanted = taps_per_box >= 4 ? 2 : 4;
+  const int least_weights = slices_of(g) == 2 ? 3 : 4;
   for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
-    g.weight_stages = std::min(16, (free - g.box_stages * g.box_stage_bytes) / kWgmmaWeightBytes);
-    if (g.weight_stages >= 4) return true;
+    const int left = free - g.box_stages * g.box_stage_bytes;
+    g.weight_stages = std::min(16, left / (kWgmmaWeightBytes * slices_of(g)));
+    if (left > 0 && g.weight_stages >= least_weights) return true;
   }
   return false;
 }
 
-void estimate(int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kTurnCycles = 500;       // the matrix unit idles while the consumers change turns
-  constexpr double kExchangeCycles = 3000;  // of partial sums through L2, and the cluster's barrier
+/// Cycles of the busiest multiprocessor, or what memory needs if that is more. The constants are fitted to an H100.
+void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
+  constexpr double kStart = 2500;         // to the first product
+  constexpr double kTurn = 150;           // the matrix unit idles while the consumers change turns
+  constexpr double kEpilogue = 400;       // of a chunk of 16-bit outputs
+  constexpr double kBetweenItems = 700;   // of a consumer
+  constexpr double kExchange = 6000;      // of partial sums through L2, and the cluster's barrier
+  constexpr double kLoadBytes = 44;       // a cycle, from L2 to one multiprocessor
+  constexpr double kLoadBytesOfAll = 37;  // the same while all load
+  constexpr double kDeviceBytes = 1650;   // a cycle, of device memory
+  constexpr double kSmallInTurns = 1.45;  // one consumer alone can't keep the unit busy with 128 pixels
+  constexpr double kSmallSideBySide = 1.08;
+  const bool one_tile = g.schedule == WgmmaSchedule::one_tile;
   // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
-  const int clusters = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
+  const int workers = multiprocessors / g.split / g.mates * g.mates - (g.split > 2 ? 1 : 0);
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
-  g.ctas = std::min(g.items, clusters) * g.split;
-  const double waves = static_cast<double>(ceil_div(g.items, clusters));
-  const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
-  const double step = g.pixels / 2.0 * 4 * small * (g.one_pixel_tile ? 2 : 1);
+  g.ctas = std::min(g.items, workers) * g.split;
+  const auto element = static_cast<double>(bytes_of(p.type));
+  const double waves = static_cast<double>(ceil_div(g.items, workers));
   const double steps = g.steps_per_item() / static_cast<double>(g.split);
-  const double turns = g.one_pixel_tile ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
-  g.cycles = waves * (step * steps + turns * kTurnCycles + (g.split > 1 ? kExchangeCycles : 0));
+  const double small = g.pixels > 128 ? 1 : one_tile ? kSmallSideBySide : kSmallInTurns;
+  const double products = steps * g.pixels * 2 * slices_of(g) * small;
+  const double boxes = g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split / g.mates;
+  const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
+  const double main = std::max(products, bytes / kLoadBytes);
+  const double by_size = p.type == Type::f32 ? 1.5 : 1;
+  const double epilogue = kEpilogue * g.pixels / kWgmmaChunk * by_size * (p.pool.none() ? 1 : 0.5);
+  const double both = main + epilogue + kBetweenItems;
+  const double item = one_tile ? both : std::max(main + kTurn, both / 2);
+  const double busiest = waves * (item + (g.split > 1 ? kExchange : 0)) + (one_tile ? 0 : epilogue);
+  const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
+  const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
+  const double device = (static_cast<double>(p.n * p.h * p.w * p.c) + outputs) * element / kDeviceBytes;
+  g.cycles = kStart + std::max({busiest, l2, device});
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
                                      int shared_bytes) {
   WgmmaGeometry g;
   g.pixels = candidate.pixels;
-  g.one_pixel_tile = candidate.one_pixel_tile == 1;
+  g.schedule = static_cast<WgmmaSchedule>(candidate.schedule);
   const bool box_per_tap = candidate.box_per_tap == 1;
   const Span span = span_of(p, box_per_tap);
   g.tiles_n = 0;
@@ -145,40 +190,44 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
     lay_out_flat(p, g);
   }
   g.tiles_n = g.flat ? 1 : as_int(ceil_div(p.n, g.tile_n));
-  add_boxes(p, box_per_tap, g);
-  const int channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels));
-  if (g.one_pixel_tile && channel_tiles % 2 != 0) return {};
-  g.channel_tiles = g.one_pixel_tile ? channel_tiles / 2 : channel_tiles;
+  if (g.by_tap) {
+    add_gathered_boxes(p, g);
+  } else {
+    add_boxes(p, box_per_tap, g);
+  }
+  g.channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels * slices_of(g)));
   g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(p.type)));
-  const int blocks = g.channel_blocks * static_cast<int>(g.boxes.size());
   g.split = candidate.split;
-  if (g.split > blocks) return {};
-  g.burst = g.one_pixel_tile ? std::max(candidate.burst, 1) : blocks;
+  if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
+  g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w;
+  g.mates = candidate.mates;
+  if (g.mates > 1 && (!g.flat || slices_of(g) == 1 || g.split > 1 || g.channel_tiles % g.mates != 0)) return {};
   if (!share_out_memory(shared_bytes, span, g)) return {};
-  estimate(multiprocessors, g);
+  estimate(p, multiprocessors, g);
   return g;
 }
 
 bool can_be_flat(const Conv2dProblem& p) {
-  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
-         p.ho == p.h && p.wo == p.w && p.pool.none();
+  if (is_line(p)) return p.pool.none();
+  const auto fits = [](std::int64_t corner) { return corner >= -128 && corner <= 127; };
+  return p.pool.none() && p.c > 0 && (p.r - 1) * p.dilation_h < 256 && (p.s - 1) * p.dilation_w < 256 &&
+         fits(-p.pad_left) && fits(-p.pad_top) && fits(wgmma_corners(p).right) && fits(wgmma_corners(p).bottom);
 }
 
 std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& wishes) {
   std::vector<WgmmaWishes> list;
-  for (const int pixels : {256, 224, 128}) {
+  const auto meets = [](int wish, int open, int value) { return wish == open || wish == value; };
+  for (const int pixels : {256, 224, 192, 128}) {
     for (const int row : {pixels, 16, 8}) {
-      for (const int one_pixel_tile : {1, 0}) {
-        for (const int box_per_tap : {0, 1}) {
-          const bool asked = (wishes.pixels == 0 || wishes.pixels == pixels) &&
-                             (wishes.row == 0 || wishes.row == row) &&
-                             (wishes.box_per_tap < 0 ? box_per_tap == 0 : wishes.box_per_tap == box_per_tap) &&
-                             (wishes.one_pixel_tile < 0 || wishes.one_pixel_tile == one_pixel_tile);
-          if (!asked || (row == pixels && !can_be_flat(p))) continue;
-          for (const int split : {1, 2, 4, 8}) {
-            if (wishes.split == 0 || wishes.split == split) {
-              list.push_back({pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile});
-            }
+      if (!meets(wishes.pixels, 0, pixels) || !meets(wishes.row, 0, row) || (row == pixels && !can_be_flat(p)))
+        continue;
+      for (const int schedule : {0, 1}) {
+        if (!meets(wishes.schedule, -1, schedule)) continue;
+        for (const int split : {1, 2, 4, 8}) {
+          if (!meets(wishes.split, 0, split)) continue;
+          for (const int mates : {1, 2}) {
+            if (std::max(wishes.mates, 1) != mates) continue;
+            list.push_back({pixels, row, std::max(wishes.box_per_tap, 0), split, schedule, mates});
           }
         }
       }
@@ -194,7 +243,8 @@ std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x
 std::string WgmmaGeometry::tile_description() const {
   const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
   const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
-  return shape + " pixels" + images + " by " + (one_pixel_tile ? "128" : "64") + " channels" +
+  return shape + (by_tap ? " gathered" : "") + " pixels" + images + " by " +
+         std::to_string(kWgmmaChannels * slices_of(*this)) + " channels" +
          (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
 }
 
@@ -214,7 +264,17 @@ std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {
   return kAlignment + kBarrierBytes + 2 * kWgmmaStagingBytes + g.box_stages * g.box_stage_bytes +
-         g.weight_stages * kWgmmaWeightBytes;
+         g.weight_stages * slices_of(g) * kWgmmaWeightBytes;
+}
+
+WgmmaCorners wgmma_corners(const Conv2dProblem& p) {
+  const auto end = [](std::int64_t outputs, std::int64_t stride, std::int64_t pad, std::int64_t inputs) {
+    return as_int((outputs - 1) * stride + 1 - pad - inputs);
+  };
+  return {.left = as_int(-p.pad_left),
+          .top = as_int(-p.pad_top),
+          .right = end(p.wo, p.stride_w, p.pad_left, p.w),
+          .bottom = end(p.ho, p.stride_h, p.pad_top, p.h)};
 }
 
 std::string wgmma_refusal(const Conv2dProblem& p) {
