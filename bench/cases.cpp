@@ -37,6 +37,10 @@ Op in_math(Op op, Math math) {
   return op;
 }
 
+std::string problem_of(const GraphCase& one) {
+  return std::to_string(one.vertices) + " vertices, " + std::to_string(one.edges) + " edges";
+}
+
 void cap_batch(std::vector<Case>& cases, std::int64_t max_batch) {
   for (Case& one : cases) {
     if (auto* conv = std::get_if<Conv2d>(&one.op)) conv->input[0] = std::min(conv->input[0], max_batch);

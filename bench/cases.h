@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gable::bench {
@@ -14,6 +15,59 @@ struct Case {
   std::string name;   ///< never empty
   Op op;
 };
+
+/// What a loop that does nothing but move bytes moves, and between what. Of GPUs: into the memory that threads share,
+/// and between device and host. Files: through the page cache, or past it.
+enum class Movement {
+  read,
+  copy,
+  triad,
+  to_shared,
+  pinned_to_device,
+  device_to_pinned,
+  pageable_to_device,
+  device_to_pageable,
+  file_read,
+  file_write,
+  file_read_direct,
+  file_write_direct
+};
+
+constexpr std::string_view to_string(Movement movement) {
+  constexpr std::string_view kNames[] = {"read",
+                                         "copy",
+                                         "triad",
+                                         "to_shared",
+                                         "pinned_to_device",
+                                         "device_to_pinned",
+                                         "pageable_to_device",
+                                         "device_to_pageable",
+                                         "file_read",
+                                         "file_write",
+                                         "file_read_direct",
+                                         "file_write_direct"};
+  return kNames[static_cast<int>(movement)];
+}
+constexpr bool between_files(Movement movement) { return movement >= Movement::file_read; }
+
+/// A bandwidth to measure. No op of the API moves these bytes: each kind of device has loops of its own for it.
+struct BandwidthCase {
+  std::string suite;
+  std::string name;
+  Movement movement = Movement::read;
+  std::int64_t bytes = 0;   ///< working set: all arrays of all threads, or the file
+  bool one_thread = false;  ///< of a device that has several; else as many as it has
+};
+
+/// PageRank over a graph that is made for it.
+struct GraphCase {
+  std::string suite;
+  std::string name;
+  bool power_law = false;  ///< else edges are spread evenly
+  std::int32_t vertices = 0;
+  std::int64_t edges = 0;
+};
+std::string problem_of(const GraphCase& one);  ///< "1048576 vertices, 16777216 edges"
 
 /// What could not run, where, and why. An empty device: no device can.
 struct Refusal {

@@ -12,7 +12,10 @@
 #include <functional>
 #include <memory>
 
+#include "bench/counted.h"
 #include "bench/info.h"
+#include "bench/list_command.h"
+#include "bench/profile_command.h"
 #include "bench/report/schema.h"
 #include "bench/run_conv2d.h"
 #include "bench/studies.h"
@@ -26,7 +29,10 @@ namespace {
 struct Arguments {
   StudyOptions study;
   RunOptions run;
+  ProfileOptions profile;
+  CountedOptions counted;
   std::string json;
+  bool gpu = false;
   std::vector<std::string> files;
   std::function<ExitCode(Arguments&, Console&)> action;
 };
@@ -65,7 +71,9 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   add_attributes(app, s);
   add_epilogue(app, s);
   app.add_flag("--bias", s.bias, "add a bias");
-  app.add_option("--name", s.name, "only the cases whose name contains this");
+  app.add_option("--name", s.names, "only the cases whose name contains this; several with commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")
       ->check(CLI::PositiveNumber);
 }
@@ -86,6 +94,12 @@ void add_measuring(CLI::App& app, StudyOptions& s) {
   app.add_option("--cache", s.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
   app.add_option("--seconds", s.seconds, "time for one device on one case in one cache state")
       ->check(CLI::PositiveNumber);
+  app.add_option("--counters", s.counters,
+                 "where W and Q come from: auto (the best source of each), counter, simulated or analytic (default)")
+      ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
+  app.add_option("--counter-seconds", s.counter_seconds,
+                 "longest run of a row in a process under a simulation (default: 60); what takes longer is refused")
+      ->check(CLI::PositiveNumber);
 }
 
 void add_info(CLI::App& root, Arguments& a) {
@@ -95,6 +109,18 @@ void add_info(CLI::App& root, Arguments& a) {
     a.action = [](Arguments&, Console& console) {
       info(console);
       return kDone;
+    };
+  });
+}
+
+void add_list(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("list", "the cases of a selection, with their shapes and work; runs nothing");
+  add_selection(app, a.study.selection);
+  app.add_flag("--gpu", a.gpu, "with the batches that GPUs get (default: a CPU's)");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return list_command(arguments.study.selection, arguments.gpu, console);
     };
   });
 }
@@ -184,6 +210,35 @@ void add_plot(CLI::App& root, Arguments& a) {
   });
 }
 
+void add_profile(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("profile", "what runs are made of: kernels, copies, API calls; phases on CPUs");
+  add_selection(app, a.study.selection);
+  add_devices(app, a.study);
+  app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(CLI::PositiveNumber);
+  app.add_flag("--deep", a.profile.deep, "GPUs: why warps waited, kernel by kernel, from counters in further runs");
+  app.add_option("--csv", a.profile.csv, "write the table to this file");
+  app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return profile_command(arguments.study, arguments.profile, console);
+    };
+  });
+}
+
+/// What gable starts of itself; see counted.h.
+void add_counted(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("counted", "one workload, to be counted from outside");
+  app.group("");  // not in the help
+  add_counted_options(app, a.counted);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console&) {
+      run_counted_workload(arguments.counted);
+      return kDone;
+    };
+  });
+}
+
 std::string command_line(int argc, const char* const* argv) {
   std::string text = "gable";
   for (int i = 1; i < argc; ++i) text += fmt::format(" {}", argv[i]);
@@ -221,7 +276,8 @@ int command(int argc, const char* const* argv) {
   app.footer(
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
-  for (const auto add : {add_info, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot}) {
+  for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot,
+                         add_profile, add_counted}) {
     add(app, arguments);
   }
   try {

@@ -48,28 +48,36 @@ kernels() {
 }
 
 # Small shapes with edges everywhere: tails of tiles, padding, strides, groups.
-small_problems=(--problem mb2ic18ih11iw13oc34oh11ow13kh3ph1 --problem g2mb1ic12ih9oc20oh5kh3sh2ph1
+small_problems=(--problem mb1ic64ih12iw18oc72oh12ow18kh3ph1 --problem mb2ic18ih11iw13oc34oh11ow13kh3ph1 --problem g2mb1ic12ih9oc20oh5kh3sh2ph1
   --problem mb1ic3ih31oc24oh16kh7sh2ph3 --problem mb2ic32ih8iw7oc65oh8ow7kh1 --bias)
 
 verify_step() {
   check conformance env GABLE_TEST_BACKEND=cuda "$build/tests/conformance_test"
   check cuda_test "$build/tests/cuda_test"
-  check cuda_fault_test "$build/tests/cuda_fault_test"
+  check cuda_once_test "$build/tests/cuda_once_test"
+  check cuda_fault_test "$build/tests/cuda_fault_test" -s
+  check cuda_old_driver_test env LD_LIBRARY_PATH="$build/tests/old_driver:$LD_LIBRARY_PATH" \
+    "$build/tests/cuda_old_driver_test"
   grep -h -A 40 'cases run, refused' "$out/conformance.log" | grep 'cuda' || {
     say "FAILED  conformance: it ran no kernel of cuda"
     failed=1
   }
 }
 
-# One run a tool and kernel, with and without a pool. What a kernel refuses (exit code 3) is not its failure.
+# sanitize TOOL KERNEL: f32 in both maths with a pool, f16 in the other layout without. What a kernel refuses is not its
+# failure, but it must run something: else the exit code is 3.
 sanitize() {
-  local status=0
-  compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" --dtype f32,f16 --layout nhwc \
-    --activation relu --max-pool 2 --device "cuda:0?kernel=$2" || status=$?
-  if ((status != 0 && status != 3)); then return "$status"; fi
-  compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" --dtype f32,f16 --layout nchw \
-    --activation tanh --device "cuda:0?kernel=$2" || status=$?
-  ((status == 0 || status == 3))
+  local status ran=3 how
+  for how in "--dtype f32 --math strict,tf32 --layout nhwc --activation relu --max-pool 2" \
+    "--dtype f16 --layout nchw --activation tanh"; do
+    status=0
+    # shellcheck disable=SC2086
+    compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" $how \
+      --device "cuda:0?kernel=$2" || status=$?
+    if ((status != 0 && status != 3)); then return "$status"; fi
+    if ((status == 0)); then ran=0; fi
+  done
+  return $ran
 }
 
 sanitize_step() {
@@ -81,18 +89,15 @@ sanitize_step() {
 }
 
 bench_step() {
-  local kernel layer devices
+  local kernel devices ladder=''
   check info "$gable" info --json "$out/info.json"
   devices=cuda:0
   if grep -qE '^  cudnn:0 .*' "$out/info.txt" && ! grep -qE '^  cudnn:0 *not available' "$out/info.txt"; then devices+=,cudnn:0; fi
   check study "$gable" bench --suite study --device "$devices" --json "$out/study.json"
-  # The ladder, each step on the same layers.
-  for kernel in $(kernels); do
-    for layer in lenet1 lenet2 vgg_b16; do
-      check "ladder-$layer-$kernel" "$gable" bench --suite study --name "$layer" --dtype f32 --seconds 0.3 \
-        --device "cuda:0?kernel=$kernel" --json "$out/ladder-$layer-$kernel.json"
-    done
-  done
+  # The ladder, its steps in turn on the same layers.
+  for kernel in $(kernels); do ladder+=${ladder:+,}cuda:0?kernel=$kernel; done
+  check ladder-f32 "$gable" bench --suite study --name lenet,vgg_b16 --dtype f32 --math strict,tf32 --seconds 0.3 \
+    --device "$ladder" --json "$out/ladder-f32.json"
 }
 
 profile_step() {

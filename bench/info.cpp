@@ -22,12 +22,21 @@ json device_record(const DeviceInfo& device) {
           {"library", device.library}, {"kernels", device.kernels}};
 }
 
+json abilities_record(const std::vector<perf::Ability>& abilities) {
+  json list = json::array();
+  for (const perf::Ability& one : abilities) {
+    list.push_back({{"quantity", perf::to_string(one.metric)},
+                    {"available", one.available},
+                    {"reason", one.reason},
+                    {"cure", one.cure}});
+  }
+  return list;
+}
+
 json source_record(const perf::SourceStatus& source) {
-  return {{"name", source.name},
-          {"available", source.available},
-          {"provides", source.provides},
-          {"reason", source.reason},
-          {"cure", source.cure}};
+  return {{"name", source.name},         {"available", source.available},
+          {"provides", source.provides}, {"reason", source.reason},
+          {"cure", source.cure},         {"quantities", abilities_record(source.abilities)}};
 }
 
 std::string indented(std::string text) {
@@ -58,11 +67,21 @@ void print_device(const DeviceInfo& device, Console& console) {
   if (!device.library.empty()) console.print(fmt::format("  {:<14} from {}", "", device.library));
 }
 
+/// What a source that works can't give, and the conditions of what it can.
+void print_abilities(const perf::SourceStatus& source, Console& console) {
+  for (const perf::Ability& one : source.abilities) {
+    if (!source.available || one.reason.empty() || one.reason == source.reason) continue;
+    console.print(fmt::format("  {:<14} {}{}: {}", "", one.available ? "" : "no ", perf::to_string(one.metric),
+                              indented(one.reason)));
+  }
+}
+
 void print_source(const perf::SourceStatus& source, Console& console) {
   console.print(
       fmt::format("  {:<14} {}: {}", source.name, source.available ? "available" : "not available", source.provides));
   if (!source.reason.empty()) console.print(fmt::format("  {:<14} why not: {}", "", indented(source.reason)));
   if (!source.cure.empty()) console.print(fmt::format("  {:<14} cure: {}", "", indented(source.cure)));
+  print_abilities(source, console);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ struct MeasureOptions {
   std::vector<perf::Cache> caches{perf::Cache::warm};
   double seconds_each = 1;  ///< budget of one device on one case with one cache state
   int max_runs = 50;
-  double seconds_total = 0;  ///< 0: no limit. Else budgets shrink to fit, and cases beyond it are refused as such
+  double seconds_total = 0;     ///< 0: no limit. Else budgets shrink to fit, and cases beyond it are refused as such
+  double most_moved_bytes = 0;  ///< of a bandwidth's working set; 0: no limit
 };
 
 /// One device's times on one case.

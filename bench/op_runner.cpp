@@ -8,12 +8,17 @@
 namespace gable::bench {
 namespace {
 
-/// Copies more than any last level holds through it (an H200's L2 has 60 MB, an MI300's 256 MB).
+/// Reads more than any last level holds (an H200's L2 has 60 MB, an MI300's 256 MB), by copies onto one small place:
+/// what a sweep leaves dirty is written back inside the next run.
 void flush_device_cache(const Device& device) {
-  const Shape shape{std::int64_t{64} << 20};
-  const Tensor from = device.tensor(DType::f32, shape);
-  const Tensor to = device.tensor(DType::f32, shape);
-  device.copy(from, to);
+  constexpr std::int64_t kBytes = std::int64_t{512} << 20, kPiece = std::int64_t{4} << 20;
+  const Tensor from = device.tensor(DType::f32, Shape{kBytes / 4});
+  const Tensor to = device.tensor(DType::f32, Shape{kPiece / 4});
+  const ConstTensorView all = from;
+  for (std::int64_t at = 0; at < kBytes; at += kPiece) {
+    device.copy(ConstTensorView(static_cast<const char*>(all.data) + at, all.dtype, to.shape(), all.layout, all.memory),
+                to);
+  }
 }
 
 }  // namespace

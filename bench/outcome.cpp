@@ -2,6 +2,7 @@
 #include "bench/outcome.h"
 
 #include "bench/problem.h"
+#include "bench/report/text.h"
 
 namespace gable::bench {
 namespace {
@@ -38,15 +39,41 @@ ExitCode exit_code(ErrorCode code) {
   return kFailure;
 }
 
-void Outcome::refuse(const Case& one, const std::string& device, const Error& error) {
+void Outcome::count(const Error& error) {
   invalid += error.code() == ErrorCode::invalid_argument ? 1 : 0;
   no_memory += error.code() == ErrorCode::out_of_memory ? 1 : 0;
   failed += error.code() == ErrorCode::device_failure ? 1 : 0;
+}
+
+void Outcome::refuse(const Case& one, const std::string& device, const Error& error) {
+  count(error);
   refused.push_back({.suite = one.suite,
                      .name = one.name,
                      .problem = descriptor(one.op),
                      .dtype = std::string(to_string(dtype_of(one.op))),
                      .math = std::string(to_string(math_of(one.op))),
+                     .device = device,
+                     .reason = one_line(error.what())});
+}
+
+void Outcome::refuse(const BandwidthCase& one, const std::string& device, const Error& error) {
+  count(error);
+  refused.push_back({.suite = one.suite,
+                     .name = one.name,
+                     .problem = report::bytes_text(static_cast<double>(one.bytes)),
+                     .dtype = "f32",
+                     .math = "",
+                     .device = device,
+                     .reason = one_line(error.what())});
+}
+
+void Outcome::refuse(const GraphCase& one, const std::string& device, const Error& error) {
+  count(error);
+  refused.push_back({.suite = one.suite,
+                     .name = one.name,
+                     .problem = problem_of(one),
+                     .dtype = "f32",
+                     .math = "",
                      .device = device,
                      .reason = one_line(error.what())});
 }

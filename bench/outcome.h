@@ -25,9 +25,15 @@ struct Outcome {
   /// Files the error of one case under the right counter and keeps it as a refusal. An empty device: of every device.
   void refuse(const Case& one, const std::string& device, const Error& error);
 
+  void refuse(const BandwidthCase& one, const std::string& device, const Error& error);
+  void refuse(const GraphCase& one, const std::string& device, const Error& error);
+
   /// 1 a mismatch; else 2 bad input; else 4 a failure of the device; else 0 if anything ran; else 4 for want of memory
   /// and 3 for want of support.
   ExitCode exit_code() const;
+
+ private:
+  void count(const Error& error);
 };
 
 }  // namespace gable::bench

@@ -1,5 +1,5 @@
-// See record.h. W and Q are analytic here: exact FLOP from the shapes, and the least bytes that any implementation
-// moves.
+// See record.h. W and Q are analytic at first: exact FLOP from the shapes, and the least bytes that any implementation
+// moves. counting.h puts what was counted in their place.
 #include "bench/record.h"
 
 #include <fmt/format.h>
@@ -10,14 +10,13 @@
 #include "bench/problem.h"
 #include "bench/report/schema.h"
 #include "bench/report/study.h"
+#include "bench/report/text.h"
 #include "perfcounters/roofline.h"
 
 namespace gable::bench {
 namespace {
 
 using nlohmann::json;
-
-json positive_or_null(double value) { return value > 0 ? json(value) : json(nullptr); }
 
 json versions_record() {
   json versions{{"gable", GABLE_VERSION_STRING}};
@@ -36,30 +35,26 @@ json epilogue_record(const Epilogue& epilogue) {
   return record;
 }
 
-/// The name says it all: "avx2 fma f32" of dtype f32 is the unit "avx2 fma".
-std::string unit_of(const perf::Ceiling& ceiling) {
-  const std::string suffix = " " + ceiling.dtype;
-  return ceiling.name.ends_with(suffix) ? ceiling.name.substr(0, ceiling.name.size() - suffix.size())
-                                        : ceiling.isa_or_level;
+void add_device(json& record, const OpenDevice& device, int threads) {
+  record["device"] = device.uri;
+  record["device_name"] = device.device.info().name;
+  record["threads"] = device.gpu ? json(nullptr) : json(threads);
 }
 
-json ceiling_record(const perf::Ceiling& ceiling) {
-  const bool compute = ceiling.kind == "compute";
-  json record{{"device", "cpu"},
-              {"name", fmt::format("{}, {} thread{}", ceiling.name, ceiling.threads, ceiling.threads == 1 ? "" : "s")},
-              {"kind", ceiling.kind},
-              {"dtype", ceiling.dtype},
-              {"threads", ceiling.threads},
-              {"value", ceiling.value},
-              {"q1", ceiling.q1},
-              {"q3", ceiling.q3},
-              {"runs", ceiling.runs},
-              {"theoretical", positive_or_null(ceiling.theoretical)},
-              {"formula", ceiling.formula}};
-  record[compute ? "isa" : "level"] = compute ? unit_of(ceiling) : ceiling.isa_or_level;
-  if (!ceiling.note.empty()) record["note"] = ceiling.note;
-  if (ceiling.working_set_bytes > 0) record["working_set_bytes"] = ceiling.working_set_bytes;
-  return record;
+/// T, W and Q; nothing is known about roofs and errors yet.
+void add_numbers(json& record, const perf::Timing& timing, const char* time_source, double flop, double bytes) {
+  record["T"] = {{"source", time_source},
+                 {"seconds", timing.seconds},
+                 {"q1", timing.q1},
+                 {"q3", timing.q3},
+                 {"fastest", timing.fastest},
+                 {"runs", timing.runs},
+                 {"calls_per_run", timing.calls_per_run}};
+  record["W"] = {{"source", "analytic"}, {"flop", flop}, {"analytic", flop}};
+  record["Q"] = {{"dram", {{"source", "analytic"}, {"bytes", bytes}, {"analytic", bytes}}}};
+  record["intensity"] = flop / bytes;
+  record["gflops"] = flop / timing.seconds / 1e9;
+  for (const char* unknown : {"bound", "percent_of_roof", "max_error", "error_bound"}) record[unknown] = nullptr;
 }
 
 /// The level that tensors of `bytes` stay in between warm runs. Threads share the work, so their own caches add up.
@@ -72,16 +67,61 @@ std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads
   return traffic.dram;
 }
 
-perf::RooflinePoint point_of(const json& measurement, const perf::Machine& machine) {
+/// The levels that were counted or simulated; none of an analytic row.
+perf::Traffic measured_traffic(const json& levels) {
+  perf::Traffic traffic;
+  const auto set = [&](const char* level, std::optional<double>& bytes) {
+    const auto entry = levels.find(level);
+    if (entry != levels.end() && (*entry)["source"] != "analytic") bytes = (*entry)["bytes"].get<double>();
+  };
+  set("l1", traffic.l1);
+  set("l2", traffic.l2);
+  set("l3", traffic.l3);
+  set("dram", traffic.dram);
+  return traffic;
+}
+
+bool is_empty(const perf::Traffic& bytes) { return !bytes.l1 && !bytes.l2 && !bytes.l3 && !bytes.dram; }
+
+/// The products of bf16 parts that stand for one of f32.
+int products_of(const std::string& math) { return math == "split3" ? 3 : math == "split6" ? 6 : 1; }
+
+/// With the traffic that was measured, if any was.
+perf::RooflinePoint point_of(const json& measurement) {
+  const std::string math = measurement.value("math", "strict");
   perf::RooflinePoint point;
   point.flop = measurement["W"]["flop"];
-  const double bytes = measurement["Q"]["dram"]["bytes"];
-  const bool warm = measurement["cache"] == "warm";
-  (warm ? home_of(point.bytes, bytes, measurement["threads"], machine) : point.bytes.dram) = bytes;
+  point.bytes = measured_traffic(measurement["Q"]);
   point.seconds = measurement["T"]["seconds"];
-  point.dtype = measurement["dtype"];
-  point.threads = measurement["threads"];
+  point.dtype = math == "tf32" ? math : measurement["dtype"].get<std::string>();
+  point.products = products_of(math);
   return point;
+}
+
+perf::Verdict judge_on_cpu(const json& measurement, const std::vector<perf::Ceiling>& ceilings,
+                           const perf::Machine& machine) {
+  perf::RooflinePoint point = point_of(measurement);
+  point.threads = measurement["threads"];
+  if (is_empty(point.bytes)) {
+    const double least = measurement["Q"]["dram"]["bytes"];
+    const bool warm = measurement["cache"] == "warm";
+    (warm ? home_of(point.bytes, least, point.threads, machine) : point.bytes.dram) = least;
+  }
+  return perf::judge(ceilings, point);
+}
+
+/// Without ceilings: the rules that need none.
+perf::Verdict judge_on_gpu(const json& measurement, const GpuCeilings* gpu) {
+  perf::RooflinePoint point = point_of(measurement);
+  if (gpu == nullptr) return perf::judge({}, point);
+  if (is_empty(point.bytes)) {
+    const double least = measurement["Q"]["dram"]["bytes"];
+    const bool in_l2 = measurement["cache"] == "warm" && least <= gpu->l2_bytes;
+    (in_l2 ? point.bytes.l2 : point.bytes.dram) = least;
+  }
+  perf::RooflineOptions options;
+  if (gpu->overhead_seconds > 0) options.overhead_seconds = gpu->overhead_seconds;
+  return perf::judge(gpu->roofs, point, options);
 }
 
 }  // namespace
@@ -115,12 +155,6 @@ json machine_record(const perf::Machine& machine, const std::string& command) {
   return record;
 }
 
-json ceilings_record(const std::vector<perf::Ceiling>& ceilings) {
-  json list = json::array();
-  for (const perf::Ceiling& ceiling : ceilings) list.push_back(ceiling_record(ceiling));
-  return list;
-}
-
 json case_record(const Case& one) {
   json record{{"suite", one.suite},
               {"name", one.name},
@@ -149,55 +183,75 @@ json refusal_record(const Refusal& refusal) {
 json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing, perf::Cache cache) {
   const Work least = runner.plan().work();
   json record = case_record(one);
-  record["device"] = runner.device().uri;
-  record["device_name"] = runner.device().device.info().name;
+  add_device(record, runner.device(), runner.device().threads);
   record["kernel"] = runner.plan().kernel();
   record["fused"] = runner.plan().fused();
   record["cache"] = cache == perf::Cache::warm ? "warm" : "cold";
-  record["threads"] = runner.device().gpu ? json(nullptr) : json(runner.device().threads);
-  record["T"] = {{"source", runner.time_source()},
-                 {"seconds", timing.seconds},
-                 {"q1", timing.q1},
-                 {"q3", timing.q3},
-                 {"fastest", timing.fastest},
-                 {"runs", timing.runs},
-                 {"calls_per_run", timing.calls_per_run}};
-  record["W"] = {{"source", "analytic"}, {"flop", least.flop}, {"analytic", least.flop}};
-  record["Q"] = {{"dram", {{"source", "analytic"}, {"bytes", least.bytes()}, {"analytic", least.bytes()}}}};
-  record["intensity"] = least.flop / least.bytes();
-  record["gflops"] = least.flop / timing.seconds / 1e9;
-  record["bound"] = nullptr;
-  record["percent_of_roof"] = nullptr;
-  record["max_error"] = nullptr;
-  record["error_bound"] = nullptr;
+  add_numbers(record, timing, runner.time_source(), least.flop, least.bytes());
   return record;
 }
 
-double judge_measurements(json& measurements, const std::vector<perf::Ceiling>& ceilings,
-                          const perf::Machine& machine) {
+json bandwidth_record(const MeasuredBandwidth& measured) {
+  const BandwidthCase& one = *measured.one;
+  const Mover& mover = *measured.mover;
+  json record{{"suite", one.suite},
+              {"name", one.name},
+              {"op", to_string(one.movement)},
+              {"problem", report::bytes_text(static_cast<double>(one.bytes))},
+              {"dtype", "f32"},
+              {"working_set_bytes", one.bytes}};
+  add_device(record, *measured.device, mover.threads);
+  record["kernel"] = mover.kernel;
+  record["fused"] = false;
+  record["cache"] = "warm";
+  add_numbers(record, measured.timing, mover.time_source, mover.flop, mover.bytes);
+  return record;
+}
+
+json graph_record(const MeasuredGraph& measured) {
+  const GraphCase& one = *measured.one;
+  json record{{"suite", one.suite}, {"name", one.name}, {"op", "pagerank"}, {"problem", problem_of(one)},
+              {"dtype", "f32"},     {"fused", false},   {"cache", "warm"},  {"kernel", measured.details.kernel}};
+  add_device(record, *measured.device, measured.device->threads);
+  add_numbers(record, measured.timing, "event", measured.details.flop, measured.details.bytes);
+  record["edges_per_second"] = static_cast<double>(one.edges) / measured.timing.seconds;
+  record["max_error"] = measured.max_error;
+  record["error_bound"] = measured.error_bound;
+  return record;
+}
+
+double judge_measurements(json& measurements, const MachineCeilings& ceilings, const perf::Machine& machine) {
   double highest = 0;
   for (json& record : measurements) {
-    if (report::is_gpu(record["device"])) continue;
-    const perf::Verdict verdict = perf::judge(ceilings, point_of(record, machine));
-    if (verdict.bound.empty()) continue;
+    if (record.contains("working_set_bytes")) continue;  // bandwidths are roofs themselves
+    const std::string device = record["device"];
+    const bool on_gpu = report::is_gpu(device);
+    const GpuCeilings* gpu = on_gpu ? ceilings.of_gpu(device) : nullptr;
+    const perf::Verdict verdict = on_gpu ? judge_on_gpu(record, gpu) : judge_on_cpu(record, ceilings.cpu, machine);
+    record.erase("flags");
+    if (!verdict.flags.empty()) record["flags"] = verdict.flags;
+    const bool has_roof = on_gpu ? gpu != nullptr : !ceilings.cpu.empty();
+    if (!has_roof || verdict.bound.empty()) continue;
     record["bound"] = verdict.bound;
     record["percent_of_roof"] = verdict.percent_of_roof;
     record["roof"] = verdict.roof;
-    record.erase("flags");
-    if (!verdict.flags.empty()) record["flags"] = verdict.flags;
     highest = std::max(highest, verdict.percent_of_roof);
   }
   return highest;
 }
 
-json study_record(json machine, json ceilings, json measurements, const std::vector<Refusal>& refused) {
+json study_record(json machine, const MachineCeilings& ceilings, json measurements,
+                  const std::vector<Refusal>& refused) {
   json list = json::array();
   for (const Refusal& refusal : refused) list.push_back(refusal_record(refusal));
-  return {{"schema_version", report::kSchemaVersion},
-          {"machine", std::move(machine)},
-          {"ceilings", std::move(ceilings)},
-          {"measurements", std::move(measurements)},
-          {"refused", std::move(list)}};
+  json record{{"schema_version", report::kSchemaVersion},
+              {"machine", std::move(machine)},
+              {"ceilings", ceilings_record(ceilings)},
+              {"measurements", std::move(measurements)},
+              {"refused", std::move(list)}};
+  json rates = rates_record(ceilings);
+  if (!rates.empty()) record["rates"] = std::move(rates);
+  return record;
 }
 
 }  // namespace gable::bench

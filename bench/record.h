@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/bandwidth.h"
 #include "bench/cases.h"
+#include "bench/ceilings.h"
 #include "bench/op_runner.h"
-#include "perfcounters/ceilings.h"
+#include "bench/pagerank.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/timing.h"
 
@@ -15,8 +17,6 @@ namespace gable::bench {
 
 /// `command` is the command line; versions are gable's and those that the devices' plugins state in their names.
 nlohmann::json machine_record(const perf::Machine& machine, const std::string& command);
-
-nlohmann::json ceilings_record(const std::vector<perf::Ceiling>& ceilings);
 
 /// suite, name, op, problem, dtype, and what the op has of layout, epilogue, math and tile.
 nlohmann::json case_record(const Case& one);
@@ -27,14 +27,16 @@ nlohmann::json refusal_record(const Refusal& refusal);
 nlohmann::json measurement_record(const Case& one, const OpRunner& runner, const perf::Timing& timing,
                                   perf::Cache cache);
 
-/// Fills in what bounds each measurement of a CPU device (the ceilings are the CPU's), how much of its roof it reaches,
-/// and the consistency rules that it breaks. Warm tensors that fit a cache are held against that cache's bandwidth.
-/// Returns the greatest percentage of a roof.
-double judge_measurements(nlohmann::json& measurements, const std::vector<perf::Ceiling>& ceilings,
-                          const perf::Machine& machine);
+nlohmann::json bandwidth_record(const MeasuredBandwidth& measured);
+nlohmann::json graph_record(const MeasuredGraph& measured);
+
+/// Fills in the consistency rules that each measurement breaks and, under its device's ceilings, what bounds it and how
+/// much of its roof it reaches. Traffic that was counted or simulated is held against the bandwidth of its level; the
+/// analytic traffic of warm tensors that fit a cache against that cache's. Returns the greatest percentage of a roof.
+double judge_measurements(nlohmann::json& measurements, const MachineCeilings& ceilings, const perf::Machine& machine);
 
 /// A study of its parts.
-nlohmann::json study_record(nlohmann::json machine, nlohmann::json ceilings, nlohmann::json measurements,
+nlohmann::json study_record(nlohmann::json machine, const MachineCeilings& ceilings, nlohmann::json measurements,
                             const std::vector<Refusal>& refused);
 
 }  // namespace gable::bench

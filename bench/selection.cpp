@@ -103,7 +103,15 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
       return std::find(wanted.begin(), wanted.end(), dtype_of(one.op)) == wanted.end();
     });
   }
+  if (wanted.empty() || std::find(wanted.begin(), wanted.end(), DType::f32) != wanted.end()) {
+    selection.bandwidths = bandwidth_cases(options.suite, gpu);
+    selection.graphs = graph_cases(options.suite, gpu);
+  }
   return selection;
+}
+
+bool is_named(const std::string& name, const std::vector<std::string>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) { return name.find(part) != name.npos; });
 }
 
 }  // namespace
@@ -123,13 +131,17 @@ Selection select(const SelectionOptions& options, bool gpu) {
   Selection selection = !options.suite.empty()  ? from_suite(options, gpu)
                         : !options.file.empty() ? from_file(options)
                                                 : from_problems(options);
-  if (!options.name.empty()) {
-    std::erase_if(selection.cases, [&](const Case& one) { return one.name.find(options.name) == std::string::npos; });
+  if (!options.names.empty()) {
+    const auto other = [&](const auto& one) { return !is_named(one.name, options.names); };
+    std::erase_if(selection.cases, other);
+    std::erase_if(selection.bandwidths, other);
+    std::erase_if(selection.graphs, other);
   }
   if (options.max_batch > 0) cap_batch(selection.cases, options.max_batch);
   multiply(selection.cases, maths_of(options));
   if (!options.suite.empty()) selection.repeated = drop_repeated(selection.cases);
-  if (selection.cases.empty() && selection.refused.empty()) {
+  if (selection.cases.empty() && selection.bandwidths.empty() && selection.graphs.empty() &&
+      selection.refused.empty()) {
     misuse("nothing is selected: the list is empty, or --name and --dtype leave nothing");
   }
   return selection;

@@ -23,15 +23,17 @@ struct SelectionOptions {
   std::string activation;
   std::string max_pool;
   std::vector<std::string> maths;  ///< strict if none; several: each case once in each
-  std::string name;                ///< part of a case's name
+  std::vector<std::string> names;  ///< parts of cases' names: those that contain one of them
   bool bias = false;
   std::int64_t max_batch = 0;
 };
 
 struct Selection {
   std::vector<Case> cases;
-  std::vector<Refusal> refused;       ///< entries of a list that gable can't express
-  int malformed = 0;                  ///< of those, entries that can't be read at all
+  std::vector<BandwidthCase> bandwidths;  ///< of a suite, in f32
+  std::vector<GraphCase> graphs;          ///< of a suite, in f32
+  std::vector<Refusal> refused;           ///< entries of a list that gable can't express
+  int malformed = 0;                      ///< of those, entries that can't be read at all
   std::vector<std::string> repeated;  ///< cases of a suite that --max-batch made equal to others, which stand for them
 };
 

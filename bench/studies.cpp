@@ -9,15 +9,19 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/bandwidth.h"
+#include "bench/ceilings.h"
+#include "bench/counting.h"
 #include "bench/files.h"
 #include "bench/measure.h"
 #include "bench/record.h"
+#include "bench/report/bandwidth.h"
 #include "bench/report/report.h"
 #include "bench/report/schema.h"
 #include "bench/report/study.h"
 #include "bench/report/table.h"
-#include "bench/report/text.h"
 #include "bench/report/trainium.h"
+#include "perfcounters/child_process.h"
 
 namespace gable::bench {
 namespace {
@@ -32,6 +36,7 @@ constexpr double kQuickGigabytes = 0.25;
 constexpr double kQuickSecondsEach = 1;
 constexpr double kFullSecondsEach = 4;
 constexpr double kBelievablePercent = 105;  ///< of a roof
+constexpr double kCounterSeconds = 60;
 
 std::vector<perf::Cache> caches_of(const std::string& name) {
   using enum perf::Cache;
@@ -41,16 +46,28 @@ std::vector<perf::Cache> caches_of(const std::string& name) {
   throw Error(ErrorCode::invalid_argument, fmt::format("--cache '{}': must be warm, cold or both", name));
 }
 
+std::vector<std::string> devices_of(const StudyOptions& options) {
+  return options.devices.empty() ? default_devices() : options.devices;
+}
+
 /// A study as it grows.
 struct Study {
   json measurements = json::array();
   Outcome outcome;
+  json counters;           ///< null: none were asked for
+  bool uncounted = false;  ///< a kind of source was asked for, and it gave nothing for any row
+
+  ExitCode exit_code() const {
+    const ExitCode code = outcome.exit_code();
+    return code == kDone && uncounted ? kUnsupported : code;
+  }
 };
 
 using Adjust = std::function<void(std::vector<Case>&)>;
 
 void measure_selection(const StudyOptions& options, const MeasureOptions& measuring,
-                       const std::vector<OpenDevice>& devices, const Adjust& adjust, Study& study, Console& console) {
+                       const std::vector<OpenDevice>& devices, const Adjust& adjust, Counting& counting, Study& study,
+                       Console& console) {
   if (devices.empty()) return;
   Selection selection = select(options.selection, devices.front().gpu);
   if (adjust) adjust(selection.cases);
@@ -64,57 +81,39 @@ void measure_selection(const StudyOptions& options, const MeasureOptions& measur
       [&](std::size_t done, std::size_t total, const std::string& what) { console.progress(done, total, what); },
       [&](const Measured& m) {
         study.measurements.push_back(measurement_record(*m.one, *m.runner, m.timing, m.cache));
+        counting.count(m, study.measurements.back());
       }};
   measure_cases(selection.cases, devices, measuring, study.outcome, callbacks);
+  measure_bandwidths(selection.bandwidths, devices, measuring, study.outcome, callbacks.progress,
+                     [&](const MeasuredBandwidth& m) { study.measurements.push_back(bandwidth_record(m)); });
+  measure_graphs(selection.graphs, devices, measuring, study.outcome, callbacks.progress,
+                 [&](const MeasuredGraph& m) { study.measurements.push_back(graph_record(m)); });
   console.finish_progress();
 }
 
+Counting counting_of(const StudyOptions& options) {
+  const std::string helper = perf::own_executable();
+  return Counting(parse_counter_mode(options.counters.empty() ? "analytic" : options.counters),
+                  perf::open_counter_sources(helper), helper,
+                  options.counter_seconds > 0 ? options.counter_seconds : kCounterSeconds);
+}
+
 Study measure_study(const StudyOptions& options, MeasureOptions measuring, const Adjust& adjust, Console& console) {
+  Counting counting = counting_of(options);
   select(options.selection, false);  // misuse is said before a device's trouble
-  const std::vector<OpenDevice> all =
-      open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  const std::vector<OpenDevice> all = open_devices(devices_of(options), options.threads);
+  counting.require_sources(all);
   std::vector<OpenDevice> cpus;
   std::vector<OpenDevice> gpus;
   for (const OpenDevice& device : all) (device.gpu ? gpus : cpus).push_back(device);
   if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
   Study study;
-  measure_selection(options, measuring, cpus, adjust, study, console);
-  measure_selection(options, measuring, gpus, adjust, study, console);
+  measure_selection(options, measuring, cpus, adjust, counting, study, console);
+  measure_selection(options, measuring, gpus, adjust, counting, study, console);
+  study.counters = counting.record();
+  study.uncounted = counting.gave_nothing();
+  for (const std::string& line : counting.summary()) console.print(line);
   return study;
-}
-
-std::vector<perf::Ceiling> measured_ceilings(const perf::Machine& machine, bool quick, Console& console) {
-  perf::CeilingOptions options;
-  options.quick = quick;
-  options.progress = [&](const std::string& next, int done, int total) {
-    console.progress(static_cast<std::size_t>(done), static_cast<std::size_t>(total), "ceiling " + next);
-  };
-  std::vector<perf::Ceiling> ceilings = perf::measure_ceilings(machine, options);
-  console.finish_progress();
-  return ceilings;
-}
-
-/// Of two measurements of the same ceiling the higher: whatever else runs can only lower it.
-void keep_higher(std::vector<perf::Ceiling>& ceilings, const std::vector<perf::Ceiling>& again) {
-  for (perf::Ceiling& first : ceilings) {
-    for (const perf::Ceiling& second : again) {
-      if (second.name != first.name || second.threads != first.threads || second.value <= first.value) continue;
-      first = second;
-      first.note += (first.note.empty() ? "" : "; ") + std::string(
-                                                           "measured twice, the higher is kept: a layer had "
-                                                           "passed the first roof");
-    }
-  }
-}
-
-void print_ceilings(const std::vector<perf::Ceiling>& ceilings, Console& console) {
-  console.print(
-      fmt::format("{:<26} {:>8} {:>16} {:>16}  {}", "ceiling", "threads", "measured", "theoretical", "formula"));
-  for (const perf::Ceiling& c : ceilings) {
-    const auto text = c.kind == "compute" ? report::flops_text : report::bandwidth_text;
-    console.print(fmt::format("{:<26} {:>8} {:>16} {:>16}  {}", c.name, c.threads, text(c.value),
-                              c.theoretical > 0 ? text(c.theoretical) : "-", c.formula));
-  }
 }
 
 json read_study(const std::string& path) {
@@ -146,15 +145,19 @@ void make_folder(const std::string& folder) {
 void print_tables(const json& record, Console& console) {
   const report::Studies studies = report::merge({record});
   console.print(report::table(studies));
+  const std::string bandwidths = report::bandwidth_table(studies);
+  if (!bandwidths.empty()) console.print(bandwidths);
   const std::string beside = report::trainium_table(studies);
   if (!beside.empty()) console.print(beside);
 }
 
-void print_whereabouts(const std::string& folder, bool with_study, Console& console) {
+/// `no_png`: why the PNG wasn't drawn, or empty.
+void print_whereabouts(const std::string& folder, bool with_study, const std::string& no_png, Console& console) {
   console.print(
-      fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg and .png;\n"
-                  "the numbers are in {0}/study.csv{1}",
-                  folder, with_study ? " and " + folder + "/study.json" : ""));
+      fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg{1};\n"
+                  "the numbers are in {0}/study.csv{2}",
+                  folder, no_png.empty() ? " and .png" : "", with_study ? " and " + folder + "/study.json" : ""));
+  if (!no_png.empty()) console.print(no_png);
 }
 
 }  // namespace
@@ -165,25 +168,25 @@ ExitCode bench_command(const StudyOptions& options, Console& console) {
   measuring.caches = caches_of(options.cache.empty() ? "warm" : options.cache);
   if (options.seconds > 0) measuring.seconds_each = options.seconds;
   const perf::Machine machine = perf::describe_machine();
-  std::vector<perf::Ceiling> ceilings;
-  if (options.ceilings) ceilings = measured_ceilings(machine, true, console);
+  MachineCeilings ceilings;
+  if (options.ceilings) ceilings = measure_ceilings(machine, scope_of(devices_of(options)), true, console);
   Study study = measure_study(options, measuring, {}, console);
-  if (options.ceilings) judge_measurements(study.measurements, ceilings, machine);
-  const json record = study_record(machine_record(machine, options.command), ceilings_record(ceilings),
-                                   std::move(study.measurements), study.outcome.refused);
+  judge_measurements(study.measurements, ceilings, machine);
+  json record = study_record(machine_record(machine, options.command), ceilings, std::move(study.measurements),
+                             study.outcome.refused);
+  if (!study.counters.is_null()) record["counters"] = std::move(study.counters);
   report::validate_study(record);
   print_tables(record, console);
   console.emit(record);
-  return study.outcome.exit_code();
+  return study.exit_code();
 }
 
 ExitCode ceilings_command(const StudyOptions& options, Console& console) {
   console.check_target();
   const perf::Machine machine = perf::describe_machine();
-  const auto ceilings = measured_ceilings(machine, options.quick, console);
+  const auto ceilings = measure_ceilings(machine, whole_machine(), options.quick, console);
   print_ceilings(ceilings, console);
-  const json record =
-      study_record(machine_record(machine, options.command), ceilings_record(ceilings), json::array(), {});
+  const json record = study_record(machine_record(machine, options.command), ceilings, json::array(), {});
   report::validate_study(record);
   console.emit(record);
   return kDone;
@@ -210,24 +213,26 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
         kQuickGflop, kQuickGigabytes, measuring.seconds_each);
     console.print(note);
     machine_json["mode"] = note;
+    measuring.most_moved_bytes = kQuickGigabytes * 1e9;
     adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop, kQuickGigabytes); };
   }
-  auto ceilings = measured_ceilings(machine, options.quick, console);
+  const CeilingScope scope = scope_of(devices_of(options));
+  auto ceilings = measure_ceilings(machine, scope, options.quick, console);
   Study study = measure_study(options, measuring, adjust, console);
   if (judge_measurements(study.measurements, ceilings, machine) > kBelievablePercent) {
     // A roof below a measurement was taken while something else ran here.
-    keep_higher(ceilings, measured_ceilings(machine, options.quick, console));
+    keep_higher(ceilings, measure_ceilings(machine, scope, options.quick, console));
     judge_measurements(study.measurements, ceilings, machine);
   }
-  const json record = study_record(std::move(machine_json), ceilings_record(ceilings), std::move(study.measurements),
-                                   study.outcome.refused);
+  json record = study_record(std::move(machine_json), ceilings, std::move(study.measurements), study.outcome.refused);
+  if (!study.counters.is_null()) record["counters"] = std::move(study.counters);
   report::validate_study(record);
   write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(record)});
-  report::write_report({record}, folder);
+  const std::string no_png = report::write_report({record}, folder);
   print_tables(record, console);
-  print_whereabouts(folder, true, console);
+  print_whereabouts(folder, true, no_png, console);
   console.emit(record);
-  return study.outcome.exit_code();
+  return study.exit_code();
 }
 
 ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console) {
@@ -235,8 +240,8 @@ ExitCode plot_command(const std::vector<std::string>& files, const std::string& 
   for (const std::string& file : files) studies.push_back(read_study(file));
   const std::string folder = report_folder(out);
   make_folder(folder);
-  report::write_report(studies, folder);
-  print_whereabouts(folder, false, console);
+  const std::string no_png = report::write_report(studies, folder);
+  print_whereabouts(folder, false, no_png, console);
   return kDone;
 }
 

@@ -17,9 +17,11 @@ struct StudyOptions {
   std::string cache;   ///< "warm", "cold", "both"; empty: the command's own default
   double seconds = 0;  ///< of one device on one case; 0: the command's own default
   bool quick = false;
-  bool ceilings = false;  ///< bench: measure them too, for percents of the roof
-  std::string out;        ///< folder of roofline's and plot's report
-  std::string command;    ///< the command line, for the record
+  bool ceilings = false;       ///< bench: measure them too, for percents of the roof
+  std::string counters;        ///< where W and Q come from: parse_counter_mode(); empty: analytic
+  double counter_seconds = 0;  ///< longest run of a process under a simulation; 0: the default
+  std::string out;             ///< folder of roofline's and plot's report
+  std::string command;         ///< the command line, for the record
 };
 
 ExitCode bench_command(const StudyOptions& options, Console& console);

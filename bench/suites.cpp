@@ -181,7 +181,71 @@ std::vector<Case> primitives() {
   return cases;
 }
 
+std::string size_name(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
+  int unit = 0;
+  for (; bytes >= 1024; bytes /= 1024) ++unit;
+  return fmt::format("{}{}", bytes, kUnits[unit]);
+}
+
+void add_bandwidth(std::vector<BandwidthCase>& cases, Movement movement, std::int64_t bytes, bool one_thread = false) {
+  const std::string name =
+      fmt::format("bandwidth_{}{}_{}", to_string(movement), one_thread ? "_1t" : "", size_name(bytes));
+  cases.push_back({std::string(kPrimitives), name, movement, bytes, one_thread});
+}
+
+std::vector<std::int64_t> working_sets() {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = 4 << 10; bytes <= std::int64_t{4} << 30; bytes *= 4) sizes.push_back(bytes);
+  sizes.push_back(std::int64_t{8} << 30);
+  return sizes;
+}
+
+/// Every level of a GPU's memory, and the way from and to the host.
+std::vector<BandwidthCase> gpu_bandwidths() {
+  std::vector<BandwidthCase> cases;
+  for (const Movement movement : {Movement::read, Movement::copy, Movement::triad, Movement::to_shared}) {
+    for (const std::int64_t bytes : working_sets()) add_bandwidth(cases, movement, bytes);
+  }
+  for (const Movement movement : {Movement::pinned_to_device, Movement::device_to_pinned, Movement::pageable_to_device,
+                                  Movement::device_to_pageable}) {
+    for (const std::int64_t bytes : {4 << 10, 256 << 10, 16 << 20, 1 << 30}) add_bandwidth(cases, movement, bytes);
+  }
+  return cases;
+}
+
+/// Every level of the memory, and files.
+std::vector<BandwidthCase> primitive_bandwidths() {
+  const std::vector<std::int64_t> sizes = working_sets();
+  std::vector<BandwidthCase> cases;
+  for (const bool one_thread : {true, false}) {
+    for (const Movement movement : {Movement::read, Movement::copy, Movement::triad}) {
+      for (const std::int64_t bytes : sizes) add_bandwidth(cases, movement, bytes, one_thread);
+    }
+  }
+  for (const Movement movement :
+       {Movement::file_read, Movement::file_write, Movement::file_read_direct, Movement::file_write_direct}) {
+    for (const std::int64_t bytes : {1 << 20, 256 << 20}) add_bandwidth(cases, movement, bytes);
+  }
+  return cases;
+}
+
 }  // namespace
+
+std::vector<BandwidthCase> bandwidth_cases(std::string_view name, bool gpu) {
+  suite(name, gpu);  // an unknown name
+  if (name != kPrimitives) return {};
+  return gpu ? gpu_bandwidths() : primitive_bandwidths();
+}
+
+std::vector<GraphCase> graph_cases(std::string_view name, bool gpu) {
+  suite(name, gpu);  // an unknown name
+  if (name != kPrimitives || !gpu) return {};
+  constexpr std::int32_t vertices = 1 << 20;
+  constexpr std::int64_t edges = 1 << 24;
+  return {{std::string(name), "pagerank_uniform", false, vertices, edges},
+          {std::string(name), "pagerank_power_law", true, vertices, edges}};
+}
 
 std::vector<std::string> suite_names() { return {"study", "resnet50", "mobilenet", std::string(kPrimitives)}; }
 

@@ -16,4 +16,11 @@ std::vector<std::string> suite_names();
 /// for GPUs; the others are the same for both. Throws Error(invalid_argument) that lists the known names.
 std::vector<Case> suite(std::string_view name, bool gpu = false);
 
+/// The suite's bandwidths: those of `primitives`, which GPUs and CPUs have their own of; else none. Throws as suite()
+/// does.
+std::vector<BandwidthCase> bandwidth_cases(std::string_view suite, bool gpu = false);
+
+/// The graphs of `primitives` on GPUs; else none. Throws as suite() does.
+std::vector<GraphCase> graph_cases(std::string_view suite, bool gpu = false);
+
 }  // namespace gable::bench

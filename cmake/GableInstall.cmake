@@ -18,6 +18,10 @@ foreach(plugin IN ITEMS gable_cuda gable_onednn)
   endif()
 endforeach()
 
+if(TARGET gable_cupti)
+  list(APPEND gable_products gable_cupti)
+endif()
+
 if(TARGET gable_command)
   file(RELATIVE_PATH libdir_from_bindir ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(gable_command PROPERTIES INSTALL_RPATH "$ORIGIN/${libdir_from_bindir}")

@@ -39,6 +39,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "matrix_fold",
     "matrix_split",
     "matrix_in_place",
+    "matrix_in_image",
     "matrix_panels_inside",
     "matrix_flat",
     "matrix_rows",

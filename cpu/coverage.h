@@ -40,6 +40,7 @@ enum class Path {
   matrix_fold,
   matrix_split,
   matrix_in_place,
+  matrix_in_image,
   matrix_panels_inside,
   matrix_flat,
   matrix_rows,

@@ -4,6 +4,7 @@
 #include "cpu/matrix_blocking.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/cache.h"
 #include "cpu/conv2d_blocking.h"
@@ -18,6 +19,8 @@ constexpr std::int64_t kSlackPositions = 64;  // a tile may read past the strip'
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
 constexpr std::int64_t kBf16 = 2;
 constexpr std::int64_t kL1WayBytes = 4096;
+constexpr std::int64_t kLine = 64;
+constexpr double kMostIdlePositions = 1.15;  // of all positions to those with outputs; staging costs about as much
 
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
@@ -29,6 +32,11 @@ std::vector<std::int64_t> phases(std::int64_t taps, std::int64_t stride, std::in
     if (std::find(found.begin(), found.end(), phase) == found.end()) found.push_back(phase);
   }
   return found;
+}
+
+/// Lines of L1 that addresses `pitch` bytes apart can fill.
+std::int64_t l1_lines(std::int64_t pitch) {
+  return kL1WayBytes / std::gcd(kL1WayBytes, pitch) * (l1_bytes() / kL1WayBytes);
 }
 
 bool is_pointwise(const Conv2dProblem& p) {
@@ -59,7 +67,8 @@ class Search {
     return (plane_positions() * b_.blocks * b_.parts + kSlackPositions) * kMatrixChannels;
   }
   std::int64_t thread_bytes() const {
-    return kMatrixHeadFloats * static_cast<std::int64_t>(sizeof(float)) + strip_elements() * kBf16;
+    const std::int64_t strip = b_.in_image ? 0 : strip_elements();
+    return kMatrixHeadFloats * static_cast<std::int64_t>(sizeof(float)) + strip * kBf16;
   }
   bool fits() const { return thread_bytes() <= l2_bytes() * 3 / 8; }
 
@@ -93,12 +102,36 @@ class Search {
     const bool whole_blocks = unit_.reads_whole_half ? b_.group_c % kMatrixChannels == 0 : b_.group_c % 2 == 0;
     // Positions a multiple of 4 KiB apart share one set of L1, which holds fewer lines than a tile of sums reads.
     const bool aliased = !unit_.reads_whole_half && p_.c * kBf16 % kL1WayBytes == 0;
+    b_.in_image = !pointwise && reads_in_image();
     b_.in_place = pointwise && b_.parts == 1 && whole_blocks && !aliased;
+  }
+
+  /// Outputs along an axis whose taps all fall inside the image.
+  static std::int64_t inside(std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
+    return (size - (taps - 1) * dilation - 1) / stride + 1;
+  }
+  bool reads_in_image() const {
+    const std::int64_t columns = inside(p_.w, p_.s, p_.stride_w, p_.dilation_w);
+    const std::int64_t rows = inside(p_.h, p_.r, p_.stride_h, p_.dilation_h);
+    if (!unit_.reads_whole_half || b_.parts > 1 || b_.group_c % kMatrixChannels != 0) return false;
+    if (std::min(rows, columns) < kHalfPositions || b_.weights_once) return false;
+    if (b_.pool == 2 && (p_.ho > rows || p_.wo > columns)) return false;
+    const auto tiled = static_cast<double>(round_up(columns, kHalfPositions));
+    if (tiled > kMostIdlePositions * static_cast<double>(columns)) return false;
+    // A tile's lines of one block of channels stay in L1 from tap to tap.
+    const std::int64_t lines = (2 + (p_.r - 1) * p_.dilation_h) * (kHalfPositions + (p_.s - 1) * p_.dilation_w);
+    return lines * 4 <= l1_lines(p_.stride_w * p_.c * kBf16) * 3 && unit_weight_bytes() <= l2_bytes() * 3 / 4;
   }
 
   std::int64_t column_step() const { return b_.pool * unit_.positions; }
 
   void choose_unit() {
+    if (b_.in_image) {
+      b_.unit_columns = b_.columns;
+      const std::int64_t most_rows = std::max<std::int64_t>(2, kMostPositions / b_.columns);
+      b_.unit_rows = round_up(even_part(b_.rows, most_rows), 2);
+      return;
+    }
     const std::int64_t most = std::max(kMostColumns, kMostPositions / b_.rows);
     b_.unit_rows = b_.pool;
     b_.unit_columns = std::min(b_.columns, round_up(even_part(b_.columns, most), column_step()));
@@ -137,6 +170,7 @@ class Search {
     b_.column_blocks = ceil_div(b_.columns, b_.unit_columns);
     b_.panel_tiles = ceil_div(b_.panels, b_.unit_panels);
     b_.units = units();
+    b_.weights_fit_l2 = unit_weight_bytes() <= l2_bytes();
     b_.panels_inside = b_.tap_count == 1 && b_.pool == 1 && unit_weight_bytes() <= l2_bytes() / 2;
     b_.strip_rows = strip_rows();
     b_.strip_columns = strip_columns();
@@ -148,13 +182,16 @@ class Search {
     }
   }
 
-  std::int64_t unit_weight_bytes() const { return b_.unit_panels * b_.blocks * b_.parts * kWeightBlock * kBf16; }
+  std::int64_t unit_weight_bytes() const {
+    return b_.unit_panels * b_.blocks * b_.tap_count * b_.parts * kWeightBlock * kBf16;
+  }
 
   static std::int64_t index_of(const std::vector<std::int64_t>& all, std::int64_t phase) {
     return std::find(all.begin(), all.end(), phase) - all.begin();
   }
   std::int64_t tap_offset(std::int64_t kh, std::int64_t kw) const {
     const std::int64_t row = kh * p_.dilation_h, column = kw * p_.dilation_w;
+    if (b_.in_image) return (row * p_.w + column) * p_.c;
     const std::int64_t phase =
         index_of(b_.row_phases, row % p_.stride_h) * static_cast<std::int64_t>(b_.column_phases.size()) +
         index_of(b_.column_phases, column % p_.stride_w);
@@ -186,7 +223,7 @@ double padding(const MatrixBlocking& b, const Conv2dProblem& p, const MatrixUnit
 MatrixBlocking matrix_blocking(const Conv2dProblem& p, int products, const MatrixUnit& unit, int threads) {
   MatrixBlocking b{};
   b.products = products;
-  b.parts = products == 1 ? 1 : products == 3 ? 2 : 3;
+  b.parts = parts_of(products);
   Search(p, unit, threads, b).run();
   return b;
 }
@@ -200,10 +237,11 @@ std::string matrix_refusal(const Conv2dProblem& p, int products, const MatrixUni
   }
   const MatrixBlocking b = matrix_blocking(p, products, unit, 1);
   const double times = padding(b, p, unit);
-  if (times > unit.most_padding) {
+  const double most = p.type == Type::f16 ? unit.most_padding / products : unit.most_padding;
+  if (times > most) {
     return std::to_string(b.group_c) + " input and " + std::to_string(b.group_k) +
            " output channels a group: padding makes it " + one_decimal(times) + " times the work, and beyond " +
-           one_decimal(unit.most_padding) + " f32 arithmetic is faster";
+           one_decimal(most) + " f32 arithmetic is faster";
   }
   if (b.thread_bytes > kMostThreadBytes) {
     return "its smallest unit of work stages " + std::to_string(b.thread_bytes) + " bytes; at most " +

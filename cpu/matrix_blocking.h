@@ -11,6 +11,8 @@
 //   tile   two halves of up to 16 positions: the same columns of two rows (the vertical half of a 2×2 pool), or,
 //   `flat`,
 //          consecutive positions of the strip, which also computes the few between one row's end and the next's start.
+// Where it pays, taps are read where the image lies instead, and outputs are cut into regions whose taps all fall
+// inside the image: a column of outputs at the border is then a tile of 16 rows, with the taps that padding leaves it.
 // Few channels are folded: a position holds the channels of all s columns of the kernel, so that s·c of 32 are used.
 #pragma once
 
@@ -39,14 +41,17 @@ struct MatrixBlocking {
   std::int64_t unit_rows, unit_columns, row_blocks, column_blocks, units;  // of convolution output
   std::int64_t strip_rows, strip_columns;                                  // of one phase
   std::int64_t a_block, a_part;                                            // elements
-  std::vector<std::int64_t> taps;                                          // element offsets in the strip
+  std::vector<std::int64_t> taps;                                          // element offsets in the strip or image
   bool weights_once;         // units that share weights follow one another, instead of those that share input
+  bool in_image;             // bf16 input is read in the image, region by region; nothing is staged
   bool in_place;             // pointwise bf16 input is read where it is, but for ends
+  bool weights_fit_l2;       // those of a unit
   bool panels_inside;        // all panels before the next tile's positions; else all positions before the next panel
   std::size_t thread_bytes;  // workspace: sums, bias, strip
 };
 
-/// Empty, or why this kernel does not take the problem. `products` is 1 for bf16 storage, 3 or 6 for f32.
+/// Empty, or why this kernel does not take the problem. `products` is 1 for bf16 storage, 3 or 4 for f16, 3 or 6 for
+/// f32.
 std::string matrix_refusal(const Conv2dProblem& problem, int products, const MatrixUnit& unit);
 
 MatrixBlocking matrix_blocking(const Conv2dProblem& problem, int products, const MatrixUnit& unit, int threads);

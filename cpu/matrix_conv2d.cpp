@@ -16,16 +16,22 @@ namespace {
 
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
+bool takes(Type type, int products) {
+  if (type == Type::bf16) return products == 1;
+  return products == 3 || products == (type == Type::f16 ? 4 : 6);
+}
+
 const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixUnit& unit, const Target& target,
                              int threads) {
   check(p);
   if (threads < 1) {
     throw std::invalid_argument("conv2d: threads is " + std::to_string(threads) + ", must be at least 1");
   }
-  const Type needed = products == 1 ? Type::bf16 : Type::f32;
-  if (p.type != needed) {
-    throw std::invalid_argument("conv2d: type is " + std::string(name_of(p.type)) + ", must be " + name_of(needed) +
-                                " with " + std::to_string(products) + " products a term");
+  if (!takes(p.type, products)) {
+    throw std::invalid_argument("conv2d: products a term are " + std::to_string(products) + ", must be " +
+                                (p.type == Type::bf16  ? "1 for bf16"
+                                 : p.type == Type::f16 ? "3 or 4 for f16"
+                                                       : "3 or 6 for f32"));
   }
   if (!target.supported) {
     throw std::invalid_argument("conv2d: target " + std::string(target.name) + " is not supported by this CPU");
@@ -39,6 +45,11 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixU
   return p;
 }
 
+// How far reading ahead is before the products, of input that is not staged.
+constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
+constexpr std::int64_t kRowsAhead = 4;
+constexpr std::int64_t kLongSum = 16;  // steps
+
 struct MatrixRun {
   const Conv2dProblem& problem;
   const MatrixUnit& unit;
@@ -50,6 +61,7 @@ struct MatrixRun {
   const float* bias;
   void* y;
   bool streams;
+  int threads;
 };
 
 /// Where the unit reads its input; strides in elements.
@@ -73,17 +85,14 @@ class Unit {
         b_(run.blocking),
         sums_(workspace),
         last_bias_(workspace + 2 * kMatrixSumFloats),
-        strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)) {
-    const std::int64_t tiles = b_.groups * b_.panel_tiles;
-    const std::int64_t spots = b_.units / tiles;
-    const std::int64_t tile = b_.weights_once ? index / spots : index % tiles;
-    index = b_.weights_once ? index % spots : index / tiles;
-    const std::int64_t panel_tile = tile % b_.panel_tiles;
-    group_ = tile / b_.panel_tiles;
-    first_column_ = index % b_.column_blocks * b_.unit_columns;
-    index /= b_.column_blocks;
-    first_row_ = index % b_.row_blocks * b_.unit_rows;
-    image_ = index / b_.row_blocks;
+        strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)),
+        index_(index) {
+    const Spot spot = spot_of(index);
+    const std::int64_t panel_tile = spot.tile % b_.panel_tiles;
+    group_ = spot.tile / b_.panel_tiles;
+    image_ = spot.image;
+    first_row_ = spot.row;
+    first_column_ = spot.column;
     rows_ = std::min(b_.unit_rows, b_.rows - first_row_);
     columns_ = std::min(b_.unit_columns, b_.columns - first_column_);
     first_panel_ = panel_tile * b_.unit_panels;
@@ -91,20 +100,35 @@ class Unit {
   }
 
   void compute() {
-    const Input input = may_read_in_place() ? in_place() : stage();
-    call_.position = input.position;
-    call_.a_block = input.a_block;
     call_.a_part = b_.a_part;
     call_.taps = b_.taps.data();
-    call_.tap_count = b_.tap_count;
+    call_.tap_count = call_.tap_columns = b_.tap_count;
+    call_.tap_rows = 1;
     call_.blocks = b_.blocks;
     call_.last_pairs = b_.last_pairs;
+    call_.b_fits_l2 = b_.weights_fit_l2;
+    call_.y_bytes = kMatrixLanes * static_cast<int>(bytes_of(p_.type));
+    call_.reads = &reads_;
+    if (b_.in_image) {
+      compute_in_image();
+    } else {
+      compute_of(may_read_in_place() ? in_place() : stage());
+    }
+    run_finishes(finishes_[1 - now_]);
+  }
+
+ private:
+  void compute_of(const Input& input) {
+    call_.position = input.position;
+    call_.a_block = input.a_block;
     const bool flat = prefers_flat();
     note_path(b_.pool == 2 ? Path::matrix_pool : flat ? Path::matrix_flat : Path::matrix_rows, run_.target);
+    read_ahead(input.x != strip_ && b_.panels_inside ? index_ : index_ + run_.threads);
     if (b_.panels_inside && flat) {
       compute_panels_inside(input);
     } else {
       for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+        if (!b_.weights_fit_l2) read_ahead_of_panel(panel);
         begin_panel(panel);
         if (flat) {
           compute_flat(input);
@@ -113,10 +137,77 @@ class Unit {
         }
       }
     }
-    run_finishes(finishes_[1 - now_]);
   }
 
- private:
+  /// Of a unit: which group and panels, and where its outputs begin.
+  struct Spot {
+    std::int64_t tile, image, row, column;
+  };
+  Spot spot_of(std::int64_t index) const {
+    const std::int64_t tiles = b_.groups * b_.panel_tiles;
+    const std::int64_t spots = b_.units / tiles;
+    const std::int64_t tile = b_.weights_once ? index / spots : index % tiles;
+    index = b_.weights_once ? index % spots : index / tiles;
+    const std::int64_t column = index % b_.column_blocks * b_.unit_columns;
+    index /= b_.column_blocks;
+    return {tile, index / b_.row_blocks, index % b_.row_blocks * b_.unit_rows, column};
+  }
+
+  /// Has the products of this unit fetch the input of unit `index` to L2: the thread's next one, most likely, or, where
+  /// nothing is staged, this one.
+  void read_ahead(std::int64_t index) {
+    reads_ = {};
+    if (!run_.unit.reads_whole_half || index >= b_.units) return;
+    const Spot spot = spot_of(index);
+    const std::int64_t rows = std::min(b_.unit_rows, b_.rows - spot.row);
+    const std::int64_t columns = std::min(b_.unit_columns, b_.columns - spot.column);
+    Range h = source_range(spot.row, rows, p_.stride_h, p_.pad_top, (p_.r - 1) * p_.dilation_h, b_.h);
+    Range w = source_range(spot.column, columns, p_.stride_w, p_.pad_left, (p_.s - 1) * p_.dilation_w, b_.w);
+    if (index == index_ && b_.in_image) h.move_on(kRowsAhead, b_.h);
+    if (index == index_ && !b_.in_image) w.move_on(kPositionsAhead, b_.w);
+    if (h.count <= 0 || w.count <= 0) return;
+    const auto bytes = static_cast<std::int64_t>(bytes_of(p_.type));
+    const std::int64_t pixel = p_.c * bytes, channels = b_.group_c * bytes;
+    const std::int64_t first = ((spot.image * b_.h + h.first) * b_.w + w.first) * pixel;
+    reads_.row = static_cast<const char*>(run_.x) + first + spot.tile / b_.panel_tiles * channels;
+    const bool dense = w.step == 1 && b_.groups == 1;
+    reads_.run_lines = ceil_div(dense ? w.count * pixel : channels, 64);
+    reads_.runs = dense ? 1 : w.count;
+    reads_.run_pitch = w.step * pixel;
+    reads_.rows = h.count;
+    reads_.row_pitch = h.step * b_.w * pixel;
+    const std::int64_t lines = reads_.rows * reads_.runs * reads_.run_lines;
+    reads_.a_step = ceil_div(lines, panel_steps() * (end_panel_ - first_panel_));
+    reads_.begin();
+  }
+  /// Weights that L2 does not keep come from the last level for every unit: a panel's during the one before it.
+  void read_ahead_of_panel(std::int64_t panel) {
+    if (panel + 1 == end_panel_) return read_ahead(index_ + run_.threads);
+    if (!run_.unit.reads_whole_half) return;
+    const std::int64_t elements = b_.blocks * b_.tap_count * b_.parts * kWeightBlock;
+    reads_ = {.row = reinterpret_cast<const char*>(run_.packed + (group_ * b_.panels + panel + 1) * elements)};
+    reads_.run_lines = elements * static_cast<std::int64_t>(sizeof(std::uint16_t)) / 64;
+    reads_.runs = reads_.rows = 1;
+    reads_.a_step = ceil_div(reads_.run_lines, panel_steps());
+    reads_.begin();
+  }
+  std::int64_t panel_steps() const { return ceil_div(rows_ * columns_, 2 * kHalfPositions) * b_.blocks * b_.tap_count; }
+  /// Source rows (columns) of some outputs; a single tap skips those between its strides.
+  struct Range {
+    std::int64_t first, count, step;
+    void move_on(std::int64_t some, std::int64_t size) {
+      first += some * step;
+      count = std::min(count, ceil_div(size - first, step));
+    }
+  };
+  static Range source_range(std::int64_t first_out, std::int64_t outs, std::int64_t stride, std::int64_t pad,
+                            std::int64_t reach, std::int64_t size) {
+    const std::int64_t step = reach == 0 ? stride : 1;
+    const std::int64_t low = std::max<std::int64_t>(0, first_out * stride - pad);
+    const std::int64_t high = std::min(size, (first_out + outs - 1) * stride - pad + reach + 1);
+    return {low, ceil_div(high - low, step), step};
+  }
+
   std::int64_t y_columns() const { return b_.columns / b_.pool; }
   std::int64_t y_rows() const { return b_.rows / b_.pool; }
 
@@ -146,14 +237,14 @@ class Unit {
     row.block = b_.a_block;
     row.part = b_.a_part;
     row.strip = strip_;
-    row.split = run_.unit.split[b_.parts];
+    row.split = run_.unit.split(p_.type, b_.parts);
     const std::int64_t strip_rows = rows_ + b_.strip_rows - b_.unit_rows;
     for (const std::int64_t row_phase : b_.row_phases) {
       for (const std::int64_t column_phase : b_.column_phases) {
         row.column = first_column_ * p_.stride_w - p_.pad_left + column_phase;
         for (std::int64_t i = 0; i < strip_rows; ++i) {
           row.x = source_row((first_row_ + i) * p_.stride_h - p_.pad_top + row_phase);
-          run_.kernels.stage[b_.parts](row);
+          run_.kernels.stage(p_.type, b_.parts)(row);
           row.strip += b_.strip_columns * kMatrixChannels;
         }
         row.strip += (b_.strip_rows - strip_rows) * b_.strip_columns * kMatrixChannels;
@@ -208,7 +299,6 @@ class Unit {
           multiply_and_finish(finish_of(row, column, count), finish_of(row + 1, column, count));
           continue;
         }
-        multiply();
         const float* c = sums();
         if (b_.pool == 2) {
           finish(c, c + kHalfFloats, row / 2, column / 2, count / 2);
@@ -216,6 +306,7 @@ class Unit {
           finish(c, nullptr, row, column, count);
           if (second) finish(c + kHalfFloats, nullptr, row + 1, column, count);
         }
+        multiply();
         finish_before();
       }
     }
@@ -250,6 +341,92 @@ class Unit {
     }
   }
 
+  // ---- Input read in the image.
+  /// Outputs along one axis that meet the same taps.
+  struct Region {
+    std::int64_t begin, end;
+    std::int64_t first_tap, taps;
+    std::int64_t last_inside;  // the last output whose taps, these ones, are inside the image
+    std::int64_t pitch;        // elements of input from output to output
+  };
+  struct Axis {
+    std::int64_t size, taps, stride, pad, dilation, pitch;  // pitch: elements from pixel to pixel
+  };
+  static Region region_at(const Axis& axis, std::int64_t begin, std::int64_t end) {
+    const auto first_tap = [&](std::int64_t out) {
+      return std::clamp<std::int64_t>(ceil_div(axis.pad - out * axis.stride, axis.dilation), 0, axis.taps);
+    };
+    const auto end_tap = [&](std::int64_t out) {
+      const std::int64_t room = axis.size + axis.pad - out * axis.stride;
+      return std::max(first_tap(out), room <= 0 ? 0 : std::min(axis.taps, ceil_div(room, axis.dilation)));
+    };
+    const std::int64_t first = first_tap(begin), last = end_tap(begin) - 1;
+    std::int64_t same = begin + 1;
+    while (same < end && first_tap(same) == first && end_tap(same) == last + 1) ++same;
+    const std::int64_t last_inside = (axis.size - 1 + axis.pad - last * axis.dilation) / axis.stride;
+    return {begin, same, first, last + 1 - first, last_inside, axis.stride * axis.pitch};
+  }
+
+  void compute_in_image() {
+    note_path(Path::matrix_in_image, run_.target);
+    read_ahead(index_);
+    call_.a_block = kMatrixChannels;
+    call_.tap_pitch = p_.s;
+    const Axis h{b_.h, p_.r, p_.stride_h, p_.pad_top, p_.dilation_h, b_.w * p_.c};
+    const Axis w{b_.w, p_.s, p_.stride_w, p_.pad_left, p_.dilation_w, p_.c};
+    for (std::int64_t row = first_row_; row < first_row_ + rows_;) {
+      const Region rows = region_at(h, row, first_row_ + rows_);
+      for (std::int64_t column = first_column_; column < first_column_ + columns_;) {
+        const Region columns = region_at(w, column, first_column_ + columns_);
+        compute_region(rows, columns);
+        column = columns.end;
+      }
+      row = rows.end;
+    }
+  }
+
+  void compute_region(const Region& rows, const Region& columns) {
+    call_.tap_rows = rows.taps;
+    call_.tap_columns = columns.taps;
+    const std::int64_t source_row = rows.begin * p_.stride_h - p_.pad_top + rows.first_tap * p_.dilation_h;
+    const std::int64_t source_column = columns.begin * p_.stride_w - p_.pad_left + columns.first_tap * p_.dilation_w;
+    const std::int64_t pixel = (image_ * b_.h + source_row) * b_.w + source_column;
+    const std::uint16_t* x = static_cast<const std::uint16_t*>(run_.x) + pixel * p_.c + group_ * b_.group_c;
+    const bool is_column = b_.pool == 1 && columns.end - columns.begin < kHalfPositions && rows.end - rows.begin > 1;
+    const Region& inner = is_column ? rows : columns;
+    const Region& outer = is_column ? columns : rows;
+    call_.position = inner.pitch;
+    for (std::int64_t out = outer.begin; out < outer.end; out += 2) {
+      for (std::int64_t in = inner.begin; in < inner.end; in += kHalfPositions) {
+        // A tile always reads 16 positions: the last ones of a region are read together with some before them.
+        const std::int64_t read = std::min(in, inner.last_inside + 1 - kHalfPositions);
+        const std::int64_t count = std::min<std::int64_t>(kHalfPositions, inner.end - in);
+        call_.a[0] = x + (out - outer.begin) * outer.pitch + (read - inner.begin) * inner.pitch;
+        call_.a[1] = call_.a[0] + outer.pitch;
+        call_.count[0] = static_cast<int>(count);
+        call_.count[1] = out + 1 < outer.end ? call_.count[0] : 0;
+        const std::int64_t row = (is_column ? in : out) - first_row_, column = (is_column ? out : in) - first_column_;
+        for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+          begin_panel(panel);
+          call_.b += (rows.first_tap * p_.s + columns.first_tap) * b_.parts * kWeightBlock;
+          finish_region_tile(is_column, (in - read) * kMatrixLanes, row, column, count);
+          multiply();
+          finish_before();
+        }
+      }
+    }
+  }
+
+  void finish_region_tile(bool is_column, std::int64_t first_sum, std::int64_t row, std::int64_t column,
+                          std::int64_t count) {
+    const float* c = sums() + first_sum;
+    if (b_.pool == 2) return finish(c, c + kHalfFloats, row / 2, column / 2, count / 2);
+    const std::int64_t y_pixel = is_column ? y_columns() * p_.k : p_.k;
+    finish(c, nullptr, row, column, count, y_pixel);
+    if (call_.count[1] == 0) return;
+    finish(c + kHalfFloats, nullptr, row + (is_column ? 0 : 1), column + (is_column ? 1 : 0), count, y_pixel);
+  }
+
   void take_all_taps() {
     call_.tap_begin[0] = call_.tap_begin[1] = 0;
     call_.tap_end[0] = call_.tap_end[1] = b_.tap_count;
@@ -270,13 +447,13 @@ class Unit {
       multiply_and_finish(finish_of(0, first, call_.count[0]), finish_of(0, second, call_.count[1]));
       return;
     }
-    multiply();
     if (step == kHalfPositions) {
       finish_positions(sums(), first, call_.count[0] + call_.count[1]);  // the halves' sums lie together
     } else {
       finish_positions(sums(), first, call_.count[0]);
       finish_positions(sums() + kHalfFloats, second, call_.count[1]);
     }
+    multiply();
     finish_before();
   }
 
@@ -311,18 +488,32 @@ class Unit {
   }
 
   void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) {
+    finish(c, below, row, column, pixels, p_.k);
+  }
+  void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels,
+              std::int64_t y_pixel) {
     MatrixFinish call = finish_of(row, column, pixels);
     call.c = c;
     call.below = below;
+    call.y_pixel = y_pixel;
     Finishes& finishes = finishes_[now_];
     finishes.calls[finishes.count++] = call;
   }
 
   // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
   // and do not wait for the sums' stores.
-  const float* sums() const { return call_.c; }
+  /// Short sums write narrow pixels so fast one after another that the CPU itself fetches their lines; to ask for them
+  /// costs more than it gains.
+  bool fetches_output() const {
+    const bool is_stream =
+        b_.blocks * b_.tap_count < kLongSum && p_.k * static_cast<std::int64_t>(bytes_of(p_.type)) <= 128;
+    return !run_.streams && !is_stream;
+  }
+  float* sums() const { return sums_ + now_ * kMatrixSumFloats; }
   void multiply() {
-    call_.c = sums_ + now_ * kMatrixSumFloats;
+    call_.c = sums();
+    call_.later = finishes_[now_].calls;
+    call_.later_count = fetches_output() ? finishes_[now_].count : 0;
     run_.unit.tile(b_.products)(call_);
   }
   void finish_before() {
@@ -332,11 +523,7 @@ class Unit {
   void run_finishes(Finishes& finishes) const {
     for (int i = 0; i < finishes.count; ++i) {
       const MatrixFinish& call = finishes.calls[i];
-      if (p_.type == Type::f32) {
-        run_.kernels.finish_f32(call);
-      } else {
-        (unit_finishes(call.lanes) ? run_.unit.finish_bf16 : run_.kernels.finish_bf16)(call);
-      }
+      (unit_finishes(call.lanes) ? run_.unit.finish(p_.type) : run_.kernels.finish(p_.type))(call);
     }
     finishes.count = 0;
   }
@@ -349,8 +536,7 @@ class Unit {
   }
 
   bool unit_finishes(int lanes) const {
-    return run_.unit.finish_bf16 != nullptr && p_.type == Type::bf16 && lanes == kMatrixLanes &&
-           p_.activation != Activation::tanh;
+    return run_.unit.finish(p_.type) != nullptr && lanes == kMatrixLanes && p_.activation != Activation::tanh;
   }
   bool finishes_in_registers() const {
     return run_.unit.finishes_in_registers && b_.pool == 1 && unit_finishes(lanes_);
@@ -363,10 +549,12 @@ class Unit {
   float* last_bias_;  // of the one panel of fewer than 32 lanes
   const float* bias_ = nullptr;
   std::uint16_t* strip_;
+  std::int64_t index_;
   std::int64_t image_, group_, first_row_, first_column_, rows_, columns_, first_panel_, end_panel_;
   std::int64_t first_lane_ = 0;
   int lanes_ = 0;
   MatrixCall call_{};
+  MatrixReadAhead reads_;
   Finishes finishes_[2];
   std::int64_t now_ = 0;  // which sums and finishes belong to the tile at hand
 };
@@ -443,7 +631,8 @@ void MatrixConv2dPlan::run(const void* x, const void* packed, const float* bias,
                       static_cast<const std::uint16_t*>(packed),
                       problem_.bias ? bias : nullptr,
                       y,
-                      streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
+                      streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0,
+                      threads_};
   const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
   parallel_units(threads_, blocking_.units, [&](std::int64_t unit, int thread) {
     unit_->begin();
@@ -463,8 +652,8 @@ Conv2dDescription MatrixConv2dPlan::description() const {
   d.blocking = "out panels of " + text(kMatrixLanes) + " lanes, " + text(b.unit_panels) + " a unit, in blocks of " +
                text(kMatrixChannels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +
                ", unit " + text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
-  if (b.panels_inside) d.blocking += ", all panels of a tile's pixels in turn";
-  d.fusion = std::string(b.in_place ? "input in place" : "input staged in L2") +
+  if (b.panels_inside || b.in_image) d.blocking += ", all panels of a tile's pixels in turn";
+  d.fusion = std::string(b.in_place || b.in_image ? "input in place" : "input staged in L2") +
              (b.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", bias and activation in an L1 tile" +
              (streams_ ? ", output past the caches" : "");
   d.threads = threads_;

@@ -1,6 +1,6 @@
 // Convolution with its epilogue as bf16 products with f32 sums, on a bf16 unit of this CPU. Storage is bf16 (one
-// product a term), or f32 whose values are cut into bf16 parts (3 or 6 products a term). Used as cpu/conv2d.h's plan
-// is.
+// product a term), or f16 or f32 whose values are cut into bf16 parts (3 or 4 products a term for f16, which 2 parts
+// hold exactly; 3 or 6 for f32). Used as cpu/conv2d.h's plan is.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace gable::cpu {
 
 class MatrixConv2dPlan {
  public:
-  /// products: 1 for bf16 storage; 3 or 6 for f32. `target` compiles what surrounds the unit. Throws
+  /// products: 1 for bf16 storage; 3 or 4 for f16; 3 or 6 for f32. `target` compiles what surrounds the unit. Throws
   /// std::invalid_argument naming the value when the problem is inconsistent, or with matrix_refusal()'s reason.
   /// Outputs of more than `stream_above` bytes are written past the caches, where their lines are whole.
   MatrixConv2dPlan(const Conv2dProblem& problem, int products, const MatrixUnit& unit, const Target& target,

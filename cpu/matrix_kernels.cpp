@@ -19,6 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
+enum class F16 : std::uint16_t {};  // storage; bf16's is std::uint16_t
+
 /// Columns of a row that come from the image: [begin, end).
 struct InsideColumns {
   std::int64_t begin, end;
@@ -31,19 +33,30 @@ HWY_INLINE InsideColumns inside_columns(const MatrixStageRow& row) {
   return {first, std::clamp(end, first, row.columns)};
 }
 
-/// 32 channels as bf16 parts: each part is what the parts before it left, rounded to bf16. Subtractions are exact.
-template <int kParts>
-HWY_INLINE void split_position(const float* x, std::int64_t part, std::uint16_t* strip) {
+template <class D>
+HWY_INLINE hn::Vec<D> load_as_f32(D d, const float* x) {
+  return hn::LoadU(d, x);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_as_f32(D d, const F16* x) {
+  return f16_to_f32(d, hn::LoadU(HalfTag<D>(), reinterpret_cast<const std::uint16_t*>(x)));
+}
+
+/// Values as bf16 parts: each part is what the parts before it left, rounded to bf16. Subtractions are exact.
+template <int kParts, class D>
+HWY_INLINE void split_vector(D d, hn::Vec<D> rest, std::int64_t part, std::uint16_t* strip) {
+  for (int p = 0; p < kParts; ++p) {
+    const auto half = f32_to_bf16(d, rest);
+    hn::StoreU(half, HalfTag<D>(), strip + p * part);
+    rest = hn::Sub(rest, bf16_to_f32(d, half));
+  }
+}
+
+template <int kParts, class T>
+HWY_INLINE void split_position(const T* x, std::int64_t part, std::uint16_t* strip) {
   const hn::ScalableTag<float> d;
-  const HalfTag<decltype(d)> dh;
-  const std::size_t lanes = hn::Lanes(d);
-  for (std::size_t i = 0; i < kMatrixChannels; i += lanes) {
-    auto rest = hn::LoadU(d, x + i);
-    for (int p = 0; p < kParts; ++p) {
-      const auto half = f32_to_bf16(d, rest);
-      hn::StoreU(half, dh, strip + p * part + i);
-      rest = hn::Sub(rest, bf16_to_f32(d, half));
-    }
+  for (std::size_t i = 0; i < kMatrixChannels; i += hn::Lanes(d)) {
+    split_vector<kParts>(d, load_as_f32(d, x + i), part, strip + i);
   }
 }
 
@@ -61,36 +74,67 @@ HWY_INLINE void zero_positions(std::uint16_t* strip, std::int64_t part, std::int
   for (int p = 0; p < kParts; ++p) std::fill_n(strip + p * part, count * kMatrixChannels, std::uint16_t{0});
 }
 
-/// Positions whose columns are all in the image and whose channels lie together in memory: one load and store each.
-/// Returns how many were written from position `first` on. Only with masked loads, which touch nothing beyond them.
-HWY_INLINE std::int64_t copy_folded(const MatrixStageRow& row, const std::uint16_t* x, std::int64_t first) {
 #if HWY_TARGET == HWY_AVX3
-  const std::int64_t column = row.column + first * row.step;
-  const std::int64_t last = row.width - row.fold;
-  if (row.fold_step != 1 || row.x_pixel != row.channels || column < 0 || column > last) return 0;
-  const std::int64_t count = std::min((last - column) / row.step + 1, row.columns - first);
-  const hn::CappedTag<std::uint16_t, kMatrixChannels> d;
-  const auto channels = hn::FirstN(d, static_cast<std::size_t>(row.fold * row.channels));
-  const std::uint16_t* from = x + column * row.x_pixel;
-  std::uint16_t* to = row.strip + first * kMatrixChannels;
-  for (std::int64_t i = 0; i < count; ++i) {
-    hn::StoreU(hn::MaskedLoad(channels, d, from + i * row.step * row.x_pixel), d, to + i * kMatrixChannels);
-  }
-  return count;
-#else
-  (void)row, (void)x, (void)first;
-  return 0;
-#endif
+// Masked loads touch nothing beyond their lanes, so a folded position is one load (two of f32) where its channels lie
+// together in memory.
+
+template <class D>
+HWY_INLINE hn::Vec<D> masked_load_as_f32(D d, std::size_t begin, std::size_t end, const float* x) {
+  return hn::MaskedLoad(hn::AndNot(hn::FirstN(d, begin), hn::FirstN(d, end)), d, x);
 }
+template <class D>
+HWY_INLINE hn::Vec<D> masked_load_as_f32(D d, std::size_t begin, std::size_t end, const F16* x) {
+  const HalfTag<D> dh;
+  const auto lanes = hn::AndNot(hn::FirstN(dh, begin), hn::FirstN(dh, end));
+  return f16_to_f32(d, hn::MaskedLoad(lanes, dh, reinterpret_cast<const std::uint16_t*>(x)));
+}
+
+/// Channels [begin, end) of a position from x on, zeros around them.
+template <int kParts, class T>
+HWY_INLINE void write_channels(const T* x, std::int64_t begin, std::int64_t end, std::int64_t part,
+                               std::uint16_t* strip) {
+  if constexpr (kParts == 1) {
+    const hn::CappedTag<std::uint16_t, kMatrixChannels> d;
+    const auto channels =
+        hn::AndNot(hn::FirstN(d, static_cast<std::size_t>(begin)), hn::FirstN(d, static_cast<std::size_t>(end)));
+    hn::StoreU(hn::MaskedLoad(channels, d, x), d, strip);
+  } else {
+    const hn::ScalableTag<float> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto from = [lanes](std::int64_t channel, std::int64_t i) {
+      return static_cast<std::size_t>(std::clamp<std::int64_t>(channel - i, 0, lanes));
+    };
+    for (std::int64_t i = 0; i < kMatrixChannels; i += lanes) {
+      split_vector<kParts>(d, masked_load_as_f32(d, from(begin, i), from(end, i), x + i), part, strip + i);
+    }
+  }
+}
+
+/// Whether it could stage the row.
+template <int kParts, class T>
+HWY_INLINE bool stage_together(const MatrixStageRow& row, const T* x) {
+  if (row.fold_step != 1 || row.x_pixel != row.channels) return false;
+  for (std::int64_t i = 0; i < row.columns; ++i) {
+    const std::int64_t column = row.column + i * row.step;
+    const std::int64_t begin = std::clamp<std::int64_t>(-column, 0, row.fold);
+    const std::int64_t end = std::clamp<std::int64_t>(row.width - column, begin, row.fold);
+    write_channels<kParts>(x + column * row.channels, begin * row.channels, end * row.channels, row.part,
+                           row.strip + i * kMatrixChannels);
+  }
+  return true;
+}
+#else
+template <int kParts, class T>
+HWY_INLINE bool stage_together(const MatrixStageRow&, const T*) {
+  return false;
+}
+#endif
 
 template <int kParts, class T>
 HWY_INLINE void stage_folded(const MatrixStageRow& row, const T* x) {
   if (x == nullptr) return zero_positions<kParts>(row.strip, row.part, row.columns);
+  if (stage_together<kParts>(row, x)) return;
   for (std::int64_t i = 0; i < row.columns; ++i) {
-    if constexpr (kParts == 1) {
-      i += copy_folded(row, x, i);
-      if (i == row.columns) return;
-    }
     T lanes[kMatrixChannels] = {};
     for (std::int64_t tap = 0; tap < row.fold; ++tap) {
       const std::int64_t column = row.column + i * row.step + tap * row.fold_step;
@@ -181,10 +225,12 @@ void finish(const MatrixFinish& call) {
 }
 
 const MatrixKernels& matrix_kernels_here() {
-  static const MatrixKernels kernels{
-      .stage = {nullptr, &stage_row<1, std::uint16_t>, &stage_row<2, float>, &stage_row<3, float>},
-      .finish_bf16 = &finish<Type::bf16>,
-      .finish_f32 = &finish<Type::f32>};
+  static const MatrixKernels kernels{.stage_bf16 = &stage_row<1, std::uint16_t>,
+                                     .stage_f16 = &stage_row<2, F16>,
+                                     .stage_f32 = {nullptr, nullptr, &stage_row<2, float>, &stage_row<3, float>},
+                                     .finish_bf16 = &finish<Type::bf16>,
+                                     .finish_f16 = &finish<Type::f16>,
+                                     .finish_f32 = &finish<Type::f32>};
   return kernels;
 }
 

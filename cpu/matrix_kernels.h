@@ -10,7 +10,7 @@
 namespace gable::cpu {
 
 /// One source row of a unit of work into one row of strip positions, 32 channels each, zeros in padding. bf16 input is
-/// copied; f32 input is cut into 2 or 3 bf16 parts that sum to it.
+/// copied; f16 input is cut into 2 bf16 parts that sum to it, f32 into 2 or 3.
 struct MatrixStageRow {
   const void* x;  // the row's column 0, first channel; null: a row of padding
   std::int64_t x_pixel, width;
@@ -19,13 +19,20 @@ struct MatrixStageRow {
   std::int64_t fold, fold_step;  // a position holds the channels of `fold` columns, fold_step apart; else 1
   std::int64_t blocks, block, part;
   std::uint16_t* strip;
-  MatrixSplitFunction split;  // the unit's, for whole blocks of f32; or null
+  MatrixSplitFunction split;  // the unit's, for whole blocks; or null
 };
 using MatrixStageFunction = void (*)(const MatrixStageRow&);
 
 struct MatrixKernels {
-  MatrixStageFunction stage[4];  // by number of parts: 1 takes bf16, 2 and 3 take f32
-  MatrixFinishFunction finish_bf16, finish_f32;
+  MatrixStageFunction stage_bf16, stage_f16, stage_f32[4];  // of f32 by the number of parts
+  MatrixFinishFunction finish_bf16, finish_f16, finish_f32;
+
+  MatrixStageFunction stage(Type type, int parts) const {
+    return type == Type::bf16 ? stage_bf16 : type == Type::f16 ? stage_f16 : stage_f32[parts];
+  }
+  MatrixFinishFunction finish(Type type) const {
+    return type == Type::bf16 ? finish_bf16 : type == Type::f16 ? finish_f16 : finish_f32;
+  }
 };
 
 const MatrixKernels& matrix_kernels(const Target& target);

@@ -1,8 +1,10 @@
 // The dataflow of a tile over eight tile registers, for any `Tiles` that can zero, load, multiply and store them: 0–3
 // are the sums [half][16 lanes], 4 and 5 the input of the two halves, 6 and 7 the weights of 2 × 16 lanes. A step
 // loads 4 KiB for 4 products of 16×16×32. Where terms are made of several products of parts, they are visited in an
-// order in which only one operand changes at a time, so 3 products load 8 registers and 6 load 14.
+// order in which only one operand changes at a time, so 3 products load 8 registers, 4 load 10 and 6 load 14.
 #pragma once
+
+#include <algorithm>
 
 #include "cpu/matrix_unit.h"
 
@@ -25,12 +27,63 @@ struct PartOrder<3> {
   static constexpr PartProduct kOrder[] = {{1, 0}, {0, 0}, {0, 1}};
 };
 template <>
+struct PartOrder<4> {
+  static constexpr int kParts = 2;
+  static constexpr PartProduct kOrder[] = {{1, 1}, {1, 0}, {0, 0}, {0, 1}};
+};
+template <>
 struct PartOrder<6> {
   static constexpr int kParts = 3;
   static constexpr PartProduct kOrder[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0}, {0, 2}};
 };
 
-template <class Tiles, int kProducts, int kHalves>
+/// Fetches some lines at each step: those that the sums will be written to, and those that are read after this tile.
+template <class Tiles>
+class Meanwhile {
+ public:
+  explicit Meanwhile(const MatrixCall& call)
+      : finish_(call.later),
+        end_(call.later + call.later_count),
+        reads_(*call.reads),
+        line_bytes_(call.y_bytes),
+        writes_a_step_(
+            ceil_div(2 * kHalfPositions, std::max<std::int64_t>(1, call.blocks * call.tap_rows * call.tap_columns))) {
+    begin_finish();
+  }
+
+  void step() {
+    for (std::int64_t i = 0; i < writes_a_step_ && left_ > 0; ++i) {
+      Tiles::will_write(y_);
+      if (line_bytes_ > 64) Tiles::will_write(y_ + 64);
+      y_ += pitch_;
+      if (--left_ > 0) continue;
+      ++finish_;
+      begin_finish();
+    }
+    const std::int64_t count = std::min(reads_.a_step, reads_.left);
+    for (std::int64_t i = 0; i < count; ++i, reads_.line += 64) Tiles::will_read(reads_.line);
+    reads_.left -= count;
+    if (count > 0 && reads_.left == 0) reads_.next_run();
+  }
+  const MatrixReadAhead& reads() const { return reads_; }
+
+ private:
+  void begin_finish() {
+    if (finish_ == end_) return;
+    y_ = static_cast<const char*>(finish_->y);
+    pitch_ = finish_->y_pixel * line_bytes_ / kMatrixLanes;
+    left_ = finish_->pixels;
+  }
+
+  const MatrixFinish* finish_;
+  const MatrixFinish* end_;
+  MatrixReadAhead reads_;
+  std::int64_t line_bytes_, writes_a_step_;
+  const char* y_ = nullptr;
+  std::int64_t pitch_ = 0, left_ = 0;
+};
+
+template <class Tiles, int kProducts, int kHalves, bool kKeepsB>
 class TileSum {
  public:
   static void run(const MatrixCall& call) {
@@ -41,14 +94,18 @@ class TileSum {
       tiles.template zero<2>();
       tiles.template zero<3>();
     }
-    const std::uint16_t* b = call.b;
+    Meanwhile<Tiles> meanwhile(call);
     for (std::int64_t block = 0; block < call.blocks; ++block) {
-      for (std::int64_t tap = 0; tap < call.tap_count; ++tap) {
-        const std::int64_t offset = block * call.a_block + call.taps[tap];
-        products<0>(tiles, call, offset, b);
-        b += PartOrder<kProducts>::kParts * kWeightBlock;
+      for (std::int64_t row = 0; row < call.tap_rows; ++row) {
+        for (std::int64_t column = 0; column < call.tap_columns; ++column) {
+          const std::int64_t tap = row * call.tap_pitch + column;
+          const std::int64_t weights = (block * call.tap_count + tap) * PartOrder<kProducts>::kParts * kWeightBlock;
+          products<0>(tiles, call, block * call.a_block + call.taps[tap], call.b + weights);
+          meanwhile.step();
+        }
       }
     }
+    *call.reads = meanwhile.reads();
     tiles.template store<0>(call.c, kMatrixLanes);
     tiles.template store<1>(call.c + kMatrixLanes / 2, kMatrixLanes);
     if constexpr (kHalves == 2) {
@@ -65,8 +122,8 @@ class TileSum {
       constexpr PartProduct now = Order::kOrder[kStep];
       constexpr PartProduct before = Order::kOrder[kStep == 0 ? 0 : kStep - 1];
       if constexpr (kStep == 0 || now.b != before.b) {
-        tiles.template load<6>(b + now.b * kWeightBlock, kMatrixChannels);
-        tiles.template load<7>(b + now.b * kWeightBlock + kWeightBlock / 2, kMatrixChannels);
+        tiles.template load<6, kKeepsB>(b + now.b * kWeightBlock, kMatrixChannels);
+        tiles.template load<7, kKeepsB>(b + now.b * kWeightBlock + kWeightBlock / 2, kMatrixChannels);
       }
       if constexpr (kStep == 0 || now.a != before.a) {
         tiles.template load<4>(call.a[0] + offset + now.a * call.a_part, call.position);
@@ -86,9 +143,9 @@ class TileSum {
 template <class Tiles, int kProducts>
 void matrix_tile(const MatrixCall& call) {
   if (call.count[1] > 0) {
-    TileSum<Tiles, kProducts, 2>::run(call);
+    (call.b_fits_l2 ? TileSum<Tiles, kProducts, 2, false>::run : TileSum<Tiles, kProducts, 2, true>::run)(call);
   } else {
-    TileSum<Tiles, kProducts, 1>::run(call);
+    (call.b_fits_l2 ? TileSum<Tiles, kProducts, 1, false>::run : TileSum<Tiles, kProducts, 1, true>::run)(call);
   }
 }
 

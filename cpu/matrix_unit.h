@@ -33,6 +33,32 @@ struct MatrixFinish {
 };
 using MatrixFinishFunction = void (*)(const MatrixFinish&);
 
+/// Input that is read next, `rows` × `runs` stretches of memory: its lines are brought closer during products, `a_step`
+/// of them a step, so that whoever reads them does not wait for the last level.
+struct MatrixReadAhead {
+  const char* row = nullptr;
+  std::int64_t run_lines = 0, run_pitch = 0, runs = 0;
+  std::int64_t row_pitch = 0, rows = 0;
+  std::int64_t a_step = 0;
+  // Where it stands: the next line, how many are left of its run (none: all are read), and which run it is.
+  const char* line = nullptr;
+  std::int64_t left = 0, run = 0;
+
+  void begin() {
+    line = row;
+    left = run_lines;
+  }
+  void next_run() {
+    if (++run == runs) {
+      run = 0;
+      row += row_pitch;
+      if (--rows == 0) return;
+    }
+    line = row + run * run_pitch;
+    left = run_lines;
+  }
+};
+
 /// One tile. Strides are in elements. Input of half h, position i, block, tap, part:
 /// a[h] + i*position + block*a_block + taps[tap] + part*a_part, 32 channels each.
 struct MatrixCall {
@@ -41,18 +67,28 @@ struct MatrixCall {
   std::int64_t position, a_block, a_part;
   const std::int64_t* taps;
   std::int64_t tap_count, blocks;
-  std::int64_t tap_begin[2], tap_end[2];  // the others only meet zeros; a unit whose halves share weights takes all
-  int last_pairs;                         // channel pairs of the last block that are not padding
-  const std::uint16_t* b;                 // [block][tap][part] of kWeightBlock
-  float* c;                               // [half][position][lane]
+  std::int64_t tap_begin[2], tap_end[2];  // the others only meet zeros; for a unit whose halves have own weights
+  // Those that a unit takes whose halves share weights: rows × columns of them, from taps[0] and b on.
+  std::int64_t tap_rows, tap_columns, tap_pitch;
+  int last_pairs;          // channel pairs of the last block that are not padding
+  const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
+  bool b_fits_l2;          // it passes L1 by, which holds the input; L2 keeps it
+  float* c;                // [half][position][lane]
+  // What will be done with the sums, whose lines of output are fetched meanwhile, and what to read ahead.
+  const MatrixFinish* later;
+  int later_count;
+  int y_bytes;  // of 32 lanes
+  MatrixReadAhead* reads;
   const MatrixFinish* finish[2];  // for a unit that finishes in registers: of each half, instead of storing c; or null
 };
 using MatrixFunction = void (*)(const MatrixCall&);
 
-/// Whole blocks of 32 channels of f32 positions, `pitch` elements apart, into parts of positions that follow each
-/// other.
-using MatrixSplitFunction = void (*)(const float* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
+/// Whole blocks of 32 channels of positions, `pitch` elements apart, into parts of positions that follow each other.
+using MatrixSplitFunction = void (*)(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
                                      std::uint16_t* strip);
+
+/// bf16 parts of a value: f16 and bf16 hold at most 11 and 8 bits, so 2 parts and 1 are exact; f32's 24 take 3.
+constexpr int parts_of(int products) { return products == 1 ? 1 : products == 6 ? 3 : 2; }
 
 struct MatrixUnit {
   const char* name;
@@ -62,12 +98,21 @@ struct MatrixUnit {
   double most_padding;    // it loses to the direct kernel where padding multiplies the products by more
   void (*begin)();        // before and after a thread's calls
   void (*end)();
-  MatrixFunction tile1, tile3, tile6;  // by products a term; null where it has none
-  bool finishes_in_registers;          // what finish_bf16 takes, but for pools
-  MatrixFinishFunction finish_bf16;    // of all 32 lanes and without tanh, faster than the target's; or null
-  MatrixSplitFunction split[4] = {};   // by number of parts: faster than the target's, or null
+  MatrixFunction tile1, tile3, tile4, tile6;  // by products a term; null where it has none
+  bool finishes_in_registers;                 // what finish_bf16 takes, but for pools
+  // Of all 32 lanes and without tanh, faster than the target's; or null.
+  MatrixFinishFunction finish_bf16, finish_f16;
+  // Faster than the target's, or null; of f32 by the number of parts.
+  MatrixSplitFunction split_f16 = nullptr;
+  MatrixSplitFunction split_f32[4] = {};
 
-  MatrixFunction tile(int products) const { return products == 1 ? tile1 : products == 3 ? tile3 : tile6; }
+  MatrixFunction tile(int products) const {
+    return products == 1 ? tile1 : products == 3 ? tile3 : products == 4 ? tile4 : tile6;
+  }
+  MatrixFinishFunction finish(Type type) const {
+    return type == Type::bf16 ? finish_bf16 : type == Type::f16 ? finish_f16 : nullptr;
+  }
+  MatrixSplitFunction split(Type type, int parts) const { return type == Type::f16 ? split_f16 : split_f32[parts]; }
 };
 
 /// The units of this machine's instruction set, whether it has them or not.

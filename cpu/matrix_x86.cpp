@@ -30,9 +30,13 @@ struct AmxTiles {
   void zero() {
     asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
   }
-  template <int kTile>
+  template <int kTile, bool kKeepsInL1 = true>
   void load(const std::uint16_t* rows, std::int64_t stride) {
-    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+    if constexpr (kKeepsInL1) {
+      asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+    } else {
+      asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+    }
   }
   template <int kSum, int kA, int kB>
   void dot() {
@@ -42,6 +46,8 @@ struct AmxTiles {
   void store(float* rows, std::int64_t stride) {
     asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride * 4) : "memory");
   }
+  static void will_read(const char* line) { __builtin_prefetch(line, 0, 2); }
+  static void will_write(const char* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
 };
 
 // Operand of LDTILECFG, palette 1: eight tiles of 16 rows of 64 bytes.
@@ -112,7 +118,8 @@ GABLE_CPU_BF16 inline __m512 pooled(const MatrixFinish& call, std::int64_t posit
                  nan_max(_mm512_loadu_ps(below), _mm512_loadu_ps(below + kMatrixLanes)));
 }
 
-/// What happens to 32 sums after the pool. Conversion rounds to nearest even, with subnormal results zero.
+/// What happens to 32 sums after the pool. Conversion rounds to nearest even, bf16's with subnormal results zero.
+template <Type kType>
 struct Epilogue {
   __m512 low_bias, high_bias, least;
   bool streams;
@@ -128,18 +135,29 @@ struct Epilogue {
   GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
     low = max_or_second(least, _mm512_add_ps(low, low_bias));
     high = max_or_second(least, _mm512_add_ps(high, high_bias));
-    const __m512i lanes = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    const __m512i lanes = narrowed(low, high);
     if (streams) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(y), lanes);
     } else {
       _mm512_storeu_si512(y, lanes);
     }
   }
+  GABLE_CPU_BF16 static __m512i narrowed(__m512 low, __m512 high) {
+    if constexpr (kType == Type::bf16) {
+      return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    } else {
+      constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+      const __m256i low_half = _mm512_maskz_cvtps_ph(0xffff, low, kNearest);
+      const __m256i high_half = _mm512_maskz_cvtps_ph(0xffff, high, kNearest);
+      return _mm512_maskz_inserti64x4(0xff, _mm512_castsi256_si512(low_half), high_half, 1);
+    }
+  }
 };
 
-GABLE_CPU_BF16 void finish_bf16(const MatrixFinish& call) {
+template <Type kType>
+GABLE_CPU_BF16 void finish(const MatrixFinish& call) {
   constexpr std::int64_t kHalf = kMatrixLanes / 2;
-  const Epilogue epilogue(call);
+  const Epilogue<kType> epilogue(call);
   std::uint16_t* y = static_cast<std::uint16_t*>(call.y);
   for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, y += call.y_pixel) {
     if (call.below != nullptr) {
@@ -156,12 +174,20 @@ GABLE_CPU_BF16 inline __m512 widened(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
 }
 
+template <Type kType>
+GABLE_CPU_BF16 inline __m512 load_as_f32(const void* x, std::int64_t element) {
+  if constexpr (kType == Type::f32) return _mm512_loadu_ps(static_cast<const float*>(x) + element);
+  const void* halves = static_cast<const std::uint16_t*>(x) + element;
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(static_cast<const __m256i*>(halves)));
+}
+
 /// Each part is what the parts before it left, rounded to bf16 (subnormals to zero); subtractions are exact.
-template <int kParts>
-GABLE_CPU_BF16 void split_positions(const float* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
+template <Type kType, int kParts>
+GABLE_CPU_BF16 void split_positions(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
                                     std::uint16_t* strip) {
-  for (std::int64_t i = 0; i < positions; ++i, x += pitch, strip += kMatrixChannels) {
-    __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + kMatrixChannels / 2);
+  for (std::int64_t i = 0; i < positions; ++i, strip += kMatrixChannels) {
+    __m512 low = load_as_f32<kType>(x, i * pitch);
+    __m512 high = load_as_f32<kType>(x, i * pitch + kMatrixChannels / 2);
 #pragma GCC unroll 3
     for (int p = 0; p < kParts; ++p) {
       const __m256i low_part = (__m256i)_mm512_cvtneps_pbh(low), high_part = (__m256i)_mm512_cvtneps_pbh(high);
@@ -207,7 +233,7 @@ GABLE_CPU_BF16 void dot_half(const MatrixCall& call, std::size_t half) {
   }
   if (call.finish[half] != nullptr) {
     const MatrixFinish& finish = *call.finish[half];
-    const Epilogue epilogue(finish);
+    const Epilogue<Type::bf16> epilogue(finish);
     std::uint16_t* y = static_cast<std::uint16_t*>(finish.y);
 #pragma GCC unroll 14
     for (int i = 0; i < kPositions; ++i) epilogue.store(sums[i][0], sums[i][1], y + i * finish.y_pixel);
@@ -261,6 +287,12 @@ void dot_tile(const MatrixCall& call) {
   }
 }
 
+/// The function where this CPU has AVX512-BF16, else null.
+template <typename Function>
+Function* with_bf16(Function* function) {
+  return missing_bf16_dot().empty() ? function : nullptr;
+}
+
 }  // namespace
 
 const MatrixUnit& amx_unit() {
@@ -273,11 +305,14 @@ const MatrixUnit& amx_unit() {
                                .end = end_tiles,
                                .tile1 = matrix_tile<AmxTiles, 1>,
                                .tile3 = matrix_tile<AmxTiles, 3>,
+                               .tile4 = matrix_tile<AmxTiles, 4>,
                                .tile6 = matrix_tile<AmxTiles, 6>,
                                .finishes_in_registers = false,
-                               .finish_bf16 = missing_bf16_dot().empty() ? finish_bf16 : nullptr,
-                               .split = {nullptr, nullptr, missing_bf16_dot().empty() ? split_positions<2> : nullptr,
-                                         missing_bf16_dot().empty() ? split_positions<3> : nullptr}};
+                               .finish_bf16 = with_bf16(finish<Type::bf16>),
+                               .finish_f16 = with_bf16(finish<Type::f16>),
+                               .split_f16 = with_bf16(split_positions<Type::f16, 2>),
+                               .split_f32 = {nullptr, nullptr, with_bf16(split_positions<Type::f32, 2>),
+                                             with_bf16(split_positions<Type::f32, 3>)}};
   return unit;
 }
 
@@ -291,9 +326,11 @@ const MatrixUnit& bf16_dot_unit() {
                                .end = begin_nothing,
                                .tile1 = dot_tile,
                                .tile3 = nullptr,
+                               .tile4 = nullptr,
                                .tile6 = nullptr,
                                .finishes_in_registers = true,
-                               .finish_bf16 = finish_bf16};
+                               .finish_bf16 = finish<Type::bf16>,
+                               .finish_f16 = nullptr};
   return unit;
 }
 

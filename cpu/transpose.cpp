@@ -130,10 +130,14 @@ HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T*
   constexpr std::int64_t kColumns = 16 / sizeof(T);
   constexpr std::int64_t kLine = 64 / sizeof(T);
   block_columns = columns / kColumns * kColumns;
-  // A line's columns one after another, so that narrow vectors complete the lines that they store.
-  for (std::int64_t row = 0; row < rows; row += kLine) {
-    const std::int64_t end = std::min(rows, row + kLine);
-    block_rows = transpose_rows(hn::ScalableTag<T>(), x, x_stride, y, y_stride, row, end, block_columns, stream);
+  // All rows of a few columns one after another: so narrow vectors complete the lines that they store, and lines that
+  // follow one another in memory, four a tile, follow one another in time.
+  for (std::int64_t column = 0; column < block_columns; column += kColumns) {
+    for (std::int64_t row = 0; row < rows; row += kLine) {
+      const std::int64_t end = std::min(rows, row + kLine);
+      block_rows = transpose_rows(hn::ScalableTag<T>(), x + column, x_stride, y + column * y_stride, y_stride, row, end,
+                                  kColumns, stream);
+    }
   }
 #endif
   for (std::int64_t row = 0; row < rows; ++row) {

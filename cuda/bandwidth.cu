@@ -28,6 +28,7 @@ __device__ __forceinline__ void sweep(const Loop& loop, const Body& body) {
     for (std::int64_t i = 0; i < loop.vectors; i += std::int64_t{kInFlight} * blockDim.x) body(first + i);
 }
 
+template <bool past_l1>
 __global__ __launch_bounds__(kMostThreads) void memory_read_kernel(Loop loop, const float4* a, float* sink) {
   float sum = 0;
   sweep(loop, [&](std::int64_t at) {
@@ -35,9 +36,16 @@ __global__ __launch_bounds__(kMostThreads) void memory_read_kernel(Loop loop, co
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       // volatile: passes over one part must not become one
-      asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                   : "=f"(v[i].x), "=f"(v[i].y), "=f"(v[i].z), "=f"(v[i].w)
-                   : "l"(a + at + std::int64_t{i} * blockDim.x));
+      const float4* const from = a + at + std::int64_t{i} * blockDim.x;
+      if constexpr (past_l1) {
+        asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(v[i].x), "=f"(v[i].y), "=f"(v[i].z), "=f"(v[i].w)
+                     : "l"(from));
+      } else {
+        asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(v[i].x), "=f"(v[i].y), "=f"(v[i].z), "=f"(v[i].w)
+                     : "l"(from));
+      }
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) sum += sum_of(v[i]);
@@ -131,7 +139,10 @@ void run_memory_loop(MemoryLoop loop, const MemorySweep& s, const void* a, const
   const auto threads = static_cast<unsigned>(s.threads);
   switch (loop) {
     case MemoryLoop::read:
-      memory_read_kernel<<<blocks, threads, 0, stream>>>(l, x, sink);
+      memory_read_kernel<false><<<blocks, threads, 0, stream>>>(l, x, sink);
+      break;
+    case MemoryLoop::read_past_l1:
+      memory_read_kernel<true><<<blocks, threads, 0, stream>>>(l, x, sink);
       break;
     case MemoryLoop::copy:
       memory_copy_kernel<<<blocks, threads, 0, stream>>>(l, x, z);

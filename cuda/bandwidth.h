@@ -10,10 +10,11 @@
 namespace gable::cuda {
 
 enum class MemoryLoop {
-  read,       // sum of a
-  copy,       // c = a
-  triad,      // c = a + 3 b
-  to_shared,  // a into shared memory, without registers in between (sm_80; through registers before)
+  read,          // sum of a
+  read_past_l1,  // the same, asking L2 for every line
+  copy,          // c = a
+  triad,         // c = a + 3 b
+  to_shared,     // a into shared memory, without registers in between (sm_80; through registers before)
 };
 
 /// Each block goes `passes` times over a part of its own of `block_bytes`, a multiple of 64 a thread. With `blocks` as
@@ -28,7 +29,7 @@ struct MemorySweep {
 /// Bytes read and written by one launch.
 std::int64_t bytes_moved(MemoryLoop loop, const MemorySweep& sweep);
 
-/// Arrays of blocks * block_bytes bytes, aligned to 16; `sink` is one float, written by read and to_shared alone.
+/// Arrays of blocks * block_bytes bytes, aligned to 16; `sink` is one float, written by the loops that only read.
 /// Throws std::invalid_argument for a sweep that is none.
 void run_memory_loop(MemoryLoop loop, const MemorySweep& sweep, const void* a, const void* b, void* c, float* sink,
                      cudaStream_t stream);

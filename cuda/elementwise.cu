@@ -72,10 +72,24 @@ void add_as(const void* a, const void* b, void* y, std::int64_t count, cudaStrea
   }
 }
 
+template <typename T>
+__global__ __launch_bounds__(kThreads) void convert_kernel(const float* from, T* to, std::int64_t count) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < count) to[i] = from_f32<T>(from[i]);
+}
+
 }  // namespace
 
 void add(const void* a, const void* b, void* c, std::int64_t elements, Type type, cudaStream_t stream) {
   with_type(type, [&](auto zero) { add_as<decltype(zero)>(a, b, c, elements, stream); });
+}
+
+void convert(const float* from, void* to, std::int64_t elements, Type type, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>((elements + kThreads - 1) / kThreads);
+  with_type(type, [&](auto zero) {
+    convert_kernel<<<blocks, kThreads, 0, stream>>>(from, static_cast<decltype(zero)*>(to), elements);
+  });
+  check_launch("convert");
 }
 
 }  // namespace gable::cuda

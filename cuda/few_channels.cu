@@ -375,8 +375,9 @@ constexpr FewChannelsVariant variant() {
 }
 
 constexpr FewChannelsVariant kVariants[] = {
-    variant<6, 4, 5, 1, 192, 3>(), variant<4, 6, 5, 1, 256, 2>(), variant<8, 4, 7, 2, 256, 2>(),
-    variant<8, 4, 3, 1, 256, 2>(), variant<8, 4, 3, 2, 256, 2>(), variant<8, 4, 0, 0, 256, 2>(),
+    variant<6, 4, 5, 1, 192, 3>(), variant<8, 6, 5, 1, 128, 3>(), variant<4, 6, 5, 1, 256, 2>(),
+    variant<8, 4, 7, 2, 256, 2>(), variant<8, 4, 3, 1, 256, 2>(), variant<8, 4, 3, 2, 256, 2>(),
+    variant<8, 4, 0, 0, 256, 2>(),
 };
 
 /// Products that the variant's register tiles compute for one output row pair of all channels, useful or not.
@@ -452,7 +453,7 @@ TileChoice choose_chunk(const Conv2dProblem& p, const FewChannelsVariant& v, con
 }  // namespace
 
 std::string FewChannelsConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  if (p.math != Math::strict) return "its arithmetic is strict";
+  if (p.math != Math::strict && p.math != Math::tf32) return "its arithmetic is f32";
   const std::string refusal = halo_tile_refusal(p);
   if (!refusal.empty()) return refusal;
   const FewChannelsVariant& v = choose_variant(p);

@@ -1,7 +1,9 @@
 // A thread makes one vector of outputs from a window in registers: 16 bytes of channels (nhwc), or neighbouring columns
-// (nchw, 2x2 with stride 2); one element where 16 bytes don't divide the rows or the addresses. Windows that overlap
-// find their shared inputs in the L1 cache.
+// (nchw, 2x2 with stride 2, and 3x3); one element where no vector divides the rows or the addresses. Windows that
+// overlap find their shared inputs in the L1 cache.
 #include "cuda/pool.h"
+
+#include <algorithm>
 
 #include "cuda/check.h"
 #include "cuda/vector_access.cuh"
@@ -96,7 +98,78 @@ __global__ __launch_bounds__(kThreads) void max_pool_2x2_nchw_kernel(MaxPoolProb
   store_vector<T, lanes>(y + line * p.out_w + column, best);
 }
 
+/// 3x3 padded by one, nchw: `lanes` outputs of a row. Of each of the three input rows that their windows cover, the
+/// columns that the outputs' own positions span come as one vector, those beside it as elements. A single lane reads
+/// elements alone, from rows of any width.
+template <typename T, int stride, int lanes>
+__global__ __launch_bounds__(kThreads) void max_pool_3x3_nchw_kernel(MaxPoolProblem p, const T* x, T* y,
+                                                                     unsigned threads) {
+  constexpr int inner = stride * lanes;
+  constexpr int right = 2 - stride;  // columns; one on the left
+  constexpr int all = 1 + inner + right;
+  const unsigned index = blockIdx.x * kThreads + threadIdx.x;
+  if (index >= threads) return;
+  const auto vectors = static_cast<unsigned>(p.out_w) / lanes;
+  const auto out_h = static_cast<unsigned>(p.out_h);
+  const auto width = static_cast<int>(p.w);
+  const unsigned line = index / vectors;
+  const int column = static_cast<int>(index % vectors) * lanes;
+  const int first = column * stride;
+  const int top = static_cast<int>(line % out_h) * stride - static_cast<int>(p.pad_top);
+  x += line / out_h * p.h * p.w + first;
+  float columns[all];
+#pragma unroll
+  for (float& column_max : columns) column_max = -INFINITY;
+#pragma unroll
+  for (int r = 0; r < 3; ++r) {
+    if (top + r < 0 || top + r >= p.h) continue;
+    const T* const from = x + (top + r) * p.w;
+    float row[inner];
+    if constexpr (lanes > 1) {
+      load_vector<T, inner>(from, row);
+    } else {
+#pragma unroll
+      for (int i = 0; i < inner; ++i) row[i] = first + i < width ? to_f32(__ldg(from + i)) : -INFINITY;
+    }
+#pragma unroll
+    for (int i = 0; i < inner; ++i) columns[1 + i] = max_or_nan(columns[1 + i], row[i]);
+    if (first > 0) columns[0] = max_or_nan(columns[0], to_f32(__ldg(from - 1)));
+    if (right > 0 && first + inner < width)
+      columns[all - 1] = max_or_nan(columns[all - 1], to_f32(__ldg(from + inner)));
+  }
+  float best[lanes];
+#pragma unroll
+  for (int lane = 0; lane < lanes; ++lane) {
+    const float* const window = columns + lane * stride;
+    best[lane] = max_or_nan(max_or_nan(window[0], window[1]), window[2]);
+  }
+  store_vector<T, lanes>(y + std::int64_t{line} * p.out_w + column, best);
+}
+
 bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+/// False where this many lanes don't fit the rows.
+template <typename T, int stride, int lanes>
+bool launch_3x3(const MaxPoolProblem& p, const T* x, T* y, cudaStream_t stream) {
+  constexpr int access = std::min(16, stride * lanes * static_cast<int>(sizeof(T)));
+  const std::int64_t threads = p.n * p.out_h * p.out_w / lanes;
+  const bool fits = lanes == 1 || (aligned(x) && aligned(y) && p.out_w % lanes == 0 && p.out_w * stride <= p.w &&
+                                   p.w * static_cast<std::int64_t>(sizeof(T)) % access == 0);
+  if (!fits || threads > 0x7fffffff) return false;
+  const auto blocks = static_cast<unsigned>(ceil_div(threads, kThreads));
+  max_pool_3x3_nchw_kernel<T, stride, lanes><<<blocks, kThreads, 0, stream>>>(p, x, y, static_cast<unsigned>(threads));
+  return true;
+}
+
+/// The widest vectors of outputs that fit, down to one output; false for another window.
+template <typename T, int stride>
+bool launch_3x3(const MaxPoolProblem& p, const T* x, T* y, cudaStream_t stream) {
+  if (p.window_h != 3 || p.window_w != 3 || p.stride_h != stride || p.stride_w != stride || p.pad_left != 1)
+    return false;
+  constexpr int widest = 16 / static_cast<int>(sizeof(T));
+  return launch_3x3<T, stride, widest>(p, x, y, stream) || launch_3x3<T, stride, 4>(p, x, y, stream) ||
+         launch_3x3<T, stride, 2>(p, x, y, stream) || launch_3x3<T, stride, 1>(p, x, y, stream);
+}
 
 template <typename T>
 void launch(const MaxPoolProblem& problem, const T* x, T* y, cudaStream_t stream) {
@@ -114,6 +187,7 @@ void launch(const MaxPoolProblem& problem, const T* x, T* y, cudaStream_t stream
       max_pool_2x2_nchw_kernel<T, half><<<blocks(outputs / half), kThreads, 0, stream>>>(p, x, y, outputs / half);
       return;
     }
+    if (launch_3x3<T, 1>(p, x, y, stream) || launch_3x3<T, 2>(p, x, y, stream)) return;
   }
   if (p.c % lanes != 0 || !aligned(x) || !aligned(y)) {
     max_pool_pixels_kernel<T, 1><<<blocks(outputs), kThreads, 0, stream>>>(p, x, y, outputs);

@@ -116,6 +116,34 @@ CUtensorMap make_map(const MapShape& s, const char* which) {
   return map;
 }
 
+/// Channels of a pixel as the kernel reads it.
+std::int64_t input_depth(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  return g.parts > 1 ? std::int64_t{g.channel_blocks} * g.parts * kPartChannels : p.c;
+}
+
+/// For boxes of consecutive output pixels: of each, the input pixel that one tap reads.
+CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  void* const address = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+  const Type type = wgmma_operand(p);
+  const std::int64_t depth = input_depth(p, g);
+  const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+  const auto unsigned64 = [](std::int64_t v) { return static_cast<cuuint64_t>(v); };
+  const std::array<cuuint64_t, 4> sizes{unsigned64(depth), unsigned64(p.w), unsigned64(p.h), unsigned64(p.n)};
+  const std::array<cuuint64_t, 3> pitches{unsigned64(depth * bytes), unsigned64(depth * p.w * bytes),
+                                          unsigned64(depth * p.w * p.h * bytes)};
+  const WgmmaCorners c = wgmma_corners(p);
+  const std::array<int, 2> lower{c.left, c.top}, upper{c.right, c.bottom};
+  const std::array<cuuint32_t, 4> step{1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1};
+  CUtensorMap map;
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+  check_map(encode(&map, map_type(type), 4, address, sizes.data(), pitches.data(), lower.data(), upper.data(),
+                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.pixels / g.mates),
+                   step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            "the input");
+  return map;
+}
+
 cuuint32_t extent(int pixels, std::int64_t stride) {
   return static_cast<cuuint32_t>((pixels - 1) * static_cast<int>(stride) + 1);
 }
@@ -123,11 +151,17 @@ cuuint32_t extent(int pixels, std::int64_t stride) {
 CUtensorMap input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const Type type = wgmma_operand(p);
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(type));
-  const std::int64_t depth = g.parts > 1 ? std::int64_t{g.channel_blocks} * g.parts * channels : p.c;
+  const std::int64_t depth = input_depth(p, g);
+  if (g.by_tap) return gathering_map(p, g);
   if (g.flat) {
-    return make_map(
-        {type, depth, p.n * p.h * p.w, 1, 1, {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}},
-        "the input");
+    return make_map({type,
+                     depth,
+                     p.n * p.h * p.w,
+                     1,
+                     1,
+                     {channels, static_cast<cuuint32_t>(g.pixels / g.mates), 1, 1},
+                     {1, 1, 1, 1}},
+                    "the input");
   }
   return make_map(
       {type,
@@ -144,9 +178,8 @@ CUtensorMap output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.type));
   const auto chunk_w = static_cast<cuuint32_t>(std::min(g.row, kWgmmaChunk));
   const cuuint32_t chunk_h = kWgmmaChunk / chunk_w;
-  if (g.flat) {
+  if (g.flat)
     return make_map({p.type, p.k, p.n * p.ho * p.wo, 1, 1, {channels, chunk_w, 1, 1}, {1, 1, 1, 1}}, "the output");
-  }
   const cuuint32_t pool = p.pool.none() ? 1 : 2;
   return make_map({p.type, p.k, p.out_w(), p.out_h(), p.n, {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}},
                   "the output");
@@ -154,7 +187,7 @@ CUtensorMap output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 const void* kernel_of(Type type, const WgmmaGeometry& g) {
   const int pixels = g.pixels;
-  if (g.promoted) return wgmma_kernel_promoted(pixels);
+  if (g.schedule == WgmmaSchedule::promoted) return wgmma_kernel_promoted(pixels);
   if (g.parts > 1) return wgmma_kernel_parts(pixels);
   switch (type) {
     case Type::f16:
@@ -166,15 +199,26 @@ const void* kernel_of(Type type, const WgmmaGeometry& g) {
   }
 }
 
+/// By one multiplication where that is right for all of 0 to `largest`; else `reciprocal` is 0.
+Divisor divisor_up_to(std::int64_t largest, std::int64_t value) {
+  Divisor d = divisor(static_cast<int>(value));
+  if (largest * value >= std::int64_t{1} << 32) d.reciprocal = 0;
+  return d;
+}
+
 WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   WgmmaArguments a{};
   a.x = input_map(p, g);
   a.y = output_map(p, g);
   a.outputs = static_cast<int>(p.k);
   a.items = g.items;
-  a.channel_tiles = g.channel_tiles;
-  a.tiles_x = g.tiles_x;
-  a.tiles_y = g.tiles_y;
+  a.by_channel_tiles = divisor_up_to(g.items, g.channel_tiles);
+  a.by_pixel_tiles = divisor_up_to(g.items, g.items / g.channel_tiles);
+  a.by_tiles_x = divisor_up_to(g.items, g.tiles_x);
+  a.by_tiles_y = divisor_up_to(g.items, g.tiles_y);
+  const std::int64_t line = p.n * p.ho * p.wo + g.pixels;
+  a.by_out_w = divisor_up_to(line, p.wo);
+  a.by_out_h = divisor_up_to(line, p.ho);
   a.tile_w = g.tile_w;
   a.tile_h = g.tile_h;
   a.tile_n = g.tile_n;
@@ -187,18 +231,21 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.chunks_per_image = g.row * g.rows_per_image / kWgmmaChunk;
   a.channel_blocks = g.channel_blocks;
   a.parts = g.parts;
-  a.feeds = g.promoted ? 1 : 2;
   a.box_count = static_cast<int>(g.boxes.size());
   a.tap_count = static_cast<int>(g.taps.size());
-  a.burst = g.burst;
   a.split = g.split;
   std::copy(g.share_ends.begin(), g.share_ends.end(), a.share_ends);
+  a.mates = g.mates;
   a.box_stages = g.box_stages;
   a.box_stage_bytes = g.box_stage_bytes;
   a.box_bytes = g.box_w * g.box_h * g.box_n * 128;
   a.weight_stages = g.weight_stages;
   a.group_pitch = g.group_pitch;
-  a.one_pixel_tile = g.one_pixel_tile;
+  a.first_x = wgmma_corners(p).left;
+  a.first_y = wgmma_corners(p).top;
+  a.schedule = g.schedule;
+  a.by_tap = g.by_tap;
+  a.pixels_first = g.pixels_first;
   a.resident_weights = g.resident_weights;
   a.pool = !p.pool.none();
   a.activation = p.activation;
@@ -245,7 +292,8 @@ std::string parts_text(const Conv2dProblem& p, const WgmmaGeometry& g) {
       static_cast<std::size_t>(p.x_elements()) * sizeof(float) + cut_bytes(p.n * p.h * p.w, p.c, g.parts);
   return "; x cut into " + std::to_string(g.parts) + " bf16 parts in the workspace (" +
          std::to_string((moved + 500000) / 1000000) + " MB moved), " + std::to_string(g.parts * (g.parts + 1) / 2) +
-         " products a term" + (g.promoted ? ", summed by the matrix unit in short chunks" : "");
+         " products a term" +
+         (g.schedule == WgmmaSchedule::promoted ? ", summed by the matrix unit in short chunks" : "");
 }
 
 /// Tensor maps need the device's context, which a thread has only once it has used the device.
@@ -327,12 +375,13 @@ Conv2dDescription WgmmaConv2d::description() const {
           .tile = g.tile_description(),
           .staging = g.staging_description() + input + output,
           .fusion = std::string("bias, activation and max-pool on the sums in registers") +
-                    (g.promoted ? "" : ", while the other consumer multiplies"),
+                    (g.schedule == WgmmaSchedule::promoted ? "" : ", while the other consumer multiplies"),
           .fused = true};
 }
 
 std::size_t WgmmaConv2d::packed_bytes() const {
-  const auto slices = static_cast<std::size_t>(ceil_div(state_->problem.k, kWgmmaChannels));
+  const WgmmaGeometry& g = state_->geometry;
+  const auto slices = static_cast<std::size_t>(g.channel_tiles) * (g.schedule == WgmmaSchedule::one_tile ? 2 : 1);
   return slices * static_cast<std::size_t>(state_->geometry.steps_per_item()) * kWgmmaWeightBytes;
 }
 
@@ -385,14 +434,14 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = s.overlap_launches ? 1 : 0;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(s.geometry.split), 1, 1};
+  attributes[1].val.clusterDim = {static_cast<unsigned>(s.geometry.split * s.geometry.mates), 1, 1};
   cudaLaunchConfig_t launch{};
   launch.gridDim = dim3(static_cast<unsigned>(s.geometry.ctas));
   launch.blockDim = dim3(wgmma::kThreads);
   launch.dynamicSmemBytes = static_cast<std::size_t>(wgmma_shared_bytes(s.geometry));
   launch.stream = stream;
   launch.attrs = attributes.data();
-  launch.numAttrs = s.geometry.split > 1 ? 2 : 1;
+  launch.numAttrs = s.geometry.split * s.geometry.mates > 1 ? 2 : 1;
   void* arguments[] = {&a};
   GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, s.kernel, arguments));
   if (s.staging.stages_output) {

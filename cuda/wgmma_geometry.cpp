@@ -43,7 +43,7 @@ void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps
   while (at < steps.size()) {
     std::size_t count = steps.size() - at;
     // The greatest products apart from the others, in chunks short enough for the matrix unit's rounding.
-    const bool greatest = g.promoted && box.part == 0 && at < taps.size();
+    const bool greatest = g.schedule == WgmmaSchedule::promoted && box.part == 0 && at < taps.size();
     if (greatest) count = std::min(static_cast<std::size_t>(chunk_taps), taps.size() - at);
     box.first = at == 0;
     box.last = at + count == steps.size();
@@ -54,6 +54,26 @@ void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps
     at += count;
   }
   g.taps.insert(g.taps.end(), steps.begin(), steps.end());
+}
+
+/// A box of each part of the input.
+void add_parts(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps, WgmmaGeometry& g) {
+  for (int part = 0; part < g.parts; ++part) {
+    box.part = static_cast<std::int8_t>(part);
+    add_entries(box, taps, chunk_taps, g);
+  }
+}
+
+/// Boxes that the copy engine gathers: taps are offsets from the pixel where a filter starts.
+void add_gathered_boxes(const Conv2dProblem& p, int chunk_taps, WgmmaGeometry& g) {
+  for (int r = 0; r < p.r; ++r) {
+    for (int s = 0; s < p.s; ++s) {
+      WgmmaBox box;
+      box.dx = static_cast<std::int16_t>(s * p.dilation_w);
+      box.dy = static_cast<std::int16_t>(r * p.dilation_h);
+      add_parts(box, {{static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), 0, 0}}, chunk_taps, g);
+    }
+  }
 }
 
 void add_boxes(const Conv2dProblem& p, bool box_per_tap, int chunk_taps, WgmmaGeometry& g) {
@@ -72,16 +92,20 @@ void add_boxes(const Conv2dProblem& p, bool box_per_tap, int chunk_taps, WgmmaGe
     WgmmaBox box;
     box.dx = static_cast<std::int16_t>(phase.x - p.pad_left);
     box.dy = static_cast<std::int16_t>(phase.y - p.pad_top);
-    for (int part = 0; part < g.parts; ++part) {
-      box.part = static_cast<std::int8_t>(part);
-      add_entries(box, taps, chunk_taps, g);
-    }
+    add_parts(box, taps, chunk_taps, g);
   }
+}
+
+/// The input's pixels are the output's, one by one.
+bool is_line(const Conv2dProblem& p) {
+  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+         p.ho == p.h && p.wo == p.w;
 }
 
 /// One line of pixels over the whole batch.
 void lay_out_flat(const Conv2dProblem& p, WgmmaGeometry& g) {
   g.flat = true;
+  g.by_tap = !is_line(p);
   g.row = g.tile_w = g.box_w = g.pixels;
   g.tile_h = g.rows_per_image = g.box_h = 1;
   g.tiles_x = as_int(ceil_div(p.n * p.ho * p.wo, g.pixels));
@@ -122,6 +146,8 @@ bool lay_out_line(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
   return true;
 }
 
+int slices_of(const WgmmaGeometry& g) { return g.schedule == WgmmaSchedule::one_tile ? 2 : 1; }
+
 /// The rings' depths; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   // A tap's last row may reach beyond the box by what the rows' ends hold; the kernel clears this slack once.
@@ -130,17 +156,19 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   const int free = shared_bytes - kAlignment - kBarrierBytes - 2 * kWgmmaStagingBytes;
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
-  g.resident_weights = g.channel_tiles == 1 && !g.one_pixel_tile && g.split == 1 && beside_resident >= 2;
+  g.resident_weights =
+      g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 && beside_resident >= 2;
   if (g.resident_weights) {
     g.weight_stages = steps;
     g.box_stages = std::min(beside_resident, 4);
     return true;
   }
-  const int taps_per_box = g.taps_per_box();
-  const int wanted = taps_per_box >= 4 ? 2 : 4;
+  const int wanted = g.taps_per_box() >= 4 ? 2 : 4;
+  const int least_weights = slices_of(g) == 2 ? 3 : 4;
   for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
-    g.weight_stages = std::min(16, (free - g.box_stages * g.box_stage_bytes) / kWgmmaWeightBytes);
-    if (g.weight_stages >= 4) return true;
+    const int left = free - g.box_stages * g.box_stage_bytes;
+    g.weight_stages = std::min(16, left / (kWgmmaWeightBytes * slices_of(g)));
+    if (left > 0 && g.weight_stages >= least_weights) return true;
   }
   return false;
 }
@@ -164,31 +192,47 @@ void share_out_boxes(WgmmaGeometry& g) {
   g.share_ends[static_cast<std::size_t>(g.split - 1)] = boxes;
 }
 
-void estimate(int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kTurnCycles = 500;       // the matrix unit idles while the consumers change turns
-  constexpr double kEpilogueCycles = 2000;  // where the consumers take no turns, and no products hide it
-  constexpr double kExchangeCycles = 3000;  // of partial sums through L2, and the cluster's barrier
+/// Cycles of the busiest multiprocessor, or what memory needs if that is more. The constants are fitted to an H100.
+void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
+  constexpr double kStart = 2500;         // to the first product
+  constexpr double kTurn = 150;           // the matrix unit idles while the consumers change turns
+  constexpr double kEpilogue = 400;       // of a chunk of 16-bit outputs
+  constexpr double kBetweenItems = 700;   // of a consumer
+  constexpr double kExchange = 6000;      // of partial sums through L2, and the cluster's barrier
+  constexpr double kLoadBytes = 44;       // a cycle, from L2 to one multiprocessor
+  constexpr double kLoadBytesOfAll = 37;  // the same while all load
+  constexpr double kDeviceBytes = 1650;   // a cycle, of device memory
+  constexpr double kSmallInTurns = 1.45;  // one consumer alone can't keep the unit busy with 128 pixels
+  constexpr double kSmallSideBySide = 1.08;
+  const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // and a bare epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
-  const int clusters = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
+  const int workers = multiprocessors / g.split / g.mates * g.mates - (g.split > 2 ? 1 : 0);
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
-  g.ctas = std::min(g.items, clusters) * g.split;
-  const double waves = static_cast<double>(ceil_div(g.items, clusters));
-  const double small = g.pixels == 128 ? 1.15 : 1.0;  // shared memory is read half as often again
-  const double step = g.pixels / 2.0 * 4 * small * g.channels_per_tile() / kWgmmaChannels;
-  const double steps = g.steps_of_greatest_share();
-  const double turns =
-      g.one_pixel_tile && !g.promoted ? g.channel_blocks * static_cast<double>(g.boxes.size()) / g.split : 1;
-  const double exchange = g.split > 1 ? kExchangeCycles * (g.promoted ? 2 : 1) : 0;  // of both consumers at a time
-  g.cycles = waves * (step * steps + turns * kTurnCycles + exchange + (g.promoted ? kEpilogueCycles : 0));
+  g.ctas = std::min(g.items, workers) * g.split;
+  const auto element = static_cast<double>(bytes_of(p.type));
+  const double waves = static_cast<double>(ceil_div(g.items, workers));
+  const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
+  const double small = g.pixels > 128 ? 1 : one_tile ? kSmallSideBySide : kSmallInTurns;
+  const double products = steps * g.pixels * 2 * slices_of(g) * small;
+  const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size()) / g.mates;
+  const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
+  const double main = std::max(products, bytes / kLoadBytes);
+  const double by_size = p.type == Type::f32 ? 1.5 : 1;
+  const double epilogue = kEpilogue * g.pixels / kWgmmaChunk * by_size * (p.pool.none() ? 1 : 0.5);
+  const double both = main + epilogue + kBetweenItems;
+  const double item = one_tile ? both : std::max(main + kTurn, both / 2);
+  const double busiest = waves * (item + (g.split > 1 ? kExchange : 0)) + (one_tile ? 0 : epilogue);
+  const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
+  const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
+  const double device = (static_cast<double>(p.n * p.h * p.w * p.c) + outputs) * element / kDeviceBytes;
+  g.cycles = kStart + std::max({busiest, l2, device});
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
                                      int shared_bytes) {
   WgmmaGeometry g;
   g.pixels = candidate.pixels;
-  g.one_pixel_tile = candidate.one_pixel_tile == 1;
-  g.parts = wgmma_parts(p);
-  g.promoted = candidate.promoted == 1;
+  g.schedule = static_cast<WgmmaSchedule>(candidate.schedule);
   const bool box_per_tap = candidate.box_per_tap == 1;
   const Span span = span_of(p, box_per_tap);
   g.tiles_n = 0;
@@ -200,51 +244,56 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
     lay_out_flat(p, g);
   }
   g.tiles_n = g.flat ? 1 : as_int(ceil_div(p.n, g.tile_n));
-  add_boxes(p, box_per_tap, candidate.chunk_taps > 0 ? candidate.chunk_taps : kWgmmaChunkTaps, g);
+  g.parts = wgmma_parts(p);
+  const int chunk_taps = candidate.chunk_taps > 0 ? candidate.chunk_taps : kWgmmaChunkTaps;
+  if (g.by_tap) {
+    add_gathered_boxes(p, chunk_taps, g);
+  } else {
+    add_boxes(p, box_per_tap, chunk_taps, g);
+  }
   if (g.taps.size() > std::size_t{kWgmmaMaxSteps} || g.boxes.size() > std::size_t{kWgmmaMaxBoxes}) return {};
-  const int channel_slices = as_int(ceil_div(p.k, kWgmmaChannels));
-  const int slices_per_tile = g.channels_per_tile() / kWgmmaChannels;
-  if (channel_slices % slices_per_tile != 0) return {};
-  g.channel_tiles = channel_slices / slices_per_tile;
+  g.channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels * slices_of(g)));
   g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(wgmma_operand(p))));
-  const int blocks = g.channel_blocks * static_cast<int>(g.boxes.size());
   g.split = candidate.split;
-  if (g.split > blocks) return {};
+  if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
   share_out_boxes(g);
-  g.burst = g.one_pixel_tile && !g.promoted ? std::max(candidate.burst, 1) : blocks;
+  g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w;
+  g.mates = candidate.mates;
+  if (g.mates > 1 && (!g.flat || slices_of(g) == 1 || g.split > 1 || g.channel_tiles % g.mates != 0)) return {};
   if (!share_out_memory(shared_bytes, span, g)) return {};
-  estimate(multiprocessors, g);
+  estimate(p, multiprocessors, g);
   return g;
 }
 
 bool can_be_flat(const Conv2dProblem& p) {
-  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
-         p.ho == p.h && p.wo == p.w && p.pool.none();
+  if (is_line(p)) return p.pool.none();
+  const auto fits = [](std::int64_t corner) { return corner >= -128 && corner <= 127; };
+  return p.pool.none() && p.c > 0 && (p.r - 1) * p.dilation_h < 256 && (p.s - 1) * p.dilation_w < 256 &&
+         fits(-p.pad_left) && fits(-p.pad_top) && fits(wgmma_corners(p).right) && fits(wgmma_corners(p).bottom);
 }
 
-/// Sums of more than the 2^-16 that split3 leaves out of a term need no help.
-int promoted_or_not(const Conv2dProblem& p, const WgmmaWishes& wishes) {
-  return wishes.promoted < 0 ? (p.math == Math::split6 ? 1 : 0) : wishes.promoted;
+/// Sums of split6 are promoted; split3 leaves out more than the matrix unit cuts off.
+std::vector<int> schedules(const Conv2dProblem& p, const WgmmaWishes& wishes, int pixels) {
+  const auto promoted = static_cast<int>(WgmmaSchedule::promoted);
+  if (wishes.schedule == promoted || (wishes.schedule < 0 && p.math == Math::split6)) {
+    return pixels == kWgmmaPromotedPixels ? std::vector{promoted} : std::vector<int>{};
+  }
+  return wishes.schedule < 0 ? std::vector{0, 1} : std::vector{wishes.schedule};
 }
 
 std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& wishes) {
-  const int promoted = promoted_or_not(p, wishes);
   std::vector<WgmmaWishes> list;
-  for (const int pixels : {256, 224, 128}) {
+  const auto meets = [](int wish, int open, int value) { return wish == open || wish == value; };
+  for (const int pixels : {256, 224, 192, 128}) {
     for (const int row : {pixels, 16, 8}) {
-      for (const int one_pixel_tile : {1, 0}) {
-        for (const int box_per_tap : {0, 1}) {
-          const bool asked = (wishes.pixels == 0 || wishes.pixels == pixels) &&
-                             (wishes.row == 0 || wishes.row == row) &&
-                             (wishes.box_per_tap < 0 ? box_per_tap == 0 : wishes.box_per_tap == box_per_tap) &&
-                             (wishes.one_pixel_tile < 0 || wishes.one_pixel_tile == one_pixel_tile);
-          if (!asked || (row == pixels && !can_be_flat(p))) continue;
-          if (promoted == 1 && (pixels != kWgmmaPromotedPixels || one_pixel_tile == 0)) continue;
-          for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
-            if (wishes.split == 0 || wishes.split == split) {
-              list.push_back(
-                  {pixels, row, box_per_tap, split, wishes.burst, one_pixel_tile, promoted, wishes.chunk_taps});
-            }
+      if (!meets(wishes.pixels, 0, pixels) || !meets(wishes.row, 0, row) || (row == pixels && !can_be_flat(p)))
+        continue;
+      for (const int schedule : schedules(p, wishes, pixels)) {
+        for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
+          if (!meets(wishes.split, 0, split)) continue;
+          for (const int mates : {1, 2}) {
+            if (std::max(wishes.mates, 1) != mates) continue;
+            list.push_back({pixels, row, std::max(wishes.box_per_tap, 0), split, schedule, wishes.chunk_taps, mates});
           }
         }
       }
@@ -260,7 +309,8 @@ std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x
 std::string WgmmaGeometry::tile_description() const {
   const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
   const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
-  return shape + " pixels" + images + " by " + std::to_string(channels_per_tile()) + " channels" +
+  return shape + (by_tap ? " gathered" : "") + " pixels" + images + " by " +
+         std::to_string(kWgmmaChannels * slices_of(*this)) + " channels" +
          (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
 }
 
@@ -282,9 +332,8 @@ int WgmmaGeometry::steps_of_greatest_share() const {
   return greatest;
 }
 
-int WgmmaGeometry::taps_per_box() const {
-  const auto loaded = std::count_if(boxes.begin(), boxes.end(), [](const WgmmaBox& box) { return box.first; });
-  return static_cast<int>(taps.size()) / static_cast<int>(loaded);
+int WgmmaGeometry::loads_per_block() const {
+  return static_cast<int>(std::count_if(boxes.begin(), boxes.end(), [](const WgmmaBox& box) { return box.first; }));
 }
 
 std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
@@ -296,7 +345,17 @@ std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {
   return kAlignment + kBarrierBytes + 2 * kWgmmaStagingBytes + g.box_stages * g.box_stage_bytes +
-         g.weight_stages * kWgmmaWeightBytes;
+         g.weight_stages * slices_of(g) * kWgmmaWeightBytes;
+}
+
+WgmmaCorners wgmma_corners(const Conv2dProblem& p) {
+  const auto end = [](std::int64_t outputs, std::int64_t stride, std::int64_t pad, std::int64_t inputs) {
+    return as_int((outputs - 1) * stride + 1 - pad - inputs);
+  };
+  return {.left = as_int(-p.pad_left),
+          .top = as_int(-p.pad_top),
+          .right = end(p.wo, p.stride_w, p.pad_left, p.w),
+          .bottom = end(p.ho, p.stride_h, p.pad_top, p.h)};
 }
 
 std::string wgmma_refusal(const Conv2dProblem& p) {

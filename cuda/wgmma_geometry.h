@@ -28,7 +28,8 @@ inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue 
 inline constexpr int kWgmmaStagingBytes = 24576;  ///< shared memory of a consumer's outputs on their way to memory
 
 /// One box of input that is loaded for each block of input channels, and the taps that it serves: steps of the
-/// reduction that follow one another. Entries of the table may continue with the box of the one before.
+/// reduction that follow one another. With promoted sums, entries of the table may go on with the box of the one
+/// before.
 struct WgmmaBox {
   std::int16_t dx = 0, dy = 0;  ///< from the tile's origin (times the stride) to the box's, in input pixels
   std::int16_t first_tap = 0, taps = 0;
@@ -43,16 +44,23 @@ struct WgmmaTap {
   std::int16_t part = 0;      ///< of the weights
 };
 
+/// What a block's two consumers do at a time.
+enum class WgmmaSchedule {
+  own_tiles,  ///< they take turns on the matrix unit, each with its own tile
+  one_tile,   ///< they multiply side by side, 64 channels each: less traffic from L2, but a bare epilogue
+  promoted,   ///< side by side, with the same weights for half of a tile's pixels each. The matrix unit sums chunks of
+              ///< products, which are added up in registers, where sums round to nearest
+};
+
 /// What may be asked for instead of the choice by estimated time; 0 and -1 leave the choice open.
 struct WgmmaWishes {
-  int pixels = 0;           ///< 128, 224 or 256
-  int row = 0;              ///< 8 or 16 pixels, or `pixels` where the image is one line of pixels
-  int box_per_tap = -1;     ///< 1: a box for each tap; 0: boxes that serve many taps
-  int split = 0;            ///< 1, 2, 4 or 8 blocks for one item
-  int burst = 0;            ///< boxes a turn, for one pixel tile; 0: one
-  int one_pixel_tile = -1;  ///< 1: both consumers share the pixels and halve 128 channels; 0: each has its own pixels
-  int promoted = -1;        ///< of split maths, 1 and 0: see WgmmaGeometry
-  int chunk_taps = 0;       ///< of promoted sums; 0: kWgmmaChunkTaps
+  int pixels = 0;                ///< 128, 192, 224 or 256
+  int row = 0;                   ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
+  int box_per_tap = -1;          ///< 1: a box for each tap; 0: boxes that serve many taps
+  int split = 0;                 ///< 1, 2, 4 or 8 blocks for one item
+  int schedule = -1;             ///< a WgmmaSchedule
+  int chunk_taps = 0;            ///< of promoted sums; 0: kWgmmaChunkTaps
+  int mates = 0;                 ///< 1 or 2 blocks that load pixels for each other
   bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
 };
 
@@ -62,34 +70,40 @@ struct WgmmaGeometry {
   int rows_per_image = 32;                  ///< rows of a tile that belong to one image
   int box_w = 8, box_h = 32, box_n = 1;     ///< pixels that are loaded
   int group_pitch = 1024;                   ///< bytes between groups of eight pixels in shared memory
-  bool flat = false;                        ///< 1x1 without padding: the whole batch is one line of pixels
-  bool one_pixel_tile = false;
+  bool flat = false;                        ///< the whole batch is one line of output pixels
+  bool by_tap = false;                      ///< flat, and a box is what one tap reads for these pixels
+  bool pixels_first = false;                ///< neighbouring items share weights, not pixels
+  WgmmaSchedule schedule = WgmmaSchedule::own_tiles;
   int parts = 1;  ///< bf16 parts of an f32 value; box after box of a channel block, each with the weights' parts
-  /// The consumers share pixels and weights and halve the pixels; products are summed by the matrix unit in chunks, and
-  /// those are added up in registers, where sums round to nearest.
-  bool promoted = false;
   std::vector<WgmmaBox> boxes;
   std::vector<WgmmaTap> taps;
   int tiles_x = 1, tiles_y = 1, tiles_n = 1;
-  int channel_tiles = 1;   ///< of 64 or (one_pixel_tile) 128 output channels
+  int channel_tiles = 1;   ///< of 64 or (one_tile) 128 output channels
   int channel_blocks = 1;  ///< of 128 bytes of input channels
   int items = 1;           ///< tiles, all together
   int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
-  int burst = 1;                  ///< boxes of one consumer's turn on the matrix unit
   int split = 1;                  ///< blocks of a cluster that share the reduction of one item
   /// Where their shares end, in boxes of all channel blocks; equal in steps as far as boxes allow.
   std::array<int, kWgmmaMaxSplit> share_ends{};
+  int mates = 1;  ///< blocks of a cluster whose items share pixels, of which each loads its part
   int ctas = 1;
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
   int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
   int steps_of_greatest_share() const;
-  int channels_per_tile() const { return one_pixel_tile && !promoted ? 2 * kWgmmaChannels : kWgmmaChannels; }
-  int taps_per_box() const;
+  int loads_per_block() const;  ///< boxes that are loaded for a block of channels
+  int taps_per_box() const { return static_cast<int>(taps.size()) / loads_per_block(); }
   std::string tile_description() const;
   std::string staging_description() const;
 };
+
+/// The places where an image's filters start, as the copy engine wants them to gather pixels by tap: the first, and the
+/// last less the image's size.
+struct WgmmaCorners {
+  int left, top, right, bottom;
+};
+WgmmaCorners wgmma_corners(const Conv2dProblem& problem);
 
 /// Of an f32 value, where its products are of bf16 parts; else 1.
 constexpr int wgmma_parts(const Conv2dProblem& p) {

@@ -9,6 +9,8 @@ const void* wgmma_kernel_parts(int pixels) {
   switch (pixels) {
     case 128:
       return reinterpret_cast<const void*>(wgmma::kernel<Parts, wgmma::consume<Parts, 128>>);
+    case 192:
+      return reinterpret_cast<const void*>(wgmma::kernel<Parts, wgmma::consume<Parts, 192>>);
     case 224:
       return reinterpret_cast<const void*>(wgmma::kernel<Parts, wgmma::consume<Parts, 224>>);
     case 256:
@@ -21,7 +23,8 @@ const void* wgmma_kernel_parts(int pixels) {
 const void* wgmma_kernel_promoted(int pixels) {
   constexpr int kHalf = kWgmmaPromotedPixels / 2;
   if (pixels != kWgmmaPromotedPixels) return nullptr;
-  return reinterpret_cast<const void*>(wgmma::kernel<wgmma::Parts, wgmma::consume_promoted<wgmma::Parts, kHalf>>);
+  return reinterpret_cast<const void*>(
+      wgmma::kernel<wgmma::Parts, wgmma::consume_promoted<wgmma::Parts, kHalf>, 40, 232>);
 }
 
 }  // namespace gable::cuda

@@ -32,7 +32,7 @@ class Chunks {
       ++block;
       if (b.last || block == share.end) {
         used_box_ = box_.slot;
-        box_.advance(1, a_.box_stages);
+        box_.advance_one(a_.box_stages);
       }
       if (b.ends_chunk || block == share.end) break;
       b = enter(block, share);
@@ -66,7 +66,7 @@ class Chunks {
   __device__ void step(int tap, int accumulate, Sums& chunk) {
     constexpr int kDescriptorPixel = 128 >> 4, kDescriptorStep = 32 >> 4;  // in the descriptor's units of 16 bytes
     ptx::wait(m_.weights_full(weights_.slot), weights_.round);
-    const std::uint64_t left = ptx::operand_descriptor(m_.weights(weights_.slot), 1024);
+    const std::uint64_t left = ptx::operand_descriptor(m_.weights(weights_.slot, 0), 1024);
     const std::uint64_t right =
         ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.group_pitch) + a_.shifts[tap] * kDescriptorPixel;
     ptx::fence_operands();
@@ -79,7 +79,7 @@ class Chunks {
     ptx::wait_products<1>();
     give_back();
     used_weights_ = weights_.slot;
-    weights_.advance(1, a_.weight_stages);
+    weights_.advance_one(a_.weight_stages);
   }
 
   __device__ static bool is_speaker() { return threadIdx.x % 32 == 0; }  // of its warp
@@ -104,7 +104,8 @@ __device__ void consume_promoted(const WgmmaArguments& a, const Memory& m, int c
   Chunks<T, pixels> chunks(a, m, consumer);
   const Share share = share_of(a);
   float sums[pixels / 2], even[pixels / 2], odd[pixels / 2];
-  for (int item = first_item(a); item < a.items; item += round_stride(a)) {
+  const Rounds rounds = rounds_of(a);
+  for (int item = rounds.begin; item < rounds.end; item += rounds.step) {
     const Tile tile = tile_of(a, item);
     const int channel = tile.channel_tile * kWgmmaChannels;
     epilogue.set_bias(channel);

@@ -41,6 +41,20 @@ __device__ inline void wait(std::uint32_t barrier, std::uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+/// Whether the phase of this parity has completed; does not wait.
+__device__ inline bool is_complete(std::uint32_t barrier, std::uint32_t parity) {
+  std::uint32_t complete;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(complete)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return complete != 0;
+}
 
 /// Signals the same barrier of another block of the cluster, with what this thread has seen written before.
 __device__ inline void arrive_remote(std::uint32_t barrier, std::uint32_t rank) {
@@ -49,6 +63,17 @@ __device__ inline void arrive_remote(std::uint32_t barrier, std::uint32_t rank) 
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
       "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+/// The same for stages that are free again: orders no writes, which would cost a step its time.
+__device__ inline void arrive_at(std::uint32_t barrier, std::uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(barrier),
       "r"(rank)
       : "memory");
@@ -66,7 +91,7 @@ __device__ inline void wait_cluster(std::uint32_t barrier, std::uint32_t parity)
       : "memory");
 }
 __device__ inline void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // ---- launches ----
@@ -98,6 +123,33 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap& map, int c,
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
       "[%6];" ::"r"(to),
       "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier)
+      : "memory");
+}
+/// As many output pixels of a convolution as the map says, from the one whose filter starts at (x, y); of each the
+/// input pixel at the tap (dx, dy).
+__device__ inline void load_pixels_of_tap(std::uint32_t to, const CUtensorMap& map, int c, int x, int y, int n,
+                                          short dx, short dy, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, "
+      "%5}], [%6], {%7, %8};" ::"r"(to),
+      "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"(dx), "h"(dy)
+      : "memory");
+}
+/// The same two, to the same place of all blocks of the cluster in `mask`, and to their barriers.
+__device__ inline void load_box_for(std::uint16_t mask, std::uint32_t to, const CUtensorMap& map, int c, int x, int y,
+                                    int n, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
+      "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"(mask)
+      : "memory");
+}
+__device__ inline void load_pixels_of_tap_for(std::uint16_t mask, std::uint32_t to, const CUtensorMap& map, int c,
+                                              int x, int y, int n, short dx, short dy, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%2, %3, %4, %5}], [%6], {%7, %8}, %9;" ::"r"(to),
+      "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"(dx), "h"(dy), "h"(mask)
       : "memory");
 }
 __device__ inline void store_box(const CUtensorMap& map, int c, int x, int y, int n, std::uint32_t from) {
@@ -175,12 +227,14 @@ __device__ void multiply(float (&d)[pixels / 2], std::uint64_t a, std::uint64_t 
 #define GABLE_NAMES_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
 #define GABLE_NAMES_112 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define GABLE_NAMES_OF_128 GABLE_NAMES_0 GABLE_NAMES_16 GABLE_NAMES_32 GABLE_NAMES_48
-#define GABLE_NAMES_OF_224 GABLE_NAMES_OF_128 GABLE_NAMES_64 GABLE_NAMES_80 GABLE_NAMES_96
+#define GABLE_NAMES_OF_192 GABLE_NAMES_OF_128 GABLE_NAMES_64 GABLE_NAMES_80
+#define GABLE_NAMES_OF_224 GABLE_NAMES_OF_192 GABLE_NAMES_96
 #define GABLE_NAMES_OF_256 GABLE_NAMES_OF_224 GABLE_NAMES_112
 #define GABLE_D4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
 #define GABLE_D16(i) GABLE_D4(i), GABLE_D4((i) + 4), GABLE_D4((i) + 8), GABLE_D4((i) + 12)
 #define GABLE_D_OF_128 GABLE_D16(0), GABLE_D16(16), GABLE_D16(32), GABLE_D16(48)
-#define GABLE_D_OF_224 GABLE_D_OF_128, GABLE_D16(64), GABLE_D16(80), GABLE_D16(96)
+#define GABLE_D_OF_192 GABLE_D_OF_128, GABLE_D16(64), GABLE_D16(80)
+#define GABLE_D_OF_224 GABLE_D_OF_192, GABLE_D16(96)
 #define GABLE_D_OF_256 GABLE_D_OF_224, GABLE_D16(112)
 
 #define GABLE_MULTIPLY(T, pixels, shape_and_types, majors, a_name, b_name, accumulate_name)           \
@@ -198,6 +252,7 @@ __device__ void multiply(float (&d)[pixels / 2], std::uint64_t a, std::uint64_t 
   GABLE_MULTIPLY(__nv_bfloat16, pixels, "m64n" #pixels "k16.f32.bf16.bf16", ", 0, 0", a_name, b_name, accumulate_name) \
   GABLE_MULTIPLY(Tf32, pixels, "m64n" #pixels "k8.f32.tf32.tf32", "", a_name, b_name, accumulate_name)
 GABLE_MULTIPLY_TYPES(128, "%64", "%65", "%66")
+GABLE_MULTIPLY_TYPES(192, "%96", "%97", "%98")
 GABLE_MULTIPLY_TYPES(224, "%112", "%113", "%114")
 GABLE_MULTIPLY_TYPES(256, "%128", "%129", "%130")
 #undef GABLE_MULTIPLY_TYPES

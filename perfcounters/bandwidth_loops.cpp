@@ -62,6 +62,43 @@ HWY_NOINLINE void triad_stream_passes(float* HWY_RESTRICT a, const float* HWY_RE
   hwy::FlushStream();
 }
 
+HWY_NOINLINE void copy_passes(float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t count,
+                              std::int64_t passes) {
+  const hn::ScalableTag<float> d;
+  const std::size_t n = hn::Lanes(d);
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    for (std::size_t i = 0; i < count; i += 2 * n) {
+      hn::Store(hn::Load(d, b + i), d, a + i);
+      hn::Store(hn::Load(d, b + i + n), d, a + i + n);
+    }
+    asm volatile("" : : : "memory");
+  }
+}
+
+HWY_NOINLINE void daxpy_passes(double* HWY_RESTRICT y, const double* HWY_RESTRICT x, std::size_t count,
+                               std::int64_t passes) {
+  const hn::ScalableTag<double> d;
+  const auto s = hn::Set(d, 3.0);
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    for (std::size_t i = 0; i < count; i += hn::Lanes(d))
+      hn::Store(hn::MulAdd(s, hn::Load(d, x + i), hn::Load(d, y + i)), d, y + i);
+  }
+}
+
+HWY_NOINLINE void copy_stream_passes(float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t count,
+                                     std::int64_t passes) {
+  const hn::ScalableTag<float> d;
+  const std::size_t n = hn::Lanes(d);
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    for (std::size_t i = 0; i < count; i += 2 * n) {
+      hn::Stream(hn::Load(d, b + i), d, a + i);
+      hn::Stream(hn::Load(d, b + i + n), d, a + i + n);
+    }
+    asm volatile("" : : : "memory");
+  }
+  hwy::FlushStream();
+}
+
 HWY_NOINLINE std::size_t vector_bytes() { return hn::Lanes(hn::ScalableTag<float>()) * sizeof(float); }
 
 }  // namespace HWY_NAMESPACE
@@ -72,12 +109,22 @@ HWY_AFTER_NAMESPACE();
 namespace gable::perf {
 
 HWY_EXPORT(read_passes);
+HWY_EXPORT(copy_passes);
+HWY_EXPORT(copy_stream_passes);
 HWY_EXPORT(triad_passes);
 HWY_EXPORT(triad_stream_passes);
+HWY_EXPORT(daxpy_passes);
 HWY_EXPORT(vector_bytes);
 
 float read_loop(const float* data, std::size_t count, std::int64_t passes) {
   return HWY_DYNAMIC_DISPATCH(read_passes)(data, count, passes);
+}
+
+void copy_loop(float* a, const float* b, std::size_t count, std::int64_t passes, bool streaming) {
+  if (streaming)
+    HWY_DYNAMIC_DISPATCH(copy_stream_passes)(a, b, count, passes);
+  else
+    HWY_DYNAMIC_DISPATCH(copy_passes)(a, b, count, passes);
 }
 
 void triad_loop(float* a, const float* b, const float* c, std::size_t count, std::int64_t passes, bool streaming) {
@@ -85,6 +132,10 @@ void triad_loop(float* a, const float* b, const float* c, std::size_t count, std
     HWY_DYNAMIC_DISPATCH(triad_stream_passes)(a, b, c, count, passes);
   else
     HWY_DYNAMIC_DISPATCH(triad_passes)(a, b, c, count, passes);
+}
+
+void daxpy_loop(double* y, const double* x, std::size_t count, std::int64_t passes) {
+  HWY_DYNAMIC_DISPATCH(daxpy_passes)(y, x, count, passes);
 }
 
 std::size_t load_bytes() { return HWY_DYNAMIC_DISPATCH(vector_bytes)(); }

@@ -2,7 +2,6 @@
 #include "perfcounters/ceilings.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "perfcounters/arena.h"
 #include "perfcounters/loops.h"
 #include "perfcounters/pinned_team.h"
 #include "perfcounters/timing.h"
@@ -37,29 +37,6 @@ Effort effort(bool quick) {
   const auto now = Clock::now();
   return quick ? Effort{5, 0.010, now + std::chrono::seconds(4)} : Effort{9, 0.025, now + std::chrono::seconds(14)};
 }
-
-// Pages that the kernel has not placed yet: the thread that writes them first decides on which NUMA node they lie.
-class Arena {
- public:
-  explicit Arena(std::size_t bytes) : bytes_(bytes) {
-    void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) return;
-    madvise(mapped, bytes, MADV_HUGEPAGE);  // fewer TLB misses, where the system grants it
-    data_ = static_cast<float*>(mapped);
-  }
-  ~Arena() {
-    if (data_ != nullptr) munmap(data_, bytes_);
-  }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-
-  float* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::size_t bytes_;
-  float* data_ = nullptr;
-};
 
 // One measurement: `run(thread, iterations)`, each iteration counting `units` FLOP or bytes on each thread.
 struct Kernel {

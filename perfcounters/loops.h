@@ -35,9 +35,15 @@ std::vector<ComputeLoop> half_precision_loops();
 /// Sums `count` floats (a multiple of 256) `passes` times: 4 bytes a float a pass.
 float read_loop(const float* data, std::size_t count, std::int64_t passes);
 
-/// a = b + s * c, STREAM's triad; `count` a multiple of 256, pointers 64-byte aligned. `streaming`: stores that bypass
-/// the caches, so that the line of `a` is not read before it is written.
+/// a = b; `count` a multiple of 256, pointers 64-byte aligned. `streaming`: stores that bypass the caches, so that the
+/// line of `a` is not read before it is written.
+void copy_loop(float* a, const float* b, std::size_t count, std::int64_t passes, bool streaming);
+
+/// a = b + s * c, STREAM's triad; otherwise as copy_loop().
 void triad_loop(float* a, const float* b, const float* c, std::size_t count, std::int64_t passes, bool streaming);
+
+/// y = y + s * x in f64; `count` a multiple of 128, pointers as above.
+void daxpy_loop(double* y, const double* x, std::size_t count, std::int64_t passes);
 
 /// Bytes of one vector load in the loops above.
 std::size_t load_bytes();

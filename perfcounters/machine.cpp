@@ -273,6 +273,8 @@ void describe_isa(Machine& machine) {
 
   const CpuId zero = cpuid(0);
   machine.vendor = text_of({zero.ebx, zero.edx, zero.ecx});
+  machine.family = static_cast<int>((one.eax >> 8 & 0xf) + (one.eax >> 20 & 0xff));
+  machine.model = static_cast<int>((one.eax >> 4 & 0xf) | (one.eax >> 12 & 0xf0));
   machine.virtual_machine = bit(one.ecx, 31);
   if (machine.virtual_machine) {
     CpuId host;

@@ -14,6 +14,7 @@ struct Machine {
   std::string cpu_model;      ///< e.g. "Intel(R) Xeon(R) Platinum 8480C"
   std::string vendor;         ///< "GenuineIntel", "AuthenticAMD", ... as CPUID says it; on ARM the implementer's number
   std::string architecture;   ///< "x86_64", "aarch64"
+  int family = 0, model = 0;  ///< as CPUID says them, extensions added; 0 elsewhere
   int threads_online = 0;     ///< hardware threads of the whole machine
   int threads_available = 0;  ///< of those, what affinity and cgroup quota leave to this process
   int cores_available = 0;    ///< distinct physical cores behind the available threads

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,11 +14,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
+#include "perfcounters/known_work.h"
 #include "perfcounters/machine.h"
 
 namespace gable::perf {
@@ -27,8 +30,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDevices = "/sys/bus/event_source/devices";
 constexpr double kLineBytes = 64;
+constexpr const char* kArmImplementer = "0x41";
+constexpr const char* kAmxBusy = "exe.amx_busy";
+constexpr const char* kProvides = "W of floating-point arithmetic, Q(dram) of the whole machine";
 
-Quantity refused(std::string reason) { return {std::nullopt, std::move(reason)}; }
+Quantity refused(std::string reason) { return {.reason = std::move(reason)}; }
 
 // Empty when the group's values can be believed.
 std::string refusal(const RawGroup& group, std::size_t expected_values) {
@@ -39,6 +45,9 @@ std::string refusal(const RawGroup& group, std::size_t expected_values) {
         group.time_running, group.time_enabled);
   if (group.values.size() != expected_values)
     return fmt::format("{} values were read for {} events", group.values.size(), expected_values);
+  constexpr std::uint64_t kWrapped = std::uint64_t{1} << 63;
+  for (const std::uint64_t value : group.values)
+    if (value >= kWrapped) return fmt::format("a counter overflowed: it reads {:#x}", value);
   return "";
 }
 
@@ -97,115 +106,95 @@ void add_amd_box(const fs::path& box, std::vector<MemoryEvent>& found) {
 
 // ---- system calls
 
-class FileDescriptor {
+class LinuxPerf final : public PerfSystem {
  public:
-  explicit FileDescriptor(int number) : number_(number) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
+  int open(const PerfEvent& event) override {
+    perf_event_attr attributes{};
+    attributes.size = sizeof(attributes);
+    attributes.type = event.type;
+    attributes.config = event.config;
+    if (event.leader < 0) attributes.disabled = 1;
+    attributes.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+    if (event.cpu < 0) {  // a thread's own event; a memory controller cannot tell user from kernel
+      attributes.exclude_kernel = 1;
+      attributes.exclude_hv = 1;
+    }
+    const long opened =
+        syscall(SYS_perf_event_open, &attributes, event.thread, event.cpu, event.leader, PERF_FLAG_FD_CLOEXEC);
+    return opened < 0 ? -errno : static_cast<int>(opened);
   }
-  ~FileDescriptor() {
-    if (number_ >= 0) close(number_);
+  void close(int descriptor) override { ::close(descriptor); }
+  void start(int leader) override {
+    ioctl(leader, PERF_EVENT_IOC_RESET, PERF_IOC_FLAG_GROUP);
+    ioctl(leader, PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP);
   }
-  int get() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
-FileDescriptor open_event(std::uint32_t type, std::uint64_t config, pid_t thread, int cpu, int leader) {
-  perf_event_attr attributes{};
-  attributes.size = sizeof(attributes);
-  attributes.type = type;
-  attributes.config = config;
-  if (leader < 0) attributes.disabled = 1;
-  attributes.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
-  if (cpu < 0) {  // a thread's own event; a memory controller cannot tell user from kernel
-    attributes.exclude_kernel = 1;
-    attributes.exclude_hv = 1;
-  }
-  return FileDescriptor(
-      static_cast<int>(syscall(SYS_perf_event_open, &attributes, thread, cpu, leader, PERF_FLAG_FD_CLOEXEC)));
-}
-
-// Events that are scheduled together or not at all.
-class Group {
- public:
-  // Returns errno of the first event that could not be opened; 0 when all were.
-  int add(std::uint32_t type, std::uint64_t config, pid_t thread, int cpu) {
-    FileDescriptor opened = open_event(type, config, thread, cpu, members_.empty() ? -1 : members_.front().get());
-    if (!opened.valid()) return errno;
-    members_.push_back(std::move(opened));
-    return 0;
-  }
-  void start() const {
-    ioctl(members_.front().get(), PERF_EVENT_IOC_RESET, PERF_IOC_FLAG_GROUP);
-    ioctl(members_.front().get(), PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP);
-  }
-  void stop() const { ioctl(members_.front().get(), PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP); }
-  RawGroup read() const {
-    std::vector<std::uint64_t> words(3 + members_.size());  // number, enabled, running, values
-    const ssize_t got = ::read(members_.front().get(), words.data(), words.size() * sizeof(words[0]));
+  void stop(int leader) override { ioctl(leader, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP); }
+  RawGroup read(int leader, std::size_t members) override {
+    std::vector<std::uint64_t> words(3 + members);  // number, enabled, running, values
+    const ssize_t got = ::read(leader, words.data(), words.size() * sizeof(words[0]));
     if (got < static_cast<ssize_t>(3 * sizeof(words[0]))) return {};
     words.resize(static_cast<std::size_t>(got) / sizeof(words[0]));
     return {words[1], words[2], {words.begin() + 3, words.end()}};
   }
-
- private:
-  std::vector<FileDescriptor> members_;
+  std::vector<int> threads() const override {
+    std::vector<int> threads;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator("/proc/self/task", ignored))
+      threads.push_back(std::stoi(entry.path().filename().string()));
+    return threads;
+  }
 };
 
-int open_flop_group(std::span<const FlopEvent> events, pid_t thread, Group& group) {
+// Events that are scheduled together or not at all.
+class Group {
+ public:
+  explicit Group(PerfSystem& system) : system_(&system) {}
+  Group(Group&& other) noexcept : system_(other.system_), members_(std::exchange(other.members_, {})) {}
+  Group& operator=(Group&&) = delete;
+  ~Group() {
+    for (const int member : members_) system_->close(member);
+  }
+  // Returns errno of an event that could not be opened, else 0.
+  int add(std::uint32_t type, std::uint64_t config, int thread, int cpu) {
+    const int opened = system_->open({type, config, thread, cpu, members_.empty() ? -1 : members_.front()});
+    if (opened < 0) return -opened;
+    members_.push_back(opened);
+    return 0;
+  }
+  void start() const { system_->start(members_.front()); }
+  void stop() const { system_->stop(members_.front()); }
+  RawGroup read() const { return system_->read(members_.front(), members_.size()); }
+
+ private:
+  PerfSystem* system_;
+  std::vector<int> members_;
+};
+
+int open_flop_group(std::span<const FlopEvent> events, int thread, Group& group) {
   for (const FlopEvent& event : events)
     if (const int error = group.add(PERF_TYPE_RAW, event.config, thread, -1)) return error;
   return 0;
 }
 
-std::vector<pid_t> own_threads() {
-  std::vector<pid_t> threads;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/proc/self/task", ignored))
-    threads.push_back(static_cast<pid_t>(std::stoi(entry.path().filename().string())));
-  return threads;
-}
-
-int paranoid_level() {
-  const auto line = first_line("/proc/sys/kernel/perf_event_paranoid");
-  return line ? std::atoi(line->c_str()) : 2;
-}
-
-bool has_cpu_pmu() {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(kDevices, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name == "cpu" || starts_with(name, "cpu_") || starts_with(name, "armv8_")) return true;
+// errno of an event that could not be opened, else 0 and a group for each thread that is alive.
+int open_flop_groups(PerfSystem& system, std::span<const FlopEvent> events, std::vector<Group>& groups) {
+  for (const int thread : system.threads()) {
+    Group group(system);
+    const int error = open_flop_group(events, thread, group);
+    if (error == ESRCH) continue;  // it has ended since it was listed
+    if (error != 0) return error;
+    groups.push_back(std::move(group));
   }
-  return false;
+  return 0;
 }
 
-struct SystemFacts {
-  std::string vendor;
-  bool virtual_machine = false;
-};
-
-SystemFacts system_facts() {
-  const Machine machine = describe_isa_only();
-  return {machine.vendor, machine.virtual_machine};
-}
-
-std::string failure_text(int error) {
-  const SystemFacts facts = system_facts();
-  return explain_failure(error, paranoid_level(), facts.virtual_machine, has_cpu_pmu()).reason;
-}
-
-// errno of opening every memory event once; 0 when all opened.
-int open_memory_groups(std::span<const MemoryEvent> events, std::vector<std::vector<Group>>& groups) {
+// The same for every memory event: groups[i] are those of event i, one a CPU.
+int open_memory_groups(PerfSystem& system, std::span<const MemoryEvent> events,
+                       std::vector<std::vector<Group>>& groups) {
   for (const MemoryEvent& event : events) {
     groups.emplace_back();
     for (const int cpu : event.cpus) {
-      Group group;
+      Group group(system);
       if (const int error = group.add(event.type, event.config, -1, cpu)) return error;
       groups.back().push_back(std::move(group));
     }
@@ -213,17 +202,65 @@ int open_memory_groups(std::span<const MemoryEvent> events, std::vector<std::vec
   return 0;
 }
 
+int paranoid_level() {
+  const auto line = first_line("/proc/sys/kernel/perf_event_paranoid");
+  return line ? std::atoi(line->c_str()) : 2;
+}
+
+bool has_cpu_pmu(const std::string& devices) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(devices, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "cpu" || starts_with(name, "cpu_") || starts_with(name, "armv8_") || starts_with(name, "armv9_"))
+      return true;
+  }
+  return false;
+}
+
+SourceStatus explained(const PerfHost& host, int error) {
+  return explain_failure(error, host.paranoid, host.machine.virtual_machine, has_cpu_pmu(host.devices));
+}
+
+int sve_vector_bits() {
+#if defined(__aarch64__) && defined(PR_SVE_GET_VL)
+  const int bytes = prctl(PR_SVE_GET_VL);
+  if (bytes > 0) return (bytes & PR_SVE_VL_LEN_MASK) * 8;
+#endif
+  return 128;
+}
+
+std::vector<std::vector<FlopEvent>> intel_groups(const Machine& machine) {
+  // Merged umasks: each sums forms of equal weight, so that five counters see all of f32 and f64.
+  std::vector<std::vector<FlopEvent>> groups{{{"fp_arith_inst_retired.scalar", 0x03C7, 1},
+                                              {"fp_arith_inst_retired.128b_packed_double", 0x04C7, 2},
+                                              {"fp_arith_inst_retired.4_flops", 0x18C7, 4},
+                                              {"fp_arith_inst_retired.8_flops", 0x60C7, 8},
+                                              {"fp_arith_inst_retired.512b_packed_single", 0x80C7, 16}}};
+  std::vector<FlopEvent> newer;
+  if (machine.has("avx512_fp16"))
+    newer = {{"fp_arith_inst_retired2.scalar_half", 0x01CF, 1},
+             {"fp_arith_inst_retired2.128b_packed_half", 0x04CF, 8},
+             {"fp_arith_inst_retired2.256b_packed_half", 0x08CF, 16},
+             {"fp_arith_inst_retired2.512b_packed_half", 0x10CF, 32}};
+  if (machine.has("amx_tile")) newer.push_back({kAmxBusy, 0x02B7, 0});
+  if (!newer.empty()) groups.push_back(std::move(newer));
+  return groups;
+}
+
+// Since Zen 5 the upper bits of the unit mask choose a type, and none chooses all; before, bit 4 was bf16's.
+std::vector<std::vector<FlopEvent>> amd_groups(const Machine& machine) {
+  constexpr int kZen5Family = 0x1a;
+  const bool zen4 = machine.family < kZen5Family && machine.has("avx512_bf16");
+  return {{{"fp_ret_sse_avx_ops.all", zen4 ? 0x1F03U : 0x0F03U, 1}}};
+}
+
 }  // namespace
 
-std::vector<FlopEvent> flop_events(const std::string& vendor) {
-  // Merged umasks: each sums forms of equal weight, so that five counters see all of f32 and f64.
-  if (vendor == "GenuineIntel")
-    return {{"fp_arith_inst_retired.scalar", 0x03C7, 1},
-            {"fp_arith_inst_retired.128b_packed_double", 0x04C7, 2},
-            {"fp_arith_inst_retired.4_flops", 0x18C7, 4},
-            {"fp_arith_inst_retired.8_flops", 0x60C7, 8},
-            {"fp_arith_inst_retired.512b_packed_single", 0x80C7, 16}};
-  if (vendor == "AuthenticAMD") return {{"fp_ret_sse_avx_ops.all", 0x1F03, 1}};
+std::vector<std::vector<FlopEvent>> flop_groups(const Machine& machine, int sve_bits) {
+  if (machine.vendor == "GenuineIntel") return intel_groups(machine);
+  if (machine.vendor == "AuthenticAMD") return amd_groups(machine);
+  if (machine.vendor == kArmImplementer)
+    return {{{"fp_scale_ops_spec", 0x80C0, sve_bits / 128.0}, {"fp_fixed_ops_spec", 0x80C1, 1}}};
   return {};
 }
 
@@ -232,7 +269,7 @@ Quantity flop_from_counts(std::span<const FlopEvent> events, const RawGroup& gro
   double flop = 0;
   for (std::size_t i = 0; i < events.size(); ++i)
     flop += events[i].flop_per_count * static_cast<double>(group.values[i]);
-  return {flop, ""};
+  return {.value = flop, .q1 = flop, .q3 = flop};
 }
 
 Quantity flop_from_counts(std::span<const FlopEvent> events, std::span<const RawGroup> groups) {
@@ -247,7 +284,7 @@ Quantity flop_from_counts(std::span<const FlopEvent> events, std::span<const Raw
     any = true;
   }
   if (!any) return refused("no thread was counted");
-  return {flop, ""};
+  return {.value = flop, .q1 = flop, .q3 = flop};
 }
 
 std::uint64_t parse_event_config(const std::string& text) {
@@ -290,11 +327,11 @@ Quantity bytes_from_counts(std::span<const MemoryEvent> events, std::span<const 
       bytes += events[i].bytes_per_count * static_cast<double>(group.values[0]);
     }
   }
-  return {bytes, ""};
+  return {.value = bytes, .q1 = bytes, .q3 = bytes};
 }
 
 SourceStatus explain_failure(int error, int paranoid, bool virtual_machine, bool has_pmu) {
-  SourceStatus status{"perf_event", false, "W of f32 and f64 arithmetic, Q(dram) of the whole socket", "", ""};
+  SourceStatus status{"perf_event", false, kProvides, "", ""};
   const std::string call =
       fmt::format("perf_event_open: {} (errno {}), perf_event_paranoid = {}", std::strerror(error), error, paranoid);
   if (error == EACCES || error == EPERM) {
@@ -318,81 +355,180 @@ SourceStatus explain_failure(int error, int paranoid, bool virtual_machine, bool
   return status;
 }
 
-SourceStatus perf_event_status() {
-  const SystemFacts facts = system_facts();
-  const std::vector<FlopEvent> events = flop_events(facts.vendor);
-  if (events.empty())
-    return {"perf_event", false, "W of f32 and f64 arithmetic, Q(dram) of the whole socket",
-            fmt::format("no floating-point events are known for the CPU vendor \"{}\"", facts.vendor),
-            "an Intel or AMD CPU; or rely on analytic W and Q"};
-  Group group;
-  if (const int error = open_flop_group(events, 0, group))
-    return explain_failure(error, paranoid_level(), facts.virtual_machine, has_cpu_pmu());
+PerfHost perf_host() { return {describe_isa_only(), kDevices, paranoid_level(), sve_vector_bits()}; }
 
-  SourceStatus status{"perf_event", true, "W of f32 and f64 arithmetic", "", ""};
-  const std::vector<MemoryEvent> memory = memory_events(kDevices);
+std::shared_ptr<PerfSystem> linux_perf_system() { return std::make_shared<LinuxPerf>(); }
+
+PerfEventSource::PerfEventSource(PerfHost host, std::shared_ptr<PerfSystem> system)
+    : host_(std::move(host)), system_(std::move(system)), flop_groups_(flop_groups(host_.machine, host_.sve_bits)) {}
+
+SourceStatus PerfEventSource::status() const {
+  SourceStatus status{.name = name(), .available = false, .provides = kProvides, .reason = {}, .cure = {}};
+  Ability flop{Metric::flop, false, "", ""};
+  Ability dram{Metric::dram_bytes, false, "", ""};
+  if (flop_groups_.empty()) {
+    flop.reason = fmt::format("no floating-point events are known for the CPU vendor \"{}\"", host_.machine.vendor);
+    flop.cure = "an Intel, AMD or Arm CPU; or rely on analytic W and Q";
+  }
+  for (const auto& events : flop_groups_) {
+    Group group(*system_);
+    if (const int error = open_flop_group(events, 0, group)) {
+      const SourceStatus failure = explained(host_, error);
+      flop.reason = failure.reason;
+      flop.cure = failure.cure;
+      break;
+    }
+  }
+  flop.available = flop.reason.empty();
+  if (flop.available && host_.machine.vendor == kArmImplementer) flop.reason = "speculative operations count too";
+
+  const std::vector<MemoryEvent> memory = memory_events(host_.devices);
   std::vector<std::vector<Group>> groups;
   if (memory.empty()) {
-    status.reason = "no Q(dram): the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)";
-    status.cure =
-        "a server CPU on bare metal with the uncore driver (modprobe intel_uncore; amd_uncore since Linux 6.8)";
-  } else if (const int error = open_memory_groups(memory, groups)) {
-    const SourceStatus failure = explain_failure(error, paranoid_level(), facts.virtual_machine, true);
-    status.reason = "no Q(dram): " + failure.reason;
-    status.cure = failure.cure;
+    dram.reason = "the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)";
+    dram.cure = "a server CPU on bare metal with the uncore driver (modprobe intel_uncore; amd_uncore since Linux 6.8)";
+  } else if (const int error = open_memory_groups(*system_, memory, groups)) {
+    const SourceStatus failure = explain_failure(error, host_.paranoid, host_.machine.virtual_machine, true);
+    dram.reason = failure.reason;
+    dram.cure = failure.cure;
   } else {
-    status.provides += ", Q(dram) of the whole socket";
+    dram.available = true;
   }
+  status.available = flop.available || dram.available;
+  if (!flop.available || !dram.available) {
+    const Ability& missing = flop.available ? dram : flop;
+    status.reason = (status.available ? fmt::format("no {}: ", to_string(missing.metric)) : "") + missing.reason;
+    status.cure = missing.cure;
+  }
+  status.abilities = {std::move(flop), std::move(dram)};
   return status;
 }
 
-Reading PerfEventSource::measure(const std::function<void()>& work) {
-  Reading reading;
-  const std::vector<FlopEvent> events = flop_events(system_facts().vendor);
-  std::vector<Group> flop_groups;
-  if (events.empty()) reading.flop.reason = perf_event_status().reason;
-  for (const pid_t thread : own_threads()) {
-    if (!reading.flop.reason.empty()) break;
-    Group group;
-    const int error = open_flop_group(events, thread, group);
-    if (error == ESRCH) continue;  // the thread has ended since it was listed
-    if (error != 0)
-      reading.flop.reason = failure_text(error);
-    else
-      flop_groups.push_back(std::move(group));
+PassPlan PerfEventSource::prepare(const CountOptions&) {
+  const int passes = std::max<int>(1, static_cast<int>(flop_groups_.size()));
+  return {passes, fmt::format("{} group{} of core events, a run each; the memory controllers count in the first",
+                              flop_groups_.size(), flop_groups_.size() == 1 ? "" : "s")};
+}
+
+struct PerfEventSource::Counts {
+  Quantity flop;
+  Quantity dram_bytes;
+  std::map<std::string, double> extra;
+};
+
+namespace {
+
+/// The groups that count around one run.
+struct Armed {
+  std::vector<Group> core;
+  std::vector<std::vector<Group>> boxes;
+
+  void run(const std::function<void()>& work) const {
+    each([](const Group& group) { group.start(); });
+    work();
+    each([](const Group& group) { group.stop(); });
   }
-  if (!reading.flop.reason.empty()) flop_groups.clear();
-
-  const std::vector<MemoryEvent> memory = memory_events(kDevices);
-  std::vector<std::vector<Group>> memory_groups;
-  if (memory.empty()) {
-    reading.dram_bytes.reason = "the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)";
-  } else if (const int error = open_memory_groups(memory, memory_groups)) {
-    reading.dram_bytes.reason = failure_text(error);
-    memory_groups.clear();
+  std::vector<RawGroup> read_core() const { return read_all(core); }
+  std::vector<std::vector<RawGroup>> read_boxes() const {
+    std::vector<std::vector<RawGroup>> raw;
+    for (const auto& groups : boxes) raw.push_back(read_all(groups));
+    return raw;
   }
 
-  const auto each_group = [&](const auto& act) {
-    for (auto& groups : memory_groups)
-      for (auto& group : groups) act(group);
-    for (auto& group : flop_groups) act(group);
-  };
-  each_group([](const Group& group) { group.start(); });
-  work();
-  each_group([](const Group& group) { group.stop(); });
-
-  if (reading.flop.reason.empty()) {
+ private:
+  static std::vector<RawGroup> read_all(const std::vector<Group>& groups) {
     std::vector<RawGroup> raw;
-    for (const Group& group : flop_groups) raw.push_back(group.read());
-    reading.flop = flop_from_counts(events, raw);
+    for (const Group& group : groups) raw.push_back(group.read());
+    return raw;
   }
-  if (reading.dram_bytes.reason.empty()) {
-    std::vector<std::vector<RawGroup>> raw(memory.size());
-    for (std::size_t i = 0; i < memory.size(); ++i)
-      for (const Group& group : memory_groups[i]) raw[i].push_back(group.read());
-    reading.dram_bytes = bytes_from_counts(memory, raw);
+  template <class Act>
+  void each(const Act& act) const {
+    for (const auto& groups : boxes)
+      for (const Group& group : groups) act(group);
+    for (const Group& group : core) act(group);
   }
+};
+
+void add_extra(std::span<const FlopEvent> events, std::span<const RawGroup> raw, std::map<std::string, double>& extra) {
+  for (std::size_t i = 0; i < events.size(); ++i)
+    for (const RawGroup& group : raw)
+      if (events[i].flop_per_count == 0 && i < group.values.size())
+        extra[events[i].name] += static_cast<double>(group.values[i]);
+}
+
+}  // namespace
+
+PerfEventSource::Counts PerfEventSource::count_once(const Workload& workload, const CountOptions& options) const {
+  const auto wanted = [&](Metric metric) {
+    return std::find(options.metrics.begin(), options.metrics.end(), metric) != options.metrics.end();
+  };
+  Counts counts{.flop = {.value = 0}, .dram_bytes = {}, .extra = {}};
+  std::vector<MemoryEvent> memory;
+  if (wanted(Metric::dram_bytes)) memory = memory_events(host_.devices);
+  if (memory.empty()) counts.dram_bytes.reason = "the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)";
+  if (flop_groups_.empty()) counts.flop = {.reason = "no floating-point events are known for this CPU"};
+
+  const std::size_t passes = wanted(Metric::flop) ? std::max<std::size_t>(1, flop_groups_.size()) : 1;
+  for (std::size_t pass = 0; pass < passes; ++pass) {
+    if (workload.restore) workload.restore();
+    if (workload.flush) workload.flush();
+    std::span<const FlopEvent> events;
+    if (wanted(Metric::flop) && counts.flop.value) events = flop_groups_[pass];
+    Armed armed;
+    if (!events.empty())
+      if (const int error = open_flop_groups(*system_, events, armed.core)) {
+        counts.flop = {.reason = explained(host_, error).reason};
+        armed.core.clear();
+      }
+    if (pass == 0)
+      if (const int error = open_memory_groups(*system_, memory, armed.boxes)) {
+        counts.dram_bytes.reason = explain_failure(error, host_.paranoid, host_.machine.virtual_machine, true).reason;
+        armed.boxes.clear();
+      }
+    armed.run(workload.run);
+    if (!armed.boxes.empty()) counts.dram_bytes = bytes_from_counts(memory, armed.read_boxes());
+    if (armed.core.empty()) continue;
+    const std::vector<RawGroup> raw = armed.read_core();
+    const Quantity part = flop_from_counts(events, raw);
+    counts.flop = part.value ? Quantity{.value = *counts.flop.value + *part.value} : part;
+    add_extra(events, raw, counts.extra);
+  }
+  return counts;
+}
+
+Reading PerfEventSource::measure(const Workload& workload, const CountOptions& options) {
+  if (!workload.run) throw std::invalid_argument("perf_event counts around a call: Workload::run must be callable");
+  workload.run();  // its threads exist from here on
+  std::map<Metric, std::vector<Quantity>> taken;
+  Reading reading{
+      .source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = prepare(options)};
+  for (int i = 0; i < std::max(1, options.repetitions); ++i) {
+    Counts counts = count_once(workload, options);
+    taken[Metric::flop].push_back(std::move(counts.flop));
+    taken[Metric::dram_bytes].push_back(std::move(counts.dram_bytes));
+    reading.extra = std::move(counts.extra);
+  }
+  for (const Metric metric : options.metrics) {
+    const auto found = taken.find(metric);
+    reading.quantities[metric] = found != taken.end()
+                                     ? combine(found->second)
+                                     : Quantity{.reason = std::string("perf_event gives no ") + to_string(metric)};
+  }
+  if (reading.quantities.count(Metric::flop) == 0) return reading;
+  const bool intel = host_.machine.vendor == "GenuineIntel";
+  const auto busy = reading.extra.find(kAmxBusy);
+  if (busy != reading.extra.end() && busy->second > 0)
+    reading.quantities[Metric::flop] = {
+        .reason = fmt::format("AMX was busy for {:.0f} cycles, and its operations have no event", busy->second)};
+  else if (intel && workload.dtype == "bf16")
+    reading.quantities[Metric::flop] = {.reason = "Intel's bf16 dot products (VDPBF16PS) have no event"};
   return reading;
+}
+
+std::vector<KnownWork> PerfEventSource::known_work() const {
+  constexpr double kFlopTolerance = 0.01;
+  constexpr double kBytesTolerance = 0.05;  // the controllers count the neighbours' traffic too
+  return known_work_in_process(describe_machine(), kFlopTolerance, kBytesTolerance);
 }
 
 }  // namespace gable::perf

@@ -63,6 +63,15 @@ void flag_order(const RooflinePoint& point, double tolerance, std::vector<std::s
   }
 }
 
+/// Parts of f32 are multiplied on the units of bf16, several times for one product.
+Roof compute_roof_of(const std::vector<Ceiling>& ceilings, const RooflinePoint& point) {
+  Roof direct = compute_roof(ceilings, point.dtype, point.threads);
+  if (point.products <= 1) return direct;
+  const Roof parts = compute_roof(ceilings, "bf16", point.threads);
+  if (parts.value / point.products <= direct.value) return direct;
+  return {parts.value / point.products, fmt::format("{} / {} products", parts.name, point.products)};
+}
+
 }  // namespace
 
 Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype, int threads) {
@@ -98,7 +107,7 @@ Verdict judge(const std::vector<Ceiling>& ceilings, const RooflinePoint& point, 
     verdict.bound = bound;
     verdict.roof = roof.name;
   };
-  const Roof compute = compute_roof(ceilings, point.dtype, point.threads);
+  const Roof compute = compute_roof_of(ceilings, point);
   consider("compute", compute, point.flop);
   if (compute.value > 0 && verdict.flops > compute.value * (1 + options.tolerance))
     verdict.flags.push_back(fmt::format("W/T = {:.4g} FLOP/s is above the peak of {:.4g} FLOP/s ({})", verdict.flops,

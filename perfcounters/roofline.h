@@ -21,7 +21,8 @@ struct RooflinePoint {
   Traffic bytes;       ///< Q
   double seconds = 0;  ///< T
   std::string dtype = "f32";
-  int threads = 0;  ///< 0: as many as the ceilings were measured with
+  int threads = 0;   ///< 0: as many as the ceilings were measured with
+  int products = 1;  ///< f32 out of bf16 parts: how many of their products stand for one
 };
 
 struct RooflineOptions {

@@ -1,16 +1,15 @@
-// Probes of the sources that have no reader here, and the list of all.
+// Names, summaries and defaults of sources, probes of those that have no reader here, and the list of all.
 #include "perfcounters/source.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <string>
 
+#include "perfcounters/callgrind.h"
+#include "perfcounters/cupti_source.h"
+#include "perfcounters/pcm.h"
 #include "perfcounters/perf_event.h"
+#include "perfcounters/timing.h"
 
 namespace gable::perf {
 namespace {
@@ -19,59 +18,63 @@ SourceStatus clock_status() { return {"steady_clock", true, "T of CPU work", "",
 
 SourceStatus analytic_status() { return {"analytic", true, "W (exact) and the least Q, from the shapes", "", ""}; }
 
-// Intel PCM reads model-specific registers and PCI configuration space itself.
-SourceStatus pcm_status() {
-  SourceStatus status{"pcm", false, "W and Q(dram) on Intel CPUs", "", ""};
-  constexpr const char* kRegisters = "/dev/cpu/0/msr";
-  const int file = open(kRegisters, O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
-    const int error = errno;
-    status.reason = std::string(kRegisters) + ": " + std::strerror(error);
-    status.cure = error == ENOENT
-                      ? "load the msr module (modprobe msr) on bare metal; a virtual machine does not expose "
-                        "these registers"
-                      : "run as root, or give the program CAP_SYS_RAWIO and read access to /dev/cpu/*/msr";
-    return status;
-  }
-  close(file);
-  status.reason = "the registers are readable, but this version of gable has no PCM reader";
-  status.cure = "use perf_event, which reads the same counters";
-  return status;
-}
-
-// Opens the first library that loads; otherwise returns what the loader said about the first name.
-std::string loader_error(std::initializer_list<const char*> names) {
-  std::string first_error;
-  for (const char* name : names) {
-    if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
-      dlclose(library);
-      return "";
-    }
-    const char* error = dlerror();
-    if (first_error.empty()) first_error = error != nullptr ? error : "unknown loader error";
-  }
-  return first_error;
-}
-
-SourceStatus cupti_status() {
-  SourceStatus status{"cupti", false, "W, Q(dram), Q(l2), Q(l1) and T on NVIDIA GPUs", "", ""};
-  if (std::string error = loader_error({"libcuda.so.1"}); !error.empty()) {
-    status.reason = std::move(error);
-    status.cure = "install the NVIDIA driver on a machine with an NVIDIA GPU";
-  } else if (error = loader_error({"libcupti.so.13", "libcupti.so.12", "libcupti.so"}); !error.empty()) {
-    status.reason = std::move(error);
-    status.cure = "install CUPTI (part of the CUDA toolkit) and add its folder to LD_LIBRARY_PATH";
-  } else {
-    status.reason = "driver and CUPTI load, but this version of gable has no CUPTI reader";
-    status.cure = "profile with ncu for now";
-  }
-  return status;
-}
-
 }  // namespace
 
+const char* to_string(Metric metric) {
+  constexpr std::array kNames{"W", "Q(l1)", "Q(l2)", "Q(l3)", "Q(dram)", "T"};
+  return kNames.at(static_cast<std::size_t>(metric));
+}
+
+const char* to_string(Provenance provenance) {
+  constexpr std::array kNames{"counter", "simulated", "analytic"};
+  return kNames.at(static_cast<std::size_t>(provenance));
+}
+
+Ability ability(const SourceStatus& status, Metric metric) {
+  for (const Ability& one : status.abilities)
+    if (one.metric == metric) return one;
+  return {metric, false, status.name + " does not know of " + to_string(metric), ""};
+}
+
+Quantity combine(const std::vector<Quantity>& repetitions) {
+  std::vector<double> values;
+  for (const Quantity& one : repetitions) {
+    if (!one.value) return one;
+    values.push_back(*one.value);
+  }
+  if (values.empty()) return {.reason = "there was no repetition"};
+  std::sort(values.begin(), values.end());
+  Quantity all = repetitions.front();
+  all.value = quantile(values, 0.5);
+  all.q1 = quantile(values, 0.25);
+  all.q3 = quantile(values, 0.75);
+  all.repetitions = static_cast<int>(values.size());
+  return all;
+}
+
+Quantity Reading::at(Metric metric) const {
+  const auto found = quantities.find(metric);
+  if (found != quantities.end()) return found->second;
+  return {.reason = std::string(to_string(metric)) + " was not asked for"};
+}
+
+PassPlan CounterSource::prepare(const CountOptions&) { return {1, "every quantity is counted in one run"}; }
+
+std::vector<std::unique_ptr<CounterSource>> open_counter_sources(const std::string& helper) {
+  std::vector<std::unique_ptr<CounterSource>> sources;
+  sources.push_back(std::make_unique<PerfEventSource>());
+  sources.push_back(std::make_unique<PcmSource>(describe_machine(), helper));
+  sources.push_back(
+      std::make_unique<CallgrindSource>(read_cache_geometries("/sys/devices/system/cpu/cpu0/cache"), helper));
+  sources.push_back(std::make_unique<CuptiSource>());
+  return sources;
+}
+
 std::vector<SourceStatus> counter_sources() {
-  return {perf_event_status(), pcm_status(), cupti_status(), analytic_status(), clock_status()};
+  std::vector<SourceStatus> all;
+  for (const auto& source : open_counter_sources()) all.push_back(source->status());
+  for (SourceStatus status : {analytic_status(), clock_status()}) all.push_back(std::move(status));
+  return all;
 }
 
 }  // namespace gable::perf

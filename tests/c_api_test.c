@@ -36,6 +36,15 @@ int main(void) {
   size_t needed = 0;
   check(gable_plan_explain(plan, text, sizeof text, &needed) == GABLE_OK, "it explains itself");
   check(needed > sizeof text && strlen(text) == sizeof text - 1, "a long text is cut and its size told");
+  check(gable_plan_kernel(plan, text, sizeof text, &needed) == GABLE_OK && strlen(text) + 1 == needed,
+        "its kernel has a name");
+  int fused = -1;
+  check(gable_plan_fused(plan, &fused) == GABLE_OK && fused == 1, "it pools inside its kernel");
+  gable_error_bound bound = {-1, -1, -1};
+  check(gable_plan_error_bound(plan, &bound) == GABLE_OK && bound.accumulation > 0 && bound.accumulation < 1e-5 &&
+            bound.rounding >= 0 && bound.absolute >= 0,
+        "f32 accumulation has its bound");
+  check(gable_plan_fused(plan, NULL) == GABLE_INVALID_ARGUMENT, "a null result is refused");
 
   const float x[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   const float w[4] = {1, 0, 0, 1};

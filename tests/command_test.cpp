@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -50,12 +51,12 @@ struct Result {
   std::string err;
 };
 
-/// Runs `gable ARGUMENTS` with the test plugins in reach.
-Result run_command(const std::string& arguments) {
+/// Runs `ENVIRONMENT gable ARGUMENTS` with the test plugins in reach.
+Result run_command(const std::string& arguments, const std::string& environment = "") {
   const std::string stem =
       (fs::temp_directory_path() / ("gable_command_output_" + std::to_string(::getpid()))).string();
-  const std::string line = "GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS "' '" GABLE_COMMAND "' " + arguments + " >'" +
-                           stem + ".out' 2>'" + stem + ".err'";
+  const std::string line = environment + " GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS "' '" GABLE_COMMAND "' " +
+                           arguments + " >'" + stem + ".out' 2>'" + stem + ".err'";
   const int status = std::system(line.c_str());
   Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(stem + ".out"), read_text(stem + ".err")};
   fs::remove(stem + ".out");
@@ -76,7 +77,7 @@ constexpr const char* kSmall = "--problem 'mb1ic3ih8oc4kh3n\"small\"'";
 TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
   CHECK(run_command("--help").code == 0);
   CHECK(run_command("--version").out == "gable 0.1.0\n");
-  for (const char* command : {"info", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot"}) {
+  for (const char* command : {"info", "list", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot"}) {
     CAPTURE(command);
     const Result help = run_command(std::string(command) + " --help");
     CHECK(help.code == 0);
@@ -127,6 +128,47 @@ TEST_CASE("a malformed problem is bad input that is named with its column") {
   const Result result = run_command("verify --problem ic3ih8oc4kx3 --device reference");
   CHECK(result.code == 2);
   CHECK(contains(result.err, "problem 'ic3ih8oc4kx3', column 10: unknown entry 'kx'"));
+}
+
+TEST_CASE("counters that do not work here exit with 3, a reason and a cure; auto goes on and says what it took") {
+  const std::string bench = std::string("bench --device cpu --seconds 0.01 --json - ") + kSmall;
+  const Result counter = run_command(bench + " --counters counter");
+  if (counter.code != 0) {
+    CHECK(counter.code == 3);
+    CHECK(counter.out.empty());
+    CHECK(contains(counter.err, "perf_event"));
+    CHECK(contains(counter.err, "cure: "));
+  }
+  CHECK(run_command(bench + " --counters guess").code == 2);
+  const Result automatic = run_command(bench + " --counters auto");
+  REQUIRE(automatic.code == 0);
+  const json study = json::parse(automatic.out);
+  check_study_of(study);
+  CHECK(study["counters"]["mode"] == "auto");
+  for (const json& source : study["counters"]["sources"])
+    CHECK((source["available"] == true || !source["cure"].get<std::string>().empty()));
+  CHECK_FALSE(json::parse(run_command(bench).out).contains("counters"));
+}
+
+TEST_CASE(
+    "the simulated traffic of a layer is each tensor once, and the output once more, which is read before written") {
+  const Result result = run_command(
+      "bench --device cpu --problem mb16ic1ih48oc6oh44kh5 --layout nhwc --cache cold --seconds 0.01 --json - "
+      "--counters simulated");
+  if (result.code == 3) {  // without valgrind, or under a sanitizer
+    CHECK(contains(result.err, "cure: "));
+    MESSAGE("skipped: a layer's simulated traffic: ", result.err);
+    return;
+  }
+  REQUIRE(result.code == 0);
+  const json row = json::parse(result.out)["measurements"][0];
+  const json& dram = row["Q"]["dram"];
+  CHECK(dram["source"] == "simulated");
+  CHECK(dram["by"] == "callgrind");
+  const double output = 16.0 * 6 * 44 * 44 * 4;
+  CHECK(dram["bytes"].get<double>() == doctest::Approx(dram["analytic"].get<double>() + output).epsilon(0.03));
+  CHECK(row["W"]["source"] == "analytic");
+  CHECK(row["Q"]["l2"]["bytes"].get<double>() >= 0.97 * dram["bytes"].get<double>());
 }
 
 TEST_CASE("what no device can do exits with 3, memory that is not there with 4") {
@@ -273,6 +315,62 @@ TEST_CASE("primitives are verified and measured as convolutions are, and stand b
   CHECK(contains(result.err, "186 µs"));
 }
 
+TEST_CASE("list has each case's shapes and work, with a GPU's batches where asked") {
+  const Result result =
+      run_command("list --suite resnet50 --name res3a_branch2b --dtype f16 --math strict --gpu --json");
+  REQUIRE(result.code == 0);
+  const json cases = json::parse(result.out)["cases"];
+  REQUIRE(cases.size() == 1);
+  const json& one = cases.front();
+  CHECK(one["dtype"] == "f16");
+  CHECK(one["conv2d"]["input"] == json({64, 128, 56, 56}));
+  CHECK(one["conv2d"]["weights"] == json({128, 128, 3, 3}));
+  CHECK(one["conv2d"]["output"] == json({64, 128, 28, 28}));
+  CHECK(one["conv2d"]["stride"] == json({2, 2}));
+  CHECK(one["conv2d"]["padding"] == json({1, 1, 0, 0}));
+  CHECK(one["epilogue"]["activation"] == "relu");
+  CHECK(one["flop"] == 2.0 * 64 * 128 * 28 * 28 * 128 * 9);
+  CHECK(run_command("list --suite nonsense").code == 2);
+}
+
+TEST_CASE("bandwidths are measured with exact bytes, on one thread and on all, and other devices say why not") {
+  const Result result =
+      run_command("bench --suite primitives --name 64KiB --device cpu?threads=2,reference --seconds 0.01 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 6);
+  for (const json& m : study["measurements"]) {
+    CAPTURE(m["name"]);
+    const double bytes = m["Q"]["dram"]["bytes"];
+    CHECK(m["working_set_bytes"] == 65536);
+    CHECK(bytes <= 65536);
+    CHECK(bytes > 65536 - 6 * 1024);  // six arrays in whole KiB
+    CHECK(m["threads"] == (contains(m["name"].get<std::string>(), "_1t_") ? 1 : 2));
+    CHECK(m["W"]["flop"] == (m["op"] == "triad" ? bytes / 6 : 0));
+  }
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(study["refused"][0]["device"] == "reference");
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "no loops that only move bytes"));
+  CHECK(contains(result.err, "Bandwidth of cpu"));
+}
+
+TEST_CASE("on one thread nothing is measured twice, and files are read and written") {
+  const Result result =
+      run_command("bench --suite primitives --name 1MiB --device cpu?threads=1 --seconds 0.01 --json -");
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  // Past the page cache only where the file system of the temporary folder lets it.
+  CHECK(study["measurements"].size() + study["refused"].size() == 7);
+  std::vector<std::string> ops;
+  for (const json& m : study["measurements"]) ops.push_back(m["op"]);
+  for (const char* op : {"read", "copy", "triad", "file_read", "file_write"}) {
+    CHECK_MESSAGE(std::count(ops.begin(), ops.end(), op) == 1, op);
+  }
+  for (const json& refused : study["refused"]) CHECK(contains(refused["reason"].get<std::string>(), "O_DIRECT"));
+  CHECK(run_command("bench --suite primitives --name bandwidth --dtype bf16 --device cpu").code == 2);
+}
+
 TEST_CASE("info lists devices and counter sources, each with its reason") {
   CHECK(run_command("info").code == 0);
   const json document = json::parse(run_command("info --json").out);
@@ -289,16 +387,17 @@ TEST_CASE("info lists devices and counter sources, each with its reason") {
   }
 }
 
-TEST_CASE("roofline writes its five files, and plot draws them again") {
+TEST_CASE("roofline writes its files, and plot draws them again, without a PNG where nothing draws one") {
   const Folder folder;
   const std::string out = folder.file("report");
   const Result result =
       run_command(std::string("roofline --quick ") + kSmall + " --device reference --out '" + out + "'");
   CHECK(result.code == 0);
-  for (const char* name : {"study.json", "study.csv", "roofline.svg", "roofline.png", "index.html"}) {
+  for (const char* name : {"study.json", "study.csv", "roofline.svg", "index.html"}) {
     CAPTURE(name);
     CHECK(fs::file_size(fs::path(out) / name) > 0);
   }
+  CHECK(fs::exists(fs::path(out) / "roofline.png") != contains(result.out, "librsvg2-bin"));
   const json study = json::parse(read_text(out + "/study.json"));
   check_study_of(study);
   CHECK(study["ceilings"].size() > 5);
@@ -309,6 +408,13 @@ TEST_CASE("roofline writes its five files, and plot draws them again") {
   const std::string json_file = "'" + out + "/study.json'";
   CHECK(run_command("plot " + json_file + " " + json_file + " --out '" + again + "'").code == 0);
   CHECK(fs::file_size(fs::path(again) / "index.html") > 0);
+
+  const std::string bare = folder.file("bare");
+  const Result without = run_command("plot " + json_file + " --out '" + bare + "'", "PATH=/nowhere");
+  CHECK(without.code == 0);
+  CHECK(contains(without.out, "install the package librsvg2-bin"));
+  CHECK(fs::file_size(fs::path(bare) / "index.html") > 0);
+  CHECK_FALSE(fs::exists(fs::path(bare) / "roofline.png"));
 
   std::ofstream(folder.file("bad.json")) << "{\"schema_version\": 1";
   const Result bad = run_command("plot '" + folder.file("bad.json") + "' --out '" + folder.file("none") + "'");

@@ -1,21 +1,28 @@
-// A kernel that faults takes the GPU from the process for good: what is said then, and what goes on working. In a
-// program of its own, since no other test could use the GPU afterwards.
+// A kernel that faults takes its GPU from the process for good: what is said then, and what goes on working. In a
+// program of its own, since no other test could use the GPU afterwards; what needs two GPUs comes first and leaves the
+// first one whole.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "tests/expect.h"
 
 namespace gable {
 namespace {
 
-std::string why_no_gpu() {
-  for (const DeviceInfo& info : devices()) {
-    if (info.backend == "cuda" && info.available) return "";
-    if (info.backend == "cuda") return info.reason;
-  }
-  return "the plugin was not built";
+int gpus() {
+  const std::vector<DeviceInfo> all = devices();
+  return static_cast<int>(std::count_if(
+      all.begin(), all.end(), [](const DeviceInfo& info) { return info.backend == "cuda" && info.available; }));
+}
+
+bool has_two_gpus() {
+  const int count = gpus();
+  if (count < 2) MESSAGE("skipped, two GPUs are needed: there are ", count);
+  return count >= 2;
 }
 
 /// A view of far more than the memory behind it, as a wrong external tensor may be.
@@ -34,30 +41,89 @@ std::string failure_of(Call&& call) {
   return "";
 }
 
-TEST_CASE("after a kernel's fault every call says that the GPU is lost, and the CPU goes on") {
-  if (const std::string reason = why_no_gpu(); !reason.empty()) {
-    MESSAGE("skipped, no GPU: ", reason);
-    return;
-  }
+/// The text of the fault that an addition far beyond its tensors' memory is.
+std::string fault(const Device& device) {
   const Shape far{1 << 18, 1 << 18};  // more than any GPU has
-  const Device device = open("cuda:0");
   const Tensor small = device.tensor(DType::f32, {128});
   const Plan plan = device.plan(Add{.shape = far});
-  const std::string first = failure_of([&] {
+  return failure_of([&] {
     plan.run(beyond(small, far), beyond(small, far), beyond(small, far));
     device.synchronize();
   });
-  CHECK(contains(first, "cuda:0"));
-  CHECK(contains(first, "Start the process again"));
+}
+
+void check_lost(const Device& device) {
   CHECK(contains(failure_of([&] { device.tensor(DType::f32, {128}); }), "Start the process again"));
   CHECK(contains(failure_of([&] { device.synchronize(); }), "Start the process again"));
+}
 
-  const Device cpu = open("cpu");
-  const Tensor a(DType::f32, {4});
-  for (int i = 0; i < 4; ++i) a.as<float>()[i] = 1.5f;
-  const Tensor c(DType::f32, {4});
-  cpu.plan(Add{.shape = {4}}).run(a.view(), a.view(), c.view());
-  CHECK(c.as<float>()[3] == 3.0f);
+/// 1.5 + 1.5, with tensors of this moment.
+float three(const Device& device) {
+  const Tensor host(DType::f32, {4});
+  for (int i = 0; i < 4; ++i) host.as<float>()[i] = 1.5f;
+  const Tensor a = device.tensor(DType::f32, {4}), c = device.tensor(DType::f32, {4});
+  device.copy(host, a);
+  device.plan(Add{.shape = {4}}).run(a.view(), a.view(), c.view());
+  device.copy(c, host);
+  device.synchronize();
+  return host.as<float>()[3];
+}
+
+TEST_CASE("a tensor of another GPU is refused by both their names, and a copy brings it over") {
+  if (!has_two_gpus()) return;
+  const Device first = open("cuda:0"), second = open("cuda:1");
+  CHECK(three(first) == 3.0f);
+  CHECK(three(second) == 3.0f);
+  const Tensor here = first.tensor(DType::f32, {64}), there = second.tensor(DType::f32, {64});
+  const Plan plan = first.plan(Add{.shape = {64}});
+  const std::string message = message_of([&] { plan.run(here, there.view(), here); });
+  CHECK(contains(message, "cuda:1"));
+  CHECK(contains(message, "cuda:0"));
+  TensorView lie = there.view();
+  lie.memory = here.view().memory;
+  CHECK(contains(message_of([&] { plan.run(here, lie, here); }), "its pointer lies in cuda:1 memory"));
+
+  const Tensor sent(DType::f32, {64}), received(DType::f32, {64});
+  for (int i = 0; i < 64; ++i) sent.as<float>()[i] = static_cast<float>(i);
+  first.copy(sent, here);
+  first.copy(here, there);
+  first.synchronize();
+  second.copy(there, received);
+  second.synchronize();
+  for (int i = 0; i < 64; ++i) CHECK(received.as<float>()[i] == sent.as<float>()[i]);
+}
+
+TEST_CASE("after a kernel's fault on one GPU the other goes on, with what it had and with what is new") {
+  if (!has_two_gpus()) return;
+  const Device first = open("cuda:0"), second = open("cuda:1");
+  const Tensor kept(DType::f32, {64}), back(DType::f32, {64});
+  for (int i = 0; i < 64; ++i) kept.as<float>()[i] = static_cast<float>(i);
+  const Tensor before = first.tensor(DType::f32, {64});
+  first.copy(kept, before);
+  const Plan plan = first.plan(Add{.shape = {64}});
+
+  const std::string text = fault(second);
+  CHECK(contains(text, "cuda:1"));
+  CHECK(contains(text, "Start the process again"));
+  check_lost(second);
+
+  plan.run(before.view(), before.view(), before.view());
+  first.copy(before, back);
+  first.synchronize();
+  CHECK(back.as<float>()[63] == 126.0f);
+  CHECK(three(first) == 3.0f);
+  CHECK(three(open("cuda:0")) == 3.0f);
+  check_lost(second);
+}
+
+TEST_CASE("after a kernel's fault every call says that the GPU is lost, and the CPU goes on") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const std::string first = fault(device);
+  CHECK(contains(first, "cuda:0"));
+  CHECK(contains(first, "Start the process again"));
+  check_lost(device);
+  CHECK(three(open("cpu")) == 3.0f);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "cuda/depthwise.h"
 #include "cuda/few_channels.h"
 #include "cuda/few_channels_mma.h"
+#include "cuda/one_channel.h"
 #include "cuda/pagerank.h"
 #include "tests/conformance_run.h"
 #include "tests/expect.h"
@@ -66,10 +67,21 @@ std::vector<Conv2d> few_channel_convolutions() {
   };
 }
 
-void check_few_channels(const std::string& kernel, const std::vector<DType>& dtypes, Math math) {
+std::vector<Conv2d> one_channel_convolutions() {
+  return {
+      {.input = {7, 1, 48, 48}, .weights = {6, 1, 5, 5}},
+      {.input = {300, 1, 12, 12}, .weights = {4, 1, 5, 5}, .padding = {2, 2}},
+      {.input = {2, 1, 17, 70}, .weights = {5, 1, 5, 5}, .padding = {1, 3}},
+      {.input = {5, 1, 28, 28}, .weights = {8, 1, 3, 3}},
+      {.input = {3, 1, 31, 9}, .weights = {3, 1, 3, 3}, .padding = {1, 1}},
+  };
+}
+
+void check_convolutions(const std::vector<Conv2d>& convolutions, const std::string& kernel,
+                        const std::vector<DType>& dtypes, Math math) {
   const Device device = open("cuda:0?kernel=" + kernel);
   int turn = 0;
-  for (Conv2d conv : few_channel_convolutions()) {
+  for (Conv2d conv : convolutions) {
     for (const DType dtype : dtypes) {
       for (const Layout layout : kLayouts) {
         for (const bool pool : {false, true}) {
@@ -88,13 +100,29 @@ void check_few_channels(const std::string& kernel, const std::vector<DType>& dty
 
 TEST_CASE("few_channels computes each of its register tiles, with several images and bands a block") {
   if (no_gpu()) return;
-  check_few_channels("few_channels", {DType::f32, DType::f16, DType::bf16}, Math::strict);
+  check_convolutions(few_channel_convolutions(), "few_channels", {DType::f32, DType::f16, DType::bf16}, Math::strict);
+}
+
+TEST_CASE("one_channel computes each of its register tiles, with whole rows and with margins") {
+  if (no_gpu()) return;
+  check_convolutions(one_channel_convolutions(), "one_channel", {DType::f32, DType::f16, DType::bf16}, Math::strict);
+}
+
+TEST_CASE("in tf32 a layer of one channel stays on the f32 units, which are faster there and more accurate") {
+  if (no_gpu()) return;
+  Conv2d conv{.input = {7, 1, 20, 20}, .weights = {6, 1, 5, 5}, .layout = Layout::nhwc, .math = Math::tf32};
+  const Device device = open("cuda:0");
+  CHECK(device.plan(conv).kernel() == "one_channel");
+  check_op(device, conv);
+  conv.weights = {6, 1, 7, 7};
+  CHECK(device.plan(conv).kernel() == "few_channels");
+  check_op(device, conv);
 }
 
 TEST_CASE("few_channels_mma computes f16, bf16 and tf32 within their bounds") {
   if (no_gpu()) return;
-  check_few_channels("few_channels_mma", {DType::f16, DType::bf16}, Math::strict);
-  check_few_channels("few_channels_mma", {DType::f32}, Math::tf32);
+  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f16, DType::bf16}, Math::strict);
+  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f32}, Math::tf32);
 }
 
 TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {
@@ -140,7 +168,8 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
       check_op(device, Transpose{.rows = rows, .columns = columns, .dtype = dtype});
     }
     for (const std::int64_t count : {64, 4099}) check_op(device, Add{.shape = {count}, .dtype = dtype});
-    for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
+    for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},
+                               Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
       check_op(device, Reorder{.shape = shape, .from = Layout::nchw, .to = Layout::nhwc, .dtype = dtype});
       check_op(device, Reorder{.shape = shape, .from = Layout::nhwc, .to = Layout::nchw, .dtype = dtype});
     }
@@ -150,12 +179,18 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
             device,
             MaxPool{
                 .input = {2, channels, 18, 32}, .window = {2, 2}, .stride = {2, 2}, .dtype = dtype, .layout = layout});
-        check_op(device, MaxPool{.input = {2, channels, 17, 19},
-                                 .window = {3, 3},
-                                 .stride = {2, 2},
-                                 .padding = {1, 1},
-                                 .dtype = dtype,
-                                 .layout = layout});
+        // Widths that vectors of outputs divide, that half of them do, and that none does; heights with a last window
+        // over the padding and without.
+        for (const Shape& image : {Shape{17, 32}, Shape{18, 24}, Shape{7, 28}, Shape{17, 19}}) {
+          for (const std::int64_t stride : {1, 2}) {
+            check_op(device, MaxPool{.input = {2, channels, image[0], image[1]},
+                                     .window = {3, 3},
+                                     .stride = {stride, stride},
+                                     .padding = {1, 1},
+                                     .dtype = dtype,
+                                     .layout = layout});
+          }
+        }
       }
     }
   }
@@ -194,7 +229,7 @@ TEST_CASE("the few-channel kernels refuse by the value that stands against them"
   CHECK(contains(refusal_with<FewChannelsConv2d>(p), "bytes of shared memory"));
   p = small_problem();
   p.math = cuda::Math::tf32;
-  CHECK(contains(refusal_with<FewChannelsConv2d>(p), "strict"));
+  CHECK(refusal_with<FewChannelsConv2d>(p).empty());
   CHECK(refusal_with<FewChannelsMma>(p).empty());
   cudaDeviceProp turing = hopper();
   turing.major = 7;
@@ -205,6 +240,26 @@ TEST_CASE("the few-channel kernels refuse by the value that stands against them"
   p.type = cuda::Type::bf16;
   p.c = 2;
   CHECK(contains(refusal_with<FewChannelsMma>(p), "2 input channels"));
+}
+
+TEST_CASE("one_channel refuses by the value that stands against it") {
+  using cuda::OneChannelConv2d;
+  cuda::Conv2dProblem p = small_problem();
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "3 input channels"));
+  p.c = 1;
+  CHECK(refusal_with<OneChannelConv2d>(p).empty());
+  p.k = 9;
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "3x3 with 9 output channels"));
+  p.k = 8;
+  p.stride_h = 2;
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "stride and dilation are 1"));
+  p.stride_h = 1;
+  p.pool = {.h = 3, .w = 3, .stride_h = 2, .stride_w = 2};
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "2x2"));
+  p.pool = {};
+  p.h = p.w = 1000;
+  p.ho = p.wo = 998;
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "bytes of shared memory"));
 }
 
 TEST_CASE("depthwise refuses what is no 3x3 of one channel a group") {

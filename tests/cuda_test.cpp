@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -123,10 +124,10 @@ TEST_CASE("a misaligned pointer is refused before a kernel can fault on it") {
   if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
   const Plan plan = device.plan(Add{.shape = {64}});
-  const Tensor a = device.tensor(DType::f32, {65});
-  const TensorView shifted(static_cast<char*>(a.data()) + 2, DType::f32, {64}, Layout::nchw, device.info().memory);
+  const Tensor a = device.tensor(DType::f32, {64}), longer = device.tensor(DType::f32, {65});
+  const TensorView shifted(static_cast<char*>(longer.data()) + 2, DType::f32, {64}, Layout::nchw, device.info().memory);
   const std::string message = message_of([&] { plan.run(shifted, a.view(), a.view()); }, ErrorCode::invalid_argument);
-  CHECK_FALSE(message.empty());
+  CHECK(contains(message, "the input lies at an address that is 2 beyond a multiple of "));
 }
 
 /// Pinned host memory, as an application has it.
@@ -291,6 +292,58 @@ TEST_CASE("events measure the time that the GPU takes, and refuse what was not r
   const double seconds = stop.seconds_since(start);
   CHECK(seconds > 2.0 * 4 * kCount / 20e12);  // at most 20 TB/s
   CHECK(seconds < 1);
+}
+
+TEST_CASE("measured ceilings stay below the vendor's formulas, and each level of memory above the one behind it") {
+  if (is_missing("cuda")) return;
+  const std::vector<Ceiling> all = open("cuda:0").ceilings({.quick = true});
+  std::map<std::string, double> medians;
+  for (const Ceiling& c : all) {
+    CAPTURE(c.name);
+    REQUIRE_FALSE(c.samples.empty());
+    std::vector<double> sorted = c.samples;
+    std::sort(sorted.begin(), sorted.end());
+    const double median = medians[c.name] = sorted[sorted.size() / 2];
+    CHECK(sorted.front() > 0);
+    CHECK_FALSE(c.formula.empty());
+    if (c.theoretical > 0) CHECK(median < 1.05 * c.theoretical);
+    if (c.theoretical > 0) CHECK(median > 0.4 * c.theoretical);
+    MESSAGE(c.name, ": ", median, c.theoretical > 0 ? " of " + std::to_string(c.theoretical) : "", "; ", c.note);
+  }
+  CHECK(medians.size() == all.size());
+  CHECK(medians.at("dram read") < medians.at("l2 read"));
+  CHECK(medians.at("l2 read") < medians.at("shared memory read"));
+  CHECK(medians.at("launch, back to back") < medians.at("launch and wait"));
+}
+
+TEST_CASE("loops move exactly their bytes, whatever is too little is refused") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  using enum MemoryLoop::Movement;
+  for (const auto movement :
+       {read, copy, triad, to_shared, pinned_to_device, device_to_pinned, pageable_to_device, device_to_pageable}) {
+    for (const std::int64_t bytes : {1 << 14, 1 << 20, (3 << 24) + 12345}) {
+      CAPTURE(static_cast<int>(movement));
+      const Loop loop = device.loop(MemoryLoop{.movement = movement, .bytes = bytes});
+      CHECK(loop.details().bytes <= static_cast<double>(bytes));
+      CHECK(loop.details().bytes > 0.7 * static_cast<double>(bytes));
+      loop.run(3);
+      CHECK(loop.result().empty());
+    }
+  }
+  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 100}); }, ErrorCode::unsupported), "2048"));
+  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 0}); }), "0 bytes"));
+  const std::vector<std::int64_t> offsets{0, 1, 2};
+  const std::vector<std::int32_t> sources{1, 0}, degrees{1, 1};
+  const Loop pagerank = device.loop(PagerankLoop{offsets, sources, degrees});
+  pagerank.run(5);
+  CHECK(pagerank.result() == std::vector<float>{0.5F, 0.5F});
+  CHECK(contains(message_of([&] {
+                   device.loop(PagerankLoop{offsets, sources, sources});
+                   pagerank.run(0);
+                 }),
+                 "0 passes"));
+  CHECK(contains(message_of([&] { device.loop(PagerankLoop{offsets, degrees, {}}); }), "0 vertices"));
 }
 
 /// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.

@@ -43,7 +43,8 @@ if(NOT library)
 endif()
 cmake_path(GET library PARENT_PATH libdir)
 file(GLOB plugins ${libdir}/gable/libgable_*.so)
-expect_no_gpu_library(${library} ${plugins})
+file(GLOB counters ${libdir}/gable/counters/libgable_*.so)
+expect_no_gpu_library(${library} ${plugins} ${counters})
 
 step("configuring the consumer" ${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${WORK}/consumer -G Ninja
   -D CMAKE_PREFIX_PATH=${tree} -D CMAKE_CXX_COMPILER=${COMPILER} -D GABLE_WANTED_VERSION=${VERSION})

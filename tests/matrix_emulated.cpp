@@ -19,7 +19,7 @@ class EmulatedTiles {
       for (float& sum : row) sum = 0.0f;
     }
   }
-  template <int kTile>
+  template <int kTile, bool kKeepsInL1 = true>
   void load(const std::uint16_t* rows, std::int64_t stride) {
     for (int row = 0; row < 16; ++row) {
       for (int i = 0; i < 32; ++i) operands_[kTile - 4][row][i] = operand(rows[row * stride + i]);
@@ -45,6 +45,9 @@ class EmulatedTiles {
     }
   }
 
+  static void will_read(const char* line) { __builtin_prefetch(line); }
+  static void will_write(const char* line) { __builtin_prefetch(line); }
+
  private:
   float sums_[4][16][16];
   float operands_[4][16][32];
@@ -64,10 +67,13 @@ const MatrixUnit& emulated_unit() {
                                .end = nothing,
                                .tile1 = matrix_tile<EmulatedTiles, 1>,
                                .tile3 = matrix_tile<EmulatedTiles, 3>,
+                               .tile4 = matrix_tile<EmulatedTiles, 4>,
                                .tile6 = matrix_tile<EmulatedTiles, 6>,
                                .finishes_in_registers = false,
                                .finish_bf16 = nullptr,
-                               .split = {nullptr, nullptr, amx_unit().split[2], amx_unit().split[3]}};
+                               .finish_f16 = amx_unit().finish_f16,
+                               .split_f16 = amx_unit().split_f16,
+                               .split_f32 = {nullptr, nullptr, amx_unit().split_f32[2], amx_unit().split_f32[3]}};
   return unit;
 }
 

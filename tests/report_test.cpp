@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "bench/report/bandwidth.h"
 #include "bench/report/csv.h"
 #include "bench/report/figure.h"
 #include "bench/report/html.h"
@@ -492,6 +493,36 @@ TEST_CASE("trainium: primitives stand beside the study's figures, other suites d
   CHECK_THROWS_AS(merge({study}), SchemaError);
 }
 
+TEST_CASE("bandwidths have a table of their own: a line a working set, a column a movement") {
+  json study = samples::cpu_study({"f32"});
+  CHECK(bandwidth_table(merge({study})).empty());
+  json row = study["measurements"][0];
+  row["suite"] = "primitives";
+  row["op"] = "read";
+  row["working_set_bytes"] = 4096;
+  row["T"]["q1"] = row["T"]["seconds"] = row["T"]["q3"] = 1e-6;
+  row["W"] = {{"source", "analytic"}, {"flop", 0}, {"analytic", 0}};
+  row["Q"] = {{"dram", {{"source", "analytic"}, {"bytes", 4096}, {"analytic", 4096}}}};
+  row["intensity"] = row["gflops"] = 0;
+  json large = row;
+  row["name"] = "bandwidth_read_1t_4KiB";
+  large["name"] = "bandwidth_read_16KiB";
+  large["working_set_bytes"] = 16384;
+  study["measurements"] = {large, row};
+  const Studies studies = merge({study});
+  const std::string text = bandwidth_table(studies);
+  CAPTURE(text);
+  const std::size_t small_line = text.find("\n4.00 KiB");
+  CHECK(contains(text, "read     read_1t"));
+  CHECK(contains(text.substr(small_line), "-   4.10 GB/s"));
+  CHECK(small_line < text.find("\n16.0 KiB"));
+  CHECK_FALSE(contains(table(studies), "bandwidth_read"));
+  CHECK(trainium_table(studies).empty());
+  CHECK_FALSE(studies.measurements[0].can_be_drawn());
+  study["measurements"][0]["working_set_bytes"] = 0;
+  CHECK_THROWS_AS(merge({study}), SchemaError);
+}
+
 TEST_CASE("table: a device names its math where it measured several") {
   Studies studies = merge({samples::cpu_study({"f32"})});
   CHECK_FALSE(contains(table(studies), "strict"));
@@ -521,7 +552,7 @@ TEST_CASE("png: a missing program is named with the package that has it") {
   std::filesystem::create_directories(folder.path());
   const std::string drawing = svg(merge({samples::cpu_study()}), Colours::light);
   CHECK_THROWS_WITH_AS(write_png(drawing, folder.path() / "a.png", 2, "no-such-rsvg-convert"),
-                       doctest::Contains("install the package librsvg2-bin"), std::runtime_error);
+                       doctest::Contains("install the package librsvg2-bin"), NoRenderer);
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 

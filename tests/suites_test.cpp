@@ -5,9 +5,12 @@
 #include <gable/error.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <set>
 #include <string>
 
+#include "bench/pagerank.h"
 #include "bench/problem.h"
 
 using namespace gable;
@@ -111,6 +114,69 @@ TEST_CASE("primitives sweep the tiles of an addition up to 128 lanes, and have p
   CHECK(std::get<Add>(find(cases, "vector_add_256Mi", DType::f32).op) == Add{.shape = {1 << 28}});
   CHECK(gflop(find(cases, "matmul_100k", DType::bf16)) == doctest::Approx(573.44));
   CHECK(gflop(find(cases, "fused256+pool", DType::f32)) == doctest::Approx(58.14).epsilon(1e-3));
+}
+
+TEST_CASE("primitives have bandwidths of every level of a GPU and of the way to it, and graphs") {
+  const auto cases = bandwidth_cases("primitives", true);
+  for (const char* name : {"bandwidth_read_4KiB", "bandwidth_to_shared_8GiB", "bandwidth_pinned_to_device_1GiB",
+                           "bandwidth_device_to_pageable_4KiB"}) {
+    CAPTURE(name);
+    CHECK(std::any_of(cases.begin(), cases.end(), [&](const BandwidthCase& one) { return one.name == name; }));
+  }
+  for (const BandwidthCase& one : cases) CHECK_FALSE(between_files(one.movement));
+  const auto graphs = graph_cases("primitives", true);
+  REQUIRE(graphs.size() == 2);
+  CHECK_FALSE(graphs[0].power_law);
+  CHECK(graphs[1].power_law);
+  CHECK(graph_cases("study", true).empty());
+}
+
+TEST_CASE("a made graph is whole, its power law is one, and its ranks are a distribution") {
+  for (const bool power_law : {false, true}) {
+    CAPTURE(power_law);
+    const GraphCase one{.suite = "", .name = "", .power_law = power_law, .vertices = 1000, .edges = 20000};
+    const Graph graph = make_graph(one);
+    REQUIRE(graph.offsets.size() == 1001);
+    CHECK(graph.offsets.front() == 0);
+    CHECK(graph.offsets.back() == 20000);
+    CHECK(graph.sources.size() == 20000);
+    CHECK(std::is_sorted(graph.offsets.begin(), graph.offsets.end()));
+    std::vector<std::int32_t> degrees(1000);
+    for (const std::int32_t from : graph.sources) ++degrees.at(static_cast<std::size_t>(from));
+    CHECK(degrees == graph.out_degrees);
+    const std::int64_t first = graph.offsets[1];  // in-edges: 20 if even, 20000 ln 2 / ln 1000 = 2007 else
+    CHECK(first > (power_law ? 1800 : 5));
+    CHECK(first < (power_law ? 2200 : 50));
+    const std::vector<double> ranks = pagerank_on_host(graph, 20, 0.85);
+    CHECK(std::accumulate(ranks.begin(), ranks.end(), 0.0) == doctest::Approx(1));
+    const std::vector<double> settled = pagerank_on_host(graph, 200, 0.85);
+    const std::vector<double> again = pagerank_on_host(graph, 201, 0.85);
+    CHECK(std::equal(settled.begin(), settled.end(), again.begin(),
+                     [](double a, double b) { return std::abs(a - b) < 1e-12; }));
+  }
+}
+
+TEST_CASE("primitives have bandwidths from 4 KiB to 8 GiB and of files, on CPUs") {
+  const auto cases = bandwidth_cases("primitives");
+  std::set<std::string> names;
+  std::int64_t least = cases.front().bytes, most = 0;
+  for (const BandwidthCase& one : cases) {
+    CAPTURE(one.name);
+    CHECK(one.suite == "primitives");
+    CHECK(one.name.starts_with("bandwidth_"));
+    CHECK(names.insert(one.name).second);
+    least = std::min(least, one.bytes);
+    most = std::max(most, one.bytes);
+  }
+  CHECK(least == 4096);
+  CHECK(most == std::int64_t{8} << 30);
+  for (const char* name : {"bandwidth_read_1t_4KiB", "bandwidth_copy_64MiB", "bandwidth_triad_8GiB",
+                           "bandwidth_file_read_256MiB", "bandwidth_file_write_direct_1MiB"}) {
+    CHECK_MESSAGE(names.contains(name), name);
+  }
+  CHECK(bandwidth_cases("study").empty());
+  CHECK(graph_cases("primitives").empty());
+  CHECK_THROWS_AS(bandwidth_cases("vgg"), Error);
 }
 
 TEST_CASE("capping the work halves rows of products, and what is only moved until it moves little enough") {

@@ -66,6 +66,16 @@ Pixel loaded(const Conv2dProblem& p, const WgmmaGeometry& g, const WgmmaBox& box
   return at < g.box_w * g.box_h * g.box_n && inside(from, p.n, p.h, p.w) ? from : kZero;
 }
 
+/// What the copy engine gathers: filters start at each stride between the corners, row by row and image by image.
+Pixel gathered(const Conv2dProblem& p, const WgmmaBox& box, std::int64_t line) {
+  const WgmmaCorners c = wgmma_corners(p);
+  const std::int64_t columns = ceil_div(p.w + c.right - c.left, p.stride_w);
+  const std::int64_t rows = ceil_div(p.h + c.bottom - c.top, p.stride_h);
+  const Pixel from{line / columns / rows, c.top + line / columns % rows * p.stride_h + box.dy,
+                   c.left + line % columns * p.stride_w + box.dx};
+  return inside(from, p.n, p.h, p.w) ? from : kZero;
+}
+
 /// Counts how often each output pixel is computed; checks what its taps read.
 std::map<Pixel, int> walk(const Conv2dProblem& p, const WgmmaGeometry& g) {
   std::map<Pixel, int> computed;
@@ -93,6 +103,20 @@ std::map<Pixel, int> walk(const Conv2dProblem& p, const WgmmaGeometry& g) {
   return computed;
 }
 
+/// The same for boxes by tap of the batch's line of output pixels.
+void walk_gathered(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  CHECK(g.tiles_x * g.pixels >= p.n * p.ho * p.wo);
+  CHECK(g.pixels * 128 <= g.box_stage_bytes);
+  for (std::int64_t line = 0; line < p.n * p.ho * p.wo; ++line) {
+    for (const WgmmaBox& box : g.boxes) {
+      const WgmmaTap& at = g.taps[static_cast<std::size_t>(box.first_tap)];
+      const Pixel wanted{line / p.wo / p.ho, line / p.wo % p.ho * p.stride_h + at.r * p.dilation_h - p.pad_top,
+                         line % p.wo * p.stride_w + at.s * p.dilation_w - p.pad_left};
+      REQUIRE(gathered(p, box, line) == (inside(wanted, p.n, p.h, p.w) ? wanted : kZero));
+    }
+  }
+}
+
 /// The flat layout is checked as the one line of pixels that the kernel sees.
 Conv2dProblem as_laid_out(const Conv2dProblem& p, const WgmmaGeometry& g) {
   if (!g.flat) return p;
@@ -104,11 +128,11 @@ Conv2dProblem as_laid_out(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 std::vector<WgmmaWishes> all_wishes() {
   std::vector<WgmmaWishes> list;
-  for (const int pixels : {128, 224, 256}) {
+  for (const int pixels : {128, 192, 224, 256}) {
     for (const int row : {8, 16, pixels}) {
       for (const int box_per_tap : {0, 1}) {
-        for (const int one_pixel_tile : {0, 1}) {
-          list.push_back({.pixels = pixels, .row = row, .box_per_tap = box_per_tap, .one_pixel_tile = one_pixel_tile});
+        for (const int schedule : {0, 1}) {
+          list.push_back({.pixels = pixels, .row = row, .box_per_tap = box_per_tap, .schedule = schedule});
         }
       }
     }
@@ -129,6 +153,10 @@ TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in
       CAPTURE(g->staging_description());
       CHECK(wgmma_shared_bytes(*g) <= kSharedBytes);
       CHECK(g->taps.size() == static_cast<std::size_t>(p.r * p.s));
+      if (g->by_tap) {
+        walk_gathered(p, *g);
+        continue;
+      }
       const Conv2dProblem seen = as_laid_out(p, *g);
       const std::map<Pixel, int> computed = walk(seen, *g);
       CHECK(computed.size() == static_cast<std::size_t>(p.n * p.ho * p.wo));
@@ -190,11 +218,11 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
         continue;
       }
       for (const int promoted : {0, 1}) {
-        const WgmmaWishes wishes{.promoted = promoted};
+        const WgmmaWishes wishes{.schedule = promoted == 1 ? static_cast<int>(WgmmaSchedule::promoted) : 0};
         const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, wishes);
         REQUIRE(g);
         CAPTURE(g->tile_description());
-        CHECK(g->promoted == (promoted == 1));
+        CHECK((g->schedule == WgmmaSchedule::promoted) == (promoted == 1));
         CHECK(g->boxes.size() <= static_cast<std::size_t>(kWgmmaMaxBoxes));
         CHECK(g->taps.size() <= static_cast<std::size_t>(kWgmmaMaxSteps));
         CHECK(g->channel_blocks == (p.c + 63) / 64);
@@ -204,7 +232,11 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
           CHECK(times == 1);
           CHECK(product[0] + product[1] < parts);
         }
-        if (g->promoted) check_chunks(*g);
+        if (promoted == 1) check_chunks(*g);
+        if (g->by_tap) {
+          walk_gathered(p, *g);
+          continue;
+        }
         const std::map<Pixel, int> computed = walk(as_laid_out(p, *g), *g);
         CHECK(computed.size() == static_cast<std::size_t>(p.n * p.ho * p.wo));
       }
@@ -240,9 +272,9 @@ TEST_CASE("split6 asks for short chunks, split3 does not") {
   Conv2dProblem p = kProblems.front();
   p.type = Type::f32;
   p.math = Math::split6;
-  CHECK(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->promoted);
+  CHECK(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->schedule == WgmmaSchedule::promoted);
   p.math = Math::split3;
-  CHECK_FALSE(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->promoted);
+  CHECK(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->schedule != WgmmaSchedule::promoted);
 }
 
 TEST_CASE("three bf16 parts hold all of an f32 value, two all but 2^-16 of it") {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <string_view>
 
 struct gable_device {
   gable::Device device;
@@ -84,6 +85,15 @@ gable::Conv2d conv_of(const gable_conv2d& c) {
                                     gable::Extent{c.pool_stride[0], c.pool_stride[1]}}}};
 }
 
+void copy_text(std::string_view from, char* text, std::size_t size, std::size_t* needed) {
+  if (size != 0) require(text, "text");
+  if (needed != nullptr) *needed = from.size() + 1;
+  if (size == 0) return;
+  const std::size_t count = std::min(size - 1, from.size());
+  std::memcpy(text, from.data(), count);
+  text[count] = '\0';
+}
+
 const gable::Conv2d& conv_of(const gable_plan& plan) { return std::get<gable::Conv2d>(plan.plan.op()); }
 
 }  // namespace
@@ -133,13 +143,31 @@ gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]) {
 gable_status gable_plan_explain(const gable_plan* plan, char* text, size_t size, size_t* needed) {
   return guarded([&] {
     require(plan, "plan");
-    if (size != 0) require(text, "text");
-    const std::string explanation = plan->plan.explain();
-    if (needed != nullptr) *needed = explanation.size() + 1;
-    if (size == 0) return;
-    const std::size_t count = std::min(size - 1, explanation.size());
-    std::memcpy(text, explanation.data(), count);
-    text[count] = '\0';
+    copy_text(plan->plan.explain(), text, size, needed);
+  });
+}
+
+gable_status gable_plan_kernel(const gable_plan* plan, char* text, size_t size, size_t* needed) {
+  return guarded([&] {
+    require(plan, "plan");
+    copy_text(plan->plan.kernel(), text, size, needed);
+  });
+}
+
+gable_status gable_plan_fused(const gable_plan* plan, int* fused) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(fused, "fused");
+    *fused = plan->plan.fused() ? 1 : 0;
+  });
+}
+
+gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* bound) {
+  return guarded([&] {
+    require(plan, "plan");
+    require(bound, "bound");
+    const gable::ErrorBound b = plan->plan.error_bound();
+    *bound = {b.accumulation, b.rounding, b.absolute};
   });
 }
 

@@ -2,6 +2,8 @@
 #include <gable/backend.h>
 #include <gable/tensor.h>
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -10,10 +12,20 @@ namespace {
 
 constexpr std::size_t kAlignment = 128;  // two cache lines: what the adjacent-line prefetcher pairs
 
+/// Tensors of at least two of these ask for them: kernels that read many rows at once miss the TLB on smaller pages.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+void* aligned_memory(std::size_t bytes) {
+  if (bytes < 2 * kHugePage) return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kHugePage, bytes) != 0) return nullptr;
+  madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: without it small pages are right, too
+  return memory;
+}
+
 std::shared_ptr<void> allocate_host(std::size_t bytes) {
-  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = rounded == 0 ? nullptr : std::aligned_alloc(kAlignment, rounded);
-  if (memory == nullptr && rounded != 0) {
+  void* memory = bytes == 0 ? nullptr : aligned_memory(bytes);
+  if (memory == nullptr && bytes != 0) {
     throw Error(ErrorCode::out_of_memory, "no " + std::to_string(bytes) + " bytes of host memory");
   }
   return {memory, std::free};

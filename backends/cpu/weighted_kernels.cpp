@@ -52,6 +52,8 @@ Activation activation_of(const Op& op) {
   return std::get<Matmul>(op).activation;
 }
 
+constexpr double kF16LeftOut = 0x1p-18;  // of |x||w|, by 3 of 4 products of two parts
+
 ErrorBound f32_bound(const Op& op) { return f32_accumulation_bound(terms(op), dtype_of(op), activation_of(op)); }
 
 std::string strict_only(const WeightedOp& op) {
@@ -112,10 +114,14 @@ std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Targ
                                                          cpu::Conv2dPlan(op.problem, target, threads));
 }
 
+/// f16 is exactly the sum of two bf16 parts. The product of both lesser parts may be left out where that costs less
+/// than the bound of f32 accumulation, so that the bound at most doubles.
+int f16_products_of(const WeightedOp& op) { return f32_bound(op.op).accumulation >= kF16LeftOut ? 3 : 4; }
+
 /// Products of bf16 parts a term; 0: not an op for bf16 units.
 int products_of(const WeightedOp& op) {
   if (op.problem.type == cpu::Type::bf16) return op.math == Math::strict ? 1 : 0;
-  if (op.problem.type != cpu::Type::f32) return 0;
+  if (op.problem.type == cpu::Type::f16) return op.math == Math::strict ? f16_products_of(op) : 0;
   return op.math == Math::split3 ? 3 : op.math == Math::split6 ? 6 : 0;
 }
 
@@ -123,7 +129,7 @@ std::string refuse_matrix(const WeightedOp& op, const cpu::MatrixUnit& unit) {
   const int products = products_of(op);
   if (products == 0) {
     return std::string(name_of(op.problem.type)) + " with math " + std::string(to_string(op.math)) +
-           ": it multiplies bf16, or f32 as split3 or split6";
+           ": it multiplies bf16, f16, or f32 as split3 or split6";
   }
   if (unit.tile(products) == nullptr) {
     return "math " + std::string(to_string(op.math)) + ": " + std::to_string(products) +
@@ -137,16 +143,20 @@ std::string refuse_matrix(const WeightedOp& op, const cpu::MatrixUnit& unit) {
 ///     own: the bound of f32 accumulation, which holds for every order, over n·products terms.
 ///   Subnormals. The units take subnormal operands and results as zero. A term loses at most 2^-126 times its other
 ///     operand, a sum 2^-126: together n·2^-101 for operands up to 2^24.
+///   f16. x = hi + lo exactly, |lo| <= 2^-9 |x|: bf16 holds 8 of its 11 bits and a sign in each part, and its exponents
+///     reach below f16's subnormals. With 3 products, lo·lo is left out, at most 2^-18 |x||w|.
 ///   split3. x = hi + mid + e, |mid| <= 2^-8 |x|, |e| <= 2^-16 |x|, and w likewise. Left out are mid·mid, e·w and x·e,
 ///     each at most 2^-16 |x||w|: 3·2^-16 M, and 2^-7 of that for terms of higher order.
 ///   split6. x = hi + mid + lo exactly, |lo| <= 2^-16 |x|: three times 8 bits hold the 24 of f32. Left out are
 ///     mid·lo and lo·mid, each at most 2^-24 |x||w|, and lo·lo: 2·2^-24 M, and 2^-7 of that.
 /// Parts of values beyond bf16's greatest, 2^128 - 2^119, are infinite, and infinities have no parts: results are NaN.
+/// f16's own instructions on AVX512-FP16 add in f16, which no bound of f32 accumulation allows.
 ErrorBound matrix_bound(const Op& op, int products) {
   const std::int64_t n = terms(op);
   ErrorBound bound = f32_accumulation_bound(n * products, dtype_of(op), activation_of(op));
   bound.absolute += static_cast<double>(n) * 0x1p-101;
-  if (products == 3) bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7);
+  if (products == 3 && dtype_of(op) == DType::f16) bound.accumulation += kF16LeftOut;
+  if (products == 3 && dtype_of(op) == DType::f32) bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7);
   if (products == 6) bound.accumulation += 2 * 0x1p-24 * (1 + 0x1p-7);
   return bound;
 }

@@ -2,7 +2,9 @@
 #include <gable/backend.h>
 #include <gable/error.h>
 
+#include "backends/cuda/cuda_ceilings.h"
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_loops.h"
 #include "backends/cuda/cuda_plans.h"
 
 namespace gable {
@@ -36,6 +38,12 @@ class KernelDevice final : public CudaDevice {
       return make_cuda_plan(op, *this, kernel_);
     });
   }
+
+  std::vector<Ceiling> ceilings(const CeilingRequest& request) const override {
+    return measure_cuda_ceilings(*this, request);
+  }
+  std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const override { return make_cuda_loop(*this, loop); }
+  std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const override { return make_cuda_loop(*this, loop); }
 
  private:
   std::string kernel_;

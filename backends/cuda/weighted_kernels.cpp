@@ -11,6 +11,7 @@
 #include "cuda/few_channels_mma.h"
 #include "cuda/implicit_gemm.h"
 #include "cuda/naive.h"
+#include "cuda/one_channel.h"
 #include "cuda/register_tile.h"
 #include "cuda/staged.h"
 #include "cuda/tiled.h"
@@ -135,6 +136,7 @@ constexpr WeightedKernel f32_accumulating(const char* name) {
 /// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
 constexpr WeightedKernel kKernels[] = {
     f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
+    f32_accumulating<cuda::OneChannelConv2d>("one_channel"),
     {"few_channels_mma", nothing_missing, refuse<cuda::FewChannelsMma>, make<cuda::FewChannelsMma, mma_bound>},
     f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
     {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::Staged<cuda::WgmmaConv2d>>,

@@ -1,6 +1,6 @@
 // The device "cudnn:N": NVIDIA's cuDNN 9 on a GPU, the peer that gable's own CUDA kernels are measured against.
 //
-// cudnn[:N][?algorithm=heuristic|measured]. Memory, copies and streams are those of cuda:N.
+// cudnn[:N][?algorithm=measured|heuristic]. Memory, copies and streams are those of cuda:N.
 #include <gable/backend.h>
 #include <gable/error.h>
 
@@ -16,8 +16,8 @@ constexpr const char* kHeuristic = "heuristic";
 
 bool wants_measuring(const DeviceUri& uri) {
   const auto option = uri.options.find("algorithm");
-  if (option == uri.options.end() || option->second == kHeuristic) return false;
-  if (option->second == kMeasured) return true;
+  if (option == uri.options.end() || option->second == kMeasured) return true;
+  if (option->second == kHeuristic) return false;
   throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': algorithm is '" + option->second +
                                                "'; it must be " + kMeasured + " or " + kHeuristic);
 }
@@ -26,13 +26,12 @@ class CudnnDevice final : public CudaDevice {
  public:
   CudnnDevice(DeviceInfo info, const Library& library, bool measured)
       : CudaDevice(std::move(info)),
-        session_(std::make_shared<Session>(library, CudaDevice::index())),
-        measured_(measured) {}
+        planner_(std::make_unique<Planner>(std::make_shared<Session>(library, CudaDevice::index()), measured)) {}
 
   std::vector<KernelSupport> query(const Op& op) const override {
     return reporting(uri(), [&]() -> std::vector<KernelSupport> {
       const CurrentDevice current(index());
-      const std::string reason = refusal(op, *session_);
+      const std::string reason = planner_->refusal(op);
       return {{.kernel = kernel_of(op), .supported = reason.empty(), .reason = reason}};
     });
   }
@@ -40,13 +39,12 @@ class CudnnDevice final : public CudaDevice {
   std::unique_ptr<PlanImpl> plan(const Op& op) const override {
     return reporting(uri(), [&] {
       const CurrentDevice current(index());
-      return make_plan(op, *this, session_, measured_);
+      return planner_->plan(op, *this);
     });
   }
 
  private:
-  std::shared_ptr<Session> session_;
-  bool measured_;
+  std::unique_ptr<Planner> planner_;
 };
 
 class CudnnBackend final : public Backend {

@@ -226,13 +226,14 @@ std::optional<ExecutionPlan> Graph::compile(const Engine& engine, std::size_t wo
 
 void VariantPack::execute(const Library& library, cudnnHandle_t handle, const ExecutionPlan& plan,
                           std::span<const std::int64_t> ids, std::span<void* const> pointers, void* workspace) {
-  if (!std::equal(pointers.begin(), pointers.end(), known_.begin(), known_.end())) {
+  if (workspace != workspace_ || !std::equal(pointers.begin(), pointers.end(), known_.begin(), known_.end())) {
     pack_.emplace(library, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack_->set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
         .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.size(), pointers.data())
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace)
         .finalize();
     known_.assign(pointers.begin(), pointers.end());
+    workspace_ = workspace;
   }
   GABLE_CUDNN_CHECK(library, cudnnBackendExecute, handle, plan.descriptor().get(), pack_->get());
 }

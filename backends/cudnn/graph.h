@@ -130,6 +130,7 @@ class VariantPack {
  private:
   std::optional<Descriptor> pack_;
   std::vector<void*> known_;
+  void* workspace_ = nullptr;
 };
 
 }  // namespace gable::cudnn

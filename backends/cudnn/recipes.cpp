@@ -84,7 +84,8 @@ bool has_pointwise(const Problem& p) { return p.epilogue.bias || p.epilogue.acti
 /// Tensors and operations of one graph as they are added.
 class GraphBuilder {
  public:
-  GraphBuilder(Session& session, const Problem& problem) : p_(problem), graph_(session.library, session.handle) {}
+  GraphBuilder(Session& session, const Problem& problem, bool compiles)
+      : p_(problem), graph_(session.library, session.handle), compiles_(compiles) {}
 
   GraphTensor real(Slot slot, const Dims& dims) {
     slots_.push_back(slot);
@@ -106,12 +107,13 @@ class GraphBuilder {
   void convolution(const GraphTensor& y) {
     graph_.convolution(real(kX, p_.x), real(kWeights, p_.weights), y, p_.attributes);
   }
-  /// Bias and activation from `x` to `y`.
-  void epilogue(GraphTensor x, const GraphTensor& y, const Dims& dims) {
+  /// Bias and activation from `x` to `y`. The bias is f32, or lies at `bias_slot` in the op's dtype.
+  void epilogue(GraphTensor x, const GraphTensor& y, const Dims& dims, Slot bias_slot = kBias) {
     const bool activates = p_.epilogue.activation != Activation::none;
     if (p_.epilogue.bias) {
-      slots_.push_back(kBias);
-      const GraphTensor bias = graph_tensor(kBias, {1, dims[1], 1, 1}, p_.layout, CUDNN_DATA_FLOAT);
+      slots_.push_back(bias_slot);
+      const GraphTensor bias = graph_tensor(bias_slot, {1, dims[1], 1, 1}, p_.layout,
+                                            bias_slot == kBias ? CUDNN_DATA_FLOAT : data_type(p_.dtype));
       const GraphTensor sum = activates ? inner(dims) : y;
       graph_.pointwise(CUDNN_POINTWISE_ADD, x, &bias, sum);
       x = sum;
@@ -127,13 +129,14 @@ class GraphBuilder {
     // Of cuDNN 9.19 on an H100, the engines compiled at run time gave wrong results for nchw outputs of one pixel.
     const bool one_pixel = p_.layout == Layout::nchw && p_.between[2] * p_.between[3] == 1;
     const EngineRules rules{.tensor_cores = p_.dtype != DType::f32 || p_.math == Math::tf32,
-                            .compiled_at_run_time = !one_pixel};
+                            .compiled_at_run_time = compiles_ && !one_pixel};
     return std::make_unique<GraphStep>(std::move(graph_), rules, std::move(slots_), what);
   }
 
  private:
   const Problem& p_;
   Graph graph_;
+  bool compiles_;
   std::vector<std::int64_t> slots_;
   std::int64_t inner_ = 0;
 };
@@ -156,9 +159,11 @@ Recipe with_product(std::unique_ptr<GraphStep> product, const Problem& p) {
   return recipe;
 }
 
-/// Convolution, bias and activation in one graph; then the pool.
-Recipe fused(Session& session, const Problem& p, bool with_addend) {
-  GraphBuilder builder(session, p);
+/// Convolution, bias and activation in one graph; then the pool. With an addend it is the pattern of cuDNN's
+/// precompiled fused convolutions, which want the bias in the op's dtype.
+Recipe fused(Session& session, const Problem& p, bool compiles, bool with_addend) {
+  const bool rounds_bias = with_addend && p.dtype != DType::f32;
+  GraphBuilder builder(session, p, compiles);
   const GraphTensor y = builder.real(has_pool(p) ? kBetween : kY, p.between);
   if (!has_pointwise(p)) {
     builder.convolution(y);
@@ -170,21 +175,26 @@ Recipe fused(Session& session, const Problem& p, bool with_addend) {
       builder.add_nothing(sum, builder.again(has_pool(p) ? kBetweenAgain : kYAgain, y), more);
       sum = more;
     }
-    builder.epilogue(sum, y, p.between);
+    builder.epilogue(sum, y, p.between, rounds_bias ? kRoundedBias : kBias);
   }
   Recipe recipe = with_product(builder.finish("convolution with bias and activation in one graph"), p);
+  if (rounds_bias) {
+    recipe.rounds_bias = true;
+    recipe.bias_bytes = static_cast<std::size_t>(p.weights[0]) * size_of(p.dtype);
+    recipe.steps.insert(recipe.steps.begin(), make_bias_rounding(p.weights[0], p.dtype));
+  }
   if (has_pool(p)) recipe.steps.push_back(pool_of(session, p));
   return recipe;
 }
 
 /// Each by itself: convolution, pool, then bias and activation in place, which commute with the pool and have less to
 /// do after it.
-Recipe split(Session& session, const Problem& p) {
-  GraphBuilder convolution(session, p);
+Recipe split(Session& session, const Problem& p, bool compiles) {
+  GraphBuilder convolution(session, p, compiles);
   convolution.convolution(convolution.real(has_pool(p) ? kBetween : kY, p.between));
   Recipe recipe = with_product(convolution.finish("convolution"), p);
   if (has_pool(p)) recipe.steps.push_back(pool_of(session, p));
-  GraphBuilder rest(session, p);
+  GraphBuilder rest(session, p, compiles);
   const GraphTensor x = rest.real(kYAgain, p.y);
   rest.epilogue(x, rest.real(kY, p.y), p.y);
   recipe.steps.push_back(rest.finish("bias and activation"));
@@ -197,15 +207,15 @@ template <typename WeightedOp>
 std::vector<RecipeMaker> weighted_recipes(const WeightedOp& op) {
   const Problem p = problem_of(op);
   if (p.math == Math::split3 || p.math == Math::split6) {
-    return {[](Session&) -> Recipe {
+    return {[](Session&, bool) -> Recipe {
       throw Error(ErrorCode::unsupported, "cuDNN has no split f32 products; it has strict and tf32");
     }};
   }
-  std::vector<RecipeMaker> all{[p](Session& session) { return fused(session, p, false); }};
+  std::vector<RecipeMaker> all{[p](Session& session, bool compiles) { return fused(session, p, compiles, false); }};
   if (!has_pointwise(p)) return all;
-  // The pattern of cuDNN's precompiled fused convolutions.
-  if (p.epilogue.bias) all.push_back([p](Session& session) { return fused(session, p, true); });
-  all.push_back([p](Session& session) { return split(session, p); });
+  if (p.epilogue.bias)
+    all.push_back([p](Session& session, bool compiles) { return fused(session, p, compiles, true); });
+  all.push_back([p](Session& session, bool compiles) { return split(session, p, compiles); });
   return all;
 }
 
@@ -219,7 +229,7 @@ std::vector<RecipeMaker> recipes(const Conv2d& op) { return weighted_recipes(op)
 std::vector<RecipeMaker> recipes(const Matmul& op) { return weighted_recipes(op); }
 
 std::vector<RecipeMaker> recipes(const MaxPool& op) {
-  return {[op](Session& session) {
+  return {[op](Session& session, bool) {
     return one_step(
         "pooling",
         make_max_pool(session.library, strided(dims_of(op.input), op.layout, op.dtype), kX,
@@ -229,19 +239,20 @@ std::vector<RecipeMaker> recipes(const MaxPool& op) {
 }
 
 std::vector<RecipeMaker> recipes(const Add& op) {
-  return {[op](Session& session) {
+  return {[op](Session& session, bool compiles) {
     const Dims dims{1, 1, 1, op.shape.elements()};
     const auto tensor = [&](Slot slot) { return graph_tensor(slot, dims, Layout::nchw, data_type(op.dtype)); };
     Graph graph(session.library, session.handle);
     const GraphTensor second = tensor(kSecond);
     graph.pointwise(CUDNN_POINTWISE_ADD, tensor(kX), &second, tensor(kY));
-    return one_step("pointwise", std::make_unique<GraphStep>(std::move(graph), EngineRules{},
-                                                             std::vector<std::int64_t>{kX, kSecond, kY}, "addition"));
+    return one_step("pointwise",
+                    std::make_unique<GraphStep>(std::move(graph), EngineRules{.compiled_at_run_time = compiles},
+                                                std::vector<std::int64_t>{kX, kSecond, kY}, "addition"));
   }};
 }
 
 std::vector<RecipeMaker> recipes(const Transpose& op) {
-  return {[op](Session& session) {
+  return {[op](Session& session, bool) {
     const Dims dims{1, 1, op.rows, op.columns};
     const std::int64_t all = op.rows * op.columns;
     return one_step("transform", make_transform(session.library, {dims, {all, all, op.columns, 1}, op.dtype},
@@ -250,7 +261,7 @@ std::vector<RecipeMaker> recipes(const Transpose& op) {
 }
 
 std::vector<RecipeMaker> recipes(const Reorder& op) {
-  return {[op](Session& session) {
+  return {[op](Session& session, bool) {
     const Dims dims = dims_of(op.shape);
     return one_step("transform",
                     make_transform(session.library, strided(dims, op.from, op.dtype), strided(dims, op.to, op.dtype)));
@@ -293,7 +304,7 @@ std::string kernel_of(const Op& op) {
 /// With M = sum |x||w| + |bias| over n terms, beyond f32 accumulation:
 ///   tensor cores cut each eight or sixteen addends to about 24 bits: up to 2^-23 of the sum for each eight terms;
 ///   tf32 inputs are cut, not rounded, to 10 bits of mantissa: 2^-10 each;
-///   a tensor between two steps is rounded to the op's dtype;
+///   a tensor between two steps, or the bias, is rounded to the op's dtype;
 ///   the tanh that cuDNN generates was found to err by up to 8e-6.
 ErrorBound bound_of(const Op& op, const Recipe& recipe) {
   ErrorBound bound = f32_accumulation_bound(terms(op), dtype_of(op), activation_of(op));
@@ -302,7 +313,7 @@ ErrorBound bound_of(const Op& op, const Recipe& recipe) {
     if (is_tf32(op)) bound.accumulation += 2 * 0x1p-10 * (1 + 0x1p-10);
   }
   if (activation_of(op) == Activation::tanh) bound.absolute += 0x1p-16;
-  if (recipe.rounds_between) bound.accumulation += roundoff(dtype_of(op)) * 1.01;
+  if (recipe.rounds_between || recipe.rounds_bias) bound.accumulation += roundoff(dtype_of(op)) * 1.01;
   return bound;
 }
 

@@ -18,13 +18,16 @@ struct Recipe {
   GraphStep* product = nullptr;   ///< the convolution among the steps, whose engines are worth measuring
   bool fused = true;              ///< one step does it all
   bool rounds_between = false;    ///< what a step hands to the next is rounded to the op's dtype
+  bool rounds_bias = false;       ///< to the op's dtype
   std::size_t between_bytes = 0;  ///< of the tensor between two steps
+  std::size_t bias_bytes = 0;     ///< of the bias in the op's dtype
 
   std::size_t workspace_bytes() const;
 };
 
-/// Each makes a recipe or throws Error(unsupported) with the reason.
-using RecipeMaker = std::function<Recipe(Session&)>;
+/// Each makes a recipe or throws Error(unsupported) with the reason. Engines that cuDNN compiles at run time take it a
+/// tenth of a second or more each; `compiles` says whether a recipe may have them.
+using RecipeMaker = std::function<Recipe(Session&, bool compiles)>;
 std::vector<RecipeMaker> recipes_for(const Op& op);
 
 /// "convolution" and so on.

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/problems.h"
+#include "cuda/elementwise.h"
 
 namespace gable::cudnn {
 namespace {
@@ -66,6 +68,21 @@ class TransformStep final : public Step {
   std::shared_ptr<void> x_, y_;
 };
 
+class BiasRoundingStep final : public Step {
+ public:
+  BiasRoundingStep(std::int64_t channels, DType dtype) : channels_(channels), dtype_(dtype) {}
+
+  void run(Session& session, const Pointers& pointers, void*) override {
+    cuda::convert(static_cast<const float*>(pointers[kBias]), pointers[kRoundedBias], channels_, type_of(dtype_),
+                  session.stream);
+  }
+  std::string description() const override { return "the bias rounded to " + std::string(to_string(dtype_)); }
+
+ private:
+  std::int64_t channels_;
+  DType dtype_;
+};
+
 }  // namespace
 
 Session::Session(const Library& calls, int index) : library(calls) {
@@ -74,8 +91,17 @@ Session::Session(const Library& calls, int index) : library(calls) {
   owner = {handle, [lib = &library](void* h) { lib->cudnnDestroy(static_cast<cudnnHandle_t>(h)); }};
 }
 
+void Session::use(cudaStream_t of_work) {
+  GABLE_CUDNN_CHECK(library, cudnnSetStream, handle, of_work);
+  stream = of_work;
+}
+
 GraphStep::GraphStep(Graph graph, const EngineRules& rules, std::vector<std::int64_t> slots, std::string what)
-    : graph_(std::move(graph)), engines_(graph_.engines(rules)), slots_(std::move(slots)), what_(std::move(what)) {
+    : graph_(std::move(graph)),
+      engines_(graph_.engines(rules)),
+      slots_(std::move(slots)),
+      what_(std::move(what)),
+      plans_(engines_.size()) {
   std::string why;
   for (std::size_t i = 0; i < engines_.size(); ++i) {
     if (choose(i, why)) return;
@@ -84,19 +110,23 @@ GraphStep::GraphStep(Graph graph, const EngineRules& rules, std::vector<std::int
 }
 
 bool GraphStep::choose(std::size_t engine, std::string& why) {
-  if (plan_ && chosen_ == engine) return true;
-  std::optional<ExecutionPlan> plan = graph_.compile(engines_[engine], kWorkspaceLimit, why);
-  if (!plan) return false;
-  plan_ = std::move(plan);
+  if (!plans_[engine]) plans_[engine] = graph_.compile(engines_[engine], kWorkspaceLimit, why);
+  if (!plans_[engine]) return false;
   chosen_ = engine;
-  pack_ = {};
   return true;
+}
+
+void GraphStep::forget_others() {
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    if (i != chosen_) plans_[i].reset();
+  }
 }
 
 void GraphStep::run(Session& session, const Pointers& pointers, void* workspace) {
   std::array<void*, kSlots> used{};
   for (std::size_t i = 0; i < slots_.size(); ++i) used[i] = pointers[static_cast<std::size_t>(slots_[i])];
-  pack_.execute(session.library, session.handle, *plan_, slots_, std::span(used).first(slots_.size()), workspace);
+  pack_.execute(session.library, session.handle, *plans_[chosen_], slots_, std::span(used).first(slots_.size()),
+                workspace);
 }
 
 std::string GraphStep::description() const {
@@ -105,7 +135,7 @@ std::string GraphStep::description() const {
          std::to_string(engines_.size()) + " by its heuristics (" +
          (engine.tensor_cores ? "tensor cores" : "no tensor cores") +
          (engine.compiled_at_run_time ? ", compiled at run time" : "") + ", workspace of " +
-         std::to_string(plan_->workspace_bytes()) + " bytes)";
+         std::to_string(plans_[chosen_]->workspace_bytes()) + " bytes)";
 }
 
 std::unique_ptr<Step> make_max_pool(const Library& library, const Strided& x, Slot from, const Strided& y,
@@ -131,6 +161,10 @@ std::unique_ptr<Step> make_max_pool(const Library& library, const Strided& x, Sl
 
 std::unique_ptr<Step> make_transform(const Library& library, const Strided& x, const Strided& y) {
   return std::make_unique<TransformStep>(make_tensor(library, x), make_tensor(library, y));
+}
+
+std::unique_ptr<Step> make_bias_rounding(std::int64_t channels, DType dtype) {
+  return std::make_unique<BiasRoundingStep>(channels, dtype);
 }
 
 }  // namespace gable::cudnn

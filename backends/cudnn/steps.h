@@ -13,15 +13,17 @@
 
 namespace gable::cudnn {
 
-enum Slot : std::int64_t { kX, kSecond, kWeights, kBias, kY, kBetween, kYAgain, kBetweenAgain, kSlots };
+enum Slot : std::int64_t { kX, kSecond, kWeights, kBias, kY, kBetween, kYAgain, kBetweenAgain, kRoundedBias, kSlots };
 using Pointers = std::array<void*, kSlots>;
 
 /// The device's handle, used by one thread at a time: its stream is a property of the handle.
 struct Session {
   Session(const Library& library, int index);
+  void use(cudaStream_t stream);
   const Library& library;
   std::shared_ptr<void> owner;
   cudnnHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
   std::mutex mutex;
 };
 
@@ -39,14 +41,15 @@ class GraphStep final : public Step {
   /// Throws Error(unsupported) if no engine takes the graph.
   GraphStep(Graph graph, const EngineRules& rules, std::vector<std::int64_t> slots, std::string what);
   void run(Session& session, const Pointers& pointers, void* workspace) override;
-  std::size_t workspace_bytes() const override { return plan_->workspace_bytes(); }
+  std::size_t workspace_bytes() const override { return plans_[chosen_]->workspace_bytes(); }
   std::string description() const override;
 
   std::size_t engines() const { return engines_.size(); }
   std::size_t chosen() const { return chosen_; }
   bool uses_tensor_cores() const { return engines_[chosen_].tensor_cores; }
-  /// Takes the engine if it compiles.
+  /// Takes the engine if it compiles. What was compiled is kept, so that going back to it costs nothing.
   bool choose(std::size_t engine, std::string& why);
+  void forget_others();
 
  private:
   Graph graph_;
@@ -54,7 +57,7 @@ class GraphStep final : public Step {
   std::vector<std::int64_t> slots_;
   std::string what_;
   std::size_t chosen_ = 0;
-  std::optional<ExecutionPlan> plan_;
+  std::vector<std::optional<ExecutionPlan>> plans_;  ///< an engine each
   VariantPack pack_;
 };
 
@@ -73,5 +76,7 @@ std::unique_ptr<Step> make_max_pool(const Library& library, const Strided& x, Sl
                                     const PoolAttributes& attributes);
 /// cudnnTransformTensor: from one order in memory to another.
 std::unique_ptr<Step> make_transform(const Library& library, const Strided& x, const Strided& y);
+/// Rounds the bias to `dtype`.
+std::unique_ptr<Step> make_bias_rounding(std::int64_t channels, DType dtype);
 
 }  // namespace gable::cudnn

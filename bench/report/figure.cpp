@@ -175,31 +175,44 @@ std::vector<Box> taken(const Panel& panel) {
   return boxes;
 }
 
-// A text along a diagonal: the first place from the left where it covers nothing.
+// A text along a diagonal, above it or below: the first place from the left where it covers nothing.
 bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, const std::vector<Box>& others) {
   const double run = line.b.x - line.a.x, rise = line.b.y - line.a.y;
   const double total = length(line);
   const double width = text_width(text, kFonts.roof), height = text_height(kFonts.roof);
   const double degrees = std::atan2(rise, run) * 180 / std::acos(-1.0);
-  for (double along = 6; along + width + 4 < total; along += 6) {
-    const double share = along / total;
-    const Pixel on_line = {line.a.x + run * share, line.a.y + rise * share};
-    const Pixel at = {on_line.x + rise / total * 4, on_line.y - run / total * 4};
-    const std::vector<Box> boxes = boxes_along(at, degrees, width, height);
-    const bool inside = std::all_of(boxes.begin(), boxes.end(), [&](const Box& b) { return panel.plot.contains(b); });
-    if (!inside || hits(boxes, others)) continue;
-    panel.roof_texts.push_back({text, at, degrees, kFonts.roof, "", false, {}, false, boxes});
-    return true;
+  for (const double above : {4.0, -kFonts.roof * 0.75 - 4}) {  // of the text's baseline over the line
+    for (double along = 6; along + width + 4 < total; along += 6) {
+      const double share = along / total;
+      const Pixel on_line = {line.a.x + run * share, line.a.y + rise * share};
+      const Pixel at = {on_line.x + rise / total * above, on_line.y - run / total * above};
+      const std::vector<Box> boxes = boxes_along(at, degrees, width, height);
+      const bool inside = std::all_of(boxes.begin(), boxes.end(), [&](const Box& b) { return panel.plot.contains(b); });
+      if (!inside || hits(boxes, others)) continue;
+      panel.roof_texts.push_back({text, at, degrees, kFonts.roof, "", false, {}, false, boxes});
+      return true;
+    }
   }
   return false;
 }
 
-// The strong horizontal roofs as boxes, for texts that should not lie across them.
-std::vector<Box> strong_roofs(const Panel& panel) {
+// The flat strong roofs, or the diagonals but `own`, as boxes, for texts that should not lie across them.
+std::vector<Box> strong_roofs(const Panel& panel, const Segment& own, bool flat) {
+  constexpr double kPiece = 4;
   std::vector<Box> boxes;
   for (const RoofLine& roof : panel.roofs) {
-    if (roof.strong && roof.line.a.y == roof.line.b.y) {
-      boxes.push_back(Box{roof.line.a.x, roof.line.a.y, roof.line.b.x, roof.line.b.y}.grown(3));
+    const Segment& line = roof.line;
+    const bool is_own = line.a.x == own.a.x && line.a.y == own.a.y && line.b.x == own.b.x && line.b.y == own.b.y;
+    if (!roof.strong || is_own || flat != (line.a.y == line.b.y)) continue;
+    if (flat) {
+      boxes.push_back(Box{line.a.x, line.a.y, line.b.x, line.b.y}.grown(3));
+      continue;
+    }
+    const double pieces = std::ceil(length(line) / kPiece);
+    for (double i = 0.5; i < pieces; ++i) {
+      const double share = i / pieces;
+      const Pixel at = {line.a.x + (line.b.x - line.a.x) * share, line.a.y + (line.b.y - line.a.y) * share};
+      boxes.push_back(box_around(at, kPiece, kPiece));
     }
   }
   return boxes;
@@ -313,6 +326,21 @@ std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const S
   return named;
 }
 
+// The longest of the texts that crosses no strong roof, else one that crosses no other diagonal, else no other text.
+void name_where_free(Panel& panel, const Segment& line, const std::vector<std::string>& texts) {
+  std::vector<Box> others = taken(panel);
+  const std::vector<Box> flat = strong_roofs(panel, line, true), steep = strong_roofs(panel, line, false);
+  std::vector<Box> diagonals = others, all = others;
+  diagonals.insert(diagonals.end(), steep.begin(), steep.end());
+  all.insert(all.end(), steep.begin(), steep.end());
+  all.insert(all.end(), flat.begin(), flat.end());
+  for (const std::vector<Box>* obstacles : {&all, &diagonals, &others}) {
+    for (const std::string& text : texts) {
+      if (name_diagonal(panel, line, text, *obstacles)) return;
+    }
+  }
+}
+
 void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, const std::vector<const Ceiling*>& roof,
                     FigureSize size) {
   const bool several = has_several_machines(roof, studies);
@@ -322,14 +350,15 @@ void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, co
     const double ridge = best.top > 0 ? best.top / c->value : 1e12;
     Segment line = {scale.at(1e-12, c->value * 1e-12), scale.at(ridge, c->value * ridge)};
     if (!clip(line, panel.plot)) continue;
-    std::string text = fmt::format("{} {}", level_text(c->level), bandwidth_text(c->value));
-    if (size == FigureSize::wide && c->level == "dram" && best.top > 0)
-      text += fmt::format(" · ridge {} FLOP/byte", number_text(ridge));
-    text = tagged(text, studies, c->machine, several);
-    const std::vector<Box> others = taken(panel);
-    std::vector<Box> preferred = strong_roofs(panel);
-    preferred.insert(preferred.end(), others.begin(), others.end());
-    if (!name_diagonal(panel, line, text, preferred)) name_diagonal(panel, line, text, others);
+    const std::string level = is_gpu(c->device) && c->level == "l1" ? "SHARED" : level_text(c->level);
+    std::vector<std::string> texts = {
+        tagged(fmt::format("{} {}", level, bandwidth_text(c->value)), studies, c->machine, several)};
+    if (size == FigureSize::wide && c->level == "dram" && best.top > 0) {
+      const std::string more =
+          fmt::format("{} {} · ridge {} FLOP/byte", level, bandwidth_text(c->value), number_text(ridge));
+      texts.insert(texts.begin(), tagged(more, studies, c->machine, several));
+    }
+    name_where_free(panel, line, texts);
   }
 }
 

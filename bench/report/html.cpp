@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -87,6 +88,7 @@ json card_of(const Studies& studies, const Measurement& m) {
   }
   add("Intensity", number_text(m.intensity()) + " FLOP/byte");
   add("Performance", flops_text(m.flops()));
+  if (m.working_set_bytes) add("Bandwidth", bandwidth_text(m.bandwidth()));
   add("Of the roof", percent_text(m.percent_of_roof));
   add("Bound by", m.bound.empty() ? "unknown: no ceiling was measured" : m.bound);
   if (m.max_error && m.error_bound) {
@@ -249,6 +251,32 @@ std::string trainium_section(const Studies& studies) {
   return table_markup("trainium", "Beside the Trainium study", kHeads, body);
 }
 
+// What ceilings and rates have in common, as a row.
+struct Limit {
+  const std::string &name, &device, &formula;
+  size_t machine;
+  int threads;  // 0: a GPU's
+  double value, q1, q3;
+  std::optional<double> theoretical;
+};
+
+std::string limit_row(const Limit& limit, const Studies& studies, const std::function<std::string(double)>& text) {
+  const std::string& tag = studies.machines[limit.machine].tag;
+  const std::string share =
+      limit.theoretical ? fmt::format("{} ({:.0f} %)", text(*limit.theoretical), 100 * limit.value / *limit.theoretical)
+                        : "–";
+  const std::array<Cell, 7> cells = {{{limit.name, {}},
+                                      {tag.empty() ? limit.device : limit.device + " · " + tag, {}},
+                                      {limit.threads > 0 ? std::to_string(limit.threads) : "–", limit.threads},
+                                      {text(limit.value), limit.value},
+                                      {text(limit.q1) + " … " + text(limit.q3), limit.q1},
+                                      {share, limit.theoretical.value_or(-1)},
+                                      {limit.formula, {}}}};
+  std::string row = "<tr>";
+  for (const Cell& cell : cells) row += cell_markup(cell);
+  return row + "</tr>\n";
+}
+
 std::string ceilings_table(const Studies& studies) {
   constexpr std::array<Head, 7> kHeads = {{{"Ceiling", false},
                                            {"Device", false},
@@ -259,21 +287,13 @@ std::string ceilings_table(const Studies& studies) {
                                            {"Formula", false}}};
   std::string body;
   for (const Ceiling& c : studies.ceilings) {
-    auto text = c.is_bandwidth() ? bandwidth_text : flops_text;
-    const std::string& tag = studies.machines[c.machine].tag;
-    const std::string share =
-        c.theoretical ? fmt::format("{} ({:.0f} %)", text(*c.theoretical), 100 * c.value / *c.theoretical) : "–";
-    const std::array<Cell, kHeads.size()> cells = {
-        {{c.name, {}},
-         {tag.empty() ? c.device : c.device + " · " + tag, {}},
-         {c.threads ? std::to_string(*c.threads) : "–", c.threads.value_or(0)},
-         {text(c.value), c.value},
-         {text(c.q1) + " … " + text(c.q3), c.q1},
-         {share, c.theoretical.value_or(-1)},
-         {c.formula, {}}}};
-    body += "<tr>";
-    for (const Cell& cell : cells) body += cell_markup(cell);
-    body += "</tr>\n";
+    body +=
+        limit_row({c.name, c.device, c.formula, c.machine, c.threads.value_or(0), c.value, c.q1, c.q3, c.theoretical},
+                  studies, c.is_bandwidth() ? bandwidth_text : flops_text);
+  }
+  for (const Rate& r : studies.rates) {
+    body += limit_row({r.name, r.device, r.formula, r.machine, 0, r.value, r.q1, r.q3, r.theoretical}, studies,
+                      [&](double value) { return rate_text(value, r.unit); });
   }
   return table_markup("ceilings", "Ceilings", kHeads, body);
 }

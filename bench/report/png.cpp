@@ -64,7 +64,7 @@ int run(std::vector<std::string> arguments, const std::filesystem::path& errors)
   pid_t child = 0;
   const int failed = posix_spawnp(&child, argv[0], actions.get(), nullptr, argv.data(), environ);
   if (failed == ENOENT) {
-    throw std::runtime_error(
+    throw NoRenderer(
         fmt::format("no program \"{}\" on PATH to draw the PNG: install the package librsvg2-bin "
                     "(apt-get install librsvg2-bin)",
                     arguments[0]));

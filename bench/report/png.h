@@ -2,13 +2,20 @@
 #pragma once
 
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 
 namespace gable::bench::report {
 
+// The program that draws isn't installed; the message names its package.
+class NoRenderer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Renders an SVG document with concrete colours (svg(…, Colours::light)) at `zoom` pixels a unit. Throws
-// std::runtime_error when `program` is missing (naming the package to install) or fails (with its own words); the
-// destination is then untouched.
+// NoRenderer when `program` is missing and std::runtime_error when it fails (with its own words); the destination is
+// then untouched.
 void write_png(const std::string& svg, const std::filesystem::path& destination, double zoom = 2,
                const std::string& program = "rsvg-convert");
 

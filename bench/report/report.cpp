@@ -12,14 +12,19 @@
 
 namespace gable::bench::report {
 
-void write_report(const std::vector<nlohmann::json>& studies, const std::filesystem::path& out_dir) {
+std::string write_report(const std::vector<nlohmann::json>& studies, const std::filesystem::path& out_dir) {
   if (studies.empty()) throw std::invalid_argument("no study to report: at least one JSON document is needed");
   const Studies merged = merge(studies);
   std::filesystem::create_directories(out_dir);
   write_whole(out_dir / "study.csv", csv(merged));
   write_whole(out_dir / "roofline.svg", svg(merged));
   write_whole(out_dir / "index.html", html(merged));
-  write_png(svg(merged, Colours::light), out_dir / "roofline.png");
+  try {
+    write_png(svg(merged, Colours::light), out_dir / "roofline.png");
+  } catch (const NoRenderer& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace gable::bench::report

@@ -3,13 +3,14 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 namespace gable::bench::report {
 
 // Creates the folder; each file appears whole or not at all. Throws SchemaError before anything is written when a study
 // is malformed, std::invalid_argument when there is none, filesystem_error, and (after the other files are written)
-// std::runtime_error when the PNG can't be drawn.
-void write_report(const std::vector<nlohmann::json>& studies, const std::filesystem::path& out_dir);
+// std::runtime_error when drawing the PNG fails. Returns why there is no PNG where nothing here can draw one, else "".
+std::string write_report(const std::vector<nlohmann::json>& studies, const std::filesystem::path& out_dir);
 
 }  // namespace gable::bench::report

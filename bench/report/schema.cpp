@@ -186,6 +186,14 @@ void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
   check.text(ceiling, at, "formula", Presence::optional);
 }
 
+void check_rate(Checker& check, const json& rate, const std::string& at) {
+  for (const char* key : {"device", "name", "unit"}) check.nonempty(rate, at, key);
+  check.quartiles(rate, at, "value", Presence::required);
+  check.count(rate, at, "runs");
+  check.positive(rate, at, "theoretical", Presence::optional);
+  check.text(rate, at, "formula", Presence::optional);
+}
+
 bool is_pair_of_counts(const json& v) { return v.is_array() && v.size() == 2 && is_count(v[0]) && is_count(v[1]); }
 
 void check_tile(Checker& check, const json& entry, const std::string& at) {
@@ -281,6 +289,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check_ratio(check, at + "/gflops", gflops, flop, seconds, 1e-9, "W.flop / T.seconds / 1e9");
 
   check.choice(entry, at, "bound", kBounds, Presence::optional);
+  check.positive(entry, at, "working_set_bytes", Presence::optional);
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
     check.not_negative(entry, at, key, Presence::optional);
   }
@@ -292,9 +301,10 @@ void check_refused(Checker& check, const json& entry, const std::string& at) {
 }
 
 template <class CheckEntry>
-void check_list(Checker& check, const json& study, const char* key, CheckEntry check_entry) {
+void check_list(Checker& check, const json& study, const char* key, CheckEntry check_entry,
+                Presence presence = Presence::required) {
   const json* list = check.field(
-      study, "", key, [](const json& v) { return v.is_array(); }, "a list");
+      study, "", key, [](const json& v) { return v.is_array(); }, "a list", presence);
   if (!list) return;
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string at = fmt::format("/{}/{}", key, i);
@@ -337,6 +347,7 @@ std::vector<Violation> check_study(const json& study) {
   check_list(check, study, "ceilings", check_ceiling);
   check_list(check, study, "measurements", check_measurement);
   check_list(check, study, "refused", check_refused);
+  check_list(check, study, "rates", check_rate, Presence::optional);
   return violations;
 }
 

@@ -68,6 +68,20 @@ Ceiling read_ceiling(const json& source, size_t machine) {
   return ceiling;
 }
 
+Rate read_rate(const json& source, size_t machine) {
+  Rate rate;
+  rate.machine = machine;
+  rate.device = source["device"];
+  rate.name = source["name"];
+  rate.unit = source["unit"];
+  rate.formula = text_or_empty(source, "formula");
+  rate.value = source["value"];
+  rate.q1 = source["q1"];
+  rate.q3 = source["q3"];
+  rate.theoretical = optional_number<double>(source, "theoretical");
+  return rate;
+}
+
 void read_epilogue(const json& source, Measurement& m) {
   auto epilogue = source.find("epilogue");
   if (epilogue == source.end() || !epilogue->is_object()) return;
@@ -113,6 +127,7 @@ Measurement read_measurement(const json& source, size_t machine) {
   m.percent_of_roof = optional_number<double>(source, "percent_of_roof");
   m.max_error = optional_number<double>(source, "max_error");
   m.error_bound = optional_number<double>(source, "error_bound");
+  m.working_set_bytes = optional_number<double>(source, "working_set_bytes");
   return m;
 }
 
@@ -175,7 +190,9 @@ int threads_of_roof(const Studies& studies, bool gpu, const std::string& tag) {
 
 }  // namespace
 
-bool is_gpu(const std::string& device) { return device.starts_with("cuda") || device.starts_with("cudnn"); }
+bool is_gpu(const std::string& device) {
+  return device.starts_with("cuda") || device.starts_with("cudnn") || device.starts_with("pytorch");
+}
 
 Studies merge(const std::vector<json>& studies) {
   Studies merged;
@@ -191,6 +208,7 @@ Studies merge(const std::vector<json>& studies) {
     merged.machines.push_back(read_machine(studies[i]["machine"]));
     for (const json& entry : studies[i]["ceilings"]) merged.ceilings.push_back(read_ceiling(entry, i));
     for (const json& entry : studies[i]["measurements"]) merged.measurements.push_back(read_measurement(entry, i));
+    for (const json& entry : studies[i].value("rates", json::array())) merged.rates.push_back(read_rate(entry, i));
     for (const json& entry : studies[i]["refused"]) {
       merged.refused.push_back(
           {i, entry["suite"], entry["name"], entry["problem"], entry["dtype"], entry["device"], entry["reason"]});

@@ -32,6 +32,14 @@ struct Ceiling {
   bool is_bandwidth() const { return kind == "bandwidth"; }
 };
 
+// A limit that is no roof: instructions a second, what a launch costs, copies from and to the host.
+struct Rate {
+  size_t machine = 0;
+  std::string device, name, unit, formula;
+  double value = 0, q1 = 0, q3 = 0;
+  std::optional<double> theoretical;
+};
+
 struct Time {
   std::string source;
   double seconds = 0, q1 = 0, q3 = 0;
@@ -60,16 +68,18 @@ struct Measurement {
   Work work;
   std::map<std::string, Traffic> traffic;  // by level; "dram" is always there
   std::optional<double> percent_of_roof, max_error, error_bound;
+  std::optional<double> working_set_bytes;  // of what only moves bytes, for its bandwidth
 
   std::string label;  // name, with "+pool" where the study has it with and without
   std::string
       series;  // device, with its math where others than strict are, and the machine's tag where several are merged
 
   double flops() const { return work.flop / time.seconds; }
+  double bandwidth() const { return traffic.at("dram").bytes / time.seconds; }
   double intensity() const { return work.flop / traffic.at("dram").bytes; }
   // A logarithmic plot has no place for work of zero (transpose, reorder), and the points of one addition in many tiles
-  // would hide each other: tables show those.
-  bool can_be_drawn() const { return work.flop > 0 && tile.empty(); }
+  // would hide each other, as those of one loop over many working sets: tables show those.
+  bool can_be_drawn() const { return work.flop > 0 && tile.empty() && !working_set_bytes; }
 };
 
 struct Refused {
@@ -82,6 +92,7 @@ struct Studies {
   std::vector<Ceiling> ceilings;
   std::vector<Measurement> measurements;
   std::vector<Refused> refused;
+  std::vector<Rate> rates;
 };
 
 // Validates each study (SchemaError; with several, the message says which) and merges them in order. Two studies of one

@@ -15,15 +15,18 @@
 namespace gable::bench::report {
 namespace {
 
-constexpr size_t kColumns = 11;
+constexpr size_t kColumns = 12;
+constexpr size_t kSources = 10;  // the column that is left out where it says nothing
 using Cells = std::array<std::string, kColumns>;
 
-constexpr std::array<const char*, kColumns> kHeads = {"name",    "dtype",     "cache",  "device", "kernel", "T",
-                                                      "GFLOP/s", "FLOP/byte", "% roof", "bound",  "against"};
-constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true, true, true, true, false, false};
+constexpr std::array<const char*, kColumns> kHeads = {"name",   "dtype", "cache",     "device",
+                                                      "kernel", "T",     "GFLOP/s",   "FLOP/byte",
+                                                      "% roof", "bound", "W, Q from", "against"};
+constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,
+                                               true,  true,  true,  false, false, false};
 
 bool is_vendor_library(const std::string& device) {
-  return device.starts_with("onednn") || device.starts_with("cudnn");
+  return device.starts_with("onednn") || device.starts_with("cudnn") || device.starts_with("pytorch");
 }
 
 // What must agree for two times to be comparable.
@@ -41,6 +44,12 @@ std::map<std::string, const Measurement*> baselines(const Studies& studies) {
   return chosen;
 }
 
+// Where all is analytic, nothing is said of it.
+bool was_counted(const Measurement& m) {
+  return m.work.source != "analytic" ||
+         std::any_of(m.traffic.begin(), m.traffic.end(), [](const auto& t) { return t.second.source != "analytic"; });
+}
+
 Cells cells_of(const Measurement& m, const Measurement& baseline) {
   const bool is_other = m.series != baseline.series;
   return {
@@ -54,12 +63,14 @@ Cells cells_of(const Measurement& m, const Measurement& baseline) {
       number_text(m.intensity()),
       m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "-",
       m.bound.empty() ? "-" : m.bound,
+      m.work.source + ", " + m.traffic.at("dram").source,
       is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : ""};
 }
 
 std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widths) {
   std::string line;
   for (size_t i = 0; i < kColumns; ++i) {
+    if (widths[i] == 0) continue;
     const std::string pad(widths[i] - count_code_points(cells[i]), ' ');
     line += (i ? "  " : "") + (kRight[i] ? pad + cells[i] : cells[i] + pad);
   }
@@ -91,16 +102,23 @@ std::string table(const Studies& studies) {
   const auto chosen = baselines(studies);
   std::vector<Cells> rows(1);
   std::copy(kHeads.begin(), kHeads.end(), rows[0].begin());
-  for (const Measurement& m : studies.measurements) rows.push_back(cells_of(m, *chosen.at(comparable(m))));
+  for (const Measurement& m : studies.measurements) {
+    if (!m.working_set_bytes) rows.push_back(cells_of(m, *chosen.at(comparable(m))));  // others: bandwidth_table()
+  }
   const bool compares = std::any_of(rows.begin() + 1, rows.end(), [](const Cells& row) { return !row.back().empty(); });
   if (!compares) rows[0].back().clear();
+  const bool counts = std::any_of(studies.measurements.begin(), studies.measurements.end(), was_counted);
+  if (!counts)
+    for (Cells& row : rows) row[kSources].clear();
 
   std::array<size_t, kColumns> widths{};
   for (const Cells& row : rows) {
     for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], count_code_points(row[i]));
   }
   std::string text;
-  for (const Cells& row : rows) text += line_of(row, widths);
+  if (rows.size() > 1 || studies.measurements.empty()) {
+    for (const Cells& row : rows) text += line_of(row, widths);
+  }
   return text + refusals(studies.refused);
 }
 

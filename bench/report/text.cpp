@@ -116,6 +116,11 @@ std::string flops_text(double flops) {
 
 std::string bandwidth_text(double bytes_per_second) { return si_text(bytes_per_second, "B/s"); }
 
+std::string rate_text(double value, std::string_view unit) {
+  if (unit == "s") return seconds_text(value);
+  return unit == "instruction/s" ? number_text(value / 1e9) + " GIPS" : si_text(value, unit);
+}
+
 std::string bytes_text(double bytes) { return scaled(bytes, "B", 1024, {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}); }
 
 std::string tick_text(double value) {

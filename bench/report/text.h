@@ -14,6 +14,8 @@ std::string bandwidth_text(double bytes_per_second);
 std::string bytes_text(double bytes);
 // Plain SI with a unit: si_text(3.7e9, "FLOP") = "3.70 GFLOP".
 std::string si_text(double value, std::string_view unit);
+// A rate of a record: "s" as a time, "instruction/s" as GIPS, anything else as SI.
+std::string rate_text(double value, std::string_view unit);
 // Three significant digits without an exponent: 0.0123, 1.23, 123, 12300.
 std::string number_text(double value);
 // A tick of an axis: 0.01, 1, 100, 10k, 1M.

@@ -36,12 +36,12 @@ bool multiplies(const Measurement& m) { return m.op == "conv2d" || m.op == "matm
 std::vector<TrainiumRow> trainium_rows(const Studies& studies) {
   std::vector<TrainiumRow> rows;
   for (const Measurement& m : studies.measurements) {
-    if (m.suite == "primitives" && m.cache == "warm") rows.push_back({&m, figure_of(m)});
+    if (m.suite == "primitives" && m.cache == "warm" && !m.working_set_bytes) rows.push_back({&m, figure_of(m)});
   }
   return rows;
 }
 
-double rate_of(const Measurement& m) { return multiplies(m) ? m.flops() : m.traffic.at("dram").bytes / m.time.seconds; }
+double rate_of(const Measurement& m) { return multiplies(m) ? m.flops() : m.bandwidth(); }
 
 std::string rate_text(const Measurement& m) {
   return multiplies(m) ? flops_text(rate_of(m)) : bandwidth_text(rate_of(m));

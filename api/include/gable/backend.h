@@ -79,6 +79,19 @@ class GABLE_API EventImpl {
   virtual double seconds_since(const EventImpl& start) const = 0;
 };
 
+/// What a Loop stands for. `passes` is at least 1.
+class GABLE_API LoopImpl {
+ public:
+  explicit LoopImpl(LoopDetails details) : details_(std::move(details)) {}
+  virtual ~LoopImpl();
+  const LoopDetails& details() const { return details_; }
+  virtual void run(int passes, void* stream) = 0;
+  virtual std::vector<float> result() const;
+
+ private:
+  LoopDetails details_;
+};
+
 /// An open device. Ops that reach it are validated.
 class GABLE_API DeviceImpl {
  public:
@@ -96,6 +109,11 @@ class GABLE_API DeviceImpl {
   virtual Stream stream() const;
   virtual void synchronize(void* stream) const;
   virtual std::shared_ptr<EventImpl> event() const;
+
+  // What is no op, for studies. What stands here has no loops.
+  virtual std::vector<Ceiling> ceilings(const CeilingRequest& request) const;
+  virtual std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const;
+  virtual std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const;
 
  protected:
   DeviceInfo info_;

@@ -45,6 +45,14 @@ typedef struct gable_conv2d {
   int64_t pool_stride[2];
 } gable_conv2d;
 
+/* Where y is exact, its error is at most accumulation * M + rounding * |y| + absolute, with M = sum |x w| + |bias| (of
+ * the pool's window: the greatest). */
+typedef struct gable_error_bound {
+  double accumulation;
+  double rounding;
+  double absolute;
+} gable_error_bound;
+
 typedef struct gable_device gable_device;
 typedef struct gable_plan gable_plan;
 typedef struct gable_packed gable_packed;
@@ -62,6 +70,11 @@ GABLE_API void gable_plan_release(gable_plan* plan);
 GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]);
 /* Copies at most `size` bytes, the terminating zero included; *needed (may be null) is what the whole text takes. */
 GABLE_API gable_status gable_plan_explain(const gable_plan* plan, char* text, size_t size, size_t* needed);
+/* The kernel's name, cut in the same way. */
+GABLE_API gable_status gable_plan_kernel(const gable_plan* plan, char* text, size_t size, size_t* needed);
+/* 1 if bias, activation and max-pool run inside the kernel. */
+GABLE_API gable_status gable_plan_fused(const gable_plan* plan, int* fused);
+GABLE_API gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* bound);
 
 GABLE_API gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packed** packed);
 GABLE_API void gable_packed_release(gable_packed* packed);

@@ -1,8 +1,10 @@
 // Devices: what is there, what each can run, and how to open one at run time.
 #pragma once
 
+#include <gable/ceilings.h>
 #include <gable/event.h>
 #include <gable/export.h>
+#include <gable/loops.h>
 #include <gable/ops.h>
 #include <gable/plan.h>
 #include <gable/tensor.h>
@@ -52,6 +54,11 @@ class GABLE_API Device {
   Stream stream() const;
   Event event() const;
   void synchronize(const Stream& stream = {}) const;
+  /// Places the loop's memory. Throws Error(unsupported) where the device has no such loop.
+  Loop loop(const MemoryLoop& loop) const;
+  Loop loop(const PagerankLoop& loop) const;
+  /// Measures the device's limits, in seconds rather than minutes. Empty where its backend has no loops for that.
+  std::vector<Ceiling> ceilings(const CeilingRequest& request = {}) const;
 
  private:
   std::shared_ptr<DeviceImpl> impl_;

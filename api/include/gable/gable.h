@@ -2,10 +2,12 @@
 // them.
 #pragma once
 
+#include <gable/ceilings.h>
 #include <gable/device.h>
 #include <gable/dtype.h>
 #include <gable/error.h>
 #include <gable/event.h>
+#include <gable/loops.h>
 #include <gable/ops.h>
 #include <gable/oracle.h>
 #include <gable/plan.h>

@@ -1,0 +1,60 @@
+// See bandwidth.h. A row's column is its name without the first and the last word: "bandwidth_read_1t_4KiB".
+#include "bench/report/bandwidth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "bench/report/text.h"
+
+namespace gable::bench::report {
+namespace {
+
+std::string column_of(const Measurement& m) {
+  const std::size_t first = m.name.find('_');
+  const std::size_t last = m.name.rfind('_');
+  return first < last ? m.name.substr(first + 1, last - first - 1) : m.name;
+}
+
+struct Grid {
+  std::vector<std::string> columns;                       // in the study's order
+  std::map<double, std::map<std::string, double>> rates;  // working set, column
+};
+
+std::string text_of(const std::string& series, const Grid& grid) {
+  std::string text = fmt::format("Bandwidth of {}, by working set\n{:<10}", printable(series), "");
+  for (const std::string& column : grid.columns) text += fmt::format("  {:>10}", printable(column));
+  text += "\n";
+  for (const auto& [bytes, row] : grid.rates) {
+    text += fmt::format("{:<10}", bytes_text(bytes));
+    for (const std::string& column : grid.columns) {
+      const auto rate = row.find(column);
+      text += fmt::format("  {:>{}}", rate == row.end() ? "-" : bandwidth_text(rate->second),
+                          std::max<std::size_t>(10, column.size()));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string bandwidth_table(const Studies& studies) {
+  std::map<std::string, Grid> grids;
+  for (const Measurement& m : studies.measurements) {
+    if (!m.working_set_bytes) continue;
+    Grid& grid = grids[m.series];
+    const std::string column = column_of(m);
+    if (std::find(grid.columns.begin(), grid.columns.end(), column) == grid.columns.end()) {
+      grid.columns.push_back(column);
+    }
+    grid.rates[*m.working_set_bytes][column] = m.bandwidth();
+  }
+  std::string text;
+  for (const auto& [series, grid] : grids) text += text_of(series, grid);
+  return text;
+}
+
+}  // namespace gable::bench::report

@@ -1,0 +1,95 @@
+// libcupti and libcuda, opened at run time: the functions that the plugin calls, and the checks of what they return.
+// The toolkit keeps libcupti in a folder of its own that the loader does not search, so that folder is tried too.
+#pragma once
+
+#include <cuda.h>
+#include <cupti.h>
+#include <cupti_profiler_host.h>
+#include <cupti_profiler_target.h>
+#include <cupti_range_profiler.h>
+#include <cupti_target.h>
+
+#include <string>
+
+namespace gable::cupti {
+
+struct Functions {
+  decltype(&cuptiGetVersion) version;
+  decltype(&cuptiGetResultString) result_string;
+
+  decltype(&cuptiProfilerInitialize) profiler_initialize;
+  decltype(&cuptiProfilerDeviceSupported) device_supported;
+  decltype(&cuptiDeviceGetChipName) chip_name;
+
+  decltype(&cuptiProfilerHostInitialize) host_initialize;
+  decltype(&cuptiProfilerHostDeinitialize) host_deinitialize;
+  decltype(&cuptiProfilerHostGetBaseMetrics) base_metrics;
+  decltype(&cuptiProfilerHostConfigAddMetrics) add_metrics;
+  decltype(&cuptiProfilerHostGetConfigImageSize) config_image_size;
+  decltype(&cuptiProfilerHostGetConfigImage) config_image;
+  decltype(&cuptiProfilerHostGetNumOfPasses) number_of_passes;
+  decltype(&cuptiProfilerHostEvaluateToGpuValues) evaluate;
+
+  decltype(&cuptiRangeProfilerEnable) range_enable;
+  decltype(&cuptiRangeProfilerDisable) range_disable;
+  decltype(&cuptiRangeProfilerGetCounterDataSize) counter_data_size;
+  decltype(&cuptiRangeProfilerCounterDataImageInitialize) counter_data_initialize;
+  decltype(&cuptiRangeProfilerSetConfig) range_set_config;
+  decltype(&cuptiRangeProfilerStart) range_start;
+  decltype(&cuptiRangeProfilerStop) range_stop;
+  decltype(&cuptiRangeProfilerPushRange) range_push;
+  decltype(&cuptiRangeProfilerPopRange) range_pop;
+  decltype(&cuptiRangeProfilerDecodeData) range_decode;
+  decltype(&cuptiRangeProfilerGetCounterDataInfo) counter_data_info;
+
+  decltype(&cuptiActivityRegisterCallbacks) activity_callbacks;
+  decltype(&cuptiActivityEnable) activity_enable;
+  decltype(&cuptiActivityDisable) activity_disable;
+  decltype(&cuptiActivityFlushAll) activity_flush;
+  decltype(&cuptiActivityGetNextRecord) activity_next;
+  decltype(&cuptiActivityGetNumDroppedRecords) activity_dropped;
+  decltype(&cuptiGetCallbackName) callback_name;
+
+  std::string name;  ///< "libcupti.so.13 (CUPTI 130001)"
+};
+
+struct Driver {
+  decltype(&cuInit) init;
+  decltype(&cuDeviceGetCount) device_count;
+  decltype(&cuDeviceGet) device;
+  decltype(&cuDevicePrimaryCtxRetain) retain;
+  decltype(&cuDevicePrimaryCtxRelease) release;
+  decltype(&cuCtxPushCurrent) push;
+  decltype(&cuCtxPopCurrent) pop;
+  decltype(&cuCtxSynchronize) synchronize;
+  decltype(&cuGetErrorName) error_name;
+  decltype(&cuDeviceGetAttribute) attribute;
+  decltype(&cuModuleLoadData) load_module;
+  decltype(&cuModuleUnload) unload_module;
+  decltype(&cuModuleGetFunction) function;
+  decltype(&cuMemAlloc) allocate;
+  decltype(&cuMemFree) free;
+  decltype(&cuMemsetD8) fill;
+  decltype(&cuLaunchKernel) launch;
+};
+
+/// libcupti's functions. Throws GpuProfilerError(kNoCupti) with what the loader said.
+const Functions& functions();
+
+/// The driver, started. Throws GpuProfilerError(kNoDriver).
+const Driver& driver();
+
+/// Throws GpuProfilerError with CUPTI's code unless `result` is success. `call` is what was called.
+void check(CUptiResult result, const char* call);
+/// Throws GpuProfilerError(kDriverCall).
+void check(CUresult result, const char* call);
+
+/// A parameter block of CUPTI's, zeroed, its size set as the header says it.
+template <typename Parameters>
+Parameters sized(std::size_t size) {
+  Parameters parameters{};
+  parameters.structSize = size;
+  return parameters;
+}
+
+}  // namespace gable::cupti

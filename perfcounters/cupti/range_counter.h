@@ -1,0 +1,22 @@
+// CUPTI's range profiler on one GPU's primary context, in user replay: the work runs again for each pass.
+// The order of calls matters to CUPTI, which crashes (Start without SetConfig) or spoils what it decodes (two Starts)
+// instead of saying so; here each step is a scope that ends what it began.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "perfcounters/gpu_profiler.h"
+
+namespace gable::cupti {
+
+/// The chip's name, after every check that counters can be had on this GPU.
+std::string chip_of(int gpu);
+
+/// Throws where the counters can't be armed.
+void arm_and_disarm(int gpu);
+
+/// Counts `request`, whose metrics are all of one sort: hardware's, or instrumented code's (is_sass()).
+perf::Counted count_ranges(int gpu, const std::string& chip, const perf::CountRequest& request);
+
+}  // namespace gable::cupti
