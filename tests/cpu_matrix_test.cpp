@@ -188,7 +188,7 @@ TEST_CASE("matrix: taps read in the image, with borders of every width") {
   check_in_image(sized({.n = 2, .c = 64, .h = 33, .w = 64, .k = 40, .stride_h = 2, .stride_w = 2}, 0, 0));
   check_in_image(
       sized({.c = 32, .h = 36, .w = 66, .k = 32, .r = 3, .s = 4, .stride_h = 2, .stride_w = 2, .pad_top = 2}, 1, 3));
-  check_in_image(sized({.c = 32, .h = 18, .w = 34, .k = 8, .r = 2, .s = 3, .pad_top = 5, .pad_left = 4}, 3, 5));
+  check_in_image(sized({.c = 32, .h = 18, .w = 34, .k = 8, .r = 2, .s = 3, .pad_top = 5, .pad_left = 3}, 3, 3));
   check_in_image(same_padded({.c = 64, .h = 19, .w = 18, .k = 36, .r = 3, .s = 3, .groups = 2}));
   Conv2dProblem pooled{.n = 2, .c = 32, .h = 21, .w = 34, .k = 40, .r = 3, .s = 3, .bias = true};
   pooled.pool = {2, 2, 2, 2};
