@@ -127,12 +127,14 @@ class Search {
   }
 
   /// Outputs along an axis whose taps all fall inside the image.
-  static std::int64_t inside(std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
-    return (size - (taps - 1) * dilation - 1) / stride + 1;
+  static std::int64_t inside(std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t dilation,
+                             std::int64_t pad) {
+    const std::int64_t room = size - 1 - (taps - 1) * dilation + pad;
+    return room < 0 ? 0 : room / stride - ceil_div(pad, stride) + 1;
   }
   bool reads_in_image() const {
-    const std::int64_t columns = inside(p_.w, p_.s, p_.stride_w, p_.dilation_w);
-    const std::int64_t rows = inside(p_.h, p_.r, p_.stride_h, p_.dilation_h);
+    const std::int64_t columns = inside(p_.w, p_.s, p_.stride_w, p_.dilation_w, p_.pad_left);
+    const std::int64_t rows = inside(p_.h, p_.r, p_.stride_h, p_.dilation_h, p_.pad_top);
     if (!unit_.reads_whole_half || b_.parts > 1 || b_.group_c % kMatrixChannels != 0) return false;
     if (std::min(rows, columns) < b_.positions || b_.weights_once) return false;
     if (b_.pool == 2 && (p_.ho > rows || p_.wo > columns)) return false;

@@ -501,8 +501,6 @@ class Unit {
     finishes.calls[finishes.count++] = call;
   }
 
-  // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
-  // and do not wait for the sums' stores.
   /// Short sums write narrow pixels so fast one after another that the CPU itself fetches their lines; to ask for them
   /// costs more than it gains.
   bool fetches_output() const {
@@ -510,6 +508,8 @@ class Unit {
         b_.blocks * b_.tap_count < kLongSum && p_.k * static_cast<std::int64_t>(bytes_of(p_.type)) <= 128;
     return !run_.streams && !is_stream;
   }
+  // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
+  // and do not wait for the sums' stores.
   float* sums() const { return sums_ + now_ * kMatrixSumFloats; }
   void multiply() {
     call_.c = sums();
