@@ -45,7 +45,6 @@ struct WgmmaWishes {
   int box_per_tap = -1;          ///< 1: a box for each tap; 0: boxes that serve many taps
   int split = 0;                 ///< 1, 2, 4 or 8 blocks for one item
   int schedule = -1;             ///< a WgmmaSchedule
-  int mates = 0;                 ///< 1 or 2 blocks that load pixels for each other
   bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
 };
 
@@ -68,7 +67,6 @@ struct WgmmaGeometry {
   int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
   int split = 1;                  ///< blocks of a cluster that share the reduction of one item
-  int mates = 1;                  ///< blocks of a cluster whose items share pixels, of which each loads its part
   int ctas = 1;
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
