@@ -159,6 +159,7 @@ perf::Workload workload_of(const Measured& measured, const std::string& helper) 
   perf::Workload workload;
   workload.run = [&runner] { runner.run(); };
   workload.gpu = gpu_index(runner.device());
+  workload.flop = runner.plan().work().flop;
   const Math math = math_of(measured.one->op);
   const bool in_parts = math == Math::split3 || math == Math::split6;  // of bf16
   workload.dtype = in_parts ? "bf16" : std::string(gable::to_string(dtype_of(measured.one->op)));

@@ -263,15 +263,14 @@ class Unit {
       StoreCall call{};
       call.strip = workspace_ + b_.out_offset + lane;
       call.strip_px = padded;
-      call.strip_row = padded * p_.out_w();
       call.lanes = static_cast<int>(std::min<std::int64_t>(kPartitionLanes, p_.k - lane));
       call.padded_lanes = static_cast<int>(std::min<std::int64_t>(kPartitionLanes, padded - lane));
-      call.rows = rows_;
-      call.pixels = p_.out_w();
+      // Rows follow one another in the strip and in y, so they are one: blocks of pixels then are full ones.
+      call.rows = 1;
+      call.pixels = rows_ * p_.out_w();
       call.pool_h = call.pool_w = call.pool_stride_h = call.pool_stride_w = 1;
       call.activation = p_.activation;
       call.y = y_at(0, lane);
-      call.y_row = p_.out_w() * (p_.nhwc ? p_.k : 1);
       call.y_px = p_.nhwc ? p_.k : 1;
       call.y_channel = p_.nhwc ? 1 : p_.out_h() * p_.out_w();
       call.block = workspace_ + b_.planes_offset;

@@ -4,6 +4,7 @@
 #include "cpu/matrix_blocking.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "cpu/cache.h"
@@ -102,28 +103,49 @@ class Search {
     const bool whole_blocks = unit_.reads_whole_half ? b_.group_c % kMatrixChannels == 0 : b_.group_c % 2 == 0;
     // Positions a multiple of 4 KiB apart share one set of L1, which holds fewer lines than a tile of sums reads.
     const bool aliased = !unit_.reads_whole_half && p_.c * kBf16 % kL1WayBytes == 0;
+    b_.positions = choose_positions();
     b_.in_image = !pointwise && reads_in_image();
     b_.in_place = pointwise && b_.parts == 1 && whole_blocks && !aliased;
   }
 
+  /// Rows of 14, 28 and 56 outputs are cut without rest into halves of 14, which a unit multiplies faster than 16.
+  int choose_positions() const {
+    if (!unit_.reads_whole_half) return unit_.positions;
+    const std::int64_t strip_columns = b_.columns + (column_taps() - 1) * p_.dilation_w / p_.stride_w;
+    int best = unit_.positions;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const int positions : {16, 14}) {
+      const auto cost = [&](std::int64_t count) { return ceil_div(count, positions) * (positions + kHalfCost); };
+      const std::int64_t by_rows = b_.rows * cost(b_.columns);
+      const std::int64_t flat = cost((b_.rows - 1) * strip_columns + b_.columns);
+      const std::int64_t all = b_.pool == 2 ? by_rows : std::min(by_rows, flat);
+      if (all >= least) continue;
+      best = positions;
+      least = all;
+    }
+    return best;
+  }
+
   /// Outputs along an axis whose taps all fall inside the image.
-  static std::int64_t inside(std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
-    return (size - (taps - 1) * dilation - 1) / stride + 1;
+  static std::int64_t inside(std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t dilation,
+                             std::int64_t pad) {
+    const std::int64_t room = size - 1 - (taps - 1) * dilation + pad;
+    return room < 0 ? 0 : room / stride - ceil_div(pad, stride) + 1;
   }
   bool reads_in_image() const {
-    const std::int64_t columns = inside(p_.w, p_.s, p_.stride_w, p_.dilation_w);
-    const std::int64_t rows = inside(p_.h, p_.r, p_.stride_h, p_.dilation_h);
+    const std::int64_t columns = inside(p_.w, p_.s, p_.stride_w, p_.dilation_w, p_.pad_left);
+    const std::int64_t rows = inside(p_.h, p_.r, p_.stride_h, p_.dilation_h, p_.pad_top);
     if (!unit_.reads_whole_half || b_.parts > 1 || b_.group_c % kMatrixChannels != 0) return false;
-    if (std::min(rows, columns) < kHalfPositions || b_.weights_once) return false;
+    if (std::min(rows, columns) < b_.positions || b_.weights_once) return false;
     if (b_.pool == 2 && (p_.ho > rows || p_.wo > columns)) return false;
-    const auto tiled = static_cast<double>(round_up(columns, kHalfPositions));
+    const auto tiled = static_cast<double>(round_up(columns, b_.positions));
     if (tiled > kMostIdlePositions * static_cast<double>(columns)) return false;
     // A tile's lines of one block of channels stay in L1 from tap to tap.
-    const std::int64_t lines = (2 + (p_.r - 1) * p_.dilation_h) * (kHalfPositions + (p_.s - 1) * p_.dilation_w);
+    const std::int64_t lines = (2 + (p_.r - 1) * p_.dilation_h) * (b_.positions + (p_.s - 1) * p_.dilation_w);
     return lines * 4 <= l1_lines(p_.stride_w * p_.c * kBf16) * 3 && unit_weight_bytes() <= l2_bytes() * 3 / 4;
   }
 
-  std::int64_t column_step() const { return b_.pool * unit_.positions; }
+  std::int64_t column_step() const { return b_.pool * b_.positions; }
 
   void choose_unit() {
     if (b_.in_image) {

@@ -32,6 +32,7 @@ struct MatrixBlocking {
   std::int64_t groups, group_c, group_k;
   std::int64_t pool;  // 1, or 2 for 2×2
   int products, parts;
+  int positions;        // of a half
   std::int64_t fold;    // columns of the kernel in one position
   std::int64_t blocks;  // of 32 channels
   int last_pairs;       // channel pairs in the last block
@@ -55,6 +56,8 @@ struct MatrixBlocking {
 std::string matrix_refusal(const Conv2dProblem& problem, int products, const MatrixUnit& unit);
 
 MatrixBlocking matrix_blocking(const Conv2dProblem& problem, int products, const MatrixUnit& unit, int threads);
+
+constexpr std::int64_t kHalfCost = 2;  // positions in whose time a half starts and ends
 
 /// Floats of a thread's sums, of two tiles, and of one panel's bias, which come before its strip.
 constexpr std::int64_t kMatrixSumFloats = 2 * kHalfFloats;

@@ -191,7 +191,7 @@ class Unit {
     reads_.a_step = ceil_div(reads_.run_lines, panel_steps());
     reads_.begin();
   }
-  std::int64_t panel_steps() const { return ceil_div(rows_ * columns_, 2 * kHalfPositions) * b_.blocks * b_.tap_count; }
+  std::int64_t panel_steps() const { return ceil_div(rows_ * columns_, 2 * b_.positions) * b_.blocks * b_.tap_count; }
   /// Source rows (columns) of some outputs; a single tap skips those between its strides.
   struct Range {
     std::int64_t first, count, step;
@@ -215,7 +215,7 @@ class Unit {
   bool may_read_in_place() const {
     if (!b_.in_place) return false;
     if (!run_.unit.reads_whole_half) return true;
-    return first_column_ + round_up(columns_, run_.unit.positions) <= b_.w;
+    return first_column_ + round_up(columns_, b_.positions) <= b_.w;
   }
   Input in_place() const {
     note_path(Path::matrix_in_place, run_.target);
@@ -262,10 +262,10 @@ class Unit {
   bool prefers_flat() const {
     if (b_.pool == 2) return false;
     if (rows_ == 1) return true;
-    const std::int64_t most = run_.unit.positions;
+    const std::int64_t most = b_.positions;
     const auto cost = [&](std::int64_t positions) {
       const std::int64_t halves = ceil_div(positions, most);
-      return (run_.unit.reads_whole_half ? halves * most : positions) + 2 * halves;
+      return (run_.unit.reads_whole_half ? halves * most : positions) + kHalfCost * halves;
     };
     return cost((rows_ - 1) * b_.strip_columns + columns_) < rows_ * cost(columns_);
   }
@@ -284,7 +284,7 @@ class Unit {
 
   void compute_rows(const Input& input) {
     const std::int64_t step =
-        run_.unit.reads_whole_half ? run_.unit.positions : round_up(even_part(columns_, run_.unit.positions), b_.pool);
+        run_.unit.reads_whole_half ? b_.positions : round_up(even_part(columns_, b_.positions), b_.pool);
     for (std::int64_t row = 0; row < rows_; row += 2) {
       for (std::int64_t column = 0; column < columns_; column += step) {
         const int count = static_cast<int>(std::min(step, columns_ - column));
@@ -346,7 +346,7 @@ class Unit {
   struct Region {
     std::int64_t begin, end;
     std::int64_t first_tap, taps;
-    std::int64_t last_inside;  // the last output whose taps, these ones, are inside the image
+    std::int64_t last_inside;  // the last output whose taps, these ones, are inside the image (no taps: beyond the end)
     std::int64_t pitch;        // elements of input from output to output
   };
   struct Axis {
@@ -363,7 +363,8 @@ class Unit {
     const std::int64_t first = first_tap(begin), last = end_tap(begin) - 1;
     std::int64_t same = begin + 1;
     while (same < end && first_tap(same) == first && end_tap(same) == last + 1) ++same;
-    const std::int64_t last_inside = (axis.size - 1 + axis.pad - last * axis.dilation) / axis.stride;
+    const std::int64_t last_inside =
+        last < first ? same + kHalfPositions : (axis.size - 1 + axis.pad - last * axis.dilation) / axis.stride;
     return {begin, same, first, last + 1 - first, last_inside, axis.stride * axis.pitch};
   }
 
@@ -392,15 +393,15 @@ class Unit {
     const std::int64_t source_column = columns.begin * p_.stride_w - p_.pad_left + columns.first_tap * p_.dilation_w;
     const std::int64_t pixel = (image_ * b_.h + source_row) * b_.w + source_column;
     const std::uint16_t* x = static_cast<const std::uint16_t*>(run_.x) + pixel * p_.c + group_ * b_.group_c;
-    const bool is_column = b_.pool == 1 && columns.end - columns.begin < kHalfPositions && rows.end - rows.begin > 1;
+    const bool is_column = b_.pool == 1 && columns.end - columns.begin < b_.positions && rows.end - rows.begin > 1;
     const Region& inner = is_column ? rows : columns;
     const Region& outer = is_column ? columns : rows;
     call_.position = inner.pitch;
     for (std::int64_t out = outer.begin; out < outer.end; out += 2) {
-      for (std::int64_t in = inner.begin; in < inner.end; in += kHalfPositions) {
-        // A tile always reads 16 positions: the last ones of a region are read together with some before them.
-        const std::int64_t read = std::min(in, inner.last_inside + 1 - kHalfPositions);
-        const std::int64_t count = std::min<std::int64_t>(kHalfPositions, inner.end - in);
+      for (std::int64_t in = inner.begin; in < inner.end; in += b_.positions) {
+        // A tile always reads all positions: the last ones of a region are read together with some before them.
+        const std::int64_t read = std::min(in, inner.last_inside + 1 - b_.positions);
+        const std::int64_t count = std::min<std::int64_t>(b_.positions, inner.end - in);
         call_.a[0] = x + (out - outer.begin) * outer.pitch + (read - inner.begin) * inner.pitch;
         call_.a[1] = call_.a[0] + outer.pitch;
         call_.count[0] = static_cast<int>(count);
@@ -433,7 +434,7 @@ class Unit {
   }
   std::int64_t flat_positions() const { return (rows_ - 1) * b_.strip_columns + columns_; }
   std::int64_t flat_step() const {
-    return run_.unit.reads_whole_half ? run_.unit.positions : even_part(flat_positions(), run_.unit.positions);
+    return run_.unit.reads_whole_half ? b_.positions : even_part(flat_positions(), b_.positions);
   }
 
   void compute_flat_tile(const Input& input, std::int64_t first) {
@@ -500,8 +501,6 @@ class Unit {
     finishes.calls[finishes.count++] = call;
   }
 
-  // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
-  // and do not wait for the sums' stores.
   /// Short sums write narrow pixels so fast one after another that the CPU itself fetches their lines; to ask for them
   /// costs more than it gains.
   bool fetches_output() const {
@@ -509,6 +508,8 @@ class Unit {
         b_.blocks * b_.tap_count < kLongSum && p_.k * static_cast<std::int64_t>(bytes_of(p_.type)) <= 128;
     return !run_.streams && !is_stream;
   }
+  // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
+  // and do not wait for the sums' stores.
   float* sums() const { return sums_ + now_ * kMatrixSumFloats; }
   void multiply() {
     call_.c = sums();
@@ -635,7 +636,7 @@ void MatrixConv2dPlan::run(const void* x, const void* packed, const float* bias,
                       threads_};
   const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
   parallel_units(threads_, blocking_.units, [&](std::int64_t unit, int thread) {
-    unit_->begin();
+    unit_->begin(blocking_.positions);
     Unit(run, unit, workspace_.data() + thread * thread_floats).compute();
     unit_->end();
     if (run.streams) hwy::FlushStream();
@@ -647,7 +648,7 @@ Conv2dDescription MatrixConv2dPlan::description() const {
   Conv2dDescription d;
   d.kernel = unit_->name;
   d.target = target_->name;
-  d.tile = "2x" + text(unit_->positions) + " pixels x " + text(kMatrixLanes) + " lanes, " + text(b.products) +
+  d.tile = "2x" + text(b.positions) + " pixels x " + text(kMatrixLanes) + " lanes, " + text(b.products) +
            (b.products == 1 ? " bf16 product" : " bf16 products") + " a term";
   d.blocking = "out panels of " + text(kMatrixLanes) + " lanes, " + text(b.unit_panels) + " a unit, in blocks of " +
                text(kMatrixChannels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +

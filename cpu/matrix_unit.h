@@ -92,11 +92,11 @@ constexpr int parts_of(int products) { return products == 1 ? 1 : products == 6 
 
 struct MatrixUnit {
   const char* name;
-  std::string missing;    // why this machine can't run it; empty: it can
-  int positions;          // of a half, at most kHalfPositions
-  bool reads_whole_half;  // it reads `positions` positions of a half even where fewer count
-  double most_padding;    // it loses to the direct kernel where padding multiplies the products by more
-  void (*begin)();        // before and after a thread's calls
+  std::string missing;           // why this machine can't run it; empty: it can
+  int positions;                 // the most of a half, up to kHalfPositions
+  bool reads_whole_half;         // it reads `positions` positions of a half even where fewer count
+  double most_padding;           // it loses to the direct kernel where padding multiplies the products by more
+  void (*begin)(int positions);  // before and after a thread's calls, which take so many positions a half
   void (*end)();
   MatrixFunction tile1, tile3, tile4, tile6;  // by products a term; null where it has none
   bool finishes_in_registers;                 // what finish_bf16 takes, but for pools

@@ -3,6 +3,7 @@
 // operating system allow.
 // The pair product's tile: 14 positions × 2 vectors of 16 lanes = 28 sums in registers, 2 of weights, 1 broadcast pair
 // of channels. A step of two channels is 28 products, 2 loads of weights (L1/L2) and 14 of input (L1).
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -50,7 +51,7 @@ struct AmxTiles {
   static void will_write(const char* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
 };
 
-// Operand of LDTILECFG, palette 1: eight tiles of 16 rows of 64 bytes.
+// Operand of LDTILECFG, palette 1: eight tiles of up to 16 rows of 64 bytes.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -60,13 +61,16 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-void begin_tiles() {
-  static constexpr TileConfig config;
+/// Registers 0 to 5 hold sums and input, a row a position: a product takes a cycle a row.
+void begin_tiles(int positions) {
+  TileConfig config;
+  std::fill_n(config.rows, 6, static_cast<std::uint8_t>(positions));
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
 void end_tiles() { asm volatile("tilerelease"); }
 
-void begin_nothing() {}
+void begin_nothing(int) {}
+void end_nothing() {}
 
 struct Leaf7 {
   unsigned subleaf0_edx = 0, subleaf1_eax = 0;
@@ -323,7 +327,7 @@ const MatrixUnit& bf16_dot_unit() {
                                .reads_whole_half = false,
                                .most_padding = 1.7,
                                .begin = begin_nothing,
-                               .end = begin_nothing,
+                               .end = end_nothing,
                                .tile1 = dot_tile,
                                .tile3 = nullptr,
                                .tile4 = nullptr,

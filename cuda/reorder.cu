@@ -1,4 +1,5 @@
-// See reorder.h. A block moves kStrip pixels of up to kMostChannels channels; a row of shared memory is one channel.
+// See reorder.h. A block moves a strip of pixels of up to kMostChannels channels, as many as make work for its threads;
+// a row of shared memory is one channel.
 // Both sides are read and written in accesses of 16 bytes where the sizes allow it, four of a thread in flight; only
 // shared memory sees single elements, whose rows lie so that a warp's hit few banks twice. Divisions by the number of
 // channels are multiplications.
@@ -12,7 +13,8 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kStrip = 512;
+constexpr int kLeastStripBits = 9;  // a strip has a power of two of pixels
+constexpr int kStripBytes = 16384;  // of all channels, about
 constexpr int kMostChannels = 16;
 constexpr int kInFlight = 4;
 
@@ -22,15 +24,10 @@ struct alignas(count * sizeof(T)) Elements {
   T of[count];
 };
 
-/// Of a row of shared memory: 16 bytes more than a strip.
-template <typename T>
-__host__ __device__ constexpr int pitch_of() {
-  return kStrip + 16 / static_cast<int>(sizeof(T));
-}
-
 struct Strips {
   std::int64_t pixels;
   int channels, an_image;  // strips an image
+  int strip_bits, pitch;   // of a row of shared memory: 16 bytes more than a strip
   unsigned reciprocal;     // of channels, in units of 2^-32, rounded up: exact for what a strip holds
 };
 
@@ -42,9 +39,9 @@ struct Strip {
 
 __device__ __forceinline__ Strip strip_of(const Strips& s) {
   const std::int64_t image = blockIdx.x / s.an_image;
-  const std::int64_t pixel = static_cast<std::int64_t>(blockIdx.x % s.an_image) * kStrip;
+  const std::int64_t pixel = static_cast<std::int64_t>(blockIdx.x % s.an_image) << s.strip_bits;
   const std::int64_t first = image * s.channels * s.pixels;
-  return {static_cast<unsigned>(min(std::int64_t{kStrip}, s.pixels - pixel)), first + pixel,
+  return {static_cast<unsigned>(min(std::int64_t{1} << s.strip_bits, s.pixels - pixel)), first + pixel,
           first + pixel * s.channels};
 }
 
@@ -65,15 +62,16 @@ __device__ __forceinline__ void in_batches(unsigned count, const Load& load, con
 template <typename T, int width, bool load>
 __device__ __forceinline__ void move_planes(const Strip& strip, const Strips& s, T* planes, T* rows) {
   using E = Elements<T, width>;
-  constexpr unsigned accesses = kStrip / width;
+  const int bits = s.strip_bits - (width == 1 ? 0 : width == 4 ? 2 : 3);
+  const unsigned accesses = 1u << bits;
   E batch[kInFlight];
   const auto in_memory = [&](unsigned i) {
-    return reinterpret_cast<E*>(planes + strip.nchw + i / accesses * s.pixels + i % accesses * width);
+    return reinterpret_cast<E*>(planes + strip.nchw + (i >> bits) * s.pixels + (i & (accesses - 1)) * width);
   };
   const auto in_row = [&](unsigned i) {
-    return reinterpret_cast<E*>(rows + i / accesses * pitch_of<T>() + i % accesses * width);
+    return reinterpret_cast<E*>(rows + (i >> bits) * s.pitch + (i & (accesses - 1)) * width);
   };
-  const auto valid = [&](unsigned i) { return i % accesses * width < strip.pixels; };
+  const auto valid = [&](unsigned i) { return (i & (accesses - 1)) * width < strip.pixels; };
   in_batches(
       s.channels * accesses,
       [&](unsigned i, int place) {
@@ -88,18 +86,19 @@ __device__ __forceinline__ void move_planes(const Strip& strip, const Strips& s,
 template <typename T, int width, bool load>
 __device__ __forceinline__ void move_pixels(const Strip& strip, const Strips& s, T* pixels, T* rows) {
   const auto channels = static_cast<unsigned>(s.channels);
+  const int back = 1 - (s.channels - 1) * s.pitch;  // from a pixel's last channel to the next one's first
   auto* const memory = reinterpret_cast<Elements<T, width>*>(pixels + strip.nhwc);
   Elements<T, width> batch[kInFlight];
   // Calls move(element in its row, place in the access) for the elements of an access, channel by channel.
   const auto walk = [&](unsigned element, const auto& move) {
     const unsigned pixel = __umulhi(element, s.reciprocal);
     unsigned channel = element - pixel * channels;
-    T* at = rows + channel * pitch_of<T>() + pixel;
+    T* at = rows + channel * s.pitch + pixel;
 #pragma unroll
     for (int j = 0; j < width; ++j) {
       move(*at, j);
       const bool last = ++channel == channels;
-      at += last ? 1 - static_cast<int>(channels - 1) * pitch_of<T>() : pitch_of<T>();
+      at += last ? back : s.pitch;
       channel = last ? 0 : channel;
     }
   };
@@ -142,7 +141,7 @@ __global__ __launch_bounds__(kThreads) void reorder_kernel(T* x, T* y, Strips s)
 template <typename T, int width>
 void launch(const void* x, void* y, std::int64_t n, const Strips& s, bool to_nhwc, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(n * s.an_image);
-  const auto bytes = static_cast<unsigned>(s.channels * pitch_of<T>() * static_cast<int>(sizeof(T)));
+  const auto bytes = static_cast<unsigned>(s.channels * s.pitch * static_cast<int>(sizeof(T)));
   auto* from = static_cast<T*>(const_cast<void*>(x));  // only read
   auto* to = static_cast<T*>(y);
   if (to_nhwc) {
@@ -176,8 +175,11 @@ void reorder(const void* x, void* y, std::int64_t n, std::int64_t channels, std:
     transpose(x, y, n, to_nhwc ? channels : pixels, to_nhwc ? pixels : channels, element_bytes, stream);
     return;
   }
-  const Strips s{pixels, static_cast<int>(channels), static_cast<int>(ceil_div(pixels, kStrip)),
-                 static_cast<unsigned>(ceil_div(std::int64_t{1} << 32, channels))};
+  int bits = kLeastStripBits;
+  while ((1 << bits) < pixels && (2 << bits) * channels * element_bytes <= kStripBytes) ++bits;
+  const Strips s{
+      pixels, static_cast<int>(channels),       static_cast<int>(ceil_div(pixels, std::int64_t{1} << bits)),
+      bits,   (1 << bits) + 16 / element_bytes, static_cast<unsigned>(ceil_div(std::int64_t{1} << 32, channels))};
   if (element_bytes == 4) {
     launch<std::uint32_t>(x, y, n, s, to_nhwc, stream);
   } else {

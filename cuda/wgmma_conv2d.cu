@@ -137,9 +137,9 @@ CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   CUtensorMap map;
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   check_map(encode(&map, map_type(type), 4, address, sizes.data(), pitches.data(), lower.data(), upper.data(),
-                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.pixels / g.mates),
-                   step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.pixels), step.data(),
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
             "the input");
   return map;
 }
@@ -154,14 +154,9 @@ CUtensorMap input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const std::int64_t depth = input_depth(p, g);
   if (g.by_tap) return gathering_map(p, g);
   if (g.flat) {
-    return make_map({type,
-                     depth,
-                     p.n * p.h * p.w,
-                     1,
-                     1,
-                     {channels, static_cast<cuuint32_t>(g.pixels / g.mates), 1, 1},
-                     {1, 1, 1, 1}},
-                    "the input");
+    return make_map(
+        {type, depth, p.n * p.h * p.w, 1, 1, {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}},
+        "the input");
   }
   return make_map(
       {type,
@@ -235,7 +230,6 @@ WgmmaArguments arguments_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.tap_count = static_cast<int>(g.taps.size());
   a.split = g.split;
   std::copy(g.share_ends.begin(), g.share_ends.end(), a.share_ends);
-  a.mates = g.mates;
   a.box_stages = g.box_stages;
   a.box_stage_bytes = g.box_stage_bytes;
   a.box_bytes = g.box_w * g.box_h * g.box_n * 128;
@@ -434,14 +428,14 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = s.overlap_launches ? 1 : 0;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(s.geometry.split * s.geometry.mates), 1, 1};
+  attributes[1].val.clusterDim = {static_cast<unsigned>(s.geometry.split), 1, 1};
   cudaLaunchConfig_t launch{};
   launch.gridDim = dim3(static_cast<unsigned>(s.geometry.ctas));
   launch.blockDim = dim3(wgmma::kThreads);
   launch.dynamicSmemBytes = static_cast<std::size_t>(wgmma_shared_bytes(s.geometry));
   launch.stream = stream;
   launch.attrs = attributes.data();
-  launch.numAttrs = s.geometry.split * s.geometry.mates > 1 ? 2 : 1;
+  launch.numAttrs = s.geometry.split > 1 ? 2 : 1;
   void* arguments[] = {&a};
   GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, s.kernel, arguments));
   if (s.staging.stages_output) {

@@ -194,19 +194,19 @@ void share_out_boxes(WgmmaGeometry& g) {
 
 /// Cycles of the busiest multiprocessor, or what memory needs if that is more. The constants are fitted to an H100.
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kStart = 2500;         // to the first product
-  constexpr double kTurn = 150;           // the matrix unit idles while the consumers change turns
-  constexpr double kEpilogue = 400;       // of a chunk of 16-bit outputs
-  constexpr double kBetweenItems = 700;   // of a consumer
-  constexpr double kExchange = 6000;      // of partial sums through L2, and the cluster's barrier
-  constexpr double kLoadBytes = 44;       // a cycle, from L2 to one multiprocessor
-  constexpr double kLoadBytesOfAll = 37;  // the same while all load
-  constexpr double kDeviceBytes = 1650;   // a cycle, of device memory
+  constexpr double kStart = 2500;                          // to the first product
+  constexpr double kTurn = 250;                            // the matrix unit idles while the consumers change turns
+  constexpr double kEpilogue = 400;                        // of a chunk of 16-bit outputs
+  constexpr double kBetweenItems = 300;                    // of a consumer
+  constexpr double kExchange = 4500, kExchangeEach = 500;  // of partial sums through L2; more for each block
+  constexpr double kLoadBytes = 44;                        // a cycle, from L2 to one multiprocessor
+  constexpr double kLoadBytesOfAll = 37;                   // the same while all load
+  constexpr double kDeviceBytes = 1650;                    // a cycle, of device memory
   constexpr double kSmallInTurns = 1.45;  // one consumer alone can't keep the unit busy with 128 pixels
   constexpr double kSmallSideBySide = 1.08;
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // and a bare epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
-  const int workers = multiprocessors / g.split / g.mates * g.mates - (g.split > 2 ? 1 : 0);
+  const int workers = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
   g.ctas = std::min(g.items, workers) * g.split;
   const auto element = static_cast<double>(bytes_of(p.type));
@@ -214,14 +214,15 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
   const double small = g.pixels > 128 ? 1 : one_tile ? kSmallSideBySide : kSmallInTurns;
   const double products = steps * g.pixels * 2 * slices_of(g) * small;
-  const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size()) / g.mates;
+  const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
   const double main = std::max(products, bytes / kLoadBytes);
   const double by_size = p.type == Type::f32 ? 1.5 : 1;
   const double epilogue = kEpilogue * g.pixels / kWgmmaChunk * by_size * (p.pool.none() ? 1 : 0.5);
   const double both = main + epilogue + kBetweenItems;
   const double item = one_tile ? both : std::max(main + kTurn, both / 2);
-  const double busiest = waves * (item + (g.split > 1 ? kExchange : 0)) + (one_tile ? 0 : epilogue);
+  const double busiest =
+      waves * (item + (g.split > 1 ? kExchange + kExchangeEach * g.split : 0)) + (one_tile ? 0 : epilogue);
   const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
   const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
   const double device = (static_cast<double>(p.n * p.h * p.w * p.c) + outputs) * element / kDeviceBytes;
@@ -258,8 +259,6 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& 
   if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
   share_out_boxes(g);
   g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w;
-  g.mates = candidate.mates;
-  if (g.mates > 1 && (!g.flat || slices_of(g) == 1 || g.split > 1 || g.channel_tiles % g.mates != 0)) return {};
   if (!share_out_memory(shared_bytes, span, g)) return {};
   estimate(p, multiprocessors, g);
   return g;
@@ -291,10 +290,7 @@ std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& w
       for (const int schedule : schedules(p, wishes, pixels)) {
         for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
           if (!meets(wishes.split, 0, split)) continue;
-          for (const int mates : {1, 2}) {
-            if (std::max(wishes.mates, 1) != mates) continue;
-            list.push_back({pixels, row, std::max(wishes.box_per_tap, 0), split, schedule, wishes.chunk_taps, mates});
-          }
+          list.push_back({pixels, row, std::max(wishes.box_per_tap, 0), split, schedule, wishes.chunk_taps});
         }
       }
     }

@@ -60,7 +60,6 @@ struct WgmmaWishes {
   int split = 0;                 ///< 1, 2, 4 or 8 blocks for one item
   int schedule = -1;             ///< a WgmmaSchedule
   int chunk_taps = 0;            ///< of promoted sums; 0: kWgmmaChunkTaps
-  int mates = 0;                 ///< 1 or 2 blocks that load pixels for each other
   bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
 };
 
@@ -86,7 +85,6 @@ struct WgmmaGeometry {
   int split = 1;                  ///< blocks of a cluster that share the reduction of one item
   /// Where their shares end, in boxes of all channel blocks; equal in steps as far as boxes allow.
   std::array<int, kWgmmaMaxSplit> share_ends{};
-  int mates = 1;  ///< blocks of a cluster whose items share pixels, of which each loads its part
   int ctas = 1;
   double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 

@@ -1,12 +1,12 @@
 // wgmma: implicit-GEMM convolution on Hopper's warpgroup matrix product, persistent and warp-specialised.
-// Sums of 64 output channels x N pixels (N = 256, 224 or 128) += W[64][128 B of input channels] * X[N][the same]^T, for
-// each filter tap. One m64nNk16 reads 2 KB of weights and 8 KB of pixels (N = 256) for 524,288 FLOP in 128 cycles: 80
-// of the 128 bytes a cycle that shared memory gives. A step, one tap of one channel block, is four of them. Registers:
-// 64 x N sums in f32 a consumer warpgroup, N/2 a thread. L2 gives a step 8 KB of weights and 5 KB of input. Shared
-// memory: boxes of input (8x32 pixels with a 3x3 halo: 43.5 KB, 2 to 4 stages) that all taps read as shifted operand
-// starts, since the swizzle is a function of the address; weights in a ring of 8 KB stages or, where they fit, for
-// good; 24 KB a consumer of outputs on their way. Two consumers take turns on the matrix unit, so that one's epilogue
-// (maximum, bias, activation, transposition, tensor store) hides behind the other's products; one thread feeds both.
+// Sums of 64 output channels x N pixels (N = 256, 224, 192 or 128) += W[64][128 B of input channels] * X[N][same]^T for
+// each filter tap: a step, four m64nNk16. Two consumer warpgroups hold N/2 sums a thread; one thread loads for both.
+// Shared memory: boxes of input (8x32 pixels with a 3x3 halo: 43.5 KB, 2 to 4 stages) that all taps read as shifted
+// operand starts, since the swizzle is a function of the address, or boxes of N pixels that the copy engine gathers by
+// tap; weights in a ring of 8 KB stages or, where they fit, for good; 24 KB a consumer of outputs on their way. Taking
+// turns on the matrix unit, one consumer's epilogue (maximum, bias, activation, transposition, tensor store) hides
+// behind the other's products; side by side on 128 channels they ask L2 for less: 48 KB instead of 80 KB in 1024 cycles
+// of 1x1.
 #pragma once
 
 #include "cuda/halo_tile.h"
@@ -32,7 +32,6 @@ struct WgmmaArguments {
   int channel_blocks, parts, box_count, tap_count;
   int share_ends[kWgmmaMaxSplit];
   int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
-  int mates;  ///< blocks of a cluster whose items share pixels, of which each loads its part for all
   int box_stages, box_stage_bytes, box_bytes, weight_stages, group_pitch;
   int first_x, first_y;  ///< for boxes by tap: where the first filter of an image starts
   WgmmaSchedule schedule;
@@ -90,7 +89,7 @@ struct Cursor {
 /// Addresses of what lies in shared memory: barriers in the first KB, then boxes, weights and outputs.
 struct Memory {
   std::uint32_t base;
-  int box_stages, weight_stages, box_stage_bytes, slices, mates;
+  int box_stages, weight_stages, box_stage_bytes, slices;
 
   __device__ std::uint32_t box_full(int i) const { return base + 8 * i; }
   __device__ std::uint32_t box_empty(int i) const { return base + 8 * (box_stages + i); }
@@ -122,12 +121,10 @@ __device__ inline int divide(int a, const Divisor& d) {
 __device__ inline int log_of(int power) { return __popc(power - 1); }
 
 __device__ inline Tile tile_of(const WgmmaArguments& a, int item) {
-  const int family = item >> log_of(a.mates);  // of items with the same pixels
   int t, channel_tile;
   if (a.pixels_first) {
-    channel_tile = divide(family, a.by_pixel_tiles);
-    t = family - channel_tile * static_cast<int>(a.by_pixel_tiles.value);
-    channel_tile = channel_tile * a.mates + (item & (a.mates - 1));
+    channel_tile = divide(item, a.by_pixel_tiles);
+    t = item - channel_tile * static_cast<int>(a.by_pixel_tiles.value);
   } else {
     t = divide(item, a.by_channel_tiles);
     channel_tile = item - t * static_cast<int>(a.by_channel_tiles.value);
@@ -202,7 +199,7 @@ class Producer {
 
  private:
   __device__ void load(const Tile& tile, const Share& share, bool weights) {
-    const Tile origin = origin_of(a_, {tile.x + first_mine(), tile.y, tile.n, 0});
+    const Tile origin = origin_of(a_, tile);
     const int slice = channel_slice(a_, tile, 0);
     int channel_block = share.begin == 0 ? 0 : share.begin / a_.box_count;
     int index = share.begin - channel_block * a_.box_count;
@@ -219,23 +216,12 @@ class Producer {
     }
   }
 
-  /// The first pixel of the line that this block loads for its mates; they share flat tiles alone.
-  __device__ int first_mine() const { return (static_cast<int>(blockIdx.x) & (a_.mates - 1)) * (a_.tile_w / a_.mates); }
-
   __device__ void load_pixels(const Tile& origin, const WgmmaBox& b, int channel_block) {
     const std::uint32_t full = m_.box_full(box_.slot), to = m_.box(box_.slot);
     const int channel = (channel_block * a_.parts + b.part) * kBlockChannels<T>;
     ptx::wait(m_.box_empty(box_.slot), box_.round ^ 1);
     ptx::arrive_expect_bytes(full, a_.box_bytes);
-    if (a_.mates > 1) {
-      const auto all = static_cast<std::uint16_t>((1 << a_.mates) - 1);
-      const std::uint32_t mine = to + first_mine() * 128;
-      if (a_.by_tap) {
-        ptx::load_pixels_of_tap_for(all, mine, a_.x, channel, origin.x, origin.y, origin.n, b.dx, b.dy, full);
-      } else {
-        ptx::load_box_for(all, mine, a_.x, channel, origin.x + b.dx, origin.y + b.dy, origin.n, full);
-      }
-    } else if (a_.by_tap) {
+    if (a_.by_tap) {
       ptx::load_pixels_of_tap(to, a_.x, channel, origin.x, origin.y, origin.n, b.dx, b.dy, full);
     } else {
       ptx::load_box(to, a_.x, channel, origin.x + b.dx, origin.y + b.dy, origin.n, full);
@@ -638,14 +624,9 @@ class Steps {
 struct Release {
   int box = -1, weights = -1;
   __device__ void operator()(const Memory& m) const {
-    const int lane = threadIdx.x % 32;  // barriers count warps
-    if (weights >= 0 && lane == 0) ptx::arrive(m.weights_empty(weights));
-    if (box < 0 || lane >= m.mates) return;
-    if (m.mates == 1) {
-      ptx::arrive(m.box_empty(box));
-    } else {
-      ptx::arrive_at(m.box_empty(box), lane);
-    }
+    if (threadIdx.x % 32 != 0) return;  // barriers count warps
+    if (weights >= 0) ptx::arrive(m.weights_empty(weights));
+    if (box >= 0) ptx::arrive(m.box_empty(box));
   }
 };
 
@@ -722,7 +703,7 @@ __device__ void consume(const WgmmaArguments& a, const Memory& m, int consumer) 
     ptx::fence_sums(sums);
     epilogue.template run<pixels>(sums, tile, channel, item);
   }
-  if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores();
+  if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores_read<0>();  // the last read of shared memory
 }
 
 __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
@@ -730,7 +711,7 @@ __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
     const int box_readers = a.schedule == WgmmaSchedule::own_tiles ? 4 : 4 * kConsumers;  // warps
     for (int i = 0; i < a.box_stages; ++i) {
       ptx::init_barrier(m.box_full(i), 1);
-      ptx::init_barrier(m.box_empty(i), box_readers * a.mates);
+      ptx::init_barrier(m.box_empty(i), box_readers);
     }
     for (int i = 0; i < a.weight_stages; ++i) {
       ptx::init_barrier(m.weights_full(i), 1);
@@ -749,16 +730,15 @@ __device__ inline void set_up(const WgmmaArguments& a, const Memory& m) {
   }
   ptx::fence_shared_for_async();
   __syncthreads();
-  if (a.split * a.mates > 1) ptx::sync_cluster();  // no block signals a barrier before its owner has set it up
+  if (a.split > 1) ptx::sync_cluster();  // no block signals a barrier before its owner has set it up
 }
 
 /// `consumer`: the work of a consumer warpgroup, consume<> or another in its place.
 template <typename T, auto consumer, int feeding_registers = 56, int consuming_registers = 224>
 __global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ WgmmaArguments a) {
   extern __shared__ unsigned char shared[];
-  const Memory m{
-      (ptx::shared_address(shared) + 1023) & ~1023u,          a.box_stages, a.weight_stages, a.box_stage_bytes,
-      a.schedule == WgmmaSchedule::one_tile ? kConsumers : 1, a.mates};
+  const Memory m{(ptx::shared_address(shared) + 1023) & ~1023u, a.box_stages, a.weight_stages, a.box_stage_bytes,
+                 a.schedule == WgmmaSchedule::one_tile ? kConsumers : 1};
   set_up(a, m);
   ptx::allow_next_kernel();
   ptx::wait_for_previous_kernel();
@@ -770,7 +750,6 @@ __global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ Wg
     ptx::take_registers<consuming_registers>();
     consumer(a, m, warpgroup);
   }
-  if (a.mates > 1) ptx::sync_cluster();  // a mate's loads and signals may still be under way to this block
 }
 
 }  // namespace wgmma

@@ -125,7 +125,7 @@ __device__ void consume_promoted(const WgmmaArguments& a, const Memory& m, int c
     }
     epilogue.template run<pixels>(sums, tile, channel, item);
   }
-  if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores();
+  if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores_read<0>();  // the last read of shared memory
 }
 
 }  // namespace gable::cuda::wgmma

@@ -67,17 +67,6 @@ __device__ inline void arrive_remote(std::uint32_t barrier, std::uint32_t rank) 
       "r"(rank)
       : "memory");
 }
-/// The same for stages that are free again: orders no writes, which would cost a step its time.
-__device__ inline void arrive_at(std::uint32_t barrier, std::uint32_t rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}\n" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
 /// As wait(), and what the cluster's arrivals released is then visible.
 __device__ inline void wait_cluster(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
@@ -135,23 +124,6 @@ __device__ inline void load_pixels_of_tap(std::uint32_t to, const CUtensorMap& m
       "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"(dx), "h"(dy)
       : "memory");
 }
-/// The same two, to the same place of all blocks of the cluster in `mask`, and to their barriers.
-__device__ inline void load_box_for(std::uint16_t mask, std::uint32_t to, const CUtensorMap& map, int c, int x, int y,
-                                    int n, std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
-      "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"(mask)
-      : "memory");
-}
-__device__ inline void load_pixels_of_tap_for(std::uint16_t mask, std::uint32_t to, const CUtensorMap& map, int c,
-                                              int x, int y, int n, short dx, short dy, std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-      "[%1, {%2, %3, %4, %5}], [%6], {%7, %8}, %9;" ::"r"(to),
-      "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"(dx), "h"(dy), "h"(mask)
-      : "memory");
-}
 __device__ inline void store_box(const CUtensorMap& map, int c, int x, int y, int n, std::uint32_t from) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&map),
                "r"(c), "r"(x), "r"(y), "r"(n), "r"(from)
@@ -163,7 +135,6 @@ template <int pending>
 __device__ inline void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
-__device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 /// Makes this thread's ordinary writes to shared memory visible to the copy engine and the matrix unit.
 __device__ inline void fence_shared_for_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -46,10 +46,10 @@ std::map<std::string, double> callgrind_totals(const std::string& profile);
 
 /// Bytes that the simulated last level exchanged with what is beyond it. In a warm region write-backs of lines that an
 /// earlier run left dirty stand for those that this run leaves, since runs follow one another; a cold region begins
-/// with clean caches, so what it leaves dirty (`residue`, written back in the sweep after it) is added. `instructions`:
-/// instruction lines count too.
+/// with clean caches, so what it leaves dirty (`residue`, written back in the sweep after it) is added. Lines of
+/// instructions take room but are not counted, since the analytic traffic has none.
 double callgrind_bytes(const std::map<std::string, double>& region, const std::map<std::string, double>& residue,
-                       bool cold, bool instructions, int line);
+                       bool cold, int line);
 
 class CallgrindSource final : public CounterSource {
  public:

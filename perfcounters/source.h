@@ -77,6 +77,7 @@ struct Workload {
   std::function<void()> flush{};    ///< makes the next run find cold caches; empty: runs are warm
   int gpu = -1;                     ///< index of the CUDA device that it runs on; -1: the host
   double seconds = 0;               ///< about what run() takes, summed over its threads; 0: not known
+  double flop = 0;                  ///< its analytic W; 0: not known
   std::string dtype{};              ///< of the operands: units without an event of their own show in it
   /// argv of a process that does the same work, for sources that count around or inside a process of their own.
   std::function<std::vector<std::string>(const ChildTask&)> child{};

@@ -188,8 +188,15 @@ TEST_CASE("matrix: taps read in the image, with borders of every width") {
   check_in_image(sized({.n = 2, .c = 64, .h = 33, .w = 64, .k = 40, .stride_h = 2, .stride_w = 2}, 0, 0));
   check_in_image(
       sized({.c = 32, .h = 36, .w = 66, .k = 32, .r = 3, .s = 4, .stride_h = 2, .stride_w = 2, .pad_top = 2}, 1, 3));
-  check_in_image(sized({.c = 32, .h = 18, .w = 34, .k = 8, .r = 2, .s = 3, .pad_top = 5, .pad_left = 4}, 3, 5));
+  check_in_image(sized({.c = 32, .h = 18, .w = 34, .k = 8, .r = 2, .s = 3, .pad_top = 5, .pad_left = 3}, 3, 3));
   check_in_image(same_padded({.c = 64, .h = 19, .w = 18, .k = 36, .r = 3, .s = 3, .groups = 2}));
+  // With stride 2, the first output with all of its taps inside the image is not at its first pixel.
+  check_everywhere(
+      same_padded({.c = 32, .h = 33, .w = 31, .k = 32, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .bias = true}),
+      random);
+  check_everywhere(
+      same_padded({.c = 32, .h = 29, .w = 35, .k = 32, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .bias = true}),
+      random);
   Conv2dProblem pooled{.n = 2, .c = 32, .h = 21, .w = 34, .k = 40, .r = 3, .s = 3, .bias = true};
   pooled.pool = {2, 2, 2, 2};
   check_in_image(sized(pooled, 0, 0));

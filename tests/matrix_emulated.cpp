@@ -11,6 +11,8 @@ namespace {
 
 float operand(std::uint16_t half) { return (half & 0x7f80u) == 0 ? 0.0f : bf16_to_f32(half); }
 
+thread_local int positions_of_a_half = 0;
+
 class EmulatedTiles {
  public:
   template <int kTile>
@@ -21,13 +23,13 @@ class EmulatedTiles {
   }
   template <int kTile, bool kKeepsInL1 = true>
   void load(const std::uint16_t* rows, std::int64_t stride) {
-    for (int row = 0; row < 16; ++row) {
+    for (int row = 0; row < (kTile < 6 ? positions_of_a_half : 16); ++row) {
       for (int i = 0; i < 32; ++i) operands_[kTile - 4][row][i] = operand(rows[row * stride + i]);
     }
   }
   template <int kSum, int kA, int kB>
   void dot() {
-    for (int row = 0; row < 16; ++row) {
+    for (int row = 0; row < positions_of_a_half; ++row) {
       for (int pair = 0; pair < 16; ++pair) {
         const float* x = &operands_[kA - 4][row][2 * pair];
         for (int lane = 0; lane < 16; ++lane) {
@@ -40,7 +42,7 @@ class EmulatedTiles {
   }
   template <int kTile>
   void store(float* rows, std::int64_t stride) {
-    for (int row = 0; row < 16; ++row) {
+    for (int row = 0; row < positions_of_a_half; ++row) {
       for (int lane = 0; lane < 16; ++lane) rows[row * stride + lane] = sums_[kTile][row][lane];
     }
   }
@@ -53,7 +55,8 @@ class EmulatedTiles {
   float operands_[4][16][32];
 };
 
-void nothing() {}
+void begin(int positions) { positions_of_a_half = positions; }
+void end() {}
 
 }  // namespace
 
@@ -63,8 +66,8 @@ const MatrixUnit& emulated_unit() {
                                .positions = kHalfPositions,
                                .reads_whole_half = true,
                                .most_padding = 1e9,
-                               .begin = nothing,
-                               .end = nothing,
+                               .begin = begin,
+                               .end = end,
                                .tile1 = matrix_tile<EmulatedTiles, 1>,
                                .tile3 = matrix_tile<EmulatedTiles, 3>,
                                .tile4 = matrix_tile<EmulatedTiles, 4>,
