@@ -19,8 +19,8 @@ struct OneChannelVariant {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kBlocks = 2;   // a multiprocessor
+constexpr int kThreads = 128;
+constexpr int kBlocks = 4;   // a multiprocessor
 constexpr int kParts = 2;    // of the output channels
 constexpr int kVector = 16;  // bytes
 
