@@ -71,40 +71,52 @@ __global__ void pagerank_start_kernel(InEdges graph, float* ranks, float* shares
   add_to_totals(lost, dangling, 0.0, dangling);
 }
 
+/// The sum of a row's shares, in each of the `lanes` that share it. All threads of the block call it.
 template <int lanes>
-__global__ __launch_bounds__(kThreads) void pagerank_step_kernel(Step s) {
-  const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const std::int64_t row = thread / lanes;
-  const int lane = static_cast<int>(thread % lanes);
+__device__ __forceinline__ float sum_of_row(const Step& s, std::int32_t vertex, bool valid, int lane) {
   float sum = 0;
-  std::int32_t vertex = 0;
-  if (row < s.count) {
-    vertex = s.rows[row];
+  if (valid) {
     const std::int64_t end = s.graph.offsets[vertex + 1];
 #pragma unroll 4
     for (std::int64_t edge = s.graph.offsets[vertex] + lane; edge < end; edge += lanes)
       sum += __ldg(s.shares + __ldg(s.graph.sources + edge));
   }
   if constexpr (lanes <= 32) {
-    sum = sum_of_lanes<lanes>(sum);
+    return sum_of_lanes<lanes>(sum);
   } else {
     __shared__ float partial[kThreads / 32];
     sum = sum_of_lanes<32>(sum);
+    __syncthreads();  // the row before has been read
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
     __syncthreads();
     sum = 0;
     for (const float part : partial) sum += part;
+    return sum;
   }
+}
+
+/// Blocks take rows in turn, so that there are few of them to add to the totals, which all share.
+template <int lanes>
+__global__ __launch_bounds__(kThreads) void pagerank_step_kernel(Step s) {
+  constexpr int rows_of_block = kThreads / lanes;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const auto n = static_cast<float>(s.graph.vertices);
+  const float rest = (1.0f - s.damping) / n + s.damping * (static_cast<float>(*s.dangling) / n);
   double lost = 0;
   double change = 0;
-  if (row < s.count && lane == 0) {
-    const auto n = static_cast<float>(s.graph.vertices);
-    const float rank = (1.0f - s.damping) / n + s.damping * (sum + static_cast<float>(*s.dangling) / n);
+  for (std::int64_t first = std::int64_t{blockIdx.x} * rows_of_block; first < s.count;
+       first += std::int64_t{gridDim.x} * rows_of_block) {
+    const std::int64_t row = first + static_cast<int>(threadIdx.x) / lanes;
+    const bool valid = row < s.count;
+    const std::int32_t vertex = valid ? s.rows[row] : 0;
+    const float sum = sum_of_row<lanes>(s, vertex, valid, lane);
+    if (!valid || lane != 0) continue;
+    const float rank = rest + s.damping * sum;
     const std::int32_t out = s.graph.out_degrees[vertex];
-    change = fabsf(rank - s.ranks[vertex]);
+    change += fabsf(rank - s.ranks[vertex]);
     s.ranks[vertex] = rank;
     s.new_shares[vertex] = out > 0 ? rank / static_cast<float>(out) : 0.0f;
-    lost = out > 0 ? 0.0 : rank;
+    lost += out > 0 ? 0.0 : rank;
   }
   add_to_totals(lost, s.new_dangling, change, s.change);
 }
@@ -135,7 +147,9 @@ unsigned blocks_of(std::int64_t threads) { return static_cast<unsigned>(ceil_div
 
 void launch_class(int index, const Step& step, cudaStream_t stream) {
   if (step.count == 0) return;
-  const unsigned blocks = blocks_of(std::int64_t{step.count} * kLanes[static_cast<std::size_t>(index)]);
+  constexpr unsigned most_blocks = 2048;  // more than a GPU runs at once
+  const unsigned blocks =
+      std::min(most_blocks, blocks_of(std::int64_t{step.count} * kLanes[static_cast<std::size_t>(index)]));
   if (index == 0) {
     pagerank_step_kernel<kLanes[0]><<<blocks, kThreads, 0, stream>>>(step);
   } else if (index == 1) {

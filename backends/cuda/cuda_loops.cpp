@@ -36,19 +36,21 @@ class CudaLoop : public LoopImpl {
   int index_;
 };
 
-/// Two blocks a multiprocessor, each as many threads as the bytes keep busy, up to 1024.
+/// A block a multiprocessor, so that all of them run at once, each as many threads as the bytes keep busy, up to 1024.
 cuda::MemorySweep sweep_of(std::int64_t array_bytes, const cudaDeviceProp& device) {
   constexpr std::int64_t bytes_a_thread = 64;
-  const std::int64_t most_blocks = 2 * device.multiProcessorCount;
+  const std::int64_t most_blocks = device.multiProcessorCount;
   cuda::MemorySweep sweep{.blocks = 1, .threads = 32};
   while (sweep.threads < 1024 && array_bytes >= 2 * sweep.threads * bytes_a_thread * most_blocks) sweep.threads *= 2;
-  const std::int64_t rounds = array_bytes / (sweep.threads * bytes_a_thread);
+  const std::int64_t round_bytes = sweep.threads * bytes_a_thread;
+  const std::int64_t rounds = array_bytes / round_bytes;
   if (rounds == 0) {
     throw Error(ErrorCode::unsupported, "an array of " + std::to_string(array_bytes) + " bytes: a warp moves " +
-                                            std::to_string(32 * bytes_a_thread) + " at least");
+                                            std::to_string(round_bytes) + " at least");
   }
-  sweep.blocks = static_cast<int>(std::min(most_blocks, rounds));
-  sweep.block_bytes = rounds / sweep.blocks * sweep.threads * bytes_a_thread;
+  const std::int64_t rounds_a_block = (rounds + most_blocks - 1) / most_blocks;
+  sweep.blocks = static_cast<int>(rounds / rounds_a_block);
+  sweep.block_bytes = rounds_a_block * round_bytes;
   return sweep;
 }
 
