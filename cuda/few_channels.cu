@@ -375,7 +375,7 @@ constexpr FewChannelsVariant variant() {
 }
 
 constexpr FewChannelsVariant kVariants[] = {
-    variant<6, 4, 5, 1, 192, 3>(), variant<8, 6, 5, 1, 128, 3>(), variant<4, 6, 5, 1, 256, 2>(),
+    variant<6, 4, 5, 1, 192, 3>(), variant<8, 6, 5, 1, 384, 1>(), variant<4, 6, 5, 1, 256, 2>(),
     variant<8, 4, 7, 2, 256, 2>(), variant<8, 4, 3, 1, 256, 2>(), variant<8, 4, 3, 2, 256, 2>(),
     variant<8, 4, 0, 0, 256, 2>(),
 };

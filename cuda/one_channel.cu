@@ -20,7 +20,8 @@ struct OneChannelVariant {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kBlocks = 2;   // a multiprocessor
+constexpr int kBlocks = 4;   // a multiprocessor
+constexpr int kParts = 2;    // of the output channels
 constexpr int kVector = 16;  // bytes
 
 __device__ __forceinline__ float2 load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
@@ -79,37 +80,29 @@ __device__ __forceinline__ void convolve(const T* window, int pitch, const float
   }
 }
 
-/// One pixel of y in shared memory, which has y's order.
+/// Channels from `first` of one pixel of y in shared memory, which has y's order.
 template <typename T, int channels>
-__device__ __forceinline__ void put(const ImageTile& t, int row, int column, const float (&values)[channels], T* to) {
+__device__ __forceinline__ void put(const ImageTile& t, int row, int column, int first, const float (&values)[channels],
+                                    T* to) {
   const int pixel = row * t.out_w + column;
-  if (t.nhwc && t.k == channels) {
-    static_assert(channels % 2 == 0);
-    struct alignas(2 * sizeof(T)) Pair {
-      T of[2];
-    };
-#pragma unroll
-    for (int k = 0; k < channels; k += 2)
-      *reinterpret_cast<Pair*>(to + pixel * channels + k) = {from_f32<T>(values[k]), from_f32<T>(values[k + 1])};
-    return;
-  }
   const int pixel_step = t.nhwc ? t.k : 1;
   const int channel_step = t.nhwc ? 1 : t.out_h * t.out_w;
+  to += pixel * pixel_step + first * channel_step;
 #pragma unroll
   for (int k = 0; k < channels; ++k)
-    if (k < t.k) to[pixel * pixel_step + k * channel_step] = from_f32<T>(values[k]);
+    if (first + k < t.k) to[k * channel_step] = from_f32<T>(values[k]);
 }
 
 template <typename T, int channels>
-__device__ __forceinline__ void finish(const ImageTile& t, int row, int column, const float (&sums)[2][2][channels],
-                                       const float (&bias)[channels], T* to) {
+__device__ __forceinline__ void finish(const ImageTile& t, int row, int column, int first,
+                                       const float (&sums)[2][2][channels], const float (&bias)[channels], T* to) {
   if (t.pool) {
     float best[channels];
 #pragma unroll
     for (int k = 0; k < channels; ++k)
       best[k] = max_or_nan(max_or_nan(sums[0][0][k], sums[0][1][k]), max_or_nan(sums[1][0][k], sums[1][1][k]));
     finish_all(best, bias, t.activation);
-    put(t, row / 2, column / 2, best, to);
+    put(t, row / 2, column / 2, first, best, to);
     return;
   }
 #pragma unroll
@@ -118,7 +111,7 @@ __device__ __forceinline__ void finish(const ImageTile& t, int row, int column, 
 #pragma unroll
     for (int k = 0; k < channels; ++k) values[k] = sums[i / 2][i % 2][k];
     finish_all(values, bias, t.activation);
-    if (row + i / 2 < t.ho && column + i % 2 < t.wo) put(t, row + i / 2, column + i % 2, values, to);
+    if (row + i / 2 < t.ho && column + i % 2 < t.wo) put(t, row + i / 2, column + i % 2, first, values, to);
   }
 }
 
@@ -141,17 +134,19 @@ __global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const Im
   T* now = reinterpret_cast<T*>(shared_image);
   T* next = now + t.in_elements;
   T* const out = next + t.in_elements;
+  const int first = static_cast<int>(threadIdx.x) / 32 % kParts * channels;  // of the thread's output channels
+  const int thread = threadIdx.x / (32 * kParts) * 32 + threadIdx.x % 32;    // among those of the same channels
   float weights[side * side][channels];
   float bias[channels];
 #pragma unroll
   for (int i = 0; i < side * side; ++i)
 #pragma unroll
     for (int k = 0; k < channels; ++k) {
-      weights[i][k] = __ldg(t.packed + i * channels + k);
+      weights[i][k] = __ldg(t.packed + i * channels * kParts + first + k);
       asm volatile("" : "+f"(weights[i][k]));
     }
 #pragma unroll
-  for (int k = 0; k < channels; ++k) bias[k] = t.bias != nullptr && k < t.k ? __ldg(t.bias + k) : 0.0f;
+  for (int k = 0; k < channels; ++k) bias[k] = t.bias != nullptr && first + k < t.k ? __ldg(t.bias + first + k) : 0.0f;
   for (int i = threadIdx.x; i < 2 * t.in_elements; i += kThreads) now[i] = from_f32<T>(0.0f);
   __syncthreads();
   stage(t, blockIdx.x, now);
@@ -162,12 +157,12 @@ __global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const Im
     wait_copies<1>();
     __syncthreads();
 #pragma unroll 1
-    for (int task = threadIdx.x; task < t.tasks; task += kThreads) {
+    for (int task = thread; task < t.tasks; task += kThreads / kParts) {
       const int row = task / t.by_columns * 2;
       const int column = 2 * task - row * t.columns;
       float sums[2][2][channels] = {};
       convolve<T, side, channels>(now + row * t.pitch + column, t.pitch, weights, sums);
-      finish(t, row, column, sums, bias, out);
+      finish(t, row, column, first, sums, bias, out);
     }
     __syncthreads();
     copy_out(t, image, out);
@@ -190,11 +185,11 @@ __global__ void pack_one_channel(const T* weights, WeightStrides strides, float*
 
 template <int side, int channels>
 constexpr OneChannelVariant variant() {
-  return {side, channels, one_channel_kernel<float, side, channels>, one_channel_kernel<__half, side, channels>,
-          one_channel_kernel<__nv_bfloat16, side, channels>};
+  return {side, channels * kParts, one_channel_kernel<float, side, channels>,
+          one_channel_kernel<__half, side, channels>, one_channel_kernel<__nv_bfloat16, side, channels>};
 }
 
-constexpr OneChannelVariant kVariants[] = {variant<5, 6>(), variant<3, 8>()};
+constexpr OneChannelVariant kVariants[] = {variant<5, 3>(), variant<3, 4>()};
 
 const OneChannelVariant* find_variant(const Conv2dProblem& p) {
   for (const OneChannelVariant& v : kVariants)
@@ -288,7 +283,8 @@ OneChannelConv2d::OneChannelConv2d(const Conv2dProblem& problem, const cudaDevic
 
 Conv2dDescription OneChannelConv2d::description() const {
   return {.kernel = "one_channel",
-          .tile = "2x2 pixels x " + std::to_string(variant_->channels) + " channels a thread, weights in registers",
+          .tile = "2x2 pixels x " + std::to_string(variant_->channels) + " channels for " + std::to_string(kParts) +
+                  " threads, weights in registers",
           .staging = "block of " + std::to_string(kThreads) +
                      " threads, one image and the next: " + std::to_string(shared_bytes_) + " bytes of shared memory",
           .fusion = "bias, activation and pool in registers"};

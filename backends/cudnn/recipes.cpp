@@ -125,10 +125,11 @@ class GraphBuilder {
     graph_.pointwise(CUDNN_POINTWISE_ADD, x, &z, y, 0.0f);
   }
 
-  std::unique_ptr<GraphStep> finish(const std::string& what) {
+  /// A graph that has no product is not bound by the math of products: engines on tensor cores may run it.
+  std::unique_ptr<GraphStep> finish(const std::string& what, bool has_product = true) {
     // Of cuDNN 9.19 on an H100, the engines compiled at run time gave wrong results for nchw outputs of one pixel.
     const bool one_pixel = p_.layout == Layout::nchw && p_.between[2] * p_.between[3] == 1;
-    const EngineRules rules{.tensor_cores = p_.dtype != DType::f32 || p_.math == Math::tf32,
+    const EngineRules rules{.tensor_cores = !has_product || p_.dtype != DType::f32 || p_.math == Math::tf32,
                             .compiled_at_run_time = compiles_ && !one_pixel};
     return std::make_unique<GraphStep>(std::move(graph_), rules, std::move(slots_), what);
   }
@@ -197,7 +198,7 @@ Recipe split(Session& session, const Problem& p, bool compiles) {
   GraphBuilder rest(session, p, compiles);
   const GraphTensor x = rest.real(kYAgain, p.y);
   rest.epilogue(x, rest.real(kY, p.y), p.y);
-  recipe.steps.push_back(rest.finish("bias and activation"));
+  recipe.steps.push_back(rest.finish("bias and activation", false));
   recipe.fused = false;
   recipe.rounds_between = p.dtype != DType::f32;
   return recipe;

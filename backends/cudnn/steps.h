@@ -47,7 +47,8 @@ class GraphStep final : public Step {
   std::size_t engines() const { return engines_.size(); }
   std::size_t chosen() const { return chosen_; }
   bool uses_tensor_cores() const { return engines_[chosen_].tensor_cores; }
-  /// Takes the engine if it compiles. What was compiled is kept, so that going back to it costs nothing.
+  /// Takes the engine if it compiles. What was compiled is kept: after others, cuDNN 9.19 refuses to compile the same
+  /// configuration of a run-time compiled engine again.
   bool choose(std::size_t engine, std::string& why);
   void forget_others();
 
