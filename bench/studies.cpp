@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <utility>
 
 #include "bench/bandwidth.h"
 #include "bench/ceilings.h"
@@ -92,9 +94,12 @@ void measure_selection(const StudyOptions& options, const MeasureOptions& measur
 }
 
 Counting counting_of(const StudyOptions& options) {
+  const CounterMode mode = parse_counter_mode(options.counters.empty() ? "analytic" : options.counters);
   const std::string helper = perf::own_executable();
-  return Counting(parse_counter_mode(options.counters.empty() ? "analytic" : options.counters),
-                  perf::open_counter_sources(helper), helper,
+  std::vector<std::unique_ptr<perf::CounterSource>> sources;
+  // Where none is asked for, none is opened: what a source loads could disturb what is timed.
+  if (mode != CounterMode::analytic) sources = perf::open_counter_sources(helper);
+  return Counting(mode, std::move(sources), helper,
                   options.counter_seconds > 0 ? options.counter_seconds : kCounterSeconds);
 }
 

@@ -194,6 +194,8 @@ class Search {
     b_.units = units();
     b_.weights_fit_l2 = unit_weight_bytes() <= l2_bytes();
     b_.panels_inside = b_.tap_count == 1 && b_.pool == 1 && unit_weight_bytes() <= l2_bytes() / 2;
+    const std::int64_t panels_a_tile = b_.panels_inside || b_.in_image ? b_.unit_panels : 1;
+    b_.weights_fit_l1 = unit_weight_bytes() / b_.unit_panels * panels_a_tile <= l1_bytes() / 3;
     b_.strip_rows = strip_rows();
     b_.strip_columns = strip_columns();
     b_.a_block = plane_positions() * kMatrixChannels;

@@ -46,6 +46,7 @@ struct MatrixBlocking {
   bool weights_once;         // units that share weights follow one another, instead of those that share input
   bool in_image;             // bf16 input is read in the image, region by region; nothing is staged
   bool in_place;             // pointwise bf16 input is read where it is, but for ends
+  bool weights_fit_l1;       // those that follow one another for every tile, beside its input
   bool weights_fit_l2;       // those of a unit
   bool panels_inside;        // all panels before the next tile's positions; else all positions before the next panel
   std::size_t thread_bytes;  // workspace: sums, bias, strip

@@ -48,7 +48,8 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixU
 // How far reading ahead is before the products, of input that is not staged.
 constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
 constexpr std::int64_t kRowsAhead = 4;
-constexpr std::int64_t kLongSum = 16;  // steps
+constexpr std::int64_t kLongSum = 16;   // steps
+constexpr std::int64_t kManyTiles = 4;  // with fewer, the last level is busy with weights anyway
 
 struct MatrixRun {
   const Conv2dProblem& problem;
@@ -106,7 +107,7 @@ class Unit {
     call_.tap_rows = 1;
     call_.blocks = b_.blocks;
     call_.last_pairs = b_.last_pairs;
-    call_.b_fits_l2 = b_.weights_fit_l2;
+    call_.b_passes_l1 = b_.weights_fit_l2 && !b_.weights_fit_l1;
     call_.y_bytes = kMatrixLanes * static_cast<int>(bytes_of(p_.type));
     call_.reads = &reads_;
     if (b_.in_image) {
@@ -128,7 +129,7 @@ class Unit {
       compute_panels_inside(input);
     } else {
       for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
-        if (!b_.weights_fit_l2) read_ahead_of_panel(panel);
+        if (!b_.weights_fit_l2 && tiles() >= kManyTiles) read_ahead_of_panel(panel);
         begin_panel(panel);
         if (flat) {
           compute_flat(input);
@@ -191,7 +192,8 @@ class Unit {
     reads_.a_step = ceil_div(reads_.run_lines, panel_steps());
     reads_.begin();
   }
-  std::int64_t panel_steps() const { return ceil_div(rows_ * columns_, 2 * b_.positions) * b_.blocks * b_.tap_count; }
+  std::int64_t tiles() const { return ceil_div(rows_ * columns_, 2 * b_.positions); }
+  std::int64_t panel_steps() const { return tiles() * b_.blocks * b_.tap_count; }
   /// Source rows (columns) of some outputs; a single tap skips those between its strides.
   struct Range {
     std::int64_t first, count, step;

@@ -114,12 +114,23 @@ HWY_INLINE void write_channels(const T* x, std::int64_t begin, std::int64_t end,
 template <int kParts, class T>
 HWY_INLINE bool stage_together(const MatrixStageRow& row, const T* x) {
   if (row.fold_step != 1 || row.x_pixel != row.channels) return false;
-  for (std::int64_t i = 0; i < row.columns; ++i) {
+  const std::int64_t last = row.width - row.fold;
+  for (std::int64_t i = 0; i < row.columns;) {
     const std::int64_t column = row.column + i * row.step;
+    std::uint16_t* strip = row.strip + i * kMatrixChannels;
+    if (column >= 0 && column <= last) {
+      const std::int64_t count = std::min((last - column) / row.step + 1, row.columns - i);
+      for (std::int64_t k = 0; k < count; ++k) {
+        write_channels<kParts>(x + (column + k * row.step) * row.channels, 0, row.fold * row.channels, row.part,
+                               strip + k * kMatrixChannels);
+      }
+      i += count;
+      continue;
+    }
     const std::int64_t begin = std::clamp<std::int64_t>(-column, 0, row.fold);
     const std::int64_t end = std::clamp<std::int64_t>(row.width - column, begin, row.fold);
-    write_channels<kParts>(x + column * row.channels, begin * row.channels, end * row.channels, row.part,
-                           row.strip + i * kMatrixChannels);
+    write_channels<kParts>(x + column * row.channels, begin * row.channels, end * row.channels, row.part, strip);
+    ++i;
   }
   return true;
 }

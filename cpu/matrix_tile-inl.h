@@ -143,9 +143,9 @@ class TileSum {
 template <class Tiles, int kProducts>
 void matrix_tile(const MatrixCall& call) {
   if (call.count[1] > 0) {
-    (call.b_fits_l2 ? TileSum<Tiles, kProducts, 2, false>::run : TileSum<Tiles, kProducts, 2, true>::run)(call);
+    (call.b_passes_l1 ? TileSum<Tiles, kProducts, 2, false>::run : TileSum<Tiles, kProducts, 2, true>::run)(call);
   } else {
-    (call.b_fits_l2 ? TileSum<Tiles, kProducts, 1, false>::run : TileSum<Tiles, kProducts, 1, true>::run)(call);
+    (call.b_passes_l1 ? TileSum<Tiles, kProducts, 1, false>::run : TileSum<Tiles, kProducts, 1, true>::run)(call);
   }
 }
 

@@ -72,7 +72,7 @@ struct MatrixCall {
   std::int64_t tap_rows, tap_columns, tap_pitch;
   int last_pairs;          // channel pairs of the last block that are not padding
   const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
-  bool b_fits_l2;          // it passes L1 by, which holds the input; L2 keeps it
+  bool b_passes_l1;        // L2 keeps it, and L1 the input
   float* c;                // [half][position][lane]
   // What will be done with the sums, whose lines of output are fetched meanwhile, and what to read ahead.
   const MatrixFinish* later;

@@ -91,25 +91,27 @@ CUtensorMapDataType map_type(Type type) {
   }
 }
 
-/// A dense (n, h, w, c) tensor and the box that one copy moves, innermost first.
-struct MapShape {
-  Type type;
-  std::int64_t c, w, h, n;
-  std::array<cuuint32_t, 4> box;
-  std::array<cuuint32_t, 4> step;
+/// A dense (n, h, w, c) tensor as the driver wants it, innermost first.
+struct MapTensor {
+  // Any aligned address will do: each run sets its own.
+  void* address = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+  std::array<cuuint64_t, 4> sizes;
+  std::array<cuuint64_t, 3> pitches;  // in bytes
+
+  MapTensor(Type type, std::int64_t c, std::int64_t w, std::int64_t h, std::int64_t n)
+      : sizes{static_cast<cuuint64_t>(c), static_cast<cuuint64_t>(w), static_cast<cuuint64_t>(h),
+              static_cast<cuuint64_t>(n)} {
+    const auto bytes = static_cast<cuuint64_t>(bytes_of(type));
+    pitches = {sizes[0] * bytes, sizes[0] * sizes[1] * bytes, sizes[0] * sizes[1] * sizes[2] * bytes};
+  }
 };
 
-CUtensorMap make_map(const MapShape& s, const char* which) {
-  // Any aligned address will do: each run sets its own.
-  void* const address = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
-  const auto bytes = static_cast<cuuint64_t>(bytes_of(s.type));
-  const auto unsigned64 = [](std::int64_t v) { return static_cast<cuuint64_t>(v); };
-  const std::array<cuuint64_t, 4> sizes{unsigned64(s.c), unsigned64(s.w), unsigned64(s.h), unsigned64(s.n)};
-  const std::array<cuuint64_t, 3> pitches{sizes[0] * bytes, sizes[0] * sizes[1] * bytes,
-                                          sizes[0] * sizes[1] * sizes[2] * bytes};
+/// For copies of boxes, of which `step` takes each first, second, ... element.
+CUtensorMap make_map(Type type, const MapTensor& t, const std::array<cuuint32_t, 4>& box,
+                     const std::array<cuuint32_t, 4>& step, const char* which) {
   CUtensorMap map;
   static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
-  check_map(encode(&map, map_type(s.type), 4, address, sizes.data(), pitches.data(), s.box.data(), s.step.data(),
+  check_map(encode(&map, map_type(type), 4, t.address, t.sizes.data(), t.pitches.data(), box.data(), step.data(),
                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
             which);
@@ -123,20 +125,14 @@ std::int64_t input_depth(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 /// For boxes of consecutive output pixels: of each, the input pixel that one tap reads.
 CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  void* const address = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
   const Type type = wgmma_operand(p);
-  const std::int64_t depth = input_depth(p, g);
-  const auto bytes = static_cast<std::int64_t>(bytes_of(type));
-  const auto unsigned64 = [](std::int64_t v) { return static_cast<cuuint64_t>(v); };
-  const std::array<cuuint64_t, 4> sizes{unsigned64(depth), unsigned64(p.w), unsigned64(p.h), unsigned64(p.n)};
-  const std::array<cuuint64_t, 3> pitches{unsigned64(depth * bytes), unsigned64(depth * p.w * bytes),
-                                          unsigned64(depth * p.w * p.h * bytes)};
+  const MapTensor t(type, input_depth(p, g), p.w, p.h, p.n);
   const WgmmaCorners c = wgmma_corners(p);
   const std::array<int, 2> lower{c.left, c.top}, upper{c.right, c.bottom};
   const std::array<cuuint32_t, 4> step{1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1};
   CUtensorMap map;
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
-  check_map(encode(&map, map_type(type), 4, address, sizes.data(), pitches.data(), lower.data(), upper.data(),
+  check_map(encode(&map, map_type(type), 4, t.address, t.sizes.data(), t.pitches.data(), lower.data(), upper.data(),
                    static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.pixels), step.data(),
                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
@@ -154,30 +150,26 @@ CUtensorMap input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const std::int64_t depth = input_depth(p, g);
   if (g.by_tap) return gathering_map(p, g);
   if (g.flat) {
-    return make_map(
-        {type, depth, p.n * p.h * p.w, 1, 1, {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}},
-        "the input");
+    return make_map(type, MapTensor(type, depth, p.n * p.h * p.w, 1, 1),
+                    {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}, "the input");
   }
   return make_map(
-      {type,
-       depth,
-       p.w,
-       p.h,
-       p.n,
-       {channels, extent(g.box_w, p.stride_w), extent(g.box_h, p.stride_h), static_cast<cuuint32_t>(g.box_n)},
-       {1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1}},
-      "the input");
+      type, MapTensor(type, depth, p.w, p.h, p.n),
+      {channels, extent(g.box_w, p.stride_w), extent(g.box_h, p.stride_h), static_cast<cuuint32_t>(g.box_n)},
+      {1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1}, "the input");
 }
 
 CUtensorMap output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.type));
   const auto chunk_w = static_cast<cuuint32_t>(std::min(g.row, kWgmmaChunk));
   const cuuint32_t chunk_h = kWgmmaChunk / chunk_w;
-  if (g.flat)
-    return make_map({p.type, p.k, p.n * p.ho * p.wo, 1, 1, {channels, chunk_w, 1, 1}, {1, 1, 1, 1}}, "the output");
+  if (g.flat) {
+    return make_map(p.type, MapTensor(p.type, p.k, p.n * p.ho * p.wo, 1, 1), {channels, chunk_w, 1, 1}, {1, 1, 1, 1},
+                    "the output");
+  }
   const cuuint32_t pool = p.pool.none() ? 1 : 2;
-  return make_map({p.type, p.k, p.out_w(), p.out_h(), p.n, {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}},
-                  "the output");
+  return make_map(p.type, MapTensor(p.type, p.k, p.out_w(), p.out_h(), p.n),
+                  {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}, "the output");
 }
 
 const void* kernel_of(Type type, const WgmmaGeometry& g) {

@@ -119,7 +119,7 @@ SourceStatus PcmSource::status() const {
   const int error = file < 0 ? errno : 0;
   if (file >= 0) close(file);
   if (events_.empty()) {
-    status.reason = fmt::format("the memory controllers of a {} CPU, family {}, model {}, are not known",
+    status.reason = fmt::format("the memory controllers of this CPU ({}, family {}, model {}) are not known",
                                 machine_.vendor, machine_.family, machine_.model);
     status.cure = "an Intel server CPU from Skylake to Granite Rapids; elsewhere perf_event or --counters simulated";
   } else if (find_program(kProgram).empty()) {
