@@ -207,7 +207,6 @@ DepthwiseKernel kernel_of_lanes(const Conv2dProblem& p, int lanes) {
 }  // namespace
 
 std::string DepthwiseConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
-  if (p.math != Math::strict && p.math != Math::tf32) return "its arithmetic is f32";
   if (p.groups == 1 || p.c != p.groups || p.k != p.groups) {
     return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
            " input and " + std::to_string(p.k / p.groups) + " output channels; it takes several groups of one each";

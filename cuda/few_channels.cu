@@ -453,7 +453,6 @@ TileChoice choose_chunk(const Conv2dProblem& p, const FewChannelsVariant& v, con
 }  // namespace
 
 std::string FewChannelsConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  if (p.math != Math::strict && p.math != Math::tf32) return "its arithmetic is f32";
   const std::string refusal = halo_tile_refusal(p);
   if (!refusal.empty()) return refusal;
   const FewChannelsVariant& v = choose_variant(p);

@@ -251,7 +251,6 @@ ImageTile tile_of(const Conv2dProblem& p) {
 }  // namespace
 
 std::string OneChannelConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  if (p.math != Math::strict && p.math != Math::tf32) return "its arithmetic is f32";
   if (p.c != 1) return std::to_string(p.c) + " input channels; it takes 1";
   if (find_variant(p) == nullptr) {
     return "a kernel of " + std::to_string(p.r) + "x" + std::to_string(p.s) + " with " + std::to_string(p.k) +

@@ -108,15 +108,17 @@ TEST_CASE("one_channel computes each of its register tiles, with whole rows and 
   check_convolutions(one_channel_convolutions(), "one_channel", {DType::f32, DType::f16, DType::bf16}, Math::strict);
 }
 
-TEST_CASE("in tf32 a layer of one channel stays on the f32 units, which are faster there and more accurate") {
+TEST_CASE("layers of one channel stay on the f32 units in any math: faster there and more accurate") {
   if (no_gpu()) return;
-  Conv2d conv{.input = {7, 1, 20, 20}, .weights = {6, 1, 5, 5}, .layout = Layout::nhwc, .math = Math::tf32};
   const Device device = open("cuda:0");
-  CHECK(device.plan(conv).kernel() == "one_channel");
-  check_op(device, conv);
-  conv.weights = {6, 1, 7, 7};
-  CHECK(device.plan(conv).kernel() == "few_channels");
-  check_op(device, conv);
+  for (const Math math : {Math::tf32, Math::split3, Math::split6}) {
+    Conv2d conv{.input = {7, 1, 20, 20}, .weights = {6, 1, 5, 5}, .layout = Layout::nhwc, .math = math};
+    CHECK(device.plan(conv).kernel() == "one_channel");
+    check_op(device, conv);
+    conv.weights = {6, 1, 7, 7};
+    CHECK(device.plan(conv).kernel() == "few_channels");
+    check_op(device, conv);
+  }
 }
 
 TEST_CASE("few_channels_mma computes f16, bf16 and tf32 within their bounds") {
