@@ -55,7 +55,7 @@ json measurement(const std::string& device, double flop, double bytes, double se
           {"threads", nullptr},
           {"T", {{"seconds", seconds}}},
           {"W", {{"flop", flop}}},
-          {"Q", {{"dram", {{"bytes", bytes}}}}}};
+          {"Q", {{"dram", {{"source", "analytic"}, {"bytes", bytes}}}}}};
 }
 
 json judged(json one, const MachineCeilings& ceilings = one_gpu()) {
