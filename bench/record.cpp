@@ -83,8 +83,13 @@ perf::Traffic measured_traffic(const json& levels) {
 
 bool is_empty(const perf::Traffic& bytes) { return !bytes.l1 && !bytes.l2 && !bytes.l3 && !bytes.dram; }
 
-/// The products of bf16 parts that stand for one of f32.
-int products_of(const std::string& math) { return math == "split3" ? 3 : math == "split6" ? 6 : 1; }
+/// The products of bf16 parts that stand for one of the dtype's. f16 on AMX is always made of parts, of three products
+/// where that is exact enough and else of four.
+int products_of(const json& measurement, const std::string& math) {
+  if (math == "split3") return 3;
+  if (math == "split6") return 6;
+  return measurement["dtype"] == "f16" && measurement.value("kernel", "") == "amx" ? 3 : 1;
+}
 
 /// With the traffic that was measured, if any was.
 perf::RooflinePoint point_of(const json& measurement) {
@@ -94,7 +99,7 @@ perf::RooflinePoint point_of(const json& measurement) {
   point.bytes = measured_traffic(measurement["Q"]);
   point.seconds = measurement["T"]["seconds"];
   point.dtype = math == "tf32" ? math : measurement["dtype"].get<std::string>();
-  point.products = products_of(math);
+  point.products = products_of(measurement, math);
   return point;
 }
 

@@ -22,7 +22,7 @@ struct RooflinePoint {
   double seconds = 0;  ///< T
   std::string dtype = "f32";
   int threads = 0;   ///< 0: as many as the ceilings were measured with
-  int products = 1;  ///< f32 out of bf16 parts: how many of their products stand for one
+  int products = 1;  ///< f32 or f16 out of bf16 parts: how many of their products stand for one
 };
 
 struct RooflineOptions {

@@ -92,6 +92,23 @@ TEST_CASE("f32 out of bf16 parts has the roof of bf16's products, a third or a s
   }
 }
 
+TEST_CASE("f16 on AMX has the roof of its bf16 parts, other kernels that of f16's own unit") {
+  const auto unit = [](const std::string& dtype, double value) {
+    perf::Ceiling ceiling{.name = "unit " + dtype, .kind = "compute", .isa_or_level = "unit", .dtype = dtype};
+    ceiling.threads = 1;
+    ceiling.value = value;
+    return ceiling;
+  };
+  const MachineCeilings cpu{.cpu = {unit("f16", 1e12), unit("bf16", 6e12)}, .gpus = {}};
+  json one = measurement("cpu", 1e9, 1e3, 1e-3);
+  one["dtype"] = "f16";
+  one["threads"] = 1;
+  one["kernel"] = "amx";
+  CHECK(judged(one, cpu)["percent_of_roof"].get<double>() == doctest::Approx(50));
+  one["kernel"] = "direct";
+  CHECK(judged(one, cpu)["percent_of_roof"].get<double>() == doctest::Approx(100));
+}
+
 TEST_CASE("a short time far below the roof is a launch's cost; what is above a roof is flagged") {
   CHECK(judged(measurement("cuda:0", 1e6, 1e6, 9e-6))["bound"] == "overhead");
   CHECK(judged(measurement("cuda:0", 1e6, 1e6, 12e-6))["bound"] != "overhead");

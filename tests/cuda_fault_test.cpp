@@ -5,6 +5,7 @@
 #include <gable/gable.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,14 @@
 namespace gable {
 namespace {
 
+/// As many as there were before any fault.
 int gpus() {
-  const std::vector<DeviceInfo> all = devices();
-  return static_cast<int>(std::count_if(
-      all.begin(), all.end(), [](const DeviceInfo& info) { return info.backend == "cuda" && info.available; }));
+  static const auto count = [] {
+    const std::vector<DeviceInfo> all = devices();
+    return std::count_if(all.begin(), all.end(),
+                         [](const DeviceInfo& info) { return info.backend == "cuda" && info.available; });
+  }();
+  return static_cast<int>(count);
 }
 
 bool has_two_gpus() {
@@ -93,7 +98,23 @@ TEST_CASE("a tensor of another GPU is refused by both their names, and a copy br
   for (int i = 0; i < 64; ++i) CHECK(received.as<float>()[i] == sent.as<float>()[i]);
 }
 
-TEST_CASE("after a kernel's fault on one GPU the other goes on, with what it had and with what is new") {
+/// That a GPU which had no fault itself still computes right, or that every call says that it is lost too: which of the
+/// two is CUDA's decision (driver 580 takes all GPUs from the process), anything between would be gable's mistake.
+void check_whole_or_lost(const Device& device, const std::function<void()>& check_whole) {
+  std::string failure;
+  try {
+    device.synchronize();
+    check_whole();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::device_failure);
+    failure = error.what();
+  }
+  if (failure.empty()) return;
+  CHECK(contains(failure, "Start the process again"));
+  check_lost(device);
+}
+
+TEST_CASE("after a kernel's fault on one GPU the other goes on with what it had, or says that it is lost too") {
   if (!has_two_gpus()) return;
   const Device first = open("cuda:0"), second = open("cuda:1");
   const Tensor kept(DType::f32, {64}), back(DType::f32, {64});
@@ -107,17 +128,20 @@ TEST_CASE("after a kernel's fault on one GPU the other goes on, with what it had
   CHECK(contains(text, "Start the process again"));
   check_lost(second);
 
-  plan.run(before.view(), before.view(), before.view());
-  first.copy(before, back);
-  first.synchronize();
-  CHECK(back.as<float>()[63] == 126.0f);
-  CHECK(three(first) == 3.0f);
-  CHECK(three(open("cuda:0")) == 3.0f);
+  check_whole_or_lost(first, [&] {
+    plan.run(before.view(), before.view(), before.view());
+    first.copy(before, back);
+    first.synchronize();
+    CHECK(back.as<float>()[63] == 126.0f);
+    CHECK(three(first) == 3.0f);
+  });
   check_lost(second);
+  CHECK(three(open("cpu")) == 3.0f);
 }
 
 TEST_CASE("after a kernel's fault every call says that the GPU is lost, and the CPU goes on") {
   if (is_missing("cuda")) return;
+  if (gpus() >= 2) return;  // the case above has said it of both
   const Device device = open("cuda:0");
   const std::string first = fault(device);
   CHECK(contains(first, "cuda:0"));

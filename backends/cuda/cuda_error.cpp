@@ -53,11 +53,12 @@ Error to_error(const cuda::CallFailed& failure, const std::string& where) {
       break;
   }
   if (is_sticky(failure.code())) {
-    return {ErrorCode::device_failure,
-            what +
-                ": a kernel faulted, now or earlier, and this process has lost the GPU for good; its tensors there "
-                "are lost too. Start the process again to use the GPU; other devices, such as 'cpu', keep working. "
-                "compute-sanitizer names the kernel and the address"};
+    return {
+        ErrorCode::device_failure,
+        what +
+            ": a kernel faulted, now or earlier, on this or another GPU, and CUDA takes the GPU from this process for "
+            "good; its tensors there are lost too. Start the process again to use the GPU; devices without CUDA, such "
+            "as 'cpu', keep working. compute-sanitizer names the kernel and the address"};
   }
   return {ErrorCode::device_failure, what};
 }
