@@ -5,6 +5,7 @@
 #include "tests/conformance_cases.h"
 #include "tests/conformance_run.h"
 #include "tests/expect.h"
+#include "tests/fast.h"
 
 #include <doctest/doctest.h>
 #include <gable/gable.h>
@@ -22,11 +23,6 @@ namespace gable::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-bool is_fast() {
-  const char* value = std::getenv("GABLE_TEST_FAST");
-  return value != nullptr && std::string(value) != "0";
-}
 
 std::vector<Device> available_devices() {
   const char* only = std::getenv("GABLE_TEST_BACKEND");
