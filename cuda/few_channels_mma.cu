@@ -10,6 +10,7 @@
 
 #include "cuda/check.h"
 #include "cuda/halo_tile.cuh"
+#include "cuda/mma.cuh"
 #include "cuda/vector_access.cuh"
 
 namespace gable::cuda {
@@ -41,31 +42,6 @@ __host__ __device__ constexpr int steps_of(const HaloTile& t) {
 }
 /// Of B for one step and `tiles` tiles: two registers a lane and tile.
 __host__ __device__ constexpr int step_bytes(int tiles) { return 32 * tiles * 8; }
-
-__device__ __forceinline__ void multiply(float (&c)[4], const uint2& upper, const uint2& lower, unsigned b0,
-                                         unsigned b1, __half) {
-#if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(upper.x), "r"(lower.x), "r"(upper.y), "r"(lower.y), "r"(b0), "r"(b1));
-#endif
-}
-__device__ __forceinline__ void multiply(float (&c)[4], const uint2& upper, const uint2& lower, unsigned b0,
-                                         unsigned b1, __nv_bfloat16) {
-#if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(upper.x), "r"(lower.x), "r"(upper.y), "r"(lower.y), "r"(b0), "r"(b1));
-#endif
-}
-__device__ __forceinline__ void multiply(float (&c)[4], const uint2& upper, const uint2& lower, unsigned b0,
-                                         unsigned b1, float) {
-#if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(upper.x), "r"(lower.x), "r"(upper.y), "r"(lower.y), "r"(b0), "r"(b1));
-#endif
-}
 
 /// What the matrix unit takes: f32 rounded to the nearest tf32.
 template <typename T>
@@ -224,8 +200,9 @@ __device__ __forceinline__ void add_step(const char* (&pixels)[rows], int lower,
     const uint4 b = *reinterpret_cast<const uint4*>(weights + j * 256);
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-      multiply(sums[i][j], above[i], below[i], b.x, b.y, T{});
-      multiply(sums[i][j + 1], above[i], below[i], b.z, b.w, T{});
+      const unsigned a[4] = {above[i].x, below[i].x, above[i].y, below[i].y};
+      multiply_add<T>(sums[i][j], a, b.x, b.y);
+      multiply_add<T>(sums[i][j + 1], a, b.z, b.w);
     }
   }
 }
