@@ -116,6 +116,11 @@ HWY_NOINLINE void scalar_mul_add(std::int64_t iterations) {
   }
 }
 
+#if !HWY_ARCH_X86
+/// Floats in a vector of this target.
+HWY_NOINLINE int vector_lanes() { return static_cast<int>(hn::Lanes(hn::ScalableTag<float>())); }
+#endif
+
 }  // namespace HWY_NAMESPACE
 }  // namespace gable::perf
 HWY_AFTER_NAMESPACE();
@@ -160,7 +165,7 @@ std::vector<ComputeLoop> f32_loops() {
 #endif
 #else
   const char* isa = HWY_ARCH_ARM ? "neon" : "simd";
-  const int lanes = static_cast<int>(hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>()));
+  const int lanes = HWY_STATIC_DISPATCH(vector_lanes)();
   loops.push_back(f32_loop("scalar", 1, false, HWY_STATIC_DISPATCH(scalar_mul_add)));
   loops.push_back(f32_loop("scalar", 1, true, HWY_STATIC_DISPATCH(scalar_fma)));
   loops.push_back(f32_loop(isa, lanes, false, HWY_STATIC_DISPATCH(vector_mul_add)));
