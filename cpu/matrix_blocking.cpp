@@ -61,11 +61,15 @@ class Search {
   std::int64_t row_taps() const { return p_.r; }
   std::int64_t column_taps() const { return b_.fold > 1 ? 1 : p_.s; }
   std::int64_t strip_rows() const { return b_.unit_rows + (p_.r - 1) * p_.dilation_h / p_.stride_h; }
-  std::int64_t strip_columns() const { return b_.unit_columns + (column_taps() - 1) * p_.dilation_w / p_.stride_w; }
+  std::int64_t strip_columns(std::int64_t columns) const {
+    if (b_.fold > 1) return columns - 1 + ceil_div(b_.fold, p_.stride_w);
+    return columns + (column_taps() - 1) * p_.dilation_w / p_.stride_w;
+  }
+  std::int64_t strip_columns() const { return strip_columns(b_.unit_columns); }
   std::int64_t phase_count() const { return static_cast<std::int64_t>(b_.row_phases.size() * b_.column_phases.size()); }
   std::int64_t plane_positions() const { return phase_count() * strip_rows() * strip_columns(); }
   std::int64_t strip_elements() const {
-    return (plane_positions() * b_.blocks * b_.parts + kSlackPositions) * kMatrixChannels;
+    return plane_positions() * b_.position * b_.blocks * b_.parts + kSlackPositions * kMatrixChannels;
   }
   std::int64_t thread_bytes() const {
     const std::int64_t strip = b_.in_image ? 0 : strip_elements();
@@ -90,8 +94,10 @@ class Search {
     b_.groups = p_.groups;
     b_.group_c = p_.c / p_.groups;
     b_.group_k = p_.k / p_.groups;
-    b_.fold = b_.group_c * p_.s <= kMatrixChannels ? p_.s : 1;
-    const std::int64_t channels = b_.group_c * b_.fold;
+    b_.pixel = round_up(b_.group_c, 2);
+    b_.fold = b_.pixel * p_.s <= kMatrixChannels && p_.dilation_w == 1 ? p_.s : 1;
+    b_.position = b_.fold > 1 ? b_.pixel * p_.stride_w : kMatrixChannels;
+    const std::int64_t channels = b_.fold > 1 ? b_.pixel * b_.fold : b_.group_c;
     b_.blocks = ceil_div(channels, kMatrixChannels);
     b_.last_pairs = static_cast<int>(ceil_div(channels - (b_.blocks - 1) * kMatrixChannels, 2));
     b_.tap_count = row_taps() * column_taps();
@@ -111,13 +117,12 @@ class Search {
   /// Rows of 14, 28 and 56 outputs are cut without rest into halves of 14, which a unit multiplies faster than 16.
   int choose_positions() const {
     if (!unit_.reads_whole_half) return unit_.positions;
-    const std::int64_t strip_columns = b_.columns + (column_taps() - 1) * p_.dilation_w / p_.stride_w;
     int best = unit_.positions;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const int positions : {16, 14}) {
       const auto cost = [&](std::int64_t count) { return ceil_div(count, positions) * (positions + kHalfCost); };
       const std::int64_t by_rows = b_.rows * cost(b_.columns);
-      const std::int64_t flat = cost((b_.rows - 1) * strip_columns + b_.columns);
+      const std::int64_t flat = cost((b_.rows - 1) * strip_columns(b_.columns) + b_.columns);
       const std::int64_t all = b_.pool == 2 ? by_rows : std::min(by_rows, flat);
       if (all >= least) continue;
       best = positions;
@@ -198,7 +203,7 @@ class Search {
     b_.weights_fit_l1 = unit_weight_bytes() / b_.unit_panels * panels_a_tile <= l1_bytes() / 3;
     b_.strip_rows = strip_rows();
     b_.strip_columns = strip_columns();
-    b_.a_block = plane_positions() * kMatrixChannels;
+    b_.a_block = plane_positions() * b_.position;
     b_.a_part = b_.blocks * b_.a_block;
     b_.thread_bytes = static_cast<std::size_t>(round_up(thread_bytes(), 64));
     for (std::int64_t kh = 0; kh < row_taps(); ++kh) {
@@ -220,7 +225,7 @@ class Search {
         index_of(b_.row_phases, row % p_.stride_h) * static_cast<std::int64_t>(b_.column_phases.size()) +
         index_of(b_.column_phases, column % p_.stride_w);
     const std::int64_t position = (phase * b_.strip_rows + row / p_.stride_h) * b_.strip_columns + column / p_.stride_w;
-    return position * kMatrixChannels;
+    return position * b_.position;
   }
 
   const Conv2dProblem& p_;

@@ -13,7 +13,9 @@
 //          consecutive positions of the strip, which also computes the few between one row's end and the next's start.
 // Where it pays, taps are read where the image lies instead, and outputs are cut into regions whose taps all fall
 // inside the image: a column of outputs at the border is then a tile of 16 rows, with the taps that padding leaves it.
-// Few channels are folded: a position holds the channels of all s columns of the kernel, so that s·c of 32 are used.
+// Few channels are folded over the kernel's columns, so that s·c of 32 are used: a strip row then holds the image's
+// pixels one after another, of c channels or one more, and a position is the s pixels from its first one on. Positions
+// overlap, and a row of 224 pixels of 3 channels is 1.8 KB in L1 instead of 7 KB in L2.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +36,15 @@ struct MatrixBlocking {
   int products, parts;
   int positions;        // of a half
   std::int64_t fold;    // columns of the kernel in one position
+  std::int64_t pixel;   // elements of a folded strip's pixel, an even number
   std::int64_t blocks;  // of 32 channels
   int last_pairs;       // channel pairs in the last block
   std::int64_t tap_count;
   std::vector<std::int64_t> row_phases, column_phases;  // those that some tap reads
   std::int64_t panels, unit_panels, panel_tiles;
   std::int64_t unit_rows, unit_columns, row_blocks, column_blocks, units;  // of convolution output
-  std::int64_t strip_rows, strip_columns;                                  // of one phase
+  std::int64_t strip_rows, strip_columns;                                  // of one phase, in positions
+  std::int64_t position;                                                   // elements from one to the next
   std::int64_t a_block, a_part;                                            // elements
   std::vector<std::int64_t> taps;                                          // element offsets in the strip or image
   bool weights_once;         // units that share weights follow one another, instead of those that share input

@@ -71,12 +71,6 @@ struct Input {
   std::int64_t row, position, a_block;
 };
 
-/// What is left to do of a tile: at most one call a position.
-struct Finishes {
-  MatrixFinish calls[2 * kHalfPositions];
-  int count = 0;
-};
-
 /// One unit of work.
 class Unit {
  public:
@@ -230,11 +224,10 @@ class Unit {
     MatrixStageRow row{};
     row.x_pixel = p_.c;
     row.width = b_.w;
-    row.step = p_.stride_w;
-    row.columns = columns_ + b_.strip_columns - b_.unit_columns;
+    row.step = b_.fold > 1 ? 1 : p_.stride_w;
+    row.columns = (columns_ + b_.strip_columns - b_.unit_columns) * (b_.fold > 1 ? p_.stride_w : 1);
     row.channels = b_.group_c;
-    row.fold = b_.fold;
-    row.fold_step = p_.dilation_w;
+    row.pixel = b_.fold > 1 ? b_.pixel : 0;
     row.blocks = b_.blocks;
     row.block = b_.a_block;
     row.part = b_.a_part;
@@ -247,12 +240,12 @@ class Unit {
         for (std::int64_t i = 0; i < strip_rows; ++i) {
           row.x = source_row((first_row_ + i) * p_.stride_h - p_.pad_top + row_phase);
           run_.kernels.stage(p_.type, b_.parts)(row);
-          row.strip += b_.strip_columns * kMatrixChannels;
+          row.strip += b_.strip_columns * b_.position;
         }
-        row.strip += (b_.strip_rows - strip_rows) * b_.strip_columns * kMatrixChannels;
+        row.strip += (b_.strip_rows - strip_rows) * b_.strip_columns * b_.position;
       }
     }
-    return {strip_, b_.strip_columns * kMatrixChannels, kMatrixChannels, b_.a_block};
+    return {strip_, b_.strip_columns * b_.position, b_.position, b_.a_block};
   }
   const void* source_row(std::int64_t row) const {
     if (row < 0 || row >= b_.h) return nullptr;
@@ -309,7 +302,6 @@ class Unit {
           if (second) finish(c + kHalfFloats, nullptr, row + 1, column, count);
         }
         multiply();
-        finish_before();
       }
     }
   }
@@ -414,7 +406,6 @@ class Unit {
           call_.b += (rows.first_tap * p_.s + columns.first_tap) * b_.parts * kWeightBlock;
           finish_region_tile(is_column, (in - read) * kMatrixLanes, row, column, count);
           multiply();
-          finish_before();
         }
       }
     }
@@ -457,7 +448,6 @@ class Unit {
       finish_positions(sums() + kHalfFloats, second, call_.count[1]);
     }
     multiply();
-    finish_before();
   }
 
   /// Finishes the outputs among consecutive strip positions.
@@ -487,7 +477,8 @@ class Unit {
             .activation = p_.activation,
             .y = static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(bytes_of(p_.type)),
             .y_pixel = p_.k,
-            .streams = run_.streams};
+            .streams = run_.streams,
+            .run = unit_finishes(lanes_) ? run_.unit.finish(p_.type) : run_.kernels.finish(p_.type)};
   }
 
   void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) {
@@ -499,7 +490,7 @@ class Unit {
     call.c = c;
     call.below = below;
     call.y_pixel = y_pixel;
-    Finishes& finishes = finishes_[now_];
+    MatrixFinishes& finishes = finishes_[now_];
     finishes.calls[finishes.count++] = call;
   }
 
@@ -510,24 +501,20 @@ class Unit {
         b_.blocks * b_.tap_count < kLongSum && p_.k * static_cast<std::int64_t>(bytes_of(p_.type)) <= 128;
     return !run_.streams && !is_stream;
   }
-  // A tile's sums are finished after the next tile's products: vector instructions then run while the tile unit works,
-  // and do not wait for the sums' stores.
+  // A tile's sums are finished between the next tile's products, or after them: vector instructions then run while the
+  // tile unit works, and do not wait for the sums' stores.
   float* sums() const { return sums_ + now_ * kMatrixSumFloats; }
   void multiply() {
     call_.c = sums();
     call_.later = finishes_[now_].calls;
     call_.later_count = fetches_output() ? finishes_[now_].count : 0;
+    call_.before = &finishes_[1 - now_];
     run_.unit.tile(b_.products)(call_);
-  }
-  void finish_before() {
     now_ = 1 - now_;
     run_finishes(finishes_[now_]);
   }
-  void run_finishes(Finishes& finishes) const {
-    for (int i = 0; i < finishes.count; ++i) {
-      const MatrixFinish& call = finishes.calls[i];
-      (unit_finishes(call.lanes) ? run_.unit.finish(p_.type) : run_.kernels.finish(p_.type))(call);
-    }
+  static void run_finishes(MatrixFinishes& finishes) {
+    for (int i = 0; i < finishes.count; ++i) finishes.calls[i].run(finishes.calls[i]);
     finishes.count = 0;
   }
 
@@ -558,7 +545,7 @@ class Unit {
   int lanes_ = 0;
   MatrixCall call_{};
   MatrixReadAhead reads_;
-  Finishes finishes_[2];
+  MatrixFinishes finishes_[2];
   std::int64_t now_ = 0;  // which sums and finishes belong to the tile at hand
 };
 
@@ -609,10 +596,10 @@ void MatrixConv2dPlan::pack(const void* weights, const WeightStrides& strides, v
         std::fill_n(out, b.parts * kWeightBlock, std::uint16_t{0});
         for (std::int64_t i = 0; i < kMatrixChannels; ++i) {
           const std::int64_t channel = block * kMatrixChannels + i;
-          if (channel >= b.group_c * b.fold) break;
-          const std::int64_t kw = tap % columns + channel / b.group_c;
-          const std::int64_t source =
-              base + channel % b.group_c * strides.in + tap / columns * strides.row + kw * strides.column;
+          const std::int64_t kw = tap % columns + (b.fold > 1 ? channel / b.pixel : 0);
+          const std::int64_t c = b.fold > 1 ? channel % b.pixel : channel;
+          if (c >= b.group_c || kw >= problem_.s) continue;
+          const std::int64_t source = base + c * strides.in + tap / columns * strides.row + kw * strides.column;
           for (std::int64_t lane = 0; lane < lanes; ++lane) {
             const std::int64_t place = lane / 16 * (kWeightBlock / 2) + i / 2 * kMatrixLanes + lane % 16 * 2 + i % 2;
             split_weight(element_as_f32(weights, problem_.type, source + lane * strides.out), b.parts, out + place,
@@ -638,7 +625,7 @@ void MatrixConv2dPlan::run(const void* x, const void* packed, const float* bias,
                       threads_};
   const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
   parallel_units(threads_, blocking_.units, [&](std::int64_t unit, int thread) {
-    unit_->begin(blocking_.positions);
+    unit_->begin(blocking_.positions, blocking_.blocks == 1 ? blocking_.last_pairs : kMatrixChannels / 2);
     Unit(run, unit, workspace_.data() + thread * thread_floats).compute();
     unit_->end();
     if (run.streams) hwy::FlushStream();

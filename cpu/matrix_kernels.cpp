@@ -74,86 +74,60 @@ HWY_INLINE void zero_positions(std::uint16_t* strip, std::int64_t part, std::int
   for (int p = 0; p < kParts; ++p) std::fill_n(strip + p * part, count * kMatrixChannels, std::uint16_t{0});
 }
 
-#if HWY_TARGET == HWY_AVX3
-// Masked loads touch nothing beyond their lanes, so a folded position is one load (two of f32) where its channels lie
-// together in memory.
-
-template <class D>
-HWY_INLINE hn::Vec<D> masked_load_as_f32(D d, std::size_t begin, std::size_t end, const float* x) {
-  return hn::MaskedLoad(hn::AndNot(hn::FirstN(d, begin), hn::FirstN(d, end)), d, x);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> masked_load_as_f32(D d, std::size_t begin, std::size_t end, const F16* x) {
-  const HalfTag<D> dh;
-  const auto lanes = hn::AndNot(hn::FirstN(dh, begin), hn::FirstN(dh, end));
-  return f16_to_f32(d, hn::MaskedLoad(lanes, dh, reinterpret_cast<const std::uint16_t*>(x)));
-}
-
-/// Channels [begin, end) of a position from x on, zeros around them.
-template <int kParts, class T>
-HWY_INLINE void write_channels(const T* x, std::int64_t begin, std::int64_t end, std::int64_t part,
-                               std::uint16_t* strip) {
-  if constexpr (kParts == 1) {
-    const hn::CappedTag<std::uint16_t, kMatrixChannels> d;
-    const auto channels =
-        hn::AndNot(hn::FirstN(d, static_cast<std::size_t>(begin)), hn::FirstN(d, static_cast<std::size_t>(end)));
-    hn::StoreU(hn::MaskedLoad(channels, d, x), d, strip);
-  } else {
-    const hn::ScalableTag<float> d;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const auto from = [lanes](std::int64_t channel, std::int64_t i) {
-      return static_cast<std::size_t>(std::clamp<std::int64_t>(channel - i, 0, lanes));
-    };
-    for (std::int64_t i = 0; i < kMatrixChannels; i += lanes) {
-      split_vector<kParts>(d, masked_load_as_f32(d, from(begin, i), from(end, i), x + i), part, strip + i);
-    }
+template <int kParts>
+HWY_INLINE void zero_pixels(const MatrixStageRow& row, std::int64_t begin, std::int64_t end) {
+  for (int p = 0; p < kParts; ++p) {
+    std::fill(row.strip + p * row.part + begin * row.pixel, row.strip + p * row.part + end * row.pixel, 0);
   }
 }
 
-/// Whether it could stage the row.
-template <int kParts, class T>
-HWY_INLINE bool stage_together(const MatrixStageRow& row, const T* x) {
-  if (row.fold_step != 1 || row.x_pixel != row.channels) return false;
-  const std::int64_t last = row.width - row.fold;
-  for (std::int64_t i = 0; i < row.columns;) {
-    const std::int64_t column = row.column + i * row.step;
-    std::uint16_t* strip = row.strip + i * kMatrixChannels;
-    if (column >= 0 && column <= last) {
-      const std::int64_t count = std::min((last - column) / row.step + 1, row.columns - i);
-      for (std::int64_t k = 0; k < count; ++k) {
-        write_channels<kParts>(x + (column + k * row.step) * row.channels, 0, row.fold * row.channels, row.part,
-                               strip + k * kMatrixChannels);
-      }
-      i += count;
-      continue;
-    }
-    const std::int64_t begin = std::clamp<std::int64_t>(-column, 0, row.fold);
-    const std::int64_t end = std::clamp<std::int64_t>(row.width - column, begin, row.fold);
-    write_channels<kParts>(x + column * row.channels, begin * row.channels, end * row.channels, row.part, strip);
-    ++i;
-  }
-  return true;
-}
+/// Pixels of 3 bf16 channels, two at a time; how many it took.
+HWY_INLINE std::int64_t spread_pixels(const std::uint16_t* x, std::int64_t count, std::uint16_t* strip) {
+#if HWY_TARGET == HWY_SCALAR
+  static_cast<void>(x), static_cast<void>(count), static_cast<void>(strip);
+  return 0;
 #else
-template <int kParts, class T>
-HWY_INLINE bool stage_together(const MatrixStageRow&, const T*) {
-  return false;
-}
+  const hn::FixedTag<std::uint8_t, 16> d;
+  alignas(16) static constexpr std::uint8_t kBytes[16] = {0, 1, 2, 3, 4, 5, 128, 128, 6, 7, 8, 9, 10, 11, 128, 128};
+  const auto bytes = hn::Load(d, kBytes);
+  std::int64_t i = 0;
+  for (; i + 3 <= count; i += 2) {  // a load reads into a third pixel
+    const auto pixels = hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(x + 3 * i));
+    hn::StoreU(hn::TableLookupBytesOr0(pixels, bytes), d, reinterpret_cast<std::uint8_t*>(strip + 4 * i));
+  }
+  return i;
 #endif
+}
+
+/// Pixels [begin, end) of the strip, all inside the image.
+template <int kParts, class T>
+HWY_INLINE void stage_pixels(const MatrixStageRow& row, const T* x, std::int64_t begin, std::int64_t end) {
+  if constexpr (kParts == 1) {
+    const T* from = x + (row.column + begin) * row.x_pixel;
+    if (row.channels == 3) begin += spread_pixels(from, end - begin, row.strip + begin * row.pixel);
+  }
+  const std::int64_t group = kMatrixChannels / row.pixel;
+  for (; begin < end; begin += group) {
+    const std::int64_t count = std::min(group, end - begin);
+    const T* from = x + (row.column + begin) * row.x_pixel;
+    T elements[kMatrixChannels] = {};
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::copy_n(from + i * row.x_pixel, row.channels, elements + i * row.pixel);
+    }
+    std::uint16_t parts[kParts * kMatrixChannels];
+    write_position<kParts>(elements, kMatrixChannels, parts);
+    for (int p = 0; p < kParts; ++p) {
+      std::copy_n(parts + p * kMatrixChannels, count * row.pixel, row.strip + p * row.part + begin * row.pixel);
+    }
+  }
+}
 
 template <int kParts, class T>
 HWY_INLINE void stage_folded(const MatrixStageRow& row, const T* x) {
-  if (x == nullptr) return zero_positions<kParts>(row.strip, row.part, row.columns);
-  if (stage_together<kParts>(row, x)) return;
-  for (std::int64_t i = 0; i < row.columns; ++i) {
-    T lanes[kMatrixChannels] = {};
-    for (std::int64_t tap = 0; tap < row.fold; ++tap) {
-      const std::int64_t column = row.column + i * row.step + tap * row.fold_step;
-      if (column < 0 || column >= row.width) continue;
-      for (std::int64_t c = 0; c < row.channels; ++c) lanes[tap * row.channels + c] = x[column * row.x_pixel + c];
-    }
-    write_position<kParts>(lanes, row.part, row.strip + i * kMatrixChannels);
-  }
+  const InsideColumns inside = inside_columns(row);
+  zero_pixels<kParts>(row, 0, inside.begin);
+  stage_pixels<kParts>(row, x, inside.begin, inside.end);
+  zero_pixels<kParts>(row, inside.end, row.columns);
 }
 
 template <int kParts, class T>
@@ -184,7 +158,7 @@ HWY_INLINE void stage_block(const MatrixStageRow& row, const T* x, std::int64_t 
 template <int kParts, class T>
 void stage_row(const MatrixStageRow& row) {
   const T* x = static_cast<const T*>(row.x);
-  if (row.fold > 1) return stage_folded<kParts>(row, x);
+  if (row.pixel > 0) return stage_folded<kParts>(row, x);
   for (std::int64_t block = 0; block < row.blocks; ++block) {
     const std::int64_t first = block * kMatrixChannels;
     const std::int64_t channels = std::min<std::int64_t>(kMatrixChannels, row.channels - first);

@@ -16,7 +16,7 @@ struct MatrixStageRow {
   std::int64_t x_pixel, width;
   std::int64_t column, step, columns;  // source column of position i is column + i*step
   std::int64_t channels;
-  std::int64_t fold, fold_step;  // a position holds the channels of `fold` columns, fold_step apart; else 1
+  std::int64_t pixel;  // not 0: elements of a strip's pixel, which follow each other instead of starting positions
   std::int64_t blocks, block, part;
   std::uint16_t* strip;
   MatrixSplitFunction split;  // the unit's, for whole blocks; or null

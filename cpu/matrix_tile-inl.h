@@ -37,21 +37,39 @@ struct PartOrder<6> {
   static constexpr PartProduct kOrder[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0}, {0, 2}};
 };
 
-/// Fetches some lines at each step: those that the sums will be written to, and those that are read after this tile.
+/// Does something else at each step, since the products leave most of the CPU idle: finishes some of the sums before,
+/// and fetches some lines of those that the sums will be written to and of those that are read after this tile.
 template <class Tiles>
 class Meanwhile {
  public:
   explicit Meanwhile(const MatrixCall& call)
       : finish_(call.later),
         end_(call.later + call.later_count),
+        before_(call.before->calls),
+        end_before_(before_ + call.before->count),
         reads_(*call.reads),
         line_bytes_(call.y_bytes),
         writes_a_step_(
-            ceil_div(2 * kHalfPositions, std::max<std::int64_t>(1, call.blocks * call.tap_rows * call.tap_columns))) {
+            ceil_div(2 * kHalfPositions, std::max<std::int64_t>(1, call.blocks * call.tap_rows * call.tap_columns))),
+        finishes_a_step_(std::max(kLeastFinishes, writes_a_step_)) {
     begin_finish();
+    begin_before();
   }
 
   void step() {
+    fetch();
+    if (before_ != end_before_) finish_some(finishes_a_step_);
+  }
+  void end(const MatrixCall& call) {
+    while (before_ != end_before_) finish_some(2 * kHalfPositions);
+    call.before->count = 0;
+    *call.reads = reads_;
+  }
+
+ private:
+  static constexpr std::int64_t kLeastFinishes = 4;  // a call
+
+  void fetch() {
     for (std::int64_t i = 0; i < writes_a_step_ && left_ > 0; ++i) {
       Tiles::will_write(y_);
       if (line_bytes_ > 64) Tiles::will_write(y_ + 64);
@@ -65,9 +83,25 @@ class Meanwhile {
     reads_.left -= count;
     if (count > 0 && reads_.left == 0) reads_.next_run();
   }
-  const MatrixReadAhead& reads() const { return reads_; }
-
- private:
+  void finish_some(std::int64_t pixels) {
+    some_.pixels = std::min(pixels, left_before_);
+    some_.run(some_);
+    left_before_ -= some_.pixels;
+    if (left_before_ > 0) {
+      const std::int64_t sums = some_.pixels * (some_.below == nullptr ? kMatrixLanes : 2 * kMatrixLanes);
+      some_.c += sums;
+      if (some_.below != nullptr) some_.below += sums;
+      some_.y = static_cast<char*>(some_.y) + some_.pixels * some_.y_pixel * line_bytes_ / kMatrixLanes;
+    } else {
+      ++before_;
+      begin_before();
+    }
+  }
+  void begin_before() {
+    if (before_ == end_before_) return;
+    some_ = *before_;
+    left_before_ = some_.pixels;
+  }
   void begin_finish() {
     if (finish_ == end_) return;
     y_ = static_cast<const char*>(finish_->y);
@@ -77,10 +111,14 @@ class Meanwhile {
 
   const MatrixFinish* finish_;
   const MatrixFinish* end_;
+  const MatrixFinish* before_;
+  const MatrixFinish* end_before_;
   MatrixReadAhead reads_;
-  std::int64_t line_bytes_, writes_a_step_;
+  std::int64_t line_bytes_, writes_a_step_, finishes_a_step_;
   const char* y_ = nullptr;
   std::int64_t pitch_ = 0, left_ = 0;
+  MatrixFinish some_;  // of those before: what is left of one
+  std::int64_t left_before_ = 0;
 };
 
 template <class Tiles, int kProducts, int kHalves, bool kKeepsB>
@@ -105,7 +143,7 @@ class TileSum {
         }
       }
     }
-    *call.reads = meanwhile.reads();
+    meanwhile.end(call);
     tiles.template store<0>(call.c, kMatrixLanes);
     tiles.template store<1>(call.c + kMatrixLanes / 2, kMatrixLanes);
     if constexpr (kHalves == 2) {

@@ -30,8 +30,15 @@ struct MatrixFinish {
   void* y;
   std::int64_t y_pixel;  // elements
   bool streams;          // y is a multiple of 64 bytes in every pixel and goes past the caches
+  void (*run)(const MatrixFinish&);
 };
 using MatrixFinishFunction = void (*)(const MatrixFinish&);
+
+/// What is left to do of a tile: at most one call a position.
+struct MatrixFinishes {
+  MatrixFinish calls[2 * kHalfPositions];
+  int count = 0;
+};
 
 /// Input that is read next, `rows` × `runs` stretches of memory: its lines are brought closer during products, `a_step`
 /// of them a step, so that whoever reads them does not wait for the last level.
@@ -74,9 +81,11 @@ struct MatrixCall {
   const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
   bool b_passes_l1;        // L2 keeps it, and L1 the input
   float* c;                // [half][position][lane]
-  // What will be done with the sums, whose lines of output are fetched meanwhile, and what to read ahead.
+  // What will be done with the sums, whose lines of output are fetched meanwhile; what is done meanwhile with the sums
+  // before (a unit that does not leaves the count), and what to read ahead.
   const MatrixFinish* later;
   int later_count;
+  MatrixFinishes* before;
   int y_bytes;  // of 32 lanes
   MatrixReadAhead* reads;
   const MatrixFinish* finish[2];  // for a unit that finishes in registers: of each half, instead of storing c; or null
@@ -96,7 +105,8 @@ struct MatrixUnit {
   int positions;                 // the most of a half, up to kHalfPositions
   bool reads_whole_half;         // it reads `positions` positions of a half even where fewer count
   double most_padding;           // it loses to the direct kernel where padding multiplies the products by more
-  void (*begin)(int positions);  // before and after a thread's calls, which take so many positions a half
+  // Before and after a thread's calls, which take so many positions a half and so many channel pairs of a block.
+  void (*begin)(int positions, int pairs);
   void (*end)();
   MatrixFunction tile1, tile3, tile4, tile6;  // by products a term; null where it has none
   bool finishes_in_registers;                 // what finish_bf16 takes, but for pools

@@ -61,15 +61,18 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-/// Registers 0 to 5 hold sums and input, a row a position: a product takes a cycle a row.
-void begin_tiles(int positions) {
+/// Registers 0 to 5 hold sums and input, a row a position: a product takes a cycle a row. Input is read up to the last
+/// pair of channels, and not beyond: what lies there may be no number.
+void begin_tiles(int positions, int pairs) {
   TileConfig config;
   std::fill_n(config.rows, 6, static_cast<std::uint8_t>(positions));
+  std::fill_n(config.column_bytes + 4, 2, static_cast<std::uint16_t>(4 * pairs));
+  std::fill_n(config.rows + 6, 2, static_cast<std::uint8_t>(pairs));
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
 void end_tiles() { asm volatile("tilerelease"); }
 
-void begin_nothing(int) {}
+void begin_nothing(int, int) {}
 void end_nothing() {}
 
 struct Leaf7 {
@@ -259,9 +262,12 @@ constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_
 constexpr auto kDotDense = dot_table<kMatrixChannels>(std::make_integer_sequence<int, kDotPositions>());
 constexpr auto kDotStrided = dot_table<0>(std::make_integer_sequence<int, kDotPositions>());
 
-/// Input read in place usually has one of these channel counts: constant strides leave more registers.
+/// Input read in place usually has one of these channel counts, and folded input of 3 channels the first: constant
+/// strides leave more registers.
 DotFunction whole_half(std::int64_t stride) {
   switch (stride) {
+    case 8:
+      return dot_half<kDotPositions, 8>;
     case 64:
       return dot_half<kDotPositions, 64>;
     case 128:

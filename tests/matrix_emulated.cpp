@@ -11,7 +11,7 @@ namespace {
 
 float operand(std::uint16_t half) { return (half & 0x7f80u) == 0 ? 0.0f : bf16_to_f32(half); }
 
-thread_local int positions_of_a_half = 0;
+thread_local int positions_of_a_half = 0, pairs_of_a_block = 0;
 
 class EmulatedTiles {
  public:
@@ -23,14 +23,15 @@ class EmulatedTiles {
   }
   template <int kTile, bool kKeepsInL1 = true>
   void load(const std::uint16_t* rows, std::int64_t stride) {
-    for (int row = 0; row < (kTile < 6 ? positions_of_a_half : 16); ++row) {
-      for (int i = 0; i < 32; ++i) operands_[kTile - 4][row][i] = operand(rows[row * stride + i]);
+    const bool is_input = kTile < 6;
+    for (int row = 0; row < (is_input ? positions_of_a_half : pairs_of_a_block); ++row) {
+      for (int i = 0; i < (is_input ? 2 * pairs_of_a_block : 32); ++i) operands_[kTile - 4][row][i] = operand(rows[row * stride + i]);
     }
   }
   template <int kSum, int kA, int kB>
   void dot() {
     for (int row = 0; row < positions_of_a_half; ++row) {
-      for (int pair = 0; pair < 16; ++pair) {
+      for (int pair = 0; pair < pairs_of_a_block; ++pair) {
         const float* x = &operands_[kA - 4][row][2 * pair];
         for (int lane = 0; lane < 16; ++lane) {
           const float* w = &operands_[kB - 4][pair][2 * lane];
@@ -55,7 +56,10 @@ class EmulatedTiles {
   float operands_[4][16][32];
 };
 
-void begin(int positions) { positions_of_a_half = positions; }
+void begin(int positions, int pairs) {
+  positions_of_a_half = positions;
+  pairs_of_a_block = pairs;
+}
 void end() {}
 
 }  // namespace
