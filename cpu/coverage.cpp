@@ -40,6 +40,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "matrix_split",
     "matrix_in_place",
     "matrix_in_image",
+    "matrix_by_images",
     "matrix_panels_inside",
     "matrix_flat",
     "matrix_rows",

@@ -41,6 +41,7 @@ enum class Path {
   matrix_split,
   matrix_in_place,
   matrix_in_image,
+  matrix_by_images,
   matrix_panels_inside,
   matrix_flat,
   matrix_rows,

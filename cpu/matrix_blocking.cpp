@@ -60,14 +60,31 @@ class Search {
  private:
   std::int64_t row_taps() const { return p_.r; }
   std::int64_t column_taps() const { return b_.fold > 1 ? 1 : p_.s; }
-  std::int64_t strip_rows() const { return b_.unit_rows + (p_.r - 1) * p_.dilation_h / p_.stride_h; }
+  std::int64_t strip_rows() const {
+    if (b_.by_images) return source_size(b_.unit_rows, p_.r, p_.stride_h, p_.dilation_h, p_.h);
+    return b_.unit_rows + (p_.r - 1) * p_.dilation_h / p_.stride_h;
+  }
   std::int64_t strip_columns(std::int64_t columns) const {
+    if (b_.by_images) return source_size(columns, p_.s, p_.stride_w, p_.dilation_w, p_.w);
     if (b_.fold > 1) return columns - 1 + ceil_div(b_.fold, p_.stride_w);
     return columns + (column_taps() - 1) * p_.dilation_w / p_.stride_w;
   }
   std::int64_t strip_columns() const { return strip_columns(b_.unit_columns); }
   std::int64_t phase_count() const { return static_cast<std::int64_t>(b_.row_phases.size() * b_.column_phases.size()); }
-  std::int64_t plane_positions() const { return phase_count() * strip_rows() * strip_columns(); }
+  std::int64_t plane_positions() const {
+    const std::int64_t pixels = strip_rows() * strip_columns();
+    return b_.by_images ? apart(pixels * kHalfPositions) : phase_count() * pixels;
+  }
+  /// So many positions, or a few more, that the same pixels of two blocks of channels are not in the same sets of L1.
+  static std::int64_t apart(std::int64_t positions) {
+    constexpr std::int64_t kWay = kL1WayBytes / kLine;
+    return positions + (kWay + kWay / 2 - positions % kWay) % kWay;
+  }
+  /// Rows (columns) of an image that some rows of output read; one tap reads one a row.
+  static std::int64_t source_size(std::int64_t outs, std::int64_t taps, std::int64_t stride, std::int64_t dilation,
+                                  std::int64_t size) {
+    return taps == 1 ? outs : std::min(size, (outs - 1) * stride + (taps - 1) * dilation + 1);
+  }
   std::int64_t strip_elements() const {
     return plane_positions() * b_.position * b_.blocks * b_.parts + kSlackPositions * kMatrixChannels;
   }
@@ -78,10 +95,7 @@ class Search {
   bool fits() const { return thread_bytes() <= l2_bytes() * 3 / 8; }
 
   /// Panels whose weights every thread can keep in the last level until all positions have used them.
-  std::int64_t panels_in_l3() const {
-    const std::int64_t panel_bytes = b_.blocks * b_.tap_count * b_.parts * kWeightBlock * kBf16;
-    return std::clamp<std::int64_t>(l3_bytes() / 8 / panel_bytes, 1, b_.panels);
-  }
+  std::int64_t panels_in_l3() const { return std::clamp<std::int64_t>(l3_bytes() / 8 / panel_bytes(), 1, b_.panels); }
 
   void describe_problem() {
     const bool pointwise = is_pointwise(p_);
@@ -94,12 +108,13 @@ class Search {
     b_.groups = p_.groups;
     b_.group_c = p_.c / p_.groups;
     b_.group_k = p_.k / p_.groups;
-    b_.pixel = round_up(b_.group_c, 2);
+    b_.pixel = unit_.reads_whole_half ? round_up(b_.group_c, 2) : b_.group_c;
     b_.fold = b_.pixel * p_.s <= kMatrixChannels && p_.dilation_w == 1 ? p_.s : 1;
     b_.position = b_.fold > 1 ? b_.pixel * p_.stride_w : kMatrixChannels;
     const std::int64_t channels = b_.fold > 1 ? b_.pixel * b_.fold : b_.group_c;
     b_.blocks = ceil_div(channels, kMatrixChannels);
     b_.last_pairs = static_cast<int>(ceil_div(channels - (b_.blocks - 1) * kMatrixChannels, 2));
+    b_.last_is_single = b_.fold > 1 && channels % 2 == 1;
     b_.tap_count = row_taps() * column_taps();
     b_.row_phases = phases(row_taps(), p_.stride_h, p_.dilation_h);
     b_.column_phases = phases(column_taps(), p_.stride_w, p_.dilation_w);
@@ -112,6 +127,49 @@ class Search {
     b_.positions = choose_positions();
     b_.in_image = !pointwise && reads_in_image();
     b_.in_place = pointwise && b_.parts == 1 && whole_blocks && !aliased;
+    b_.by_images = !pointwise && !b_.in_image && may_read_by_images();
+    b_.by_images = b_.by_images && choose_unit_of_images();  // which lays the strip out by images
+    b_.chunk = choose_chunk();
+    b_.images = b_.by_images ? kHalfPositions : 1;
+    if (b_.by_images) b_.positions = static_cast<int>(std::min<std::int64_t>(p_.n, kHalfPositions));
+  }
+
+  std::int64_t panel_bytes() const { return b_.blocks * b_.tap_count * b_.parts * kWeightBlock * kBf16; }
+
+  std::int64_t choose_chunk() const {
+    if (b_.tap_count > 1 || b_.pool > 1) return 1;
+    if (unit_weight_bytes() <= l2_bytes() / 2 && !b_.by_images) return b_.unit_panels;
+    return unit_.reads_whole_half ? std::clamp<std::int64_t>(l2_bytes() / 8 / panel_bytes(), 1, b_.unit_panels) : 1;
+  }
+
+  /// Several products a term take so long that reading weights again hardly shows. One tap with padding has outputs
+  /// that read nothing, for which the strip has no place. Each thread stages a strip of its own, so each should find a
+  /// few panels to use it for.
+  bool may_read_by_images() const {
+    const bool one_tap_padded = (p_.r == 1 && p_.pad_top > 0) || (p_.s == 1 && p_.pad_left > 0);
+    if (!unit_.reads_whole_half || b_.parts > 1 || b_.pool > 1 || b_.fold > 1 || one_tap_padded) return false;
+    if (b_.weights_once) return false;
+    const std::int64_t groups_of_images = ceil_div(p_.n, kHalfPositions);
+    const auto idle = static_cast<double>(groups_of_images * kHalfPositions) / static_cast<double>(p_.n);
+    return idle <= kMostIdlePositions && unit_weight_bytes() >= l2_bytes() / 2 &&
+           groups_of_images * b_.groups * b_.panels >= 4 * threads_;
+  }
+
+  /// As many rows a unit as leave L2 room for the chunk at hand and the next. Rows share the halo of several taps, so
+  /// that these take more of L2; for one tap, half of it is faster. False if no cut saves much reading of weights.
+  bool choose_unit_of_images() {
+    b_.chunk = choose_chunk();
+    b_.unit_columns = b_.columns;
+    const std::int64_t room = b_.tap_count == 1 ? l2_bytes() / 2 : l2_bytes() / 8 * 7;
+    const auto fits = [&](std::int64_t rows) {
+      b_.unit_rows = rows;
+      return thread_bytes() <= kMostThreadBytes && thread_bytes() + 2 * b_.chunk * panel_bytes() <= room;
+    };
+    std::int64_t rows = std::min(b_.rows, kMostPositions);
+    while (rows > 0 && !fits(rows)) --rows;
+    if (rows == 0) return false;
+    b_.unit_rows = even_part(b_.rows, rows);
+    return 2 * ceil_div(b_.rows, b_.unit_rows) <= kHalfPositions;
   }
 
   /// Rows of 14, 28 and 56 outputs are cut without rest into halves of 14, which a unit multiplies faster than 16.
@@ -153,19 +211,22 @@ class Search {
   std::int64_t column_step() const { return b_.pool * b_.positions; }
 
   void choose_unit() {
+    if (b_.by_images) return;
     if (b_.in_image) {
       b_.unit_columns = b_.columns;
       const std::int64_t most_rows = std::max<std::int64_t>(2, kMostPositions / b_.columns);
       b_.unit_rows = round_up(even_part(b_.rows, most_rows), 2);
       return;
     }
-    const std::int64_t most = std::max(kMostColumns, kMostPositions / b_.rows);
+    // Folded rows are short, and most of what a unit stages it stages for itself alone.
+    const std::int64_t positions = b_.fold > 1 ? 2 * kMostPositions : kMostPositions;
+    const std::int64_t most = std::max(kMostColumns, positions / b_.rows);
     b_.unit_rows = b_.pool;
     b_.unit_columns = std::min(b_.columns, round_up(even_part(b_.columns, most), column_step()));
     while (!fits() && b_.unit_columns > column_step()) {
       b_.unit_columns = round_up(ceil_div(b_.unit_columns, 2), column_step());
     }
-    const std::int64_t most_rows = std::max(b_.pool, kMostPositions / b_.unit_columns);
+    const std::int64_t most_rows = std::max(b_.pool, positions / b_.unit_columns);
     while (b_.unit_rows < std::min(b_.rows, most_rows)) {
       b_.unit_rows += b_.pool;
       if (fits()) continue;
@@ -176,12 +237,17 @@ class Search {
   }
 
   std::int64_t units() const {
-    return b_.n * ceil_div(b_.rows, b_.unit_rows) * ceil_div(b_.columns, b_.unit_columns) * b_.groups *
-           ceil_div(b_.panels, b_.unit_panels);
+    return ceil_div(b_.n, b_.images) * ceil_div(b_.rows, b_.unit_rows) * ceil_div(b_.columns, b_.unit_columns) *
+           b_.groups * ceil_div(b_.panels, b_.unit_panels);
   }
-  /// Rows first, since halving them re-reads least; then lanes, which stage the same strip again.
+  /// Rows first, since halving them re-reads least; then lanes, which stage the same strip again. By images, each unit
+  /// stages much.
   void feed_threads() {
     if (threads_ == 1) return;
+    if (b_.by_images) {
+      while (units() < threads_ && b_.unit_panels > 1) b_.unit_panels = ceil_div(b_.unit_panels, 2);
+      return;
+    }
     const std::int64_t wanted = kUnitsPerThread * threads_;
     while (units() < wanted && b_.unit_rows > 4 * b_.pool) {
       b_.unit_rows = round_up(ceil_div(b_.unit_rows, 2), b_.pool);
@@ -198,9 +264,9 @@ class Search {
     b_.panel_tiles = ceil_div(b_.panels, b_.unit_panels);
     b_.units = units();
     b_.weights_fit_l2 = unit_weight_bytes() <= l2_bytes();
-    b_.panels_inside = b_.tap_count == 1 && b_.pool == 1 && unit_weight_bytes() <= l2_bytes() / 2;
-    const std::int64_t panels_a_tile = b_.panels_inside || b_.in_image ? b_.unit_panels : 1;
-    b_.weights_fit_l1 = unit_weight_bytes() / b_.unit_panels * panels_a_tile <= l1_bytes() / 3;
+    b_.chunk = std::min(b_.chunk, b_.unit_panels);
+    b_.weights_stream = !b_.weights_fit_l2 || b_.by_images || (b_.chunk > 1 && b_.chunk < b_.unit_panels);
+    b_.weights_fit_l1 = panel_bytes() * (b_.in_image ? b_.unit_panels : b_.chunk) <= l1_bytes() / 3;
     b_.strip_rows = strip_rows();
     b_.strip_columns = strip_columns();
     b_.a_block = plane_positions() * b_.position;
@@ -211,15 +277,14 @@ class Search {
     }
   }
 
-  std::int64_t unit_weight_bytes() const {
-    return b_.unit_panels * b_.blocks * b_.tap_count * b_.parts * kWeightBlock * kBf16;
-  }
+  std::int64_t unit_weight_bytes() const { return b_.unit_panels * panel_bytes(); }
 
   static std::int64_t index_of(const std::vector<std::int64_t>& all, std::int64_t phase) {
     return std::find(all.begin(), all.end(), phase) - all.begin();
   }
   std::int64_t tap_offset(std::int64_t kh, std::int64_t kw) const {
     const std::int64_t row = kh * p_.dilation_h, column = kw * p_.dilation_w;
+    if (b_.by_images) return (row * b_.strip_columns + column) * kHalfPositions * kMatrixChannels;
     if (b_.in_image) return (row * p_.w + column) * p_.c;
     const std::int64_t phase =
         index_of(b_.row_phases, row % p_.stride_h) * static_cast<std::int64_t>(b_.column_phases.size()) +

@@ -6,11 +6,14 @@
 //          the registers.
 //   panel  32 output lanes. Their weights stream from L2 once a tile, the strip from L2 once a panel; the taps of a
 //          block of channels find its lines in L1.
-//          With one tap, a tile's pixels go through all panels before the next pixels, if the weights fit in half of
-//          L2: input and output then pass L1 once.
+//   chunk  panels that a tile's positions go through before the next tile's: with one tap, as many as fit in half of L2
+//          beside the input or, if not all do, in an eighth, so that a tile's input stays in L1; else one.
 //   tile   two halves of up to 16 positions: the same columns of two rows (the vertical half of a 2×2 pool), or,
 //   `flat`,
 //          consecutive positions of the strip, which also computes the few between one row's end and the next's start.
+// Small bf16 images with weights beyond half of L2 are taken 16 at a time (`by_images`): the positions of a half are
+// one pixel of 16 images, strip [block][row][column][image][32 channels]. Weights then pass through L2 once for 16
+// images instead of once an image, halves are always full, and taps that padding meets are left out.
 // Where it pays, taps are read where the image lies instead, and outputs are cut into regions whose taps all fall
 // inside the image: a column of outputs at the border is then a tile of 16 rows, with the taps that padding leaves it.
 // Few channels are folded over the kernel's columns, so that s·c of 32 are used: a strip row then holds the image's
@@ -36,9 +39,10 @@ struct MatrixBlocking {
   int products, parts;
   int positions;        // of a half
   std::int64_t fold;    // columns of the kernel in one position
-  std::int64_t pixel;   // elements of a folded strip's pixel, an even number
+  std::int64_t pixel;   // elements of a folded strip's pixel; even, where a unit can't leave out half a pair
   std::int64_t blocks;  // of 32 channels
   int last_pairs;       // channel pairs in the last block
+  bool last_is_single;  // the last one's second channel is the next position's
   std::int64_t tap_count;
   std::vector<std::int64_t> row_phases, column_phases;  // those that some tap reads
   std::int64_t panels, unit_panels, panel_tiles;
@@ -49,10 +53,13 @@ struct MatrixBlocking {
   std::vector<std::int64_t> taps;                                          // element offsets in the strip or image
   bool weights_once;         // units that share weights follow one another, instead of those that share input
   bool in_image;             // bf16 input is read in the image, region by region; nothing is staged
+  bool by_images;            // a half's positions are up to 16 images at one pixel
+  std::int64_t images;       // of a unit
   bool in_place;             // pointwise bf16 input is read where it is, but for ends
   bool weights_fit_l1;       // those that follow one another for every tile, beside its input
   bool weights_fit_l2;       // those of a unit
-  bool panels_inside;        // all panels before the next tile's positions; else all positions before the next panel
+  std::int64_t chunk;        // panels that a tile's positions pass before the next tile's do
+  bool weights_stream;       // a chunk's come from the last level, during the one before it
   std::size_t thread_bytes;  // workspace: sums, bias, strip
 };
 
@@ -64,8 +71,10 @@ MatrixBlocking matrix_blocking(const Conv2dProblem& problem, int products, const
 
 constexpr std::int64_t kHalfCost = 2;  // positions in whose time a half starts and ends
 
-/// Floats of a thread's sums, of two tiles, and of one panel's bias, which come before its strip.
+/// Tiles whose sums exist at a time: one that is summed, and the one before, which is finished meanwhile.
+constexpr std::int64_t kMatrixSums = 2;
+/// Floats of a thread's sums and of one panel's bias, which come before its strip.
 constexpr std::int64_t kMatrixSumFloats = 2 * kHalfFloats;
-constexpr std::int64_t kMatrixHeadFloats = 2 * kMatrixSumFloats + kMatrixLanes;
+constexpr std::int64_t kMatrixHeadFloats = kMatrixSums * kMatrixSumFloats + kMatrixLanes;
 
 }  // namespace gable::cpu

@@ -48,7 +48,6 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const MatrixU
 // How far reading ahead is before the products, of input that is not staged.
 constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
 constexpr std::int64_t kRowsAhead = 4;
-constexpr std::int64_t kLongSum = 16;   // steps
 constexpr std::int64_t kManyTiles = 4;  // with fewer, the last level is busy with weights anyway
 
 struct MatrixRun {
@@ -79,19 +78,22 @@ class Unit {
         p_(run.problem),
         b_(run.blocking),
         sums_(workspace),
-        last_bias_(workspace + 2 * kMatrixSumFloats),
+        last_bias_(workspace + kMatrixSums * kMatrixSumFloats),
         strip_(reinterpret_cast<std::uint16_t*>(workspace + kMatrixHeadFloats)),
         index_(index) {
     const Spot spot = spot_of(index);
     const std::int64_t panel_tile = spot.tile % b_.panel_tiles;
     group_ = spot.tile / b_.panel_tiles;
-    image_ = spot.image;
+    image_ = spot.image * b_.images;
     first_row_ = spot.row;
     first_column_ = spot.column;
     rows_ = std::min(b_.unit_rows, b_.rows - first_row_);
     columns_ = std::min(b_.unit_columns, b_.columns - first_column_);
     first_panel_ = panel_tile * b_.unit_panels;
     end_panel_ = std::min(b_.panels, first_panel_ + b_.unit_panels);
+    y_columns_ = b_.columns / b_.pool;
+    y_image_ = b_.rows / b_.pool * y_columns_;
+    first_pixel_ = image_ * y_image_ + first_row_ / b_.pool * y_columns_ + first_column_ / b_.pool;
   }
 
   void compute() {
@@ -101,11 +103,14 @@ class Unit {
     call_.tap_rows = 1;
     call_.blocks = b_.blocks;
     call_.last_pairs = b_.last_pairs;
-    call_.b_passes_l1 = b_.weights_fit_l2 && !b_.weights_fit_l1;
+    call_.last_is_single = b_.last_is_single;
+    call_.b_passes_l1 = (b_.weights_fit_l2 || b_.by_images) && !b_.weights_fit_l1;
     call_.y_bytes = kMatrixLanes * static_cast<int>(bytes_of(p_.type));
     call_.reads = &reads_;
     if (b_.in_image) {
       compute_in_image();
+    } else if (b_.by_images) {
+      compute_by_images();
     } else {
       compute_of(may_read_in_place() ? in_place() : stage());
     }
@@ -118,21 +123,27 @@ class Unit {
     call_.a_block = input.a_block;
     const bool flat = prefers_flat();
     note_path(b_.pool == 2 ? Path::matrix_pool : flat ? Path::matrix_flat : Path::matrix_rows, run_.target);
-    read_ahead(input.x != strip_ && b_.panels_inside ? index_ : index_ + run_.threads);
-    if (b_.panels_inside && flat) {
-      compute_panels_inside(input);
-    } else {
-      for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
-        if (!b_.weights_fit_l2 && tiles() >= kManyTiles) read_ahead_of_panel(panel);
+    read_ahead(input.x != strip_ && b_.chunk == b_.unit_panels ? index_ : index_ + run_.threads);
+    for (Chunk chunk = first_chunk(); chunk.begin < chunk.end; chunk = chunk_after(chunk)) {
+      read_ahead_of(chunk_after(chunk));
+      if (flat) {
+        compute_flat(input, chunk);
+        continue;
+      }
+      for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
         begin_panel(panel);
-        if (flat) {
-          compute_flat(input);
-        } else {
-          compute_rows(input);
-        }
+        compute_rows(input);
       }
     }
   }
+
+  /// Panels that a tile's positions go through before the next tile's.
+  struct Chunk {
+    std::int64_t begin, end;
+  };
+  Chunk chunk_from(std::int64_t panel) const { return {panel, std::min(end_panel_, panel + b_.chunk)}; }
+  Chunk first_chunk() const { return chunk_from(first_panel_); }
+  Chunk chunk_after(const Chunk& chunk) const { return chunk_from(chunk.end); }
 
   /// Of a unit: which group and panels, and where its outputs begin.
   struct Spot {
@@ -152,7 +163,7 @@ class Unit {
   /// nothing is staged, this one.
   void read_ahead(std::int64_t index) {
     reads_ = {};
-    if (!run_.unit.reads_whole_half || index >= b_.units) return;
+    if (!run_.unit.reads_whole_half || b_.by_images || b_.fold > 1 || index >= b_.units) return;
     const Spot spot = spot_of(index);
     const std::int64_t rows = std::min(b_.unit_rows, b_.rows - spot.row);
     const std::int64_t columns = std::min(b_.unit_columns, b_.columns - spot.column);
@@ -175,18 +186,22 @@ class Unit {
     reads_.a_step = ceil_div(lines, panel_steps() * (end_panel_ - first_panel_));
     reads_.begin();
   }
-  /// Weights that L2 does not keep come from the last level for every unit: a panel's during the one before it.
-  void read_ahead_of_panel(std::int64_t panel) {
-    if (panel + 1 == end_panel_) return read_ahead(index_ + run_.threads);
+  /// Weights that L2 does not keep come from the last level for every unit: a chunk's during the one before it.
+  void read_ahead_of(const Chunk& chunk) {
+    if (!b_.weights_stream || tiles() < kManyTiles) return;
+    if (chunk.begin == chunk.end) return read_ahead(index_ + run_.threads);
     if (!run_.unit.reads_whole_half) return;
     const std::int64_t elements = b_.blocks * b_.tap_count * b_.parts * kWeightBlock;
-    reads_ = {.row = reinterpret_cast<const char*>(run_.packed + (group_ * b_.panels + panel + 1) * elements)};
-    reads_.run_lines = elements * static_cast<std::int64_t>(sizeof(std::uint16_t)) / 64;
+    const std::int64_t panels = chunk.end - chunk.begin;
+    reads_ = {.row = reinterpret_cast<const char*>(run_.packed + (group_ * b_.panels + chunk.begin) * elements)};
+    reads_.run_lines = panels * elements * static_cast<std::int64_t>(sizeof(std::uint16_t)) / 64;
     reads_.runs = reads_.rows = 1;
-    reads_.a_step = ceil_div(reads_.run_lines, panel_steps());
+    reads_.a_step = ceil_div(reads_.run_lines, panel_steps() * panels);
     reads_.begin();
   }
-  std::int64_t tiles() const { return ceil_div(rows_ * columns_, 2 * b_.positions); }
+  std::int64_t tiles() const {
+    return b_.by_images ? ceil_div(rows_ * columns_, 2) : ceil_div(rows_ * columns_, 2 * b_.positions);
+  }
   std::int64_t panel_steps() const { return tiles() * b_.blocks * b_.tap_count; }
   /// Source rows (columns) of some outputs; a single tap skips those between its strides.
   struct Range {
@@ -203,9 +218,6 @@ class Unit {
     const std::int64_t high = std::min(size, (first_out + outs - 1) * stride - pad + reach + 1);
     return {low, ceil_div(high - low, step), step};
   }
-
-  std::int64_t y_columns() const { return b_.columns / b_.pool; }
-  std::int64_t y_rows() const { return b_.rows / b_.pool; }
 
   /// A unit that multiplies whole halves reads past its last position, which has to be inside the tensor.
   bool may_read_in_place() const {
@@ -228,6 +240,7 @@ class Unit {
     row.columns = (columns_ + b_.strip_columns - b_.unit_columns) * (b_.fold > 1 ? p_.stride_w : 1);
     row.channels = b_.group_c;
     row.pixel = b_.fold > 1 ? b_.pixel : 0;
+    row.position = b_.position;
     row.blocks = b_.blocks;
     row.block = b_.a_block;
     row.part = b_.a_part;
@@ -238,7 +251,7 @@ class Unit {
       for (const std::int64_t column_phase : b_.column_phases) {
         row.column = first_column_ * p_.stride_w - p_.pad_left + column_phase;
         for (std::int64_t i = 0; i < strip_rows; ++i) {
-          row.x = source_row((first_row_ + i) * p_.stride_h - p_.pad_top + row_phase);
+          row.x = source_row(image_, (first_row_ + i) * p_.stride_h - p_.pad_top + row_phase);
           run_.kernels.stage(p_.type, b_.parts)(row);
           row.strip += b_.strip_columns * b_.position;
         }
@@ -247,9 +260,9 @@ class Unit {
     }
     return {strip_, b_.strip_columns * b_.position, b_.position, b_.a_block};
   }
-  const void* source_row(std::int64_t row) const {
+  const void* source_row(std::int64_t image, std::int64_t row) const {
     if (row < 0 || row >= b_.h) return nullptr;
-    const std::int64_t element = (image_ * b_.h + row) * b_.w * p_.c + group_ * b_.group_c;
+    const std::int64_t element = (image * b_.h + row) * b_.w * p_.c + group_ * b_.group_c;
     return static_cast<const char*>(run_.x) + element * static_cast<std::int64_t>(bytes_of(p_.type));
   }
 
@@ -265,9 +278,9 @@ class Unit {
     return cost((rows_ - 1) * b_.strip_columns + columns_) < rows_ * cost(columns_);
   }
 
-  void begin_panel(std::int64_t panel) {
-    const std::int64_t steps = b_.blocks * b_.tap_count * b_.parts;
-    call_.b = run_.packed + (group_ * b_.panels + panel) * steps * kWeightBlock;
+  void begin_panel(std::int64_t panel, std::int64_t first_tap = 0) {
+    const std::int64_t steps = b_.blocks * b_.tap_count;
+    call_.b = run_.packed + ((group_ * b_.panels + panel) * steps + first_tap) * b_.parts * kWeightBlock;
     first_lane_ = group_ * b_.group_k + panel * kMatrixLanes;
     lanes_ = static_cast<int>(std::min<std::int64_t>(kMatrixLanes, b_.group_k - panel * kMatrixLanes));
     if (run_.bias == nullptr) return;
@@ -319,16 +332,11 @@ class Unit {
     call_.tap_end[half] = std::max(begin, end) * a_row;
   }
 
-  void compute_flat(const Input& input) {
-    take_all_taps();
-    for (std::int64_t first = 0; first < flat_positions(); first += 2 * flat_step()) compute_flat_tile(input, first);
-  }
-
-  void compute_panels_inside(const Input& input) {
-    note_path(Path::matrix_panels_inside, run_.target);
+  void compute_flat(const Input& input, const Chunk& chunk) {
+    if (b_.chunk > 1) note_path(Path::matrix_panels_inside, run_.target);
     take_all_taps();
     for (std::int64_t first = 0; first < flat_positions(); first += 2 * flat_step()) {
-      for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
+      for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
         begin_panel(panel);
         compute_flat_tile(input, first);
       }
@@ -362,22 +370,28 @@ class Unit {
     return {begin, same, first, last + 1 - first, last_inside, axis.stride * axis.pitch};
   }
 
-  void compute_in_image() {
-    note_path(Path::matrix_in_image, run_.target);
-    read_ahead(index_);
-    call_.a_block = kMatrixChannels;
-    call_.tap_pitch = p_.s;
+  /// Calls work(rows, columns) for each region of the unit.
+  template <class Work>
+  void for_regions(const Work& work) const {
     const Axis h{b_.h, p_.r, p_.stride_h, p_.pad_top, p_.dilation_h, b_.w * p_.c};
     const Axis w{b_.w, p_.s, p_.stride_w, p_.pad_left, p_.dilation_w, p_.c};
     for (std::int64_t row = first_row_; row < first_row_ + rows_;) {
       const Region rows = region_at(h, row, first_row_ + rows_);
       for (std::int64_t column = first_column_; column < first_column_ + columns_;) {
         const Region columns = region_at(w, column, first_column_ + columns_);
-        compute_region(rows, columns);
+        work(rows, columns);
         column = columns.end;
       }
       row = rows.end;
     }
+  }
+
+  void compute_in_image() {
+    note_path(Path::matrix_in_image, run_.target);
+    read_ahead(index_);
+    call_.a_block = kMatrixChannels;
+    call_.tap_pitch = p_.s;
+    for_regions([&](const Region& rows, const Region& columns) { compute_region(rows, columns); });
   }
 
   void compute_region(const Region& rows, const Region& columns) {
@@ -402,8 +416,7 @@ class Unit {
         call_.count[1] = out + 1 < outer.end ? call_.count[0] : 0;
         const std::int64_t row = (is_column ? in : out) - first_row_, column = (is_column ? out : in) - first_column_;
         for (std::int64_t panel = first_panel_; panel < end_panel_; ++panel) {
-          begin_panel(panel);
-          call_.b += (rows.first_tap * p_.s + columns.first_tap) * b_.parts * kWeightBlock;
+          begin_panel(panel, rows.first_tap * p_.s + columns.first_tap);
           finish_region_tile(is_column, (in - read) * kMatrixLanes, row, column, count);
           multiply();
         }
@@ -415,10 +428,84 @@ class Unit {
                           std::int64_t count) {
     const float* c = sums() + first_sum;
     if (b_.pool == 2) return finish(c, c + kHalfFloats, row / 2, column / 2, count / 2);
-    const std::int64_t y_pixel = is_column ? y_columns() * p_.k : p_.k;
+    const std::int64_t y_pixel = is_column ? y_columns_ * p_.k : p_.k;
     finish(c, nullptr, row, column, count, y_pixel);
     if (call_.count[1] == 0) return;
     finish(c + kHalfFloats, nullptr, row + (is_column ? 0 : 1), column + (is_column ? 1 : 0), count, y_pixel);
+  }
+
+  // ---- Positions that are images.
+  struct Source {
+    Range rows, columns;
+  };
+
+  void compute_by_images() {
+    note_path(Path::matrix_by_images, run_.target);
+    const Source source{
+        source_range(first_row_, rows_, p_.stride_h, p_.pad_top, (p_.r - 1) * p_.dilation_h, b_.h),
+        source_range(first_column_, columns_, p_.stride_w, p_.pad_left, (p_.s - 1) * p_.dilation_w, b_.w)};
+    const std::int64_t images = std::min(b_.images, b_.n - image_);
+    stage_images(source, images);
+    call_.position = kMatrixChannels;
+    call_.a_block = b_.a_block;
+    call_.tap_pitch = p_.s;
+    for (Chunk chunk = first_chunk(); chunk.begin < chunk.end; chunk = chunk_after(chunk)) {
+      read_ahead_of(chunk_after(chunk));
+      for_regions(
+          [&](const Region& rows, const Region& columns) { compute_pixels(source, images, rows, columns, chunk); });
+    }
+  }
+
+  void stage_images(const Source& source, std::int64_t images) const {
+    MatrixStageRow row{};
+    row.x_pixel = p_.c;
+    row.width = b_.w;
+    row.column = source.columns.first;
+    row.step = source.columns.step;
+    row.columns = source.columns.count;
+    row.channels = b_.group_c;
+    row.position = b_.images * kMatrixChannels;
+    row.blocks = b_.blocks;
+    row.block = b_.a_block;
+    for (std::int64_t i = 0; i < source.rows.count; ++i) {
+      for (std::int64_t image = 0; image < images; ++image) {
+        row.x = source_row(image_ + image, source.rows.first + i * source.rows.step);
+        row.strip = strip_ + (i * b_.strip_columns * b_.images + image) * kMatrixChannels;
+        run_.kernels.stage(p_.type, b_.parts)(row);
+      }
+    }
+  }
+
+  /// Two pixels a tile, all of the same taps.
+  void compute_pixels(const Source& source, std::int64_t images, const Region& rows, const Region& columns,
+                      const Chunk& chunk) {
+    call_.tap_rows = rows.taps;
+    call_.tap_columns = columns.taps;
+    const auto place = [](const Range& range, const Region& region, std::int64_t out, std::int64_t stride,
+                          std::int64_t pad, std::int64_t dilation) {
+      return (out * stride - pad + region.first_tap * dilation - range.first) / range.step;
+    };
+    const std::int64_t width = columns.end - columns.begin, pixels = (rows.end - rows.begin) * width;
+    for (std::int64_t first = 0; first < pixels; first += 2) {
+      std::int64_t row[2], column[2];
+      for (std::int64_t half = 0; half < 2; ++half) {
+        const std::int64_t pixel = std::min(first + half, pixels - 1);
+        row[half] = rows.begin + pixel / width;
+        column[half] = columns.begin + pixel % width;
+        const std::int64_t y = place(source.rows, rows, row[half], p_.stride_h, p_.pad_top, p_.dilation_h);
+        const std::int64_t x = place(source.columns, columns, column[half], p_.stride_w, p_.pad_left, p_.dilation_w);
+        call_.a[half] = strip_ + (y * b_.strip_columns + x) * b_.images * kMatrixChannels;
+        call_.count[half] = first + half < pixels ? static_cast<int>(images) : 0;
+      }
+      for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
+        begin_panel(panel, rows.first_tap * p_.s + columns.first_tap);
+        for (std::int64_t half = 0; half < 2 && call_.count[half] > 0; ++half) {
+          finish(sums() + half * kHalfFloats, nullptr, row[half] - first_row_, column[half] - first_column_, images,
+                 y_image_ * p_.k);
+        }
+        multiply();
+      }
+    }
   }
 
   void take_all_taps() {
@@ -466,9 +553,7 @@ class Unit {
 
   /// Row and column of the (pooled) output, from the unit's first.
   MatrixFinish finish_of(std::int64_t row, std::int64_t column, std::int64_t pixels) const {
-    const std::int64_t y_row = image_ * y_rows() + first_row_ / b_.pool + row;
-    const std::int64_t pixel = y_row * y_columns() + first_column_ / b_.pool + column;
-    const std::int64_t element = pixel * p_.k + first_lane_;
+    const std::int64_t element = (first_pixel_ + row * y_columns_ + column) * p_.k + first_lane_;
     return {.c = nullptr,
             .below = nullptr,
             .pixels = pixels,
@@ -494,23 +579,16 @@ class Unit {
     finishes.calls[finishes.count++] = call;
   }
 
-  /// Short sums write narrow pixels so fast one after another that the CPU itself fetches their lines; to ask for them
-  /// costs more than it gains.
-  bool fetches_output() const {
-    const bool is_stream =
-        b_.blocks * b_.tap_count < kLongSum && p_.k * static_cast<std::int64_t>(bytes_of(p_.type)) <= 128;
-    return !run_.streams && !is_stream;
-  }
   // A tile's sums are finished between the next tile's products, or after them: vector instructions then run while the
   // tile unit works, and do not wait for the sums' stores.
   float* sums() const { return sums_ + now_ * kMatrixSumFloats; }
   void multiply() {
     call_.c = sums();
     call_.later = finishes_[now_].calls;
-    call_.later_count = fetches_output() ? finishes_[now_].count : 0;
-    call_.before = &finishes_[1 - now_];
-    run_.unit.tile(b_.products)(call_);
+    call_.later_count = run_.streams ? 0 : finishes_[now_].count;
     now_ = 1 - now_;
+    call_.before = &finishes_[now_];
+    run_.unit.tile(b_.products)(call_);
     run_finishes(finishes_[now_]);
   }
   static void run_finishes(MatrixFinishes& finishes) {
@@ -541,11 +619,12 @@ class Unit {
   std::uint16_t* strip_;
   std::int64_t index_;
   std::int64_t image_, group_, first_row_, first_column_, rows_, columns_, first_panel_, end_panel_;
+  std::int64_t y_columns_, y_image_, first_pixel_;  // of (pooled) output: pixels of a row, of an image, and before this
   std::int64_t first_lane_ = 0;
   int lanes_ = 0;
   MatrixCall call_{};
   MatrixReadAhead reads_;
-  MatrixFinishes finishes_[2];
+  MatrixFinishes finishes_[kMatrixSums];
   std::int64_t now_ = 0;  // which sums and finishes belong to the tile at hand
 };
 
@@ -642,7 +721,12 @@ Conv2dDescription MatrixConv2dPlan::description() const {
   d.blocking = "out panels of " + text(kMatrixLanes) + " lanes, " + text(b.unit_panels) + " a unit, in blocks of " +
                text(kMatrixChannels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +
                ", unit " + text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
-  if (b.panels_inside || b.in_image) d.blocking += ", all panels of a tile's pixels in turn";
+  if (b.by_images) d.blocking += " of " + text(b.images) + " images";
+  if (b.chunk == b.unit_panels || b.in_image) {
+    d.blocking += ", all panels of a tile's pixels in turn";
+  } else if (b.chunk > 1) {
+    d.blocking += ", " + text(b.chunk) + " panels of a tile's pixels in turn";
+  }
   d.fusion = std::string(b.in_place || b.in_image ? "input in place" : "input staged in L2") +
              (b.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", bias and activation in an L1 tile" +
              (streams_ ? ", output past the caches" : "");

@@ -70,8 +70,12 @@ HWY_INLINE void write_position(const T* x, std::int64_t part, std::uint16_t* str
 }
 
 template <int kParts>
-HWY_INLINE void zero_positions(std::uint16_t* strip, std::int64_t part, std::int64_t count) {
-  for (int p = 0; p < kParts; ++p) std::fill_n(strip + p * part, count * kMatrixChannels, std::uint16_t{0});
+HWY_INLINE void zero_positions(const MatrixStageRow& row, std::uint16_t* strip, std::int64_t begin, std::int64_t end) {
+  for (int p = 0; p < kParts; ++p) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::fill_n(strip + p * row.part + i * row.position, kMatrixChannels, std::uint16_t{0});
+    }
+  }
 }
 
 template <int kParts>
@@ -104,7 +108,12 @@ template <int kParts, class T>
 HWY_INLINE void stage_pixels(const MatrixStageRow& row, const T* x, std::int64_t begin, std::int64_t end) {
   if constexpr (kParts == 1) {
     const T* from = x + (row.column + begin) * row.x_pixel;
-    if (row.channels == 3) begin += spread_pixels(from, end - begin, row.strip + begin * row.pixel);
+    std::uint16_t* strip = row.strip + begin * row.pixel;
+    if (row.channels == row.pixel && row.channels == row.x_pixel) {
+      std::copy_n(from, (end - begin) * row.pixel, strip);
+      return;
+    }
+    if (row.channels == 3 && row.x_pixel == 3) begin += spread_pixels(from, end - begin, strip);
   }
   const std::int64_t group = kMatrixChannels / row.pixel;
   for (; begin < end; begin += group) {
@@ -125,6 +134,7 @@ HWY_INLINE void stage_pixels(const MatrixStageRow& row, const T* x, std::int64_t
 template <int kParts, class T>
 HWY_INLINE void stage_folded(const MatrixStageRow& row, const T* x) {
   const InsideColumns inside = inside_columns(row);
+  if (inside.begin == inside.end) return zero_pixels<kParts>(row, 0, row.columns);
   zero_pixels<kParts>(row, 0, inside.begin);
   stage_pixels<kParts>(row, x, inside.begin, inside.end);
   zero_pixels<kParts>(row, inside.end, row.columns);
@@ -133,26 +143,26 @@ HWY_INLINE void stage_folded(const MatrixStageRow& row, const T* x) {
 template <int kParts, class T>
 HWY_INLINE void stage_block(const MatrixStageRow& row, const T* x, std::int64_t channels, std::uint16_t* strip) {
   const InsideColumns inside = inside_columns(row);
-  if (inside.begin == inside.end) return zero_positions<kParts>(strip, row.part, row.columns);
-  zero_positions<kParts>(strip, row.part, inside.begin);
+  if (inside.begin == inside.end) return zero_positions<kParts>(row, strip, 0, row.columns);
+  zero_positions<kParts>(row, strip, 0, inside.begin);
   const T* from = x + (row.column + inside.begin * row.step) * row.x_pixel;
   const std::int64_t pitch = row.step * row.x_pixel;
   if constexpr (kParts > 1) {
     if (row.split != nullptr && channels == kMatrixChannels) {
-      row.split(from, pitch, inside.end - inside.begin, row.part, strip + inside.begin * kMatrixChannels);
-      return zero_positions<kParts>(strip + inside.end * kMatrixChannels, row.part, row.columns - inside.end);
+      row.split(from, pitch, inside.end - inside.begin, row.part, strip + inside.begin * row.position);
+      return zero_positions<kParts>(row, strip, inside.end, row.columns);
     }
   }
   for (std::int64_t i = inside.begin; i < inside.end; ++i, from += pitch) {
     if (channels == kMatrixChannels) {
-      write_position<kParts>(from, row.part, strip + i * kMatrixChannels);
+      write_position<kParts>(from, row.part, strip + i * row.position);
     } else {
       T lanes[kMatrixChannels] = {};
       std::copy_n(from, channels, lanes);
-      write_position<kParts>(lanes, row.part, strip + i * kMatrixChannels);
+      write_position<kParts>(lanes, row.part, strip + i * row.position);
     }
   }
-  zero_positions<kParts>(strip + inside.end * kMatrixChannels, row.part, row.columns - inside.end);
+  zero_positions<kParts>(row, strip, inside.end, row.columns);
 }
 
 template <int kParts, class T>

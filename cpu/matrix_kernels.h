@@ -17,7 +17,7 @@ struct MatrixStageRow {
   std::int64_t column, step, columns;  // source column of position i is column + i*step
   std::int64_t channels;
   std::int64_t pixel;  // not 0: elements of a strip's pixel, which follow each other instead of starting positions
-  std::int64_t blocks, block, part;
+  std::int64_t position, blocks, block, part;  // elements from one to the next
   std::uint16_t* strip;
   MatrixSplitFunction split;  // the unit's, for whole blocks; or null
 };

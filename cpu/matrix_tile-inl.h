@@ -1,4 +1,5 @@
-// The dataflow of a tile over eight tile registers, for any `Tiles` that can zero, load, multiply and store them: 0–3
+// The dataflow of a tile over eight tile registers, for any `Tiles` that can zero, load, multiply and store them, and
+// that may take a `Finish` of the sums before (`finishes`, and `line` of 32 sums; those of bf16 storage only): 0–3
 // are the sums [half][16 lanes], 4 and 5 the input of the two halves, 6 and 7 the weights of 2 × 16 lanes. A step
 // loads 4 KiB for 4 products of 16×16×32. Where terms are made of several products of parts, they are visited in an
 // order in which only one operand changes at a time, so 3 products load 8 registers, 4 load 10 and 6 load 14.
@@ -7,6 +8,10 @@
 #include <algorithm>
 
 #include "cpu/matrix_unit.h"
+
+#ifndef GABLE_MATRIX_TILE_TARGET
+#define GABLE_MATRIX_TILE_TARGET  // an attribute with the instruction sets that `Tiles` uses
+#endif
 
 namespace gable::cpu {
 
@@ -38,93 +43,118 @@ struct PartOrder<6> {
 };
 
 /// Does something else at each step, since the products leave most of the CPU idle: finishes some of the sums before,
-/// and fetches some lines of those that the sums will be written to and of those that are read after this tile.
-template <class Tiles>
+/// and fetches some lines of those that the sums will be written to and of those that are read after this tile. All
+/// between two tiles' products must fit in what the CPU looks ahead, so it is inlined and keeps what it needs in
+/// registers.
+template <class Tiles, bool kFinishes>
 class Meanwhile {
  public:
-  explicit Meanwhile(const MatrixCall& call)
-      : finish_(call.later),
-        end_(call.later + call.later_count),
+  GABLE_MATRIX_TILE_TARGET explicit Meanwhile(const MatrixCall& call)
+      : writes_(call.later),
+        end_writes_(call.later + call.later_count),
         before_(call.before->calls),
-        end_before_(before_ + call.before->count),
+        end_before_(before_ + count_of(*call.before)),
         reads_(*call.reads),
-        line_bytes_(call.y_bytes),
-        writes_a_step_(
-            ceil_div(2 * kHalfPositions, std::max<std::int64_t>(1, call.blocks * call.tap_rows * call.tap_columns))),
-        finishes_a_step_(std::max(kLeastFinishes, writes_a_step_)) {
+        y_bytes_(call.y_bytes),
+        lines_a_step_(lines_a_step(call.blocks * call.tap_rows * call.tap_columns)),
+        reads_a_step_(reads_.a_step),
+        finish_(before_ == end_before_ ? kNothing : *before_) {
+    begin_writes();
     begin_finish();
-    begin_before();
+    line_ = reads_.line;
+    left_line_ = reads_.left;
   }
 
-  void step() {
-    fetch();
-    if (before_ != end_before_) finish_some(finishes_a_step_);
+  GABLE_MATRIX_TILE_TARGET void step() {
+    for (std::int64_t i = 0; i < lines_a_step_ && left_write_ > 0; ++i) {
+      Tiles::will_write(write_);
+      if (y_bytes_ > 64) Tiles::will_write(write_ + 64);
+      write_ += write_pitch_;
+      if (--left_write_ > 0) continue;
+      ++writes_;
+      begin_writes();
+    }
+    const std::int64_t count = std::min(reads_a_step_, left_line_);
+    for (std::int64_t i = 0; i < count; ++i, line_ += 64) Tiles::will_read(line_);
+    left_line_ -= count;
+    if (count > 0 && left_line_ == 0) next_run();
+    if constexpr (kFinishes) finish_some(lines_a_step_);
   }
-  void end(const MatrixCall& call) {
-    while (before_ != end_before_) finish_some(2 * kHalfPositions);
-    call.before->count = 0;
-    *call.reads = reads_;
+
+  GABLE_MATRIX_TILE_TARGET void end(const MatrixCall& call) {
+    if constexpr (kFinishes) {
+      while (left_finish_ > 0) finish_some(left_finish_);
+    }
+    if (before_ != call.before->calls) call.before->count = 0;
+    reads_.line = line_;
+    reads_.left = left_line_;
   }
 
  private:
-  static constexpr std::int64_t kLeastFinishes = 4;  // a call
+  static constexpr MatrixFinish kNothing{};
 
-  void fetch() {
-    for (std::int64_t i = 0; i < writes_a_step_ && left_ > 0; ++i) {
-      Tiles::will_write(y_);
-      if (line_bytes_ > 64) Tiles::will_write(y_ + 64);
-      y_ += pitch_;
-      if (--left_ > 0) continue;
-      ++finish_;
-      begin_finish();
-    }
-    const std::int64_t count = std::min(reads_.a_step, reads_.left);
-    for (std::int64_t i = 0; i < count; ++i, reads_.line += 64) Tiles::will_read(reads_.line);
-    reads_.left -= count;
-    if (count > 0 && reads_.left == 0) reads_.next_run();
+  static std::int64_t lines_a_step(std::int64_t steps) {
+    constexpr std::uint32_t kLines = 2 * kHalfPositions;
+    const auto few = static_cast<std::uint32_t>(std::clamp<std::int64_t>(steps, 1, kLines));
+    return (kLines + few - 1) / few;  // 32 bits divide faster
   }
-  void finish_some(std::int64_t pixels) {
-    some_.pixels = std::min(pixels, left_before_);
-    some_.run(some_);
-    left_before_ -= some_.pixels;
-    if (left_before_ > 0) {
-      const std::int64_t sums = some_.pixels * (some_.below == nullptr ? kMatrixLanes : 2 * kMatrixLanes);
-      some_.c += sums;
-      if (some_.below != nullptr) some_.below += sums;
-      some_.y = static_cast<char*>(some_.y) + some_.pixels * some_.y_pixel * line_bytes_ / kMatrixLanes;
-    } else {
-      ++before_;
-      begin_before();
-    }
+  /// Those that are finished here: all of a tile or none.
+  static int count_of(const MatrixFinishes& before) {
+    return kFinishes && before.count > 0 && Tiles::finishes(before.calls[0]) ? before.count : 0;
   }
-  void begin_before() {
-    if (before_ == end_before_) return;
-    some_ = *before_;
-    left_before_ = some_.pixels;
+  void begin_writes() {
+    if (writes_ == end_writes_) return;
+    write_ = static_cast<const char*>(writes_->y);
+    write_pitch_ = writes_->y_pixel * y_bytes_ / kMatrixLanes;
+    left_write_ = writes_->pixels;
+  }
+  void next_run() {
+    reads_.next_run();
+    line_ = reads_.line;
+    left_line_ = reads_.left;
   }
   void begin_finish() {
-    if (finish_ == end_) return;
-    y_ = static_cast<const char*>(finish_->y);
-    pitch_ = finish_->y_pixel * line_bytes_ / kMatrixLanes;
-    left_ = finish_->pixels;
+    if (before_ == end_before_) return;
+    c_ = before_->c;
+    y_ = static_cast<std::uint16_t*>(before_->y);
+    y_pixel_ = before_->y_pixel;
+    left_finish_ = before_->pixels;
+  }
+  GABLE_MATRIX_TILE_TARGET void finish_some(std::int64_t lines) {
+    const std::int64_t count = std::min(lines, left_finish_);
+    for (std::int64_t i = 0; i < count; ++i, c_ += kMatrixLanes, y_ += y_pixel_) finish_.line(c_, y_);
+    left_finish_ -= count;
+    if (count == 0 || left_finish_ > 0) return;
+    ++before_;
+    begin_finish();
   }
 
-  const MatrixFinish* finish_;
-  const MatrixFinish* end_;
+  const MatrixFinish* writes_;
+  const MatrixFinish* end_writes_;
   const MatrixFinish* before_;
   const MatrixFinish* end_before_;
-  MatrixReadAhead reads_;
-  std::int64_t line_bytes_, writes_a_step_, finishes_a_step_;
-  const char* y_ = nullptr;
-  std::int64_t pitch_ = 0, left_ = 0;
-  MatrixFinish some_;  // of those before: what is left of one
-  std::int64_t left_before_ = 0;
+  MatrixReadAhead& reads_;
+  std::int64_t y_bytes_, lines_a_step_, reads_a_step_;
+  typename Tiles::Finish finish_;
+  // What is left of one of each.
+  const char* write_ = nullptr;
+  std::int64_t write_pitch_ = 0, left_write_ = 0;
+  const char* line_ = nullptr;
+  std::int64_t left_line_ = 0;
+  const float* c_ = nullptr;
+  std::uint16_t* y_ = nullptr;
+  std::int64_t y_pixel_ = 0, left_finish_ = 0;
 };
 
 template <class Tiles, int kProducts, int kHalves, bool kKeepsB>
 class TileSum {
  public:
-  static void run(const MatrixCall& call) {
+  GABLE_MATRIX_TILE_TARGET static void run(const MatrixCall& call) {
+    const Operands from{call.a[0], call.a[1], call.position, call.a_part};
+    const std::int64_t* const taps = call.taps;
+    const std::int64_t blocks = call.blocks, tap_count = call.tap_count, tap_rows = call.tap_rows,
+                       tap_columns = call.tap_columns, tap_pitch = call.tap_pitch, a_block = call.a_block;
+    const std::uint16_t* const b = call.b;
     Tiles tiles;
     tiles.template zero<0>();
     tiles.template zero<1>();
@@ -132,13 +162,13 @@ class TileSum {
       tiles.template zero<2>();
       tiles.template zero<3>();
     }
-    Meanwhile<Tiles> meanwhile(call);
-    for (std::int64_t block = 0; block < call.blocks; ++block) {
-      for (std::int64_t row = 0; row < call.tap_rows; ++row) {
-        for (std::int64_t column = 0; column < call.tap_columns; ++column) {
-          const std::int64_t tap = row * call.tap_pitch + column;
-          const std::int64_t weights = (block * call.tap_count + tap) * PartOrder<kProducts>::kParts * kWeightBlock;
-          products<0>(tiles, call, block * call.a_block + call.taps[tap], call.b + weights);
+    Meanwhile<Tiles, kProducts == 1> meanwhile(call);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      for (std::int64_t row = 0; row < tap_rows; ++row) {
+        for (std::int64_t column = 0; column < tap_columns; ++column) {
+          const std::int64_t tap = row * tap_pitch + column;
+          const std::int64_t weights = (block * tap_count + tap) * PartOrder<kProducts>::kParts * kWeightBlock;
+          products<0>(tiles, from, block * a_block + taps[tap], b + weights);
           meanwhile.step();
         }
       }
@@ -153,8 +183,15 @@ class TileSum {
   }
 
  private:
+  /// Copied out of the call, which the tiles' stores might change for all that the compiler knows.
+  struct Operands {
+    const std::uint16_t* first;
+    const std::uint16_t* second;
+    std::int64_t position, part;
+  };
+
   template <int kStep>
-  static void products(Tiles& tiles, const MatrixCall& call, std::int64_t offset, const std::uint16_t* b) {
+  static void products(Tiles& tiles, const Operands& from, std::int64_t offset, const std::uint16_t* b) {
     if constexpr (kStep < kProducts) {
       using Order = PartOrder<kProducts>;
       constexpr PartProduct now = Order::kOrder[kStep];
@@ -164,8 +201,8 @@ class TileSum {
         tiles.template load<7, kKeepsB>(b + now.b * kWeightBlock + kWeightBlock / 2, kMatrixChannels);
       }
       if constexpr (kStep == 0 || now.a != before.a) {
-        tiles.template load<4>(call.a[0] + offset + now.a * call.a_part, call.position);
-        if constexpr (kHalves == 2) tiles.template load<5>(call.a[1] + offset + now.a * call.a_part, call.position);
+        tiles.template load<4>(from.first + offset + now.a * from.part, from.position);
+        if constexpr (kHalves == 2) tiles.template load<5>(from.second + offset + now.a * from.part, from.position);
       }
       tiles.template dot<0, 4, 6>();
       tiles.template dot<1, 4, 7>();
@@ -173,7 +210,7 @@ class TileSum {
         tiles.template dot<2, 5, 6>();
         tiles.template dot<3, 5, 7>();
       }
-      products<kStep + 1>(tiles, call, offset, b);
+      products<kStep + 1>(tiles, from, offset, b);
     }
   }
 };

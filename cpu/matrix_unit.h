@@ -1,8 +1,8 @@
-// The contract between the loop nest of bf16 products (matrix_run.cpp) and the units that do them: AMX's tile registers
-// and AVX512-BF16's pair product (matrix_x86.cpp), and a plain C++ twin of the former in the tests.
-// A tile is two halves of up to 16 positions × 32 output lanes, summed in f32 over every tap, input channel and product
-// of parts. A position holds 32 channels (64 bytes), so that one row of a tile register is one position, and a filter
-// tap is nothing but another start address.
+// The contract between the loop nest of bf16 products (matrix_conv2d.cpp) and the units that do them: AMX's tile
+// registers and AVX512-BF16's pair product (matrix_x86.cpp), and a plain C++ twin of the former in the tests. A tile is
+// two halves of up to 16 positions × 32 output lanes, summed in f32 over every tap, input channel and product of parts.
+// A position holds 32 channels (64 bytes), so that one row of a tile register is one position, and a filter tap is
+// nothing but another start address.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct MatrixFinish {
   const float* bias;  // 32 floats, or null
   Activation activation;
   void* y;
-  std::int64_t y_pixel;  // elements
-  bool streams;          // y is a multiple of 64 bytes in every pixel and goes past the caches
-  void (*run)(const MatrixFinish&);
+  std::int64_t y_pixel;              // elements
+  bool streams;                      // y is a multiple of 64 bytes in every pixel and goes past the caches
+  void (*run)(const MatrixFinish&);  // which does it
 };
 using MatrixFinishFunction = void (*)(const MatrixFinish&);
 
@@ -78,6 +78,7 @@ struct MatrixCall {
   // Those that a unit takes whose halves share weights: rows × columns of them, from taps[0] and b on.
   std::int64_t tap_rows, tap_columns, tap_pitch;
   int last_pairs;          // channel pairs of the last block that are not padding
+  bool last_is_single;     // the last one's second channel is not to be read; never for a unit that reads whole halves
   const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
   bool b_passes_l1;        // L2 keeps it, and L1 the input
   float* c;                // [half][position][lane]
@@ -101,10 +102,10 @@ constexpr int parts_of(int products) { return products == 1 ? 1 : products == 6 
 
 struct MatrixUnit {
   const char* name;
-  std::string missing;           // why this machine can't run it; empty: it can
-  int positions;                 // the most of a half, up to kHalfPositions
-  bool reads_whole_half;         // it reads `positions` positions of a half even where fewer count
-  double most_padding;           // it loses to the direct kernel where padding multiplies the products by more
+  std::string missing;    // why this machine can't run it; empty: it can
+  int positions;          // the most of a half, up to kHalfPositions
+  bool reads_whole_half;  // it reads `positions` positions of a half even where fewer count
+  double most_padding;    // it loses to the direct kernel where padding multiplies the products by more
   // Before and after a thread's calls, which take so many positions a half and so many channel pairs of a block.
   void (*begin)(int positions, int pairs);
   void (*end)();

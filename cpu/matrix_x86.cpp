@@ -8,6 +8,10 @@
 #include <limits>
 #include <utility>
 
+#if defined(__x86_64__)
+#define GABLE_CPU_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define GABLE_MATRIX_TILE_TARGET GABLE_CPU_BF16
+#endif
 #include "cpu/matrix_tile-inl.h"
 #include "cpu/matrix_unit.h"
 
@@ -24,32 +28,6 @@ namespace gable::cpu {
 
 #if defined(__x86_64__)
 namespace {
-
-// Assembly rather than intrinsics: those take only literal register numbers, and g++ 12's forget what memory they read.
-struct AmxTiles {
-  template <int kTile>
-  void zero() {
-    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
-  }
-  template <int kTile, bool kKeepsInL1 = true>
-  void load(const std::uint16_t* rows, std::int64_t stride) {
-    if constexpr (kKeepsInL1) {
-      asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
-    } else {
-      asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
-    }
-  }
-  template <int kSum, int kA, int kB>
-  void dot() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
-  }
-  template <int kTile>
-  void store(float* rows, std::int64_t stride) {
-    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride * 4) : "memory");
-  }
-  static void will_read(const char* line) { __builtin_prefetch(line, 0, 2); }
-  static void will_write(const char* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
-};
 
 // Operand of LDTILECFG, palette 1: eight tiles of up to 16 rows of 64 bytes.
 struct alignas(64) TileConfig {
@@ -104,11 +82,10 @@ std::string missing_amx() {
   constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
   constexpr unsigned kNeeded = kAmxBf16 | kAmxTile;
   if ((leaf7().subleaf0_edx & kNeeded) != kNeeded) return "this CPU has no AMX with bf16";
+  if (!missing_bf16_dot().empty()) return missing_bf16_dot();  // which finishes the sums
   if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return "the system grants no AMX tile registers";
   return "";
 }
-
-#define GABLE_CPU_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
 /// The larger value; b where either is NaN. (The unmasked form's undefined operand makes g++ 12 warn.)
 GABLE_CPU_BF16 inline __m512 max_or_second(__m512 a, __m512 b) { return _mm512_maskz_max_ps(0xffff, a, b); }
@@ -126,7 +103,7 @@ GABLE_CPU_BF16 inline __m512 pooled(const MatrixFinish& call, std::int64_t posit
 }
 
 /// What happens to 32 sums after the pool. Conversion rounds to nearest even, bf16's with subnormal results zero.
-template <Type kType>
+template <Type kType, bool kMayStream = true>
 struct Epilogue {
   __m512 low_bias, high_bias, least;
   bool streams;
@@ -143,7 +120,7 @@ struct Epilogue {
     low = max_or_second(least, _mm512_add_ps(low, low_bias));
     high = max_or_second(least, _mm512_add_ps(high, high_bias));
     const __m512i lanes = narrowed(low, high);
-    if (streams) {
+    if (kMayStream && streams) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(y), lanes);
     } else {
       _mm512_storeu_si512(y, lanes);
@@ -177,6 +154,47 @@ GABLE_CPU_BF16 void finish(const MatrixFinish& call) {
   }
 }
 
+// Assembly rather than intrinsics: those take only literal register numbers, and g++ 12's forget what memory they read.
+struct AmxTiles {
+  template <int kTile>
+  void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+  }
+  template <int kTile, bool kKeepsInL1 = true>
+  void load(const std::uint16_t* rows, std::int64_t stride) {
+    if constexpr (kKeepsInL1) {
+      asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+    } else {
+      asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+    }
+  }
+  template <int kSum, int kA, int kB>
+  void dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+  template <int kTile>
+  void store(float* rows, std::int64_t stride) {
+    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride * 4) : "memory");
+  }
+
+  static bool finishes(const MatrixFinish& call) {
+    return call.run == &finish<Type::bf16> && call.below == nullptr && !call.streams;
+  }
+  class Finish {
+   public:
+    GABLE_CPU_BF16 explicit Finish(const MatrixFinish& call) : epilogue_(call) {}
+    GABLE_CPU_BF16 void line(const float* c, std::uint16_t* y) const {
+      epilogue_.store(_mm512_loadu_ps(c), _mm512_loadu_ps(c + kMatrixLanes / 2), y);
+    }
+
+   private:
+    Epilogue<Type::bf16, false> epilogue_;
+  };
+
+  static void will_read(const char* line) { __builtin_prefetch(line, 0, 2); }
+  static void will_write(const char* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
+};
+
 GABLE_CPU_BF16 inline __m512 widened(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
 }
@@ -208,15 +226,33 @@ GABLE_CPU_BF16 void split_positions(const void* x, std::int64_t pitch, std::int6
 
 constexpr int kDotPositions = 14;
 
+/// Products of one pair of channels; kSingle: of its first one.
+template <int kPositions, bool kSingle>
+GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&sums)[kPositions][2],
+                                                                   const std::uint16_t* a, std::int64_t stride,
+                                                                   const std::uint16_t* weights) {
+  const __m512bh low = (__m512bh)_mm512_loadu_si512(weights);
+  const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
+#pragma GCC unroll 14
+  for (int i = 0; i < kPositions; ++i) {
+    int channels = a[i * stride];
+    if constexpr (!kSingle) std::memcpy(&channels, a + i * stride, sizeof channels);
+    const __m512bh x = (__m512bh)_mm512_set1_epi32(channels);
+    sums[i][0] = _mm512_dpbf16_ps(sums[i][0], x, low);
+    sums[i][1] = _mm512_dpbf16_ps(sums[i][1], x, high);
+  }
+}
+
 /// One half of exactly kPositions positions. kStride is the elements between positions, 0: known at run time only.
-template <int kPositions, int kStride>
+/// kSingle: the only block ends with half a pair.
+template <int kPositions, int kStride, bool kSingle = false>
 GABLE_CPU_BF16 void dot_half(const MatrixCall& call, std::size_t half) {
   const std::int64_t stride = kStride == 0 ? call.position : kStride;
   __m512 sums[kPositions][2];
   for (auto& sum : sums) sum[0] = sum[1] = _mm512_setzero_ps();
   const std::int64_t first_tap = call.tap_begin[half], end_tap = call.tap_end[half];
   for (std::int64_t block = 0; block < call.blocks; ++block) {
-    const int pairs = block + 1 == call.blocks ? call.last_pairs : kMatrixChannels / 2;
+    const int pairs = kSingle ? call.last_pairs - 1 : block + 1 == call.blocks ? call.last_pairs : kMatrixChannels / 2;
     const std::uint16_t* b = call.b + (block * call.tap_count + first_tap) * kWeightBlock;
     for (std::int64_t tap = first_tap; tap < end_tap; ++tap, b += kWeightBlock) {
       const std::uint16_t* a = call.a[half] + block * call.a_block + call.taps[tap];
@@ -225,17 +261,9 @@ GABLE_CPU_BF16 void dot_half(const MatrixCall& call, std::size_t half) {
         // Two blocks ahead: about what L3 needs. L2's own prefetcher loses the thread at each block.
         __builtin_prefetch(weights + 2 * kWeightBlock);
         __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
-        const __m512bh low = (__m512bh)_mm512_loadu_si512(weights);
-        const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
-#pragma GCC unroll 14
-        for (int i = 0; i < kPositions; ++i) {
-          int channels;
-          std::memcpy(&channels, a + i * stride, sizeof channels);
-          const __m512bh x = (__m512bh)_mm512_set1_epi32(channels);
-          sums[i][0] = _mm512_dpbf16_ps(sums[i][0], x, low);
-          sums[i][1] = _mm512_dpbf16_ps(sums[i][1], x, high);
-        }
+        dot_pair<kPositions, false>(sums, a, stride, weights);
       }
+      if constexpr (kSingle) dot_pair<kPositions, true>(sums, a, stride, weights);
     }
   }
   if (call.finish[half] != nullptr) {
@@ -255,19 +283,17 @@ GABLE_CPU_BF16 void dot_half(const MatrixCall& call, std::size_t half) {
 }
 
 using DotFunction = void (*)(const MatrixCall&, std::size_t half);
-template <int kStride, int... kPositions>
+template <int kStride, bool kSingle, int... kPositions>
 constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_sequence<int, kPositions...>) {
-  return {&dot_half<kPositions + 1, kStride>...};
+  return {&dot_half<kPositions + 1, kStride, kSingle>...};
 }
-constexpr auto kDotDense = dot_table<kMatrixChannels>(std::make_integer_sequence<int, kDotPositions>());
-constexpr auto kDotStrided = dot_table<0>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kDotDense = dot_table<kMatrixChannels, false>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kDotStrided = dot_table<0, false>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kDotSingle = dot_table<0, true>(std::make_integer_sequence<int, kDotPositions>());
 
-/// Input read in place usually has one of these channel counts, and folded input of 3 channels the first: constant
-/// strides leave more registers.
+/// Input read in place usually has one of these channel counts: constant strides leave more registers.
 DotFunction whole_half(std::int64_t stride) {
   switch (stride) {
-    case 8:
-      return dot_half<kDotPositions, 8>;
     case 64:
       return dot_half<kDotPositions, 64>;
     case 128:
@@ -285,15 +311,17 @@ DotFunction whole_half(std::int64_t stride) {
   }
 }
 
-DotFunction dot_function(std::int64_t stride, std::size_t count) {
-  if (stride == kMatrixChannels) return kDotDense[count - 1];
-  return count == kDotPositions ? whole_half(stride) : kDotStrided[count - 1];
+DotFunction dot_function(const MatrixCall& call, std::size_t half) {
+  const auto count = static_cast<std::size_t>(call.count[half]);
+  if (call.last_is_single) return kDotSingle[count - 1];
+  if (call.position == kMatrixChannels) return kDotDense[count - 1];
+  return count == kDotPositions ? whole_half(call.position) : kDotStrided[count - 1];
 }
 
 void dot_tile(const MatrixCall& call) {
   for (std::size_t half = 0; half < 2; ++half) {
     if (call.count[half] == 0) continue;
-    dot_function(call.position, static_cast<std::size_t>(call.count[half]))(call, half);
+    dot_function(call, half)(call, half);
   }
 }
 
@@ -318,7 +346,7 @@ const MatrixUnit& amx_unit() {
                                .tile4 = matrix_tile<AmxTiles, 4>,
                                .tile6 = matrix_tile<AmxTiles, 6>,
                                .finishes_in_registers = false,
-                               .finish_bf16 = with_bf16(finish<Type::bf16>),
+                               .finish_bf16 = finish<Type::bf16>,
                                .finish_f16 = with_bf16(finish<Type::f16>),
                                .split_f16 = with_bf16(split_positions<Type::f16, 2>),
                                .split_f32 = {nullptr, nullptr, with_bf16(split_positions<Type::f32, 2>),

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 #include <stdexcept>
 
@@ -64,6 +66,17 @@ void check_unit(const Conv2dProblem& p, int products, const MatrixUnit& unit, co
 }
 
 /// The plain unit on every target; the machine's on the best one.
+void check_units(const Conv2dProblem& p, int products, int threads, const Data& data) {
+  for (const MatrixUnit& unit : units()) {
+    if (unit.tile(products) == nullptr) continue;
+    if (!is_emulated(unit)) {
+      check_unit(p, products, unit, best_target(), threads, data);
+      continue;
+    }
+    for (const Target* target : supported_targets()) check_unit(p, products, unit, *target, threads, data);
+  }
+}
+
 void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
   p.nhwc = true;
   struct Storage {
@@ -79,14 +92,7 @@ void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
     std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
     const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias,
                     widened(conv2d_reference(p, x, weights, bias), p, products)};
-    for (const MatrixUnit& unit : units()) {
-      if (unit.tile(products) == nullptr) continue;
-      if (!is_emulated(unit)) {
-        check_unit(p, products, unit, best_target(), threads, data);
-        continue;
-      }
-      for (const Target* target : supported_targets()) check_unit(p, products, unit, *target, threads, data);
-    }
+    check_units(p, products, threads, data);
   }
 }
 
@@ -160,6 +166,38 @@ TEST_CASE("matrix: few channels, folded over the kernel's columns") {
                    random);
   check_everywhere(sized({.c = 6, .h = 9, .w = 11, .k = 16, .r = 5, .s = 5, .pool = {2, 2, 2, 2}}, 0, 0), random);
   check_everywhere(sized({.c = 5, .h = 9, .w = 11, .k = 3, .r = 3, .s = 2, .dilation_w = 3}, 0, 1), random);
+  check_everywhere(sized({.c = 5, .h = 6, .w = 23, .k = 8, .r = 2, .s = 3, .stride_w = 4, .pad_left = 2}, 0, 1),
+                   random);
+  check_everywhere(same_padded({.c = 2, .h = 5, .w = 19, .k = 34, .r = 5, .s = 5, .groups = 2}), random);
+}
+
+TEST_CASE("matrix: folded positions overlap, and no pixel enters an output that it does not belong to") {
+  std::mt19937 random(22);
+  Conv2dProblem p = sized({.c = 3, .h = 9, .w = 40, .k = 40, .r = 3, .s = 5, .stride_w = 2, .pad_left = 1}, 0, 1);
+  p.type = Type::bf16;
+  p.nhwc = true;
+  Elements x = random_elements(p.type, p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+  constexpr std::int64_t kRow = 4, kColumn = 21;
+  for (std::int64_t c = 0; c < p.c; ++c) {
+    x.set(static_cast<std::size_t>((kRow * p.w + kColumn) * p.c + c), std::numeric_limits<float>::infinity());
+  }
+  for (const MatrixUnit& unit : units()) {
+    MatrixConv2dPlan plan(p, 1, unit, best_target(), 1);
+    std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    GuardedOutput y(p.type, p.k * p.ho * p.wo);
+    plan.run(x.data(), packed.data(), nullptr, y.data());
+    int wrong = 0;
+    for (std::int64_t pixel = 0; pixel < p.ho * p.wo; ++pixel) {
+      const std::int64_t row = pixel / p.wo, column = pixel % p.wo * p.stride_w - p.pad_left;
+      const bool reads = row <= kRow && kRow < row + p.r && column <= kColumn && kColumn < column + p.s;
+      for (std::int64_t k = 0; k < p.k; ++k) {
+        wrong += std::isfinite(y.at(static_cast<std::size_t>(pixel * p.k + k))) == reads;
+      }
+    }
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("matrix: pointwise, in place and staged, also strided") {
@@ -204,6 +242,27 @@ TEST_CASE("matrix: taps read in the image, with borders of every width") {
   check_in_image(same_padded({.c = 32, .h = 40, .w = 290, .k = 40, .r = 3, .s = 3}), 4);
   pooled.w = 292;
   check_in_image(sized(pooled, 0, 0), 4);
+}
+
+TEST_CASE("matrix: small images sixteen at a time") {
+  std::mt19937 random(21);
+  const auto check_by_images = [&](Conv2dProblem p, int threads = 1) {
+    p.nhwc = true;
+    p.type = Type::bf16;
+    const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+    const Elements weights = random_elements(p.type, p.k * (p.c / p.groups) * p.r * p.s, random);
+    const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.25f);
+    const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
+    CHECK(matrix_blocking(p, 1, emulated_unit(), threads).by_images);
+    check_units(p, 1, threads, data);
+  };
+  check_by_images(same_padded({.n = 16, .c = 256, .h = 4, .w = 3, .k = 256, .r = 3, .s = 3, .bias = true}));
+  Conv2dProblem strided{.n = 30, .c = 240, .h = 6, .w = 5, .k = 256, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2};
+  strided.pad_top = 1;
+  check_by_images(sized(strided, 2, 0), 2);
+  check_by_images(sized({.n = 16, .c = 1024, .h = 6, .w = 3, .k = 530, .stride_h = 3, .stride_w = 2}, 0, 0));
+  check_by_images(
+      sized({.n = 14, .c = 512, .h = 2, .w = 5, .k = 512, .r = 3, .s = 3, .dilation_h = 2, .groups = 2}, 4, 0));
 }
 
 TEST_CASE("matrix: outputs written past the caches") {

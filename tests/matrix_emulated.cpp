@@ -1,6 +1,7 @@
 // See matrix_emulated.h. Subnormal operands count as zero, as on AMX. Staging is AMX's own where this CPU can run it.
 #include "tests/matrix_emulated.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cpu/half.h"
@@ -25,7 +26,8 @@ class EmulatedTiles {
   void load(const std::uint16_t* rows, std::int64_t stride) {
     const bool is_input = kTile < 6;
     for (int row = 0; row < (is_input ? positions_of_a_half : pairs_of_a_block); ++row) {
-      for (int i = 0; i < (is_input ? 2 * pairs_of_a_block : 32); ++i) operands_[kTile - 4][row][i] = operand(rows[row * stride + i]);
+      for (int i = 0; i < (is_input ? 2 * pairs_of_a_block : 32); ++i)
+        operands_[kTile - 4][row][i] = operand(rows[row * stride + i]);
     }
   }
   template <int kSum, int kA, int kB>
@@ -47,6 +49,23 @@ class EmulatedTiles {
       for (int lane = 0; lane < 16; ++lane) rows[row * stride + lane] = sums_[kTile][row][lane];
     }
   }
+
+  static bool finishes(const MatrixFinish& call) {
+    return call.lanes == kMatrixLanes && call.below == nullptr && call.activation != Activation::tanh && !call.streams;
+  }
+  class Finish {
+   public:
+    explicit Finish(const MatrixFinish& call) : call_(call) {}
+    void line(const float* c, std::uint16_t* y) const {
+      for (int lane = 0; lane < kMatrixLanes; ++lane) {
+        const float sum = c[lane] + (call_.bias == nullptr ? 0.0f : call_.bias[lane]);
+        y[lane] = f32_to_bf16(call_.activation == Activation::relu ? std::max(0.0f, sum) : sum);
+      }
+    }
+
+   private:
+    const MatrixFinish& call_;
+  };
 
   static void will_read(const char* line) { __builtin_prefetch(line); }
   static void will_write(const char* line) { __builtin_prefetch(line); }
