@@ -12,6 +12,7 @@
 #include "cpu/depthwise.h"
 #include "cpu/depthwise_planes.h"
 #include "cpu/few_channels.h"
+#include "cpu/pointwise.h"
 #include "tests/cpu_oracle.h"
 
 namespace gable::cpu::test {
@@ -55,7 +56,54 @@ void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
         if (few_channels_refusal(p, *target).empty()) {
           check_plan<FewChannelsPlan>(p, *target, threads, x, weights, bias, expected);
         }
+        if (pointwise_refusal(p, *target).empty()) {
+          check_plan<PointwisePlan>(p, *target, threads, x, weights, bias, expected);
+        }
       }
+    }
+  }
+}
+
+/// A 1x1 convolution in the kernel made for it, which must take it, on every supported target.
+void check_pointwise(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.type, p.k * p.c, random);
+  std::vector<float> bias(static_cast<std::size_t>(p.k));
+  std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
+  const std::vector<Expected> expected = conv2d_reference(p, x, weights, bias);
+  for (const Target* target : supported_targets()) {
+    CHECK(PointwisePlan(p, *target, threads).workspace_bytes() <= static_cast<std::size_t>(threads) * (2u << 20));
+    check_plan<PointwisePlan>(p, *target, threads, x, weights, bias, expected);
+  }
+}
+
+/// Of a 1x1 convolution of one channel.
+template <class Plan>
+void check_large_result() {
+  const Conv2dProblem p{.h = 725, .w = 725, .k = 16, .ho = 725, .wo = 725, .bias = true};
+  const std::int64_t count = p.k * p.ho * p.wo;
+  std::mt19937 random(12);
+  const Elements x = random_elements(Type::f32, p.h * p.w, random);
+  const Elements weights = random_elements(Type::f32, p.k, random);
+  const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
+  for (const Target* target : supported_targets()) {
+    Plan plan(p, *target, 2);
+    std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    for (const std::int64_t shift : {0, 1}) {
+      INFO(target->name << ", y " << shift << " floats from a cache line");
+      AlignedFloats y(static_cast<std::size_t>(count + 32));
+      float* first = y.data() + 16 + shift;
+      plan.run(x.data(), packed.data(), bias.data(), first);
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float expected =
+            std::fma(x.at(static_cast<std::size_t>(i / p.k)), weights.at(static_cast<std::size_t>(i % p.k)), 0.5f);
+        if (!(std::abs(first[i] - expected) <= 1e-6f)) ++wrong;
+      }
+      CHECK(wrong == 0);
+      CHECK(first[-1] == 0.0f);
+      CHECK(first[count] == 0.0f);
     }
   }
 }
@@ -109,32 +157,8 @@ TEST_CASE("conv2d: strides, also larger than the kernel") {
 
 TEST_CASE(
     "conv2d: a result beyond the last level's share is stored past the caches, on aligned and unaligned addresses") {
-  const Conv2dProblem p{.h = 725, .w = 725, .k = 16, .ho = 725, .wo = 725, .bias = true};
-  const std::int64_t count = p.k * p.ho * p.wo;
-  std::mt19937 random(12);
-  const Elements x = random_elements(Type::f32, p.h * p.w, random);
-  const Elements weights = random_elements(Type::f32, p.k, random);
-  const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
-  for (const Target* target : supported_targets()) {
-    Conv2dPlan plan(p, *target, 2);
-    std::vector<float> packed(plan.packed_floats());
-    plan.pack(weights.data(), dense_strides(p), packed.data());
-    for (const std::int64_t shift : {0, 1}) {
-      INFO(target->name << ", y " << shift << " floats from a cache line");
-      AlignedFloats y(static_cast<std::size_t>(count + 32));
-      float* first = y.data() + 16 + shift;
-      plan.run(x.data(), packed.data(), bias.data(), first);
-      std::int64_t wrong = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float expected =
-            std::fma(x.at(static_cast<std::size_t>(i / p.k)), weights.at(static_cast<std::size_t>(i % p.k)), 0.5f);
-        if (!(std::abs(first[i] - expected) <= 1e-6f)) ++wrong;
-      }
-      CHECK(wrong == 0);
-      CHECK(first[-1] == 0.0f);
-      CHECK(first[count] == 0.0f);
-    }
-  }
+  check_large_result<Conv2dPlan>();
+  check_large_result<PointwisePlan>();
 }
 
 TEST_CASE("conv2d: dilation") {
@@ -207,6 +231,61 @@ TEST_CASE("few channels: strides, dilation and padding on every side") {
                    random, 2);
 }
 
+TEST_CASE("pointwise: channels around the run, lanes around panels, pixels around tiles") {
+  std::mt19937 random(23);
+  const std::int64_t pixels[] = {1, 5, 6, 7, 13, 14, 15, 29};
+  int turn = 0;
+  for (const std::int64_t c : {1, 3, 4, 15, 16, 17, 33, 64, 100}) {
+    for (const std::int64_t k : {1, 5, 8, 16, 17, 31, 32, 33, 48, 64, 65, 96, 111, 128, 200}) {
+      Conv2dProblem p{.n = 1 + turn % 2, .c = c, .h = 1, .w = pixels[turn % 8], .k = k, .bias = turn % 3 > 0};
+      p.activation = turn % 5 < 2 ? Activation::none : Activation::relu;
+      check_pointwise(sized(p, 0, 0), random, 1 + turn % 3);
+      ++turn;
+    }
+  }
+}
+
+TEST_CASE("pointwise: strides, rows shorter and longer than a tile, and outputs that leave out the image's end") {
+  std::mt19937 random(24);
+  for (const std::int64_t w : {1, 4, 11, 27, 28, 60}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      Conv2dProblem p{.n = 2, .c = 20, .h = 5, .w = w, .k = 70, .stride_h = 2, .stride_w = stride, .bias = true};
+      check_pointwise(sized(p, 0, 0), random, static_cast<int>(stride));
+      p = sized(p, 0, 0);
+      p.ho -= 1;
+      p.wo = std::max<std::int64_t>(1, p.wo - 1);
+      check_pointwise(p, random);
+    }
+  }
+}
+
+TEST_CASE("pointwise: pixels 4 KiB apart, and weights beyond half of L2") {
+  std::mt19937 random(25);
+  for (const int threads : {1, 3}) {
+    check_pointwise(sized({.n = 2, .c = 1024, .h = 1, .w = 31, .k = 40, .bias = true}, 0, 0), random, threads);
+    check_pointwise(sized({.c = 512, .h = 5, .w = 33, .k = 33, .stride_h = 2, .stride_w = 2}, 0, 0), random, threads);
+    check_pointwise(sized({.n = 3, .c = 530, .h = 9, .w = 9, .k = 530, .bias = true}, 0, 0), random, threads);
+    check_pointwise(sized({.c = 530, .h = 7, .w = 9, .k = 521, .stride_h = 2, .stride_w = 2}, 0, 0), random, threads);
+  }
+}
+
+TEST_CASE("pointwise: NaN reaches the outputs of its pixel through relu, and no others") {
+  Conv2dProblem p = sized({.c = 20, .h = 1, .w = 30, .k = 40, .activation = Activation::relu}, 0, 0);
+  const std::size_t poisoned = 17;
+  std::vector<float> x(20 * 30, 1.0f), weights(40 * 20, -1.0f), y(40 * 30);
+  x[poisoned * 20 + 7] = std::numeric_limits<float>::quiet_NaN();
+  for (const Target* target : supported_targets()) {
+    PointwisePlan plan(p, *target, 1);
+    std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    plan.run(x.data(), packed.data(), nullptr, y.data());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      CHECK(std::isnan(y[i]) == (i / 40 == poisoned));
+      if (i / 40 != poisoned) CHECK(y[i] == 0);
+    }
+  }
+}
+
 TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and outputs that leave the caches") {
   std::mt19937 random(23);
   for (const std::int64_t stride : {1, 2}) {
@@ -270,6 +349,17 @@ TEST_CASE("the kernels for special shapes say what they are not made for") {
   const Conv2dProblem large = sized({.c = 64, .h = 9, .w = 9, .k = 64, .r = 5, .s = 5, .groups = 64}, 0, 0);
   CHECK(depthwise_refusal(large, target).find("5x5") != std::string::npos);
   CHECK_THROWS_AS(DepthwisePlan(large, target, 1), std::invalid_argument);
+  CHECK(pointwise_refusal(wide, target).find("3x3") != std::string::npos);
+  CHECK_THROWS_AS(PointwisePlan(wide, target, 1), std::invalid_argument);
+  const auto refused = [&](const Conv2dProblem& p) { return pointwise_refusal(p, target); };
+  CHECK(refused(sized({.c = 4, .h = 2, .w = 2, .k = 4, .groups = 2}, 0, 0)).find("2 groups") != std::string::npos);
+  CHECK(refused({.type = Type::bf16}).find("bf16") != std::string::npos);
+  CHECK(refused({.nhwc = false}).find("nchw") != std::string::npos);
+  CHECK(refused({.activation = Activation::tanh}).find("tanh") != std::string::npos);
+  CHECK(refused({.h = 2, .w = 2, .ho = 2, .wo = 2, .pool = {2, 2, 2, 2}}).find("max-pool") != std::string::npos);
+  CHECK(refused({.h = 2, .w = 2, .ho = 3, .wo = 2}).find("padding") != std::string::npos);
+  CHECK(refused({.c = 60000}).find("60000 input channels") != std::string::npos);
+  CHECK(refused({.c = 1000, .k = 9000}).find("weights beyond") != std::string::npos);
 }
 
 TEST_CASE("conv2d: groups and depthwise") {

@@ -7,6 +7,7 @@
 #include "cpu/depthwise_planes.h"
 #include "cpu/few_channels.h"
 #include "cpu/matrix_conv2d.h"
+#include "cpu/pointwise.h"
 
 namespace gable {
 namespace {
@@ -109,6 +110,16 @@ std::unique_ptr<PlanImpl> make_few_channels_plan(const WeightedOp& op, const cpu
                                                               cpu::FewChannelsPlan(op.problem, target, threads));
 }
 
+std::string refuse_pointwise(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::pointwise_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_pointwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
+  return std::make_unique<WeightedPlan<cpu::PointwisePlan>>(op, f32_bound(op.op),
+                                                            cpu::PointwisePlan(op.problem, target, threads));
+}
+
 std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
   return std::make_unique<WeightedPlan<cpu::Conv2dPlan>>(op, f32_bound(op.op),
                                                          cpu::Conv2dPlan(op.problem, target, threads));
@@ -192,6 +203,7 @@ constexpr WeightedKernel kKernels[] = {
     {"depthwise_planes", nothing_missing, refuse_depthwise_planes, make_depthwise_planes_plan},
     {"depthwise_staged", nothing_missing, refuse_depthwise_staged, make_conv2d_plan},
     {"few_channels", nothing_missing, refuse_few_channels, make_few_channels_plan},
+    {"pointwise", nothing_missing, refuse_pointwise, make_pointwise_plan},
     {"direct", nothing_missing, refuse_direct, make_conv2d_plan},
 };
 
