@@ -47,11 +47,15 @@ std::int64_t choose_vectors(const Conv2dProblem& p, const PointwiseKernels& kern
   return exists && !staged && few && p.c * lanes * kFloat <= l1_bytes() * 3 / 2 ? kMaxPointwiseVectors : kPanelVectors;
 }
 
+/// Units of pixels, as few tiles each as still use weights often, then of lanes.
 void feed_threads(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads, PointwiseBlocking& b) {
   const std::int64_t wanted = threads == 1 ? 1 : kUnitsPerThread * threads;
   const std::int64_t whole = b.staged || contiguous(p) ? b.tile_pixels : b.row_pixels;
   b.unit_pixels = std::min(b.pixels, round_up(ceil_div(b.pixels, wanted), whole));
-  if (b.panels_outside) b.unit_pixels = std::min(b.unit_pixels, b.group_pixels);
+  if (b.panels_outside) {
+    const std::int64_t most = std::clamp(b.unit_pixels, kLeastTilesPerGroup * b.tile_pixels, b.group_pixels);
+    b.unit_pixels = ceil_div(b.pixels, ceil_div(b.pixels, most));
+  }
   b.pixel_blocks = ceil_div(b.pixels, b.unit_pixels);
   b.unit_lanes = std::min(p.k, round_up(ceil_div(p.k, ceil_div(wanted, b.pixel_blocks)), b.vectors * kernels.lanes));
   b.lane_blocks = ceil_div(p.k, b.unit_lanes);
