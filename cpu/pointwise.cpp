@@ -124,6 +124,7 @@ class Unit {
   }
 
  private:
+  static constexpr std::size_t kMostParts = 3;
   /// Consecutive panels of one number of vectors.
   struct Part {
     std::int64_t vectors;
@@ -147,7 +148,7 @@ class Unit {
     }
   }
 
-  /// Of `panels` panels of the part, from its panel `panel` on.
+  /// Of `panels` panels of the part, from its panel `panel` on, and of the unit's first pixels.
   PointwiseCall make_call(const Part& part, std::int64_t panel, std::int64_t panels) const {
     const std::int64_t lanes = part.vectors * r_.kernels.lanes;
     const std::int64_t lane = part.first_lane + panel * lanes;
@@ -156,7 +157,7 @@ class Unit {
     call.weights = r_.packed + lane * p_.c;
     call.panels = panels;
     call.bias = r_.bias + lane;
-    call.y = r_.y + lane;
+    call.y = r_.y + first_ * p_.k + lane;
     call.y_pixel = p_.k;
     call.lanes = static_cast<int>(panel + panels == part.panels ? part.last_lanes : lanes);
     call.least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity();
@@ -165,34 +166,42 @@ class Unit {
     return call;
   }
 
-  void run(const Part& part, std::int64_t width, const PointwiseCall& call) const {
-    r_.kernels.tile[part.vectors][width](call);
-  }
+  /// A part's call for any tile, made once: a tile of few channels is over soon.
+  struct Prepared {
+    const PointwiseFunction* tile;
+    PointwiseCall call;
+  };
 
   void compute_in_place() const {
+    std::array<Prepared, kMostParts> prepared;
+    std::size_t parts = 0;
+    for_each_part([&](const Part& part) {
+      prepared[parts++] = {r_.kernels.tile[part.vectors], make_call(part, 0, part.panels)};
+      prepared[parts - 1].call.x_pixel = p_.stride_w * p_.c;
+    });
     for (std::int64_t first = first_; first < end_;) {
       const std::int64_t row_end = std::min(end_, (first / b_.row_pixels + 1) * b_.row_pixels);
       const Tiles cut(row_end - first, b_.tile_pixels);
       for (std::int64_t tile = 0; tile < cut.count; ++tile) {
-        compute_tile(first + cut.begin(tile), cut.width(tile));
+        const std::int64_t pixel = first + cut.begin(tile);
+        const std::int64_t width = cut.width(tile);
+        prepared[0].call.ask = tile_ahead(pixel + width, width, prepared[0].call);
+        for (std::size_t part = 0; part < parts; ++part) {
+          PointwiseCall& call = prepared[part].call;
+          call.x = source(pixel);
+          prepared[part].tile[width](call);
+          call.y += width * p_.k;
+        }
       }
       first = row_end;
     }
   }
 
-  void compute_tile(std::int64_t pixel, std::int64_t width) const {
-    for_each_part([&](const Part& part) {
-      PointwiseCall call = make_call(part, 0, part.panels);
-      call.x = source(pixel);
-      call.x_pixel = p_.stride_w * p_.c;
-      call.y += pixel * p_.k;
-      const std::int64_t next = pixel + width;
-      if (next < end_ && part.first_lane == first_lane_) {
-        const std::int64_t share = ceil_div(width, part.panels);
-        call.ask = {source(next), share, call.x_pixel, kPointwiseRun, share * call.x_pixel};
-      }
-      run(part, width, call);
-    });
+  /// The next tile's pixels, a share in each panel.
+  Ask tile_ahead(std::int64_t next, std::int64_t width, const PointwiseCall& call) const {
+    if (next >= end_) return {};
+    const std::int64_t share = ceil_div(width, call.panels);
+    return {source(next), share, call.x_pixel, kPointwiseRun, share * call.x_pixel};
   }
 
   const float* source(std::int64_t pixel) const {
@@ -216,11 +225,11 @@ class Unit {
           PointwiseCall call = shared;
           call.x = strip;
           call.x_pixel = b_.strip_pixel;
-          call.y += pixel * p_.k;
+          call.y += (pixel - first_) * p_.k;
           call.ask = !b_.panels_outside ? pixels_ahead(pixel + width, panel, part.panels)
                      : stages           ? pixels_ahead(pixel + width, 0, 1)
                                         : weights_ahead(call, part, panel, tile, cut.count);
-          run(part, width, call);
+          r_.kernels.tile[part.vectors][width](call);
         }
       }
     });
