@@ -36,6 +36,8 @@ std::string text(std::int64_t value) { return std::to_string(value); }
 /// Whether output pixels are input pixels, one after another.
 bool contiguous(const Conv2dProblem& p) { return p.stride_h == 1 && p.stride_w == 1 && p.ho == p.h && p.wo == p.w; }
 
+bool l2_keeps_weights(const Conv2dProblem& p) { return p.c * p.k * kFloat <= l2_bytes() / 2; }
+
 /// The most pixels whose channels fit half of L2.
 std::int64_t cached_pixels(const Conv2dProblem& p) { return l2_bytes() / 2 / (p.c * kFloat); }
 
@@ -65,7 +67,7 @@ PointwiseBlocking choose_blocking(const Conv2dProblem& p, const PointwiseKernels
   PointwiseBlocking b{};
   b.pixels = p.n * p.ho * p.wo;
   b.row_pixels = contiguous(p) ? b.pixels : p.wo;
-  b.panels_outside = p.c * p.k * kFloat > l2_bytes() / 2;
+  b.panels_outside = !l2_keeps_weights(p);
   const int most_pixels = kernels.most_pixels[kPanelVectors];
   const bool aliased = p.stride_w * p.c * kFloat % kL1WayBytes == 0 && most_pixels > l1_bytes() / kL1WayBytes;
   b.staged = b.panels_outside || aliased || b.row_pixels < std::min<std::int64_t>(b.pixels, most_pixels);
@@ -283,6 +285,10 @@ std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
   const PointwiseKernels& kernels = pointwise_kernels(target);
   if (cached_pixels(p) < kLeastTilesPerGroup * kernels.most_pixels[kPanelVectors]) {
     return text(p.c) + " input channels: too many for L2 in one piece";
+  }
+  const std::int64_t pixels = p.n * p.ho * p.wo;
+  if (pixels < kernels.most_pixels[kPanelVectors] && !l2_keeps_weights(p)) {
+    return text(pixels) + " pixels under weights beyond half of L2: each is used once, and better read further ahead";
   }
   if (reads_weights_once(p)) {
     return "weights beyond the last level: units that share them had better follow one another";

@@ -359,7 +359,8 @@ TEST_CASE("the kernels for special shapes say what they are not made for") {
   CHECK(refused({.h = 2, .w = 2, .ho = 2, .wo = 2, .pool = {2, 2, 2, 2}}).find("max-pool") != std::string::npos);
   CHECK(refused({.h = 2, .w = 2, .ho = 3, .wo = 2}).find("padding") != std::string::npos);
   CHECK(refused({.c = 60000}).find("60000 input channels") != std::string::npos);
-  CHECK(refused({.c = 1000, .k = 9000}).find("weights beyond") != std::string::npos);
+  CHECK(refused({.c = 1000, .k = 1000}).find("1 pixels under weights") != std::string::npos);
+  CHECK(refused(sized({.c = 1000, .w = 14, .k = 9000}, 0, 0)).find("the last level") != std::string::npos);
 }
 
 TEST_CASE("conv2d: groups and depthwise") {
