@@ -1,11 +1,10 @@
 // Which problems the 1×1 kernel takes, its blocking, packing, and the loops.
-// Blocking. A tile goes through all panels while its pixels are in L1, so that the input comes once and whole pixels of
-// the output are written one after another; the weights then come from L2 once a tile, and must fit half of it. Weights
-// that do not fit come from further away once a group: all of its tiles, whose pixels fit half of L2, pass under a
-// panel before the next comes. Strips. A tile's pixels a multiple of 4 KiB apart share one set of L1, which has fewer
-// ways; they are copied into a strip where they do not. So are those of a strided image's rows shorter than a tile, to
-// make wide tiles of them, and the groups under large weights. A copied line costs about 10 cycles, against 14 for each
-// channel and panel of a tile.
+//   Blocking. A tile goes through all panels while its pixels are in L1: the input comes once, and whole pixels of the
+// output are written one after another. The weights then come from L2 once a tile, and must fit half of it; larger ones
+// come once a group, whose tiles, with pixels that fit half of L2, all pass under a panel before the next comes.
+//   Strips. A tile's pixels a multiple of 4 KiB apart share one set of L1, which has fewer ways: they are copied into a
+// strip. So are rows of a strided image shorter than a tile, to make wide tiles of them, and groups. A copied line
+// costs about 10 cycles, and 14 lines are 224 cycles of products in every panel.
 #include "cpu/pointwise.h"
 
 #include <hwy/cache_control.h>
@@ -26,8 +25,8 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kTilesPerGroup = 16;
-constexpr std::int64_t kFewPanels = 2;
 constexpr std::int64_t kLeastTilesPerGroup = 4;
+constexpr std::int64_t kFewPanels = 2;  // of four vectors
 /// Addresses so far apart fall into one set of an L1 of 64 sets of 64 bytes.
 constexpr std::int64_t kL1WayBytes = 4096;
 
