@@ -36,6 +36,8 @@ struct TileCall {
   /// Taps that read padding leave out an edge of the tile: kh < top_taps the first row of a pair and kh >= bottom_tap
   /// the second; kw < left_taps the first pixel and kw >= right_tap the last. No tap leaves out both.
   std::int64_t top_taps, bottom_tap, left_taps, right_tap;
+  /// The first taps of a kernel row that read other pixels than earlier ones, shifted by whole pixels.
+  std::int64_t asking_taps;
   /// Input lanes: in_tiles tiles of in_lanes, the last one of last_in_lanes.
   std::int64_t in_tiles, in_lanes, last_in_lanes;
   /// Partial sums of earlier input channels are added when load_partial; store_partial ends the tile there.

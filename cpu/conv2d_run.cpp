@@ -259,6 +259,7 @@ class Unit {
     call.x_kw = g_.depthwise ? 0 : input.kw;
     call.x_tile = input.tile;
     call.x_lane = g_.depthwise ? input.kw : input.lane;
+    call.asking_taps = g_.depthwise ? 1 : std::min(p_.s, ceil_div(p_.stride_w, p_.dilation_w));
   }
 
   void compute_rows(TileCall& call, const Inputs& inputs, std::int64_t lane, std::size_t vectors) const {

@@ -70,11 +70,25 @@ struct Tile {
   static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
 
+  /// Lines to ask for, one a step: of pixel after pixel, in turn of either row.
+  struct Ahead {
+    const float* x;
+    const float* other_row;
+    std::int64_t x_px;
+    HWY_INLINE void ask() {
+      hwy::Prefetch(x);
+      const float* next = x + x_px;
+      x = kRows == 2 ? other_row : next;
+      other_row = next;
+    }
+  };
+
   /// One input lane of one tap, and on to the next.
   template <Part kPart>
   static HWY_INLINE void multiply_add(const float* (&base)[kRows][kBases], std::int64_t x_px, std::int64_t x_step,
-                                      const float* HWY_RESTRICT& w, V (&acc)[kAll][kVectors]) {
+                                      const float* HWY_RESTRICT& w, Ahead& ahead, V (&acc)[kAll][kVectors]) {
     const D d;
+    if constexpr (!kDepthwise) ahead.ask();
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     V weights[kVectors];
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
@@ -106,18 +120,20 @@ struct Tile {
     w += kVectors * lanes;
   }
 
-  /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. Each run first
-  /// asks for the cache lines of a later one, `ahead` floats on, or the last kRunsAhead `end_ahead` floats on: with a
-  /// pixel's channels far apart from the next pixel's, no hardware prefetcher sees them coming. Only rows and pixels of
+  /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. The first
+  /// `asking` runs ask for the cache lines of a later one, `ahead` floats on, or the last kRunsAhead `end_ahead` floats
+  /// on: with a pixel's channels far apart from the next pixel's, no hardware prefetcher sees them coming. One line a
+  /// step: asked for at once they would fill the line buffers, and the weights would wait. Only rows and pixels of
   /// kPart take part.
   template <Part kPart>
   static HWY_INLINE void accumulate(const TileCall& call, const float* HWY_RESTRICT x, std::int64_t x_step,
                                     std::int64_t x_run, std::int64_t ahead, std::int64_t end_ahead,
-                                    const float* HWY_RESTRICT& w, std::int64_t runs, std::int64_t steps,
-                                    V (&acc)[kAll][kVectors]) {
+                                    const float* HWY_RESTRICT& w, std::int64_t runs, std::int64_t asking,
+                                    std::int64_t steps, V (&acc)[kAll][kVectors]) {
     [[maybe_unused]] const D d;
     const std::int64_t x_px = call.x_px;
     const std::int64_t x_row = call.x_row;
+    if (x_px < kApart) asking = 0;
     [[maybe_unused]] V odd[kSumsApart ? kAll : 1][kVectors];
     if constexpr (kSumsApart) {
       HWY_UNROLL(8) for (int i = 0; i < kAll; ++i) {
@@ -126,13 +142,16 @@ struct Tile {
     }
     for (std::int64_t run = 0; run < runs; ++run) {
       const std::int64_t next = run + kRunsAhead < runs ? ahead : end_ahead;
-      if (x_px >= kApart) {
+      if constexpr (kDepthwise) {
         HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
           HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
-            hwy::Prefetch(x + next + row * x_row + p * x_px);
+            if (asking > 0) hwy::Prefetch(x + next + row * x_row + p * x_px);
           }
         }
       }
+      // A run that does not ask repeats a line that it has.
+      const bool asks = run < asking;
+      Ahead lines{asks ? x + next : x, asks ? x + next + x_row : x, asks ? x_px : 0};
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * x_px;
@@ -140,11 +159,11 @@ struct Tile {
       std::int64_t step = 0;
       if constexpr (kSumsApart) {
         for (; step + 2 <= steps; step += 2) {
-          multiply_add<kPart>(base, x_px, x_step, w, acc);
-          multiply_add<kPart>(base, x_px, x_step, w, odd);
+          multiply_add<kPart>(base, x_px, x_step, w, lines, acc);
+          multiply_add<kPart>(base, x_px, x_step, w, lines, odd);
         }
       }
-      for (; step < steps; ++step) multiply_add<kPart>(base, x_px, x_step, w, acc);
+      for (; step < steps; ++step) multiply_add<kPart>(base, x_px, x_step, w, lines, acc);
       x += x_run;
     }
     if constexpr (kSumsApart) {
@@ -155,25 +174,26 @@ struct Tile {
   }
 
   /// The taps of one kernel row over `lanes` input lanes, for the tile's rows [kRow, kRowEnd). They are one run of
-  /// steps where the input lets them be.
+  /// steps where the input lets them be. Taps less than a pixel's stride apart read different pixels, and these ask.
   template <int kRow, int kRowEnd>
   static HWY_INLINE void kernel_row(const TileCall& call, const float* x, std::int64_t ahead,
                                     const float* HWY_RESTRICT& w, std::int64_t lanes, V (&acc)[kAll][kVectors]) {
     constexpr Part kWhole{kRow, kRowEnd, 0, kPixels};
     if (call.x_kw == lanes * call.x_lane && call.left_taps == 0 && call.right_tap == call.kernel_w) {
-      accumulate<kWhole>(call, x, call.x_lane, 0, ahead, ahead, w, 1, lanes * call.kernel_w, acc);
+      accumulate<kWhole>(call, x, call.x_lane, 0, ahead, ahead, w, 1, 1, lanes * call.kernel_w, acc);
       return;
     }
     if constexpr (!kDepthwise) {
       constexpr Part kNotFirst{kRow, kRowEnd, 1, kPixels};
-      accumulate<kNotFirst>(call, x, call.x_lane, call.x_kw, ahead, ahead, w, call.left_taps, lanes, acc);
+      accumulate<kNotFirst>(call, x, call.x_lane, call.x_kw, ahead, ahead, w, call.left_taps, call.asking_taps, lanes,
+                            acc);
     }
     accumulate<kWhole>(call, x + call.left_taps * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
-                       call.right_tap - call.left_taps, lanes, acc);
+                       call.right_tap - call.left_taps, call.asking_taps - call.left_taps, lanes, acc);
     if constexpr (!kDepthwise) {
       constexpr Part kNotLast{kRow, kRowEnd, 0, kPixels - 1};
       accumulate<kNotLast>(call, x + call.right_tap * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
-                           call.kernel_w - call.right_tap, lanes, acc);
+                           call.kernel_w - call.right_tap, 0, lanes, acc);
     }
   }
 
@@ -188,7 +208,7 @@ struct Tile {
     const float* weights = call.weights;
     const std::int64_t next_pixels = kPixels * call.x_px + (kRunsAhead - call.in_tiles) * call.x_tile;
     accumulate<kWhole>(call, call.x, call.x_lane, call.x_tile, kRunsAhead * call.x_tile, next_pixels, weights,
-                       call.in_tiles, call.in_lanes, acc);
+                       call.in_tiles, call.in_tiles, call.in_lanes, acc);
   }
 
   /// Every tap of every input tile.
