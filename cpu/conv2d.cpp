@@ -97,11 +97,12 @@ Conv2dDescription Conv2dPlan::description() const {
   Conv2dDescription d;
   d.kernel = g.depthwise ? "depthwise_staged" : "direct";
   d.target = target_->name;
-  d.tile = (b.row_pair ? "2x" + text(b.tile_pixels) : "1x" + text(b.tile_pixels)) + " pixels x " + text(b.panel_lanes) +
-           " lanes";
+  d.tile =
+      (b.row_pair || b.image_pair ? "2x" : "1x") + text(b.tile_pixels) + " pixels x " + text(b.panel_lanes) + " lanes";
   d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, g.group_k)) + " lanes, in tile " +
                text(b.in_lanes) + ", chunk " + text(std::min(b.chunk_channels, g.group_c)) + " channels, unit " +
-               text(b.unit_rows) + "x" + text(b.unit_pixels) + " outputs, " + text(b.units) + " units";
+               (b.unit_images > 1 ? text(b.unit_images) + "x" : "") + text(b.unit_rows) + "x" + text(b.unit_pixels) +
+               " outputs, " + text(b.units) + " units";
   d.fusion = std::string(b.never_staged
                              ? (b.trims ? "input in place without its padding" : "input in place")
                              : (problem_.type == Type::f32 && problem_.nhwc ? "input staged where tiles touch padding"

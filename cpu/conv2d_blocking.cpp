@@ -69,7 +69,9 @@ class Search {
     b_.unit_pixels = even_part(g_.out_w, candidate.pixels);
     b_.row_blocks = ceil_div(g_.out_h, b_.unit_rows);
     b_.pixel_blocks = ceil_div(g_.out_w, b_.unit_pixels);
-    b_.units = g_.n * b_.row_blocks * b_.pixel_blocks * g_.groups * b_.out_tiles;
+    b_.unit_images = images(candidate);
+    b_.image_pair = b_.unit_images > 1 && !b_.row_pair && g_.out_w <= kernels_.max_image_pair_pixels;
+    b_.units = ceil_div(g_.n, b_.unit_images) * b_.row_blocks * b_.pixel_blocks * g_.groups * b_.out_tiles;
     b_.rows = row_axis({b_.unit_rows, b_.unit_pixels, candidate.chunk});
     b_.columns = column_axis({b_.unit_rows, b_.unit_pixels, candidate.chunk});
     lay_out({b_.unit_rows, b_.unit_pixels, candidate.chunk});
@@ -148,6 +150,16 @@ class Search {
     }
   }
 
+  /// Whole images for a unit that are fewer pixels than it should have, and whose chunk stays in 3/8 of L2; pairs where
+  /// there are several.
+  std::int64_t images(const Candidate& c) const {
+    if (!b_.never_staged || !b_.tile_stores || g_.depthwise || c.rows < g_.out_h || c.pixels < g_.out_w) return 1;
+    const std::int64_t wanted = round_up(ceil_div(pixel_target(), conv_rows(c) * conv_pixels(c)), 2);
+    const std::int64_t cached = l2_bytes() * 3 / 8 / (g_.h * g_.w * std::min(c.chunk, g_.group_c) * kFloat);
+    const std::int64_t fed = threads_ == 1 ? g_.n : units(c) / (kUnitsPerThread * threads_);
+    return even_part(g_.n, std::clamp<std::int64_t>(std::min({wanted, cached, fed}), 1, g_.n));
+  }
+
   std::int64_t units(const Candidate& c) const {
     return g_.n * ceil_div(g_.out_h, c.rows) * ceil_div(g_.out_w, c.pixels) * g_.groups * b_.out_tiles;
   }
@@ -163,7 +175,7 @@ class Search {
     const auto lines = [](std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, 16)); };
     b_.stage_floats = lines(stage_floats(c));
     b_.partial_offset = b_.stage_floats;
-    b_.strip_offset = b_.partial_offset + lines(partial_floats(c));
+    b_.strip_offset = b_.partial_offset + lines(b_.unit_images * partial_floats(c));
     b_.block_offset = b_.strip_offset + lines(strip_floats(c));
     b_.bias_offset = b_.block_offset + (b_.tile_stores ? 0 : 2 * kStoreBlockFloats);
     b_.thread_floats = b_.bias_offset + kPartitionLanes;

@@ -1,5 +1,7 @@
 // How a convolution is cut: into units of work for the threads, and inside a unit so that its data stays in L1/L2.
-//   unit    (image, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads
+//   unit    (image, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads. Of small images a
+//   unit
+//           has several, so that a panel's weights come into L2 once for all of them.
 //   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2; sums of earlier
 //           chunks wait in an L2 buffer. Most layers have one chunk, and then sums never leave the registers.
 //   panel   the lanes of one register tile. Its weights for a chunk stream from L2 once a register tile.
@@ -27,6 +29,7 @@ struct Conv2dGeometry {
 struct Conv2dBlocking {
   Conv2dGeometry geometry;
   bool row_pair;      // the tile kernel pools 2×2 in registers
+  bool image_pair;    // a tile is the same row of two images
   bool tile_stores;   // the tile kernel stores the final result; else the store kernel finishes a strip
   bool never_staged;  // the input is always read in place
   bool trims;         // its padding, too: taps leave out the pixels that lie there
@@ -35,7 +38,8 @@ struct Conv2dBlocking {
   AxisMap rows, columns;
   std::int64_t tile_pixels;  // of the widest register tile, in one row
   std::int64_t panel_lanes, out_tiles, in_lanes, chunk_channels, chunks;
-  std::int64_t unit_rows, unit_pixels, row_blocks, pixel_blocks, units;  // of the (pooled) output
+  std::int64_t unit_images, unit_rows, unit_pixels;  // of the (pooled) output
+  std::int64_t row_blocks, pixel_blocks, units;
   /// Floats of one thread's workspace and where its parts begin.
   std::size_t stage_floats, partial_offset, strip_offset, block_offset, bias_offset, thread_floats;
 

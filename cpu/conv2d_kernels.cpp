@@ -20,8 +20,10 @@ Conv2dKernels make_conv2d_kernels() {
   kernels.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
   kernels.max_pixels = kTilePixels;
   kernels.max_pair_pixels = kPairPixels;
+  kernels.max_image_pair_pixels = kImagePairPixels;
   fill_tiles<1, kTilePixels, 1, false>(kernels.tile);
   fill_tiles<2, kPairPixels, 2, false>(kernels.row_pair);
+  fill_tiles<2, kImagePairPixels, 1, false>(kernels.image_pair);
   fill_tiles<1, kTilePixels, 1, true>(kernels.depthwise);
   fill_tiles<2, kPairPixels, 2, true>(kernels.depthwise_row_pair);
   kernels.stage_nhwc = {&stage_nhwc<Type::f32>, &stage_nhwc<Type::f16>, &stage_nhwc<Type::bf16>};

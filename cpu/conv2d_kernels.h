@@ -20,13 +20,15 @@ namespace gable::cpu {
 constexpr int kPartitionLanes = 128;
 constexpr int kMaxTilePixels = 14;
 constexpr int kMaxPairPixels = 6;
+constexpr int kMaxImagePairPixels = 7;
 constexpr int kMaxTileVectors = 2;
 /// The store kernel works on blocks of this many pixels, in two L1 buffers of kStoreBlockFloats each.
 constexpr int kStoreBlockPixels = 32;
 constexpr int kStoreBlockFloats = kStoreBlockPixels * kPartitionLanes;
 
-/// One register tile: 1 or 2 output rows × pixels × vectors of output lanes. Strides are in floats. Input element
-/// (row, pixel, kh, kw, in tile, lane) is x[row*x_row + pixel*x_px + kh*x_kh + kw*x_kw + tile*x_tile + lane*x_lane].
+/// One register tile: 1 or 2 output rows × pixels × vectors of output lanes. Two rows are neighbours under a 2×2 pool,
+/// or the same row of two images. Strides are in floats. Input element (row, pixel, kh, kw, in tile, lane) is
+/// x[row*x_row + pixel*x_px + kh*x_kh + kw*x_kw + tile*x_tile + lane*x_lane].
 struct TileCall {
   const float* x;
   std::int64_t x_row, x_px, x_kh, x_kw, x_tile, x_lane;
@@ -36,22 +38,23 @@ struct TileCall {
   /// Taps that read padding leave out an edge of the tile: kh < top_taps the first row of a pair and kh >= bottom_tap
   /// the second; kw < left_taps the first pixel and kw >= right_tap the last. No tap leaves out both.
   std::int64_t top_taps, bottom_tap, left_taps, right_tap;
-  /// The first taps of a kernel row that read other pixels than earlier ones, shifted by whole pixels.
-  std::int64_t asking_taps;
+  /// For prefetching: the first taps of a kernel row that read other pixels than earlier ones moved on, and how many
+  /// pixels the last tap reads beyond the first one's.
+  std::int64_t asking_taps, halo;
   /// Input lanes: in_tiles tiles of in_lanes, the last one of last_in_lanes.
   std::int64_t in_tiles, in_lanes, last_in_lanes;
   /// Partial sums of earlier input channels are added when load_partial; store_partial ends the tile there.
   float* partial;
   std::int64_t partial_row, partial_px;
   bool load_partial, store_partial;
-  /// Output: `lanes` valid lanes a pixel; a row-pair tile stores its 2×2 max-pool. Bias has whole vectors, or is null;
-  /// sums start from it, or from earlier sums. With `stream`, all lanes are valid, y is aligned to vectors, and stores
-  /// pass the caches by.
+  /// Output: `lanes` valid lanes a pixel; two rows are y_row apart, or with `pool` stored as their 2×2 max-pool. Bias
+  /// has whole vectors, or is null; sums start from it, or from earlier sums. With `stream`, all lanes are valid, y is
+  /// aligned to vectors, and stores pass the caches by.
   float* y;
-  std::int64_t y_px;
+  std::int64_t y_row, y_px;
   int lanes;
   const float* bias;
-  bool relu, stream;
+  bool relu, stream, pool;
 };
 using TileFunction = void (*)(const TileCall&);
 
@@ -100,9 +103,11 @@ struct Conv2dKernels {
   int lanes;            // f32 lanes of a vector
   int max_pixels;       // widest tile [1 row]
   int max_pair_pixels;  // widest row-pair tile, even
+  int max_image_pair_pixels;
   /// Indexed [vectors][pixels]; row-pair tiles exist for even pixels.
   TileFunction tile[kMaxTileVectors + 1][kMaxTilePixels + 1];
   TileFunction row_pair[kMaxTileVectors + 1][kMaxPairPixels + 1];
+  TileFunction image_pair[kMaxTileVectors + 1][kMaxImagePairPixels + 1];
   TileFunction depthwise[kMaxTileVectors + 1][kMaxTilePixels + 1];
   TileFunction depthwise_row_pair[kMaxTileVectors + 1][kMaxPairPixels + 1];
   /// Indexed by Type. nhwc: strip [row][in tile][column][in lane]; nchw: [row][channel][column]; nchw_lanes:

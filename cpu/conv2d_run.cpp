@@ -54,7 +54,8 @@ class Unit {
     first_pixel_ = (index % b_.pixel_blocks) * b_.unit_pixels;
     index /= b_.pixel_blocks;
     first_row_ = (index % b_.row_blocks) * b_.unit_rows;
-    image_ = index / b_.row_blocks;
+    first_image_ = index / b_.row_blocks * b_.unit_images;
+    images_ = std::min(b_.unit_images, g_.n - first_image_);
 
     rows_ = std::min(b_.unit_rows, g_.out_h - first_row_);
     pixels_ = std::min(b_.unit_pixels, g_.out_w - first_pixel_);
@@ -163,7 +164,7 @@ class Unit {
   }
 
   Input in_place_input(std::int64_t chunk_channel) const {
-    const float* x = static_cast<const float*>(run_.x) + image_ * x_strides_.image + x_row_ * x_strides_.row +
+    const float* x = static_cast<const float*>(run_.x) + first_image_ * x_strides_.image + x_row_ * x_strides_.row +
                      x_column_ * x_strides_.pixel + input_channel(chunk_channel);
     return {x,
             p_.stride_h * x_strides_.row,
@@ -179,7 +180,8 @@ class Unit {
               float* strip) const {
     const std::int64_t columns = b_.columns.positions(pixels);
     StageCall call;
-    call.x = advance(run_.x, p_.type, image_ * x_strides_.image + input_channel(chunk_channel) * x_strides_.channel);
+    call.x =
+        advance(run_.x, p_.type, first_image_ * x_strides_.image + input_channel(chunk_channel) * x_strides_.channel);
     call.x_row = x_strides_.row;
     call.x_px = x_strides_.pixel;
     call.x_channel = x_strides_.channel;
@@ -242,12 +244,14 @@ class Unit {
     }
     call.load_partial = channel > 0;
     call.store_partial = channel + channels < g_.group_c && !g_.depthwise;
-    call.partial_row = conv_pixels_ * padded_lanes_;
+    call.partial_row = (b_.image_pair ? conv_rows_ : 1) * conv_pixels_ * padded_lanes_;
     call.partial_px = padded_lanes_;
     call.lanes = static_cast<int>(b_.tile_stores ? std::min(panel_lanes, lanes_ - lane) : panel_lanes);
+    call.y_row = y_strides_.image;
     call.y_px = b_.tile_stores ? y_strides_.pixel : padded_lanes_;
     call.bias = b_.tile_stores && bias != nullptr ? bias + lane : nullptr;
     call.stream = run_.stream;
+    call.pool = b_.row_pair;
     call.relu = b_.tile_stores && p_.activation == Activation::relu;
     compute_rows(call, inputs, lane, static_cast<std::size_t>(panel_lanes / vector_lanes));
   }
@@ -259,6 +263,7 @@ class Unit {
     call.x_kw = g_.depthwise ? 0 : input.kw;
     call.x_tile = input.tile;
     call.x_lane = g_.depthwise ? input.kw : input.lane;
+    call.halo = (p_.s - 1) * p_.dilation_w / p_.stride_w;
     call.asking_taps = g_.depthwise ? 1 : std::min(p_.s, ceil_div(p_.stride_w, p_.dilation_w));
   }
 
@@ -267,6 +272,16 @@ class Unit {
     const TileFunction* functions = b_.row_pair ? (g_.depthwise ? k.depthwise_row_pair : k.row_pair)[vectors]
                                                 : (g_.depthwise ? k.depthwise : k.tile)[vectors];
     const Tiles cut = tiles();
+    for (std::int64_t image = 0; image < images_;) {
+      const bool pair = b_.image_pair && image + 1 < images_;
+      compute_image(call, inputs, lane, pair ? run_.kernels.image_pair[vectors] : functions, cut, image, pair);
+      image += pair ? 2 : 1;
+    }
+  }
+
+  /// The rows of one image, or with `pair` of two.
+  void compute_image(TileCall& call, const Inputs& inputs, std::int64_t lane, const TileFunction* functions,
+                     const Tiles& cut, std::int64_t image, bool pair) const {
     const auto [left_end, right_begin] = inputs.source;
     for (std::int64_t row = 0; row < conv_rows_; row += cut.step) {
       choose_kernel_rows(call, row);
@@ -276,11 +291,13 @@ class Unit {
         const bool right = pixel >= right_begin;
         const Input& input = pixel < left_end ? inputs.left : right ? inputs.right : inputs.middle;
         read_from(call, input);
+        if (pair) call.x_row = x_strides_.image;
         choose_kernel_columns(call, input.x == inputs.middle.x, x_column_ + pixel * p_.stride_w, width);
-        call.x =
-            input.x + (g_.depthwise ? lane : 0) + row * input.row + (pixel - (right ? right_begin : 0)) * input.pixel;
-        call.partial = workspace_ + b_.partial_offset + row * call.partial_row + pixel * call.partial_px + lane;
-        call.y = output(row / cut.step, pixel / cut.step, lane);
+        call.x = image * x_strides_.image + input.x + (g_.depthwise ? lane : 0) + row * input.row +
+                 (pixel - (right ? right_begin : 0)) * input.pixel;
+        call.partial = workspace_ + b_.partial_offset + (image * conv_rows_ + row) * conv_pixels_ * padded_lanes_ +
+                       pixel * call.partial_px + lane;
+        call.y = output(row / cut.step, pixel / cut.step, lane) + image * y_strides_.image;
         functions[width](call);
         pixel += width;
       }
@@ -321,8 +338,8 @@ class Unit {
     return workspace_ + b_.strip_offset + (row * strip_pixels + pixel) * padded_lanes_ + lane;
   }
   std::int64_t output_offset(std::int64_t row, std::int64_t pixel) const {
-    return image_ * y_strides_.image + (first_row_ + row) * y_strides_.row + (first_pixel_ + pixel) * y_strides_.pixel +
-           (group_ * g_.group_k + first_lane_) * y_strides_.channel;
+    return first_image_ * y_strides_.image + (first_row_ + row) * y_strides_.row +
+           (first_pixel_ + pixel) * y_strides_.pixel + (group_ * g_.group_k + first_lane_) * y_strides_.channel;
   }
 
   void store(const float* bias) const {
@@ -355,10 +372,10 @@ class Unit {
   const Conv2dGeometry& g_;
   float* workspace_;
   Strides x_strides_, y_strides_;
-  std::int64_t image_, group_, first_row_, first_pixel_, first_lane_;  // of the output
-  std::int64_t rows_, pixels_, lanes_, padded_lanes_;                  // of the output
-  std::int64_t conv_row_, conv_rows_, conv_pixel_, conv_pixels_;       // before the pool
-  std::int64_t x_row_, x_column_;                                      // input under (first output, first tap)
+  std::int64_t first_image_, images_, group_, first_row_, first_pixel_, first_lane_;  // of the output
+  std::int64_t rows_, pixels_, lanes_, padded_lanes_;                                 // of the output
+  std::int64_t conv_row_, conv_rows_, conv_pixel_, conv_pixels_;                      // before the pool
+  std::int64_t x_row_, x_column_;  // input under (first output, first tap)
 };
 
 void note_plan_paths(const Conv2dRun& run) {
@@ -366,7 +383,10 @@ void note_plan_paths(const Conv2dRun& run) {
   if (b.geometry.depthwise) {
     note_path(b.row_pair ? Path::conv2d_depthwise_row_pair : Path::conv2d_depthwise, run.target);
   } else {
-    note_path(b.row_pair ? Path::conv2d_row_pair : Path::conv2d_tile, run.target);
+    note_path(b.row_pair     ? Path::conv2d_row_pair
+              : b.image_pair ? Path::conv2d_image_pair
+                             : Path::conv2d_tile,
+              run.target);
   }
   if (run.stream) note_path(Path::conv2d_stream, run.target);
   if (b.trims) note_path(Path::conv2d_trims, run.target);

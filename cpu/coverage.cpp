@@ -12,6 +12,7 @@ constexpr std::size_t kPaths = static_cast<std::size_t>(Path::count);
 constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_tile",
     "conv2d_row_pair",
+    "conv2d_image_pair",
     "conv2d_depthwise",
     "conv2d_depthwise_row_pair",
     "conv2d_partial_sums",

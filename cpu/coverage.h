@@ -13,6 +13,7 @@ namespace gable::cpu {
 enum class Path {
   conv2d_tile,
   conv2d_row_pair,
+  conv2d_image_pair,
   conv2d_depthwise,
   conv2d_depthwise_row_pair,
   conv2d_partial_sums,

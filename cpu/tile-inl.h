@@ -1,13 +1,14 @@
 // The convolution's micro-kernel: one register tile of output lanes × pixels, through all taps and input lanes.
 // Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16;
-// row pairs for the 2×2 pool: 2 × 6 × 2 (24 accumulators), 2 × 2 × 2 with 16. Partial sums never leave the registers.
-// Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out of L2 or
-// L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle.
-// Prefetched in software, because no hardware stream follows them: the next run's line of each pixel, and the weights a
-// page ahead; about two instructions a step. Sums start from the bias, so that the end is a maximum and a store.
-// Taps on padding leave out the tile's first or last pixel, or one row of a pair: no zeros are staged or multiplied.
-// Tiles of fewer than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps apart.
-// Depthwise: output lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
+// row pairs for the 2×2 pool: 2 × 6 × 2 (24 accumulators), 2 × 2 × 2 with 16. Rows of at most 7 (3) pixels: the same
+// row of two images, which halves the weights a product reads. Partial sums never leave the registers. Inner step: one
+// input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out of L2 or L1) and 14
+// broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle. Prefetched in
+// software, because no hardware stream follows them: the next run's line of each pixel, and the weights a page ahead;
+// about two instructions a step. Sums start from the bias, so that the end is a maximum and a store. Taps on padding
+// leave out the tile's first or last pixel, or one row of a pair: no zeros are staged or multiplied. Tiles of fewer
+// than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps apart. Depthwise: output
+// lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
 #undef GABLE_CPU_TILE_INL_H_
@@ -32,9 +33,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kTilePixels = 14;
 constexpr int kPairPixels = 6;
+constexpr int kImagePairPixels = 7;
 #else
 constexpr int kTilePixels = 6;
 constexpr int kPairPixels = 2;
+constexpr int kImagePairPixels = 3;
 #endif
 
 /// Pixels at least this many floats apart are prefetched in software: nearer ones are streams that hardware sees.
@@ -70,16 +73,20 @@ struct Tile {
   static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
 
-  /// Lines to ask for, one a step: of pixel after pixel, in turn of either row.
+  /// Lines to ask for, one a step: of pixel after pixel up to the last, or of two rows in turn.
   struct Ahead {
     const float* x;
-    const float* other_row;
+    const float* other;  // row, or the last pixel of one
     std::int64_t x_px;
     HWY_INLINE void ask() {
       hwy::Prefetch(x);
       const float* next = x + x_px;
-      x = kRows == 2 ? other_row : next;
-      other_row = next;
+      if constexpr (kRows == 2) {
+        x = other;
+        other = next;
+      } else {
+        x = std::min(next, other);
+      }
     }
   };
 
@@ -151,7 +158,9 @@ struct Tile {
       }
       // A run that does not ask repeats a line that it has.
       const bool asks = run < asking;
-      Ahead lines{asks ? x + next : x, asks ? x + next + x_row : x, asks ? x_px : 0};
+      const std::int64_t to_other = kRows == 2 ? x_row : (kPixels - 1 + call.halo) * x_px;
+      Ahead lines{x, x, 0};
+      if (asks) lines = {x + next, x + next + to_other, x_px};
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * x_px;
@@ -287,6 +296,15 @@ struct Tile {
     const D d;
     const int lanes = static_cast<int>(hn::Lanes(d));
     const V least = hn::Set(d, call.relu ? 0.0f : -INFINITY);
+    if (kRows == 2 && !call.pool) {
+      HWY_UNROLL(16) for (int i = 0; i < kAll; ++i) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+          float* y = call.y + i / kPixels * call.y_row + i % kPixels * call.y_px + v * lanes;
+          store(at_least(d, least, acc[i][v]), y, call.lanes - v * lanes);
+        }
+      }
+      return;
+    }
     HWY_UNROLL(16) for (int p = 0; p < kPixels / kRows; ++p) {
       HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
         store(at_least(d, least, pooled(acc, p, v)), call.y + p * call.y_px + v * lanes, call.lanes - v * lanes);

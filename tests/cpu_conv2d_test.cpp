@@ -423,6 +423,22 @@ TEST_CASE("conv2d: input channels beyond one chunk of L2") {
   check_everywhere(sized({.c = 60000, .h = 1, .w = 2, .k = 3, .bias = true}, 0, 0), random);
 }
 
+TEST_CASE("conv2d: small images that share a unit, in pairs and one left over, whole or in chunks") {
+  std::mt19937 random(12);
+  for (const std::int64_t images : {2, 3, 7}) {
+    for (const std::int64_t w : {2, 3, 7, 8}) {
+      Conv2dProblem p{.n = images, .c = 18, .h = 5, .w = w, .k = 37, .r = 3, .s = 3, .bias = true};
+      p.activation = Activation::relu;
+      check_everywhere(same_padded(p), random);
+      check_everywhere(same_padded(p), random, 2);
+      p.r = p.s = 1;
+      p.stride_h = p.stride_w = 2;
+      check_everywhere(sized(p, 0, 0), random);
+    }
+  }
+  check_everywhere(same_padded({.n = 3, .c = 1400, .h = 2, .w = 3, .k = 20, .r = 3, .s = 3, .bias = true}), random);
+}
+
 TEST_CASE("conv2d: several threads give the same as one") {
   std::mt19937 random(10);
   for (const int threads : {2, 3}) {
