@@ -1,8 +1,9 @@
 // Chooses the blocking. Budgets of one thread, in parts of L2: weights of a panel and chunk 3/8, staged input 3/8,
 // partial sums and strip 1/4 together. Units are made as large as 16 register tiles of pixels, so that a panel's
-// weights are used 16 times per pass through L2, and small enough to give every thread at least four. Of a single tap
-// every panel reads the whole input again, so that stays within 1/2 of L2: by fewer pixels, down to 4 tiles, rather
-// than by chunks, whose partial sums cost more than weights that come from L3 more often.
+// weights are used 16 times per pass through L2, of several images where one is too small for that, and small enough to
+// give every thread at least four. Of a single tap every panel reads the whole input again, so that stays within 1/2 of
+// L2: by fewer pixels, down to 4 tiles, rather than by chunks, whose partial sums cost more than weights that come from
+// L3 more often.
 #include "cpu/conv2d_blocking.h"
 
 #include <algorithm>
@@ -155,7 +156,7 @@ class Search {
   std::int64_t images(const Candidate& c) const {
     if (!b_.never_staged || !b_.tile_stores || g_.depthwise || c.rows < g_.out_h || c.pixels < g_.out_w) return 1;
     const std::int64_t wanted = round_up(ceil_div(pixel_target(), conv_rows(c) * conv_pixels(c)), 2);
-    const std::int64_t cached = l2_bytes() * 3 / 8 / (g_.h * g_.w * std::min(c.chunk, g_.group_c) * kFloat);
+    const std::int64_t cached = l2_bytes() / 2 / (g_.h * g_.w * std::min(c.chunk, g_.group_c) * kFloat);
     const std::int64_t fed = threads_ == 1 ? g_.n : units(c) / (kUnitsPerThread * threads_);
     return even_part(g_.n, std::clamp<std::int64_t>(std::min({wanted, cached, fed}), 1, g_.n));
   }

@@ -1,14 +1,13 @@
 // The convolution's micro-kernel: one register tile of output lanes × pixels, through all taps and input lanes.
-// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16;
-// row pairs for the 2×2 pool: 2 × 6 × 2 (24 accumulators), 2 × 2 × 2 with 16. Rows of at most 7 (3) pixels: the same
-// row of two images, which halves the weights a product reads. Partial sums never leave the registers. Inner step: one
-// input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out of L2 or L1) and 14
-// broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle. Prefetched in
-// software, because no hardware stream follows them: the next run's line of each pixel, and the weights a page ahead;
-// about two instructions a step. Sums start from the bias, so that the end is a maximum and a store. Taps on padding
-// leave out the tile's first or last pixel, or one row of a pair: no zeros are staged or multiplied. Tiles of fewer
-// than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps apart. Depthwise: output
-// lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
+// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; row
+// pairs for the 2×2 pool: 2 × 6 × 2, or 2 × 2 × 2; at most 7 (3) pixels: the same row of two images, for half the
+// weights. Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out
+// of L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a
+// cycle. Prefetched in software, because no hardware stream follows them: one line of the next pixels a step, and the
+// weights a page ahead. Taps on padding leave out the first or last pixel, or one row of a pair: no zeros are
+// multiplied. Tiles of fewer than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps
+// apart. Sums start from the bias and never leave the registers. Depthwise: output lane i reads input lane i only, so
+// the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
 #undef GABLE_CPU_TILE_INL_H_
@@ -68,6 +67,9 @@ struct Tile {
   static constexpr int kAll = kRows * kPixels;
   /// Whether a second set of sums takes every other step.
   static constexpr bool kSumsApart = !kDepthwise && kAll * kVectors < 8;
+  /// Whether a run asks for all its lines at once: there are too few to fill the line buffers, and a short step has no
+  /// room for more instructions.
+  static constexpr bool kAsksAtOnce = kDepthwise || kAll <= 8;
   /// Pixels that share a base address: three, which are the base plus x_px scaled by 0, 1 and 2, where there are more
   /// pixels than registers for their offsets.
   static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels;
@@ -95,7 +97,7 @@ struct Tile {
   static HWY_INLINE void multiply_add(const float* (&base)[kRows][kBases], std::int64_t x_px, std::int64_t x_step,
                                       const float* HWY_RESTRICT& w, Ahead& ahead, V (&acc)[kAll][kVectors]) {
     const D d;
-    if constexpr (!kDepthwise) ahead.ask();
+    if constexpr (!kAsksAtOnce) ahead.ask();
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     V weights[kVectors];
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
@@ -140,7 +142,7 @@ struct Tile {
     [[maybe_unused]] const D d;
     const std::int64_t x_px = call.x_px;
     const std::int64_t x_row = call.x_row;
-    if (x_px < kApart) asking = 0;
+    const bool apart = x_px >= kApart;
     [[maybe_unused]] V odd[kSumsApart ? kAll : 1][kVectors];
     if constexpr (kSumsApart) {
       HWY_UNROLL(8) for (int i = 0; i < kAll; ++i) {
@@ -149,18 +151,18 @@ struct Tile {
     }
     for (std::int64_t run = 0; run < runs; ++run) {
       const std::int64_t next = run + kRunsAhead < runs ? ahead : end_ahead;
-      if constexpr (kDepthwise) {
+      // A run that does not ask repeats a line that it has.
+      Ahead lines{x, x, 0};
+      if (kAsksAtOnce && apart) {
         HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
           HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
-            if (asking > 0) hwy::Prefetch(x + next + row * x_row + p * x_px);
+            hwy::Prefetch(x + next + row * x_row + p * x_px);
           }
         }
+      } else if (apart && run < asking) {
+        const std::int64_t to_other = kRows == 2 ? x_row : (kPixels - 1 + call.halo) * x_px;
+        lines = {x + next, x + next + to_other, x_px};
       }
-      // A run that does not ask repeats a line that it has.
-      const bool asks = run < asking;
-      const std::int64_t to_other = kRows == 2 ? x_row : (kPixels - 1 + call.halo) * x_px;
-      Ahead lines{x, x, 0};
-      if (asks) lines = {x + next, x + next + to_other, x_px};
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * x_px;
