@@ -97,8 +97,8 @@ Conv2dDescription Conv2dPlan::description() const {
   Conv2dDescription d;
   d.kernel = g.depthwise ? "depthwise_staged" : "direct";
   d.target = target_->name;
-  d.tile =
-      (b.row_pair || b.image_pair ? "2x" : "1x") + text(b.tile_pixels) + " pixels x " + text(b.panel_lanes) + " lanes";
+  d.tile = ((b.row_pair && g.depthwise) || b.image_pair ? "2x" : "1x") + text(b.tile_pixels) + " pixels x " +
+           text(b.panel_lanes) + " lanes";
   d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, g.group_k)) + " lanes, in tile " +
                text(b.in_lanes) + ", chunk " + text(std::min(b.chunk_channels, g.group_c)) + " channels, unit " +
                (b.unit_images > 1 ? text(b.unit_images) + "x" : "") + text(b.unit_rows) + "x" + text(b.unit_pixels) +
@@ -109,7 +109,7 @@ Conv2dDescription Conv2dPlan::description() const {
                                                                             : "input staged")) +
              ", " +
              (problem_.pool.none() ? "no pool"
-              : b.row_pair         ? "max-pool in registers"
+              : b.row_pair         ? "max-pool in the tile"
                                    : "max-pool in an L2 strip") +
              ", bias and activation " + (b.tile_stores ? "in registers" : "in an L2 strip") +
              (b.streams ? ", stores past the caches" : "");

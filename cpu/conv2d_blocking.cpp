@@ -176,7 +176,8 @@ class Search {
     const auto lines = [](std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, 16)); };
     b_.stage_floats = lines(stage_floats(c));
     b_.partial_offset = b_.stage_floats;
-    b_.strip_offset = b_.partial_offset + lines(b_.unit_images * partial_floats(c));
+    b_.above_offset = b_.partial_offset + lines(b_.unit_images * partial_floats(c));
+    b_.strip_offset = b_.above_offset + lines(b_.row_pair ? b_.tile_pixels * b_.panel_lanes : 0);
     b_.block_offset = b_.strip_offset + lines(strip_floats(c));
     b_.bias_offset = b_.block_offset + (b_.tile_stores ? 0 : 2 * kStoreBlockFloats);
     b_.thread_floats = b_.bias_offset + kPartitionLanes;
@@ -207,14 +208,14 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
                       (g.ho - 1) * p.stride_h + (p.r - 1) * p.dilation_h - p.pad_top >= g.h ||
                       (g.wo - 1) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left >= g.w;
   const bool lanes_overrun = g.depthwise && g.group_k % kernels.lanes != 0;
-  // Tiles leave out at most one pixel at either end, and no tap leaves out both ends or both rows of a pair.
-  const bool trimmed = !g.depthwise && p.stride_h <= g.h && p.pad_left <= p.stride_w &&
+  // Tiles leave out at most one pixel at either end, and no tap leaves out both ends.
+  const bool trimmed = !g.depthwise && p.pad_left <= p.stride_w &&
                        (g.wo - 2) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left < g.w &&
                        (g.wo - 1) * p.stride_w <= g.w;
   b.never_staged = p.type == Type::f32 && p.nhwc && (!padded || trimmed) && !lanes_overrun;
   b.trims = b.never_staged && padded;
   const bool aliased = b.never_staged && p.stride_w * p.c * kFloat % kL1WayBytes == 0;
-  b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
+  b.tile_pixels = b.row_pair && g.depthwise ? kernels.max_pair_pixels : kernels.max_pixels;
   if (aliased) b.tile_pixels = std::min(b.tile_pixels, l1_bytes() / kL1WayBytes);
   // A result that the last level cannot hold would only push the input out of it.
   b.streams =

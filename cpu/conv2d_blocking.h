@@ -28,7 +28,7 @@ struct Conv2dGeometry {
 
 struct Conv2dBlocking {
   Conv2dGeometry geometry;
-  bool row_pair;      // the tile kernel pools 2×2 in registers
+  bool row_pair;      // the tile kernel pools 2×2: two rows go through it one after the other, of depthwise at once
   bool image_pair;    // a tile is the same row of two images
   bool tile_stores;   // the tile kernel stores the final result; else the store kernel finishes a strip
   bool never_staged;  // the input is always read in place
@@ -41,7 +41,7 @@ struct Conv2dBlocking {
   std::int64_t unit_images, unit_rows, unit_pixels;  // of the (pooled) output
   std::int64_t row_blocks, pixel_blocks, units;
   /// Floats of one thread's workspace and where its parts begin.
-  std::size_t stage_floats, partial_offset, strip_offset, block_offset, bias_offset, thread_floats;
+  std::size_t stage_floats, partial_offset, above_offset, strip_offset, block_offset, bias_offset, thread_floats;
 
   /// Rows/columns of convolution output under `outputs` rows/columns of pooled output.
   static std::int64_t conv_extent(std::int64_t outputs, std::int64_t window, std::int64_t stride) {

@@ -22,7 +22,6 @@ Conv2dKernels make_conv2d_kernels() {
   kernels.max_pair_pixels = kPairPixels;
   kernels.max_image_pair_pixels = kImagePairPixels;
   fill_tiles<1, kTilePixels, 1, false>(kernels.tile);
-  fill_tiles<2, kPairPixels, 2, false>(kernels.row_pair);
   fill_tiles<2, kImagePairPixels, 1, false>(kernels.image_pair);
   fill_tiles<1, kTilePixels, 1, true>(kernels.depthwise);
   fill_tiles<2, kPairPixels, 2, true>(kernels.depthwise_row_pair);

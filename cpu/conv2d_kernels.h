@@ -26,18 +26,18 @@ constexpr int kMaxTileVectors = 2;
 constexpr int kStoreBlockPixels = 32;
 constexpr int kStoreBlockFloats = kStoreBlockPixels * kPartitionLanes;
 
-/// One register tile: 1 or 2 output rows × pixels × vectors of output lanes. Two rows are neighbours under a 2×2 pool,
-/// or the same row of two images. Strides are in floats. Input element (row, pixel, kh, kw, in tile, lane) is
-/// x[row*x_row + pixel*x_px + kh*x_kh + kw*x_kw + tile*x_tile + lane*x_lane].
+/// One register tile: 1 or 2 output rows × pixels × vectors of output lanes. Two rows are the same row of two images,
+/// or of a depthwise convolution neighbours under a 2×2 pool. Strides are in floats. Input element (row, pixel, kh, kw,
+/// in tile, lane) is x[row*x_row + pixel*x_px + kh*x_kh + kw*x_kw + tile*x_tile + lane*x_lane].
 struct TileCall {
   const float* x;
   std::int64_t x_row, x_px, x_kh, x_kw, x_tile, x_lane;
   /// Weights [in tile][kh][kw][in lane][vectors × lanes], of every tap; only kh in [kh_begin, kh_end) is used.
   const float* weights;
   std::int64_t kernel_h, kernel_w, kh_begin, kh_end;
-  /// Taps that read padding leave out an edge of the tile: kh < top_taps the first row of a pair and kh >= bottom_tap
-  /// the second; kw < left_taps the first pixel and kw >= right_tap the last. No tap leaves out both.
-  std::int64_t top_taps, bottom_tap, left_taps, right_tap;
+  /// Taps that read padding leave out an edge of the tile: kw < left_taps the first pixel and kw >= right_tap the last.
+  /// No tap leaves out both.
+  std::int64_t left_taps, right_tap;
   /// For prefetching: the first taps of a kernel row that read other pixels than earlier ones moved on, and how many
   /// pixels the last tap reads beyond the first one's.
   std::int64_t asking_taps, halo;
@@ -47,14 +47,16 @@ struct TileCall {
   float* partial;
   std::int64_t partial_row, partial_px;
   bool load_partial, store_partial;
-  /// Output: `lanes` valid lanes a pixel; two rows are y_row apart, or with `pool` stored as their 2×2 max-pool. Bias
-  /// has whole vectors, or is null; sums start from it, or from earlier sums. With `stream`, all lanes are valid, y is
-  /// aligned to vectors, and stores pass the caches by.
+  /// The sums of the row above, partial_px a pixel: the tile, of one row, stores the 2×2 max-pool of both. Or null.
+  const float* above;
+  /// Output: `lanes` valid lanes a pixel; two rows are y_row apart, those of a depthwise pair stored as their pool.
+  /// Bias has whole vectors, or is null; sums start from it, or from earlier sums. With `stream`, all lanes are valid,
+  /// y is aligned to vectors, and stores pass the caches by.
   float* y;
   std::int64_t y_row, y_px;
   int lanes;
   const float* bias;
-  bool relu, stream, pool;
+  bool relu, stream;
 };
 using TileFunction = void (*)(const TileCall&);
 
@@ -106,7 +108,6 @@ struct Conv2dKernels {
   int max_image_pair_pixels;
   /// Indexed [vectors][pixels]; row-pair tiles exist for even pixels.
   TileFunction tile[kMaxTileVectors + 1][kMaxTilePixels + 1];
-  TileFunction row_pair[kMaxTileVectors + 1][kMaxPairPixels + 1];
   TileFunction image_pair[kMaxTileVectors + 1][kMaxImagePairPixels + 1];
   TileFunction depthwise[kMaxTileVectors + 1][kMaxTilePixels + 1];
   TileFunction depthwise_row_pair[kMaxTileVectors + 1][kMaxPairPixels + 1];

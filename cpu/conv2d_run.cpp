@@ -117,9 +117,8 @@ class Unit {
     if (b_.never_staged) return in_place;
     if (p_.type != Type::f32 || !p_.nhwc || (g_.depthwise && lanes_ != padded_lanes_)) return staged;
     const std::int64_t last_row = x_row_ + (conv_rows_ - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h;
-    // A depthwise row pair reads all its kernel rows; others leave out those in the padding (choose_kernel_rows), where
-    // no tap leaves out both rows.
-    if (b_.row_pair && (g_.depthwise || p_.stride_h > g_.h) && (x_row_ < 0 || last_row >= g_.h)) return staged;
+    // A depthwise row pair reads all its kernel rows; others leave out those in the padding (choose_kernel_rows).
+    if (b_.row_pair && g_.depthwise && (x_row_ < 0 || last_row >= g_.h)) return staged;
     const std::int64_t reach = (p_.s - 1) * p_.dilation_w;
     const Tiles cut = tiles();
     std::int64_t first = 0, last = cut.count;
@@ -245,13 +244,13 @@ class Unit {
     call.load_partial = channel > 0;
     call.store_partial = channel + channels < g_.group_c && !g_.depthwise;
     call.partial_row = (b_.image_pair ? conv_rows_ : 1) * conv_pixels_ * padded_lanes_;
-    call.partial_px = padded_lanes_;
+    call.partial_px = b_.chunks == 1 ? b_.panel_lanes : padded_lanes_;
+    call.above = nullptr;
     call.lanes = static_cast<int>(b_.tile_stores ? std::min(panel_lanes, lanes_ - lane) : panel_lanes);
     call.y_row = y_strides_.image;
     call.y_px = b_.tile_stores ? y_strides_.pixel : padded_lanes_;
     call.bias = b_.tile_stores && bias != nullptr ? bias + lane : nullptr;
     call.stream = run_.stream;
-    call.pool = b_.row_pair;
     call.relu = b_.tile_stores && p_.activation == Activation::relu;
     compute_rows(call, inputs, lane, static_cast<std::size_t>(panel_lanes / vector_lanes));
   }
@@ -269,8 +268,9 @@ class Unit {
 
   void compute_rows(TileCall& call, const Inputs& inputs, std::int64_t lane, std::size_t vectors) const {
     const Conv2dKernels& k = run_.kernels;
-    const TileFunction* functions = b_.row_pair ? (g_.depthwise ? k.depthwise_row_pair : k.row_pair)[vectors]
-                                                : (g_.depthwise ? k.depthwise : k.tile)[vectors];
+    const TileFunction* functions = (!g_.depthwise ? k.tile[vectors]
+                                     : b_.row_pair ? k.depthwise_row_pair[vectors]
+                                                   : k.depthwise[vectors]);
     const Tiles cut = tiles();
     for (std::int64_t image = 0; image < images_;) {
       const bool pair = b_.image_pair && image + 1 < images_;
@@ -284,7 +284,6 @@ class Unit {
                      const Tiles& cut, std::int64_t image, bool pair) const {
     const auto [left_end, right_begin] = inputs.source;
     for (std::int64_t row = 0; row < conv_rows_; row += cut.step) {
-      choose_kernel_rows(call, row);
       std::int64_t pixel = 0;
       for (std::int64_t tile = 0; tile < cut.count; ++tile) {
         const std::int64_t width = cut.width(tile);
@@ -295,13 +294,35 @@ class Unit {
         choose_kernel_columns(call, input.x == inputs.middle.x, x_column_ + pixel * p_.stride_w, width);
         call.x = image * x_strides_.image + input.x + (g_.depthwise ? lane : 0) + row * input.row +
                  (pixel - (right ? right_begin : 0)) * input.pixel;
-        call.partial = workspace_ + b_.partial_offset + (image * conv_rows_ + row) * conv_pixels_ * padded_lanes_ +
-                       pixel * call.partial_px + lane;
         call.y = output(row / cut.step, pixel / cut.step, lane) + image * y_strides_.image;
-        functions[width](call);
+        compute_tile(call, functions[width], image, row, pixel, lane);
         pixel += width;
       }
     }
+  }
+
+  /// One row, or the two of a pool: the first one's sums wait for the second.
+  void compute_tile(TileCall call, TileFunction function, std::int64_t image, std::int64_t row, std::int64_t pixel,
+                    std::int64_t lane) const {
+    choose_kernel_rows(call, row);
+    call.partial = partial(image, row, pixel, lane);
+    if (b_.row_pair && !g_.depthwise) {
+      const bool ends = !call.store_partial;
+      call.store_partial = true;
+      function(call);
+      call.store_partial = !ends;
+      if (ends) call.above = call.partial;
+      choose_kernel_rows(call, row + 1);
+      call.partial = partial(image, row + 1, pixel, lane);
+      call.x += call.x_row;
+    }
+    function(call);
+  }
+
+  /// Where sums wait for the next chunk, or else for the row below.
+  float* partial(std::int64_t image, std::int64_t row, std::int64_t pixel, std::int64_t lane) const {
+    if (b_.chunks == 1) return workspace_ + b_.above_offset;
+    return workspace_ + b_.partial_offset + ((image * conv_rows_ + row) * conv_pixels_ + pixel) * padded_lanes_ + lane;
   }
 
   /// The taps of an axis whose coordinate, `first` plus a tap's offset, lies before 0, and those before `size`.
@@ -309,17 +330,12 @@ class Unit {
     return bound <= first ? 0 : std::min(taps, ceil_div(bound - first, dilation));
   }
 
-  /// Leaves out kernel rows that lie in the padding: of a row pair those of both rows, then those of one.
+  /// Leaves out kernel rows that lie in the padding; not of a depthwise pair of rows, whose padding is staged.
   void choose_kernel_rows(TileCall& call, std::int64_t row) const {
+    const bool whole = b_.row_pair && g_.depthwise;
     const std::int64_t first = x_row_ + row * p_.stride_h;
-    const std::int64_t last = first + (b_.row_pair ? p_.stride_h : 0);
-    call.kh_begin = taps_before(last, 0, p_.dilation_h, p_.r);
-    call.kh_end = std::max(call.kh_begin, taps_before(first, g_.h, p_.dilation_h, p_.r));
-    call.top_taps = taps_before(first, 0, p_.dilation_h, p_.r);
-    call.bottom_tap = taps_before(last, g_.h, p_.dilation_h, p_.r);
-    if (!b_.row_pair || !g_.depthwise) return;
-    call.kh_begin = call.top_taps = 0;
-    call.kh_end = call.bottom_tap = p_.r;
+    call.kh_begin = whole ? 0 : taps_before(first, 0, p_.dilation_h, p_.r);
+    call.kh_end = whole ? p_.r : std::max(call.kh_begin, taps_before(first, g_.h, p_.dilation_h, p_.r));
   }
 
   /// A tile that reads the image in place leaves out its first or last pixel where that lies in the padding.

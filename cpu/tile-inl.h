@@ -1,13 +1,13 @@
 // The convolution's micro-kernel: one register tile of output lanes × pixels, through all taps and input lanes.
-// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; row
-// pairs for the 2×2 pool: 2 × 6 × 2, or 2 × 2 × 2; at most 7 (3) pixels: the same row of two images, for half the
-// weights. Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out
-// of L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a
-// cycle. Prefetched in software, because no hardware stream follows them: one line of the next pixels a step, and the
-// weights a page ahead. Taps on padding leave out the first or last pixel, or one row of a pair: no zeros are
-// multiplied. Tiles of fewer than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps
-// apart. Sums start from the bias and never leave the registers. Depthwise: output lane i reads input lane i only, so
-// the broadcast becomes a vector load and a step is one tap.
+// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; at
+// most 7 (3) pixels: the same row of two images, for half the weights. A 2×2 pool takes the row above from L1, where
+// another tile left it. Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a
+// linear stream out of L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a
+// cycle, 13 B a cycle. Prefetched in software, because no hardware stream follows them: one line of the next pixels a
+// step, and the weights a page ahead. Taps on padding leave out the first or last pixel: no zeros are multiplied. Tiles
+// of fewer than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps apart. Sums start
+// from the bias and never leave the registers. Depthwise: output lane i reads input lane i only, so the broadcast
+// becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
 #undef GABLE_CPU_TILE_INL_H_
@@ -55,9 +55,9 @@ HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
 #endif
 }
 
-/// The rows [row, row_end) and pixels [pixel, pixel_end) of a tile.
+/// The pixels [pixel, pixel_end) of a tile's rows.
 struct Part {
-  int row, row_end, pixel, pixel_end;
+  int pixel, pixel_end;
 };
 
 template <int kRows, int kPixels, int kVectors, bool kDepthwise>
@@ -104,7 +104,7 @@ struct Tile {
       weights[v] = hn::LoadU(d, w + v * lanes);
       if (v * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + v * lanes);
     }
-    HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
       HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
         const float* pixel = base[row][p / kBasePixels] + p % kBasePixels * x_px;
         if constexpr (kDepthwise) {
@@ -132,7 +132,7 @@ struct Tile {
   /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. The first
   /// `asking` runs ask for the cache lines of a later one, `ahead` floats on, or the last kRunsAhead `end_ahead` floats
   /// on: with a pixel's channels far apart from the next pixel's, no hardware prefetcher sees them coming. One line a
-  /// step: asked for at once they would fill the line buffers, and the weights would wait. Only rows and pixels of
+  /// step: asked for at once they would fill the line buffers, and the weights would wait. Only pixels of
   /// kPart take part.
   template <Part kPart>
   static HWY_INLINE void accumulate(const TileCall& call, const float* HWY_RESTRICT x, std::int64_t x_step,
@@ -154,7 +154,7 @@ struct Tile {
       // A run that does not ask repeats a line that it has.
       Ahead lines{x, x, 0};
       if (kAsksAtOnce && apart) {
-        HWY_UNROLL(2) for (int row = kPart.row; row < kPart.row_end; ++row) {
+        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
           HWY_UNROLL(16) for (int p = kPart.pixel; p < kPart.pixel_end; ++p) {
             hwy::Prefetch(x + next + row * x_row + p * x_px);
           }
@@ -186,23 +186,22 @@ struct Tile {
 
   /// The taps of one kernel row over `lanes` input lanes, for the tile's rows [kRow, kRowEnd). They are one run of
   /// steps where the input lets them be. Taps less than a pixel's stride apart read different pixels, and these ask.
-  template <int kRow, int kRowEnd>
   static HWY_INLINE void kernel_row(const TileCall& call, const float* x, std::int64_t ahead,
                                     const float* HWY_RESTRICT& w, std::int64_t lanes, V (&acc)[kAll][kVectors]) {
-    constexpr Part kWhole{kRow, kRowEnd, 0, kPixels};
+    constexpr Part kWhole{0, kPixels};
     if (call.x_kw == lanes * call.x_lane && call.left_taps == 0 && call.right_tap == call.kernel_w) {
       accumulate<kWhole>(call, x, call.x_lane, 0, ahead, ahead, w, 1, 1, lanes * call.kernel_w, acc);
       return;
     }
     if constexpr (!kDepthwise) {
-      constexpr Part kNotFirst{kRow, kRowEnd, 1, kPixels};
+      constexpr Part kNotFirst{1, kPixels};
       accumulate<kNotFirst>(call, x, call.x_lane, call.x_kw, ahead, ahead, w, call.left_taps, call.asking_taps, lanes,
                             acc);
     }
     accumulate<kWhole>(call, x + call.left_taps * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
                        call.right_tap - call.left_taps, call.asking_taps - call.left_taps, lanes, acc);
     if constexpr (!kDepthwise) {
-      constexpr Part kNotLast{kRow, kRowEnd, 0, kPixels - 1};
+      constexpr Part kNotLast{0, kPixels - 1};
       accumulate<kNotLast>(call, x + call.right_tap * call.x_kw, call.x_lane, call.x_kw, ahead, ahead, w,
                            call.kernel_w - call.right_tap, 0, lanes, acc);
     }
@@ -211,11 +210,11 @@ struct Tile {
   /// A single tap without padding: its input tiles are runs of one loop, and the last ones ask for the next tile's
   /// pixels.
   static bool one_run(const TileCall& call) {
-    return call.kernel_h == 1 && call.kernel_w == 1 && call.last_in_lanes == call.in_lanes && call.top_taps == 0 &&
-           call.kh_begin == 0 && call.kh_end == 1 && call.bottom_tap == 1 && call.left_taps == 0 && call.right_tap == 1;
+    return call.kernel_h == 1 && call.kernel_w == 1 && call.last_in_lanes == call.in_lanes && call.kh_begin == 0 &&
+           call.kh_end == 1 && call.left_taps == 0 && call.right_tap == 1;
   }
   static HWY_INLINE void reduce_one_run(const TileCall& call, V (&acc)[kAll][kVectors]) {
-    constexpr Part kWhole{0, kRows, 0, kPixels};
+    constexpr Part kWhole{0, kPixels};
     const float* weights = call.weights;
     const std::int64_t next_pixels = kPixels * call.x_px + (kRunsAhead - call.in_tiles) * call.x_tile;
     accumulate<kWhole>(call, call.x, call.x_lane, call.x_tile, kRunsAhead * call.x_tile, next_pixels, weights,
@@ -233,17 +232,7 @@ struct Tile {
         const float* x = call.x + tile * call.x_tile + kh * call.x_kh;
         const std::int64_t next =
             kh + 1 < call.kh_end ? call.x_kh : call.x_tile - (call.kh_end - 1 - call.kh_begin) * call.x_kh;
-        if constexpr (kRows == 2 && !kDepthwise) {
-          if (kh < call.top_taps) {
-            kernel_row<1, 2>(call, x, next, weights, lanes, acc);
-            continue;
-          }
-          if (kh >= call.bottom_tap) {
-            kernel_row<0, 1>(call, x, next, weights, lanes, acc);
-            continue;
-          }
-        }
-        kernel_row<0, kRows>(call, x, next, weights, lanes, acc);
+        kernel_row(call, x, next, weights, lanes, acc);
       }
     }
   }
@@ -281,35 +270,42 @@ struct Tile {
     }
   }
 
-  /// The largest of the pixels that output pixel p is made of: itself, or a 2×2 window.
-  static HWY_INLINE V pooled(const V (&acc)[kAll][kVectors], int p, int v) {
-    if constexpr (kRows == 1) {
-      return acc[p][v];
-    } else {
-      const D d;
-      return nan_max(d, nan_max(d, acc[2 * p][v], acc[2 * p + 1][v]),
-                     nan_max(d, acc[kPixels + 2 * p][v], acc[kPixels + 2 * p + 1][v]));
-    }
+  /// The largest of a 2×2 window of a depthwise row pair.
+  static HWY_INLINE V largest_of_pair(const V (&acc)[kAll][kVectors], int p, int v) {
+    const D d;
+    return nan_max(d, nan_max(d, acc[2 * p][v], acc[2 * p + 1][v]),
+                   nan_max(d, acc[kPixels + 2 * p][v], acc[kPixels + 2 * p + 1][v]));
+  }
+  /// The same, where the row above was another tile.
+  static HWY_INLINE V largest_with_above(const TileCall& call, const V (&acc)[kAll][kVectors], int p, int v) {
+    const D d;
+    const float* above = call.above + 2 * p * call.partial_px + v * static_cast<int>(hn::Lanes(d));
+    return nan_max(d, nan_max(d, hn::LoadU(d, above), hn::LoadU(d, above + call.partial_px)),
+                   nan_max(d, acc[2 * p][v], acc[2 * p + 1][v]));
   }
 
-  /// Activation and store. `store(value, y, lanes)` stores the valid lanes of one vector.
+  /// Pool, activation and store. `store(value, y, lanes)` stores the valid lanes of one vector.
   template <class Store>
   static HWY_INLINE void finish(const TileCall& call, const V (&acc)[kAll][kVectors], const Store& store) {
     const D d;
     const int lanes = static_cast<int>(hn::Lanes(d));
     const V least = hn::Set(d, call.relu ? 0.0f : -INFINITY);
-    if (kRows == 2 && !call.pool) {
-      HWY_UNROLL(16) for (int i = 0; i < kAll; ++i) {
-        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-          float* y = call.y + i / kPixels * call.y_row + i % kPixels * call.y_px + v * lanes;
-          store(at_least(d, least, acc[i][v]), y, call.lanes - v * lanes);
-        }
+    const auto finish_pixel = [&](V value, int row, int p, int v) HWY_ATTR {
+      store(at_least(d, least, value), call.y + row * call.y_row + p * call.y_px + v * lanes, call.lanes - v * lanes);
+    };
+    if constexpr (kRows == 2 && kDepthwise) {
+      HWY_UNROLL(16) for (int p = 0; p < kPixels / 2; ++p) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) finish_pixel(largest_of_pair(acc, p, v), 0, p, v);
       }
       return;
     }
-    HWY_UNROLL(16) for (int p = 0; p < kPixels / kRows; ++p) {
-      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-        store(at_least(d, least, pooled(acc, p, v)), call.y + p * call.y_px + v * lanes, call.lanes - v * lanes);
+    if (kRows == 1 && kPixels % 2 == 0 && call.above != nullptr) {
+      HWY_UNROLL(16) for (int p = 0; p < kPixels / 2; ++p) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) finish_pixel(largest_with_above(call, acc, p, v), 0, p, v);
+      }
+    } else {
+      HWY_UNROLL(16) for (int i = 0; i < kAll; ++i) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) finish_pixel(acc[i][v], i / kPixels, i % kPixels, v);
       }
     }
   }
