@@ -105,6 +105,12 @@ class Search {
     if (g_.depthwise) return positions * tile_lanes() + 4 * columns;
     return positions * round_up(std::min(c.chunk, g_.group_c), b_.in_lanes);
   }
+  /// What taps read of the image in place, for one panel after another: narrower units keep it in L2.
+  std::int64_t image_floats(const Candidate& c) const {
+    if (!b_.never_staged || p_.r * p_.s == 1 || g_.depthwise) return 0;
+    return row_axis(c).positions(conv_rows(c)) * column_axis(c).positions(conv_pixels(c)) *
+           std::min(c.chunk, g_.group_c);
+  }
   std::int64_t partial_floats(const Candidate& c) const {
     const bool several_chunks = !g_.depthwise && c.chunk < g_.group_c;
     return several_chunks ? conv_rows(c) * conv_pixels(c) * tile_lanes() : 0;
@@ -129,6 +135,9 @@ class Search {
   /// Narrows the unit to a few tiles of pixels, then the chunk, then the pixels further; a kernel window too large even
   /// for that gets the workspace it needs.
   Candidate shrink_to_fit(Candidate c) const {
+    while (image_floats(c) * kFloat > l2_bytes() * 3 / 8 && c.pixels > 2 * kernels_.max_pixels) {
+      c.pixels = round_up(ceil_div(c.pixels, 2), kernels_.max_pixels);
+    }
     while (!fits(c)) {
       if (c.pixels > 2 * kernels_.max_pixels) {
         c.pixels = round_up(ceil_div(c.pixels, 2), kernels_.max_pixels);
@@ -151,7 +160,7 @@ class Search {
     }
   }
 
-  /// Whole images for a unit that are fewer pixels than it should have, and whose chunk stays in 3/8 of L2; pairs where
+  /// Whole images for a unit that are fewer pixels than it should have, and whose chunk stays in 1/2 of L2; pairs where
   /// there are several.
   std::int64_t images(const Candidate& c) const {
     if (!b_.never_staged || !b_.tile_stores || g_.depthwise || c.rows < g_.out_h || c.pixels < g_.out_w) return 1;

@@ -104,7 +104,7 @@ using StoreFunction = void (*)(const StoreCall&);
 struct Conv2dKernels {
   int lanes;            // f32 lanes of a vector
   int max_pixels;       // widest tile [1 row]
-  int max_pair_pixels;  // widest row-pair tile, even
+  int max_pair_pixels;  // widest row-pair tile of depthwise, even
   int max_image_pair_pixels;
   /// Indexed [vectors][pixels]; row-pair tiles exist for even pixels.
   TileFunction tile[kMaxTileVectors + 1][kMaxTilePixels + 1];

@@ -245,6 +245,8 @@ class Unit {
     call.store_partial = channel + channels < g_.group_c && !g_.depthwise;
     call.partial_row = (b_.image_pair ? conv_rows_ : 1) * conv_pixels_ * padded_lanes_;
     call.partial_px = b_.chunks == 1 ? b_.panel_lanes : padded_lanes_;
+    call.halo = (p_.s - 1) * p_.dilation_w / p_.stride_w;
+    call.asking_taps = g_.depthwise ? 1 : std::min(p_.s, ceil_div(p_.stride_w, p_.dilation_w));
     call.above = nullptr;
     call.lanes = static_cast<int>(b_.tile_stores ? std::min(panel_lanes, lanes_ - lane) : panel_lanes);
     call.y_row = y_strides_.image;
@@ -262,8 +264,6 @@ class Unit {
     call.x_kw = g_.depthwise ? 0 : input.kw;
     call.x_tile = input.tile;
     call.x_lane = g_.depthwise ? input.kw : input.lane;
-    call.halo = (p_.s - 1) * p_.dilation_w / p_.stride_w;
-    call.asking_taps = g_.depthwise ? 1 : std::min(p_.s, ceil_div(p_.stride_w, p_.dilation_w));
   }
 
   void compute_rows(TileCall& call, const Inputs& inputs, std::int64_t lane, std::size_t vectors) const {
@@ -302,20 +302,23 @@ class Unit {
   }
 
   /// One row, or the two of a pool: the first one's sums wait for the second.
-  void compute_tile(TileCall call, TileFunction function, std::int64_t image, std::int64_t row, std::int64_t pixel,
+  void compute_tile(TileCall& call, TileFunction function, std::int64_t image, std::int64_t row, std::int64_t pixel,
                     std::int64_t lane) const {
     choose_kernel_rows(call, row);
     call.partial = partial(image, row, pixel, lane);
-    if (b_.row_pair && !g_.depthwise) {
-      const bool ends = !call.store_partial;
-      call.store_partial = true;
+    if (!b_.row_pair || g_.depthwise) {
       function(call);
-      call.store_partial = !ends;
-      if (ends) call.above = call.partial;
-      choose_kernel_rows(call, row + 1);
-      call.partial = partial(image, row + 1, pixel, lane);
-      call.x += call.x_row;
+      return;
     }
+    const bool ends = !call.store_partial;
+    call.above = nullptr;
+    call.store_partial = true;
+    function(call);
+    if (ends) call.above = call.partial;
+    call.store_partial = !ends;
+    choose_kernel_rows(call, row + 1);
+    call.partial = partial(image, row + 1, pixel, lane);
+    call.x += call.x_row;
     function(call);
   }
 
