@@ -71,7 +71,9 @@ class Search {
     b_.row_blocks = ceil_div(g_.out_h, b_.unit_rows);
     b_.pixel_blocks = ceil_div(g_.out_w, b_.unit_pixels);
     b_.unit_images = images(candidate);
-    b_.image_pair = b_.unit_images > 1 && !b_.row_pair && g_.out_w <= kernels_.max_image_pair_pixels;
+    // Not where two rows of pixels, multiples of 4 KiB apart, outnumber the L1's ways.
+    b_.image_pair = b_.unit_images > 1 && !b_.row_pair && g_.out_w <= kernels_.max_image_pair_pixels &&
+                    2 * g_.out_w <= b_.tile_pixels;
     b_.units = ceil_div(g_.n, b_.unit_images) * b_.row_blocks * b_.pixel_blocks * g_.groups * b_.out_tiles;
     b_.rows = row_axis({b_.unit_rows, b_.unit_pixels, candidate.chunk});
     b_.columns = column_axis({b_.unit_rows, b_.unit_pixels, candidate.chunk});
