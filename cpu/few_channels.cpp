@@ -2,9 +2,12 @@
 // A unit's strip and results stay in L1 for small images (wide: 40 KB), in L2 for large ones (lanes: 160 KB).
 #include "cpu/few_channels.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <stdexcept>
 
+#include "cpu/cache.h"
 #include "cpu/conv2d_kernels.h"
 #include "cpu/coverage.h"
 #include "cpu/half.h"
@@ -43,6 +46,36 @@ std::int64_t strip_rows(const Conv2dProblem& p, const FewChannelsBlocking& b) {
   return (conv_rows(p, b) - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
 }
 
+/// Whether a row of the kernel is a run of taps that share broadcasts (shared_taps).
+bool shares_taps(const Conv2dProblem& p, const FewChannelsBlocking& b) {
+  return !b.wide && b.vectors == 1 && p.stride_w == 1 && p.dilation_w == 1 && (p.s == 3 || p.s == 5);
+}
+
+/// Whether a column of the strip holds all channels, as an NHWC row does.
+bool interleaved(const Conv2dProblem& p, const FewChannelsBlocking& b) { return p.nhwc && !b.planes; }
+
+void choose_strip(const Conv2dProblem& p, int lanes, FewChannelsBlocking& b) {
+  const std::int64_t reach = (p.s - 1) * p.dilation_w;
+  b.planes = b.wide || shares_taps(p, b);
+  if (b.planes) {
+    const std::int64_t pixels = b.wide ? round_up(conv_pixels(p), lanes) : conv_pixels(p);
+    b.phases = p.stride_w;
+    b.columns = conv_pixels(p) + reach / p.stride_w;
+    b.pitch = round_up(b.columns - conv_pixels(p) + pixels, 16);
+    b.strip_row = p.c * b.phases * b.pitch;
+    b.x_px = 1;
+    b.run = shares_taps(p, b) ? p.s : 1;
+    return;
+  }
+  const std::int64_t width = p.nhwc ? p.c : 1;
+  b.phases = 1;
+  b.columns = ((conv_pixels(p) - 1) * p.stride_w + reach + 1) * width;
+  b.pitch = round_up(b.columns, 16);
+  b.strip_row = b.pitch * (p.nhwc ? 1 : p.c);
+  b.x_px = p.stride_w * width;
+  b.run = p.dilation_w == 1 ? width * p.s : width;
+}
+
 /// Offsets and size of a thread's part for b.unit_rows rows.
 void lay_out(const Conv2dProblem& p, int lanes, FewChannelsBlocking& b) {
   const auto lines = [](std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, 16)); };
@@ -68,11 +101,7 @@ FewChannelsBlocking choose_blocking(const Conv2dProblem& p, const FewChannelsKer
   b.wide = prefers_wide(p, lanes);
   b.vectors = b.wide ? 1 : std::min<std::int64_t>(kFewMaxVectors, ceil_div(p.k, lanes));
   b.tile_rows = b.wide ? kernels.wide_rows : pool_side(p);
-  b.phases = p.stride_w;
-  const std::int64_t pixels = b.wide ? round_up(conv_pixels(p), lanes) : conv_pixels(p);
-  b.columns = conv_pixels(p) + (p.s - 1) * p.dilation_w / p.stride_w;
-  b.pitch = round_up(b.columns - conv_pixels(p) + pixels, 16);
-  b.strip_row = p.c * b.phases * b.pitch;
+  choose_strip(p, lanes, b);
   b.plane_pitch = round_up(p.out_w(), lanes) + lanes;
   b.tile_stores = !b.wide && p.type == Type::f32 && p.nhwc;
 
@@ -91,17 +120,32 @@ FewChannelsBlocking choose_blocking(const Conv2dProblem& p, const FewChannelsKer
   return b;
 }
 
-/// In pack()'s order of steps.
-std::vector<std::int32_t> step_offsets(const Conv2dProblem& p, const FewChannelsBlocking& b) {
-  std::vector<std::int32_t> offsets;
+struct Step {
+  std::int64_t kh, kw, channel;
+};
+
+/// In the order of pack().
+std::vector<Step> all_steps(const Conv2dProblem& p, const FewChannelsBlocking& b) {
+  std::vector<Step> steps;
+  const bool channel_last = interleaved(p, b);
   for (std::int64_t kh = 0; kh < p.r; ++kh) {
-    for (std::int64_t c = 0; c < p.c; ++c) {
-      for (std::int64_t kw = 0; kw < p.s; ++kw) {
-        const std::int64_t column = kw * p.dilation_w;
-        offsets.push_back(static_cast<std::int32_t>(kh * p.dilation_h * b.strip_row +
-                                                    (c * b.phases + column % b.phases) * b.pitch + column / b.phases));
-      }
+    for (std::int64_t i = 0; i < p.c * p.s; ++i) {
+      steps.push_back(channel_last ? Step{kh, i / p.c, i % p.c} : Step{kh, i % p.s, i / p.s});
     }
+  }
+  return steps;
+}
+
+/// Where each run of steps begins.
+std::vector<std::int32_t> run_offsets(const Conv2dProblem& p, const FewChannelsBlocking& b) {
+  std::vector<std::int32_t> offsets;
+  const std::vector<Step> steps = all_steps(p, b);
+  for (std::size_t i = 0; i < steps.size(); i += static_cast<std::size_t>(b.run)) {
+    const std::int64_t column = steps[i].kw * p.dilation_w;
+    const std::int64_t in_row = interleaved(p, b)
+                                    ? column * p.c + steps[i].channel
+                                    : (steps[i].channel * b.phases + column % b.phases) * b.pitch + column / b.phases;
+    offsets.push_back(static_cast<std::int32_t>(steps[i].kh * p.dilation_h * b.strip_row + in_row));
   }
   return offsets;
 }
@@ -115,6 +159,7 @@ struct FewChannelsRun {
   const void* x;
   const float* packed;
   const float* bias;  // whole vectors, never null
+  bool stream;        // y is written past the caches
   void* y;
 };
 
@@ -153,32 +198,47 @@ class Unit {
   }
 
   void stage() const {
+    const std::int64_t together = interleaved(p_, b_) ? p_.c : 1;  // channels that are staged as one row
     FewStageCall call{};
     call.x = x_image();
     call.x_row = p_.nhwc ? p_.w * p_.c : p_.w;
     call.x_px = p_.nhwc ? p_.c : 1;
     call.x_channel = p_.nhwc ? 1 : p_.h * p_.w;
     call.height = p_.h;
-    call.width = p_.w;
-    call.channels = p_.c;
+    call.width = p_.w * together;
+    call.channels = p_.c / together;
     call.first_row = first_row_ * pool_side(p_) * p_.stride_h - p_.pad_top;
     const std::int64_t computed = round_up(rows_ * pool_side(p_), b_.tile_rows);
     call.rows = (computed - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h + 1;
-    call.pad_left = p_.pad_left;
+    call.pad_left = p_.pad_left * together;
     call.phases = b_.phases;
     call.columns = b_.columns;
     call.pitch = b_.pitch;
     call.strip = workspace_;
     call.row = workspace_ + b_.row_offset;
-    (p_.nhwc ? run_.kernels.stage_nhwc : run_.kernels.stage_nchw)[static_cast<std::size_t>(p_.type)](call);
+    const bool splits = p_.nhwc && b_.planes;
+    (splits ? run_.kernels.stage_nhwc : run_.kernels.stage_nchw)[static_cast<std::size_t>(p_.type)](call);
+  }
+
+  /// Asks for a row's share of what the next unit will stage, which otherwise waits for all of it at once. Only where
+  /// that follows this unit's input in memory.
+  void ask_for_input(std::int64_t row) const {
+    if (!p_.nhwc && b_.row_blocks > 1) return;
+    const std::int64_t image = p_.c * p_.h * p_.w * static_cast<std::int64_t>(bytes_of(p_.type));
+    const std::int64_t unit = image / b_.row_blocks;
+    const std::int64_t begin = image_ * image + (first_row_ / b_.unit_rows + 1) * unit;
+    const char* x = static_cast<const char*>(run_.x);
+    const std::int64_t end = std::min(begin + (row + 1) * unit / rows_, p_.n * image);
+    for (std::int64_t i = begin + row * unit / rows_; i < end; i += 64) hwy::Prefetch(x + i);
   }
 
   FewTileCall tile_call() const {
     return {.x = workspace_,
             .x_row = p_.stride_h * b_.strip_row,
+            .x_px = b_.x_px,
             .offsets = run_.offsets,
-            .steps = steps(p_),
-            .run = p_.stride_w == 1 && p_.dilation_w == 1 ? p_.s : 1,
+            .runs = steps(p_) / b_.run,
+            .run = b_.run,
             .weights = run_.packed,
             .bias = run_.bias};
   }
@@ -193,6 +253,7 @@ class Unit {
     const std::int64_t step = b_.tile_rows / pool_side(p_);
     for (std::int64_t row = 0; row < rows_; row += step) {
       call.tile.x = workspace_ + row * pool_side(p_) * call.tile.x_row;
+      for (std::int64_t i = row; i < std::min(row + step, rows_); ++i) ask_for_input(i);
       (pool_side(p_) == 2 ? run_.kernels.wide_pool : run_.kernels.wide)(call);
       for (std::int64_t i = 0; i < std::min(step, rows_ - row); ++i) {
         const float* planes = call.planes + i * p_.k * call.pitch;
@@ -222,36 +283,53 @@ class Unit {
     const std::int64_t lanes = run_.kernels.lanes;
     const std::int64_t padded = round_up(p_.k, lanes);
     FewLanesCall call{};
-    call.tile = tile_call();
     call.y_px = b_.tile_stores ? p_.k : padded;
     call.activation = b_.tile_stores ? p_.activation : Activation::none;
+    call.stream = run_.stream;
+    const std::int64_t widest = widest_tile(run_.kernels, b_) / pool_side(p_);
+    call.ask_pixels = b_.tile_stores && !run_.stream ? ceil_div(widest, steps(p_) / b_.run) : 0;
     for (std::int64_t lane = 0; lane < padded; lane += b_.vectors * lanes) {
       const std::int64_t vectors = std::min(b_.vectors, (padded - lane) / lanes);
-      call.tile.weights = run_.packed + lane * steps(p_);
-      call.tile.bias = run_.bias + lane;
       call.valid = static_cast<int>(std::min(vectors * lanes, (b_.tile_stores ? p_.k : padded) - lane));
       for (std::int64_t row = 0; row < rows_; ++row) {
+        if (lane == 0) ask_for_input(row);
+        call.tile = tile_call();
+        call.tile.weights += lane * steps(p_);
+        call.tile.bias += lane;
+        call.tile.x += row * pool_side(p_) * call.tile.x_row;
+        skip_padding(row, vectors * lanes, call.tile);
         float* out = b_.tile_stores ? static_cast<float*>(y_at(row, lane))
                                     : workspace_ + b_.out_offset + row * p_.out_w() * padded + lane;
-        compute_row(call, row, out, static_cast<std::size_t>(vectors));
+        compute_row(call, out, static_cast<std::size_t>(vectors));
       }
     }
     if (!b_.tile_stores) store_strip(padded);
   }
 
+  /// Leaves out the kernel's rows that lie above or below the image for every row of the tile.
+  void skip_padding(std::int64_t row, std::int64_t width, FewTileCall& tile) const {
+    const std::int64_t first = (first_row_ + row) * pool_side(p_) * p_.stride_h - p_.pad_top;
+    const std::int64_t last = first + (pool_side(p_) - 1) * p_.stride_h;
+    const std::int64_t begin = std::clamp<std::int64_t>(ceil_div(-last, p_.dilation_h), 0, p_.r);
+    const std::int64_t end = std::clamp<std::int64_t>(ceil_div(p_.h - first, p_.dilation_h), begin, p_.r);
+    const std::int64_t runs = tile.runs / p_.r;  // of a row
+    tile.offsets += begin * runs;
+    tile.weights += begin * runs * tile.run * width;
+    tile.runs = (end - begin) * runs;
+  }
+
   /// Cuts a row into tiles of even width.
-  void compute_row(FewLanesCall& call, std::int64_t row, float* out, std::size_t vectors) const {
+  void compute_row(FewLanesCall& call, float* out, std::size_t vectors) const {
     const std::int64_t side = pool_side(p_);
     const auto& functions = (side == 2 ? run_.kernels.pair : run_.kernels.tile)[vectors];
     const std::int64_t most = (side == 2 ? run_.kernels.max_pair_pixels : run_.kernels.max_pixels)[vectors] / side;
     const std::int64_t tiles = ceil_div(p_.out_w(), most);
-    const float* x = workspace_ + row * side * call.tile.x_row;
     std::int64_t pixel = 0;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t width = (p_.out_w() - pixel) / (tiles - tile);
-      call.tile.x = x + pixel * side;
       call.y = out + pixel * call.y_px;
       functions[width * side](call);
+      call.tile.x += width * side * call.tile.x_px;
       pixel += width;
     }
   }
@@ -310,7 +388,7 @@ FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const Target& tar
       kernels_(&few_channels_kernels(target)),
       threads_(threads),
       blocking_(choose_blocking(problem, *kernels_, threads)),
-      offsets_(step_offsets(problem, blocking_)),
+      offsets_(run_offsets(problem, blocking_)),
       workspace_(static_cast<std::size_t>(round_up(problem.k, 16)) +
                  static_cast<std::size_t>(threads) * blocking_.thread_floats) {
   if (!blocking_.wide) return;
@@ -330,22 +408,27 @@ void FewChannelsPlan::pack(const void* weights, const WeightStrides& strides, vo
   const Conv2dProblem& p = problem_;
   const std::int64_t padded = blocking_.wide ? p.k : round_up(p.k, kernels_->lanes);
   const std::int64_t blocks = ceil_div(p.k, kFewWideBlock);
+  const std::vector<Step> order = all_steps(p, blocking_);
   auto* out = static_cast<float*>(packed);
   std::int64_t width = 0;
   for (std::int64_t first = 0, block = 0; first < padded; first += width, ++block) {
     width = blocking_.wide ? (p.k - first) / (blocks - block)
                            : std::min(blocking_.vectors * kernels_->lanes, padded - first);
-    for (std::int64_t kh = 0; kh < p.r; ++kh) {
-      for (std::int64_t c = 0; c < p.c; ++c) {
-        for (std::int64_t kw = 0; kw < p.s; ++kw) {
-          const std::int64_t source = c * strides.in + kh * strides.row + kw * strides.column;
-          for (std::int64_t k = first; k < first + width; ++k) {
-            *out++ = k < p.k ? element_as_f32(weights, p.type, source + k * strides.out) : 0.0f;
-          }
-        }
+    for (const Step& step : order) {
+      const std::int64_t source = step.channel * strides.in + step.kh * strides.row + step.kw * strides.column;
+      for (std::int64_t k = first; k < first + width; ++k) {
+        *out++ = k < p.k ? element_as_f32(weights, p.type, source + k * strides.out) : 0.0f;
       }
     }
   }
+}
+
+/// Not where a panel is less than whole lines: they would be written in parts.
+bool FewChannelsPlan::streams(const void* y) const {
+  const Conv2dProblem& p = problem_;
+  const std::int64_t panel = blocking_.vectors * kernels_->lanes;
+  const bool lines = panel % 16 == 0 && p.k % panel == 0 && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  return blocking_.tile_stores && lines && beyond_last_level(p.n * p.k * p.out_h() * p.out_w() * 4);
 }
 
 void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, void* y) {
@@ -353,7 +436,8 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
   note_path(blocking_.wide ? (p.pool.none() ? Path::few_wide : Path::few_wide_pool)
                            : (p.pool.none() ? Path::few_lanes : Path::few_lanes_pool),
             *target_);
-  note_path(p.nhwc ? Path::few_stage_nhwc : Path::few_stage_nchw, *target_);
+  note_path(p.nhwc && blocking_.planes ? Path::few_stage_split : Path::few_stage_rows, *target_);
+  const bool stream = streams(y);
   float* padded_bias = workspace_.data();
   if (p.bias) std::copy_n(bias, p.k, padded_bias);
   float* parts = padded_bias + round_up(p.k, 16);
@@ -367,9 +451,11 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
                            x,
                            static_cast<const float*>(packed),
                            padded_bias,
+                           stream,
                            y};
   parallel_units(threads_, p.n * blocking_.row_blocks, [&](std::int64_t unit, int thread) {
     Unit(run, unit, parts + static_cast<std::size_t>(thread) * blocking_.thread_floats).compute();
+    if (stream) hwy::FlushStream();
   });
 }
 

@@ -1,18 +1,20 @@
 // The few-channel kernels, compiled once a target; what a unit goes through is in few_channels_kernels.h.
 // lanes tile: 14 pixels x 2 vectors, or for the 2x2 pool 2 rows x 12 pixels x 1 vector (6 x 2). A step is one tap of
-// one channel: 1 or 2 vectors of weights from L1 and 14 or 24 broadcast floats whose offsets are known at compile time
-// (a strip's pixels are neighbours), 24 to 28 FMA. wide tile: 4 rows x 6 channels of one vector of pixels. A step loads
-// 4 unaligned vectors and 6 broadcast weights for 24 FMA: 12 cycles where the loads need 7.
+// one channel: 1 or 2 vectors of weights from L1 and 14 or 24 broadcast floats, 24 to 28 FMA. wide tile: 4 rows x 6
+// channels of one vector of pixels. A step loads 4 unaligned vectors and 6 broadcast weights for 24 FMA: 12 cycles
+// where the loads need 7.
 #include "cpu/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/few_channels_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/few_channels_kernels.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpu/tanh-inl.h"
 #include "cpu/vector-inl.h"
@@ -42,17 +44,54 @@ HWY_INLINE FewV activate(Activation activation, FewV value) {
   return value;
 }
 
-/// Activation and store of block[pixel][vectors x lanes].
-HWY_INLINE void finish_pixels(const FewLanesCall& call, const float* block, int pixels, int vectors) {
+/// The largest of the pixels that output pixel p is made of: itself, or a 2x2 window.
+template <int kRows, int kPixels, int kVectors>
+HWY_INLINE FewV pooled(const FewV (&sum)[kRows][kPixels][kVectors], int p, int v) {
+  if constexpr (kRows == 1) {
+    return sum[0][p][v];
+  } else {
+    const FewD d;
+    return nan_max(d, nan_max(d, sum[0][2 * p][v], sum[0][2 * p + 1][v]),
+                   nan_max(d, sum[1][2 * p][v], sum[1][2 * p + 1][v]));
+  }
+}
+
+/// Pool, activation none or relu, and `store(value, y)` of whole vectors.
+template <int kRows, int kPixels, int kVectors, class Store>
+HWY_INLINE void finish_in_registers(const FewLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors],
+                                    const Store& store) {
   const FewD d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  for (int pixel = 0; pixel < pixels; ++pixel) {
-    for (int v = 0; v < vectors; ++v) {
-      const FewV value = activate(call.activation, hn::Load(d, block));
-      block += lanes;
+  const FewV least = hn::Set(d, call.activation == Activation::relu ? 0.0f : -INFINITY);
+  HWY_UNROLL(14) for (int p = 0; p < kPixels / kRows; ++p) {
+    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+      store(at_least(d, least, pooled(sum, p, v)), call.y + p * call.y_px + v * lanes);
+    }
+  }
+}
+
+/// Pool, activation and store of what takes long or branches: through memory, since unrolled it would fill the
+/// instruction cache.
+template <int kRows, int kPixels, int kVectors>
+HWY_INLINE void finish_in_memory(const FewLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
+  const FewD d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  constexpr int kOut = kPixels / kRows;
+  HWY_ALIGN float block[kOut * kVectors * hn::MaxLanes(FewD())];
+  HWY_UNROLL(14) for (int p = 0; p < kOut; ++p) {
+    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+      hn::Store(pooled(sum, p, v), d, block + (p * kVectors + v) * lanes);
+    }
+  }
+  const float* next = block;
+  for (int pixel = 0; pixel < kOut; ++pixel) {
+    for (int v = 0; v < kVectors; ++v, next += lanes) {
+      const FewV value = activate(call.activation, hn::Load(d, next));
       float* y = call.y + pixel * call.y_px + v * lanes;
       const int valid = call.valid - v * lanes;
-      if (valid >= lanes) {
+      if (call.stream) {
+        hn::Stream(value, d, y);
+      } else if (valid >= lanes) {
         hn::StoreU(value, d, y);
       } else {
         store_first(d, value, y, valid);
@@ -61,35 +100,103 @@ HWY_INLINE void finish_pixels(const FewLanesCall& call, const float* block, int 
   }
 }
 
-/// All steps of a tile, kTaps of them at a time: consecutive pixels of the strip, so that each broadcast serves kTaps
-/// pixels. x has a pointer a row, which leaves base, index and a constant to each broadcast's address.
-template <int kRows, int kPixels, int kVectors, int kTaps>
-HWY_INLINE void lanes_steps(const FewTileCall& tile, const float* const (&x)[kRows],
-                            FewV (&sum)[kRows][kPixels][kVectors]) {
+template <int kRows, int kPixels, int kVectors>
+HWY_INLINE void finish_pixels(const FewLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
+  const FewD d;
+  if (call.activation == Activation::tanh || call.valid < kVectors * static_cast<int>(hn::Lanes(d))) {
+    finish_in_memory(call, sum);
+  } else if (call.stream) {
+    finish_in_registers(call, sum, [d](FewV value, float* y) HWY_ATTR { hn::Stream(value, d, y); });
+  } else {
+    finish_in_registers(call, sum, [d](FewV value, float* y) HWY_ATTR { hn::StoreU(value, d, y); });
+  }
+}
+
+/// All steps of a tile on neighbouring pixels, a run of kTaps taps at a time: each broadcast serves kTaps pixels. x has
+/// a pointer a row, which leaves base, index and a constant to each broadcast's address.
+template <int kRows, int kPixels, int kTaps>
+HWY_INLINE void shared_taps(const FewTileCall& tile, const float* const (&x)[kRows], FewV (&sum)[kRows][kPixels][1]) {
   const FewD d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   const float* weights = tile.weights;
   const std::int32_t* offsets = tile.offsets;
-  const std::int32_t* const end = offsets + tile.steps;
-  for (; offsets != end; offsets += kTaps, weights += kTaps * kVectors * lanes) {
+  const std::int32_t* const end = offsets + tile.runs;
+  for (; offsets != end; ++offsets, weights += kTaps * lanes) {
     const std::int64_t offset = *offsets;
-    FewV w[kTaps][kVectors];
-    HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) {
-      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[tap][v] = hn::LoadU(d, weights + (tap * kVectors + v) * lanes);
-    }
+    FewV w[kTaps];
+    HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) w[tap] = hn::LoadU(d, weights + tap * lanes);
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
       HWY_UNROLL(18) for (int column = 0; column < kPixels + kTaps - 1; ++column) {
         const FewV input = hn::Set(d, x[row][offset + column]);
         HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) {
           const int p = column - tap;
-          if (p < 0 || p >= kPixels) continue;
-          HWY_UNROLL(2)
-          for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[tap][v], sum[row][p][v]);
+          if (p >= 0 && p < kPixels) sum[row][p][0] = hn::MulAdd(input, w[tap], sum[row][p][0]);
         }
       }
     }
   }
 }
+
+/// A tile's pixels in groups of three that share a base address: the base plus x_px scaled by 0, 1 and 2. All else of
+/// an address is a constant, so that the FMA ports do little else.
+template <int kRows, int kPixels, int kVectors>
+struct FewSteps {
+  static constexpr int kGroup = 3;
+  static constexpr int kBases = (kPixels + kGroup - 1) / kGroup;
+  using Bases = const float* [kRows][kBases];
+  using Sums = FewV[kRows][kPixels][kVectors];
+
+  /// kSteps of a run, and on to what follows them.
+  template <int kSteps>
+  static HWY_INLINE void multiply_add(Bases& base, std::int64_t x_px, const float*& weights, Sums& sum) {
+    const FewD d;
+    const int lanes = static_cast<int>(hn::Lanes(d));
+    HWY_UNROLL(7) for (int step = 0; step < kSteps; ++step) {
+      FewV w[kVectors];
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + (step * kVectors + v) * lanes);
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+          const FewV input = hn::Set(d, base[row][p / kGroup][p % kGroup * x_px + step]);
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[v], sum[row][p][v]);
+        }
+      }
+    }
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
+        base[row][b] += kSteps;
+        keep_apart(base[row][b]);
+      }
+    }
+    weights += kSteps * kVectors * lanes;
+  }
+
+  /// Asks for some lines of y that the next tile will store: one after another between products, since a store that
+  /// waits for its line holds up those behind it.
+  static HWY_INLINE void ask(const FewLanesCall& call, std::int64_t run) {
+    const int lanes = static_cast<int>(hn::Lanes(FewD()));
+    const float* y = call.y + (kPixels / kRows + run * call.ask_pixels) * call.y_px;
+    for (std::int64_t i = 0; i < call.ask_pixels; ++i, y += call.y_px) {
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) hwy::Prefetch(y + v * lanes);
+    }
+  }
+
+  static HWY_INLINE void all(const FewLanesCall& call, const float* const (&x)[kRows], Sums& sum) {
+    constexpr int kUnroll = 7;
+    const FewTileCall& tile = call.tile;
+    const std::int64_t x_px = tile.x_px;
+    const float* weights = tile.weights;
+    for (std::int64_t run = 0; run < tile.runs; ++run) {
+      ask(call, run);
+      Bases base;
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x[row] + tile.offsets[run] + b * kGroup * x_px;
+      }
+      std::int64_t step = 0;
+      for (; step + kUnroll <= tile.run; step += kUnroll) multiply_add<kUnroll>(base, x_px, weights, sum);
+      for (; step < tile.run; ++step) multiply_add<1>(base, x_px, weights, sum);
+    }
+  }
+};
 
 template <int kRows, int kPixels, int kVectors>
 void lanes_tile(const FewLanesCall& call) {
@@ -105,28 +212,17 @@ void lanes_tile(const FewLanesCall& call) {
   const float* x[kRows];
   HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) x[row] = call.tile.x + row * call.tile.x_row;
   if constexpr (kVectors == 1 && kFewSharesTaps) {
-    if (call.tile.run == 5) {
-      lanes_steps<kRows, kPixels, 1, 5>(call.tile, x, sum);
-    } else if (call.tile.run == 3) {
-      lanes_steps<kRows, kPixels, 1, 3>(call.tile, x, sum);
+    if (call.tile.x_px == 1 && call.tile.run == 5) {
+      shared_taps<kRows, kPixels, 5>(call.tile, x, sum);
+    } else if (call.tile.x_px == 1 && call.tile.run == 3) {
+      shared_taps<kRows, kPixels, 3>(call.tile, x, sum);
     } else {
-      lanes_steps<kRows, kPixels, 1, 1>(call.tile, x, sum);
+      FewSteps<kRows, kPixels, 1>::all(call, x, sum);
     }
   } else {
-    lanes_steps<kRows, kPixels, kVectors, 1>(call.tile, x, sum);
+    FewSteps<kRows, kPixels, kVectors>::all(call, x, sum);
   }
-  constexpr int kOut = kPixels / kRows;
-  HWY_ALIGN float block[kOut * kVectors * hn::MaxLanes(FewD())];
-  HWY_UNROLL(14) for (int p = 0; p < kOut; ++p) {
-    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-      FewV best = sum[0][p * kRows][v];
-      if constexpr (kRows == 2) {
-        best = nan_max(d, nan_max(d, best, sum[0][2 * p + 1][v]), nan_max(d, sum[1][2 * p][v], sum[1][2 * p + 1][v]));
-      }
-      hn::Store(best, d, block + (p * kVectors + v) * lanes);
-    }
-  }
-  finish_pixels(call, block, kOut, kVectors);
+  finish_pixels(call, sum);
 }
 
 template <int kRows, int kVectors, int kPixels>
@@ -153,7 +249,7 @@ HWY_INLINE void wide_sums(const FewTileCall& tile, const float* weights, const f
   HWY_UNROLL(6) for (int c = 0; c < kChannels; ++c) {
     HWY_UNROLL(4) for (int row = 0; row < kFewWideRows; ++row) sum[row][c] = hn::Set(d, bias[c]);
   }
-  for (std::int64_t step = 0; step < tile.steps; ++step, weights += kChannels) {
+  for (std::int64_t step = 0; step < tile.runs; ++step, weights += kChannels) {
     const float* x = tile.x + pixel + tile.offsets[step];
     FewV input[kFewWideRows];
     HWY_UNROLL(4) for (int row = 0; row < kFewWideRows; ++row) input[row] = hn::LoadU(d, x + row * tile.x_row);
@@ -168,7 +264,7 @@ template <int kChannels, bool kPool>
 HWY_INLINE void wide_channels(const FewWideCall& call, std::int64_t first) {
   const FewD d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const float* weights = call.tile.weights + first * call.tile.steps;
+  const float* weights = call.tile.weights + first * call.tile.runs;
   const std::int64_t plane_row = call.channels * call.pitch;
   for (std::int64_t pixel = 0; pixel < call.pixels; pixel += kPool && lanes == 1 ? 2 : lanes) {
     FewV sum[kFewWideRows][kChannels];

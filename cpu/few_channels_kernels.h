@@ -2,8 +2,10 @@
 // through stage, then one of two kinds of register tile:
 //   lanes  a vector is output channels; inputs are broadcast. Sums: rows x pixels x vectors.
 //   wide   a vector is pixels of a row; weights are broadcast. Sums: rows x channels.
-// Both read the same planar strip [row][channel][phase][column], where a phase holds every stride-th column: the pixels
-// of a tap are neighbours whatever the stride, the layout and the number of channels.
+// They read a strip of input rows with their padding, in one of two orders:
+//   planes  [row][channel][phase][column], where a phase holds every stride-th column: a tap's pixels are neighbours
+//           whatever stride, layout and number of channels. For wide, and for taps that share broadcasts.
+//   copy    the image's own order, [row][column][channel] or [row][channel][column]: the cheapest to make.
 #pragma once
 
 #include <array>
@@ -30,15 +32,14 @@ struct FewStageCall {
   float* row;  // an f32 row of the image
 };
 
-/// Step i of a tap and channel reads strip x[row*x_row + pixel + offsets[i]].
+/// Step i of run r reads strip x[row*x_row + pixel*x_px + offsets[r] + i]; a step is one tap of one channel.
 struct FewTileCall {
   const float* x;
-  std::int64_t x_row;
+  std::int64_t x_row, x_px;  // wide: x_px is 1
   const std::int32_t* offsets;
-  std::int64_t steps;
-  std::int64_t run;      // this many steps at a time are taps on consecutive pixels; divides steps
-  const float* weights;  // lanes: [step][vectors x lanes]; wide: [block of channels][step][channel]
-  const float* bias;     // lanes: whole vectors; wide: a float a channel
+  std::int64_t runs, run;  // run: the steps of one; wide: 1
+  const float* weights;    // lanes: [step][vectors x lanes]; wide: [block of channels][step][channel]
+  const float* bias;       // lanes: whole vectors; wide: a float a channel
 };
 
 struct FewLanesCall {
@@ -47,6 +48,8 @@ struct FewLanesCall {
   std::int64_t y_px;
   int valid;
   Activation activation;
+  bool stream;              // y is written past the caches: whole aligned vectors
+  std::int64_t ask_pixels;  // of the next tile, whose lines are asked for during each run
 };
 using FewLanesFunction = void (*)(const FewLanesCall&);
 

@@ -47,14 +47,6 @@ constexpr std::int64_t kWeightsAhead = 1024;
 constexpr std::int64_t kRunsAhead = 2;
 constexpr std::int64_t kLineFloats = 16;
 
-/// Hides where a pointer came from: gcc would turn several that advance together into one and an offset each, and
-/// reload the offsets from the stack in every step.
-HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
-#if defined(__GNUC__)
-  asm("" : "+r"(pointer));
-#endif
-}
-
 /// The pixels [pixel, pixel_end) of a tile's rows.
 struct Part {
   int pixel, pixel_end;

@@ -45,6 +45,14 @@ HWY_INLINE V relu(D d, V x) {
   return at_least(d, hn::Zero(d), x);
 }
 
+/// Hides where a pointer came from: gcc would turn several that advance together into one and an offset each, and
+/// reload the offsets from the stack in every step.
+HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
+#if defined(__GNUC__)
+  asm("" : "+r"(pointer));
+#endif
+}
+
 /// The larger value; NaN when either is NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V nan_max(D, V a, V b) {

@@ -161,6 +161,40 @@ TEST_CASE(
   check_large_result<PointwisePlan>();
 }
 
+TEST_CASE("few channels: a result beyond the last level's share, on aligned and unaligned addresses") {
+  for (const std::int64_t k : {16, 32}) {  // on AVX-512 a vector and a pair
+    Conv2dProblem p{.h = 725, .w = 726, .k = k, .r = 1, .s = 2, .ho = 725, .wo = 725, .bias = true};
+    if (k == 32) p.h = p.ho = 363;
+    const std::int64_t count = p.k * p.ho * p.wo;
+    std::mt19937 random(13);
+    const Elements x = random_elements(Type::f32, p.h * p.w, random);
+    const Elements weights = random_elements(Type::f32, 2 * p.k, random);
+    const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
+    for (const Target* target : supported_targets()) {
+      FewChannelsPlan plan(p, *target, 2);
+      std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+      plan.pack(weights.data(), dense_strides(p), packed.data());
+      for (const std::int64_t shift : {0, 1}) {
+        INFO(target->name << ", " << k << " channels, y " << shift << " floats from a cache line");
+        AlignedFloats y(static_cast<std::size_t>(count + 32));
+        float* first = y.data() + 16 + shift;
+        plan.run(x.data(), packed.data(), bias.data(), first);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t pixel = i / k / p.wo * p.w + i / k % p.wo;
+          const auto tap = [&](std::int64_t kw) {
+            return x.at(static_cast<std::size_t>(pixel + kw)) * weights.at(static_cast<std::size_t>(i % k * 2 + kw));
+          };
+          if (!(std::abs(first[i] - (tap(0) + tap(1) + 0.5f)) <= 1e-6f)) ++wrong;
+        }
+        CHECK(wrong == 0);
+        CHECK(first[-1] == 0.0f);
+        CHECK(first[count] == 0.0f);
+      }
+    }
+  }
+}
+
 TEST_CASE("conv2d: dilation") {
   std::mt19937 random(5);
   for (const std::int64_t dilation : {2, 3, 6}) {
@@ -290,7 +324,7 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
   std::mt19937 random(23);
   for (const std::int64_t stride : {1, 2}) {
     for (const std::int64_t pad : {0, 1}) {
-      for (const std::int64_t size : {3, 4, 7, 10, 13}) {
+      for (const std::int64_t size : {3, 4, 7, 9, 10, 13, 14}) {  // also rows of 7 outputs, with padding on either side
         // Below and above two vectors of every target, with a tail.
         const std::int64_t channels = size == 7 ? 17 : 33 + size;
         Conv2dProblem p{.n = 2, .c = channels, .h = size, .w = size, .k = channels, .r = 3, .s = 3};
@@ -303,6 +337,7 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
       }
     }
   }
+  check_everywhere(sized({.c = 40, .h = 8, .w = 8, .k = 40, .r = 3, .s = 3, .groups = 40}, 0, 1), random);
   Conv2dProblem p{.c = 144, .h = 64, .w = 64, .k = 144, .r = 3, .s = 3, .groups = 144, .bias = true};
   check_everywhere(same_padded(p), random, 2);
   p = {.n = 2, .c = 3, .h = 90, .w = 131, .k = 3, .r = 3, .s = 3, .groups = 3};  // several blocks of rows a plane
