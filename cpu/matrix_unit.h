@@ -101,18 +101,19 @@ using MatrixSplitFunction = void (*)(const void* x, std::int64_t pitch, std::int
 constexpr int parts_of(int products) { return products == 1 ? 1 : products == 6 ? 3 : 2; }
 
 struct MatrixUnit {
-  const char* name;
-  std::string missing;    // why this machine can't run it; empty: it can
-  int positions;          // the most of a half, up to kHalfPositions
-  bool reads_whole_half;  // it reads `positions` positions of a half even where fewer count
-  double most_padding;    // it loses to the direct kernel where padding multiplies the products by more
+  const char* name = "";
+  std::string missing;            // why this machine can't run it; empty: it can
+  int positions = 0;              // the most of a half, up to kHalfPositions
+  bool reads_whole_half = false;  // it reads `positions` positions of a half even where fewer count
+  double most_padding = 0;        // it loses to the direct kernel where padding multiplies the products by more
   // Before and after a thread's calls, which take so many positions a half and so many channel pairs of a block.
-  void (*begin)(int positions, int pairs);
-  void (*end)();
-  MatrixFunction tile1, tile3, tile4, tile6;  // by products a term; null where it has none
-  bool finishes_in_registers;                 // what finish_bf16 takes, but for pools
+  void (*begin)(int positions, int pairs) = nullptr;
+  void (*end)() = nullptr;
+  // By products a term; null where it has none.
+  MatrixFunction tile1 = nullptr, tile3 = nullptr, tile4 = nullptr, tile6 = nullptr;
+  bool finishes_in_registers = false;  // what finish_bf16 takes, but for pools
   // Of all 32 lanes and without tanh, faster than the target's; or null.
-  MatrixFinishFunction finish_bf16, finish_f16;
+  MatrixFinishFunction finish_bf16 = nullptr, finish_f16 = nullptr;
   // Faster than the target's, or null; of f32 by the number of parts.
   MatrixSplitFunction split_f16 = nullptr;
   MatrixSplitFunction split_f32[4] = {};
