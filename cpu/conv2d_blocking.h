@@ -1,6 +1,5 @@
 // How a convolution is cut: into units of work for the threads, and inside a unit so that its data stays in L1/L2.
-//   unit    (image, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads. Of small images a
-//   unit
+//   unit    (image, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads. Of small images it
 //           has several, so that a panel's weights come into L2 once for all of them.
 //   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2; sums of earlier
 //           chunks wait in an L2 buffer. Most layers have one chunk, and then sums never leave the registers.

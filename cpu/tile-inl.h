@@ -1,13 +1,12 @@
 // The convolution's micro-kernel: one register tile of output lanes × pixels, through all taps and input lanes.
-// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; at
-// most 7 (3) pixels: the same row of two images, for half the weights. A 2×2 pool takes the row above from L1, where
-// another tile left it. Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a
-// linear stream out of L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a
-// cycle, 13 B a cycle. Prefetched in software, because no hardware stream follows them: one line of the next pixels a
-// step, and the weights a page ahead. Taps on padding leave out the first or last pixel: no zeros are multiplied. Tiles
-// of fewer than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps apart. Sums start
-// from the bias and never leave the registers. Depthwise: output lane i reads input lane i only, so the broadcast
-// becomes a vector load and a step is one tap.
+// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; of
+// rows up to 7 (3) pixels the same row of two images, for half the weights. A 2×2 pool reads the row above from L1.
+// Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on AVX-512, a linear stream out of L2 or
+// L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at 2 FMA a cycle, 13 B a cycle. What no
+// hardware stream follows is prefetched: one line of the next pixels a step, and the weights a page ahead.
+// Taps on padding leave out the tile's first or last pixel: no zeros are multiplied. Sums start from the bias.
+// Tiles of fewer than 8 accumulators wait for the FMA's latency (2 a cycle, 4 cycles): they sum odd steps apart.
+// Depthwise: output lane i reads input lane i only, so the broadcast becomes a vector load and a step is one tap.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
 #undef GABLE_CPU_TILE_INL_H_
@@ -124,8 +123,8 @@ struct Tile {
   /// `runs` times `steps` input lanes, consecutive in the weights; x moves on by x_run from run to run. The first
   /// `asking` runs ask for the cache lines of a later one, `ahead` floats on, or the last kRunsAhead `end_ahead` floats
   /// on: with a pixel's channels far apart from the next pixel's, no hardware prefetcher sees them coming. One line a
-  /// step: asked for at once they would fill the line buffers, and the weights would wait. Only pixels of
-  /// kPart take part.
+  /// step: asked for at once they would fill the line buffers, and the weights would wait. Only pixels of kPart take
+  /// part.
   template <Part kPart>
   static HWY_INLINE void accumulate(const TileCall& call, const float* HWY_RESTRICT x, std::int64_t x_step,
                                     std::int64_t x_run, std::int64_t ahead, std::int64_t end_ahead,
@@ -176,8 +175,8 @@ struct Tile {
     }
   }
 
-  /// The taps of one kernel row over `lanes` input lanes, for the tile's rows [kRow, kRowEnd). They are one run of
-  /// steps where the input lets them be. Taps less than a pixel's stride apart read different pixels, and these ask.
+  /// The taps of one kernel row over `lanes` input lanes. They are one run of steps where the input lets them be. Taps
+  /// less than a pixel's stride apart read different pixels, and these ask.
   static HWY_INLINE void kernel_row(const TileCall& call, const float* x, std::int64_t ahead,
                                     const float* HWY_RESTRICT& w, std::int64_t lanes, V (&acc)[kAll][kVectors]) {
     constexpr Part kWhole{0, kPixels};
