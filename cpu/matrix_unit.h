@@ -78,7 +78,7 @@ struct MatrixCall {
   // Those that a unit takes whose halves share weights: rows × columns of them, from taps[0] and b on.
   std::int64_t tap_rows, tap_columns, tap_pitch;
   int last_pairs;          // channel pairs of the last block that are not padding
-  bool last_is_single;     // the last one's second channel is not to be read; never for a unit that reads whole halves
+  bool last_is_single;     // the last one's second channel is not to be used; never for a unit that reads whole halves
   const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
   bool b_passes_l1;        // L2 keeps it, and L1 the input
   float* c;                // [half][position][lane]

@@ -226,6 +226,18 @@ GABLE_CPU_BF16 void split_positions(const void* x, std::int64_t pitch, std::int6
 
 constexpr int kDotPositions = 14;
 
+GABLE_CPU_BF16 inline __m512i pairs(const std::uint16_t* a) {
+  int channels;
+  std::memcpy(&channels, a, sizeof channels);
+  return _mm512_set1_epi32(channels);
+}
+/// With zero in place of the second channel, which may be no number.
+GABLE_CPU_BF16 inline __m512i first_of_pairs(const std::uint16_t* a) {
+  __m512i first = _mm512_set1_epi32(0xffff);
+  asm("" : "+v"(first));  // made here: kept through the loops, it would take a register from the sums
+  return _mm512_and_si512(pairs(a), first);
+}
+
 /// Products of one pair of channels; kSingle: of its first one.
 template <int kPositions, bool kSingle>
 GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&sums)[kPositions][2],
@@ -235,9 +247,7 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&sums
   const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
 #pragma GCC unroll 14
   for (int i = 0; i < kPositions; ++i) {
-    int channels = a[i * stride];
-    if constexpr (!kSingle) std::memcpy(&channels, a + i * stride, sizeof channels);
-    const __m512bh x = (__m512bh)_mm512_set1_epi32(channels);
+    const __m512bh x = (__m512bh)(kSingle ? first_of_pairs(a + i * stride) : pairs(a + i * stride));
     sums[i][0] = _mm512_dpbf16_ps(sums[i][0], x, low);
     sums[i][1] = _mm512_dpbf16_ps(sums[i][1], x, high);
   }
@@ -290,6 +300,9 @@ constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_
 constexpr auto kDotDense = dot_table<kMatrixChannels, false>(std::make_integer_sequence<int, kDotPositions>());
 constexpr auto kDotStrided = dot_table<0, false>(std::make_integer_sequence<int, kDotPositions>());
 constexpr auto kDotSingle = dot_table<0, true>(std::make_integer_sequence<int, kDotPositions>());
+/// Of images of three channels, at every pixel and at every other one: a constant stride, as below.
+constexpr auto kDotThree = dot_table<3, true>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kDotSix = dot_table<6, true>(std::make_integer_sequence<int, kDotPositions>());
 
 /// Input read in place usually has one of these channel counts: constant strides leave more registers.
 DotFunction whole_half(std::int64_t stride) {
@@ -313,7 +326,9 @@ DotFunction whole_half(std::int64_t stride) {
 
 DotFunction dot_function(const MatrixCall& call, std::size_t half) {
   const auto count = static_cast<std::size_t>(call.count[half]);
-  if (call.last_is_single) return kDotSingle[count - 1];
+  if (call.last_is_single) {
+    return (call.position == 3 ? kDotThree : call.position == 6 ? kDotSix : kDotSingle)[count - 1];
+  }
   if (call.position == kMatrixChannels) return kDotDense[count - 1];
   return count == kDotPositions ? whole_half(call.position) : kDotStrided[count - 1];
 }
