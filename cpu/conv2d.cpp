@@ -21,8 +21,6 @@ const Conv2dProblem& checked(const Conv2dProblem& problem, const Target& target,
   return problem;
 }
 
-std::string text(std::int64_t value) { return std::to_string(value); }
-
 /// Lanes of all panels of one group: whole partition tiles, then whole vectors.
 std::int64_t packed_lanes(const Conv2dBlocking& b, int vector_lanes) {
   return round_up(b.geometry.group_k, vector_lanes);

@@ -22,6 +22,9 @@
 
 namespace gable::cpu {
 
+/// A number in a description or a refusal.
+inline std::string text(std::int64_t value) { return std::to_string(value); }
+
 /// What a plan decided, in words.
 struct Conv2dDescription {
   std::string kernel;    // "direct", "depthwise_staged", ...

@@ -18,8 +18,6 @@ constexpr std::int64_t kTilesPerUnit = 16;
 constexpr std::int64_t kLeastTilesPerUnit = 4;
 constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kFloat = sizeof(float);
-/// Pixels a multiple of 4 KiB apart fall into one set of an L1 of 64 sets of 64 bytes: as many fit as it has ways.
-constexpr std::int64_t kL1WayBytes = 4096;
 
 /// The part size that cuts `total` into the fewest parts of at most `most`, all nearly equal.
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }

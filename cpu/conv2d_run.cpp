@@ -96,18 +96,7 @@ class Unit {
     Input left, middle, right;
   };
 
-  /// The convolution's pixels are cut into tiles of nearly equal width.
-  struct Tiles {
-    std::int64_t count, narrow, wide_tiles, step;
-    std::int64_t width(std::int64_t tile) const { return (narrow + (tile < wide_tiles ? 1 : 0)) * step; }
-    std::int64_t begin(std::int64_t tile) const { return (narrow * tile + std::min(tile, wide_tiles)) * step; }
-  };
-  Tiles tiles() const {
-    const std::int64_t step = b_.row_pair ? 2 : 1;
-    const std::int64_t most = b_.tile_pixels / step;
-    const std::int64_t count = ceil_div(conv_pixels_ / step, most);
-    return {count, conv_pixels_ / step / count, conv_pixels_ / step % count, step};
-  }
+  Tiles tiles() const { return {conv_pixels_, b_.tile_pixels, b_.row_pair ? 2 : 1}; }
 
   /// Strips only for the tiles that touch the padding left and right, where tiles between them touch none; where the
   /// image is not f32 NHWC, one strip for all.

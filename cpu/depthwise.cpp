@@ -21,8 +21,6 @@ constexpr std::int64_t kUnitsPerThread = 4;
 // block (4.6 KB) stay in L1.
 constexpr std::int64_t kBlockChannels = 128;
 
-std::string text(std::int64_t value) { return std::to_string(value); }
-
 bool takes_pairs(const Conv2dProblem& p, const DepthwiseKernels& kernels) {
   return p.type == Type::bf16 && p.c >= 2 * kernels.lanes;
 }

@@ -16,8 +16,6 @@ constexpr std::int64_t kUnitFloats = 10 << 10;
 constexpr std::int64_t kMostThreadFloats = 256 << 10;
 constexpr std::int64_t kUnitsPerThread = 4;
 
-std::string text(std::int64_t value) { return std::to_string(value); }
-
 /// Offsets and size of a thread's part for b.unit_rows rows.
 void lay_out(const Conv2dProblem& p, const DepthwisePlanesKernels& kernels, DepthwisePlanesBlocking& b) {
   const std::int64_t stride = p.stride_h;

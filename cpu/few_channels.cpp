@@ -23,8 +23,6 @@ constexpr std::int64_t kLanesUnitFloats = 40 << 10;
 constexpr std::int64_t kMostThreadFloats = 256 << 10;
 constexpr std::int64_t kUnitsPerThread = 4;
 
-std::string text(std::int64_t value) { return std::to_string(value); }
-
 std::int64_t pool_side(const Conv2dProblem& p) { return p.pool.none() ? 1 : 2; }
 std::int64_t conv_pixels(const Conv2dProblem& p) { return p.out_w() * pool_side(p); }
 std::int64_t steps(const Conv2dProblem& p) { return p.c * p.r * p.s; }

@@ -19,7 +19,6 @@ constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kSlackPositions = 64;  // a tile may read past the strip's end
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
 constexpr std::int64_t kBf16 = 2;
-constexpr std::int64_t kL1WayBytes = 4096;
 constexpr std::int64_t kLine = 64;
 constexpr double kMostIdlePositions = 1.15;  // of all positions to those with outputs; staging costs about as much
 

@@ -632,8 +632,6 @@ std::int64_t output_bytes(const Conv2dProblem& p) {
   return p.n * p.out_h() * p.out_w() * p.k * static_cast<std::int64_t>(bytes_of(p.type));
 }
 
-std::string text(std::int64_t value) { return std::to_string(value); }
-
 /// One value as its bf16 parts, greatest first.
 void split_weight(float value, int parts, std::uint16_t* out, std::int64_t part_stride) {
   for (int part = 0; part < parts; ++part) {

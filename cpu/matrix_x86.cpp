@@ -82,7 +82,7 @@ std::string missing_amx() {
   constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
   constexpr unsigned kNeeded = kAmxBf16 | kAmxTile;
   if ((leaf7().subleaf0_edx & kNeeded) != kNeeded) return "this CPU has no AMX with bf16";
-  if (!missing_bf16_dot().empty()) return missing_bf16_dot();  // which finishes the sums
+  if (const std::string missing = missing_bf16_dot(); !missing.empty()) return missing;  // it finishes the sums
   if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return "the system grants no AMX tile registers";
   return "";
 }
@@ -226,16 +226,16 @@ GABLE_CPU_BF16 void split_positions(const void* x, std::int64_t pitch, std::int6
 
 constexpr int kDotPositions = 14;
 
-GABLE_CPU_BF16 inline __m512i pairs(const std::uint16_t* a) {
+GABLE_CPU_BF16 inline __m512i broadcast_pair(const std::uint16_t* a) {
   int channels;
   std::memcpy(&channels, a, sizeof channels);
   return _mm512_set1_epi32(channels);
 }
 /// With zero in place of the second channel, which may be no number.
-GABLE_CPU_BF16 inline __m512i first_of_pairs(const std::uint16_t* a) {
+GABLE_CPU_BF16 inline __m512i broadcast_first(const std::uint16_t* a) {
   __m512i first = _mm512_set1_epi32(0xffff);
   asm("" : "+v"(first));  // made here: kept through the loops, it would take a register from the sums
-  return _mm512_and_si512(pairs(a), first);
+  return _mm512_and_si512(broadcast_pair(a), first);
 }
 
 /// Products of one pair of channels; kSingle: of its first one.
@@ -247,7 +247,7 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&sums
   const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
 #pragma GCC unroll 14
   for (int i = 0; i < kPositions; ++i) {
-    const __m512bh x = (__m512bh)(kSingle ? first_of_pairs(a + i * stride) : pairs(a + i * stride));
+    const __m512bh x = (__m512bh)(kSingle ? broadcast_first(a + i * stride) : broadcast_pair(a + i * stride));
     sums[i][0] = _mm512_dpbf16_ps(sums[i][0], x, low);
     sums[i][1] = _mm512_dpbf16_ps(sums[i][1], x, high);
   }

@@ -27,10 +27,6 @@ constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kTilesPerGroup = 16;
 constexpr std::int64_t kLeastTilesPerGroup = 4;
 constexpr std::int64_t kFewPanels = 2;  // of four vectors
-/// Addresses so far apart fall into one set of an L1 of 64 sets of 64 bytes.
-constexpr std::int64_t kL1WayBytes = 4096;
-
-std::string text(std::int64_t value) { return std::to_string(value); }
 
 /// Whether output pixels are input pixels, one after another.
 bool contiguous(const Conv2dProblem& p) { return p.stride_h == 1 && p.stride_w == 1 && p.ho == p.h && p.wo == p.w; }
@@ -89,15 +85,6 @@ struct PointwiseRun {
   const float* bias;
   float* y;
   bool stream;
-};
-
-/// Pixels in tiles of nearly equal width.
-struct Tiles {
-  std::int64_t count, narrow, wide_tiles;
-  Tiles(std::int64_t pixels, std::int64_t most)
-      : count(ceil_div(pixels, most)), narrow(pixels / count), wide_tiles(pixels % count) {}
-  std::int64_t width(std::int64_t tile) const { return narrow + (tile < wide_tiles ? 1 : 0); }
-  std::int64_t begin(std::int64_t tile) const { return narrow * tile + std::min(tile, wide_tiles); }
 };
 
 /// One unit of work.
