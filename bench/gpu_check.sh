@@ -56,7 +56,7 @@ verify_step() {
   check cuda_test "$build/tests/cuda_test"
   check cuda_once_test "$build/tests/cuda_once_test"
   check cuda_fault_test "$build/tests/cuda_fault_test" -s
-  check cuda_old_driver_test env LD_LIBRARY_PATH="$build/tests/old_driver:$LD_LIBRARY_PATH" \
+  check cuda_old_driver_test env LD_LIBRARY_PATH="$build/tests/cuda/old_driver:$LD_LIBRARY_PATH" \
     "$build/tests/cuda_old_driver_test"
   grep -h -A 40 'cases run, refused' "$out/conformance.log" | grep 'cuda' || {
     say "FAILED  conformance: it ran no kernel of cuda"

@@ -1,5 +1,5 @@
 # Toolchain file: cross-builds for Arm (NEON) with Debian's cross compiler, and runs tests in qemu's user emulation.
-# GABLE_SYSROOT: a folder with the arm64 packages that gable needs, unpacked (tests/neon.sh makes one).
+# GABLE_SYSROOT: a folder with the arm64 packages that gable needs, unpacked (tests/tools/neon.sh makes one).
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

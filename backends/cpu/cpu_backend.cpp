@@ -9,7 +9,7 @@
 
 #include "backends/cpu/cpu_plans.h"
 #include "backends/registry/builtin.h"
-#include "cpu/target.h"
+#include "cpu/common/target.h"
 
 namespace gable {
 namespace {

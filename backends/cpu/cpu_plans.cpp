@@ -8,9 +8,9 @@
 
 #include "backends/cpu/problems.h"
 #include "backends/cpu/weighted_kernels.h"
-#include "cpu/elementwise.h"
-#include "cpu/pool.h"
-#include "cpu/transpose.h"
+#include "cpu/ops/elementwise.h"
+#include "cpu/ops/pool.h"
+#include "cpu/ops/transpose.h"
 
 namespace gable {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/target.h"
+#include "cpu/common/target.h"
 
 namespace gable {
 

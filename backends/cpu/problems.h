@@ -3,9 +3,9 @@
 
 #include <gable/ops.h>
 
-#include "cpu/conv2d_problem.h"
-#include "cpu/matmul.h"
-#include "cpu/pool.h"
+#include "cpu/common/conv2d_problem.h"
+#include "cpu/ops/matmul.h"
+#include "cpu/ops/pool.h"
 
 namespace gable {
 

@@ -2,12 +2,12 @@
 #include "backends/cpu/weighted_kernels.h"
 
 #include "backends/cpu/problems.h"
-#include "cpu/conv2d.h"
-#include "cpu/depthwise.h"
-#include "cpu/depthwise_planes.h"
-#include "cpu/few_channels.h"
-#include "cpu/matrix_conv2d.h"
-#include "cpu/pointwise.h"
+#include "cpu/direct/conv2d.h"
+#include "cpu/depthwise/depthwise.h"
+#include "cpu/depthwise/depthwise_planes.h"
+#include "cpu/few_channels/few_channels.h"
+#include "cpu/bf16/conv2d.h"
+#include "cpu/pointwise/pointwise.h"
 
 namespace gable {
 namespace {
@@ -136,7 +136,7 @@ int products_of(const WeightedOp& op) {
   return op.math == Math::split3 ? 3 : op.math == Math::split6 ? 6 : 0;
 }
 
-std::string refuse_matrix(const WeightedOp& op, const cpu::MatrixUnit& unit) {
+std::string refuse_bf16(const WeightedOp& op, const cpu::Bf16Unit& unit) {
   const int products = products_of(op);
   if (products == 0) {
     return std::string(name_of(op.problem.type)) + " with math " + std::string(to_string(op.math)) +
@@ -146,7 +146,7 @@ std::string refuse_matrix(const WeightedOp& op, const cpu::MatrixUnit& unit) {
     return "math " + std::string(to_string(op.math)) + ": " + std::to_string(products) +
            " bf16 products a term are slower on it than one in f32";
   }
-  return cpu::matrix_refusal(op.problem, products, unit);
+  return cpu::bf16_refusal(op.problem, products, unit);
 }
 
 /// Of sums of bf16 products, on AMX and on AVX512-BF16. With M = sum |x||w| + |bias| over n terms:
@@ -162,7 +162,7 @@ std::string refuse_matrix(const WeightedOp& op, const cpu::MatrixUnit& unit) {
 ///     mid·lo and lo·mid, each at most 2^-24 |x||w|, and lo·lo: 2·2^-24 M, and 2^-7 of that.
 /// Parts of values beyond bf16's greatest, 2^128 - 2^119, are infinite, and infinities have no parts: results are NaN.
 /// f16's own instructions on AVX512-FP16 add in f16, which no bound of f32 accumulation allows.
-ErrorBound matrix_bound(const Op& op, int products) {
+ErrorBound bf16_bound(const Op& op, int products) {
   const std::int64_t n = terms(op);
   ErrorBound bound = f32_accumulation_bound(n * products, dtype_of(op), activation_of(op));
   bound.absolute += static_cast<double>(n) * 0x1p-101;
@@ -172,33 +172,33 @@ ErrorBound matrix_bound(const Op& op, int products) {
   return bound;
 }
 
-std::unique_ptr<PlanImpl> make_matrix_plan(const WeightedOp& op, const cpu::Target& target, int threads,
-                                           const cpu::MatrixUnit& unit) {
+std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const cpu::Target& target, int threads,
+                                           const cpu::Bf16Unit& unit) {
   const int products = products_of(op);
-  return std::make_unique<WeightedPlan<cpu::MatrixConv2dPlan>>(
-      op, matrix_bound(op.op, products), cpu::MatrixConv2dPlan(op.problem, products, unit, target, threads));
+  return std::make_unique<WeightedPlan<cpu::Bf16Conv2dPlan>>(
+      op, bf16_bound(op.op, products), cpu::Bf16Conv2dPlan(op.problem, products, unit, target, threads));
 }
 
 /// The units' registers are AVX-512's, and what surrounds them is compiled for it.
-std::string missing_unit(const cpu::Target& target, const cpu::MatrixUnit& unit) {
+std::string missing_unit(const cpu::Target& target, const cpu::Bf16Unit& unit) {
   if (target.name != "avx512") return "target " + std::string(target.name) + ": the unit belongs to avx512";
   return unit.missing;
 }
 
 std::string nothing_missing(const cpu::Target&) { return ""; }
 
-template <const cpu::MatrixUnit& (*unit)()>
-constexpr WeightedKernel matrix_kernel(const char* name) {
+template <const cpu::Bf16Unit& (*unit)()>
+constexpr WeightedKernel bf16_kernel(const char* name) {
   return {name, [](const cpu::Target& target) { return missing_unit(target, unit()); },
-          [](const WeightedOp& op, const cpu::Target&) { return refuse_matrix(op, unit()); },
+          [](const WeightedOp& op, const cpu::Target&) { return refuse_bf16(op, unit()); },
           [](const WeightedOp& op, const cpu::Target& target, int threads) {
-            return make_matrix_plan(op, target, threads, unit());
+            return make_bf16_plan(op, target, threads, unit());
           }};
 }
 
 constexpr WeightedKernel kKernels[] = {
-    matrix_kernel<cpu::amx_unit>("amx"),
-    matrix_kernel<cpu::bf16_dot_unit>("bf16_dot"),
+    bf16_kernel<cpu::amx_unit>("amx"),
+    bf16_kernel<cpu::bf16_dot_unit>("bf16_dot"),
     {"depthwise", nothing_missing, refuse_depthwise, make_depthwise_plan},
     {"depthwise_planes", nothing_missing, refuse_depthwise_planes, make_depthwise_planes_plan},
     {"depthwise_staged", nothing_missing, refuse_depthwise_staged, make_conv2d_plan},

@@ -10,8 +10,8 @@
 #include <span>
 #include <string>
 
-#include "cpu/conv2d_problem.h"
-#include "cpu/target.h"
+#include "cpu/common/conv2d_problem.h"
+#include "cpu/common/target.h"
 
 namespace gable {
 

@@ -10,8 +10,8 @@
 #include <functional>
 
 #include "backends/cuda/cuda_loops.h"
-#include "cuda/bandwidth.h"
-#include "cuda/ceilings.h"
+#include "cuda/studies/bandwidth.h"
+#include "cuda/studies/ceilings.h"
 
 namespace gable {
 namespace {

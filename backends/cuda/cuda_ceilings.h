@@ -1,4 +1,4 @@
-// A GPU's roofs, measured with the loops of cuda/ceilings.h and cuda/bandwidth.h.
+// A GPU's roofs, measured with the loops of cuda/studies/ceilings.h and cuda/studies/bandwidth.h.
 #pragma once
 
 #include <gable/ceilings.h>

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cuda/check.h"
+#include "cuda/common/check.h"
 
 namespace gable {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/bandwidth.h"
-#include "cuda/ceilings.h"
-#include "cuda/pagerank.h"
+#include "cuda/studies/bandwidth.h"
+#include "cuda/studies/ceilings.h"
+#include "cuda/studies/pagerank.h"
 
 namespace gable {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "backends/cuda/problems.h"
 #include "backends/cuda/weighted_kernels.h"
-#include "cuda/elementwise.h"
-#include "cuda/pool.h"
-#include "cuda/reorder.h"
-#include "cuda/transpose.h"
+#include "cuda/ops/elementwise.h"
+#include "cuda/ops/pool.h"
+#include "cuda/ops/reorder.h"
+#include "cuda/ops/transpose.h"
 
 namespace gable {
 namespace {

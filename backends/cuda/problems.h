@@ -3,8 +3,8 @@
 
 #include <gable/ops.h>
 
-#include "cuda/conv2d_problem.h"
-#include "cuda/pool.h"
+#include "cuda/common/conv2d_problem.h"
+#include "cuda/ops/pool.h"
 
 namespace gable {
 

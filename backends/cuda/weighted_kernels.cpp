@@ -4,18 +4,18 @@
 #include <algorithm>
 
 #include "backends/cuda/problems.h"
-#include "cuda/bf16_parts.h"
-#include "cuda/constant.h"
-#include "cuda/depthwise.h"
-#include "cuda/few_channels.h"
-#include "cuda/few_channels_mma.h"
-#include "cuda/implicit_gemm.h"
-#include "cuda/naive.h"
-#include "cuda/one_channel.h"
-#include "cuda/register_tile.h"
-#include "cuda/staged.h"
-#include "cuda/tiled.h"
-#include "cuda/wgmma_conv2d.h"
+#include "cuda/wgmma/bf16_parts.h"
+#include "cuda/ladder/constant.h"
+#include "cuda/depthwise/depthwise.h"
+#include "cuda/few_channels/few_channels.h"
+#include "cuda/few_channels/few_channels_mma.h"
+#include "cuda/gemm/implicit_gemm.h"
+#include "cuda/ladder/naive.h"
+#include "cuda/few_channels/one_channel.h"
+#include "cuda/gemm/register_tile.h"
+#include "cuda/ops/staged.h"
+#include "cuda/ladder/tiled.h"
+#include "cuda/wgmma/conv2d.h"
 
 namespace gable {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "backends/cuda/cuda_device.h"
-#include "cuda/conv2d_problem.h"
+#include "cuda/common/conv2d_problem.h"
 
 namespace gable {
 

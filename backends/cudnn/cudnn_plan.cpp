@@ -2,7 +2,7 @@
 #include "backends/cudnn/cudnn_plan.h"
 
 #include "backends/cudnn/race.h"
-#include "cuda/transpose.h"
+#include "cuda/ops/transpose.h"
 
 namespace gable::cudnn {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/problems.h"
-#include "cuda/elementwise.h"
+#include "cuda/ops/elementwise.h"
 
 namespace gable::cudnn {
 namespace {

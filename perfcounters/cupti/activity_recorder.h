@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "perfcounters/gpu_profiler.h"
+#include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "perfcounters/gpu_profiler.h"
+#include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "perfcounters/cupti/context.h"
-#include "perfcounters/gpu_profiler.h"
+#include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "perfcounters/source.h"
+#include "perfcounters/sources/source.h"
 
 namespace gable::cupti {
 

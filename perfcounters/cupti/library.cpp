@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "perfcounters/gpu_profiler.h"
+#include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
 namespace {

@@ -1,4 +1,4 @@
-// The plugin's entry and what it offers, for perfcounters/gpu_profiler.h.
+// The plugin's entry and what it offers, for perfcounters/sources/gpu_profiler.h.
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -8,7 +8,7 @@
 #include "perfcounters/cupti/known_kernels.h"
 #include "perfcounters/cupti/library.h"
 #include "perfcounters/cupti/range_counter.h"
-#include "perfcounters/gpu_profiler.h"
+#include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
 namespace {

@@ -1,0 +1,291 @@
+// See command.h.
+#include "bench/cli/command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gable/error.h>
+#include <gable/version.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "bench/counting/counted.h"
+#include "bench/cli/info.h"
+#include "bench/cli/list_command.h"
+#include "bench/cli/profile_command.h"
+#include "bench/report/schema.h"
+#include "bench/cli/run_conv2d.h"
+#include "bench/measure/studies.h"
+#include "bench/workloads/suites.h"
+#include "bench/cli/verify_command.h"
+
+namespace gable::bench {
+namespace {
+
+/// Everything that the options can set; each subcommand reads its part.
+struct Arguments {
+  StudyOptions study;
+  RunOptions run;
+  ProfileOptions profile;
+  CountedOptions counted;
+  std::string json;
+  bool gpu = false;
+  std::vector<std::string> files;
+  std::function<ExitCode(Arguments&, Console&)> action;
+};
+
+void add_json(CLI::App& app, Arguments& a) {
+  app.add_option("--json", a.json, "write the record as JSON to this file; '-' or nothing: to standard output")
+      ->type_name("[FILE]")
+      ->expected(0, 1)
+      ->default_str("-");
+}
+
+void add_attributes(CLI::App& app, SelectionOptions& s) {
+  app.add_option("--dtype", s.dtypes, "f32, f16, bf16; several with commas (for a suite: which of its own to keep)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--layout", s.layout, "nchw or nhwc, of x and y (default: nchw; suites: nhwc)");
+  app.add_option("--math", s.maths, "strict, tf32, split3, split6; several with commas take turns (default: strict)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+void add_epilogue(CLI::App& app, SelectionOptions& s) {
+  app.add_option("--activation", s.activation, "none, relu or tanh (default: none)");
+  app.add_option("--max-pool", s.max_pool, "fused max-pool: window and stride, as 2, 3x2 or 3x3,2");
+}
+
+void add_problem(CLI::App& app, SelectionOptions& s) {
+  app.add_option("--problem", s.problems, "benchdnn's descriptor, e.g. mb16ic64ih224oc64oh224kh3ph1n\"vgg\"")
+      ->allow_extra_args(false);
+}
+
+void add_selection(CLI::App& app, SelectionOptions& s) {
+  add_problem(app, s);
+  app.add_option("--suite", s.suite, fmt::format("a named suite: {}", fmt::join(suite_names(), ", ")));
+  app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them");
+  add_attributes(app, s);
+  add_epilogue(app, s);
+  app.add_flag("--bias", s.bias, "add a bias");
+  app.add_option("--name", s.names, "only the cases whose name contains this; several with commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_threads(CLI::App& app, int& threads) {
+  app.add_option("--threads", threads, "threads of CPU devices (default: all)")->check(CLI::PositiveNumber);
+}
+
+void add_devices(CLI::App& app, StudyOptions& s) {
+  app.add_option("--device", s.devices,
+                 "devices, several with commas, e.g. cpu,onednn,cuda:0 (default: every available one of these)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  add_threads(app, s.threads);
+}
+
+void add_measuring(CLI::App& app, StudyOptions& s) {
+  app.add_option("--cache", s.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
+  app.add_option("--seconds", s.seconds, "time for one device on one case in one cache state")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--counters", s.counters,
+                 "where W and Q come from: auto (the best source of each), counter, simulated or analytic (default)")
+      ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
+  app.add_option("--counter-seconds", s.counter_seconds,
+                 "longest run of a row in a process under a simulation (default: 60); what takes longer is refused")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_info(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("info", "devices, kernels, counters: available, or why not");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments&, Console& console) {
+      info(console);
+      return kDone;
+    };
+  });
+}
+
+void add_list(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("list", "the cases of a selection, with their shapes and work; runs nothing");
+  add_selection(app, a.study.selection);
+  app.add_flag("--gpu", a.gpu, "with the batches that GPUs get (default: a CPU's)");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return list_command(arguments.study.selection, arguments.gpu, console);
+    };
+  });
+}
+
+void add_run(CLI::App& root, Arguments& a) {
+  CLI::App& run = *root.add_subcommand("run", "run one op on real data");
+  run.require_subcommand(1);
+  CLI::App& app = *run.add_subcommand(
+      "conv2d", "a convolution on .npy files: x in the layout's order, weights (O, I/g, kh, kw), bias (O,)");
+  add_problem(app, a.run.problem);
+  app.get_option("--problem")->required();
+  add_attributes(app, a.run.problem);
+  add_epilogue(app, a.run.problem);
+  app.add_option("--x", a.run.x, ".npy file, f32 or f16 (f32 for --dtype bf16); default: random numbers");
+  app.add_option("--weights", a.run.weights, ".npy file; default: random numbers");
+  app.add_option("--bias", a.run.bias, "add a bias: .npy file; random numbers without a file")
+      ->type_name("[FILE]")
+      ->expected(0, 1);
+  app.add_option("--output", a.run.output, ".npy file for y; bf16 is written as f32")->required();
+  app.add_option("--device", a.run.device, "device (default: auto)");
+  add_threads(app, a.run.threads);
+  app.callback([&a, &app] {
+    a.run.problem.bias = app.count("--bias") > 0;
+    a.action = [](Arguments& arguments, Console& console) {
+      run_conv2d(arguments.run, console);
+      return kDone;
+    };
+  });
+}
+
+void add_verify(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("verify", "compare devices with the f64 reference; exit 1 on a mismatch");
+  add_selection(app, a.study.selection);
+  add_devices(app, a.study);
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) { return verify_command(arguments.study, console); };
+  });
+}
+
+void add_bench(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("bench", "time devices side by side, taking turns in one run");
+  add_selection(app, a.study.selection);
+  add_devices(app, a.study);
+  add_measuring(app, a.study);
+  app.add_flag("--ceilings", a.study.ceilings, "measure the machine's ceilings first, for percents of the roof");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) { return bench_command(arguments.study, console); };
+  });
+}
+
+void add_ceilings(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("ceilings", "measure what this machine's arithmetic and memory reach");
+  app.add_flag("--quick", a.study.quick, "fewer and shorter runs");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) { return ceilings_command(arguments.study, console); };
+  });
+}
+
+void add_roofline(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("roofline", "the whole study: ceilings, measurement, report");
+  add_selection(app, a.study.selection);
+  add_devices(app, a.study);
+  add_measuring(app, a.study);
+  app.add_flag("--quick", a.study.quick, "two minutes on two cores: smaller batches, fewer runs, warm only");
+  app.add_option("--out", a.study.out, "folder of the report (default: report)");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      SelectionOptions& s = arguments.study.selection;
+      if (s.suite.empty() && s.file.empty() && s.problems.empty()) s.suite = "study";
+      return roofline_command(arguments.study, console);
+    };
+  });
+}
+
+void add_plot(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("plot", "draw studies again, merged, also from several machines");
+  app.add_option("studies", a.files, "study.json files")->required();
+  app.add_option("--out", a.study.out, "folder of the report")->required();
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return plot_command(arguments.files, arguments.study.out, console);
+    };
+  });
+}
+
+void add_profile(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("profile", "what runs are made of: kernels, copies, API calls; phases on CPUs");
+  add_selection(app, a.study.selection);
+  add_devices(app, a.study);
+  app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(CLI::PositiveNumber);
+  app.add_flag("--deep", a.profile.deep, "GPUs: why warps waited, kernel by kernel, from counters in further runs");
+  app.add_option("--csv", a.profile.csv, "write the table to this file");
+  app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return profile_command(arguments.study, arguments.profile, console);
+    };
+  });
+}
+
+/// What gable starts of itself; see counted.h.
+void add_counted(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand("counted", "one workload, to be counted from outside");
+  app.group("");  // not in the help
+  add_counted_options(app, a.counted);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console&) {
+      run_counted_workload(arguments.counted);
+      return kDone;
+    };
+  });
+}
+
+std::string command_line(int argc, const char* const* argv) {
+  std::string text = "gable";
+  for (int i = 1; i < argc; ++i) text += fmt::format(" {}", argv[i]);
+  return text;
+}
+
+int complain(const std::string& message, int code) {
+  std::fputs(("gable: " + message + "\n").c_str(), stderr);
+  return code;
+}
+
+int run_action(Arguments& arguments) {
+  Console console(arguments.json);
+  try {
+    const ExitCode code = arguments.action(arguments, console);
+    console.finish_progress();
+    return code;
+  } catch (const Error& error) {
+    console.finish_progress();
+    return complain(error.what(), exit_code(error.code()));
+  } catch (const std::exception& error) {
+    console.finish_progress();
+    return complain(error.what(), kFailure);
+  }
+}
+
+}  // namespace
+
+int command(int argc, const char* const* argv) {
+  Arguments arguments;
+  arguments.study.command = command_line(argc, argv);
+  CLI::App app("gable: one tensor/conv API over CPU and GPU, on one measured roofline", "gable");
+  app.set_version_flag("--version", "gable " GABLE_VERSION_STRING);
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
+      "failure.");
+  for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot,
+                         add_profile, add_counted}) {
+    add(app, arguments);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kBadInput;
+  }
+  return run_action(arguments);
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,67 @@
+// See console.h.
+#include "bench/cli/console.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "bench/cli/files.h"
+#include "bench/report/text.h"
+
+namespace gable::bench {
+
+Console::Console(std::string json_target) : json_target_(std::move(json_target)), terminal_(::isatty(2) == 1) {}
+
+void Console::print(const std::string& line) {
+  finish_progress();
+  std::FILE* out = json_target_ == "-" ? stderr : stdout;
+  std::fputs((line + "\n").c_str(), out);
+  std::fflush(out);
+}
+
+void Console::progress(std::size_t done, std::size_t total, const std::string& what) {
+  const auto elapsed = std::chrono::steady_clock::now() - start_;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(elapsed).count();
+  const std::string line = fmt::format("[{}/{}] {} ({} s)", done, total, what, seconds);
+  // Erases the line before it writes the next one, which fits one row of a terminal.
+  const std::string text = terminal_ ? "\r\x1b[K" + line.substr(0, 79) : line + "\n";
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+  line_open_ = terminal_;
+}
+
+void Console::finish_progress() {
+  if (!line_open_) return;
+  std::fputs("\r\x1b[K", stderr);
+  line_open_ = false;
+}
+
+void print_refusals(const std::vector<Refusal>& refused, Console& console) {
+  for (const Refusal& r : refused) {
+    const std::string where = r.device.empty() ? "" : fmt::format(" on {}", r.device);
+    console.print(report::printable(fmt::format("refused: {} {}{}: {}", r.name, r.dtype, where, r.reason)));
+  }
+}
+
+std::string json_text(const nlohmann::json& document) {
+  return document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void Console::check_target() const {
+  if (!json_target_.empty() && json_target_ != "-") check_writable(json_target_);
+}
+
+void Console::emit(const nlohmann::json& document) {
+  finish_progress();
+  if (json_target_.empty()) return;
+  const std::string text = json_text(document);
+  if (json_target_ != "-") {
+    write_file(json_target_, {text});
+    return;
+  }
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,109 @@
+// See info.h.
+#include "bench/cli/info.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gable/device.h>
+#include <gable/version.h>
+
+#include "bench/record/record.h"
+#include "bench/report/text.h"
+#include "perfcounters/sources/source.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+json device_record(const DeviceInfo& device) {
+  return {{"uri", device.uri},         {"backend", device.backend},
+          {"name", device.name},       {"available", device.available},
+          {"reason", device.reason},   {"memory", to_string(device.memory)},
+          {"library", device.library}, {"kernels", device.kernels}};
+}
+
+json abilities_record(const std::vector<perf::Ability>& abilities) {
+  json list = json::array();
+  for (const perf::Ability& one : abilities) {
+    list.push_back({{"quantity", perf::to_string(one.metric)},
+                    {"available", one.available},
+                    {"reason", one.reason},
+                    {"cure", one.cure}});
+  }
+  return list;
+}
+
+json source_record(const perf::SourceStatus& source) {
+  return {{"name", source.name},         {"available", source.available},
+          {"provides", source.provides}, {"reason", source.reason},
+          {"cure", source.cure},         {"quantities", abilities_record(source.abilities)}};
+}
+
+std::string indented(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 6) text.replace(at, 1, "\n     ");
+  return text;
+}
+
+void print_machine(const perf::Machine& machine, Console& console) {
+  console.print(fmt::format("gable {}", GABLE_VERSION_STRING));
+  console.print(fmt::format("\nMachine\n  {}, {} of {} hardware threads on {} cores, {:.2f} GHz", machine.cpu_model,
+                            machine.threads_available, machine.threads_online, machine.cores_available,
+                            machine.clock_hz / 1e9));
+  console.print(fmt::format("  L1d {}, L2 {}, L3 {}, memory {}",
+                            report::bytes_text(static_cast<double>(machine.l1d_bytes)),
+                            report::bytes_text(static_cast<double>(machine.l2_bytes)),
+                            report::bytes_text(static_cast<double>(machine.l3_bytes)),
+                            report::bytes_text(static_cast<double>(machine.memory_bytes))));
+  console.print(fmt::format("  {}", fmt::join(machine.simd, " ")));
+  console.print(fmt::format("  {}, {}{}", machine.os, machine.kernel,
+                            machine.virtual_machine ? ", virtual machine (" + machine.hypervisor + ")" : ""));
+  for (const std::string& note : machine.notes) console.print("  note: " + note);
+}
+
+void print_device(const DeviceInfo& device, Console& console) {
+  const std::string state = device.available ? device.name : "not available: " + indented(device.reason);
+  console.print(fmt::format("  {:<14} {}", device.uri, state));
+  if (!device.kernels.empty()) console.print(fmt::format("  {:<14} kernels: {}", "", fmt::join(device.kernels, ", ")));
+  if (!device.library.empty()) console.print(fmt::format("  {:<14} from {}", "", device.library));
+}
+
+/// What a source that works can't give, and the conditions of what it can.
+void print_abilities(const perf::SourceStatus& source, Console& console) {
+  for (const perf::Ability& one : source.abilities) {
+    if (!source.available || one.reason.empty() || one.reason == source.reason) continue;
+    console.print(fmt::format("  {:<14} {}{}: {}", "", one.available ? "" : "no ", perf::to_string(one.metric),
+                              indented(one.reason)));
+  }
+}
+
+void print_source(const perf::SourceStatus& source, Console& console) {
+  console.print(
+      fmt::format("  {:<14} {}: {}", source.name, source.available ? "available" : "not available", source.provides));
+  if (!source.reason.empty()) console.print(fmt::format("  {:<14} why not: {}", "", indented(source.reason)));
+  if (!source.cure.empty()) console.print(fmt::format("  {:<14} cure: {}", "", indented(source.cure)));
+  print_abilities(source, console);
+}
+
+}  // namespace
+
+void info(Console& console) {
+  const perf::Machine machine = perf::describe_machine();
+  json document{{"version", GABLE_VERSION_STRING},
+                {"machine", machine_record(machine, "gable info")},
+                {"devices", json::array()},
+                {"counters", json::array()}};
+  print_machine(machine, console);
+  console.print("\nDevices, as `auto` prefers them");
+  for (const DeviceInfo& device : devices()) {
+    print_device(device, console);
+    document["devices"].push_back(device_record(device));
+  }
+  console.print("\nCounters: where work W, traffic Q and time T come from");
+  for (const perf::SourceStatus& source : perf::counter_sources()) {
+    print_source(source, console);
+    document["counters"].push_back(source_record(source));
+  }
+  console.emit(document);
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,81 @@
+// See list_command.h.
+#include "bench/cli/list_command.h"
+
+#include <fmt/format.h>
+#include <gable/error.h>
+#include <gable/ops.h>
+
+#include "bench/workloads/problem.h"
+#include "bench/record/record.h"
+#include "bench/report/schema.h"
+#include "bench/report/text.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+json shape_record(const Shape& shape) {
+  json extents = json::array();
+  for (std::size_t i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
+  return extents;
+}
+
+json conv_record(const Conv2d& conv) {
+  const Padding& p = conv.padding;
+  return {{"input", shape_record(conv.input)},
+          {"weights", shape_record(conv.weights)},
+          {"output", shape_record(output_shape(conv))},
+          {"stride", {conv.stride.h, conv.stride.w}},
+          {"padding", {p.top, p.left, p.bottom, p.right}},
+          {"dilation", {conv.dilation.h, conv.dilation.w}},
+          {"groups", conv.groups},
+          {"pool_window", {conv.epilogue.max_pool.window.h, conv.epilogue.max_pool.window.w}},
+          {"pool_stride", {conv.epilogue.max_pool.stride.h, conv.epilogue.max_pool.stride.w}}};
+}
+
+json listed(const Case& one) {
+  json record = case_record(one);
+  const Work least = work(one.op);
+  record["flop"] = least.flop;
+  record["bytes"] = least.bytes();
+  if (const auto* conv = std::get_if<Conv2d>(&one.op)) record["conv2d"] = conv_record(*conv);
+  return record;
+}
+
+std::string row(const Case& one) {
+  const Work least = work(one.op);
+  return report::printable(fmt::format("{:<24} {:<5} {:<7} {:>9.3f} {:>9.3f}  {}", one.name,
+                                       to_string(dtype_of(one.op)), to_string(math_of(one.op)), least.flop / 1e9,
+                                       least.bytes() / 1e6, descriptor(one.op)));
+}
+
+}  // namespace
+
+ExitCode list_command(const SelectionOptions& options, bool gpu, Console& console) {
+  console.check_target();
+  const Selection selection = select(options, gpu);
+  Outcome outcome;
+  outcome.malformed = selection.malformed;
+  outcome.refused = selection.refused;
+  console.print(
+      fmt::format("{:<24} {:<5} {:<7} {:>9} {:>9}  {}", "name", "dtype", "math", "GFLOP", "least MB", "problem"));
+  json cases = json::array(), refused = json::array();
+  for (const Case& one : selection.cases) {
+    try {
+      validate(one.op);
+    } catch (const Error& error) {
+      outcome.refuse(one, "", error);
+      continue;
+    }
+    console.print(row(one));
+    cases.push_back(listed(one));
+    ++outcome.ran;
+  }
+  for (const Refusal& refusal : outcome.refused) refused.push_back(refusal_record(refusal));
+  print_refusals(outcome.refused, console);
+  console.emit({{"schema_version", report::kSchemaVersion}, {"cases", cases}, {"refused", refused}});
+  return outcome.exit_code();
+}
+
+}  // namespace gable::bench

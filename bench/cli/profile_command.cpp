@@ -1,0 +1,295 @@
+// See profile_command.h. Stall ratios come from runs of their own, since counting and tracing disturb each other.
+#include "bench/cli/profile_command.h"
+
+#include <fmt/format.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "bench/cli/files.h"
+#include "bench/measure/op_runner.h"
+#include "bench/workloads/problem.h"
+#include "bench/counting/profile.h"
+#include "bench/record/record.h"
+#include "bench/report/text.h"
+#include "perfcounters/sources/gpu_metrics.h"
+#include "perfcounters/sources/gpu_profiler.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+using perf::Activity;
+
+/// A kernel of one case, and why its warps waited.
+struct Stalls {
+  std::string device;
+  std::string case_name;
+  std::string kernel;
+  double latency = 0;                     ///< the sum, in cycles of a warp for each instruction
+  std::map<std::string, double> reasons;  ///< warps waiting for each instruction issued
+};
+
+struct Profile {
+  std::vector<Span> spans;
+  std::vector<Stalls> stalls;
+  Outcome outcome;
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Suites have a case in several dtypes by one name.
+std::string label(const Case& one) { return fmt::format("{} {}", one.name, to_string(dtype_of(one.op))); }
+
+const char* group_of(Activity::Kind kind) {
+  const bool api = kind == Activity::Kind::runtime_api || kind == Activity::Kind::driver_api;
+  return api ? kApiCalls : kGpuActivities;
+}
+
+json details_of(const Activity& activity) {
+  if (activity.kind == Activity::Kind::kernel) {
+    return {{"kernel", activity.name},
+            {"grid", activity.grid},
+            {"block", activity.block},
+            {"registers", activity.registers},
+            {"shared_bytes", activity.shared_bytes},
+            {"correlation", activity.correlation}};
+  }
+  if (activity.bytes > 0) return {{"bytes", activity.bytes}, {"correlation", activity.correlation}};
+  return {{"correlation", activity.correlation}};
+}
+
+Span span_of(const Activity& activity, const Case& one, const std::string& device) {
+  const bool kernel = activity.kind == Activity::Kind::kernel;
+  return {.group = group_of(activity.kind),
+          .name = kernel ? short_kernel_name(activity.name) : activity.name,
+          .device = device,
+          .case_name = label(one),
+          .start = static_cast<double>(activity.start) * 1e-9,
+          .seconds = static_cast<double>(activity.end - activity.start) * 1e-9,
+          .lane = activity.lane,
+          .details = details_of(activity)};
+}
+
+/// Runs `work` and returns what the process did with CUDA meanwhile; ends the trace in any case.
+std::vector<Activity> traced(const std::function<void()>& work) {
+  perf::GpuProfiler& profiler = perf::gpu_profiler();
+  profiler.start_trace();
+  try {
+    work();
+  } catch (...) {
+    profiler.stop_trace();
+    throw;
+  }
+  return profiler.stop_trace();
+}
+
+std::vector<std::string> kernels_of(const std::vector<Activity>& activities) {
+  std::vector<std::string> names;
+  for (const Activity& activity : activities) {
+    if (activity.kind == Activity::Kind::kernel) names.push_back(short_kernel_name(activity.name));
+  }
+  return names;
+}
+
+void count_stalls(const Case& one, const OpRunner& runner, std::vector<Stalls>& all) {
+  perf::GpuProfiler& profiler = perf::gpu_profiler();
+  const int gpu = runner.device().device.info().memory.index;
+  std::vector<std::string> metrics;
+  perf::append_metrics(perf::gpu_stall_terms(), metrics);
+  metrics = profiler.available(profiler.chip(gpu), metrics);
+  const std::vector<std::string> kernels = kernels_of(traced([&] { runner.run(); }));
+  const perf::Counted counted =
+      profiler.count(gpu, {.metrics = metrics, .run = [&] { runner.run(); }, .before = {}, .each_kernel = true});
+  if (counted.ranges.size() != kernels.size()) {
+    throw Error(ErrorCode::device_failure,
+                fmt::format("{} kernels were traced and {} counted: stalls can't be assigned", kernels.size(),
+                            counted.ranges.size()));
+  }
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    perf::GpuCounts counts;
+    for (std::size_t m = 0; m < metrics.size(); ++m) counts[metrics[m]] = counted.ranges[k][m];
+    Stalls stalls{runner.device().uri, label(one), kernels[k], 0, perf::gpu_parts(perf::gpu_stall_terms(), counts)};
+    for (const auto& [reason, value] : stalls.reasons) stalls.latency += value;
+    all.push_back(std::move(stalls));
+  }
+}
+
+void profile_on_gpu(const Case& one, const OpenDevice& device, const OpData& data, const ProfileOptions& options,
+                    Profile& profile) {
+  std::unique_ptr<OpRunner> runner;
+  const std::vector<Activity> activities = traced([&] {
+    runner = std::make_unique<OpRunner>(device, one.op);
+    runner->prepare(data);
+    for (int i = 0; i < options.runs; ++i) runner->run();
+  });
+  for (const Activity& activity : activities) profile.spans.push_back(span_of(activity, one, device.uri));
+  if (options.deep) count_stalls(one, *runner, profile.stalls);
+}
+
+/// Times phases of a case on the host.
+class PhaseTimer {
+ public:
+  PhaseTimer(const Case& one, const OpenDevice& device, std::vector<Span>& spans)
+      : case_(one), device_(device), spans_(spans) {}
+
+  void time(const std::string& phase, const std::function<void()>& work) {
+    const double start = now();
+    work();
+    spans_.push_back({.group = kCpuPhases,
+                      .name = phase,
+                      .device = device_.uri,
+                      .case_name = label(case_),
+                      .start = start,
+                      .seconds = now() - start});
+  }
+
+ private:
+  const Case& case_;
+  const OpenDevice& device_;
+  std::vector<Span>& spans_;
+};
+
+/// A kernel's own reordering of images happens tile by tile inside it, so it is part of the kernel's time; reordering
+/// that is an op of its own has its own row.
+void profile_on_cpu(const Case& one, const OpenDevice& device, const OpData& data, const ProfileOptions& options,
+                    Profile& profile) {
+  PhaseTimer timer(one, device, profile.spans);
+  std::unique_ptr<OpRunner> runner;
+  timer.time("plan", [&] { runner = std::make_unique<OpRunner>(device, one.op); });
+  runner->prepare(data);
+  if (has_math(one.op)) timer.time("pack weights", [&] { runner->plan().pack(data.weights); });
+  const std::string kernel = "kernel " + runner->plan().kernel();
+  for (int i = 0; i < options.runs; ++i) timer.time(kernel, [&] { runner->run(); });
+}
+
+void profile_case(const Case& one, const OpenDevice& device, const ProfileOptions& options, Profile& profile) {
+  try {
+    validate(one.op);
+    require_memory(bytes_needed(one.op, 1), fmt::format("'{}'", descriptor(one.op)));
+    const OpData data = random_data(one.op);
+    (device.gpu ? profile_on_gpu : profile_on_cpu)(one, device, data, options, profile);
+    ++profile.outcome.ran;
+  } catch (const Error& error) {
+    profile.outcome.refuse(one, device.uri, error);
+  }
+}
+
+/// "long scoreboard 41 %, wgmma 20 %": what is more than a tenth of the waiting.
+std::string main_reasons(const Stalls& stalls) {
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [reason, value] : stalls.reasons) sorted.emplace_back(value, reason);
+  std::sort(sorted.rbegin(), sorted.rend());
+  std::string text;
+  for (const auto& [value, reason] : sorted) {
+    const double percent = stalls.latency > 0 ? 100 * value / stalls.latency : 0;
+    if (percent < 10) break;
+    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", reason, percent);
+  }
+  return text;
+}
+
+void print_stalls(const std::vector<Stalls>& all, Console& console) {
+  if (all.empty()) return;
+  std::size_t name_width = 4, kernel_width = 6;
+  for (const Stalls& s : all) {
+    name_width = std::max(name_width, s.case_name.size());
+    kernel_width = std::max(kernel_width, s.kernel.size());
+  }
+  const auto row = [&](const std::string& device, const std::string& name, const std::string& kernel,
+                       const std::string& cycles, const std::string& reasons) {
+    console.print(report::printable(fmt::format("{:<8} {:<{}}  {:<{}}  {:>6}  {}", device, name, name_width, kernel,
+                                                kernel_width, cycles, reasons)));
+  };
+  console.print("\nWhy warps waited: cycles for each instruction, and what is more than a tenth of them");
+  row("Device", "Case", "Kernel", "Cycles", "Reasons");
+  for (const Stalls& s : all) row(s.device, s.case_name, s.kernel, fmt::format("{:.2f}", s.latency), main_reasons(s));
+}
+
+json print_hottest(const std::vector<ProfileRow>& rows, Console& console) {
+  json all = json::array();
+  std::string former;
+  for (const ProfileRow& first : rows) {
+    const std::string table = first.group + " on " + first.device;
+    if (table == former || first.group == kApiCalls) continue;  // calls of the API only wait for the rest
+    former = table;
+    console.print(fmt::format("90 % of the time of the {} on {}:", first.group == kGpuActivities ? "kernels" : "phases",
+                              first.device));
+    for (const ProfileRow& row : hottest(rows, first.device, first.group)) {
+      console.print(report::printable(fmt::format("  {:>6.2f} %  {}", row.percent, row.name)));
+      all.push_back({{"device", row.device}, {"group", row.group}, {"name", row.name}, {"percent", row.percent}});
+    }
+  }
+  return all;
+}
+
+json stalls_record(const std::vector<Stalls>& all) {
+  json record = json::array();
+  for (const Stalls& s : all) {
+    record.push_back({{"device", s.device},
+                      {"case", s.case_name},
+                      {"kernel", s.kernel},
+                      {"cycles_per_instruction", s.latency},
+                      {"reasons", s.reasons}});
+  }
+  return record;
+}
+
+void require_tracing(const std::vector<OpenDevice>& devices) {
+  if (std::none_of(devices.begin(), devices.end(), [](const OpenDevice& device) { return device.gpu; })) return;
+  traced([] {});
+}
+
+Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Console& console) {
+  select(study.selection, false);  // misuse is said before a device's trouble
+  const std::vector<OpenDevice> devices =
+      open_devices(study.devices.empty() ? default_devices() : study.devices, study.threads);
+  require_tracing(devices);
+  Profile profile;
+  for (const OpenDevice& device : devices) {
+    const Selection selection = select(study.selection, device.gpu);
+    profile.outcome.malformed = selection.malformed;
+    if (&device == devices.data()) profile.outcome.refused = selection.refused;
+    std::size_t done = 0;
+    for (const Case& one : selection.cases) {
+      console.progress(done++, selection.cases.size(), fmt::format("{} on {}", one.name, device.uri));
+      profile_case(one, device, options, profile);
+    }
+  }
+  console.finish_progress();
+  return profile;
+}
+
+}  // namespace
+
+ExitCode profile_command(const StudyOptions& study, const ProfileOptions& options, Console& console) try {
+  console.check_target();
+  for (const std::string& file : {options.csv, options.trace}) {
+    if (!file.empty()) check_writable(file);
+  }
+  const Profile profile = profile_all(study, options, console);
+  const std::vector<ProfileRow> rows = profile_rows(profile.spans);
+  console.print(profile_table(rows));
+  const json hot = print_hottest(rows, console);
+  print_stalls(profile.stalls, console);
+  print_refusals(profile.outcome.refused, console);
+  json refused = json::array();
+  for (const Refusal& refusal : profile.outcome.refused) refused.push_back(refusal_record(refusal));
+  if (!options.csv.empty()) write_file(options.csv, {profile_csv(rows)});
+  if (!options.trace.empty()) write_file(options.trace, {json_text(chrome_trace(profile.spans))});
+  console.emit({{"schema_version", 1},
+                {"machine", machine_record(perf::describe_machine(), study.command)},
+                {"runs", options.runs},
+                {"profile", profile_json(rows)},
+                {"hottest", hot},
+                {"stalls", stalls_record(profile.stalls)},
+                {"refused", std::move(refused)}});
+  return profile.outcome.exit_code();
+} catch (const perf::GpuProfilerError& error) {
+  const perf::GpuFailure failure = perf::explain_gpu_failure(error.code(), error.what());
+  throw Error(ErrorCode::unavailable,
+              "the GPU can't be profiled: " + failure.reason + (failure.cure.empty() ? "" : ". Cure: " + failure.cure));
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,22 @@
+// `gable profile`: what the runs of a suite are made of, on GPUs by CUPTI's activity records, on CPUs by phases.
+#pragma once
+
+#include <string>
+
+#include "bench/cli/console.h"
+#include "bench/measure/outcome.h"
+#include "bench/measure/studies.h"
+
+namespace gable::bench {
+
+struct ProfileOptions {
+  int runs = 10;      ///< of each case
+  bool deep = false;  ///< GPUs: why warps waited, kernel by kernel, in further runs
+  std::string csv;    ///< file of the table
+  std::string trace;  ///< file of the Chrome trace
+};
+
+/// Throws Error(unavailable) where a GPU can't be traced.
+ExitCode profile_command(const StudyOptions& study, const ProfileOptions& options, Console& console);
+
+}  // namespace gable::bench

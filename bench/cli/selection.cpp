@@ -1,0 +1,150 @@
+// See selection.h.
+#include "bench/cli/selection.h"
+
+#include <fmt/format.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bench/workloads/problem.h"
+#include "bench/workloads/suites.h"
+
+namespace gable::bench {
+namespace {
+
+[[noreturn]] void misuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+std::vector<DType> dtypes_of(const SelectionOptions& options) {
+  std::vector<DType> dtypes;
+  for (const std::string& name : options.dtypes) dtypes.push_back(parse_dtype(name));
+  return dtypes;
+}
+
+void add_problem(const SelectionOptions& options, const std::string& suite_name, const Problem& problem,
+                 std::vector<Case>& cases) {
+  std::vector<DType> dtypes = dtypes_of(options);
+  if (dtypes.empty()) dtypes.push_back(DType::f32);
+  for (const DType dtype : dtypes) {
+    Conv2d conv = problem.conv;
+    conv.dtype = dtype;
+    apply_attributes(options, conv);
+    cases.push_back({suite_name, problem.name.empty() ? descriptor(conv) : problem.name, conv});
+  }
+}
+
+std::vector<Math> maths_of(const SelectionOptions& options) {
+  std::vector<Math> maths;
+  for (const std::string& name : options.maths) {
+    const Math math = parse_math(name);
+    if (std::find(maths.begin(), maths.end(), math) != maths.end()) {
+      misuse(fmt::format("--math: {} is named twice", name));
+    }
+    maths.push_back(math);
+  }
+  return maths;
+}
+
+/// Each case once in each math, if it has any.
+void multiply(std::vector<Case>& cases, const std::vector<Math>& maths) {
+  if (maths.empty()) return;
+  std::vector<Case> all;
+  for (const Case& one : cases) {
+    if (!has_math(one.op)) {
+      all.push_back(one);
+      continue;
+    }
+    for (const Math math : maths) all.push_back({one.suite, one.name, in_math(one.op, math)});
+  }
+  cases = std::move(all);
+}
+
+Selection from_problems(const SelectionOptions& options) {
+  Selection selection;
+  for (const std::string& text : options.problems) add_problem(options, "", parse_problem(text), selection.cases);
+  return selection;
+}
+
+Selection from_file(const SelectionOptions& options) {
+  Selection selection;
+  const std::string suite_name = std::filesystem::path(options.file).filename().string();
+  for (const ListEntry& entry : read_list(options.file)) {
+    if (entry.problem) {
+      add_problem(options, suite_name, *entry.problem, selection.cases);
+      continue;
+    }
+    selection.malformed += entry.malformed ? 1 : 0;
+    selection.refused.push_back({.suite = suite_name,
+                                 .name = fmt::format("line {}", entry.line),
+                                 .problem = entry.text,
+                                 .dtype = "",
+                                 .math = "",
+                                 .device = "",
+                                 .reason = entry.refusal});
+  }
+  return selection;
+}
+
+Selection from_suite(const SelectionOptions& options, bool gpu) {
+  if (options.bias || !options.activation.empty() || !options.max_pool.empty()) {
+    misuse(
+        fmt::format("suite '{}' has its own epilogues; --bias, --activation and --max-pool go with --problem or "
+                    "--file",
+                    options.suite));
+  }
+  Selection selection;
+  selection.cases = suite(options.suite, gpu);
+  for (Case& one : selection.cases) {
+    if (auto* conv = std::get_if<Conv2d>(&one.op)) apply_attributes(options, *conv);
+  }
+  const std::vector<DType> wanted = dtypes_of(options);
+  if (!wanted.empty()) {
+    std::erase_if(selection.cases, [&](const Case& one) {
+      return std::find(wanted.begin(), wanted.end(), dtype_of(one.op)) == wanted.end();
+    });
+  }
+  if (wanted.empty() || std::find(wanted.begin(), wanted.end(), DType::f32) != wanted.end()) {
+    selection.bandwidths = bandwidth_cases(options.suite, gpu);
+    selection.graphs = graph_cases(options.suite, gpu);
+  }
+  return selection;
+}
+
+bool is_named(const std::string& name, const std::vector<std::string>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) { return name.find(part) != name.npos; });
+}
+
+}  // namespace
+
+void apply_attributes(const SelectionOptions& options, Conv2d& conv) {
+  if (!options.layout.empty()) conv.layout = parse_layout(options.layout);
+  if (options.bias) conv.epilogue.bias = true;
+  if (!options.activation.empty()) conv.epilogue.activation = parse_activation(options.activation);
+  if (!options.max_pool.empty()) conv.epilogue.max_pool = parse_max_pool(options.max_pool);
+}
+
+Selection select(const SelectionOptions& options, bool gpu) {
+  const int given =
+      (options.problems.empty() ? 0 : 1) + (options.suite.empty() ? 0 : 1) + (options.file.empty() ? 0 : 1);
+  if (given != 1) misuse("give exactly one of --problem, --suite and --file");
+  if (options.max_batch < 0) misuse(fmt::format("--max-batch {}: must be at least 1", options.max_batch));
+  Selection selection = !options.suite.empty()  ? from_suite(options, gpu)
+                        : !options.file.empty() ? from_file(options)
+                                                : from_problems(options);
+  if (!options.names.empty()) {
+    const auto other = [&](const auto& one) { return !is_named(one.name, options.names); };
+    std::erase_if(selection.cases, other);
+    std::erase_if(selection.bandwidths, other);
+    std::erase_if(selection.graphs, other);
+  }
+  if (options.max_batch > 0) cap_batch(selection.cases, options.max_batch);
+  multiply(selection.cases, maths_of(options));
+  if (!options.suite.empty()) selection.repeated = drop_repeated(selection.cases);
+  if (selection.cases.empty() && selection.bandwidths.empty() && selection.graphs.empty() &&
+      selection.refused.empty()) {
+    misuse("nothing is selected: the list is empty, or --name and --dtype leave nothing");
+  }
+  return selection;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,80 @@
+// See verify_command.h.
+#include "bench/cli/verify_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bench/workloads/problem.h"
+#include "bench/record/record.h"
+#include "bench/report/text.h"
+#include "bench/measure/verify.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+json result_record(const VerifyResult& r) {
+  json record = case_record(*r.one);
+  record["device"] = r.device;
+  record["kernel"] = r.kernel;
+  record["passed"] = r.comparison.passed;
+  record["mismatches"] = r.comparison.mismatches;
+  record["first_mismatch"] = r.comparison.passed ? json(nullptr) : json(r.comparison.first_mismatch);
+  record["max_error"] = r.comparison.max_error;
+  record["worst_ratio"] = r.comparison.worst_ratio;
+  record["error_bound"] = {
+      {"accumulation", r.bound.accumulation}, {"rounding", r.bound.rounding}, {"absolute", r.bound.absolute}};
+  return record;
+}
+
+std::string row(const VerifyResult& r) {
+  const std::string state = r.comparison.passed ? "ok"
+                                                : fmt::format("MISMATCH in {} elements, the first at {}",
+                                                              r.comparison.mismatches, r.comparison.first_mismatch);
+  return report::printable(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9.2e} {:>9.3f}  {}", r.one->name,
+                                       to_string(dtype_of(r.one->op)), r.device, r.kernel, r.comparison.max_error,
+                                       r.comparison.worst_ratio, state));
+}
+
+json outcome_record(const Outcome& outcome, json results) {
+  json refused = json::array();
+  for (const Refusal& refusal : outcome.refused) refused.push_back(refusal_record(refusal));
+  return {{"schema_version", 1},
+          {"passed", outcome.ran - outcome.mismatched},
+          {"mismatched", outcome.mismatched},
+          {"results", std::move(results)},
+          {"refused", std::move(refused)}};
+}
+
+}  // namespace
+
+ExitCode verify_command(const StudyOptions& options, Console& console) {
+  console.check_target();
+  const Selection selection = select(options.selection, false);
+  const std::vector<OpenDevice> devices =
+      open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  Outcome outcome;
+  outcome.malformed = selection.malformed;
+  outcome.refused = selection.refused;
+  print_refusals(selection.refused, console);
+  if (!selection.repeated.empty()) {
+    console.print(fmt::format("not repeated, since --max-batch made them equal to others: {}",
+                              fmt::join(selection.repeated, ", ")));
+  }
+  console.print(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9} {:>9}  {}", "name", "dtype", "device", "kernel", "error",
+                            "of bound", "result"));
+  json results = json::array();
+  verify(selection.cases, devices, outcome, [&](const VerifyResult& result) {
+    console.print(row(result));
+    results.push_back(result_record(result));
+  });
+  const auto begin = outcome.refused.begin() + static_cast<std::ptrdiff_t>(selection.refused.size());
+  print_refusals({begin, outcome.refused.end()}, console);
+  console.print(fmt::format("{} passed, {} mismatched, {} refused", outcome.ran - outcome.mismatched,
+                            outcome.mismatched, outcome.refused.size()));
+  console.emit(outcome_record(outcome, std::move(results)));
+  return outcome.exit_code();
+}
+
+}  // namespace gable::bench

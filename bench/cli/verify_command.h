@@ -1,0 +1,12 @@
+// `gable verify`: the table, the JSON and the exit code around verify().
+#pragma once
+
+#include "bench/cli/console.h"
+#include "bench/measure/outcome.h"
+#include "bench/measure/studies.h"
+
+namespace gable::bench {
+
+ExitCode verify_command(const StudyOptions& options, Console& console);
+
+}  // namespace gable::bench

@@ -1,0 +1,183 @@
+// See profile.h.
+#include "bench/counting/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "bench/report/text.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+int rank_of(const std::string& group) { return group == kGpuActivities ? 0 : group == kApiCalls ? 1 : 2; }
+
+std::vector<std::string> devices_of(const std::vector<Span>& spans) {
+  std::vector<std::string> devices;
+  for (const Span& span : spans) {
+    if (std::find(devices.begin(), devices.end(), span.device) == devices.end()) devices.push_back(span.device);
+  }
+  return devices;
+}
+
+void add(ProfileRow& row, double seconds) {
+  row.least = row.calls == 0 ? seconds : std::min(row.least, seconds);
+  row.greatest = std::max(row.greatest, seconds);
+  row.total += seconds;
+  ++row.calls;
+}
+
+std::string quoted(const std::string& text) {
+  std::string all = "\"";
+  for (const char c : text) all += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return all + '"';
+}
+
+void replace_all(std::string& text, const std::string& what, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+  }
+}
+
+json metadata(const char* name, int process, unsigned thread, const std::string& value) {
+  return {{"name", name}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", value}}}};
+}
+
+}  // namespace
+
+std::vector<ProfileRow> profile_rows(const std::vector<Span>& spans) {
+  std::vector<ProfileRow> all;
+  for (const std::string& device : devices_of(spans)) {
+    std::map<std::pair<int, std::string>, ProfileRow> rows;
+    std::map<int, double> totals;
+    for (const Span& span : spans) {
+      if (span.device != device) continue;
+      ProfileRow& row = rows[{rank_of(span.group), span.name}];
+      row.device = device;
+      row.group = span.group;
+      row.name = span.name;
+      add(row, span.seconds);
+      totals[rank_of(span.group)] += span.seconds;
+    }
+    const auto first = static_cast<std::ptrdiff_t>(all.size());
+    for (auto& [key, row] : rows) {
+      row.average = row.total / row.calls;
+      row.percent = totals[key.first] > 0 ? 100 * row.total / totals[key.first] : 0;
+      all.push_back(std::move(row));
+    }
+    std::stable_sort(all.begin() + first, all.end(), [](const ProfileRow& a, const ProfileRow& b) {
+      return rank_of(a.group) != rank_of(b.group) ? rank_of(a.group) < rank_of(b.group) : a.total > b.total;
+    });
+  }
+  return all;
+}
+
+std::vector<ProfileRow> hottest(const std::vector<ProfileRow>& rows, const std::string& device,
+                                const std::string& group, double percent) {
+  std::vector<ProfileRow> candidates;
+  double total = 0;
+  for (const ProfileRow& row : rows) {
+    if (row.device != device || row.group != group || row.name.starts_with('[')) continue;
+    candidates.push_back(row);
+    total += row.total;
+  }
+  std::vector<ProfileRow> kept;
+  double sum = 0;
+  for (ProfileRow& row : candidates) {
+    if (sum >= percent) break;
+    row.percent = total > 0 ? 100 * row.total / total : 0;
+    sum += row.percent;
+    kept.push_back(row);
+  }
+  return kept;
+}
+
+std::string short_kernel_name(const std::string& demangled) {
+  std::string text = demangled;
+  replace_all(text, "(anonymous namespace)::", "");
+  if (text.starts_with("void ")) text.erase(0, 5);
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '<') ++depth;
+    if (text[i] == '>') --depth;
+    if (text[i] == '(' && depth == 0) return text.substr(0, i);
+  }
+  return text;
+}
+
+std::string profile_table(const std::vector<ProfileRow>& rows) {
+  std::string text;
+  const ProfileRow* former = nullptr;
+  for (const ProfileRow& row : rows) {
+    if (former == nullptr || former->group != row.group || former->device != row.device) {
+      text += fmt::format("{}{} on {}\n{:>8} {:>9} {:>7} {:>9} {:>9} {:>9}  {}\n", text.empty() ? "" : "\n", row.group,
+                          row.device, "Time(%)", "Total", "Calls", "Avg", "Min", "Max", "Name");
+    }
+    former = &row;
+    using report::seconds_text;
+    text += report::printable(fmt::format("{:>8.2f} {:>9} {:>7} {:>9} {:>9} {:>9}  {}", row.percent,
+                                          seconds_text(row.total), row.calls, seconds_text(row.average),
+                                          seconds_text(row.least), seconds_text(row.greatest), row.name)) +
+            "\n";
+  }
+  return text;
+}
+
+std::string profile_csv(const std::vector<ProfileRow>& rows) {
+  std::string text = "device,group,time_percent,total_seconds,calls,avg_seconds,min_seconds,max_seconds,name\n";
+  for (const ProfileRow& row : rows) {
+    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", quoted(row.device), quoted(row.group), row.percent, row.total,
+                        row.calls, row.average, row.least, row.greatest, quoted(row.name));
+  }
+  return text;
+}
+
+json profile_json(const std::vector<ProfileRow>& rows) {
+  json all = json::array();
+  for (const ProfileRow& row : rows) {
+    all.push_back({{"device", row.device},
+                   {"group", row.group},
+                   {"name", row.name},
+                   {"percent", row.percent},
+                   {"total", row.total},
+                   {"calls", row.calls},
+                   {"avg", row.average},
+                   {"min", row.least},
+                   {"max", row.greatest}});
+  }
+  return all;
+}
+
+json chrome_trace(const std::vector<Span>& spans) {
+  json events = json::array();
+  std::map<std::pair<std::string, std::string>, int> processes;
+  std::set<std::pair<int, unsigned>> threads;
+  double first = 0;
+  for (const Span& span : spans) first = &span == spans.data() ? span.start : std::min(first, span.start);
+  for (const Span& span : spans) {
+    const auto [process, is_new] =
+        processes.try_emplace({span.device, span.group}, static_cast<int>(processes.size()) + 1);
+    if (is_new) events.push_back(metadata("process_name", process->second, 0, span.device + ": " + span.group));
+    if (threads.insert({process->second, span.lane}).second) {
+      const char* what = span.group == kGpuActivities ? "stream" : "thread";
+      events.push_back(metadata("thread_name", process->second, span.lane, fmt::format("{} {}", what, span.lane)));
+    }
+    json details = span.details;
+    details["case"] = span.case_name;
+    events.push_back({{"name", span.name},
+                      {"cat", span.group},
+                      {"ph", "X"},
+                      {"ts", (span.start - first) * 1e6},
+                      {"dur", span.seconds * 1e6},
+                      {"pid", process->second},
+                      {"tid", span.lane},
+                      {"args", std::move(details)}});
+  }
+  return {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
+}
+
+}  // namespace gable::bench

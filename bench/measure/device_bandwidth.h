@@ -1,0 +1,21 @@
+// The bandwidths that a device's backend has loops for: its memory's levels, and copies from and to the host.
+#pragma once
+
+#include "bench/workloads/bandwidth.h"
+
+namespace gable::bench {
+
+class DeviceBandwidth final : public Bandwidth {
+ public:
+  /// Throws Error(unsupported) where the device has no such loops.
+  explicit DeviceBandwidth(const OpenDevice& device);
+  Mover mover(const BandwidthCase& one) override;
+
+ private:
+  Device device_;
+};
+
+/// Times a loop by the device's events; one call is a pass.
+perf::Subject subject_of(const Device& device, const Loop& loop);
+
+}  // namespace gable::bench

@@ -1,0 +1,188 @@
+// See measure.h. Slow calls are the difficulty: one call of a slow kernel may take longer than the budget, so each
+// device runs once first, and what that took decides how many runs are due.
+#include "bench/measure/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <span>
+
+#include "bench/workloads/problem.h"
+
+namespace gable::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Shares what is left of the total among the cases that are left.
+class Budget {
+ public:
+  Budget(const MeasureOptions& options, std::size_t cases) : options_(options), cases_left_(cases) {}
+
+  bool spent() const { return options_.seconds_total > 0 && left() <= 0; }
+
+  /// For one device and cache state of the next case.
+  double next(std::size_t devices) {
+    const double share =
+        left() / static_cast<double>(cases_left_ * std::max<std::size_t>(1, devices) * options_.caches.size());
+    --cases_left_;
+    return options_.seconds_total > 0 ? std::min(options_.seconds_each, share) : options_.seconds_each;
+  }
+
+ private:
+  double left() const { return options_.seconds_total - seconds_since(start_); }
+
+  const MeasureOptions& options_;
+  std::size_t cases_left_;
+  Clock::time_point start_ = Clock::now();
+};
+
+/// On devices that run on their own a sample is long enough for the host to be ahead of them.
+perf::TimingOptions timing_options(const MeasureOptions& options, perf::Cache cache, double budget, double slowest,
+                                   bool by_events) {
+  constexpr int kLeastRuns = 5;
+  constexpr double kEventSampleSeconds = 2e-3;
+  perf::TimingOptions timing;
+  timing.cache = cache;
+  timing.budget_seconds = budget;
+  timing.max_runs = options.max_runs;
+  timing.min_runs = std::clamp(static_cast<int>(budget / slowest), 1, std::min(kLeastRuns, options.max_runs));
+  if (by_events) timing.min_sample_seconds = kEventSampleSeconds;
+  timing.warm_up_runs = slowest > budget ? 0 : 1;
+  return timing;
+}
+
+/// Cases that differ in their math alone: they have the same data and take turns.
+using Rivals = std::span<const Case>;
+
+bool differ_in_math_alone(const Case& a, const Case& b) {
+  return a.suite == b.suite && a.name == b.name && a.op == in_math(b.op, math_of(a.op));
+}
+
+/// Each run of neighbours that are rivals.
+std::vector<Rivals> rivals_of(const std::vector<Case>& cases) {
+  std::vector<Rivals> all;
+  for (auto first = cases.begin(); first != cases.end();) {
+    const auto last =
+        std::find_if_not(first, cases.end(), [&](const Case& one) { return differ_in_math_alone(*first, one); });
+    all.emplace_back(first, last);
+    first = last;
+  }
+  return all;
+}
+
+/// A case on a device, with what its first run took, in seconds. Where code is loaded by the first call, the second.
+struct Contestant {
+  const Case* one;
+  std::unique_ptr<OpRunner> runner;
+  double first_run = 0;
+};
+
+/// Plans and places each case on every device that supports it.
+std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& devices, const OpData& data,
+                                Outcome& outcome) {
+  std::vector<Contestant> contestants;
+  for (const Case& one : rivals) {
+    try {
+      validate(one.op);  // the shape is right; the math may not go with the dtype
+    } catch (const Error& error) {
+      outcome.refuse(one, "", error);
+      continue;
+    }
+    for (const OpenDevice& device : devices) {
+      try {
+        auto runner = std::make_unique<OpRunner>(device, one.op);
+        runner->prepare(data);
+        contestants.push_back({&one, std::move(runner)});
+      } catch (const Error& error) {
+        outcome.refuse(one, device.uri, error);
+      }
+    }
+  }
+  return contestants;
+}
+
+void run_first(std::vector<Contestant>& contestants) {
+  for (Contestant& c : contestants) {
+    if (c.runner->device().gpu) c.runner->run();
+    const Clock::time_point start = Clock::now();
+    c.runner->run();
+    c.first_run = std::max(1e-9, seconds_since(start));
+  }
+}
+
+/// Warm times of calls that already took longer than their budget are what their first run took: at such lengths
+/// nothing is left to warm up. The others take turns.
+void measure_in_turn(const std::vector<Contestant>& all, perf::Cache cache, const MeasureOptions& options,
+                     double budget, Outcome& outcome, const std::function<void(const Measured&)>& report) {
+  std::vector<const Contestant*> taking_turns;
+  std::vector<perf::Subject> subjects;
+  double slowest = 0;
+  bool by_events = false;
+  for (const Contestant& c : all) {
+    if (cache == perf::Cache::warm && c.first_run > budget) {
+      report({c.one, c.runner.get(), cache, perf::summarize({c.first_run})});
+      ++outcome.ran;
+      continue;
+    }
+    taking_turns.push_back(&c);
+    subjects.push_back(c.runner->subject());
+    by_events = by_events || c.runner->device().gpu;
+    slowest = std::max(slowest, c.first_run);
+  }
+  if (subjects.empty()) return;
+  const auto timings = perf::measure_alternating(std::span<const perf::Subject>(subjects),
+                                                 timing_options(options, cache, budget, slowest, by_events));
+  for (std::size_t i = 0; i < taking_turns.size(); ++i) {
+    report({taking_turns[i]->one, taking_turns[i]->runner.get(), cache, timings[i]});
+    ++outcome.ran;
+  }
+}
+
+void measure_rivals(Rivals rivals, const std::vector<OpenDevice>& devices, const MeasureOptions& options, double budget,
+                    Outcome& outcome, const MeasureCallbacks& callbacks) {
+  const Op op = in_math(rivals.front().op, Math::strict);  // what follows is the same for every math
+  validate(op);
+  require_memory(bytes_needed(op, devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
+  const OpData data = random_data(op);
+  std::vector<Contestant> contestants = prepare(rivals, devices, data, outcome);
+  run_first(contestants);
+  for (const perf::Cache cache : options.caches) {
+    measure_in_turn(contestants, cache, options, budget, outcome, callbacks.report);
+  }
+}
+
+void refuse_all(Rivals rivals, const Error& error, Outcome& outcome) {
+  for (const Case& one : rivals) outcome.refuse(one, "", error);
+}
+
+}  // namespace
+
+void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices,
+                   const MeasureOptions& options, Outcome& outcome, const MeasureCallbacks& callbacks) {
+  const std::vector<Rivals> all = rivals_of(cases);
+  Budget budget(options, all.size());
+  std::size_t done = 0;
+  for (const Rivals rivals : all) {
+    const Case& one = rivals.front();
+    callbacks.progress(done++, all.size(), fmt::format("{} {}", one.name, to_string(dtype_of(one.op))));
+    try {
+      if (budget.spent()) {
+        throw Error(ErrorCode::unsupported,
+                    fmt::format("not measured: the {} s for the whole study were over", options.seconds_total));
+      }
+      measure_rivals(rivals, devices, options, budget.next(devices.size() * rivals.size()), outcome, callbacks);
+    } catch (const Error& error) {
+      refuse_all(rivals, error, outcome);
+    } catch (const std::bad_alloc&) {
+      refuse_all(rivals, Error(ErrorCode::out_of_memory, "host memory ran out"), outcome);
+    }
+  }
+}
+
+}  // namespace gable::bench

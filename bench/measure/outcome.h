@@ -1,0 +1,39 @@
+// What became of a list of cases, and the exit code that says it.
+#pragma once
+
+#include <gable/error.h>
+
+#include <vector>
+
+#include "bench/workloads/cases.h"
+
+namespace gable::bench {
+
+enum ExitCode : int { kDone = 0, kCheckFailed = 1, kBadInput = 2, kUnsupported = 3, kFailure = 4 };
+
+ExitCode exit_code(ErrorCode code);
+
+struct Outcome {
+  int ran = 0;         ///< (case, device) pairs that gave a result
+  int mismatched = 0;  ///< of those, results beyond their tolerance
+  int malformed = 0;   ///< entries of a list that could not be read
+  int invalid = 0;     ///< cases that no device could accept: their attributes don't fit their shape
+  int no_memory = 0;   ///< pairs for which memory did not suffice
+  int failed = 0;      ///< pairs in which the device failed
+  std::vector<Refusal> refused;
+
+  /// Files the error of one case under the right counter and keeps it as a refusal. An empty device: of every device.
+  void refuse(const Case& one, const std::string& device, const Error& error);
+
+  void refuse(const BandwidthCase& one, const std::string& device, const Error& error);
+  void refuse(const GraphCase& one, const std::string& device, const Error& error);
+
+  /// 1 a mismatch; else 2 bad input; else 4 a failure of the device; else 0 if anything ran; else 4 for want of memory
+  /// and 3 for want of support.
+  ExitCode exit_code() const;
+
+ private:
+  void count(const Error& error);
+};
+
+}  // namespace gable::bench

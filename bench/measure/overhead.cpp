@@ -1,0 +1,251 @@
+// gable_overhead: what gable itself costs. Plan::run() against the kernel behind it called directly, on a convolution
+// of one product, where nothing else is left; a process that loads libgable against the same process that doesn't; and
+// a convolution with counters running on every thread, read by nobody, against the same without. Writes medians and
+// quartiles as JSON; exits with 1 when a cost is above its limit.
+#include <fmt/format.h>
+#include <gable/backend.h>
+#include <gable/gable.h>
+#include <linux/perf_event.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/cli/console.h"
+#include "bench/workloads/data.h"
+#include "bench/cli/files.h"
+#include "bench/measure/outcome.h"
+#include "bench/record/record.h"
+#include "perfcounters/sources/perf_event.h"
+#include "perfcounters/timing.h"
+
+extern char** environ;
+
+namespace {
+
+using namespace gable;
+using namespace gable::bench;
+using nlohmann::json;
+
+constexpr double kRunLimit = 1e-6;    ///< s beyond the kernel
+constexpr double kLoadLimit = 5e-3;   ///< s
+constexpr double kArmedLimit = 0.01;  ///< of T
+constexpr int kProcesses = 101;
+
+/// The cheapest kernel there is: it does nothing. What Plan::run() takes with it is Plan::run()'s own.
+class EmptyPlan final : public PlanImpl {
+ public:
+  EmptyPlan() : PlanImpl({.kernel = "empty", .packed_bytes = 4, .packing_key = packing_key("empty")}) {}
+  void run(const RunArguments& arguments) override { last_ = arguments.output; }
+
+ private:
+  void* volatile last_ = nullptr;
+};
+
+class EmptyDevice final : public DeviceImpl {
+ public:
+  EmptyDevice() : DeviceImpl({.uri = "empty", .backend = "empty", .available = true}) {}
+  std::vector<KernelSupport> query(const Op&) const override { return {{.kernel = "empty", .supported = true}}; }
+  std::unique_ptr<PlanImpl> plan(const Op&) const override { return std::make_unique<EmptyPlan>(); }
+};
+
+json summary(const perf::Timing& timing) {
+  return {{"seconds", timing.seconds},
+          {"q1", timing.q1},
+          {"q3", timing.q3},
+          {"runs", timing.runs},
+          {"calls_per_run", timing.calls_per_run}};
+}
+
+/// One call of Plan::run() and one of the kernel behind it.
+json measure_run() {
+  Conv2d conv;
+  conv.input = {1, 1, 1, 1};
+  conv.weights = {1, 1, 1, 1};
+  conv.epilogue.bias = true;
+  const auto device = std::make_shared<EmptyDevice>();
+  const Plan plan(conv, device, device->plan(conv));
+  const std::unique_ptr<PlanImpl> direct = device->plan(conv);
+  float x = 1;
+  float w = 1;
+  float b = 1;
+  float y = 0;
+  const ConstTensorView x_view(&x, DType::f32, conv.input);
+  const ConstTensorView bias_view(&b, DType::f32, {1});
+  const TensorView y_view(&y, DType::f32, conv.input);
+  const PackedWeights packed = plan.pack({&w, DType::f32, conv.weights});
+  const RunArguments arguments{.inputs = {&x, nullptr}, .weights = packed.data(), .bias = &b, .output = &y};
+  const std::vector<std::function<void()>> calls{[&] { plan.run(x_view, packed, bias_view, y_view); },
+                                                 [&] { direct->run(arguments); }};
+  perf::TimingOptions options;
+  options.min_runs = 50;
+  options.max_runs = 1000;
+  const auto timings = perf::measure_alternating(calls, options);
+  const double beyond = timings[0].seconds - timings[1].seconds;
+  return {{"what", "Plan::run() of conv2d with bias beyond the kernel behind it"},
+          {"plan_run", summary(timings[0])},
+          {"kernel", summary(timings[1])},
+          {"seconds", beyond},
+          {"limit", kRunLimit},
+          {"passed", beyond <= kRunLimit}};
+}
+
+/// Starts `program` with nothing to say and waits for its end.
+void start(const std::string& program) {
+  std::vector<char> path(program.c_str(), program.c_str() + program.size() + 1);
+  char* const arguments[] = {path.data(), nullptr};
+  pid_t child = 0;
+  const int error = posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ);
+  if (error != 0)
+    throw Error(ErrorCode::device_failure, fmt::format("can't start '{}': {}", program, std::strerror(error)));
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    throw Error(ErrorCode::device_failure, fmt::format("'{}' failed", program));
+  }
+}
+
+/// Whole processes in turn, one that is linked against libgable, one that is not.
+json measure_load(const std::string& with, const std::string& without) {
+  const std::vector<std::function<void()>> calls{[&] { start(with); }, [&] { start(without); }};
+  perf::TimingOptions options;
+  options.min_runs = kProcesses;
+  options.max_runs = kProcesses;
+  options.min_sample_seconds = 0;
+  options.rewarm_below_seconds = 0;
+  const auto timings = perf::measure_alternating(calls, options);
+  const double beyond = timings[0].seconds - timings[1].seconds;
+  return {{"what", "loading libgable, without plugins: a process linked against it beyond one that is not"},
+          {"with_libgable", summary(timings[0])},
+          {"without", summary(timings[1])},
+          {"seconds", beyond},
+          {"limit", kLoadLimit},
+          {"passed", beyond <= kLoadLimit}};
+}
+
+/// Counters that run on every thread of this process while it lives: the floating-point events where there is a PMU,
+/// else the kernel's own task clock, which takes the same way through its scheduler.
+class Armed {
+ public:
+  Armed(perf::PerfSystem& system, bool with_pmu) : system_(system) {
+    std::vector<perf::PerfEvent> events{{.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK}};
+    if (with_pmu) {
+      events.clear();
+      for (const perf::FlopEvent& event : perf::flop_groups(perf::describe_isa_only()).front())
+        events.push_back({.type = PERF_TYPE_RAW, .config = event.config});
+    }
+    for (const int thread : system_.threads()) open_on(thread, events);
+    for (const int leader : leaders_) system_.start(leader);
+  }
+  ~Armed() {
+    for (const int descriptor : descriptors_) system_.close(descriptor);
+  }
+  Armed(const Armed&) = delete;
+  Armed& operator=(const Armed&) = delete;
+
+ private:
+  void open_on(int thread, const std::vector<perf::PerfEvent>& events) {
+    int leader = -1;
+    for (perf::PerfEvent event : events) {
+      event.thread = thread;
+      event.leader = leader;
+      const int descriptor = system_.open(event);
+      if (descriptor < 0) {
+        throw Error(ErrorCode::unavailable, fmt::format("perf_event_open: {}", std::strerror(-descriptor)));
+      }
+      descriptors_.push_back(descriptor);
+      if (leader >= 0) continue;
+      leader = descriptor;
+      leaders_.push_back(descriptor);
+    }
+  }
+
+  perf::PerfSystem& system_;
+  std::vector<int> descriptors_;
+  std::vector<int> leaders_;
+};
+
+/// T of a layer of VGG on all threads, in turn with counters and without.
+json measure_armed() {
+  const auto system = perf::linux_perf_system();
+  const bool with_pmu =
+      perf::ability(perf::PerfEventSource(perf::perf_host(), system).status(), perf::Metric::flop).available;
+  Conv2d conv{.input = {1, 64, 112, 112}, .weights = {64, 64, 3, 3}, .padding = {1, 1}, .layout = Layout::nhwc};
+  const Device device = open("cpu");
+  const Plan plan = device.plan(conv);
+  const OpData data = gable::bench::random_data(conv);
+  const PackedWeights packed = plan.pack(data.weights);
+  const Tensor y(DType::f32, plan.output_shape(), Layout::nhwc);
+  const auto seconds_of = [&](int calls) {
+    const auto start_time = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) plan.run(data.x, packed, y);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time).count();
+  };
+  const std::vector<perf::Subject> subjects{{[&](int calls) {
+                                               const Armed armed(*system, with_pmu);
+                                               return seconds_of(calls);
+                                             },
+                                             {}},
+                                            {seconds_of, {}}};
+  perf::TimingOptions options;
+  options.min_runs = 200;
+  options.max_runs = 200;
+  options.min_sample_seconds = 0.02;
+  const auto timings = perf::measure_alternating(subjects, options);
+  const double ratio = timings[0].seconds / timings[1].seconds - 1;
+  return {{"what", "T of a convolution with counters running, read by nobody, beyond T without"},
+          {"counters", with_pmu ? "floating-point events" : "task clock (there is no PMU)"},
+          {"armed", summary(timings[0])},
+          {"without", summary(timings[1])},
+          {"fraction", ratio},
+          {"limit", kArmedLimit},
+          {"passed", ratio <= kArmedLimit}};
+}
+
+/// Without the system call (in a container, say) there is nothing to measure.
+json measure_armed_if_possible() {
+  try {
+    return measure_armed();
+  } catch (const Error& error) {
+    return {{"what", "counters running, read by nobody"}, {"reason", error.what()}, {"passed", true}};
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string file = argc == 2 ? argv[1] : "";
+  const bool asked = file == "--help" || file == "-h";
+  if (file.empty() || file.starts_with("-")) {
+    std::fputs("usage: gable_overhead FILE.json\n", asked ? stdout : stderr);
+    return asked ? kDone : kBadInput;
+  }
+  try {
+    const json run = measure_run();
+    const json load = measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING);
+    const json armed = measure_armed_if_possible();
+    const json record{{"machine", machine_record(perf::describe_machine(), "gable_overhead")},
+                      {"plan_run", run},
+                      {"load", load},
+                      {"armed_counters", armed}};
+    write_file(file, {json_text(record)});
+    fmt::print(
+        "Plan::run() beyond the kernel: {:.0f} ns (limit {:.0f} ns)\nloading libgable: {:.2f} ms (limit {:.0f} ms)\n",
+        run["seconds"].get<double>() * 1e9, kRunLimit * 1e9, load["seconds"].get<double>() * 1e3, kLoadLimit * 1e3);
+    if (armed.contains("fraction")) {
+      fmt::print("counters running, read by nobody: {:+.2f} % of T (limit {:.0f} %)\n",
+                 armed["fraction"].get<double>() * 100, kArmedLimit * 100);
+    }
+    const bool passed = run["passed"].get<bool>() && load["passed"].get<bool>() && armed["passed"].get<bool>();
+    return passed ? kDone : kCheckFailed;
+  } catch (const std::exception& error) {
+    std::fputs((std::string("gable_overhead: ") + error.what() + "\n").c_str(), stderr);
+    return kFailure;
+  }
+}

@@ -1,0 +1,76 @@
+// See verify.h.
+#include "bench/measure/verify.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <optional>
+
+#include "bench/measure/op_runner.h"
+#include "bench/workloads/problem.h"
+
+namespace gable::bench {
+namespace {
+
+/// The oracle keeps an exact value and a magnitude an output, in f64, and f64 weights.
+double oracle_bytes(const Op& op) {
+  const double outputs = static_cast<double>(output_shape(op).elements());
+  const auto* conv = std::get_if<Conv2d>(&op);
+  const auto* matmul = std::get_if<Matmul>(&op);
+  const std::int64_t weights = conv != nullptr     ? conv->weights.elements()
+                               : matmul != nullptr ? matmul->k * matmul->n
+                                                   : 0;
+  return 16 * outputs + 8 * static_cast<double>(weights);
+}
+
+std::vector<ConstTensorView> inputs_of(const OpData& data) {
+  std::vector<ConstTensorView> inputs{data.x};
+  for (const Tensor* tensor : {&data.second, &data.weights, &data.bias}) {
+    if (tensor->data() != nullptr) inputs.emplace_back(*tensor);
+  }
+  return inputs;
+}
+
+void verify_case(const Case& one, const std::vector<OpenDevice>& devices, Outcome& outcome,
+                 const std::function<void(const VerifyResult&)>& report) {
+  validate(one.op);
+  require_memory(bytes_needed(one.op, 2) + oracle_bytes(one.op), fmt::format("'{}'", descriptor(one.op)));
+  std::optional<OpData> data;
+  std::optional<OracleResult> expected;
+  for (const OpenDevice& device : devices) {
+    try {
+      OpRunner runner(device, one.op);
+      if (!data) {
+        data = random_data(one.op);
+        expected = oracle(one.op, inputs_of(*data));
+      }
+      runner.prepare(*data);
+      runner.run();
+      const Tensor y = runner.result();
+      const VerifyResult result{&one, device.uri, runner.plan().kernel(),
+                                compare(y, *expected, runner.plan().error_bound()), runner.plan().error_bound()};
+      ++outcome.ran;
+      outcome.mismatched += result.comparison.passed ? 0 : 1;
+      report(result);
+    } catch (const Error& error) {
+      outcome.refuse(one, device.uri, error);
+    }
+  }
+}
+
+}  // namespace
+
+void verify(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices, Outcome& outcome,
+            const std::function<void(const VerifyResult&)>& report) {
+  for (const Case& one : cases) {
+    try {
+      verify_case(one, devices, outcome, report);
+    } catch (const Error& error) {
+      outcome.refuse(one, "", error);
+    } catch (const std::bad_alloc&) {
+      outcome.refuse(one, "", Error(ErrorCode::out_of_memory, "host memory ran out"));
+    }
+  }
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,78 @@
+// Which kernel paths have run in this process, and on which target. A plan notes its paths each time it runs (a relaxed
+// load once they are set), so that a test suite can fail when a path that was compiled, and that this CPU supports,
+// never ran.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "cpu/common/target.h"
+
+namespace gable::cpu {
+
+enum class Path {
+  conv2d_tile,
+  conv2d_row_pair,
+  conv2d_image_pair,
+  conv2d_depthwise,
+  conv2d_depthwise_row_pair,
+  conv2d_partial_sums,
+  conv2d_direct_input,
+  conv2d_edge_strips,
+  conv2d_trims,
+  conv2d_stream,
+  conv2d_stage_nhwc,
+  conv2d_stage_nchw,
+  conv2d_stage_nchw_lanes,
+  conv2d_store_nhwc,
+  conv2d_store_nchw,
+  depthwise_stride1,
+  depthwise_stride2,
+  depthwise_pairs,
+  depthwise_planes_stride1,
+  depthwise_planes_stride2,
+  few_lanes,
+  few_lanes_pool,
+  few_wide,
+  few_wide_pool,
+  few_stage_split,
+  few_stage_rows,
+  pointwise_in_place,
+  pointwise_staged,
+  pointwise_panels_outside,
+  pointwise_stream,
+  bf16_stage,
+  bf16_fold,
+  bf16_split,
+  bf16_in_place,
+  bf16_in_image,
+  bf16_by_images,
+  bf16_panels_inside,
+  bf16_flat,
+  bf16_rows,
+  bf16_pool,
+  max_pool_nhwc,
+  max_pool_nchw,
+  max_pool_stream,
+  add,
+  add_stream,
+  add_in_tiles,
+  transpose_2byte,
+  transpose_4byte,
+  transpose_stream,
+  count
+};
+
+void note_path(Path path, const Target& target);
+
+struct PathCoverage {
+  std::string_view path;
+  std::string_view target;
+  bool supported;  // by this CPU
+  bool ran;
+};
+
+/// One entry a (path, compiled target).
+std::vector<PathCoverage> path_coverage();
+
+}  // namespace gable::cpu

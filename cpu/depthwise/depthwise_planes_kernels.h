@@ -1,0 +1,50 @@
+// The contract between DepthwisePlanesPlan and its per-target kernels: some channels, or rows of one channel, a call.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/common/conv2d_problem.h"
+#include "cpu/common/target.h"
+
+namespace gable::cpu {
+
+constexpr int kPlaneTaps = 3;  // a side of the kernel
+
+/// Sizes in floats. The input rows of a call lie in stride x stride phases: phase (a, b) has the rows of which the
+/// index leaves a, and of those the columns that leave b, divided by the stride. So every tap of every output is at a
+/// fixed distance, and one run of vectors passes through all rows; what it computes between two rows is dropped.
+struct DepthwisePlanesBlocking {
+  std::int64_t unit_rows, row_blocks;      // of the output
+  std::int64_t unit_planes, plane_blocks;  // channels; more than one only where a unit has all their rows
+  std::int64_t pitch;                      // from one row of a phase, or of the results, to the next
+  std::int64_t phase;                      // from one phase to the next
+  std::int64_t out_offset, plane_floats;   // in a channel's part of a thread's workspace
+  std::int64_t thread_floats;
+};
+
+struct DepthwisePlanesCall {
+  const void* x;         // the first channel's plane
+  const void* x_end;     // of the whole tensor: vectors may be read up to here
+  void* y;               // the first of `rows` output rows of the first channel
+  const float* weights;  // nine a channel
+  const float* bias;     // or null
+  bool relu;
+  std::int64_t planes;
+  std::int64_t height, width;            // of a plane
+  std::int64_t first_row;                // of the input; may lie outside
+  std::int64_t rows, columns, y_height;  // of the output; y_height: of a plane
+  std::int64_t pad_left;
+  float* workspace;  // of this thread
+  const DepthwisePlanesBlocking* blocking;
+};
+using DepthwisePlanesFunction = void (*)(const DepthwisePlanesCall&);
+
+struct DepthwisePlanesKernels {
+  int lanes;
+  int run_lanes;                      ///< of a step through a row run: what may be computed beyond its end
+  DepthwisePlanesFunction run[3][2];  ///< indexed [Type][stride - 1]
+};
+
+const DepthwisePlanesKernels& depthwise_planes_kernels(const Target& target);
+
+}  // namespace gable::cpu

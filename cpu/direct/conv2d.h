@@ -1,0 +1,67 @@
+// Convolution with its epilogue (bias, activation, max-pool) on this CPU.
+//
+//   Conv2dPlan plan(problem, best_target(), threads);     // chooses tile and blocking, allocates the workspace
+//   std::vector<float> packed(plan.packed_floats());
+//   plan.pack(weights, dense_strides(problem), packed.data());  // once
+//   plan.run(x, packed.data(), bias, y);                  // as often as you like; allocates nothing
+//
+// Result: y = max_pool(activation(conv(x, weights) + bias)), computed as activation(max_pool(conv) + bias), which is
+// the same since adding a constant and a monotone activation both commute with the maximum. Without a pool the maximum
+// is over one element. NaN: a NaN in a window, or under relu, comes out as NaN.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cpu/common/aligned.h"
+#include "cpu/direct/conv2d_blocking.h"
+#include "cpu/direct/conv2d_kernels.h"
+#include "cpu/common/conv2d_problem.h"
+#include "cpu/common/target.h"
+
+namespace gable::cpu {
+
+/// A number in a description or a refusal.
+inline std::string text(std::int64_t value) { return std::to_string(value); }
+
+/// What a plan decided, in words.
+struct Conv2dDescription {
+  std::string kernel;    // "direct", "depthwise_staged", ...
+  std::string target;    // "avx512", ...
+  std::string tile;      // register tile: rows × pixels × lanes
+  std::string blocking;  // out tile, in tile, chunk, unit of work
+  std::string fusion;    // where pool, bias and activation happen, and whether the input is staged
+  int threads;
+};
+
+class Conv2dPlan {
+ public:
+  /// Throws std::invalid_argument naming the value when the problem is inconsistent or the CPU lacks the target.
+  Conv2dPlan(const Conv2dProblem& problem, const Target& target, int threads);
+
+  const Conv2dProblem& problem() const { return problem_; }
+  Conv2dDescription description() const;
+
+  std::size_t packed_floats() const;
+  std::size_t packed_bytes() const { return packed_floats() * sizeof(float); }
+  /// Memory that the plan holds beyond tensors and packed weights, all threads together.
+  std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
+
+  /// Weights of problem().type to this plan's own order. 64-byte alignment of `packed` helps.
+  void pack(const void* weights, const WeightStrides& strides, void* packed) const;
+
+  /// x and y of problem().type and layout; bias has k floats and is ignored (may be null) without problem().bias. One
+  /// run at a time a plan: the workspace is the plan's.
+  void run(const void* x, const void* packed, const float* bias, void* y);
+
+ private:
+  Conv2dProblem problem_;
+  const Target* target_;
+  const Conv2dKernels* kernels_;
+  int threads_;
+  Conv2dBlocking blocking_;
+  AlignedFloats workspace_;
+};
+
+}  // namespace gable::cpu

@@ -1,0 +1,26 @@
+// The convolution's loop nest over one plan's blocking.
+#pragma once
+
+#include "cpu/direct/conv2d_blocking.h"
+#include "cpu/direct/conv2d_kernels.h"
+#include "cpu/common/conv2d_problem.h"
+#include "cpu/common/target.h"
+
+namespace gable::cpu {
+
+struct Conv2dRun {
+  const Conv2dProblem& problem;
+  const Target& target;
+  const Conv2dKernels& kernels;
+  const Conv2dBlocking& blocking;
+  const void* x;
+  const float* packed;
+  const float* bias;  // or null
+  void* y;
+  float* workspace;
+  bool stream;  // stores of y pass the caches by
+};
+
+void run_conv2d(const Conv2dRun& run, int threads);
+
+}  // namespace gable::cpu

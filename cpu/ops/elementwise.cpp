@@ -1,0 +1,127 @@
+// add: memory-bound, so one vector a step and blocks of 64 KiB, or 4 MiB of memory, spread over threads.
+// Inner step (f32, AVX-512): 2 × 64 B read, 64 B written, 16 FLOP. A result beyond the last level is stored past the
+// caches, so that its lines are not read first: 3 instead of 4 bytes moved.
+//
+// In tiles, add shows what a machine of 128 partitions shows. A tile is what one instruction gets there: row_chunk
+// partitions, each with free_dim elements. Here its lanes are lanes of vectors (128 f32 are 8 of AVX-512), fewer than a
+// vector are a masked part of one, its steps follow one another, and the tile is what a thread is handed at a time. So
+// few lanes leave vectors empty, few steps pay the handing out for little work, and too many leave threads without any.
+#include "cpu/common/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/ops/elementwise.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/ops/elementwise.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cpu/common/cache.h"
+#include "cpu/common/coverage.h"
+#include "cpu/common/parallel.h"
+#include "cpu/direct/stream-inl.h"
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+/// With kStream, y + begin is aligned to vectors.
+template <Type kType, bool kStream>
+void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_t begin, std::int64_t end) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Storage<kType>* a = static_cast<const Storage<kType>*>(a_data);
+  const Storage<kType>* b = static_cast<const Storage<kType>*>(b_data);
+  Storage<kType>* y = static_cast<Storage<kType>*>(y_data);
+  std::int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    const auto sum = hn::Add(load_as_f32<kType>(d, a + i), load_as_f32<kType>(d, b + i));
+    if constexpr (kStream) {
+      stream_f32_as<kType>(d, sum, y + i);
+    } else {
+      store_f32_as<kType>(d, sum, y + i);
+    }
+  }
+  if (i < end) {
+    const int rest = static_cast<int>(end - i);
+    const auto sum = hn::Add(load_first_as_f32<kType>(d, a + i, rest), load_first_as_f32<kType>(d, b + i, rest));
+    store_first_f32_as<kType>(d, sum, y + i, rest);
+  }
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+/// The same where each step ends after `lanes` elements.
+template <Type kType>
+void add_tile(const void* a, const void* b, void* y, std::int64_t begin, std::int64_t end, std::int64_t lanes) {
+  for (std::int64_t i = begin; i < end; i += lanes) add_block<kType, false>(a, b, y, i, std::min(i + lanes, end));
+}
+
+using AddTileFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t, std::int64_t);
+
+AddTileFunction add_tile_function(Type type) {
+  constexpr std::array<AddTileFunction, 3> functions = {&add_tile<Type::f32>, &add_tile<Type::f16>,
+                                                        &add_tile<Type::bf16>};
+  return functions[static_cast<std::size_t>(type)];
+}
+
+using AddFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t);
+
+AddFunction add_function(Type type, bool stream) {
+  constexpr std::array<AddFunction, 3> cached = {&add_block<Type::f32, false>, &add_block<Type::f16, false>,
+                                                 &add_block<Type::bf16, false>};
+  constexpr std::array<AddFunction, 3> streamed = {&add_block<Type::f32, true>, &add_block<Type::f16, true>,
+                                                   &add_block<Type::bf16, true>};
+  return (stream ? streamed : cached)[static_cast<std::size_t>(type)];
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu {
+namespace {
+
+auto add_function_of(const Target& target, Type type, bool stream) {
+#define GABLE_CPU_CASE(target_id, ns, name) \
+  if (target.id == (target_id)) return ns::add_function(type, stream);
+  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
+#undef GABLE_CPU_CASE
+  return HWY_STATIC_DISPATCH(add_function)(type, stream);
+}
+
+auto add_tile_function_of(const Target& target, Type type) {
+#define GABLE_CPU_CASE(target_id, ns, name) \
+  if (target.id == (target_id)) return ns::add_tile_function(type);
+  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
+#undef GABLE_CPU_CASE
+  return HWY_STATIC_DISPATCH(add_tile_function)(type);
+}
+
+}  // namespace
+
+void add(const void* a, const void* b, void* y, std::int64_t count, Type type, const Target& target, int threads) {
+  note_path(Path::add, target);
+  const bool stream = beyond_last_level(count * static_cast<std::int64_t>(bytes_of(type))) &&
+                      reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  if (stream) note_path(Path::add_stream, target);
+  const std::int64_t elements = stream ? 1 << 20 : 1 << 14;
+  const auto block = add_function_of(target, type, stream);
+  parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
+    block(a, b, y, unit * elements, std::min(count, (unit + 1) * elements));
+  });
+}
+
+void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, Type type,
+                  const Target& target, int threads) {
+  note_path(Path::add_in_tiles, target);
+  const auto add_one = add_tile_function_of(target, type);
+  const std::int64_t elements = std::min(count, tile.lanes * std::min(tile.steps, ceil_div(count, tile.lanes)));
+  parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
+    add_one(a, b, y, unit * elements, std::min(count, (unit + 1) * elements), tile.lanes);
+  });
+}
+
+}  // namespace gable::cpu
+#endif  // HWY_ONCE

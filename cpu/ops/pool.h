@@ -1,0 +1,43 @@
+// Max-pooling of a tensor on its own (the convolution fuses its own pool). A NaN in a window comes out as NaN; padding
+// never wins, so a window must touch at least one real element.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/common/aligned.h"
+#include "cpu/common/target.h"
+#include "cpu/common/types.h"
+
+namespace gable::cpu {
+
+struct MaxPoolProblem {
+  std::int64_t n = 1, c = 1, h = 1, w = 1;  // input
+  std::int64_t window_h = 1, window_w = 1;
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t pad_top = 0, pad_left = 0;  // bottom and right follow from the output size
+  std::int64_t out_h = 1, out_w = 1;
+  Type type = Type::f32;
+  bool nhwc = true;
+};
+
+/// Checks, chooses the kernel and allocates the workspace once; run() allocates nothing.
+class MaxPoolPlan {
+ public:
+  /// Throws std::invalid_argument naming the value when the problem is inconsistent or the CPU lacks the target.
+  MaxPoolPlan(const MaxPoolProblem& problem, const Target& target, int threads);
+
+  std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
+
+  /// x and y of the problem's type and layout. One run at a time a plan.
+  void run(const void* x, void* y);
+
+ private:
+  MaxPoolProblem problem_;
+  const Target* target_;
+  int threads_;
+  std::size_t thread_floats_;
+  AlignedFloats workspace_;
+};
+
+}  // namespace gable::cpu

@@ -1,0 +1,266 @@
+// Transpose by tiles of 64 rows x 512 bytes. A tile's rows are first copied into an L1 buffer (36 KiB), whole cache
+// lines of each row at a time while the next tile's are asked for: rows a power of two apart share a few sets of every
+// cache, and a line that is read again later would be gone. Out of the buffer come vectors whose 128-bit blocks are 4
+// (4-byte) or 8 (2-byte) elements of rows that lie 4 or 8 apart, and interleaving 4 or 8 such vectors makes vectors of
+// columns: on AVX-512 a column's whole line, stored past the caches where the last level cannot hold the result.
+// Threads take stripes of rows. A 16x16 block of 4 bytes is 32 interleaves and 48 inserts for 1 KiB: 40 cycles of 2
+// shuffle units.
+#include "cpu/common/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/ops/transpose.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/ops/transpose.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "cpu/common/cache.h"
+#include "cpu/common/coverage.h"
+#include "cpu/common/parallel.h"
+#include "cpu/ops/transpose_stripe.h"
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+/// A tile's buffer: rows a line longer than the tile's, so that they do not share sets either.
+constexpr std::int64_t kPitchBytes = kTileRowBytes + 64;
+
+#if HWY_TARGET != HWY_SCALAR
+/// The vector whose 128-bit block b is the elements at x of row b * (elements of a block).
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const T* HWY_RESTRICT x, std::int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) <= 16) {
+    return hn::LoadU(d, x);
+  } else {
+    const hn::Half<D> half;
+    constexpr auto kRows = static_cast<std::int64_t>(hn::MaxLanes(hn::Half<D>()));
+    return hn::Combine(d, load_blocks(half, x + kRows * stride, stride), load_blocks(half, x, stride));
+  }
+}
+
+/// Stores column `column` of a block.
+template <class D, class V, class T = hn::TFromD<D>>
+HWY_INLINE void store_column(D d, V value, T* y, bool stream) {
+  const auto lanes = hn::BitCast(d, value);
+  if (stream) {
+    hn::Stream(lanes, d, y);
+  } else {
+    hn::StoreU(lanes, d, y);
+  }
+}
+
+/// Lanes of D rows x 4 columns of 32 bits: two rounds of interleaving, of 32 and 64 bits.
+template <class D>
+HWY_INLINE void transpose_block(D d, const std::uint32_t* HWY_RESTRICT x, std::int64_t x_stride,
+                                std::uint32_t* HWY_RESTRICT y, std::int64_t y_stride, bool stream) {
+  const hn::Repartition<std::uint64_t, D> d64;
+  const auto r0 = load_blocks(d, x, x_stride);
+  const auto r1 = load_blocks(d, x + x_stride, x_stride);
+  const auto r2 = load_blocks(d, x + 2 * x_stride, x_stride);
+  const auto r3 = load_blocks(d, x + 3 * x_stride, x_stride);
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  store_column(d, hn::InterleaveLower(d64, low01, low23), y, stream);
+  store_column(d, hn::InterleaveUpper(d64, low01, low23), y + y_stride, stream);
+  store_column(d, hn::InterleaveLower(d64, high01, high23), y + 2 * y_stride, stream);
+  store_column(d, hn::InterleaveUpper(d64, high01, high23), y + 3 * y_stride, stream);
+}
+
+/// Lanes of D rows x 8 columns of 16 bits: three rounds, of 16, 32 and 64 bits.
+template <class D>
+HWY_INLINE void transpose_block(D d, const std::uint16_t* HWY_RESTRICT x, std::int64_t x_stride,
+                                std::uint16_t* HWY_RESTRICT y, std::int64_t y_stride, bool stream) {
+  const hn::Repartition<std::uint32_t, D> d32;
+  const hn::Repartition<std::uint64_t, D> d64;
+  hn::Vec<decltype(d32)> low[4], high[4];
+  for (int i = 0; i < 4; ++i) {
+    const auto a = load_blocks(d, x + 2 * i * x_stride, x_stride);
+    const auto b = load_blocks(d, x + (2 * i + 1) * x_stride, x_stride);
+    low[i] = hn::BitCast(d32, hn::InterleaveLower(d, a, b));
+    high[i] = hn::BitCast(d32, hn::InterleaveUpper(d, a, b));
+  }
+  for (int half = 0; half < 2; ++half) {
+    const auto* pairs = half == 0 ? low : high;
+    for (int upper = 0; upper < 2; ++upper) {
+      const auto a = hn::BitCast(d64, upper == 0 ? hn::InterleaveLower(d32, pairs[0], pairs[1])
+                                                 : hn::InterleaveUpper(d32, pairs[0], pairs[1]));
+      const auto b = hn::BitCast(d64, upper == 0 ? hn::InterleaveLower(d32, pairs[2], pairs[3])
+                                                 : hn::InterleaveUpper(d32, pairs[2], pairs[3]));
+      auto* column = y + (4 * half + 2 * upper) * y_stride;
+      store_column(d, hn::InterleaveLower(d64, a, b), column, stream);
+      store_column(d, hn::InterleaveUpper(d64, a, b), column + y_stride, stream);
+    }
+  }
+}
+
+/// As many rows of [row, rows) as whole vectors of D hold, then of half of it; returns the first row left.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE std::int64_t transpose_rows(D d, const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y,
+                                       std::int64_t y_stride, std::int64_t row, std::int64_t rows, std::int64_t columns,
+                                       bool stream) {
+  constexpr auto kRows = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  constexpr std::int64_t kColumns = 16 / sizeof(T);
+  for (; row + kRows <= rows; row += kRows) {
+    for (std::int64_t column = 0; column < columns; column += kColumns) {
+      transpose_block(d, x + row * x_stride + column, x_stride, y + column * y_stride + row, y_stride, stream);
+    }
+  }
+  if constexpr (kRows > kColumns) {
+    return transpose_rows(hn::Half<D>(), x, x_stride, y, y_stride, row, rows, columns, stream);
+  }
+  return row;
+}
+#endif
+
+/// Any size. With `stream`, y and its rows are aligned to cache lines.
+template <class T>
+HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y, std::int64_t y_stride,
+                              std::int64_t rows, std::int64_t columns, [[maybe_unused]] bool stream) {
+  std::int64_t block_rows = 0;
+  std::int64_t block_columns = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr std::int64_t kColumns = 16 / sizeof(T);
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  block_columns = columns / kColumns * kColumns;
+  // All rows of a few columns one after another: so narrow vectors complete the lines that they store, and lines that
+  // follow one another in memory, four a tile, follow one another in time.
+  for (std::int64_t column = 0; column < block_columns; column += kColumns) {
+    for (std::int64_t row = 0; row < rows; row += kLine) {
+      const std::int64_t end = std::min(rows, row + kLine);
+      block_rows = transpose_rows(hn::ScalableTag<T>(), x + column, x_stride, y + column * y_stride, y_stride, row, end,
+                                  kColumns, stream);
+    }
+  }
+#endif
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = row < block_rows ? block_columns : 0; column < columns; ++column) {
+      y[column * y_stride + row] = x[row * x_stride + column];
+    }
+  }
+}
+
+/// Copies a whole tile of kTileRows rows into the buffer and asks for the one to its right.
+template <class T>
+HWY_INLINE void copy_tile(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT buffer) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kColumns = kTileRowBytes / sizeof(T);
+  constexpr std::int64_t kPitch = kPitchBytes / sizeof(T);
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < kTileRows; ++row) {
+    for (std::int64_t line = 0; line < kColumns; line += kLine) {
+      const T* from = x + row * x_stride + line;
+      hwy::Prefetch(from + kColumns);
+      for (std::int64_t i = 0; i < kLine; i += lanes) {
+        hn::Store(hn::LoadU(d, from + i), d, buffer + row * kPitch + line + i);
+      }
+    }
+  }
+}
+
+template <class T>
+void transpose_stripe(const TransposeStripe& call) {
+  constexpr std::int64_t kColumns = kTileRowBytes / sizeof(T);
+  constexpr std::int64_t kPitch = kPitchBytes / sizeof(T);
+  HWY_ALIGN T buffer[kTileRows * kPitch];
+  const auto* x = static_cast<const T*>(call.x);
+  auto* y = static_cast<T*>(call.y);
+  std::int64_t column = 0;
+  if (call.rows == kTileRows) {
+    for (; column + kColumns <= call.columns; column += kColumns) {
+      copy_tile(x + column, call.x_stride, buffer);
+      transpose_any(buffer, kPitch, y + column * call.y_stride, call.y_stride, kTileRows, kColumns, call.stream);
+    }
+  }
+  transpose_any(x + column, call.x_stride, y + column * call.y_stride, call.y_stride, call.rows, call.columns - column,
+                false);
+  if (call.stream) hwy::FlushStream();
+}
+
+using TransposeFunction = void (*)(const TransposeStripe&);
+
+TransposeFunction transpose_function(int element_bytes) {
+  return element_bytes == 2 ? &transpose_stripe<std::uint16_t> : &transpose_stripe<std::uint32_t>;
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu {
+namespace {
+
+/// Columns of a stripe where all rows fit one tile.
+constexpr std::int64_t kFewRowsColumns = 1024;
+
+auto transpose_function_of(const Target& target, int element_bytes) {
+#define GABLE_CPU_CASE(target_id, ns, name) \
+  if (target.id == (target_id)) return ns::transpose_function(element_bytes);
+  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
+#undef GABLE_CPU_CASE
+  return HWY_STATIC_DISPATCH(transpose_function)(element_bytes);
+}
+
+/// Whether every row of every image's result begins with a line, and the last level cannot hold them all.
+bool streams(const Transpose2d& shape, std::int64_t images, std::int64_t image_bytes, const void* y,
+             std::int64_t element_bytes) {
+  const std::int64_t y_row = shape.y_stride * element_bytes;
+  return beyond_last_level(images * shape.columns * y_row) && y_row % 64 == 0 && image_bytes % 64 == 0 &&
+         reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+}
+
+/// `images` transposes of one shape, image i at i*image_elements in both arrays.
+void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_t image_elements, const void* x,
+                      void* y, int element_bytes, const Target& target, int threads) {
+  if (element_bytes != 2 && element_bytes != 4) {
+    throw std::invalid_argument("transpose: element_bytes is " + std::to_string(element_bytes) + ", must be 2 or 4");
+  }
+  note_path(element_bytes == 2 ? Path::transpose_2byte : Path::transpose_4byte, target);
+  const bool stream = streams(shape, images, image_elements * element_bytes, y, element_bytes);
+  if (stream) note_path(Path::transpose_stream, target);
+  const auto transpose_stripe = transpose_function_of(target, element_bytes);
+  // Of few rows, as in images of few channels, threads take stripes of columns.
+  const std::int64_t row_stripes = ceil_div(shape.rows, kTileRows);
+  const std::int64_t wide = shape.rows <= kTileRows ? kFewRowsColumns : shape.columns;
+  const std::int64_t column_stripes = ceil_div(shape.columns, wide);
+  const std::int64_t stripes = row_stripes * column_stripes;
+  parallel_units(threads, images * stripes, [&](std::int64_t unit, int) {
+    const std::int64_t offset = unit / stripes * image_elements;
+    const std::int64_t row = unit % stripes / column_stripes * kTileRows;
+    const std::int64_t column = unit % column_stripes * wide;
+    transpose_stripe({.x = static_cast<const char*>(x) + (offset + row * shape.x_stride + column) * element_bytes,
+                      .x_stride = shape.x_stride,
+                      .y = static_cast<char*>(y) + (offset + column * shape.y_stride + row) * element_bytes,
+                      .y_stride = shape.y_stride,
+                      .rows = std::min(kTileRows, shape.rows - row),
+                      .columns = std::min(wide, shape.columns - column),
+                      .stream = stream});
+  });
+}
+
+}  // namespace
+
+void transpose(const Transpose2d& shape, const void* x, void* y, int element_bytes, const Target& target, int threads) {
+  transpose_images(shape, 1, 0, x, y, element_bytes, target, threads);
+}
+
+void nchw_to_nhwc(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+                  int element_bytes, const Target& target, int threads) {
+  transpose_images({c, h * w, h * w, c}, n, c * h * w, x, y, element_bytes, target, threads);
+}
+
+void nhwc_to_nchw(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+                  int element_bytes, const Target& target, int threads) {
+  transpose_images({h * w, c, c, h * w}, n, c * h * w, x, y, element_bytes, target, threads);
+}
+
+}  // namespace gable::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,25 @@
+// Transposes and layout changes of 2- and 4-byte elements. They move bits: NaN payloads included.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/common/target.h"
+#include "cpu/common/types.h"
+
+namespace gable::cpu {
+
+/// y[c*y_stride + r] = x[r*x_stride + c] for r in [0, rows), c in [0, columns); strides in elements.
+struct Transpose2d {
+  std::int64_t rows = 1, columns = 1, x_stride = 1, y_stride = 1;
+};
+
+/// element_bytes is 2 or 4. x and y must not overlap.
+void transpose(const Transpose2d& shape, const void* x, void* y, int element_bytes, const Target& target, int threads);
+
+/// Four-dimensional layout changes: n images of c × h × w.
+void nchw_to_nhwc(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+                  int element_bytes, const Target& target, int threads);
+void nhwc_to_nchw(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+                  int element_bytes, const Target& target, int threads);
+
+}  // namespace gable::cpu

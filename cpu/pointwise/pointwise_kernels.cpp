@@ -1,0 +1,221 @@
+// The 1×1 convolution's micro-kernel, compiled once a target: one register tile of pixels × output lanes through all
+// input channels, panel after panel.
+// Tile: 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; and 6 × 4
+// with 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast.
+// Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share of the FMA's two
+// ports, so four channels are unrolled with constant offsets, and pixels share base addresses by three.
+// A sum of 64 channels is over in 900 cycles, so what comes from L3 must be asked for early and evenly: before each run
+// of 16 channels a part of the lines that the tile stores, to be written, and of those that later tiles read (Ask).
+#include "cpu/common/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/pointwise/pointwise_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/pointwise/pointwise_kernels.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kWidest = 14;
+constexpr int kWidestOfFour = 6;
+#else
+constexpr int kWidest = 6;
+constexpr int kWidestOfFour = 0;
+#endif
+
+constexpr int kUnrolled = 4;  // channels; a run is whole times as many
+constexpr std::int64_t kLineFloats = 16;
+
+/// Hides where a value came from: gcc would keep its sums with constants in registers of their own, which there are too
+/// few of, and load them from the stack in every step.
+template <class T>
+HWY_INLINE void make_opaque([[maybe_unused]] T& value) {
+#if defined(__GNUC__)
+  asm volatile("" : "+r"(value));  // volatile, so that it is not moved out of a loop
+#endif
+}
+
+HWY_INLINE void will_write(float* line) {
+#if HWY_ARCH_X86
+  asm volatile("prefetchw %0" : : "m"(*line));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+template <int kPixels, int kVectors>
+struct PointwiseTile {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  /// Pixels that share a base address: three, which are the base plus x_pixel scaled by 0, 1 and 2, where there are
+  /// more pixels than registers for their offsets.
+  static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels > 4 ? 2 : 1;
+  static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
+  /// Panels that the tile takes side by side, each a stream of weights.
+  static constexpr int kStreams = kVectors > kPanelVectors ? kVectors / kPanelVectors : 1;
+  static constexpr int kStreamVectors = kVectors / kStreams;
+  /// Pixels whose stored lines are asked for before a run: within two runs all, or within four where there are four.
+  static constexpr int kManyRuns = 4;
+  static constexpr int kAskedOfFewRuns = (kPixels + 1) / 2;
+  static constexpr int kAskedOfManyRuns = (kPixels + kManyRuns - 1) / kManyRuns;
+
+  static constexpr std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
+
+  using Bases = const float* [kBases];
+  using Streams = const float* [kStreams];
+
+  /// The next kSteps channels.
+  template <int kSteps>
+  static HWY_INLINE void add(Bases& base, std::int64_t x_pixel, Streams& stream, V (&acc)[kPixels][kVectors]) {
+    const D d;
+    HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
+      V weights[kVectors];
+      HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+        weights[v] = hn::LoadU(d, stream[v / kStreamVectors] + (step * kStreamVectors + v % kStreamVectors) * lanes());
+      }
+      make_opaque(x_pixel);
+      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+        const float* pixel = base[p / kBasePixels] + p % kBasePixels * x_pixel;
+        const V input = hn::Set(d, pixel[step]);
+        HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) acc[p][v] = hn::MulAdd(input, weights[v], acc[p][v]);
+      }
+    }
+    HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) {
+      base[b] += kSteps;
+      make_opaque(base[b]);
+    }
+    HWY_UNROLL(2) for (int s = 0; s < kStreams; ++s) {
+      stream[s] += kSteps * kStreamVectors * lanes();
+      make_opaque(stream[s]);
+    }
+  }
+
+  /// All channels of a panel, and between its runs what is asked for.
+  static HWY_INLINE void reduce(const PointwiseCall& call, const float* weights, const float* ask, float* y,
+                                V (&acc)[kPixels][kVectors]) {
+    Bases base;
+    Streams stream;
+    HWY_UNROLL(2) for (int s = 0; s < kStreams; ++s) {
+      stream[s] = weights + s * kStreamVectors * lanes() * call.channels;
+    }
+    const float* x = call.x;
+    const std::int64_t asks = call.channels < kManyRuns * kPointwiseRun ? kAskedOfFewRuns : kAskedOfManyRuns;
+    float* const y_end = call.stream ? y : y + kPixels * call.y_pixel;
+    for (std::int64_t left = call.channels; left > 0; left -= kPointwiseRun) {
+      for (std::int64_t i = 0; i < call.ask.lines; ++i) hwy::Prefetch(ask + i * call.ask.line_step);
+      ask += call.ask.run_step;
+      for (std::int64_t i = 0; i < asks && y < y_end; ++i) {
+        for (std::int64_t lane = 0; lane < kVectors * lanes(); lane += kLineFloats) will_write(y + lane);
+        y += call.y_pixel;
+      }
+      HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = x + b * kBasePixels * call.x_pixel;
+      const std::int64_t steps = std::min(left, kPointwiseRun);
+      std::int64_t step = 0;
+      for (; step + kUnrolled <= steps; step += kUnrolled) add<kUnrolled>(base, call.x_pixel, stream, acc);
+      for (; step < steps; ++step) add<1>(base, call.x_pixel, stream, acc);
+      x += kPointwiseRun;
+    }
+  }
+
+  static HWY_INLINE void start(const float* bias, V (&acc)[kPixels][kVectors]) {
+    const D d;
+    HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+      const V first = hn::LoadU(d, bias + v * lanes());
+      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) acc[p][v] = first;
+    }
+  }
+
+  /// `store(value, y, lanes)` stores the valid lanes of one vector.
+  template <class Store>
+  static HWY_INLINE void finish(const PointwiseCall& call, float* y, std::int64_t valid,
+                                const V (&acc)[kPixels][kVectors], const Store& store) {
+    const D d;
+    const V least = hn::Set(d, call.least);
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+      HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+        store(at_least(d, least, acc[p][v]), y + v * lanes(), valid - v * lanes());
+      }
+      y += call.y_pixel;
+    }
+  }
+
+  static HWY_INLINE void end(const PointwiseCall& call, float* y, std::int64_t valid,
+                             const V (&acc)[kPixels][kVectors]) {
+    const D d;
+    if (call.stream) {
+      finish(call, y, valid, acc, [d](V value, float* to, std::int64_t) HWY_ATTR { hn::Stream(value, d, to); });
+    } else if (valid >= kVectors * lanes()) {
+      finish(call, y, valid, acc, [d](V value, float* to, std::int64_t) HWY_ATTR { hn::StoreU(value, d, to); });
+    } else {
+      finish(call, y, valid, acc, [d](V value, float* to, std::int64_t rest) HWY_ATTR {
+        if (rest > 0) store_first(d, value, to, static_cast<int>(std::min(rest, lanes())));
+      });
+    }
+  }
+
+  static void run(const PointwiseCall& call) {
+    const std::int64_t panel_lanes = kVectors * lanes();
+    const float* weights = call.weights;
+    const float* bias = call.bias;
+    const float* ask = call.ask.from;
+    float* y = call.y;
+    for (std::int64_t panel = 1; panel <= call.panels; ++panel) {
+      V acc[kPixels][kVectors];
+      start(bias, acc);
+      reduce(call, weights, ask, y, acc);
+      end(call, y, panel < call.panels ? panel_lanes : call.lanes, acc);
+      weights += panel_lanes * call.channels;
+      bias += panel_lanes;
+      ask += call.ask.panel_step;
+      y += panel_lanes;
+    }
+  }
+};
+
+template <int kVectors, int kPixels>
+void fill_tiles(PointwiseKernels& kernels) {
+  kernels.tile[kVectors][kPixels] = &PointwiseTile<kPixels, kVectors>::run;
+  if constexpr (kPixels > 1) fill_tiles<kVectors, kPixels - 1>(kernels);
+}
+
+PointwiseKernels make_pointwise_kernels() {
+  PointwiseKernels kernels{};
+  kernels.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
+  kernels.most_pixels = {0, kWidest, kWidest, 0, kWidestOfFour};
+  fill_tiles<1, kWidest>(kernels);
+  fill_tiles<2, kWidest>(kernels);
+  if constexpr (kWidestOfFour > 0) fill_tiles<4, kWidestOfFour>(kernels);
+  return kernels;
+}
+
+const PointwiseKernels& pointwise_kernels_here() {
+  static const PointwiseKernels kernels = make_pointwise_kernels();
+  return kernels;
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu {
+
+const PointwiseKernels& pointwise_kernels(const Target& target) {
+#define GABLE_CPU_CASE(target_id, ns, name) \
+  if (target.id == (target_id)) return ns::pointwise_kernels_here();
+  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
+#undef GABLE_CPU_CASE
+  return HWY_STATIC_DISPATCH(pointwise_kernels_here)();
+}
+
+}  // namespace gable::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,52 @@
+// The contract between PointwisePlan and its per-target kernel: a register tile of pixels through panels of output
+// lanes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cpu/common/target.h"
+
+namespace gable::cpu {
+
+/// Input channels that a tile takes at a time: one cache line of each pixel.
+constexpr std::int64_t kPointwiseRun = 16;
+constexpr int kMaxPointwisePixels = 14;
+constexpr int kMaxPointwiseVectors = 4;
+/// A panel of packed weights has two vectors of lanes, [channel][lane]; the last one of a problem may have one vector.
+constexpr int kPanelVectors = 2;
+
+/// Cache lines that later tiles read. Before each run, and of each panel, a tile asks for `lines` of them, line_step
+/// floats apart; the first is `from`, and moves on by run_step from run to run and by panel_step from panel to panel.
+struct Ask {
+  const float* from;
+  std::int64_t lines, line_step, run_step, panel_step;
+};
+
+/// A register tile of pixels × vectors of output lanes, which goes through `panels` of them. Channel c of pixel p is
+/// x[p * x_pixel + c].
+struct PointwiseCall {
+  const float* x;
+  std::int64_t x_pixel, channels;
+  const float* weights;
+  std::int64_t panels;  // of the tile's vectors
+  const float* bias;    // whole vectors
+  float* y;
+  std::int64_t y_pixel;
+  int lanes;    // valid ones of the last panel
+  float least;  // 0 for relu, or minus infinity
+  bool stream;  // stores pass the caches by: all lanes are valid, and y is aligned to vectors
+  Ask ask;
+};
+using PointwiseFunction = void (*)(const PointwiseCall&);
+
+struct PointwiseKernels {
+  int lanes;  // of a vector
+  /// Indexed [vectors][pixels], up to most_pixels[vectors]; vectors are 1 and 2, and 4 where most_pixels[4] is not 0.
+  std::array<int, kMaxPointwiseVectors + 1> most_pixels;
+  PointwiseFunction tile[kMaxPointwiseVectors + 1][kMaxPointwisePixels + 1];
+};
+
+const PointwiseKernels& pointwise_kernels(const Target& target);
+
+}  // namespace gable::cpu

@@ -1,0 +1,122 @@
+// See halo_tile.h.
+#include "cuda/common/halo_tile.h"
+
+#include <algorithm>
+
+#include "cuda/common/check.h"
+
+namespace gable::cuda {
+namespace {
+
+constexpr std::int64_t kMostChannels = 8;
+constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
+constexpr std::int64_t kMostElements = 0x7fffffff;
+
+constexpr int kMostImages = 16;
+constexpr int kEnoughWarps = 14;  // on a multiprocessor, to hide latency
+
+/// Chooses the threads of a block for a tile that is cut.
+void consider(TileChoice& best, HaloTile t, const TileKernel& k, const cudaDeviceProp& device) {
+  const std::size_t shared_bytes = k.lay_out(t);
+  if (shared_bytes > device.sharedMemPerBlockOptin) return;
+  const std::int64_t parts = ceil_div(t.k, t.chunk) * t.groups;
+  for (int threads = 64; threads <= k.most_threads; threads += 32) {
+    int resident = 0;
+    GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(k.kernel),
+                                                                   threads, shared_bytes));
+    if (resident == 0) continue;
+    const std::int64_t places = std::int64_t{resident} * device.multiProcessorCount;
+    const std::int64_t blocks = std::min<std::int64_t>(t.tiles, std::max<std::int64_t>(1, places / parts));
+    const std::int64_t together =
+        std::min<std::int64_t>(resident, ceil_div(parts * blocks, device.multiProcessorCount));
+    const std::int64_t rounds = ceil_div(t.tiles, blocks) * ceil_div(parts * blocks, places);
+    const double starved =
+        std::max(1.0, static_cast<double>(kEnoughWarps) / static_cast<double>(together * threads / 32));
+    const double cost = static_cast<double>(rounds * together) * k.tile_cost(t, threads) * starved;
+    if (best.threads == 0 || cost < best.cost) best = {t, threads, static_cast<int>(blocks), shared_bytes, cost};
+  }
+}
+
+bool pools(const Conv2dProblem& p) { return p.pool.is_2x2(); }
+
+}  // namespace
+
+std::string halo_tile_refusal(const Conv2dProblem& p) {
+  if (p.c / p.groups > kMostChannels) {
+    return std::to_string(p.c / p.groups) + " input channels a group; it takes at most " +
+           std::to_string(kMostChannels);
+  }
+  if (!p.pool.none() && !pools(p)) {
+    return "max-pool " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +
+           std::to_string(p.pool.stride_h) + "x" + std::to_string(p.pool.stride_w) + "; it fuses 2x2 with stride 2";
+  }
+  if (std::max({p.groups, p.k / p.groups}) > kMostBlocks || p.n * p.ho > kMostElements) {
+    return std::to_string(p.groups) + " groups of " + std::to_string(p.k / p.groups) + " output channels, " +
+           std::to_string(p.n * p.ho) + " rows; it takes at most 65535 of the former and 2^31 - 1 rows";
+  }
+  const std::int64_t largest = std::max({p.c * p.h * p.w, p.k * p.ho * p.wo, p.k * p.r * p.s * kMostChannels});
+  if (largest > kMostElements) {
+    return std::to_string(largest) + " elements an image or of weights; it indexes less than 2^31";
+  }
+  return "";
+}
+
+HaloTile halo_tile(const Conv2dProblem& p) {
+  HaloTile t{};
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  t.n = p.n;
+  t.c = narrow(p.c / p.groups);
+  t.h = narrow(p.h);
+  t.w = narrow(p.w);
+  t.k = narrow(p.k / p.groups);
+  t.groups = narrow(p.groups);
+  t.kernel_h = narrow(p.r);
+  t.kernel_w = narrow(p.s);
+  t.stride_h = narrow(p.stride_h);
+  t.stride_w = narrow(p.stride_w);
+  t.pad_top = narrow(p.pad_top);
+  t.pad_left = narrow(p.pad_left);
+  t.dilation_h = narrow(p.dilation_h);
+  t.dilation_w = narrow(p.dilation_w);
+  t.pool = pools(p);
+  t.out_h = narrow(p.out_h());
+  t.out_w = narrow(p.out_w());
+  t.ho = t.pool ? 2 * t.out_h : t.out_h;
+  t.wo = t.pool ? 2 * t.out_w : t.out_w;
+  t.nhwc = p.nhwc;
+  t.type = p.type;
+  t.activation = p.activation;
+  return t;
+}
+
+void cut_rows(HaloTile& t, int images, int row_pairs) {
+  t.images = images;
+  t.row_pairs = row_pairs;
+  t.bands = ((t.ho + 1) / 2 + row_pairs - 1) / row_pairs;
+  t.tiles = static_cast<int>((t.n + images - 1) / images * t.bands);
+  t.in_rows = (2 * row_pairs - 1) * t.stride_h + (t.kernel_h - 1) * t.dilation_h + 1;
+  t.by_rows = divisor(t.in_rows);
+  t.by_channels = divisor(t.c);
+  t.by_row_pairs = divisor(row_pairs);
+}
+
+TileChoice choose_tile(HaloTile t, const TileKernel& k, const cudaDeviceProp& device) {
+  GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(k.kernel),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(device.sharedMemPerBlockOptin)));
+  TileChoice best;
+  const int pairs = (t.ho + 1) / 2;
+  for (int bands = 1; bands <= pairs; bands = bands < 12 ? bands + 1 : bands * 2) {
+    cut_rows(t, 1, (pairs + bands - 1) / bands);
+    consider(best, t, k, device);
+  }
+  for (int images = 2; images <= std::min<std::int64_t>(kMostImages, t.n); ++images) {
+    cut_rows(t, images, pairs);
+    consider(best, t, k, device);
+  }
+  cut_rows(t, 1, 1);
+  consider(best, t, k, device);
+  return best;
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,78 @@
+// How the few-channel kernels cut a convolution into blocks: a block stages one tile of the input with its halo (whole
+// rows, several images where they are small) in shared memory, once for all taps and output channels.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "cuda/common/conv2d_problem.h"
+
+namespace gable::cuda {
+
+/// Division of a by d through one multiplication, right while a * d < 2^32; a runtime division takes some 25
+/// instructions.
+struct Divisor {
+  unsigned value = 1, reciprocal = 0;
+};
+
+constexpr Divisor divisor(int value) {
+  const auto d = static_cast<unsigned>(value);
+  return {d, static_cast<unsigned>(((std::uint64_t{1} << 32) + d - 1) / d)};
+}
+
+/// What both kernels take. Channels are those of one group where not said otherwise.
+struct HaloTile {
+  const void* x;
+  const void* packed;
+  const float* bias;
+  void* y;
+  std::int64_t n;
+  int c, h, w, k, groups;  // c and k of one group
+  int kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+  int ho, wo;        // rows and columns of the convolution that are needed
+  int out_h, out_w;  // of y
+  bool nhwc, pool;
+  Type type;
+  Activation activation;
+  int images, row_pairs;    // of a tile; several images only if row_pairs are all of them
+  int bands, tiles;         // tiles an image, and in all (of one group and chunk)
+  int in_rows, in_columns;  // staged, of each image
+  int pitch, plane, image;  // from row to row, channel to channel, image to image in shared memory; see each kernel
+  int chunk;                // output channels a block
+  Divisor by_rows, by_channels, by_columns, by_row_pairs;  // of in_rows, c, columns (or groups of them) and row_pairs
+  int line_vector, line_lanes;  // elements of an access, and lanes of a warp, that stage a row
+};
+
+HaloTile halo_tile(const Conv2dProblem& problem);
+
+/// Sets the tile's images, row pairs and what follows from them.
+void cut_rows(HaloTile& tile, int images, int row_pairs);
+
+/// How a kernel is launched for a tile, and what that is expected to cost.
+struct TileChoice {
+  HaloTile tile;
+  int threads = 0, blocks = 0;  // blocks for each group and chunk of output channels
+  std::size_t shared_bytes = 0;
+  double cost = 0;
+};
+
+/// What the choice needs of a kernel: `block_cost` is that of one tile by itself, in issue slots of a multiprocessor;
+/// `lay_out` fills in what depends on the kernel's order in shared memory and returns its bytes.
+struct TileKernel {
+  void (*kernel)(HaloTile);
+  int most_threads;
+  std::function<std::size_t(HaloTile&)> lay_out;
+  std::function<double(const HaloTile&, int threads)> tile_cost;
+};
+
+/// The cheapest of the rows and images a tile, and threads a block, that fit into shared memory; for the current
+/// device. `tile.chunk` is given.
+TileChoice choose_tile(HaloTile tile, const TileKernel& kernel, const cudaDeviceProp& device);
+
+/// Why neither kernel can take the problem; empty if nothing stands against it.
+std::string halo_tile_refusal(const Conv2dProblem& problem);
+
+}  // namespace gable::cuda

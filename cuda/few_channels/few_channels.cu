@@ -1,0 +1,510 @@
+// Tiles: a block's input tile lies in shared memory as [image][channel][row][column phase][column], phases being the
+// columns modulo the stride, so that a warp's reads of neighbouring outputs are contiguous. Per tap and channel a
+// thread does 2 x columns x channels FMA for channels / 4 broadcast reads of weights; a row of inputs in registers
+// serves all taps of the row. Warps take the same channels where they can.
+#include <algorithm>
+
+#include "cuda/common/check.h"
+#include "cuda/few_channels/few_channels.h"
+#include "cuda/common/halo_tile.cuh"
+#include "cuda/common/vector_access.cuh"
+
+namespace gable::cuda {
+
+struct FewChannelsVariant {
+  int channels, columns, kernel_w, stride_w, threads;
+  void (*kernel)(HaloTile);
+};
+
+namespace {
+
+constexpr int kWindowSlack = 16;  // a row is read in whole vectors, up to this many floats past its end
+
+constexpr int pad_to(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
+/// Reads `count` floats, rounded up to whole vectors of what `columns` keeps aligned.
+template <int columns, int count>
+__device__ __forceinline__ void read_row(const float* from, float (&values)[pad_to(count, 4)]) {
+  if constexpr (columns % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < count; i += 4) {
+      const float4 v = *reinterpret_cast<const float4*>(from + i);
+      values[i] = v.x, values[i + 1] = v.y, values[i + 2] = v.z, values[i + 3] = v.w;
+    }
+  } else {
+    static_assert(columns % 2 == 0);
+#pragma unroll
+    for (int i = 0; i < count; i += 2) {
+      const float2 v = *reinterpret_cast<const float2*>(from + i);
+      values[i] = v.x, values[i + 1] = v.y;
+    }
+  }
+}
+
+template <int channels>
+__device__ __forceinline__ void read_weights(const float* from, float (&values)[channels]) {
+  static_assert(channels % 2 == 0);
+  if constexpr (channels % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < channels; i += 4) {
+      const float4 v = *reinterpret_cast<const float4*>(from + i);
+      values[i] = v.x, values[i + 1] = v.y, values[i + 2] = v.z, values[i + 3] = v.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < channels; i += 2) {
+      const float2 v = *reinterpret_cast<const float2*>(from + i);
+      values[i] = v.x, values[i + 1] = v.y;
+    }
+  }
+}
+
+template <int channels, int columns>
+struct Sums {
+  float of[2][columns][channels] = {};
+};
+
+/// One input channel and kernel row: its taps, for two output rows.
+template <int channels, int columns, int kernel_w, int stride_w>
+__device__ __forceinline__ void add_row(const float* upper, const float* lower, int phase_pitch, const float* weights,
+                                        Sums<channels, columns>& sums) {
+  constexpr int window = columns + (kernel_w - 1) / stride_w;
+  float rows[2][stride_w][pad_to(window, 4)];
+#pragma unroll
+  for (int phase = 0; phase < stride_w; ++phase) {
+    read_row<columns, window>(upper + phase * phase_pitch, rows[0][phase]);
+    read_row<columns, window>(lower + phase * phase_pitch, rows[1][phase]);
+  }
+#pragma unroll
+  for (int kw = 0; kw < kernel_w; ++kw) {
+    float w[channels];
+    read_weights<channels>(weights + kw * channels, w);
+#pragma unroll
+    for (int row = 0; row < 2; ++row)
+#pragma unroll
+      for (int x = 0; x < columns; ++x)
+#pragma unroll
+        for (int k = 0; k < channels; ++k)
+          sums.of[row][x][k] = fmaf(rows[row][kw % stride_w][x + kw / stride_w], w[k], sums.of[row][x][k]);
+  }
+}
+
+/// The same for any kernel width, stride and dilation: inputs are read tap by tap.
+template <int channels, int columns>
+__device__ __forceinline__ void add_row_any(const float* upper, const float* lower, const HaloTile& t,
+                                            const float* weights, Sums<channels, columns>& sums) {
+  for (int kw = 0; kw < t.kernel_w; ++kw) {
+    float w[channels];
+    read_weights<channels>(weights + kw * channels, w);
+#pragma unroll
+    for (int x = 0; x < columns; ++x) {
+      const int at = x * t.stride_w + kw * t.dilation_w;
+      const float a = upper[at];
+      const float b = lower[at];
+#pragma unroll
+      for (int k = 0; k < channels; ++k) {
+        sums.of[0][x][k] = fmaf(a, w[k], sums.of[0][x][k]);
+        sums.of[1][x][k] = fmaf(b, w[k], sums.of[1][x][k]);
+      }
+    }
+  }
+}
+
+/// What a thread stores: pixels from (row, column), channels from `channel`.
+struct Target {
+  std::int64_t image;
+  int row, column, channel, channels_left;
+};
+
+/// `values` is [row][column][channel].
+template <typename T, int rows, int columns, int channels>
+__device__ __forceinline__ void store(const HaloTile& t, const Target& to,
+                                      const float (&values)[rows * columns * channels]) {
+  const int all_channels = t.k * t.groups;
+  T* const image = static_cast<T*>(t.y) + to.image * all_channels * t.out_h * t.out_w;
+  const int row_step = t.nhwc ? t.out_w * all_channels : t.out_w;
+  const int column_step = t.nhwc ? all_channels : 1;
+  const int channel_step = t.nhwc ? 1 : t.out_h * t.out_w;
+  T* const first = image + to.row * row_step + to.column * column_step + to.channel * channel_step;
+  const bool inside = to.row + rows <= t.out_h && to.column + columns <= t.out_w && to.channels_left >= channels;
+  constexpr int channel_run = channels % 8 == 0 ? 8 : channels % 4 == 0 ? 4 : 2;
+  constexpr int column_run = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
+  if (inside && t.nhwc && t.k % channel_run == 0) {
+#pragma unroll
+    for (int pixel = 0; pixel < rows * columns; ++pixel)
+#pragma unroll
+      for (int k = 0; k < channels; k += channel_run) {
+        float part[channel_run];
+#pragma unroll
+        for (int i = 0; i < channel_run; ++i) part[i] = values[pixel * channels + k + i];
+        store_vector<T, channel_run>(first + pixel / columns * row_step + pixel % columns * column_step + k, part);
+      }
+  } else if (inside && !t.nhwc && t.out_w % column_run == 0) {
+#pragma unroll
+    for (int k = 0; k < channels; ++k)
+#pragma unroll
+      for (int at = 0; at < rows * columns; at += column_run) {
+        float part[column_run];
+#pragma unroll
+        for (int i = 0; i < column_run; ++i) part[i] = values[(at + i) * channels + k];
+        store_vector<T, column_run>(first + k * channel_step + at / columns * row_step + at % columns, part);
+      }
+  } else {
+#pragma unroll
+    for (int i = 0; i < rows * columns * channels; ++i) {
+      const int row = i / channels / columns;
+      const int column = i / channels % columns;
+      if (to.row + row < t.out_h && to.column + column < t.out_w && i % channels < to.channels_left)
+        first[row * row_step + column * column_step + i % channels * channel_step] = from_f32<T>(values[i]);
+    }
+  }
+}
+
+template <int rows, int columns, int channels>
+__device__ __forceinline__ void store_as(const HaloTile& t, const Target& to,
+                                         const float (&values)[rows * columns * channels]) {
+  if (t.type == Type::f32) {
+    store<float, rows, columns, channels>(t, to, values);
+  } else if (t.type == Type::f16) {
+    store<__half, rows, columns, channels>(t, to, values);
+  } else {
+    store<__nv_bfloat16, rows, columns, channels>(t, to, values);
+  }
+}
+
+/// Maximum, bias, activation, store. Adding a bias and the activations are monotone, so the maximum comes first.
+template <int channels, int columns>
+__device__ __forceinline__ void finish(const HaloTile& t, Target to, const Sums<channels, columns>& sums) {
+  float bias[channels];
+#pragma unroll
+  for (int k = 0; k < channels; ++k)
+    bias[k] = t.bias != nullptr && k < to.channels_left ? __ldg(t.bias + to.channel + k) : 0.0f;
+  if (t.pool) {
+    float pooled[columns / 2 * channels];
+#pragma unroll
+    for (int i = 0; i < columns / 2 * channels; ++i) {
+      const int x = i / channels * 2;
+      const int k = i % channels;
+      pooled[i] = max_or_nan(max_or_nan(sums.of[0][x][k], sums.of[0][x + 1][k]),
+                             max_or_nan(sums.of[1][x][k], sums.of[1][x + 1][k]));
+    }
+    finish_all(pooled, bias, t.activation);
+    to.row /= 2;
+    to.column /= 2;
+    store_as<1, columns / 2, channels>(t, to, pooled);
+    return;
+  }
+  float values[2 * columns * channels];
+#pragma unroll
+  for (int i = 0; i < 2 * columns * channels; ++i)
+    values[i] = sums.of[i / channels / columns][i / channels % columns][i % channels];
+  finish_all(values, bias, t.activation);
+  store_as<2, columns, channels>(t, to, values);
+}
+
+/// Copies `count` f32 or, for a null address, zeros without passing through registers where the GPU can.
+template <int count>
+__device__ __forceinline__ void copy_elements(const float* from, const void* anything, float* to) {
+#if __CUDA_ARCH__ >= 800
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const void* const source = from == nullptr ? anything : from;
+  const int bytes = from == nullptr ? 0 : 4 * count;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(source), "n"(4 * count), "r"(bytes)
+               : "memory");
+#else
+#pragma unroll
+  for (int i = 0; i < count; ++i) to[i] = from == nullptr ? 0.0f : from[i];
+#endif
+}
+
+/// The input tile as f32 planes; what lies outside the image is 0. `count` columns at a time, of which no padding and
+/// no end of a row cuts any.
+template <typename T, int count>
+__device__ __forceinline__ void stage_planes(const HaloTile& t, const TilePlace& place, int phases, float* to) {
+  const int phase_pitch = t.pitch / phases;
+  const int interleaved = t.nhwc ? t.c : 1;  // channels of a line
+  const int pixel = t.nhwc ? t.c * t.groups : 1;
+  for_lines<T>(t, place, !t.nhwc, [&](const Line<T>(&lines)[kLinesAtOnce]) {
+    for (int i = threadIdx.x % t.line_lanes * count; i < t.in_columns * interleaved; i += t.line_lanes * count) {
+      const int column = interleaved == 1 ? i : i / t.by_channels;
+      const int channel = i - column * interleaved;
+      const int x = column - t.pad_left;
+      const bool inside = x >= 0 && x < t.w;
+      const int offset = x * pixel + channel;
+      const int at = channel * t.plane + (phases == 1 ? column : column / 2 + column % 2 * phase_pitch);
+      const auto place_of = [&](const Line<T>& line) {
+        return to + line.image * t.image + line.plane * t.plane + line.row * t.pitch + at;
+      };
+      if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (const Line<T>& line : lines)
+          if (line.image >= 0)
+            copy_elements<count>(inside && line.from != nullptr ? line.from + offset : nullptr, t.x, place_of(line));
+      } else {
+        float values[kLinesAtOnce][count];
+#pragma unroll
+        for (int l = 0; l < kLinesAtOnce; ++l) {
+          if (inside && lines[l].from != nullptr) {
+            load_vector<T, count>(lines[l].from + offset, values[l]);
+          } else {
+#pragma unroll
+            for (int j = 0; j < count; ++j) values[l][j] = 0.0f;
+          }
+        }
+#pragma unroll
+        for (int l = 0; l < kLinesAtOnce; ++l)
+          if (lines[l].image >= 0) store_vector<float, count>(place_of(lines[l]), values[l]);
+      }
+    }
+  });
+}
+
+template <typename T>
+__device__ __forceinline__ void stage_as(const HaloTile& t, int tile, int phases, float* to) {
+  const TilePlace place = tile_place(t, tile);
+  if (t.line_vector == 4) {
+    stage_planes<T, 4>(t, place, phases, to);
+  } else if (t.line_vector == 2) {
+    stage_planes<T, 2>(t, place, phases, to);
+  } else {
+    stage_planes<T, 1>(t, place, phases, to);
+  }
+}
+
+__device__ __forceinline__ void stage(const HaloTile& t, int tile, int phases, float* to) {
+  if (t.type == Type::f32) {
+    stage_as<float>(t, tile, phases, to);
+  } else if (t.type == Type::f16) {
+    stage_as<__half>(t, tile, phases, to);
+  } else {
+    stage_as<__nv_bfloat16>(t, tile, phases, to);
+  }
+}
+
+/// Everything of one tile that lies in shared memory.
+template <int channels, int columns, int kernel_w, int stride_w>
+__device__ __forceinline__ void compute(const HaloTile& t, int tile, const float* input, const float* weights,
+                                        int channel_blocks) {
+  constexpr int phases = kernel_w == 0 ? 1 : stride_w;
+  const int weights_per_block = t.c * t.kernel_h * t.kernel_w * channels;
+  const int phase_pitch = t.pitch / phases;
+  const TilePlace place = tile_place(t, tile);
+  const int column_groups = (t.wo + columns - 1) / columns;
+  const int positions = place.images * place.row_pairs * column_groups;
+  for (int task = threadIdx.x; task < channel_blocks * positions; task += blockDim.x) {
+    const int channel_block = channel_blocks == 1 ? 0 : task / positions;
+    const int position = task - channel_block * positions;
+    const int line = position / t.by_columns;
+    const int column = (position - line * column_groups) * columns;
+    // The last band of an image may be shorter, but then it is one image.
+    const int image = place.images == 1 ? 0 : line / t.by_row_pairs;
+    const int row = (line - image * place.row_pairs) * 2;
+    const float* upper =
+        input + image * t.image + row * t.stride_h * t.pitch + (kernel_w == 0 ? column * t.stride_w : column);
+    const float* w = weights + channel_block * weights_per_block;
+    Sums<channels, columns> sums;
+#pragma unroll 1
+    for (int c = 0; c < t.c; ++c, upper += t.plane) {
+      const float* from = upper;
+#pragma unroll 1
+      for (int kh = 0; kh < t.kernel_h; ++kh, from += t.dilation_h * t.pitch, w += t.kernel_w * channels) {
+        if constexpr (kernel_w == 0) {
+          add_row_any<channels, columns>(from, from + t.stride_h * t.pitch, t, w, sums);
+        } else {
+          add_row<channels, columns, kernel_w, stride_w>(from, from + t.stride_h * t.pitch, phase_pitch, w, sums);
+        }
+      }
+    }
+    const int channel = blockIdx.y * t.chunk + channel_block * channels;
+    finish<channels, columns>(
+        t, Target{place.image + image, place.row + row, column, place.group * t.k + channel, t.k - channel}, sums);
+  }
+}
+
+/// A block keeps its weights and goes over tiles; the next one is staged while this one is computed.
+template <int channels, int columns, int kernel_w, int stride_w, int threads, int blocks>
+__global__ __launch_bounds__(threads, blocks) void few_channels_kernel(const HaloTile t) {
+  extern __shared__ float4 shared_memory[];
+  constexpr int phases = kernel_w == 0 ? 1 : stride_w;
+  float* const weights = reinterpret_cast<float*>(shared_memory);
+  const int weights_per_block = t.c * t.kernel_h * t.kernel_w * channels;
+  const int channel_blocks = min(t.chunk, t.k - static_cast<int>(blockIdx.y) * t.chunk + channels - 1) / channels;
+  const int all_blocks = (t.k + channels - 1) / channels;
+  const std::int64_t first_block =
+      static_cast<std::int64_t>(blockIdx.z) * all_blocks + blockIdx.y * (t.chunk / channels);
+  copy_to_shared(static_cast<const float*>(t.packed) + first_block * weights_per_block, weights,
+                 channel_blocks * weights_per_block);
+  float* now = weights + pad_to(t.chunk / channels * weights_per_block, 4);
+  float* next = now + t.images * t.image + kWindowSlack;
+  stage(t, blockIdx.x, phases, now);
+  end_of_copies();
+  for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
+    if (tile + static_cast<int>(gridDim.x) < t.tiles) stage(t, tile + gridDim.x, phases, next);
+    end_of_copies();
+    wait_for_former_copies();
+    __syncthreads();
+    compute<channels, columns, kernel_w, stride_w>(t, tile, now, weights, channel_blocks);
+    __syncthreads();
+    float* const done = now;
+    now = next;
+    next = done;
+  }
+}
+
+template <typename T>
+__global__ void pack_few_channels(const T* weights, WeightStrides strides, float* packed, HaloTile t, int channels) {
+  const int taps = t.kernel_h * t.kernel_w;
+  const int blocks = (t.k + channels - 1) / channels;
+  const int count = t.groups * blocks * t.c * taps * channels;
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    const int tap = i / channels % taps;
+    const int in = i / channels / taps % t.c;
+    const int block = i / channels / taps / t.c % blocks;
+    const int group = i / channels / taps / t.c / blocks;
+    const int out = block * channels + i % channels;
+    packed[i] = out < t.k ? to_f32(weights[(group * t.k + out) * strides.out + in * strides.in +
+                                           tap / t.kernel_w * strides.row + tap % t.kernel_w * strides.column])
+                          : 0.0f;
+  }
+}
+
+template <int channels, int columns, int kernel_w, int stride_w, int threads, int blocks>
+constexpr FewChannelsVariant variant() {
+  return {channels, columns, kernel_w,
+          stride_w, threads, few_channels_kernel<channels, columns, kernel_w, stride_w, threads, blocks>};
+}
+
+constexpr FewChannelsVariant kVariants[] = {
+    variant<6, 4, 5, 1, 192, 3>(), variant<8, 6, 5, 1, 384, 1>(), variant<4, 6, 5, 1, 256, 2>(),
+    variant<8, 4, 7, 2, 256, 2>(), variant<8, 4, 3, 1, 256, 2>(), variant<8, 4, 3, 2, 256, 2>(),
+    variant<8, 4, 0, 0, 256, 2>(),
+};
+
+/// Products that the variant's register tiles compute for one output row pair of all channels, useful or not.
+std::int64_t computed(const FewChannelsVariant& v, const Conv2dProblem& p) {
+  const std::int64_t slowdown = v.kernel_w == 0 ? 3 : 2;
+  return slowdown * pad_to(static_cast<int>(p.k / p.groups), v.channels) *
+         pad_to(static_cast<int>(2 * p.out_w() / (p.pool.none() ? 2 : 1)), v.columns);
+}
+
+const FewChannelsVariant& choose_variant(const Conv2dProblem& p) {
+  const FewChannelsVariant* best = nullptr;
+  for (const FewChannelsVariant& v : kVariants) {
+    const bool fits = v.kernel_w == 0 || (v.kernel_w == p.s && v.stride_w == p.stride_w && p.dilation_w == 1);
+    if (fits && (best == nullptr || computed(v, p) < computed(*best, p))) best = &v;
+  }
+  return *best;
+}
+
+/// Fills in pitches for the variant and returns the bytes of shared memory.
+std::size_t lay_out(HaloTile& t, const FewChannelsVariant& v) {
+  const int phases = v.kernel_w == 0 ? 1 : v.stride_w;
+  const int columns = pad_to(t.wo, v.columns);
+  t.in_columns = (columns - 1) * t.stride_w + (t.kernel_w - 1) * t.dilation_w + 1;
+  t.pitch = phases * pad_to((t.in_columns + phases - 1) / phases + 3, 4);
+  t.plane = t.in_rows * t.pitch;
+  t.by_columns = divisor(columns / v.columns);
+  t.image = t.c * t.plane;
+  const bool one_phase_rows = phases == 1 && (!t.nhwc || (t.c == 1 && t.groups == 1));
+  t.line_vector = !one_phase_rows                       ? 1
+                  : t.w % 4 == 0 && t.pad_left % 4 == 0 ? 4
+                  : t.w % 2 == 0 && t.pad_left % 2 == 0 ? 2
+                                                        : 1;
+  const int accesses = (t.in_columns + t.line_vector - 1) / t.line_vector * (t.nhwc ? t.c : 1);
+  t.line_lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
+  const int weights = pad_to(t.chunk * t.c * t.kernel_h * t.kernel_w, 4);
+  return (static_cast<std::size_t>(weights) + 2 * (static_cast<std::size_t>(t.images) * t.image + kWindowSlack)) *
+         sizeof(float);
+}
+
+/// The smallest tile: one row pair, one block of channels.
+HaloTile smallest_tile(const Conv2dProblem& p, const FewChannelsVariant& v) {
+  HaloTile t = halo_tile(p);
+  t.chunk = v.channels;
+  cut_rows(t, 1, 1);
+  return t;
+}
+
+double tile_cost(const HaloTile& t, const FewChannelsVariant& v, int threads) {
+  const int column_groups = (t.wo + v.columns - 1) / v.columns;
+  const int tasks = t.images * t.row_pairs * column_groups * ((std::min(t.chunk, t.k) + v.channels - 1) / v.channels);
+  const double rounds = (tasks + threads - 1) / threads;
+  const double task = 2.0 * v.columns * v.channels * (t.c * t.kernel_h * t.kernel_w * 1.1 + 8) + 200;
+  const double staged = static_cast<double>(t.images) * t.image / t.line_vector * 12;
+  return rounds * (threads / 32) * task + staged / 32 + 600;
+}
+
+/// The tile for each number of output channels a block.
+TileChoice choose_chunk(const Conv2dProblem& p, const FewChannelsVariant& v, const cudaDeviceProp& device) {
+  const TileKernel kernel{.kernel = v.kernel,
+                          .most_threads = v.threads,
+                          .lay_out = [&v](HaloTile& t) { return lay_out(t, v); },
+                          .tile_cost = [&v](const HaloTile& t, int threads) { return tile_cost(t, v, threads); }};
+  TileChoice best;
+  HaloTile t = halo_tile(p);
+  for (int chunk = pad_to(t.k, v.channels);; chunk = pad_to((chunk + 1) / 2, v.channels)) {
+    t.chunk = chunk;
+    const TileChoice choice = choose_tile(t, kernel, device);
+    if (choice.threads > 0 && (best.threads == 0 || choice.cost < best.cost)) best = choice;
+    if (chunk == v.channels) return best;
+  }
+}
+
+}  // namespace
+
+std::string FewChannelsConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  const std::string refusal = halo_tile_refusal(p);
+  if (!refusal.empty()) return refusal;
+  const FewChannelsVariant& v = choose_variant(p);
+  HaloTile t = smallest_tile(p, v);
+  const std::size_t bytes = lay_out(t, v);
+  if (bytes <= device.sharedMemPerBlockOptin) return "";
+  return "two output rows need " + std::to_string(bytes) + " bytes of shared memory; a block of the device has " +
+         std::to_string(device.sharedMemPerBlockOptin);
+}
+
+FewChannelsConv2d::FewChannelsConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  variant_ = &choose_variant(problem);
+  choice_ = choose_chunk(problem, *variant_, device);
+}
+
+Conv2dDescription FewChannelsConv2d::description() const {
+  const FewChannelsVariant& v = *variant_;
+  return {.kernel = "few_channels",
+          .tile = "2x" + std::to_string(v.columns) + " pixels x " + std::to_string(v.channels) + " channels a thread" +
+                  (v.kernel_w == 0 ? ", any kernel width" : ""),
+          .staging = "block of " + std::to_string(choice_.threads) + " threads, " +
+                     std::to_string(choice_.tile.images) + (choice_.tile.images == 1 ? " image, " : " images, ") +
+                     std::to_string(2 * choice_.tile.row_pairs) + " rows, " + std::to_string(choice_.tile.chunk) +
+                     " channels: " + std::to_string(choice_.shared_bytes) + " bytes of shared memory",
+          .fusion = "bias, activation and pool in registers"};
+}
+
+std::size_t FewChannelsConv2d::packed_bytes() const {
+  return sizeof(float) * static_cast<std::size_t>(choice_.tile.groups) * pad_to(choice_.tile.k, variant_->channels) *
+         choice_.tile.c * choice_.tile.kernel_h * choice_.tile.kernel_w;
+}
+
+void FewChannelsConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
+                             cudaStream_t stream) const {
+  constexpr int threads = 256;
+  const auto count = static_cast<std::int64_t>(packed_bytes() / sizeof(float));
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ceil_div(count, threads), 1024));
+  with_type(choice_.tile.type, [&](auto zero) {
+    pack_few_channels<<<blocks, threads, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
+                                                      static_cast<float*>(packed), choice_.tile, variant_->channels);
+  });
+  check_launch("pack_few_channels");
+}
+
+void FewChannelsConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                            cudaStream_t stream) const {
+  HaloTile t = choice_.tile;
+  t.x = x, t.packed = packed, t.bias = bias, t.y = y;
+  variant_
+      ->kernel<<<tile_grid(t, choice_.blocks), static_cast<unsigned>(choice_.threads), choice_.shared_bytes, stream>>>(
+          t);
+  check_launch("few_channels");
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,420 @@
+// m16n8k16 (f16, bf16) or m16n8k8 (tf32). The 16 rows of a product are 8 columns of two output rows, so that the 2x2
+// maximum is one in the thread and one with lane ^ 4. In shared memory a pixel's channels lie together, padded to 4 or
+// 8: "units" of 8 bytes, of which a pixel has one, two or four. A step of the reduction takes four units, one for each
+// thread of a quad: thread t reads its unit of a pixel as one 8-byte word, which is both of its registers of A for that
+// row, and B is packed to match. A table in shared memory says where each unit of each tap lies from the pixel. A
+// thread's columns of C are 2 * tiles neighbouring channels, as the packed order of the channels says.
+#include "cuda/few_channels/few_channels_mma.h"
+
+#include <algorithm>
+
+#include "cuda/common/check.h"
+#include "cuda/common/halo_tile.cuh"
+#include "cuda/gemm/mma.cuh"
+#include "cuda/common/vector_access.cuh"
+
+namespace gable::cuda {
+
+struct FewChannelsMmaVariant {
+  Type type;
+  int tiles;  // of 8 output channels
+  int rows;   // products of a warp, each of 8 positions
+  int threads;
+  void (*kernel)(HaloTile);
+};
+
+namespace {
+
+constexpr int kUnit = 8;         // bytes
+constexpr int kUnitsOfStep = 4;  // one a thread of the quad
+
+__host__ __device__ constexpr int padded_channels(int channels) { return channels <= 4 ? 4 : 8; }
+
+/// tf32 lies in 4 bytes.
+__host__ __device__ constexpr int pixel_bytes(const HaloTile& t) {
+  return padded_channels(t.c) * (t.type == Type::f32 ? 4 : 2);
+}
+__host__ __device__ constexpr int units_of(const HaloTile& t) {
+  return t.kernel_h * t.kernel_w * pixel_bytes(t) / kUnit;
+}
+__host__ __device__ constexpr int steps_of(const HaloTile& t) {
+  return (units_of(t) + kUnitsOfStep - 1) / kUnitsOfStep;
+}
+/// Of B for one step and `tiles` tiles: two registers a lane and tile.
+__host__ __device__ constexpr int step_bytes(int tiles) { return 32 * tiles * 8; }
+
+/// What the matrix unit takes: f32 rounded to the nearest tf32.
+template <typename T>
+__device__ __forceinline__ T as_operand(T value) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(T) == 4) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return __uint_as_float(bits);
+  }
+#endif
+  return value;
+}
+
+/// The input tile pixel by pixel, each with its channels and zeros up to `channels`.
+template <typename T, int channels>
+__device__ __forceinline__ void stage_pixels(const HaloTile& t, const TilePlace& place, char* to) {
+  struct alignas(kUnit) Pixel {
+    T of[channels];
+  };
+  const std::int64_t plane = t.nhwc ? 1 : static_cast<std::int64_t>(t.h) * t.w;
+  const int step = t.nhwc ? t.c * t.groups : 1;
+  for_lines<T>(t, place, false, [&](const Line<T>(&lines)[kLinesAtOnce]) {
+    for (int column = threadIdx.x % t.line_lanes; column < t.in_columns; column += t.line_lanes) {
+      const int x = column - t.pad_left;
+      const bool inside = x >= 0 && x < t.w;
+      Pixel pixels[kLinesAtOnce];
+#pragma unroll
+      for (int l = 0; l < kLinesAtOnce; ++l) {
+        const bool there = inside && lines[l].from != nullptr;
+        const T* const from = lines[l].from + static_cast<std::int64_t>(x) * step;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixels[l].of[c] = there && c < t.c ? from[c * plane] : from_f32<T>(0.0f);
+      }
+#pragma unroll
+      for (int l = 0; l < kLinesAtOnce; ++l) {
+        if (lines[l].image < 0) continue;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) pixels[l].of[c] = as_operand(pixels[l].of[c]);
+        reinterpret_cast<Pixel*>(to + lines[l].image * t.image + lines[l].row * t.pitch)[column] = pixels[l];
+      }
+    }
+  });
+}
+
+/// `count` neighbouring channels of one pixel of y, those that there are.
+template <typename T, int count>
+__device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t image, int row, int column, int channel,
+                                               int channels_left, const float (&values)[count]) {
+  const std::int64_t all_channels = static_cast<std::int64_t>(t.k) * t.groups;
+  T* const to = static_cast<T*>(t.y) + image * all_channels * t.out_h * t.out_w;
+  if (!t.nhwc) {
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      if (i < channels_left) to[((channel + i) * t.out_h + row) * t.out_w + column] = from_f32<T>(values[i]);
+    return;
+  }
+  T* const pixel = to + (row * t.out_w + column) * all_channels + channel;
+  if (channels_left >= count && all_channels % count == 0 && t.k % count == 0) {
+    store_vector<T, count>(pixel, values);
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      if (i < channels_left) pixel[i] = from_f32<T>(values[i]);
+  }
+}
+
+/// The 8 positions of a product: columns of one or more row pairs, numbered through the tile.
+struct Position {
+  int image, row, column;
+};
+
+__device__ __forceinline__ Position position_of(const HaloTile& t, const TilePlace& place, int index) {
+  const int line = index / t.by_columns;
+  // The last band of an image may be shorter, but then it is one image.
+  const int image = place.images == 1 ? 0 : line / t.by_row_pairs;
+  return {image, (line - image * place.row_pairs) * 2, index - line * t.wo};
+}
+
+/// Of the group's channels from `channel` on, 0 past the last.
+template <int count>
+__device__ __forceinline__ void load_bias(const HaloTile& t, const TilePlace& place, int channel,
+                                          float (&bias)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i)
+    bias[i] = t.bias != nullptr && channel + i < t.k ? __ldg(t.bias + place.group * t.k + channel + i) : 0.0f;
+}
+
+template <typename T, int tiles>
+__device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place, int index, int positions,
+                                       const float (&sums)[tiles][4]) {
+  constexpr int mine = 2 * tiles;
+  const int lane = threadIdx.x % 32;
+  const int chunk = static_cast<int>(blockIdx.y) * t.chunk;
+  const int first = chunk + lane % 4 * mine;  // channel of the group
+  float rows[2][mine];
+#pragma unroll
+  for (int i = 0; i < mine; ++i) {
+    rows[0][i] = sums[i / 2][i % 2];
+    rows[1][i] = sums[i / 2][2 + i % 2];
+  }
+  const Position p = position_of(t, place, min(index, positions - 1));
+  const std::int64_t image = place.image + p.image;
+  const int row = place.row + p.row;
+  if (t.pool) {
+    constexpr int half = tiles;  // of the channels: the quad's neighbour stores the others
+    const bool odd = lane / 4 % 2 != 0;
+    float best[half];
+#pragma unroll
+    for (int i = 0; i < mine; ++i) rows[0][i] = max_or_nan(rows[0][i], rows[1][i]);
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float give = odd ? rows[0][i] : rows[0][half + i];
+      const float keep = odd ? rows[0][half + i] : rows[0][i];
+      best[i] = max_or_nan(keep, __shfl_xor_sync(0xffffffff, give, 4));
+    }
+    const int channel = first + (odd ? half : 0);
+    float bias[half];
+    load_bias(t, place, channel, bias);
+    finish_all(best, bias, t.activation);
+    if (index < positions && row < t.ho) {
+      store_channels<T, half>(t, image, row / 2, p.column / 2, place.group * t.k + channel, t.k - channel, best);
+    }
+    return;
+  }
+  float bias[mine];
+  load_bias(t, place, first, bias);
+  finish_all(rows[0], bias, t.activation);
+  finish_all(rows[1], bias, t.activation);
+  if (index >= positions) return;
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (row + i < t.ho)
+      store_channels<T, mine>(t, image, row + i, p.column, place.group * t.k + first, t.k - first, rows[i]);
+}
+
+/// Adds one step of the reduction. In the last one what lies past the last tap multiplies zeros, and is itself one, as
+/// it must not be an infinity.
+template <typename T, int tiles, int rows, bool last>
+__device__ __forceinline__ void add_step(const char* (&pixels)[rows], int lower, int offset, const char* weights,
+                                         float (&sums)[rows][tiles][4]) {
+  uint2 above[rows];
+  uint2 below[rows];
+#pragma unroll
+  for (int i = 0; i < rows; ++i) {
+    if (!last || offset >= 0) {
+      above[i] = *reinterpret_cast<const uint2*>(pixels[i] + offset);
+      below[i] = *reinterpret_cast<const uint2*>(pixels[i] + offset + lower);
+    } else {
+      above[i] = below[i] = make_uint2(0, 0);
+    }
+  }
+  static_assert(tiles % 2 == 0);
+#pragma unroll
+  for (int j = 0; j < tiles; j += 2) {
+    const uint4 b = *reinterpret_cast<const uint4*>(weights + j * 256);
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      const unsigned a[4] = {above[i].x, below[i].x, above[i].y, below[i].y};
+      multiply_add<T>(sums[i][j], a, b.x, b.y);
+      multiply_add<T>(sums[i][j + 1], a, b.z, b.w);
+    }
+  }
+}
+
+/// Everything of one tile that lies in shared memory: each warp takes 16 * rows pixels at a time.
+template <typename T, int tiles, int rows>
+__device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& place, const char* input,
+                                        const char* weights, const int* offsets) {
+  const int lane = threadIdx.x % 32;
+  const int steps = steps_of(t);
+  const int positions = place.images * place.row_pairs * t.wo;
+  const int lower = t.stride_h * t.pitch;
+  for (int first = threadIdx.x / 32 * (8 * rows); first < positions; first += blockDim.x / 32 * (8 * rows)) {
+    const char* pixels[rows];
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      const Position p = position_of(t, place, min(first + 8 * i + lane / 4, positions - 1));
+      pixels[i] = input + p.image * t.image + p.row * t.stride_h * t.pitch + p.column * t.stride_w * pixel_bytes(t);
+    }
+    float sums[rows][tiles][4] = {};
+    const char* w = weights + lane * 16;
+    const int* offset = offsets + lane % 4;
+#pragma unroll 2
+    for (int step = 0; step + 1 < steps; ++step, w += step_bytes(tiles), offset += kUnitsOfStep)
+      add_step<T, tiles, rows, false>(pixels, lower, *offset, w, sums);
+    add_step<T, tiles, rows, true>(pixels, lower, *offset, w, sums);
+#pragma unroll
+    for (int i = 0; i < rows; ++i) finish<T, tiles>(t, place, first + 8 * i + lane / 4, positions, sums[i]);
+  }
+}
+
+template <typename T, int tiles, int rows, int threads, int blocks>
+__global__ __launch_bounds__(threads, blocks) void few_channels_mma_kernel(const HaloTile t) {
+  extern __shared__ uint4 shared_units[];
+  const int steps = steps_of(t);
+  const int units = units_of(t);
+  auto* const weights = reinterpret_cast<char*>(shared_units);
+  int* const offsets = reinterpret_cast<int*>(weights + steps * step_bytes(tiles));
+  char* const input = reinterpret_cast<char*>(offsets + steps * kUnitsOfStep);
+  const std::int64_t part = static_cast<std::int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+  copy_to_shared(static_cast<const float*>(t.packed) + part * steps * (step_bytes(tiles) / 4),
+                 reinterpret_cast<float*>(weights), steps * (step_bytes(tiles) / 4));
+  const int units_of_pixel = pixel_bytes(t) / kUnit;
+  for (int unit = threadIdx.x; unit < steps * kUnitsOfStep; unit += blockDim.x) {
+    const int tap = unit / units_of_pixel;
+    offsets[unit] = unit < units ? tap / t.kernel_w * t.dilation_h * t.pitch +
+                                       tap % t.kernel_w * t.dilation_w * pixel_bytes(t) + unit % units_of_pixel * kUnit
+                                 : -1;
+  }
+  for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
+    const TilePlace place = tile_place(t, tile);
+    if (t.c <= 4) {
+      stage_pixels<T, 4>(t, place, input);
+    } else {
+      stage_pixels<T, 8>(t, place, input);
+    }
+    __syncthreads();
+    compute<T, tiles, rows>(t, place, input, weights, offsets);
+    __syncthreads();
+  }
+}
+
+/// One thread a register of B.
+template <typename T>
+__global__ void pack_few_channels_mma(const T* weights, WeightStrides strides, unsigned* packed, HaloTile t, int tiles,
+                                      int chunks) {
+  const int steps = steps_of(t);
+  const std::int64_t registers = static_cast<std::int64_t>(t.groups) * chunks * steps * tiles * 64;
+  constexpr int in_register = 4 / static_cast<int>(sizeof(T));
+  const int units_of_pixel = pixel_bytes(t) / kUnit;
+  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < registers; i += gridDim.x * blockDim.x) {
+    // [group][chunk][step][pair of tiles, or tile][lane][tile of the pair][half of the unit]
+    const int in_vector = tiles % 2 == 0 ? 4 : 2;
+    const int half = static_cast<int>(i % 2);
+    const int lane = static_cast<int>(i / in_vector % 32);
+    std::int64_t rest = i / in_vector / 32;
+    const int vectors = tiles * 2 / in_vector;
+    const int tile = static_cast<int>(rest % vectors) * (in_vector / 2) + static_cast<int>(i % in_vector) / 2;
+    rest /= vectors;
+    const int step = static_cast<int>(rest % steps);
+    rest /= steps;
+    const int chunk = static_cast<int>(rest % chunks);
+    const int group = static_cast<int>(rest / chunks);
+    const int column = lane / 4;  // of the tile
+    const int out = chunk * tiles * 8 + column / 2 * (2 * tiles) + 2 * tile + column % 2;
+    const int unit = step * kUnitsOfStep + lane % 4;
+    const int tap = unit / units_of_pixel;
+    union {
+      unsigned bits;
+      T of[in_register];
+    } value;
+    for (int e = 0; e < in_register; ++e) {
+      const int in = unit % units_of_pixel * (2 * in_register) + half * in_register + e;
+      const bool there = out < t.k && in < t.c && tap < t.kernel_h * t.kernel_w;
+      value.of[e] = there ? as_operand(weights[(group * t.k + out) * strides.out + in * strides.in +
+                                               tap / t.kernel_w * strides.row + tap % t.kernel_w * strides.column])
+                          : from_f32<T>(0.0f);
+    }
+    packed[i] = value.bits;
+  }
+}
+
+template <typename T, int tiles, int rows, int threads, int blocks>
+constexpr FewChannelsMmaVariant variant(Type type) {
+  return {type, tiles, rows, threads, few_channels_mma_kernel<T, tiles, rows, threads, blocks>};
+}
+
+constexpr FewChannelsMmaVariant kVariants[] = {
+    variant<__half, 8, 2, 256, 2>(Type::f16),         variant<__nv_bfloat16, 8, 2, 256, 2>(Type::bf16),
+    variant<float, 8, 2, 256, 2>(Type::f32),          variant<__half, 2, 4, 256, 3>(Type::f16),
+    variant<__nv_bfloat16, 2, 4, 256, 3>(Type::bf16), variant<float, 2, 4, 256, 3>(Type::f32),
+};
+
+const FewChannelsMmaVariant& choose_variant(const Conv2dProblem& p) {
+  const int tiles = p.group_k() <= 16 ? 2 : 8;
+  for (const FewChannelsMmaVariant& v : kVariants)
+    if (v.type == p.type && v.tiles == tiles) return v;
+  return kVariants[0];
+}
+
+std::size_t lay_out(HaloTile& t, const FewChannelsMmaVariant& v) {
+  t.chunk = 8 * v.tiles;
+  t.line_vector = 1;
+  t.by_columns = divisor(t.wo);
+  t.in_columns = (t.wo - 1) * t.stride_w + (t.kernel_w - 1) * t.dilation_w + 1;
+  t.pitch = t.in_columns * pixel_bytes(t);
+  t.image = t.in_rows * t.pitch;
+  t.line_lanes = t.in_columns <= 8 ? 8 : t.in_columns <= 16 ? 16 : 32;
+  return static_cast<std::size_t>(steps_of(t)) * (step_bytes(v.tiles) + kUnitsOfStep * 4) +
+         static_cast<std::size_t>(t.images) * t.image;
+}
+
+double tile_cost(const HaloTile& t, const FewChannelsMmaVariant& v, int threads) {
+  const int warps = threads / 32;
+  const int tiles = (t.images * t.row_pairs * t.wo + 8 * v.rows - 1) / (8 * v.rows);
+  const double rounds = (tiles + warps - 1) / warps;
+  const double tile = static_cast<double>(steps_of(t)) * v.rows * (4 + v.tiles * 6) + v.rows * v.tiles * 24;
+  const double staged = static_cast<double>(t.images) * t.in_rows * t.in_columns * 60 / 32;
+  return rounds * warps * tile + staged + 2000;
+}
+
+TileChoice choose_tile(const Conv2dProblem& p, const FewChannelsMmaVariant& v, const cudaDeviceProp& device) {
+  HaloTile t = halo_tile(p);
+  t.chunk = 8 * v.tiles;
+  return choose_tile(t,
+                     {.kernel = v.kernel,
+                      .most_threads = v.threads,
+                      .lay_out = [&v](HaloTile& tile) { return lay_out(tile, v); },
+                      .tile_cost = [&v](const HaloTile& tile, int threads) { return tile_cost(tile, v, threads); }},
+                     device);
+}
+
+}  // namespace
+
+std::string FewChannelsMma::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  if (device.major < 8) return "sm_" + std::to_string(10 * device.major + device.minor) + ": it needs sm_80";
+  const bool has_math = p.type == Type::f32 ? p.math == Math::tf32 : p.math == Math::strict;
+  if (!has_math) return std::string(name_of(p.type)) + " in this math: it multiplies f16, bf16, and f32 as tf32";
+  const std::string refusal = halo_tile_refusal(p);
+  if (!refusal.empty()) return refusal;
+  if (p.group_c() < 3) return std::to_string(p.group_c()) + " input channels a group; it takes 3 to 8";
+  HaloTile t = halo_tile(p);
+  cut_rows(t, 1, 1);
+  const std::size_t bytes = lay_out(t, choose_variant(p));
+  if (bytes <= device.sharedMemPerBlockOptin) return "";
+  return "two output rows need " + std::to_string(bytes) + " bytes of shared memory; a block of the device has " +
+         std::to_string(device.sharedMemPerBlockOptin);
+}
+
+FewChannelsMma::FewChannelsMma(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  variant_ = &choose_variant(problem);
+  choice_ = choose_tile(problem, *variant_, device);
+}
+
+Conv2dDescription FewChannelsMma::description() const {
+  return {
+      .kernel = "few_channels_mma",
+      .tile =
+          std::to_string(16 * variant_->rows) + " pixels x " + std::to_string(8 * variant_->tiles) + " channels a warp",
+      .staging = "block of " + std::to_string(choice_.threads) + " threads, " + std::to_string(choice_.tile.images) +
+                 (choice_.tile.images == 1 ? " image, " : " images, ") + std::to_string(2 * choice_.tile.row_pairs) +
+                 " rows: " + std::to_string(choice_.shared_bytes) + " bytes of shared memory",
+      .fusion = "bias, activation and pool in registers"};
+}
+
+std::size_t FewChannelsMma::packed_bytes() const {
+  const auto chunks = static_cast<std::size_t>(ceil_div(choice_.tile.k, choice_.tile.chunk));
+  return static_cast<std::size_t>(choice_.tile.groups) * chunks * static_cast<std::size_t>(steps_of(choice_.tile)) *
+         static_cast<std::size_t>(step_bytes(variant_->tiles));
+}
+
+void FewChannelsMma::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
+  constexpr int threads = 256;
+  const auto count = static_cast<std::int64_t>(packed_bytes() / 4);
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ceil_div(count, threads), 1024));
+  const auto chunks = static_cast<int>(ceil_div(choice_.tile.k, choice_.tile.chunk));
+  with_type(choice_.tile.type, [&](auto zero) {
+    pack_few_channels_mma<<<blocks, threads, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
+                                                          static_cast<unsigned*>(packed), choice_.tile, variant_->tiles,
+                                                          chunks);
+  });
+  check_launch("pack_few_channels_mma");
+}
+
+void FewChannelsMma::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                         cudaStream_t stream) const {
+  HaloTile t = choice_.tile;
+  t.x = x, t.packed = packed, t.bias = bias, t.y = y;
+  variant_
+      ->kernel<<<tile_grid(t, choice_.blocks), static_cast<unsigned>(choice_.threads), choice_.shared_bytes, stream>>>(
+          t);
+  check_launch("few_channels_mma");
+}
+
+}  // namespace gable::cuda

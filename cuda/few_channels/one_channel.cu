@@ -1,0 +1,313 @@
+// Registers: weights, 4 sums a channel and one row of inputs, which serves both output rows, so 128 threads x 2 blocks
+// fill a multiprocessor. The weights are made opaque to the compiler, which would else read them again for each image.
+#include "cuda/few_channels/one_channel.h"
+
+#include <algorithm>
+
+#include "cuda/common/async_copy.cuh"
+#include "cuda/common/check.h"
+#include "cuda/common/halo_tile.cuh"
+
+namespace gable::cuda {
+
+struct OneChannelVariant {
+  int side, channels;  // of the kernel; at most, of the output
+  void (*f32)(ImageTile);
+  void (*f16)(ImageTile);
+  void (*bf16)(ImageTile);
+};
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kBlocks = 4;   // a multiprocessor
+constexpr int kParts = 2;    // of the output channels
+constexpr int kVector = 16;  // bytes
+
+__device__ __forceinline__ float2 load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
+__device__ __forceinline__ float2 load_pair(const __half* from) {
+  return __half22float2(*reinterpret_cast<const __half2*>(from));
+}
+__device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
+}
+
+/// Copies an image into a tile whose margins are zeros already.
+template <typename T>
+__device__ __forceinline__ void stage(const ImageTile& t, std::int64_t image, T* to) {
+  const T* from = static_cast<const T*>(t.x) + image * t.h * t.w;
+  if (t.flat) {
+    constexpr int count = kVector / static_cast<int>(sizeof(T));
+    for (int i = threadIdx.x * count; i < t.h * t.w; i += kThreads * count) copy_async<kVector>(to + i, from + i, true);
+    return;
+  }
+  to += t.pad_top * t.pitch + t.pad_left;
+  for (int row = threadIdx.x / 32; row < t.h; row += kThreads / 32) {
+    for (int column = threadIdx.x % 32; column < t.w; column += 32) {
+      if constexpr (sizeof(T) == 4) {
+        copy_async<4>(to + row * t.pitch + column, from + row * t.w + column, true);
+      } else {
+        to[row * t.pitch + column] = from[row * t.w + column];
+      }
+    }
+  }
+}
+
+/// `window` is the first input of the thread's outputs.
+template <typename T, int side, int channels>
+__device__ __forceinline__ void convolve(const T* window, int pitch, const float (&weights)[side * side][channels],
+                                         float (&sums)[2][2][channels]) {
+#pragma unroll
+  for (int row = 0; row <= side; ++row, window += pitch) {
+    float inputs[side + 1];
+#pragma unroll
+    for (int i = 0; i <= side; i += 2) {
+      const float2 pair = load_pair(window + i);
+      inputs[i] = pair.x, inputs[i + 1] = pair.y;
+    }
+#pragma unroll
+    for (int y = 0; y < 2; ++y) {
+      const int kh = row - y;
+      if (kh < 0 || kh >= side) continue;
+#pragma unroll
+      for (int kw = 0; kw < side; ++kw)
+#pragma unroll
+        for (int x = 0; x < 2; ++x)
+#pragma unroll
+          for (int k = 0; k < channels; ++k)
+            sums[y][x][k] = fmaf(inputs[x + kw], weights[kh * side + kw][k], sums[y][x][k]);
+    }
+  }
+}
+
+/// Channels from `first` of one pixel of y in shared memory, which has y's order.
+template <typename T, int channels>
+__device__ __forceinline__ void put(const ImageTile& t, int row, int column, int first, const float (&values)[channels],
+                                    T* to) {
+  const int pixel = row * t.out_w + column;
+  const int pixel_step = t.nhwc ? t.k : 1;
+  const int channel_step = t.nhwc ? 1 : t.out_h * t.out_w;
+  to += pixel * pixel_step + first * channel_step;
+#pragma unroll
+  for (int k = 0; k < channels; ++k)
+    if (first + k < t.k) to[k * channel_step] = from_f32<T>(values[k]);
+}
+
+template <typename T, int channels>
+__device__ __forceinline__ void finish(const ImageTile& t, int row, int column, int first,
+                                       const float (&sums)[2][2][channels], const float (&bias)[channels], T* to) {
+  if (t.pool) {
+    float best[channels];
+#pragma unroll
+    for (int k = 0; k < channels; ++k)
+      best[k] = max_or_nan(max_or_nan(sums[0][0][k], sums[0][1][k]), max_or_nan(sums[1][0][k], sums[1][1][k]));
+    finish_all(best, bias, t.activation);
+    put(t, row / 2, column / 2, first, best, to);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float values[channels];
+#pragma unroll
+    for (int k = 0; k < channels; ++k) values[k] = sums[i / 2][i % 2][k];
+    finish_all(values, bias, t.activation);
+    if (row + i / 2 < t.ho && column + i % 2 < t.wo) put(t, row + i / 2, column + i % 2, first, values, to);
+  }
+}
+
+/// The finished image to y.
+template <typename T>
+__device__ __forceinline__ void copy_out(const ImageTile& t, std::int64_t image, const T* from) {
+  constexpr int count = kVector / static_cast<int>(sizeof(T));
+  T* const to = static_cast<T*>(t.y) + image * t.out_elements;
+  if (t.out_elements % count == 0) {
+    for (int i = threadIdx.x * count; i < t.out_elements; i += kThreads * count)
+      *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
+  } else {
+    for (int i = threadIdx.x; i < t.out_elements; i += kThreads) to[i] = from[i];
+  }
+}
+
+template <typename T, int side, int channels>
+__global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const ImageTile t) {
+  extern __shared__ uint4 shared_image[];
+  T* now = reinterpret_cast<T*>(shared_image);
+  T* next = now + t.in_elements;
+  T* const out = next + t.in_elements;
+  const int first = static_cast<int>(threadIdx.x) / 32 % kParts * channels;  // of the thread's output channels
+  const int thread = threadIdx.x / (32 * kParts) * 32 + threadIdx.x % 32;    // among those of the same channels
+  float weights[side * side][channels];
+  float bias[channels];
+#pragma unroll
+  for (int i = 0; i < side * side; ++i)
+#pragma unroll
+    for (int k = 0; k < channels; ++k) {
+      weights[i][k] = __ldg(t.packed + i * channels * kParts + first + k);
+      asm volatile("" : "+f"(weights[i][k]));
+    }
+#pragma unroll
+  for (int k = 0; k < channels; ++k) bias[k] = t.bias != nullptr && first + k < t.k ? __ldg(t.bias + first + k) : 0.0f;
+  for (int i = threadIdx.x; i < 2 * t.in_elements; i += kThreads) now[i] = from_f32<T>(0.0f);
+  __syncthreads();
+  stage(t, blockIdx.x, now);
+  commit_copies();
+  for (std::int64_t image = blockIdx.x; image < t.n; image += gridDim.x) {
+    if (image + gridDim.x < t.n) stage(t, image + gridDim.x, next);
+    commit_copies();
+    wait_copies<1>();
+    __syncthreads();
+#pragma unroll 1
+    for (int task = thread; task < t.tasks; task += kThreads / kParts) {
+      const int row = task / t.by_columns * 2;
+      const int column = 2 * task - row * t.columns;
+      float sums[2][2][channels] = {};
+      convolve<T, side, channels>(now + row * t.pitch + column, t.pitch, weights, sums);
+      finish(t, row, column, first, sums, bias, out);
+    }
+    __syncthreads();
+    copy_out(t, image, out);
+    T* const done = now;
+    now = next;
+    next = done;
+  }
+}
+
+template <typename T>
+__global__ void pack_one_channel(const T* weights, WeightStrides strides, float* packed, int k, int side,
+                                 int channels) {
+  for (int i = threadIdx.x; i < side * side * channels; i += blockDim.x) {
+    const int out = i % channels;
+    const int tap = i / channels;
+    packed[i] =
+        out < k ? to_f32(weights[out * strides.out + tap / side * strides.row + tap % side * strides.column]) : 0.0f;
+  }
+}
+
+template <int side, int channels>
+constexpr OneChannelVariant variant() {
+  return {side, channels * kParts, one_channel_kernel<float, side, channels>,
+          one_channel_kernel<__half, side, channels>, one_channel_kernel<__nv_bfloat16, side, channels>};
+}
+
+constexpr OneChannelVariant kVariants[] = {variant<5, 3>(), variant<3, 4>()};
+
+const OneChannelVariant* find_variant(const Conv2dProblem& p) {
+  for (const OneChannelVariant& v : kVariants)
+    if (p.r == v.side && p.s == v.side && p.k <= v.channels) return &v;
+  return nullptr;
+}
+
+void (*kernel_of(const OneChannelVariant& v, Type type))(ImageTile) {
+  return type == Type::f32 ? v.f32 : type == Type::f16 ? v.f16 : v.bf16;
+}
+
+constexpr std::int64_t pad_to(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Rows and columns of the convolution that are needed.
+std::int64_t rows_of(const Conv2dProblem& p) { return p.pool.none() ? p.ho : 2 * p.out_h(); }
+std::int64_t columns_of(const Conv2dProblem& p) { return p.pool.none() ? p.wo : 2 * p.out_w(); }
+
+/// Of the image in shared memory, in elements: what the outputs reach and what is staged.
+std::int64_t pitch_of(const Conv2dProblem& p) {
+  return pad_to(std::max(pad_to(columns_of(p), 2) + p.s - 1, p.pad_left + p.w), 2);
+}
+std::int64_t in_elements_of(const Conv2dProblem& p) {
+  const std::int64_t rows = std::max(pad_to(rows_of(p), 2) + p.r - 1, p.pad_top + p.h);
+  return pad_to(rows * pitch_of(p), kVector / static_cast<std::int64_t>(bytes_of(p.type)));
+}
+
+std::size_t shared_bytes_of(const Conv2dProblem& p) {
+  const std::int64_t elements = 2 * in_elements_of(p) + p.k * p.out_h() * p.out_w();
+  return static_cast<std::size_t>(elements) * bytes_of(p.type);
+}
+
+ImageTile tile_of(const Conv2dProblem& p) {
+  ImageTile t{};
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  t.n = p.n;
+  t.h = narrow(p.h);
+  t.w = narrow(p.w);
+  t.k = narrow(p.k);
+  t.pad_top = narrow(p.pad_top);
+  t.pad_left = narrow(p.pad_left);
+  t.ho = narrow(rows_of(p));
+  t.wo = narrow(columns_of(p));
+  t.out_h = narrow(p.out_h());
+  t.out_w = narrow(p.out_w());
+  t.pitch = narrow(pitch_of(p));
+  t.in_elements = narrow(in_elements_of(p));
+  t.out_elements = narrow(p.k * p.out_h() * p.out_w());
+  t.columns = (t.wo + 1) / 2;
+  t.tasks = t.columns * ((t.ho + 1) / 2);
+  t.by_columns = divisor(t.columns);
+  t.nhwc = p.nhwc;
+  t.pool = p.pool.is_2x2();
+  t.flat = t.pad_top == 0 && t.pad_left == 0 && t.pitch == t.w &&
+           p.h * p.w * static_cast<std::int64_t>(bytes_of(p.type)) % kVector == 0;
+  t.activation = p.activation;
+  return t;
+}
+
+}  // namespace
+
+std::string OneChannelConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  if (p.c != 1) return std::to_string(p.c) + " input channels; it takes 1";
+  if (find_variant(p) == nullptr) {
+    return "a kernel of " + std::to_string(p.r) + "x" + std::to_string(p.s) + " with " + std::to_string(p.k) +
+           " output channels; it takes 5x5 with at most 6 and 3x3 with at most 8";
+  }
+  if (p.stride_h != 1 || p.stride_w != 1 || p.dilation_h != 1 || p.dilation_w != 1) {
+    return "its stride and dilation are 1";
+  }
+  if (!p.pool.none() && !p.pool.is_2x2()) return "its max-pool is 2x2 with stride 2";
+  const std::size_t bytes = shared_bytes_of(p);
+  if (bytes <= device.sharedMemPerBlockOptin) return "";
+  return "an image needs " + std::to_string(bytes) + " bytes of shared memory; a block of the device has " +
+         std::to_string(device.sharedMemPerBlockOptin);
+}
+
+OneChannelConv2d::OneChannelConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device)
+    : variant_(find_variant(problem)),
+      type_(problem.type),
+      tile_(tile_of(problem)),
+      shared_bytes_(shared_bytes_of(problem)) {
+  const auto* const kernel = reinterpret_cast<const void*>(kernel_of(*variant_, type_));
+  GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(device.sharedMemPerBlockOptin)));
+  int resident = 0;
+  GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kThreads, shared_bytes_));
+  const std::int64_t places = std::int64_t{std::max(1, resident)} * device.multiProcessorCount;
+  blocks_ = static_cast<unsigned>(std::min(places, problem.n));
+}
+
+Conv2dDescription OneChannelConv2d::description() const {
+  return {.kernel = "one_channel",
+          .tile = "2x2 pixels x " + std::to_string(variant_->channels) + " channels for " + std::to_string(kParts) +
+                  " threads, weights in registers",
+          .staging = "block of " + std::to_string(kThreads) +
+                     " threads, one image and the next: " + std::to_string(shared_bytes_) + " bytes of shared memory",
+          .fusion = "bias, activation and pool in registers"};
+}
+
+std::size_t OneChannelConv2d::packed_bytes() const {
+  return sizeof(float) * static_cast<std::size_t>(variant_->side * variant_->side * variant_->channels);
+}
+
+void OneChannelConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
+                            cudaStream_t stream) const {
+  with_type(type_, [&](auto zero) {
+    pack_one_channel<<<1, 256, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
+                                            static_cast<float*>(packed), tile_.k, variant_->side, variant_->channels);
+  });
+  check_launch("pack_one_channel");
+}
+
+void OneChannelConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                           cudaStream_t stream) const {
+  ImageTile t = tile_;
+  t.x = x, t.packed = static_cast<const float*>(packed), t.bias = bias, t.y = y;
+  kernel_of(*variant_, type_)<<<blocks_, kThreads, shared_bytes_, stream>>>(t);
+  check_launch("one_channel");
+}
+
+}  // namespace gable::cuda

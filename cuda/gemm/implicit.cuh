@@ -1,0 +1,222 @@
+// Device code of implicit.h: where a row's pixel lies, which tap and channel a place in the depth is, and what becomes
+// of the sums.
+#pragma once
+
+#include "cuda/common/async_copy.cuh"
+#include "cuda/common/check.h"
+#include "cuda/common/device_code.cuh"
+#include "cuda/gemm/implicit.h"
+
+namespace gable::cuda {
+
+/// The input pixel under a row's first tap; offset in elements, of the group's first channel. Lies in the padding or
+/// outside everything where row or column is out of range.
+struct RowPixel {
+  int row, column, offset;
+};
+
+__device__ __forceinline__ RowPixel row_pixel(const ImplicitGemm& g, int row, int group) {
+  if (row >= g.rows) return {.row = -(1 << 30), .column = 0, .offset = 0};
+  int pixel = g.pooled ? row >> 2 : row;
+  int column = pixel % g.out_w;
+  pixel /= g.out_w;
+  int line = pixel % g.out_h;
+  const int image = pixel / g.out_h;
+  if (g.pooled) {
+    line = 2 * line + (row >> 1 & 1);
+    column = 2 * column + (row & 1);
+  }
+  const int h = line * g.stride_h - g.pad_top, w = column * g.stride_w - g.pad_left;
+  return {.row = h, .column = w, .offset = ((image * g.h + h) * g.w + w) * g.c + group * g.group_c};
+}
+
+/// A place in the depth, walked in steps.
+class DepthCursor {
+ public:
+  __device__ DepthCursor(const ImplicitGemm& g, int depth) {
+    const int tap = depth / g.padded_c;
+    channel_ = depth % g.padded_c;
+    r_ = tap / g.s;
+    s_ = tap % g.s;
+    end_ = g.taps / g.s;
+  }
+
+  __device__ __forceinline__ void advance(const ImplicitGemm& g, int step) {
+    channel_ += step;
+    while (channel_ >= g.padded_c) {
+      channel_ -= g.padded_c;
+      if (++s_ == g.s) {
+        s_ = 0;
+        ++r_;
+      }
+    }
+  }
+
+  __device__ __forceinline__ int channel() const { return channel_; }
+
+  /// Whether the tap lies in the image; `offset` becomes the element's.
+  __device__ __forceinline__ bool locate(const ImplicitGemm& g, const RowPixel& pixel, int& offset) const {
+    const int h = r_ * g.dilation_h, w = s_ * g.dilation_w;
+    offset = pixel.offset + (h * g.w + w) * g.c + channel_;
+    return r_ < end_ && static_cast<unsigned>(pixel.row + h) < static_cast<unsigned>(g.h) &&
+           static_cast<unsigned>(pixel.column + w) < static_cast<unsigned>(g.w);
+  }
+
+ private:
+  int channel_, r_, s_, end_;
+};
+
+/// A block's place in the product: see GemmGrid. Stages are counted from the depth's beginning.
+struct BlockPlace {
+  int row, column, group, part;
+  int first, last;  // stages
+};
+
+template <int kRows, int kColumns>
+__device__ __forceinline__ BlockPlace block_place(const ImplicitGemm& g, int splits, int stage_depth) {
+  const int across = (g.columns + kColumns - 1) / kColumns, tile = static_cast<int>(blockIdx.x);
+  const int part = static_cast<int>(blockIdx.y) % splits;
+  const std::int64_t stages = (g.depth + stage_depth - 1) / stage_depth;
+  return {.row = tile / across * kRows,
+          .column = tile % across * kColumns,
+          .group = static_cast<int>(blockIdx.y) / splits,
+          .part = part,
+          .first = static_cast<int>(stages * part / splits),
+          .last = static_cast<int>(stages * (part + 1) / splits)};
+}
+
+/// A kernel compiled for one tile: `Function` takes the product, the number of parts and the operands.
+template <typename Function>
+struct GemmKernel {
+  Function* function;
+  int threads, shared_bytes;
+
+  /// Once a plan, so that runs only launch.
+  void prepare() const {
+    GABLE_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  }
+};
+
+/// 16 bytes of a row's pixel at the cursor. `vector` says that channels come in whole, aligned 16 bytes; else elements
+/// of 4 bytes are copied one at a time, and smaller ones through registers.
+template <typename T, bool vector>
+__device__ __forceinline__ void copy_pixel(const ImplicitGemm& g, const T* x, const RowPixel& pixel,
+                                           const DepthCursor& cursor, T* shared) {
+  constexpr int kElements = 16 / sizeof(T);
+  int offset;
+  const bool inside = cursor.locate(g, pixel, offset);
+  if constexpr (vector) {
+    copy_async<16>(shared, inside ? x + offset : x, inside);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const bool valid = inside && cursor.channel() + i < g.group_c;
+      if constexpr (sizeof(T) == 4) {
+        copy_async<4>(shared + i, valid ? x + offset + i : x, valid);
+      } else {
+        shared[i] = valid ? x[offset + i] : T(0.0f);
+      }
+    }
+  }
+}
+
+/// Stores kCount neighbouring columns of one output pixel, `at` columns into the group, with bias and activation.
+template <typename T, int kCount>
+__device__ __forceinline__ void store_columns(const ImplicitGemm& g, const float* bias, T* y, int pixel, int group,
+                                              int at, const float (&sums)[kCount]) {
+  const int channel = group * g.columns + at;
+  struct alignas(sizeof(T) * kCount > 16 ? 16 : sizeof(T) * kCount) Values {
+    T v[kCount];
+  } values;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    const float sum = g.bias && at + j < g.columns ? sums[j] + bias[channel + j] : sums[j];
+    values.v[j] = from_f32<T>(activate(sum, g.activation));
+  }
+  T* to = y + static_cast<std::int64_t>(pixel) * g.k + channel;
+  if (g.columns % kCount == 0 && g.k % kCount == 0) {
+    if (at < g.columns) *reinterpret_cast<Values*>(to) = values;
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    if (at + j < g.columns) to[j] = values.v[j];
+  }
+}
+
+template <int kCount>
+__device__ __forceinline__ void max_into(float (&best)[kCount], const float (&other)[kCount]) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) best[j] = max_or_nan(best[j], other[j]);
+}
+
+/// A thread's kRows neighbouring rows from `row` on, each with kCount columns; kRows is a multiple of a pool's four.
+template <typename T, int kRows, int kCount>
+__device__ __forceinline__ void store_rows(const ImplicitGemm& g, const float* bias, T* y, int row, int group, int at,
+                                           float (&sums)[kRows][kCount]) {
+  if (g.pooled) {
+#pragma unroll
+    for (int i = 0; i < kRows; i += 4) {
+#pragma unroll
+      for (int j = 1; j < 4; ++j) max_into(sums[i], sums[i + j]);
+      if (row + i < g.rows) store_columns(g, bias, y, (row + i) / 4, group, at, sums[i]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      if (row + i < g.rows) store_columns(g, bias, y, row + i, group, at, sums[i]);
+    }
+  }
+}
+
+/// The same rows of one part of the depth.
+template <int kRows, int kCount>
+__device__ __forceinline__ void store_part(const ImplicitGemm& g, float* parts, int part, int row, int group, int at,
+                                           const float (&sums)[kRows][kCount]) {
+  if (at >= g.padded_k) return;
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    if (row + i >= g.rows) break;
+    const std::int64_t place = (static_cast<std::int64_t>(part) * g.rows + row + i) * g.groups + group;
+#pragma unroll
+    for (int j = 0; j < kCount; j += 4) {
+      *reinterpret_cast<float4*>(parts + place * g.padded_k + at + j) =
+          make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+    }
+  }
+}
+
+/// One thread four columns of one output pixel.
+template <typename T>
+__global__ void add_parts_kernel(ImplicitGemm g, int splits, const float* parts, const float* bias, T* y) {
+  const int quads = g.padded_k / 4;
+  const std::int64_t index = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int at = static_cast<int>(index % quads) * 4;
+  const int group = static_cast<int>(index / quads % g.groups);
+  const std::int64_t pixel = index / quads / g.groups;
+  const int window = g.pooled ? 4 : 1;
+  if (pixel * window >= g.rows) return;
+  float best[4];
+  for (int i = 0; i < window; ++i) {
+    float sum[4] = {};
+    for (int part = 0; part < splits; ++part) {
+      const std::int64_t place = (static_cast<std::int64_t>(part) * g.rows + pixel * window + i) * g.groups + group;
+      const float4 v = *reinterpret_cast<const float4*>(parts + place * g.padded_k + at);
+      sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) best[j] = i == 0 ? sum[j] : max_or_nan(best[j], sum[j]);
+  }
+  store_columns(g, bias, y, static_cast<int>(pixel), group, at, best);
+}
+
+template <typename T>
+void add_parts(const ImplicitGemm& g, int splits, const float* parts, const float* bias, T* y, cudaStream_t stream) {
+  constexpr int kThreads = 256;
+  const std::int64_t threads = std::int64_t{g.rows} / (g.pooled ? 4 : 1) * g.groups * (g.padded_k / 4);
+  add_parts_kernel<T>
+      <<<static_cast<unsigned>(ceil_div(threads, kThreads)), kThreads, 0, stream>>>(g, splits, parts, bias, y);
+  check_launch("the sum of parts");
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,66 @@
+// A convolution as a matrix product that is never formed: rows are output pixels, columns the output channels of a
+// group, depth is taps × input channels. Shared by the kernels that stage tiles of that product through shared memory.
+//
+// With a fused 2×2 pool rows come in fours, the window of one pooled pixel, so that the pool is a maximum of
+// neighbouring rows wherever tiles are cut. NHWC only: a pixel's channels are contiguous.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "cuda/common/conv2d_problem.h"
+
+namespace gable::cuda {
+
+/// What the kernels take; everything that indexes has 32 bits.
+struct ImplicitGemm {
+  int rows = 1, columns = 1, depth = 1;  // depth = taps * padded_c
+  int padded_c = 1, padded_k = 1;        // of a group, as packed
+  int groups = 1, group_c = 1;
+  int c = 1, h = 1, w = 1, k = 1, s = 1, taps = 1;
+  int out_h = 1, out_w = 1;  // of the rows, or of fours of rows
+  int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0, dilation_h = 1, dilation_w = 1;
+  bool pooled = false;
+  bool bias = false;
+  Activation activation = Activation::none;
+};
+
+/// `c_multiple` and `k_multiple` are what packed channels are padded to.
+ImplicitGemm implicit_gemm_of(const Conv2dProblem& problem, int c_multiple, int k_multiple);
+
+/// Empty, or why the problem can't be one: layouts and pools other than 2×2 are Staged's to take away first.
+std::string implicit_refusal(const Conv2dProblem& problem);
+
+/// Rows and columns of a block, and the parts that the depth is cut into where tiles are few. Each part's sums go to
+/// the workspace, and a second kernel adds them up.
+struct GemmTile {
+  int rows = 128, columns = 128, splits = 1;
+};
+
+/// A tile that a kernel is compiled for; `rate` is what a multiprocessor full of it reaches of its best.
+struct GemmCandidate {
+  int rows, columns, warps, resident, shared_bytes;  // resident: blocks that a multiprocessor's registers hold
+  double rate;
+};
+
+/// The candidate and the parts with the least estimated time: the multiply-adds of the multiprocessor with the most
+/// blocks at `fma_per_cycle`, and the pass over the parts.
+GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, int stage_depth,
+                     double fma_per_cycle, const cudaDeviceProp& device);
+
+/// Of the parts: [part][row][group][padded column] in f32.
+std::size_t parts_bytes(const ImplicitGemm& gemm, int splits);
+
+/// Blocks: x counts tiles, columns first, since tiles of the same rows share pixels in the L2; y groups × parts.
+struct GemmGrid {
+  unsigned x, y;
+};
+GemmGrid grid_of(const ImplicitGemm& gemm, const GemmTile& tile);
+
+/// "tiles of 128 pixels x 128 channels, the depth in 3 parts".
+std::string tile_text(const GemmTile& tile);
+
+}  // namespace gable::cuda

@@ -1,0 +1,395 @@
+// See wgmma_geometry.h.
+#include "cuda/wgmma/geometry.h"
+
+#include <algorithm>
+#include <map>
+
+namespace gable::cuda {
+namespace {
+
+constexpr int kPixelBytes = 128;
+constexpr int kBarrierBytes = 1024;
+constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
+
+int as_int(std::int64_t value) { return static_cast<int>(value); }
+
+/// Taps that read the same phase of a strided input, so that one box serves them.
+struct Phase {
+  int y = 0, x = 0;
+  auto operator<=>(const Phase&) const = default;
+};
+
+struct Span {
+  int h = 0, w = 0;
+};
+
+/// How far the taps of one box reach beyond the tile, in pixels of shared memory.
+Span span_of(const Conv2dProblem& p, bool box_per_tap) {
+  if (box_per_tap) return {};
+  return {as_int((p.r - 1) * p.dilation_h / p.stride_h), as_int((p.s - 1) * p.dilation_w / p.stride_w)};
+}
+
+/// The steps of one box: its part of the input with each part of the weights that it is multiplied by, tap by tap.
+/// Parts i and j of values are 2^-8i and 2^-8j of them: products with i + j >= parts are left out.
+void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps, WgmmaGeometry& g) {
+  std::vector<WgmmaTap> steps;
+  for (int part = 0; part < g.parts - box.part; ++part) {
+    for (WgmmaTap tap : taps) {
+      tap.part = static_cast<std::int16_t>(part);
+      steps.push_back(tap);
+    }
+  }
+  std::size_t at = 0;
+  while (at < steps.size()) {
+    std::size_t count = steps.size() - at;
+    // The greatest products apart from the others, in chunks short enough for the matrix unit's rounding.
+    const bool greatest = g.schedule == WgmmaSchedule::promoted && box.part == 0 && at < taps.size();
+    if (greatest) count = std::min(static_cast<std::size_t>(chunk_taps), taps.size() - at);
+    box.first = at == 0;
+    box.last = at + count == steps.size();
+    box.ends_chunk = greatest || (box.last && box.part + 1 == g.parts);
+    box.first_tap = static_cast<std::int16_t>(g.taps.size() + at);
+    box.taps = static_cast<std::int16_t>(count);
+    g.boxes.push_back(box);
+    at += count;
+  }
+  g.taps.insert(g.taps.end(), steps.begin(), steps.end());
+}
+
+/// A box of each part of the input.
+void add_parts(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps, WgmmaGeometry& g) {
+  for (int part = 0; part < g.parts; ++part) {
+    box.part = static_cast<std::int8_t>(part);
+    add_entries(box, taps, chunk_taps, g);
+  }
+}
+
+/// Boxes that the copy engine gathers: taps are offsets from the pixel where a filter starts.
+void add_gathered_boxes(const Conv2dProblem& p, int chunk_taps, WgmmaGeometry& g) {
+  for (int r = 0; r < p.r; ++r) {
+    for (int s = 0; s < p.s; ++s) {
+      WgmmaBox box;
+      box.dx = static_cast<std::int16_t>(s * p.dilation_w);
+      box.dy = static_cast<std::int16_t>(r * p.dilation_h);
+      add_parts(box, {{static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), 0, 0}}, chunk_taps, g);
+    }
+  }
+}
+
+void add_boxes(const Conv2dProblem& p, bool box_per_tap, int chunk_taps, WgmmaGeometry& g) {
+  std::map<Phase, std::vector<WgmmaTap>> of_phase;
+  for (int r = 0; r < p.r; ++r) {
+    for (int s = 0; s < p.s; ++s) {
+      const int y = as_int(r * p.dilation_h), x = as_int(s * p.dilation_w);
+      const int stride_h = as_int(p.stride_h), stride_w = as_int(p.stride_w);
+      const Phase phase = box_per_tap ? Phase{y, x} : Phase{y % stride_h, x % stride_w};
+      const int shift = box_per_tap ? 0 : y / stride_h * g.box_w + x / stride_w;
+      of_phase[phase].push_back(
+          {static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), static_cast<std::int16_t>(shift), 0});
+    }
+  }
+  for (const auto& [phase, taps] : of_phase) {
+    WgmmaBox box;
+    box.dx = static_cast<std::int16_t>(phase.x - p.pad_left);
+    box.dy = static_cast<std::int16_t>(phase.y - p.pad_top);
+    add_parts(box, taps, chunk_taps, g);
+  }
+}
+
+/// The input's pixels are the output's, one by one.
+bool is_line(const Conv2dProblem& p) {
+  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+         p.ho == p.h && p.wo == p.w;
+}
+
+/// One line of pixels over the whole batch.
+void lay_out_flat(const Conv2dProblem& p, WgmmaGeometry& g) {
+  g.flat = true;
+  g.by_tap = !is_line(p);
+  g.row = g.tile_w = g.box_w = g.pixels;
+  g.tile_h = g.rows_per_image = g.box_h = 1;
+  g.tiles_x = as_int(ceil_div(p.n * p.ho * p.wo, g.pixels));
+}
+
+/// Strips of eight pixels; the box is as wide as the taps need, so groups of eight lie at the box's row pitch. Images
+/// that are lower than the strip share a tile, a multiple of four rows each (what the epilogue stores at once).
+bool lay_out_strip(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
+  const int rows = g.pixels / 8;
+  g.row = 8;
+  g.tile_w = 8;
+  g.box_w = 8 + span.w;
+  g.group_pitch = g.box_w * kPixelBytes;
+  // Rows beyond an image are zeros, and so are the padding rows above the next: the two may overlap.
+  const std::int64_t pad_bottom = p.ho + span.h - p.pad_top - p.h;  // where the stride is 1
+  const std::int64_t shared = p.stride_h == 1 ? std::max<std::int64_t>(0, std::min(p.pad_top, pad_bottom)) : 0;
+  const int image_rows = as_int(round_up(p.ho + span.h - shared, 4));
+  const int images = as_int(std::min<std::int64_t>(rows / image_rows, p.n));
+  if (images > 1 && rows % image_rows == 0) {
+    g.tile_n = g.box_n = rows / image_rows;
+    g.tile_h = g.rows_per_image = g.box_h = image_rows;
+  } else {
+    g.tile_h = g.rows_per_image = rows;
+    g.box_h = rows + span.h;
+  }
+  g.tiles_x = as_int(ceil_div(p.wo, 8));
+  g.tiles_y = as_int(ceil_div(p.ho, g.tile_h));
+  return g.box_h <= 256;
+}
+
+/// Rows of sixteen pixels, loaded with what lies beyond them, so that all groups of eight are 1024 bytes apart.
+bool lay_out_line(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
+  if (p.wo + span.w > 16) return false;
+  g.row = g.box_w = g.tile_w = 16;
+  g.tile_h = g.rows_per_image = g.pixels / 16;
+  g.box_h = g.tile_h + span.h;
+  g.tiles_y = as_int(ceil_div(p.ho, g.tile_h));
+  return true;
+}
+
+int slices_of(const WgmmaGeometry& g) { return g.schedule == WgmmaSchedule::one_tile ? 2 : 1; }
+
+/// The rings' depths; false if the box is too large.
+bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
+  // A tap's last row may reach beyond the box by what the rows' ends hold; the kernel clears this slack once.
+  const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
+  g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
+  const int free = shared_bytes - kAlignment - kBarrierBytes - 2 * kWgmmaStagingBytes;
+  const int steps = g.steps_per_item();
+  const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
+  g.resident_weights =
+      g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 && beside_resident >= 2;
+  if (g.resident_weights) {
+    g.weight_stages = steps;
+    g.box_stages = std::min(beside_resident, 4);
+    return true;
+  }
+  const int wanted = g.taps_per_box() >= 4 ? 2 : 4;
+  const int least_weights = slices_of(g) == 2 ? 3 : 4;
+  for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
+    const int left = free - g.box_stages * g.box_stage_bytes;
+    g.weight_stages = std::min(16, left / (kWgmmaWeightBytes * slices_of(g)));
+    if (left > 0 && g.weight_stages >= least_weights) return true;
+  }
+  return false;
+}
+
+/// Each share has at least one box: there are as many as shares.
+void share_out_boxes(WgmmaGeometry& g) {
+  const int boxes = g.channel_blocks * static_cast<int>(g.boxes.size());
+  const double wanted = g.steps_per_item() / static_cast<double>(g.split);
+  int box = 0, steps = 0;
+  for (int share = 0; share < g.split; ++share) {
+    const int last_possible = boxes - (g.split - 1 - share);
+    const int begin = box;
+    while (box < last_possible) {
+      const int taps = g.boxes[static_cast<std::size_t>(box) % g.boxes.size()].taps;
+      if (box > begin && steps + taps / 2.0 > wanted * (share + 1)) break;
+      steps += taps;
+      ++box;
+    }
+    g.share_ends[static_cast<std::size_t>(share)] = box;
+  }
+  g.share_ends[static_cast<std::size_t>(g.split - 1)] = boxes;
+}
+
+/// Cycles of the busiest multiprocessor, or what memory needs if that is more. The constants are fitted to an H100.
+void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
+  constexpr double kStart = 2500;                          // to the first product
+  constexpr double kTurn = 250;                            // the matrix unit idles while the consumers change turns
+  constexpr double kEpilogue = 400;                        // of a chunk of 16-bit outputs
+  constexpr double kBetweenItems = 300;                    // of a consumer
+  constexpr double kExchange = 4500, kExchangeEach = 500;  // of partial sums through L2; more for each block
+  constexpr double kLoadBytes = 44;                        // a cycle, from L2 to one multiprocessor
+  constexpr double kLoadBytesOfAll = 37;                   // the same while all load
+  constexpr double kDeviceBytes = 1650;                    // a cycle, of device memory
+  constexpr double kSmallInTurns = 1.45;  // one consumer alone can't keep the unit busy with 128 pixels
+  constexpr double kSmallSideBySide = 1.08;
+  const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // and a bare epilogue
+  // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
+  const int workers = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
+  g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
+  g.ctas = std::min(g.items, workers) * g.split;
+  const auto element = static_cast<double>(bytes_of(p.type));
+  const double waves = static_cast<double>(ceil_div(g.items, workers));
+  const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
+  const double small = g.pixels > 128 ? 1 : one_tile ? kSmallSideBySide : kSmallInTurns;
+  const double products = steps * g.pixels * 2 * slices_of(g) * small;
+  const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
+  const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
+  const double main = std::max(products, bytes / kLoadBytes);
+  const double by_size = p.type == Type::f32 ? 1.5 : 1;
+  const double epilogue = kEpilogue * g.pixels / kWgmmaChunk * by_size * (p.pool.none() ? 1 : 0.5);
+  const double both = main + epilogue + kBetweenItems;
+  const double item = one_tile ? both : std::max(main + kTurn, both / 2);
+  const double busiest =
+      waves * (item + (g.split > 1 ? kExchange + kExchangeEach * g.split : 0)) + (one_tile ? 0 : epilogue);
+  const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
+  const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
+  const double device = (static_cast<double>(p.n * p.h * p.w * p.c) + outputs) * element / kDeviceBytes;
+  g.cycles = kStart + std::max({busiest, l2, device});
+}
+
+std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
+                                     int shared_bytes) {
+  WgmmaGeometry g;
+  g.pixels = candidate.pixels;
+  g.schedule = static_cast<WgmmaSchedule>(candidate.schedule);
+  const bool box_per_tap = candidate.box_per_tap == 1;
+  const Span span = span_of(p, box_per_tap);
+  g.tiles_n = 0;
+  if (candidate.row == 8) {
+    if (!lay_out_strip(p, span, g)) return {};
+  } else if (candidate.row == 16) {
+    if (!lay_out_line(p, span, g)) return {};
+  } else {
+    lay_out_flat(p, g);
+  }
+  g.tiles_n = g.flat ? 1 : as_int(ceil_div(p.n, g.tile_n));
+  g.parts = wgmma_parts(p);
+  const int chunk_taps = candidate.chunk_taps > 0 ? candidate.chunk_taps : kWgmmaChunkTaps;
+  if (g.by_tap) {
+    add_gathered_boxes(p, chunk_taps, g);
+  } else {
+    add_boxes(p, box_per_tap, chunk_taps, g);
+  }
+  if (g.taps.size() > std::size_t{kWgmmaMaxSteps} || g.boxes.size() > std::size_t{kWgmmaMaxBoxes}) return {};
+  g.channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels * slices_of(g)));
+  g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(wgmma_operand(p))));
+  g.split = candidate.split;
+  if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
+  share_out_boxes(g);
+  g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w;
+  if (!share_out_memory(shared_bytes, span, g)) return {};
+  estimate(p, multiprocessors, g);
+  return g;
+}
+
+bool can_be_flat(const Conv2dProblem& p) {
+  if (is_line(p)) return p.pool.none();
+  const auto fits = [](std::int64_t corner) { return corner >= -128 && corner <= 127; };
+  return p.pool.none() && p.c > 0 && (p.r - 1) * p.dilation_h < 256 && (p.s - 1) * p.dilation_w < 256 &&
+         fits(-p.pad_left) && fits(-p.pad_top) && fits(wgmma_corners(p).right) && fits(wgmma_corners(p).bottom);
+}
+
+/// Sums of split6 are promoted; split3 leaves out more than the matrix unit cuts off.
+std::vector<int> schedules(const Conv2dProblem& p, const WgmmaWishes& wishes, int pixels) {
+  const auto promoted = static_cast<int>(WgmmaSchedule::promoted);
+  if (wishes.schedule == promoted || (wishes.schedule < 0 && p.math == Math::split6)) {
+    return pixels == kWgmmaPromotedPixels ? std::vector{promoted} : std::vector<int>{};
+  }
+  return wishes.schedule < 0 ? std::vector{0, 1} : std::vector{wishes.schedule};
+}
+
+std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& wishes) {
+  std::vector<WgmmaWishes> list;
+  const auto meets = [](int wish, int open, int value) { return wish == open || wish == value; };
+  for (const int pixels : {256, 224, 192, 128}) {
+    for (const int row : {pixels, 16, 8}) {
+      if (!meets(wishes.pixels, 0, pixels) || !meets(wishes.row, 0, row) || (row == pixels && !can_be_flat(p)))
+        continue;
+      for (const int schedule : schedules(p, wishes, pixels)) {
+        for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
+          if (!meets(wishes.split, 0, split)) continue;
+          list.push_back({pixels, row, std::max(wishes.box_per_tap, 0), split, schedule, wishes.chunk_taps});
+        }
+      }
+    }
+  }
+  return list;
+}
+
+std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
+
+}  // namespace
+
+std::string WgmmaGeometry::tile_description() const {
+  const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
+  const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
+  return shape + (by_tap ? " gathered" : "") + " pixels" + images + " by " +
+         std::to_string(kWgmmaChannels * slices_of(*this)) + " channels" +
+         (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
+}
+
+std::string WgmmaGeometry::staging_description() const {
+  const std::string weights =
+      resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
+  return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps_per_box()) + " taps in " +
+         std::to_string(box_stages) + " stages and " + weights + " in shared memory";
+}
+
+int WgmmaGeometry::steps_of_greatest_share() const {
+  int greatest = 0, begin = 0;
+  for (int share = 0; share < split; ++share) {
+    const int end = share_ends[static_cast<std::size_t>(share)];
+    int steps = 0;
+    for (; begin < end; ++begin) steps += boxes[static_cast<std::size_t>(begin) % boxes.size()].taps;
+    greatest = std::max(greatest, steps);
+  }
+  return greatest;
+}
+
+int WgmmaGeometry::loads_per_block() const {
+  return static_cast<int>(std::count_if(boxes.begin(), boxes.end(), [](const WgmmaBox& box) { return box.first; }));
+}
+
+std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
+  if (g.split == 1) return 0;
+  constexpr std::size_t kConsumers = 2;
+  const auto sums = static_cast<std::size_t>(g.pixels) * kWgmmaChannels * sizeof(float);
+  return static_cast<std::size_t>(g.items) * kConsumers * static_cast<std::size_t>(g.split) * sums;
+}
+
+int wgmma_shared_bytes(const WgmmaGeometry& g) {
+  return kAlignment + kBarrierBytes + 2 * kWgmmaStagingBytes + g.box_stages * g.box_stage_bytes +
+         g.weight_stages * slices_of(g) * kWgmmaWeightBytes;
+}
+
+WgmmaCorners wgmma_corners(const Conv2dProblem& p) {
+  const auto end = [](std::int64_t outputs, std::int64_t stride, std::int64_t pad, std::int64_t inputs) {
+    return as_int((outputs - 1) * stride + 1 - pad - inputs);
+  };
+  return {.left = as_int(-p.pad_left),
+          .top = as_int(-p.pad_top),
+          .right = end(p.wo, p.stride_w, p.pad_left, p.w),
+          .bottom = end(p.ho, p.stride_h, p.pad_top, p.h)};
+}
+
+std::string wgmma_refusal(const Conv2dProblem& p) {
+  if (p.type == Type::f32 && p.math == Math::strict) {
+    return "f32 in strict math; its products are of tf32 values, of bf16 parts (split3, split6) or of 16-bit values";
+  }
+  if (p.type != Type::f32 && p.math != Math::strict) {
+    return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
+  }
+  if (!p.nhwc) return "layout nchw; it takes nhwc";
+  if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
+  if (p.r * p.s > kWgmmaMaxTaps) {
+    return pair(p.r, p.s) + " filter taps; its tables hold " + std::to_string(kWgmmaMaxTaps);
+  }
+  const int parts = wgmma_parts(p);
+  const std::int64_t steps = p.r * p.s * parts * (parts + 1) / 2;
+  if (steps > kWgmmaMaxSteps) {
+    return pair(p.r, p.s) + " filter taps in " + std::to_string(parts * (parts + 1) / 2) +
+           " products each; its tables hold " + std::to_string(kWgmmaMaxSteps);
+  }
+  if (p.stride_h > 8 || p.stride_w > 8) {
+    return "stride " + pair(p.stride_h, p.stride_w) + "; tensor copies step at most 8";
+  }
+  if (!p.pool.none() && !p.pool.is_2x2()) {
+    return "max-pool " + pair(p.pool.h, p.pool.w) + " with stride " + pair(p.pool.stride_h, p.pool.stride_w) +
+           "; its epilogue pools 2x2 with stride 2";
+  }
+  return {};
+}
+
+std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes,
+                                                 const WgmmaWishes& wishes) {
+  std::optional<WgmmaGeometry> best;
+  for (const WgmmaWishes& candidate : candidates(p, wishes)) {
+    std::optional<WgmmaGeometry> g = lay_out(p, candidate, multiprocessors, shared_bytes);
+    if (g && (!best || g->cycles < best->cycles)) best = std::move(g);
+  }
+  return best;
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,130 @@
+// How the wgmma kernel cuts a convolution: which pixels a tile holds and how they lie in shared memory, which filter
+// taps share a loaded box, how many stages the rings have. Plain host arithmetic, no CUDA call: testable without a GPU.
+//
+// A tile is `pixels` output pixels (the instruction's N) by 64 output channels for each of two consumer warpgroups.
+// Pixel n of a tile lies in row n / row, column n % row. Eight neighbours are one core-matrix group of the instruction.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuda/common/conv2d_problem.h"
+
+namespace gable::cuda {
+
+inline constexpr int kWgmmaChannels = 64;         ///< output channels of a consumer warpgroup's tile
+inline constexpr int kWgmmaWeightBytes = 8192;    ///< of one stage: 64 output channels x 128 bytes of input channels
+inline constexpr int kWgmmaMaxTaps = 64;          ///< of a filter
+inline constexpr int kWgmmaMaxSteps = 160;        ///< the tables' size: taps times products of parts
+inline constexpr int kWgmmaMaxBoxes = 128;        ///< 26 taps, each with a box and four chunks for it, need 104
+inline constexpr int kWgmmaChunkTaps = 1;         ///< products of first parts that the matrix unit sums by itself
+inline constexpr int kWgmmaMaxSplit = 8;          ///< blocks of a cluster
+inline constexpr int kWgmmaPromotedPixels = 256;  ///< of a tile whose sums are promoted
+inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue stores at a time
+inline constexpr int kWgmmaStagingBytes = 24576;  ///< shared memory of a consumer's outputs on their way to memory
+
+/// One box of input that is loaded for each block of input channels, and the taps that it serves: steps of the
+/// reduction that follow one another. With promoted sums, entries of the table may go on with the box of the one
+/// before.
+struct WgmmaBox {
+  std::int16_t dx = 0, dy = 0;  ///< from the tile's origin (times the stride) to the box's, in input pixels
+  std::int16_t first_tap = 0, taps = 0;
+  std::int8_t part = 0;            ///< of the input
+  bool first = true, last = true;  ///< of the entries that use the box: it is loaded, it is given back
+  bool ends_chunk = true;          ///< of promoted sums
+};
+
+struct WgmmaTap {
+  std::int16_t r = 0, s = 0;  ///< position in the filter
+  std::int16_t shift = 0;     ///< from the box's first pixel to the tap's, in pixels of shared memory
+  std::int16_t part = 0;      ///< of the weights
+};
+
+/// What a block's two consumers do at a time.
+enum class WgmmaSchedule {
+  own_tiles,  ///< they take turns on the matrix unit, each with its own tile
+  one_tile,   ///< they multiply side by side, 64 channels each: less traffic from L2, but a bare epilogue
+  promoted,   ///< side by side, with the same weights for half of a tile's pixels each. The matrix unit sums chunks of
+              ///< products, which are added up in registers, where sums round to nearest
+};
+
+/// What may be asked for instead of the choice by estimated time; 0 and -1 leave the choice open.
+struct WgmmaWishes {
+  int pixels = 0;                ///< 128, 192, 224 or 256
+  int row = 0;                   ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
+  int box_per_tap = -1;          ///< 1: a box for each tap; 0: boxes that serve many taps
+  int split = 0;                 ///< 1, 2, 4 or 8 blocks for one item
+  int schedule = -1;             ///< a WgmmaSchedule
+  int chunk_taps = 0;            ///< of promoted sums; 0: kWgmmaChunkTaps
+  bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
+};
+
+struct WgmmaGeometry {
+  int pixels = 256, row = 8;
+  int tile_w = 8, tile_h = 32, tile_n = 1;  ///< output pixels from one tile to the next
+  int rows_per_image = 32;                  ///< rows of a tile that belong to one image
+  int box_w = 8, box_h = 32, box_n = 1;     ///< pixels that are loaded
+  int group_pitch = 1024;                   ///< bytes between groups of eight pixels in shared memory
+  bool flat = false;                        ///< the whole batch is one line of output pixels
+  bool by_tap = false;                      ///< flat, and a box is what one tap reads for these pixels
+  bool pixels_first = false;                ///< neighbouring items share weights, not pixels
+  WgmmaSchedule schedule = WgmmaSchedule::own_tiles;
+  int parts = 1;  ///< bf16 parts of an f32 value; box after box of a channel block, each with the weights' parts
+  std::vector<WgmmaBox> boxes;
+  std::vector<WgmmaTap> taps;
+  int tiles_x = 1, tiles_y = 1, tiles_n = 1;
+  int channel_tiles = 1;   ///< of 64 or (one_tile) 128 output channels
+  int channel_blocks = 1;  ///< of 128 bytes of input channels
+  int items = 1;           ///< tiles, all together
+  int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;
+  bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
+  int split = 1;                  ///< blocks of a cluster that share the reduction of one item
+  /// Where their shares end, in boxes of all channel blocks; equal in steps as far as boxes allow.
+  std::array<int, kWgmmaMaxSplit> share_ends{};
+  int ctas = 1;
+  double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
+
+  int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
+  int steps_of_greatest_share() const;
+  int loads_per_block() const;  ///< boxes that are loaded for a block of channels
+  int taps_per_box() const { return static_cast<int>(taps.size()) / loads_per_block(); }
+  std::string tile_description() const;
+  std::string staging_description() const;
+};
+
+/// The places where an image's filters start, as the copy engine wants them to gather pixels by tap: the first, and the
+/// last less the image's size.
+struct WgmmaCorners {
+  int left, top, right, bottom;
+};
+WgmmaCorners wgmma_corners(const Conv2dProblem& problem);
+
+/// Of an f32 value, where its products are of bf16 parts; else 1.
+constexpr int wgmma_parts(const Conv2dProblem& p) {
+  return p.math == Math::split3 ? 2 : p.math == Math::split6 ? 3 : 1;
+}
+
+/// What the matrix unit multiplies: parts are bf16, f32 stands for tf32.
+constexpr Type wgmma_operand(const Conv2dProblem& p) { return wgmma_parts(p) > 1 ? Type::bf16 : p.type; }
+
+/// Channels of 128 bytes.
+constexpr int wgmma_channel_block(Type type) { return type == Type::f32 ? 32 : 64; }
+
+/// Empty, or why no tile fits the problem (whatever the device).
+std::string wgmma_refusal(const Conv2dProblem& problem);
+
+/// The tile of the least estimated time among those that meet the wishes and fit `shared_bytes`; none: nothing fits.
+std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
+                                                 const WgmmaWishes& wishes = {});
+
+/// Where the blocks of a cluster leave sums for each other; 0 without a split.
+std::size_t wgmma_workspace_bytes(const WgmmaGeometry& geometry);
+
+/// Dynamic shared memory of the kernel: alignment, rings, staging, barriers.
+int wgmma_shared_bytes(const WgmmaGeometry& geometry);
+
+}  // namespace gable::cuda

@@ -1,0 +1,131 @@
+// Sums of f32's accuracy on the matrix unit, for the wgmma kernel: the unit adds to its sums with their last bits cut
+// off, always towards zero, so long sums drift. Here it sums short chunks, those of the great products apart from those
+// of the small ones, and each chunk is added to sums in registers, rounded to nearest, while the next is multiplied.
+// Registers hold three times 64 x 128 sums a consumer; the two consumers share each stage of weights, half of a tile's
+// pixels each, and take no turns: products of either fill the unit while the other waits.
+#pragma once
+
+#include "cuda/wgmma/kernel.cuh"
+
+namespace gable::cuda::wgmma {
+
+/// One consumer's walk along the rings.
+template <typename T, int pixels>
+class Chunks {
+ public:
+  using Sums = float[pixels / 2];
+
+  __device__ Chunks(const WgmmaArguments& a, const Memory& m, int consumer)
+      : a_(a), m_(m), half_(consumer * (pixels / 8) * a.group_pitch) {}
+
+  /// Multiplies the entries of a chunk, the first at `block`, into `chunk`; meanwhile adds `finished`, the chunk
+  /// before, to `sums`. Returns the block after the chunk.
+  __device__ int multiply(int block, const Share& share, Sums& chunk, Sums& finished, Sums& sums) {
+    WgmmaBox b = enter(block, share);
+    step(b.first_tap, 0, chunk);  // products of the chunk before have ended
+    ptx::fence_sums(finished);
+    add(finished, sums);
+    int tap = b.first_tap + 1;
+    for (;;) {
+#pragma unroll 1
+      for (; tap < b.first_tap + b.taps; ++tap) step(tap, 1, chunk);
+      ++block;
+      if (b.last || block == share.end) {
+        used_box_ = box_.slot;
+        box_.advance_one(a_.box_stages);
+      }
+      if (b.ends_chunk || block == share.end) break;
+      b = enter(block, share);
+      tap = b.first_tap;
+    }
+    return block;
+  }
+
+  /// Adds the item's last chunk.
+  __device__ void finish(Sums& chunk, Sums& sums) {
+    ptx::wait_products<0>();
+    give_back();
+    ptx::fence_sums(chunk);
+    add(chunk, sums);
+  }
+
+  __device__ static void add(const Sums& chunk, Sums& sums) {
+#pragma unroll
+    for (int i = 0; i < pixels / 2; ++i) sums[i] += chunk[i];
+  }
+
+ private:
+  /// The entry at `block`, once its box is there.
+  __device__ WgmmaBox enter(int block, const Share& share) const {
+    const WgmmaBox b = a_.boxes[block % a_.box_count];
+    if (b.first || block == share.begin) ptx::wait(m_.box_full(box_.slot), box_.round);
+    return b;
+  }
+
+  /// Returns when the products of the step before have ended.
+  __device__ void step(int tap, int accumulate, Sums& chunk) {
+    constexpr int kDescriptorPixel = 128 >> 4, kDescriptorStep = 32 >> 4;  // in the descriptor's units of 16 bytes
+    ptx::wait(m_.weights_full(weights_.slot), weights_.round);
+    const std::uint64_t left = ptx::operand_descriptor(m_.weights(weights_.slot, 0), 1024);
+    const std::uint64_t right =
+        ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.group_pitch) + a_.shifts[tap] * kDescriptorPixel;
+    ptx::fence_operands();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      ptx::multiply<typename OperandOf<T>::Type, pixels>(chunk, left + k * kDescriptorStep, right + k * kDescriptorStep,
+                                                         k == 0 ? accumulate : 1);
+    }
+    ptx::commit_products();
+    ptx::wait_products<1>();
+    give_back();
+    used_weights_ = weights_.slot;
+    weights_.advance_one(a_.weight_stages);
+  }
+
+  __device__ static bool is_speaker() { return threadIdx.x % 32 == 0; }  // of its warp
+
+  __device__ void give_back() {
+    if (is_speaker() && used_weights_ >= 0) ptx::arrive(m_.weights_empty(used_weights_));
+    if (is_speaker() && used_box_ >= 0) ptx::arrive(m_.box_empty(used_box_));
+    used_weights_ = used_box_ = -1;
+  }
+
+  const WgmmaArguments& a_;
+  const Memory& m_;
+  std::uint32_t half_;  // where the consumer's pixels begin in a box
+  Cursor box_, weights_;
+  int used_box_ = -1, used_weights_ = -1;  // read by products that may still run
+};
+
+/// `pixels`: of a consumer, half of a tile.
+template <typename T, int pixels>
+__device__ void consume_promoted(const WgmmaArguments& a, const Memory& m, int consumer) {
+  Epilogue<T> epilogue(a, m);
+  Chunks<T, pixels> chunks(a, m, consumer);
+  const Share share = share_of(a);
+  float sums[pixels / 2], even[pixels / 2], odd[pixels / 2];
+  const Rounds rounds = rounds_of(a);
+  for (int item = rounds.begin; item < rounds.end; item += rounds.step) {
+    const Tile tile = tile_of(a, item);
+    const int channel = tile.channel_tile * kWgmmaChannels;
+    epilogue.set_bias(channel);
+#pragma unroll
+    for (int i = 0; i < pixels / 2; ++i) sums[i] = odd[i] = 0.0f;
+    for (int block = share.begin;;) {
+      block = chunks.multiply(block, share, even, odd, sums);
+      if (block == share.end) {
+        chunks.finish(even, sums);
+        break;
+      }
+      block = chunks.multiply(block, share, odd, even, sums);
+      if (block == share.end) {
+        chunks.finish(odd, sums);
+        break;
+      }
+    }
+    epilogue.template run<pixels>(sums, tile, channel, item);
+  }
+  if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores_read<0>();  // the last read of shared memory
+}
+
+}  // namespace gable::cuda::wgmma

@@ -1,0 +1,372 @@
+// Plans the measurements, runs them on pinned threads and writes the formula beside each.
+#include "perfcounters/ceilings/ceilings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "perfcounters/ceilings/arena.h"
+#include "perfcounters/ceilings/loops.h"
+#include "perfcounters/ceilings/pinned_team.h"
+#include "perfcounters/timing.h"
+
+namespace gable::perf {
+namespace {
+
+constexpr std::size_t kGrain = 256 * sizeof(float);  // the loops' counts are multiples of 256 floats
+
+std::size_t round_down(std::size_t bytes) { return std::max(kGrain, bytes / kGrain * kGrain); }
+
+using Clock = std::chrono::steady_clock;
+
+struct Effort {
+  int runs;
+  double sample_seconds;
+  Clock::time_point retry_until;  ///< later there is no time to measure anything twice
+};
+
+Effort effort(bool quick) {
+  const auto now = Clock::now();
+  return quick ? Effort{5, 0.010, now + std::chrono::seconds(4)} : Effort{9, 0.025, now + std::chrono::seconds(14)};
+}
+
+// One measurement: `run(thread, iterations)`, each iteration counting `units` FLOP or bytes on each thread.
+struct Kernel {
+  std::function<void(int, std::int64_t)> run;
+  double units = 0;
+};
+
+// The least of a few runs: one alone may be a thread waiting for its CPU rather than working.
+double quickest_run(PinnedTeam& team, const Kernel& kernel, std::int64_t iterations, int tries) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < tries; ++i)
+    least = std::min(least, team.run([&](int thread) { kernel.run(thread, iterations); }));
+  return least;
+}
+
+// Iterations that take about `wanted` seconds.
+std::int64_t calibrate(PinnedTeam& team, const Kernel& kernel, double wanted) {
+  std::int64_t iterations = 1;
+  double taken = quickest_run(team, kernel, iterations, 3);
+  while (taken < wanted / 4 && iterations < (std::int64_t{1} << 40)) {
+    iterations *= taken < wanted / 64 ? 8 : 2;
+    taken = quickest_run(team, kernel, iterations, 2);
+  }
+  const double scale = wanted / std::max(taken, 1e-9);
+  return std::max<std::int64_t>(1, std::llround(static_cast<double>(iterations) * scale));
+}
+
+Timing sample_once(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
+  const std::int64_t iterations = calibrate(team, kernel, how.sample_seconds);
+  const double work = kernel.units * static_cast<double>(iterations) * team.size();
+  std::vector<double> rates;
+  for (int run = 0; run < how.runs; ++run) rates.push_back(work / quickest_run(team, kernel, iterations, 1));
+  return summarize(std::move(rates));
+}
+
+bool disturbed(const Timing& rates) { return rates.q3 - rates.q1 > 0.1 * rates.seconds; }
+
+// Other programs can only lower a rate, so of two attempts the higher counts; the second is made where the first one's
+// samples disagree.
+Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
+  Timing rates = sample_once(team, kernel, how);
+  if (!disturbed(rates) || Clock::now() > how.retry_until) return rates;
+  Timing again = sample_once(team, kernel, how);
+  return again.seconds > rates.seconds ? again : rates;
+}
+
+void add_note(Ceiling& ceiling, const std::string& text) {
+  if (text.empty()) return;
+  if (!ceiling.note.empty()) ceiling.note += "; ";
+  ceiling.note += text;
+}
+
+void fill(Ceiling& ceiling, const Timing& rates) {
+  ceiling.value = rates.seconds;  // the samples are rates: their median
+  ceiling.q1 = rates.q1;
+  ceiling.q3 = rates.q3;
+  ceiling.runs = rates.runs;
+  if (disturbed(rates)) add_note(ceiling, "samples differ by more than a tenth: other programs were running");
+}
+
+// The threads of one configuration, with the clock that they reach together.
+struct Configuration {
+  std::unique_ptr<PinnedTeam> team;
+  int cores = 1;
+  double clock_hz = 0;
+  bool all = false;
+};
+
+// Clock speed drifts with the load of the whole chip: the highest seen in a configuration is the one to hold against.
+void observe_clock(Configuration& where, double seconds) {
+  std::vector<double> clocks(static_cast<std::size_t>(where.team->size()));
+  where.team->run([&](int thread) { clocks[static_cast<std::size_t>(thread)] = measure_clock_hz(seconds); });
+  std::sort(clocks.begin(), clocks.end());
+  where.clock_hz = std::max(where.clock_hz, quantile(clocks, 0.5));
+}
+
+Configuration configuration(const Machine& machine, bool all) {
+  const std::vector<int> cpus(machine.cpus.begin(), all ? machine.cpus.end() : machine.cpus.begin() + 1);
+  Configuration made{
+      .team = std::make_unique<PinnedTeam>(cpus), .cores = all ? machine.cores_available : 1, .all = all};
+  observe_clock(made, 0.03);
+  return made;
+}
+
+class Progress {
+ public:
+  Progress(const CeilingOptions& options, int total) : options_(options), total_(total) {}
+  void next(const std::string& name, int threads) {
+    if (options_.progress)
+      options_.progress(fmt::format("{} ({} thread{})", name, threads, threads == 1 ? "" : "s"), done_, total_);
+    ++done_;
+  }
+  void finish() const {
+    if (options_.progress) options_.progress("done", total_, total_);
+  }
+
+ private:
+  const CeilingOptions& options_;
+  int done_ = 0;
+  int total_;
+};
+
+// ---- arithmetic
+
+// Instructions a cycle, as a whole number, from the one-thread measurement: how many units there must be at least. FMA
+// loops reach their units' rate, so it is rounded; mixed loops lose a little to scheduling, so it is rounded up.
+double inferred_rate(const ComputeLoop& loop, double flops, double clock_hz) {
+  if (loop.instructions_per_cycle_known > 0) return loop.instructions_per_cycle_known;
+  const double measured = flops / (clock_hz * loop.flop_per_instruction);
+  return std::max(1.0, loop.fma ? std::round(measured) : std::ceil(measured - 0.1));
+}
+
+void add_compute_formula(Ceiling& ceiling, const ComputeLoop& loop, const Configuration& where,
+                         std::map<std::string, double>& single_thread_rates) {
+  if (where.clock_hz <= 0) {
+    ceiling.formula = "not known: this architecture's clock cannot be measured";
+    return;
+  }
+  if (!where.all) single_thread_rates[ceiling.name] = inferred_rate(loop, ceiling.value, where.clock_hz);
+  const double rate = single_thread_rates[ceiling.name];
+  const double measured_rate = ceiling.value / (where.clock_hz * where.cores * loop.flop_per_instruction);
+  ceiling.theoretical = where.clock_hz * where.cores * loop.flop_per_instruction * rate;
+  const std::string clock =
+      fmt::format("{:.2f} GHz x {} core{}", where.clock_hz * 1e-9, where.cores, where.cores == 1 ? "" : "s");
+  if (loop.instructions_per_cycle_known > 0)
+    ceiling.formula = fmt::format("{} x {} FLOP per tile product / {:.0f} cycles (vendor's rate)", clock,
+                                  loop.flop_per_instruction, 1 / loop.instructions_per_cycle_known);
+  else if (!loop.fma)
+    ceiling.formula =
+        fmt::format("{} x {} lane{} x {:.0f} instructions a cycle (measured {:.2f}, rounded up)", clock,
+                    loop.flop_per_instruction, loop.flop_per_instruction == 1 ? "" : "s", rate, measured_rate);
+  else
+    ceiling.formula = fmt::format("{} x {} lane{} x 2 (FMA) x {:.0f} FMA unit{} (measured {:.2f} a cycle, rounded)",
+                                  clock, loop.flop_per_instruction / 2, loop.flop_per_instruction == 2 ? "" : "s", rate,
+                                  rate > 1 ? "s" : "", measured_rate);
+}
+
+void measure_compute(Configuration& where, const std::vector<ComputeLoop>& loops, const Effort& how,
+                     std::map<std::string, double>& single_thread_rates, Progress& progress,
+                     std::vector<Ceiling>& ceilings) {
+  for (const ComputeLoop& loop : loops) {
+    Ceiling ceiling{.name = loop.name(), .kind = "compute", .isa_or_level = loop.isa, .dtype = loop.dtype};
+    ceiling.threads = where.team->size();
+    progress.next(ceiling.name, ceiling.threads);
+    const Kernel kernel{[&](int, std::int64_t n) { loop.run(n); },
+                        static_cast<double>(loop.flop_per_instruction) * loop.instructions_per_iteration};
+    fill(ceiling, sample(*where.team, kernel, how));
+    if (!where.team->pinned()) add_note(ceiling, "threads could not be pinned");
+    observe_clock(where, 0.004);
+    ceilings.push_back(std::move(ceiling));
+  }
+  // Formulas come last, when the clock that the loops ran at is known.
+  const std::size_t first = ceilings.size() - loops.size();
+  for (std::size_t i = 0; i < loops.size(); ++i)
+    add_compute_formula(ceilings[first + i], loops[i], where, single_thread_rates);
+}
+
+// ---- memory
+
+// Last-level bytes that `all` threads, or one, can reach.
+std::size_t last_level_bytes(const Machine& machine, bool all) {
+  const std::size_t bytes = machine.l3_bytes > 0 ? machine.l3_bytes : machine.l2_bytes;
+  const int instances = machine.l3_bytes > 0 ? machine.l3_instances : machine.l2_instances;
+  return bytes * static_cast<std::size_t>(all ? std::max(1, instances) : 1);
+}
+
+// One of the three arrays of the triad, all threads together: four times the last level, at most a twelfth of the free
+// memory, so that three arrays take a quarter of it.
+std::size_t dram_array_bytes(const Machine& machine, bool all) {
+  const std::size_t wanted = 4 * last_level_bytes(machine, all);
+  const std::size_t allowed = machine.memory_available_bytes / 12;
+  return machine.memory_available_bytes == 0 ? wanted : std::min(wanted, allowed);
+}
+
+struct Level {
+  std::string name;
+  int number;  // 0: DRAM
+};
+
+std::vector<Level> levels(const Machine& machine) {
+  std::vector<Level> found{{"l1", 1}, {"l2", 2}};
+  if (machine.l3_bytes > 0) found.push_back({"l3", 3});
+  found.push_back({"dram", 0});
+  return found;
+}
+
+void add_bandwidth_formula(Ceiling& ceiling, const Configuration& where, int level) {
+  if (level == 0) {
+    ceiling.formula = "not known: channels x transfers a second x 8 B; neither is visible to a process";
+    return;
+  }
+  if (where.clock_hz <= 0) {
+    ceiling.formula = "not known: this architecture's clock cannot be measured";
+    return;
+  }
+  const std::size_t per_cycle = level == 1 ? 2 * load_bytes() : level == 2 ? 64 : 32;
+  ceiling.theoretical = where.clock_hz * where.cores * static_cast<double>(per_cycle);
+  const std::string bytes = level == 1 ? fmt::format("2 loads x {} B", load_bytes()) : fmt::format("{} B", per_cycle);
+  ceiling.formula = fmt::format("{:.2f} GHz x {} core{} x {} a cycle (assumed)", where.clock_hz * 1e-9, where.cores,
+                                where.cores == 1 ? "" : "s", bytes);
+}
+
+using Arenas = std::vector<std::unique_ptr<Arena>>;
+
+// Three arrays a thread, touched by the thread that will use them.
+Arenas make_arenas(const Machine& machine, Configuration& where) {
+  const auto threads = static_cast<std::size_t>(where.team->size());
+  std::size_t bytes = dram_array_bytes(machine, where.all) / threads;
+  for (const Level& level : levels(machine))
+    if (level.number != 0) bytes = std::max(bytes, working_set(machine, level.number, where.all) / 3 + kGrain);
+  Arenas arenas(threads);
+  std::atomic<bool> complete{true};
+  where.team->run([&](int thread) {
+    auto& arena = arenas[static_cast<std::size_t>(thread)];
+    arena = std::make_unique<Arena>(3 * round_down(bytes));
+    if (arena->data() == nullptr)
+      complete = false;
+    else
+      std::fill_n(arena->data(), arena->bytes() / sizeof(float), 1.0F);
+  });
+  if (!complete)
+    throw std::runtime_error(fmt::format("{} MiB for measuring bandwidth were refused; {} MiB seemed available",
+                                         threads * 3 * bytes >> 20, machine.memory_available_bytes >> 20));
+  return arenas;
+}
+
+Ceiling bandwidth_ceiling(const std::string& name, const Level& level, const Configuration& where) {
+  Ceiling ceiling{.name = name, .kind = "bandwidth", .isa_or_level = level.name, .dtype = "f32"};
+  ceiling.threads = where.team->size();
+  add_bandwidth_formula(ceiling, where, level.number);
+  return ceiling;
+}
+
+std::string dram_note(const Machine& machine, const Configuration& where, std::size_t array_bytes) {
+  const double ratio = static_cast<double>(array_bytes) / static_cast<double>(last_level_bytes(machine, where.all));
+  if (ratio >= 3.9) return "";
+  return fmt::format("an array is only {:.1f} times the last-level cache, as memory is short", ratio);
+}
+
+void measure_reads(const Machine& machine, Configuration& where, const Arenas& arenas, const Effort& how,
+                   Progress& progress, std::vector<Ceiling>& ceilings) {
+  for (const Level& level : levels(machine)) {
+    Ceiling ceiling = bandwidth_ceiling(level.name + " read", level, where);
+    progress.next(ceiling.name, ceiling.threads);
+    const std::size_t array = arenas[0]->bytes() / 3;
+    const std::size_t bytes = level.number == 0 ? array : round_down(working_set(machine, level.number, where.all));
+    std::vector<float> sums(arenas.size());
+    const Kernel kernel{[&](int thread, std::int64_t passes) {
+                          const auto t = static_cast<std::size_t>(thread);
+                          sums[t] = read_loop(arenas[t]->data(), bytes / sizeof(float), passes);
+                        },
+                        static_cast<double>(bytes)};
+    fill(ceiling, sample(*where.team, kernel, how));
+    ceiling.working_set_bytes = bytes * arenas.size();
+    add_note(ceiling, fmt::format("reads {} KiB a thread again and again; counts 4 B a float read", bytes >> 10));
+    if (level.number == 0) add_note(ceiling, dram_note(machine, where, bytes * arenas.size()));
+    ceilings.push_back(std::move(ceiling));
+  }
+}
+
+void measure_triads(const Machine& machine, Configuration& where, const Arenas& arenas, const Effort& how,
+                    Progress& progress, std::vector<Ceiling>& ceilings) {
+  for (const bool streaming : {false, true}) {
+    Ceiling ceiling = bandwidth_ceiling(streaming ? "dram triad nt" : "dram triad", {"dram", 0}, where);
+    progress.next(ceiling.name, ceiling.threads);
+    const std::size_t array = arenas[0]->bytes() / 3;
+    const std::size_t count = array / sizeof(float);
+    const Kernel kernel{[&](int thread, std::int64_t passes) {
+                          float* a = arenas[static_cast<std::size_t>(thread)]->data();
+                          triad_loop(a, a + count, a + 2 * count, count, passes, streaming);
+                        },
+                        3.0 * static_cast<double>(array)};
+    fill(ceiling, sample(*where.team, kernel, how));
+    ceiling.working_set_bytes = 3 * array * arenas.size();
+    add_note(ceiling, streaming ? "a = b + s c with non-temporal stores; counts 12 B an element, all that is moved"
+                                : "a = b + s c; counts 12 B an element (STREAM); 16 B are moved where a store first "
+                                  "reads its line");
+    add_note(ceiling, dram_note(machine, where, array * arenas.size()));
+    ceilings.push_back(std::move(ceiling));
+  }
+}
+
+}  // namespace
+
+std::size_t working_set(const Machine& machine, int level, bool all_threads) {
+  const auto share = [&](std::size_t bytes, int sharers) {
+    return bytes / static_cast<std::size_t>(all_threads ? std::max(1, sharers) : 1);
+  };
+  const std::size_t l1 = share(machine.l1d_bytes, machine.l1d_sharers);
+  const std::size_t l2 = share(machine.l2_bytes, machine.l2_sharers);
+  const std::size_t l3 = share(machine.l3_bytes, machine.l3_sharers);
+  switch (level) {
+    case 1:
+      return l1 / 2;
+    case 2:
+      return std::max(2 * l1, l2 / 2);
+    case 3:
+      if (machine.l3_bytes == 0) return 0;
+      // The geometric mean stays clear of both sizes, also where a guest owns less of the L3 than it is told. Where a
+      // core's share of a victim L3 is hardly larger than its L2, the two add up.
+      if (l3 >= 4 * l2) return static_cast<std::size_t>(std::sqrt(static_cast<double>(l2) * static_cast<double>(l3)));
+      return l2 + l3 / 2;
+    default:
+      return dram_array_bytes(machine, all_threads) /
+             static_cast<std::size_t>(all_threads ? std::max(1, machine.threads_available) : 1);
+  }
+}
+
+std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptions& options) {
+  const Effort how = effort(options.quick);
+  std::vector<ComputeLoop> loops;
+  if (options.compute) {
+    loops = f32_loops();
+    for (ComputeLoop& loop : half_precision_loops()) loops.push_back(std::move(loop));
+  }
+  std::vector<Ceiling> ceilings;
+  std::map<std::string, double> single_thread_rates;
+  const int configurations = machine.threads_available > 1 ? 2 : 1;
+  const int bandwidths = options.bandwidth ? static_cast<int>(levels(machine).size()) + 2 : 0;
+  Progress progress(options, configurations * (static_cast<int>(loops.size()) + bandwidths));
+  for (int i = 0; i < configurations; ++i) {
+    Configuration where = configuration(machine, i == 1);
+    measure_compute(where, loops, how, single_thread_rates, progress, ceilings);
+    if (!options.bandwidth) continue;
+    const Arenas arenas = make_arenas(machine, where);
+    measure_reads(machine, where, arenas, how, progress, ceilings);
+    measure_triads(machine, where, arenas, how, progress, ceilings);
+  }
+  progress.finish();
+  return ceilings;
+}
+
+}  // namespace gable::perf

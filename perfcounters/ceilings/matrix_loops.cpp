@@ -1,0 +1,126 @@
+// f16 and bf16 arithmetic on x86's own units: AVX512-FP16's FMA, AVX512-BF16's pair product, and AMX's tile product.
+// Highway has no portable name for them at these rates, so they are intrinsics behind target attributes, called only
+// where CPUID and the operating system allow. AMX: four 16x16 f32 tiles accumulate products of two A and two B tiles,
+// so that each product's latency (52 cycles) is hidden behind three others (16 cycles each); nothing is loaded inside.
+#include "perfcounters/ceilings/loops.h"
+#include "perfcounters/machine.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace gable::perf {
+
+#if defined(__x86_64__)
+namespace {
+
+// 32 registers: two units of up to seven cycles' latency are kept busy with slack.
+constexpr int kWideChains = 20;
+
+// The instruction is spelled out, because compilers disagree about the f16 vector types that its intrinsic needs.
+__attribute__((target("avx512f,avx512bw,avx512fp16"), noinline)) void fp16_fma(std::int64_t iterations) {
+  const __m512i half = _mm512_set1_epi16(0x3800);  // 0.5
+  __m512i s[kWideChains];
+  for (int chain = 0; chain < kWideChains; ++chain) s[chain] = _mm512_set1_epi16(static_cast<short>(0x3c00 + chain));
+  for (std::int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 20
+    // Each chain grows from 1 to where 0.25 is absorbed: no infinity, no denormal.
+    for (__m512i& chain : s) asm volatile("vfmadd231ph %1, %1, %0" : "+v"(chain) : "v"(half));
+  }
+}
+
+__attribute__((target("avx512f,avx512bf16"), noinline)) void bf16_pairs(std::int64_t iterations) {
+  const __m512 one = _mm512_set1_ps(1.0F);
+  const __m512bh pair = _mm512_cvtne2ps_pbh(one, one);
+  __m512 s[kWideChains];
+  for (int chain = 0; chain < kWideChains; ++chain) s[chain] = _mm512_set1_ps(1.0F + static_cast<float>(chain));
+  for (std::int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 20
+    for (__m512& chain : s) {
+      chain = _mm512_dpbf16_ps(chain, pair, pair);
+      asm volatile("" : "+v"(chain));
+    }
+  }
+}
+
+// Operand of LDTILECFG, palette 1: eight tiles of at most 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+__attribute__((target("amx-tile,amx-bf16"), noinline)) void amx_bf16(std::int64_t iterations) {
+  alignas(64) TileConfig config;
+  alignas(64) std::uint16_t ones[16 * 32];
+  for (std::uint16_t& value : ones) value = 0x3f80;  // 1.0 as bf16
+  // Some compilers model only the first bytes of what these instructions read: make all of both objects visible.
+  asm volatile("" : : "r"(&config), "r"(&ones[0]) : "memory");
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(4, ones, 64);
+  _tile_loadd(5, ones, 64);
+  _tile_loadd(6, ones, 64);
+  _tile_loadd(7, ones, 64);
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+}
+
+// Linux gives a process the tile registers only when it asks; the permission holds for all of its threads.
+bool request_tiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+
+std::vector<ComputeLoop> half_precision_loops() {
+  const Machine machine = describe_isa_only();
+  std::vector<ComputeLoop> loops;
+  if (machine.has("avx512_fp16"))
+    loops.push_back({.isa = "avx512_fp16",
+                     .dtype = "f16",
+                     .fma = true,
+                     .flop_per_instruction = 64,
+                     .instructions_per_iteration = kWideChains,
+                     .run = fp16_fma});
+  // A lane multiplies two pairs and adds both products: 16 lanes x 2 x 2 FLOP.
+  if (machine.has("avx512_bf16"))
+    loops.push_back({.isa = "avx512_bf16",
+                     .dtype = "bf16",
+                     .fma = true,
+                     .flop_per_instruction = 64,
+                     .instructions_per_iteration = kWideChains,
+                     .run = bf16_pairs});
+  if (machine.has("amx_bf16") && request_tiles())
+    loops.push_back({.isa = "amx_bf16",
+                     .dtype = "bf16",
+                     .fma = true,
+                     .flop_per_instruction = 2 * 16 * 16 * 32,
+                     .instructions_per_iteration = 4,
+                     .instructions_per_cycle_known = 1.0 / 16,
+                     .run = amx_bf16});
+  return loops;
+}
+
+#else
+
+std::vector<ComputeLoop> half_precision_loops() { return {}; }
+
+#endif
+
+}  // namespace gable::perf

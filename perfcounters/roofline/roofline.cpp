@@ -1,0 +1,130 @@
+// Roofs as least times: the roof that demands the most time is the one that bounds the point.
+#include "perfcounters/roofline/roofline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <stdexcept>
+#include <utility>
+
+namespace gable::perf {
+namespace {
+
+struct LevelBytes {
+  const char* name;
+  std::optional<double> bytes;
+};
+
+// From the farthest level to the nearest.
+std::array<LevelBytes, 4> by_level(const Traffic& traffic) {
+  return {{{"dram", traffic.dram}, {"l3", traffic.l3}, {"l2", traffic.l2}, {"l1", traffic.l1}}};
+}
+
+// The best of the matching ceilings for `threads` (0: the most that were measured).
+Roof best_roof(const std::vector<Ceiling>& ceilings, const std::function<bool(const Ceiling&)>& matches, int threads) {
+  int most = 0;
+  for (const Ceiling& ceiling : ceilings)
+    if (matches(ceiling)) most = std::max(most, ceiling.threads);
+  const int wanted = threads <= 0 ? most : std::min(threads, most);
+  Roof whole;
+  Roof exact;
+  Roof scaled;  // one thread's value times the threads wanted
+  for (const Ceiling& ceiling : ceilings) {
+    if (!matches(ceiling)) continue;
+    if (ceiling.threads == most && ceiling.value > whole.value) whole = {ceiling.value, ceiling.name};
+    if (ceiling.threads == wanted && ceiling.value > exact.value) exact = {ceiling.value, ceiling.name};
+    if (ceiling.threads == 1 && ceiling.value * wanted > scaled.value) scaled = {ceiling.value * wanted, ceiling.name};
+  }
+  if (exact.value > 0) return exact;
+  if (scaled.value > 0 && scaled.value < whole.value) return scaled;
+  return whole;
+}
+
+void check(const RooflinePoint& point) {
+  if (!(point.seconds > 0))
+    throw std::invalid_argument(fmt::format("T = {} s; a time above 0 is needed", point.seconds));
+  if (!(point.flop >= 0)) throw std::invalid_argument(fmt::format("W = {} FLOP; at least 0 is needed", point.flop));
+  for (const auto& [name, bytes] : by_level(point.bytes))
+    if (bytes && !(*bytes >= 0))
+      throw std::invalid_argument(fmt::format("Q({}) = {} B; at least 0 is needed", name, *bytes));
+}
+
+void flag_order(const RooflinePoint& point, double tolerance, std::vector<std::string>& flags) {
+  const LevelBytes* farther = nullptr;
+  const auto all = by_level(point.bytes);
+  for (const LevelBytes& level : all) {
+    if (!level.bytes) continue;
+    if (farther != nullptr && *level.bytes * (1 + tolerance) < *farther->bytes)
+      flags.push_back(fmt::format("Q({}) = {:.4g} B is less than Q({}) = {:.4g} B", level.name, *level.bytes,
+                                  farther->name, *farther->bytes));
+    farther = &level;
+  }
+}
+
+/// Parts of f32 are multiplied on the units of bf16, several times for one product.
+Roof compute_roof_of(const std::vector<Ceiling>& ceilings, const RooflinePoint& point) {
+  Roof direct = compute_roof(ceilings, point.dtype, point.threads);
+  if (point.products <= 1) return direct;
+  const Roof parts = compute_roof(ceilings, "bf16", point.threads);
+  if (parts.value / point.products <= direct.value) return direct;
+  return {parts.value / point.products, fmt::format("{} / {} products", parts.name, point.products)};
+}
+
+}  // namespace
+
+Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype, int threads) {
+  const auto of = [&](const std::string& wanted) {
+    return best_roof(
+        ceilings, [&](const Ceiling& c) { return c.kind == "compute" && c.dtype == wanted; }, threads);
+  };
+  Roof own = of(dtype);
+  Roof f32 = of("f32");
+  return own.value >= f32.value ? own : f32;
+}
+
+Roof bandwidth_roof(const std::vector<Ceiling>& ceilings, const std::string& level, int threads) {
+  return best_roof(
+      ceilings, [&](const Ceiling& c) { return c.kind == "bandwidth" && c.isa_or_level == level; }, threads);
+}
+
+double ridge_point(const std::vector<Ceiling>& ceilings, const std::string& dtype, const std::string& level,
+                   int threads) {
+  const double bandwidth = bandwidth_roof(ceilings, level, threads).value;
+  return bandwidth > 0 ? compute_roof(ceilings, dtype, threads).value / bandwidth : 0;
+}
+
+Verdict judge(const std::vector<Ceiling>& ceilings, const RooflinePoint& point, const RooflineOptions& options) {
+  check(point);
+  Verdict verdict;
+  verdict.flops = point.flop / point.seconds;
+  flag_order(point, options.tolerance, verdict.flags);
+
+  const auto consider = [&](const std::string& bound, const Roof& roof, double amount) {
+    if (roof.value <= 0 || amount <= 0 || amount / roof.value <= verdict.least_seconds) return;
+    verdict.least_seconds = amount / roof.value;
+    verdict.bound = bound;
+    verdict.roof = roof.name;
+  };
+  const Roof compute = compute_roof_of(ceilings, point);
+  consider("compute", compute, point.flop);
+  if (compute.value > 0 && verdict.flops > compute.value * (1 + options.tolerance))
+    verdict.flags.push_back(fmt::format("W/T = {:.4g} FLOP/s is above the peak of {:.4g} FLOP/s ({})", verdict.flops,
+                                        compute.value, compute.name));
+  for (const auto& [name, bytes] : by_level(point.bytes)) {
+    if (!bytes) continue;
+    const Roof roof = bandwidth_roof(ceilings, name, point.threads);
+    consider(std::string("memory:") + name, roof, *bytes);
+    if (roof.value > 0 && *bytes / point.seconds > roof.value * (1 + options.tolerance))
+      verdict.flags.push_back(fmt::format("Q({})/T = {:.4g} B/s is above the bandwidth of {:.4g} B/s ({})", name,
+                                          *bytes / point.seconds, roof.value, roof.name));
+  }
+
+  verdict.percent_of_roof = 100 * verdict.least_seconds / point.seconds;
+  if (verdict.least_seconds > 0) verdict.attainable = point.flop / verdict.least_seconds;
+  if (point.seconds < options.overhead_seconds && verdict.percent_of_roof < 50) verdict.bound = "overhead";
+  return verdict;
+}
+
+}  // namespace gable::perf

@@ -1,0 +1,65 @@
+// The roofline model: what a point (W, Q a level, T) could attain under measured ceilings, what bounds it, and whether
+// its numbers can be true. With several memory levels it is the cache-aware model: one slanted roof a level, and the
+// lowest roof above the point's own intensities counts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfcounters/ceilings/ceilings.h"
+
+namespace gable::perf {
+
+/// Bytes moved at each level, read plus written; empty where not known.
+struct Traffic {
+  std::optional<double> dram, l3, l2, l1;
+};
+
+struct RooflinePoint {
+  double flop = 0;     ///< W; 0 for operations that only move data
+  Traffic bytes;       ///< Q
+  double seconds = 0;  ///< T
+  std::string dtype = "f32";
+  int threads = 0;   ///< 0: as many as the ceilings were measured with
+  int products = 1;  ///< f32 or f16 out of bf16 parts: how many of their products stand for one
+};
+
+struct RooflineOptions {
+  /// T below this, far from every roof, is the cost of a call rather than of its work: starting a team of threads and
+  /// joining it costs 5 to 20 us. The caller may pass what it measured for an empty call instead.
+  double overhead_seconds = 20e-6;
+  double tolerance = 0.05;  ///< by how much a number may pass its ceiling before it is flagged
+};
+
+struct Verdict {
+  double flops = 0;            ///< W / T, FLOP/s
+  double attainable = 0;       ///< FLOP/s under the lowest roof at this point's intensities; 0 when W is 0
+  double least_seconds = 0;    ///< the time that the lowest roof allows
+  double percent_of_roof = 0;  ///< 100 x least_seconds / T
+  std::string bound;  ///< "compute", "memory:dram", "memory:l3", "memory:l2", "memory:l1", "overhead"; "" unknown
+  std::string roof;   ///< the ceiling that bounds it, by name
+  std::vector<std::string> flags;  ///< each a violated consistency rule, in words with its numbers
+};
+
+/// One roof: the value and the ceiling that gave it; value 0 when there is no such ceiling.
+struct Roof {
+  double value = 0;
+  std::string name;
+};
+
+/// The best arithmetic ceiling for operands of `dtype`: its own units or f32's, whichever is higher, since every half
+/// precision value can be computed on as f32. Between one thread and all, one thread's value scales up to that of all.
+Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype, int threads);
+
+/// The best bandwidth of `level` ("l1", "l2", "l3", "dram"), whatever mix of reads and stores gave it.
+Roof bandwidth_roof(const std::vector<Ceiling>& ceilings, const std::string& level, int threads);
+
+/// FLOP per byte where `level`'s slanted roof meets the flat one; 0 when either is missing.
+double ridge_point(const std::vector<Ceiling>& ceilings, const std::string& dtype, const std::string& level,
+                   int threads);
+
+/// Judges one point. Throws std::invalid_argument when seconds <= 0, or flop or a byte count is negative.
+Verdict judge(const std::vector<Ceiling>& ceilings, const RooflinePoint& point, const RooflineOptions& options = {});
+
+}  // namespace gable::perf

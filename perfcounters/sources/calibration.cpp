@@ -1,0 +1,102 @@
+// See calibration.h.
+#include "perfcounters/sources/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace gable::perf {
+namespace {
+
+constexpr double kSecondsLimit = 60;  // of one known kernel, which takes a second or two
+
+bool contains(const std::vector<Metric>& metrics, Metric metric) {
+  return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
+}
+
+CalibrationCheck check_of(const KnownWork& known, Metric metric, double expected, const Quantity& measured) {
+  CalibrationCheck check{.kernel = known.name,
+                         .metric = metric,
+                         .expected = expected,
+                         .measured = measured.value,
+                         .tolerance = known.tolerance,
+                         .allowance = known.allowance,
+                         .reason = measured.reason};
+  check.passed = measured.value && std::abs(*measured.value - expected) <= known.tolerance * expected + known.allowance;
+  return check;
+}
+
+std::string described(const CalibrationCheck& check) {
+  const std::string unit = check.metric == Metric::flop ? "FLOP" : "B";
+  const std::string wanted =
+      fmt::format("{} has {} = {:.6g} {}", check.kernel, to_string(check.metric), check.expected, unit);
+  if (!check.measured) return fmt::format("{}; no value was read: {}", wanted, check.reason);
+  return fmt::format("{}; {:.6g} was read, and {:g} % are tolerated", wanted, *check.measured, 100 * check.tolerance);
+}
+
+}  // namespace
+
+std::string Calibration::refusal(Metric metric) const {
+  bool checked = false;
+  for (const CalibrationCheck& check : checks) {
+    if (check.metric != metric) continue;
+    checked = true;
+    if (!check.passed) return fmt::format("{} failed its calibration: {}", source, described(check));
+  }
+  return checked
+             ? ""
+             : fmt::format("{} is not calibrated for {}: no kernel of known value was run", source, to_string(metric));
+}
+
+Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics) {
+  Calibration calibration{.source = source.name(), .checks = {}};
+  const SourceStatus status = source.status();
+  std::vector<KnownWork> all = source.known_work();
+  for (KnownWork& one : all) {
+    const KnownWork known = std::move(one);  // its arrays end with it
+    CountOptions options;
+    options.metrics.clear();
+    options.seconds_limit = kSecondsLimit;
+    for (const auto& [metric, expected] : known.expected)
+      if (contains(metrics, metric) && ability(status, metric).available) options.metrics.push_back(metric);
+    if (options.metrics.empty()) continue;
+    if (known.workload.run) known.workload.run();  // its arrays and threads exist before it is counted
+    const Reading reading = source.measure(known.workload, options);
+    for (const Metric metric : options.metrics)
+      calibration.checks.push_back(check_of(known, metric, known.expected.at(metric), reading.at(metric)));
+  }
+  return calibration;
+}
+
+CalibratedSource::CalibratedSource(std::unique_ptr<CounterSource> source) : source_(std::move(source)) {
+  calibration_.source = source_->name();
+}
+
+Reading CalibratedSource::measure(const Workload& workload, const CountOptions& options) {
+  std::vector<Metric> fresh;
+  for (const Metric metric : options.metrics)
+    if (!contains(calibrated_, metric)) fresh.push_back(metric);
+  if (!fresh.empty()) {
+    Calibration more = calibrate(*source_, fresh);
+    std::move(more.checks.begin(), more.checks.end(), std::back_inserter(calibration_.checks));
+    calibrated_.insert(calibrated_.end(), fresh.begin(), fresh.end());
+  }
+  const SourceStatus here = status();
+  CountOptions believed = options;
+  std::map<Metric, std::string> refused;
+  for (const Metric metric : options.metrics) {
+    const Ability able = ability(here, metric);
+    const std::string why = able.available ? calibration_.refusal(metric) : able.reason;
+    if (why.empty()) continue;
+    refused[metric] = why;
+    std::erase(believed.metrics, metric);
+  }
+  Reading reading{.source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = {}};
+  if (!believed.metrics.empty()) reading = source_->measure(workload, believed);
+  for (auto& [metric, why] : refused) reading.quantities[metric] = Quantity{.reason = std::move(why)};
+  return reading;
+}
+
+}  // namespace gable::perf

@@ -1,0 +1,60 @@
+// A source is believed after it has read kernels of known W and Q right. Counters do lie: a virtual PMU may count
+// nothing or something else, an event may have another weight on a new CPU, neighbours may use the memory.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfcounters/sources/source.h"
+
+namespace gable::perf {
+
+/// One known kernel against one quantity of a source.
+struct CalibrationCheck {
+  std::string kernel;
+  Metric metric = Metric::flop;
+  double expected = 0;
+  std::optional<double> measured{};
+  double tolerance = 0;  ///< relative
+  double allowance = 0;  ///< absolute
+  std::string reason{};  ///< why there is no measured value
+  bool passed = false;
+};
+
+struct Calibration {
+  std::string source;
+  std::vector<CalibrationCheck> checks;
+
+  /// Empty when the quantity is believed: it was checked, and each check passed. Else the numbers that say why not.
+  std::string refusal(Metric metric) const;
+};
+
+/// Runs the source's known kernels on those `metrics` that it gives here.
+Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics);
+
+/// A source that is calibrated at its first measurement, for the metrics that it is then asked for, and refuses those
+/// that failed.
+class CalibratedSource final : public CounterSource {
+ public:
+  explicit CalibratedSource(std::unique_ptr<CounterSource> source);
+
+  std::string name() const override { return source_->name(); }
+  Provenance provenance() const override { return source_->provenance(); }
+  bool on_gpu() const override { return source_->on_gpu(); }
+  SourceStatus status() const override { return source_->status(); }
+  PassPlan prepare(const CountOptions& options) override { return source_->prepare(options); }
+  Reading measure(const Workload& workload, const CountOptions& options) override;
+  std::vector<KnownWork> known_work() const override { return source_->known_work(); }
+
+  /// What was checked until now.
+  const Calibration& calibration() const { return calibration_; }
+
+ private:
+  std::unique_ptr<CounterSource> source_;
+  Calibration calibration_;
+  std::vector<Metric> calibrated_;
+};
+
+}  // namespace gable::perf

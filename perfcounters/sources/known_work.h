@@ -1,0 +1,43 @@
+// Host kernels whose W and Q are known beforehand: chains of multiplications and additions in registers, and sweeps
+// through memory. A source that does not read them right is not believed (calibration.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "perfcounters/machine.h"
+#include "perfcounters/sources/source.h"
+
+namespace gable::perf {
+
+/// A sweep through memory: what one element moves where every line must come from beyond and go back there. Ordinary
+/// stores read a line before they write it (write-allocate), so a copy of 4-byte elements moves 12 bytes each, not 8.
+struct KnownSweep {
+  std::string name;  ///< "read", "copy", "triad" (f32) or "daxpy" (f64)
+  double bytes_per_element = 0;
+  double loaded_bytes_per_element = 0;  ///< between core and L1
+};
+
+const std::vector<KnownSweep>& known_sweeps();
+
+/// One run of a known kernel: a sweep over its own arrays, allocated and written once here, or a chain of arithmetic by
+/// its loop's name ("avx2 fma f32"), of `passes` iterations. `elements` of a sweep is a multiple of 256. Throws
+/// std::invalid_argument for another number, or for a name that neither has.
+std::function<void()> known_kernel(const std::string& name, std::size_t elements, std::int64_t passes);
+
+/// For sources that count in this process: arithmetic of each width that this CPU has (W), and sweeps of four times the
+/// last level, at most a quarter of the memory (Q(dram)).
+std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop_tolerance, double bytes_tolerance);
+
+/// For sources that start `helper`: the sweeps on `elements` elements, and one that stays inside the L1. `cold`: the
+/// caches are empty before, and every level moves the same bytes.
+std::vector<KnownWork> known_sweeps_in_child(const std::string& helper, std::size_t elements, bool cold,
+                                             double tolerance);
+
+/// The same for arithmetic of each width that this CPU has.
+std::vector<KnownWork> known_chains_in_child(const std::string& helper, double tolerance);
+
+}  // namespace gable::perf

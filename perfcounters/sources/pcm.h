@@ -1,0 +1,66 @@
+// W and Q(dram) on Intel CPUs through Intel PCM's `pcm-raw`, which reads the registers itself and so works where the
+// kernel has no driver for them (root and the msr module needed). It counts the whole machine while a child process
+// runs; the child's own start is subtracted by running it with one repetition of the workload and with several.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perfcounters/sources/child_process.h"
+#include "perfcounters/machine.h"
+#include "perfcounters/sources/source.h"
+
+namespace gable::perf {
+
+/// An event as pcm-raw takes it: "core/config=0x4303c7,name=...".
+struct PcmEvent {
+  std::string unit;  ///< "core" or "imc"
+  std::string name;
+  std::uint64_t config = 0;
+  Metric metric = Metric::flop;
+  double weight = 0;  ///< FLOP or bytes of one count
+};
+
+/// The events of this CPU; empty where gable does not know its memory controllers' encodings.
+std::vector<PcmEvent> pcm_events(const Machine& machine);
+
+/// Sums of each event over all units (cores, channels) and samples of pcm-raw's transposed CSV: lines of
+/// date,time,event,milliseconds,cycles,unit 0,unit 1,... Other lines (the tool's own words) are skipped. Throws
+/// std::invalid_argument when a line of an event has no counts.
+std::map<std::string, double> parse_pcm_raw(const std::string& text);
+
+/// Starts a program; see run_child().
+using StartChild = std::function<ChildResult(const std::vector<std::string>&, double)>;
+
+class PcmSource final : public CounterSource {
+ public:
+  /// `helper` as open_counter_sources() says; `start` stands in for run_child() in tests.
+  PcmSource(Machine machine, std::string helper, StartChild start = {});
+
+  std::string name() const override { return "pcm"; }
+  Provenance provenance() const override { return Provenance::counter; }
+  SourceStatus status() const override;
+  PassPlan prepare(const CountOptions& options) override;
+  /// Needs Workload::child, and warm runs: a sweep between runs would be counted with them.
+  Reading measure(const Workload& workload, const CountOptions& options) override;
+  std::vector<KnownWork> known_work() const override;
+
+ private:
+  /// What one process counted, or the reason why nothing was.
+  struct Sums {
+    std::map<std::string, double> counts;
+    std::string reason;
+  };
+  Sums run(const Workload& workload, int repetitions, double seconds_limit) const;
+  std::map<Metric, Quantity> difference(const Workload& workload, double seconds_limit) const;
+
+  Machine machine_;
+  std::string helper_;
+  StartChild start_;
+  std::vector<PcmEvent> events_;
+};
+
+}  // namespace gable::perf

@@ -1,0 +1,107 @@
+// What is the onednn device's own: its options, and what its plans say. Results are conformance_test's.
+#include <doctest/doctest.h>
+#include <gable/gable.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "tests/tools/expect.h"
+
+namespace gable {
+namespace {
+
+/// Why there is no such device here; empty if there is.
+std::string missing() {
+  for (const DeviceInfo& info : devices()) {
+    if (info.backend == "onednn") return info.available ? "" : info.reason;
+  }
+  return "the plugin was not built";
+}
+
+Conv2d conv(Layout layout) {
+  return {.input = {1, 16, 12, 12},
+          .weights = {32, 16, 3, 3},
+          .padding = {1, 1},
+          .layout = layout,
+          .epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}}};
+}
+
+/// Runs first: the limit has to come before oneDNN's first use in the process.
+TEST_CASE("the instruction set can be limited once, and a later change is refused with the reason") {
+  if (const std::string reason = missing(); !reason.empty()) {
+    MESSAGE("skipped, no onednn: ", reason);
+    return;
+  }
+  const std::string wide = message_of([] { open("onednn?isa=avx512_amx_of_the_future"); }, ErrorCode::invalid_argument);
+  CHECK(contains(wide, "avx512_amx_of_the_future"));
+  CHECK(contains(wide, "avx2, "));
+  CHECK(contains(open("onednn?isa=sse41").info().name, "sse41"));
+  CHECK(contains(open("onednn?isa=sse41&threads=1").info().name, "sse41"));
+  CHECK(contains(open("onednn").info().name, "sse41"));
+  CHECK(contains(message_of([] { open("onednn?isa=avx2"); }, ErrorCode::unavailable), "at most sse41"));
+  const Plan plan = open("onednn").plan(conv(Layout::nhwc));
+  CHECK(contains(plan.explain(), "sse41"));
+}
+
+TEST_CASE("options are checked and named") {
+  if (!missing().empty()) return;
+  const auto refusal = [](const char* uri) { return message_of([&] { open(uri); }, ErrorCode::invalid_argument); };
+  CHECK(contains(refusal("onednn:0"), "'0'"));
+  CHECK(contains(refusal("onednn?thread=2"), "'thread'"));
+  CHECK(contains(refusal("onednn?threads=0"), "'0'"));
+  CHECK(contains(refusal("onednn?kernel=fft"), "'fft'"));
+  CHECK(contains(refusal("onednn?kernel=fft"), "direct"));
+}
+
+TEST_CASE("a kernel asked for by name refuses the ops of others") {
+  if (!missing().empty()) return;
+  const std::vector<KernelSupport> answers = open("onednn?kernel=matmul").query(Add{.shape = {4}});
+  REQUIRE(answers.size() == 1);
+  CHECK_FALSE(answers[0].supported);
+  CHECK(contains(answers[0].reason, "does not compute add"));
+}
+
+TEST_CASE("?threads= holds inside run() alone, and explain() says it") {
+  if (!missing().empty()) return;
+  const Conv2d op = conv(Layout::nhwc);
+  const Plan plan = open("onednn?threads=1").plan(op);
+  CHECK(contains(plan.explain(), "1 thread"));
+  const Tensor x(op.dtype, op.input, op.layout);
+  const Tensor w(op.dtype, op.weights);
+  const Tensor bias(DType::f32, {op.weights[0]});
+  const Tensor y(op.dtype, plan.output_shape(), op.layout);
+  for (const Tensor* tensor : {&x, &w, &bias}) {
+    std::fill_n(tensor->as<float>(), tensor->shape().elements(), 0.5f);
+  }
+  omp_set_num_threads(3);
+  plan.run(x, plan.pack(w), bias, y);
+  CHECK(omp_get_max_threads() == 3);
+  CHECK(y.as<float>()[0] == 16 * 9 * 0.25f + 0.5f);  // the pool's window reaches a tap grid without padding
+}
+
+TEST_CASE("explain() names implementation, formats and what is not fused") {
+  if (!missing().empty()) return;
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    const Plan plan = open("onednn").plan(conv(layout));
+    CHECK_FALSE(plan.fused());
+    CHECK(plan.workspace_bytes() >= 32 * 12 * 12 * sizeof(float));
+    for (const std::string word : {"implementation ", "weights ", "bias and relu fused", "max-pool not fused"}) {
+      CAPTURE(word);
+      CHECK_MESSAGE(contains(plan.explain(), word), plan.explain());
+    }
+    CHECK(contains(plan.explain(), std::string(to_string(layout)) + " given"));
+  }
+  Conv2d without_pool = conv(Layout::nhwc);
+  without_pool.epilogue.max_pool = {};
+  CHECK(open("onednn").plan(without_pool).fused());
+}
+
+TEST_CASE("an open device names the plugin it came from") {
+  CHECK(open("onednn").info().library.ends_with("/libgable_onednn.so"));
+}
+
+}  // namespace
+}  // namespace gable

@@ -1,0 +1,528 @@
+// The gable command from outside: exit codes, messages, JSON that follows its schema, files that are whole or absent.
+#include <doctest/doctest.h>
+#include <gable/dtype.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/cli/npy.h"
+#include "bench/report/schema.h"
+
+using namespace gable;
+using namespace gable::bench;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+/// An empty folder that the commands of one test run in.
+class Folder {
+ public:
+  Folder() { fs::create_directories(path_); }
+  ~Folder() { fs::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& entry : fs::directory_iterator(path_)) all.push_back(entry.path().filename().string());
+    return all;
+  }
+
+ private:
+  fs::path path_ = fs::temp_directory_path() / ("gable_command_test_" + std::to_string(::getpid()));
+};
+
+std::string read_text(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct Result {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+/// Runs `ENVIRONMENT gable ARGUMENTS` with the test plugins in reach.
+Result run_command(const std::string& arguments, const std::string& environment = "") {
+  const std::string stem =
+      (fs::temp_directory_path() / ("gable_command_output_" + std::to_string(::getpid()))).string();
+  const std::string line = environment + " GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS "' '" GABLE_COMMAND "' " +
+                           arguments + " >'" + stem + ".out' 2>'" + stem + ".err'";
+  const int status = std::system(line.c_str());
+  Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(stem + ".out"), read_text(stem + ".err")};
+  fs::remove(stem + ".out");
+  fs::remove(stem + ".err");
+  return result;
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+void check_study_of(const json& study) {
+  for (const report::Violation& v : report::check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
+}
+
+constexpr const char* kSmall = "--problem 'mb1ic3ih8oc4kh3n\"small\"'";
+
+}  // namespace
+
+TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
+  CHECK(run_command("--help").code == 0);
+  CHECK(run_command("--version").out == "gable 0.1.0\n");
+  for (const char* command : {"info", "list", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot"}) {
+    CAPTURE(command);
+    const Result help = run_command(std::string(command) + " --help");
+    CHECK(help.code == 0);
+    CHECK(contains(help.out, "Usage"));
+  }
+  for (const char* arguments : {"",
+                                "nonsense",
+                                "verify",
+                                "verify --no-such-option",
+                                "bench --suite study --problem ic3ih8oc4kh3",
+                                "bench --suite nonsense",
+                                "verify --suite study --bias",
+                                "verify --problem ic3ih8oc4kh3 --dtype f64",
+                                "verify --problem ic3ih8oc4kh3 --layout hwcn",
+                                "bench --problem ic3ih8oc4kh3 --cache hot",
+                                "bench --problem ic3ih8oc4kh3 --threads 0",
+                                "verify --file no_such_list",
+                                "verify --suite study --name nothing",
+                                "bench --problem ic3ih8oc4kh3 --math fast",
+                                "bench --problem ic3ih8oc4kh3 --math strict,strict",
+                                "run conv2d --problem ic3ih8oc4kh3 --math strict,tf32 --output y.npy",
+                                "verify --problem ic3ih8oc4kh3 --max-pool 0 --device reference",
+                                "plot",
+                                "plot --out x no_such.json",
+                                "verify --problem ic3ih8oc4kh3 --device reference,reference",
+                                "verify --problem ic3ih8oc4kh3 --device 'reference?speed=9'"}) {
+    CAPTURE(arguments);
+    const Result result = run_command(arguments);
+    CHECK(result.code == 2);
+    CHECK(!result.err.empty());
+    CHECK(result.out.empty());
+  }
+}
+
+TEST_CASE("gable_overhead takes options for no file names") {
+  const Folder folder;
+  const auto code_of = [&](const std::string& option) {
+    const std::string line = "cd '" + folder.file("") + "' && '" GABLE_OVERHEAD "' " + option + " >/dev/null 2>&1";
+    return WEXITSTATUS(std::system(line.c_str()));
+  };
+  CHECK(code_of("--help") == 0);
+  CHECK(code_of("--nonsense") == 2);
+  CHECK(code_of("") == 2);
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("a malformed problem is bad input that is named with its column") {
+  const Result result = run_command("verify --problem ic3ih8oc4kx3 --device reference");
+  CHECK(result.code == 2);
+  CHECK(contains(result.err, "problem 'ic3ih8oc4kx3', column 10: unknown entry 'kx'"));
+}
+
+TEST_CASE("counters that do not work here exit with 3, a reason and a cure; auto goes on and says what it took") {
+  const std::string bench = std::string("bench --device cpu --seconds 0.01 --json - ") + kSmall;
+  const Result counter = run_command(bench + " --counters counter");
+  if (counter.code != 0) {
+    CHECK(counter.code == 3);
+    CHECK(counter.out.empty());
+    CHECK(contains(counter.err, "perf_event"));
+    CHECK(contains(counter.err, "cure: "));
+  }
+  CHECK(run_command(bench + " --counters guess").code == 2);
+  const Result automatic = run_command(bench + " --counters auto");
+  REQUIRE(automatic.code == 0);
+  const json study = json::parse(automatic.out);
+  check_study_of(study);
+  CHECK(study["counters"]["mode"] == "auto");
+  for (const json& source : study["counters"]["sources"])
+    CHECK((source["available"] == true || !source["cure"].get<std::string>().empty()));
+  CHECK_FALSE(json::parse(run_command(bench).out).contains("counters"));
+}
+
+TEST_CASE(
+    "the simulated traffic of a layer is each tensor once, and the output once more, which is read before written") {
+  const Result result = run_command(
+      "bench --device cpu --problem mb16ic1ih48oc6oh44kh5 --layout nhwc --cache cold --seconds 0.01 --json - "
+      "--counters simulated");
+  if (result.code == 3) {  // without valgrind, or under a sanitizer
+    CHECK(contains(result.err, "cure: "));
+    MESSAGE("skipped: a layer's simulated traffic: ", result.err);
+    return;
+  }
+  REQUIRE(result.code == 0);
+  const json row = json::parse(result.out)["measurements"][0];
+  const json& dram = row["Q"]["dram"];
+  CHECK(dram["source"] == "simulated");
+  CHECK(dram["by"] == "callgrind");
+  const double output = 16.0 * 6 * 44 * 44 * 4;
+  CHECK(dram["bytes"].get<double>() == doctest::Approx(dram["analytic"].get<double>() + output).epsilon(0.03));
+  CHECK(row["W"]["source"] == "analytic");
+  CHECK(row["Q"]["l2"]["bytes"].get<double>() >= 0.97 * dram["bytes"].get<double>());
+}
+
+TEST_CASE("what no device can do exits with 3, memory that is not there with 4") {
+  CHECK(run_command("verify --problem ic3id8ih8oc4kd3kh3 --device reference").code == 3);
+  CHECK(run_command("verify --problem ic3ih8oc4kh3 --device nonsense").code == 3);
+  CHECK(run_command("verify --problem ic3ih8oc4kh3 --math split3 --device reference").code == 3);
+  const Result huge = run_command("bench --problem mb1000000ic1000ih20oc1000kh1 --device reference");
+  CHECK(huge.code == 4);
+  CHECK(contains(huge.out, "GB of memory, but of the"));
+}
+
+TEST_CASE("verify passes the reference in every dtype, layout and epilogue") {
+  const Result result = run_command(std::string("verify ") + kSmall +
+                                    " --dtype f32,f16,bf16 --layout nhwc --bias --activation tanh --max-pool 2 "
+                                    "--device reference,'reference?threads=1' --json -");
+  CHECK(result.code == 0);
+  const json document = json::parse(result.out);
+  CHECK(document["passed"] == 6);
+  CHECK(document["results"].size() == 6);
+  CHECK(document["results"][0]["epilogue"]["max_pool"] == json::array({2, 2}));
+  CHECK(document["results"][0]["worst_ratio"] <= 1);
+}
+
+TEST_CASE("verify finds a device that is wrong in one element and exits with 1") {
+  for (const char* dtype : {"f32", "f16", "bf16"}) {
+    CAPTURE(dtype);
+    const Result result =
+        run_command(std::string("verify ") + kSmall + " --device reference,wrong --json - --dtype " + dtype);
+    CHECK(result.code == 1);
+    const json document = json::parse(result.out);
+    CHECK(document["mismatched"] == 1);
+    CHECK(document["results"][0]["passed"] == true);
+    CHECK(document["results"][1]["mismatches"] == 1);
+    CHECK(document["results"][1]["first_mismatch"] == 0);
+    CHECK(contains(result.err, "MISMATCH in 1 elements, the first at 0"));
+  }
+}
+
+TEST_CASE("lists of odd shapes run unchanged: nothing is wrong, nothing is dropped") {
+  int passed = 0;
+  std::size_t refused = 0;
+  for (const char* name : {"tails", "geometry", "groups"}) {
+    CAPTURE(name);
+    const Result result = run_command(
+        std::string("verify --device reference --json - --file '" GABLE_TEST_DATA "/odd_shapes_") + name + ".txt'");
+    CHECK(result.code == 0);
+    const json document = json::parse(result.out);
+    CHECK(document["mismatched"] == 0);
+    passed += document["passed"].get<int>();
+    refused += document["refused"].size();
+  }
+  CHECK(passed >= 300);
+  CHECK(refused == 7);
+}
+
+TEST_CASE("a list with a line that can't be read is run to its end and exits with 2") {
+  const Folder folder;
+  std::ofstream(folder.file("list")) << "mb1ic1ih3oc1kh1\nnonsense\nmb1ic2ih3oc1kh1\n";
+  const Result result = run_command("verify --device reference --json - --file '" + folder.file("list") + "'");
+  CHECK(result.code == 2);
+  CHECK(json::parse(result.out)["passed"] == 2);
+  CHECK(contains(result.err, "line 2"));
+}
+
+TEST_CASE("an entry that is too large for memory doesn't stop a list") {
+  const Folder folder;
+  std::ofstream(folder.file("list")) << "mb1000000ic1000ih20oc1000kh1\nmb1ic2ih3oc1kh1\n";
+  const Result result = run_command("verify --device reference --json - --file '" + folder.file("list") + "'");
+  CHECK(result.code == 0);
+  CHECK(json::parse(result.out)["passed"] == 1);
+  CHECK(json::parse(result.out)["refused"].size() == 1);
+}
+
+TEST_CASE("bench writes a record that follows its schema, to standard output alone") {
+  const Result result = run_command(std::string("bench ") + kSmall +
+                                    " --device reference,'reference?threads=1' --cache both --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 4);
+  CHECK(study["measurements"][0]["name"] == "small");
+  CHECK(study["measurements"][0]["W"]["flop"] == 2.0 * 4 * 6 * 6 * 3 * 9);
+  CHECK(study["measurements"][1]["threads"] == 1);
+  CHECK(study["measurements"][1]["percent_of_roof"].is_null());  // no ceilings were measured
+  CHECK(study["measurements"][3]["cache"] == "cold");
+  CHECK(contains(result.err, "against"));
+}
+
+TEST_CASE("a case that a device refuses is in the record with the reason") {
+  const Result result = run_command(std::string("bench ") + kSmall + " --math split3 --device reference --json -");
+  CHECK(result.code == 3);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(study["refused"][0]["device"] == "reference");
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "split3"));
+}
+
+TEST_CASE("several maths take turns in one run, and a device that refuses one of them stays in the others") {
+  const Result result = run_command(std::string("bench ") + kSmall +
+                                    " --math strict,tf32,split3 --device reference,wrong --seconds 20 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  std::vector<std::string> measured;
+  for (const json& m : study["measurements"]) {
+    measured.push_back(m["device"].get<std::string>() + " " + m["math"].get<std::string>());
+    CHECK(m["T"]["runs"] == study["measurements"][0]["T"]["runs"]);  // the most, since time suffices
+  }
+  CHECK(measured == std::vector<std::string>{"reference strict", "wrong strict", "wrong tf32", "wrong split3"});
+  REQUIRE(study["refused"].size() == 2);
+  CHECK(study["refused"][0]["math"] == "tf32");
+  CHECK(study["refused"][1]["math"] == "split3");
+  CHECK(study["refused"][1]["device"] == "reference");
+  CHECK(contains(result.err, "wrong split3"));
+}
+
+TEST_CASE("a math that a dtype can't have is refused for that dtype alone") {
+  const Result result = run_command(std::string("bench ") + kSmall +
+                                    " --math split3,strict --dtype f32,bf16 --device wrong --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  CHECK(study["measurements"].size() == 3);
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "math split3 is for f32; with bf16"));
+}
+
+TEST_CASE("primitives are verified and measured as convolutions are, and stand beside the Trainium study") {
+  const std::string some = " --suite primitives --name vector_add_25600_ --device cpu,reference";
+  CHECK(run_command("verify" + some).code == 0);
+  CHECK(run_command("verify --suite primitives --name transpose_1024 --device cpu").code == 0);
+  const Result result = run_command(
+      "bench --suite primitives --name vector_add_25600_128x2 --device cpu "
+      "--ceilings --seconds 0.05 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 4);  // 2, 20, 200 and 2000 long
+  CHECK(study["measurements"][0]["op"] == "add");
+  CHECK(study["measurements"][0]["tile"] == json::array({128, 2}));
+  CHECK(study["measurements"][0]["W"]["flop"] == 25600);
+  CHECK(study["measurements"][0]["percent_of_roof"].is_number());
+  CHECK(contains(result.err, "Beside the Trainium study"));
+  CHECK(contains(result.err, "186 µs"));
+}
+
+TEST_CASE("list has each case's shapes and work, with a GPU's batches where asked") {
+  const Result result =
+      run_command("list --suite resnet50 --name res3a_branch2b --dtype f16 --math strict --gpu --json");
+  REQUIRE(result.code == 0);
+  const json cases = json::parse(result.out)["cases"];
+  REQUIRE(cases.size() == 1);
+  const json& one = cases.front();
+  CHECK(one["dtype"] == "f16");
+  CHECK(one["conv2d"]["input"] == json({64, 128, 56, 56}));
+  CHECK(one["conv2d"]["weights"] == json({128, 128, 3, 3}));
+  CHECK(one["conv2d"]["output"] == json({64, 128, 28, 28}));
+  CHECK(one["conv2d"]["stride"] == json({2, 2}));
+  CHECK(one["conv2d"]["padding"] == json({1, 1, 0, 0}));
+  CHECK(one["epilogue"]["activation"] == "relu");
+  CHECK(one["flop"] == 2.0 * 64 * 128 * 28 * 28 * 128 * 9);
+  CHECK(run_command("list --suite nonsense").code == 2);
+}
+
+TEST_CASE("bandwidths are measured with exact bytes, on one thread and on all, and other devices say why not") {
+  const Result result =
+      run_command("bench --suite primitives --name 64KiB --device cpu?threads=2,reference --seconds 0.01 --json -");
+  CHECK(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 6);
+  for (const json& m : study["measurements"]) {
+    CAPTURE(m["name"]);
+    const double bytes = m["Q"]["dram"]["bytes"];
+    CHECK(m["working_set_bytes"] == 65536);
+    CHECK(bytes <= 65536);
+    CHECK(bytes > 65536 - 6 * 1024);  // six arrays in whole KiB
+    CHECK(m["threads"] == (contains(m["name"].get<std::string>(), "_1t_") ? 1 : 2));
+    CHECK(m["W"]["flop"] == (m["op"] == "triad" ? bytes / 6 : 0));
+  }
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(study["refused"][0]["device"] == "reference");
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "no loops that only move bytes"));
+  CHECK(contains(result.err, "Bandwidth of cpu"));
+}
+
+TEST_CASE("on one thread nothing is measured twice, and files are read and written") {
+  const Result result =
+      run_command("bench --suite primitives --name 1MiB --device cpu?threads=1 --seconds 0.01 --json -");
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  // Past the page cache only where the file system of the temporary folder lets it.
+  CHECK(study["measurements"].size() + study["refused"].size() == 7);
+  std::vector<std::string> ops;
+  for (const json& m : study["measurements"]) ops.push_back(m["op"]);
+  for (const char* op : {"read", "copy", "triad", "file_read", "file_write"}) {
+    CHECK_MESSAGE(std::count(ops.begin(), ops.end(), op) == 1, op);
+  }
+  for (const json& refused : study["refused"]) CHECK(contains(refused["reason"].get<std::string>(), "O_DIRECT"));
+  CHECK(run_command("bench --suite primitives --name bandwidth --dtype bf16 --device cpu").code == 2);
+}
+
+TEST_CASE("info lists devices and counter sources, each with its reason") {
+  CHECK(run_command("info").code == 0);
+  const json document = json::parse(run_command("info --json").out);
+  bool reference = false;
+  for (const json& device : document["devices"]) {
+    reference = reference || device["uri"] == "reference";
+    CHECK(device["available"].get<bool>() == device["reason"].get<std::string>().empty());
+  }
+  CHECK(reference);
+  CHECK(document["counters"].size() >= 3);
+  for (const json& source : document["counters"]) {
+    CAPTURE(source["name"]);
+    if (!source["available"].get<bool>()) CHECK(!source["reason"].get<std::string>().empty());
+  }
+}
+
+TEST_CASE("roofline writes its files, and plot draws them again, without a PNG where nothing draws one") {
+  const Folder folder;
+  const std::string out = folder.file("report");
+  const Result result =
+      run_command(std::string("roofline --quick ") + kSmall + " --device reference --out '" + out + "'");
+  CHECK(result.code == 0);
+  for (const char* name : {"study.json", "study.csv", "roofline.svg", "index.html"}) {
+    CAPTURE(name);
+    CHECK(fs::file_size(fs::path(out) / name) > 0);
+  }
+  CHECK(fs::exists(fs::path(out) / "roofline.png") != contains(result.out, "librsvg2-bin"));
+  const json study = json::parse(read_text(out + "/study.json"));
+  check_study_of(study);
+  CHECK(study["ceilings"].size() > 5);
+  CHECK(study["measurements"][0]["bound"].is_string());
+  CHECK(contains(study["machine"]["mode"].get<std::string>(), "quick"));
+
+  const std::string again = folder.file("again");
+  const std::string json_file = "'" + out + "/study.json'";
+  CHECK(run_command("plot " + json_file + " " + json_file + " --out '" + again + "'").code == 0);
+  CHECK(fs::file_size(fs::path(again) / "index.html") > 0);
+
+  const std::string bare = folder.file("bare");
+  const Result without = run_command("plot " + json_file + " --out '" + bare + "'", "PATH=/nowhere");
+  CHECK(without.code == 0);
+  CHECK(contains(without.out, "install the package librsvg2-bin"));
+  CHECK(fs::file_size(fs::path(bare) / "index.html") > 0);
+  CHECK_FALSE(fs::exists(fs::path(bare) / "roofline.png"));
+
+  std::ofstream(folder.file("bad.json")) << "{\"schema_version\": 1";
+  const Result bad = run_command("plot '" + folder.file("bad.json") + "' --out '" + folder.file("none") + "'");
+  CHECK(bad.code == 2);
+  CHECK(contains(bad.err, "bad.json"));
+  CHECK_FALSE(fs::exists(folder.file("none")));
+}
+
+namespace {
+
+/// x of (1, 2, 2, 2) and weights of (2, 2, 1, 1) that swap the channels and double the first.
+struct Swap {
+  explicit Swap(const Folder& folder) {
+    const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
+    const std::vector<float> weights{0, 2, 1, 0};
+    write_npy(folder.file("x.npy"), DType::f32, {1, 2, 2, 2}, x.data());
+    write_npy(folder.file("w.npy"), DType::f32, {2, 2, 1, 1}, weights.data());
+    files = " --x '" + folder.file("x.npy") + "' --weights '" + folder.file("w.npy") + "' --output '" +
+            folder.file("y.npy") + "'";
+  }
+  std::string files;
+};
+
+constexpr const char* kSwapProblem = "run conv2d --device reference --problem mb1ic2ih2oc2kh1";
+
+std::vector<float> read_floats(const std::string& path) {
+  NpyReader reader(path);
+  std::vector<float> data(reader.bytes() / 4);
+  reader.read(data.data());
+  return data;
+}
+
+}  // namespace
+
+TEST_CASE("run conv2d computes on files") {
+  const Folder folder;
+  const Swap swap(folder);
+  const Result result = run_command(kSwapProblem + swap.files);
+  CHECK(result.code == 0);
+  CHECK(NpyReader(folder.file("y.npy")).shape() == NpyShape{1, 2, 2, 2});
+  CHECK(read_floats(folder.file("y.npy")) == std::vector<float>{10, 12, 14, 16, 1, 2, 3, 4});
+}
+
+TEST_CASE("run conv2d adds a bias, pools, and rounds to bf16 in f32 files") {
+  const Folder folder;
+  const Swap swap(folder);
+  const std::vector<float> bias{0.5F, -100};
+  write_npy(folder.file("b.npy"), DType::f32, {2}, bias.data());
+  const Result result = run_command(kSwapProblem + swap.files + " --bias '" + folder.file("b.npy") +
+                                    "' --activation relu --max-pool 2 --dtype bf16");
+  CHECK(result.code == 0);
+  CHECK(NpyReader(folder.file("y.npy")).shape() == NpyShape{1, 2, 1, 1});
+  CHECK(read_floats(folder.file("y.npy")) == std::vector<float>{16.5F, 0});
+}
+
+TEST_CASE("run conv2d takes nhwc files in the order of memory") {
+  const Folder folder;
+  const Swap swap(folder);
+  const Result result = run_command(kSwapProblem + swap.files + " --layout nhwc");
+  CHECK(result.code == 0);
+  CHECK(read_floats(folder.file("y.npy")) == std::vector<float>{4, 1, 8, 3, 12, 5, 16, 7});
+}
+
+TEST_CASE("run conv2d in f16 follows x") {
+  const Folder folder;
+  const std::vector<std::uint16_t> x{f16_from_float(1), f16_from_float(2)};
+  const std::vector<std::uint16_t> weights{f16_from_float(3)};
+  write_npy(folder.file("x.npy"), DType::f16, {1, 1, 1, 2}, x.data());
+  write_npy(folder.file("w.npy"), DType::f16, {1, 1, 1, 1}, weights.data());
+  const Result result =
+      run_command("run conv2d --device reference --problem mb1ic1ih1iw2oc1kh1kw1 --x '" + folder.file("x.npy") +
+                  "' --weights '" + folder.file("w.npy") + "' --output '" + folder.file("y.npy") + "'");
+  CHECK(result.code == 0);
+  NpyReader y(folder.file("y.npy"));
+  REQUIRE(y.dtype() == DType::f16);
+  std::vector<std::uint16_t> data(2);
+  y.read(data.data());
+  CHECK(data == std::vector<std::uint16_t>{f16_from_float(3), f16_from_float(6)});
+}
+
+TEST_CASE("run conv2d refuses what doesn't fit, and leaves no output") {
+  const Folder folder;
+  const Swap swap(folder);
+  std::ofstream(folder.file("cut.npy"), std::ios::binary) << read_text(folder.file("x.npy")).substr(0, 140);
+  const std::string cut = " --weights '" + folder.file("w.npy") + "' --x '" + folder.file("cut.npy") + "' --output '" +
+                          folder.file("y.npy") + "'";
+  struct Misuse {
+    std::string arguments;
+    int code;
+    std::string message;
+  };
+  const std::vector<Misuse> all{
+      {kSwapProblem + cut, 2, "holds 12 bytes of data, but shape (1, 2, 2, 2) of f32 needs 32"},
+      {"run conv2d --device reference --problem mb1ic3ih2oc2kh1" + swap.files, 2, "but x must be (1, 3, 2, 2)"},
+      {"run conv2d --device reference --problem mb1ic2ih2oc3kh1" + swap.files, 2, "but weights must be (3, 2, 1, 1)"},
+      {kSwapProblem + swap.files + " --dtype f16", 2, "holds f32, but x of a f16 convolution must be f16"},
+      {kSwapProblem + swap.files + " --max-pool 3", 2, "max_pool"},
+      {kSwapProblem + swap.files + " --math split3", 3, "split3"},
+      {"run conv2d --device nonsense --problem mb1ic2ih2oc2kh1" + swap.files, 3, "nonsense"},
+      {kSwapProblem + swap.files + " --output '" + folder.file("none/y.npy") + "'", 2, "--output"}};
+  for (const Misuse& misuse : all) {
+    CAPTURE(misuse.arguments);
+    const Result result = run_command(misuse.arguments);
+    CHECK(result.code == misuse.code);
+    CHECK_MESSAGE(contains(result.err, misuse.message), result.err);
+    CHECK(folder.names().size() == 3);
+  }
+  const Result nowhere = run_command(std::string(kSwapProblem) + " --output '" + folder.file("none/y.npy") + "'");
+  CHECK(nowhere.code == 2);
+  CHECK(contains(nowhere.err, "does not exist"));
+}

@@ -1,0 +1,232 @@
+// --counters: which source a row's W and Q come from, what the record says of it, and the process that is counted.
+#include "bench/counting/counting.h"
+
+#include <doctest/doctest.h>
+#include <gable/error.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/counting/counted.h"
+#include "bench/record/record.h"
+#include "bench/report/schema.h"
+#include "bench/workloads/suites.h"
+
+using namespace gable;
+using namespace gable::bench;
+using perf::Metric;
+using perf::Provenance;
+
+namespace {
+
+/// Gives the values that it is made with, and knows them right when it is calibrated.
+class FakeSource final : public perf::CounterSource {
+ public:
+  FakeSource(std::string name, Provenance provenance, std::map<Metric, double> values, double honesty = 1)
+      : name_(std::move(name)), provenance_(provenance), values_(std::move(values)), honesty_(honesty) {}
+  std::string name() const override { return name_; }
+  Provenance provenance() const override { return provenance_; }
+  perf::SourceStatus status() const override {
+    perf::SourceStatus status{name_, !values_.empty(), "what it gives", values_.empty() ? "no PMU" : "",
+                              values_.empty() ? "bare metal" : ""};
+    for (const auto& [metric, value] : values_) status.abilities.push_back({metric, true, "", ""});
+    return status;
+  }
+  perf::Reading measure(const perf::Workload& workload, const perf::CountOptions& options) override {
+    perf::Reading reading{.source = name_, .provenance = provenance_, .quantities = {}, .extra = {}, .plan = {}};
+    const bool calibrating = !workload.run;
+    for (const Metric metric : options.metrics) {
+      const double value = calibrating ? 1000 * honesty_ : values_.at(metric);
+      reading.quantities[metric] = {.value = value, .q1 = value, .q3 = value, .repetitions = 3};
+    }
+    return reading;
+  }
+  std::vector<perf::KnownWork> known_work() const override {
+    perf::KnownWork known{.name = "known", .workload = {}, .expected = {}, .tolerance = 0.02};
+    for (const auto& [metric, value] : values_) known.expected[metric] = 1000;
+    return {known};
+  }
+
+ private:
+  std::string name_;
+  Provenance provenance_;
+  std::map<Metric, double> values_;
+  double honesty_;
+};
+
+using Sources = std::vector<std::unique_ptr<perf::CounterSource>>;
+
+template <class... Parts>
+Sources sources_of(Parts... parts) {
+  Sources sources;
+  (sources.push_back(std::make_unique<FakeSource>(std::move(parts))), ...);
+  return sources;
+}
+
+/// One timed row of a small convolution on the reference.
+struct Row {
+  explicit Row(perf::Cache cache = perf::Cache::warm)
+      : devices(open_devices({"reference"}, 0)),
+        one{"", "small", Conv2d{.input = {1, 4, 8, 8}, .weights = {4, 4, 3, 3}}},
+        data(gable::bench::random_data(one.op)),
+        runner(devices.front(), one.op) {
+    runner.prepare(data);
+    measured = {&one, &runner, cache, perf::summarize({1e-3})};
+    record = measurement_record(one, runner, measured.timing, cache);
+  }
+  std::vector<OpenDevice> devices;
+  Case one;
+  OpData data;
+  OpRunner runner;
+  Measured measured;
+  nlohmann::json record;
+};
+
+void check_is_valid(const nlohmann::json& row) {
+  const nlohmann::json study = study_record(machine_record(perf::describe_machine(), "test"), MachineCeilings{},
+                                            nlohmann::json::array({row}), {});
+  CHECK_NOTHROW(report::validate_study(study));
+}
+
+CountedOptions parsed(std::vector<std::string> words) {
+  CountedOptions options;
+  CLI::App app;
+  add_counted_options(app, options);
+  std::reverse(words.begin(), words.end());
+  app.parse(words);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("auto takes each quantity from the best source that gives it, and says which in the row") {
+  Row row;
+  Counting counting(CounterMode::automatic,
+                    sources_of(FakeSource("pmu", Provenance::counter, {{Metric::flop, 20000}}),
+                               FakeSource("cachesim", Provenance::simulated,
+                                          {{Metric::flop, 1}, {Metric::l2_bytes, 9000}, {Metric::dram_bytes, 5000}})),
+                    "gable", 60);
+  counting.count(row.measured, row.record);
+  CHECK(row.record["W"]["source"] == "counter");
+  CHECK(row.record["W"]["by"] == "pmu");
+  CHECK(row.record["W"]["flop"] == 20000);
+  CHECK(row.record["W"]["analytic"] == work(row.one.op).flop);
+  CHECK(row.record["W"]["ratio"].get<double>() == doctest::Approx(20000 / work(row.one.op).flop));
+  CHECK(row.record["Q"]["dram"]["source"] == "simulated");
+  CHECK(row.record["Q"]["dram"]["by"] == "cachesim");
+  CHECK(row.record["Q"]["l2"]["bytes"] == 9000);
+  CHECK_FALSE(row.record["Q"].contains("l3"));
+  CHECK(row.record["intensity"] == 4.0);
+  CHECK(row.record["gflops"].get<double>() == doctest::Approx(20000 / 1e-3 / 1e9));
+  check_is_valid(row.record);
+  CHECK(counting.rows_counted() == 1);
+  CHECK(counting.record()["sources"][0]["calibration"][0]["passed"] == true);
+}
+
+TEST_CASE("a mode takes only its own kind of source") {
+  const auto sources = [] {
+    return sources_of(FakeSource("pmu", Provenance::counter, {{Metric::dram_bytes, 7000}}),
+                      FakeSource("cachesim", Provenance::simulated, {{Metric::dram_bytes, 5000}}));
+  };
+  const auto bytes = [&](CounterMode mode) {
+    Row row;
+    Counting counting(mode, sources(), "gable", 60);
+    counting.require_sources(row.devices);
+    counting.count(row.measured, row.record);
+    return row.record["Q"]["dram"]["bytes"].get<double>();
+  };
+  CHECK(bytes(CounterMode::counter) == 7000);
+  CHECK(bytes(CounterMode::simulated) == 5000);
+  CHECK(bytes(CounterMode::analytic) == work(Row().one.op).bytes());
+}
+
+TEST_CASE("a source that fails its calibration gives nothing: the row stays analytic with the numbers") {
+  Row row;
+  Counting counting(
+      CounterMode::automatic,
+      sources_of(FakeSource("liar", Provenance::counter, {{Metric::flop, 5}, {Metric::dram_bytes, 5}}, 3)), "gable",
+      60);
+  counting.count(row.measured, row.record);
+  CHECK(row.record["W"]["source"] == "analytic");
+  CHECK(row.record["Q"]["dram"]["source"] == "analytic");
+  const std::string reason = row.record["Q"]["dram"]["reason"];
+  CHECK(reason.find("liar failed its calibration") != std::string::npos);
+  CHECK(reason.find("3000") != std::string::npos);
+  CHECK(counting.rows_counted() == 0);
+  check_is_valid(row.record);
+}
+
+TEST_CASE("tensors that stay in the caches keep the least traffic, beside what was read") {
+  Row row;
+  Counting counting(
+      CounterMode::simulated,
+      sources_of(FakeSource("cachesim", Provenance::simulated, {{Metric::dram_bytes, 0}, {Metric::l2_bytes, 6000}})),
+      "gable", 60);
+  counting.count(row.measured, row.record);
+  CHECK(row.record["Q"]["dram"]["source"] == "analytic");
+  CHECK(row.record["Q"]["dram"]["simulated"] == 0);
+  CHECK(row.record["Q"]["dram"]["reason"].get<std::string>().find("stay in the caches") != std::string::npos);
+  CHECK(row.record["Q"]["l2"]["bytes"] == 6000);
+  check_is_valid(row.record);
+}
+
+TEST_CASE("a kind of source that does not work here is refused with reason and cure") {
+  const Row row;
+  const Counting counting(CounterMode::counter, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60);
+  try {
+    counting.require_sources(row.devices);
+    FAIL("nothing was refused");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::unsupported);
+    CHECK(std::string(error.what()).find("pmu: no PMU") != std::string::npos);
+    CHECK(std::string(error.what()).find("cure: bare metal") != std::string::npos);
+  }
+  CHECK_NOTHROW(Counting(CounterMode::automatic, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60)
+                    .require_sources(row.devices));
+  CHECK_THROWS_AS(parse_counter_mode("some"), Error);
+}
+
+TEST_CASE("traffic that grows towards memory and rates above a ceiling are flagged, also without ceilings") {
+  Row row;
+  Counting counting(
+      CounterMode::simulated,
+      sources_of(FakeSource("cachesim", Provenance::simulated, {{Metric::l2_bytes, 4000}, {Metric::dram_bytes, 5000}})),
+      "gable", 60);
+  counting.count(row.measured, row.record);
+  nlohmann::json rows = nlohmann::json::array({row.record});
+  judge_measurements(rows, {}, perf::describe_machine());
+  REQUIRE(rows[0].contains("flags"));
+  CHECK(rows[0]["flags"][0].get<std::string>().find("Q(l2)") != std::string::npos);
+  CHECK(rows[0]["bound"].is_null());
+  perf::Ceiling slow{.name = "dram read", .kind = "bandwidth", .isa_or_level = "dram", .dtype = "f32"};
+  slow.threads = row.devices.front().threads;
+  slow.value = 1e6;
+  judge_measurements(rows, MachineCeilings{.cpu = {slow}, .gpus = {}}, perf::describe_machine());
+  CHECK(rows[0]["flags"].size() == 2);
+}
+
+TEST_CASE("every op of every suite comes back from the words of the process that is counted") {
+  for (const std::string& name : suite_names()) {
+    for (const Case& one : suite(name, false)) {
+      CAPTURE(one.name);
+      const Op back = counted_op(parsed(op_arguments(one.op)));
+      CHECK(back == one.op);
+    }
+  }
+  const Op odd = Conv2d{.input = {2, 4, 9, 7},
+                        .weights = {6, 2, 3, 1},
+                        .stride = {2, 1},
+                        .padding = {1, 0, 1, 0},
+                        .dilation = {2, 1},
+                        .groups = 2,
+                        .dtype = DType::f16,
+                        .epilogue = {.bias = true, .activation = Activation::tanh, .max_pool = {2, 2}}};
+  CHECK(counted_op(parsed(op_arguments(odd))) == odd);
+  CHECK_THROWS_AS(op_arguments(MaxPool{.input = {1, 1, 4, 4}}), Error);
+  CHECK_THROWS_AS(counted_op(parsed({"--op", "matmul", "--sizes", "1,2"})), Error);
+}

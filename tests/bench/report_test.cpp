@@ -1,0 +1,607 @@
+// The report of a study: what it accepts, what it writes, and that a person can read it. GABLE_REPORT_DIR=DIR keeps the
+// generated reports there, to be looked at.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "bench/report/bandwidth.h"
+#include "bench/report/csv.h"
+#include "bench/report/figure.h"
+#include "bench/report/html.h"
+#include "bench/report/png.h"
+#include "bench/report/report.h"
+#include "bench/report/schema.h"
+#include "bench/report/svg.h"
+#include "bench/report/table.h"
+#include "bench/report/text.h"
+#include "bench/report/trainium.h"
+#include "tests/bench/report_samples.h"
+
+using namespace gable::bench::report;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kHostile = "</script><img src=x onerror=alert(1)>\"'&";
+
+// A folder of its own, removed at the end (unless GABLE_REPORT_DIR asks to keep it).
+class Folder {
+ public:
+  explicit Folder(const std::string& name) {
+    const char* kept = std::getenv("GABLE_REPORT_DIR");
+    keep_ = kept != nullptr;
+    path_ = (keep_ ? std::filesystem::path(kept)
+                   : std::filesystem::temp_directory_path() / ("gable_report_test." + std::to_string(getpid()))) /
+            name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    if (!keep_) std::filesystem::remove_all(path_.parent_path(), ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  bool keep_ = false;
+  std::filesystem::path path_;
+};
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::stringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+bool has_rsvg() { return std::system("command -v rsvg-convert >/dev/null 2>&1") == 0; }
+
+// The first violation after `change`, as "pointer: value; expected".
+template <class Change>
+std::string violation_after(Change change) {
+  json study = samples::cpu_study();
+  change(study);
+  const auto violations = check_study(study);
+  if (violations.empty()) return "none";
+  return violations[0].pointer + ": " + violations[0].value + "; " + violations[0].expected;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Well-formedness as far as it can break here: every tag closed in order, no bare "<" or "&" in text.
+bool is_well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  for (size_t i = 0; i < xml.size(); ++i) {
+    if (xml[i] == '&') {
+      const size_t end = xml.find(';', i);
+      if (end == std::string::npos || end - i > 6) return false;
+    }
+    if (xml[i] != '<') continue;
+    const size_t end = xml.find('>', i);
+    if (end == std::string::npos) return false;
+    const std::string tag = xml.substr(i + 1, end - i - 1);
+    if (contains(tag, "<") || count_of(tag, "\"") % 2) return false;
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != tag.substr(1)) return false;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(tag.substr(0, tag.find(' ')));
+    }
+    i = end;
+  }
+  return open.empty();
+}
+
+void check_that_nothing_collides(const Figure& figure) {
+  for (const Panel& panel : figure.panels) {
+    CAPTURE(panel.title);
+    for (size_t i = 0; i < panel.labels.size(); ++i) {
+      const Label& label = panel.labels[i];
+      CAPTURE(label.text);
+      CHECK(panel.plot.contains(label.box));
+      CHECK(label.box.width() >= text_width(label.text, kFonts.label));
+      for (size_t j = 0; j < panel.labels.size(); ++j) {
+        if (j == i) continue;
+        CHECK_FALSE(label.box.overlaps(panel.labels[j].box));
+        Segment leader = panel.labels[j].leader;
+        const bool covered = panel.labels[j].has_leader && clip(leader, label.box);
+        CHECK_FALSE(covered);
+      }
+      for (const Marker& marker : panel.markers) CHECK_FALSE(label.box.overlaps(marker.box));
+      for (const RoofText& text : panel.roof_texts) {
+        for (const Box& box : text.boxes) CHECK_FALSE(label.box.overlaps(box));
+      }
+    }
+    for (size_t i = 0; i < panel.roof_texts.size(); ++i) {
+      for (const Box& box : panel.roof_texts[i].boxes) {
+        CHECK(panel.frame.contains(box));
+        for (size_t j = 0; j < i; ++j) {
+          for (const Box& other : panel.roof_texts[j].boxes) CHECK_FALSE(box.overlaps(other));
+        }
+      }
+    }
+    for (const Marker& marker : panel.markers) {
+      CHECK(panel.plot.contains({marker.center.x, marker.center.y, marker.center.x, marker.center.y}));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("schema: the sample studies are well formed") {
+  CHECK(check_study(samples::cpu_study()).empty());
+  CHECK(check_study(samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})).empty());
+  CHECK(check_study(samples::gpu_study()).empty());
+}
+
+TEST_CASE("schema: fields that this version does not know are allowed") {
+  CHECK(violation_after([](json& s) { s["measurements"][0]["later"] = 1; }) == "none");
+  CHECK(violation_after([](json& s) { s["machine"]["microcode"] = "0xb002"; }) == "none");
+}
+
+TEST_CASE("schema: a violation names its place, its value and what would be right") {
+  CHECK(violation_after([](json& s) { s = json::array(); }) == ": []; an object: a study");
+  CHECK(violation_after([](json& s) { s["schema_version"] = 2; }) ==
+        "/schema_version: 2; 1, the version that this gable reads");
+  CHECK(violation_after([](json& s) { s["measurements"][3]["T"]["seconds"] = -1; }) ==
+        "/measurements/3/T/seconds: -1; a number > 0");
+  CHECK(violation_after([](json& s) { s["measurements"][0]["dtype"] = "fp32"; }) ==
+        "/measurements/0/dtype: \"fp32\"; one of \"f64\" \"f32\" \"tf32\" \"f16\" \"bf16\" \"i8\"");
+  CHECK(violation_after([](json& s) { s["measurements"][0].erase("kernel"); }) ==
+        "/measurements/0/kernel: missing; a string");
+  CHECK(violation_after([](json& s) { s["measurements"][0]["Q"].erase("dram"); }) ==
+        "/measurements/0/Q/dram: missing; an object: the traffic to memory");
+  CHECK(violation_after([](json& s) { s["machine"]["caches"]["l/2"] = "1M"; }) ==
+        "/machine/caches/l~12: \"1M\"; a number of bytes > 0");
+  CHECK(violation_after([](json& s) { s["ceilings"][0]["q1"] = 1e15; }).starts_with("/ceilings/0/q1: "));
+  CHECK(violation_after([](json& s) { s["refused"][0]["reason"] = nullptr; }) == "/refused/0/reason: null; a string");
+}
+
+TEST_CASE("schema: a wrong type anywhere is a violation, never a crash") {
+  const json good = samples::gpu_study();
+  const json flat = good.flatten();
+  const std::vector<json> wrong = {nullptr, true, -1, 1e300, "x", json::array(), json::object()};
+  size_t tried = 0;
+  for (const auto& [pointer, value] : flat.items()) {
+    if (contains(pointer, "/measurements/") && !pointer.starts_with("/measurements/0/")) continue;
+    if (contains(pointer, "/ceilings/") && !pointer.starts_with("/ceilings/0/")) continue;
+    for (const json& other : wrong) {
+      json study = good;
+      study[json::json_pointer(pointer)] = other;
+      if (check_study(study).empty()) CHECK_NOTHROW(html(merge({study})));
+      ++tried;
+    }
+  }
+  CHECK(tried > 300);
+}
+
+TEST_CASE("schema: numbers that contradict each other are a violation") {
+  CHECK(contains(violation_after([](json& s) { s["measurements"][0]["gflops"] = 1e6; }), "W.flop / T.seconds / 1e9"));
+  CHECK(contains(violation_after([](json& s) { s["measurements"][0]["intensity"] = 1; }), "W.flop / Q.dram.bytes"));
+  CHECK(contains(violation_after([](json& s) { s["measurements"][0]["T"]["q3"] = 1e-12; }), "at least seconds"));
+}
+
+TEST_CASE("schema: of several studies, the message names the wrong one") {
+  json wrong = samples::gpu_study();
+  wrong["machine"].erase("cpu");
+  try {
+    merge({samples::cpu_study(), wrong});
+    FAIL("accepted");
+  } catch (const SchemaError& error) {
+    CHECK(contains(error.what(), "study 2 of 2: /machine/cpu: is missing; expected a string"));
+  }
+}
+
+TEST_CASE("merge: every entry keeps its machine, and devices of two machines stay apart") {
+  json other = samples::cpu_study();
+  other["machine"]["cpu"] = "Intel Xeon 6";
+  const Studies two = merge({samples::cpu_study(), other});
+  CHECK(two.machines[0].tag == "A");
+  CHECK(two.machines[1].tag == "B");
+  CHECK(two.measurements.front().series == "cpu · A");
+  CHECK(two.measurements.back().series == "onednn · B");
+  CHECK(series_of(two).size() == 4);
+
+  const Studies same = merge({samples::cpu_study(), samples::cpu_study()});
+  CHECK(same.machines[1].tag.empty());
+  CHECK(series_of(same).size() == 2);
+
+  const Studies gpu_box = merge({samples::cpu_study(), samples::gpu_study()});
+  CHECK(gpu_box.measurements.back().machine == 1);
+  CHECK(gpu_box.measurements.back().series == "cudnn:0");  // no second machine has one
+}
+
+TEST_CASE("merge: a name measured with and without pooling gets two labels") {
+  const Studies studies = merge({samples::cpu_study()});
+  auto has = [&](const std::string& label) {
+    return std::any_of(studies.measurements.begin(), studies.measurements.end(),
+                       [&](const Measurement& m) { return m.label == label; });
+  };
+  CHECK(has("vgg_b1"));
+  CHECK(has("vgg_b1+pool"));
+  CHECK_FALSE(has("lenet1+pool"));
+}
+
+TEST_CASE("roof: the best bandwidth a level and every ISA, at the thread count of the measurements") {
+  const Studies studies = merge({samples::cpu_study()});
+  size_t levels = 0;
+  for (const Ceiling* c : roof_of(studies, false)) {
+    CHECK(c->threads == 2);
+    CHECK(c->name != "DRAM triad");
+    levels += c->is_bandwidth();
+  }
+  CHECK(levels == 4);
+  CHECK(roof_of(studies, true).empty());
+}
+
+TEST_CASE("csv: one row a measurement, RFC 4180") {
+  json study = samples::cpu_study();
+  study["measurements"][0]["name"] = "a \"b\", c\nd";
+  const std::string text = csv(merge({study}));
+  CHECK(text.starts_with("suite,name,op,problem,dtype,layout,"));
+  CHECK(count_of(text, "\r\n") == 1 + study["measurements"].size());
+  CHECK(contains(text, "study,\"a \"\"b\"\", c\nd\",conv2d,"));
+  const std::string header = text.substr(0, text.find("\r\n"));
+  const size_t last = text.rfind("\r\n", text.size() - 3);
+  CHECK(count_of(text.substr(last), ",") == count_of(header, ","));
+}
+
+TEST_CASE("csv: numbers read back exactly") {
+  const json study = samples::cpu_study();
+  const std::string text = csv(merge({study}));
+  std::istringstream lines(text);
+  std::string line, cell;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  std::istringstream cells(line);
+  for (int i = 0; i < 18; ++i) std::getline(cells, cell, ',');
+  CHECK(std::stod(cell) == study["measurements"][0]["T"]["seconds"].get<double>());
+}
+
+TEST_CASE("figure: no label covers a point, another label or the roof's text") {
+  const std::vector<std::vector<json>> all = {
+      {samples::cpu_study()},
+      {samples::cpu_study({"f32"})},
+      {samples::cpu_study(), samples::gpu_study()},
+      {samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})},
+  };
+  for (const auto& studies : all) {
+    for (FigureSize size : {FigureSize::wide, FigureSize::narrow}) {
+      const Figure figure = lay_out(merge(studies), size);
+      check_that_nothing_collides(figure);
+      for (const Panel& panel : figure.panels) {
+        CHECK(panel.unlabelled == 0);
+        CHECK(panel.labels.size() >= 14);
+      }
+    }
+  }
+}
+
+TEST_CASE("figure: few problems are named in words, beside their points") {
+  const Figure figure = lay_out(merge({samples::cpu_study({"f32"})}));
+  REQUIRE(figure.panels.size() == 1);
+  CHECK(figure.panels[0].markers.size() == 30);
+  CHECK_FALSE(figure.panels[0].numbered);
+  CHECK(figure.key.empty());
+  CHECK(figure.panels[0].labels.size() == 15);
+}
+
+TEST_CASE("figure: a crowd is numbered, and every number is in the key") {
+  const Studies studies = merge({samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})});
+  const Figure figure = lay_out(studies);
+  CHECK(figure.panels[0].markers.size() == 180);
+  REQUIRE(figure.panels[0].numbered);
+  REQUIRE(figure.key.size() == 15);
+  for (const Label& label : figure.panels[0].labels) {
+    const auto number = static_cast<size_t>(std::stoi(label.text));
+    REQUIRE(number >= 1);
+    REQUIRE(number <= figure.key.size());
+    for (size_t i : label.measurements) CHECK(studies.measurements[i].label == figure.key[number - 1].text);
+  }
+}
+
+TEST_CASE("figure: points in one spot do not stop the layout, and nothing collides") {
+  json study = samples::cpu_study();
+  json crowd = json::array();
+  for (int i = 0; i < 400; ++i) {
+    json m = study["measurements"][0];
+    m["name"] = "copy" + std::to_string(i);
+    crowd.push_back(m);
+  }
+  study["measurements"] = crowd;
+  const Figure figure = lay_out(merge({study}));
+  check_that_nothing_collides(figure);
+  CHECK(figure.panels[0].unlabelled > 0);
+  CHECK(contains(figure.note, "too crowded to name"));
+}
+
+TEST_CASE("figure: CPU and GPU stand side by side on one pair of axes") {
+  const Figure figure = lay_out(merge({samples::cpu_study(), samples::gpu_study()}));
+  REQUIRE(figure.panels.size() == 2);
+  const Panel &cpu = figure.panels[0], &gpu = figure.panels[1];
+  CHECK_FALSE(cpu.gpu);
+  CHECK(gpu.gpu);
+  CHECK(cpu.frame.x1 <= gpu.frame.x0);
+  REQUIRE(cpu.x_ticks.size() == gpu.x_ticks.size());
+  for (size_t i = 0; i < cpu.x_ticks.size(); ++i) {
+    CHECK(cpu.x_ticks[i].text == gpu.x_ticks[i].text);
+    CHECK(cpu.x_ticks[i].at - cpu.plot.x0 == doctest::Approx(gpu.x_ticks[i].at - gpu.plot.x0));
+  }
+  for (size_t i = 0; i < cpu.y_ticks.size(); ++i) CHECK(cpu.y_ticks[i].at == doctest::Approx(gpu.y_ticks[i].at));
+}
+
+TEST_CASE("figure: a point lies where its W, Q and T put it") {
+  const Studies studies = merge({samples::cpu_study()});
+  const Panel panel = lay_out(studies).panels[0];
+  auto tick = [](const std::vector<Tick>& ticks, const std::string& text) {
+    return std::find_if(ticks.begin(), ticks.end(), [&](const Tick& t) { return t.text == text; })->at;
+  };
+  const double x10 = tick(panel.x_ticks, "10"), x100 = tick(panel.x_ticks, "100");
+  const double y10 = tick(panel.y_ticks, "10"), y100 = tick(panel.y_ticks, "100");
+  for (const Marker& marker : panel.markers) {
+    const Measurement& m = studies.measurements[marker.measurement];
+    CHECK(marker.center.x == doctest::Approx(x10 + (x100 - x10) * (std::log10(m.intensity()) - 1)));
+    CHECK(marker.center.y == doctest::Approx(y10 + (y100 - y10) * (std::log10(m.flops() / 1e9) - 1)));
+    CHECK(marker.y_hi < marker.center.y);
+    CHECK(marker.y_lo > marker.center.y);
+  }
+}
+
+TEST_CASE("figure: no measurement, no ceiling, no FLOP: still a figure") {
+  json study = samples::cpu_study();
+  json transpose = study["measurements"][0];
+  transpose["op"] = "transpose";
+  transpose["W"]["flop"] = transpose["W"]["analytic"] = transpose["gflops"] = transpose["intensity"] = 0;
+  study["measurements"] = json::array({transpose});
+  CHECK(contains(lay_out(merge({study})).note, "1 without FLOP"));
+  study["ceilings"] = json::array();
+  CHECK(is_well_formed(svg(merge({study}))));
+  study["measurements"] = json::array();
+  CHECK(is_well_formed(svg(merge({study}))));
+}
+
+TEST_CASE("svg: well formed; adaptive follows the scheme, light and dark have concrete colours") {
+  const Studies studies = merge({samples::cpu_study(), samples::gpu_study()});
+  const std::string adaptive = svg(studies);
+  CHECK(is_well_formed(adaptive));
+  CHECK(contains(adaptive, "@media (prefers-color-scheme:dark)"));
+  for (Colours colours : {Colours::light, Colours::dark}) {
+    const std::string concrete = svg(studies, colours);
+    CHECK(is_well_formed(concrete));
+    CHECK_FALSE(contains(concrete, "var("));
+  }
+}
+
+TEST_CASE("svg and html: a hostile name is inert") {
+  json study = samples::cpu_study();
+  for (json& m : study["measurements"]) {
+    for (const char* key : {"name", "suite", "problem", "device", "device_name", "kernel"}) m[key] = kHostile;
+  }
+  study["ceilings"][0]["name"] = study["ceilings"][0]["formula"] = kHostile;
+  study["refused"][0]["reason"] = kHostile;
+  study["machine"]["cpu"] = study["machine"][kHostile] = kHostile;
+  const Studies studies = merge({study});
+  CHECK(is_well_formed(svg(studies)));
+  const std::string page = html(studies);
+  CHECK_FALSE(contains(page, "<img"));
+  CHECK(count_of(page, "</script") == 2);  // the data's end and the script's own
+  CHECK(count_of(page, "<script") == 2);
+  CHECK(contains(page, "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;"));
+}
+
+TEST_CASE("html: asks nothing of the network") {
+  const std::string page = html(merge({samples::cpu_study(), samples::gpu_study()}));
+  CHECK(contains(page, "default-src 'none'"));
+  for (const char* fetch : {"src=", "href=", "url(", "@import", "fetch("}) CHECK_FALSE(contains(page, fetch));
+}
+
+TEST_CASE("html: each drawn point is in the page with its numbers, and can have the focus") {
+  const json study = samples::cpu_study();
+  const std::string page = html(merge({study}));
+  CHECK(count_of(page, "class=\"point\"") == 2 * 60);  // for wide and for narrow screens
+  CHECK(count_of(page, "tabindex=\"0\" role=\"img\" aria-label=\"") == 2 * 60);
+  CHECK(count_of(page, "<tr data-i=") == 60);
+  const size_t begin = page.find("id=\"data\">") + 10;
+  const json data = json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  REQUIRE(data.size() == 60);
+  const std::string card = data[0]["rows"].dump();
+  for (const char* row : {"Device", "\"T\"", "quartiles", "50 runs, clock", "\"W\"", "(analytic)", "Q DRAM",
+                          "Intensity", "Performance", "Of the roof", "Bound by"}) {
+    CHECK_MESSAGE(contains(card, row), row);
+  }
+}
+
+TEST_CASE("text: escaping replaces what markup forbids") {
+  CHECK(escape_markup("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
+  CHECK(escape_markup("é✓") == "é✓");
+  CHECK(escape_markup("a\x01"
+                      "b") ==
+        "a\xEF\xBF\xBD"
+        "b");
+  CHECK(escape_markup("\xC0\xAF") == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(escape_markup("\xE2\x82") == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(printable("\x1B[31mred") == "\xEF\xBF\xBD[31mred");
+}
+
+TEST_CASE("text: numbers have three digits and a unit") {
+  CHECK(seconds_text(1.234e-4) == "123 µs");
+  CHECK(seconds_text(2.5) == "2.50 s");
+  CHECK(seconds_text(9.996e-4) == "1.00 ms");
+  CHECK(flops_text(262.4e9) == "262 GFLOP/s");
+  CHECK(flops_text(5.2e8) == "0.520 GFLOP/s");
+  CHECK(bandwidth_text(2.9e12) == "2.90 TB/s");
+  CHECK(bytes_text(49152) == "48.0 KiB");
+  CHECK(number_text(12345) == "12300");
+  CHECK(number_text(0.01234) == "0.0123");
+  CHECK(fit_text("abcdefghij", 10, 30).ends_with("…"));
+  CHECK(text_width(fit_text("abcdefghij", 10, 30), 10) <= 30);
+}
+
+TEST_CASE("table: aligned, and compares with the vendor's library") {
+  const Studies studies = merge({samples::cpu_study()});
+  std::istringstream lines(table(studies));
+  std::string head, line;
+  std::getline(lines, head);
+  CHECK(head.starts_with("name"));
+  const size_t device = head.find("device"), bound = head.find("bound"), against = head.find("against");
+  size_t rows = 0, compared = 0;
+  while (std::getline(lines, line) && !contains(line, "refused:")) {
+    // Columns are in characters; the only wide one here is the µ of a time, right of the device.
+    const size_t wide = line.size() - count_code_points(line);
+    CHECK((line.substr(device).starts_with("cpu ") || line.substr(device).starts_with("onednn ")));
+    CHECK((line.substr(bound + wide).starts_with("compute") || line.substr(bound + wide).starts_with("memory:dram")));
+    compared += line.size() > against && contains(line.substr(against), "x onednn");
+    ++rows;
+  }
+  CHECK(rows == 60);
+  CHECK(compared == 30);
+  CHECK(contains(table(studies), "1 refused:\n  fused256 f16 on onednn: oneDNN 2.6 has no f16"));
+}
+
+TEST_CASE("trainium: primitives stand beside the study's figures, other suites don't") {
+  json study = samples::cpu_study({"f32"});
+  CHECK(trainium_table(merge({study})).empty());
+  CHECK_FALSE(contains(html(merge({study})), "Beside the Trainium study"));
+  json add = study["measurements"][0];
+  add["suite"] = "primitives";
+  add["name"] = "vector_add_25600_128x2";
+  add["op"] = "add";
+  add["tile"] = {128, 2};
+  json fused = add;
+  fused["name"] = "fused256+pool";
+  fused["op"] = "conv2d";
+  fused.erase("tile");
+  study["measurements"] = {add, fused};
+  const Studies studies = merge({study});
+  const std::string text = trainium_table(studies);
+  CHECK(contains(text, "186 µs"));
+  CHECK(contains(text, "3.83 ms, 41 % of peak in f32"));
+  CHECK(contains(html(studies), "Beside the Trainium study"));
+  CHECK(contains(csv(studies), ",128x2\r\n"));
+  CHECK_FALSE(studies.measurements[0].can_be_drawn());
+  CHECK(studies.measurements[1].can_be_drawn());
+  study["measurements"][0]["tile"] = {128};
+  CHECK_THROWS_AS(merge({study}), SchemaError);
+}
+
+TEST_CASE("bandwidths have a table of their own: a line a working set, a column a movement") {
+  json study = samples::cpu_study({"f32"});
+  CHECK(bandwidth_table(merge({study})).empty());
+  json row = study["measurements"][0];
+  row["suite"] = "primitives";
+  row["op"] = "read";
+  row["working_set_bytes"] = 4096;
+  row["T"]["q1"] = row["T"]["seconds"] = row["T"]["q3"] = 1e-6;
+  row["W"] = {{"source", "analytic"}, {"flop", 0}, {"analytic", 0}};
+  row["Q"] = {{"dram", {{"source", "analytic"}, {"bytes", 4096}, {"analytic", 4096}}}};
+  row["intensity"] = row["gflops"] = 0;
+  json large = row;
+  row["name"] = "bandwidth_read_1t_4KiB";
+  large["name"] = "bandwidth_read_16KiB";
+  large["working_set_bytes"] = 16384;
+  study["measurements"] = {large, row};
+  const Studies studies = merge({study});
+  const std::string text = bandwidth_table(studies);
+  CAPTURE(text);
+  const std::size_t small_line = text.find("\n4.00 KiB");
+  CHECK(contains(text, "read     read_1t"));
+  CHECK(contains(text.substr(small_line), "-   4.10 GB/s"));
+  CHECK(small_line < text.find("\n16.0 KiB"));
+  CHECK_FALSE(contains(table(studies), "bandwidth_read"));
+  CHECK(trainium_table(studies).empty());
+  CHECK_FALSE(studies.measurements[0].can_be_drawn());
+  study["measurements"][0]["working_set_bytes"] = 0;
+  CHECK_THROWS_AS(merge({study}), SchemaError);
+}
+
+TEST_CASE("table: a device names its math where it measured several") {
+  Studies studies = merge({samples::cpu_study({"f32"})});
+  CHECK_FALSE(contains(table(studies), "strict"));
+  json study = samples::cpu_study({"f32"});
+  json split = study["measurements"];
+  std::erase_if(split.get_ref<json::array_t&>(), [](const json& m) { return m["device"] != "cpu"; });
+  for (json& m : split) m["math"] = "split3";
+  study["measurements"].insert(study["measurements"].end(), split.begin(), split.end());
+  const std::string text = table(merge({study}));
+  CHECK(contains(text, "cpu strict"));
+  CHECK(contains(text, "cpu split3"));
+  CHECK_FALSE(contains(text, "onednn strict"));
+}
+
+TEST_CASE("table: cases that a device refused for one reason share a line, others keep theirs") {
+  Studies studies = merge({samples::cpu_study()});
+  studies.refused.push_back(studies.refused.front());
+  studies.refused.back().name = "fused128";
+  studies.refused.push_back(studies.refused.front());
+  studies.refused.back().device = "cpu";
+  CHECK(contains(table(studies), "3 refused:\n  fused256, fused128 f16 on onednn: "));
+  CHECK(contains(table(studies), "\n  fused256 f16 on cpu: "));
+}
+
+TEST_CASE("png: a missing program is named with the package that has it") {
+  Folder folder("missing");
+  std::filesystem::create_directories(folder.path());
+  const std::string drawing = svg(merge({samples::cpu_study()}), Colours::light);
+  CHECK_THROWS_WITH_AS(write_png(drawing, folder.path() / "a.png", 2, "no-such-rsvg-convert"),
+                       doctest::Contains("install the package librsvg2-bin"), NoRenderer);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("png: a failing program leaves the destination as it was") {
+  Folder folder("failing");
+  std::filesystem::create_directories(folder.path());
+  std::ofstream(folder.path() / "a.png") << "before";
+  CHECK_THROWS_WITH_AS(write_png("<svg/>", folder.path() / "a.png", 2, "false"),
+                       doctest::Contains("failed with status 1"), std::runtime_error);
+  CHECK(content(folder.path() / "a.png") == "before");
+}
+
+TEST_CASE("report: four files, whole, with ordinary permissions") {
+  if (!has_rsvg()) {
+    MESSAGE("skipped: rsvg-convert is not installed");
+    return;
+  }
+  struct Case {
+    const char* name;
+    std::vector<json> studies;
+  };
+  const std::vector<Case> cases = {{"one", {samples::cpu_study()}},
+                                   {"two", {samples::cpu_study(), samples::gpu_study()}},
+                                   {"few", {samples::cpu_study({"f32"})}},
+                                   {"crowd", {samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})}}};
+  for (const Case& c : cases) {
+    Folder folder(std::string("reports/") + c.name);
+    write_report(c.studies, folder.path());
+    write_report(c.studies, folder.path());  // over an older report
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    CHECK(names == std::vector<std::string>{"index.html", "roofline.png", "roofline.svg", "study.csv"});
+    CHECK(content(folder.path() / "roofline.png").starts_with("\x89PNG\r\n"));
+    const mode_t mask = umask(0);
+    umask(mask);
+    struct stat status {};
+    REQUIRE(stat((folder.path() / "roofline.png").c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == (0666 & ~mask));
+  }
+}
+
+TEST_CASE("report: a malformed study writes nothing") {
+  Folder folder("malformed");
+  json study = samples::cpu_study();
+  study["measurements"][0]["T"]["runs"] = 0;
+  CHECK_THROWS_AS(write_report({study}, folder.path()), SchemaError);
+  CHECK_FALSE(std::filesystem::exists(folder.path()));
+  CHECK_THROWS_AS(write_report({}, folder.path()), std::invalid_argument);
+}

@@ -1,0 +1,349 @@
+// One suite for every device there is: each op in each dtype, layout and attribute against the f64 oracle, within the
+// bound that the plan itself states; what a device can't do must be refused with a reason; run() allocates nothing.
+// GABLE_TEST_FAST=1 takes a fraction of the cases, GABLE_TEST_BACKEND=cuda one backend's devices.
+#include "tests/tools/allocation_counter.h"
+#include "tests/conformance/conformance_cases.h"
+#include "tests/conformance/conformance_run.h"
+#include "tests/tools/expect.h"
+#include "tests/tools/fast.h"
+
+#include <doctest/doctest.h>
+#include <gable/gable.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gable::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<Device> available_devices() {
+  const char* only = std::getenv("GABLE_TEST_BACKEND");
+  std::vector<Device> found;
+  for (const DeviceInfo& info : devices()) {
+    if (only != nullptr && info.backend != only) continue;
+    if (info.available) found.push_back(open(info.uri));
+    if (!info.available) MESSAGE("not run, not available: ", info.uri, ": ", info.reason);
+  }
+  return found;
+}
+
+struct Tally {
+  int run = 0;
+  int refused = 0;
+  double worst_ratio = 0;
+  std::chrono::duration<double> planning{};
+};
+
+/// What ran where: device, then kernel. Refusals of whole ops stand under the kernels that refused them.
+using Coverage = std::map<std::string, std::map<std::string, Tally>>;
+
+Math math_of(const Op& op) {
+  if (const auto* c = std::get_if<Conv2d>(&op)) return c->math;
+  if (const auto* m = std::get_if<Matmul>(&op)) return m->math;
+  return Math::strict;
+}
+
+/// Plain f32 on a CPU is what every device there has, but for tiles that one asks for: a refusal would be a check that
+/// went wrong.
+bool may_refuse(const Device& device, const Op& op) {
+  if (const auto* add = std::get_if<Add>(&op); add != nullptr && add->tile) return true;
+  const bool is_one_kernel = contains(device.info().uri, "kernel=");
+  return is_one_kernel || device.info().memory.kind != Memory::Kind::host || dtype_of(op) != DType::f32 ||
+         math_of(op) != Math::strict;
+}
+
+void check_refused(const Device& device, const Op& op, const std::vector<KernelSupport>& answers, Coverage& coverage) {
+  REQUIRE_FALSE(answers.empty());
+  INFO(answers.front().kernel, ": ", answers.front().reason);
+  CHECK(may_refuse(device, op));
+  std::string message;
+  try {
+    device.plan(op);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::unsupported);
+    message = error.what();
+  }
+  for (const KernelSupport& answer : answers) {
+    INFO(answer.kernel);
+    CHECK_FALSE(answer.reason.empty());
+    CHECK(contains(message, answer.reason));
+    ++coverage[device.info().uri][answer.kernel].refused;
+  }
+}
+
+/// What an op gives on every device: made once, since the oracle is slow.
+struct Case {
+  explicit Case(const Op& an_op) : op(an_op), operands(make_operands(op)), expected(oracle(op, operands.views())) {}
+  Op op;
+  Operands operands;
+  OracleResult expected;
+};
+
+void check_case(const Device& device, const Case& a_case, Coverage& coverage) {
+  INFO(device.info().uri, ": ", describe(a_case.op));
+  const Clock::time_point start = Clock::now();
+  const std::vector<KernelSupport> answers = device.query(a_case.op);
+  for (const KernelSupport& answer : answers) CHECK(answer.supported == answer.reason.empty());
+  if (std::none_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.supported; })) {
+    check_refused(device, a_case.op, answers, coverage);
+    return;
+  }
+  const Plan plan = device.plan(a_case.op);
+  const Clock::time_point planned = Clock::now();
+  INFO(plan.explain());
+  Bench bench(device, plan, a_case.operands);
+  bench.run();
+  const Outcome outcome = bench.outcome();
+  const Comparison comparison = compare(outcome.y, a_case.expected, plan.error_bound());
+  INFO("first mismatch at ", comparison.first_mismatch, ", error at most ", comparison.max_error, ", ",
+       comparison.worst_ratio, " of the bound");
+  CHECK(comparison.mismatches == 0);
+  CHECK(outcome.guards_hold);
+  CHECK_FALSE(plan.explain().empty());
+  Tally& tally = coverage[device.info().uri][plan.kernel()];
+  ++tally.run;
+  tally.planning += planned - start;
+  tally.worst_ratio = std::max(tally.worst_ratio, comparison.worst_ratio);
+}
+
+int runs_of(const Coverage& coverage, const std::string& uri) {
+  int runs = 0;
+  if (const auto device = coverage.find(uri); device != coverage.end()) {
+    for (const auto& [kernel, tally] : device->second) runs += tally.run;
+  }
+  return runs;
+}
+
+/// Whether a plan took this kernel; what follows a blank in a plan's kernel is the target it was compiled for.
+bool ran(const std::map<std::string, Tally>& tallies, const std::string& kernel) {
+  return std::any_of(tallies.begin(), tallies.end(), [&](const auto& entry) {
+    return entry.second.run > 0 && (entry.first == kernel || entry.first.starts_with(kernel + " "));
+  });
+}
+
+/// Kernels that a device names but did not choose for any case so far, each opened by its name.
+std::vector<Device> unchosen_kernels(const Device& device, const Coverage& coverage) {
+  std::vector<Device> found;
+  for (const std::string& kernel : device.info().kernels) {
+    if (!ran(coverage.at(device.info().uri), kernel)) found.push_back(open(device.info().uri + "?kernel=" + kernel));
+  }
+  return found;
+}
+
+std::string summary(const Coverage& coverage) {
+  std::string text = "device, kernel: cases run, refused, greatest error as a share of the bound";
+  for (const auto& [uri, kernels] : coverage) {
+    for (const auto& [kernel, tally] : kernels) {
+      text += "\n  " + uri + ", " + kernel + ": " + std::to_string(tally.run) + ", " + std::to_string(tally.refused) +
+              ", " + std::to_string(tally.worst_ratio);
+    }
+  }
+  return text;
+}
+
+/// A device that compiles for each plan (cuDNN: up to a second) would take ten minutes for all of them.
+constexpr std::chrono::seconds kMostPlanning{60};
+
+std::chrono::duration<double> planning_of(const Device& device, const Coverage& coverage) {
+  std::chrono::duration<double> sum{};
+  if (const auto found = coverage.find(device.info().uri); found != coverage.end()) {
+    for (const auto& [kernel, tally] : found->second) sum += tally.planning;
+  }
+  return sum;
+}
+
+/// All cases, or as many as a device plans within kMostPlanning, every sixteenth first. Says what was left out.
+void check_cases(const Device& device, const std::vector<Case>& every, Coverage& coverage) {
+  const std::size_t step = 16;
+  std::size_t done = 0;
+  for (std::size_t first = 0; first < step; ++first) {
+    for (std::size_t i = first; i < every.size(); i += step) {
+      if (planning_of(device, coverage) > kMostPlanning) {
+        MESSAGE(device.info().uri, ": ", every.size() - done, " of ", every.size(),
+                " cases were left out: planning the others took ", kMostPlanning.count(), " s");
+        return;
+      }
+      check_case(device, every[i], coverage);
+      ++done;
+    }
+  }
+}
+
+/// For a kernel that takes none of the fast cases: the first of all that it does take.
+void check_any_case(const Device& device, Coverage& coverage) {
+  for (const Op& op : cases(false)) {
+    if (runs_of(coverage, device.info().uri) > 0) return;
+    check_case(device, Case(op), coverage);
+  }
+}
+
+TEST_CASE("every kernel of every device computes every op within its error bound, or says why not") {
+  const std::vector<Device> all = available_devices();
+  REQUIRE_FALSE(all.empty());
+  std::vector<Case> every;
+  for (const Op& op : cases(is_fast())) every.emplace_back(op);
+  Coverage coverage;
+  for (const Device& device : all) {
+    check_cases(device, every, coverage);
+    INFO(device.info().uri);
+    CHECK_MESSAGE(runs_of(coverage, device.info().uri) > 0, "the device refused every op");
+    for (const Device& named : unchosen_kernels(device, coverage)) {
+      check_cases(named, every, coverage);
+      if (is_fast()) check_any_case(named, coverage);
+      CHECK_MESSAGE(runs_of(coverage, named.info().uri) > 0, named.info().uri, " refused every op");
+    }
+  }
+  MESSAGE(summary(coverage));
+}
+
+Conv2d small_conv() {
+  return {.input = {2, 18, 11, 13},
+          .weights = {34, 18, 3, 3},
+          .padding = {1, 1},
+          .layout = Layout::nhwc,
+          .epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}}};
+}
+
+std::vector<Op> one_of_each() {
+  return {small_conv(),
+          Matmul{.m = 17, .n = 33, .k = 19, .bias = true},
+          MaxPool{.input = {1, 8, 9, 9}},
+          Add{.shape = {3, 77}},
+          Transpose{.rows = 13, .columns = 40},
+          Reorder{.shape = {1, 9, 5, 7}}};
+}
+
+/// Those of them that the device runs: others may refuse, with a reason.
+std::vector<Op> one_of_each(const Device& device) {
+  std::vector<Op> all = one_of_each();
+  std::erase_if(all, [&](const Op& op) {
+    const std::vector<KernelSupport> answers = device.query(op);
+    return std::none_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.supported; });
+  });
+  return all;
+}
+
+TEST_CASE("a second run gives the same result, from other memory too") {
+  for (const Device& device : available_devices()) {
+    for (const Op& op : one_of_each(device)) {
+      INFO(device.info().uri, ": ", describe(op));
+      const Plan plan = device.plan(op);
+      const Operands operands = make_operands(op);
+      const OracleResult expected = oracle(op, operands.views());
+      Bench first(device, plan, operands);
+      Bench second(device, plan, operands);
+      first.run();
+      second.run();
+      first.output().poison();
+      first.run();
+      for (const Bench* bench : {&first, &second}) {
+        CHECK(compare(bench->outcome().y, expected, plan.error_bound()).passed);
+      }
+    }
+  }
+}
+
+/// Libraries of other makers allocate as they please: theirs is reported, gable's own is none.
+TEST_CASE("run() allocates nothing") {
+  if (!can_count_allocations()) {
+    MESSAGE("skipped: the sanitizer's allocator can't be counted");
+    return;
+  }
+  const long before = allocations();
+  CHECK(std::make_unique<int>(1) != nullptr);
+  REQUIRE(allocations() > before);  // the counter counts
+  constexpr int kRuns = 20;
+  for (const Device& device : available_devices()) {
+    const bool is_gables_own = device.info().backend != "onednn" && device.info().backend != "cudnn";
+    for (const Op& op : one_of_each(device)) {
+      const Plan plan = device.plan(op);
+      const Bench bench(device, plan, make_operands(op));
+      for (int i = 0; i < 3; ++i) bench.run();  // OpenMP makes its threads
+      const long start = allocations();
+      for (int i = 0; i < kRuns; ++i) bench.run();
+      const long made = allocations() - start;
+      INFO(device.info().uri, ": ", describe(op));
+      if (is_gables_own) {
+        CHECK(made == 0);
+      } else if (made != 0) {
+        MESSAGE(device.info().uri, " allocates inside its own library: ", made / kRuns, " a run of ", name(op));
+      }
+    }
+  }
+}
+
+TEST_CASE("a plan refuses what it was not made for and names it") {
+  for (const Device& device : available_devices()) {
+    INFO(device.info().uri);
+    const Conv2d conv = small_conv();
+    const Plan plan = device.plan(conv);
+    const Operands operands = make_operands(conv);
+    const Placed x(device, operands.tensors[0]);
+    const Placed w(device, operands.tensors[1]);
+    const Placed b(device, operands.tensors[2]);
+    const Placed y(device, conv.dtype, plan.output_shape(), conv.layout);
+    const PackedWeights packed = plan.pack(w.view());
+    const auto run = [&](const TensorView& input, const TensorView& bias, const TensorView& output) {
+      return message_if_thrown([&] { plan.run(input, packed, bias, output); });
+    };
+    CHECK(run(x.view(), b.view(), y.view()).empty());
+
+    TensorView wrong = x.view();
+    wrong.shape[1] = 17;
+    CHECK(contains(run(wrong, b.view(), y.view()), "2x17x11x13"));
+    wrong = x.view();
+    wrong.dtype = DType::bf16;
+    CHECK(contains(run(wrong, b.view(), y.view()), "bf16"));
+    wrong = x.view();
+    wrong.layout = Layout::nchw;
+    CHECK(contains(run(wrong, b.view(), y.view()), "nchw"));
+    wrong = x.view();
+    wrong.memory = {Memory::Kind::cuda, 7};
+    CHECK(contains(run(wrong, b.view(), y.view()), "cuda:7"));
+    wrong = y.view();
+    wrong.data = nullptr;
+    CHECK(contains(run(x.view(), b.view(), wrong), "y is a null pointer"));
+    wrong = b.view();
+    wrong.shape[0] = 33;
+    CHECK(contains(run(x.view(), wrong, y.view()), "bias is 33"));
+    CHECK(contains(message_of([&] { plan.run(x.view(), packed, y.view()); }), "bias is a null pointer"));
+    CHECK(contains(message_of([&] { plan.run(x.view(), PackedWeights{}, b.view(), y.view()); }), "empty"));
+
+    Conv2d other = conv;
+    other.weights = {50, 18, 3, 3};
+    const Plan other_plan = device.plan(other);
+    const Placed other_w(device, make_operands(other).tensors[1]);
+    const PackedWeights foreign = other_plan.pack(other_w.view());
+    CHECK(contains(message_of([&] { plan.run(x.view(), foreign, b.view(), y.view()); }), "another kernel or shape"));
+    CHECK(contains(message_of([&] { plan.pack(other_w.view()); }), "50x18x3x3"));
+  }
+}
+
+TEST_CASE("packed weights serve every plan with the same packing") {
+  for (const Device& device : available_devices()) {
+    INFO(device.info().uri);
+    const Conv2d conv = small_conv();
+    const Operands operands = make_operands(conv);
+    const Placed x(device, operands.tensors[0]);
+    const Placed w(device, operands.tensors[1]);
+    const Placed b(device, operands.tensors[2]);
+    const Plan packer = device.plan(conv);
+    const Plan runner = device.plan(conv);
+    Placed y(device, conv.dtype, runner.output_shape(), conv.layout);
+    y.poison();
+    runner.run(x.view(), packer.pack(w.view()), b.view(), y.view());
+    device.synchronize();
+    CHECK(compare(y.read(), oracle(conv, operands.views()), runner.error_bound()).passed);
+  }
+}
+
+}  // namespace
+}  // namespace gable::conformance

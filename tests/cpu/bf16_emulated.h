@@ -1,0 +1,10 @@
+// A bf16 unit with AMX's dataflow in plain C++, so that every machine tests the whole path around the tile registers.
+#pragma once
+
+#include "cpu/bf16/unit.h"
+
+namespace gable::cpu::test {
+
+const Bf16Unit& emulated_unit();
+
+}  // namespace gable::cpu::test

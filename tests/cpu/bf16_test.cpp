@@ -1,0 +1,410 @@
+// Convolutions on bf16 units against an f64 reference: the plain C++ unit on every target, and the units of this CPU;
+// bf16, and f32 as 3 and 6 products of parts.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "cpu/bf16/blocking.h"
+#include "cpu/bf16/conv2d.h"
+#include "tests/cpu/oracle.h"
+#include "tests/tools/fast.h"
+#include "tests/cpu/bf16_emulated.h"
+
+namespace gable::cpu::test {
+namespace {
+
+Bf16Unit anything_goes(const Bf16Unit& unit) {
+  Bf16Unit copy = unit;
+  copy.most_padding = 1e9;
+  return copy;
+}
+
+/// The units that this machine has, without their limits on wasted work.
+std::vector<Bf16Unit> units() {
+  std::vector<Bf16Unit> all{emulated_unit()};
+  for (const Bf16Unit* unit : {&bf16_dot_unit(), &amx_unit()}) {
+    if (unit->missing.empty()) all.push_back(anything_goes(*unit));
+  }
+  return all;
+}
+
+bool is_emulated(const Bf16Unit& unit) { return unit.begin == emulated_unit().begin; }
+
+/// The reference's tolerances, which are 4·sqrt(terms)·2^-24·M and more, widened for terms of several products.
+std::vector<Expected> widened(std::vector<Expected> expected, const Conv2dProblem& p, int products) {
+  const double terms = static_cast<double>(p.c / p.groups * p.r * p.s + 1);
+  const double left_out = products == 6         ? 2 * 0x1p-24
+                          : products != 3       ? 0.0
+                          : p.type == Type::f16 ? 0x1p-18
+                                                : 3 * 0x1p-16;
+  const double share = left_out * (1 + 0x1p-7) / (4.0 * std::sqrt(terms) * 0x1p-24);
+  for (Expected& e : expected) e.tolerance *= std::sqrt(static_cast<double>(products)) + share;
+  return expected;
+}
+
+struct Data {
+  Elements x, weights;
+  std::vector<float> bias;
+  std::vector<Expected> expected;
+};
+
+void check_unit(const Conv2dProblem& p, int products, const Bf16Unit& unit, const Target& target, int threads,
+                const Data& data) {
+  INFO(describe(p) << " in " << products << " products on " << unit.name << ", " << target.name << ", " << threads
+                   << " threads");
+  Bf16Conv2dPlan plan(p, products, unit, target, threads);
+  CHECK(plan.workspace_bytes() <= static_cast<std::size_t>(threads) * (2u << 20));
+  std::vector<std::uint16_t> packed(plan.packed_bytes() / 2, 0x7fc0);
+  plan.pack(data.weights.data(), dense_strides(p), packed.data());
+  GuardedOutput y(p.type, p.n * p.k * p.out_h() * p.out_w());
+  plan.run(data.x.data(), packed.data(), data.bias.data(), y.data());
+  check_output(p, data.expected, y);
+}
+
+/// The plain unit on every target; the machine's on the best one.
+void check_units(const Conv2dProblem& p, int products, int threads, const Data& data) {
+  for (const Bf16Unit& unit : units()) {
+    if (unit.tile(products) == nullptr) continue;
+    if (!is_emulated(unit)) {
+      check_unit(p, products, unit, best_target(), threads, data);
+      continue;
+    }
+    for (const Target* target : supported_targets()) check_unit(p, products, unit, *target, threads, data);
+  }
+}
+
+void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  p.nhwc = true;
+  struct Storage {
+    Type type;
+    int products;
+  };
+  for (const auto& [type, products] :
+       {Storage{Type::bf16, 1}, {Type::f16, 3}, {Type::f16, 4}, {Type::f32, 3}, {Type::f32, 6}}) {
+    p.type = type;
+    const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+    const Elements weights = random_elements(p.type, p.k * (p.c / p.groups) * p.r * p.s, random);
+    std::vector<float> bias(static_cast<std::size_t>(p.k));
+    std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
+    const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias,
+                    widened(conv2d_reference(p, x, weights, bias), p, products)};
+    check_units(p, products, threads, data);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("matrix: kernels, strides, dilations, paddings, groups and epilogues") {
+  std::mt19937 random(11);
+  check_everywhere(same_padded({.n = 2, .c = 32, .h = 9, .w = 17, .k = 32, .r = 3, .s = 3}), random);
+  check_everywhere(same_padded({.c = 70, .h = 7, .w = 7, .k = 45, .r = 3, .s = 3, .bias = true}), random);
+  check_everywhere(sized({.c = 33, .h = 6, .w = 40, .k = 5, .r = 2, .s = 3}, 0, 0), random);
+  check_everywhere(sized({.c = 64, .h = 6, .w = 33, .k = 33, .r = 3, .s = 3, .pad_top = 2, .pad_left = 1}, 0, 3),
+                   random);
+  check_everywhere(sized({.c = 40,
+                          .h = 12,
+                          .w = 13,
+                          .k = 20,
+                          .r = 3,
+                          .s = 3,
+                          .stride_h = 2,
+                          .stride_w = 3,
+                          .pad_top = 1,
+                          .pad_left = 1,
+                          .activation = Activation::relu},
+                         1, 1),
+                   random);
+  check_everywhere(sized({.c = 34,
+                          .h = 19,
+                          .w = 23,
+                          .k = 66,
+                          .r = 3,
+                          .s = 4,
+                          .stride_h = 2,
+                          .stride_w = 2,
+                          .pad_top = 3,
+                          .pad_left = 2,
+                          .dilation_h = 3,
+                          .dilation_w = 2,
+                          .bias = true,
+                          .activation = Activation::tanh},
+                         0, 2),
+                   random);
+  check_everywhere(same_padded({.c = 80, .h = 8, .w = 9, .k = 72, .r = 3, .s = 3, .groups = 2}), random);
+  // Outputs of padding alone, and a kernel larger than the image.
+  check_everywhere(sized({.c = 36, .h = 4, .w = 4, .k = 6, .r = 2, .s = 2, .pad_top = 3, .pad_left = 3}, 3, 3), random);
+  check_everywhere(sized({.c = 36, .h = 2, .w = 3, .k = 8, .r = 5, .s = 5, .pad_top = 2, .pad_left = 2}, 2, 2), random);
+}
+
+TEST_CASE("matrix: 2x2 pool, even and odd sizes") {
+  std::mt19937 random(12);
+  for (const std::int64_t width : {2, 14, 31, 70}) {
+    Conv2dProblem p = same_padded({.n = 2, .c = 48, .h = 7, .w = width, .k = 40, .r = 3, .s = 3, .bias = true});
+    p.pool = {2, 2, 2, 2};
+    p.activation = width == 31 ? Activation::tanh : Activation::relu;
+    check_everywhere(p, random);
+  }
+}
+
+TEST_CASE("matrix: few channels, folded over the kernel's columns") {
+  std::mt19937 random(13);
+  check_everywhere(sized({.c = 3,
+                          .h = 21,
+                          .w = 30,
+                          .k = 64,
+                          .r = 7,
+                          .s = 7,
+                          .stride_h = 2,
+                          .stride_w = 2,
+                          .pad_top = 3,
+                          .pad_left = 3},
+                         3, 3),
+                   random);
+  check_everywhere(sized({.c = 6, .h = 9, .w = 11, .k = 16, .r = 5, .s = 5, .pool = {2, 2, 2, 2}}, 0, 0), random);
+  check_everywhere(sized({.c = 5, .h = 9, .w = 11, .k = 3, .r = 3, .s = 2, .dilation_w = 3}, 0, 1), random);
+  check_everywhere(sized({.c = 5, .h = 6, .w = 23, .k = 8, .r = 2, .s = 3, .stride_w = 4, .pad_left = 2}, 0, 1),
+                   random);
+  check_everywhere(same_padded({.c = 2, .h = 5, .w = 19, .k = 34, .r = 5, .s = 5, .groups = 2}), random);
+}
+
+TEST_CASE("matrix: folded positions overlap, and no pixel enters an output that it does not belong to") {
+  std::mt19937 random(22);
+  Conv2dProblem p = sized({.c = 3, .h = 9, .w = 40, .k = 40, .r = 3, .s = 5, .stride_w = 2, .pad_left = 1}, 0, 1);
+  p.type = Type::bf16;
+  p.nhwc = true;
+  Elements x = random_elements(p.type, p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+  constexpr std::int64_t kRow = 4, kColumn = 21;
+  for (std::int64_t c = 0; c < p.c; ++c) {
+    x.set(static_cast<std::size_t>((kRow * p.w + kColumn) * p.c + c), std::numeric_limits<float>::infinity());
+  }
+  for (const Bf16Unit& unit : units()) {
+    Bf16Conv2dPlan plan(p, 1, unit, best_target(), 1);
+    std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    GuardedOutput y(p.type, p.k * p.ho * p.wo);
+    plan.run(x.data(), packed.data(), nullptr, y.data());
+    int wrong = 0;
+    for (std::int64_t pixel = 0; pixel < p.ho * p.wo; ++pixel) {
+      const std::int64_t row = pixel / p.wo, column = pixel % p.wo * p.stride_w - p.pad_left;
+      const bool reads = row <= kRow && kRow < row + p.r && column <= kColumn && kColumn < column + p.s;
+      for (std::int64_t k = 0; k < p.k; ++k) {
+        wrong += std::isfinite(y.at(static_cast<std::size_t>(pixel * p.k + k))) == reads;
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("matrix: pointwise, in place and staged, also strided") {
+  std::mt19937 random(14);
+  for (const std::int64_t channels : {32, 46, 64, 129}) {
+    for (const std::int64_t width : {1, 5, 16, 39}) {
+      check_everywhere(sized({.n = 3, .c = channels, .h = 3, .w = width, .k = 37}, 0, 0), random);
+    }
+    check_everywhere(sized({.n = 2, .c = channels, .h = 9, .w = 35, .k = 64, .stride_h = 2, .stride_w = 2}, 0, 0),
+                     random);
+  }
+}
+
+TEST_CASE("matrix: taps read in the image, with borders of every width") {
+  std::mt19937 random(20);
+  const auto check_in_image = [&](Conv2dProblem p, int threads = 1) {
+    Conv2dProblem bf16 = p;
+    bf16.type = Type::bf16;
+    bf16.nhwc = true;
+    CHECK(bf16_blocking(bf16, 1, emulated_unit(), threads).in_image);
+    check_everywhere(p, random, threads);
+  };
+  check_in_image(same_padded({.n = 2, .c = 64, .h = 21, .w = 34, .k = 70, .r = 3, .s = 3, .bias = true}));
+  Conv2dProblem dilated{.c = 32, .h = 25, .w = 36, .k = 32, .r = 3, .s = 3, .dilation_h = 3, .dilation_w = 2};
+  dilated.activation = Activation::relu;
+  check_in_image(same_padded(dilated));
+  check_in_image(sized({.n = 2, .c = 64, .h = 33, .w = 64, .k = 40, .stride_h = 2, .stride_w = 2}, 0, 0));
+  check_in_image(
+      sized({.c = 32, .h = 36, .w = 66, .k = 32, .r = 3, .s = 4, .stride_h = 2, .stride_w = 2, .pad_top = 2}, 1, 3));
+  check_in_image(sized({.c = 32, .h = 18, .w = 34, .k = 8, .r = 2, .s = 3, .pad_top = 5, .pad_left = 3}, 3, 3));
+  check_in_image(same_padded({.c = 64, .h = 19, .w = 18, .k = 36, .r = 3, .s = 3, .groups = 2}));
+  // With stride 2, the first output with all of its taps inside the image is not at its first pixel.
+  check_everywhere(
+      same_padded({.c = 32, .h = 33, .w = 31, .k = 32, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .bias = true}),
+      random);
+  check_everywhere(
+      same_padded({.c = 32, .h = 29, .w = 35, .k = 32, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .bias = true}),
+      random);
+  Conv2dProblem pooled{.n = 2, .c = 32, .h = 21, .w = 34, .k = 40, .r = 3, .s = 3, .bias = true};
+  pooled.pool = {2, 2, 2, 2};
+  check_in_image(sized(pooled, 0, 0));
+  check_in_image(same_padded({.c = 32, .h = 40, .w = 290, .k = 40, .r = 3, .s = 3}), 4);
+  pooled.w = 292;
+  check_in_image(sized(pooled, 0, 0), 4);
+}
+
+TEST_CASE("matrix: small images sixteen at a time") {
+  std::mt19937 random(21);
+  const auto check_by_images = [&](Conv2dProblem p, int threads = 1) {
+    p.nhwc = true;
+    p.type = Type::bf16;
+    const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+    const Elements weights = random_elements(p.type, p.k * (p.c / p.groups) * p.r * p.s, random);
+    const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.25f);
+    const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
+    CHECK(bf16_blocking(p, 1, emulated_unit(), threads).by_images);
+    check_units(p, 1, threads, data);
+  };
+  check_by_images(same_padded({.n = 16, .c = 256, .h = 4, .w = 3, .k = 256, .r = 3, .s = 3, .bias = true}));
+  Conv2dProblem strided{.n = 30, .c = 240, .h = 6, .w = 5, .k = 256, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2};
+  strided.pad_top = 1;
+  check_by_images(sized(strided, 2, 0), 2);
+  check_by_images(sized({.n = 16, .c = 1024, .h = 6, .w = 3, .k = 530, .stride_h = 3, .stride_w = 2}, 0, 0));
+  check_by_images(
+      sized({.n = 14, .c = 512, .h = 2, .w = 5, .k = 512, .r = 3, .s = 3, .dilation_h = 2, .groups = 2}, 4, 0));
+}
+
+TEST_CASE("matrix: outputs written past the caches") {
+  std::mt19937 random(18);
+  for (const int products : {1, 3}) {
+    for (const PoolWindow& pool : {PoolWindow{}, PoolWindow{2, 2, 2, 2}}) {
+      Conv2dProblem p = same_padded({.c = 32, .h = 6, .w = 18, .k = 64, .r = 3, .s = 3});
+      p.type = products == 1 ? Type::bf16 : Type::f32;
+      p.pool = pool;
+      const Elements x = random_elements(p.type, p.c * p.h * p.w, random);
+      const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+      const std::vector<Expected> expected = widened(conv2d_reference(p, x, weights, {}), p, products);
+      const Elements in = in_layout(x, true, p.n, p.c, p.h, p.w);
+      for (const Bf16Unit& unit : units()) {
+        if (unit.tile(products) == nullptr) continue;
+        Bf16Conv2dPlan plan(p, products, unit, best_target(), 2, 0);
+        CHECK(plan.description().fusion.find("past the caches") != std::string::npos);
+        std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
+        plan.pack(weights.data(), dense_strides(p), packed.data());
+        GuardedOutput y(p.type, p.k * p.out_h() * p.out_w());
+        AlignedFloats aligned(y.size());  // only such an output is streamed
+        plan.run(in.data(), packed.data(), nullptr, aligned.data());
+        std::memcpy(y.data(), aligned.data(), y.size() * bytes_of(p.type));
+        check_output(p, expected, y);
+      }
+    }
+  }
+}
+
+TEST_CASE("matrix: many threads and units of few panels give the same result") {
+  std::mt19937 random(15);
+  check_everywhere(same_padded({.c = 64, .h = 14, .w = 14, .k = 200, .r = 3, .s = 3}), random, 8);
+  check_everywhere(same_padded({.n = 3, .c = 32, .h = 20, .w = 300, .k = 32, .r = 3, .s = 3}), random, 3);
+}
+
+TEST_CASE("matrix: weights beyond the last level, used once by all images") {
+  std::mt19937 random(19);
+  Conv2dProblem p = same_padded({.n = 2, .c = 256, .h = 2, .w = 2, .k = 7400, .r = 3, .s = 3});
+  p.type = Type::bf16;
+  const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+  const std::vector<float> bias(static_cast<std::size_t>(p.k));
+  const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
+  for (const Bf16Unit& unit : units()) {
+    CHECK(bf16_blocking(p, 1, unit, 2).weights_once);
+    check_unit(p, 1, unit, best_target(), 2, data);
+  }
+}
+
+TEST_CASE("matrix: random problems") {
+  std::mt19937 random(16);
+  const auto any = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  const int wanted = is_fast() ? 20 : 60;
+  int checked = 0;
+  while (checked < wanted) {
+    const std::int64_t groups = any(0, 4) == 0 ? 2 : 1;
+    Conv2dProblem p{.n = any(1, 2),
+                    .c = groups * any(1, 100),
+                    .h = any(1, 20),
+                    .w = any(1, 50),
+                    .k = groups * any(1, 80),
+                    .r = any(1, 4),
+                    .s = any(1, 4),
+                    .stride_h = any(1, 3),
+                    .stride_w = any(1, 3),
+                    .pad_top = any(0, 3),
+                    .pad_left = any(0, 3),
+                    .dilation_h = any(1, 2),
+                    .dilation_w = any(1, 2),
+                    .groups = groups,
+                    .bias = any(0, 1) == 1};
+    p.activation = static_cast<Activation>(any(0, 2));
+    p = sized(p, any(0, 3), any(0, 3));
+    if (p.ho < 2 || p.wo < 2) continue;
+    if (any(0, 2) == 0) p.pool = {2, 2, 2, 2};
+    check_everywhere(p, random, static_cast<int>(any(1, 2)));
+    ++checked;
+  }
+}
+
+TEST_CASE("matrix: 6 products are as accurate as f32, 3 are not") {
+  std::mt19937 random(17);
+  Conv2dProblem p = sized({.c = 256, .h = 4, .w = 16, .k = 32}, 0, 0);
+  const Elements x = random_elements(p.type, p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.type, p.k * p.c, random);
+  const std::vector<Expected> exact = conv2d_reference(p, x, weights, {});
+  const Elements in = in_layout(x, true, p.n, p.c, p.h, p.w);
+  const auto worst = [&](int products) {
+    Bf16Conv2dPlan plan(p, products, emulated_unit(), best_target(), 1);
+    std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    GuardedOutput y(p.type, p.k * p.h * p.w);
+    plan.run(in.data(), packed.data(), nullptr, y.data());
+    double most = 0.0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const std::int64_t pixels = p.h * p.w;
+      const std::size_t at = static_cast<std::size_t>(static_cast<std::int64_t>(i) % pixels * p.k) + i / 64;
+      most = std::max(most, std::abs(y.at(at) - exact[i].value));
+    }
+    return most;
+  };
+  CHECK(worst(6) < 3e-5);
+  CHECK(worst(3) < 3e-4);
+  CHECK(worst(3) > 2 * worst(6));
+}
+
+TEST_CASE("matrix: what it can't do is refused with the reason") {
+  const Bf16Unit& unit = emulated_unit();
+  const Conv2dProblem good = sized({.c = 32, .h = 8, .w = 8, .k = 32, .type = Type::bf16}, 0, 0);
+  CHECK(bf16_refusal(good, 1, unit).empty());
+  Conv2dProblem p = good;
+  p.nhwc = false;
+  CHECK(bf16_refusal(p, 1, unit) == "layout nchw: it takes nhwc");
+  p = good;
+  p.pool = {3, 3, 2, 2};
+  CHECK(bf16_refusal(p, 1, unit) == "a pool of 3x3 with stride 2x2: it fuses 2x2 with stride 2x2");
+  Bf16Unit strict = unit;
+  strict.most_padding = 3.0;
+  p = good;
+  p.c = 1;
+  CHECK(
+      bf16_refusal(p, 1, strict) ==
+      "1 input and 32 output channels a group: padding makes it 32.0 times the work, and beyond 3.0 f32 arithmetic is "
+      "faster");
+  p = good;
+  p.k = 16;
+  CHECK(bf16_refusal(p, 1, strict).empty());
+  p.type = Type::f16;
+  CHECK(
+      bf16_refusal(p, 3, strict) ==
+      "32 input and 16 output channels a group: padding makes it 2.0 times the work, and beyond 1.0 f32 arithmetic is "
+      "faster");
+  CHECK_THROWS_WITH_AS(Bf16Conv2dPlan(p, 6, unit, best_target(), 1),
+                       "conv2d: products a term are 6, must be 3 or 4 for f16", std::invalid_argument);
+  p = good;
+  p.c = 1 << 16;
+  CHECK(bf16_refusal(p, 1, unit).find("stages") != std::string::npos);
+  CHECK_THROWS_AS(Bf16Conv2dPlan(p, 1, unit, best_target(), 1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Bf16Conv2dPlan(good, 3, unit, best_target(), 1),
+                       "conv2d: products a term are 3, must be 1 for bf16", std::invalid_argument);
+}
+
+}  // namespace gable::cpu::test

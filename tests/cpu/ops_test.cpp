@@ -1,0 +1,405 @@
+// The other CPU kernels (matmul, max-pool, add, transpose, conversions) on every supported target and storage type.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "cpu/common/aligned.h"
+#include "cpu/direct/conv2d.h"
+#include "cpu/ops/elementwise.h"
+#include "cpu/ops/matmul.h"
+#include "cpu/ops/pool.h"
+#include "cpu/ops/transpose.h"
+#include "tests/cpu/oracle.h"
+
+namespace gable::cpu::test {
+namespace {
+
+constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
+
+void check_matmul(const MatmulProblem& p, const Target& target, int threads, std::mt19937& random) {
+  INFO("m" << p.m << " n" << p.n << " k" << p.k << " " << name_of(p.type) << " on " << target.name);
+  const Elements a = random_elements(p.type, p.m * p.k, random);
+  const Elements b = random_elements(p.type, p.k * p.n, random);
+  const Elements bias = random_elements(Type::f32, p.n, random);
+  Conv2dPlan plan(as_conv2d(p), target, threads);
+  std::vector<float> packed(plan.packed_floats());
+  plan.pack(b.data(), dense_strides(p), packed.data());
+  GuardedOutput c(p.type, p.m * p.n);
+  plan.run(a.data(), packed.data(), static_cast<const float*>(bias.data()), c.data());
+  std::size_t wrong = 0;
+  for (std::int64_t row = 0; row < p.m; ++row) {
+    for (std::int64_t column = 0; column < p.n; ++column) {
+      double sum = p.bias ? static_cast<double>(bias.at(static_cast<std::size_t>(column))) : 0.0;
+      double magnitude = std::abs(sum);
+      for (std::int64_t i = 0; i < p.k; ++i) {
+        const double product = static_cast<double>(a.at(static_cast<std::size_t>(row * p.k + i))) *
+                               static_cast<double>(b.at(static_cast<std::size_t>(i * p.n + column)));
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      if (p.activation == Activation::relu) sum = std::max(sum, 0.0);
+      const double tolerance =
+          4.0 * std::sqrt(static_cast<double>(p.k + 1)) * std::ldexp(magnitude, -24) + rounding(p.type, sum);
+      const double value = c.at(static_cast<std::size_t>(row * p.n + column));
+      if (!(std::abs(value - sum) <= tolerance)) ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(c.guards_untouched());
+}
+
+void check_max_pool(const MaxPoolProblem& p, const Target& target, int threads, std::mt19937& random) {
+  INFO("n" << p.n << " c" << p.c << " h" << p.h << " w" << p.w << " window " << p.window_h << "x" << p.window_w
+           << " stride " << p.stride_h << "x" << p.stride_w << " pad " << p.pad_top << "," << p.pad_left << " "
+           << name_of(p.type) << (p.nhwc ? " nhwc" : " nchw") << " on " << target.name);
+  const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+  MaxPoolPlan plan(p, target, threads);
+  GuardedOutput y(p.type, p.n * p.c * p.out_h * p.out_w);
+  plan.run(x.data(), y.data());
+  std::size_t wrong = 0;
+  for (std::int64_t image = 0; image < p.n; ++image) {
+    for (std::int64_t channel = 0; channel < p.c; ++channel) {
+      for (std::int64_t row = 0; row < p.out_h; ++row) {
+        for (std::int64_t column = 0; column < p.out_w; ++column) {
+          float best = -INFINITY;
+          for (std::int64_t i = 0; i < p.window_h; ++i) {
+            for (std::int64_t j = 0; j < p.window_w; ++j) {
+              const std::int64_t h = row * p.stride_h - p.pad_top + i;
+              const std::int64_t w = column * p.stride_w - p.pad_left + j;
+              if (h < 0 || h >= p.h || w < 0 || w >= p.w) continue;
+              best = std::max(best, x.at(offset(p.nhwc, p.c, p.h, p.w, image, channel, h, w)));
+            }
+          }
+          if (y.at(offset(p.nhwc, p.c, p.out_h, p.out_w, image, channel, row, column)) != best) ++wrong;
+        }
+      }
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(y.guards_untouched());
+}
+
+/// Whether `half` is the f16/bf16 nearest to value, the even one of two equally near.
+bool is_nearest(float value, std::uint16_t half, float (*widen)(std::uint16_t), std::uint16_t infinity) {
+  const std::uint16_t magnitude = half & 0x7fff;
+  const auto at = [&](int step) {
+    const int neighbour = magnitude + step;
+    // One step past the largest finite value counts as the power of two that would come next.
+    if (neighbour == infinity) {
+      const double largest = widen(static_cast<std::uint16_t>(infinity - 1));
+      return largest + (largest - static_cast<double>(widen(static_cast<std::uint16_t>(infinity - 2))));
+    }
+    return static_cast<double>(widen(static_cast<std::uint16_t>(neighbour)));
+  };
+  const double target = std::abs(static_cast<double>(value));
+  const double error = std::abs(at(0) - target);
+  const bool beats_lower =
+      magnitude == 0 || error < std::abs(at(-1) - target) || (error == std::abs(at(-1) - target) && magnitude % 2 == 0);
+  const bool beats_upper = magnitude == infinity || error < std::abs(at(1) - target) ||
+                           (error == std::abs(at(1) - target) && magnitude % 2 == 0);
+  return beats_lower && beats_upper && std::signbit(value) == ((half & 0x8000) != 0);
+}
+
+/// Values at, between and beside the representable ones, from random bits.
+std::vector<float> awkward_floats(std::mt19937& random) {
+  std::vector<float> values = {0.0f,       -0.0f,    1.0f,      65504.0f,  65519.99f, 65520.0f,
+                               65536.0f,   1e30f,    -1e30f,    0x1p-24f,  0x1p-25f,  0x1.000002p-25f,
+                               0x1.8p-24f, 0x1p-14f, 0x1p-126f, 0x1p-149f, 3.4e38f};
+  for (int i = 0; i < 20000; ++i) {
+    const float value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+    if (std::isfinite(value)) values.push_back(value);
+    // In f16's range, and exactly halfway between two f16 values.
+    const float scaled = std::ldexp(static_cast<float>(random() % 4096), static_cast<int>(random() % 40) - 26);
+    values.push_back(scaled);
+    values.push_back(-scaled);
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("half: conversion to f16 and bf16 rounds to nearest even, and back is exact") {
+  std::mt19937 random(20);
+  std::size_t wrong = 0;
+  for (const float value : awkward_floats(random)) {
+    if (!is_nearest(value, f32_to_f16(value), f16_to_f32, 0x7c00)) ++wrong;
+    if (!is_nearest(value, f32_to_bf16(value), bf16_to_f32, 0x7f80)) ++wrong;
+  }
+  CHECK(wrong == 0);
+  CHECK(f16_to_f32(0x0001) == 0x1p-24f);
+  CHECK(f16_to_f32(0x3c00) == 1.0f);
+  CHECK(f16_to_f32(0x7bff) == 65504.0f);
+  CHECK(f16_to_f32(0xfc00) == -INFINITY);
+  CHECK(std::isnan(f16_to_f32(0x7c01)));
+  CHECK(std::isnan(f16_to_f32(f32_to_f16(NAN))));
+  CHECK(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7f800001u)))));
+  CHECK(bf16_to_f32(0x3f80) == 1.0f);
+}
+
+TEST_CASE("add: every f16 and bf16 pattern, NaN and infinities too, as the scalar conversions have it") {
+  std::mt19937 random(21);
+  constexpr std::size_t kCount = 65536 + 7;
+  for (const Type type : {Type::f16, Type::bf16}) {
+    const auto widen = type == Type::f16 ? f16_to_f32 : bf16_to_f32;
+    const auto narrow = type == Type::f16 ? f32_to_f16 : f32_to_bf16;
+    std::vector<std::uint16_t> a(kCount), b(kCount), expected(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      a[i] = static_cast<std::uint16_t>(i);
+      b[i] = i % 2 == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(random());
+      expected[i] = narrow(widen(a[i]) + widen(b[i]));
+    }
+    for (const Target* target : supported_targets()) {
+      INFO(name_of(type) << " on " << target->name);
+      GuardedOutput y(type, kCount);
+      add(a.data(), b.data(), y.data(), kCount, type, *target, 1);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        const std::uint16_t got = static_cast<const std::uint16_t*>(y.data())[i];
+        const bool both_nan = std::isnan(widen(got)) && std::isnan(widen(expected[i]));
+        if (got != expected[i] && !both_nan) ++wrong;
+      }
+      CHECK(wrong == 0);
+      CHECK(y.guards_untouched());
+    }
+  }
+}
+
+TEST_CASE("add: f32, lengths around the vector and the block, one thread and two") {
+  std::mt19937 random(22);
+  for (const std::int64_t count : {0, 1, 3, 15, 16, 17, 63, 16384, 50001}) {
+    for (const Target* target : supported_targets()) {
+      for (const int threads : {1, 2}) {
+        const Elements a = random_elements(Type::f32, count, random);
+        const Elements b = random_elements(Type::f32, count, random);
+        GuardedOutput y(Type::f32, count);
+        add(a.data(), b.data(), y.data(), count, Type::f32, *target, threads);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < y.size(); ++i) wrong += y.at(i) != a.at(i) + b.at(i);
+        CHECK(wrong == 0);
+        CHECK(y.guards_untouched());
+      }
+    }
+  }
+}
+
+TEST_CASE("matmul: weights beyond the last level, used once by all rows") {
+  std::mt19937 random(24);
+  for (const int threads : {1, 2}) check_matmul({.m = 70, .n = 140000, .k = 61}, best_target(), threads, random);
+}
+
+TEST_CASE("matmul: sizes around the tile, types, bias and activation") {
+  std::mt19937 random(23);
+  const std::int64_t sizes[][3] = {{1, 1, 1},   {1, 17, 300}, {13, 16, 5},  {14, 33, 64},   {15, 129, 31},
+                                   {29, 64, 2}, {100, 7, 70}, {64, 200, 9}, {500, 40, 128}, {5, 5, 5000}};
+  for (const auto& size : sizes) {
+    for (const Type type : kTypes) {
+      for (const Target* target : supported_targets()) {
+        check_matmul({size[0], size[1], size[2], type, false, Activation::none}, *target, 1, random);
+        check_matmul({size[0], size[1], size[2], type, true, Activation::relu}, *target, 2, random);
+      }
+    }
+  }
+  CHECK_THROWS_WITH_AS(as_conv2d(MatmulProblem{.m = 0}), "matmul: m is 0, must be at least 1", std::invalid_argument);
+}
+
+TEST_CASE("add in tiles: every shape of tile gives what add gives, and ends where it ends") {
+  std::mt19937 random(27);
+  for (const Type type : kTypes) {
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t count : {1, 127, 25600}) {
+        const Elements a = random_elements(type, count, random), b = random_elements(type, count, random);
+        GuardedOutput expected(type, count);
+        add(a.data(), b.data(), expected.data(), count, type, *target, 1);
+        for (const std::int64_t lanes : {1, 5, 16, 100, 128}) {
+          for (const std::int64_t steps :
+               {std::int64_t{1}, std::int64_t{3}, std::int64_t{200}, std::int64_t{1} << 40}) {
+            INFO(count << " " << name_of(type) << " in tiles of " << lanes << "x" << steps << " on " << target->name);
+            GuardedOutput y(type, count);
+            add_in_tiles(a.data(), b.data(), y.data(), count, {lanes, steps}, type, *target, steps == 3 ? 2 : 1);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) wrong += y.at(i) != expected.at(i);
+            CHECK(wrong == 0);
+            CHECK(y.guards_untouched());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("max-pool: windows, strides and padding in both layouts") {
+  std::mt19937 random(24);
+  for (const Type type : kTypes) {
+    for (const bool nhwc : {true, false}) {
+      for (const Target* target : supported_targets()) {
+        for (const std::int64_t window : {1, 2, 3, 5}) {
+          for (const std::int64_t stride : {1, 2, 3}) {
+            for (const std::int64_t pad : {std::int64_t{0}, window / 2}) {
+              MaxPoolProblem p{.n = 2, .c = 19, .h = 9, .w = 41, .window_h = window, .window_w = window};
+              p.stride_h = p.stride_w = stride;
+              p.pad_top = p.pad_left = pad;
+              p.out_h = (p.h + 2 * pad - window) / stride + 1;
+              p.out_w = (p.w + 2 * pad - window) / stride + 1;
+              p.type = type;
+              p.nhwc = nhwc;
+              check_max_pool(p, *target, pad == 0 ? 1 : 2, random);
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK_THROWS_AS(MaxPoolPlan({.window_h = 2, .window_w = 2, .pad_top = 2}, best_target(), 1), std::invalid_argument);
+  CHECK_THROWS_AS(MaxPoolPlan({.h = 2, .w = 2, .out_h = 3}, best_target(), 1), std::invalid_argument);
+}
+
+TEST_CASE("max-pool: a NaN in the window comes out, wherever it lies") {
+  for (const Target* target : supported_targets()) {
+    for (const bool nhwc : {true, false}) {
+      for (const std::int64_t stride : {1, 2}) {
+        for (std::size_t position = 0; position < 40; ++position) {
+          MaxPoolProblem p{.h = 2, .w = 20, .window_h = 2, .window_w = 2};
+          p.stride_h = p.stride_w = stride;
+          p.out_w = (p.w - 2) / stride + 1;
+          p.nhwc = nhwc;
+          std::vector<float> x(40, 1.0f), y(20);
+          x[position] = NAN;
+          MaxPoolPlan(p, *target, 1).run(x.data(), y.data());
+          const std::int64_t column = static_cast<std::int64_t>(position % 20);
+          for (std::int64_t out = 0; out < p.out_w; ++out) {
+            const bool inside = column >= out * stride && column < out * stride + 2;
+            CHECK(std::isnan(y[static_cast<std::size_t>(out)]) == inside);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("transpose: sizes around the block and the tile, strides, one thread and two") {
+  std::mt19937 random(25);
+  for (const Type type : {Type::f32, Type::f16}) {
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t rows : {1, 3, 8, 31, 33, 70}) {
+        for (const std::int64_t columns : {1, 4, 15, 32, 65}) {
+          INFO(rows << "x" << columns << " " << name_of(type) << " on " << target->name);
+          const Transpose2d shape{rows, columns, columns + 3, rows + 2};
+          const Elements x = random_elements(type, rows * shape.x_stride, random);
+          GuardedOutput y(type, columns * shape.y_stride);
+          transpose(shape, x.data(), y.data(), static_cast<int>(bytes_of(type)), *target, rows > 32 ? 2 : 1);
+          std::size_t wrong = 0;
+          for (std::int64_t c = 0; c < columns; ++c) {
+            for (std::int64_t r = 0; r < shape.y_stride; ++r) {
+              const float value = y.at(static_cast<std::size_t>(c * shape.y_stride + r));
+              // The gap between rows keeps its poison.
+              const bool right =
+                  r < rows ? value == x.at(static_cast<std::size_t>(r * shape.x_stride + c)) : std::isnan(value);
+              if (!right) ++wrong;
+            }
+          }
+          CHECK(wrong == 0);
+          CHECK(y.guards_untouched());
+        }
+      }
+    }
+  }
+  CHECK_THROWS_WITH_AS(transpose({}, nullptr, nullptr, 8, best_target(), 1),
+                       "transpose: element_bytes is 8, must be 2 or 4", std::invalid_argument);
+}
+
+TEST_CASE("transpose: a result beyond the last level, on aligned and unaligned addresses") {
+  constexpr std::int64_t kRows = 4160 + 5, kColumns = 64 * 64 + 9, kPitch = 4224;  // whole tiles and rests
+  for (const Type type : {Type::f32, Type::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+    const AlignedFloats from(static_cast<std::size_t>(kRows * kPitch)),
+        to(static_cast<std::size_t>(kColumns * kPitch + 16));
+    auto* in = reinterpret_cast<unsigned char*>(from.data());
+    for (std::int64_t i = 0; i < kRows * kPitch * bytes; ++i) in[i] = static_cast<unsigned char>(i * 2654435761 >> 11);
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
+        INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
+        unsigned char* out = reinterpret_cast<unsigned char*>(to.data()) + offset;
+        std::fill_n(to.data(), to.size(), -7.0f);
+        transpose({kRows, kColumns, kPitch, kPitch}, in, out, static_cast<int>(bytes), *target, 2);
+        std::size_t wrong = 0;
+        for (std::int64_t c = 0; c < kColumns; ++c) {
+          for (std::int64_t r = 0; r < kRows; ++r) {
+            wrong += std::memcmp(out + (c * kPitch + r) * bytes, in + (r * kPitch + c) * bytes,
+                                 static_cast<std::size_t>(bytes)) != 0;
+          }
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligned addresses") {
+  for (const Type type : {Type::f32, Type::f16, Type::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+    const std::int64_t count = (std::int64_t{33} << 20) / bytes / 32 * 32;
+    // A pool of windows of one pixel copies.
+    MaxPoolProblem pool;
+    pool.h = pool.out_h = 4;
+    pool.c = 32;
+    pool.w = pool.out_w = count / 4 / 32;
+    pool.type = type;
+    pool.nhwc = true;
+    const Elements x = [&] {
+      std::mt19937 random(29);
+      return random_elements(type, count, random);
+    }();
+    const AlignedFloats to(static_cast<std::size_t>(count * bytes / 4 + 32));
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
+        INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");
+        char* y = reinterpret_cast<char*>(to.data()) + offset;
+        const auto wrong = [&](float times) {
+          std::size_t found = 0;
+          for (std::int64_t i = 0; i < count; ++i) {
+            found += element_as_f32(y, type, i) != times * x.at(static_cast<std::size_t>(i));
+          }
+          return found;
+        };
+        std::fill_n(to.data(), to.size(), -7.0f);
+        add(x.data(), x.data(), y, count, type, *target, 2);
+        CHECK(wrong(2.0f) == 0);
+        std::fill_n(to.data(), to.size(), -7.0f);
+        MaxPoolPlan(pool, *target, 2).run(x.data(), y);
+        CHECK(wrong(1.0f) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("reorder: nchw to nhwc and back") {
+  std::mt19937 random(26);
+  for (const Type type : kTypes) {
+    const int bytes = static_cast<int>(bytes_of(type));
+    for (const Target* target : supported_targets()) {
+      for (const std::int64_t c : {1, 3, 37}) {
+        const std::int64_t n = 2, h = 5, w = 9;
+        const Elements x = random_elements(type, n * c * h * w, random);
+        const Elements expected = in_layout(x, true, n, c, h, w);
+        Elements nhwc(type, x.size()), nchw(type, x.size());
+        nchw_to_nhwc(x.data(), nhwc.bytes.data(), n, c, h, w, bytes, *target, 2);
+        CHECK(nhwc.bytes == expected.bytes);
+        nhwc_to_nchw(nhwc.data(), nchw.bytes.data(), n, c, h, w, bytes, *target, 1);
+        CHECK(nchw.bytes == x.bytes);
+      }
+    }
+  }
+}
+
+TEST_CASE("targets: found by name, the best is supported, an unknown name is none") {
+  CHECK(best_target().supported);
+  for (const Target& target : compiled_targets()) CHECK(find_target(target.name) == &target);
+  CHECK(find_target("no such target") == nullptr);
+}
+
+}  // namespace gable::cpu::test

@@ -1,0 +1,390 @@
+// The CUDA kernels that touch memory once, where conformance_test's shapes don't reach: several images and several
+// bands a block, each compiled register tile, tf32, the vector paths of the ops without weights, graphs of PageRank.
+// What needs a GPU is skipped where there is none; the refusals need none.
+#include <doctest/doctest.h>
+#include <gable/gable.h>
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/studies/bandwidth.h"
+#include "cuda/common/check.h"
+#include "cuda/depthwise/depthwise.h"
+#include "cuda/few_channels/few_channels.h"
+#include "cuda/few_channels/few_channels_mma.h"
+#include "cuda/few_channels/one_channel.h"
+#include "cuda/studies/pagerank.h"
+#include "tests/conformance/conformance_run.h"
+#include "tests/tools/expect.h"
+
+namespace gable {
+namespace {
+
+using conformance::Bench;
+using conformance::make_operands;
+using conformance::Operands;
+
+constexpr std::array kDTypes{DType::f32, DType::f16, DType::bf16};
+constexpr std::array kLayouts{Layout::nchw, Layout::nhwc};
+
+bool no_gpu() {
+  for (const DeviceInfo& info : devices()) {
+    if (info.backend == "cuda" && info.available) return false;
+  }
+  MESSAGE("skipped, no GPU");
+  return true;
+}
+
+void check_op(const Device& device, const Op& op, const Operands& operands) {
+  INFO(device.info().uri, ": ", describe(op));
+  const Plan plan = device.plan(op);
+  INFO(plan.explain());
+  Bench bench(device, plan, operands);
+  bench.run();
+  const Comparison comparison = compare(bench.outcome().y, oracle(op, operands.views()), plan.error_bound());
+  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
+  CHECK(comparison.mismatches == 0);
+}
+
+void check_op(const Device& device, const Op& op) { check_op(device, op, make_operands(op)); }
+
+/// What LeNet, ResNet and MobileNet have at their ends, small: the register tiles, several images a block, bands.
+std::vector<Conv2d> few_channel_convolutions() {
+  return {
+      {.input = {9, 1, 20, 22}, .weights = {6, 1, 5, 5}},
+      {.input = {11, 6, 14, 13}, .weights = {16, 6, 5, 5}},
+      {.input = {2, 2, 17, 70}, .weights = {10, 2, 5, 5}, .padding = {2, 2}},
+      {.input = {2, 3, 66, 75}, .weights = {70, 3, 7, 7}, .stride = {2, 2}, .padding = {3, 3}},
+      {.input = {1, 3, 150, 33}, .weights = {64, 3, 3, 3}, .padding = {1, 1}},
+      {.input = {3, 4, 30, 31}, .weights = {20, 4, 3, 3}, .stride = {2, 2}, .padding = {1, 1}},
+      {.input = {2, 8, 19, 18}, .weights = {12, 4, 2, 4}, .stride = {1, 3}, .dilation = {2, 2}, .groups = 2},
+  };
+}
+
+std::vector<Conv2d> one_channel_convolutions() {
+  return {
+      {.input = {7, 1, 48, 48}, .weights = {6, 1, 5, 5}},
+      {.input = {300, 1, 12, 12}, .weights = {4, 1, 5, 5}, .padding = {2, 2}},
+      {.input = {2, 1, 17, 70}, .weights = {5, 1, 5, 5}, .padding = {1, 3}},
+      {.input = {5, 1, 28, 28}, .weights = {8, 1, 3, 3}},
+      {.input = {3, 1, 31, 9}, .weights = {3, 1, 3, 3}, .padding = {1, 1}},
+  };
+}
+
+void check_convolutions(const std::vector<Conv2d>& convolutions, const std::string& kernel,
+                        const std::vector<DType>& dtypes, Math math) {
+  const Device device = open("cuda:0?kernel=" + kernel);
+  int turn = 0;
+  for (Conv2d conv : convolutions) {
+    for (const DType dtype : dtypes) {
+      for (const Layout layout : kLayouts) {
+        for (const bool pool : {false, true}) {
+          conv.dtype = dtype;
+          conv.layout = layout;
+          conv.math = math;
+          conv.epilogue = {.bias = turn % 3 != 0, .activation = turn % 2 == 0 ? Activation::tanh : Activation::relu};
+          if (pool) conv.epilogue.max_pool = {2, 2};
+          ++turn;
+          if (device.query(conv).front().supported) check_op(device, conv);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("few_channels computes each of its register tiles, with several images and bands a block") {
+  if (no_gpu()) return;
+  check_convolutions(few_channel_convolutions(), "few_channels", {DType::f32, DType::f16, DType::bf16}, Math::strict);
+}
+
+TEST_CASE("one_channel computes each of its register tiles, with whole rows and with margins") {
+  if (no_gpu()) return;
+  check_convolutions(one_channel_convolutions(), "one_channel", {DType::f32, DType::f16, DType::bf16}, Math::strict);
+}
+
+TEST_CASE("layers of one channel stay on the f32 units in any math: faster there and more accurate") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0");
+  for (const Math math : {Math::tf32, Math::split3, Math::split6}) {
+    Conv2d conv{.input = {7, 1, 20, 20}, .weights = {6, 1, 5, 5}, .layout = Layout::nhwc, .math = math};
+    CHECK(device.plan(conv).kernel() == "one_channel");
+    check_op(device, conv);
+    conv.weights = {6, 1, 7, 7};
+    CHECK(device.plan(conv).kernel() == "few_channels");
+    check_op(device, conv);
+  }
+}
+
+TEST_CASE("few_channels_mma computes f16, bf16 and tf32 within their bounds") {
+  if (no_gpu()) return;
+  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f16, DType::bf16}, Math::strict);
+  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f32}, Math::tf32);
+}
+
+TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {
+  if (no_gpu()) return;
+  for (const char* kernel : {"few_channels", "few_channels_mma"}) {
+    const Device device = open(std::string("cuda:0?kernel=") + kernel);
+    for (const Layout layout : kLayouts) {
+      const Conv2d conv{.input = {1, 3, 20, 20}, .weights = {8, 3, 3, 3}, .dtype = DType::f16, .layout = layout};
+      Operands operands = make_operands(conv);
+      constexpr std::uint16_t infinity = 0x7c00;
+      operands.tensors[0].as<std::uint16_t>()[3 * 20 * 10 + 7] = infinity;
+      check_op(device, conv, operands);
+    }
+  }
+}
+
+TEST_CASE("depthwise computes strips of vectors of channels and of columns") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0?kernel=depthwise");
+  for (const std::int64_t channels : {32, 34}) {
+    for (const std::int64_t stride : {1, 2}) {
+      for (const DType dtype : kDTypes) {
+        for (const Layout layout : kLayouts) {
+          check_op(device, Conv2d{.input = {3, channels, 37, 16},
+                                  .weights = {channels, 1, 3, 3},
+                                  .stride = {stride, stride},
+                                  .padding = {1, 1},
+                                  .groups = channels,
+                                  .dtype = dtype,
+                                  .layout = layout,
+                                  .epilogue = {.bias = true, .activation = Activation::relu}});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("ops without weights compute what 16 bytes divide and what they don't") {
+  if (no_gpu()) return;
+  const Device device = open("cuda:0");
+  for (const DType dtype : kDTypes) {
+    for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{200, 136}, {136, 201}, {8, 1000}, {1, 7}}) {
+      check_op(device, Transpose{.rows = rows, .columns = columns, .dtype = dtype});
+    }
+    for (const std::int64_t count : {64, 4099}) check_op(device, Add{.shape = {count}, .dtype = dtype});
+    for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},
+                               Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
+      check_op(device, Reorder{.shape = shape, .from = Layout::nchw, .to = Layout::nhwc, .dtype = dtype});
+      check_op(device, Reorder{.shape = shape, .from = Layout::nhwc, .to = Layout::nchw, .dtype = dtype});
+    }
+    for (const Layout layout : kLayouts) {
+      for (const std::int64_t channels : {16, 5}) {
+        check_op(
+            device,
+            MaxPool{
+                .input = {2, channels, 18, 32}, .window = {2, 2}, .stride = {2, 2}, .dtype = dtype, .layout = layout});
+        // Widths that vectors of outputs divide, that half of them do, and that none does; heights with a last window
+        // over the padding and without.
+        for (const Shape& image : {Shape{17, 32}, Shape{18, 24}, Shape{7, 28}, Shape{17, 19}}) {
+          for (const std::int64_t stride : {1, 2}) {
+            check_op(device, MaxPool{.input = {2, channels, image[0], image[1]},
+                                     .window = {3, 3},
+                                     .stride = {stride, stride},
+                                     .padding = {1, 1},
+                                     .dtype = dtype,
+                                     .layout = layout});
+          }
+        }
+      }
+    }
+  }
+}
+
+cudaDeviceProp hopper() {
+  cudaDeviceProp device{};
+  device.major = 9;
+  device.multiProcessorCount = 132;
+  device.sharedMemPerBlockOptin = 227 * 1024;
+  return device;
+}
+
+cuda::Conv2dProblem small_problem() {
+  return {.n = 1, .c = 3, .h = 16, .w = 16, .k = 8, .r = 3, .s = 3, .ho = 14, .wo = 14};
+}
+
+template <typename Kernel>
+std::string refusal_with(cuda::Conv2dProblem problem, const cudaDeviceProp& device = hopper()) {
+  return Kernel::refusal(problem, device);
+}
+
+TEST_CASE("the few-channel kernels refuse by the value that stands against them") {
+  using cuda::FewChannelsConv2d;
+  using cuda::FewChannelsMma;
+  CHECK(refusal_with<FewChannelsConv2d>(small_problem()).empty());
+  cuda::Conv2dProblem p = small_problem();
+  p.c = 9;
+  CHECK(contains(refusal_with<FewChannelsConv2d>(p), "9 input channels"));
+  p = small_problem();
+  p.pool = {.h = 3, .w = 3, .stride_h = 2, .stride_w = 2};
+  CHECK(contains(refusal_with<FewChannelsConv2d>(p), "max-pool 3x3"));
+  p = small_problem();
+  p.w = 1 << 20;
+  p.wo = p.w - 2;
+  CHECK(contains(refusal_with<FewChannelsConv2d>(p), "bytes of shared memory"));
+  p = small_problem();
+  p.math = cuda::Math::tf32;
+  CHECK(refusal_with<FewChannelsConv2d>(p).empty());
+  CHECK(refusal_with<FewChannelsMma>(p).empty());
+  cudaDeviceProp turing = hopper();
+  turing.major = 7;
+  turing.minor = 5;
+  CHECK(contains(refusal_with<FewChannelsMma>(p, turing), "sm_75"));
+  p.math = cuda::Math::strict;
+  CHECK(contains(refusal_with<FewChannelsMma>(p), "tf32"));
+  p.type = cuda::Type::bf16;
+  p.c = 2;
+  CHECK(contains(refusal_with<FewChannelsMma>(p), "2 input channels"));
+}
+
+TEST_CASE("one_channel refuses by the value that stands against it") {
+  using cuda::OneChannelConv2d;
+  cuda::Conv2dProblem p = small_problem();
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "3 input channels"));
+  p.c = 1;
+  CHECK(refusal_with<OneChannelConv2d>(p).empty());
+  p.k = 9;
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "3x3 with 9 output channels"));
+  p.k = 8;
+  p.stride_h = 2;
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "stride and dilation are 1"));
+  p.stride_h = 1;
+  p.pool = {.h = 3, .w = 3, .stride_h = 2, .stride_w = 2};
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "2x2"));
+  p.pool = {};
+  p.h = p.w = 1000;
+  p.ho = p.wo = 998;
+  CHECK(contains(refusal_with<OneChannelConv2d>(p), "bytes of shared memory"));
+}
+
+TEST_CASE("depthwise refuses what is no 3x3 of one channel a group") {
+  using cuda::DepthwiseConv2d;
+  cuda::Conv2dProblem p = small_problem();
+  CHECK(contains(refusal_with<DepthwiseConv2d>(p), "1 group of 3 input and 8 output"));
+  p.c = p.k = p.groups = 8;
+  CHECK(refusal_with<DepthwiseConv2d>(p).empty());
+  p.r = 5;
+  CHECK(contains(refusal_with<DepthwiseConv2d>(p), "5x3"));
+  p.r = 3;
+  p.stride_h = 2;
+  CHECK(contains(refusal_with<DepthwiseConv2d>(p), "stride 2x1"));
+}
+
+TEST_CASE("loops over memory and PageRank refuse what is none") {
+  const cuda::MemorySweep odd{.block_bytes = 100, .blocks = 1, .threads = 32};
+  CHECK_THROWS_AS(cuda::run_memory_loop(cuda::MemoryLoop::read, odd, nullptr, nullptr, nullptr, nullptr, nullptr),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(cuda::Pagerank({0, 3, 2}, 0.85f), std::invalid_argument);
+  CHECK_THROWS_AS(cuda::Pagerank({}, 0.85f), std::invalid_argument);
+  const cuda::MemorySweep sweep{.block_bytes = 65536, .blocks = 3, .threads = 1024, .passes = 2};
+  CHECK(cuda::bytes_moved(cuda::MemoryLoop::triad, sweep) == 3 * 65536 * 3 * 2);
+}
+
+/// Device memory with a host's contents.
+template <typename T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values) : bytes_(values.size() * sizeof(T)) {
+    GABLE_CUDA_CHECK(cudaMalloc(&memory_, bytes_));
+    GABLE_CUDA_CHECK(cudaMemcpy(memory_, values.data(), bytes_, cudaMemcpyHostToDevice));
+  }
+  ~OnDevice() { cuda::ignore(cudaFree(memory_)); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  T* get() const { return static_cast<T*>(memory_); }
+  std::vector<T> read() const {
+    std::vector<T> values(bytes_ / sizeof(T));
+    GABLE_CUDA_CHECK(cudaMemcpy(values.data(), memory_, bytes_, cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  std::size_t bytes_;
+  void* memory_ = nullptr;
+};
+
+struct Graph {
+  std::vector<std::int64_t> offsets;
+  std::vector<std::int32_t> sources, out_degrees;
+};
+
+/// Vertex 0 takes a fifth of all edges, vertex 1 a fiftieth, so that rows of every length are there; every seventh
+/// vertex has no out-edge.
+Graph skewed_graph(std::int32_t vertices, std::int64_t edges) {
+  std::mt19937 engine(7);
+  const auto below = [&](std::int32_t n) { return static_cast<std::int32_t>(engine() % static_cast<unsigned>(n)); };
+  std::vector<std::vector<std::int32_t>> rows(static_cast<std::size_t>(vertices));
+  Graph graph;
+  graph.out_degrees.assign(rows.size(), 0);
+  for (std::int64_t i = 0; i < edges; ++i) {
+    std::int32_t from = below(vertices);
+    if (from % 7 == 0) ++from;
+    if (from >= vertices) continue;
+    const std::int32_t to = i % 5 == 0 ? 0 : i % 50 == 1 ? 1 : below(vertices);
+    rows[static_cast<std::size_t>(to)].push_back(from);
+    ++graph.out_degrees[static_cast<std::size_t>(from)];
+  }
+  graph.offsets = {0};
+  for (const auto& row : rows) {
+    graph.sources.insert(graph.sources.end(), row.begin(), row.end());
+    graph.offsets.push_back(static_cast<std::int64_t>(graph.sources.size()));
+  }
+  return graph;
+}
+
+std::vector<double> pagerank_on_host(const Graph& g, int iterations, double damping) {
+  const std::size_t n = g.out_degrees.size();
+  const auto count = static_cast<double>(n);
+  std::vector<double> ranks(n, 1 / count);
+  for (int i = 0; i < iterations; ++i) {
+    double lost = 0;
+    for (std::size_t v = 0; v < n; ++v) lost += g.out_degrees[v] == 0 ? ranks[v] : 0;
+    std::vector<double> next(n);
+    for (std::size_t v = 0; v < n; ++v) {
+      double sum = 0;
+      for (auto e = static_cast<std::size_t>(g.offsets[v]); e < static_cast<std::size_t>(g.offsets[v + 1]); ++e) {
+        const auto u = static_cast<std::size_t>(g.sources[e]);
+        sum += ranks[u] / g.out_degrees[u];
+      }
+      next[v] = (1 - damping) / count + damping * (sum + lost / count);
+    }
+    ranks.swap(next);
+  }
+  return ranks;
+}
+
+TEST_CASE("PageRank of a graph with rows of every length is the f64 one") {
+  if (no_gpu()) return;
+  constexpr std::int32_t vertices = 5003;
+  constexpr int iterations = 25;
+  const Graph g = skewed_graph(vertices, 120000);
+  const cuda::Pagerank pagerank(g.offsets, 0.85f);
+  for (const std::int32_t rows : pagerank.classes()) CHECK(rows > 0);
+  const OnDevice offsets(g.offsets);
+  const OnDevice sources(g.sources), out_degrees(g.out_degrees);
+  const OnDevice ranks(std::vector<float>(vertices, std::numeric_limits<float>::quiet_NaN()));
+  const OnDevice change(std::vector<double>(1, -1.0));
+  const OnDevice workspace(std::vector<char>(pagerank.workspace_bytes(), '\xff'));
+  pagerank.prepare(workspace.get(), nullptr);
+  pagerank.run({vertices, offsets.get(), sources.get(), out_degrees.get()}, iterations, ranks.get(), change.get(),
+               workspace.get(), nullptr);
+  const std::vector<float> result = ranks.read();
+  const std::vector<double> expected = pagerank_on_host(g, iterations, 0.85);
+  double worst = 0;
+  for (std::size_t v = 0; v < expected.size(); ++v) {
+    const double error = std::abs(result[v] - expected[v]) / expected[v];
+    worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+  }
+  CHECK(worst < 1e-5);
+  CHECK(change.read()[0] < 1e-3);
+}
+
+}  // namespace
+}  // namespace gable

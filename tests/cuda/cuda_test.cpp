@@ -1,0 +1,378 @@
+// What is the CUDA device's own: what is said where there is none, its URIs, its faults, streams, copies and graphs.
+// Results of its kernels are conformance_test's. What needs a GPU is skipped, with the reason, where there is none.
+#include <doctest/doctest.h>
+#include <gable/gable.h>
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/cuda_error.h"
+#include "cuda/ops/elementwise.h"
+#include "tests/conformance/conformance_run.h"
+#include "tests/tools/expect.h"
+
+namespace gable {
+namespace {
+
+using conformance::make_operands;
+using conformance::Operands;
+using conformance::Placed;
+
+Conv2d small_conv() {
+  return {.input = {2, 18, 11, 13},
+          .weights = {34, 18, 3, 3},
+          .padding = {1, 1},
+          .layout = Layout::nhwc,
+          .epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}}};
+}
+
+TEST_CASE("cuda is always listed, and without a GPU says why in the driver's words") {
+  const DeviceInfo info = first_device("cuda");
+  REQUIRE(info.backend == "cuda");
+  if (info.available) {
+    CHECK(info.uri == "cuda:0");
+    CHECK(contains(info.name, "sm_"));
+    CHECK(std::find(info.kernels.begin(), info.kernels.end(), "naive") != info.kernels.end());
+    CHECK(info.memory == Memory{Memory::Kind::cuda, 0});
+  } else {
+    CHECK(contains(info.reason, "cudaGetDeviceCount: "));
+    CHECK(contains(message_of([] { open("cuda:0"); }, ErrorCode::unavailable), info.reason));
+  }
+}
+
+TEST_CASE("what is wrong with a driver is named together with what cures it") {
+  const std::string none = why_no_device(cudaErrorInsufficientDriver, 0, 13000);
+  CHECK(contains(none, "cudaErrorInsufficientDriver"));
+  CHECK(contains(none, "libcuda.so.1"));
+  CHECK(contains(none, "580"));
+  const std::string old = why_no_device(cudaErrorInsufficientDriver, 12020, 13000);
+  CHECK(contains(old, "supports CUDA 12.2"));
+  CHECK(contains(old, "needs 13.0: install driver 580"));
+  CHECK(contains(why_no_device(cudaErrorNoDevice, 13000, 13000), "CUDA_VISIBLE_DEVICES"));
+}
+
+TEST_CASE("CUDA's errors become gable's, with what to do next") {
+  const auto error_of = [](cudaError_t code) { return to_error(cuda::CallFailed(code, "cudaCall(x)"), "cuda:0"); };
+  CHECK(error_of(cudaErrorMemoryAllocation).code() == ErrorCode::out_of_memory);
+  CHECK(error_of(cudaErrorInsufficientDriver).code() == ErrorCode::unavailable);
+  CHECK(error_of(cudaErrorNoKernelImageForDevice).code() == ErrorCode::unavailable);
+  CHECK(error_of(cudaErrorInvalidValue).code() == ErrorCode::device_failure);
+  const Error sticky = error_of(cudaErrorIllegalAddress);
+  CHECK(sticky.code() == ErrorCode::device_failure);
+  CHECK(contains(sticky.what(), "cudaErrorIllegalAddress"));
+  CHECK(contains(sticky.what(), "Start the process again"));
+}
+
+TEST_CASE("a URI that is wrong is refused by the part that is wrong") {
+  CHECK(contains(message_of([] { open("cuda:first"); }, ErrorCode::invalid_argument), "'first'"));
+  CHECK(contains(message_of([] { open("cuda:-1"); }, ErrorCode::invalid_argument), "'-1'"));
+  CHECK(contains(message_of([] { open("cuda:0?threads=2"); }, ErrorCode::invalid_argument), "threads"));
+  const std::string kernel = message_of([] { open("cuda:0?kernel=fastest"); }, ErrorCode::invalid_argument);
+  CHECK(contains(kernel, "'fastest'"));
+  CHECK(contains(kernel, "naive"));
+}
+
+TEST_CASE("an index beyond the GPUs there are is refused with their number") {
+  if (is_missing("cuda")) return;
+  const std::string message = message_of([] { open("cuda:99"); }, ErrorCode::unavailable);
+  CHECK(contains(message, "no GPU 99"));
+  CHECK(contains(message, "cuda:0"));
+}
+
+TEST_CASE("more memory than the GPU has is refused with the bytes, and the device goes on") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const std::string message = message_of(
+      [&] {
+        device.tensor(DType::f32, {1 << 20, 1 << 19});
+      },
+      ErrorCode::out_of_memory);
+  CHECK(contains(message, std::to_string(std::int64_t{1} << 41)));
+  CHECK(contains(message, "free"));
+  CHECK(device.tensor(DType::f32, {1024}).data() != nullptr);
+}
+
+TEST_CASE("a tensor that does not lie where it says is refused by name") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const Add add{.shape = {64}};
+  const Plan plan = device.plan(add);
+  const Tensor a = device.tensor(DType::f32, {64});
+  const Tensor host(DType::f32, {64});
+  CHECK(contains(message_of([&] { plan.run(a, host.view(), a); }, ErrorCode::invalid_argument), "in host memory"));
+  TensorView lie = host.view();
+  lie.memory = device.info().memory;
+  const std::string message = message_of([&] { plan.run(a, lie, a); }, ErrorCode::invalid_argument);
+  CHECK(contains(message, "second input"));
+  CHECK(contains(message, "no memory that CUDA knows"));
+  TensorView other = a.view();
+  other.memory = Memory{};
+  CHECK(contains(message_of([&] { device.copy(other, host); }, ErrorCode::invalid_argument), "cuda:0 memory"));
+  const Device cpu = open("cpu");
+  CHECK(contains(message_of([&] { cpu.plan(add).run(a, a, a); }, ErrorCode::invalid_argument), "cuda:0"));
+}
+
+TEST_CASE("a misaligned pointer is refused before a kernel can fault on it") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const Plan plan = device.plan(Add{.shape = {64}});
+  const Tensor a = device.tensor(DType::f32, {64}), longer = device.tensor(DType::f32, {65});
+  const TensorView shifted(static_cast<char*>(longer.data()) + 2, DType::f32, {64}, Layout::nchw, device.info().memory);
+  const std::string message = message_of([&] { plan.run(shifted, a.view(), a.view()); }, ErrorCode::invalid_argument);
+  CHECK(contains(message, "the input lies at an address that is 2 beyond a multiple of "));
+}
+
+/// Pinned host memory, as an application has it.
+class Pinned {
+ public:
+  explicit Pinned(std::size_t bytes) { GABLE_CUDA_CHECK(cudaMallocHost(&memory_, bytes)); }
+  ~Pinned() { cuda::ignore(cudaFreeHost(memory_)); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  float* get() const { return static_cast<float*>(memory_); }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+TEST_CASE("copies bring back what was sent, pinned and pageable, on a stream and within the device") {
+  if (is_missing("cuda")) return;
+  constexpr std::int64_t kCount = (1 << 20) + 3;
+  const Device device = open("cuda:0");
+  const Stream stream = device.stream();
+  REQUIRE(stream.native() != nullptr);
+  const Tensor first = device.tensor(DType::f32, {kCount}), second = device.tensor(DType::f32, {kCount});
+  const Tensor pageable(DType::f32, {kCount});
+  const Pinned memory(pageable.bytes());
+  const TensorView pinned(memory.get(), DType::f32, {kCount});
+  for (const TensorView& host : {pageable.view(), pinned}) {
+    auto* values = static_cast<float*>(host.data);
+    for (std::int64_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1021);
+    device.copy(host, first, stream);
+    device.copy(first, second, stream);
+    device.synchronize(stream);
+    std::memset(host.data, 0xff, host.bytes());
+    device.copy(second, host, stream);
+    device.synchronize(stream);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < kCount; ++i) wrong += values[i] == static_cast<float>(i % 1021) ? 0 : 1;
+    CHECK(wrong == 0);
+  }
+}
+
+/// Greatest error against f64.
+double error_of(const Device& device, Conv2d conv, Math math, const Operands& operands, const OracleResult& expected) {
+  conv.math = math;
+  const Plan plan = device.plan(conv);
+  conformance::Bench bench(device, plan, operands);
+  bench.run();
+  const Comparison comparison = compare(bench.outcome().y, expected, plan.error_bound());
+  CHECK(comparison.passed);
+  return comparison.max_error;
+}
+
+bool takes_split_maths(const Device& device, Conv2d conv) {
+  conv.math = Math::split6;
+  const std::vector<KernelSupport> answers = device.query(conv);
+  return std::any_of(answers.begin(), answers.end(), [](const KernelSupport& answer) { return answer.supported; });
+}
+
+bool refuses_with(const std::string& words, const Device& device, const Conv2d& conv) {
+  const std::vector<KernelSupport> answers = device.query(conv);
+  return std::any_of(answers.begin(), answers.end(),
+                     [&](const KernelSupport& answer) { return contains(answer.reason, words); });
+}
+
+TEST_CASE("split6 errs at most twice as much as strict f32, on values of both signs and of one") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const Conv2d conv{.input = {1, 256, 9, 9}, .weights = {64, 256, 3, 3}, .layout = Layout::nhwc};
+  if (!takes_split_maths(device, conv)) {
+    MESSAGE("skipped: ", device.info().name, " has no kernel for split maths");
+    return;
+  }
+  const Operands operands = make_operands(conv);
+  for (const bool positive : {false, true}) {
+    CAPTURE(positive);
+    for (const Tensor& tensor : operands.tensors) {
+      auto* values = static_cast<float*>(tensor.data());
+      for (std::int64_t i = 0; positive && i < tensor.shape().elements(); ++i) values[i] = std::abs(values[i]);
+    }
+    const OracleResult expected = oracle(conv, operands.views());
+    const double strict = error_of(device, conv, Math::strict, operands, expected);
+    const double split6 = error_of(device, conv, Math::split6, operands, expected);
+    const double split3 = error_of(device, conv, Math::split3, operands, expected);
+    CHECK(split6 <= 2 * strict);
+    CHECK(split3 > split6);
+  }
+}
+
+TEST_CASE("plans of split maths say how x is cut and what workspace that takes; what can't run them says why") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  Conv2d conv{.input = {2, 70, 9, 8}, .weights = {40, 70, 3, 3}, .layout = Layout::nhwc, .math = Math::split3};
+  if (!takes_split_maths(device, conv)) {
+    CHECK(refuses_with("exists on 9.0 alone", device, conv));
+    return;
+  }
+  const std::size_t part_bytes = 2 * 9 * 8 * 128 * 2;
+  CHECK(contains(device.plan(conv).explain(), "2 bf16 parts"));
+  CHECK(device.plan(conv).workspace_bytes() >= 2 * part_bytes);
+  conv.math = Math::split6;
+  CHECK(contains(device.plan(conv).explain(), "3 bf16 parts"));
+  CHECK(device.plan(conv).workspace_bytes() >= 3 * part_bytes);
+  conv.weights = {40, 70, 6, 6};
+  CHECK(refuses_with("6x6 filter taps in 6 products", device, conv));
+}
+
+class Graph {
+ public:
+  explicit Graph(cudaGraph_t graph) : graph_(graph) { GABLE_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_)); }
+  ~Graph() {
+    cuda::ignore(cudaGraphExecDestroy(executable_));
+    cuda::ignore(cudaGraphDestroy(graph_));
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(cudaStream_t stream) const { GABLE_CUDA_CHECK(cudaGraphLaunch(executable_, stream)); }
+
+ private:
+  cudaGraph_t graph_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph computes the same") {
+  if (is_missing("cuda")) return;
+  const Conv2d conv = small_conv();
+  const Operands operands = make_operands(conv);
+  const OracleResult expected = oracle(conv, operands.views());
+  for (const std::string& kernel : first_device("cuda").kernels) {
+    const Device device = open("cuda:0?kernel=" + kernel);
+    if (!device.query(conv).front().supported) continue;
+    INFO(kernel);
+    const Plan plan = device.plan(conv);
+    const Placed x(device, operands.tensors[0]), w(device, operands.tensors[1]), b(device, operands.tensors[2]);
+    Placed y(device, conv.dtype, plan.output_shape(), conv.layout);
+    const PackedWeights packed = plan.pack(w.view());
+    const Stream stream = device.stream();
+    const auto native = static_cast<cudaStream_t>(stream.native());
+    y.poison();
+    GABLE_CUDA_CHECK(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal));
+    plan.run(x.view(), packed, b.view(), y.view(), stream);
+    cudaGraph_t captured = nullptr;
+    GABLE_CUDA_CHECK(cudaStreamEndCapture(native, &captured));
+    const Graph graph(captured);
+    graph.launch(native);
+    device.synchronize(stream);
+    CHECK(compare(y.read(), expected, plan.error_bound()).passed);
+  }
+}
+
+TEST_CASE("events measure the time that the GPU takes, and refuse what was not recorded") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  const Stream stream = device.stream();
+  constexpr std::int64_t kCount = std::int64_t{1} << 26;
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount});
+  Event start = device.event(), stop = device.event();
+  CHECK(contains(message_of([&] { stop.seconds_since(start); }, ErrorCode::invalid_argument), "not recorded"));
+  plan.run(a, a.view(), a, stream);
+  start.record(stream);
+  plan.run(a, a.view(), a, stream);
+  stop.record(stream);
+  const double seconds = stop.seconds_since(start);
+  CHECK(seconds > 2.0 * 4 * kCount / 20e12);  // at most 20 TB/s
+  CHECK(seconds < 1);
+}
+
+TEST_CASE("measured ceilings stay below the vendor's formulas, and each level of memory above the one behind it") {
+  if (is_missing("cuda")) return;
+  const std::vector<Ceiling> all = open("cuda:0").ceilings({.quick = true});
+  std::map<std::string, double> medians;
+  for (const Ceiling& c : all) {
+    CAPTURE(c.name);
+    REQUIRE_FALSE(c.samples.empty());
+    std::vector<double> sorted = c.samples;
+    std::sort(sorted.begin(), sorted.end());
+    const double median = medians[c.name] = sorted[sorted.size() / 2];
+    CHECK(sorted.front() > 0);
+    CHECK_FALSE(c.formula.empty());
+    if (c.theoretical > 0) CHECK(median < 1.05 * c.theoretical);
+    if (c.theoretical > 0) CHECK(median > 0.4 * c.theoretical);
+    MESSAGE(c.name, ": ", median, c.theoretical > 0 ? " of " + std::to_string(c.theoretical) : "", "; ", c.note);
+  }
+  CHECK(medians.size() == all.size());
+  CHECK(medians.at("dram read") < medians.at("l2 read"));
+  CHECK(medians.at("l2 read") < medians.at("shared memory read"));
+  CHECK(medians.at("launch, back to back") < medians.at("launch and wait"));
+}
+
+TEST_CASE("loops move exactly their bytes, whatever is too little is refused") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  using enum MemoryLoop::Movement;
+  for (const auto movement :
+       {read, copy, triad, to_shared, pinned_to_device, device_to_pinned, pageable_to_device, device_to_pageable}) {
+    for (const std::int64_t bytes : {1 << 14, 1 << 20, (3 << 24) + 12345}) {
+      CAPTURE(static_cast<int>(movement));
+      const Loop loop = device.loop(MemoryLoop{.movement = movement, .bytes = bytes});
+      CHECK(loop.details().bytes <= static_cast<double>(bytes));
+      CHECK(loop.details().bytes > 0.7 * static_cast<double>(bytes));
+      loop.run(3);
+      CHECK(loop.result().empty());
+    }
+  }
+  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 100}); }, ErrorCode::unsupported), "2048"));
+  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 0}); }), "0 bytes"));
+  const std::vector<std::int64_t> offsets{0, 1, 2};
+  const std::vector<std::int32_t> sources{1, 0}, degrees{1, 1};
+  const Loop pagerank = device.loop(PagerankLoop{offsets, sources, degrees});
+  pagerank.run(5);
+  CHECK(pagerank.result() == std::vector<float>{0.5F, 0.5F});
+  CHECK(contains(message_of([&] {
+                   device.loop(PagerankLoop{offsets, sources, sources});
+                   pagerank.run(0);
+                 }),
+                 "0 passes"));
+  CHECK(contains(message_of([&] { device.loop(PagerankLoop{offsets, degrees, {}}); }), "0 vertices"));
+}
+
+/// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.
+double launch_microseconds(const Device& device, const std::function<void()>& call) {
+  constexpr int kRounds = 20, kCalls = 200;
+  double least = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) call();
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+    least = std::min(least, time.count() / kCalls);
+    device.synchronize();
+  }
+  return least;
+}
+
+TEST_CASE("run() adds next to nothing to the launch of its kernel") {
+  if (is_missing("cuda")) return;
+  constexpr std::int64_t kCount = 1024;
+  constexpr double kMostMicroseconds = 3;  // about 0.3 on an idle machine
+  const Device device = open("cuda:0");
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount}), c = device.tensor(DType::f32, {kCount});
+  const double run = launch_microseconds(device, [&] { plan.run(a.view(), a.view(), c.view()); });
+  const double kernel =
+      launch_microseconds(device, [&] { cuda::add(a.data(), a.data(), c.data(), kCount, cuda::Type::f32, nullptr); });
+  MESSAGE("run(): ", run, " us, its kernel's launch alone: ", kernel, " us");
+  CHECK(run - kernel < kMostMicroseconds);
+}
+
+}  // namespace
+}  // namespace gable

@@ -1,0 +1,328 @@
+// The wgmma kernel's tiles, without a GPU: what the loaded boxes hold at the places that the taps read, and which
+// output pixels the tiles cover, for every tile that fits.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "cuda/wgmma/bf16_parts.cuh"
+#include "cuda/wgmma/geometry.h"
+
+namespace gable::cuda {
+namespace {
+
+constexpr int kMultiprocessors = 132, kSharedBytes = 232448;
+
+Conv2dProblem problem(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t k, std::int64_t r,
+                      std::int64_t stride, std::int64_t pad, std::int64_t dilation) {
+  const std::int64_t reach = dilation * (r - 1) + 1;
+  return {.n = n,
+          .c = c,
+          .h = h,
+          .w = w,
+          .k = k,
+          .r = r,
+          .s = r,
+          .ho = (h + 2 * pad - reach) / stride + 1,
+          .wo = (w + 2 * pad - reach) / stride + 1,
+          .stride_h = stride,
+          .stride_w = stride,
+          .pad_top = pad,
+          .pad_left = pad,
+          .dilation_h = dilation,
+          .dilation_w = dilation,
+          .type = Type::f16};
+}
+
+const std::vector<Conv2dProblem> kProblems = {
+    problem(1, 64, 224, 224, 64, 3, 1, 1, 1), problem(5, 64, 7, 7, 128, 3, 1, 1, 1),
+    problem(3, 128, 14, 14, 128, 3, 1, 1, 1), problem(2, 64, 20, 27, 64, 3, 1, 0, 1),
+    problem(3, 64, 15, 15, 192, 3, 2, 1, 1),  problem(2, 64, 31, 29, 64, 3, 1, 2, 2),
+    problem(7, 136, 14, 14, 128, 1, 2, 0, 1), problem(3, 136, 11, 11, 264, 1, 1, 0, 1),
+    problem(2, 64, 40, 40, 128, 7, 3, 3, 1),  problem(9, 64, 3, 3, 64, 3, 1, 1, 1),
+};
+
+struct Pixel {
+  std::int64_t n, y, x;
+  auto operator<=>(const Pixel&) const = default;
+};
+constexpr Pixel kZero{-1, -1, -1};
+
+bool inside(const Pixel& p, std::int64_t n, std::int64_t h, std::int64_t w) {
+  return p.n >= 0 && p.n < n && p.y >= 0 && p.y < h && p.x >= 0 && p.x < w;
+}
+
+/// What a tensor copy leaves at a pixel of shared memory.
+Pixel loaded(const Conv2dProblem& p, const WgmmaGeometry& g, const WgmmaBox& box, const Pixel& tile, int at) {
+  const Pixel from{tile.n + at / (g.box_w * g.box_h),
+                   tile.y * p.stride_h + box.dy + at / g.box_w % g.box_h * p.stride_h,
+                   tile.x * p.stride_w + box.dx + at % g.box_w * p.stride_w};
+  return at < g.box_w * g.box_h * g.box_n && inside(from, p.n, p.h, p.w) ? from : kZero;
+}
+
+/// What the copy engine gathers: filters start at each stride between the corners, row by row and image by image.
+Pixel gathered(const Conv2dProblem& p, const WgmmaBox& box, std::int64_t line) {
+  const WgmmaCorners c = wgmma_corners(p);
+  const std::int64_t columns = ceil_div(p.w + c.right - c.left, p.stride_w);
+  const std::int64_t rows = ceil_div(p.h + c.bottom - c.top, p.stride_h);
+  const Pixel from{line / columns / rows, c.top + line / columns % rows * p.stride_h + box.dy,
+                   c.left + line % columns * p.stride_w + box.dx};
+  return inside(from, p.n, p.h, p.w) ? from : kZero;
+}
+
+/// Counts how often each output pixel is computed; checks what its taps read.
+std::map<Pixel, int> walk(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  std::map<Pixel, int> computed;
+  for (int t = 0; t < g.tiles_x * g.tiles_y * g.tiles_n; ++t) {
+    const Pixel tile{t / g.tiles_x / g.tiles_y * g.tile_n, t / g.tiles_x % g.tiles_y * g.tile_h,
+                     t % g.tiles_x * g.tile_w};
+    for (int n = 0; n < g.pixels; ++n) {
+      const int row = n / g.row;
+      const Pixel out{tile.n + row / g.rows_per_image, tile.y + row % g.rows_per_image, tile.x + n % g.row};
+      if (!inside(out, p.n, p.ho, p.wo)) continue;
+      ++computed[out];
+      for (const WgmmaBox& box : g.boxes) {
+        for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
+          const WgmmaTap& at = g.taps[static_cast<std::size_t>(tap)];
+          const int place = n / 8 * (g.group_pitch / 128) + n % 8 + at.shift;
+          const Pixel wanted{out.n, out.y * p.stride_h + at.r * p.dilation_h - p.pad_top,
+                             out.x * p.stride_w + at.s * p.dilation_w - p.pad_left};
+          const Pixel expected = inside(wanted, p.n, p.h, p.w) ? wanted : kZero;
+          REQUIRE(place * 128 < g.box_stage_bytes);
+          REQUIRE(loaded(p, g, box, tile, place) == expected);
+        }
+      }
+    }
+  }
+  return computed;
+}
+
+/// The same for boxes by tap of the batch's line of output pixels.
+void walk_gathered(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  CHECK(g.tiles_x * g.pixels >= p.n * p.ho * p.wo);
+  CHECK(g.pixels * 128 <= g.box_stage_bytes);
+  for (std::int64_t line = 0; line < p.n * p.ho * p.wo; ++line) {
+    for (const WgmmaBox& box : g.boxes) {
+      const WgmmaTap& at = g.taps[static_cast<std::size_t>(box.first_tap)];
+      const Pixel wanted{line / p.wo / p.ho, line / p.wo % p.ho * p.stride_h + at.r * p.dilation_h - p.pad_top,
+                         line % p.wo * p.stride_w + at.s * p.dilation_w - p.pad_left};
+      REQUIRE(gathered(p, box, line) == (inside(wanted, p.n, p.h, p.w) ? wanted : kZero));
+    }
+  }
+}
+
+/// The flat layout is checked as the one line of pixels that the kernel sees.
+Conv2dProblem as_laid_out(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  if (!g.flat) return p;
+  Conv2dProblem line = p;
+  line.n = line.h = line.ho = 1;
+  line.w = line.wo = p.n * p.h * p.w;
+  return line;
+}
+
+std::vector<WgmmaWishes> all_wishes() {
+  std::vector<WgmmaWishes> list;
+  for (const int pixels : {128, 192, 224, 256}) {
+    for (const int row : {8, 16, pixels}) {
+      for (const int box_per_tap : {0, 1}) {
+        for (const int schedule : {0, 1}) {
+          list.push_back({.pixels = pixels, .row = row, .box_per_tap = box_per_tap, .schedule = schedule});
+        }
+      }
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in the boxes") {
+  for (const Conv2dProblem& p : kProblems) {
+    int fitting = 0;
+    for (const WgmmaWishes& wishes : all_wishes()) {
+      const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, wishes);
+      if (!g) continue;
+      ++fitting;
+      CAPTURE(g->tile_description());
+      CAPTURE(g->staging_description());
+      CHECK(wgmma_shared_bytes(*g) <= kSharedBytes);
+      CHECK(g->taps.size() == static_cast<std::size_t>(p.r * p.s));
+      if (g->by_tap) {
+        walk_gathered(p, *g);
+        continue;
+      }
+      const Conv2dProblem seen = as_laid_out(p, *g);
+      const std::map<Pixel, int> computed = walk(seen, *g);
+      CHECK(computed.size() == static_cast<std::size_t>(p.n * p.ho * p.wo));
+      for (const auto& [pixel, times] : computed) REQUIRE(times == 1);
+    }
+    CHECK(fitting > 0);
+  }
+}
+
+/// Part of x, part of the weights, row and column of the filter.
+using Product = std::array<int, 4>;
+
+/// Counts how often each product of a channel block is summed; checks that boxes are loaded and given back in pairs.
+std::map<Product, int> products_of(const WgmmaGeometry& g) {
+  std::map<Product, int> summed;
+  bool loaded = false;
+  int expected_tap = 0, part = 0;
+  for (const WgmmaBox& box : g.boxes) {
+    CHECK(box.first != loaded);
+    if (!box.first) CHECK(box.part == part);
+    CHECK(box.first_tap == expected_tap);
+    for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
+      const WgmmaTap& at = g.taps[static_cast<std::size_t>(tap)];
+      ++summed[{box.part, at.part, at.r, at.s}];
+    }
+    expected_tap = box.first_tap + box.taps;
+    part = box.part;
+    loaded = !box.last;
+  }
+  CHECK_FALSE(loaded);
+  CHECK(expected_tap == static_cast<int>(g.taps.size()));
+  return summed;
+}
+
+/// Great products in short chunks, without small ones among them.
+void check_chunks(const WgmmaGeometry& g) {
+  int great = 0, small = 0;
+  for (const WgmmaBox& box : g.boxes) {
+    for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
+      ++(box.part == 0 && g.taps[static_cast<std::size_t>(tap)].part == 0 ? great : small);
+    }
+    if (!box.ends_chunk) continue;
+    CHECK(great <= kWgmmaChunkTaps);
+    CHECK((great == 0 || small == 0));
+    great = small = 0;
+  }
+  CHECK(great + small == 0);
+}
+
+TEST_CASE("split maths sum each product of parts once, and find its inputs as other types do") {
+  for (const Math math : {Math::split3, Math::split6}) {
+    const int parts = math == Math::split3 ? 2 : 3;
+    for (Conv2dProblem p : kProblems) {
+      p.type = Type::f32;
+      p.math = math;
+      if (!wgmma_refusal(p).empty()) {
+        CHECK(p.r * p.s * parts * (parts + 1) / 2 > kWgmmaMaxSteps);
+        CHECK_FALSE(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes));
+        continue;
+      }
+      for (const int promoted : {0, 1}) {
+        const WgmmaWishes wishes{.schedule = promoted == 1 ? static_cast<int>(WgmmaSchedule::promoted) : 0};
+        const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, wishes);
+        REQUIRE(g);
+        CAPTURE(g->tile_description());
+        CHECK((g->schedule == WgmmaSchedule::promoted) == (promoted == 1));
+        CHECK(g->boxes.size() <= static_cast<std::size_t>(kWgmmaMaxBoxes));
+        CHECK(g->taps.size() <= static_cast<std::size_t>(kWgmmaMaxSteps));
+        CHECK(g->channel_blocks == (p.c + 63) / 64);
+        const std::map<Product, int> summed = products_of(*g);
+        CHECK(summed.size() == static_cast<std::size_t>(p.r * p.s * parts * (parts + 1) / 2));
+        for (const auto& [product, times] : summed) {
+          CHECK(times == 1);
+          CHECK(product[0] + product[1] < parts);
+        }
+        if (promoted == 1) check_chunks(*g);
+        if (g->by_tap) {
+          walk_gathered(p, *g);
+          continue;
+        }
+        const std::map<Pixel, int> computed = walk(as_laid_out(p, *g), *g);
+        CHECK(computed.size() == static_cast<std::size_t>(p.n * p.ho * p.wo));
+      }
+    }
+  }
+}
+
+TEST_CASE("blocks of a cluster share the steps of an item as evenly as boxes allow") {
+  for (const Math math : {Math::strict, Math::split3, Math::split6}) {
+    for (Conv2dProblem p : kProblems) {
+      if (math != Math::strict) p.type = Type::f32;
+      p.math = math;
+      for (const int split : {1, 2, 4, 8}) {
+        if (!wgmma_refusal(p).empty()) continue;
+        const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, {.split = split});
+        if (!g) continue;
+        CAPTURE(g->tile_description());
+        int begin = 0, longest_box = 0;
+        for (int share = 0; share < split; ++share) {
+          const int end = g->share_ends[static_cast<std::size_t>(share)];
+          CHECK(end > begin);
+          begin = end;
+        }
+        CHECK(begin == g->channel_blocks * static_cast<int>(g->boxes.size()));
+        for (const WgmmaBox& box : g->boxes) longest_box = std::max<int>(longest_box, box.taps);
+        CHECK(g->steps_of_greatest_share() <= g->steps_per_item() / split + longest_box);
+      }
+    }
+  }
+}
+
+TEST_CASE("split6 asks for short chunks, split3 does not") {
+  Conv2dProblem p = kProblems.front();
+  p.type = Type::f32;
+  p.math = Math::split6;
+  CHECK(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->schedule == WgmmaSchedule::promoted);
+  p.math = Math::split3;
+  CHECK(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->schedule != WgmmaSchedule::promoted);
+}
+
+TEST_CASE("three bf16 parts hold all of an f32 value, two all but 2^-16 of it") {
+  std::mt19937 random(7);
+  for (int i = 0; i < 100000; ++i) {
+    const auto significand = static_cast<float>(static_cast<std::int32_t>(random() % (1u << 25)) - (1 << 24));
+    const float v = std::ldexp(significand, static_cast<int>(random() % 120) - 80);
+    __nv_bfloat16 parts[3];
+    cut(v, parts);
+    const double hi = __bfloat162float(parts[0]), mid = __bfloat162float(parts[1]), lo = __bfloat162float(parts[2]);
+    REQUIRE(hi + mid + lo == static_cast<double>(v));
+    REQUIRE(std::abs(mid) <= 0x1p-8 * std::abs(v));
+    REQUIRE(std::abs(lo) <= 0x1p-16 * std::abs(v));
+    __nv_bfloat16 two[2];
+    cut(v, two);
+    REQUIRE(static_cast<double>(__bfloat162float(two[0])) == hi);
+    REQUIRE(static_cast<double>(__bfloat162float(two[1])) == mid);
+  }
+  __nv_bfloat16 parts[3];
+  cut(std::numeric_limits<float>::quiet_NaN(), parts);
+  CHECK(std::isnan(__bfloat162float(parts[0])));
+  cut(std::numeric_limits<float>::infinity(), parts);
+  CHECK(std::isnan(__bfloat162float(parts[1])));
+}
+
+TEST_CASE("what the wgmma kernel refuses is named") {
+  Conv2dProblem p = problem(1, 64, 8, 8, 64, 3, 1, 1, 1);
+  CHECK(wgmma_refusal(p).empty());
+  p.groups = 2;
+  CHECK(wgmma_refusal(p) == "2 groups; it takes one");
+  p.groups = 1;
+  p.nhwc = false;
+  CHECK(wgmma_refusal(p) == "layout nchw; it takes nhwc");
+  p.nhwc = true;
+  p.type = Type::f32;
+  CHECK(wgmma_refusal(p).starts_with("f32 in strict math"));
+  for (const Math math : {Math::tf32, Math::split3, Math::split6}) {
+    p.math = math;
+    CHECK(wgmma_refusal(p).empty());
+  }
+  p.r = p.s = 6;
+  CHECK(wgmma_refusal(p) == "6x6 filter taps in 6 products each; its tables hold 160");
+  p.math = Math::split3;
+  CHECK(wgmma_refusal(p).empty());
+}
+
+TEST_CASE("a filter too large for shared memory has no wgmma tile") {
+  CHECK_FALSE(find_wgmma_geometry(problem(1, 64, 300, 300, 64, 7, 1, 0, 30), kMultiprocessors, kSharedBytes));
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,79 @@
+# The installed gable is complete, may be moved, and needs no library of a GPU vendor:
+#   install the build, move the tree, then use it as strangers do: by find_package, by pkg-config, by the command.
+# cmake -D BUILD=<build folder> -D SOURCE=<source folder> -D WORK=<scratch folder> -D VERSION=<gable's version>
+#       -D COMPILER=<C++ compiler> -D DEVICES=<devices to convolve on> [-D COMMAND_BUILT=1] -P install_test.cmake
+cmake_minimum_required(VERSION 3.25)
+
+# step(what program arguments…): runs it with a bare environment; `output` is what it printed.
+macro(step what)
+  execute_process(COMMAND env -i HOME=${WORK} PATH=$ENV{PATH} ${extra_environment} ${ARGN}
+    RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${what} failed (${status}):\n${output}")
+  endif()
+endmacro()
+
+function(expect text where)
+  string(FIND "${where}" "${text}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "'${text}' is missing in:\n${where}")
+  endif()
+endfunction()
+
+# No file of the list may need a CUDA library to be loaded: a machine without a driver has none.
+function(expect_no_gpu_library)
+  file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${ARGN}
+    RESOLVED_DEPENDENCIES_VAR resolved UNRESOLVED_DEPENDENCIES_VAR unresolved)
+  list(APPEND resolved ${unresolved})
+  list(FILTER resolved INCLUDE REGEX "lib(cuda|cudart|cudnn|cupti|nvidia)[^/]*$")
+  if(resolved)
+    message(FATAL_ERROR "${ARGN} can't be loaded without ${resolved}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+step("install" ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+set(tree ${WORK}/moved)
+file(RENAME ${WORK}/first ${tree})
+
+file(GLOB_RECURSE library ${tree}/libgable.so.${VERSION})
+if(NOT library)
+  message(FATAL_ERROR "no libgable.so.${VERSION} in the install tree")
+endif()
+cmake_path(GET library PARENT_PATH libdir)
+file(GLOB plugins ${libdir}/gable/libgable_*.so)
+file(GLOB counters ${libdir}/gable/counters/libgable_*.so)
+expect_no_gpu_library(${library} ${plugins} ${counters})
+
+step("configuring the consumer" ${CMAKE_COMMAND} -S ${SOURCE}/tests/install/consumer -B ${WORK}/consumer -G Ninja
+  -D CMAKE_PREFIX_PATH=${tree} -D CMAKE_CXX_COMPILER=${COMPILER} -D GABLE_WANTED_VERSION=${VERSION})
+step("building the consumer" ${CMAKE_COMMAND} --build ${WORK}/consumer)
+step("running the consumer" ${WORK}/consumer/consumer ${DEVICES})
+foreach(device IN LISTS DEVICES)
+  expect("conv2d on ${device}: right" "${output}")
+endforeach()
+step("running the example" ${WORK}/consumer/first_conv)
+expect("y[0] = 9\n" "${output}")
+
+find_program(pkg_config pkg-config)
+if(pkg_config)
+  set(extra_environment PKG_CONFIG_PATH=${libdir}/pkgconfig)
+  step("pkg-config" ${pkg_config} --cflags --libs "gable = ${VERSION}")
+  string(STRIP "${output}" flags)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  step("compiling with pkg-config's flags" ${COMPILER} -std=c++20 ${SOURCE}/examples/first_conv.cpp
+    -o ${WORK}/by_pkg_config ${flags} -Wl,-rpath,${libdir})
+  set(extra_environment)
+  step("running what pkg-config built" ${WORK}/by_pkg_config)
+  expect("y[0] = 9\n" "${output}")
+else()
+  message("skipped: pkg-config is not installed, gable.pc was not tried")
+endif()
+
+if(COMMAND_BUILT)
+  step("gable info" ${tree}/bin/gable info)
+  foreach(plugin IN LISTS plugins)
+    expect("from ${plugin}" "${output}")
+  endforeach()
+endif()

@@ -1,0 +1,68 @@
+// The C allocation functions, replaced for the whole process by ones that count and pass on to glibc. C++'s operator
+// new ends up in them as well.
+#include "tests/tools/allocation_counter.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define GABLE_COUNTS_ALLOCATIONS 1
+#else
+#define GABLE_COUNTS_ALLOCATIONS 0
+#endif
+
+namespace {
+std::atomic<long> count{0};
+}
+
+#if GABLE_COUNTS_ALLOCATIONS
+
+extern "C" {
+
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t items, std::size_t bytes);
+void* __libc_realloc(void* memory, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+
+__attribute__((visibility("default"))) void* malloc(std::size_t bytes) {
+  ++count;
+  return __libc_malloc(bytes);
+}
+
+__attribute__((visibility("default"))) void* calloc(std::size_t items, std::size_t bytes) {
+  ++count;
+  return __libc_calloc(items, bytes);
+}
+
+__attribute__((visibility("default"))) void* realloc(void* memory, std::size_t bytes) {
+  ++count;
+  return __libc_realloc(memory, bytes);
+}
+
+__attribute__((visibility("default"))) void* memalign(std::size_t alignment, std::size_t bytes) {
+  ++count;
+  return __libc_memalign(alignment, bytes);
+}
+
+__attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  ++count;
+  return __libc_memalign(alignment, bytes);
+}
+
+__attribute__((visibility("default"))) int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
+  ++count;
+  *memory = __libc_memalign(alignment, bytes);
+  return *memory == nullptr ? ENOMEM : 0;
+}
+
+}  // extern "C"
+
+#endif
+
+namespace gable::conformance {
+
+bool can_count_allocations() { return GABLE_COUNTS_ALLOCATIONS != 0; }
+long allocations() { return count.load(); }
+
+}  // namespace gable::conformance
