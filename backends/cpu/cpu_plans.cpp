@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "backends/cpu/problems.h"
 #include "backends/cpu/weighted_kernels.h"
+#include "backends/problems.h"
 #include "cpu/ops/elementwise.h"
 #include "cpu/ops/pool.h"
 #include "cpu/ops/transpose.h"
@@ -41,7 +41,7 @@ class CpuAdd final : public PlanImpl {
       : PlanImpl(moving_details(add, "add", target, threads, 0)), add_(add), target_(target), threads_(threads) {}
   void run(const RunArguments& a) override {
     const std::int64_t count = add_.shape.elements();
-    const cpu::Type type = type_of(add_.dtype);
+    const DType type = add_.dtype;
     if (!add_.tile) return cpu::add(a.inputs[0], a.inputs[1], a.output, count, type, target_, threads_);
     const cpu::AddTile tile{.lanes = add_.tile.row_chunk, .steps = add_.tile.free_dim};
     cpu::add_in_tiles(a.inputs[0], a.inputs[1], a.output, count, tile, type, target_, threads_);
@@ -125,8 +125,6 @@ struct MovingMaker {
 };
 
 constexpr std::array kMovingKernels{"max_pool", "add", "transpose", "reorder"};
-
-bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }
 
 std::unique_ptr<PlanImpl> make_weighted_plan(const Op& op, const cpu::Target& target, int threads,
                                              const std::string& only) {

@@ -1,12 +1,12 @@
 // See weighted_kernels.h.
 #include "backends/cpu/weighted_kernels.h"
 
-#include "backends/cpu/problems.h"
-#include "cpu/direct/conv2d.h"
+#include "backends/problems.h"
+#include "cpu/bf16/conv2d.h"
 #include "cpu/depthwise/depthwise.h"
 #include "cpu/depthwise/depthwise_planes.h"
+#include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
-#include "cpu/bf16/conv2d.h"
 #include "cpu/pointwise/pointwise.h"
 
 namespace gable {
@@ -44,25 +44,24 @@ class WeightedPlan final : public PlanImpl {
   void run(const RunArguments& a) override { plan_.run(a.inputs[0], a.weights, a.bias, a.output); }
 
  private:
-  cpu::WeightStrides strides_;
+  WeightStrides strides_;
   KernelPlan plan_;
 };
 
-Activation activation_of(const Op& op) {
-  if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.activation;
-  return std::get<Matmul>(op).activation;
-}
-
 constexpr double kF16LeftOut = 0x1p-18;  // of |x||w|, by 3 of 4 products of two parts
 
-ErrorBound f32_bound(const Op& op) { return f32_accumulation_bound(terms(op), dtype_of(op), activation_of(op)); }
+ErrorBound f32_bound(const WeightedOp& op) {
+  return f32_accumulation_bound(terms(op.op), op.problem.dtype, activation_of(op));
+}
 
 std::string strict_only(const WeightedOp& op) {
-  return op.math == Math::strict ? "" : "math " + std::string(to_string(op.math)) + ": its arithmetic is strict";
+  return op.problem.math == Math::strict
+             ? ""
+             : "math " + std::string(to_string(op.problem.math)) + ": its arithmetic is strict";
 }
 
 /// Conv2dPlan chooses between its two kernels by the same rule.
-bool is_depthwise(const cpu::Conv2dProblem& p) { return p.groups > 1 && p.c == p.groups && p.k == p.groups; }
+bool is_depthwise(const Conv2dProblem& p) { return p.groups > 1 && p.c == p.groups && p.k == p.groups; }
 
 std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
   if (is_depthwise(op.problem)) {
@@ -72,7 +71,7 @@ std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
 }
 
 std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target&) {
-  const cpu::Conv2dProblem& p = op.problem;
+  const Conv2dProblem& p = op.problem;
   if (!is_depthwise(p)) {
     return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
            " input and " + std::to_string(p.k / p.groups) + " output channels; it takes several groups of one each";
@@ -92,11 +91,11 @@ std::string refuse_depthwise_planes(const WeightedOp& op, const cpu::Target& tar
 
 std::unique_ptr<PlanImpl> make_depthwise_planes_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
   return std::make_unique<WeightedPlan<cpu::DepthwisePlanesPlan>>(
-      op, f32_bound(op.op), cpu::DepthwisePlanesPlan(op.problem, target, threads));
+      op, f32_bound(op), cpu::DepthwisePlanesPlan(op.problem, target, threads));
 }
 
 std::unique_ptr<PlanImpl> make_depthwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::DepthwisePlan>>(op, f32_bound(op.op),
+  return std::make_unique<WeightedPlan<cpu::DepthwisePlan>>(op, f32_bound(op),
                                                             cpu::DepthwisePlan(op.problem, target, threads));
 }
 
@@ -106,7 +105,7 @@ std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target)
 }
 
 std::unique_ptr<PlanImpl> make_few_channels_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::FewChannelsPlan>>(op, f32_bound(op.op),
+  return std::make_unique<WeightedPlan<cpu::FewChannelsPlan>>(op, f32_bound(op),
                                                               cpu::FewChannelsPlan(op.problem, target, threads));
 }
 
@@ -116,34 +115,34 @@ std::string refuse_pointwise(const WeightedOp& op, const cpu::Target& target) {
 }
 
 std::unique_ptr<PlanImpl> make_pointwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::PointwisePlan>>(op, f32_bound(op.op),
+  return std::make_unique<WeightedPlan<cpu::PointwisePlan>>(op, f32_bound(op),
                                                             cpu::PointwisePlan(op.problem, target, threads));
 }
 
 std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::Conv2dPlan>>(op, f32_bound(op.op),
+  return std::make_unique<WeightedPlan<cpu::Conv2dPlan>>(op, f32_bound(op),
                                                          cpu::Conv2dPlan(op.problem, target, threads));
 }
 
 /// f16 is exactly the sum of two bf16 parts. The product of both lesser parts may be left out where that costs less
 /// than the bound of f32 accumulation, so that the bound at most doubles.
-int f16_products_of(const WeightedOp& op) { return f32_bound(op.op).accumulation >= kF16LeftOut ? 3 : 4; }
+int f16_products_of(const WeightedOp& op) { return f32_bound(op).accumulation >= kF16LeftOut ? 3 : 4; }
 
 /// Products of bf16 parts a term; 0: not an op for bf16 units.
 int products_of(const WeightedOp& op) {
-  if (op.problem.type == cpu::Type::bf16) return op.math == Math::strict ? 1 : 0;
-  if (op.problem.type == cpu::Type::f16) return op.math == Math::strict ? f16_products_of(op) : 0;
-  return op.math == Math::split3 ? 3 : op.math == Math::split6 ? 6 : 0;
+  if (op.problem.dtype == DType::bf16) return op.problem.math == Math::strict ? 1 : 0;
+  if (op.problem.dtype == DType::f16) return op.problem.math == Math::strict ? f16_products_of(op) : 0;
+  return op.problem.math == Math::split3 ? 3 : op.problem.math == Math::split6 ? 6 : 0;
 }
 
 std::string refuse_bf16(const WeightedOp& op, const cpu::Bf16Unit& unit) {
   const int products = products_of(op);
   if (products == 0) {
-    return std::string(name_of(op.problem.type)) + " with math " + std::string(to_string(op.math)) +
+    return std::string(name_of(op.problem.dtype)) + " with math " + std::string(to_string(op.problem.math)) +
            ": it multiplies bf16, f16, or f32 as split3 or split6";
   }
   if (unit.tile(products) == nullptr) {
-    return "math " + std::string(to_string(op.math)) + ": " + std::to_string(products) +
+    return "math " + std::string(to_string(op.problem.math)) + ": " + std::to_string(products) +
            " bf16 products a term are slower on it than one in f32";
   }
   return cpu::bf16_refusal(op.problem, products, unit);
@@ -162,21 +161,21 @@ std::string refuse_bf16(const WeightedOp& op, const cpu::Bf16Unit& unit) {
 ///     mid·lo and lo·mid, each at most 2^-24 |x||w|, and lo·lo: 2·2^-24 M, and 2^-7 of that.
 /// Parts of values beyond bf16's greatest, 2^128 - 2^119, are infinite, and infinities have no parts: results are NaN.
 /// f16's own instructions on AVX512-FP16 add in f16, which no bound of f32 accumulation allows.
-ErrorBound bf16_bound(const Op& op, int products) {
-  const std::int64_t n = terms(op);
-  ErrorBound bound = f32_accumulation_bound(n * products, dtype_of(op), activation_of(op));
+ErrorBound bf16_bound(const WeightedOp& op, int products) {
+  const std::int64_t n = terms(op.op);
+  ErrorBound bound = f32_accumulation_bound(n * products, op.problem.dtype, activation_of(op));
   bound.absolute += static_cast<double>(n) * 0x1p-101;
-  if (products == 3 && dtype_of(op) == DType::f16) bound.accumulation += kF16LeftOut;
-  if (products == 3 && dtype_of(op) == DType::f32) bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7);
+  if (products == 3 && op.problem.dtype == DType::f16) bound.accumulation += kF16LeftOut;
+  if (products == 3 && op.problem.dtype == DType::f32) bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7);
   if (products == 6) bound.accumulation += 2 * 0x1p-24 * (1 + 0x1p-7);
   return bound;
 }
 
 std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const cpu::Target& target, int threads,
-                                           const cpu::Bf16Unit& unit) {
+                                         const cpu::Bf16Unit& unit) {
   const int products = products_of(op);
   return std::make_unique<WeightedPlan<cpu::Bf16Conv2dPlan>>(
-      op, bf16_bound(op.op, products), cpu::Bf16Conv2dPlan(op.problem, products, unit, target, threads));
+      op, bf16_bound(op, products), cpu::Bf16Conv2dPlan(op.problem, products, unit, target, threads));
 }
 
 /// The units' registers are AVX-512's, and what surrounds them is compiled for it.
@@ -208,16 +207,6 @@ constexpr WeightedKernel kKernels[] = {
 };
 
 }  // namespace
-
-WeightedOp weighted_op(const Op& op) {
-  if (const auto* conv = std::get_if<Conv2d>(&op)) {
-    const cpu::Conv2dProblem problem = problem_of(*conv);
-    return {op, problem, cpu::dense_strides(problem), conv->math};
-  }
-  const auto& matmul = std::get<Matmul>(op);
-  const cpu::MatmulProblem problem = problem_of(matmul);
-  return {op, cpu::as_conv2d(problem), cpu::dense_strides(problem), matmul.math};
-}
 
 std::span<const WeightedKernel> weighted_kernels() { return kKernels; }
 

@@ -10,21 +10,10 @@
 #include <span>
 #include <string>
 
-#include "cpu/common/conv2d_problem.h"
+#include "backends/problems.h"
 #include "cpu/common/target.h"
 
 namespace gable {
-
-/// A convolution, or a matrix product as one.
-struct WeightedOp {
-  Op op;
-  cpu::Conv2dProblem problem;
-  cpu::WeightStrides strides;
-  Math math;
-};
-
-/// `op` is a Conv2d or a Matmul.
-WeightedOp weighted_op(const Op& op);
 
 struct WeightedKernel {
   const char* name;

@@ -1,4 +1,5 @@
-// The loops of cuda/studies/bandwidth.h and cuda/studies/pagerank.h, and copies from and to the host, with their memory in place.
+// The loops of cuda/studies/bandwidth.h and cuda/studies/pagerank.h, and copies from and to the host, with their memory
+// in place.
 #pragma once
 
 #include <gable/backend.h>

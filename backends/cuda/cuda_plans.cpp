@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "backends/cuda/problems.h"
 #include "backends/cuda/weighted_kernels.h"
+#include "backends/problems.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/pool.h"
 #include "cuda/ops/reorder.h"
@@ -37,7 +37,7 @@ class CudaMovingPlan final : public CudaPlan {
   }
 
   static void launch_op(const Add& op, const RunArguments& a, cudaStream_t stream) {
-    cuda::add(a.inputs[0], a.inputs[1], a.output, op.shape.elements(), type_of(op.dtype), stream);
+    cuda::add(a.inputs[0], a.inputs[1], a.output, op.shape.elements(), op.dtype, stream);
   }
 
   static void launch_op(const Transpose& op, const RunArguments& a, cudaStream_t stream) {
@@ -60,8 +60,6 @@ class CudaMovingPlan final : public CudaPlan {
 };
 
 constexpr std::array kMovingKernels{"max_pool", "add", "transpose", "reorder"};
-
-bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }
 
 std::unique_ptr<PlanImpl> make_weighted_plan(const Op& op, const CudaDevice& device, const std::string& only) {
   const WeightedOp weighted = weighted_op(op);

@@ -3,18 +3,17 @@
 
 #include <algorithm>
 
-#include "backends/cuda/problems.h"
-#include "cuda/wgmma/bf16_parts.h"
-#include "cuda/ladder/constant.h"
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
-#include "cuda/gemm/implicit_gemm.h"
-#include "cuda/ladder/naive.h"
 #include "cuda/few_channels/one_channel.h"
+#include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/register_tile.h"
-#include "cuda/ops/staged.h"
+#include "cuda/ladder/constant.h"
+#include "cuda/ladder/naive.h"
 #include "cuda/ladder/tiled.h"
+#include "cuda/ops/staged.h"
+#include "cuda/wgmma/bf16_parts.h"
 #include "cuda/wgmma/conv2d.h"
 
 namespace gable {
@@ -56,17 +55,12 @@ class CudaWeightedPlan final : public CudaPlan {
     plan_.run(a.inputs[0], a.weights, a.bias, a.output, workspace(), stream);
   }
 
-  cuda::WeightStrides strides_;
+  WeightStrides strides_;
   KernelPlan plan_;
 };
 
-Activation activation_of(const Op& op) {
-  if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->epilogue.activation;
-  return std::get<Matmul>(op).activation;
-}
-
 ErrorBound f32_bound(const WeightedOp& op) {
-  return f32_accumulation_bound(terms(op.op), dtype_of(op.op), activation_of(op.op));
+  return f32_accumulation_bound(terms(op.op), op.problem.dtype, activation_of(op));
 }
 
 /// What the tensor cores cut off sums of `count` products, as a share of them: see mma_bound().
@@ -80,7 +74,7 @@ double cut_off(std::int64_t count) { return static_cast<double>(count + 7) / 8 *
 ErrorBound mma_bound(const WeightedOp& op) {
   ErrorBound bound = f32_bound(op);
   bound.accumulation += cut_off(terms(op.op));
-  if (op.problem.math == cuda::Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
+  if (op.problem.math == Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
   return bound;
 }
 
@@ -96,17 +90,17 @@ ErrorBound wgmma_bound(const WeightedOp& op) {
   const std::int64_t n = terms(op.op);
   ErrorBound bound = f32_bound(op);
   switch (op.problem.math) {
-    case cuda::Math::split3:
+    case Math::split3:
       bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7) + cut_off(3 * n);
       bound.absolute += static_cast<double>(n) * 0x1p-101;
       return bound;
-    case cuda::Math::split6: {
+    case Math::split6: {
       constexpr std::int64_t kChunk = cuda::kWgmmaChunkTaps * cuda::kPartChannels;
       bound.accumulation += 2 * 0x1p-24 * (1 + 0x1p-7) + cut_off(std::min(n, kChunk)) + 0x1p-6 * cut_off(5 * n);
       bound.absolute += static_cast<double>(n) * 0x1p-101;
       return bound;
     }
-    case cuda::Math::tf32:
+    case Math::tf32:
       bound = mma_bound(op);
       bound.accumulation += 0x1p-11;
       return bound;
@@ -151,12 +145,6 @@ constexpr WeightedKernel kKernels[] = {
 };
 
 }  // namespace
-
-WeightedOp weighted_op(const Op& op) {
-  if (const auto* conv = std::get_if<Conv2d>(&op)) return {op, problem_of(*conv), weight_strides(*conv)};
-  const auto& matmul = std::get<Matmul>(op);
-  return {op, problem_of(matmul), weight_strides(matmul)};
-}
 
 std::span<const WeightedKernel> weighted_kernels() { return kKernels; }
 

@@ -9,19 +9,9 @@
 #include <string>
 
 #include "backends/cuda/cuda_device.h"
-#include "cuda/common/conv2d_problem.h"
+#include "backends/problems.h"
 
 namespace gable {
-
-/// A convolution, or a matrix product as one.
-struct WeightedOp {
-  Op op;
-  cuda::Conv2dProblem problem;
-  cuda::WeightStrides strides;
-};
-
-/// `op` is a Conv2d or a Matmul.
-WeightedOp weighted_op(const Op& op);
 
 struct WeightedKernel {
   const char* name;

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "backends/cuda/cuda_device.h"
-#include "backends/cuda/problems.h"
 #include "cuda/ops/elementwise.h"
 
 namespace gable::cudnn {
@@ -73,7 +72,7 @@ class BiasRoundingStep final : public Step {
   BiasRoundingStep(std::int64_t channels, DType dtype) : channels_(channels), dtype_(dtype) {}
 
   void run(Session& session, const Pointers& pointers, void*) override {
-    cuda::convert(static_cast<const float*>(pointers[kBias]), pointers[kRoundedBias], channels_, type_of(dtype_),
+    cuda::convert(static_cast<const float*>(pointers[kBias]), pointers[kRoundedBias], channels_, dtype_,
                   session.stream);
   }
   std::string description() const override { return "the bias rounded to " + std::string(to_string(dtype_)); }

@@ -12,15 +12,15 @@
 #include <functional>
 #include <memory>
 
-#include "bench/counting/counted.h"
 #include "bench/cli/info.h"
 #include "bench/cli/list_command.h"
 #include "bench/cli/profile_command.h"
-#include "bench/report/schema.h"
 #include "bench/cli/run_conv2d.h"
-#include "bench/measure/studies.h"
-#include "bench/workloads/suites.h"
 #include "bench/cli/verify_command.h"
+#include "bench/counting/counted.h"
+#include "bench/measure/studies.h"
+#include "bench/report/schema.h"
+#include "bench/workloads/suites.h"
 
 namespace gable::bench {
 namespace {

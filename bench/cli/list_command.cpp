@@ -5,10 +5,10 @@
 #include <gable/error.h>
 #include <gable/ops.h>
 
-#include "bench/workloads/problem.h"
 #include "bench/record/record.h"
 #include "bench/report/schema.h"
 #include "bench/report/text.h"
+#include "bench/workloads/problem.h"
 
 namespace gable::bench {
 namespace {

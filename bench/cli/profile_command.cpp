@@ -8,11 +8,11 @@
 #include <chrono>
 
 #include "bench/cli/files.h"
-#include "bench/measure/op_runner.h"
-#include "bench/workloads/problem.h"
 #include "bench/counting/profile.h"
+#include "bench/measure/op_runner.h"
 #include "bench/record/record.h"
 #include "bench/report/text.h"
+#include "bench/workloads/problem.h"
 #include "perfcounters/sources/gpu_metrics.h"
 #include "perfcounters/sources/gpu_profiler.h"
 

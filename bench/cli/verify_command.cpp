@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "bench/workloads/problem.h"
+#include "bench/measure/verify.h"
 #include "bench/record/record.h"
 #include "bench/report/text.h"
-#include "bench/measure/verify.h"
+#include "bench/workloads/problem.h"
 
 namespace gable::bench {
 namespace {

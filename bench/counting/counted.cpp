@@ -8,9 +8,9 @@
 #include <CLI/CLI.hpp>
 #include <string_view>
 
-#include "bench/workloads/data.h"
 #include "bench/measure/devices.h"
 #include "bench/measure/op_runner.h"
+#include "bench/workloads/data.h"
 #include "bench/workloads/problem.h"
 #include "perfcounters/sources/counted_region.h"
 #include "perfcounters/sources/known_work.h"

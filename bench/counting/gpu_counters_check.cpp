@@ -15,9 +15,9 @@
 #include <memory>
 
 #include "bench/cli/console.h"
-#include "bench/workloads/data.h"
 #include "bench/measure/op_runner.h"
 #include "bench/measure/outcome.h"
+#include "bench/workloads/data.h"
 #include "bench/workloads/problem.h"
 #include "perfcounters/sources/gpu_metrics.h"
 #include "perfcounters/sources/gpu_profiler.h"

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <atomic>
 
-#include "bench/workloads/data.h"
 #include "bench/measure/file_bandwidth.h"
 #include "bench/report/text.h"
+#include "bench/workloads/data.h"
 #include "perfcounters/ceilings/loops.h"
 
 namespace gable::bench {

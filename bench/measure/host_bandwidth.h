@@ -7,8 +7,8 @@
 
 #include "bench/workloads/bandwidth.h"
 #include "perfcounters/ceilings/arena.h"
-#include "perfcounters/machine.h"
 #include "perfcounters/ceilings/pinned_team.h"
+#include "perfcounters/machine.h"
 
 namespace gable::bench {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/workloads/cases.h"
 #include "bench/measure/op_runner.h"
 #include "bench/measure/outcome.h"
+#include "bench/workloads/cases.h"
 #include "perfcounters/timing.h"
 
 namespace gable::bench {

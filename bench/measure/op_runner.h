@@ -4,8 +4,8 @@
 #include <gable/device.h>
 #include <gable/plan.h>
 
-#include "bench/workloads/data.h"
 #include "bench/measure/devices.h"
+#include "bench/workloads/data.h"
 #include "perfcounters/timing.h"
 
 namespace gable::bench {

@@ -1,8 +1,8 @@
 // See outcome.h.
 #include "bench/measure/outcome.h"
 
-#include "bench/workloads/problem.h"
 #include "bench/report/text.h"
+#include "bench/workloads/problem.h"
 
 namespace gable::bench {
 namespace {

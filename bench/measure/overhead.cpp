@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "bench/cli/console.h"
-#include "bench/workloads/data.h"
 #include "bench/cli/files.h"
 #include "bench/measure/outcome.h"
 #include "bench/record/record.h"
+#include "bench/workloads/data.h"
 #include "perfcounters/sources/perf_event.h"
 #include "perfcounters/timing.h"
 

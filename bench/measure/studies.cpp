@@ -11,10 +11,9 @@
 #include <memory>
 #include <utility>
 
-#include "bench/workloads/bandwidth.h"
-#include "bench/measure/ceilings.h"
-#include "bench/counting/counting.h"
 #include "bench/cli/files.h"
+#include "bench/counting/counting.h"
+#include "bench/measure/ceilings.h"
 #include "bench/measure/measure.h"
 #include "bench/record/record.h"
 #include "bench/report/bandwidth.h"
@@ -23,6 +22,7 @@
 #include "bench/report/study.h"
 #include "bench/report/table.h"
 #include "bench/report/trainium.h"
+#include "bench/workloads/bandwidth.h"
 #include "perfcounters/sources/child_process.h"
 
 namespace gable::bench {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bench/cli/console.h"
-#include "bench/measure/outcome.h"
 #include "bench/cli/selection.h"
+#include "bench/measure/outcome.h"
 
 namespace gable::bench {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/workloads/cases.h"
 #include "bench/measure/devices.h"
 #include "bench/measure/outcome.h"
+#include "bench/workloads/cases.h"
 
 namespace gable::bench {
 

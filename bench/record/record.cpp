@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
-#include "bench/workloads/problem.h"
 #include "bench/report/schema.h"
 #include "bench/report/study.h"
 #include "bench/report/text.h"
+#include "bench/workloads/problem.h"
 #include "perfcounters/roofline/roofline.h"
 
 namespace gable::bench {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/workloads/bandwidth.h"
-#include "bench/workloads/cases.h"
 #include "bench/measure/ceilings.h"
 #include "bench/measure/op_runner.h"
+#include "bench/workloads/bandwidth.h"
+#include "bench/workloads/cases.h"
 #include "bench/workloads/pagerank.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/timing.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/workloads/cases.h"
 #include "bench/measure/devices.h"
 #include "bench/measure/measure.h"
 #include "bench/measure/outcome.h"
+#include "bench/workloads/cases.h"
 #include "perfcounters/timing.h"
 
 namespace gable::bench {

@@ -330,7 +330,7 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
   }
   const Bf16Blocking b = bf16_blocking(p, products, unit, 1);
   const double times = padding(b, p, unit);
-  const double most = p.type == Type::f16 ? unit.most_padding / products : unit.most_padding;
+  const double most = p.dtype == DType::f16 ? unit.most_padding / products : unit.most_padding;
   if (times > most) {
     return std::to_string(b.group_c) + " input and " + std::to_string(b.group_k) +
            " output channels a group: padding makes it " + one_decimal(times) + " times the work, and beyond " +

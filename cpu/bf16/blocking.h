@@ -26,8 +26,9 @@
 #include <string>
 #include <vector>
 
-#include "cpu/common/conv2d_problem.h"
+#include <gable/problem.h>
 #include "cpu/bf16/unit.h"
+#include "cpu/common/check.h"
 
 namespace gable::cpu {
 

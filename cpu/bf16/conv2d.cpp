@@ -16,9 +16,9 @@ namespace {
 
 std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
-bool takes(Type type, int products) {
-  if (type == Type::bf16) return products == 1;
-  return products == 3 || products == (type == Type::f16 ? 4 : 6);
+bool takes(DType type, int products) {
+  if (type == DType::bf16) return products == 1;
+  return products == 3 || products == (type == DType::f16 ? 4 : 6);
 }
 
 const Conv2dProblem& checked(const Conv2dProblem& p, int products, const Bf16Unit& unit, const Target& target,
@@ -27,11 +27,11 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const Bf16Uni
   if (threads < 1) {
     throw std::invalid_argument("conv2d: threads is " + std::to_string(threads) + ", must be at least 1");
   }
-  if (!takes(p.type, products)) {
+  if (!takes(p.dtype, products)) {
     throw std::invalid_argument("conv2d: products a term are " + std::to_string(products) + ", must be " +
-                                (p.type == Type::bf16  ? "1 for bf16"
-                                 : p.type == Type::f16 ? "3 or 4 for f16"
-                                                       : "3 or 6 for f32"));
+                                (p.dtype == DType::bf16  ? "1 for bf16"
+                                 : p.dtype == DType::f16 ? "3 or 4 for f16"
+                                                         : "3 or 6 for f32"));
   }
   if (!target.supported) {
     throw std::invalid_argument("conv2d: target " + std::string(target.name) + " is not supported by this CPU");
@@ -105,7 +105,7 @@ class Unit {
     call_.last_pairs = b_.last_pairs;
     call_.last_is_single = b_.last_is_single;
     call_.b_passes_l1 = (b_.weights_fit_l2 || b_.by_images) && !b_.weights_fit_l1;
-    call_.y_bytes = kBf16Lanes * static_cast<int>(bytes_of(p_.type));
+    call_.y_bytes = kBf16Lanes * static_cast<int>(size_of(p_.dtype));
     call_.reads = &reads_;
     if (b_.in_image) {
       compute_in_image();
@@ -172,7 +172,7 @@ class Unit {
     if (index == index_ && b_.in_image) h.move_on(kRowsAhead, b_.h);
     if (index == index_ && !b_.in_image) w.move_on(kPositionsAhead, b_.w);
     if (h.count <= 0 || w.count <= 0) return;
-    const auto bytes = static_cast<std::int64_t>(bytes_of(p_.type));
+    const auto bytes = static_cast<std::int64_t>(size_of(p_.dtype));
     const std::int64_t pixel = p_.c * bytes, channels = b_.group_c * bytes;
     const std::int64_t first = ((spot.image * b_.h + h.first) * b_.w + w.first) * pixel;
     reads_.row = static_cast<const char*>(run_.x) + first + spot.tile / b_.panel_tiles * channels;
@@ -245,14 +245,14 @@ class Unit {
     row.block = b_.a_block;
     row.part = b_.a_part;
     row.strip = strip_;
-    row.split = run_.unit.split(p_.type, b_.parts);
+    row.split = run_.unit.split(p_.dtype, b_.parts);
     const std::int64_t strip_rows = rows_ + b_.strip_rows - b_.unit_rows;
     for (const std::int64_t row_phase : b_.row_phases) {
       for (const std::int64_t column_phase : b_.column_phases) {
         row.column = first_column_ * p_.stride_w - p_.pad_left + column_phase;
         for (std::int64_t i = 0; i < strip_rows; ++i) {
           row.x = source_row(image_, (first_row_ + i) * p_.stride_h - p_.pad_top + row_phase);
-          run_.kernels.stage(p_.type, b_.parts)(row);
+          run_.kernels.stage(p_.dtype, b_.parts)(row);
           row.strip += b_.strip_columns * b_.position;
         }
         row.strip += (b_.strip_rows - strip_rows) * b_.strip_columns * b_.position;
@@ -263,7 +263,7 @@ class Unit {
   const void* source_row(std::int64_t image, std::int64_t row) const {
     if (row < 0 || row >= b_.h) return nullptr;
     const std::int64_t element = (image * b_.h + row) * b_.w * p_.c + group_ * b_.group_c;
-    return static_cast<const char*>(run_.x) + element * static_cast<std::int64_t>(bytes_of(p_.type));
+    return static_cast<const char*>(run_.x) + element * static_cast<std::int64_t>(size_of(p_.dtype));
   }
 
   /// Positions that a row-wise and a flat pass multiply; each half also costs about two positions' time to start.
@@ -471,7 +471,7 @@ class Unit {
       for (std::int64_t image = 0; image < images; ++image) {
         row.x = source_row(image_ + image, source.rows.first + i * source.rows.step);
         row.strip = strip_ + (i * b_.strip_columns * b_.images + image) * kBf16Channels;
-        run_.kernels.stage(p_.type, b_.parts)(row);
+        run_.kernels.stage(p_.dtype, b_.parts)(row);
       }
     }
   }
@@ -560,10 +560,10 @@ class Unit {
             .lanes = lanes_,
             .bias = run_.bias == nullptr ? nullptr : bias_,
             .activation = p_.activation,
-            .y = static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(bytes_of(p_.type)),
+            .y = static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(size_of(p_.dtype)),
             .y_pixel = p_.k,
             .streams = run_.streams,
-            .run = unit_finishes(lanes_) ? run_.unit.finish(p_.type) : run_.kernels.finish(p_.type)};
+            .run = unit_finishes(lanes_) ? run_.unit.finish(p_.dtype) : run_.kernels.finish(p_.dtype)};
   }
 
   void finish(const float* c, const float* below, std::int64_t row, std::int64_t column, std::int64_t pixels) {
@@ -604,7 +604,7 @@ class Unit {
   }
 
   bool unit_finishes(int lanes) const {
-    return run_.unit.finish(p_.type) != nullptr && lanes == kBf16Lanes && p_.activation != Activation::tanh;
+    return run_.unit.finish(p_.dtype) != nullptr && lanes == kBf16Lanes && p_.activation != Activation::tanh;
   }
   bool finishes_in_registers() const {
     return run_.unit.finishes_in_registers && b_.pool == 1 && unit_finishes(lanes_);
@@ -629,7 +629,7 @@ class Unit {
 };
 
 std::int64_t output_bytes(const Conv2dProblem& p) {
-  return p.n * p.out_h() * p.out_w() * p.k * static_cast<std::int64_t>(bytes_of(p.type));
+  return p.n * p.out_h() * p.out_w() * p.k * static_cast<std::int64_t>(size_of(p.dtype));
 }
 
 /// One value as its bf16 parts, greatest first.
@@ -643,8 +643,8 @@ void split_weight(float value, int parts, std::uint16_t* out, std::int64_t part_
 
 }  // namespace
 
-Bf16Conv2dPlan::Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const Bf16Unit& unit,
-                                   const Target& target, int threads, std::int64_t stream_above)
+Bf16Conv2dPlan::Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const Bf16Unit& unit, const Target& target,
+                               int threads, std::int64_t stream_above)
     : problem_(checked(problem, products, unit, target, threads)),
       unit_(&unit),
       target_(&target),
@@ -679,7 +679,7 @@ void Bf16Conv2dPlan::pack(const void* weights, const WeightStrides& strides, voi
           const std::int64_t source = base + c * strides.in + tap / columns * strides.row + kw * strides.column;
           for (std::int64_t lane = 0; lane < lanes; ++lane) {
             const std::int64_t place = lane / 16 * (kWeightBlock / 2) + i / 2 * kBf16Lanes + lane % 16 * 2 + i % 2;
-            split_weight(element_as_f32(weights, problem_.type, source + lane * strides.out), b.parts, out + place,
+            split_weight(element_as_f32(weights, problem_.dtype, source + lane * strides.out), b.parts, out + place,
                          kWeightBlock);
           }
         }
@@ -690,16 +690,16 @@ void Bf16Conv2dPlan::pack(const void* weights, const WeightStrides& strides, voi
 
 void Bf16Conv2dPlan::run(const void* x, const void* packed, const float* bias, void* y) {
   const Bf16Run run{problem_,
-                      *unit_,
-                      *kernels_,
-                      *target_,
-                      blocking_,
-                      x,
-                      static_cast<const std::uint16_t*>(packed),
-                      problem_.bias ? bias : nullptr,
-                      y,
-                      streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0,
-                      threads_};
+                    *unit_,
+                    *kernels_,
+                    *target_,
+                    blocking_,
+                    x,
+                    static_cast<const std::uint16_t*>(packed),
+                    problem_.bias ? bias : nullptr,
+                    y,
+                    streams_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0,
+                    threads_};
   const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
   parallel_units(threads_, blocking_.units, [&](std::int64_t unit, int thread) {
     unit_->begin(blocking_.positions, blocking_.blocks == 1 ? blocking_.last_pairs : kBf16Channels / 2);
@@ -717,8 +717,8 @@ Conv2dDescription Bf16Conv2dPlan::description() const {
   d.tile = "2x" + text(b.positions) + " pixels x " + text(kBf16Lanes) + " lanes, " + text(b.products) +
            (b.products == 1 ? " bf16 product" : " bf16 products") + " a term";
   d.blocking = "out panels of " + text(kBf16Lanes) + " lanes, " + text(b.unit_panels) + " a unit, in blocks of " +
-               text(kBf16Channels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") +
-               ", unit " + text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
+               text(kBf16Channels) + " channels" + (b.fold > 1 ? " of " + text(b.fold) + " columns" : "") + ", unit " +
+               text(b.unit_rows) + "x" + text(b.unit_columns) + " outputs, " + text(b.units) + " units";
   if (b.by_images) d.blocking += " of " + text(b.images) + " images";
   if (b.chunk == b.unit_panels || b.in_image) {
     d.blocking += ", all panels of a tile's pixels in turn";

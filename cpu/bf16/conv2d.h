@@ -5,12 +5,12 @@
 
 #include <cstddef>
 
-#include "cpu/common/aligned.h"
-#include "cpu/common/cache.h"
-#include "cpu/direct/conv2d.h"
 #include "cpu/bf16/blocking.h"
 #include "cpu/bf16/kernels.h"
 #include "cpu/bf16/unit.h"
+#include "cpu/common/aligned.h"
+#include "cpu/common/cache.h"
+#include "cpu/direct/conv2d.h"
 
 namespace gable::cpu {
 
@@ -19,8 +19,8 @@ class Bf16Conv2dPlan {
   /// products: 1 for bf16 storage; 3 or 4 for f16; 3 or 6 for f32. `target` compiles what surrounds the unit. Throws
   /// std::invalid_argument naming the value when the problem is inconsistent, or with bf16_refusal()'s reason.
   /// Outputs of more than `stream_above` bytes are written past the caches, where their lines are whole.
-  Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const Bf16Unit& unit, const Target& target,
-                   int threads, std::int64_t stream_above = l3_bytes());
+  Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const Bf16Unit& unit, const Target& target, int threads,
+                 std::int64_t stream_above = l3_bytes());
 
   const Conv2dProblem& problem() const { return problem_; }
   Conv2dDescription description() const;

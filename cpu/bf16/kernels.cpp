@@ -200,7 +200,7 @@ HWY_INLINE void stream_f32(D d, hn::Vec<D> value, void* y, std::int64_t element)
   hn::Stream(value, d, static_cast<float*>(y) + element);
 }
 
-template <Type kType>
+template <DType kType>
 void finish(const Bf16Finish& call) {
   const hn::ScalableTag<float> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -208,7 +208,7 @@ void finish(const Bf16Finish& call) {
     Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + pixel * call.y_pixel;
     for (int lane = 0; lane < call.lanes; lane += lanes) {
       const auto value = finished_vector(d, call, pixel, lane);
-      if (kType == Type::f32 && call.streams) {
+      if (kType == DType::f32 && call.streams) {
         stream_f32(d, value, call.y, pixel * call.y_pixel + lane);
       } else if (lane + lanes <= call.lanes) {
         store_f32_as<kType>(d, value, y + lane);
@@ -221,11 +221,11 @@ void finish(const Bf16Finish& call) {
 
 const Bf16Kernels& bf16_kernels_here() {
   static const Bf16Kernels kernels{.stage_bf16 = &stage_row<1, std::uint16_t>,
-                                     .stage_f16 = &stage_row<2, F16>,
-                                     .stage_f32 = {nullptr, nullptr, &stage_row<2, float>, &stage_row<3, float>},
-                                     .finish_bf16 = &finish<Type::bf16>,
-                                     .finish_f16 = &finish<Type::f16>,
-                                     .finish_f32 = &finish<Type::f32>};
+                                   .stage_f16 = &stage_row<2, F16>,
+                                   .stage_f32 = {nullptr, nullptr, &stage_row<2, float>, &stage_row<3, float>},
+                                   .finish_bf16 = &finish<DType::bf16>,
+                                   .finish_f16 = &finish<DType::f16>,
+                                   .finish_f32 = &finish<DType::f32>};
   return kernels;
 }
 

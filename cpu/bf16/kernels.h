@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <gable/problem.h>
 #include "cpu/bf16/unit.h"
 #include "cpu/common/target.h"
-#include "cpu/common/types.h"
 
 namespace gable::cpu {
 
@@ -27,11 +27,11 @@ struct Bf16Kernels {
   Bf16StageFunction stage_bf16, stage_f16, stage_f32[4];  // of f32 by the number of parts
   Bf16FinishFunction finish_bf16, finish_f16, finish_f32;
 
-  Bf16StageFunction stage(Type type, int parts) const {
-    return type == Type::bf16 ? stage_bf16 : type == Type::f16 ? stage_f16 : stage_f32[parts];
+  Bf16StageFunction stage(DType type, int parts) const {
+    return type == DType::bf16 ? stage_bf16 : type == DType::f16 ? stage_f16 : stage_f32[parts];
   }
-  Bf16FinishFunction finish(Type type) const {
-    return type == Type::bf16 ? finish_bf16 : type == Type::f16 ? finish_f16 : finish_f32;
+  Bf16FinishFunction finish(DType type) const {
+    return type == DType::bf16 ? finish_bf16 : type == DType::f16 ? finish_f16 : finish_f32;
   }
 };
 

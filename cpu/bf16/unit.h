@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <string>
 
-#include "cpu/common/types.h"
+#include <gable/problem.h>
 
 namespace gable::cpu {
 
-constexpr int kBf16Lanes = 32;     // output lanes of a tile and of a panel of packed weights
-constexpr int kBf16Channels = 32;  // input channels of a block: one row of a tile register
-constexpr int kHalfPositions = 16;   // the rows of a tile register
+constexpr int kBf16Lanes = 32;      // output lanes of a tile and of a panel of packed weights
+constexpr int kBf16Channels = 32;   // input channels of a block: one row of a tile register
+constexpr int kHalfPositions = 16;  // the rows of a tile register
 /// Packed weights of one (panel, block, tap, part): [2][16 channel pairs][16 lanes][2].
 constexpr std::int64_t kWeightBlock = kBf16Channels * kBf16Lanes;
 constexpr std::int64_t kHalfFloats = kHalfPositions * kBf16Lanes;
@@ -28,8 +28,8 @@ struct Bf16Finish {
   const float* bias;  // 32 floats, or null
   Activation activation;
   void* y;
-  std::int64_t y_pixel;              // elements
-  bool streams;                      // y is a multiple of 64 bytes in every pixel and goes past the caches
+  std::int64_t y_pixel;            // elements
+  bool streams;                    // y is a multiple of 64 bytes in every pixel and goes past the caches
   void (*run)(const Bf16Finish&);  // which does it
 };
 using Bf16FinishFunction = void (*)(const Bf16Finish&);
@@ -95,7 +95,7 @@ using Bf16Function = void (*)(const Bf16Call&);
 
 /// Whole blocks of 32 channels of positions, `pitch` elements apart, into parts of positions that follow each other.
 using Bf16SplitFunction = void (*)(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
-                                     std::uint16_t* strip);
+                                   std::uint16_t* strip);
 
 /// bf16 parts of a value: f16 and bf16 hold at most 11 and 8 bits, so 2 parts and 1 are exact; f32's 24 take 3.
 constexpr int parts_of(int products) { return products == 1 ? 1 : products == 6 ? 3 : 2; }
@@ -121,10 +121,10 @@ struct Bf16Unit {
   Bf16Function tile(int products) const {
     return products == 1 ? tile1 : products == 3 ? tile3 : products == 4 ? tile4 : tile6;
   }
-  Bf16FinishFunction finish(Type type) const {
-    return type == Type::bf16 ? finish_bf16 : type == Type::f16 ? finish_f16 : nullptr;
+  Bf16FinishFunction finish(DType type) const {
+    return type == DType::bf16 ? finish_bf16 : type == DType::f16 ? finish_f16 : nullptr;
   }
-  Bf16SplitFunction split(Type type, int parts) const { return type == Type::f16 ? split_f16 : split_f32[parts]; }
+  Bf16SplitFunction split(DType type, int parts) const { return type == DType::f16 ? split_f16 : split_f32[parts]; }
 };
 
 /// The units of this machine's instruction set, whether it has them or not.

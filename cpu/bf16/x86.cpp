@@ -103,7 +103,7 @@ GABLE_CPU_BF16 inline __m512 pooled(const Bf16Finish& call, std::int64_t positio
 }
 
 /// What happens to 32 sums after the pool. Conversion rounds to nearest even, bf16's with subnormal results zero.
-template <Type kType, bool kMayStream = true>
+template <DType kType, bool kMayStream = true>
 struct Epilogue {
   __m512 low_bias, high_bias, least;
   bool streams;
@@ -127,7 +127,7 @@ struct Epilogue {
     }
   }
   GABLE_CPU_BF16 static __m512i narrowed(__m512 low, __m512 high) {
-    if constexpr (kType == Type::bf16) {
+    if constexpr (kType == DType::bf16) {
       return (__m512i)_mm512_cvtne2ps_pbh(high, low);
     } else {
       constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -138,7 +138,7 @@ struct Epilogue {
   }
 };
 
-template <Type kType>
+template <DType kType>
 GABLE_CPU_BF16 void finish(const Bf16Finish& call) {
   constexpr std::int64_t kHalf = kBf16Lanes / 2;
   const Epilogue<kType> epilogue(call);
@@ -178,7 +178,7 @@ struct AmxTiles {
   }
 
   static bool finishes(const Bf16Finish& call) {
-    return call.run == &finish<Type::bf16> && call.below == nullptr && !call.streams;
+    return call.run == &finish<DType::bf16> && call.below == nullptr && !call.streams;
   }
   class Finish {
    public:
@@ -188,7 +188,7 @@ struct AmxTiles {
     }
 
    private:
-    Epilogue<Type::bf16, false> epilogue_;
+    Epilogue<DType::bf16, false> epilogue_;
   };
 
   static void will_read(const char* line) { __builtin_prefetch(line, 0, 2); }
@@ -199,15 +199,15 @@ GABLE_CPU_BF16 inline __m512 widened(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
 }
 
-template <Type kType>
+template <DType kType>
 GABLE_CPU_BF16 inline __m512 load_as_f32(const void* x, std::int64_t element) {
-  if constexpr (kType == Type::f32) return _mm512_loadu_ps(static_cast<const float*>(x) + element);
+  if constexpr (kType == DType::f32) return _mm512_loadu_ps(static_cast<const float*>(x) + element);
   const void* halves = static_cast<const std::uint16_t*>(x) + element;
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(static_cast<const __m256i*>(halves)));
 }
 
 /// Each part is what the parts before it left, rounded to bf16 (subnormals to zero); subtractions are exact.
-template <Type kType, int kParts>
+template <DType kType, int kParts>
 GABLE_CPU_BF16 void split_positions(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
                                     std::uint16_t* strip) {
   for (std::int64_t i = 0; i < positions; ++i, strip += kBf16Channels) {
@@ -278,7 +278,7 @@ GABLE_CPU_BF16 void dot_half(const Bf16Call& call, std::size_t half) {
   }
   if (call.finish[half] != nullptr) {
     const Bf16Finish& finish = *call.finish[half];
-    const Epilogue<Type::bf16> epilogue(finish);
+    const Epilogue<DType::bf16> epilogue(finish);
     std::uint16_t* y = static_cast<std::uint16_t*>(finish.y);
 #pragma GCC unroll 14
     for (int i = 0; i < kPositions; ++i) epilogue.store(sums[i][0], sums[i][1], y + i * finish.y_pixel);
@@ -350,40 +350,40 @@ Function* with_bf16(Function* function) {
 
 const Bf16Unit& amx_unit() {
   static const Bf16Unit unit{.name = "amx",
-                               .missing = missing_amx(),
-                               .positions = kHalfPositions,
-                               .reads_whole_half = true,
-                               .most_padding = 6.0,
-                               .begin = begin_tiles,
-                               .end = end_tiles,
-                               .tile1 = bf16_tile<AmxTiles, 1>,
-                               .tile3 = bf16_tile<AmxTiles, 3>,
-                               .tile4 = bf16_tile<AmxTiles, 4>,
-                               .tile6 = bf16_tile<AmxTiles, 6>,
-                               .finishes_in_registers = false,
-                               .finish_bf16 = finish<Type::bf16>,
-                               .finish_f16 = with_bf16(finish<Type::f16>),
-                               .split_f16 = with_bf16(split_positions<Type::f16, 2>),
-                               .split_f32 = {nullptr, nullptr, with_bf16(split_positions<Type::f32, 2>),
-                                             with_bf16(split_positions<Type::f32, 3>)}};
+                             .missing = missing_amx(),
+                             .positions = kHalfPositions,
+                             .reads_whole_half = true,
+                             .most_padding = 6.0,
+                             .begin = begin_tiles,
+                             .end = end_tiles,
+                             .tile1 = bf16_tile<AmxTiles, 1>,
+                             .tile3 = bf16_tile<AmxTiles, 3>,
+                             .tile4 = bf16_tile<AmxTiles, 4>,
+                             .tile6 = bf16_tile<AmxTiles, 6>,
+                             .finishes_in_registers = false,
+                             .finish_bf16 = finish<DType::bf16>,
+                             .finish_f16 = with_bf16(finish<DType::f16>),
+                             .split_f16 = with_bf16(split_positions<DType::f16, 2>),
+                             .split_f32 = {nullptr, nullptr, with_bf16(split_positions<DType::f32, 2>),
+                                           with_bf16(split_positions<DType::f32, 3>)}};
   return unit;
 }
 
 const Bf16Unit& bf16_dot_unit() {
   static const Bf16Unit unit{.name = "bf16_dot",
-                               .missing = missing_bf16_dot(),
-                               .positions = kDotPositions,
-                               .reads_whole_half = false,
-                               .most_padding = 1.7,
-                               .begin = begin_nothing,
-                               .end = end_nothing,
-                               .tile1 = dot_tile,
-                               .tile3 = nullptr,
-                               .tile4 = nullptr,
-                               .tile6 = nullptr,
-                               .finishes_in_registers = true,
-                               .finish_bf16 = finish<Type::bf16>,
-                               .finish_f16 = nullptr};
+                             .missing = missing_bf16_dot(),
+                             .positions = kDotPositions,
+                             .reads_whole_half = false,
+                             .most_padding = 1.7,
+                             .begin = begin_nothing,
+                             .end = end_nothing,
+                             .tile1 = dot_tile,
+                             .tile3 = nullptr,
+                             .tile4 = nullptr,
+                             .tile6 = nullptr,
+                             .finishes_in_registers = true,
+                             .finish_bf16 = finish<DType::bf16>,
+                             .finish_f16 = nullptr};
   return unit;
 }
 

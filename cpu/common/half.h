@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "cpu/common/types.h"
+#include <gable/problem.h>
 
 namespace gable::cpu {
 
@@ -46,10 +46,10 @@ inline std::uint16_t f32_to_bf16(float value) {
 }
 
 /// Element `index` of an array of the given storage type.
-inline float element_as_f32(const void* data, Type type, std::int64_t index) {
-  if (type == Type::f32) return static_cast<const float*>(data)[index];
+inline float element_as_f32(const void* data, DType type, std::int64_t index) {
+  if (type == DType::f32) return static_cast<const float*>(data)[index];
   const std::uint16_t half = static_cast<const std::uint16_t*>(data)[index];
-  return type == Type::f16 ? f16_to_f32(half) : bf16_to_f32(half);
+  return type == DType::f16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
 }  // namespace gable::cpu

@@ -12,7 +12,7 @@
 
 #include <cstring>
 
-#include "cpu/common/types.h"
+#include <gable/problem.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
@@ -20,15 +20,15 @@ namespace gable::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The C++ type that stores a Type in memory.
-template <Type kType>
+template <DType kType>
 struct StorageOf {
   using type = std::uint16_t;
 };
 template <>
-struct StorageOf<Type::f32> {
+struct StorageOf<DType::f32> {
   using type = float;
 };
-template <Type kType>
+template <DType kType>
 using Storage = typename StorageOf<kType>::type;
 
 /// max(x, least), and NaN where x is NaN; `least` is no NaN.
@@ -142,17 +142,17 @@ HWY_INLINE hn::Vec<HalfTag<D>> f32_to_bf16(D, V value) {
   return hn::DemoteTo(HalfTag<D>(), hn::BitCast(di, half));
 }
 
-template <Type kType, class D>
+template <DType kType, class D>
 HWY_INLINE hn::Vec<D> to_f32(D d, hn::Vec<HalfTag<D>> half) {
-  if constexpr (kType == Type::f16) {
+  if constexpr (kType == DType::f16) {
     return f16_to_f32(d, half);
   } else {
     return bf16_to_f32(d, half);
   }
 }
-template <Type kType, class D>
+template <DType kType, class D>
 HWY_INLINE hn::Vec<HalfTag<D>> from_f32(D d, hn::Vec<D> value) {
-  if constexpr (kType == Type::f16) {
+  if constexpr (kType == DType::f16) {
     return f32_to_f16(d, value);
   } else {
     return f32_to_bf16(d, value);
@@ -160,33 +160,33 @@ HWY_INLINE hn::Vec<HalfTag<D>> from_f32(D d, hn::Vec<D> value) {
 }
 
 /// One vector of stored elements as f32.
-template <Type kType, class D>
+template <DType kType, class D>
 HWY_INLINE hn::Vec<D> load_as_f32(D d, const Storage<kType>* x) {
-  if constexpr (kType == Type::f32) {
+  if constexpr (kType == DType::f32) {
     return hn::LoadU(d, x);
   } else {
     return to_f32<kType>(d, hn::LoadU(HalfTag<D>(), x));
   }
 }
-template <Type kType, class D>
+template <DType kType, class D>
 HWY_INLINE hn::Vec<D> load_first_as_f32(D d, const Storage<kType>* x, int count) {
-  if constexpr (kType == Type::f32) {
+  if constexpr (kType == DType::f32) {
     return load_first(d, x, count);
   } else {
     return to_f32<kType>(d, load_first(HalfTag<D>(), x, count));
   }
 }
-template <Type kType, class D>
+template <DType kType, class D>
 HWY_INLINE void store_f32_as(D d, hn::Vec<D> value, Storage<kType>* y) {
-  if constexpr (kType == Type::f32) {
+  if constexpr (kType == DType::f32) {
     hn::StoreU(value, d, y);
   } else {
     hn::StoreU(from_f32<kType>(d, value), HalfTag<D>(), y);
   }
 }
-template <Type kType, class D>
+template <DType kType, class D>
 HWY_INLINE void store_first_f32_as(D d, hn::Vec<D> value, Storage<kType>* y, int count) {
-  if constexpr (kType == Type::f32) {
+  if constexpr (kType == DType::f32) {
     store_first(d, value, y, count);
   } else {
     store_first(HalfTag<D>(), from_f32<kType>(d, value), y, count);
@@ -194,7 +194,7 @@ HWY_INLINE void store_first_f32_as(D d, hn::Vec<D> value, Storage<kType>* y, int
 }
 
 /// y[i] = x[i] as f32, for i in [0, count).
-template <Type kType>
+template <DType kType>
 HWY_INLINE void convert_to_f32(const Storage<kType>* HWY_RESTRICT x, float* HWY_RESTRICT y, std::int64_t count) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -207,7 +207,7 @@ HWY_INLINE void convert_to_f32(const Storage<kType>* HWY_RESTRICT x, float* HWY_
 }
 
 /// y[i] = x[i] rounded to the storage type, for i in [0, count).
-template <Type kType>
+template <DType kType>
 HWY_INLINE void convert_from_f32(const float* HWY_RESTRICT x, Storage<kType>* HWY_RESTRICT y, std::int64_t count) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));

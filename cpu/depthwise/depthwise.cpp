@@ -22,7 +22,7 @@ constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kBlockChannels = 128;
 
 bool takes_pairs(const Conv2dProblem& p, const DepthwiseKernels& kernels) {
-  return p.type == Type::bf16 && p.c >= 2 * kernels.lanes;
+  return p.dtype == DType::bf16 && p.c >= 2 * kernels.lanes;
 }
 
 /// How far the last tap of the last output is beyond an axis.
@@ -76,7 +76,7 @@ DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target,
   const bool padded = problem.pad_top > 0 || overhang(problem.ho, problem.stride_h, problem.pad_top, problem.h) > 0;
   if (padded) {
     zeros_ =
-        AlignedFloats(static_cast<std::size_t>(problem.w * problem.c) * bytes_of(problem.type) / sizeof(float) + 1);
+        AlignedFloats(static_cast<std::size_t>(problem.w * problem.c) * size_of(problem.dtype) / sizeof(float) + 1);
   }
 }
 
@@ -99,7 +99,7 @@ void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void
       for (std::int64_t kw = 0; kw < kDepthwiseTaps; ++kw) {
         for (std::int64_t lane = 0; lane < lanes_; ++lane) {
           const std::int64_t tap = kh * strides.row + kw * strides.column;
-          *out++ = element_as_f32(weights, problem_.type, channel_of(group, lane) * strides.out + tap);
+          *out++ = element_as_f32(weights, problem_.dtype, channel_of(group, lane) * strides.out + tap);
         }
       }
     }
@@ -110,7 +110,7 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   const Conv2dProblem& p = problem_;
   note_path(p.stride_h == 1 ? Path::depthwise_stride1 : Path::depthwise_stride2, *target_);
   if (pairs_) note_path(Path::depthwise_pairs, *target_);
-  const auto bytes = static_cast<std::int64_t>(bytes_of(p.type));
+  const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
   const std::int64_t x_row = p.w * p.c * bytes;
   const std::int64_t y_row = p.wo * p.c * bytes;
   const std::int64_t moved = p.n * (p.h * x_row + p.ho * y_row);
@@ -131,10 +131,10 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   shared.relu = p.activation == Activation::relu;
   // Where y leaves L2 anyway, plain stores would first read the lines that they fill. A vector narrower than a line
   // would write it in parts.
-  shared.streams = p.type == Type::f32 && aligned && lanes_ * 4 == 64 && moved > 4 * l2_bytes();
+  shared.streams = p.dtype == DType::f32 && aligned && lanes_ * 4 == 64 && moved > 4 * l2_bytes();
   const auto stride = static_cast<std::size_t>(p.stride_h - 1);
   const DepthwiseFunction(&functions)[kDepthwiseRows] =
-      pairs_ ? kernels_->pairs[stride] : kernels_->rows[static_cast<int>(p.type)][stride];
+      pairs_ ? kernels_->pairs[stride] : kernels_->rows[static_cast<int>(p.dtype)][stride];
   parallel_units(threads_, p.n * row_blocks_, [&](std::int64_t unit, int) {
     const std::int64_t image = unit / row_blocks_;
     const std::int64_t first = unit % row_blocks_ * unit_rows_;

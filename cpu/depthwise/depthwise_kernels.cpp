@@ -62,7 +62,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded_to_bf16(D, hn::Vec<D> value)
 
 enum class Half { whole, even, odd };
 
-template <Type kType, bool kPairs, int kStride, int kRows>
+template <DType kType, bool kPairs, int kStride, int kRows>
 struct DepthwiseRow {
   using D = hn::ScalableTag<float>;
   using DU = hn::RebindToUnsigned<D>;
@@ -90,7 +90,7 @@ struct DepthwiseRow {
 
   static HWY_INLINE void store(const DepthwiseCall& call, V value, T* y) {
     const D d;
-    if constexpr (kType == Type::f32) {
+    if constexpr (kType == DType::f32) {
       if (call.streams) {
         hn::Stream(value, d, y);
         return;
@@ -223,7 +223,7 @@ struct DepthwiseRow {
   }
 };
 
-template <Type kType, bool kPairs>
+template <DType kType, bool kPairs>
 void fill_depthwise(DepthwiseFunction (&rows)[2][kDepthwiseRows]) {
   rows[0][0] = &DepthwiseRow<kType, kPairs, 1, 1>::run;
   rows[0][1] = &DepthwiseRow<kType, kPairs, 1, 2>::run;
@@ -235,10 +235,10 @@ const DepthwiseKernels& depthwise_kernels_here() {
   static const DepthwiseKernels kernels = [] {
     DepthwiseKernels made{};
     made.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
-    fill_depthwise<Type::f32, false>(made.rows[static_cast<int>(Type::f32)]);
-    fill_depthwise<Type::f16, false>(made.rows[static_cast<int>(Type::f16)]);
-    fill_depthwise<Type::bf16, false>(made.rows[static_cast<int>(Type::bf16)]);
-    fill_depthwise<Type::bf16, true>(made.pairs);
+    fill_depthwise<DType::f32, false>(made.rows[static_cast<int>(DType::f32)]);
+    fill_depthwise<DType::f16, false>(made.rows[static_cast<int>(DType::f16)]);
+    fill_depthwise<DType::bf16, false>(made.rows[static_cast<int>(DType::bf16)]);
+    fill_depthwise<DType::bf16, true>(made.pairs);
     return made;
   }();
   return kernels;

@@ -89,7 +89,7 @@ void DepthwisePlanesPlan::pack(const void* weights, const WeightStrides& strides
   for (std::int64_t c = 0; c < problem_.c; ++c) {
     for (std::int64_t kh = 0; kh < kPlaneTaps; ++kh) {
       for (std::int64_t kw = 0; kw < kPlaneTaps; ++kw) {
-        *out++ = element_as_f32(weights, problem_.type, c * strides.out + kh * strides.row + kw * strides.column);
+        *out++ = element_as_f32(weights, problem_.dtype, c * strides.out + kh * strides.row + kw * strides.column);
       }
     }
   }
@@ -99,9 +99,9 @@ void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bi
   const Conv2dProblem& p = problem_;
   const DepthwisePlanesBlocking& b = blocking_;
   note_path(p.stride_h == 1 ? Path::depthwise_planes_stride1 : Path::depthwise_planes_stride2, *target_);
-  const auto bytes = static_cast<std::int64_t>(bytes_of(p.type));
+  const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
   const auto* x_bytes = static_cast<const char*>(x);
-  const auto function = kernels_->run[static_cast<int>(p.type)][p.stride_h - 1];
+  const auto function = kernels_->run[static_cast<int>(p.dtype)][p.stride_h - 1];
   parallel_units(threads_, p.n * b.plane_blocks * b.row_blocks, [&](std::int64_t unit, int thread) {
     const std::int64_t row = unit % b.row_blocks * b.unit_rows;
     const std::int64_t image = unit / b.row_blocks / b.plane_blocks;

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cpu/common/aligned.h"
-#include "cpu/direct/conv2d.h"
 #include "cpu/depthwise/depthwise_planes_kernels.h"
+#include "cpu/direct/conv2d.h"
 
 namespace gable::cpu {
 

@@ -21,7 +21,7 @@ namespace gable::cpu::HWY_NAMESPACE {
 
 constexpr int kRunVectors = 4;
 
-template <Type kType, int kStride>
+template <DType kType, int kStride>
 struct DepthwisePlanes {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
@@ -173,7 +173,7 @@ struct DepthwisePlanes {
   }
 };
 
-template <Type kType>
+template <DType kType>
 void fill_planes(DepthwisePlanesKernels& kernels) {
   kernels.run[static_cast<int>(kType)][0] = &DepthwisePlanes<kType, 1>::run;
   kernels.run[static_cast<int>(kType)][1] = &DepthwisePlanes<kType, 2>::run;
@@ -184,9 +184,9 @@ const DepthwisePlanesKernels& depthwise_planes_kernels_here() {
     DepthwisePlanesKernels made{};
     made.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
     made.run_lanes = kRunVectors * made.lanes;
-    fill_planes<Type::f32>(made);
-    fill_planes<Type::f16>(made);
-    fill_planes<Type::bf16>(made);
+    fill_planes<DType::f32>(made);
+    fill_planes<DType::f16>(made);
+    fill_planes<DType::bf16>(made);
     return made;
   }();
   return kernels;

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "cpu/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cpu/common/check.h"
 #include "cpu/common/target.h"
 
 namespace gable::cpu {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "cpu/direct/conv2d_run.h"
 #include "cpu/common/half.h"
+#include "cpu/direct/conv2d_run.h"
 
 namespace gable::cpu {
 namespace {
@@ -61,7 +61,7 @@ void Conv2dPlan::pack(const void* weights, const WeightStrides& strides, void* p
               const std::int64_t source =
                   (group * g.group_k + panel) * strides.out + in * strides.in + kh * strides.row + kw * strides.column;
               for (std::int64_t lane = 0; lane < valid; ++lane) {
-                out[lane] = element_as_f32(weights, problem_.type, source + lane * strides.out);
+                out[lane] = element_as_f32(weights, problem_.dtype, source + lane * strides.out);
               }
               std::fill(out + valid, out + lanes, 0.0f);
               out += lanes;
@@ -103,8 +103,8 @@ Conv2dDescription Conv2dPlan::description() const {
                " outputs, " + text(b.units) + " units";
   d.fusion = std::string(b.never_staged
                              ? (b.trims ? "input in place without its padding" : "input in place")
-                             : (problem_.type == Type::f32 && problem_.nhwc ? "input staged where tiles touch padding"
-                                                                            : "input staged")) +
+                             : (problem_.dtype == DType::f32 && problem_.nhwc ? "input staged where tiles touch padding"
+                                                                              : "input staged")) +
              ", " +
              (problem_.pool.none() ? "no pool"
               : b.row_pair         ? "max-pool in the tile"

@@ -14,11 +14,12 @@
 #include <cstdint>
 #include <string>
 
+#include <gable/problem.h>
 #include "cpu/common/aligned.h"
+#include "cpu/common/check.h"
+#include "cpu/common/target.h"
 #include "cpu/direct/conv2d_blocking.h"
 #include "cpu/direct/conv2d_kernels.h"
-#include "cpu/common/conv2d_problem.h"
-#include "cpu/common/target.h"
 
 namespace gable::cpu {
 

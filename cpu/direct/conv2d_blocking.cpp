@@ -202,7 +202,7 @@ class Search {
 }  // namespace
 
 bool reads_weights_once(const Conv2dProblem& p) {
-  const auto bytes = static_cast<std::int64_t>(bytes_of(p.type));
+  const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
   return beyond_last_level(p.k * p.c / p.groups * p.r * p.s * bytes) &&
          !beyond_last_level(p.n * p.h * p.w * p.c * bytes);
 }
@@ -212,7 +212,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
   b.geometry = make_geometry(p);
   const Conv2dGeometry& g = b.geometry;
   b.row_pair = p.pool.is_2x2();
-  b.tile_stores = p.type == Type::f32 && p.nhwc && p.activation != Activation::tanh && (p.pool.none() || b.row_pair);
+  b.tile_stores = p.dtype == DType::f32 && p.nhwc && p.activation != Activation::tanh && (p.pool.none() || b.row_pair);
   const bool padded = p.pad_top > 0 || p.pad_left > 0 ||
                       (g.ho - 1) * p.stride_h + (p.r - 1) * p.dilation_h - p.pad_top >= g.h ||
                       (g.wo - 1) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left >= g.w;
@@ -221,7 +221,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& p, const Conv2dKernels& kern
   const bool trimmed = !g.depthwise && p.pad_left <= p.stride_w &&
                        (g.wo - 2) * p.stride_w + (p.s - 1) * p.dilation_w - p.pad_left < g.w &&
                        (g.wo - 1) * p.stride_w <= g.w;
-  b.never_staged = p.type == Type::f32 && p.nhwc && (!padded || trimmed) && !lanes_overrun;
+  b.never_staged = p.dtype == DType::f32 && p.nhwc && (!padded || trimmed) && !lanes_overrun;
   b.trims = b.never_staged && padded;
   const bool aliased = b.never_staged && p.stride_w * p.c * kFloat % kL1WayBytes == 0;
   b.tile_pixels = b.row_pair && g.depthwise ? kernels.max_pair_pixels : kernels.max_pixels;

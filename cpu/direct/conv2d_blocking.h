@@ -13,8 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gable/problem.h>
+#include "cpu/common/check.h"
 #include "cpu/direct/conv2d_kernels.h"
-#include "cpu/common/conv2d_problem.h"
 
 namespace gable::cpu {
 

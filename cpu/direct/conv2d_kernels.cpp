@@ -25,13 +25,14 @@ Conv2dKernels make_conv2d_kernels() {
   fill_tiles<2, kImagePairPixels, 1, false>(kernels.image_pair);
   fill_tiles<1, kTilePixels, 1, true>(kernels.depthwise);
   fill_tiles<2, kPairPixels, 2, true>(kernels.depthwise_row_pair);
-  kernels.stage_nhwc = {&stage_nhwc<Type::f32>, &stage_nhwc<Type::f16>, &stage_nhwc<Type::bf16>};
-  kernels.stage_nchw = {&stage_nchw<Type::f32>, &stage_nchw<Type::f16>, &stage_nchw<Type::bf16>};
-  kernels.stage_nchw_lanes = {&stage_nchw_lanes<Type::f32>, &stage_nchw_lanes<Type::f16>,
-                              &stage_nchw_lanes<Type::bf16>};
-  kernels.store_nhwc = {&store_strip<Type::f32, true>, &store_strip<Type::f16, true>, &store_strip<Type::bf16, true>};
-  kernels.store_nchw = {&store_strip<Type::f32, false>, &store_strip<Type::f16, false>,
-                        &store_strip<Type::bf16, false>};
+  kernels.stage_nhwc = {&stage_nhwc<DType::f32>, &stage_nhwc<DType::f16>, &stage_nhwc<DType::bf16>};
+  kernels.stage_nchw = {&stage_nchw<DType::f32>, &stage_nchw<DType::f16>, &stage_nchw<DType::bf16>};
+  kernels.stage_nchw_lanes = {&stage_nchw_lanes<DType::f32>, &stage_nchw_lanes<DType::f16>,
+                              &stage_nchw_lanes<DType::bf16>};
+  kernels.store_nhwc = {&store_strip<DType::f32, true>, &store_strip<DType::f16, true>,
+                        &store_strip<DType::bf16, true>};
+  kernels.store_nchw = {&store_strip<DType::f32, false>, &store_strip<DType::f16, false>,
+                        &store_strip<DType::bf16, false>};
   return kernels;
 }
 

@@ -21,11 +21,11 @@ Strides make_strides(bool nhwc, std::int64_t channels, std::int64_t h, std::int6
   return nhwc ? Strides{h * w * channels, w * channels, channels, 1} : Strides{channels * h * w, w, 1, h * w};
 }
 
-const void* advance(const void* data, Type type, std::int64_t elements) {
-  return static_cast<const char*>(data) + elements * static_cast<std::int64_t>(bytes_of(type));
+const void* advance(const void* data, DType type, std::int64_t elements) {
+  return static_cast<const char*>(data) + elements * static_cast<std::int64_t>(size_of(type));
 }
-void* advance(void* data, Type type, std::int64_t elements) {
-  return static_cast<char*>(data) + elements * static_cast<std::int64_t>(bytes_of(type));
+void* advance(void* data, DType type, std::int64_t elements) {
+  return static_cast<char*>(data) + elements * static_cast<std::int64_t>(size_of(type));
 }
 
 /// Where the tile kernel reads a unit's input.
@@ -104,7 +104,7 @@ class Unit {
     const Source in_place{0, conv_pixels_};
     const Source staged{conv_pixels_, conv_pixels_};
     if (b_.never_staged) return in_place;
-    if (p_.type != Type::f32 || !p_.nhwc || (g_.depthwise && lanes_ != padded_lanes_)) return staged;
+    if (p_.dtype != DType::f32 || !p_.nhwc || (g_.depthwise && lanes_ != padded_lanes_)) return staged;
     const std::int64_t last_row = x_row_ + (conv_rows_ - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h;
     // A depthwise row pair reads all its kernel rows; others leave out those in the padding (choose_kernel_rows).
     if (b_.row_pair && g_.depthwise && (x_row_ < 0 || last_row >= g_.h)) return staged;
@@ -169,7 +169,7 @@ class Unit {
     const std::int64_t columns = b_.columns.positions(pixels);
     StageCall call;
     call.x =
-        advance(run_.x, p_.type, first_image_ * x_strides_.image + input_channel(chunk_channel) * x_strides_.channel);
+        advance(run_.x, p_.dtype, first_image_ * x_strides_.image + input_channel(chunk_channel) * x_strides_.channel);
     call.x_row = x_strides_.row;
     call.x_px = x_strides_.pixel;
     call.x_channel = x_strides_.channel;
@@ -185,7 +185,7 @@ class Unit {
     call.in_lanes = g_.depthwise ? padded_lanes_ : b_.in_lanes;
     call.strip = strip;
 
-    const std::size_t type = static_cast<std::size_t>(p_.type);
+    const std::size_t type = static_cast<std::size_t>(p_.dtype);
     const bool pixel_major = p_.nhwc || g_.depthwise;
     const Conv2dKernels& kernels = run_.kernels;
     (p_.nhwc ? kernels.stage_nhwc : g_.depthwise ? kernels.stage_nchw_lanes : kernels.stage_nchw)[type](call);
@@ -366,12 +366,12 @@ class Unit {
     call.pool_stride_w = pooled ? 1 : p_.pool.stride_w;
     call.bias = bias;
     call.activation = p_.activation;
-    call.y = advance(run_.y, p_.type, output_offset(0, 0));
+    call.y = advance(run_.y, p_.dtype, output_offset(0, 0));
     call.y_row = y_strides_.row;
     call.y_px = y_strides_.pixel;
     call.y_channel = y_strides_.channel;
     call.block = workspace_ + b_.block_offset;
-    (p_.nhwc ? run_.kernels.store_nhwc : run_.kernels.store_nchw)[static_cast<std::size_t>(p_.type)](call);
+    (p_.nhwc ? run_.kernels.store_nhwc : run_.kernels.store_nchw)[static_cast<std::size_t>(p_.dtype)](call);
   }
 
   const Conv2dRun& run_;

@@ -1,10 +1,11 @@
 // The convolution's loop nest over one plan's blocking.
 #pragma once
 
+#include <gable/problem.h>
+#include "cpu/common/check.h"
+#include "cpu/common/target.h"
 #include "cpu/direct/conv2d_blocking.h"
 #include "cpu/direct/conv2d_kernels.h"
-#include "cpu/common/conv2d_problem.h"
-#include "cpu/common/target.h"
 
 namespace gable::cpu {
 

@@ -11,9 +11,9 @@
 
 #include <algorithm>
 
-#include "cpu/direct/conv2d_kernels.h"
 #include "cpu/common/half.h"
 #include "cpu/common/vector-inl.h"
+#include "cpu/direct/conv2d_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
@@ -48,7 +48,7 @@ HWY_INLINE void for_each_column_run(const StageCall& call, const Run& run, const
   }
 }
 
-template <Type kType>
+template <DType kType>
 const Storage<kType>* stage_source(const StageCall& call, std::int64_t row) {
   return static_cast<const Storage<kType>*>(call.x) + row * call.x_row;
 }
@@ -69,7 +69,7 @@ HWY_INLINE void for_each_row(const StageCall& call, std::int64_t row_floats, con
 
 /// Strip [row][in tile][column][in lane].
 /// The channels of one pixel, cut into in tiles that lie `tile_floats` apart.
-template <Type kType>
+template <DType kType>
 HWY_INLINE void stage_pixel(const StageCall& call, const Storage<kType>* x, float* strip, std::int64_t tile_floats) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -87,7 +87,7 @@ HWY_INLINE void stage_pixel(const StageCall& call, const Storage<kType>* x, floa
 }
 
 /// Strip [row][in tile][column][in lane]. The source is read in its own order, pixel by pixel, as one stream.
-template <Type kType>
+template <DType kType>
 void stage_nhwc(const StageCall& call) {
   const std::int64_t tiles = ceil_div(call.channels, call.in_lanes);
   const std::int64_t tile_floats = call.column_positions * call.in_lanes;
@@ -111,7 +111,7 @@ void stage_nhwc(const StageCall& call) {
   });
 }
 
-template <Type kType>
+template <DType kType>
 HWY_INLINE void stage_channel_row(const StageCall& call, const Storage<kType>* x, float* strip) {
   const auto copy = [&](std::int64_t position, std::int64_t column, std::int64_t count) HWY_ATTR {
     if (count == 1) {
@@ -126,7 +126,7 @@ HWY_INLINE void stage_channel_row(const StageCall& call, const Storage<kType>* x
 }
 
 /// Strip [row][channel][column]: contiguous copies, no transpose.
-template <Type kType>
+template <DType kType>
 void stage_nchw(const StageCall& call) {
   for_each_row(call, call.channels * call.column_positions, [&](std::int64_t row, float* strip) HWY_ATTR {
     for (std::int64_t channel = 0; channel < call.channels; ++channel) {
@@ -137,7 +137,7 @@ void stage_nchw(const StageCall& call) {
 }
 
 /// Strip [row][column][channel] with a column pitch of in_lanes, four channels at a time.
-template <Type kType>
+template <DType kType>
 void stage_nchw_lanes(const StageCall& call) {
   const std::int64_t columns = call.column_positions;
   // The channel rows being transposed lie behind the strip.

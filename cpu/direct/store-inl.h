@@ -10,9 +10,9 @@
 
 #include <algorithm>
 
-#include "cpu/direct/conv2d_kernels.h"
 #include "cpu/common/tanh-inl.h"
 #include "cpu/common/vector-inl.h"
+#include "cpu/direct/conv2d_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
@@ -46,7 +46,7 @@ HWY_INLINE void finish_block(const StoreCall& call, const float* strip, std::int
   }
 }
 
-template <Type kType, bool kNhwc>
+template <DType kType, bool kNhwc>
 void store_strip(const StoreCall& call) {
   for (std::int64_t row = 0; row < call.rows; ++row) {
     for (std::int64_t pixel = 0; pixel < call.pixels; pixel += kStoreBlockPixels) {

@@ -15,9 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
 /// One vector; y is aligned to it. Halves shorter than the instruction's 16 bytes are stored as usual.
-template <Type kType, class D>
+template <DType kType, class D>
 HWY_INLINE void stream_f32_as(D d, hn::Vec<D> value, Storage<kType>* y) {
-  if constexpr (kType == Type::f32) {
+  if constexpr (kType == DType::f32) {
     hn::Stream(value, d, y);
   } else if constexpr (hn::MaxLanes(D()) * sizeof(*y) >= 16) {
     hn::Stream(from_f32<kType>(d, value), HalfTag<D>(), y);

@@ -20,8 +20,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/direct/conv2d_kernels.h"
 #include "cpu/common/vector-inl.h"
+#include "cpu/direct/conv2d_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {

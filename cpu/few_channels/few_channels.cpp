@@ -8,10 +8,10 @@
 #include <stdexcept>
 
 #include "cpu/common/cache.h"
-#include "cpu/direct/conv2d_kernels.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/direct/conv2d_kernels.h"
 
 namespace gable::cpu {
 namespace {
@@ -101,7 +101,7 @@ FewChannelsBlocking choose_blocking(const Conv2dProblem& p, const FewChannelsKer
   b.tile_rows = b.wide ? kernels.wide_rows : pool_side(p);
   choose_strip(p, lanes, b);
   b.plane_pitch = round_up(p.out_w(), lanes) + lanes;
-  b.tile_stores = !b.wide && p.type == Type::f32 && p.nhwc;
+  b.tile_stores = !b.wide && p.dtype == DType::f32 && p.nhwc;
 
   const std::int64_t most = b.wide ? kWideUnitFloats : kLanesUnitFloats;
   const std::int64_t step = std::max<std::int64_t>(1, b.tile_rows / pool_side(p));
@@ -185,14 +185,14 @@ class Unit {
  private:
   const void* x_image() const {
     return static_cast<const char*>(run_.x) +
-           image_ * p_.c * p_.h * p_.w * static_cast<std::int64_t>(bytes_of(p_.type));
+           image_ * p_.c * p_.h * p_.w * static_cast<std::int64_t>(size_of(p_.dtype));
   }
   /// Where output (row of the unit, column 0, channel) begins.
   void* y_at(std::int64_t row, std::int64_t channel) const {
     const std::int64_t out_row = first_row_ + row;
     const std::int64_t element = p_.nhwc ? ((image_ * p_.out_h() + out_row) * p_.out_w()) * p_.k + channel
                                          : ((image_ * p_.k + channel) * p_.out_h() + out_row) * p_.out_w();
-    return static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(bytes_of(p_.type));
+    return static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(size_of(p_.dtype));
   }
 
   void stage() const {
@@ -215,14 +215,14 @@ class Unit {
     call.strip = workspace_;
     call.row = workspace_ + b_.row_offset;
     const bool splits = p_.nhwc && b_.planes;
-    (splits ? run_.kernels.stage_nhwc : run_.kernels.stage_nchw)[static_cast<std::size_t>(p_.type)](call);
+    (splits ? run_.kernels.stage_nhwc : run_.kernels.stage_nchw)[static_cast<std::size_t>(p_.dtype)](call);
   }
 
   /// Asks for a row's share of what the next unit will stage, which otherwise waits for all of it at once. Only where
   /// that follows this unit's input in memory.
   void ask_for_input(std::int64_t row) const {
     if (!p_.nhwc && b_.row_blocks > 1) return;
-    const std::int64_t image = p_.c * p_.h * p_.w * static_cast<std::int64_t>(bytes_of(p_.type));
+    const std::int64_t image = p_.c * p_.h * p_.w * static_cast<std::int64_t>(size_of(p_.dtype));
     const std::int64_t unit = image / b_.row_blocks;
     const std::int64_t begin = image_ * image + (first_row_ / b_.unit_rows + 1) * unit;
     const char* x = static_cast<const char*>(run_.x);
@@ -273,7 +273,7 @@ class Unit {
   }
 
   void finish(const float* from, void* y, std::int64_t count) const {
-    run_.kernels.finish[static_cast<std::size_t>(p_.type)](
+    run_.kernels.finish[static_cast<std::size_t>(p_.dtype)](
         {.x = from, .y = y, .count = count, .activation = p_.activation});
   }
 
@@ -350,7 +350,7 @@ class Unit {
       call.y_px = p_.nhwc ? p_.k : 1;
       call.y_channel = p_.nhwc ? 1 : p_.out_h() * p_.out_w();
       call.block = workspace_ + b_.planes_offset;
-      (p_.nhwc ? kernels.store_nhwc : kernels.store_nchw)[static_cast<std::size_t>(p_.type)](call);
+      (p_.nhwc ? kernels.store_nhwc : kernels.store_nchw)[static_cast<std::size_t>(p_.dtype)](call);
     }
   }
 
@@ -415,7 +415,7 @@ void FewChannelsPlan::pack(const void* weights, const WeightStrides& strides, vo
     for (const Step& step : order) {
       const std::int64_t source = step.channel * strides.in + step.kh * strides.row + step.kw * strides.column;
       for (std::int64_t k = first; k < first + width; ++k) {
-        *out++ = k < p.k ? element_as_f32(weights, p.type, source + k * strides.out) : 0.0f;
+        *out++ = k < p.k ? element_as_f32(weights, p.dtype, source + k * strides.out) : 0.0f;
       }
     }
   }

@@ -352,7 +352,7 @@ void interleave(const FewInterleaveCall& call) {
   }
 }
 
-template <Type kType>
+template <DType kType>
 void finish(const FewFinishCall& call) {
   const FewD d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -404,11 +404,11 @@ HWY_INLINE void split_channels(const float* HWY_RESTRICT x, std::int64_t x_px, f
 }
 
 /// One image row of `channels` interleaved channels (or one plane's row) into its phases.
-template <Type kType>
+template <DType kType>
 HWY_INLINE void stage_row(const FewStageCall& call, const Storage<kType>* x, std::int64_t channels, float* strip) {
   const bool plain = channels == 1 && call.phases == 1;
   const float* source = nullptr;
-  if constexpr (kType == Type::f32) {
+  if constexpr (kType == DType::f32) {
     source = x;
   } else {
     if (!plain) convert_to_f32<kType>(x, call.row, call.width * channels);
@@ -435,7 +435,7 @@ HWY_INLINE void stage_row(const FewStageCall& call, const Storage<kType>* x, std
   }
 }
 
-template <Type kType, bool kNhwc>
+template <DType kType, bool kNhwc>
 void stage(const FewStageCall& call) {
   const std::int64_t plane = call.phases * call.pitch;
   for (std::int64_t i = 0; i < call.rows; ++i) {
@@ -469,9 +469,9 @@ FewChannelsKernels make_few_channels_kernels() {
   kernels.wide = &wide_rows<false>;
   kernels.wide_pool = &wide_rows<true>;
   kernels.interleave = &interleave;
-  kernels.stage_nhwc = {&stage<Type::f32, true>, &stage<Type::f16, true>, &stage<Type::bf16, true>};
-  kernels.stage_nchw = {&stage<Type::f32, false>, &stage<Type::f16, false>, &stage<Type::bf16, false>};
-  kernels.finish = {&finish<Type::f32>, &finish<Type::f16>, &finish<Type::bf16>};
+  kernels.stage_nhwc = {&stage<DType::f32, true>, &stage<DType::f16, true>, &stage<DType::bf16, true>};
+  kernels.stage_nchw = {&stage<DType::f32, false>, &stage<DType::f16, false>, &stage<DType::bf16, false>};
+  kernels.finish = {&finish<DType::f32>, &finish<DType::f16>, &finish<DType::bf16>};
   return kernels;
 }
 

@@ -11,8 +11,8 @@
 #include <array>
 #include <cstdint>
 
+#include <gable/problem.h>
 #include "cpu/common/target.h"
-#include "cpu/common/types.h"
 
 namespace gable::cpu {
 

@@ -21,14 +21,14 @@
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
-#include "cpu/direct/stream-inl.h"
 #include "cpu/common/vector-inl.h"
+#include "cpu/direct/stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
 /// With kStream, y + begin is aligned to vectors.
-template <Type kType, bool kStream>
+template <DType kType, bool kStream>
 void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_t begin, std::int64_t end) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -53,26 +53,26 @@ void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_
 }
 
 /// The same where each step ends after `lanes` elements.
-template <Type kType>
+template <DType kType>
 void add_tile(const void* a, const void* b, void* y, std::int64_t begin, std::int64_t end, std::int64_t lanes) {
   for (std::int64_t i = begin; i < end; i += lanes) add_block<kType, false>(a, b, y, i, std::min(i + lanes, end));
 }
 
 using AddTileFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t, std::int64_t);
 
-AddTileFunction add_tile_function(Type type) {
-  constexpr std::array<AddTileFunction, 3> functions = {&add_tile<Type::f32>, &add_tile<Type::f16>,
-                                                        &add_tile<Type::bf16>};
+AddTileFunction add_tile_function(DType type) {
+  constexpr std::array<AddTileFunction, 3> functions = {&add_tile<DType::f32>, &add_tile<DType::f16>,
+                                                        &add_tile<DType::bf16>};
   return functions[static_cast<std::size_t>(type)];
 }
 
 using AddFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t);
 
-AddFunction add_function(Type type, bool stream) {
-  constexpr std::array<AddFunction, 3> cached = {&add_block<Type::f32, false>, &add_block<Type::f16, false>,
-                                                 &add_block<Type::bf16, false>};
-  constexpr std::array<AddFunction, 3> streamed = {&add_block<Type::f32, true>, &add_block<Type::f16, true>,
-                                                   &add_block<Type::bf16, true>};
+AddFunction add_function(DType type, bool stream) {
+  constexpr std::array<AddFunction, 3> cached = {&add_block<DType::f32, false>, &add_block<DType::f16, false>,
+                                                 &add_block<DType::bf16, false>};
+  constexpr std::array<AddFunction, 3> streamed = {&add_block<DType::f32, true>, &add_block<DType::f16, true>,
+                                                   &add_block<DType::bf16, true>};
   return (stream ? streamed : cached)[static_cast<std::size_t>(type)];
 }
 
@@ -83,7 +83,7 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 namespace {
 
-auto add_function_of(const Target& target, Type type, bool stream) {
+auto add_function_of(const Target& target, DType type, bool stream) {
 #define GABLE_CPU_CASE(target_id, ns, name) \
   if (target.id == (target_id)) return ns::add_function(type, stream);
   GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
@@ -91,7 +91,7 @@ auto add_function_of(const Target& target, Type type, bool stream) {
   return HWY_STATIC_DISPATCH(add_function)(type, stream);
 }
 
-auto add_tile_function_of(const Target& target, Type type) {
+auto add_tile_function_of(const Target& target, DType type) {
 #define GABLE_CPU_CASE(target_id, ns, name) \
   if (target.id == (target_id)) return ns::add_tile_function(type);
   GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
@@ -101,9 +101,9 @@ auto add_tile_function_of(const Target& target, Type type) {
 
 }  // namespace
 
-void add(const void* a, const void* b, void* y, std::int64_t count, Type type, const Target& target, int threads) {
+void add(const void* a, const void* b, void* y, std::int64_t count, DType type, const Target& target, int threads) {
   note_path(Path::add, target);
-  const bool stream = beyond_last_level(count * static_cast<std::int64_t>(bytes_of(type))) &&
+  const bool stream = beyond_last_level(count * static_cast<std::int64_t>(size_of(type))) &&
                       reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
   if (stream) note_path(Path::add_stream, target);
   const std::int64_t elements = stream ? 1 << 20 : 1 << 14;
@@ -113,7 +113,7 @@ void add(const void* a, const void* b, void* y, std::int64_t count, Type type, c
   });
 }
 
-void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, Type type,
+void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, DType type,
                   const Target& target, int threads) {
   note_path(Path::add_in_tiles, target);
   const auto add_one = add_tile_function_of(target, type);

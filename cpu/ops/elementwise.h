@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
+#include <gable/problem.h>
 #include "cpu/common/target.h"
-#include "cpu/common/types.h"
 
 namespace gable::cpu {
 
 /// y[i] = a[i] + b[i] for i in [0, count), added in f32 and rounded to the type. y may be a or b.
-void add(const void* a, const void* b, void* y, std::int64_t count, Type type, const Target& target, int threads);
+void add(const void* a, const void* b, void* y, std::int64_t count, DType type, const Target& target, int threads);
 
 /// The shape of a piece of work, for studies of what it costs.
 struct AddTile {
@@ -18,7 +18,7 @@ struct AddTile {
 };
 
 /// The same in tiles of lanes x steps neighbouring elements, each handed to a thread by itself.
-void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, Type type,
+void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, DType type,
                   const Target& target, int threads);
 
 }  // namespace gable::cpu

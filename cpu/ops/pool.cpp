@@ -21,14 +21,14 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
-#include "cpu/ops/pool_row.h"
-#include "cpu/direct/stream-inl.h"
 #include "cpu/common/vector-inl.h"
+#include "cpu/direct/stream-inl.h"
+#include "cpu/ops/pool_row.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
-template <Type kType>
+template <DType kType>
 void pool_row_nhwc(const PoolRow& call) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -62,7 +62,7 @@ void pool_row_nhwc(const PoolRow& call) {
 HWY_INLINE float nan_max(float a, float b) { return std::isnan(a) || a >= b ? a : b; }
 
 /// Maximum of `rows` input rows into scratch[0, w).
-template <Type kType>
+template <DType kType>
 HWY_INLINE void max_of_rows(const PoolRow& call, WindowRange rows) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -80,7 +80,7 @@ HWY_INLINE void max_of_rows(const PoolRow& call, WindowRange rows) {
   }
 }
 
-template <Type kType>
+template <DType kType>
 void pool_row_nchw(const PoolRow& call) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -109,11 +109,11 @@ void pool_row_nchw(const PoolRow& call) {
 
 using PoolFunction = void (*)(const PoolRow&);
 
-PoolFunction pool_function(Type type, bool nhwc) {
-  constexpr std::array<PoolFunction, 3> by_channel = {&pool_row_nhwc<Type::f32>, &pool_row_nhwc<Type::f16>,
-                                                      &pool_row_nhwc<Type::bf16>};
-  constexpr std::array<PoolFunction, 3> by_column = {&pool_row_nchw<Type::f32>, &pool_row_nchw<Type::f16>,
-                                                     &pool_row_nchw<Type::bf16>};
+PoolFunction pool_function(DType type, bool nhwc) {
+  constexpr std::array<PoolFunction, 3> by_channel = {&pool_row_nhwc<DType::f32>, &pool_row_nhwc<DType::f16>,
+                                                      &pool_row_nhwc<DType::bf16>};
+  constexpr std::array<PoolFunction, 3> by_column = {&pool_row_nchw<DType::f32>, &pool_row_nchw<DType::f16>,
+                                                     &pool_row_nchw<DType::bf16>};
   return (nhwc ? by_channel : by_column)[static_cast<std::size_t>(type)];
 }
 
@@ -124,7 +124,7 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 namespace {
 
-auto pool_function_of(const Target& target, Type type, bool nhwc) {
+auto pool_function_of(const Target& target, DType type, bool nhwc) {
 #define GABLE_CPU_CASE(target_id, ns, name) \
   if (target.id == (target_id)) return ns::pool_function(type, nhwc);
   GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
@@ -180,10 +180,10 @@ MaxPoolPlan::MaxPoolPlan(const MaxPoolProblem& problem, const Target& target, in
 void MaxPoolPlan::run(const void* x, void* y) {
   const MaxPoolProblem& p = problem_;
   note_path(p.nhwc ? Path::max_pool_nhwc : Path::max_pool_nchw, *target_);
-  const auto pool_row = pool_function_of(*target_, p.type, p.nhwc);
+  const auto pool_row = pool_function_of(*target_, p.dtype, p.nhwc);
   const std::int64_t planes = p.nhwc ? p.n : p.n * p.c;
   const std::int64_t depth = p.nhwc ? p.c : 1;
-  const std::int64_t bytes = static_cast<std::int64_t>(bytes_of(p.type));
+  const std::int64_t bytes = static_cast<std::int64_t>(size_of(p.dtype));
   // 16 channels are whole vectors of every target.
   const bool stream = p.nhwc && beyond_last_level(planes * p.out_h * p.out_w * depth * bytes) && p.c % 16 == 0 &&
                       reinterpret_cast<std::uintptr_t>(y) % 64 == 0;

@@ -5,21 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gable/problem.h>
 #include "cpu/common/aligned.h"
 #include "cpu/common/target.h"
-#include "cpu/common/types.h"
 
 namespace gable::cpu {
-
-struct MaxPoolProblem {
-  std::int64_t n = 1, c = 1, h = 1, w = 1;  // input
-  std::int64_t window_h = 1, window_w = 1;
-  std::int64_t stride_h = 1, stride_w = 1;
-  std::int64_t pad_top = 0, pad_left = 0;  // bottom and right follow from the output size
-  std::int64_t out_h = 1, out_w = 1;
-  Type type = Type::f32;
-  bool nhwc = true;
-};
 
 /// Checks, chooses the kernel and allocates the workspace once; run() allocates nothing.
 class MaxPoolPlan {

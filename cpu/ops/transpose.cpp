@@ -22,8 +22,8 @@
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
-#include "cpu/ops/transpose_stripe.h"
 #include "cpu/common/vector-inl.h"
+#include "cpu/ops/transpose_stripe.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include <gable/problem.h>
 #include "cpu/common/target.h"
-#include "cpu/common/types.h"
 
 namespace gable::cpu {
 

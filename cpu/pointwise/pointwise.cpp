@@ -14,10 +14,10 @@
 #include <stdexcept>
 
 #include "cpu/common/cache.h"
-#include "cpu/direct/conv2d_blocking.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/direct/conv2d_blocking.h"
 
 namespace gable::cpu {
 namespace {
@@ -261,7 +261,7 @@ std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
   if (p.r * p.s != 1) return "kernel " + text(p.r) + "x" + text(p.s) + ": it is made for 1x1";
   if (p.groups != 1) return text(p.groups) + " groups: it takes one";
-  if (p.type != Type::f32) return std::string(name_of(p.type)) + ": it reads f32";
+  if (p.dtype != DType::f32) return std::string(name_of(p.dtype)) + ": it reads f32";
   if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
@@ -310,7 +310,7 @@ void PointwisePlan::pack(const void* weights, const WeightStrides& strides, void
     for (std::int64_t channel = 0; channel < problem_.c; ++channel) {
       for (std::int64_t lane = panel; lane < panel + lanes; ++lane) {
         const std::int64_t source = lane * strides.out + channel * strides.in;
-        *out++ = lane < problem_.k ? element_as_f32(weights, problem_.type, source) : 0.0f;
+        *out++ = lane < problem_.k ? element_as_f32(weights, problem_.dtype, source) : 0.0f;
       }
     }
   }

@@ -2,7 +2,7 @@
 // cost a GPU several instructions.
 #pragma once
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
 
 namespace gable::cuda {
 

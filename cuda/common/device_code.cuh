@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
 
 namespace gable::cuda {
 
@@ -86,13 +86,13 @@ __device__ __forceinline__ void finish_all(float (&values)[count], const float (
 
 /// Calls `body` with a value of the storage type: the way from a run-time Type to a template argument.
 template <typename Body>
-void with_type(Type type, Body&& body) {
+void with_type(DType type, Body&& body) {
   switch (type) {
-    case Type::f32:
+    case DType::f32:
       return body(float{});
-    case Type::f16:
+    case DType::f16:
       return body(__half{});
-    case Type::bf16:
+    case DType::bf16:
       return body(__nv_bfloat16{});
   }
 }

@@ -84,7 +84,7 @@ HaloTile halo_tile(const Conv2dProblem& p) {
   t.ho = t.pool ? 2 * t.out_h : t.out_h;
   t.wo = t.pool ? 2 * t.out_w : t.out_w;
   t.nhwc = p.nhwc;
-  t.type = p.type;
+  t.type = p.dtype;
   t.activation = p.activation;
   return t;
 }

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
 
 namespace gable::cuda {
 
@@ -35,7 +35,7 @@ struct HaloTile {
   int ho, wo;        // rows and columns of the convolution that are needed
   int out_h, out_w;  // of y
   bool nhwc, pool;
-  Type type;
+  DType type;
   Activation activation;
   int images, row_pairs;    // of a tile; several images only if row_pairs are all of them
   int bands, tiles;         // tiles an image, and in all (of one group and chunk)

@@ -229,9 +229,9 @@ std::string DepthwiseConv2d::refusal(const Conv2dProblem& p, const cudaDevicePro
 DepthwiseConv2d::DepthwiseConv2d(const Conv2dProblem& p, const cudaDeviceProp& device) : problem_(p), strips_{} {
   lanes_ = p.nhwc && p.c % kVector == 0 ? kVector : 1;
   columns_ = lanes_ == 1 ? kNchwColumns : kNhwcColumns;
-  kernel_ = p.type == Type::f32   ? kernel_of_lanes<float>(p, lanes_)
-            : p.type == Type::f16 ? kernel_of_lanes<__half>(p, lanes_)
-                                  : kernel_of_lanes<__nv_bfloat16>(p, lanes_);
+  kernel_ = p.dtype == DType::f32   ? kernel_of_lanes<float>(p, lanes_)
+            : p.dtype == DType::f16 ? kernel_of_lanes<__half>(p, lanes_)
+                                    : kernel_of_lanes<__nv_bfloat16>(p, lanes_);
   DepthwiseStrips& d = strips_;
   d.c = static_cast<int>(p.c), d.h = static_cast<int>(p.h), d.w = static_cast<int>(p.w);
   d.ho = static_cast<int>(p.ho), d.wo = static_cast<int>(p.wo);
@@ -264,7 +264,7 @@ void DepthwiseConv2d::pack(const void* weights, const WeightStrides& strides, vo
   constexpr int threads = 256;
   const int channels = strips_.c;
   const auto blocks = static_cast<unsigned>(ceil_div(9 * channels, threads));
-  with_type(problem_.type, [&](auto zero) {
+  with_type(problem_.dtype, [&](auto zero) {
     pack_depthwise<<<blocks, threads, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
                                                    static_cast<float*>(packed), channels);
   });

@@ -9,7 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cuda/common/description.h"
 
 namespace gable::cuda {
 

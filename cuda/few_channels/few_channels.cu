@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "cuda/common/check.h"
-#include "cuda/few_channels/few_channels.h"
 #include "cuda/common/halo_tile.cuh"
 #include "cuda/common/vector_access.cuh"
+#include "cuda/few_channels/few_channels.h"
 
 namespace gable::cuda {
 
@@ -163,9 +163,9 @@ __device__ __forceinline__ void store(const HaloTile& t, const Target& to,
 template <int rows, int columns, int channels>
 __device__ __forceinline__ void store_as(const HaloTile& t, const Target& to,
                                          const float (&values)[rows * columns * channels]) {
-  if (t.type == Type::f32) {
+  if (t.type == DType::f32) {
     store<float, rows, columns, channels>(t, to, values);
-  } else if (t.type == Type::f16) {
+  } else if (t.type == DType::f16) {
     store<__half, rows, columns, channels>(t, to, values);
   } else {
     store<__nv_bfloat16, rows, columns, channels>(t, to, values);
@@ -272,9 +272,9 @@ __device__ __forceinline__ void stage_as(const HaloTile& t, int tile, int phases
 }
 
 __device__ __forceinline__ void stage(const HaloTile& t, int tile, int phases, float* to) {
-  if (t.type == Type::f32) {
+  if (t.type == DType::f32) {
     stage_as<float>(t, tile, phases, to);
-  } else if (t.type == Type::f16) {
+  } else if (t.type == DType::f16) {
     stage_as<__half>(t, tile, phases, to);
   } else {
     stage_as<__nv_bfloat16>(t, tile, phases, to);

@@ -10,13 +10,13 @@
 
 #include "cuda/common/check.h"
 #include "cuda/common/halo_tile.cuh"
-#include "cuda/gemm/mma.cuh"
 #include "cuda/common/vector_access.cuh"
+#include "cuda/gemm/mma.cuh"
 
 namespace gable::cuda {
 
 struct FewChannelsMmaVariant {
-  Type type;
+  DType type;
   int tiles;  // of 8 output channels
   int rows;   // products of a warp, each of 8 positions
   int threads;
@@ -32,7 +32,7 @@ __host__ __device__ constexpr int padded_channels(int channels) { return channel
 
 /// tf32 lies in 4 bytes.
 __host__ __device__ constexpr int pixel_bytes(const HaloTile& t) {
-  return padded_channels(t.c) * (t.type == Type::f32 ? 4 : 2);
+  return padded_channels(t.c) * (t.type == DType::f32 ? 4 : 2);
 }
 __host__ __device__ constexpr int units_of(const HaloTile& t) {
   return t.kernel_h * t.kernel_w * pixel_bytes(t) / kUnit;
@@ -306,20 +306,20 @@ __global__ void pack_few_channels_mma(const T* weights, WeightStrides strides, u
 }
 
 template <typename T, int tiles, int rows, int threads, int blocks>
-constexpr FewChannelsMmaVariant variant(Type type) {
+constexpr FewChannelsMmaVariant variant(DType type) {
   return {type, tiles, rows, threads, few_channels_mma_kernel<T, tiles, rows, threads, blocks>};
 }
 
 constexpr FewChannelsMmaVariant kVariants[] = {
-    variant<__half, 8, 2, 256, 2>(Type::f16),         variant<__nv_bfloat16, 8, 2, 256, 2>(Type::bf16),
-    variant<float, 8, 2, 256, 2>(Type::f32),          variant<__half, 2, 4, 256, 3>(Type::f16),
-    variant<__nv_bfloat16, 2, 4, 256, 3>(Type::bf16), variant<float, 2, 4, 256, 3>(Type::f32),
+    variant<__half, 8, 2, 256, 2>(DType::f16),         variant<__nv_bfloat16, 8, 2, 256, 2>(DType::bf16),
+    variant<float, 8, 2, 256, 2>(DType::f32),          variant<__half, 2, 4, 256, 3>(DType::f16),
+    variant<__nv_bfloat16, 2, 4, 256, 3>(DType::bf16), variant<float, 2, 4, 256, 3>(DType::f32),
 };
 
 const FewChannelsMmaVariant& choose_variant(const Conv2dProblem& p) {
   const int tiles = p.group_k() <= 16 ? 2 : 8;
   for (const FewChannelsMmaVariant& v : kVariants)
-    if (v.type == p.type && v.tiles == tiles) return v;
+    if (v.type == p.dtype && v.tiles == tiles) return v;
   return kVariants[0];
 }
 
@@ -359,8 +359,8 @@ TileChoice choose_tile(const Conv2dProblem& p, const FewChannelsMmaVariant& v, c
 
 std::string FewChannelsMma::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
   if (device.major < 8) return "sm_" + std::to_string(10 * device.major + device.minor) + ": it needs sm_80";
-  const bool has_math = p.type == Type::f32 ? p.math == Math::tf32 : p.math == Math::strict;
-  if (!has_math) return std::string(name_of(p.type)) + " in this math: it multiplies f16, bf16, and f32 as tf32";
+  const bool has_math = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
+  if (!has_math) return std::string(name_of(p.dtype)) + " in this math: it multiplies f16, bf16, and f32 as tf32";
   const std::string refusal = halo_tile_refusal(p);
   if (!refusal.empty()) return refusal;
   if (p.group_c() < 3) return std::to_string(p.group_c()) + " input channels a group; it takes 3 to 8";

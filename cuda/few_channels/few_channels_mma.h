@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string>
 
+#include "cuda/common/description.h"
 #include "cuda/common/halo_tile.h"
 
 namespace gable::cuda {

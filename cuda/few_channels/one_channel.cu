@@ -197,8 +197,8 @@ const OneChannelVariant* find_variant(const Conv2dProblem& p) {
   return nullptr;
 }
 
-void (*kernel_of(const OneChannelVariant& v, Type type))(ImageTile) {
-  return type == Type::f32 ? v.f32 : type == Type::f16 ? v.f16 : v.bf16;
+void (*kernel_of(const OneChannelVariant& v, DType type))(ImageTile) {
+  return type == DType::f32 ? v.f32 : type == DType::f16 ? v.f16 : v.bf16;
 }
 
 constexpr std::int64_t pad_to(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -213,12 +213,12 @@ std::int64_t pitch_of(const Conv2dProblem& p) {
 }
 std::int64_t in_elements_of(const Conv2dProblem& p) {
   const std::int64_t rows = std::max(pad_to(rows_of(p), 2) + p.r - 1, p.pad_top + p.h);
-  return pad_to(rows * pitch_of(p), kVector / static_cast<std::int64_t>(bytes_of(p.type)));
+  return pad_to(rows * pitch_of(p), kVector / static_cast<std::int64_t>(size_of(p.dtype)));
 }
 
 std::size_t shared_bytes_of(const Conv2dProblem& p) {
   const std::int64_t elements = 2 * in_elements_of(p) + p.k * p.out_h() * p.out_w();
-  return static_cast<std::size_t>(elements) * bytes_of(p.type);
+  return static_cast<std::size_t>(elements) * size_of(p.dtype);
 }
 
 ImageTile tile_of(const Conv2dProblem& p) {
@@ -243,7 +243,7 @@ ImageTile tile_of(const Conv2dProblem& p) {
   t.nhwc = p.nhwc;
   t.pool = p.pool.is_2x2();
   t.flat = t.pad_top == 0 && t.pad_left == 0 && t.pitch == t.w &&
-           p.h * p.w * static_cast<std::int64_t>(bytes_of(p.type)) % kVector == 0;
+           p.h * p.w * static_cast<std::int64_t>(size_of(p.dtype)) % kVector == 0;
   t.activation = p.activation;
   return t;
 }
@@ -268,7 +268,7 @@ std::string OneChannelConv2d::refusal(const Conv2dProblem& p, const cudaDevicePr
 
 OneChannelConv2d::OneChannelConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device)
     : variant_(find_variant(problem)),
-      type_(problem.type),
+      type_(problem.dtype),
       tile_(tile_of(problem)),
       shared_bytes_(shared_bytes_of(problem)) {
   const auto* const kernel = reinterpret_cast<const void*>(kernel_of(*variant_, type_));

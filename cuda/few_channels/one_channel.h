@@ -12,7 +12,8 @@
 #include <cstddef>
 #include <string>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cuda/common/description.h"
 #include "cuda/common/halo_tile.h"
 
 namespace gable::cuda {
@@ -57,7 +58,7 @@ class OneChannelConv2d {
 
  private:
   const OneChannelVariant* variant_;
-  Type type_;
+  DType type_;
   ImageTile tile_;
   std::size_t shared_bytes_;
   unsigned blocks_;

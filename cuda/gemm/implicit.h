@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
 
 namespace gable::cuda {
 

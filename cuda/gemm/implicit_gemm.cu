@@ -170,13 +170,13 @@ constexpr GemmCandidate candidate(int rows, int columns, double rate) {
 }
 constexpr GemmCandidate kCandidates[] = {candidate(128, 128, 1.0), candidate(128, 64, 0.9), candidate(64, 64, 0.75)};
 
-int elements_of_stage(const Conv2dProblem& p) { return kDepthBytes / static_cast<int>(bytes_of(p.type)); }
+int elements_of_stage(const Conv2dProblem& p) { return kDepthBytes / static_cast<int>(size_of(p.dtype)); }
 
 /// What mma.sync reaches a cycle on a multiprocessor, about: half of the tensor cores' best on sm_90, all on sm_80.
-double fma_per_cycle(const Conv2dProblem& p) { return p.type == Type::f32 ? 512 : 1024; }
+double fma_per_cycle(const Conv2dProblem& p) { return p.dtype == DType::f32 ? 512 : 1024; }
 
 /// Channels of a row are whole 16 bytes.
-int channels_of_chunk(const Conv2dProblem& p) { return 16 / static_cast<int>(bytes_of(p.type)); }
+int channels_of_chunk(const Conv2dProblem& p) { return 16 / static_cast<int>(size_of(p.dtype)); }
 
 template <typename T>
 using Kernel = GemmKernel<void(ImplicitGemm, int, const T*, const T*, const float*, T*, float*)>;
@@ -205,7 +205,7 @@ ImplicitGemmConv2d::ImplicitGemmConv2d(const Conv2dProblem& problem, const cudaD
     : problem_(problem),
       gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kThreadColumns)),
       tile_(choose_tile(gemm_, kCandidates, elements_of_stage(problem), fma_per_cycle(problem), device)) {
-  with_type(problem_.type, [&](auto zero) { kernel_of<decltype(zero)>(problem_, tile_).prepare(); });
+  with_type(problem_.dtype, [&](auto zero) { kernel_of<decltype(zero)>(problem_, tile_).prepare(); });
 }
 
 std::string ImplicitGemmConv2d::missing(const cudaDeviceProp& device) {
@@ -215,9 +215,10 @@ std::string ImplicitGemmConv2d::missing(const cudaDeviceProp& device) {
 
 std::string ImplicitGemmConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   constexpr std::int64_t kLeastColumns = 4;
-  const bool tensor = p.type == Type::f32 ? p.math == Math::tf32 : p.math == Math::strict;
+  const bool tensor = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
   if (!tensor)
-    return p.type == Type::f32 ? "f32: it multiplies f16, bf16, and f32 as tf32 (math tf32)" : "math other than strict";
+    return p.dtype == DType::f32 ? "f32: it multiplies f16, bf16, and f32 as tf32 (math tf32)"
+                                 : "math other than strict";
   if (p.group_k() < kLeastColumns && p.groups > 1) {
     return std::to_string(p.group_k()) + " output channels a group; a tile of " + std::to_string(kWarpColumns) +
            " would be empty below " + std::to_string(kLeastColumns);
@@ -239,7 +240,7 @@ PackedOrder ImplicitGemmConv2d::order() const {
 }
 
 std::size_t ImplicitGemmConv2d::packed_bytes() const {
-  return static_cast<std::size_t>(order().elements()) * bytes_of(problem_.type);
+  return static_cast<std::size_t>(order().elements()) * size_of(problem_.dtype);
 }
 
 void ImplicitGemmConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
@@ -251,7 +252,7 @@ void ImplicitGemmConv2d::run(const void* x, const void* packed, const float* bia
                              cudaStream_t stream) const {
   const GemmGrid grid = grid_of(gemm_, tile_);
   auto* parts = static_cast<float*>(workspace);
-  with_type(problem_.type, [&](auto zero) {
+  with_type(problem_.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Kernel<T> kernel = kernel_of<T>(problem_, tile_);
     kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(

@@ -36,7 +36,7 @@ __global__ void pack_kernel(Conv2dProblem p, PackedOrder order, const T* weights
 void pack_weights(const Conv2dProblem& problem, const PackedOrder& order, const void* weights,
                   const WeightStrides& strides, void* packed, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(ceil_div(order.elements(), kThreads));
-  with_type(problem.type, [&](auto zero) {
+  with_type(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     pack_kernel<T><<<blocks, kThreads, 0, stream>>>(problem, order, static_cast<const T*>(weights), strides,
                                                     static_cast<T*>(packed));

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
 
 namespace gable::cuda {
 
@@ -24,7 +24,7 @@ constexpr PackedOrder packed_order(const Conv2dProblem& p, std::int64_t c_multip
   return {p.groups, p.r * p.s, round_up(p.group_c(), c_multiple), round_up(p.group_k(), k_multiple)};
 }
 
-/// Device pointers of problem.type; f32 with Math::tf32 is rounded to it. Asynchronous on `stream`.
+/// Device pointers of problem.dtype; f32 with Math::tf32 is rounded to it. Asynchronous on `stream`.
 void pack_weights(const Conv2dProblem& problem, const PackedOrder& order, const void* weights,
                   const WeightStrides& strides, void* packed, cudaStream_t stream);
 

@@ -235,8 +235,8 @@ RegisterTileConv2d::RegisterTileConv2d(const Conv2dProblem& problem, const cudaD
 
 std::string RegisterTileConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   constexpr std::int64_t kLeastColumns = 4;
-  if (p.type != Type::f32 || p.math != Math::strict) {
-    return std::string(name_of(p.type)) + (p.math == Math::strict ? "" : " on the tensor cores") +
+  if (p.dtype != DType::f32 || p.math != Math::strict) {
+    return std::string(name_of(p.dtype)) + (p.math == Math::strict ? "" : " on the tensor cores") +
            ": it computes strict f32";
   }
   if (p.group_k() < kLeastColumns && p.groups > 1) {

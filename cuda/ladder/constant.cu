@@ -38,7 +38,7 @@ struct Dims : ConvDims {
   explicit Dims(const ConvDims& conv) : ConvDims(conv) {}
 
   int padded_k, chunks;  // of a group: packed channels, and groups of kChannels
-  PoolWindow pool;
+  FusedPool pool;
   bool bias;
   Activation activation;
   Strides x, y;
@@ -139,7 +139,7 @@ ConstantConv2d::ConstantConv2d(const Conv2dProblem& problem, const cudaDevicePro
 
 std::string ConstantConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   if (p.math != Math::strict) return "its arithmetic is strict";
-  const auto bytes = static_cast<std::size_t>(packed_order(p, 1, kChannels).elements()) * bytes_of(p.type);
+  const auto bytes = static_cast<std::size_t>(packed_order(p, 1, kChannels).elements()) * size_of(p.dtype);
   if (bytes > kBankBytes) {
     return "the weights take " + std::to_string(bytes) + " bytes; constant memory has " + std::to_string(kBankBytes);
   }
@@ -158,7 +158,7 @@ Conv2dDescription ConstantConv2d::description() const {
 }
 
 std::size_t ConstantConv2d::packed_bytes() const {
-  return static_cast<std::size_t>(order_.elements()) * bytes_of(problem_.type);
+  return static_cast<std::size_t>(order_.elements()) * size_of(problem_.dtype);
 }
 
 void ConstantConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
@@ -173,7 +173,7 @@ void ConstantConv2d::run(const void* x, const void* packed, const float* bias, v
                   static_cast<unsigned>(problem_.groups * dims.chunks),
                   static_cast<unsigned>(std::min(problem_.n, kMostImages)));
   with_bank(packed, packed_bytes(), stream, [&] {
-    with_type(problem_.type, [&](auto zero) {
+    with_type(problem_.dtype, [&](auto zero) {
       using T = decltype(zero);
       constant_kernel<T><<<grid, kThreads, 0, stream>>>(dims, static_cast<const T*>(x), bias, static_cast<T*>(y));
     });

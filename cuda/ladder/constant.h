@@ -11,7 +11,8 @@
 #include <cstddef>
 #include <string>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cuda/common/description.h"
 #include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {

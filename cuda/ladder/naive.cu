@@ -82,7 +82,7 @@ Conv2dDescription NaiveConv2d::description() const {
 }
 
 std::size_t NaiveConv2d::packed_bytes() const {
-  return static_cast<std::size_t>(packed_order(problem_, 1, 1).elements()) * bytes_of(problem_.type);
+  return static_cast<std::size_t>(packed_order(problem_, 1, 1).elements()) * size_of(problem_.dtype);
 }
 
 void NaiveConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
@@ -91,7 +91,7 @@ void NaiveConv2d::pack(const void* weights, const WeightStrides& strides, void* 
 
 void NaiveConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {
   const auto blocks = static_cast<unsigned>(ceil_div(problem_.y_elements(), kThreads));
-  with_type(problem_.type, [&](auto zero) {
+  with_type(problem_.dtype, [&](auto zero) {
     using T = decltype(zero);
     naive_kernel<T><<<blocks, kThreads, 0, stream>>>(problem_, strides_of_x(problem_), static_cast<const T*>(x),
                                                      static_cast<const T*>(packed), bias, static_cast<T*>(y));

@@ -10,7 +10,8 @@
 #include <cstddef>
 #include <string>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cuda/common/description.h"
 
 namespace gable::cuda {
 

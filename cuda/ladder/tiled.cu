@@ -226,8 +226,8 @@ TiledConv2d::TiledConv2d(const Conv2dProblem& problem, const cudaDeviceProp&, in
 
 std::string TiledConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&, int stages) {
   if (p.math != Math::strict) return "its arithmetic is strict";
-  if (stages > 1 && p.type != Type::f32) {
-    return std::string(name_of(p.type)) + ": its asynchronous copies move 4 bytes, so it takes f32";
+  if (stages > 1 && p.dtype != DType::f32) {
+    return std::string(name_of(p.dtype)) + ": its asynchronous copies move 4 bytes, so it takes f32";
   }
   if (p.pool.h > kTile || p.pool.w > kTile) {
     return "the pool's window is " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) +
@@ -261,7 +261,7 @@ Conv2dDescription TiledConv2d::description() const {
 }
 
 std::size_t TiledConv2d::packed_bytes() const {
-  return static_cast<std::size_t>(order_.elements()) * bytes_of(problem_.type);
+  return static_cast<std::size_t>(order_.elements()) * size_of(problem_.dtype);
 }
 
 void TiledConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
@@ -276,7 +276,7 @@ void TiledConv2d::run(const void* x, const void* packed, const float* bias, void
     double_buffer_kernel<<<grid, kThreads, tiling_.bytes(), stream>>>(
         dims, static_cast<const float*>(x), static_cast<const float*>(packed), bias, static_cast<float*>(y));
   } else {
-    with_type(problem_.type, [&](auto zero) {
+    with_type(problem_.dtype, [&](auto zero) {
       using T = decltype(zero);
       shared_kernel<T><<<grid, kThreads, tiling_.bytes(), stream>>>(
           dims, static_cast<const T*>(x), static_cast<const T*>(packed), bias, static_cast<T*>(y));

@@ -80,11 +80,11 @@ __global__ __launch_bounds__(kThreads) void convert_kernel(const float* from, T*
 
 }  // namespace
 
-void add(const void* a, const void* b, void* c, std::int64_t elements, Type type, cudaStream_t stream) {
+void add(const void* a, const void* b, void* c, std::int64_t elements, DType type, cudaStream_t stream) {
   with_type(type, [&](auto zero) { add_as<decltype(zero)>(a, b, c, elements, stream); });
 }
 
-void convert(const float* from, void* to, std::int64_t elements, Type type, cudaStream_t stream) {
+void convert(const float* from, void* to, std::int64_t elements, DType type, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((elements + kThreads - 1) / kThreads);
   with_type(type, [&](auto zero) {
     convert_kernel<<<blocks, kThreads, 0, stream>>>(from, static_cast<decltype(zero)*>(to), elements);

@@ -5,14 +5,14 @@
 
 #include <cstdint>
 
-#include "cuda/common/types.h"
+#include <gable/problem.h>
 
 namespace gable::cuda {
 
 /// Asynchronous on `stream`. Sums are formed in f32 and rounded once.
-void add(const void* a, const void* b, void* c, std::int64_t elements, Type type, cudaStream_t stream);
+void add(const void* a, const void* b, void* c, std::int64_t elements, DType type, cudaStream_t stream);
 
 /// Each f32 rounded to `type`, nearest even. Asynchronous on `stream`.
-void convert(const float* from, void* to, std::int64_t elements, Type type, cudaStream_t stream);
+void convert(const float* from, void* to, std::int64_t elements, DType type, cudaStream_t stream);
 
 }  // namespace gable::cuda

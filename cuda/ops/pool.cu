@@ -201,7 +201,7 @@ void launch(const MaxPoolProblem& problem, const T* x, T* y, cudaStream_t stream
 }  // namespace
 
 void max_pool(const MaxPoolProblem& problem, const void* x, void* y, cudaStream_t stream) {
-  with_type(problem.type, [&](auto zero) {
+  with_type(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch<T>(problem, static_cast<const T*>(x), static_cast<T*>(y), stream);
   });

@@ -5,9 +5,9 @@
 // channels are multiplications.
 #include "cuda/ops/reorder.h"
 
+#include <gable/problem.h>
 #include "cuda/common/check.h"
 #include "cuda/ops/transpose.h"
-#include "cuda/common/types.h"
 
 namespace gable::cuda {
 namespace {

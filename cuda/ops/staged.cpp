@@ -18,7 +18,7 @@ std::string megabytes(std::int64_t bytes) { return std::to_string((bytes + 50000
 
 Staging::Staging(const Conv2dProblem& p)
     : problem(p), reorders(!p.nhwc && !same_layouts(p)), pools(!p.pool.none() && !p.pool.is_2x2()) {
-  const auto element = static_cast<std::int64_t>(bytes_of(p.type));
+  const auto element = static_cast<std::int64_t>(size_of(p.dtype));
   std::int64_t end = 0;
   const auto place = [&](std::int64_t elements) {
     const std::int64_t at = end;
@@ -40,7 +40,7 @@ Conv2dProblem Staging::inner() const {
 }
 
 std::string Staging::text() const {
-  const auto element = static_cast<std::int64_t>(bytes_of(problem.type));
+  const auto element = static_cast<std::int64_t>(size_of(problem.dtype));
   std::string text;
   if (reorders) {
     const std::int64_t moved = 2 * (problem.x_elements() + problem.y_elements()) * element;
@@ -56,7 +56,7 @@ std::string Staging::text() const {
 void Staging::before(const void* x, void* workspace, cudaStream_t stream) const {
   if (!reorders) return;
   transpose(x, static_cast<unsigned char*>(workspace) + x_at, problem.n, problem.c, problem.h * problem.w,
-            static_cast<int>(bytes_of(problem.type)), stream);
+            static_cast<int>(size_of(problem.dtype)), stream);
 }
 
 void Staging::after(void* y, void* workspace, cudaStream_t stream) const {
@@ -72,13 +72,13 @@ void Staging::after(void* y, void* workspace, cudaStream_t stream) const {
                               .stride_w = problem.pool.stride_w,
                               .out_h = problem.out_h(),
                               .out_w = problem.out_w(),
-                              .type = problem.type,
+                              .dtype = problem.dtype,
                               .nhwc = true};
     max_pool(pool, base + conv_at, reorders ? base + y_at : y, stream);
   }
   if (reorders) {
     transpose(base + y_at, y, problem.n, problem.out_h() * problem.out_w(), problem.k,
-              static_cast<int>(bytes_of(problem.type)), stream);
+              static_cast<int>(size_of(problem.dtype)), stream);
   }
 }
 

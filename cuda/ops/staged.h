@@ -11,7 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cuda/common/description.h"
 
 namespace gable::cuda {
 

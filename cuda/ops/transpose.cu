@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include <gable/problem.h>
 #include "cuda/common/check.h"
-#include "cuda/common/types.h"
 
 namespace gable::cuda {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <type_traits>
 
-#include "cuda/studies/ceiling_loop.cuh"
-#include "cuda/studies/ceilings_wgmma.h"
 #include "cuda/common/check.h"
 #include "cuda/gemm/mma.cuh"
+#include "cuda/studies/ceiling_loop.cuh"
+#include "cuda/studies/ceilings_wgmma.h"
 
 namespace gable::cuda {
 namespace {

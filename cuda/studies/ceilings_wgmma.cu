@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
-#include "cuda/studies/ceiling_loop.cuh"
 #include "cuda/common/check.h"
+#include "cuda/studies/ceiling_loop.cuh"
 #include "cuda/wgmma/ptx.cuh"
 
 namespace gable::cuda {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <gable/problem.h>
 #include "cuda/common/check.h"
-#include "cuda/common/types.h"
 
 namespace gable::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // See bf16_parts.h.
 #include "cuda/wgmma/bf16_parts.h"
 
-#include "cuda/wgmma/bf16_parts.cuh"
+#include <gable/problem.h>
 #include "cuda/common/check.h"
-#include "cuda/common/types.h"
+#include "cuda/wgmma/bf16_parts.cuh"
 
 namespace gable::cuda {
 namespace {

@@ -8,10 +8,10 @@
 #include <array>
 #include <stdexcept>
 
-#include "cuda/wgmma/bf16_parts.cuh"
-#include "cuda/wgmma/bf16_parts.h"
 #include "cuda/common/check.h"
 #include "cuda/common/padded_nhwc.h"
+#include "cuda/wgmma/bf16_parts.cuh"
+#include "cuda/wgmma/bf16_parts.h"
 #include "cuda/wgmma/kernel.cuh"
 #include "cuda/wgmma/launch.h"
 
@@ -80,11 +80,11 @@ void check_map(CUresult result, const char* which) {
   }
 }
 
-CUtensorMapDataType map_type(Type type) {
+CUtensorMapDataType map_type(DType type) {
   switch (type) {
-    case Type::f16:
+    case DType::f16:
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case Type::bf16:
+    case DType::bf16:
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     default:
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
@@ -98,16 +98,16 @@ struct MapTensor {
   std::array<cuuint64_t, 4> sizes;
   std::array<cuuint64_t, 3> pitches;  // in bytes
 
-  MapTensor(Type type, std::int64_t c, std::int64_t w, std::int64_t h, std::int64_t n)
+  MapTensor(DType type, std::int64_t c, std::int64_t w, std::int64_t h, std::int64_t n)
       : sizes{static_cast<cuuint64_t>(c), static_cast<cuuint64_t>(w), static_cast<cuuint64_t>(h),
               static_cast<cuuint64_t>(n)} {
-    const auto bytes = static_cast<cuuint64_t>(bytes_of(type));
+    const auto bytes = static_cast<cuuint64_t>(size_of(type));
     pitches = {sizes[0] * bytes, sizes[0] * sizes[1] * bytes, sizes[0] * sizes[1] * sizes[2] * bytes};
   }
 };
 
 /// For copies of boxes, of which `step` takes each first, second, ... element.
-CUtensorMap make_map(Type type, const MapTensor& t, const std::array<cuuint32_t, 4>& box,
+CUtensorMap make_map(DType type, const MapTensor& t, const std::array<cuuint32_t, 4>& box,
                      const std::array<cuuint32_t, 4>& step, const char* which) {
   CUtensorMap map;
   static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
@@ -125,7 +125,7 @@ std::int64_t input_depth(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 /// For boxes of consecutive output pixels: of each, the input pixel that one tap reads.
 CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  const Type type = wgmma_operand(p);
+  const DType type = wgmma_operand(p);
   const MapTensor t(type, input_depth(p, g), p.w, p.h, p.n);
   const WgmmaCorners c = wgmma_corners(p);
   const std::array<int, 2> lower{c.left, c.top}, upper{c.right, c.bottom};
@@ -145,7 +145,7 @@ cuuint32_t extent(int pixels, std::int64_t stride) {
 }
 
 CUtensorMap input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  const Type type = wgmma_operand(p);
+  const DType type = wgmma_operand(p);
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(type));
   const std::int64_t depth = input_depth(p, g);
   if (g.by_tap) return gathering_map(p, g);
@@ -160,26 +160,26 @@ CUtensorMap input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
 }
 
 CUtensorMap output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.type));
+  const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.dtype));
   const auto chunk_w = static_cast<cuuint32_t>(std::min(g.row, kWgmmaChunk));
   const cuuint32_t chunk_h = kWgmmaChunk / chunk_w;
   if (g.flat) {
-    return make_map(p.type, MapTensor(p.type, p.k, p.n * p.ho * p.wo, 1, 1), {channels, chunk_w, 1, 1}, {1, 1, 1, 1},
+    return make_map(p.dtype, MapTensor(p.dtype, p.k, p.n * p.ho * p.wo, 1, 1), {channels, chunk_w, 1, 1}, {1, 1, 1, 1},
                     "the output");
   }
   const cuuint32_t pool = p.pool.none() ? 1 : 2;
-  return make_map(p.type, MapTensor(p.type, p.k, p.out_w(), p.out_h(), p.n),
+  return make_map(p.dtype, MapTensor(p.dtype, p.k, p.out_w(), p.out_h(), p.n),
                   {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}, "the output");
 }
 
-const void* kernel_of(Type type, const WgmmaGeometry& g) {
+const void* kernel_of(DType type, const WgmmaGeometry& g) {
   const int pixels = g.pixels;
   if (g.schedule == WgmmaSchedule::promoted) return wgmma_kernel_promoted(pixels);
   if (g.parts > 1) return wgmma_kernel_parts(pixels);
   switch (type) {
-    case Type::f16:
+    case DType::f16:
       return wgmma_kernel_f16(pixels);
-    case Type::bf16:
+    case DType::bf16:
       return wgmma_kernel_bf16(pixels);
     default:
       return wgmma_kernel_tf32(pixels);
@@ -244,7 +244,7 @@ int shared_bytes_of(const cudaDeviceProp& device) { return static_cast<int>(devi
 
 /// Channels in whole vectors of 16 bytes, as tensor copies need them.
 Conv2dProblem as_copied(const Conv2dProblem& p) {
-  const std::int64_t vector = 16 / static_cast<std::int64_t>(bytes_of(p.type));
+  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(p.dtype));
   Conv2dProblem copied = p;
   copied.c = round_up(p.c, vector);
   copied.k = round_up(p.k, vector);
@@ -259,7 +259,7 @@ struct Staging {
 
 Staging staging_of(const Conv2dProblem& p, const Conv2dProblem& copied, const WgmmaGeometry& g) {
   const auto bytes = [&p](std::int64_t elements) {
-    return static_cast<std::size_t>(round_up(elements * static_cast<std::int64_t>(bytes_of(p.type)), 256));
+    return static_cast<std::size_t>(round_up(elements * static_cast<std::int64_t>(size_of(p.dtype)), 256));
   };
   Staging s;
   s.stages_input = g.parts > 1 || copied.c != p.c;
@@ -338,7 +338,7 @@ WgmmaConv2d::WgmmaConv2d(const Conv2dProblem& problem, const cudaDeviceProp& dev
   s.arguments = arguments_of(s.copied, s.geometry);
   s.arguments.outputs = static_cast<int>(problem.k);  // behind them there is no bias
   s.overlap_launches = wishes.overlap_launches;
-  s.kernel = kernel_of(problem.type, s.geometry);
+  s.kernel = kernel_of(problem.dtype, s.geometry);
   s.set_address = driver_function<PFN_cuTensorMapReplaceAddress_v12000>("cuTensorMapReplaceAddress");
   GABLE_CUDA_CHECK(
       cudaFuncSetAttribute(s.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_of(device)));
@@ -388,7 +388,7 @@ void WgmmaConv2d::pack(const void* weights, const WeightStrides& strides, void* 
   auto* const to = static_cast<uint4*>(packed);
   if (s.geometry.parts > 1) {
     pack_weights<float, __nv_bfloat16><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);
-  } else if (s.problem.type == Type::f32) {
+  } else if (s.problem.dtype == DType::f32) {
     pack_weights<float, float><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);
   } else {
     using Half = std::uint16_t;
@@ -403,7 +403,7 @@ void WgmmaConv2d::run(const void* x, const void* packed, const float* bias, void
   WgmmaArguments a = s.arguments;
   auto* const scratch = static_cast<unsigned char*>(workspace);
   const Conv2dProblem& p = s.problem;
-  const int element = static_cast<int>(bytes_of(p.type));
+  const int element = static_cast<int>(size_of(p.dtype));
   if (s.geometry.parts > 1) {
     cut_rows(static_cast<const float*>(x), scratch, p.n * p.h * p.w, p.c, s.geometry.parts, stream);
   } else if (s.staging.stages_input) {

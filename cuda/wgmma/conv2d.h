@@ -6,7 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cuda/common/description.h"
 #include "cuda/wgmma/geometry.h"
 
 namespace gable::cuda {

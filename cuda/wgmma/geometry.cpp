@@ -209,7 +209,7 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const int workers = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
   g.ctas = std::min(g.items, workers) * g.split;
-  const auto element = static_cast<double>(bytes_of(p.type));
+  const auto element = static_cast<double>(size_of(p.dtype));
   const double waves = static_cast<double>(ceil_div(g.items, workers));
   const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
   const double small = g.pixels > 128 ? 1 : one_tile ? kSmallSideBySide : kSmallInTurns;
@@ -217,7 +217,7 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
   const double main = std::max(products, bytes / kLoadBytes);
-  const double by_size = p.type == Type::f32 ? 1.5 : 1;
+  const double by_size = p.dtype == DType::f32 ? 1.5 : 1;
   const double epilogue = kEpilogue * g.pixels / kWgmmaChunk * by_size * (p.pool.none() ? 1 : 0.5);
   const double both = main + epilogue + kBetweenItems;
   const double item = one_tile ? both : std::max(main + kTurn, both / 2);
@@ -355,11 +355,11 @@ WgmmaCorners wgmma_corners(const Conv2dProblem& p) {
 }
 
 std::string wgmma_refusal(const Conv2dProblem& p) {
-  if (p.type == Type::f32 && p.math == Math::strict) {
+  if (p.dtype == DType::f32 && p.math == Math::strict) {
     return "f32 in strict math; its products are of tf32 values, of bf16 parts (split3, split6) or of 16-bit values";
   }
-  if (p.type != Type::f32 && p.math != Math::strict) {
-    return std::string("a math mode for ") + name_of(p.type) + "; it takes strict";
+  if (p.dtype != DType::f32 && p.math != Math::strict) {
+    return std::string("a math mode for ") + name_of(p.dtype) + "; it takes strict";
   }
   if (!p.nhwc) return "layout nchw; it takes nhwc";
   if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";

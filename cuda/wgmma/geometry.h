@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/common/conv2d_problem.h"
+#include <gable/problem.h>
 
 namespace gable::cuda {
 
@@ -109,10 +109,10 @@ constexpr int wgmma_parts(const Conv2dProblem& p) {
 }
 
 /// What the matrix unit multiplies: parts are bf16, f32 stands for tf32.
-constexpr Type wgmma_operand(const Conv2dProblem& p) { return wgmma_parts(p) > 1 ? Type::bf16 : p.type; }
+constexpr DType wgmma_operand(const Conv2dProblem& p) { return wgmma_parts(p) > 1 ? DType::bf16 : p.dtype; }
 
 /// Channels of 128 bytes.
-constexpr int wgmma_channel_block(Type type) { return type == Type::f32 ? 32 : 64; }
+constexpr int wgmma_channel_block(DType type) { return type == DType::f32 ? 32 : 64; }
 
 /// Empty, or why no tile fits the problem (whatever the device).
 std::string wgmma_refusal(const Conv2dProblem& problem);

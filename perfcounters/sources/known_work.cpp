@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "perfcounters/sources/counted_region.h"
 #include "perfcounters/ceilings/loops.h"
+#include "perfcounters/sources/counted_region.h"
 
 namespace gable::perf {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "perfcounters/sources/child_process.h"
 #include "perfcounters/machine.h"
+#include "perfcounters/sources/child_process.h"
 #include "perfcounters/sources/source.h"
 
 namespace gable::perf {

@@ -20,8 +20,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "perfcounters/sources/known_work.h"
 #include "perfcounters/machine.h"
+#include "perfcounters/sources/known_work.h"
 
 namespace gable::perf {
 namespace {

@@ -1,9 +1,9 @@
 // One suite for every device there is: each op in each dtype, layout and attribute against the f64 oracle, within the
 // bound that the plan itself states; what a device can't do must be refused with a reason; run() allocates nothing.
 // GABLE_TEST_FAST=1 takes a fraction of the cases, GABLE_TEST_BACKEND=cuda one backend's devices.
-#include "tests/tools/allocation_counter.h"
 #include "tests/conformance/conformance_cases.h"
 #include "tests/conformance/conformance_run.h"
+#include "tests/tools/allocation_counter.h"
 #include "tests/tools/expect.h"
 #include "tests/tools/fast.h"
 

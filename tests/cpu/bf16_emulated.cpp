@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/common/half.h"
 #include "cpu/bf16/tile-inl.h"
+#include "cpu/common/half.h"
 
 namespace gable::cpu::test {
 namespace {
@@ -85,21 +85,21 @@ void end() {}
 
 const Bf16Unit& emulated_unit() {
   static const Bf16Unit unit{.name = "emulated",
-                               .missing = "",
-                               .positions = kHalfPositions,
-                               .reads_whole_half = true,
-                               .most_padding = 1e9,
-                               .begin = begin,
-                               .end = end,
-                               .tile1 = bf16_tile<EmulatedTiles, 1>,
-                               .tile3 = bf16_tile<EmulatedTiles, 3>,
-                               .tile4 = bf16_tile<EmulatedTiles, 4>,
-                               .tile6 = bf16_tile<EmulatedTiles, 6>,
-                               .finishes_in_registers = false,
-                               .finish_bf16 = nullptr,
-                               .finish_f16 = amx_unit().finish_f16,
-                               .split_f16 = amx_unit().split_f16,
-                               .split_f32 = {nullptr, nullptr, amx_unit().split_f32[2], amx_unit().split_f32[3]}};
+                             .missing = "",
+                             .positions = kHalfPositions,
+                             .reads_whole_half = true,
+                             .most_padding = 1e9,
+                             .begin = begin,
+                             .end = end,
+                             .tile1 = bf16_tile<EmulatedTiles, 1>,
+                             .tile3 = bf16_tile<EmulatedTiles, 3>,
+                             .tile4 = bf16_tile<EmulatedTiles, 4>,
+                             .tile6 = bf16_tile<EmulatedTiles, 6>,
+                             .finishes_in_registers = false,
+                             .finish_bf16 = nullptr,
+                             .finish_f16 = amx_unit().finish_f16,
+                             .split_f16 = amx_unit().split_f16,
+                             .split_f32 = {nullptr, nullptr, amx_unit().split_f32[2], amx_unit().split_f32[3]}};
   return unit;
 }
 

@@ -10,9 +10,9 @@
 
 #include "cpu/bf16/blocking.h"
 #include "cpu/bf16/conv2d.h"
+#include "tests/cpu/bf16_emulated.h"
 #include "tests/cpu/oracle.h"
 #include "tests/tools/fast.h"
-#include "tests/cpu/bf16_emulated.h"
 
 namespace gable::cpu::test {
 namespace {
@@ -37,10 +37,10 @@ bool is_emulated(const Bf16Unit& unit) { return unit.begin == emulated_unit().be
 /// The reference's tolerances, which are 4·sqrt(terms)·2^-24·M and more, widened for terms of several products.
 std::vector<Expected> widened(std::vector<Expected> expected, const Conv2dProblem& p, int products) {
   const double terms = static_cast<double>(p.c / p.groups * p.r * p.s + 1);
-  const double left_out = products == 6         ? 2 * 0x1p-24
-                          : products != 3       ? 0.0
-                          : p.type == Type::f16 ? 0x1p-18
-                                                : 3 * 0x1p-16;
+  const double left_out = products == 6           ? 2 * 0x1p-24
+                          : products != 3         ? 0.0
+                          : p.dtype == DType::f16 ? 0x1p-18
+                                                  : 3 * 0x1p-16;
   const double share = left_out * (1 + 0x1p-7) / (4.0 * std::sqrt(terms) * 0x1p-24);
   for (Expected& e : expected) e.tolerance *= std::sqrt(static_cast<double>(products)) + share;
   return expected;
@@ -60,7 +60,7 @@ void check_unit(const Conv2dProblem& p, int products, const Bf16Unit& unit, cons
   CHECK(plan.workspace_bytes() <= static_cast<std::size_t>(threads) * (2u << 20));
   std::vector<std::uint16_t> packed(plan.packed_bytes() / 2, 0x7fc0);
   plan.pack(data.weights.data(), dense_strides(p), packed.data());
-  GuardedOutput y(p.type, p.n * p.k * p.out_h() * p.out_w());
+  GuardedOutput y(p.dtype, p.n * p.k * p.out_h() * p.out_w());
   plan.run(data.x.data(), packed.data(), data.bias.data(), y.data());
   check_output(p, data.expected, y);
 }
@@ -80,14 +80,14 @@ void check_units(const Conv2dProblem& p, int products, int threads, const Data& 
 void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
   p.nhwc = true;
   struct Storage {
-    Type type;
+    DType type;
     int products;
   };
   for (const auto& [type, products] :
-       {Storage{Type::bf16, 1}, {Type::f16, 3}, {Type::f16, 4}, {Type::f32, 3}, {Type::f32, 6}}) {
-    p.type = type;
-    const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
-    const Elements weights = random_elements(p.type, p.k * (p.c / p.groups) * p.r * p.s, random);
+       {Storage{DType::bf16, 1}, {DType::f16, 3}, {DType::f16, 4}, {DType::f32, 3}, {DType::f32, 6}}) {
+    p.dtype = type;
+    const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
+    const Elements weights = random_elements(p.dtype, p.k * (p.c / p.groups) * p.r * p.s, random);
     std::vector<float> bias(static_cast<std::size_t>(p.k));
     std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
     const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias,
@@ -174,10 +174,10 @@ TEST_CASE("matrix: few channels, folded over the kernel's columns") {
 TEST_CASE("matrix: folded positions overlap, and no pixel enters an output that it does not belong to") {
   std::mt19937 random(22);
   Conv2dProblem p = sized({.c = 3, .h = 9, .w = 40, .k = 40, .r = 3, .s = 5, .stride_w = 2, .pad_left = 1}, 0, 1);
-  p.type = Type::bf16;
+  p.dtype = DType::bf16;
   p.nhwc = true;
-  Elements x = random_elements(p.type, p.c * p.h * p.w, random);
-  const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+  Elements x = random_elements(p.dtype, p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.dtype, p.k * p.c * p.r * p.s, random);
   constexpr std::int64_t kRow = 4, kColumn = 21;
   for (std::int64_t c = 0; c < p.c; ++c) {
     x.set(static_cast<std::size_t>((kRow * p.w + kColumn) * p.c + c), std::numeric_limits<float>::infinity());
@@ -186,7 +186,7 @@ TEST_CASE("matrix: folded positions overlap, and no pixel enters an output that 
     Bf16Conv2dPlan plan(p, 1, unit, best_target(), 1);
     std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
     plan.pack(weights.data(), dense_strides(p), packed.data());
-    GuardedOutput y(p.type, p.k * p.ho * p.wo);
+    GuardedOutput y(p.dtype, p.k * p.ho * p.wo);
     plan.run(x.data(), packed.data(), nullptr, y.data());
     int wrong = 0;
     for (std::int64_t pixel = 0; pixel < p.ho * p.wo; ++pixel) {
@@ -215,7 +215,7 @@ TEST_CASE("matrix: taps read in the image, with borders of every width") {
   std::mt19937 random(20);
   const auto check_in_image = [&](Conv2dProblem p, int threads = 1) {
     Conv2dProblem bf16 = p;
-    bf16.type = Type::bf16;
+    bf16.dtype = DType::bf16;
     bf16.nhwc = true;
     CHECK(bf16_blocking(bf16, 1, emulated_unit(), threads).in_image);
     check_everywhere(p, random, threads);
@@ -248,9 +248,9 @@ TEST_CASE("matrix: small images sixteen at a time") {
   std::mt19937 random(21);
   const auto check_by_images = [&](Conv2dProblem p, int threads = 1) {
     p.nhwc = true;
-    p.type = Type::bf16;
-    const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
-    const Elements weights = random_elements(p.type, p.k * (p.c / p.groups) * p.r * p.s, random);
+    p.dtype = DType::bf16;
+    const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
+    const Elements weights = random_elements(p.dtype, p.k * (p.c / p.groups) * p.r * p.s, random);
     const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.25f);
     const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
     CHECK(bf16_blocking(p, 1, emulated_unit(), threads).by_images);
@@ -268,12 +268,12 @@ TEST_CASE("matrix: small images sixteen at a time") {
 TEST_CASE("matrix: outputs written past the caches") {
   std::mt19937 random(18);
   for (const int products : {1, 3}) {
-    for (const PoolWindow& pool : {PoolWindow{}, PoolWindow{2, 2, 2, 2}}) {
+    for (const FusedPool& pool : {FusedPool{}, FusedPool{2, 2, 2, 2}}) {
       Conv2dProblem p = same_padded({.c = 32, .h = 6, .w = 18, .k = 64, .r = 3, .s = 3});
-      p.type = products == 1 ? Type::bf16 : Type::f32;
+      p.dtype = products == 1 ? DType::bf16 : DType::f32;
       p.pool = pool;
-      const Elements x = random_elements(p.type, p.c * p.h * p.w, random);
-      const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+      const Elements x = random_elements(p.dtype, p.c * p.h * p.w, random);
+      const Elements weights = random_elements(p.dtype, p.k * p.c * p.r * p.s, random);
       const std::vector<Expected> expected = widened(conv2d_reference(p, x, weights, {}), p, products);
       const Elements in = in_layout(x, true, p.n, p.c, p.h, p.w);
       for (const Bf16Unit& unit : units()) {
@@ -282,10 +282,10 @@ TEST_CASE("matrix: outputs written past the caches") {
         CHECK(plan.description().fusion.find("past the caches") != std::string::npos);
         std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
         plan.pack(weights.data(), dense_strides(p), packed.data());
-        GuardedOutput y(p.type, p.k * p.out_h() * p.out_w());
+        GuardedOutput y(p.dtype, p.k * p.out_h() * p.out_w());
         AlignedFloats aligned(y.size());  // only such an output is streamed
         plan.run(in.data(), packed.data(), nullptr, aligned.data());
-        std::memcpy(y.data(), aligned.data(), y.size() * bytes_of(p.type));
+        std::memcpy(y.data(), aligned.data(), y.size() * size_of(p.dtype));
         check_output(p, expected, y);
       }
     }
@@ -301,9 +301,9 @@ TEST_CASE("matrix: many threads and units of few panels give the same result") {
 TEST_CASE("matrix: weights beyond the last level, used once by all images") {
   std::mt19937 random(19);
   Conv2dProblem p = same_padded({.n = 2, .c = 256, .h = 2, .w = 2, .k = 7400, .r = 3, .s = 3});
-  p.type = Type::bf16;
-  const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
-  const Elements weights = random_elements(p.type, p.k * p.c * p.r * p.s, random);
+  p.dtype = DType::bf16;
+  const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.dtype, p.k * p.c * p.r * p.s, random);
   const std::vector<float> bias(static_cast<std::size_t>(p.k));
   const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
   for (const Bf16Unit& unit : units()) {
@@ -348,15 +348,15 @@ TEST_CASE("matrix: random problems") {
 TEST_CASE("matrix: 6 products are as accurate as f32, 3 are not") {
   std::mt19937 random(17);
   Conv2dProblem p = sized({.c = 256, .h = 4, .w = 16, .k = 32}, 0, 0);
-  const Elements x = random_elements(p.type, p.c * p.h * p.w, random);
-  const Elements weights = random_elements(p.type, p.k * p.c, random);
+  const Elements x = random_elements(p.dtype, p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.dtype, p.k * p.c, random);
   const std::vector<Expected> exact = conv2d_reference(p, x, weights, {});
   const Elements in = in_layout(x, true, p.n, p.c, p.h, p.w);
   const auto worst = [&](int products) {
     Bf16Conv2dPlan plan(p, products, emulated_unit(), best_target(), 1);
     std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
     plan.pack(weights.data(), dense_strides(p), packed.data());
-    GuardedOutput y(p.type, p.k * p.h * p.w);
+    GuardedOutput y(p.dtype, p.k * p.h * p.w);
     plan.run(in.data(), packed.data(), nullptr, y.data());
     double most = 0.0;
     for (std::size_t i = 0; i < exact.size(); ++i) {
@@ -373,7 +373,7 @@ TEST_CASE("matrix: 6 products are as accurate as f32, 3 are not") {
 
 TEST_CASE("matrix: what it can't do is refused with the reason") {
   const Bf16Unit& unit = emulated_unit();
-  const Conv2dProblem good = sized({.c = 32, .h = 8, .w = 8, .k = 32, .type = Type::bf16}, 0, 0);
+  const Conv2dProblem good = sized({.c = 32, .h = 8, .w = 8, .k = 32, .dtype = DType::bf16}, 0, 0);
   CHECK(bf16_refusal(good, 1, unit).empty());
   Conv2dProblem p = good;
   p.nhwc = false;
@@ -392,7 +392,7 @@ TEST_CASE("matrix: what it can't do is refused with the reason") {
   p = good;
   p.k = 16;
   CHECK(bf16_refusal(p, 1, strict).empty());
-  p.type = Type::f16;
+  p.dtype = DType::f16;
   CHECK(
       bf16_refusal(p, 3, strict) ==
       "32 input and 16 output channels a group: padding makes it 2.0 times the work, and beyond 1.0 f32 arithmetic is "

@@ -8,9 +8,9 @@
 #include <random>
 #include <stdexcept>
 
-#include "cpu/direct/conv2d.h"
 #include "cpu/depthwise/depthwise.h"
 #include "cpu/depthwise/depthwise_planes.h"
+#include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
 #include "cpu/pointwise/pointwise.h"
 #include "tests/cpu/oracle.h"
@@ -18,7 +18,7 @@
 namespace gable::cpu::test {
 namespace {
 
-constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 
 template <class Plan>
 void check_plan(const Conv2dProblem& p, const Target& target, int threads, const Elements& x, const Elements& weights,
@@ -29,15 +29,15 @@ void check_plan(const Conv2dProblem& p, const Target& target, int threads, const
   std::vector<float> packed(plan.packed_bytes() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
   plan.pack(weights.data(), dense_strides(p), packed.data());
   const Elements in = in_layout(x, p.nhwc, p.n, p.c, p.h, p.w);
-  GuardedOutput y(p.type, p.n * p.k * p.out_h() * p.out_w());
+  GuardedOutput y(p.dtype, p.n * p.k * p.out_h() * p.out_w());
   plan.run(in.data(), packed.data(), bias.data(), y.data());
   check_output(p, expected, y);
 }
 
 /// One problem on every supported target, type and layout, in every kernel that takes it.
 void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
-  for (const Type type : kTypes) {
-    p.type = type;
+  for (const DType type : kTypes) {
+    p.dtype = type;
     const Elements x = random_elements(type, p.n * p.c * p.h * p.w, random);
     const Elements weights = random_elements(type, p.k * (p.c / p.groups) * p.r * p.s, random);
     std::vector<float> bias(static_cast<std::size_t>(p.k));
@@ -66,8 +66,8 @@ void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
 
 /// A 1x1 convolution in the kernel made for it, which must take it, on every supported target.
 void check_pointwise(Conv2dProblem p, std::mt19937& random, int threads = 1) {
-  const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
-  const Elements weights = random_elements(p.type, p.k * p.c, random);
+  const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
+  const Elements weights = random_elements(p.dtype, p.k * p.c, random);
   std::vector<float> bias(static_cast<std::size_t>(p.k));
   std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
   const std::vector<Expected> expected = conv2d_reference(p, x, weights, bias);
@@ -83,8 +83,8 @@ void check_large_result() {
   const Conv2dProblem p{.h = 725, .w = 725, .k = 16, .ho = 725, .wo = 725, .bias = true};
   const std::int64_t count = p.k * p.ho * p.wo;
   std::mt19937 random(12);
-  const Elements x = random_elements(Type::f32, p.h * p.w, random);
-  const Elements weights = random_elements(Type::f32, p.k, random);
+  const Elements x = random_elements(DType::f32, p.h * p.w, random);
+  const Elements weights = random_elements(DType::f32, p.k, random);
   const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
   for (const Target* target : supported_targets()) {
     Plan plan(p, *target, 2);
@@ -167,8 +167,8 @@ TEST_CASE("few channels: a result beyond the last level's share, on aligned and 
     if (k == 32) p.h = p.ho = 363;
     const std::int64_t count = p.k * p.ho * p.wo;
     std::mt19937 random(13);
-    const Elements x = random_elements(Type::f32, p.h * p.w, random);
-    const Elements weights = random_elements(Type::f32, 2 * p.k, random);
+    const Elements x = random_elements(DType::f32, p.h * p.w, random);
+    const Elements weights = random_elements(DType::f32, 2 * p.k, random);
     const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
     for (const Target* target : supported_targets()) {
       FewChannelsPlan plan(p, *target, 2);
@@ -350,7 +350,7 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
 TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs that it belongs to") {
   constexpr std::int64_t kChannels = 64, kSize = 5;
   Conv2dProblem p{.c = kChannels, .h = kSize, .w = kSize, .k = kChannels, .r = 3, .s = 3, .groups = kChannels};
-  p.type = Type::bf16;
+  p.dtype = DType::bf16;
   p.bias = true;
   p = sized(p, 0, 0);
   for (const Target* target : supported_targets()) {
@@ -363,7 +363,7 @@ TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs 
       DepthwisePlan plan(p, *target, 1);
       std::vector<float> packed(plan.packed_bytes() / sizeof(float));
       plan.pack(weights.data(), dense_strides(p), packed.data());
-      GuardedOutput y(Type::bf16, 9 * kChannels);
+      GuardedOutput y(DType::bf16, 9 * kChannels);
       plan.run(x.data(), packed.data(), bias.data(), y.data());
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < 9 * kChannels; ++i) {
@@ -388,7 +388,7 @@ TEST_CASE("the kernels for special shapes say what they are not made for") {
   CHECK_THROWS_AS(PointwisePlan(wide, target, 1), std::invalid_argument);
   const auto refused = [&](const Conv2dProblem& p) { return pointwise_refusal(p, target); };
   CHECK(refused(sized({.c = 4, .h = 2, .w = 2, .k = 4, .groups = 2}, 0, 0)).find("2 groups") != std::string::npos);
-  CHECK(refused({.type = Type::bf16}).find("bf16") != std::string::npos);
+  CHECK(refused({.dtype = DType::bf16}).find("bf16") != std::string::npos);
   CHECK(refused({.nhwc = false}).find("nchw") != std::string::npos);
   CHECK(refused({.activation = Activation::tanh}).find("tanh") != std::string::npos);
   CHECK(refused({.h = 2, .w = 2, .ho = 2, .wo = 2, .pool = {2, 2, 2, 2}}).find("max-pool") != std::string::npos);
@@ -425,10 +425,10 @@ TEST_CASE("conv2d: groups and depthwise") {
 
 TEST_CASE("conv2d: bias, activations and pools") {
   std::mt19937 random(8);
-  const PoolWindow pools[] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 2, 2}, {2, 2, 1, 1},
-                              {1, 3, 1, 2}, {3, 2, 1, 3}, {1, 1, 2, 2}, {5, 4, 5, 4}};
+  const FusedPool pools[] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 2, 2}, {2, 2, 1, 1},
+                             {1, 3, 1, 2}, {3, 2, 1, 3}, {1, 1, 2, 2}, {5, 4, 5, 4}};
   for (const Activation activation : {Activation::none, Activation::relu, Activation::tanh}) {
-    for (const PoolWindow& pool : pools) {
+    for (const FusedPool& pool : pools) {
       for (const bool bias : {false, true}) {
         check_everywhere(same_padded({.n = 2,
                                       .c = 3,
@@ -522,7 +522,7 @@ TEST_CASE("conv2d: random shapes") {
 }
 
 TEST_CASE("conv2d: NaN reaches the output through relu and pool") {
-  for (const PoolWindow& pool : {PoolWindow{}, PoolWindow{2, 2, 2, 2}, PoolWindow{2, 2, 1, 1}}) {
+  for (const FusedPool& pool : {FusedPool{}, FusedPool{2, 2, 2, 2}, FusedPool{2, 2, 1, 1}}) {
     for (const Target* target : supported_targets()) {
       for (std::size_t position = 0; position < 4; ++position) {
         INFO(target->name << " pool " << pool.h << " stride " << pool.stride_h << " position " << position);
@@ -556,12 +556,12 @@ TEST_CASE("conv2d: an inconsistent problem is refused with the offending value")
 
 TEST_CASE("conv2d: a thread's workspace stays within 2 MiB") {
   for (const Target* target : supported_targets()) {
-    for (const Type type : kTypes) {
+    for (const DType type : kTypes) {
       for (const bool nhwc : {true, false}) {
-        for (const PoolWindow& pool : {PoolWindow{}, PoolWindow{2, 2, 2, 2}, PoolWindow{3, 3, 2, 2}}) {
+        for (const FusedPool& pool : {FusedPool{}, FusedPool{2, 2, 2, 2}, FusedPool{3, 3, 2, 2}}) {
           for (const std::int64_t channels : {64, 256, 2048}) {
             Conv2dProblem p{.n = 16, .c = channels, .h = 224, .w = 224, .k = channels, .r = 3, .s = 3};
-            p.type = type;
+            p.dtype = type;
             p.nhwc = nhwc;
             p.pool = pool;
             p.activation = Activation::tanh;

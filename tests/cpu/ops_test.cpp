@@ -8,10 +8,10 @@
 #include <random>
 #include <stdexcept>
 
+#include <gable/problem.h>
 #include "cpu/common/aligned.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/ops/elementwise.h"
-#include "cpu/ops/matmul.h"
 #include "cpu/ops/pool.h"
 #include "cpu/ops/transpose.h"
 #include "tests/cpu/oracle.h"
@@ -19,17 +19,17 @@
 namespace gable::cpu::test {
 namespace {
 
-constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 
 void check_matmul(const MatmulProblem& p, const Target& target, int threads, std::mt19937& random) {
-  INFO("m" << p.m << " n" << p.n << " k" << p.k << " " << name_of(p.type) << " on " << target.name);
-  const Elements a = random_elements(p.type, p.m * p.k, random);
-  const Elements b = random_elements(p.type, p.k * p.n, random);
-  const Elements bias = random_elements(Type::f32, p.n, random);
+  INFO("m" << p.m << " n" << p.n << " k" << p.k << " " << name_of(p.dtype) << " on " << target.name);
+  const Elements a = random_elements(p.dtype, p.m * p.k, random);
+  const Elements b = random_elements(p.dtype, p.k * p.n, random);
+  const Elements bias = random_elements(DType::f32, p.n, random);
   Conv2dPlan plan(as_conv2d(p), target, threads);
   std::vector<float> packed(plan.packed_floats());
   plan.pack(b.data(), dense_strides(p), packed.data());
-  GuardedOutput c(p.type, p.m * p.n);
+  GuardedOutput c(p.dtype, p.m * p.n);
   plan.run(a.data(), packed.data(), static_cast<const float*>(bias.data()), c.data());
   std::size_t wrong = 0;
   for (std::int64_t row = 0; row < p.m; ++row) {
@@ -44,7 +44,7 @@ void check_matmul(const MatmulProblem& p, const Target& target, int threads, std
       }
       if (p.activation == Activation::relu) sum = std::max(sum, 0.0);
       const double tolerance =
-          4.0 * std::sqrt(static_cast<double>(p.k + 1)) * std::ldexp(magnitude, -24) + rounding(p.type, sum);
+          4.0 * std::sqrt(static_cast<double>(p.k + 1)) * std::ldexp(magnitude, -24) + rounding(p.dtype, sum);
       const double value = c.at(static_cast<std::size_t>(row * p.n + column));
       if (!(std::abs(value - sum) <= tolerance)) ++wrong;
     }
@@ -56,10 +56,10 @@ void check_matmul(const MatmulProblem& p, const Target& target, int threads, std
 void check_max_pool(const MaxPoolProblem& p, const Target& target, int threads, std::mt19937& random) {
   INFO("n" << p.n << " c" << p.c << " h" << p.h << " w" << p.w << " window " << p.window_h << "x" << p.window_w
            << " stride " << p.stride_h << "x" << p.stride_w << " pad " << p.pad_top << "," << p.pad_left << " "
-           << name_of(p.type) << (p.nhwc ? " nhwc" : " nchw") << " on " << target.name);
-  const Elements x = random_elements(p.type, p.n * p.c * p.h * p.w, random);
+           << name_of(p.dtype) << (p.nhwc ? " nhwc" : " nchw") << " on " << target.name);
+  const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
   MaxPoolPlan plan(p, target, threads);
-  GuardedOutput y(p.type, p.n * p.c * p.out_h * p.out_w);
+  GuardedOutput y(p.dtype, p.n * p.c * p.out_h * p.out_w);
   plan.run(x.data(), y.data());
   std::size_t wrong = 0;
   for (std::int64_t image = 0; image < p.n; ++image) {
@@ -144,9 +144,9 @@ TEST_CASE("half: conversion to f16 and bf16 rounds to nearest even, and back is 
 TEST_CASE("add: every f16 and bf16 pattern, NaN and infinities too, as the scalar conversions have it") {
   std::mt19937 random(21);
   constexpr std::size_t kCount = 65536 + 7;
-  for (const Type type : {Type::f16, Type::bf16}) {
-    const auto widen = type == Type::f16 ? f16_to_f32 : bf16_to_f32;
-    const auto narrow = type == Type::f16 ? f32_to_f16 : f32_to_bf16;
+  for (const DType type : {DType::f16, DType::bf16}) {
+    const auto widen = type == DType::f16 ? f16_to_f32 : bf16_to_f32;
+    const auto narrow = type == DType::f16 ? f32_to_f16 : f32_to_bf16;
     std::vector<std::uint16_t> a(kCount), b(kCount), expected(kCount);
     for (std::size_t i = 0; i < kCount; ++i) {
       a[i] = static_cast<std::uint16_t>(i);
@@ -174,10 +174,10 @@ TEST_CASE("add: f32, lengths around the vector and the block, one thread and two
   for (const std::int64_t count : {0, 1, 3, 15, 16, 17, 63, 16384, 50001}) {
     for (const Target* target : supported_targets()) {
       for (const int threads : {1, 2}) {
-        const Elements a = random_elements(Type::f32, count, random);
-        const Elements b = random_elements(Type::f32, count, random);
-        GuardedOutput y(Type::f32, count);
-        add(a.data(), b.data(), y.data(), count, Type::f32, *target, threads);
+        const Elements a = random_elements(DType::f32, count, random);
+        const Elements b = random_elements(DType::f32, count, random);
+        GuardedOutput y(DType::f32, count);
+        add(a.data(), b.data(), y.data(), count, DType::f32, *target, threads);
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < y.size(); ++i) wrong += y.at(i) != a.at(i) + b.at(i);
         CHECK(wrong == 0);
@@ -197,19 +197,20 @@ TEST_CASE("matmul: sizes around the tile, types, bias and activation") {
   const std::int64_t sizes[][3] = {{1, 1, 1},   {1, 17, 300}, {13, 16, 5},  {14, 33, 64},   {15, 129, 31},
                                    {29, 64, 2}, {100, 7, 70}, {64, 200, 9}, {500, 40, 128}, {5, 5, 5000}};
   for (const auto& size : sizes) {
-    for (const Type type : kTypes) {
+    for (const DType type : kTypes) {
       for (const Target* target : supported_targets()) {
         check_matmul({size[0], size[1], size[2], type, false, Activation::none}, *target, 1, random);
         check_matmul({size[0], size[1], size[2], type, true, Activation::relu}, *target, 2, random);
       }
     }
   }
-  CHECK_THROWS_WITH_AS(as_conv2d(MatmulProblem{.m = 0}), "matmul: m is 0, must be at least 1", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Conv2dPlan(as_conv2d(MatmulProblem{.m = 0}), best_target(), 1),
+                       "conv2d: w is 0, must be at least 1", std::invalid_argument);
 }
 
 TEST_CASE("add in tiles: every shape of tile gives what add gives, and ends where it ends") {
   std::mt19937 random(27);
-  for (const Type type : kTypes) {
+  for (const DType type : kTypes) {
     for (const Target* target : supported_targets()) {
       for (const std::int64_t count : {1, 127, 25600}) {
         const Elements a = random_elements(type, count, random), b = random_elements(type, count, random);
@@ -234,7 +235,7 @@ TEST_CASE("add in tiles: every shape of tile gives what add gives, and ends wher
 
 TEST_CASE("max-pool: windows, strides and padding in both layouts") {
   std::mt19937 random(24);
-  for (const Type type : kTypes) {
+  for (const DType type : kTypes) {
     for (const bool nhwc : {true, false}) {
       for (const Target* target : supported_targets()) {
         for (const std::int64_t window : {1, 2, 3, 5}) {
@@ -245,7 +246,7 @@ TEST_CASE("max-pool: windows, strides and padding in both layouts") {
               p.pad_top = p.pad_left = pad;
               p.out_h = (p.h + 2 * pad - window) / stride + 1;
               p.out_w = (p.w + 2 * pad - window) / stride + 1;
-              p.type = type;
+              p.dtype = type;
               p.nhwc = nhwc;
               check_max_pool(p, *target, pad == 0 ? 1 : 2, random);
             }
@@ -283,7 +284,7 @@ TEST_CASE("max-pool: a NaN in the window comes out, wherever it lies") {
 
 TEST_CASE("transpose: sizes around the block and the tile, strides, one thread and two") {
   std::mt19937 random(25);
-  for (const Type type : {Type::f32, Type::f16}) {
+  for (const DType type : {DType::f32, DType::f16}) {
     for (const Target* target : supported_targets()) {
       for (const std::int64_t rows : {1, 3, 8, 31, 33, 70}) {
         for (const std::int64_t columns : {1, 4, 15, 32, 65}) {
@@ -291,7 +292,7 @@ TEST_CASE("transpose: sizes around the block and the tile, strides, one thread a
           const Transpose2d shape{rows, columns, columns + 3, rows + 2};
           const Elements x = random_elements(type, rows * shape.x_stride, random);
           GuardedOutput y(type, columns * shape.y_stride);
-          transpose(shape, x.data(), y.data(), static_cast<int>(bytes_of(type)), *target, rows > 32 ? 2 : 1);
+          transpose(shape, x.data(), y.data(), static_cast<int>(size_of(type)), *target, rows > 32 ? 2 : 1);
           std::size_t wrong = 0;
           for (std::int64_t c = 0; c < columns; ++c) {
             for (std::int64_t r = 0; r < shape.y_stride; ++r) {
@@ -314,8 +315,8 @@ TEST_CASE("transpose: sizes around the block and the tile, strides, one thread a
 
 TEST_CASE("transpose: a result beyond the last level, on aligned and unaligned addresses") {
   constexpr std::int64_t kRows = 4160 + 5, kColumns = 64 * 64 + 9, kPitch = 4224;  // whole tiles and rests
-  for (const Type type : {Type::f32, Type::bf16}) {
-    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(size_of(type));
     const AlignedFloats from(static_cast<std::size_t>(kRows * kPitch)),
         to(static_cast<std::size_t>(kColumns * kPitch + 16));
     auto* in = reinterpret_cast<unsigned char*>(from.data());
@@ -340,15 +341,15 @@ TEST_CASE("transpose: a result beyond the last level, on aligned and unaligned a
 }
 
 TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligned addresses") {
-  for (const Type type : {Type::f32, Type::f16, Type::bf16}) {
-    const auto bytes = static_cast<std::int64_t>(bytes_of(type));
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    const auto bytes = static_cast<std::int64_t>(size_of(type));
     const std::int64_t count = (std::int64_t{33} << 20) / bytes / 32 * 32;
     // A pool of windows of one pixel copies.
     MaxPoolProblem pool;
     pool.h = pool.out_h = 4;
     pool.c = 32;
     pool.w = pool.out_w = count / 4 / 32;
-    pool.type = type;
+    pool.dtype = type;
     pool.nhwc = true;
     const Elements x = [&] {
       std::mt19937 random(29);
@@ -379,8 +380,8 @@ TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligne
 
 TEST_CASE("reorder: nchw to nhwc and back") {
   std::mt19937 random(26);
-  for (const Type type : kTypes) {
-    const int bytes = static_cast<int>(bytes_of(type));
+  for (const DType type : kTypes) {
+    const int bytes = static_cast<int>(size_of(type));
     for (const Target* target : supported_targets()) {
       for (const std::int64_t c : {1, 3, 37}) {
         const std::int64_t n = 2, h = 5, w = 9;

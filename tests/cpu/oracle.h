@@ -13,34 +13,35 @@
 #include <string>
 #include <vector>
 
-#include "cpu/common/conv2d_problem.h"
+#include <gable/problem.h>
+#include "cpu/common/check.h"
 #include "cpu/common/half.h"
 #include "cpu/common/target.h"
 
 namespace gable::cpu::test {
 
-inline void put(std::vector<unsigned char>& bytes, Type type, std::size_t index, float value) {
-  if (type == Type::f32) {
+inline void put(std::vector<unsigned char>& bytes, DType type, std::size_t index, float value) {
+  if (type == DType::f32) {
     std::memcpy(bytes.data() + 4 * index, &value, 4);
   } else {
-    const std::uint16_t half = type == Type::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+    const std::uint16_t half = type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
     std::memcpy(bytes.data() + 2 * index, &half, 2);
   }
 }
 
 /// Elements of a storage type in an allocation of exactly their size, so that a sanitizer sees any step beyond.
 struct Elements {
-  Type type;
+  DType type;
   std::vector<unsigned char> bytes;
 
-  Elements(Type element_type, std::size_t count) : type(element_type), bytes(count * bytes_of(element_type)) {}
-  std::size_t size() const { return bytes.size() / bytes_of(type); }
+  Elements(DType element_type, std::size_t count) : type(element_type), bytes(count * size_of(element_type)) {}
+  std::size_t size() const { return bytes.size() / size_of(type); }
   float at(std::size_t i) const { return element_as_f32(bytes.data(), type, static_cast<std::int64_t>(i)); }
   void set(std::size_t i, float value) { put(bytes, type, i, value); }
   const void* data() const { return bytes.data(); }
 };
 
-inline Elements random_elements(Type type, std::int64_t count, std::mt19937& random) {
+inline Elements random_elements(DType type, std::int64_t count, std::mt19937& random) {
   Elements elements(type, static_cast<std::size_t>(count));
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
   for (std::size_t i = 0; i < elements.size(); ++i) elements.set(i, uniform(random));
@@ -50,8 +51,8 @@ inline Elements random_elements(Type type, std::int64_t count, std::mt19937& ran
 /// An output filled with NaN between two guard bands.
 class GuardedOutput {
  public:
-  GuardedOutput(Type type, std::int64_t count) : type_(type), count_(static_cast<std::size_t>(count)) {
-    bytes_.assign(count_ * bytes_of(type) + 2 * kGuard, kGuardByte);
+  GuardedOutput(DType type, std::int64_t count) : type_(type), count_(static_cast<std::size_t>(count)) {
+    bytes_.assign(count_ * size_of(type) + 2 * kGuard, kGuardByte);
     const float nan = std::numeric_limits<float>::quiet_NaN();
     Elements poison(type, count_);
     for (std::size_t i = 0; i < count_; ++i) poison.set(i, nan);
@@ -70,15 +71,15 @@ class GuardedOutput {
  private:
   static constexpr std::size_t kGuard = 256;
   static constexpr unsigned char kGuardByte = 0xa5;
-  Type type_;
+  DType type_;
   std::size_t count_;
   std::vector<unsigned char> bytes_;
 };
 
 /// Largest relative error of rounding to a storage type, and its smallest subnormal's half.
-inline double rounding(Type type, double value) {
-  if (type == Type::f32) return std::ldexp(std::abs(value), -24);
-  if (type == Type::f16) return std::ldexp(std::abs(value), -11) + std::ldexp(1.0, -25);
+inline double rounding(DType type, double value) {
+  if (type == DType::f32) return std::ldexp(std::abs(value), -24);
+  if (type == DType::f16) return std::ldexp(std::abs(value), -11) + std::ldexp(1.0, -25);
   return std::ldexp(std::abs(value), -8);
 }
 
@@ -167,7 +168,7 @@ inline std::vector<Expected> conv2d_reference(const Conv2dProblem& p, const Elem
             best = {std::max(best.value, value.value), std::max(best.tolerance, value.tolerance)};
           }
         }
-        best.tolerance += rounding(p.type, best.value);
+        best.tolerance += rounding(p.dtype, best.value);
         pooled.push_back(best);
       }
     }
@@ -215,7 +216,7 @@ inline std::string describe(const Conv2dProblem& p) {
   return number("mb", p.n) + number("g", p.groups) + number("ic", p.c) + number("ih", p.h) + number("iw", p.w) +
          number("oc", p.k) + number("oh", p.ho) + number("ow", p.wo) + number("kh", p.r) + number("kw", p.s) +
          number("sh", p.stride_h) + number("sw", p.stride_w) + number("ph", p.pad_top) + number("pw", p.pad_left) +
-         number("dh", p.dilation_h - 1) + number("dw", p.dilation_w - 1) + " " + name_of(p.type) +
+         number("dh", p.dilation_h - 1) + number("dw", p.dilation_w - 1) + " " + name_of(p.dtype) +
          (p.nhwc ? " nhwc" : " nchw") + (p.bias ? " bias" : "") +
          (p.activation == Activation::relu   ? " relu"
           : p.activation == Activation::tanh ? " tanh"

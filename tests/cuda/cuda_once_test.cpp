@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "cuda/studies/bandwidth.h"
 #include "cuda/common/check.h"
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
+#include "cuda/studies/bandwidth.h"
 #include "cuda/studies/pagerank.h"
 #include "tests/conformance/conformance_run.h"
 #include "tests/tools/expect.h"
@@ -206,12 +206,10 @@ cudaDeviceProp hopper() {
   return device;
 }
 
-cuda::Conv2dProblem small_problem() {
-  return {.n = 1, .c = 3, .h = 16, .w = 16, .k = 8, .r = 3, .s = 3, .ho = 14, .wo = 14};
-}
+Conv2dProblem small_problem() { return {.n = 1, .c = 3, .h = 16, .w = 16, .k = 8, .r = 3, .s = 3, .ho = 14, .wo = 14}; }
 
 template <typename Kernel>
-std::string refusal_with(cuda::Conv2dProblem problem, const cudaDeviceProp& device = hopper()) {
+std::string refusal_with(Conv2dProblem problem, const cudaDeviceProp& device = hopper()) {
   return Kernel::refusal(problem, device);
 }
 
@@ -219,7 +217,7 @@ TEST_CASE("the few-channel kernels refuse by the value that stands against them"
   using cuda::FewChannelsConv2d;
   using cuda::FewChannelsMma;
   CHECK(refusal_with<FewChannelsConv2d>(small_problem()).empty());
-  cuda::Conv2dProblem p = small_problem();
+  Conv2dProblem p = small_problem();
   p.c = 9;
   CHECK(contains(refusal_with<FewChannelsConv2d>(p), "9 input channels"));
   p = small_problem();
@@ -230,23 +228,23 @@ TEST_CASE("the few-channel kernels refuse by the value that stands against them"
   p.wo = p.w - 2;
   CHECK(contains(refusal_with<FewChannelsConv2d>(p), "bytes of shared memory"));
   p = small_problem();
-  p.math = cuda::Math::tf32;
+  p.math = Math::tf32;
   CHECK(refusal_with<FewChannelsConv2d>(p).empty());
   CHECK(refusal_with<FewChannelsMma>(p).empty());
   cudaDeviceProp turing = hopper();
   turing.major = 7;
   turing.minor = 5;
   CHECK(contains(refusal_with<FewChannelsMma>(p, turing), "sm_75"));
-  p.math = cuda::Math::strict;
+  p.math = Math::strict;
   CHECK(contains(refusal_with<FewChannelsMma>(p), "tf32"));
-  p.type = cuda::Type::bf16;
+  p.dtype = DType::bf16;
   p.c = 2;
   CHECK(contains(refusal_with<FewChannelsMma>(p), "2 input channels"));
 }
 
 TEST_CASE("one_channel refuses by the value that stands against it") {
   using cuda::OneChannelConv2d;
-  cuda::Conv2dProblem p = small_problem();
+  Conv2dProblem p = small_problem();
   CHECK(contains(refusal_with<OneChannelConv2d>(p), "3 input channels"));
   p.c = 1;
   CHECK(refusal_with<OneChannelConv2d>(p).empty());
@@ -266,7 +264,7 @@ TEST_CASE("one_channel refuses by the value that stands against it") {
 
 TEST_CASE("depthwise refuses what is no 3x3 of one channel a group") {
   using cuda::DepthwiseConv2d;
-  cuda::Conv2dProblem p = small_problem();
+  Conv2dProblem p = small_problem();
   CHECK(contains(refusal_with<DepthwiseConv2d>(p), "1 group of 3 input and 8 output"));
   p.c = p.k = p.groups = 8;
   CHECK(refusal_with<DepthwiseConv2d>(p).empty());

@@ -369,7 +369,7 @@ TEST_CASE("run() adds next to nothing to the launch of its kernel") {
   const Tensor a = device.tensor(DType::f32, {kCount}), c = device.tensor(DType::f32, {kCount});
   const double run = launch_microseconds(device, [&] { plan.run(a.view(), a.view(), c.view()); });
   const double kernel =
-      launch_microseconds(device, [&] { cuda::add(a.data(), a.data(), c.data(), kCount, cuda::Type::f32, nullptr); });
+      launch_microseconds(device, [&] { cuda::add(a.data(), a.data(), c.data(), kCount, DType::f32, nullptr); });
   MESSAGE("run(): ", run, " us, its kernel's launch alone: ", kernel, " us");
   CHECK(run - kernel < kMostMicroseconds);
 }

@@ -37,7 +37,7 @@ Conv2dProblem problem(std::int64_t n, std::int64_t c, std::int64_t h, std::int64
           .pad_left = pad,
           .dilation_h = dilation,
           .dilation_w = dilation,
-          .type = Type::f16};
+          .dtype = DType::f16};
 }
 
 const std::vector<Conv2dProblem> kProblems = {
@@ -210,7 +210,7 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
   for (const Math math : {Math::split3, Math::split6}) {
     const int parts = math == Math::split3 ? 2 : 3;
     for (Conv2dProblem p : kProblems) {
-      p.type = Type::f32;
+      p.dtype = DType::f32;
       p.math = math;
       if (!wgmma_refusal(p).empty()) {
         CHECK(p.r * p.s * parts * (parts + 1) / 2 > kWgmmaMaxSteps);
@@ -247,7 +247,7 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
 TEST_CASE("blocks of a cluster share the steps of an item as evenly as boxes allow") {
   for (const Math math : {Math::strict, Math::split3, Math::split6}) {
     for (Conv2dProblem p : kProblems) {
-      if (math != Math::strict) p.type = Type::f32;
+      if (math != Math::strict) p.dtype = DType::f32;
       p.math = math;
       for (const int split : {1, 2, 4, 8}) {
         if (!wgmma_refusal(p).empty()) continue;
@@ -270,7 +270,7 @@ TEST_CASE("blocks of a cluster share the steps of an item as evenly as boxes all
 
 TEST_CASE("split6 asks for short chunks, split3 does not") {
   Conv2dProblem p = kProblems.front();
-  p.type = Type::f32;
+  p.dtype = DType::f32;
   p.math = Math::split6;
   CHECK(find_wgmma_geometry(p, kMultiprocessors, kSharedBytes)->schedule == WgmmaSchedule::promoted);
   p.math = Math::split3;
@@ -309,7 +309,7 @@ TEST_CASE("what the wgmma kernel refuses is named") {
   p.nhwc = false;
   CHECK(wgmma_refusal(p) == "layout nchw; it takes nhwc");
   p.nhwc = true;
-  p.type = Type::f32;
+  p.dtype = DType::f32;
   CHECK(wgmma_refusal(p).starts_with("f32 in strict math"));
   for (const Math math : {Math::tf32, Math::split3, Math::split6}) {
     p.math = math;

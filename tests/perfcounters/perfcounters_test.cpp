@@ -22,8 +22,8 @@
 #include "perfcounters/ceilings/ceilings.h"
 #include "perfcounters/ceilings/loops.h"
 #include "perfcounters/machine.h"
-#include "perfcounters/sources/perf_event.h"
 #include "perfcounters/roofline/roofline.h"
+#include "perfcounters/sources/perf_event.h"
 #include "perfcounters/sources/source.h"
 #include "perfcounters/timing.h"
 

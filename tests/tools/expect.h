@@ -14,8 +14,7 @@ namespace gable {
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 /// The message of the Error that `call` throws, which must have this code; empty if it throws none.
-inline std::string message_if_thrown(const std::function<void()>& call,
-                                     ErrorCode code = ErrorCode::invalid_argument) {
+inline std::string message_if_thrown(const std::function<void()>& call, ErrorCode code = ErrorCode::invalid_argument) {
   try {
     call();
   } catch (const Error& error) {

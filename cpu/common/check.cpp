@@ -1,5 +1,6 @@
-// Checks of Conv2dProblem.
-#include "cpu/common/conv2d_problem.h"
+// See check.h.
+#include "cpu/common/check.h"
+#include <gable/problem.h>
 
 #include <stdexcept>
 #include <string>

@@ -1,0 +1,76 @@
+// See problems.h.
+#include "backends/problems.h"
+
+namespace gable {
+
+Conv2dProblem problem_of(const Conv2d& conv) {
+  const Shape image = conv_output_shape(conv);
+  Conv2dProblem p{.n = conv.input[0],
+                  .c = conv.input[1],
+                  .h = conv.input[2],
+                  .w = conv.input[3],
+                  .k = conv.weights[0],
+                  .r = conv.weights[2],
+                  .s = conv.weights[3],
+                  .ho = image[2],
+                  .wo = image[3],
+                  .stride_h = conv.stride.h,
+                  .stride_w = conv.stride.w,
+                  .pad_top = conv.padding.top,
+                  .pad_left = conv.padding.left,
+                  .dilation_h = conv.dilation.h,
+                  .dilation_w = conv.dilation.w,
+                  .groups = conv.groups,
+                  .dtype = conv.dtype,
+                  .math = conv.math,
+                  .nhwc = conv.layout == Layout::nhwc,
+                  .bias = conv.epilogue.bias,
+                  .activation = conv.epilogue.activation};
+  if (const PoolWindow& pool = conv.epilogue.max_pool) {
+    p.pool = {.h = pool.window.h, .w = pool.window.w, .stride_h = pool.stride.h, .stride_w = pool.stride.w};
+  }
+  return p;
+}
+
+MatmulProblem problem_of(const Matmul& matmul) {
+  return {.m = matmul.m,
+          .n = matmul.n,
+          .k = matmul.k,
+          .dtype = matmul.dtype,
+          .bias = matmul.bias,
+          .activation = matmul.activation,
+          .math = matmul.math};
+}
+
+MaxPoolProblem problem_of(const MaxPool& pool) {
+  const Shape output = output_shape(pool);
+  return {.n = pool.input[0],
+          .c = pool.input[1],
+          .h = pool.input[2],
+          .w = pool.input[3],
+          .window_h = pool.window.h,
+          .window_w = pool.window.w,
+          .stride_h = pool.stride.h,
+          .stride_w = pool.stride.w,
+          .pad_top = pool.padding.top,
+          .pad_left = pool.padding.left,
+          .out_h = output[2],
+          .out_w = output[3],
+          .dtype = pool.dtype,
+          .nhwc = pool.layout == Layout::nhwc};
+}
+
+WeightedOp weighted_op(const Op& op) {
+  if (const auto* conv = std::get_if<Conv2d>(&op)) {
+    const Conv2dProblem problem = problem_of(*conv);
+    return {op, problem, dense_strides(problem)};
+  }
+  const MatmulProblem problem = problem_of(std::get<Matmul>(op));
+  return {op, as_conv2d(problem), dense_strides(problem)};
+}
+
+bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }
+
+Activation activation_of(const WeightedOp& op) { return op.problem.activation; }
+
+}  // namespace gable

@@ -1,0 +1,26 @@
+// From gable's ops to the plain structs that kernels take (gable/problem.h).
+#pragma once
+
+#include <gable/ops.h>
+#include <gable/problem.h>
+
+namespace gable {
+
+/// `conv`, `matmul` and `pool` are valid ops.
+Conv2dProblem problem_of(const Conv2d& conv);
+MatmulProblem problem_of(const Matmul& matmul);
+MaxPoolProblem problem_of(const MaxPool& pool);
+
+/// An op with weights as the convolution kernels take it: a matrix product is a 1x1 convolution.
+struct WeightedOp {
+  Op op;
+  Conv2dProblem problem;
+  WeightStrides strides;  ///< of the weights that pack() reads
+};
+
+/// `op` is a Conv2d or a Matmul.
+WeightedOp weighted_op(const Op& op);
+bool has_weights(const Op& op);
+Activation activation_of(const WeightedOp& op);
+
+}  // namespace gable
