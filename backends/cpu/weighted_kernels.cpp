@@ -3,6 +3,7 @@
 
 #include "backends/problems.h"
 #include "cpu/bf16/conv2d.h"
+#include "cpu/common/tiling.h"
 #include "cpu/depthwise/depthwise.h"
 #include "cpu/depthwise/depthwise_planes.h"
 #include "cpu/direct/conv2d.h"
@@ -60,11 +61,8 @@ std::string strict_only(const WeightedOp& op) {
              : "math " + std::string(to_string(op.problem.math)) + ": its arithmetic is strict";
 }
 
-/// Conv2dPlan chooses between its two kernels by the same rule.
-bool is_depthwise(const Conv2dProblem& p) { return p.groups > 1 && p.c == p.groups && p.k == p.groups; }
-
 std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
-  if (is_depthwise(op.problem)) {
+  if (cpu::is_depthwise(op.problem)) {
     return "one input and one output channel in each of several groups: the depthwise kernels take these";
   }
   return strict_only(op);
@@ -72,7 +70,7 @@ std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
 
 std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target&) {
   const Conv2dProblem& p = op.problem;
-  if (!is_depthwise(p)) {
+  if (!cpu::is_depthwise(p)) {
     return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
            " input and " + std::to_string(p.k / p.groups) + " output channels; it takes several groups of one each";
   }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/tiling.h"
 #include "cpu/direct/conv2d_blocking.h"
 
 namespace gable::cpu {
@@ -15,14 +16,11 @@ namespace {
 
 constexpr std::int64_t kMostPositions = 2048;
 constexpr std::int64_t kMostColumns = 128;
-constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kSlackPositions = 64;  // a tile may read past the strip's end
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
 constexpr std::int64_t kBf16 = 2;
 constexpr std::int64_t kLine = 64;
 constexpr double kMostIdlePositions = 1.15;  // of all positions to those with outputs; staging costs about as much
-
-std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
 /// The residues modulo `stride` of the taps' source offsets.
 std::vector<std::int64_t> phases(std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
@@ -37,11 +35,6 @@ std::vector<std::int64_t> phases(std::int64_t taps, std::int64_t stride, std::in
 /// Lines of L1 that addresses `pitch` bytes apart can fill.
 std::int64_t l1_lines(std::int64_t pitch) {
   return kL1WayBytes / std::gcd(kL1WayBytes, pitch) * (l1_bytes() / kL1WayBytes);
-}
-
-bool is_pointwise(const Conv2dProblem& p) {
-  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
-         p.ho == p.h && p.wo == p.w && p.pool.none();
 }
 
 class Search {

@@ -10,11 +10,10 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 namespace {
-
-std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
 bool takes(DType type, int products) {
   if (type == DType::bf16) return products == 1;

@@ -12,11 +12,11 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 namespace {
 
-constexpr std::int64_t kUnitsPerThread = 4;
 // 512 B of neighbouring channels a pixel: long enough for the hardware's prefetcher, and the nine taps' weights of a
 // block (4.6 KB) stay in L1.
 constexpr std::int64_t kBlockChannels = 128;
@@ -40,7 +40,7 @@ std::int64_t choose_unit_rows(const Conv2dProblem& p, int threads) {
 
 std::string depthwise_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
-  if (p.groups < 2 || p.c != p.groups || p.k != p.groups) return "it takes several groups of one channel each";
+  if (!is_depthwise(p)) return "it takes several groups of one channel each";
   if (!p.nhwc) return "layout nchw: its lanes are channels, which must be neighbours";
   if (p.r != kDepthwiseTaps || p.s != kDepthwiseTaps) {
     return "kernel " + text(p.r) + "x" + text(p.s) + ": it is made for 3x3";

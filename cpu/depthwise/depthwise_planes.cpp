@@ -8,13 +8,13 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kUnitFloats = 10 << 10;
 constexpr std::int64_t kMostThreadFloats = 256 << 10;
-constexpr std::int64_t kUnitsPerThread = 4;
 
 /// Offsets and size of a thread's part for b.unit_rows rows.
 void lay_out(const Conv2dProblem& p, const DepthwisePlanesKernels& kernels, DepthwisePlanesBlocking& b) {
@@ -51,7 +51,7 @@ DepthwisePlanesBlocking choose_blocking(const Conv2dProblem& p, const DepthwiseP
 
 std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
-  if (p.groups < 2 || p.c != p.groups || p.k != p.groups) return "it takes several groups of one channel each";
+  if (!is_depthwise(p)) return "it takes several groups of one channel each";
   if (p.nhwc) return "layout nhwc: its lanes are pixels, which must be neighbours";
   if (p.r != kPlaneTaps || p.s != kPlaneTaps) {
     return "kernel " + text(p.r) + "x" + text(p.s) + ": it is made for 3x3";

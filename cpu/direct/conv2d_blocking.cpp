@@ -16,22 +16,16 @@ namespace {
 constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
 constexpr std::int64_t kTilesPerUnit = 16;
 constexpr std::int64_t kLeastTilesPerUnit = 4;
-constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kFloat = sizeof(float);
-
-/// The part size that cuts `total` into the fewest parts of at most `most`, all nearly equal.
-std::int64_t even_part(std::int64_t total, std::int64_t most) { return ceil_div(total, ceil_div(total, most)); }
 
 Conv2dGeometry make_geometry(const Conv2dProblem& p) {
   Conv2dGeometry g{p.n, p.h, p.w, p.ho, p.wo, p.out_h(), p.out_w(), p.groups, p.c / p.groups, p.k / p.groups, false};
-  if (p.groups > 1 && p.c == p.groups && p.k == p.groups) {
+  if (is_depthwise(p)) {
     g.depthwise = true;
     g.groups = 1;
     g.group_k = p.k;
   }
-  const bool pointwise = p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 &&
-                         p.pad_left == 0 && p.ho == p.h && p.wo == p.w && p.pool.none();
-  if (pointwise) {
+  if (is_pointwise(p)) {
     const std::int64_t pixels = p.h * p.w * (p.nhwc ? p.n : 1);
     g.n = p.nhwc ? 1 : p.n;
     g.h = g.ho = g.out_h = 1;

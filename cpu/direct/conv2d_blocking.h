@@ -15,6 +15,7 @@
 
 #include <gable/problem.h>
 #include "cpu/common/check.h"
+#include "cpu/common/tiling.h"
 #include "cpu/direct/conv2d_kernels.h"
 
 namespace gable::cpu {
@@ -25,18 +26,6 @@ struct Conv2dGeometry {
   std::int64_t n, h, w, ho, wo, out_h, out_w;
   std::int64_t groups, group_c, group_k;  // channels of one group
   bool depthwise;
-};
-
-/// Pixels cut into tiles of nearly equal width, of at most `most` pixels and a multiple of `step`.
-struct Tiles {
-  std::int64_t step, count, narrow, wide_tiles;
-  Tiles(std::int64_t pixels, std::int64_t most, std::int64_t tile_step = 1)
-      : step(tile_step),
-        count(ceil_div(pixels / step, most / step)),
-        narrow(pixels / step / count),
-        wide_tiles(pixels / step % count) {}
-  std::int64_t width(std::int64_t tile) const { return (narrow + (tile < wide_tiles ? 1 : 0)) * step; }
-  std::int64_t begin(std::int64_t tile) const { return (narrow * tile + std::min(tile, wide_tiles)) * step; }
 };
 
 struct Conv2dBlocking {

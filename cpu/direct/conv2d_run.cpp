@@ -317,11 +317,6 @@ class Unit {
     return workspace_ + b_.partial_offset + ((image * conv_rows_ + row) * conv_pixels_ + pixel) * padded_lanes_ + lane;
   }
 
-  /// The taps of an axis whose coordinate, `first` plus a tap's offset, lies before 0, and those before `size`.
-  static std::int64_t taps_before(std::int64_t first, std::int64_t bound, std::int64_t dilation, std::int64_t taps) {
-    return bound <= first ? 0 : std::min(taps, ceil_div(bound - first, dilation));
-  }
-
   /// Leaves out kernel rows that lie in the padding; not of a depthwise pair of rows, whose padding is staged.
   void choose_kernel_rows(TileCall& call, std::int64_t row) const {
     const bool whole = b_.row_pair && g_.depthwise;

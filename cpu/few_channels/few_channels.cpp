@@ -11,6 +11,7 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
 #include "cpu/direct/conv2d_kernels.h"
 
 namespace gable::cpu {
@@ -21,7 +22,6 @@ constexpr std::int64_t kMostSteps = 512;  // the weights of a panel of two vecto
 constexpr std::int64_t kWideUnitFloats = 10 << 10;
 constexpr std::int64_t kLanesUnitFloats = 40 << 10;
 constexpr std::int64_t kMostThreadFloats = 256 << 10;
-constexpr std::int64_t kUnitsPerThread = 4;
 
 std::int64_t pool_side(const Conv2dProblem& p) { return p.pool.none() ? 1 : 2; }
 std::int64_t conv_pixels(const Conv2dProblem& p) { return p.out_w() * pool_side(p); }

@@ -17,13 +17,13 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
 #include "cpu/direct/conv2d_blocking.h"
 
 namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kFloat = sizeof(float);
-constexpr std::int64_t kUnitsPerThread = 4;
 constexpr std::int64_t kTilesPerGroup = 16;
 constexpr std::int64_t kLeastTilesPerGroup = 4;
 constexpr std::int64_t kFewPanels = 2;  // of four vectors

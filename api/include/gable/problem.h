@@ -4,6 +4,7 @@
 
 #include <gable/dtype.h>
 
+#include <array>
 #include <cstdint>
 
 namespace gable {
@@ -50,6 +51,20 @@ struct WeightStrides {
 constexpr WeightStrides dense_strides(const Conv2dProblem& p) {
   const std::int64_t taps = p.r * p.s;
   return {p.group_c() * taps, taps, p.s, 1};
+}
+
+/// What the bytes of packed weights depend on besides the weights themselves: plans of equal packings share them,
+/// whatever their batch, image, epilogue and threads.
+struct Packing {
+  const char* order = "";    // the memory order's name, one a kernel (a literal)
+  DType dtype = DType::f32;  // of the weights that are packed
+  std::int64_t k = 1, group_c = 1, r = 1, s = 1, groups = 1;
+  std::array<std::int64_t, 6> cut{};  // the order's own numbers: lanes of a panel, channels of a block, parts
+};
+
+/// Of a problem's weights in the order `order`.
+constexpr Packing packing_of(const Conv2dProblem& p, const char* order, const std::array<std::int64_t, 6>& cut) {
+  return {order, p.dtype, p.k, p.group_c(), p.r, p.s, p.groups, cut};
 }
 
 /// c[m,n] = activation(a[m,k] * b[k,n] + bias[n]), row-major.

@@ -1,0 +1,56 @@
+// How problems are cut, for the blockings of all kernels: parts of nearly equal size, units of work for threads, and
+// the taps of a window that meet the image.
+#pragma once
+
+#include <gable/problem.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gable::cpu {
+
+/// Units of work a thread should find, so that threads that the machine slows down take fewer of them.
+constexpr std::int64_t kUnitsPerThread = 4;
+
+/// The part size that cuts `total` into the fewest parts of at most `most`, all nearly equal.
+constexpr std::int64_t even_part(std::int64_t total, std::int64_t most) {
+  return ceil_div(total, ceil_div(total, most));
+}
+
+/// Pixels cut into tiles of nearly equal width, of at most `most` pixels and a multiple of `step`.
+struct Tiles {
+  std::int64_t step, count, narrow, wide_tiles;
+  Tiles(std::int64_t pixels, std::int64_t most, std::int64_t tile_step = 1)
+      : step(tile_step),
+        count(ceil_div(pixels / step, most / step)),
+        narrow(pixels / step / count),
+        wide_tiles(pixels / step % count) {}
+  std::int64_t width(std::int64_t tile) const { return (narrow + (tile < wide_tiles ? 1 : 0)) * step; }
+  std::int64_t begin(std::int64_t tile) const { return (narrow * tile + std::min(tile, wide_tiles)) * step; }
+};
+
+/// Of `taps` taps that read coordinates first, first + dilation, ...: how many lie before `bound`.
+constexpr std::int64_t taps_before(std::int64_t first, std::int64_t bound, std::int64_t dilation, std::int64_t taps) {
+  return bound <= first ? 0 : std::min(taps, ceil_div(bound - first, dilation));
+}
+
+/// The taps [begin, end) that read coordinates in [0, size); empty where all of them read padding.
+struct TapRange {
+  std::int64_t begin, end;
+};
+constexpr TapRange taps_inside(std::int64_t first, std::int64_t size, std::int64_t dilation, std::int64_t taps) {
+  const std::int64_t begin = taps_before(first, 0, dilation, taps);
+  return {begin, std::max(begin, taps_before(first, size, dilation, taps))};
+}
+
+/// Whether output pixels are input pixels, one after another: 1x1, stride 1, no padding, no pool. Images then follow
+/// one another in NHWC like the rows of one image.
+constexpr bool is_pointwise(const Conv2dProblem& p) {
+  return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+         p.ho == p.h && p.wo == p.w && p.pool.none();
+}
+
+/// One input and one output channel in each of several groups.
+constexpr bool is_depthwise(const Conv2dProblem& p) { return p.groups > 1 && p.c == p.groups && p.k == p.groups; }
+
+}  // namespace gable::cpu
