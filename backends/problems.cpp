@@ -71,6 +71,8 @@ WeightedOp weighted_op(const Op& op) {
 
 bool has_weights(const Op& op) { return std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op); }
 
-Activation activation_of(const WeightedOp& op) { return op.problem.activation; }
+ErrorBound f32_bound(const WeightedOp& op) {
+  return f32_accumulation_bound(terms(op.op), op.problem.dtype, op.problem.activation);
+}
 
 }  // namespace gable

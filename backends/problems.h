@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gable/ops.h>
+#include <gable/plan.h>
 #include <gable/problem.h>
 
 namespace gable {
@@ -21,6 +22,7 @@ struct WeightedOp {
 /// `op` is a Conv2d or a Matmul.
 WeightedOp weighted_op(const Op& op);
 bool has_weights(const Op& op);
-Activation activation_of(const WeightedOp& op);
+/// Of a kernel that adds products of the op's dtype in f32, in any order.
+ErrorBound f32_bound(const WeightedOp& op);
 
 }  // namespace gable

@@ -8,10 +8,11 @@
 namespace gable {
 namespace {
 
-std::string reasons(const std::vector<KernelSupport>& answers) {
+/// One line for each refusal, which begins with `prefix`.
+std::string refusals(const std::vector<KernelOffer>& offers, const std::string& prefix) {
   std::string text;
-  for (const KernelSupport& answer : answers) {
-    if (!answer.supported) text += "\n  " + answer.kernel + ": " + answer.reason;
+  for (const KernelOffer& offer : offers) {
+    if (!offer.supported()) text += "\n" + prefix + offer.kernel + ": " + offer.refusal;
   }
   return text;
 }
@@ -22,17 +23,26 @@ const DeviceInfo& Device::info() const { return impl_->info(); }
 
 std::vector<KernelSupport> Device::query(const Op& op) const {
   validate(op);
-  return impl_->query(op);
+  std::vector<KernelSupport> answers;
+  for (const KernelOffer& offer : impl_->offers(op)) {
+    answers.push_back({.kernel = offer.kernel, .supported = offer.supported(), .reason = offer.refusal});
+  }
+  return answers;
 }
 
 Plan Device::plan(const Op& op) const {
-  const std::vector<KernelSupport> answers = query(op);
-  const bool possible = std::any_of(answers.begin(), answers.end(), [](const auto& a) { return a.supported; });
-  if (!possible) {
-    throw Error(ErrorCode::unsupported,
-                "device '" + info().uri + "' can't run " + describe(op) + ":" + reasons(answers));
+  validate(op);
+  const Choice choice = impl_->choose(op);
+  const auto offer =
+      std::find_if(choice.offers.begin(), choice.offers.end(), [](const auto& o) { return o.supported(); });
+  if (offer == choice.offers.end()) {
+    throw Error(ErrorCode::unsupported, "device '" + info().uri + "' can't run " + describe(op) + ":" +
+                                            refusals(choice.offers, "  ") +
+                                            (choice.reasons.empty() ? "" : "\n" + choice.reasons));
   }
-  return Plan(op, impl_, impl_->plan(op));
+  std::unique_ptr<PlanImpl> plan = offer->make();
+  std::string explanation = choice.reasons + plan->details().explanation + refusals(choice.offers, "refused ");
+  return Plan(op, choice.device ? choice.device : impl_, std::move(plan), std::move(explanation));
 }
 
 Tensor Device::tensor(DType dtype, const Shape& shape, Layout layout) const {
@@ -44,8 +54,7 @@ Tensor Device::tensor(DType dtype, const Shape& shape, Layout layout) const {
 }
 
 void Device::copy(const ConstTensorView& from, const TensorView& to, const Stream& stream) const {
-  const bool same_layout = from.shape.rank() != 4 || from.layout == to.layout;
-  if (from.shape != to.shape || from.dtype != to.dtype || !same_layout) {
+  if (from.shape != to.shape || from.dtype != to.dtype || !same_order(from.shape, from.layout, to.layout)) {
     throw Error(ErrorCode::invalid_argument,
                 "copy from " + to_string(from.shape) + " " + std::string(to_string(from.dtype)) + " " +
                     std::string(to_string(from.layout)) + " to " + to_string(to.shape) + " " +

@@ -4,6 +4,7 @@
 #include <gable/error.h>
 
 #include <cmath>
+#include <cstdint>
 
 namespace gable {
 namespace {
@@ -22,12 +23,10 @@ std::string text(DType dtype, const Shape& shape, Layout layout, Memory memory) 
   return s + " in " + to_string(memory) + " memory";
 }
 
-/// Layout matters to rank-4 tensors alone.
 template <typename View>
 void check_tensor(const Op& op, const Expected& expected, const View& given, Memory memory) {
-  const bool same_layout = expected.shape.rank() != 4 || given.layout == expected.layout;
-  if (given.shape == expected.shape && given.dtype == expected.dtype && same_layout && given.memory == memory &&
-      given.data != nullptr) {
+  if (given.shape == expected.shape && given.dtype == expected.dtype &&
+      same_order(expected.shape, given.layout, expected.layout) && given.memory == memory && given.data != nullptr) {
     return;
   }
   const std::string what =
@@ -35,6 +34,26 @@ void check_tensor(const Op& op, const Expected& expected, const View& given, Mem
   throw Error(ErrorCode::invalid_argument, std::string(name(op)) + ": " + expected.name + " is " + what +
                                                "; this plan takes " +
                                                text(expected.dtype, expected.shape, expected.layout, memory));
+}
+
+/// A tensor, bias or packed weights that the op reads.
+struct Source {
+  const char* name;
+  const void* data;
+  std::size_t bytes;
+};
+
+/// `in_place`: the output may be exactly the source.
+void check_apart(const Op& op, const char* output_name, const TensorView& output, const Source& source,
+                 bool in_place = false) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(output.data);
+  const auto other = reinterpret_cast<std::uintptr_t>(source.data);
+  if (begin >= other + source.bytes || other >= begin + output.bytes() || (in_place && begin == other)) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(name(op)) + ": " + output_name + " overlaps " + source.name +
+                  (in_place ? ": the output must be exactly an input, or lie apart from both"
+                            : ": the output needs memory of its own, since its elements are written while others are "
+                              "still read"));
 }
 
 bool has_bias(const Op& op) {
@@ -120,19 +139,42 @@ std::uint64_t packing_key(std::string_view description) {
   return hash;
 }
 
+std::uint64_t packing_key(std::string_view backend, const Packing& packing) {
+  std::string text = std::string(backend) + " " + packing.order + " " + std::string(to_string(packing.dtype));
+  for (const std::int64_t extent : {packing.k, packing.group_c, packing.r, packing.s, packing.groups})
+    text += " " + std::to_string(extent);
+  for (const std::int64_t number : packing.cut) text += "," + std::to_string(number);
+  return packing_key(text);
+}
+
+namespace {
+
+/// Packed weights stay in the memory that they were packed in.
+std::uint64_t key_in(Memory memory, std::uint64_t packing) {
+  return packing_key(to_string(memory) + " " + std::to_string(packing));
+}
+
+}  // namespace
+
 struct Plan::State {
   Op op;
-  std::shared_ptr<DeviceImpl> device;
+  std::shared_ptr<const DeviceImpl> device;
   std::unique_ptr<PlanImpl> impl;
+  std::string explanation;
   Signature signature;
   bool has_bias;
   Memory memory;
+  std::uint64_t weights_key;
 };
 
-Plan::Plan(const Op& op, std::shared_ptr<DeviceImpl> device, std::unique_ptr<PlanImpl> impl) {
+Plan::Plan(const Op& op, std::shared_ptr<const DeviceImpl> device, std::unique_ptr<PlanImpl> impl,
+           std::string explanation) {
   const Memory memory = device->info().memory;
-  state_ = std::make_unique<State>(
-      State{op, std::move(device), std::move(impl), signature(op), gable::has_bias(op), memory});
+  const PlanDetails& details = impl->details();
+  if (explanation.empty()) explanation = details.explanation;
+  const std::uint64_t key = key_in(memory, details.packing_key);
+  state_ = std::make_unique<State>(State{op, std::move(device), std::move(impl), std::move(explanation), signature(op),
+                                         gable::has_bias(op), memory, key});
 }
 
 Plan::Plan(Plan&&) noexcept = default;
@@ -142,7 +184,7 @@ Plan::~Plan() = default;
 const Op& Plan::op() const { return state_->op; }
 const Shape& Plan::output_shape() const { return state_->signature.output.shape; }
 Work Plan::work() const { return gable::work(state_->op); }
-std::string Plan::explain() const { return state_->impl->details().explanation; }
+std::string Plan::explain() const { return state_->explanation; }
 std::string Plan::kernel() const { return state_->impl->details().kernel; }
 bool Plan::fused() const { return state_->impl->details().fused; }
 ErrorBound Plan::error_bound() const { return state_->impl->details().bound; }
@@ -158,7 +200,7 @@ PackedWeights Plan::pack(const ConstTensorView& weights) const {
   const PlanDetails& details = state_->impl->details();
   std::shared_ptr<void> storage = state_->device->allocate(details.packed_bytes);
   state_->impl->pack(weights.data, storage.get());
-  return {std::move(storage), details.packed_bytes, details.packing_key};
+  return {std::move(storage), details.packed_bytes, state_->weights_key};
 }
 
 void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const TensorView& y,
@@ -180,13 +222,17 @@ void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const Con
     throw Error(ErrorCode::invalid_argument,
                 std::string(name(s.op)) + ": a bias is given, but the op was described without one: set bias = true");
   }
-  if (weights.key() != s.impl->details().packing_key || weights.data() == nullptr) {
+  if (weights.key() != s.weights_key || weights.data() == nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 std::string(name(s.op)) + (weights.data() == nullptr
                                                ? ": the packed weights are empty: make them with this plan's pack()"
                                                : ": the weights were packed for another kernel or shape: pack() "
                                                  "them with this plan"));
   }
+  const char* const y_name = s.signature.output.name;
+  check_apart(s.op, y_name, y, {s.signature.inputs[0].name, x.data, x.bytes()});
+  check_apart(s.op, y_name, y, {"the packed weights", weights.data(), weights.bytes()});
+  if (s.has_bias) check_apart(s.op, y_name, y, {"bias", bias.data, bias.bytes()});
   s.impl->run({.inputs = {x.data, nullptr},
                .weights = weights.data(),
                .bias = static_cast<const float*>(bias.data),
@@ -203,6 +249,7 @@ void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stre
   }
   check_tensor(s.op, s.signature.inputs[0], x, s.memory);
   check_tensor(s.op, s.signature.output, y, s.memory);
+  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, x.data, x.bytes()});
   s.impl->run({.inputs = {x.data, nullptr}, .output = y.data, .stream = stream.native()});
 }
 
@@ -214,6 +261,9 @@ void Plan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorV
   check_tensor(s.op, s.signature.inputs[0], a, s.memory);
   check_tensor(s.op, s.signature.inputs[1], b, s.memory);
   check_tensor(s.op, s.signature.output, y, s.memory);
+  const bool in_place = std::holds_alternative<Add>(s.op);
+  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, a.data, a.bytes()}, in_place);
+  check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[1].name, b.data, b.bytes()}, in_place);
   s.impl->run({.inputs = {a.data, b.data}, .output = y.data, .stream = stream.native()});
 }
 

@@ -29,7 +29,7 @@ DeviceInfo info_of(const cpu::Target& target, const std::string& uri) {
   DeviceInfo info{.uri = uri, .backend = "cpu", .name = cpu_name() + " (" + std::string(target.name) + ")"};
   info.available = target.supported;
   if (!target.supported) info.reason = "this CPU has no " + std::string(target.name);
-  info.kernels = cpu_kernels(target);
+  info.kernels = cpu_kernels().names(target);
   return info;
 }
 
@@ -44,35 +44,38 @@ class CpuDevice final : public DeviceImpl {
  public:
   /// `kernel` is empty, or the only one to use.
   CpuDevice(DeviceInfo info, const cpu::Target& target, int threads, std::string kernel)
-      : DeviceImpl(std::move(info)), target_(target), threads_(threads), kernel_(std::move(kernel)) {}
+      : DeviceImpl(std::move(info)), place_{target, threads}, kernel_(std::move(kernel)) {}
 
-  std::vector<KernelSupport> query(const Op& op) const override { return query_cpu(op, target_, kernel_); }
-
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return make_cpu_plan(op, target_, threads_, kernel_); }
+  std::vector<KernelOffer> offers(const Op& op) const override {
+    std::vector<KernelOffer> all = cpu_kernels().offers(op, place_.target, place_, kernel_);
+    for (KernelOffer& offer : all) {
+      if (offer.supported()) offer.make = [make = std::move(offer.make), op] { return made(op, make); };
+    }
+    return all;
+  }
 
  private:
-  const cpu::Target& target_;
-  int threads_;
+  /// The kernels' exceptions as gable's.
+  static std::unique_ptr<PlanImpl> made(const Op& op, const std::function<std::unique_ptr<PlanImpl>()>& make) {
+    try {
+      return make();
+    } catch (const std::invalid_argument& error) {
+      throw Error(ErrorCode::invalid_argument, error.what());
+    } catch (const std::bad_alloc&) {
+      throw Error(ErrorCode::out_of_memory, "no host memory for the workspace of " + describe(op));
+    }
+  }
+
+  CpuPlace place_;
   std::string kernel_;
 };
-
-/// The value of ?kernel=, empty without it.
-std::string requested_kernel(const DeviceUri& uri) {
-  const auto option = uri.options.find("kernel");
-  if (option == uri.options.end()) return "";
-  std::string names;
-  for (const std::string& kernel : cpu_kernels()) {
-    if (kernel == option->second) return kernel;
-    names += (names.empty() ? "" : ", ") + kernel;
-  }
-  throw Error(ErrorCode::invalid_argument,
-              "device '" + to_string(uri) + "': kernel is '" + option->second + "'; it must be one of " + names);
-}
 
 class CpuBackend final : public Backend {
  public:
   std::string name() const override { return "cpu"; }
   int priority() const override { return 120; }
+
+  std::vector<std::string> options() const override { return {"threads", "kernel"}; }
 
   std::vector<DeviceInfo> probe() const override {
     std::vector<DeviceInfo> all{info_of(cpu::best_target(), "cpu")};
@@ -83,7 +86,6 @@ class CpuBackend final : public Backend {
   }
 
   std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
-    check_options(uri, {"threads", "kernel"});
     const cpu::Target* target = uri.selector.empty() ? &cpu::best_target() : cpu::find_target(uri.selector);
     if (target == nullptr) {
       throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': no target '" + uri.selector +
@@ -93,7 +95,8 @@ class CpuBackend final : public Backend {
       throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': " + info_of(*target, "").reason);
     }
     const int threads = integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads());
-    return std::make_shared<CpuDevice>(info_of(*target, to_string(uri)), *target, threads, requested_kernel(uri));
+    return std::make_shared<CpuDevice>(info_of(*target, to_string(uri)), *target, threads,
+                                       requested_kernel(uri, cpu_kernels().names()));
   }
 };
 

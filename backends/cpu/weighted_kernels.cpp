@@ -18,11 +18,6 @@ std::string explain(const cpu::Conv2dDescription& d) {
          d.fusion + "; " + std::to_string(d.threads) + (d.threads == 1 ? " thread" : " threads");
 }
 
-/// Everything that decides the order of packed weights.
-std::uint64_t key_of(const Op& op, const cpu::Conv2dDescription& d) {
-  return packing_key("cpu " + describe(op) + " " + d.kernel + " " + d.target + " " + d.tile + " " + d.blocking);
-}
-
 template <typename KernelPlan>
 PlanDetails details_of(const Op& op, const ErrorBound& bound, const KernelPlan& plan) {
   const cpu::Conv2dDescription d = plan.description();
@@ -32,7 +27,8 @@ PlanDetails details_of(const Op& op, const ErrorBound& bound, const KernelPlan& 
           .bound = bound,
           .workspace_bytes = plan.workspace_bytes(),
           .packed_bytes = plan.packed_bytes(),
-          .packing_key = key_of(op, d)};
+          .packing_key = weights_key("cpu", plan,
+                                     describe(op) + " " + d.kernel + " " + d.target + " " + d.tile + " " + d.blocking)};
 }
 
 template <typename KernelPlan>
@@ -50,10 +46,6 @@ class WeightedPlan final : public PlanImpl {
 };
 
 constexpr double kF16LeftOut = 0x1p-18;  // of |x||w|, by 3 of 4 products of two parts
-
-ErrorBound f32_bound(const WeightedOp& op) {
-  return f32_accumulation_bound(terms(op.op), op.problem.dtype, activation_of(op));
-}
 
 std::string strict_only(const WeightedOp& op) {
   return op.problem.math == Math::strict
@@ -87,24 +79,9 @@ std::string refuse_depthwise_planes(const WeightedOp& op, const cpu::Target& tar
   return refusal.empty() ? cpu::depthwise_planes_refusal(op.problem, target) : refusal;
 }
 
-std::unique_ptr<PlanImpl> make_depthwise_planes_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::DepthwisePlanesPlan>>(
-      op, f32_bound(op), cpu::DepthwisePlanesPlan(op.problem, target, threads));
-}
-
-std::unique_ptr<PlanImpl> make_depthwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::DepthwisePlan>>(op, f32_bound(op),
-                                                            cpu::DepthwisePlan(op.problem, target, threads));
-}
-
 std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {
   const std::string refusal = cpu::few_channels_refusal(op.problem, target);
   return refusal.empty() ? strict_only(op) : refusal;
-}
-
-std::unique_ptr<PlanImpl> make_few_channels_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::FewChannelsPlan>>(op, f32_bound(op),
-                                                              cpu::FewChannelsPlan(op.problem, target, threads));
 }
 
 std::string refuse_pointwise(const WeightedOp& op, const cpu::Target& target) {
@@ -112,14 +89,10 @@ std::string refuse_pointwise(const WeightedOp& op, const cpu::Target& target) {
   return refusal.empty() ? strict_only(op) : refusal;
 }
 
-std::unique_ptr<PlanImpl> make_pointwise_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::PointwisePlan>>(op, f32_bound(op),
-                                                            cpu::PointwisePlan(op.problem, target, threads));
-}
-
-std::unique_ptr<PlanImpl> make_conv2d_plan(const WeightedOp& op, const cpu::Target& target, int threads) {
-  return std::make_unique<WeightedPlan<cpu::Conv2dPlan>>(op, f32_bound(op),
-                                                         cpu::Conv2dPlan(op.problem, target, threads));
+template <typename KernelPlan>
+std::unique_ptr<PlanImpl> make_f32_plan(const WeightedOp& op, const CpuPlace& place) {
+  return std::make_unique<WeightedPlan<KernelPlan>>(op, f32_bound(op),
+                                                    KernelPlan(op.problem, place.target, place.threads));
 }
 
 /// f16 is exactly the sum of two bf16 parts. The product of both lesser parts may be left out where that costs less
@@ -161,7 +134,7 @@ std::string refuse_bf16(const WeightedOp& op, const cpu::Bf16Unit& unit) {
 /// f16's own instructions on AVX512-FP16 add in f16, which no bound of f32 accumulation allows.
 ErrorBound bf16_bound(const WeightedOp& op, int products) {
   const std::int64_t n = terms(op.op);
-  ErrorBound bound = f32_accumulation_bound(n * products, op.problem.dtype, activation_of(op));
+  ErrorBound bound = f32_accumulation_bound(n * products, op.problem.dtype, op.problem.activation);
   bound.absolute += static_cast<double>(n) * 0x1p-101;
   if (products == 3 && op.problem.dtype == DType::f16) bound.accumulation += kF16LeftOut;
   if (products == 3 && op.problem.dtype == DType::f32) bound.accumulation += 3 * 0x1p-16 * (1 + 0x1p-7);
@@ -169,11 +142,10 @@ ErrorBound bf16_bound(const WeightedOp& op, int products) {
   return bound;
 }
 
-std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const cpu::Target& target, int threads,
-                                         const cpu::Bf16Unit& unit) {
+std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const CpuPlace& place, const cpu::Bf16Unit& unit) {
   const int products = products_of(op);
   return std::make_unique<WeightedPlan<cpu::Bf16Conv2dPlan>>(
-      op, bf16_bound(op, products), cpu::Bf16Conv2dPlan(op.problem, products, unit, target, threads));
+      op, bf16_bound(op, products), cpu::Bf16Conv2dPlan(op.problem, products, unit, place.target, place.threads));
 }
 
 /// The units' registers are AVX-512's, and what surrounds them is compiled for it.
@@ -182,30 +154,32 @@ std::string missing_unit(const cpu::Target& target, const cpu::Bf16Unit& unit) {
   return unit.missing;
 }
 
-std::string nothing_missing(const cpu::Target&) { return ""; }
-
 template <const cpu::Bf16Unit& (*unit)()>
-constexpr WeightedKernel bf16_kernel(const char* name) {
+constexpr CpuKernels::Kernel bf16_kernel(const char* name) {
   return {name, [](const cpu::Target& target) { return missing_unit(target, unit()); },
           [](const WeightedOp& op, const cpu::Target&) { return refuse_bf16(op, unit()); },
-          [](const WeightedOp& op, const cpu::Target& target, int threads) {
-            return make_bf16_plan(op, target, threads, unit());
-          }};
+          [](const WeightedOp& op, const CpuPlace& place) { return make_bf16_plan(op, place, unit()); }};
 }
 
-constexpr WeightedKernel kKernels[] = {
+template <typename KernelPlan>
+constexpr CpuKernels::Kernel f32_kernel(const char* name,
+                                        std::string (*refusal)(const WeightedOp&, const cpu::Target&)) {
+  return {name, nothing_missing<cpu::Target>, refusal, make_f32_plan<KernelPlan>};
+}
+
+constexpr CpuKernels::Kernel kKernels[] = {
     bf16_kernel<cpu::amx_unit>("amx"),
     bf16_kernel<cpu::bf16_dot_unit>("bf16_dot"),
-    {"depthwise", nothing_missing, refuse_depthwise, make_depthwise_plan},
-    {"depthwise_planes", nothing_missing, refuse_depthwise_planes, make_depthwise_planes_plan},
-    {"depthwise_staged", nothing_missing, refuse_depthwise_staged, make_conv2d_plan},
-    {"few_channels", nothing_missing, refuse_few_channels, make_few_channels_plan},
-    {"pointwise", nothing_missing, refuse_pointwise, make_pointwise_plan},
-    {"direct", nothing_missing, refuse_direct, make_conv2d_plan},
+    f32_kernel<cpu::DepthwisePlan>("depthwise", refuse_depthwise),
+    f32_kernel<cpu::DepthwisePlanesPlan>("depthwise_planes", refuse_depthwise_planes),
+    f32_kernel<cpu::Conv2dPlan>("depthwise_staged", refuse_depthwise_staged),
+    f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels),
+    f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise),
+    f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct),
 };
 
 }  // namespace
 
-std::span<const WeightedKernel> weighted_kernels() { return kKernels; }
+std::span<const CpuKernels::Kernel> weighted_kernels() { return kKernels; }
 
 }  // namespace gable

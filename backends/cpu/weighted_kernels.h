@@ -1,33 +1,24 @@
-// The convolution kernels of cpu/, best first. Matrix products are 1x1 convolutions to them, so one list serves both.
+// The convolution kernels of cpu/, best first.
 //
-// A kernel is a class with description(), workspace_bytes(), packed_bytes(), pack() and run() as cpu::Conv2dPlan has
-// them, and an entry in this list: its name, why it refuses an op, and how to make its plan.
+// A kernel is a class with description(), workspace_bytes(), packed_bytes(), packing(), pack() and run() as
+// cpu::Conv2dPlan has them, and an entry in this list: its name, why it refuses an op, and how to make its plan.
 #pragma once
 
-#include <gable/backend.h>
-
-#include <memory>
 #include <span>
-#include <string>
 
-#include "backends/problems.h"
+#include "backends/kernel_list.h"
 #include "cpu/common/target.h"
 
 namespace gable {
 
-struct WeightedKernel {
-  const char* name;
-  std::string (*missing)(const cpu::Target& target);  ///< why the target of this CPU has no such kernel; empty: it has
-  std::string (*refusal)(const WeightedOp& op, const cpu::Target& target);  ///< empty: it can run the op
-  std::unique_ptr<PlanImpl> (*make)(const WeightedOp& op, const cpu::Target& target, int threads);
+/// What a CPU plan is made for.
+struct CpuPlace {
+  const cpu::Target& target;
+  int threads;
 };
 
-std::span<const WeightedKernel> weighted_kernels();
+using CpuKernels = KernelList<cpu::Target, CpuPlace>;
 
-/// Empty, or why the kernel can't run the op on the target.
-inline std::string refusal(const WeightedKernel& kernel, const WeightedOp& op, const cpu::Target& target) {
-  const std::string missing = kernel.missing(target);
-  return missing.empty() ? kernel.refusal(op, target) : missing;
-}
+std::span<const CpuKernels::Kernel> weighted_kernels();
 
 }  // namespace gable

@@ -1,6 +1,7 @@
 // The device "cuda:N": gable's own CUDA kernels. cuda is cuda:0; ?kernel= names one kernel.
 #include <gable/backend.h>
 #include <gable/error.h>
+#include <gable/study_backend.h>
 
 #include "backends/cuda/cuda_ceilings.h"
 #include "backends/cuda/cuda_device.h"
@@ -10,49 +11,55 @@
 namespace gable {
 namespace {
 
-/// The value of ?kernel=, empty without it.
-std::string requested_kernel(const DeviceUri& uri) {
-  const auto option = uri.options.find("kernel");
-  if (option == uri.options.end()) return "";
-  std::string names;
-  for (const std::string& kernel : cuda_kernels()) {
-    if (kernel == option->second) return kernel;
-    names += (names.empty() ? "" : ", ") + kernel;
+/// The GPU measures itself.
+class CudaStudies final : public StudyImpl {
+ public:
+  explicit CudaStudies(const CudaDevice& device) : device_(device) {}
+  std::vector<Ceiling> ceilings(const CeilingRequest& request) const override {
+    return measure_cuda_ceilings(device_, request);
   }
-  throw Error(ErrorCode::invalid_argument,
-              "device '" + to_string(uri) + "': kernel is '" + option->second + "'; it must be one of " + names);
-}
+  std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const override { return make_cuda_loop(device_, loop); }
+  std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const override { return make_cuda_loop(device_, loop); }
+
+ private:
+  const CudaDevice& device_;
+};
 
 class KernelDevice final : public CudaDevice {
  public:
   /// `kernel` is empty, or the only one to use.
   KernelDevice(DeviceInfo info, std::string kernel) : CudaDevice(std::move(info)), kernel_(std::move(kernel)) {
-    info_.kernels = cuda_kernels(properties());
+    info_.kernels = cuda_kernels().names(properties());
   }
 
-  std::vector<KernelSupport> query(const Op& op) const override { return query_cuda(op, properties(), kernel_); }
+  std::vector<KernelOffer> offers(const Op& op) const override {
+    std::vector<KernelOffer> all = cuda_kernels().offers(op, properties(), *this, kernel_);
+    for (KernelOffer& offer : all) {
+      if (offer.supported()) offer.make = [this, make = std::move(offer.make)] { return made(make); };
+    }
+    return all;
+  }
 
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override {
+  const StudyImpl* studies() const override { return &studies_; }
+
+ private:
+  std::unique_ptr<PlanImpl> made(const std::function<std::unique_ptr<PlanImpl>()>& make) const {
     return reporting(uri(), [&] {
       const CurrentDevice current(index());
-      return make_cuda_plan(op, *this, kernel_);
+      return make();
     });
   }
 
-  std::vector<Ceiling> ceilings(const CeilingRequest& request) const override {
-    return measure_cuda_ceilings(*this, request);
-  }
-  std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const override { return make_cuda_loop(*this, loop); }
-  std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const override { return make_cuda_loop(*this, loop); }
-
- private:
   std::string kernel_;
+  CudaStudies studies_{*this};
 };
 
 class CudaBackend final : public Backend {
  public:
   std::string name() const override { return "cuda"; }
   int priority() const override { return 210; }
+
+  std::vector<std::string> options() const override { return {"kernel"}; }
 
   std::vector<DeviceInfo> probe() const override {
     std::vector<DeviceInfo> all = probe_cuda_devices(name());
@@ -63,8 +70,7 @@ class CudaBackend final : public Backend {
   }
 
   std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
-    check_options(uri, {"kernel"});
-    std::string kernel = requested_kernel(uri);
+    std::string kernel = requested_kernel(uri, cuda_kernels().names());
     return std::make_shared<KernelDevice>(find_cuda_device(uri), std::move(kernel));
   }
 
@@ -73,7 +79,7 @@ class CudaBackend final : public Backend {
     cudaDeviceProp device{};
     const cudaError_t status = cudaGetDeviceProperties(&device, index);
     cuda::ignore(status);
-    return status == cudaSuccess ? cuda_kernels(device) : std::vector<std::string>{};
+    return status == cudaSuccess ? cuda_kernels().names(device) : std::vector<std::string>{};
   }
 };
 

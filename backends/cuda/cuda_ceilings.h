@@ -1,7 +1,7 @@
 // A GPU's roofs, measured with the loops of cuda/studies/ceilings.h and cuda/studies/bandwidth.h.
 #pragma once
 
-#include <gable/ceilings.h>
+#include <gable/study.h>
 
 #include <vector>
 

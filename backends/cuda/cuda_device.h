@@ -1,5 +1,5 @@
 // Memory, copies, streams, events and synchronisation of one CUDA device, for every backend whose tensors lie there: a
-// backend derives from CudaDevice and adds query() and plan().
+// backend derives from CudaDevice and adds offers().
 //
 // Order of things: a default Stream is CUDA's legacy default stream, and the streams made here are ordinary (blocking)
 // ones, so allocation, packing and release, which happen on the default stream, are ordered with their work by CUDA

@@ -2,7 +2,7 @@
 // in place.
 #pragma once
 
-#include <gable/backend.h>
+#include <gable/study_backend.h>
 
 #include <memory>
 

@@ -1,10 +1,6 @@
 // See cuda_plans.h.
 #include "backends/cuda/cuda_plans.h"
 
-#include <algorithm>
-#include <array>
-
-#include "backends/cuda/weighted_kernels.h"
 #include "backends/problems.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/pool.h"
@@ -14,7 +10,8 @@
 namespace gable {
 namespace {
 
-PlanDetails moving_details(const Op& op, const CudaDevice& device) {
+/// Of an op without weights, whose kernel has the op's name.
+PlanDetails details_of(const Op& op, const CudaDevice& device) {
   const std::string kernel(name(op));
   return {.kernel = kernel,
           .explanation = "cuda: kernel " + kernel + " on " + device.properties().name,
@@ -23,11 +20,11 @@ PlanDetails moving_details(const Op& op, const CudaDevice& device) {
 }
 
 /// An op without weights, and the launch that does it.
-template <typename MovingOp>
-class CudaMovingPlan final : public CudaPlan {
+template <typename UnweightedOp>
+class UnweightedPlan final : public CudaPlan {
  public:
-  CudaMovingPlan(const MovingOp& op, const CudaDevice& device)
-      : CudaPlan(moving_details(op, device), device, op), op_(op) {}
+  UnweightedPlan(const UnweightedOp& op, const CudaDevice& device)
+      : CudaPlan(details_of(op, device), device, op), op_(op) {}
 
  private:
   void launch(const RunArguments& a, cudaStream_t stream) override { launch_op(op_, a, stream); }
@@ -56,84 +53,26 @@ class CudaMovingPlan final : public CudaPlan {
     reorder(a.inputs[0], a.output, s[0], s[1], pixels, static_cast<int>(size_of(op.dtype)), stream);
   }
 
-  MovingOp op_;
+  UnweightedOp op_;
 };
 
-constexpr std::array kMovingKernels{"max_pool", "add", "transpose", "reorder"};
-
-std::unique_ptr<PlanImpl> make_weighted_plan(const Op& op, const CudaDevice& device, const std::string& only) {
-  const WeightedOp weighted = weighted_op(op);
-  std::string refused;
-  for (const WeightedKernel& kernel : weighted_kernels()) {
-    if (!only.empty() && only != kernel.name) continue;
-    const std::string reason = refusal(kernel, weighted, device.properties());
-    if (!reason.empty()) {
-      refused += "refused " + std::string(kernel.name) + ": " + reason + "\n";
-      continue;
-    }
-    std::unique_ptr<PlanImpl> plan = kernel.make(weighted, device);
-    plan->prepend_explanation(refused);
-    return plan;
-  }
-  throw Error(ErrorCode::unsupported, "no kernel for " + describe(op) + "\n" + refused);
-}
-
-std::unique_ptr<PlanImpl> make_moving_plan(const Op& op, const CudaDevice& device) {
+std::unique_ptr<PlanImpl> make_unweighted(const Op& op, const CudaDevice& device) {
   return std::visit(
-      [&]<typename T>(const T& moving) -> std::unique_ptr<PlanImpl> {
+      [&]<typename T>(const T& one) -> std::unique_ptr<PlanImpl> {
         if constexpr (std::is_same_v<T, Conv2d> || std::is_same_v<T, Matmul>) {
-          return make_weighted_plan(op, device, "");
+          throw Error(ErrorCode::unsupported, describe(op) + " has weights");  // KernelList never comes here
         } else {
-          return std::make_unique<CudaMovingPlan<T>>(moving, device);
+          return std::make_unique<UnweightedPlan<T>>(one, device);
         }
       },
       op);
 }
 
-std::vector<KernelSupport> query_weighted(const Op& op, const cudaDeviceProp& device, const std::string& only) {
-  const WeightedOp weighted = weighted_op(op);
-  std::vector<KernelSupport> answers;
-  for (const WeightedKernel& kernel : weighted_kernels()) {
-    if (!only.empty() && only != kernel.name) continue;
-    const std::string reason = refusal(kernel, weighted, device);
-    answers.push_back({.kernel = kernel.name, .supported = reason.empty(), .reason = reason});
-  }
-  return answers;
-}
-
 }  // namespace
 
-std::vector<std::string> cuda_kernels() {
-  std::vector<std::string> names;
-  for (const WeightedKernel& kernel : weighted_kernels()) names.emplace_back(kernel.name);
-  names.insert(names.end(), kMovingKernels.begin(), kMovingKernels.end());
-  return names;
-}
-
-std::vector<std::string> cuda_kernels(const cudaDeviceProp& device) {
-  std::vector<std::string> names;
-  for (const WeightedKernel& kernel : weighted_kernels()) {
-    if (kernel.missing(device).empty()) names.emplace_back(kernel.name);
-  }
-  names.insert(names.end(), kMovingKernels.begin(), kMovingKernels.end());
-  return names;
-}
-
-std::vector<KernelSupport> query_cuda(const Op& op, const cudaDeviceProp& device, const std::string& only) {
-  std::vector<KernelSupport> answers;
-  if (has_weights(op)) {
-    answers = query_weighted(op, device, only);
-  } else if (only.empty() || only == name(op)) {
-    answers.push_back({.kernel = std::string(name(op)), .supported = true, .reason = ""});
-  }
-  if (answers.empty()) {
-    answers.push_back({.kernel = only, .supported = false, .reason = "it is no kernel for " + std::string(name(op))});
-  }
-  return answers;
-}
-
-std::unique_ptr<PlanImpl> make_cuda_plan(const Op& op, const CudaDevice& device, const std::string& only) {
-  return has_weights(op) ? make_weighted_plan(op, device, only) : make_moving_plan(op, device);
+const CudaKernels& cuda_kernels() {
+  static const CudaKernels kernels(weighted_kernels(), make_unweighted);
+  return kernels;
 }
 
 }  // namespace gable

@@ -23,11 +23,6 @@ std::string explain(const cuda::Conv2dDescription& d, const cudaDeviceProp& devi
   return "cuda: kernel " + d.kernel + " on " + device.name + "; " + d.tile + "; " + d.staging + "; " + d.fusion;
 }
 
-/// Everything that decides the order of packed weights.
-std::uint64_t key_of(const Op& op, const cuda::Conv2dDescription& d) {
-  return packing_key("cuda " + describe(op) + " " + d.kernel + " " + d.tile);
-}
-
 template <typename KernelPlan>
 PlanDetails details_of(const WeightedOp& op, const ErrorBound& bound, const KernelPlan& plan,
                        const cudaDeviceProp& device) {
@@ -38,7 +33,7 @@ PlanDetails details_of(const WeightedOp& op, const ErrorBound& bound, const Kern
           .bound = bound,
           .workspace_bytes = plan.workspace_bytes(),
           .packed_bytes = plan.packed_bytes(),
-          .packing_key = key_of(op.op, d)};
+          .packing_key = weights_key("cuda", plan, describe(op.op) + " " + d.kernel + " " + d.tile)};
 }
 
 template <typename KernelPlan>
@@ -58,10 +53,6 @@ class CudaWeightedPlan final : public CudaPlan {
   WeightStrides strides_;
   KernelPlan plan_;
 };
-
-ErrorBound f32_bound(const WeightedOp& op) {
-  return f32_accumulation_bound(terms(op.op), op.problem.dtype, activation_of(op));
-}
 
 /// What the tensor cores cut off sums of `count` products, as a share of them: see mma_bound().
 double cut_off(std::int64_t count) { return static_cast<double>(count + 7) / 8 * 0x1p-23; }
@@ -109,8 +100,6 @@ ErrorBound wgmma_bound(const WeightedOp& op) {
   }
 }
 
-std::string nothing_missing(const cudaDeviceProp&) { return ""; }
-
 template <typename KernelPlan>
 std::string refuse(const WeightedOp& op, const cudaDeviceProp& device) {
   return KernelPlan::refusal(op.problem, device);
@@ -123,15 +112,16 @@ std::unique_ptr<PlanImpl> make(const WeightedOp& op, const CudaDevice& device) {
 }
 
 template <typename KernelPlan>
-constexpr WeightedKernel f32_accumulating(const char* name) {
-  return {name, nothing_missing, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
+constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
+  return {name, nothing_missing<cudaDeviceProp>, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
 }
 
 /// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
-constexpr WeightedKernel kKernels[] = {
+constexpr CudaKernels::Kernel kKernels[] = {
     f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
     f32_accumulating<cuda::OneChannelConv2d>("one_channel"),
-    {"few_channels_mma", nothing_missing, refuse<cuda::FewChannelsMma>, make<cuda::FewChannelsMma, mma_bound>},
+    {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsMma>,
+     make<cuda::FewChannelsMma, mma_bound>},
     f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
     {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::Staged<cuda::WgmmaConv2d>>,
      make<cuda::Staged<cuda::WgmmaConv2d>, wgmma_bound>},
@@ -146,6 +136,6 @@ constexpr WeightedKernel kKernels[] = {
 
 }  // namespace
 
-std::span<const WeightedKernel> weighted_kernels() { return kKernels; }
+std::span<const CudaKernels::Kernel> weighted_kernels() { return kKernels; }
 
 }  // namespace gable

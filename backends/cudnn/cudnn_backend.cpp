@@ -28,22 +28,23 @@ class CudnnDevice final : public CudaDevice {
       : CudaDevice(std::move(info)),
         planner_(std::make_unique<Planner>(std::make_shared<Session>(library, CudaDevice::index()), measured)) {}
 
-  std::vector<KernelSupport> query(const Op& op) const override {
-    return reporting(uri(), [&]() -> std::vector<KernelSupport> {
+  std::vector<KernelOffer> offers(const Op& op) const override {
+    return reporting(uri(), [&]() -> std::vector<KernelOffer> {
       const CurrentDevice current(index());
-      const std::string reason = planner_->refusal(op);
-      return {{.kernel = kernel_of(op), .supported = reason.empty(), .reason = reason}};
-    });
-  }
-
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override {
-    return reporting(uri(), [&] {
-      const CurrentDevice current(index());
-      return planner_->plan(op, *this);
+      const std::shared_ptr<Found> found = planner_->find(op);
+      const std::string refusal = planner_->refusal(*found);
+      return {{kernel_of(op), refusal, [this, op, found] { return made(op, *found); }}};
     });
   }
 
  private:
+  std::unique_ptr<PlanImpl> made(const Op& op, Found& found) const {
+    return reporting(uri(), [&] {
+      const CurrentDevice current(index());
+      return planner_->plan(op, found, *this);
+    });
+  }
+
   std::unique_ptr<Planner> planner_;
 };
 
@@ -51,6 +52,8 @@ class CudnnBackend final : public Backend {
  public:
   std::string name() const override { return "cudnn"; }
   int priority() const override { return 200; }
+
+  std::vector<std::string> options() const override { return {"algorithm"}; }
 
   std::vector<DeviceInfo> probe() const override {
     std::string version;
@@ -65,7 +68,6 @@ class CudnnBackend final : public Backend {
   }
 
   std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const override {
-    check_options(uri, {"algorithm"});
     const bool measured = wants_measuring(uri);
     DeviceInfo info = find_cuda_device(uri);
     const std::string where = "device '" + to_string(uri) + "': ";

@@ -2,6 +2,7 @@
 #include "backends/cudnn/cudnn_plan.h"
 
 #include "backends/cudnn/race.h"
+#include "backends/problems.h"
 #include "cuda/ops/transpose.h"
 
 namespace gable::cudnn {
@@ -9,11 +10,6 @@ namespace {
 
 constexpr double kWorthMeasuring = 1e7;  // FLOP: below, a launch is all the time there is
 constexpr std::size_t kAlignment = 16;   // as the graphs say of their tensors
-
-struct Found {
-  std::vector<Recipe> recipes;
-  std::string refused;  ///< a line each
-};
 
 /// The recipes that cuDNN takes: all of them, or the first.
 Found find_recipes(const Op& op, Session& session, bool compiles, bool all) {
@@ -42,6 +38,16 @@ Found find_first(const Op& op, Session& session) {
   return find_recipes(op, session, true, false);
 }
 
+/// KCRS stays as it is for NCHW and becomes KRSC for NHWC, which is the same order for 1x1 filters and for one channel.
+/// b of a matrix product is transposed into KRSC of 1x1 filters.
+std::uint64_t weights_key(const Op& op) {
+  const auto* conv = std::get_if<Conv2d>(&op);
+  const Conv2dProblem problem = weighted_op(op).problem;
+  const bool one_order = problem.r * problem.s == 1 || problem.group_c() == 1;
+  const bool krsc = conv == nullptr || conv->layout == Layout::nhwc || one_order;
+  return packing_key("cudnn", packing_of(problem, krsc ? "krsc" : "kcrs", {}));
+}
+
 PlanDetails details_of(const Op& op, const CudaDevice& device, const Session& session, const Choice& choice,
                        const std::string& refused) {
   const Recipe& recipe = choice.recipe;
@@ -60,7 +66,7 @@ PlanDetails details_of(const Op& op, const CudaDevice& device, const Session& se
           .bound = bound_of(op, recipe),
           .workspace_bytes = workspace_bytes(recipe),
           .packed_bytes = packed,
-          .packing_key = packed == 0 ? 0 : packing_key("cudnn " + describe(op))};
+          .packing_key = packed == 0 ? 0 : weights_key(op)};
 }
 
 class CudnnPlan final : public CudaPlan {
@@ -73,7 +79,7 @@ class CudnnPlan final : public CudaPlan {
         recipe_(std::move(choice.recipe)) {}
 
  private:
-  /// KCRS stays as it is for NCHW and becomes KRSC for NHWC.
+  /// In the order that weights_key() names.
   void launch_pack(const void* weights, void* packed) override {
     const int bytes = static_cast<int>(size_of(dtype_of(op_)));
     if (const auto* matmul = std::get_if<Matmul>(&op_)) {
@@ -106,40 +112,27 @@ class CudnnPlan final : public CudaPlan {
 
 }  // namespace
 
-struct Planner::Known {
-  Op op;
-  Found found;
-};
-
 Planner::Planner(std::shared_ptr<Session> session, bool measured) : session_(std::move(session)), measured_(measured) {}
-Planner::~Planner() = default;
 
-std::string Planner::refusal(const Op& op) {
-  auto known = std::make_unique<Known>(Known{op, find_first(op, *session_)});
-  if (known->found.recipes.empty()) return "cuDNN " + session_->library.version() + ": " + known->found.refused;
-  const std::lock_guard lock(mutex_);
-  known_ = std::move(known);
-  return "";
+std::shared_ptr<Found> Planner::find(const Op& op) const { return std::make_shared<Found>(find_first(op, *session_)); }
+
+std::string Planner::refusal(const Found& found) const {
+  return found.recipes.empty() ? "cuDNN " + session_->library.version() + ": " + found.refused : "";
 }
 
-std::unique_ptr<Planner::Known> Planner::taken(const Op& op) {
-  const std::lock_guard lock(mutex_);
-  return known_ && known_->op == op ? std::move(known_) : nullptr;
-}
-
-std::unique_ptr<PlanImpl> Planner::plan(const Op& op, const CudaDevice& device) {
+std::unique_ptr<PlanImpl> Planner::plan(const Op& op, Found& found, const CudaDevice& device) const {
   const Clock::time_point begin = Clock::now();
-  const bool weighted = std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op);
-  const bool races = measured_ && weighted && !is_small(op);
-  const std::unique_ptr<Known> known = races ? nullptr : taken(op);
-  Found found = races   ? find_recipes(op, *session_, true, true)
-                : known ? std::move(known->found)
-                        : find_first(op, *session_);
-  if (found.recipes.empty()) throw Error(ErrorCode::unsupported, describe(op) + ": " + found.refused);
-  Choice choice = races ? fastest(op, device, *session_, std::move(found.recipes), begin)
-                        : Choice{std::move(found.recipes.front()),
-                                 measured_ && weighted ? "too small to be worth measuring: cuDNN's heuristics' first"
-                                                       : "cuDNN's heuristics' first, not measured"};
+  const bool races = measured_ && has_weights(op) && !is_small(op);
+  Choice choice;
+  if (races) {
+    Found all = find_recipes(op, *session_, true, true);
+    found.refused = std::move(all.refused);
+    choice = fastest(op, device, *session_, std::move(all.recipes), begin);
+  } else {
+    choice = {std::move(found.recipes.front()), measured_ && has_weights(op)
+                                                    ? "too small to be worth measuring: cuDNN's heuristics' first"
+                                                    : "cuDNN's heuristics' first, not measured"};
+  }
   return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), found.refused);
 }
 

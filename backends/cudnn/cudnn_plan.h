@@ -3,11 +3,18 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/cuda_device.h"
 #include "backends/cudnn/recipes.h"
 
 namespace gable::cudnn {
+
+/// The recipes of an op that cuDNN takes.
+struct Found {
+  std::vector<Recipe> recipes;
+  std::string refused;  ///< why it does not take the others
+};
 
 /// Makes a device's plans.
 class Planner {
@@ -15,20 +22,17 @@ class Planner {
   /// `measured`: of ops with enough work, the fastest of many engines, run on this GPU; else the first engine by
   /// cuDNN's heuristics.
   Planner(std::shared_ptr<Session> session, bool measured);
-  ~Planner();
 
+  /// The first recipe that cuDNN takes, if there is one.
+  std::shared_ptr<Found> find(const Op& op) const;
   /// Empty, or why cuDNN can't run the op.
-  std::string refusal(const Op& op);
-  std::unique_ptr<PlanImpl> plan(const Op& op, const CudaDevice& device);
+  std::string refusal(const Found& found) const;
+  /// Of find()'s recipe, or, where it measures, of the fastest of all recipes. Takes the recipe out of `found`.
+  std::unique_ptr<PlanImpl> plan(const Op& op, Found& found, const CudaDevice& device) const;
 
  private:
-  struct Known;
-  std::unique_ptr<Known> taken(const Op& op);
-
   std::shared_ptr<Session> session_;
   bool measured_;
-  std::mutex mutex_;
-  std::unique_ptr<Known> known_;  ///< what the last refusal() found: a plan for the same op often follows
 };
 
 }  // namespace gable::cudnn

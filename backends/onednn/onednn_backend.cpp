@@ -98,23 +98,10 @@ class OnednnDevice final : public DeviceImpl {
   OnednnDevice(DeviceInfo info, std::vector<std::string> allowed, int threads)
       : DeviceImpl(std::move(info)), allowed_(std::move(allowed)), threads_(threads) {}
 
-  std::vector<KernelSupport> query(const Op& op) const override {
-    std::vector<KernelSupport> answers;
-    for (const std::string& kernel : considered(op)) {
-      const std::string reason = why_not(op, kernel);
-      answers.push_back({.kernel = kernel, .supported = reason.empty(), .reason = reason});
-    }
-    return answers;
-  }
-
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override {
-    std::string about = info_.name;
-    for (const std::string& kernel : considered(op)) {
-      const std::string reason = why_not(op, kernel);
-      if (reason.empty()) return plan_with(op, kernel, about);
-      about += "; refused " + kernel + ": " + reason;
-    }
-    throw Error(ErrorCode::unsupported, describe(op) + ": " + about);
+  std::vector<KernelOffer> offers(const Op& op) const override {
+    std::vector<KernelOffer> all;
+    for (const std::string& kernel : considered(op)) all.push_back(offer(op, kernel));
+    return all;
   }
 
  private:
@@ -127,23 +114,26 @@ class OnednnDevice final : public DeviceImpl {
     return names;
   }
 
-  std::string why_not(const Op& op, const std::string& kernel) const {
+  /// The plan is made from the recipe that the answer was found with.
+  KernelOffer offer(const Op& op, const std::string& kernel) const {
     const ThreadScope scope(threads_);
     try {
-      make_recipe(engine_, op, kernel);
-      return "";
+      const auto recipe = std::make_shared<const Recipe>(make_recipe(engine_, op, kernel));
+      return {kernel, "", [this, op, recipe] { return plan_with(op, *recipe); }};
     } catch (const dnnl::error& error) {
       const std::string what = std::string(to_string(dtype_of(op))) + " " + std::string(name(op));
-      return to_error(error, what + " in " + library_version() + " (" + effective_instruction_set() + ")").what();
+      return {kernel,
+              to_error(error, what + " in " + library_version() + " (" + effective_instruction_set() + ")").what(),
+              {}};
     } catch (const Error& error) {
-      return error.what();
+      return {kernel, error.what(), {}};
     }
   }
 
-  std::unique_ptr<PlanImpl> plan_with(const Op& op, const std::string& kernel, const std::string& about) const {
+  std::unique_ptr<PlanImpl> plan_with(const Op& op, const Recipe& recipe) const {
     const ThreadScope scope(threads_);
     try {
-      return std::make_unique<PrimitivePlan>(engine_, *this, op, make_recipe(engine_, op, kernel), threads_, about);
+      return std::make_unique<PrimitivePlan>(engine_, *this, op, recipe, threads_, info_.name);
     } catch (const dnnl::error& error) {
       throw to_error(error, describe(op));
     }
@@ -159,6 +149,8 @@ class OnednnBackend final : public Backend {
   std::string name() const override { return "onednn"; }
   int priority() const override { return 110; }
 
+  std::vector<std::string> options() const override { return {"threads", "kernel", "isa"}; }
+
   /// Does not name the instruction set: asking for it would settle it.
   std::vector<DeviceInfo> probe() const override {
     DeviceInfo info{
@@ -172,7 +164,6 @@ class OnednnBackend final : public Backend {
       throw Error(ErrorCode::invalid_argument,
                   "device '" + to_string(uri) + "': onednn has no '" + uri.selector + "'; use 'onednn'");
     }
-    check_options(uri, {"threads", "kernel", "isa"});
     std::vector<std::string> allowed = allowed_kernels(uri);
     const int threads = integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads());
     if (const auto isa = uri.options.find("isa"); isa != uri.options.end()) {

@@ -14,12 +14,13 @@
 namespace gable::onednn {
 namespace {
 
-/// Weights of plans with the same key have the same bytes. What only oneDNN can read is shared by equal ops alone.
-std::uint64_t weights_key(const Op& op, const Recipe& recipe) {
+/// A blocked format's name, extents and strides say where each weight lies, whatever op and primitive it was chosen
+/// for. The order of a format that only oneDNN can read may depend on anything that the primitive was made from.
+std::uint64_t weights_key(const Op& op, const Recipe& recipe, int threads) {
   if (!recipe.has_weights) return 0;
   const Blocking format = blocking_of(recipe.packed_weights);
   std::string text = "onednn " + std::string(to_string(dtype_of(op))) + " ";
-  if (!format.blocked) return packing_key(text + recipe.kernel + " " + describe(op));
+  if (!format.blocked) return packing_key(text + recipe.kernel + " " + describe(op) + " " + std::to_string(threads));
   text += format_name(recipe.packed_weights);
   for (const auto dim : format.dims) text += " " + std::to_string(dim);
   for (const auto stride : format.strides) text += "," + std::to_string(stride);
@@ -48,7 +49,7 @@ PlanDetails details_of(const Op& op, const Recipe& recipe, int threads, const st
           .bound = recipe.bound,
           .workspace_bytes = onednn::workspace_bytes(recipe),
           .packed_bytes = recipe.has_weights ? recipe.packed_weights.get_size() : 0,
-          .packing_key = weights_key(op, recipe)};
+          .packing_key = weights_key(op, recipe, threads)};
 }
 
 /// oneDNN 2 clears a blocked format's padding whenever a pointer is set: unchanged pointers are left alone.

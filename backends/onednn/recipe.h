@@ -1,5 +1,5 @@
 // What a plan will do, decided before anything is compiled or allocated: a chain of oneDNN primitives over a few
-// tensors. query() makes recipes and drops them; plan() cooks one.
+// tensors. An offer holds the recipe that it was found with; the plan is made from that.
 #pragma once
 
 #include <gable/ops.h>

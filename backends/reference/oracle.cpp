@@ -78,7 +78,8 @@ void check_inputs(const Op& op, const std::vector<ConstTensorView>& inputs) {
     const ConstTensorView& given = inputs[i];
     const InputSpec& spec = specs[i];
     const bool fits = given.data != nullptr && given.dtype == spec.dtype && given.shape == spec.shape &&
-                      given.memory.kind == Memory::Kind::host && (!spec.has_layout || given.layout == spec.layout);
+                      given.memory.kind == Memory::Kind::host &&
+                      (!spec.has_layout || same_order(spec.shape, given.layout, spec.layout));
     if (!fits) {
       throw Error(ErrorCode::invalid_argument,
                   "oracle: " + std::string(spec.name) + " is " + to_string(given.shape) + " " +

@@ -1,4 +1,5 @@
 // The reference device: the oracle's arithmetic behind the API every other device has. Slow, and right.
+#include "backends/problems.h"
 #include "backends/reference/kernels.h"
 #include "backends/registry/builtin.h"
 
@@ -31,6 +32,12 @@ std::size_t packed_bytes(const Op& op) {
   return 0;
 }
 
+/// The weights as doubles, row by row.
+std::uint64_t packing(const Op& op) {
+  if (!has_weights(op)) return 0;
+  return packing_key("reference", packing_of(weighted_op(op).problem, "rows", {}));
+}
+
 std::size_t workspace_elements(const Op& op, int threads) {
   if (packed_bytes(op) == 0) return 0;
   return static_cast<std::size_t>(reference::scratch_elements(op) * threads);
@@ -40,15 +47,14 @@ PlanDetails details(const Op& op, int threads) {
   ErrorBound bound = f32_accumulation_bound(1, dtype_of(op), Activation::none);
   bound.accumulation = 0x1p-40;  // f64 sums, then two roundings: to f32 and to the dtype
   bound.rounding += 0x1p-24;
-  const Op& o = op;
   return {.kernel = kKernel,
           .explanation = "reference: f64 accumulation in straight loops over gathered patches, epilogue per element, " +
                          std::to_string(threads) + " threads",
           .fused = true,
           .bound = bound,
-          .workspace_bytes = workspace_elements(o, threads) * sizeof(double),
-          .packed_bytes = packed_bytes(o),
-          .packing_key = packing_key("reference " + describe(o))};
+          .workspace_bytes = workspace_elements(op, threads) * sizeof(double),
+          .packed_bytes = packed_bytes(op),
+          .packing_key = packing(op)};
 }
 
 class ReferencePlan final : public PlanImpl {
@@ -98,12 +104,9 @@ class ReferenceDevice final : public DeviceImpl {
  public:
   ReferenceDevice(DeviceInfo info, int threads) : DeviceImpl(std::move(info)), threads_(threads) {}
 
-  std::vector<KernelSupport> query(const Op& op) const override {
-    const std::string reason = refusal(op);
-    return {{.kernel = kKernel, .supported = reason.empty(), .reason = reason}};
+  std::vector<KernelOffer> offers(const Op& op) const override {
+    return {{kKernel, refusal(op), [op, threads = threads_] { return std::make_unique<ReferencePlan>(op, threads); }}};
   }
-
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return std::make_unique<ReferencePlan>(op, threads_); }
 
  private:
   int threads_;
@@ -113,6 +116,8 @@ class ReferenceBackend final : public Backend {
  public:
   std::string name() const override { return "reference"; }
   int priority() const override { return 0; }
+
+  std::vector<std::string> options() const override { return {"threads", "kernel"}; }
 
   std::vector<DeviceInfo> probe() const override {
     return {{.uri = "reference",
@@ -127,7 +132,6 @@ class ReferenceBackend final : public Backend {
       throw Error(ErrorCode::invalid_argument,
                   "device '" + to_string(uri) + "': the reference has no '" + uri.selector + "'; use 'reference'");
     }
-    check_options(uri, {"threads", "kernel"});
     if (const auto kernel = uri.options.find("kernel"); kernel != uri.options.end() && kernel->second != kKernel) {
       throw Error(ErrorCode::invalid_argument,
                   "device '" + to_string(uri) + "': kernel is '" + kernel->second + "'; the reference has " + kKernel);

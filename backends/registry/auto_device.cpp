@@ -6,68 +6,78 @@
 namespace gable {
 namespace {
 
-DeviceInfo auto_info(const DeviceInfo& first) {
+DeviceInfo auto_info(const std::string& uri, const DeviceInfo& first) {
   DeviceInfo info = first;
-  info.uri = "auto";
+  info.uri = uri;
   return info;
 }
 
-bool any_supported(const std::vector<KernelSupport>& answers) {
-  return std::any_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.supported; });
+bool any_supported(const std::vector<KernelOffer>& offers) {
+  return std::any_of(offers.begin(), offers.end(), [](const auto& offer) { return offer.supported(); });
 }
 
+/// Memory, streams, events and studies are the first candidate's.
 class AutoDevice final : public DeviceImpl {
  public:
-  AutoDevice(std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string refused)
-      : DeviceImpl(auto_info(candidates.front()->info())),
+  AutoDevice(const std::string& uri, std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string reasons)
+      : DeviceImpl(auto_info(uri, candidates.front()->info())),
         candidates_(std::move(candidates)),
-        refused_(std::move(refused)) {}
+        reasons_(std::move(reasons)) {}
 
-  std::vector<KernelSupport> query(const Op& op) const override {
-    std::vector<KernelSupport> all;
-    for (const auto& candidate : candidates_) {
-      for (KernelSupport answer : candidate->query(op)) {
-        answer.kernel = candidate->info().uri + "/" + answer.kernel;
-        all.push_back(std::move(answer));
-      }
-    }
+  /// Every candidate's, with the device before the kernel's name.
+  std::vector<KernelOffer> offers(const Op& op) const override {
+    std::vector<KernelOffer> all;
+    for (const auto& candidate : candidates_) add_offers(*candidate, candidate->offers(op), all);
     return all;
   }
 
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override {
-    std::string passed_over = refused_;
+  /// Candidates behind the first that can run the op are not asked.
+  Choice choose(const Op& op) const override {
+    std::string passed_over = reasons_;
+    std::vector<KernelOffer> refused;
     for (const auto& candidate : candidates_) {
-      const std::vector<KernelSupport> answers = candidate->query(op);
-      if (!any_supported(answers)) {
-        passed_over += "passed over " + candidate->info().uri;
-        for (const KernelSupport& answer : answers) passed_over += "; " + answer.kernel + ": " + answer.reason;
-        passed_over += "\n";
-        continue;
+      std::vector<KernelOffer> offers = candidate->offers(op);
+      const std::string& uri = candidate->info().uri;
+      if (any_supported(offers)) {
+        return {candidate, std::move(offers),
+                "auto chose " + uri + ", the first in order of preference that runs this op\n" + passed_over};
       }
-      std::unique_ptr<PlanImpl> plan = candidate->plan(op);
-      plan->prepend_explanation("auto chose " + candidate->info().uri +
-                                ", the first in order of preference that runs this op\n" + passed_over);
-      return plan;
+      passed_over += "passed over " + uri;
+      for (const KernelOffer& offer : offers) passed_over += "; " + offer.kernel + ": " + offer.refusal;
+      passed_over += "\n";
+      add_offers(*candidate, std::move(offers), refused);
     }
-    throw Error(ErrorCode::unsupported, "auto: no device can run " + describe(op) + "\n" + passed_over);
+    return {nullptr, std::move(refused), reasons_};
   }
 
-  std::shared_ptr<void> allocate(std::size_t bytes) const override { return candidates_.front()->allocate(bytes); }
+  std::shared_ptr<void> allocate(std::size_t bytes) const override { return first().allocate(bytes); }
   void copy(const ConstTensorView& from, const TensorView& to, void* stream) const override {
-    candidates_.front()->copy(from, to, stream);
+    first().copy(from, to, stream);
   }
-  Stream stream() const override { return candidates_.front()->stream(); }
-  void synchronize(void* stream) const override { candidates_.front()->synchronize(stream); }
+  Stream stream() const override { return first().stream(); }
+  void synchronize(void* stream) const override { first().synchronize(stream); }
+  std::shared_ptr<EventImpl> event() const override { return first().event(); }
+  const StudyImpl* studies() const override { return first().studies(); }
 
  private:
+  static void add_offers(const DeviceImpl& device, std::vector<KernelOffer> offers, std::vector<KernelOffer>& all) {
+    for (KernelOffer& offer : offers) {
+      offer.kernel = device.info().uri + "/" + offer.kernel;
+      all.push_back(std::move(offer));
+    }
+  }
+
+  const DeviceImpl& first() const { return *candidates_.front(); }
+
   std::vector<std::shared_ptr<DeviceImpl>> candidates_;
-  std::string refused_;
+  std::string reasons_;
 };
 
 }  // namespace
 
-std::shared_ptr<DeviceImpl> make_auto_device(std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string refused) {
-  return std::make_shared<AutoDevice>(std::move(candidates), std::move(refused));
+std::shared_ptr<DeviceImpl> make_auto_device(const std::string& uri,
+                                             std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string reasons) {
+  return std::make_shared<AutoDevice>(uri, std::move(candidates), std::move(reasons));
 }
 
 }  // namespace gable

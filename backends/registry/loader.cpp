@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "libgable_";
 constexpr std::string_view kSuffix = ".so";
+constexpr std::uint64_t kMostAbi = 1'000'000;  // beyond: an address, from an entry without the number
 
 std::filesystem::path library_folder() {
   Dl_info info{};
@@ -86,6 +87,11 @@ std::unique_ptr<Backend> load(const PluginFile& plugin) {
   if (std::string_view(answer->version) != GABLE_VERSION_STRING) {
     refuse(plugin, "built for gable " + std::string(answer->version) +
                        "; this is gable " GABLE_VERSION_STRING ": rebuild the plugin");
+  }
+  if (answer->abi != GABLE_PLUGIN_ABI) {
+    refuse(plugin, "built with other headers of gable " GABLE_VERSION_STRING " (its ABI number is " +
+                       (answer->abi < kMostAbi ? std::to_string(answer->abi) : "missing") + ", this gable's is " +
+                       std::to_string(GABLE_PLUGIN_ABI) + "): rebuild the plugin");
   }
   std::unique_ptr<Backend> backend(answer->make());
   if (backend == nullptr || backend->name() != plugin.backend) {

@@ -26,8 +26,8 @@ struct PluginFile {
 /// In search order; a backend can appear more than once.
 std::vector<PluginFile> find_plugins(const SearchPath& path);
 
-/// Throws Error(unavailable) with the reason: the dynamic loader's own words, a missing entry, or the two versions that
-/// differ. A loaded plugin stays loaded.
+/// Throws Error(unavailable) with the reason: the dynamic loader's own words, a missing entry, or the two versions or
+/// ABI numbers that differ. A loaded plugin stays loaded.
 std::unique_ptr<Backend> load(const PluginFile& plugin);
 
 }  // namespace gable::loader

@@ -114,6 +114,7 @@ class Registry {
   }
 
   static std::shared_ptr<DeviceImpl> open_from(const Entry& entry, const DeviceUri& uri) {
+    check_options(uri, entry.backend->options());
     std::shared_ptr<DeviceImpl> device = entry.backend->open(uri);
     device->set_library(entry.library);
     return device;
@@ -141,32 +142,72 @@ class Registry {
     return names;
   }
 
+  /// Throws Error(invalid_argument) naming an option that no backend of this process has.
+  void check_auto_options(const DeviceUri& uri) const {
+    std::vector<std::string> known;
+    for (const Entry& entry : entries_) {
+      for (std::string& option : entry.backend->options()) {
+        if (std::find(known.begin(), known.end(), option) == known.end()) known.push_back(std::move(option));
+      }
+    }
+    check_options(uri, known);
+  }
+
+  /// The device's URI with those of the options that its backend has. A line for each other one goes to `reasons`.
+  static DeviceUri with_options(const Entry& entry, const std::string& device, const DeviceUri& uri,
+                                std::string& reasons) {
+    DeviceUri result = parse_device_uri(device);
+    const std::vector<std::string> known = entry.backend->options();
+    for (const auto& [option, value] : uri.options) {
+      if (std::find(known.begin(), known.end(), option) != known.end()) {
+        result.options[option] = value;
+      } else {
+        reasons += device + " has no option '" + option + "', which other devices take\n";
+      }
+    }
+    return result;
+  }
+
+  /// The first available device of each backend, of those whose tensors lie in the memory of the best.
   std::shared_ptr<DeviceImpl> open_auto(const DeviceUri& uri) {
     load_all();
     if (!uri.selector.empty()) {
       throw Error(ErrorCode::invalid_argument,
                   "device '" + to_string(uri) + "': auto has no '" + uri.selector + "'; use 'auto'");
     }
+    check_auto_options(uri);
     std::vector<std::shared_ptr<DeviceImpl>> candidates;
-    std::string refused;
+    std::string reasons;
+    const auto pass_over = [&](const std::string& device, const std::string& reason) {
+      reasons += "passed over " + device + ": " + reason + "\n";
+    };
+    const auto lies_elsewhere = [&](const DeviceInfo& info) {
+      if (candidates.empty() || info.memory == candidates.front()->info().memory) return false;
+      const DeviceInfo& best = candidates.front()->info();
+      pass_over(info.uri, "its tensors lie in " + to_string(info.memory) + " memory, those of " + best.uri + " in " +
+                              to_string(best.memory) + " memory");
+      return true;
+    };
     for (const Entry* entry : by_priority()) {
       const std::vector<DeviceInfo> found = probe(*entry);
       const auto usable = std::find_if(found.begin(), found.end(), [](const auto& info) { return info.available; });
       if (usable == found.end()) {
-        for (const DeviceInfo& info : found) refused += "passed over " + info.uri + ": " + info.reason + "\n";
+        for (const DeviceInfo& info : found) pass_over(info.uri, info.reason);
         continue;
       }
-      if (!candidates.empty() && candidates.front()->info().memory != usable->memory) continue;
+      if (lies_elsewhere(*usable)) continue;
       try {
-        DeviceUri candidate = parse_device_uri(usable->uri);
-        candidate.options = uri.options;
-        candidates.push_back(open_from(*entry, candidate));
+        std::string notes;
+        std::shared_ptr<DeviceImpl> device = open_from(*entry, with_options(*entry, usable->uri, uri, notes));
+        if (lies_elsewhere(device->info())) continue;  // open() knows better than probe()
+        candidates.push_back(std::move(device));
+        reasons += notes;
       } catch (const Error& error) {
-        refused += "passed over " + usable->uri + ": " + error.what() + "\n";
+        pass_over(usable->uri, error.what());
       }
     }
-    if (candidates.empty()) throw Error(ErrorCode::unavailable, "device 'auto': nothing can be opened\n" + refused);
-    return make_auto_device(std::move(candidates), std::move(refused));
+    if (candidates.empty()) throw Error(ErrorCode::unavailable, "device 'auto': nothing can be opened\n" + reasons);
+    return make_auto_device(to_string(uri), std::move(candidates), std::move(reasons));
   }
 
   std::mutex mutex_;

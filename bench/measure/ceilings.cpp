@@ -98,7 +98,7 @@ GpuCeilings ceilings_of_gpu(int index, bool quick, Console& console) {
   };
   for (const DeviceInfo& info : devices()) {
     if (!info.available || info.memory != Memory{Memory::Kind::cuda, index}) continue;
-    const std::vector<Ceiling> measured = open(info.uri).ceilings(request);
+    const std::vector<Ceiling> measured = device_ceilings(open(info.uri), request);
     console.finish_progress();
     if (!measured.empty()) return gpu_ceilings(info, measured);
   }

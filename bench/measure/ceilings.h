@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gable/device.h>
+#include <gable/study.h>
 
 #include <nlohmann/json.hpp>
 #include <string>

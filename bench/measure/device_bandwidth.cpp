@@ -36,11 +36,11 @@ MemoryLoop::Movement movement_of(const BandwidthCase& one) {
 
 DeviceBandwidth::DeviceBandwidth(const OpenDevice& device) : device_(device.device) {
   constexpr std::int64_t some_bytes = 1 << 20;
-  device_.loop(MemoryLoop{.bytes = some_bytes});
+  device_loop(device_, MemoryLoop{.bytes = some_bytes});
 }
 
 Mover DeviceBandwidth::mover(const BandwidthCase& one) {
-  const Loop loop = device_.loop(MemoryLoop{.movement = movement_of(one), .bytes = one.bytes});
+  const Loop loop = device_loop(device_, MemoryLoop{.movement = movement_of(one), .bytes = one.bytes});
   return {.subject = subject_of(device_, loop),
           .time_source = "event",
           .kernel = loop.details().kernel,

@@ -1,6 +1,8 @@
 // The bandwidths that a device's backend has loops for: its memory's levels, and copies from and to the host.
 #pragma once
 
+#include <gable/study.h>
+
 #include "bench/workloads/bandwidth.h"
 
 namespace gable::bench {

@@ -2,7 +2,7 @@
 // whose degrees follow a power law. Ranks are checked against f64 on the host before anything is timed.
 #pragma once
 
-#include <gable/loops.h>
+#include <gable/study.h>
 
 #include <cstdint>
 #include <functional>

@@ -196,6 +196,148 @@ TEST_CASE("a plan refuses tensors that it was not made for") {
   CHECK(contains(message_of([&] { device.plan(Add{.shape = {4}}).pack(weights); }), "add has no weights"));
 }
 
+TEST_CASE("NCHW and NHWC are one order where C = 1 or H = W = 1: a plan, copy() and the oracle take either") {
+  CHECK(same_order({2, 1, 4, 5}, Layout::nchw, Layout::nhwc));
+  CHECK(same_order({2, 3, 1, 1}, Layout::nchw, Layout::nhwc));
+  CHECK(same_order({4, 5}, Layout::nchw, Layout::nhwc));
+  CHECK_FALSE(same_order({2, 2, 1, 4}, Layout::nchw, Layout::nhwc));
+  CHECK_FALSE(same_order({2, 2, 4, 1}, Layout::nchw, Layout::nhwc));
+  for (const char* uri : {"reference", "cpu"}) {
+    CAPTURE(uri);
+    const Device device = open(uri);
+    // One channel in, one pixel out.
+    const Conv2d conv{.input = {2, 1, 2, 2}, .weights = {3, 1, 2, 2}, .layout = Layout::nhwc};
+    const Plan plan = device.plan(conv);
+    const Tensor x(DType::f32, conv.input, Layout::nchw);
+    const Tensor weights(DType::f32, conv.weights);
+    const Tensor y(DType::f32, plan.output_shape(), Layout::nchw);
+    for (int i = 0; i < 8; ++i) x.as<float>()[i] = static_cast<float>(i);
+    for (int i = 0; i < 12; ++i) weights.as<float>()[i] = static_cast<float>(i / 4);
+    plan.run(x, plan.pack(weights), y);
+    CHECK(y.as<float>()[2] == 2 * (0 + 1 + 2 + 3));
+    CHECK(y.as<float>()[4] == 4 + 5 + 6 + 7);
+    CHECK(oracle(conv, {x, weights}).exact[4] == 4 + 5 + 6 + 7);
+    const Tensor other(DType::f32, conv.input, Layout::nhwc);
+    device.copy(x, other);
+    CHECK(other.as<float>()[7] == 7);
+  }
+}
+
+TEST_CASE("an output that overlaps what the op reads is refused") {
+  const Device device = open("cpu");
+  const Conv2d conv{.input = {1, 4, 4, 4}, .weights = {4, 4, 1, 1}, .epilogue = {.bias = true}};
+  const Plan plan = device.plan(conv);
+  const Tensor memory(DType::f32, {3 * 64});
+  const auto at = [&](std::int64_t element) {
+    return TensorView(memory.as<float>() + element, DType::f32, conv.input);
+  };
+  const auto bias_at = [&](std::int64_t element) { return TensorView(memory.as<float>() + element, DType::f32, {4}); };
+  const Tensor weights(DType::f32, conv.weights);
+  const PackedWeights packed = plan.pack(weights);
+  const auto refusal = [&](const TensorView& x, const TensorView& bias, const TensorView& y) {
+    return message_if_thrown([&] { plan.run(x, packed, bias, y); });
+  };
+  CHECK(refusal(at(0), bias_at(128), at(64)).empty());
+  CHECK(contains(refusal(at(0), bias_at(128), at(0)), "y overlaps x: the output needs memory of its own"));
+  CHECK(contains(refusal(at(0), bias_at(128), at(63)), "y overlaps x"));
+  CHECK(contains(refusal(at(64), bias_at(128), at(1)), "y overlaps x"));
+  CHECK(contains(refusal(at(0), bias_at(124), at(64)), "y overlaps bias"));
+  const TensorView over_weights(const_cast<void*>(packed.data()), DType::f32, conv.input);
+  CHECK(contains(refusal(at(0), bias_at(128), over_weights), "y overlaps the packed weights"));
+
+  const Plan transpose = device.plan(Transpose{.rows = 8, .columns = 8});
+  const TensorView square(memory.as<float>(), DType::f32, {8, 8});
+  CHECK(contains(message_of([&] { transpose.run(square, square); }), "transpose: y overlaps x"));
+
+  const Plan add = device.plan(Add{.shape = {64}});
+  const auto flat = [&](std::int64_t element) { return TensorView(memory.as<float>() + element, DType::f32, {64}); };
+  add.run(flat(0), flat(64), flat(0));
+  add.run(flat(0), flat(64), flat(64));
+  CHECK(
+      contains(message_of([&] { add.run(flat(0), flat(64), flat(32)); }), "c overlaps a: the output must be exactly"));
+  CHECK(contains(message_of([&] { add.run(flat(0), flat(64), flat(100)); }), "c overlaps b"));
+}
+
+/// Counts how often it is asked, and runs nothing.
+class CountingDevice final : public DeviceImpl {
+ public:
+  explicit CountingDevice(Memory memory = {})
+      : DeviceImpl({.uri = "counting", .backend = "counting", .available = true, .memory = memory}) {}
+
+  class EmptyPlan final : public PlanImpl {
+   public:
+    using PlanImpl::PlanImpl;
+    void run(const RunArguments&) override {}
+  };
+
+  std::vector<KernelOffer> offers(const Op&) const override {
+    ++asked;
+    const auto make = [this] {
+      ++made;
+      return std::make_unique<EmptyPlan>(PlanDetails{
+          .kernel = "second", .explanation = "counts", .packed_bytes = 1, .packing_key = packing_key("counting")});
+    };
+    return {{"first", "it is too small", {}}, {"second", "", make}, {"third", "", {}}, {"fourth", "it is late", {}}};
+  }
+  std::shared_ptr<void> allocate(std::size_t) const override { return std::make_shared<char>(); }
+
+  mutable int asked = 0;
+  mutable int made = 0;
+};
+
+TEST_CASE("kernels are asked once for a plan, and explain() has every refusal") {
+  const auto counting = std::make_shared<CountingDevice>();
+  const Device device(counting);
+  const Plan plan = device.plan(Add{.shape = {4}});
+  CHECK(counting->asked == 1);
+  CHECK(counting->made == 1);
+  CHECK(plan.kernel() == "second");
+  CHECK(plan.explain() == "counts\nrefused first: it is too small\nrefused fourth: it is late");
+  const Conv2d conv{.input = {1, 24, 9, 9}, .weights = {16, 24, 3, 3}};
+  for (const char* uri : {"cpu", "reference"}) {
+    const Device real = open(uri);
+    const std::string text = real.plan(conv).explain();
+    for (const KernelSupport& answer : real.query(conv)) {
+      CAPTURE(answer.kernel);
+      CHECK(contains(text, "refused " + answer.kernel + ": " + answer.reason) == !answer.supported);
+    }
+  }
+}
+
+TEST_CASE("a packing's key tells everything that packed bytes depend on apart") {
+  const Packing base{.order = "panels", .k = 8, .group_c = 4, .r = 3, .s = 3, .groups = 2, .cut = {16, 4}};
+  std::vector<Packing> others(9, base);
+  others[0].order = "rows";
+  others[1].dtype = DType::bf16;
+  others[2].k = 9;
+  others[3].group_c = 5;
+  others[4].r = 1;
+  others[5].s = 1;
+  others[6].groups = 1;
+  others[7].cut = {4, 16};
+  others[8].cut = {16, 4, 0, 0, 0, 1};
+  CHECK(packing_key("cpu", base) == packing_key("cpu", Packing(base)));
+  CHECK(packing_key("cpu", base) != packing_key("cuda", base));
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    CAPTURE(i);
+    CHECK(packing_key("cpu", base) != packing_key("cpu", others[i]));
+  }
+}
+
+TEST_CASE("weights packed in one memory are refused in another") {
+  const Conv2d conv{.input = {1, 1, 1, 1}, .weights = {1, 1, 1, 1}};
+  const auto key_on = [&](Memory memory) {
+    float weight = 1;
+    return Device(std::make_shared<CountingDevice>(memory))
+        .plan(conv)
+        .pack({&weight, DType::f32, conv.weights, Layout::nchw, memory})
+        .key();
+  };
+  CHECK(key_on({}) == key_on({}));
+  CHECK(key_on({Memory::Kind::cuda, 0}) != key_on({Memory::Kind::cuda, 1}));
+  CHECK(key_on({Memory::Kind::cuda, 0}) != key_on({}));
+}
+
 TEST_CASE("what a device can't run is refused with each kernel's reason") {
   const Device device = open("reference");
   const Conv2d conv{.input = {1, 2, 4, 4}, .weights = {3, 2, 3, 3}, .math = Math::tf32};

@@ -1,6 +1,7 @@
 // The gable command from outside: exit codes, messages, JSON that follows its schema, files that are whole or absent.
 #include <doctest/doctest.h>
 #include <gable/dtype.h>
+#include <gable/version.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,7 +77,7 @@ constexpr const char* kSmall = "--problem 'mb1ic3ih8oc4kh3n\"small\"'";
 
 TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
   CHECK(run_command("--help").code == 0);
-  CHECK(run_command("--version").out == "gable 0.1.0\n");
+  CHECK(run_command("--version").out == "gable " GABLE_VERSION_STRING "\n");
   for (const char* command : {"info", "list", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot"}) {
     CAPTURE(command);
     const Result help = run_command(std::string(command) + " --help");

@@ -52,15 +52,12 @@ class WrongDevice final : public gable::DeviceImpl {
  public:
   using DeviceImpl::DeviceImpl;
 
-  std::vector<gable::KernelSupport> query(const gable::Op& op) const override {
-    const bool conv = std::holds_alternative<gable::Conv2d>(op);
-    return {{.kernel = "one_off", .supported = conv, .reason = conv ? "" : "only convolutions go wrong here"}};
-  }
-
-  std::unique_ptr<gable::PlanImpl> plan(const gable::Op& op) const override {
-    gable::Conv2d conv = std::get<gable::Conv2d>(op);
+  std::vector<gable::KernelOffer> offers(const gable::Op& op) const override {
+    const auto* asked = std::get_if<gable::Conv2d>(&op);
+    if (asked == nullptr) return {{"one_off", "only convolutions go wrong here", {}}};
+    gable::Conv2d conv = *asked;
     conv.math = gable::Math::strict;
-    return std::make_unique<WrongPlan>(conv, gable::open("reference").plan(conv));
+    return {{"one_off", "", [conv] { return std::make_unique<WrongPlan>(conv, gable::open("reference").plan(conv)); }}};
   }
 };
 
@@ -68,6 +65,7 @@ class WrongBackend final : public gable::Backend {
  public:
   std::string name() const override { return "wrong"; }
   int priority() const override { return -1; }
+  std::vector<std::string> options() const override { return {}; }
 
   std::vector<gable::DeviceInfo> probe() const override {
     return {

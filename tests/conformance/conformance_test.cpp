@@ -327,21 +327,79 @@ TEST_CASE("a plan refuses what it was not made for and names it") {
   }
 }
 
-TEST_CASE("packed weights serve every plan with the same packing") {
+/// Backends whose f32 plans of one layer must share packed weights, whatever the batch and the image.
+bool must_share(const std::string& backend) { return backend == "reference" || backend == "cudnn"; }
+
+/// The plan gives right numbers with weights that another plan packed.
+void check_with(const PackedWeights& packed, const Device& device, const Plan& plan, const Operands& operands) {
+  const Placed x(device, operands.tensors[0]);
+  const Placed b(device, operands.tensors[2]);
+  Placed y(device, dtype_of(plan.op()), plan.output_shape(), operands.tensors[0].layout());
+  y.poison();
+  plan.run(x.view(), packed, b.view(), y.view());
+  device.synchronize();
+  CHECK(compare(y.read(), oracle(plan.op(), operands.views()), plan.error_bound()).passed);
+}
+
+TEST_CASE("plans of one layer share packed weights, whatever the batch and the image, and refuse another layer's") {
+  const Conv2d layer{.input = {1, 24, 11, 13},
+                     .weights = {40, 24, 3, 3},
+                     .padding = {1, 1},
+                     .layout = Layout::nhwc,
+                     .epilogue = {.bias = true}};
   for (const Device& device : available_devices()) {
     INFO(device.info().uri);
-    const Conv2d conv = small_conv();
-    const Operands operands = make_operands(conv);
-    const Placed x(device, operands.tensors[0]);
-    const Placed w(device, operands.tensors[1]);
-    const Placed b(device, operands.tensors[2]);
-    const Plan packer = device.plan(conv);
-    const Plan runner = device.plan(conv);
-    Placed y(device, conv.dtype, runner.output_shape(), conv.layout);
-    y.poison();
-    runner.run(x.view(), packer.pack(w.view()), b.view(), y.view());
-    device.synchronize();
-    CHECK(compare(y.read(), oracle(conv, operands.views()), runner.error_bound()).passed);
+    const Plan packer = device.plan(layer);
+    const Placed w(device, make_operands(layer).tensors[1]);
+    const PackedWeights packed = packer.pack(w.view());
+    for (const Shape& input : {Shape{5, 24, 11, 13}, Shape{1, 24, 30, 8}}) {
+      Conv2d other = layer;
+      other.input = input;
+      other.epilogue.activation = Activation::relu;
+      INFO(describe(other));
+      Operands operands = make_operands(other);
+      operands.tensors[1] = w.read();
+      const Plan runner = device.plan(other);
+      const bool shares = runner.pack(w.view()).key() == packed.key();
+      CHECK((shares || !must_share(device.info().backend)));
+      if (shares) {
+        check_with(packed, device, runner, operands);
+      } else {
+        CHECK_THROWS_AS(check_with(packed, device, runner, operands), Error);
+      }
+    }
+    std::vector<Conv2d> others(3, layer);
+    others[0].weights = {48, 24, 3, 3};
+    others[1].weights = {40, 24, 1, 9};
+    others[1].padding = {0, 4};
+    others[2].weights = {40, 12, 3, 3};
+    others[2].groups = 2;
+    for (const Conv2d& other : others) {
+      INFO(describe(other));
+      CHECK_THROWS_AS(check_with(packed, device, device.plan(other), make_operands(other)), Error);
+    }
+  }
+}
+
+TEST_CASE("add may write over one of its inputs") {
+  for (const Device& device : available_devices()) {
+    for (const std::int64_t elements : {1003, 1 << 20}) {
+      const Add add{.shape = {elements}};
+      const Operands operands = make_operands(add);
+      const OracleResult expected = oracle(add, operands.views());
+      const std::vector<KernelSupport> answers = device.query(add);
+      if (std::none_of(answers.begin(), answers.end(), [](const auto& a) { return a.supported; })) continue;
+      INFO(device.info().uri, ": ", describe(add));
+      const Plan plan = device.plan(add);
+      for (const bool over_first : {true, false}) {
+        const Placed a(device, operands.tensors[0]);
+        const Placed b(device, operands.tensors[1]);
+        const Placed& y = over_first ? a : b;
+        plan.run(a.view(), b.view(), y.view());
+        device.synchronize();
+        CHECK(compare(y.read(), expected, plan.error_bound()).passed);
+      }
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 // Results of its kernels are conformance_test's. What needs a GPU is skipped, with the reason, where there is none.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
+#include <gable/study.h>
 
 #include <cuda_runtime_api.h>
 
@@ -296,7 +297,7 @@ TEST_CASE("events measure the time that the GPU takes, and refuse what was not r
 
 TEST_CASE("measured ceilings stay below the vendor's formulas, and each level of memory above the one behind it") {
   if (is_missing("cuda")) return;
-  const std::vector<Ceiling> all = open("cuda:0").ceilings({.quick = true});
+  const std::vector<Ceiling> all = device_ceilings(open("cuda:0"), {.quick = true});
   std::map<std::string, double> medians;
   for (const Ceiling& c : all) {
     CAPTURE(c.name);
@@ -324,26 +325,26 @@ TEST_CASE("loops move exactly their bytes, whatever is too little is refused") {
        {read, copy, triad, to_shared, pinned_to_device, device_to_pinned, pageable_to_device, device_to_pageable}) {
     for (const std::int64_t bytes : {1 << 14, 1 << 20, (3 << 24) + 12345}) {
       CAPTURE(static_cast<int>(movement));
-      const Loop loop = device.loop(MemoryLoop{.movement = movement, .bytes = bytes});
+      const Loop loop = device_loop(device, MemoryLoop{.movement = movement, .bytes = bytes});
       CHECK(loop.details().bytes <= static_cast<double>(bytes));
       CHECK(loop.details().bytes > 0.7 * static_cast<double>(bytes));
       loop.run(3);
       CHECK(loop.result().empty());
     }
   }
-  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 100}); }, ErrorCode::unsupported), "2048"));
-  CHECK(contains(message_of([&] { device.loop(MemoryLoop{.bytes = 0}); }), "0 bytes"));
+  CHECK(contains(message_of([&] { device_loop(device, MemoryLoop{.bytes = 100}); }, ErrorCode::unsupported), "2048"));
+  CHECK(contains(message_of([&] { device_loop(device, MemoryLoop{.bytes = 0}); }), "0 bytes"));
   const std::vector<std::int64_t> offsets{0, 1, 2};
   const std::vector<std::int32_t> sources{1, 0}, degrees{1, 1};
-  const Loop pagerank = device.loop(PagerankLoop{offsets, sources, degrees});
+  const Loop pagerank = device_loop(device, PagerankLoop{offsets, sources, degrees});
   pagerank.run(5);
   CHECK(pagerank.result() == std::vector<float>{0.5F, 0.5F});
   CHECK(contains(message_of([&] {
-                   device.loop(PagerankLoop{offsets, sources, sources});
+                   device_loop(device, PagerankLoop{offsets, sources, sources});
                    pagerank.run(0);
                  }),
                  "0 passes"));
-  CHECK(contains(message_of([&] { device.loop(PagerankLoop{offsets, degrees, {}}); }), "0 vertices"));
+  CHECK(contains(message_of([&] { device_loop(device, PagerankLoop{offsets, degrees, {}}); }), "0 vertices"));
 }
 
 /// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.

@@ -1,17 +1,20 @@
-// The contract between gable and its backends. Applications don't include this; plugins do.
+// The contract between gable and its backends. Applications don't include this header; plugins do.
 //
 // A plugin is a shared library named libgable_<backend>.so that exports gable_plugin(). The loader compares the version
-// in the answer with its own before it calls anything else. Nothing in a plugin may need a driver to be loaded or
-// probed.
+// and the ABI number in the answer with its own before it calls anything else. A plugin must load, and its devices must
+// be listed, on a machine without the driver.
 #pragma once
 
+#include <gable/abi.h>
 #include <gable/device.h>
 #include <gable/ops.h>
 #include <gable/plan.h>
+#include <gable/problem.h>
 #include <gable/version.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,7 +22,9 @@
 
 namespace gable {
 
-/// backend[:selector][?option=value...], cut into its parts.
+class StudyImpl;  // gable/study_backend.h
+
+/// The parts of backend[:selector][?option=value...].
 struct DeviceUri {
   std::string backend{};
   std::string selector{};
@@ -41,12 +46,18 @@ struct PlanDetails {
   ErrorBound bound{};
   std::size_t workspace_bytes = 0;
   std::size_t packed_bytes = 0;   ///< 0 for ops without weights
-  std::uint64_t packing_key = 0;  ///< equal for plans that can share packed weights; packing_key() makes one
+  std::uint64_t packing_key = 0;  ///< packing_key()'s; equal for plans of one memory that can share packed weights
 };
 
+/// The key of packed weights. `backend` ("cpu") keeps the orders of two backends apart. libgable mixes in the memory
+/// that the plan's tensors lie in, so weights packed for another GPU are refused.
+GABLE_API std::uint64_t packing_key(std::string_view backend, const Packing& packing);
+/// For packings that no Packing describes, such as formats of a vendor's library: `description` must name everything
+/// that the packed bytes depend on.
 GABLE_API std::uint64_t packing_key(std::string_view description);
 
-/// Checked pointers: their shapes, dtypes and memory are what the op says.
+/// Checked pointers: their shapes, dtypes and memory are what the op says, and the output overlaps no input, except
+/// that the output of an Add may be exactly one of its inputs.
 struct RunArguments {
   const void* inputs[2] = {nullptr, nullptr};
   const void* weights = nullptr;  ///< packed
@@ -60,10 +71,9 @@ class GABLE_API PlanImpl {
   explicit PlanImpl(PlanDetails details) : details_(std::move(details)) {}
   virtual ~PlanImpl();
   const PlanDetails& details() const { return details_; }
-  /// Puts why this plan was chosen before what it is.
-  void prepend_explanation(const std::string& choice) { details_.explanation = choice + details_.explanation; }
-  /// From dense row-major weights to packed_bytes() at `packed`, both in the device's memory.
+  /// Reorders dense row-major weights into `packed`, which has details().packed_bytes. Both lie in the device's memory.
   virtual void pack(const void* weights, void* packed);
+  /// Computes. Allocates nothing.
   virtual void run(const RunArguments& arguments) = 0;
 
  private:
@@ -79,17 +89,24 @@ class GABLE_API EventImpl {
   virtual double seconds_since(const EventImpl& start) const = 0;
 };
 
-/// What a Loop stands for. `passes` is at least 1.
-class GABLE_API LoopImpl {
- public:
-  explicit LoopImpl(LoopDetails details) : details_(std::move(details)) {}
-  virtual ~LoopImpl();
-  const LoopDetails& details() const { return details_; }
-  virtual void run(int passes, void* stream) = 0;
-  virtual std::vector<float> result() const;
+/// One kernel's answer to one op, and how to make its plan. A device computes the answer once: query() shows it, plan()
+/// follows it, explain() prints it.
+struct KernelOffer {
+  std::string kernel{};
+  std::string refusal{};  ///< why the kernel can't run the op; empty: it can
+  /// Makes the plan. Set where `refusal` is empty. Called while the device lives, at most once.
+  std::function<std::unique_ptr<PlanImpl>()> make{};
 
- private:
-  LoopDetails details_;
+  bool supported() const { return refusal.empty(); }
+};
+
+class DeviceImpl;
+
+/// The device that will run an op, with the answers of its kernels.
+struct Choice {
+  std::shared_ptr<const DeviceImpl> device{};  ///< null: the device that was asked
+  std::vector<KernelOffer> offers{};           ///< best first; the first supported one makes the plan
+  std::string reasons{};  ///< why this device, one line each, for explain(); empty where the caller named it
 };
 
 /// An open device. Ops that reach it are validated.
@@ -99,21 +116,20 @@ class GABLE_API DeviceImpl {
   virtual ~DeviceImpl();
   const DeviceInfo& info() const { return info_; }
   void set_library(const std::string& file) { info_.library = file; }  ///< the registry's: where the backend came from
-  virtual std::vector<KernelSupport> query(const Op& op) const = 0;
-  /// Called for ops that query() says some kernel supports.
-  virtual std::unique_ptr<PlanImpl> plan(const Op& op) const = 0;
+  /// The answers of every kernel that the device considers for `op`, best first. `op` is valid.
+  virtual std::vector<KernelOffer> offers(const Op& op) const = 0;
+  /// What plan() is made from. Overridden by a device that stands for several, as `auto` does.
+  virtual Choice choose(const Op& op) const;
 
-  // Memory, streams and events. What stands here is the host's.
+  // Memory, streams and events. The versions of this class are the host's.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const;
   virtual void copy(const ConstTensorView& from, const TensorView& to, void* stream) const;
   virtual Stream stream() const;
   virtual void synchronize(void* stream) const;
   virtual std::shared_ptr<EventImpl> event() const;
 
-  // What is no op, for studies. What stands here has no loops.
-  virtual std::vector<Ceiling> ceilings(const CeilingRequest& request) const;
-  virtual std::shared_ptr<LoopImpl> loop(const MemoryLoop& loop) const;
-  virtual std::shared_ptr<LoopImpl> loop(const PagerankLoop& loop) const;
+  /// Loops and ceilings for studies; null where the device has none. The device owns it.
+  virtual const StudyImpl* studies() const { return nullptr; }
 
  protected:
   DeviceInfo info_;
@@ -127,14 +143,17 @@ class GABLE_API Backend {
   virtual int priority() const = 0;
   /// Every device, also those that can't be used, with the reason. Never throws for a missing driver.
   virtual std::vector<DeviceInfo> probe() const = 0;
+  /// The options that open() takes: "threads", "kernel". libgable refuses a URI with any other before it calls open().
+  virtual std::vector<std::string> options() const = 0;
   /// Throws Error(unavailable) or Error(invalid_argument).
   virtual std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const = 0;
 };
 
-/// What a plugin's entry returns. `version` stays first whatever else changes.
+/// What a plugin's entry returns. The loader reads `version` first and nothing else where it differs; then `abi`.
 struct PluginEntry {
-  const char* version;
-  Backend* (*make)();  ///< called once; the registry owns the result and never unloads the plugin
+  const char* version;  ///< GABLE_VERSION_STRING
+  std::uint64_t abi;    ///< GABLE_PLUGIN_ABI. 64 bits: entries without this member have the address of make() here.
+  Backend* (*make)();   ///< called once; the registry owns the result and never unloads the plugin
 };
 
 }  // namespace gable
@@ -142,7 +161,7 @@ struct PluginEntry {
 /// Defines the entry of a plugin for the class `BackendType`.
 #define GABLE_PLUGIN(BackendType)                                                                     \
   extern "C" GABLE_API const gable::PluginEntry* gable_plugin() {                                     \
-    static constexpr gable::PluginEntry entry{GABLE_VERSION_STRING,                                   \
+    static constexpr gable::PluginEntry entry{GABLE_VERSION_STRING, GABLE_PLUGIN_ABI,                 \
                                               []() -> gable::Backend* { return new BackendType(); }}; \
     return &entry;                                                                                    \
   }

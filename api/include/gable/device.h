@@ -1,10 +1,8 @@
 // Devices: what is there, what each can run, and how to open one at run time.
 #pragma once
 
-#include <gable/ceilings.h>
 #include <gable/event.h>
 #include <gable/export.h>
-#include <gable/loops.h>
 #include <gable/ops.h>
 #include <gable/plan.h>
 #include <gable/tensor.h>
@@ -23,42 +21,48 @@ struct DeviceInfo {
   std::string backend{};  ///< "cpu", "onednn", "cuda", ...
   std::string name{};     ///< the hardware and what drives it: "AMD EPYC ... (avx512)"
   bool available = false;
-  std::string reason{};  ///< why not, in the loader's or the driver's own words
-  Memory memory{};
-  std::string library{};               ///< file of the plugin; empty for what libgable holds
+  std::string reason{};                ///< why not, in the loader's or the driver's own words
+  Memory memory{};                     ///< where the device's tensors lie
+  std::string library{};               ///< file of the plugin; empty for the backends inside libgable
   std::vector<std::string> kernels{};  ///< values of ?kernel=
 };
 
-/// One kernel's answer to one op.
+/// One kernel's answer to one op, as query() shows it.
 struct KernelSupport {
   std::string kernel{};
   bool supported = false;
   std::string reason{};  ///< why not
 };
 
-/// A cheap handle; copies share the device.
+/// A cheap handle; copies share the device. Memory loops, PageRank and ceilings are in gable/study.h.
 class GABLE_API Device {
  public:
   explicit Device(std::shared_ptr<DeviceImpl> impl) : impl_(std::move(impl)) {}
 
   const DeviceInfo& info() const;
-  /// Every kernel the device considers for `op`, best first, each with its reason if it can't. Throws only on an op
-  /// that is invalid everywhere.
+  /// Every kernel that the device considers for `op`, best first, with the reason of each that can't run it. Throws
+  /// Error(invalid_argument) for an op that validate() refuses.
   std::vector<KernelSupport> query(const Op& op) const;
-  /// Throws Error(invalid_argument), or Error(unsupported) with the reasons of query().
+  /// The plan of the first kernel that can run `op`. Throws Error(invalid_argument), Error(out_of_memory) for a
+  /// workspace that finds no memory, or Error(unsupported) with the reasons of query().
   Plan plan(const Op& op) const;
 
+  /// Uninitialised memory of the device. `shape` has 1 to 4 dimensions of at least 1 element. Throws
+  /// Error(invalid_argument), Error(out_of_memory).
   Tensor tensor(DType dtype, const Shape& shape, Layout layout = Layout::nchw) const;
-  /// Between tensors of equal shape, dtype and layout, from any memory this device can reach to any other.
+  /// Copies between tensors of equal shape, dtype and memory order, from any memory that this device reaches to any
+  /// other. Asynchronous on a stream where the device is. Throws Error(invalid_argument).
   void copy(const ConstTensorView& from, const TensorView& to, const Stream& stream = {}) const;
+  /// A new order of execution; on host devices the default one. Throws Error(device_failure).
   Stream stream() const;
+  /// An event that is not recorded yet. Throws Error(unsupported) where the backend has none.
   Event event() const;
+  /// Waits on the host until everything on the stream has finished. Throws Error(device_failure), also for a failure of
+  /// earlier asynchronous work.
   void synchronize(const Stream& stream = {}) const;
-  /// Places the loop's memory. Throws Error(unsupported) where the device has no such loop.
-  Loop loop(const MemoryLoop& loop) const;
-  Loop loop(const PagerankLoop& loop) const;
-  /// Measures the device's limits, in seconds rather than minutes. Empty where its backend has no loops for that.
-  std::vector<Ceiling> ceilings(const CeilingRequest& request = {}) const;
+
+  /// For gable's own code: the backend's side.
+  const DeviceImpl& impl() const { return *impl_; }
 
  private:
   std::shared_ptr<DeviceImpl> impl_;

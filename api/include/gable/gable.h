@@ -1,13 +1,11 @@
-// Everything an application needs. dlpack.h (needs DLPack's header), c.h and backend.h are included by those who use
-// them.
+// Everything that an application needs for convolutions and the other ops. Include these where you use them: study.h
+// (ceilings, memory loops), dlpack.h (needs DLPack's header), c.h (the C API), backend.h (plugins).
 #pragma once
 
-#include <gable/ceilings.h>
 #include <gable/device.h>
 #include <gable/dtype.h>
 #include <gable/error.h>
 #include <gable/event.h>
-#include <gable/loops.h>
 #include <gable/ops.h>
 #include <gable/oracle.h>
 #include <gable/plan.h>

@@ -48,7 +48,7 @@ struct ErrorBound {
 /// The bound of f32 accumulation over `terms` products followed by one rounding to `dtype`.
 GABLE_API ErrorBound f32_accumulation_bound(std::int64_t terms, DType dtype, Activation activation);
 
-/// Weights in a kernel's own order, on its device. Valid for every plan with the same packing.
+/// Weights in a kernel's own order, in one device's memory. Valid for every plan with the same packing there.
 class GABLE_API PackedWeights {
  public:
   PackedWeights() = default;
@@ -69,7 +69,9 @@ class GABLE_API PackedWeights {
 /// independent.
 class GABLE_API Plan {
  public:
-  Plan(const Op& op, std::shared_ptr<DeviceImpl> device, std::unique_ptr<PlanImpl> impl);
+  /// Device::plan() makes plans. `explanation` is explain()'s; if it is empty, the text of `impl` is.
+  Plan(const Op& op, std::shared_ptr<const DeviceImpl> device, std::unique_ptr<PlanImpl> impl,
+       std::string explanation = {});
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
@@ -77,27 +79,33 @@ class GABLE_API Plan {
   const Op& op() const;
   const Shape& output_shape() const;
   Work work() const;
-  /// Kernel, target, tile, blocking, fusion, threads; what `auto` chose and why; each kernel that was refused.
+  /// What `auto` chose and why, if it did; then kernel, target, tile, blocking, fusion, threads; then a line for each
+  /// kernel of the device that refused the op, with its reason.
   std::string explain() const;
   std::string kernel() const;
   bool fused() const;  ///< the whole epilogue runs inside the kernel
   ErrorBound error_bound() const;
-  std::size_t workspace_bytes() const;
-  std::string device_uri() const;
-  Memory memory() const;  ///< where the plan's tensors lie
+  std::size_t workspace_bytes() const;  ///< the plan's own memory, besides the tensors
+  std::string device_uri() const;       ///< of the device that runs the plan: "cpu" where `auto` chose the CPU
+  Memory memory() const;                ///< where the plan's tensors lie
 
-  /// Once, outside the hot loop. `weights` are (K, C/groups, R, S), or (k, n) for a matmul, row-major, in this plan's
-  /// dtype and in this device's memory.
+  /// Reorders weights for run(). Call it once, outside the hot loop. `weights` are (K, C/groups, R, S), or (k, n) for a
+  /// matmul, row-major, in this plan's dtype and memory. Every plan with the same packing on the same device takes the
+  /// result: mostly plans of the same layer with another batch size, image size or epilogue. Throws
+  /// Error(invalid_argument), Error(out_of_memory).
   PackedWeights pack(const ConstTensorView& weights) const;
 
-  /// conv2d and matmul. Shapes, dtypes, layouts and memory are checked; nothing is allocated. Asynchronous on a stream
-  /// where the device is. `bias` is f32 with one element a channel of the output, and must be given exactly if the op
-  /// has one.
+  /// Runs a conv2d or a matmul. Shapes, dtypes, layouts and memory are checked; nothing is allocated. Asynchronous on a
+  /// stream where the device is. `bias` is f32 with one element for each channel of the output; it must be given if and
+  /// only if the op has one. NCHW and NHWC are the same order where C = 1 or H = W = 1; either is then accepted.
+  /// The memory of y must not overlap that of an input, the bias or the packed weights. Throws Error(invalid_argument)
+  /// naming the tensor.
   void run(const ConstTensorView& x, const PackedWeights& weights, const TensorView& y,
            const Stream& stream = {}) const;
   void run(const ConstTensorView& x, const PackedWeights& weights, const ConstTensorView& bias, const TensorView& y,
            const Stream& stream = {}) const;
-  /// Ops with one input, and with two.
+  /// Run ops with one input, and with two, under the same rules. One exception: the output of an Add may be exactly one
+  /// of its inputs (a = a + b).
   void run(const ConstTensorView& x, const TensorView& y, const Stream& stream = {}) const;
   void run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream = {}) const;
 

@@ -22,6 +22,10 @@ struct Memory {
 
 GABLE_API std::string to_string(Memory memory);  ///< "host" or "cuda:0"
 
+/// Whether both layouts put every element of a tensor of `shape` at the same address: always below rank 4, and at rank
+/// 4 where C = 1 or H = W = 1.
+GABLE_API bool same_order(const Shape& shape, Layout a, Layout b);
+
 namespace detail {
 template <typename Pointer>
 struct View {

@@ -30,11 +30,11 @@ class AddPlan final : public PlanImpl {
 class AddDevice final : public DeviceImpl {
  public:
   using DeviceImpl::DeviceImpl;
-  std::vector<KernelSupport> query(const Op& op) const override {
+  std::vector<KernelOffer> offers(const Op& op) const override {
     const bool can = std::holds_alternative<Add>(op) && dtype_of(op) == DType::f32;
-    return {{.kernel = "loop", .supported = can, .reason = can ? "" : "it adds f32 tensors and nothing else"}};
+    if (!can) return {{"loop", "it adds f32 tensors and nothing else", {}}};
+    return {{"loop", "", [op] { return std::make_unique<AddPlan>(op); }}};
   }
-  std::unique_ptr<PlanImpl> plan(const Op& op) const override { return std::make_unique<AddPlan>(op); }
 };
 
 class TestBackend : public Backend {
@@ -42,6 +42,7 @@ class TestBackend : public Backend {
   explicit TestBackend(std::string name) : name_(std::move(name)) {}
   std::string name() const override { return name_; }
   int priority() const override { return -1; }  // behind every real device
+  std::vector<std::string> options() const override { return {}; }
   std::vector<DeviceInfo> probe() const override {
     return {{.uri = name_, .backend = name_, .name = "a loop", .available = true, .kernels = {"loop"}}};
   }

@@ -4,7 +4,8 @@
 #include <stdexcept>
 
 extern "C" GABLE_API const gable::PluginEntry* gable_plugin() {
-  static constexpr gable::PluginEntry entry{
-      GABLE_VERSION_STRING, []() -> gable::Backend* { throw std::runtime_error("the backend fell apart"); }};
+  static constexpr gable::PluginEntry entry{GABLE_VERSION_STRING, GABLE_PLUGIN_ABI, []() -> gable::Backend* {
+                                              throw std::runtime_error("the backend fell apart");
+                                            }};
   return &entry;
 }

@@ -1,7 +1,7 @@
-// Loops and ceilings: a thin, checked face of backend.h's classes, and what a device without them says.
+// Loops and ceilings: checks, then the device's StudyImpl.
 #include <gable/backend.h>
-#include <gable/device.h>
 #include <gable/error.h>
+#include <gable/study_backend.h>
 
 namespace gable {
 namespace {
@@ -16,20 +16,18 @@ void check_graph(const PagerankLoop& loop) {
                                                " edges: offsets are one more than vertices, and the last is the edges");
 }
 
+/// `what` the device would need loops for.
+const StudyImpl& studies_of(const Device& device, const std::string& what) {
+  const StudyImpl* studies = device.impl().studies();
+  if (studies != nullptr) return *studies;
+  throw Error(ErrorCode::unsupported, "device '" + device.info().uri + "' has no " + what);
+}
+
 }  // namespace
 
 LoopImpl::~LoopImpl() = default;
 std::vector<float> LoopImpl::result() const { return {}; }
-
-std::vector<Ceiling> DeviceImpl::ceilings(const CeilingRequest&) const { return {}; }
-
-std::shared_ptr<LoopImpl> DeviceImpl::loop(const MemoryLoop&) const {
-  throw Error(ErrorCode::unsupported, "device '" + info().uri + "' has no loops that only move bytes");
-}
-
-std::shared_ptr<LoopImpl> DeviceImpl::loop(const PagerankLoop&) const {
-  throw Error(ErrorCode::unsupported, "device '" + info().uri + "' has no PageRank");
-}
+StudyImpl::~StudyImpl() = default;
 
 const LoopDetails& Loop::details() const { return impl_->details(); }
 
@@ -42,19 +40,22 @@ void Loop::run(int passes, const Stream& stream) const {
 
 std::vector<float> Loop::result() const { return impl_->result(); }
 
-std::vector<Ceiling> Device::ceilings(const CeilingRequest& request) const { return impl_->ceilings(request); }
+std::vector<Ceiling> device_ceilings(const Device& device, const CeilingRequest& request) {
+  const StudyImpl* studies = device.impl().studies();
+  return studies == nullptr ? std::vector<Ceiling>{} : studies->ceilings(request);
+}
 
-Loop Device::loop(const MemoryLoop& loop) const {
+Loop device_loop(const Device& device, const MemoryLoop& loop) {
   if (loop.bytes < 1) {
     throw Error(ErrorCode::invalid_argument,
                 "a loop over " + std::to_string(loop.bytes) + " bytes: it must be 1 at least");
   }
-  return Loop(impl_->loop(loop));
+  return Loop(studies_of(device, "loops that only move bytes").loop(loop));
 }
 
-Loop Device::loop(const PagerankLoop& loop) const {
+Loop device_loop(const Device& device, const PagerankLoop& loop) {
   check_graph(loop);
-  return Loop(impl_->loop(loop));
+  return Loop(studies_of(device, "PageRank").loop(loop));
 }
 
 }  // namespace gable

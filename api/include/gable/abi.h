@@ -1,0 +1,9 @@
+// The number of the contract between libgable and its plugins. libgable refuses a plugin that was built with another
+// number, whose classes have other virtual functions or another layout.
+//
+// tests/backends/abi_test fails when gable/backend.h, gable/study_backend.h or a header that they include changes. It
+// then says what to write here: the next number, and the checksum of the changed headers.
+#pragma once
+
+/// Checksum of the headers: 0x0000000000000000
+#define GABLE_PLUGIN_ABI 2
