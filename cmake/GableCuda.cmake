@@ -1,7 +1,7 @@
 # Enables CUDA where nvcc is found: sets GABLE_HAS_CUDA, or says why libgable_cuda.so is left out. cudart is linked
 # statically, so that the plugin loads on machines without CUDA and says itself what is missing there.
 set(GABLE_HAS_CUDA OFF)
-if(NOT GABLE_CUDA)
+if(NOT GABLE_CUDA OR NOT GABLE_SHARED)
   return()
 endif()
 # Machine code for each generation from Turing on, and PTX of the newest for those to come.

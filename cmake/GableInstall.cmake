@@ -1,37 +1,13 @@
-# What `cmake --install` puts where. Every path is relative to the installed files themselves, so that a tree may be
-# moved; plugins lie in a folder beside libgable, where its loader looks. Nothing that libgable is made with (Highway,
+# What `cmake --install` puts where, besides plugins and the command (gable_product() in GableTargets.cmake). Every path
+# is relative to the installed files themselves, so that a tree may be moved. Nothing that libgable is made with (Highway,
 # OpenMP, fmt) is a consumer's concern: it is a shared library, and its headers need only the C++ standard library.
 include(CMakePackageConfigHelpers)
 
 set(gable_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gable)
-set(gable_products gable)
 
 install(TARGETS gable EXPORT gableTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY api/include/gable DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-
-# Those of the plugins that this machine's libraries allow; each says in its own room that it is installed.
-foreach(plugin IN ITEMS gable_cuda gable_onednn)
-  if(TARGET ${plugin})
-    set_target_properties(${plugin} PROPERTIES INSTALL_RPATH "$ORIGIN/..")
-    list(APPEND gable_products ${plugin})
-  endif()
-endforeach()
-
-if(TARGET gable_cupti)
-  list(APPEND gable_products gable_cupti)
-endif()
-
-if(TARGET gable_command)
-  file(RELATIVE_PATH libdir_from_bindir ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-  set_target_properties(gable_command PROPERTIES INSTALL_RPATH "$ORIGIN/${libdir_from_bindir}")
-  install(TARGETS gable_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  list(APPEND gable_products gable_command)
-endif()
-
-# What a user of gable needs and no more: libgable, its plugins, the command. `./run roofline` builds this.
-add_custom_target(gable_products DEPENDS ${gable_products})
-
 install(EXPORT gableTargets NAMESPACE gable:: DESTINATION ${gable_package_dir})
 configure_package_config_file(cmake/gableConfig.cmake.in ${PROJECT_BINARY_DIR}/gableConfig.cmake
   INSTALL_DESTINATION ${gable_package_dir})

@@ -16,3 +16,30 @@ function(gable_target name)
     target_link_options(${name} PRIVATE -fsanitize=${GABLE_SANITIZE})
   endif()
 endfunction()
+
+# gable_product(TARGET DESTINATION): a library or program that users get. It is built by gable_products, installed into
+# DESTINATION, and finds libgable from there.
+function(gable_product target destination)
+  set_property(GLOBAL APPEND PROPERTY GABLE_PRODUCTS ${target})
+  if(NOT GABLE_INSTALL)
+    return()
+  endif()
+  set(folder ${CMAKE_INSTALL_PREFIX})
+  cmake_path(APPEND folder ${destination})
+  file(RELATIVE_PATH libdir_from_folder ${folder} ${CMAKE_INSTALL_FULL_LIBDIR})
+  string(REGEX REPLACE "/$" "" libdir_from_folder "${libdir_from_folder}")
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/${libdir_from_folder}")
+  install(TARGETS ${target} LIBRARY DESTINATION ${destination} RUNTIME DESTINATION ${destination})
+endfunction()
+
+# gable_plugin(NAME sources...): the plugin libgable_X.so for the target gable_X. It is built beside libgable and
+# installed into the folder `gable` beside it; the loader looks in both.
+function(gable_plugin name)
+  add_library(${name} MODULE ${ARGN})
+  gable_target(${name})
+  target_link_libraries(${name} PRIVATE gable::gable)
+  # Symbols of the static libraries in it stay inside.
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  gable_product(${name} ${CMAKE_INSTALL_LIBDIR}/gable)
+endfunction()

@@ -75,6 +75,10 @@ std::vector<PluginFile> find_plugins(const SearchPath& path) {
 }
 
 std::unique_ptr<Backend> load(const PluginFile& plugin) {
+#if !GABLE_SHARED
+  // The plugin would bring libgable.so along: a second registry, and classes that this one does not know.
+  refuse(plugin, "this program has gable as a static library, which takes no plugins: build it with GABLE_SHARED=ON");
+#endif
   void* library = dlopen(plugin.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -1,6 +1,7 @@
 // The loader against plugins that are wrong in every way a file can be: each is listed with the reason, in the dynamic
 // loader's own words where they are its, and the rest works on.
 #include <doctest/doctest.h>
+#include <gable/abi.h>
 #include <gable/gable.h>
 
 #include <unistd.h>
@@ -62,6 +63,10 @@ TEST_CASE("a broken plugin is listed as unavailable, with its file and the loade
       {"garbage", {"libgable_garbage.so", "invalid ELF header"}},
       {"empty", {"libgable_empty.so", "file too short"}},
       {"wrong_version", {"libgable_wrong_version.so", "0.0.1", GABLE_VERSION_STRING}},
+      {"wrong_abi",
+       {"libgable_wrong_abi.so", "its ABI number is " + std::to_string(GABLE_PLUGIN_ABI + 1),
+        "this gable's is " + std::to_string(GABLE_PLUGIN_ABI), "rebuild the plugin"}},
+      {"no_abi", {"libgable_no_abi.so", "its ABI number is missing", "rebuild the plugin"}},
       {"no_entry", {"libgable_no_entry.so", "no entry gable_plugin"}},
       {"null_entry", {"libgable_null_entry.so", "gives no version"}},
       {"misnamed", {"libgable_misnamed.so", "'another'", "'misnamed'"}},

@@ -1,0 +1,43 @@
+# gable as a part of another project: it leaves the project's build type and install rules alone, follows
+# BUILD_SHARED_LIBS, and works as a static library, which says that it takes no plugins.
+# cmake -D SOURCE=<source folder> -D WORK=<scratch folder> -D COMPILER=<C++ compiler> [-D LAUNCHER=<compiler launcher>]
+#       -P subproject_test.cmake
+cmake_minimum_required(VERSION 3.25)
+
+# step(what program arguments…): `output` is what it printed.
+macro(step what)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=CMAKE_BUILD_TYPE --unset=GABLE_DEVICE
+    GABLE_BACKEND_PATH=${WORK}/plugins ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${what} failed (${status}):\n${output}")
+  endif()
+endmacro()
+
+function(expect text where)
+  string(FIND "${where}" "${text}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "'${text}' is missing in:\n${where}")
+  endif()
+endfunction()
+
+# Without optimisation and for one instruction set: seconds, where all of Highway's targets take minutes.
+set(options -G Ninja -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D GABLE_CUDA=OFF
+  "-DCMAKE_CXX_FLAGS=-O0 -DHWY_COMPILE_ONLY_STATIC")
+set(project ${SOURCE}/tests/install/subproject)
+file(REMOVE_RECURSE ${WORK})
+
+step("configuring, by default" ${CMAKE_COMMAND} -S ${project} -B ${WORK}/default ${options} -D WANTED_TYPE=SHARED_LIBRARY)
+step("installing nothing" ${CMAKE_COMMAND} --install ${WORK}/default --prefix ${WORK}/installed)
+file(GLOB_RECURSE installed ${WORK}/installed/*)
+if(installed)
+  message(FATAL_ERROR "gable as a subproject installs ${installed}")
+endif()
+
+step("configuring, static" ${CMAKE_COMMAND} -S ${project} -B ${WORK}/static ${options} -D BUILD_SHARED_LIBS=OFF
+  -D WANTED_TYPE=STATIC_LIBRARY)
+step("building" ${CMAKE_COMMAND} --build ${WORK}/static --target consumer)
+file(WRITE ${WORK}/plugins/libgable_stranger.so "")
+step("running" ${WORK}/static/consumer reference cpu)
+expect("conv2d on reference: right" "${output}")
+expect("conv2d on cpu: right" "${output}")
+expect("static library, which takes no plugins" "${output}")
