@@ -1,4 +1,9 @@
 # What every target of gable has in common: C++20, strict warnings, hidden symbols, the sanitizers of the preset.
+option(GABLE_WERROR "Make warnings of the C and C++ compilers errors" OFF)
+if(GABLE_WERROR)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
+endif()
+
 function(gable_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   set_target_properties(${name} PROPERTIES
@@ -13,6 +18,10 @@ function(gable_target name)
   endif()
   if(GABLE_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${GABLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # Checks that the sanitizers insert mislead GCC's analysis of flow: its findings count in the other builds.
+      target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized)
+    endif()
     target_link_options(${name} PRIVATE -fsanitize=${GABLE_SANITIZE})
   endif()
 endfunction()
