@@ -53,14 +53,15 @@ void warm_up(Series& series, const TimingOptions& options) {
 }
 
 void take_sample(Series& series, const TimingOptions& options, bool alone, CacheFlusher* flusher) {
-  const double start = now();
+  const auto clock = [&] { return options.clock ? options.clock() : now(); };
+  const double start = clock();
   const Subject& subject = *series.subject;
   if (options.cache == Cache::cold)
     subject.flush ? subject.flush() : flusher->flush();
   else if (!alone && series.call_seconds < options.rewarm_below_seconds)
     subject.time(1);
   series.samples.push_back(subject.time(series.calls_per_run) / series.calls_per_run);
-  series.spent += now() - start;
+  series.spent += clock() - start;
 }
 
 std::size_t default_flush_bytes() {

@@ -34,6 +34,7 @@ struct TimingOptions {
   double rewarm_below_seconds = 0.05;  ///< warm, several callables: calls shorter than this run once untimed before
                                        ///< each sample, since the others have used the caches meanwhile
   std::size_t flush_bytes = 0;         ///< cold: bytes swept between runs; 0: twice this machine's caches
+  std::function<double()> clock{};     ///< seconds, by which the budget is spent; empty: the host's steady clock
 };
 
 /// Median and quartiles (linear interpolation between order statistics) of `samples`, kept in their order.

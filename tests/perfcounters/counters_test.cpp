@@ -199,7 +199,10 @@ TEST_CASE(
 
 TEST_CASE("a workload that would take too long under the simulation, or fails there, is refused with the reason") {
   CallgrindSource source = callgrind_here();
-  if (!source.status().available) return;
+  if (const SourceStatus status = source.status(); !status.available) {
+    MESSAGE("skipped: simulated traffic: ", status.reason);
+    return;
+  }
   Workload workload = source.known_work().front().workload;
   const CountOptions options{.metrics = {Metric::dram_bytes}, .seconds_limit = 30};
   workload.seconds = 10;

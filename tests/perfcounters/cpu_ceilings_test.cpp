@@ -1,0 +1,159 @@
+// The ceilings' loops and what measuring them gives. How fast the loops are is no matter of this test: see
+// gable_instrument_check.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "perfcounters/ceilings/arena.h"
+#include "perfcounters/ceilings/ceilings.h"
+#include "perfcounters/ceilings/loops.h"
+#include "perfcounters/machine.h"
+
+using namespace gable::perf;
+
+TEST_CASE("each unit of this machine has its loops, which count its lanes and an FMA twice") {
+  std::map<std::string, ComputeLoop> loops;
+  for (const ComputeLoop& loop : f32_loops()) CHECK(loops.emplace(loop.name(), loop).second);
+  for (const ComputeLoop& loop : half_precision_loops()) CHECK(loops.emplace(loop.name(), loop).second);
+  const Machine machine = describe_machine();
+  std::map<std::string, int> expected{{"scalar f32", 1}};
+#if defined(__x86_64__)
+  if (machine.has("sse4")) expected["sse4 f32"] = 4;
+  if (machine.has("avx2") && machine.has("fma")) {
+    expected["avx2 f32"] = 8;
+    expected["scalar fma f32"] = 2;
+    expected["sse4 fma f32"] = 8;
+    expected["avx2 fma f32"] = 16;
+  }
+  if (machine.has("avx512_bf16")) expected["avx512_bf16 fma bf16"] = 64;
+  if (machine.has("avx512_fp16")) expected["avx512_fp16 fma f16"] = 64;
+#elif defined(__aarch64__)
+  expected["scalar fma f32"] = 2;
+  expected["neon f32"] = 4;
+  expected["neon fma f32"] = 8;
+#endif
+  for (const auto& [name, flop] : expected) {
+    CAPTURE(name);
+    REQUIRE(loops.count(name) == 1);
+    CHECK(loops[name].flop_per_instruction == flop);
+  }
+  for (const auto& [name, loop] : loops) {
+    CAPTURE(name);
+    CHECK(loop.instructions_per_iteration >= 4);
+    REQUIRE((loop.run != nullptr));
+    loop.run(100);
+  }
+}
+
+TEST_CASE("every ceiling is positive, its quartiles ordered, named once and carries a formula") {
+  const Machine machine = describe_machine();
+  std::set<std::string> seen;
+  std::set<std::string> kinds;
+  for (const Ceiling& ceiling : measure_ceilings(machine, {.quick = true, .progress = {}})) {
+    CAPTURE(ceiling.name);
+    CAPTURE(ceiling.threads);
+    CHECK(ceiling.value > 0);
+    CHECK(ceiling.q1 <= ceiling.value);
+    CHECK(ceiling.value <= ceiling.q3);
+    CHECK(ceiling.runs >= 3);
+    CHECK_FALSE(ceiling.formula.empty());
+    CHECK((ceiling.kind == "compute" || (ceiling.kind == "bandwidth" && ceiling.working_set_bytes > 0)));
+    CHECK((ceiling.threads == 1 || ceiling.threads == machine.threads_available));
+    CHECK(seen.insert(ceiling.name + " " + std::to_string(ceiling.threads)).second);
+  }
+  for (const std::string name : {"scalar f32", "l1 read", "l2 read", "dram read", "dram triad", "dram triad nt"}) {
+    CAPTURE(name);
+    CHECK(seen.contains(name + " 1"));
+    CHECK(seen.contains(name + " " + std::to_string(machine.threads_available)));
+  }
+}
+
+TEST_CASE("the read loop adds every float of every pass") {
+  constexpr std::size_t kCount = 2560;
+  const Arena arena(kCount * sizeof(float));
+  REQUIRE(arena.data() != nullptr);
+  std::fill_n(arena.data(), kCount, 0.0F);
+  // It returns one lane of the sum: the lane of the first float, whatever the width of the vectors.
+  for (std::size_t i = 0; i < kCount; ++i) arena.data()[i] = i % (load_bytes() / sizeof(float)) == 0 ? 1.0F : 1000.0F;
+  const auto in_lane = static_cast<float>(kCount / (load_bytes() / sizeof(float)));
+  CHECK(read_loop(arena.data(), kCount, 1) == in_lane);
+  CHECK(read_loop(arena.data(), kCount, 3) == 3 * in_lane);
+}
+
+TEST_CASE("daxpy computes what it counts, once a pass") {
+  constexpr std::size_t kCount = 256;
+  const Arena arena(2 * kCount * sizeof(double));
+  REQUIRE(arena.data() != nullptr);
+  auto* y = reinterpret_cast<double*>(arena.data());
+  double* x = y + kCount;
+  for (std::size_t i = 0; i < kCount; ++i) y[i] = 1, x[i] = static_cast<double>(i);
+  daxpy_loop(y, x, kCount, 2);
+  for (std::size_t i = 0; i < kCount; ++i) CHECK(y[i] == 1 + 6 * static_cast<double>(i));
+}
+
+TEST_CASE("the copy and the triad compute what they count, past the caches too, and nothing beyond") {
+  constexpr std::size_t kCount = 512;
+  const Arena arena(4 * kCount * sizeof(float));
+  REQUIRE(arena.data() != nullptr);
+  float* a = arena.data();
+  float* b = a + 2 * kCount;
+  float* c = b + kCount;
+  for (const bool streaming : {false, true}) {
+    for (std::size_t i = 0; i < kCount; ++i) b[i] = static_cast<float>(i), c[i] = static_cast<float>(2 * i);
+    std::fill_n(a, 2 * kCount, -1.0F);
+    copy_loop(a, b, kCount, 2, streaming);
+    CHECK(std::equal(b, b + kCount, a));
+    triad_loop(a, b, c, kCount, 2, streaming);
+    for (std::size_t i = 0; i < kCount; ++i) CHECK(a[i] == static_cast<float>(7 * i));
+    CHECK(std::all_of(a + kCount, b, [](float beyond) { return beyond == -1.0F; }));
+  }
+}
+
+TEST_CASE("progress counts up to its total, and parts can be left out") {
+  std::vector<int> done;
+  int total = 0;
+  CeilingOptions options{.quick = true, .compute = false, .progress = {}};
+  options.progress = [&](const std::string& next, int count, int all) {
+    CHECK_FALSE(next.empty());
+    done.push_back(count);
+    total = all;
+  };
+  Machine machine = describe_machine();
+  machine.cpus.resize(1);
+  machine.threads_available = machine.cores_available = 1;
+  const auto ceilings = measure_ceilings(machine, options);
+  CHECK(static_cast<int>(ceilings.size()) == total);
+  CHECK(std::is_sorted(done.begin(), done.end()));
+  CHECK(done.back() == total);
+  for (const Ceiling& ceiling : ceilings) CHECK(ceiling.kind == "bandwidth");
+}
+
+TEST_CASE("working sets lie between the cache levels, also where threads share a cache") {
+  Machine machine;
+  machine.l1d_bytes = 48 << 10;
+  machine.l2_bytes = 2 << 20;
+  machine.l3_bytes = 105 << 20;
+  machine.l1d_sharers = machine.l2_sharers = 2;
+  machine.l3_sharers = 96;
+  machine.l3_instances = machine.l2_instances = 1;
+  machine.threads_available = 96;
+  machine.memory_available_bytes = std::size_t{256} << 30;
+  CHECK(working_set(machine, 1, true) == 12 << 10);
+  CHECK(working_set(machine, 2, false) > machine.l1d_bytes);
+  CHECK(working_set(machine, 2, false) < machine.l2_bytes);
+  CHECK(working_set(machine, 3, false) > machine.l2_bytes);
+  CHECK(working_set(machine, 3, false) < machine.l3_bytes);
+  CHECK(working_set(machine, 3, true) > machine.l2_bytes / 2);
+  CHECK(working_set(machine, 3, true) * 96 < machine.l3_bytes + 48 * machine.l2_bytes);
+  CHECK(working_set(machine, 0, true) * 96 >= 4 * machine.l3_bytes - 96);
+  machine.memory_available_bytes = std::size_t{1} << 30;
+  CHECK(working_set(machine, 0, false) <= (std::size_t{1} << 30) / 12);
+  machine.l3_bytes = 0;
+  CHECK(working_set(machine, 3, true) == 0);
+}
