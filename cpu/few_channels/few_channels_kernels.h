@@ -1,11 +1,12 @@
-// The contract between FewChannelsPlan and its per-target kernels. A unit of work (image, block of output rows) goes
-// through stage, then one of two kinds of register tile:
-//   lanes  a vector is output channels; inputs are broadcast. Sums: rows x pixels x vectors.
-//   wide   a vector is pixels of a row; weights are broadcast. Sums: rows x channels.
-// They read a strip of input rows with their padding, in one of two orders:
-//   planes  [row][channel][phase][column], where a phase holds every stride-th column: a tap's pixels are neighbours
-//           whatever stride, layout and number of channels. For wide, and for taps that share broadcasts.
-//   copy    the image's own order, [row][column][channel] or [row][channel][column]: the cheapest to make.
+// The contract between FewChannelsPlan and its per-target kernels. A unit of work (image, block of output rows) first
+// fills its strip, input rows as f32 with their padding, then computes register tiles of one of two kinds:
+//   channel lanes  a vector is output channels; inputs are broadcast. Accumulators: rows x pixels x vectors.
+//   pixel lanes    a vector is pixels of a row; weights are broadcast. Accumulators: rows x channels.
+// The strip has one of two orders:
+//   planes  [row][channel][phase][column], where a phase holds every stride-th column: the pixels that a tap reads are
+//           neighbours, whatever the stride, the layout and the number of channels. Pixel lanes need it, and so do
+//           taps that share broadcasts.
+//   copy    the image's own order, [row][column][channel] or [row][channel][column]: the cheapest to fill.
 #pragma once
 
 #include <array>
@@ -18,43 +19,53 @@ namespace gable::cpu {
 
 constexpr int kFewMaxPixels = 14;
 constexpr int kFewMaxVectors = 2;
-constexpr int kFewMaxWideChannels = 8;  // interleaving costs their square
-constexpr int kFewWideBlock = 6;        // channels of one wide tile
+constexpr int kFewMaxPixelLanesChannels = 8;  // output channels; the cost of interleaving them is quadratic
+constexpr int kFewPixelLanesBlock = 6;        // output channels of one tile of pixel lanes
 
-struct FewStageCall {
-  const void* x;                        // the image
-  std::int64_t x_row, x_px, x_channel;  // element strides
+/// The image that a strip is filled from; strides in elements. Where a strip row holds all channels of its pixels, as
+/// an NHWC row does, width counts elements and channels is 1.
+struct FewImage {
+  const void* data;
+  std::int64_t row_stride, channel_stride;
   std::int64_t height, width, channels;
-  std::int64_t first_row, rows;  // source row of the strip's first; may be padding
-  std::int64_t pad_left, phases;
-  std::int64_t columns, pitch;  // of a phase: those that are read, and the distance to the next phase
-  float* strip;
-  float* row;  // an f32 row of the image
 };
 
-/// Step i of run r reads strip x[row*x_row + pixel*x_px + offsets[r] + i]; a step is one tap of one channel.
+struct FewStripCall {
+  FewImage image;
+  std::int64_t first_row, rows;  // of the image; rows outside the image are padding
+  std::int64_t pad_left, phases;
+  std::int64_t columns, pitch;  // of a phase: columns that are read, and the distance to the next phase
+  float* strip;
+  float* row;  // scratch for one image row as f32
+};
+
+/// What a tile multiplies. A step is one tap of one channel; step i of run r reads
+/// strip x[row*x_row + pixel*x_px + offsets[r] + i].
 struct FewTileCall {
   const float* x;
-  std::int64_t x_row, x_px;  // wide: x_px is 1
+  std::int64_t x_row, x_px;  // pixel lanes: x_px is 1
   const std::int32_t* offsets;
-  std::int64_t runs, run;  // run: the steps of one; wide: 1
-  const float* weights;    // lanes: [step][vectors x lanes]; wide: [block of channels][step][channel]
-  const float* bias;       // lanes: whole vectors; wide: a float a channel
+  std::int64_t runs, run_steps;  // pixel lanes: runs of one step
+  const float* weights;          // channel lanes: [step][vectors x lanes]; pixel lanes: [block][step][channel]
+  const float* bias;             // channel lanes: whole vectors; pixel lanes: a float a channel
 };
 
-struct FewLanesCall {
+struct FewChannelLanesCall {
   FewTileCall tile;
   float* y;  // pixel stride y_px; the first `valid` lanes of a pixel are stored
   std::int64_t y_px;
   int valid;
   Activation activation;
-  bool stream;              // y is written past the caches: whole aligned vectors
-  std::int64_t ask_pixels;  // of the next tile, whose lines are asked for during each run
+  bool non_temporal;             // non-temporal stores of whole aligned vectors
+  std::int64_t prefetch_pixels;  // output pixels of the next tile that each run prefetches
 };
-using FewLanesFunction = void (*)(const FewLanesCall&);
+using FewChannelLanesFunction = void (*)(const FewChannelLanesCall&);
 
-/// A block of wide_rows rows of the convolution, all its pixels and channels; 2x2-pooled or not.
-struct FewWideCall {
+/// Output channels of the next tile of pixel lanes where `left` are left: nearly equal tiles.
+constexpr std::int64_t next_block_channels(std::int64_t left) { return left / ceil_div(left, kFewPixelLanesBlock); }
+
+/// pixel_lanes_rows rows of the convolution, all their pixels and channels; 2x2-pooled or not.
+struct FewPixelLanesCall {
   FewTileCall tile;
   std::int64_t channels, pixels;  // of the convolution
   float* planes;                  // [output row][channel][pitch]
@@ -78,15 +89,17 @@ struct FewFinishCall {
 };
 
 struct FewChannelsKernels {
-  int lanes, wide_rows;
+  int lanes, pixel_lanes_rows;
   std::array<int, kFewMaxVectors + 1> max_pixels, max_pair_pixels;  // by vectors; pairs are even
-  FewLanesFunction tile[kFewMaxVectors + 1][kFewMaxPixels + 1];
-  FewLanesFunction pair[kFewMaxVectors + 1][kFewMaxPixels + 1];
-  void (*wide)(const FewWideCall&);
-  void (*wide_pool)(const FewWideCall&);
+  /// Channel lanes, indexed [vectors][pixels]: one row of pixels, or a pair of rows under a 2x2 pool.
+  FewChannelLanesFunction row[kFewMaxVectors + 1][kFewMaxPixels + 1];
+  FewChannelLanesFunction row_pair[kFewMaxVectors + 1][kFewMaxPixels + 1];
+  void (*pixel_lanes)(const FewPixelLanesCall&);
+  void (*pixel_lanes_pool)(const FewPixelLanesCall&);
   void (*interleave)(const FewInterleaveCall&);
-  /// Indexed by Type.
-  std::array<void (*)(const FewStageCall&), 3> stage_nhwc, stage_nchw;
+  /// Indexed by DType. `split` takes the interleaved channels of a row apart; `rows` takes a row as it is, of one
+  /// channel or of all.
+  std::array<void (*)(const FewStripCall&), 3> fill_strip_split, fill_strip_rows;
   std::array<void (*)(const FewFinishCall&), 3> finish;
 };
 

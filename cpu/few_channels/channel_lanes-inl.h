@@ -1,0 +1,222 @@
+// The few-channel tile whose lanes are output channels.
+// Tile: 14 pixels x 2 vectors, or for the 2x2 pool 2 rows x 12 pixels x 1 vector (6 x 2). Accumulators in registers,
+// the strip and a panel of weights in L1 or L2. Inner step: one tap of one channel, 1 or 2 vectors of weights and 14 or
+// 24 broadcast floats for 24 to 28 FMA.
+#if defined(GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_
+#undef GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_
+#else
+#define GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "cpu/few_channels/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kFewTile[kFewMaxVectors + 1] = {0, 14, 14};
+constexpr int kFewPair[kFewMaxVectors + 1] = {0, 12, 6};
+constexpr bool kFewSharesTaps = true;  // enough registers for the weights of a kernel row
+#else
+constexpr int kFewTile[kFewMaxVectors + 1] = {0, 12, 6};
+constexpr int kFewPair[kFewMaxVectors + 1] = {0, 6, 2};
+constexpr bool kFewSharesTaps = false;
+#endif
+
+/// The largest of the pixels that output pixel p is made of: itself, or a 2x2 window.
+template <int kRows, int kPixels, int kVectors>
+HWY_INLINE FewV pooled(const FewV (&sum)[kRows][kPixels][kVectors], int p, int v) {
+  if constexpr (kRows == 1) {
+    return sum[0][p][v];
+  } else {
+    const FewD d;
+    return nan_max(d, nan_max(d, sum[0][2 * p][v], sum[0][2 * p + 1][v]),
+                   nan_max(d, sum[1][2 * p][v], sum[1][2 * p + 1][v]));
+  }
+}
+
+/// Pool, activation none or relu, and `store(value, y)` of whole vectors.
+template <int kRows, int kPixels, int kVectors, class Store>
+HWY_INLINE void finish_in_registers(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors],
+                                    const Store& store) {
+  const FewD d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const FewV least = hn::Set(d, call.activation == Activation::relu ? 0.0f : -INFINITY);
+  HWY_UNROLL(14) for (int p = 0; p < kPixels / kRows; ++p) {
+    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+      store(at_least(d, least, pooled(sum, p, v)), call.y + p * call.y_px + v * lanes);
+    }
+  }
+}
+
+/// Pool, then activation and store in a loop over a buffer of the tile's outputs: for tanh and for partial vectors,
+/// whose code would fill the instruction cache if it were unrolled.
+template <int kRows, int kPixels, int kVectors>
+HWY_INLINE void finish_in_memory(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
+  const FewD d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  constexpr int kOut = kPixels / kRows;
+  HWY_ALIGN float block[kOut * kVectors * hn::MaxLanes(FewD())];
+  HWY_UNROLL(14) for (int p = 0; p < kOut; ++p) {
+    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+      hn::Store(pooled(sum, p, v), d, block + (p * kVectors + v) * lanes);
+    }
+  }
+  const float* next = block;
+  for (int pixel = 0; pixel < kOut; ++pixel) {
+    for (int v = 0; v < kVectors; ++v, next += lanes) {
+      const FewV value = activate(call.activation, hn::Load(d, next));
+      float* y = call.y + pixel * call.y_px + v * lanes;
+      const int valid = call.valid - v * lanes;
+      if (call.non_temporal) {
+        hn::Stream(value, d, y);
+      } else if (valid >= lanes) {
+        hn::StoreU(value, d, y);
+      } else {
+        store_first(d, value, y, valid);
+      }
+    }
+  }
+}
+
+template <int kRows, int kPixels, int kVectors>
+HWY_INLINE void finish_pixels(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
+  const FewD d;
+  if (call.activation == Activation::tanh || call.valid < kVectors * static_cast<int>(hn::Lanes(d))) {
+    finish_in_memory(call, sum);
+  } else if (call.non_temporal) {
+    finish_in_registers(call, sum, [d](FewV value, float* y) HWY_ATTR { hn::Stream(value, d, y); });
+  } else {
+    finish_in_registers(call, sum, [d](FewV value, float* y) HWY_ATTR { hn::StoreU(value, d, y); });
+  }
+}
+
+/// All steps of a tile whose pixels are neighbours, kTaps taps a run: each broadcast input serves kTaps pixels. x has
+/// one pointer a row, so that the address of each broadcast is base + index + constant.
+template <int kRows, int kPixels, int kTaps>
+HWY_INLINE void shared_taps(const FewTileCall& tile, const float* const (&x)[kRows], FewV (&sum)[kRows][kPixels][1]) {
+  const FewD d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const float* weights = tile.weights;
+  const std::int32_t* offsets = tile.offsets;
+  const std::int32_t* const end = offsets + tile.runs;
+  for (; offsets != end; ++offsets, weights += kTaps * lanes) {
+    const std::int64_t offset = *offsets;
+    FewV w[kTaps];
+    HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) w[tap] = hn::LoadU(d, weights + tap * lanes);
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(18) for (int column = 0; column < kPixels + kTaps - 1; ++column) {
+        const FewV input = hn::Set(d, x[row][offset + column]);
+        HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) {
+          const int p = column - tap;
+          if (p >= 0 && p < kPixels) sum[row][p][0] = hn::MulAdd(input, w[tap], sum[row][p][0]);
+        }
+      }
+    }
+  }
+}
+
+/// A tile's pixels in groups of three that share a base address: base + {0, 1, 2} * x_px + constant, which is one
+/// addressing mode. Address arithmetic would take issue slots of the FMA ports.
+template <int kRows, int kPixels, int kVectors>
+struct FewSteps {
+  static constexpr int kGroup = 3;
+  static constexpr int kBases = (kPixels + kGroup - 1) / kGroup;
+  using Bases = const float* [kRows][kBases];
+  using Sums = FewV[kRows][kPixels][kVectors];
+
+  /// kSteps of a run; moves base and weights past them.
+  template <int kSteps>
+  static HWY_INLINE void multiply_add(Bases& base, std::int64_t x_px, const float*& weights, Sums& sum) {
+    const FewD d;
+    const int lanes = static_cast<int>(hn::Lanes(d));
+    HWY_UNROLL(7) for (int step = 0; step < kSteps; ++step) {
+      FewV w[kVectors];
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + (step * kVectors + v) * lanes);
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+          const FewV input = hn::Set(d, base[row][p / kGroup][p % kGroup * x_px + step]);
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[v], sum[row][p][v]);
+        }
+      }
+    }
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
+        base[row][b] += kSteps;
+        keep_apart(base[row][b]);
+      }
+    }
+    weights += kSteps * kVectors * lanes;
+  }
+
+  /// Prefetches some of the output lines that the next tile stores, a few in each run: a store whose line is not in L1
+  /// holds up the stores behind it.
+  static HWY_INLINE void prefetch_output(const FewChannelLanesCall& call, std::int64_t run) {
+    const int lanes = static_cast<int>(hn::Lanes(FewD()));
+    const float* y = call.y + (kPixels / kRows + run * call.prefetch_pixels) * call.y_px;
+    for (std::int64_t i = 0; i < call.prefetch_pixels; ++i, y += call.y_px) {
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) hwy::Prefetch(y + v * lanes);
+    }
+  }
+
+  static HWY_INLINE void all(const FewChannelLanesCall& call, const float* const (&x)[kRows], Sums& sum) {
+    constexpr int kUnroll = 7;
+    const FewTileCall& tile = call.tile;
+    const std::int64_t x_px = tile.x_px;
+    const float* weights = tile.weights;
+    for (std::int64_t run = 0; run < tile.runs; ++run) {
+      prefetch_output(call, run);
+      Bases base;
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x[row] + tile.offsets[run] + b * kGroup * x_px;
+      }
+      std::int64_t step = 0;
+      for (; step + kUnroll <= tile.run_steps; step += kUnroll) multiply_add<kUnroll>(base, x_px, weights, sum);
+      for (; step < tile.run_steps; ++step) multiply_add<1>(base, x_px, weights, sum);
+    }
+  }
+};
+
+template <int kRows, int kPixels, int kVectors>
+void channel_lanes_tile(const FewChannelLanesCall& call) {
+  const FewD d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  FewV sum[kRows][kPixels][kVectors];
+  HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+    const FewV bias = hn::LoadU(d, call.tile.bias + v * lanes);
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) sum[row][p][v] = bias;
+    }
+  }
+  const float* x[kRows];
+  HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) x[row] = call.tile.x + row * call.tile.x_row;
+  if constexpr (kVectors == 1 && kFewSharesTaps) {
+    if (call.tile.x_px == 1 && call.tile.run_steps == 5) {
+      shared_taps<kRows, kPixels, 5>(call.tile, x, sum);
+    } else if (call.tile.x_px == 1 && call.tile.run_steps == 3) {
+      shared_taps<kRows, kPixels, 3>(call.tile, x, sum);
+    } else {
+      FewSteps<kRows, kPixels, 1>::all(call, x, sum);
+    }
+  } else {
+    FewSteps<kRows, kPixels, kVectors>::all(call, x, sum);
+  }
+  finish_pixels(call, sum);
+}
+
+template <int kRows, int kVectors, int kPixels>
+void fill_channel_lanes(FewChannelLanesFunction (&table)[kFewMaxPixels + 1]) {
+  table[kPixels] = &channel_lanes_tile<kRows, kPixels, kVectors>;
+  if constexpr (kPixels > kRows) fill_channel_lanes<kRows, kVectors, kPixels - kRows>(table);
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_

@@ -1,0 +1,118 @@
+// See few_channels_blocking.h. A unit's strip and results stay in L1 with pixel lanes (40 KB), which are for small
+// images, and in L2 with channel lanes (160 KB).
+#include "cpu/few_channels/few_channels_blocking.h"
+
+#include <algorithm>
+
+#include "cpu/common/tiling.h"
+#include "cpu/direct/conv2d_kernels.h"
+
+namespace gable::cpu {
+namespace {
+
+constexpr std::int64_t kPixelLanesUnitFloats = 10 << 10;
+constexpr std::int64_t kChannelLanesUnitFloats = 40 << 10;
+constexpr std::int64_t kLineFloats = 16;
+
+/// Pixel lanes where vectors of pixels are fuller than vectors of output channels. A scalar is always full.
+bool prefers_pixel_lanes(const Conv2dProblem& p, int lanes) {
+  if (p.k > kFewMaxPixelLanesChannels) return false;
+  return lanes == 1 || round_up(conv_pixels(p), lanes) * p.k < conv_pixels(p) * round_up(p.k, lanes);
+}
+
+FewTileShape choose_tile(const Conv2dProblem& p, const FewChannelsKernels& kernels) {
+  if (prefers_pixel_lanes(p, kernels.lanes)) {
+    return {.pixel_lanes = true, .rows = kernels.pixel_lanes_rows, .vectors = 1, .stores_output = false};
+  }
+  return {.pixel_lanes = false,
+          .rows = pool_side(p),
+          .vectors = std::min<std::int64_t>(kFewMaxVectors, ceil_div(p.k, kernels.lanes)),
+          .stores_output = p.dtype == DType::f32 && p.nhwc};
+}
+
+/// Whether a row of the kernel is a run of taps that share broadcasts (shared_taps in channel_lanes-inl.h).
+bool shares_taps(const Conv2dProblem& p, const FewTileShape& tile) {
+  return !tile.pixel_lanes && tile.vectors == 1 && p.stride_w == 1 && p.dilation_w == 1 && (p.s == 3 || p.s == 5);
+}
+
+FewStrip strip_of_planes(const Conv2dProblem& p, const FewTileShape& tile, int lanes) {
+  const std::int64_t halo = (p.s - 1) * p.dilation_w / p.stride_w;
+  const std::int64_t pixels = tile.pixel_lanes ? round_up(conv_pixels(p), lanes) : conv_pixels(p);
+  const std::int64_t pitch = round_up(halo + pixels, kLineFloats);
+  return {.planes = true,
+          .phases = p.stride_w,
+          .columns = conv_pixels(p) + halo,
+          .pitch = pitch,
+          .row = p.c * p.stride_w * pitch,
+          .pixel_step = 1,
+          .run_steps = shares_taps(p, tile) ? p.s : 1};
+}
+
+FewStrip strip_of_copies(const Conv2dProblem& p) {
+  const std::int64_t together = p.nhwc ? p.c : 1;  // channels that lie side by side
+  const std::int64_t columns = ((conv_pixels(p) - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1) * together;
+  const std::int64_t pitch = round_up(columns, kLineFloats);
+  return {.planes = false,
+          .phases = 1,
+          .columns = columns,
+          .pitch = pitch,
+          .row = pitch * p.c / together,
+          .pixel_step = p.stride_w * together,
+          .run_steps = p.dilation_w == 1 ? together * p.s : together};
+}
+
+FewStrip choose_strip(const Conv2dProblem& p, const FewTileShape& tile, int lanes) {
+  return tile.pixel_lanes || shares_taps(p, tile) ? strip_of_planes(p, tile, lanes) : strip_of_copies(p);
+}
+
+FewWorkspace lay_out(const Conv2dProblem& p, const FewTileShape& tile, const FewStrip& strip, std::int64_t unit_rows,
+                     int lanes) {
+  const auto lines = [](std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, kLineFloats)); };
+  const std::int64_t conv_rows = round_up(unit_rows * pool_side(p), tile.rows);
+  const std::int64_t strip_rows = (conv_rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
+  FewWorkspace w{};
+  w.plane_pitch = round_up(p.out_w(), lanes) + lanes;
+  std::int64_t planes = 0;
+  std::int64_t out = 0;
+  if (tile.pixel_lanes) {
+    planes = round_up(conv_rows / pool_side(p), 2) * p.k * w.plane_pitch;
+    out = p.nhwc ? unit_rows * p.out_w() * p.k + lanes : 0;
+  } else if (!tile.stores_output) {
+    planes = 2 * kStoreBlockFloats;
+    out = unit_rows * p.out_w() * round_up(p.k, lanes);
+  }
+  // A vector of pixels may reach beyond the last column of the last row.
+  w.row_offset = lines(strip_rows * strip.row + lanes);
+  w.planes_offset = w.row_offset + lines(p.w * p.c);
+  w.out_offset = w.planes_offset + lines(planes);
+  w.floats = w.out_offset + lines(out);
+  return w;
+}
+
+}  // namespace
+
+std::int64_t widest_tile(const FewChannelsKernels& k, const FewTileShape& tile) {
+  return (tile.rows == 2 ? k.max_pair_pixels : k.max_pixels)[static_cast<std::size_t>(tile.vectors)];
+}
+
+/// The fewest units of an image that fit their cache and feed the threads.
+FewChannelsBlocking few_channels_blocking(const Conv2dProblem& p, const FewChannelsKernels& kernels, int threads) {
+  FewChannelsBlocking b{};
+  b.tile = choose_tile(p, kernels);
+  b.strip = choose_strip(p, b.tile, kernels.lanes);
+  const std::int64_t most = b.tile.pixel_lanes ? kPixelLanesUnitFloats : kChannelLanesUnitFloats;
+  const std::int64_t step = std::max<std::int64_t>(1, b.tile.rows / pool_side(p));
+  const auto too_large = [&] {
+    b.workspace = lay_out(p, b.tile, b.strip, b.units.rows, kernels.lanes);
+    const bool starves = threads > 1 && p.n * ceil_div(p.out_h(), b.units.rows) < kUnitsPerThread * threads;
+    return starves || static_cast<std::int64_t>(b.workspace.floats) > most;
+  };
+  std::int64_t blocks = 1;
+  do {
+    b.units.rows = round_up(ceil_div(p.out_h(), blocks++), step);
+  } while (too_large() && b.units.rows > step);
+  b.units.row_blocks = ceil_div(p.out_h(), b.units.rows);
+  return b;
+}
+
+}  // namespace gable::cpu
