@@ -4,8 +4,8 @@
 // with 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast.
 // Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share of the FMA's two
 // ports, so four channels are unrolled with constant offsets, and pixels share base addresses by three.
-// A sum of 64 channels is over in 900 cycles, so what comes from L3 must be asked for early and evenly: before each run
-// of 16 channels a part of the lines that the tile stores, to be written, and of those that later tiles read (Ask).
+// Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched evenly, before each run of 16
+// channels: some lines that this tile stores, for writing, and some that later tiles read (PrefetchLines).
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/pointwise/pointwise_kernels.h"
@@ -36,8 +36,8 @@ constexpr int kWidestOfFour = 0;
 constexpr int kUnrolled = 4;  // channels; a run is whole times as many
 constexpr std::int64_t kLineFloats = 16;
 
-/// Hides where a value came from: gcc would keep its sums with constants in registers of their own, which there are too
-/// few of, and load them from the stack in every step.
+/// Hides from gcc how a value was computed. gcc would keep its sums with constants in registers, run out of them, and
+/// reload the sums from the stack in every step.
 template <class T>
 HWY_INLINE void make_opaque([[maybe_unused]] T& value) {
 #if defined(__GNUC__)
@@ -45,7 +45,7 @@ HWY_INLINE void make_opaque([[maybe_unused]] T& value) {
 #endif
 }
 
-HWY_INLINE void will_write(float* line) {
+HWY_INLINE void prefetch_for_writing(float* line) {
 #if HWY_ARCH_X86
   asm volatile("prefetchw %0" : : "m"(*line));
 #else
@@ -57,17 +57,16 @@ template <int kPixels, int kVectors>
 struct PointwiseTile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
-  /// Pixels that share a base address: three, which are the base plus x_pixel scaled by 0, 1 and 2, where there are
-  /// more pixels than registers for their offsets.
+  /// Pixels that share a base address, base + {0, 1, 2} * x_pixel: more where there are too few registers for bases.
   static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels > 4 ? 2 : 1;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
   /// Panels that the tile takes side by side, each a stream of weights.
   static constexpr int kStreams = kVectors > kPanelVectors ? kVectors / kPanelVectors : 1;
   static constexpr int kStreamVectors = kVectors / kStreams;
-  /// Pixels whose stored lines are asked for before a run: within two runs all, or within four where there are four.
+  /// Output pixels that are prefetched before a run: all within two runs, or within four where there are four.
   static constexpr int kManyRuns = 4;
-  static constexpr int kAskedOfFewRuns = (kPixels + 1) / 2;
-  static constexpr int kAskedOfManyRuns = (kPixels + kManyRuns - 1) / kManyRuns;
+  static constexpr int kStoredOfFewRuns = (kPixels + 1) / 2;
+  static constexpr int kStoredOfManyRuns = (kPixels + kManyRuns - 1) / kManyRuns;
 
   static constexpr std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
 
@@ -100,8 +99,8 @@ struct PointwiseTile {
     }
   }
 
-  /// All channels of a panel, and between its runs what is asked for.
-  static HWY_INLINE void reduce(const PointwiseCall& call, const float* weights, const float* ask, float* y,
+  /// All channels of a panel, with prefetches before each run.
+  static HWY_INLINE void reduce(const PointwiseCall& call, const float* weights, const float* prefetch, float* y,
                                 V (&acc)[kPixels][kVectors]) {
     Bases base;
     Streams stream;
@@ -109,13 +108,13 @@ struct PointwiseTile {
       stream[s] = weights + s * kStreamVectors * lanes() * call.channels;
     }
     const float* x = call.x;
-    const std::int64_t asks = call.channels < kManyRuns * kPointwiseRun ? kAskedOfFewRuns : kAskedOfManyRuns;
-    float* const y_end = call.stream ? y : y + kPixels * call.y_pixel;
+    const std::int64_t stored = call.channels < kManyRuns * kPointwiseRun ? kStoredOfFewRuns : kStoredOfManyRuns;
+    float* const y_end = call.non_temporal ? y : y + kPixels * call.y_pixel;
     for (std::int64_t left = call.channels; left > 0; left -= kPointwiseRun) {
-      for (std::int64_t i = 0; i < call.ask.lines; ++i) hwy::Prefetch(ask + i * call.ask.line_step);
-      ask += call.ask.run_step;
-      for (std::int64_t i = 0; i < asks && y < y_end; ++i) {
-        for (std::int64_t lane = 0; lane < kVectors * lanes(); lane += kLineFloats) will_write(y + lane);
+      for (std::int64_t i = 0; i < call.prefetch.lines; ++i) hwy::Prefetch(prefetch + i * call.prefetch.line_step);
+      prefetch += call.prefetch.run_step;
+      for (std::int64_t i = 0; i < stored && y < y_end; ++i) {
+        for (std::int64_t lane = 0; lane < kVectors * lanes(); lane += kLineFloats) prefetch_for_writing(y + lane);
         y += call.y_pixel;
       }
       HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = x + b * kBasePixels * call.x_pixel;
@@ -152,7 +151,7 @@ struct PointwiseTile {
   static HWY_INLINE void end(const PointwiseCall& call, float* y, std::int64_t valid,
                              const V (&acc)[kPixels][kVectors]) {
     const D d;
-    if (call.stream) {
+    if (call.non_temporal) {
       finish(call, y, valid, acc, [d](V value, float* to, std::int64_t) HWY_ATTR { hn::Stream(value, d, to); });
     } else if (valid >= kVectors * lanes()) {
       finish(call, y, valid, acc, [d](V value, float* to, std::int64_t) HWY_ATTR { hn::StoreU(value, d, to); });
@@ -167,16 +166,16 @@ struct PointwiseTile {
     const std::int64_t panel_lanes = kVectors * lanes();
     const float* weights = call.weights;
     const float* bias = call.bias;
-    const float* ask = call.ask.from;
+    const float* prefetch = call.prefetch.from;
     float* y = call.y;
     for (std::int64_t panel = 1; panel <= call.panels; ++panel) {
       V acc[kPixels][kVectors];
       start(bias, acc);
-      reduce(call, weights, ask, y, acc);
+      reduce(call, weights, prefetch, y, acc);
       end(call, y, panel < call.panels ? panel_lanes : call.lanes, acc);
       weights += panel_lanes * call.channels;
       bias += panel_lanes;
-      ask += call.ask.panel_step;
+      prefetch += call.prefetch.panel_step;
       y += panel_lanes;
     }
   }

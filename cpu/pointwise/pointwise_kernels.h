@@ -16,14 +16,14 @@ constexpr int kMaxPointwiseVectors = 4;
 /// A panel of packed weights has two vectors of lanes, [channel][lane]; the last one of a problem may have one vector.
 constexpr int kPanelVectors = 2;
 
-/// Cache lines that later tiles read. Before each run, and of each panel, a tile asks for `lines` of them, line_step
-/// floats apart; the first is `from`, and moves on by run_step from run to run and by panel_step from panel to panel.
-struct Ask {
+/// Cache lines that later tiles read, which this tile prefetches: `lines` of them, line_step floats apart, before each
+/// run of channels. The first one is `from`; it moves on by run_step after each run and by panel_step after each panel.
+struct PrefetchLines {
   const float* from;
   std::int64_t lines, line_step, run_step, panel_step;
 };
 
-/// A register tile of pixels × vectors of output lanes, which goes through `panels` of them. Channel c of pixel p is
+/// A register tile of pixels x vectors of output lanes, which goes through `panels` panels. Channel c of pixel p is
 /// x[p * x_pixel + c].
 struct PointwiseCall {
   const float* x;
@@ -33,10 +33,10 @@ struct PointwiseCall {
   const float* bias;    // whole vectors
   float* y;
   std::int64_t y_pixel;
-  int lanes;    // valid ones of the last panel
-  float least;  // 0 for relu, or minus infinity
-  bool stream;  // stores pass the caches by: all lanes are valid, and y is aligned to vectors
-  Ask ask;
+  int lanes;          // valid ones of the last panel
+  float least;        // 0 for relu, or minus infinity
+  bool non_temporal;  // stores: all lanes are valid, and y is aligned to vectors
+  PrefetchLines prefetch;
 };
 using PointwiseFunction = void (*)(const PointwiseCall&);
 

@@ -1,0 +1,55 @@
+// How PointwisePlan cuts a problem.
+//   tile    up to 14 pixels x 2 vectors of output lanes, or 6 x 4, summed over all input channels in registers
+//   panel   a tile's lanes; its packed weights are one stream
+//   group   tiles that pass under one panel before the next panel comes
+//   unit    a block of pixels and lanes that a thread takes
+// Loop order. A tile goes through all panels while its pixels are in L1: each input is read once, and whole pixels of
+// the output are written one after another. Each tile then reads all weights from L2, so they must fit half of it.
+// Larger weights are read once a group instead: pixels that fit half of L2 pass under one panel after another.
+// Strips. A tile's pixels that lie a multiple of 4 KiB apart share one set of L1, which has fewer ways than the tile
+// has pixels: they are copied into a strip. So are rows of a strided image that are shorter than a tile, to make full
+// tiles of them, and all pixels of a group. A copied cache line costs about 10 cycles, and 14 lines serve 224 cycles of
+// products in every panel.
+#pragma once
+
+#include <cstdint>
+
+#include <gable/problem.h>
+#include "cpu/pointwise/pointwise_kernels.h"
+
+namespace gable::cpu {
+
+struct PointwiseTileSize {
+  std::int64_t vectors, pixels;
+};
+
+struct PointwiseUnits {
+  std::int64_t pixels, lanes;              // of a unit
+  std::int64_t pixel_blocks, lane_blocks;  // units are numbered [pixel block][lane block]
+};
+
+struct PointwiseBlocking {
+  std::int64_t pixels;      // of the output, all images
+  std::int64_t row_pixels;  // output pixels whose inputs are equally far apart: a row's, or all
+  bool copies_input;        // into a strip, a group at a time
+  bool panels_outside;      // panels are the outer loop, tiles of a group the inner one; else a group is one tile
+  bool non_temporal;        // stores, where y is aligned to vectors
+  PointwiseTileSize tile;
+  std::int64_t strip_pixel;  // floats from pixel to pixel of a strip
+  std::int64_t group_pixels;
+  PointwiseUnits units;
+};
+
+/// The fewest tiles that a group is worth its copies with.
+constexpr std::int64_t kLeastTilesPerGroup = 4;
+
+/// Whether all weights fit half of L2.
+bool l2_keeps_weights(const Conv2dProblem& problem);
+
+/// The most pixels whose channels fit half of L2.
+std::int64_t cached_pixels(const Conv2dProblem& problem);
+
+/// Of a problem that PointwisePlan does not refuse.
+PointwiseBlocking pointwise_blocking(const Conv2dProblem& problem, const PointwiseKernels& kernels, int threads);
+
+}  // namespace gable::cpu

@@ -1,0 +1,188 @@
+// See pointwise_unit.h.
+#include "cpu/pointwise/pointwise_unit.h"
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cpu/common/tiling.h"
+
+namespace gable::cpu {
+namespace {
+
+/// One unit of work.
+class Unit {
+ public:
+  Unit(const PointwiseRun& run, std::int64_t index, float* strip)
+      : r_(run),
+        p_(run.problem),
+        b_(run.blocking),
+        strip_(strip),
+        first_(index / run.blocking.units.lane_blocks * run.blocking.units.pixels),
+        end_(std::min(run.blocking.pixels, first_ + run.blocking.units.pixels)),
+        first_lane_(index % run.blocking.units.lane_blocks * run.blocking.units.lanes),
+        end_lane_(std::min(run.problem.k, first_lane_ + run.blocking.units.lanes)) {}
+
+  void compute() const {
+    if (b_.copies_input) {
+      for (std::int64_t pixel = first_; pixel < end_; pixel += b_.group_pixels) {
+        compute_copied(pixel, std::min(b_.group_pixels, end_ - pixel));
+      }
+    } else {
+      compute_in_place();
+    }
+    if (r_.non_temporal) hwy::FlushStream();
+  }
+
+ private:
+  static constexpr std::size_t kMostParts = 3;
+  /// Consecutive panels of one number of vectors.
+  struct Part {
+    std::int64_t vectors;
+    std::int64_t first_lane, panels;
+    int last_lanes;  // valid ones of the last panel
+  };
+  /// Calls visit(part) for the widest panels, then for the remaining lanes: at most one panel is not full.
+  template <class Visit>
+  void for_each_part(const Visit& visit) const {
+    const std::int64_t vector = r_.kernels.lanes;
+    std::int64_t lane = first_lane_;
+    for (std::int64_t vectors = b_.tile.vectors; vectors >= 1; vectors /= 2) {
+      const std::int64_t lanes = vectors * vector;
+      const std::int64_t full = (end_lane_ - lane) / lanes;
+      const std::int64_t rest = end_lane_ - lane - full * lanes;
+      const bool takes_rest = vectors <= kPanelVectors && rest > lanes - vector;
+      const std::int64_t panels = full + (takes_rest ? 1 : 0);
+      if (panels == 0) continue;
+      visit(Part{vectors, lane, panels, static_cast<int>(takes_rest ? rest : lanes)});
+      lane = std::min(end_lane_, lane + panels * lanes);
+    }
+  }
+
+  /// For `panels` panels of the part, beginning with panel `panel`, and the unit's first pixels.
+  PointwiseCall make_call(const Part& part, std::int64_t panel, std::int64_t panels) const {
+    const std::int64_t lanes = part.vectors * r_.kernels.lanes;
+    const std::int64_t lane = part.first_lane + panel * lanes;
+    PointwiseCall call;
+    call.channels = p_.c;
+    call.weights = r_.packed + lane * p_.c;
+    call.panels = panels;
+    call.bias = r_.bias + lane;
+    call.y = r_.y + first_ * p_.k + lane;
+    call.y_pixel = p_.k;
+    call.lanes = static_cast<int>(panel + panels == part.panels ? part.last_lanes : lanes);
+    call.least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity();
+    call.non_temporal = r_.non_temporal;
+    call.prefetch = {};
+    return call;
+  }
+
+  /// A part's call, which only few fields change between tiles: a tile of few channels takes less time than to make it.
+  struct Prepared {
+    const PointwiseFunction* tile;
+    PointwiseCall call;
+  };
+
+  void compute_in_place() const {
+    std::array<Prepared, kMostParts> prepared;
+    std::size_t parts = 0;
+    for_each_part([&](const Part& part) {
+      prepared[parts++] = {r_.kernels.tile[part.vectors], make_call(part, 0, part.panels)};
+      prepared[parts - 1].call.x_pixel = p_.stride_w * p_.c;
+    });
+    for (std::int64_t first = first_; first < end_;) {
+      const std::int64_t row_end = std::min(end_, (first / b_.row_pixels + 1) * b_.row_pixels);
+      const Tiles cut(row_end - first, b_.tile.pixels);
+      for (std::int64_t tile = 0; tile < cut.count; ++tile) {
+        const std::int64_t pixel = first + cut.begin(tile);
+        const std::int64_t width = cut.width(tile);
+        prepared[0].call.prefetch = next_tile(pixel + width, width, prepared[0].call);
+        for (std::size_t part = 0; part < parts; ++part) {
+          PointwiseCall& call = prepared[part].call;
+          call.x = source(pixel);
+          prepared[part].tile[width](call);
+          call.y += width * p_.k;
+        }
+      }
+      first = row_end;
+    }
+  }
+
+  /// Prefetches the next tile's pixels, a share in each panel.
+  PrefetchLines next_tile(std::int64_t next, std::int64_t width, const PointwiseCall& call) const {
+    if (next >= end_) return {};
+    const std::int64_t share = ceil_div(width, call.panels);
+    return {source(next), share, call.x_pixel, kPointwiseRun, share * call.x_pixel};
+  }
+
+  const float* source(std::int64_t pixel) const {
+    if (b_.row_pixels == b_.pixels) return r_.x + pixel * p_.stride_w * p_.c;
+    const std::int64_t row = pixel / p_.wo;
+    const std::int64_t image = row / p_.ho;
+    return r_.x + ((image * p_.h + row % p_.ho * p_.stride_h) * p_.w + pixel % p_.wo * p_.stride_w) * p_.c;
+  }
+
+  void compute_copied(std::int64_t first, std::int64_t pixels) const {
+    const Tiles cut(pixels, b_.tile.pixels);
+    for_each_part([&](const Part& part) {
+      for (std::int64_t panel = 0; panel < part.panels; ++panel) {
+        const PointwiseCall shared = make_call(part, panel, 1);
+        const bool copies = panel == 0 && part.first_lane == first_lane_;
+        for (std::int64_t tile = 0; tile < cut.count; ++tile) {
+          const std::int64_t pixel = first + cut.begin(tile);
+          const std::int64_t width = cut.width(tile);
+          float* strip = strip_ + cut.begin(tile) * b_.strip_pixel;
+          if (copies) copy(pixel, width, strip);
+          PointwiseCall call = shared;
+          call.x = strip;
+          call.x_pixel = b_.strip_pixel;
+          call.y += (pixel - first_) * p_.k;
+          call.prefetch = !b_.panels_outside ? next_pixels(pixel + width, panel, part.panels)
+                          : copies           ? next_pixels(pixel + width, 0, 1)
+                                             : next_weights(call, part, panel, tile, cut.count);
+          r_.kernels.tile[part.vectors][width](call);
+        }
+      }
+    });
+  }
+
+  void copy(std::int64_t first, std::int64_t width, float* strip) const {
+    for (std::int64_t i = 0; i < width; ++i) {
+      std::copy_n(source(first + i), p_.c, strip + i * b_.strip_pixel);
+    }
+  }
+
+  /// Prefetches a share of the next panel's weights; all tiles of the group together prefetch all.
+  PrefetchLines next_weights(const PointwiseCall& call, const Part& part, std::int64_t panel, std::int64_t tile,
+                             std::int64_t tiles) const {
+    if (panel + 1 == part.panels) return {};
+    const std::int64_t run_floats = part.vectors * r_.kernels.lanes * kPointwiseRun;
+    const std::int64_t share = round_up(ceil_div(run_floats, tiles), kPointwiseRun);
+    const std::int64_t runs = ceil_div(p_.c, kPointwiseRun);
+    return {call.weights + runs * run_floats + tile * runs * share, share / kPointwiseRun, kPointwiseRun, share, 0};
+  }
+
+  /// Prefetches a share of the next tile's pixels; `panels` panels together prefetch all.
+  PrefetchLines next_pixels(std::int64_t next, std::int64_t panel, std::int64_t panels) const {
+    const std::int64_t share = ceil_div(b_.tile.pixels, panels);
+    const std::int64_t first = next + panel * share;
+    const std::int64_t end = std::min({first + share, next + b_.tile.pixels, end_});
+    if (first >= end) return {};
+    return {source(first), end - first, first + 1 < end ? source(first + 1) - source(first) : 0, kPointwiseRun, 0};
+  }
+
+  const PointwiseRun& r_;
+  const Conv2dProblem& p_;
+  const PointwiseBlocking& b_;
+  float* strip_;
+  std::int64_t first_, end_, first_lane_, end_lane_;  // of the output
+};
+
+}  // namespace
+
+void compute_pointwise_unit(const PointwiseRun& run, std::int64_t index, float* strip) {
+  Unit(run, index, strip).compute();
+}
+
+}  // namespace gable::cpu

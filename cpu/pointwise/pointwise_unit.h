@@ -1,0 +1,25 @@
+// The loops over one unit of PointwisePlan: a block of pixels and output lanes.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/pointwise/pointwise_blocking.h"
+
+namespace gable::cpu {
+
+/// What the units of one run share.
+struct PointwiseRun {
+  const Conv2dProblem& problem;
+  const PointwiseKernels& kernels;
+  const PointwiseBlocking& blocking;
+  const float* x;
+  const float* packed;
+  const float* bias;  // whole vectors, never null
+  float* y;
+  bool non_temporal;  // stores of y
+};
+
+/// Unit `index` of pixel_blocks * lane_blocks. `strip` has room for a group's pixels where the input is copied.
+void compute_pointwise_unit(const PointwiseRun& run, std::int64_t index, float* strip);
+
+}  // namespace gable::cpu
