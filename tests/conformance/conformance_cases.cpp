@@ -57,6 +57,9 @@ std::vector<Conv2d> odd_convolutions() {
       {.input = {1, 9, 8, 9}, .weights = {11, 9, 2, 4}, .padding = {1, 1, 0, 2}},
       {.input = {1, 6, 4, 211}, .weights = {24, 6, 3, 3}, .padding = {1, 1}},
       {.input = {7, 13, 3, 3}, .weights = {13, 13, 3, 3}, .padding = {1, 1}},
+      // depthwise as mobile networks have it
+      {.input = {1, 64, 14, 14}, .weights = {64, 1, 3, 3}, .padding = {1, 1}, .groups = 64},
+      {.input = {1, 24, 15, 13}, .weights = {24, 1, 3, 3}, .stride = {2, 2}, .padding = {1, 1}, .groups = 24},
   };
 }
 

@@ -1,0 +1,164 @@
+// See requirements.h.
+#include "tests/conformance/requirements.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace gable::conformance {
+namespace {
+
+bool has_kernel(const DeviceInfo& device, std::string_view kernel) {
+  return std::find(device.kernels.begin(), device.kernels.end(), kernel) != device.kernels.end();
+}
+
+bool has_tile(const Op& op) {
+  const auto* add = std::get_if<Add>(&op);
+  return add != nullptr && add->tile;
+}
+
+std::string math_text(const Op& op) { return "math " + std::string(to_string(math_of(op))); }
+
+/// All of strict math, in every dtype and layout. No kernel has tf32; split3 and split6 are AMX's, which is made for
+/// NHWC and refuses shapes that would be mostly padding.
+std::vector<Excuse> cpu_excuses(const DeviceInfo& device, const Op& op) {
+  if (math_of(op) == Math::strict) return {};
+  if (math_of(op) == Math::tf32 || !has_kernel(device, "amx")) return {{"direct", {math_text(op)}}};
+  return {{"amx", {"layout nchw"}}, {"amx", {"padding makes it"}}};
+}
+
+/// All of strict math. On tensor cores tf32 from sm_80 on, and split3 and split6 on sm_90. What wgmma may refuse of the
+/// latter follows from its limits; which cases meet them was not tried on every GPU.
+std::vector<Excuse> cuda_excuses(const DeviceInfo& device, const Op& op) {
+  const Math math = math_of(op);
+  if (math == Math::strict) return {};
+  if (math == Math::tf32) {
+    return has_kernel(device, "implicit_gemm") ? std::vector<Excuse>{}
+                                               : std::vector<Excuse>{{"naive", {"its arithmetic is strict"}}};
+  }
+  if (!has_kernel(device, "wgmma")) return {{"naive", {"its arithmetic is strict"}}};
+  return {{"wgmma", {"its tables hold"}}, {"wgmma", {"does not fit shared memory"}}};
+}
+
+/// f16 since oneDNN 3, on some CPUs; bf16 with AVX-512 alone. 3.x has only brgemm for some convolutions, which gable
+/// avoids where an output column reads padding alone.
+std::vector<Excuse> onednn_excuses(const Op& op) {
+  if (has_tile(op)) return {{"binary", {"a tile shape is given"}}};
+  if (math_of(op) != Math::strict) return {{"", {math_text(op)}}};
+  const std::string what = std::string(to_string(dtype_of(op))) + " " + std::string(name(op)) + " in oneDNN";
+  std::vector<Excuse> all;
+  if (dtype_of(op) == DType::f16) all.push_back({"", {what, "unimplemented"}});
+  if (dtype_of(op) == DType::bf16) {
+    for (const char* isa : {"(sse41", "(avx)", "(avx2"}) all.push_back({"", {what, isa, "unimplemented"}});
+  }
+  if (std::holds_alternative<Conv2d>(op)) all.push_back({"direct", {what, "only brgemm"}});
+  return all;
+}
+
+bool is_symmetric(const Padding& p) { return p.top == p.bottom && p.left == p.right; }
+
+/// What every cuDNN 9 is known to have an engine for: f32, one group, no dilation, the same padding on both sides and
+/// less of it than the kernel is large.
+bool is_plain(const Conv2d& c) {
+  return c.dtype == DType::f32 && c.math == Math::strict && c.groups == 1 && c.dilation.h == 1 && c.dilation.w == 1 &&
+         is_symmetric(c.padding) && c.padding.top < c.weights[2] && c.padding.left < c.weights[3];
+}
+
+/// Products other than is_plain()'s, and add, may lack an engine: which do depends on cuDNN's version and on the GPU,
+/// so the refusal must say so, in gable's words ("no engine", "none of 3 engines") or in cuDNN's own status.
+std::vector<Excuse> cudnn_excuses(const Op& op) {
+  if (math_of(op) == Math::split3 || math_of(op) == Math::split6) return {{"", {"cuDNN has no split f32 products"}}};
+  const std::vector<Excuse> no_engine{{"", {"no engine"}}, {"", {"none of", "engines"}}, {"", {"NOT_SUPPORTED"}}};
+  if (const auto* c = std::get_if<Conv2d>(&op)) return is_plain(*c) ? std::vector<Excuse>{} : no_engine;
+  if (const auto* m = std::get_if<Matmul>(&op)) {
+    return m->dtype == DType::f32 && m->math == Math::strict ? std::vector<Excuse>{} : no_engine;
+  }
+  if (const auto* p = std::get_if<MaxPool>(&op)) {
+    if (!is_symmetric(p->padding)) return {{"", {"cudnnPoolingForward pads both sides alike"}}};
+    return p->dtype == DType::f32 ? std::vector<Excuse>{} : std::vector<Excuse>{{"", {"NOT_SUPPORTED"}}};
+  }
+  if (std::holds_alternative<Add>(op)) return no_engine;
+  return dtype_of(op) == DType::f32 ? std::vector<Excuse>{} : std::vector<Excuse>{{"", {"NOT_SUPPORTED"}}};
+}
+
+bool matches(const Excuse& excuse, const KernelSupport& answer) {
+  if (!excuse.kernel.empty() && excuse.kernel != answer.kernel) return false;
+  return std::all_of(excuse.parts.begin(), excuse.parts.end(),
+                     [&](const std::string& part) { return answer.reason.find(part) != std::string::npos; });
+}
+
+struct Least {
+  std::string_view backend, kernel;
+  int cases;
+};
+
+/// About three quarters of what was counted. Those of CUDA's kernels for products are half of what their refusals let
+/// through by their text, since what fits shared memory differs between GPUs.
+constexpr Least kLeast[] = {
+    {"cpu", "amx", 10},
+    {"cpu", "bf16_dot", 24},
+    {"cpu", "depthwise", 8},
+    {"cpu", "depthwise_planes", 8},
+    {"cpu", "depthwise_staged", 18},
+    {"cpu", "few_channels", 120},
+    {"cpu", "pointwise", 16},
+    {"cpu", "direct", 600},
+    {"cpu", "max_pool", 42},
+    {"cpu", "add", 42},
+    {"cpu", "transpose", 15},
+    {"cpu", "reorder", 48},
+    {"onednn", "direct", 220},
+    {"onednn", "winograd", 30},
+    {"onednn", "matmul", 14},
+    {"onednn", "pooling", 14},
+    {"onednn", "binary", 10},
+    {"onednn", "reorder", 63},
+    {"reference", "f64_loops", 1087},
+    {"cuda", "depthwise", 12},
+    {"cuda", "one_channel", 6},
+    {"cuda", "few_channels_mma", 75},
+    {"cuda", "few_channels", 160},
+    {"cuda", "wgmma", 250},
+    {"cuda", "implicit_gemm", 290},
+    {"cuda", "register_tile", 145},
+    {"cuda", "double_buffer", 150},
+    {"cuda", "shared", 450},
+    {"cuda", "constant", 450},
+    {"cuda", "naive", 940},
+    {"cuda", "max_pool", 42},
+    {"cuda", "add", 42},
+    {"cuda", "transpose", 15},
+    {"cuda", "reorder", 48},
+};
+
+}  // namespace
+
+Math math_of(const Op& op) {
+  if (const auto* c = std::get_if<Conv2d>(&op)) return c->math;
+  if (const auto* m = std::get_if<Matmul>(&op)) return m->math;
+  return Math::strict;
+}
+
+std::vector<Excuse> excuses(const DeviceInfo& device, const Op& op) {
+  if (device.backend == "cpu") return cpu_excuses(device, op);
+  if (device.backend == "cuda") return cuda_excuses(device, op);
+  if (device.backend == "onednn") return onednn_excuses(op);
+  if (device.backend == "cudnn") return cudnn_excuses(op);
+  if (device.backend == "reference" && math_of(op) != Math::strict) return {{"", {math_text(op)}}};
+  return {};
+}
+
+bool is_excused(const DeviceInfo& device, const Op& op, const std::vector<KernelSupport>& answers) {
+  const std::vector<Excuse> accepted = excuses(device, op);
+  return std::any_of(answers.begin(), answers.end(), [&](const KernelSupport& answer) {
+    return std::any_of(accepted.begin(), accepted.end(), [&](const Excuse& excuse) { return matches(excuse, answer); });
+  });
+}
+
+int least_cases(const std::string& backend, const std::string& kernel) {
+  for (const Least& least : kLeast) {
+    if (least.backend == backend && least.kernel == kernel) return least.cases;
+  }
+  return -1;
+}
+
+}  // namespace gable::conformance
