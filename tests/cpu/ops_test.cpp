@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -184,6 +185,50 @@ TEST_CASE("add: f32, lengths around the vector and the block, one thread and two
         CHECK(y.guards_untouched());
       }
     }
+  }
+}
+
+/// tanh(x) of a kernel: a product by one, whose epilogue is tanh.
+std::vector<float> tanh_of(const std::vector<float>& x, const Target& target) {
+  const Conv2dProblem p{.w = static_cast<std::int64_t>(x.size()),
+                        .wo = static_cast<std::int64_t>(x.size()),
+                        .activation = Activation::tanh};
+  Conv2dPlan plan(p, target, 1);
+  std::vector<float> packed(plan.packed_floats()), y(x.size());
+  const float one = 1.0f;
+  plan.pack(&one, dense_strides(p), packed.data());
+  plan.run(x.data(), packed.data(), nullptr, y.data());
+  return y;
+}
+
+/// Every 1009th f32 from the least subnormal to infinity.
+std::vector<float> floats_of_every_size() {
+  std::vector<float> values{0.0f};
+  for (std::uint32_t bits = 1; bits <= 0x7f800000u; bits += 1009) values.push_back(std::bit_cast<float>(bits));
+  values.push_back(INFINITY);
+  return values;
+}
+
+TEST_CASE("tanh: within the relative error that tanh-inl.h states, with its margin, odd, and never beyond 1") {
+  constexpr double kStated = 4 * 0x1p-23, kMeasured = 3 * 0x1p-23;
+  const std::vector<float> x = floats_of_every_size();
+  std::vector<float> negative(x);
+  for (float& value : negative) value = -value;
+  for (const Target* target : supported_targets()) {
+    const std::vector<float> y = tanh_of(x, *target), minus_y = tanh_of(negative, *target);
+    double worst = 0;
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double exact = std::tanh(static_cast<double>(x[i]));
+      const double error = std::abs(static_cast<double>(y[i]) - exact);
+      wrong += !(error <= kStated * exact) || y[i] > 1.0f || minus_y[i] != -y[i];
+      if (exact > 0) worst = std::max(worst, error / exact);
+    }
+    MESSAGE(target->name << ": relative error up to " << worst * 0x1p23 << " * 2^-23");
+    CHECK(wrong == 0);
+    CHECK(worst <= kMeasured);
+    CHECK(worst > 0);
+    CHECK(std::isnan(tanh_of({NAN}, *target)[0]));
   }
 }
 
