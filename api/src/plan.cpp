@@ -9,6 +9,27 @@
 namespace gable {
 namespace {
 
+Math math_of(const Op& op) {
+  if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->math;
+  if (const auto* matmul = std::get_if<Matmul>(&op)) return matmul->math;
+  return Math::strict;
+}
+
+/// What the op's dtype and math say.
+Arithmetic arithmetic_of(const Op& op) {
+  switch (math_of(op)) {
+    case Math::tf32:
+      return {.dtype = "tf32", .products = 1};
+    case Math::split3:
+      return {.dtype = "bf16", .products = 3};
+    case Math::split6:
+      return {.dtype = "bf16", .products = 6};
+    case Math::strict:
+      break;
+  }
+  return {.dtype = std::string(to_string(dtype_of(op))), .products = 1};
+}
+
 /// What a plan expects of one tensor.
 struct Expected {
   const char* name = "";
@@ -188,6 +209,15 @@ std::string Plan::explain() const { return state_->explanation; }
 std::string Plan::kernel() const { return state_->impl->details().kernel; }
 bool Plan::fused() const { return state_->impl->details().fused; }
 ErrorBound Plan::error_bound() const { return state_->impl->details().bound; }
+
+Arithmetic Plan::arithmetic() const {
+  Arithmetic arithmetic = arithmetic_of(state_->op);
+  const Arithmetic& own = state_->impl->details().arithmetic;
+  if (!own.dtype.empty()) arithmetic.dtype = own.dtype;
+  if (own.products > 0) arithmetic.products = own.products;
+  return arithmetic;
+}
+
 std::size_t Plan::workspace_bytes() const { return state_->impl->details().workspace_bytes; }
 std::string Plan::device_uri() const { return state_->device->info().uri; }
 Memory Plan::memory() const { return state_->memory; }

@@ -19,7 +19,7 @@ std::string explain(const cpu::Conv2dDescription& d) {
 }
 
 template <typename KernelPlan>
-PlanDetails details_of(const Op& op, const ErrorBound& bound, const KernelPlan& plan) {
+PlanDetails details_of(const Op& op, const ErrorBound& bound, const Arithmetic& arithmetic, const KernelPlan& plan) {
   const cpu::Conv2dDescription d = plan.description();
   return {.kernel = d.kernel,
           .explanation = explain(d),
@@ -28,14 +28,15 @@ PlanDetails details_of(const Op& op, const ErrorBound& bound, const KernelPlan& 
           .workspace_bytes = plan.workspace_bytes(),
           .packed_bytes = plan.packed_bytes(),
           .packing_key = weights_key("cpu", plan,
-                                     describe(op) + " " + d.kernel + " " + d.target + " " + d.tile + " " + d.blocking)};
+                                     describe(op) + " " + d.kernel + " " + d.target + " " + d.tile + " " + d.blocking),
+          .arithmetic = arithmetic};
 }
 
 template <typename KernelPlan>
 class WeightedPlan final : public PlanImpl {
  public:
-  WeightedPlan(const WeightedOp& op, const ErrorBound& bound, KernelPlan plan)
-      : PlanImpl(details_of(op.op, bound, plan)), strides_(op.strides), plan_(std::move(plan)) {}
+  WeightedPlan(const WeightedOp& op, const ErrorBound& bound, KernelPlan plan, const Arithmetic& arithmetic = {})
+      : PlanImpl(details_of(op.op, bound, arithmetic, plan)), strides_(op.strides), plan_(std::move(plan)) {}
 
   void pack(const void* weights, void* packed) override { plan_.pack(weights, strides_, packed); }
   void run(const RunArguments& a) override { plan_.run(a.inputs[0], a.weights, a.bias, a.output); }
@@ -145,7 +146,8 @@ ErrorBound bf16_bound(const WeightedOp& op, int products) {
 std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const CpuPlace& place, const cpu::Bf16Unit& unit) {
   const int products = products_of(op);
   return std::make_unique<WeightedPlan<cpu::Bf16Conv2dPlan>>(
-      op, bf16_bound(op, products), cpu::Bf16Conv2dPlan(op.problem, products, unit, place.target, place.threads));
+      op, bf16_bound(op, products), cpu::Bf16Conv2dPlan(op.problem, products, unit, place.target, place.threads),
+      Arithmetic{.dtype = "bf16", .products = products});
 }
 
 /// The units' registers are AVX-512's, and what surrounds them is compiled for it.

@@ -54,7 +54,8 @@ PlanDetails details(const Op& op, int threads) {
           .bound = bound,
           .workspace_bytes = workspace_elements(op, threads) * sizeof(double),
           .packed_bytes = packed_bytes(op),
-          .packing_key = packing(op)};
+          .packing_key = packing(op),
+          .arithmetic = {.dtype = "f64", .products = 1}};
 }
 
 class ReferencePlan final : public PlanImpl {

@@ -16,10 +16,9 @@
 #include "bench/cli/list_command.h"
 #include "bench/cli/profile_command.h"
 #include "bench/cli/run_conv2d.h"
+#include "bench/cli/study_commands.h"
 #include "bench/cli/verify_command.h"
-#include "bench/counting/counted.h"
-#include "bench/measure/studies.h"
-#include "bench/report/schema.h"
+#include "bench/counting/workload_process.h"
 #include "bench/workloads/suites.h"
 
 namespace gable::bench {
@@ -30,7 +29,7 @@ struct Arguments {
   StudyOptions study;
   RunOptions run;
   ProfileOptions profile;
-  CountedOptions counted;
+  WorkloadOptions workload;
   std::string json;
   bool gpu = false;
   std::vector<std::string> files;
@@ -94,10 +93,10 @@ void add_measuring(CLI::App& app, StudyOptions& s) {
   app.add_option("--cache", s.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
   app.add_option("--seconds", s.seconds, "time for one device on one case in one cache state")
       ->check(CLI::PositiveNumber);
-  app.add_option("--counters", s.counters,
+  app.add_option("--counters", s.counters.mode,
                  "where W and Q come from: auto (the best source of each), counter, simulated or analytic (default)")
       ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
-  app.add_option("--counter-seconds", s.counter_seconds,
+  app.add_option("--counter-seconds", s.counters.seconds_each,
                  "longest run of a row in a process under a simulation (default: 60); what takes longer is refused")
       ->check(CLI::PositiveNumber);
 }
@@ -226,14 +225,14 @@ void add_profile(CLI::App& root, Arguments& a) {
   });
 }
 
-/// What gable starts of itself; see counted.h.
+/// What gable starts itself; see workload_process.h.
 void add_counted(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("counted", "one workload, to be counted from outside");
   app.group("");  // not in the help
-  add_counted_options(app, a.counted);
+  add_workload_options(app, a.workload);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console&) {
-      run_counted_workload(arguments.counted);
+      run_workload(arguments.workload);
       return kDone;
     };
   });

@@ -6,8 +6,9 @@
 
 #include <cstdio>
 
-#include "bench/cli/files.h"
-#include "bench/report/text.h"
+#include "bench/common/files.h"
+#include "bench/common/text.h"
+#include "bench/record/study_json.h"
 
 namespace gable::bench {
 
@@ -40,12 +41,8 @@ void Console::finish_progress() {
 void print_refusals(const std::vector<Refusal>& refused, Console& console) {
   for (const Refusal& r : refused) {
     const std::string where = r.device.empty() ? "" : fmt::format(" on {}", r.device);
-    console.print(report::printable(fmt::format("refused: {} {}{}: {}", r.name, r.dtype, where, r.reason)));
+    console.print(printable(fmt::format("refused: {} {}{}: {}", r.name, r.dtype, where, r.reason)));
   }
-}
-
-std::string json_text(const nlohmann::json& document) {
-  return document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 void Console::check_target() const {

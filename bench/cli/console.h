@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/workloads/cases.h"
+#include "bench/record/row.h"
 
 namespace gable::bench {
 
@@ -35,8 +35,5 @@ class Console {
 
 /// One line each, for terminals; control characters are made visible.
 void print_refusals(const std::vector<Refusal>& refused, Console& console);
-
-/// JSON text for people: indented, broken UTF-8 replaced.
-std::string json_text(const nlohmann::json& document);
 
 }  // namespace gable::bench

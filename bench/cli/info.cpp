@@ -6,8 +6,9 @@
 #include <gable/device.h>
 #include <gable/version.h>
 
-#include "bench/record/record.h"
-#include "bench/report/text.h"
+#include "bench/common/text.h"
+#include "bench/measure/devices.h"
+#include "bench/record/study_json.h"
 #include "perfcounters/sources/source.h"
 
 namespace gable::bench {
@@ -16,19 +17,21 @@ namespace {
 using nlohmann::json;
 
 json device_record(const DeviceInfo& device) {
-  return {{"uri", device.uri},         {"backend", device.backend},
-          {"name", device.name},       {"available", device.available},
-          {"reason", device.reason},   {"memory", to_string(device.memory)},
-          {"library", device.library}, {"kernels", device.kernels}};
+  return {{"uri", device.uri},
+          {"device_kind", to_string(kind_of(device.memory))},
+          {"backend", device.backend},
+          {"name", device.name},
+          {"available", device.available},
+          {"reason", device.reason},
+          {"memory", to_string(device.memory)},
+          {"library", device.library},
+          {"kernels", device.kernels}};
 }
 
 json abilities_record(const std::vector<perf::Ability>& abilities) {
   json list = json::array();
   for (const perf::Ability& one : abilities) {
-    list.push_back({{"quantity", perf::to_string(one.metric)},
-                    {"available", one.available},
-                    {"reason", one.reason},
-                    {"cure", one.cure}});
+    list.push_back(to_json(one));
   }
   return list;
 }
@@ -49,11 +52,10 @@ void print_machine(const perf::Machine& machine, Console& console) {
   console.print(fmt::format("\nMachine\n  {}, {} of {} hardware threads on {} cores, {:.2f} GHz", machine.cpu_model,
                             machine.threads_available, machine.threads_online, machine.cores_available,
                             machine.clock_hz / 1e9));
-  console.print(fmt::format("  L1d {}, L2 {}, L3 {}, memory {}",
-                            report::bytes_text(static_cast<double>(machine.l1d_bytes)),
-                            report::bytes_text(static_cast<double>(machine.l2_bytes)),
-                            report::bytes_text(static_cast<double>(machine.l3_bytes)),
-                            report::bytes_text(static_cast<double>(machine.memory_bytes))));
+  console.print(fmt::format("  L1d {}, L2 {}, L3 {}, memory {}", bytes_text(static_cast<double>(machine.l1d_bytes)),
+                            bytes_text(static_cast<double>(machine.l2_bytes)),
+                            bytes_text(static_cast<double>(machine.l3_bytes)),
+                            bytes_text(static_cast<double>(machine.memory_bytes))));
   console.print(fmt::format("  {}", fmt::join(machine.simd, " ")));
   console.print(fmt::format("  {}, {}{}", machine.os, machine.kernel,
                             machine.virtual_machine ? ", virtual machine (" + machine.hypervisor + ")" : ""));
@@ -89,7 +91,7 @@ void print_source(const perf::SourceStatus& source, Console& console) {
 void info(Console& console) {
   const perf::Machine machine = perf::describe_machine();
   json document{{"version", GABLE_VERSION_STRING},
-                {"machine", machine_record(machine, "gable info")},
+                {"machine", machine_json(machine, "gable info")},
                 {"devices", json::array()},
                 {"counters", json::array()}};
   print_machine(machine, console);

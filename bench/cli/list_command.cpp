@@ -5,9 +5,12 @@
 #include <gable/error.h>
 #include <gable/ops.h>
 
-#include "bench/record/record.h"
-#include "bench/report/schema.h"
-#include "bench/report/text.h"
+#include "bench/common/text.h"
+#include "bench/measure/outcome.h"
+#include "bench/record/row_json.h"
+#include "bench/record/schema.h"
+#include "bench/record/study_json.h"
+#include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
 
 namespace gable::bench {
@@ -35,7 +38,7 @@ json conv_record(const Conv2d& conv) {
 }
 
 json listed(const Case& one) {
-  json record = case_record(one);
+  json record = to_json(identity_of(one));
   const Work least = work(one.op);
   record["flop"] = least.flop;
   record["bytes"] = least.bytes();
@@ -45,9 +48,8 @@ json listed(const Case& one) {
 
 std::string row(const Case& one) {
   const Work least = work(one.op);
-  return report::printable(fmt::format("{:<24} {:<5} {:<7} {:>9.3f} {:>9.3f}  {}", one.name,
-                                       to_string(dtype_of(one.op)), to_string(math_of(one.op)), least.flop / 1e9,
-                                       least.bytes() / 1e6, descriptor(one.op)));
+  return printable(fmt::format("{:<24} {:<5} {:<7} {:>9.3f} {:>9.3f}  {}", one.name, to_string(dtype_of(one.op)),
+                               to_string(math_of(one.op)), least.flop / 1e9, least.bytes() / 1e6, descriptor(one.op)));
 }
 
 }  // namespace
@@ -57,24 +59,23 @@ ExitCode list_command(const SelectionOptions& options, bool gpu, Console& consol
   const Selection selection = select(options, gpu);
   Outcome outcome;
   outcome.malformed = selection.malformed;
-  outcome.refused = selection.refused;
+  outcome.add(selection.refused);
   console.print(
       fmt::format("{:<24} {:<5} {:<7} {:>9} {:>9}  {}", "name", "dtype", "math", "GFLOP", "least MB", "problem"));
-  json cases = json::array(), refused = json::array();
+  json cases = json::array();
   for (const Case& one : selection.cases) {
     try {
       validate(one.op);
     } catch (const Error& error) {
-      outcome.refuse(one, "", error);
+      outcome.refuse(identity_of(one), "", error);
       continue;
     }
     console.print(row(one));
     cases.push_back(listed(one));
     ++outcome.ran;
   }
-  for (const Refusal& refusal : outcome.refused) refused.push_back(refusal_record(refusal));
   print_refusals(outcome.refused, console);
-  console.emit({{"schema_version", report::kSchemaVersion}, {"cases", cases}, {"refused", refused}});
+  console.emit({{"schema_version", kSchemaVersion}, {"cases", cases}, {"refused", to_json(outcome.refused)}});
   return outcome.exit_code();
 }
 

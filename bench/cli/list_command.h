@@ -3,8 +3,8 @@
 #pragma once
 
 #include "bench/cli/console.h"
-#include "bench/cli/selection.h"
 #include "bench/measure/outcome.h"
+#include "bench/workloads/selection.h"
 
 namespace gable::bench {
 

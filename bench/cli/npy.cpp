@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "bench/cli/files.h"
+#include "bench/common/files.h"
 
 namespace gable::bench {
 namespace {

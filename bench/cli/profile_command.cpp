@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include "bench/cli/files.h"
-#include "bench/counting/profile.h"
+#include "bench/common/files.h"
+#include "bench/common/text.h"
 #include "bench/measure/op_runner.h"
-#include "bench/record/record.h"
-#include "bench/report/text.h"
+#include "bench/record/study_json.h"
+#include "bench/report/profile.h"
+#include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
 #include "perfcounters/sources/gpu_metrics.h"
 #include "perfcounters/sources/gpu_profiler.h"
@@ -169,10 +170,10 @@ void profile_case(const Case& one, const OpenDevice& device, const ProfileOption
     validate(one.op);
     require_memory(bytes_needed(one.op, 1), fmt::format("'{}'", descriptor(one.op)));
     const OpData data = random_data(one.op);
-    (device.gpu ? profile_on_gpu : profile_on_cpu)(one, device, data, options, profile);
+    (device.on_gpu() ? profile_on_gpu : profile_on_cpu)(one, device, data, options, profile);
     ++profile.outcome.ran;
   } catch (const Error& error) {
-    profile.outcome.refuse(one, device.uri, error);
+    profile.outcome.refuse(identity_of(one), device.uri, error);
   }
 }
 
@@ -199,8 +200,8 @@ void print_stalls(const std::vector<Stalls>& all, Console& console) {
   }
   const auto row = [&](const std::string& device, const std::string& name, const std::string& kernel,
                        const std::string& cycles, const std::string& reasons) {
-    console.print(report::printable(fmt::format("{:<8} {:<{}}  {:<{}}  {:>6}  {}", device, name, name_width, kernel,
-                                                kernel_width, cycles, reasons)));
+    console.print(printable(fmt::format("{:<8} {:<{}}  {:<{}}  {:>6}  {}", device, name, name_width, kernel,
+                                        kernel_width, cycles, reasons)));
   };
   console.print("\nWhy warps waited: cycles for each instruction, and what is more than a tenth of them");
   row("Device", "Case", "Kernel", "Cycles", "Reasons");
@@ -217,7 +218,7 @@ json print_hottest(const std::vector<ProfileRow>& rows, Console& console) {
     console.print(fmt::format("90 % of the time of the {} on {}:", first.group == kGpuActivities ? "kernels" : "phases",
                               first.device));
     for (const ProfileRow& row : hottest(rows, first.device, first.group)) {
-      console.print(report::printable(fmt::format("  {:>6.2f} %  {}", row.percent, row.name)));
+      console.print(printable(fmt::format("  {:>6.2f} %  {}", row.percent, row.name)));
       all.push_back({{"device", row.device}, {"group", row.group}, {"name", row.name}, {"percent", row.percent}});
     }
   }
@@ -237,7 +238,7 @@ json stalls_record(const std::vector<Stalls>& all) {
 }
 
 void require_tracing(const std::vector<OpenDevice>& devices) {
-  if (std::none_of(devices.begin(), devices.end(), [](const OpenDevice& device) { return device.gpu; })) return;
+  if (std::none_of(devices.begin(), devices.end(), [](const OpenDevice& device) { return device.on_gpu(); })) return;
   traced([] {});
 }
 
@@ -248,9 +249,9 @@ Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Co
   require_tracing(devices);
   Profile profile;
   for (const OpenDevice& device : devices) {
-    const Selection selection = select(study.selection, device.gpu);
+    const Selection selection = select(study.selection, device.on_gpu());
     profile.outcome.malformed = selection.malformed;
-    if (&device == devices.data()) profile.outcome.refused = selection.refused;
+    profile.outcome.add(selection.refused);
     std::size_t done = 0;
     for (const Case& one : selection.cases) {
       console.progress(done++, selection.cases.size(), fmt::format("{} on {}", one.name, device.uri));
@@ -274,17 +275,15 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
   const json hot = print_hottest(rows, console);
   print_stalls(profile.stalls, console);
   print_refusals(profile.outcome.refused, console);
-  json refused = json::array();
-  for (const Refusal& refusal : profile.outcome.refused) refused.push_back(refusal_record(refusal));
   if (!options.csv.empty()) write_file(options.csv, {profile_csv(rows)});
   if (!options.trace.empty()) write_file(options.trace, {json_text(chrome_trace(profile.spans))});
   console.emit({{"schema_version", 1},
-                {"machine", machine_record(perf::describe_machine(), study.command)},
+                {"machine", machine_json(perf::describe_machine(), study.command)},
                 {"runs", options.runs},
                 {"profile", profile_json(rows)},
                 {"hottest", hot},
                 {"stalls", stalls_record(profile.stalls)},
-                {"refused", std::move(refused)}});
+                {"refused", to_json(profile.outcome.refused)}});
   return profile.outcome.exit_code();
 } catch (const perf::GpuProfilerError& error) {
   const perf::GpuFailure failure = perf::explain_gpu_failure(error.code(), error.what());

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "bench/cli/console.h"
+#include "bench/cli/study_commands.h"
 #include "bench/measure/outcome.h"
-#include "bench/measure/studies.h"
 
 namespace gable::bench {
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 
-#include "bench/cli/files.h"
 #include "bench/cli/npy.h"
+#include "bench/common/files.h"
 #include "bench/measure/op_runner.h"
 #include "bench/workloads/problem.h"
 

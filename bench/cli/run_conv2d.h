@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bench/cli/console.h"
-#include "bench/cli/selection.h"
+#include "bench/workloads/selection.h"
 
 namespace gable::bench {
 

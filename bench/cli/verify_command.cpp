@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "bench/common/text.h"
 #include "bench/measure/verify.h"
-#include "bench/record/record.h"
-#include "bench/report/text.h"
+#include "bench/record/row_json.h"
+#include "bench/record/study_json.h"
+#include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
 
 namespace gable::bench {
@@ -15,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 json result_record(const VerifyResult& r) {
-  json record = case_record(*r.one);
+  json record = to_json(identity_of(*r.one));
   record["device"] = r.device;
   record["kernel"] = r.kernel;
   record["passed"] = r.comparison.passed;
@@ -32,19 +34,17 @@ std::string row(const VerifyResult& r) {
   const std::string state = r.comparison.passed ? "ok"
                                                 : fmt::format("MISMATCH in {} elements, the first at {}",
                                                               r.comparison.mismatches, r.comparison.first_mismatch);
-  return report::printable(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9.2e} {:>9.3f}  {}", r.one->name,
-                                       to_string(dtype_of(r.one->op)), r.device, r.kernel, r.comparison.max_error,
-                                       r.comparison.worst_ratio, state));
+  return printable(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9.2e} {:>9.3f}  {}", r.one->name,
+                               to_string(dtype_of(r.one->op)), r.device, r.kernel, r.comparison.max_error,
+                               r.comparison.worst_ratio, state));
 }
 
 json outcome_record(const Outcome& outcome, json results) {
-  json refused = json::array();
-  for (const Refusal& refusal : outcome.refused) refused.push_back(refusal_record(refusal));
   return {{"schema_version", 1},
           {"passed", outcome.ran - outcome.mismatched},
           {"mismatched", outcome.mismatched},
           {"results", std::move(results)},
-          {"refused", std::move(refused)}};
+          {"refused", to_json(outcome.refused)}};
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ ExitCode verify_command(const StudyOptions& options, Console& console) {
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
   Outcome outcome;
   outcome.malformed = selection.malformed;
-  outcome.refused = selection.refused;
+  outcome.add(selection.refused);
   print_refusals(selection.refused, console);
   if (!selection.repeated.empty()) {
     console.print(fmt::format("not repeated, since --max-batch made them equal to others: {}",

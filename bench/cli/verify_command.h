@@ -2,8 +2,8 @@
 #pragma once
 
 #include "bench/cli/console.h"
+#include "bench/cli/study_commands.h"
 #include "bench/measure/outcome.h"
-#include "bench/measure/studies.h"
 
 namespace gable::bench {
 

@@ -14,9 +14,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "bench/cli/console.h"
 #include "bench/measure/op_runner.h"
 #include "bench/measure/outcome.h"
+#include "bench/record/study_json.h"
 #include "bench/workloads/data.h"
 #include "bench/workloads/problem.h"
 #include "perfcounters/sources/gpu_metrics.h"

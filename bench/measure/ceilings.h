@@ -4,11 +4,13 @@
 #include <gable/device.h>
 #include <gable/study.h>
 
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/cli/console.h"
+#include "bench/measure/devices.h"
+#include "bench/record/study.h"
 #include "perfcounters/ceilings/ceilings.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/timing.h"
@@ -38,8 +40,8 @@ struct MachineCeilings {
   std::vector<perf::Ceiling> cpu;
   std::vector<GpuCeilings> gpus;
 
-  /// Those of the GPU that the device's URI means; null if there are none.
-  const GpuCeilings* of_gpu(const std::string& uri) const;
+  /// Those of the GPU with this index; null if there are none.
+  const GpuCeilings* of_gpu(std::optional<int> index) const;
 };
 
 /// What a GPU's backend measured, as roofs and rates.
@@ -51,18 +53,23 @@ struct CeilingScope {
   std::vector<int> gpus;
 };
 CeilingScope whole_machine();
-CeilingScope scope_of(const std::vector<std::string>& uris);
+CeilingScope scope_of(const std::vector<Memory>& memories);
+CeilingScope scope_of(const std::vector<OpenDevice>& devices);
+
+struct CeilingCallbacks {
+  std::function<void(std::size_t done, std::size_t total, const std::string& what)> progress;
+  std::function<void(const std::string& line)> print;  ///< what people should know
+};
 
 /// A GPU that can't be measured is left out; its reason is printed.
-MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScope& scope, bool quick, Console& console);
+MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScope& scope, bool quick,
+                                 const CeilingCallbacks& callbacks);
 
 /// Of two measurements of the same roof the higher: whatever else runs can only lower it.
 void keep_higher(MachineCeilings& ceilings, const MachineCeilings& again);
 
-void print_ceilings(const MachineCeilings& ceilings, Console& console);
-
-/// The record's `ceilings` and `rates`.
-nlohmann::json ceilings_record(const MachineCeilings& ceilings);
-nlohmann::json rates_record(const MachineCeilings& ceilings);
+/// As the record has them.
+std::vector<CeilingEntry> ceiling_entries(const MachineCeilings& ceilings);
+std::vector<RateEntry> rate_entries(const MachineCeilings& ceilings);
 
 }  // namespace gable::bench

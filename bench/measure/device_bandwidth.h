@@ -3,7 +3,7 @@
 
 #include <gable/study.h>
 
-#include "bench/workloads/bandwidth.h"
+#include "bench/measure/bandwidth.h"
 
 namespace gable::bench {
 

@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <charconv>
-
-#include "bench/report/study.h"
+#include <utility>
 
 namespace gable::bench {
 namespace {
 
 std::string with_threads(const std::string& text, int threads) {
-  if (threads == 0 || report::is_gpu(text)) return text;
   DeviceUri uri = parse_device_uri(text);
   const auto [at, added] = uri.options.emplace("threads", std::to_string(threads));
   if (!added && at->second != std::to_string(threads)) {
@@ -41,7 +39,7 @@ int threads_of(const std::string& text) {
 std::vector<std::string> default_devices() {
   std::vector<std::string> uris;
   for (const DeviceInfo& info : devices()) {
-    const bool wanted = info.uri == "cpu" || info.uri == "onednn" || report::is_gpu(info.uri);
+    const bool wanted = info.uri == "cpu" || info.uri == "onednn" || kind_of(info.memory) == DeviceKind::gpu;
     if (info.available && wanted) uris.push_back(info.uri);
   }
   if (uris.empty()) {
@@ -50,14 +48,46 @@ std::vector<std::string> default_devices() {
   return uris;
 }
 
+DeviceKind kind_of(const Memory& memory) {
+  return memory.kind == Memory::Kind::cuda ? DeviceKind::gpu : DeviceKind::cpu;
+}
+
+Placement placement_of(const OpenDevice& device) {
+  const DeviceInfo& info = device.device.info();
+  Placement place{.device = device.uri, .kind = device.kind, .device_name = info.name};
+  if (device.on_gpu()) {
+    place.gpu = info.memory.index;
+  } else {
+    place.threads = device.threads;
+  }
+  return place;
+}
+
+Placement placement_of(const OpenDevice& device, const Plan& plan) {
+  Placement place = placement_of(device);
+  if (parse_device_uri(device.uri).backend != "auto") return place;
+  place.device = plan.device_uri();
+  place.kind = kind_of(plan.memory());
+  if (place.kind == DeviceKind::cpu) {
+    place.gpu.reset();
+    place.threads = threads_of(place.device);
+  }
+  return place;
+}
+
 std::vector<OpenDevice> open_devices(const std::vector<std::string>& uris, int threads) {
   std::vector<OpenDevice> opened;
   for (const std::string& text : uris) {
-    const std::string uri = with_threads(text, threads);
-    const bool twice = std::any_of(opened.begin(), opened.end(), [&](const OpenDevice& d) { return d.uri == uri; });
-    if (twice) throw Error(ErrorCode::invalid_argument, fmt::format("device '{}' is named twice", uri));
-    const bool gpu = report::is_gpu(uri);
-    opened.push_back({open(uri), uri, gpu, gpu ? 0 : threads_of(uri)});
+    OpenDevice one{open(text), text};
+    one.kind = kind_of(one.device.info().memory);
+    if (!one.on_gpu() && threads > 0) {
+      one.uri = with_threads(text, threads);
+      one.device = open(one.uri);
+    }
+    if (!one.on_gpu()) one.threads = threads_of(one.uri);
+    const bool twice = std::any_of(opened.begin(), opened.end(), [&](const OpenDevice& d) { return d.uri == one.uri; });
+    if (twice) throw Error(ErrorCode::invalid_argument, fmt::format("device '{}' is named twice", one.uri));
+    opened.push_back(std::move(one));
   }
   return opened;
 }

@@ -2,18 +2,29 @@
 #pragma once
 
 #include <gable/device.h>
+#include <gable/plan.h>
 
 #include <string>
 #include <vector>
+
+#include "bench/record/row.h"
 
 namespace gable::bench {
 
 struct OpenDevice {
   Device device;
-  std::string uri;
-  bool gpu = false;
+  std::string uri;  ///< as it was asked for
+  DeviceKind kind = DeviceKind::cpu;
   int threads = 0;  ///< of a CPU device; 0 on a GPU
+
+  bool on_gpu() const { return kind == DeviceKind::gpu; }
 };
+
+DeviceKind kind_of(const Memory& memory);
+
+/// Where a plan of this device runs; `auto` is what it chose. Kernel, fusion and cache are not filled in.
+Placement placement_of(const OpenDevice& device);
+Placement placement_of(const OpenDevice& device, const Plan& plan);
 
 /// What `--device` means when it is not given: of the available devices `cpu`, `onednn` and every GPU.
 std::vector<std::string> default_devices();

@@ -1,7 +1,7 @@
 // Between a file and the host's memory, by read() and write() of 1 MiB at a time: through the page cache, or past it.
 #pragma once
 
-#include "bench/workloads/bandwidth.h"
+#include "bench/measure/bandwidth.h"
 
 namespace gable::bench {
 

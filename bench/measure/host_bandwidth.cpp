@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "bench/common/text.h"
 #include "bench/measure/file_bandwidth.h"
-#include "bench/report/text.h"
 #include "bench/workloads/data.h"
 #include "perfcounters/ceilings/loops.h"
 
@@ -80,7 +80,7 @@ void HostBandwidth::use_threads(int threads) {
   if (!complete) {
     team_.reset();
     throw Error(ErrorCode::out_of_memory, fmt::format("the system refused {} for each of {} threads",
-                                                      report::bytes_text(static_cast<double>(bytes)), threads));
+                                                      bytes_text(static_cast<double>(bytes)), threads));
   }
 }
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "bench/workloads/bandwidth.h"
+#include "bench/measure/bandwidth.h"
 #include "perfcounters/ceilings/arena.h"
 #include "perfcounters/ceilings/pinned_team.h"
 #include "perfcounters/machine.h"

@@ -10,6 +10,8 @@
 #include <new>
 #include <span>
 
+#include "bench/measure/timed_row.h"
+#include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
 
 namespace gable::bench {
@@ -42,18 +44,26 @@ class Budget {
   Clock::time_point start_ = Clock::now();
 };
 
+/// What the contestants of one case have in common.
+struct Round {
+  perf::Cache cache = perf::Cache::warm;
+  double budget = 0;   ///< seconds a device
+  double slowest = 0;  ///< seconds of the slowest first run
+  bool by_events = false;
+};
+
 /// On devices that run on their own a sample is long enough for the host to be ahead of them.
-perf::TimingOptions timing_options(const MeasureOptions& options, perf::Cache cache, double budget, double slowest,
-                                   bool by_events) {
+perf::TimingOptions timing_options(const MeasureOptions& options, const Round& round) {
   constexpr int kLeastRuns = 5;
   constexpr double kEventSampleSeconds = 2e-3;
   perf::TimingOptions timing;
-  timing.cache = cache;
-  timing.budget_seconds = budget;
+  timing.cache = round.cache;
+  timing.budget_seconds = round.budget;
   timing.max_runs = options.max_runs;
-  timing.min_runs = std::clamp(static_cast<int>(budget / slowest), 1, std::min(kLeastRuns, options.max_runs));
-  if (by_events) timing.min_sample_seconds = kEventSampleSeconds;
-  timing.warm_up_runs = slowest > budget ? 0 : 1;
+  timing.min_runs =
+      std::clamp(static_cast<int>(round.budget / round.slowest), 1, std::min(kLeastRuns, options.max_runs));
+  if (round.by_events) timing.min_sample_seconds = kEventSampleSeconds;
+  timing.warm_up_runs = round.slowest > round.budget ? 0 : 1;
   return timing;
 }
 
@@ -91,7 +101,7 @@ std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& de
     try {
       validate(one.op);  // the shape is right; the math may not go with the dtype
     } catch (const Error& error) {
-      outcome.refuse(one, "", error);
+      outcome.refuse(identity_of(one), "", error);
       continue;
     }
     for (const OpenDevice& device : devices) {
@@ -100,16 +110,26 @@ std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& de
         runner->prepare(data);
         contestants.push_back({&one, std::move(runner)});
       } catch (const Error& error) {
-        outcome.refuse(one, device.uri, error);
+        outcome.refuse(identity_of(one), device.uri, error);
       }
     }
   }
   return contestants;
 }
 
+Measured measured_of(const Contestant& c, perf::Cache cache, const perf::Timing& timing) {
+  const Plan& plan = c.runner->plan();
+  Placement place = c.runner->placement();
+  place.cache = cache == perf::Cache::warm ? "warm" : "cold";
+  const Work least = plan.work();
+  return {
+      c.one, c.runner.get(),
+      timed_row(identity_of(*c.one), std::move(place), {c.runner->time_source(), timing, least.flop, least.bytes()})};
+}
+
 void run_first(std::vector<Contestant>& contestants) {
   for (Contestant& c : contestants) {
-    if (c.runner->device().gpu) c.runner->run();
+    if (c.runner->timed_by_events()) c.runner->run();
     const Clock::time_point start = Clock::now();
     c.runner->run();
     c.first_run = std::max(1e-9, seconds_since(start));
@@ -118,47 +138,52 @@ void run_first(std::vector<Contestant>& contestants) {
 
 /// Warm times of calls that already took longer than their budget are what their first run took: at such lengths
 /// nothing is left to warm up. The others take turns.
-void measure_in_turn(const std::vector<Contestant>& all, perf::Cache cache, const MeasureOptions& options,
-                     double budget, Outcome& outcome, const std::function<void(const Measured&)>& report) {
+void measure_in_turn(const std::vector<Contestant>& all, Round round, const MeasureOptions& options,
+                     const std::function<void(const Measured&)>& report) {
   std::vector<const Contestant*> taking_turns;
   std::vector<perf::Subject> subjects;
-  double slowest = 0;
-  bool by_events = false;
   for (const Contestant& c : all) {
-    if (cache == perf::Cache::warm && c.first_run > budget) {
-      report({c.one, c.runner.get(), cache, perf::summarize({c.first_run})});
-      ++outcome.ran;
+    if (round.cache == perf::Cache::warm && c.first_run > round.budget) {
+      report(measured_of(c, round.cache, perf::summarize({c.first_run})));
       continue;
     }
     taking_turns.push_back(&c);
     subjects.push_back(c.runner->subject());
-    by_events = by_events || c.runner->device().gpu;
-    slowest = std::max(slowest, c.first_run);
+    round.by_events = round.by_events || c.runner->timed_by_events();
+    round.slowest = std::max(round.slowest, c.first_run);
   }
   if (subjects.empty()) return;
-  const auto timings = perf::measure_alternating(std::span<const perf::Subject>(subjects),
-                                                 timing_options(options, cache, budget, slowest, by_events));
-  for (std::size_t i = 0; i < taking_turns.size(); ++i) {
-    report({taking_turns[i]->one, taking_turns[i]->runner.get(), cache, timings[i]});
-    ++outcome.ran;
-  }
+  const auto timings =
+      perf::measure_alternating(std::span<const perf::Subject>(subjects), timing_options(options, round));
+  for (std::size_t i = 0; i < taking_turns.size(); ++i) report(measured_of(*taking_turns[i], round.cache, timings[i]));
 }
 
-void measure_rivals(Rivals rivals, const std::vector<OpenDevice>& devices, const MeasureOptions& options, double budget,
-                    Outcome& outcome, const MeasureCallbacks& callbacks) {
+/// What every case of a call is measured with.
+struct Session {
+  const std::vector<OpenDevice>& devices;
+  const MeasureOptions& options;
+  Outcome& outcome;
+  const MeasureCallbacks& callbacks;
+};
+
+void measure_rivals(Rivals rivals, double budget, const Session& session) {
   const Op op = in_math(rivals.front().op, Math::strict);  // what follows is the same for every math
   validate(op);
-  require_memory(bytes_needed(op, devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
+  require_memory(bytes_needed(op, session.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
   const OpData data = random_data(op);
-  std::vector<Contestant> contestants = prepare(rivals, devices, data, outcome);
+  std::vector<Contestant> contestants = prepare(rivals, session.devices, data, session.outcome);
   run_first(contestants);
-  for (const perf::Cache cache : options.caches) {
-    measure_in_turn(contestants, cache, options, budget, outcome, callbacks.report);
+  const auto report = [&](const Measured& measured) {
+    session.callbacks.report(measured);
+    ++session.outcome.ran;
+  };
+  for (const perf::Cache cache : session.options.caches) {
+    measure_in_turn(contestants, {.cache = cache, .budget = budget}, session.options, report);
   }
 }
 
 void refuse_all(Rivals rivals, const Error& error, Outcome& outcome) {
-  for (const Case& one : rivals) outcome.refuse(one, "", error);
+  for (const Case& one : rivals) outcome.refuse(identity_of(one), "", error);
 }
 
 }  // namespace
@@ -167,6 +192,7 @@ void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>
                    const MeasureOptions& options, Outcome& outcome, const MeasureCallbacks& callbacks) {
   const std::vector<Rivals> all = rivals_of(cases);
   Budget budget(options, all.size());
+  const Session session{devices, options, outcome, callbacks};
   std::size_t done = 0;
   for (const Rivals rivals : all) {
     const Case& one = rivals.front();
@@ -176,7 +202,7 @@ void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>
         throw Error(ErrorCode::unsupported,
                     fmt::format("not measured: the {} s for the whole study were over", options.seconds_total));
       }
-      measure_rivals(rivals, devices, options, budget.next(devices.size() * rivals.size()), outcome, callbacks);
+      measure_rivals(rivals, budget.next(devices.size() * rivals.size()), session);
     } catch (const Error& error) {
       refuse_all(rivals, error, outcome);
     } catch (const std::bad_alloc&) {

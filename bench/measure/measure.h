@@ -22,16 +22,23 @@ struct MeasureOptions {
   double most_moved_bytes = 0;  ///< of a bandwidth's working set; 0: no limit
 };
 
-/// One device's times on one case.
+/// One device's row of one case, and what ran it.
 struct Measured {
   const Case* one = nullptr;
   const OpRunner* runner = nullptr;
-  perf::Cache cache = perf::Cache::warm;
-  perf::Timing timing;
+  Row row{};
+};
+
+using Progress = std::function<void(std::size_t done, std::size_t total, const std::string& what)>;
+
+/// For rows that have no plan.
+struct RowCallbacks {
+  Progress progress;
+  std::function<void(Row)> report;
 };
 
 struct MeasureCallbacks {
-  std::function<void(std::size_t done, std::size_t total, const std::string& what)> progress;
+  Progress progress;
   std::function<void(const Measured&)> report;
 };
 

@@ -40,6 +40,15 @@ class DeviceSweep {
 
 OpRunner::OpRunner(const OpenDevice& device, const Op& op) : device_(&device), plan_(device.device.plan(op)) {}
 
+Placement OpRunner::placement() const {
+  const Arithmetic arithmetic = plan_.arithmetic();
+  Placement place = placement_of(*device_, plan_);
+  place.kernel = plan_.kernel();
+  place.fused = plan_.fused();
+  place.arithmetic = {.dtype = arithmetic.dtype, .products = arithmetic.products};
+  return place;
+}
+
 ConstTensorView OpRunner::place(const Tensor& tensor, Tensor& storage) const {
   if (tensor.data() == nullptr || on_host()) return tensor;
   storage = device_->device.tensor(tensor.dtype(), tensor.shape(), tensor.layout());

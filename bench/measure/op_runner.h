@@ -27,11 +27,15 @@ class OpRunner {
   /// The output, on the host.
   Tensor result() const;
 
+  bool timed_by_events() const { return !on_host(); }
+
   const OpenDevice& device() const { return *device_; }
+  /// Where the plan runs, its kernel and what that multiplies in; `cache` is left to who times it.
+  Placement placement() const;
   const Plan& plan() const { return plan_; }
 
  private:
-  bool on_host() const { return device_->device.info().memory.kind == Memory::Kind::host; }
+  bool on_host() const { return plan_.memory().kind == Memory::Kind::host; }
   double seconds_of(int calls) const;
   void enqueue() const;
   /// The tensor itself on a host device, else a copy in `storage`.

@@ -1,8 +1,8 @@
 // See outcome.h.
 #include "bench/measure/outcome.h"
 
-#include "bench/report/text.h"
-#include "bench/workloads/problem.h"
+#include <algorithm>
+#include <utility>
 
 namespace gable::bench {
 namespace {
@@ -39,43 +39,27 @@ ExitCode exit_code(ErrorCode code) {
   return kFailure;
 }
 
-void Outcome::count(const Error& error) {
+void Outcome::refuse(const Identity& one, const std::string& device, const Error& error) {
   invalid += error.code() == ErrorCode::invalid_argument ? 1 : 0;
   no_memory += error.code() == ErrorCode::out_of_memory ? 1 : 0;
   failed += error.code() == ErrorCode::device_failure ? 1 : 0;
+  add(Refusal{.suite = one.suite,
+              .name = one.name,
+              .problem = one.problem,
+              .dtype = one.dtype,
+              .math = one.math,
+              .device = device,
+              .reason = one_line(error.what())});
 }
 
-void Outcome::refuse(const Case& one, const std::string& device, const Error& error) {
-  count(error);
-  refused.push_back({.suite = one.suite,
-                     .name = one.name,
-                     .problem = descriptor(one.op),
-                     .dtype = std::string(to_string(dtype_of(one.op))),
-                     .math = std::string(to_string(math_of(one.op))),
-                     .device = device,
-                     .reason = one_line(error.what())});
+void Outcome::add(const std::vector<Refusal>& more) {
+  for (const Refusal& refusal : more) add(refusal);
 }
 
-void Outcome::refuse(const BandwidthCase& one, const std::string& device, const Error& error) {
-  count(error);
-  refused.push_back({.suite = one.suite,
-                     .name = one.name,
-                     .problem = report::bytes_text(static_cast<double>(one.bytes)),
-                     .dtype = "f32",
-                     .math = "",
-                     .device = device,
-                     .reason = one_line(error.what())});
-}
-
-void Outcome::refuse(const GraphCase& one, const std::string& device, const Error& error) {
-  count(error);
-  refused.push_back({.suite = one.suite,
-                     .name = one.name,
-                     .problem = problem_of(one),
-                     .dtype = "f32",
-                     .math = "",
-                     .device = device,
-                     .reason = one_line(error.what())});
+/// The CPUs' part of a study and the GPUs' each find what no device can run.
+void Outcome::add(Refusal refusal) {
+  const bool known = refusal.device.empty() && std::find(refused.begin(), refused.end(), refusal) != refused.end();
+  if (!known) refused.push_back(std::move(refusal));
 }
 
 ExitCode Outcome::exit_code() const {

@@ -3,9 +3,10 @@
 
 #include <gable/error.h>
 
+#include <string>
 #include <vector>
 
-#include "bench/workloads/cases.h"
+#include "bench/record/row.h"
 
 namespace gable::bench {
 
@@ -23,17 +24,17 @@ struct Outcome {
   std::vector<Refusal> refused;
 
   /// Files the error of one case under the right counter and keeps it as a refusal. An empty device: of every device.
-  void refuse(const Case& one, const std::string& device, const Error& error);
+  void refuse(const Identity& one, const std::string& device, const Error& error);
 
-  void refuse(const BandwidthCase& one, const std::string& device, const Error& error);
-  void refuse(const GraphCase& one, const std::string& device, const Error& error);
+  /// Refusals that were known before anything ran. What no device can run is kept once.
+  void add(const std::vector<Refusal>& more);
 
   /// 1 a mismatch; else 2 bad input; else 4 a failure of the device; else 0 if anything ran; else 4 for want of memory
   /// and 3 for want of support.
   ExitCode exit_code() const;
 
  private:
-  void count(const Error& error);
+  void add(Refusal refusal);
 };
 
 }  // namespace gable::bench

@@ -17,10 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/console.h"
-#include "bench/cli/files.h"
+#include "bench/common/files.h"
 #include "bench/measure/outcome.h"
-#include "bench/record/record.h"
+#include "bench/record/study_json.h"
 #include "bench/workloads/data.h"
 #include "perfcounters/sources/perf_event.h"
 #include "perfcounters/timing.h"
@@ -231,7 +230,7 @@ int main(int argc, char** argv) {
     const json run = measure_run();
     const json load = measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING);
     const json armed = measure_armed_if_possible();
-    const json record{{"machine", machine_record(perf::describe_machine(), "gable_overhead")},
+    const json record{{"machine", machine_json(perf::describe_machine(), "gable_overhead")},
                       {"plan_run", run},
                       {"load", load},
                       {"armed_counters", armed}};

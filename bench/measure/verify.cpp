@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "bench/measure/op_runner.h"
+#include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
 
 namespace gable::bench {
@@ -53,7 +54,7 @@ void verify_case(const Case& one, const std::vector<OpenDevice>& devices, Outcom
       outcome.mismatched += result.comparison.passed ? 0 : 1;
       report(result);
     } catch (const Error& error) {
-      outcome.refuse(one, device.uri, error);
+      outcome.refuse(identity_of(one), device.uri, error);
     }
   }
 }
@@ -66,9 +67,9 @@ void verify(const std::vector<Case>& cases, const std::vector<OpenDevice>& devic
     try {
       verify_case(one, devices, outcome, report);
     } catch (const Error& error) {
-      outcome.refuse(one, "", error);
+      outcome.refuse(identity_of(one), "", error);
     } catch (const std::bad_alloc&) {
-      outcome.refuse(one, "", Error(ErrorCode::out_of_memory, "host memory ran out"));
+      outcome.refuse(identity_of(one), "", Error(ErrorCode::out_of_memory, "host memory ran out"));
     }
   }
 }

@@ -7,15 +7,16 @@
 #include <map>
 #include <vector>
 
-#include "bench/report/text.h"
+#include "bench/common/text.h"
 
 namespace gable::bench::report {
 namespace {
 
 std::string column_of(const Measurement& m) {
-  const std::size_t first = m.name.find('_');
-  const std::size_t last = m.name.rfind('_');
-  return first < last ? m.name.substr(first + 1, last - first - 1) : m.name;
+  const std::string& name = m.identity.name;
+  const std::size_t first = name.find('_');
+  const std::size_t last = name.rfind('_');
+  return first < last ? name.substr(first + 1, last - first - 1) : name;
 }
 
 struct Grid {
@@ -44,13 +45,13 @@ std::string text_of(const std::string& series, const Grid& grid) {
 std::string bandwidth_table(const Studies& studies) {
   std::map<std::string, Grid> grids;
   for (const Measurement& m : studies.measurements) {
-    if (!m.working_set_bytes) continue;
+    if (!m.identity.only_moves_bytes()) continue;
     Grid& grid = grids[m.series];
     const std::string column = column_of(m);
     if (std::find(grid.columns.begin(), grid.columns.end(), column) == grid.columns.end()) {
       grid.columns.push_back(column);
     }
-    grid.rates[*m.working_set_bytes][column] = m.bandwidth();
+    grid.rates[*m.identity.working_set_bytes][column] = m.bandwidth();
   }
   std::string text;
   for (const auto& [series, grid] : grids) text += text_of(series, grid);

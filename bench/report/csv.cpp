@@ -2,6 +2,7 @@
 #include "bench/report/csv.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string_view>
 
@@ -13,11 +14,11 @@ constexpr std::string_view kHeader =
     "T_source,T_seconds,T_q1,T_q3,T_runs,W_source,W_flop,W_analytic,"
     "Q_dram_source,Q_dram_bytes,Q_dram_analytic,Q_l3_source,Q_l3_bytes,Q_l3_analytic,"
     "Q_l2_source,Q_l2_bytes,Q_l2_analytic,Q_l1_source,Q_l1_bytes,Q_l1_analytic,"
-    "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date,tile";
+    "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date,tile,device_kind,roof,flags";
 
-class Row {
+class Line {
  public:
-  Row& add(std::string_view text) {
+  Line& add(std::string_view text) {
     separate();
     if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
       line_ += text;
@@ -28,13 +29,13 @@ class Row {
     line_ += '"';
     return *this;
   }
-  Row& add(const std::string& text) { return add(std::string_view(text)); }
-  Row& add(const char* text) { return add(std::string_view(text)); }
-  Row& add(bool value) { return add(value ? "true" : "false"); }
-  Row& add(int value) { return add(std::to_string(value)); }
-  Row& add(double value) { return add(fmt::format("{}", value)); }
+  Line& add(const std::string& text) { return add(std::string_view(text)); }
+  Line& add(const char* text) { return add(std::string_view(text)); }
+  Line& add(bool value) { return add(value ? "true" : "false"); }
+  Line& add(int value) { return add(std::to_string(value)); }
+  Line& add(double value) { return add(fmt::format("{}", value)); }
   template <class T>
-  Row& add(const std::optional<T>& value) {
+  Line& add(const std::optional<T>& value) {
     return value ? add(*value) : add("");
   }
   const std::string& line() const { return line_; }
@@ -48,26 +49,36 @@ class Row {
   bool begun_ = false;
 };
 
-void add_traffic(Row& row, const Measurement& m, const char* level) {
+void add_traffic(Line& row, const Measurement& m, const char* level) {
   auto it = m.traffic.find(level);
   if (it == m.traffic.end()) {
     row.add("").add("").add("");
   } else {
-    row.add(it->second.source).add(it->second.bytes).add(it->second.analytic);
+    row.add(it->second.source).add(it->second.value).add(it->second.analytic);
   }
 }
 
+void add_identity(Line& row, const Identity& identity, const std::string& max_pool) {
+  const EpilogueFields epilogue = identity.epilogue.value_or(EpilogueFields{.activation = ""});
+  row.add(identity.suite).add(identity.name).add(identity.op).add(identity.problem).add(identity.dtype);
+  row.add(identity.layout).add(epilogue.bias).add(epilogue.activation).add(max_pool).add(identity.math);
+}
+
+void add_placement(Line& row, const Placement& place) {
+  row.add(place.device).add(place.device_name).add(place.kernel).add(place.fused).add(place.cache).add(place.threads);
+}
+
 std::string row_of(const Measurement& m, const Machine& machine) {
-  Row row;
-  row.add(m.suite).add(m.name).add(m.op).add(m.problem).add(m.dtype).add(m.layout);
-  row.add(m.bias).add(m.activation).add(m.max_pool).add(m.math);
-  row.add(m.device).add(m.device_name).add(m.kernel).add(m.fused).add(m.cache).add(m.threads);
+  Line row;
+  add_identity(row, m.identity, max_pool_of(m));
+  add_placement(row, m.place);
   row.add(m.time.source).add(m.time.seconds).add(m.time.q1).add(m.time.q3).add(m.time.runs);
-  row.add(m.work.source).add(m.work.flop).add(m.work.analytic);
+  row.add(m.work.source).add(m.work.value).add(m.work.analytic);
   for (const char* level : {"dram", "l3", "l2", "l1"}) add_traffic(row, m, level);
-  row.add(m.intensity()).add(m.flops() / 1e9).add(m.bound);
-  row.add(m.percent_of_roof).add(m.max_error).add(m.error_bound);
-  row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date).add(m.tile);
+  row.add(m.intensity()).add(m.flops() / 1e9).add(m.verdict.bound);
+  row.add(m.verdict.percent_of_roof).add(m.accuracy.max_error).add(m.accuracy.error_bound);
+  row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date).add(pair_text(m.identity.tile));
+  row.add(to_string(m.place.kind)).add(m.verdict.roof).add(fmt::format("{}", fmt::join(m.verdict.flags, "; ")));
   return row.line();
 }
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <set>
 
+#include "bench/common/text.h"
 #include "bench/report/labels.h"
-#include "bench/report/text.h"
 
 namespace gable::bench::report {
 namespace {
@@ -47,9 +47,9 @@ struct Scale {
 
 double text_height(double size) { return size * 1.2; }
 
-bool has_panel(const Studies& studies, bool gpu) {
+bool has_panel(const Studies& studies, DeviceKind kind) {
   for (const Measurement& m : studies.measurements) {
-    if (is_gpu(m.device) == gpu) return true;
+    if (m.place.kind == kind) return true;
   }
   return false;
 }
@@ -57,7 +57,7 @@ bool has_panel(const Studies& studies, bool gpu) {
 double best_compute(const std::vector<const Ceiling*>& roof, const std::string& tag, const Studies& studies) {
   double best = 0;
   for (const Ceiling* c : roof) {
-    if (!c->is_bandwidth() && studies.machines[c->machine].tag == tag) best = std::max(best, c->value);
+    if (!c->is_bandwidth() && studies.machines[c->machine].tag == tag) best = std::max(best, c->limit.value);
   }
   return best;
 }
@@ -93,18 +93,18 @@ Range rounded(const Extent& extent, double below, double above) {
   return {step(extent.lo / below, false), step(extent.hi * above, true)};
 }
 
-void include_roof(const Studies& studies, bool gpu, Extent& x, Extent& y) {
-  const auto roof = roof_of(studies, gpu);
+void include_roof(const Studies& studies, DeviceKind kind, Extent& x, Extent& y) {
+  const auto roof = roof_of(studies, kind);
   for (const Ceiling* c : roof) {
     const double top = best_compute(roof, studies.machines[c->machine].tag, studies);
-    if (c->is_bandwidth() && top > 0) x.include(top / c->value);
-    if (!c->is_bandwidth()) y.include(c->value / 1e9);
+    if (c->is_bandwidth() && top > 0) x.include(top / c->limit.value);
+    if (!c->is_bandwidth()) y.include(c->limit.value / 1e9);
   }
 }
 
 void shared_ranges(const Studies& studies, Range& x_range, Range& y_range) {
   Extent x, y;
-  for (bool gpu : panels_of(studies)) include_roof(studies, gpu, x, y);
+  for (const DeviceKind kind : panels_of(studies)) include_roof(studies, kind, x, y);
   for (const Measurement& m : studies.measurements) {
     if (!m.can_be_drawn()) continue;
     x.include(m.intensity());
@@ -158,7 +158,7 @@ std::string tagged(const std::string& text, const Studies& studies, size_t machi
 }
 
 std::string ceiling_text(const Ceiling& c, const Studies& studies, bool several) {
-  return tagged(fmt::format("{} · {}", printable(c.name), flops_text(c.value)), studies, c.machine, several);
+  return tagged(fmt::format("{} · {}", printable(c.name), flops_text(c.limit.value)), studies, c.machine, several);
 }
 
 bool has_several_machines(const std::vector<const Ceiling*>& roof, const Studies& studies) {
@@ -274,7 +274,7 @@ MachineRoof extremes(const std::vector<const Ceiling*>& roof, size_t machine, co
   for (const Ceiling* c : roof) {
     if (studies.machines[c->machine].tag != studies.machines[machine].tag) continue;
     double& slot = c->is_bandwidth() ? best.steepest : best.top;
-    slot = std::max(slot, c->value);
+    slot = std::max(slot, c->limit.value);
   }
   return best;
 }
@@ -284,7 +284,7 @@ std::set<const Ceiling*> best_of_each_dtype(const std::vector<const Ceiling*>& r
   for (const Ceiling* c : roof) {
     if (c->is_bandwidth()) continue;
     const Ceiling*& slot = best[studies.machines[c->machine].tag + "\n" + c->dtype];
-    if (!slot || c->value > slot->value) slot = c;
+    if (!slot || c->limit.value > slot->limit.value) slot = c;
   }
   std::set<const Ceiling*> strong;
   for (const auto& [key, c] : best) strong.insert(c);
@@ -293,8 +293,8 @@ std::set<const Ceiling*> best_of_each_dtype(const std::vector<const Ceiling*>& r
 
 void add_diagonal(Panel& panel, const Scale& scale, const Ceiling& c, const MachineRoof& best, bool dashed) {
   const double low = 1e-12;  // far left of any plot; clipped
-  const double ridge = best.top > 0 ? best.top / c.value : 1e12;
-  Segment line = {scale.at(low, c.value * low), scale.at(ridge, c.value * ridge)};
+  const double ridge = best.top > 0 ? best.top / c.limit.value : 1e12;
+  Segment line = {scale.at(low, c.limit.value * low), scale.at(ridge, c.limit.value * ridge)};
   if (clip(line, panel.plot)) panel.roofs.push_back({line, "", true, dashed});
 }
 
@@ -310,16 +310,17 @@ std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const S
       add_diagonal(panel, scale, *c, best, dashed);
       continue;
     }
-    const double from = best.steepest > 0 ? c->value / best.steepest : 1e-12;
-    RoofLine line = {{scale.at(from, c->value), scale.at(1e12, c->value)}, c->dtype, strong.contains(c), dashed};
+    const double from = best.steepest > 0 ? c->limit.value / best.steepest : 1e-12;
+    RoofLine line = {
+        {scale.at(from, c->limit.value), scale.at(1e12, c->limit.value)}, c->dtype, strong.contains(c), dashed};
     if (!clip(line.line, panel.plot)) continue;
     panel.roofs.push_back(line);
-    named.emplace_back(line,
-                       tagged(fmt::format("{} · {}", c->name, flops_text(c->value)), studies, c->machine, several));
+    named.emplace_back(
+        line, tagged(fmt::format("{} · {}", c->name, flops_text(c->limit.value)), studies, c->machine, several));
     if (!strong.contains(c)) continue;
     for (const Ceiling* b : roof) {
       if (!b->is_bandwidth() || studies.machines[b->machine].tag != studies.machines[c->machine].tag) continue;
-      const Pixel ridge = scale.at(c->value / b->value, c->value);
+      const Pixel ridge = scale.at(c->limit.value / b->limit.value, c->limit.value);
       if (panel.plot.contains({ridge.x, ridge.y, ridge.x, ridge.y})) panel.ridges.push_back({ridge});
     }
   }
@@ -347,15 +348,15 @@ void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, co
   for (const Ceiling* c : roof) {
     if (!c->is_bandwidth()) continue;
     const MachineRoof best = extremes(roof, c->machine, studies);
-    const double ridge = best.top > 0 ? best.top / c->value : 1e12;
-    Segment line = {scale.at(1e-12, c->value * 1e-12), scale.at(ridge, c->value * ridge)};
+    const double ridge = best.top > 0 ? best.top / c->limit.value : 1e12;
+    Segment line = {scale.at(1e-12, c->limit.value * 1e-12), scale.at(ridge, c->limit.value * ridge)};
     if (!clip(line, panel.plot)) continue;
-    const std::string level = is_gpu(c->device) && c->level == "l1" ? "SHARED" : level_text(c->level);
+    const std::string level = c->on_gpu() && c->level == "l1" ? "SHARED" : level_text(c->level);
     std::vector<std::string> texts = {
-        tagged(fmt::format("{} {}", level, bandwidth_text(c->value)), studies, c->machine, several)};
+        tagged(fmt::format("{} {}", level, bandwidth_text(c->limit.value)), studies, c->machine, several)};
     if (size == FigureSize::wide && c->level == "dram" && best.top > 0) {
       const std::string more =
-          fmt::format("{} {} · ridge {} FLOP/byte", level, bandwidth_text(c->value), number_text(ridge));
+          fmt::format("{} {} · ridge {} FLOP/byte", level, bandwidth_text(c->limit.value), number_text(ridge));
       texts.insert(texts.begin(), tagged(more, studies, c->machine, several));
     }
     name_where_free(panel, line, texts);
@@ -363,9 +364,9 @@ void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, co
 }
 
 // How wide the margin of the ceilings' names must be.
-double margin_of(const Studies& studies, bool gpu) {
+double margin_of(const Studies& studies, DeviceKind kind) {
   double widest = 0;
-  const std::vector<const Ceiling*> roof = roof_of(studies, gpu);
+  const std::vector<const Ceiling*> roof = roof_of(studies, kind);
   const bool several = has_several_machines(roof, studies);
   for (const Ceiling* c : roof) {
     if (!c->is_bandwidth()) widest = std::max(widest, text_width(ceiling_text(*c, studies, several), kFonts.roof));
@@ -381,20 +382,21 @@ Marker marker_of(const Studies& studies, size_t index, const std::vector<std::st
   Marker marker;
   marker.measurement = index;
   marker.center = scale.at(m.intensity(), m.flops());
-  marker.y_lo = scale.y_at(m.work.flop / m.time.q3);
-  marker.y_hi = scale.y_at(m.work.flop / m.time.q1);
-  const Traffic& dram = m.traffic.at("dram");
+  marker.y_lo = scale.y_at(m.work.value / m.time.q3);
+  marker.y_hi = scale.y_at(m.work.value / m.time.q1);
+  const Spread& dram = m.traffic.at("dram").spread;
   marker.has_x_bar = dram.q1 && dram.q3;
-  marker.x_lo = marker.has_x_bar ? scale.x_at(m.work.flop / *dram.q3) : marker.center.x;
-  marker.x_hi = marker.has_x_bar ? scale.x_at(m.work.flop / *dram.q1) : marker.center.x;
+  marker.x_lo = marker.has_x_bar ? scale.x_at(m.work.value / *dram.q3) : marker.center.x;
+  marker.x_hi = marker.has_x_bar ? scale.x_at(m.work.value / *dram.q1) : marker.center.x;
   marker.y_lo = std::min(marker.y_lo, scale.plot.y1);
   marker.y_hi = std::max(marker.y_hi, scale.plot.y0);
   marker.x_lo = std::max(marker.x_lo, scale.plot.x0);
   marker.x_hi = std::min(marker.x_hi, scale.plot.x1);
   const auto rank = std::find(series.begin(), series.end(), m.series) - series.begin();
   marker.shape = shape_of(static_cast<size_t>(rank));
-  marker.dtype = m.dtype;
-  marker.filled = m.cache == "warm";
+  marker.dtype = m.identity.dtype;
+  marker.flagged = m.flagged();
+  marker.filled = m.place.cache == "warm";
   marker.box = box_around(marker.center, 2 * kMarkerRadius + 1, 2 * kMarkerRadius + 1);
   return marker;
 }
@@ -512,43 +514,43 @@ void label_panel(Panel& panel, const Studies& studies, bool numbered) {
 
 // ---- the whole ----------------------------------------------------------------------------------------------------
 
-std::string hardware_of(const Studies& studies, bool gpu) {
+std::string hardware_of(const Studies& studies, DeviceKind kind) {
   std::vector<std::string> names;
   auto add = [&](size_t index) {
     const Machine& machine = studies.machines[index];
-    std::string name = gpu && !machine.gpu.empty() ? machine.gpu : machine.cpu;
+    std::string name = kind == DeviceKind::gpu && !machine.gpu.empty() ? machine.gpu : machine.cpu;
     if (!machine.tag.empty()) name = machine.tag + ": " + name;
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   for (const Measurement& m : studies.measurements) {
-    if (is_gpu(m.device) == gpu) add(m.machine);
+    if (m.place.kind == kind) add(m.machine);
   }
-  for (const Ceiling* c : roof_of(studies, gpu)) add(c->machine);
+  for (const Ceiling* c : roof_of(studies, kind)) add(c->machine);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Panel lay_out_panel(const Studies& studies, bool gpu, Pixel corner, const Sizes& sizes, const Ranges& ranges,
+Panel lay_out_panel(const Studies& studies, DeviceKind kind, Pixel corner, const Sizes& sizes, const Ranges& ranges,
                     FigureSize size, bool numbered) {
   Panel panel;
-  panel.gpu = gpu;
-  panel.title = gpu ? "GPU" : "CPU";
-  const double right = size == FigureSize::wide ? std::max(sizes.right, margin_of(studies, gpu)) : sizes.right;
+  panel.gpu = kind == DeviceKind::gpu;
+  panel.title = panel.gpu ? "GPU" : "CPU";
+  const double right = size == FigureSize::wide ? std::max(sizes.right, margin_of(studies, kind)) : sizes.right;
   panel.frame = {corner.x, corner.y, corner.x + sizes.left + sizes.plot_width + right,
                  corner.y + sizes.top + sizes.plot_height + sizes.bottom};
   panel.plot = {corner.x + sizes.left, corner.y + sizes.top, corner.x + sizes.left + sizes.plot_width,
                 corner.y + sizes.top + sizes.plot_height};
-  panel.subtitle = fit_text(printable(hardware_of(studies, gpu)), kFonts.subtitle,
+  panel.subtitle = fit_text(printable(hardware_of(studies, kind)), kFonts.subtitle,
                             panel.frame.width() - sizes.left - text_width(panel.title, kFonts.panel, true) - 14);
   panel.x_ticks = ticks_of(ranges.x, panel.plot.x0, panel.plot.x1);
   panel.y_ticks = ticks_of(ranges.y, panel.plot.y1, panel.plot.y0);
   const Scale scale = {ranges.x, ranges.y, panel.plot};
 
-  const std::vector<const Ceiling*> roof = roof_of(studies, gpu);
+  const std::vector<const Ceiling*> roof = roof_of(studies, kind);
   const auto named = add_ceilings(panel, scale, studies, roof);
   const std::vector<std::string> series = series_of(studies);
   for (size_t i = 0; i < studies.measurements.size(); ++i) {
     const Measurement& m = studies.measurements[i];
-    if (is_gpu(m.device) == gpu && m.can_be_drawn()) panel.markers.push_back(marker_of(studies, i, series, scale));
+    if (m.place.kind == kind && m.can_be_drawn()) panel.markers.push_back(marker_of(studies, i, series, scale));
   }
   name_diagonals(panel, scale, studies, roof, size);
   size == FigureSize::wide ? name_ceilings_in_margin(panel, named) : name_ceilings_inside(panel, named);
@@ -574,7 +576,7 @@ double lay_out_legend(Figure& figure, const Studies& studies, double x0, double 
   const std::vector<std::string> series = series_of(studies);
   for (size_t i = 0; i < series.size(); ++i) devices.push_back({printable(series[i]), "", shape_of(i), true, {}});
   std::set<std::string> used;
-  for (const Measurement& m : studies.measurements) used.insert(m.cache);
+  for (const Measurement& m : studies.measurements) used.insert(m.place.cache);
   if (used.size() > 1) {
     caches = {{"filled: warm cache", "", Shape::circle, true, {}},
               {"hollow: cold cache", "", Shape::circle, false, {}}};
@@ -582,6 +584,10 @@ double lay_out_legend(Figure& figure, const Studies& studies, double x0, double 
     caches = {{*used.begin() + " cache", "", Shape::circle, *used.begin() == "warm", {}}};
   }
   dtypes.insert(dtypes.end(), caches.begin(), caches.end());
+  const auto drawn_flag = [](const Measurement& m) { return m.flagged() && m.can_be_drawn(); };
+  if (std::any_of(studies.measurements.begin(), studies.measurements.end(), drawn_flag)) {
+    dtypes.push_back({.text = "ringed: flagged, see the table", .flagged = true});
+  }
   row(devices);
   row(dtypes);
   return y;
@@ -617,11 +623,12 @@ std::string note_of(const Studies& studies, const std::vector<Panel>& panels) {
 
 }  // namespace
 
-std::vector<bool> panels_of(const Studies& studies) {
-  const bool cpu = has_panel(studies, false), gpu = has_panel(studies, true);
-  if (cpu && gpu) return {false, true};
-  if (!cpu && !gpu) return {roof_of(studies, false).empty() && !roof_of(studies, true).empty()};
-  return {gpu};
+std::vector<DeviceKind> panels_of(const Studies& studies) {
+  using enum DeviceKind;
+  const bool on_cpu = has_panel(studies, cpu), on_gpu = has_panel(studies, gpu);
+  if (on_cpu && on_gpu) return {cpu, gpu};
+  if (on_cpu || on_gpu) return {on_gpu ? gpu : cpu};
+  return {roof_of(studies, cpu).empty() && !roof_of(studies, gpu).empty() ? gpu : cpu};
 }
 
 std::vector<std::string> subtitle_of(const Studies& studies) {
@@ -650,7 +657,7 @@ std::vector<std::string> dtypes_of(const Studies& studies) {
   std::vector<std::string> dtypes;
   for (const char* known : {"f64", "f32", "tf32", "bf16", "f16", "i8"}) {
     for (const Measurement& m : studies.measurements) {
-      if (m.dtype != known) continue;
+      if (m.identity.dtype != known) continue;
       dtypes.push_back(known);
       break;
     }
@@ -664,7 +671,7 @@ Figure lay_out(const Studies& studies, FigureSize size) {
   figure.subtitle = subtitle_of(studies);
   Range x, y;
   shared_ranges(studies, x, y);
-  const std::vector<bool> kinds = panels_of(studies);
+  const std::vector<DeviceKind> kinds = panels_of(studies);
   const bool wide = size == FigureSize::wide;
   const Sizes& sizes = !wide ? kNarrow : kinds.size() > 1 ? kTwoWide : kOneWide;
 
@@ -674,8 +681,8 @@ Figure lay_out(const Studies& studies, FigureSize size) {
     figure.panels.clear();
     figure.width = figure.height = 0;
     Pixel corner = {0, top};
-    for (bool gpu : kinds) {
-      const Panel panel = lay_out_panel(studies, gpu, corner, sizes, {x, y}, size, numbered);
+    for (const DeviceKind kind : kinds) {
+      const Panel panel = lay_out_panel(studies, kind, corner, sizes, {x, y}, size, numbered);
       corner = wide ? Pixel{panel.frame.x1 + sizes.between, top} : Pixel{0, panel.frame.y1 + sizes.between};
       figure.width = std::max(figure.width, panel.frame.x1);
       figure.height = std::max(figure.height, panel.frame.y1);

@@ -21,7 +21,8 @@ struct Marker {
   bool has_x_bar = false;
   Shape shape = Shape::circle;
   std::string dtype;
-  bool filled = true;  // warm; a cold cache is hollow
+  bool filled = true;    // warm; a cold cache is hollow
+  bool flagged = false;  // the row breaks a consistency rule: drawn with a ring
   Box box;
 };
 
@@ -82,11 +83,12 @@ struct Panel {
 };
 
 struct LegendEntry {
-  std::string text;
-  std::string dtype;  // colour, when it explains one
+  std::string text{};
+  std::string dtype{};  // colour, when it explains one
   Shape shape = Shape::circle;
   bool filled = true;
-  Pixel at;  // centre of the marker
+  Pixel at{};  // centre of the marker
+  bool flagged = false;
 };
 
 struct KeyEntry {
@@ -118,9 +120,9 @@ std::vector<std::string> series_of(const Studies& studies);
 std::vector<std::string> dtypes_of(const Studies& studies);
 Shape shape_of(size_t series_rank);
 
-// Which panels there are: true for a GPU's. It stands beside the CPU's when both were measured; a study without any
+// Which panels there are. The GPU's stands beside the CPU's when both were measured; a study without any
 // measurement still shows the roofs that it has.
-std::vector<bool> panels_of(const Studies& studies);
+std::vector<DeviceKind> panels_of(const Studies& studies);
 // One line a machine: its name, threads and date.
 std::vector<std::string> subtitle_of(const Studies& studies);
 

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench/common/text.h"
 #include "bench/report/page_assets.h"
 #include "bench/report/svg.h"
-#include "bench/report/text.h"
 #include "bench/report/trainium.h"
 
 namespace gable::bench::report {
@@ -50,12 +50,13 @@ std::string sourced(const std::string& text, const std::string& source, double v
 }
 
 std::string epilogue_of(const Measurement& m) {
+  const EpilogueFields epilogue = m.identity.epilogue.value_or(EpilogueFields{});
   std::vector<std::string> parts;
-  if (m.bias) parts.push_back("bias");
-  if (!m.activation.empty() && m.activation != "none") parts.push_back(m.activation);
-  if (!m.max_pool.empty()) parts.push_back("max-pool " + m.max_pool);
+  if (epilogue.bias) parts.emplace_back("bias");
+  if (epilogue.activation != "none") parts.push_back(epilogue.activation);
+  if (epilogue.max_pool) parts.push_back("max-pool " + max_pool_of(m));
   if (parts.empty()) return "none";
-  return fmt::format("{}{}", fmt::join(parts, ", "), m.fused ? " (fused)" : " (separate)");
+  return fmt::format("{}{}", fmt::join(parts, ", "), m.place.fused ? " (fused)" : " (separate)");
 }
 
 std::string machine_name(const Studies& studies, const Measurement& m) {
@@ -67,42 +68,77 @@ std::string percent_text(const std::optional<double>& percent) {
   return percent ? fmt::format("{:.1f} %", *percent) : "–";
 }
 
+// "f32, nhwc, strict, warm cache, 2 threads".
+std::string type_text(const Measurement& m) {
+  std::string text = m.identity.dtype;
+  for (const std::string& part : {m.identity.layout, m.identity.math}) text += part.empty() ? "" : ", " + part;
+  text += ", " + m.place.cache + " cache";
+  return m.place.threads ? fmt::format("{}, {} threads", text, *m.place.threads) : text;
+}
+
+std::string quantity_text(const Quantity& q, const char* unit) {
+  return sourced(si_text(q.value, unit), q.source, q.value, q.analytic);
+}
+
+using CardRows = std::vector<std::pair<std::string, std::string>>;  // name, value
+
+void add_numbers(const Measurement& m, CardRows& rows) {
+  rows.emplace_back("T", fmt::format("{} (quartiles {} … {}; {} runs, {})", seconds_text(m.time.seconds),
+                                     seconds_text(m.time.q1), seconds_text(m.time.q3), m.time.runs, m.time.source));
+  rows.emplace_back("W", quantity_text(m.work, "FLOP"));
+  for (const char* level : {"dram", "l3", "l2", "l1"}) {
+    const auto found = m.traffic.find(level);
+    if (found != m.traffic.end()) rows.emplace_back("Q " + level_text(level), quantity_text(found->second, "B"));
+  }
+  rows.emplace_back("Intensity", number_text(m.intensity()) + " FLOP/byte");
+  rows.emplace_back("Performance", flops_text(m.flops()));
+  if (m.identity.only_moves_bytes()) rows.emplace_back("Bandwidth", bandwidth_text(m.bandwidth()));
+}
+
+void add_verdict(const Measurement& m, CardRows& rows) {
+  const Verdict& verdict = m.verdict;
+  rows.emplace_back("Of the roof", percent_text(verdict.percent_of_roof));
+  rows.emplace_back("Bound by", verdict.bound.empty() ? "unknown: no ceiling was measured" : verdict.bound);
+  if (!verdict.roof.empty()) rows.emplace_back("Roof", verdict.roof);
+  for (const std::string& flag : verdict.flags) rows.emplace_back("⚠ Flag", flag);
+  if (m.accuracy.max_error && m.accuracy.error_bound) {
+    rows.emplace_back("Error", fmt::format("{:.2e} (bound {:.2e})", *m.accuracy.max_error, *m.accuracy.error_bound));
+  }
+}
+
 // The hover card of a measurement, ready to show: [[name, value], …].
 json card_of(const Studies& studies, const Measurement& m) {
-  json rows = json::array();
-  auto add = [&](const std::string& name, const std::string& value) { rows.push_back({name, value}); };
-  add("Device", m.series + (m.device_name.empty() ? "" : ", " + m.device_name));
-  add("Kernel", m.kernel);
-  add("Problem", m.problem);
-  add("Type", m.dtype + (m.layout.empty() ? "" : ", " + m.layout) + (m.math.empty() ? "" : ", " + m.math) + ", " +
-                  m.cache + " cache" + (m.threads ? fmt::format(", {} threads", *m.threads) : ""));
-  if (m.op == "conv2d") add("Epilogue", epilogue_of(m));
-  add("T", fmt::format("{} (quartiles {} … {}; {} runs, {})", seconds_text(m.time.seconds), seconds_text(m.time.q1),
-                       seconds_text(m.time.q3), m.time.runs, m.time.source));
-  add("W", sourced(si_text(m.work.flop, "FLOP"), m.work.source, m.work.flop, m.work.analytic));
-  for (const char* level : {"dram", "l3", "l2", "l1"}) {
-    auto it = m.traffic.find(level);
-    if (it == m.traffic.end()) continue;
-    const Traffic& q = it->second;
-    add("Q " + level_text(level), sourced(si_text(q.bytes, "B"), q.source, q.bytes, q.analytic));
-  }
-  add("Intensity", number_text(m.intensity()) + " FLOP/byte");
-  add("Performance", flops_text(m.flops()));
-  if (m.working_set_bytes) add("Bandwidth", bandwidth_text(m.bandwidth()));
-  add("Of the roof", percent_text(m.percent_of_roof));
-  add("Bound by", m.bound.empty() ? "unknown: no ceiling was measured" : m.bound);
-  if (m.max_error && m.error_bound) {
-    add("Error", fmt::format("{:.2e} (bound {:.2e})", *m.max_error, *m.error_bound));
-  }
-  if (studies.machines.size() > 1) add("Machine", machine_name(studies, m));
-  return {{"title", m.label + (m.suite.empty() ? "" : " · " + m.suite)}, {"rows", rows}};
+  CardRows rows;
+  rows.emplace_back("Device", m.series + (m.place.device_name.empty() ? "" : ", " + m.place.device_name));
+  rows.emplace_back("Kernel", m.place.kernel);
+  rows.emplace_back("Problem", m.identity.problem);
+  rows.emplace_back("Type", type_text(m));
+  if (m.identity.op == "conv2d") rows.emplace_back("Epilogue", epilogue_of(m));
+  add_numbers(m, rows);
+  add_verdict(m, rows);
+  if (studies.machines.size() > 1) rows.emplace_back("Machine", machine_name(studies, m));
+  const std::string& suite = m.identity.suite;
+  return {{"title", m.label + (suite.empty() ? "" : " · " + suite)}, {"rows", rows}};
 }
+
+// What a page's filter chooses by.
+struct Facet {
+  const char* name;
+  const char* title;
+  std::string (*of)(const Measurement&);
+};
+constexpr std::array<Facet, 4> kFacets = {{
+    {"device", "Device", [](const Measurement& m) { return m.series; }},
+    {"dtype", "Data type", [](const Measurement& m) { return m.identity.dtype; }},
+    {"cache", "Cache", [](const Measurement& m) { return m.place.cache; }},
+    {"suite", "Suite", [](const Measurement& m) { return m.identity.suite; }},
+}};
 
 json data_of(const Studies& studies) {
   json points = json::array();
   for (const Measurement& m : studies.measurements) {
     json point = card_of(studies, m);
-    point["facets"] = {{"device", m.series}, {"dtype", m.dtype}, {"cache", m.cache}, {"suite", m.suite}};
+    for (const Facet& facet : kFacets) point["facets"][facet.name] = facet.of(m);
     points.push_back(std::move(point));
   }
   return points;
@@ -124,25 +160,27 @@ std::string filter(const std::string& facet, const std::string& title, const std
   return out + "</fieldset>\n";
 }
 
-std::vector<Choice> distinct(const Studies& studies, std::string Measurement::*field) {
+std::vector<Choice> distinct(const Studies& studies, const Facet& facet) {
   std::vector<Choice> choices;
   for (const Measurement& m : studies.measurements) {
-    auto same = [&](const Choice& choice) { return choice.value == m.*field; };
-    if (std::none_of(choices.begin(), choices.end(), same)) choices.push_back({m.*field, ""});
+    const std::string value = facet.of(m);
+    auto same = [&](const Choice& choice) { return choice.value == value; };
+    if (std::none_of(choices.begin(), choices.end(), same)) choices.push_back({value, ""});
   }
   return choices;
 }
 
 std::string filters(const Studies& studies) {
-  std::vector<Choice> devices = distinct(studies, &Measurement::series);
+  const auto& [device, dtype, cache, suite] = kFacets;
+  std::vector<Choice> devices = distinct(studies, device);
   for (size_t i = 0; i < devices.size(); ++i) devices[i].swatch = marker_svg(shape_of(i), "", true);
   std::vector<Choice> dtypes;
-  for (const std::string& dtype : dtypes_of(studies)) dtypes.push_back({dtype, marker_svg(Shape::circle, dtype, true)});
-  std::vector<Choice> caches = distinct(studies, &Measurement::cache);
-  for (Choice& cache : caches) cache.swatch = marker_svg(Shape::circle, "", cache.value == "warm");
-  return "<form class=\"filters\" aria-label=\"filters\" hidden>\n" + filter("device", "Device", devices) +
-         filter("dtype", "Data type", dtypes) + filter("cache", "Cache", caches) +
-         filter("suite", "Suite", distinct(studies, &Measurement::suite)) +
+  for (const std::string& one : dtypes_of(studies)) dtypes.push_back({one, marker_svg(Shape::circle, one, true)});
+  std::vector<Choice> caches = distinct(studies, cache);
+  for (Choice& one : caches) one.swatch = marker_svg(Shape::circle, "", one.value == "warm");
+  return "<form class=\"filters\" aria-label=\"filters\" hidden>\n" + filter(device.name, device.title, devices) +
+         filter(dtype.name, dtype.title, dtypes) + filter(cache.name, cache.title, caches) +
+         filter(suite.name, suite.title, distinct(studies, suite)) +
          "<p class=\"shown\" role=\"status\" aria-live=\"polite\"></p></form>\n";
 }
 
@@ -175,8 +213,12 @@ std::string table_markup(const char* id, const char* caption, const std::array<H
   return out + "</tr></thead><tbody>\n" + body + "</tbody></table></div>\n";
 }
 
+std::string flags_text(const Measurement& m) {
+  return m.flagged() ? fmt::format("⚠ {}", fmt::join(m.verdict.flags, "; ")) : "";
+}
+
 std::string measurements_table(const Studies& studies) {
-  constexpr std::array<Head, 16> kHeads = {{{"Name", false},
+  constexpr std::array<Head, 18> kHeads = {{{"Name", false},
                                             {"Suite", false},
                                             {"Data type", false},
                                             {"Cache", false},
@@ -191,29 +233,34 @@ std::string measurements_table(const Studies& studies) {
                                             {"GFLOP/s", true},
                                             {"% of roof", true},
                                             {"Bound by", false},
+                                            {"Roof", false},
+                                            {"Flags", false},
                                             {"Problem", false}}};
   std::string body;
   for (size_t i = 0; i < studies.measurements.size(); ++i) {
     const Measurement& m = studies.measurements[i];
-    const Traffic& dram = m.traffic.at("dram");
+    const double bytes = m.traffic.at("dram").value;
     const std::array<Cell, kHeads.size()> cells = {
         {{m.label, {}},
-         {m.suite, {}},
-         {m.dtype, {}},
-         {m.cache, {}},
+         {m.identity.suite, {}},
+         {m.identity.dtype, {}},
+         {m.place.cache, {}},
          {m.series, {}},
-         {m.kernel, {}},
+         {m.place.kernel, {}},
          {seconds_text(m.time.seconds), m.time.seconds},
          {seconds_text(m.time.q1), m.time.q1},
          {seconds_text(m.time.q3), m.time.q3},
-         {si_text(m.work.flop, "FLOP"), m.work.flop},
-         {si_text(dram.bytes, "B"), dram.bytes},
+         {si_text(m.work.value, "FLOP"), m.work.value},
+         {si_text(bytes, "B"), bytes},
          {number_text(m.intensity()), m.intensity()},
          {number_text(m.flops() / 1e9), m.flops() / 1e9},
-         {m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "–", m.percent_of_roof.value_or(-1)},
-         {m.bound.empty() ? "–" : m.bound, {}},
-         {m.problem, {}}}};
-    body += fmt::format(R"(<tr data-i="{}">)", i);
+         {m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "–",
+          m.verdict.percent_of_roof.value_or(-1)},
+         {m.verdict.bound.empty() ? "–" : m.verdict.bound, {}},
+         {m.verdict.roof.empty() ? "–" : m.verdict.roof, {}},
+         {flags_text(m), {}},
+         {m.identity.problem, {}}}};
+    body += fmt::format(R"(<tr data-i="{}"{}>)", i, m.flagged() ? R"( class="flagged")" : "");
     for (const Cell& cell : cells) body += cell_markup(cell);
     body += "</tr>\n";
   }
@@ -235,11 +282,12 @@ std::string trainium_section(const Studies& studies) {
     const Measurement& m = *row.here;
     const std::array<Cell, kHeads.size()> cells = {
         {{m.label, {}},
-         {m.dtype, {}},
+         {m.identity.dtype, {}},
          {m.series, {}},
          {seconds_text(m.time.seconds), m.time.seconds},
          {rate_text(m), rate_of(m)},
-         {m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "–", m.percent_of_roof.value_or(-1)},
+         {m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "–",
+          m.verdict.percent_of_roof.value_or(-1)},
          {row.there ? seconds_text(row.there->seconds) : "–", row.there ? row.there->seconds : -1},
          {row.there && row.there->percent > 0 ? fmt::format("{:.0f}", row.there->percent) : "–",
           row.there ? row.there->percent : -1},
@@ -251,30 +299,30 @@ std::string trainium_section(const Studies& studies) {
   return table_markup("trainium", "Beside the Trainium study", kHeads, body);
 }
 
-// What ceilings and rates have in common, as a row.
-struct Limit {
-  const std::string &name, &device, &formula;
-  size_t machine;
+// A ceiling or a rate as a row.
+struct LimitRow {
+  const std::string &name, &device;
   int threads;  // 0: a GPU's
-  double value, q1, q3;
-  std::optional<double> theoretical;
+  size_t machine;
+  const Limit& limit;
 };
 
-std::string limit_row(const Limit& limit, const Studies& studies, const std::function<std::string(double)>& text) {
-  const std::string& tag = studies.machines[limit.machine].tag;
+std::string limit_row(const LimitRow& row, const Studies& studies, const std::function<std::string(double)>& text) {
+  const std::string& tag = studies.machines[row.machine].tag;
+  const Limit& limit = row.limit;
   const std::string share =
       limit.theoretical ? fmt::format("{} ({:.0f} %)", text(*limit.theoretical), 100 * limit.value / *limit.theoretical)
                         : "–";
-  const std::array<Cell, 7> cells = {{{limit.name, {}},
-                                      {tag.empty() ? limit.device : limit.device + " · " + tag, {}},
-                                      {limit.threads > 0 ? std::to_string(limit.threads) : "–", limit.threads},
+  const std::array<Cell, 7> cells = {{{row.name, {}},
+                                      {tag.empty() ? row.device : row.device + " · " + tag, {}},
+                                      {row.threads > 0 ? std::to_string(row.threads) : "–", row.threads},
                                       {text(limit.value), limit.value},
                                       {text(limit.q1) + " … " + text(limit.q3), limit.q1},
                                       {share, limit.theoretical.value_or(-1)},
                                       {limit.formula, {}}}};
-  std::string row = "<tr>";
-  for (const Cell& cell : cells) row += cell_markup(cell);
-  return row + "</tr>\n";
+  std::string markup = "<tr>";
+  for (const Cell& cell : cells) markup += cell_markup(cell);
+  return markup + "</tr>\n";
 }
 
 std::string ceilings_table(const Studies& studies) {
@@ -287,13 +335,12 @@ std::string ceilings_table(const Studies& studies) {
                                            {"Formula", false}}};
   std::string body;
   for (const Ceiling& c : studies.ceilings) {
-    body +=
-        limit_row({c.name, c.device, c.formula, c.machine, c.threads.value_or(0), c.value, c.q1, c.q3, c.theoretical},
-                  studies, c.is_bandwidth() ? bandwidth_text : flops_text);
+    body += limit_row({c.name, c.device, c.threads.value_or(0), c.machine, c.limit}, studies,
+                      c.is_bandwidth() ? bandwidth_text : flops_text);
   }
   for (const Rate& r : studies.rates) {
-    body += limit_row({r.name, r.device, r.formula, r.machine, 0, r.value, r.q1, r.q3, r.theoretical}, studies,
-                      [&](double value) { return rate_text(value, r.unit); });
+    body += limit_row({r.name, r.device, 0, r.machine, r.limit}, studies,
+                      [&](double value) { return bench::rate_text(value, r.unit); });
   }
   return table_markup("ceilings", "Ceilings", kHeads, body);
 }

@@ -12,15 +12,14 @@
 
 namespace gable::bench::report {
 
-std::string write_report(const std::vector<nlohmann::json>& studies, const std::filesystem::path& out_dir) {
-  if (studies.empty()) throw std::invalid_argument("no study to report: at least one JSON document is needed");
-  const Studies merged = merge(studies);
+std::string write_report(const Studies& studies, const std::filesystem::path& out_dir) {
+  if (studies.machines.empty()) throw std::invalid_argument("no study to report: at least one JSON document is needed");
   std::filesystem::create_directories(out_dir);
-  write_whole(out_dir / "study.csv", csv(merged));
-  write_whole(out_dir / "roofline.svg", svg(merged));
-  write_whole(out_dir / "index.html", html(merged));
+  write_whole(out_dir / "study.csv", csv(studies));
+  write_whole(out_dir / "roofline.svg", svg(studies));
+  write_whole(out_dir / "index.html", html(studies));
   try {
-    write_png(svg(merged, Colours::light), out_dir / "roofline.png");
+    write_png(svg(studies, Colours::light), out_dir / "roofline.png");
   } catch (const NoRenderer& error) {
     return error.what();
   }

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+
+#include "bench/report/study.h"
 
 namespace gable::bench::report {
 
-// Creates the folder; each file appears whole or not at all. Throws SchemaError before anything is written when a study
-// is malformed, std::invalid_argument when there is none, filesystem_error, and (after the other files are written)
-// std::runtime_error when drawing the PNG fails. Returns why there is no PNG where nothing here can draw one, else "".
-std::string write_report(const std::vector<nlohmann::json>& studies, const std::filesystem::path& out_dir);
+// Creates the folder; each file appears whole or not at all. Throws std::invalid_argument when there is no study,
+// filesystem_error, and (after the other files are written) std::runtime_error when drawing the PNG fails. Returns why
+// there is no PNG where nothing here can draw one, else "".
+std::string write_report(const Studies& studies, const std::filesystem::path& out_dir);
 
 }  // namespace gable::bench::report

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "bench/report/text.h"
+#include "bench/common/text.h"
 
 namespace gable::bench::report {
 namespace {
@@ -17,7 +17,7 @@ struct Named {
   const char* light;
   const char* dark;
 };
-constexpr std::array<Named, 14> kPalette = {{
+constexpr std::array<Named, 15> kPalette = {{
     {"page", "#ffffff", "#14171c"},
     {"ink", "#1d232b", "#e6e9ee"},
     {"soft", "#5a6472", "#a3adba"},
@@ -32,9 +32,11 @@ constexpr std::array<Named, 14> kPalette = {{
     {"tf32", "#a5458a", "#e096cb"},
     {"f64", "#6b5b00", "#e3d350"},
     {"i8", "#5b4bb5", "#a99cf5"},
+    {"flag", "#c5162e", "#ff8a94"},
 }};
 constexpr const char* kFontFamily = "'DejaVu Sans',Verdana,'Bitstream Vera Sans',sans-serif";
 constexpr double kRadius = 4.5;
+constexpr double kFlagRadius = 8;
 
 std::string with_colours(std::string css, Colours colours) {
   if (colours == Colours::adaptive) return css;
@@ -92,6 +94,11 @@ std::string shape_markup(Shape shape, Pixel at, const std::string& classes) {
       break;
   }
   return fmt::format(R"(<circle class="{}" cx="{:.2f}" cy="{:.2f}" r="{}"/>)", classes, at.x, at.y, kRadius);
+}
+
+// Around the marker of a row that breaks a consistency rule.
+std::string flag_ring(Pixel at) {
+  return fmt::format(R"(<circle class="flag" cx="{:.2f}" cy="{:.2f}" r="{}"/>)", at.x, at.y, kFlagRadius);
 }
 
 std::string marker_classes(const std::string& dtype, bool filled) {
@@ -194,10 +201,13 @@ std::string bars(const Marker& m) {
 }
 
 std::string summary(const Measurement& m) {
-  std::string words = fmt::format("{}, {}, {}, {} cache: {} at {} FLOP/byte, {}", m.label, m.series, m.dtype, m.cache,
-                                  flops_text(m.flops()), number_text(m.intensity()), seconds_text(m.time.seconds));
-  if (m.percent_of_roof) words += fmt::format(", {:.1f} % of roof", *m.percent_of_roof);
-  if (!m.bound.empty()) words += ", bound by " + m.bound;
+  std::string words =
+      fmt::format("{}, {}, {}, {} cache: {} at {} FLOP/byte, {}", m.label, m.series, m.identity.dtype, m.place.cache,
+                  flops_text(m.flops()), number_text(m.intensity()), seconds_text(m.time.seconds));
+  if (m.verdict.percent_of_roof) words += fmt::format(", {:.1f} % of roof", *m.verdict.percent_of_roof);
+  if (!m.verdict.bound.empty()) words += ", bound by " + m.verdict.bound;
+  if (!m.verdict.roof.empty()) words += " (" + m.verdict.roof + ")";
+  for (const std::string& flag : m.verdict.flags) words += "; flagged: " + flag;
   return words;
 }
 
@@ -205,7 +215,8 @@ std::string points(const Panel& panel, const Studies& studies, bool interactive)
   std::string out;
   for (const Marker& m : panel.markers) {
     const std::string words = escape_markup(summary(studies.measurements[m.measurement]));
-    const std::string drawn = bars(m) + shape_markup(m.shape, m.center, marker_classes(m.dtype, m.filled));
+    const std::string drawn = (m.flagged ? flag_ring(m.center) : "") + bars(m) +
+                              shape_markup(m.shape, m.center, marker_classes(m.dtype, m.filled));
     if (interactive) {
       out +=
           fmt::format(R"(<g class="point" data-i="{}" tabindex="0" role="img" aria-label="{}">)", m.measurement, words);
@@ -245,6 +256,7 @@ std::string panel_markup(const Panel& panel, const Studies& studies, bool intera
 std::string legend(const Figure& figure) {
   std::string out;
   for (const LegendEntry& entry : figure.legend) {
+    if (entry.flagged) out += flag_ring(entry.at);
     out += shape_markup(entry.shape, entry.at, marker_classes(entry.dtype, entry.filled));
     out += text({entry.at.x + 10, entry.at.y + 4}, "ink", kFonts.legend, entry.text) + "\n";
   }
@@ -285,6 +297,7 @@ std::string figure_rules() {
       ".roof.thin{stroke:var(--thin);stroke-width:.8}.roof.top{stroke-width:2}.dashed{stroke-dasharray:6 4}"
       ".ridge{fill:var(--page);stroke:var(--roof);stroke-width:1}"
       ".leader{stroke:var(--thin);stroke-width:.7}.stem{stroke:var(--thin);stroke-width:.8;stroke-dasharray:1.5 2.5}"
+      ".flag{fill:none;stroke:var(--flag);stroke-width:1.6}"
       ".bar{stroke-width:1.1}.mark{stroke-width:1.3}.target{fill:transparent;stroke:none}"
       ".mark.filled{stroke:var(--page);stroke-width:.8}.mark.hollow{fill:var(--page);stroke-width:1.7}"
       ".mark.filled.c-ink{fill:var(--soft)}.mark.hollow.c-ink{stroke:var(--soft)}";

@@ -10,20 +10,35 @@
 #include <utility>
 #include <vector>
 
-#include "bench/report/text.h"
+#include "bench/common/text.h"
 
 namespace gable::bench::report {
 namespace {
 
-constexpr size_t kColumns = 12;
-constexpr size_t kSources = 10;  // the column that is left out where it says nothing
+enum Column : size_t {
+  kName,
+  kDtype,
+  kCache,
+  kDevice,
+  kKernel,
+  kTime,
+  kRate,
+  kIntensity,
+  kPercent,
+  kBound,
+  kRoof,
+  kSources,
+  kAgainst,
+  kFlags
+};
+constexpr size_t kColumns = kFlags + 1;
 using Cells = std::array<std::string, kColumns>;
 
-constexpr std::array<const char*, kColumns> kHeads = {"name",   "dtype", "cache",     "device",
-                                                      "kernel", "T",     "GFLOP/s",   "FLOP/byte",
-                                                      "% roof", "bound", "W, Q from", "against"};
-constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,
-                                               true,  true,  true,  false, false, false};
+constexpr std::array<const char*, kColumns> kHeads = {"name", "dtype",     "cache",     "device", "kernel",
+                                                      "T",    "GFLOP/s",   "FLOP/byte", "% roof", "bound",
+                                                      "roof", "W, Q from", "against",   "flags"};
+constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true,
+                                               true,  true,  false, false, false, false, false};
 
 bool is_vendor_library(const std::string& device) {
   return device.starts_with("onednn") || device.starts_with("cudnn") || device.starts_with("pytorch");
@@ -31,40 +46,43 @@ bool is_vendor_library(const std::string& device) {
 
 // What must agree for two times to be comparable.
 std::string comparable(const Measurement& m) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", m.suite, m.name, m.op, m.problem, m.dtype, m.bias,
-                     m.activation, m.max_pool, m.cache);
+  const Identity& i = m.identity;
+  const EpilogueFields epilogue = i.epilogue.value_or(EpilogueFields{});
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", i.suite, i.name, i.op, i.problem, i.dtype, epilogue.bias,
+                     epilogue.activation, max_pool_of(m), m.place.cache);
 }
 
 std::map<std::string, const Measurement*> baselines(const Studies& studies) {
   std::map<std::string, const Measurement*> chosen;
   for (const Measurement& m : studies.measurements) {
     const Measurement*& slot = chosen[comparable(m)];
-    if (!slot || (is_vendor_library(m.device) && !is_vendor_library(slot->device))) slot = &m;
+    if (!slot || (is_vendor_library(m.place.device) && !is_vendor_library(slot->place.device))) slot = &m;
   }
   return chosen;
 }
 
 // Where all is analytic, nothing is said of it.
 bool was_counted(const Measurement& m) {
-  return m.work.source != "analytic" ||
-         std::any_of(m.traffic.begin(), m.traffic.end(), [](const auto& t) { return t.second.source != "analytic"; });
+  return !m.work.is_analytic() ||
+         std::any_of(m.traffic.begin(), m.traffic.end(), [](const auto& level) { return !level.second.is_analytic(); });
 }
 
 Cells cells_of(const Measurement& m, const Measurement& baseline) {
   const bool is_other = m.series != baseline.series;
-  return {
-      printable(m.label),
-      m.dtype,
-      m.cache,
-      printable(m.series),
-      printable(m.kernel),
-      seconds_text(m.time.seconds),
-      number_text(m.flops() / 1e9),
-      number_text(m.intensity()),
-      m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "-",
-      m.bound.empty() ? "-" : m.bound,
-      m.work.source + ", " + m.traffic.at("dram").source,
-      is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : ""};
+  return {printable(m.label),
+          m.identity.dtype,
+          m.place.cache,
+          printable(m.series),
+          printable(m.place.kernel),
+          seconds_text(m.time.seconds),
+          number_text(m.flops() / 1e9),
+          number_text(m.intensity()),
+          m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "-",
+          m.verdict.bound.empty() ? "-" : m.verdict.bound,
+          printable(m.verdict.roof),
+          m.work.source + ", " + m.traffic.at("dram").source,
+          is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : "",
+          m.flagged() ? fmt::format("! {}", m.verdict.flags.size()) : ""};
 }
 
 std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widths) {
@@ -76,6 +94,18 @@ std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widt
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
+}
+
+// The sentences behind the marks of the last column.
+std::string flags(const Studies& studies) {
+  std::string text;
+  for (const Measurement& m : studies.measurements) {
+    for (const std::string& flag : m.verdict.flags) {
+      text += fmt::format("! {} {} on {}: {}\n", printable(m.label), m.identity.dtype, printable(m.series),
+                          printable(flag));
+    }
+  }
+  return text.empty() ? "" : "Numbers that can't all be true (a counter or a ceiling is wrong):\n" + text;
 }
 
 /// Cases that a device refused for one reason share a line: a device without f16 refuses all of a suite's.
@@ -103,10 +133,13 @@ std::string table(const Studies& studies) {
   std::vector<Cells> rows(1);
   std::copy(kHeads.begin(), kHeads.end(), rows[0].begin());
   for (const Measurement& m : studies.measurements) {
-    if (!m.working_set_bytes) rows.push_back(cells_of(m, *chosen.at(comparable(m))));  // others: bandwidth_table()
+    if (!m.identity.only_moves_bytes())
+      rows.push_back(cells_of(m, *chosen.at(comparable(m))));  // others: bandwidth_table()
   }
-  const bool compares = std::any_of(rows.begin() + 1, rows.end(), [](const Cells& row) { return !row.back().empty(); });
-  if (!compares) rows[0].back().clear();
+  for (const Column column : {kRoof, kAgainst, kFlags}) {
+    const auto says = [&](const Cells& row) { return !row[column].empty(); };
+    if (std::none_of(rows.begin() + 1, rows.end(), says)) rows[0][column].clear();
+  }
   const bool counts = std::any_of(studies.measurements.begin(), studies.measurements.end(), was_counted);
   if (!counts)
     for (Cells& row : rows) row[kSources].clear();
@@ -119,7 +152,7 @@ std::string table(const Studies& studies) {
   if (rows.size() > 1 || studies.measurements.empty()) {
     for (const Cells& row : rows) text += line_of(row, widths);
   }
-  return text + refusals(studies.refused);
+  return text + flags(studies) + refusals(studies.refused);
 }
 
 }  // namespace gable::bench::report

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "bench/report/text.h"
+#include "bench/common/text.h"
 
 namespace gable::bench::report {
 namespace {
@@ -24,19 +24,21 @@ constexpr std::array<TrainiumFigure, 8> kFigures = {{
 }};
 
 const TrainiumFigure* figure_of(const Measurement& m) {
-  const auto found = std::find_if(kFigures.begin(), kFigures.end(),
-                                  [&](const TrainiumFigure& f) { return m.name == f.name && m.dtype == f.here; });
+  const auto found = std::find_if(kFigures.begin(), kFigures.end(), [&](const TrainiumFigure& f) {
+    return m.identity.name == f.name && m.identity.dtype == f.here;
+  });
   return found == kFigures.end() ? nullptr : &*found;
 }
 
-bool multiplies(const Measurement& m) { return m.op == "conv2d" || m.op == "matmul"; }
+bool multiplies(const Measurement& m) { return m.identity.op == "conv2d" || m.identity.op == "matmul"; }
 
 }  // namespace
 
 std::vector<TrainiumRow> trainium_rows(const Studies& studies) {
   std::vector<TrainiumRow> rows;
   for (const Measurement& m : studies.measurements) {
-    if (m.suite == "primitives" && m.cache == "warm" && !m.working_set_bytes) rows.push_back({&m, figure_of(m)});
+    if (m.identity.suite == "primitives" && m.place.cache == "warm" && !m.identity.only_moves_bytes())
+      rows.push_back({&m, figure_of(m)});
   }
   return rows;
 }
@@ -55,14 +57,14 @@ std::string trainium_table(const Studies& studies) {
                   "primitive", "dtype", "device", "T", "rate", "% roof", "on Trainium");
   for (const TrainiumRow& row : rows) {
     const Measurement& m = *row.here;
-    const std::string percent = m.percent_of_roof ? fmt::format("{:.1f}", *m.percent_of_roof) : "-";
+    const std::string percent = m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "-";
     std::string there = "-";
     if (row.there != nullptr) {
       there = seconds_text(row.there->seconds);
       if (row.there->percent > 0)
         there += fmt::format(", {:.0f} % of peak in {}", row.there->percent, row.there->dtype);
     }
-    text += fmt::format("{:<26} {:<5} {:<18} {:>9} {:>15} {:>7}  {}\n", printable(m.label), m.dtype,
+    text += fmt::format("{:<26} {:<5} {:<18} {:>9} {:>15} {:>7}  {}\n", printable(m.label), m.identity.dtype,
                         printable(m.series), seconds_text(m.time.seconds), rate_text(m), percent, there);
   }
   return text;

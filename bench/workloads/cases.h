@@ -69,17 +69,6 @@ struct GraphCase {
 };
 std::string problem_of(const GraphCase& one);  ///< "1048576 vertices, 16777216 edges"
 
-/// What could not run, where, and why. An empty device: no device can.
-struct Refusal {
-  std::string suite;
-  std::string name;
-  std::string problem;
-  std::string dtype;
-  std::string math;  ///< empty where there is no case
-  std::string device;
-  std::string reason;
-};
-
 /// The math of a convolution or a matrix product; other ops know only strict.
 Math math_of(const Op& op);
 /// The same op in another math; others than those two stay as they are.

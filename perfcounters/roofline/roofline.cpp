@@ -81,6 +81,10 @@ Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype
   };
   Roof own = of(dtype);
   Roof f32 = of("f32");
+  if (dtype == "f64") {
+    // A vector holds half as many f64 as f32, and f64 can't be computed on as f32.
+    return own.value > 0 ? own : Roof{f32.value / 2, f32.name + " / 2 for f64"};
+  }
   return own.value >= f32.value ? own : f32;
 }
 

@@ -49,7 +49,8 @@ struct Roof {
 };
 
 /// The best arithmetic ceiling for operands of `dtype`: its own units or f32's, whichever is higher, since every half
-/// precision value can be computed on as f32. Between one thread and all, one thread's value scales up to that of all.
+/// precision value can be computed on as f32. f64 without a ceiling of its own has half of f32's. Between one thread
+/// and all, one thread's value scales up to that of all.
 Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype, int threads);
 
 /// The best bandwidth of `level` ("l1", "l2", "l3", "dram"), whatever mix of reads and stores gave it.

@@ -6,7 +6,7 @@
 
 #include "bench/measure/ceilings.h"
 #include "bench/record/record.h"
-#include "bench/report/schema.h"
+#include "bench/record/schema.h"
 #include "tests/tools/expect.h"
 
 namespace gable::bench {
@@ -141,10 +141,10 @@ TEST_CASE("the record lists a GPU's roofs and rates, and follows its schema") {
   CHECK(rates[0]["value"] == 10e-6);
 
   json study = study_record(machine_record(perf::describe_machine(), "test"), one_gpu(), json::array(), {});
-  CHECK(report::check_study(study).empty());
+  CHECK(check_study(study).empty());
   CHECK(study["rates"] == rates);
   study["rates"][0]["unit"] = "";
-  CHECK(report::check_study(study).size() == 1);
+  CHECK(check_study(study).size() == 1);
   const json of_cpu = study_record(machine_record(perf::describe_machine(), "test"), {}, json::array(), {});
   CHECK_FALSE(of_cpu.contains("rates"));
 }

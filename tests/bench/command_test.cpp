@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bench/cli/npy.h"
-#include "bench/report/schema.h"
+#include "bench/record/schema.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -68,7 +68,7 @@ Result run_command(const std::string& arguments, const std::string& environment 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 void check_study_of(const json& study) {
-  for (const report::Violation& v : report::check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
+  for (const Violation& v : check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
 }
 
 constexpr const char* kSmall = "--problem 'mb1ic3ih8oc4kh3n\"small\"'";

@@ -1,5 +1,5 @@
 // --counters: which source a row's W and Q come from, what the record says of it, and the process that is counted.
-#include "bench/counting/counting.h"
+#include "bench/counting/row_counters.h"
 
 #include <doctest/doctest.h>
 #include <gable/error.h>
@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/counting/counted.h"
+#include "bench/counting/workload_process.h"
 #include "bench/record/record.h"
-#include "bench/report/schema.h"
+#include "bench/record/schema.h"
 #include "bench/workloads/suites.h"
 
 using namespace gable;
@@ -90,7 +90,7 @@ struct Row {
 void check_is_valid(const nlohmann::json& row) {
   const nlohmann::json study = study_record(machine_record(perf::describe_machine(), "test"), MachineCeilings{},
                                             nlohmann::json::array({row}), {});
-  CHECK_NOTHROW(report::validate_study(study));
+  CHECK_NOTHROW(validate_study(study));
 }
 
 CountedOptions parsed(std::vector<std::string> words) {

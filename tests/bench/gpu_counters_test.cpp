@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "bench/counting/profile.h"
+#include "bench/report/profile.h"
 #include "perfcounters/sources/cupti_source.h"
 #include "perfcounters/sources/gpu_metrics.h"
 #include "perfcounters/sources/gpu_profiler.h"

@@ -15,10 +15,10 @@
 #include "bench/report/html.h"
 #include "bench/report/png.h"
 #include "bench/report/report.h"
-#include "bench/report/schema.h"
+#include "bench/record/schema.h"
 #include "bench/report/svg.h"
 #include "bench/report/table.h"
-#include "bench/report/text.h"
+#include "bench/common/text.h"
 #include "bench/report/trainium.h"
 #include "tests/bench/report_samples.h"
 

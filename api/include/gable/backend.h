@@ -47,6 +47,7 @@ struct PlanDetails {
   std::size_t workspace_bytes = 0;
   std::size_t packed_bytes = 0;   ///< 0 for ops without weights
   std::uint64_t packing_key = 0;  ///< packing_key()'s; equal for plans of one memory that can share packed weights
+  Arithmetic arithmetic{};        ///< only where it is not what the op's dtype and math say
 };
 
 /// The key of packed weights. `backend` ("cpu") keeps the orders of two backends apart. libgable mixes in the memory

@@ -48,6 +48,13 @@ struct ErrorBound {
 /// The bound of f32 accumulation over `terms` products followed by one rounding to `dtype`.
 GABLE_API ErrorBound f32_accumulation_bound(std::int64_t terms, DType dtype, Activation activation);
 
+/// What a kernel multiplies in, for rooflines: the matrix unit's type, and how many of its multiplications stand for
+/// one of the op's dtype (3 for f32 as split3).
+struct Arithmetic {
+  std::string dtype{};  ///< "f64", "f32", "tf32", "f16" or "bf16"; of PlanDetails, empty: what dtype and math say
+  int products = 0;     ///< of PlanDetails, 0: what the math says
+};
+
 /// Weights in a kernel's own order, in one device's memory. Valid for every plan with the same packing there.
 class GABLE_API PackedWeights {
  public:
@@ -85,6 +92,7 @@ class GABLE_API Plan {
   std::string kernel() const;
   bool fused() const;  ///< the whole epilogue runs inside the kernel
   ErrorBound error_bound() const;
+  Arithmetic arithmetic() const;
   std::size_t workspace_bytes() const;  ///< the plan's own memory, besides the tensors
   std::string device_uri() const;       ///< of the device that runs the plan: "cpu" where `auto` chose the CPU
   Memory memory() const;                ///< where the plan's tensors lie

@@ -1,5 +1,5 @@
 // See profile.h.
-#include "bench/counting/profile.h"
+#include "bench/report/profile.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "bench/report/text.h"
+#include "bench/common/text.h"
 
 namespace gable::bench {
 namespace {
@@ -118,10 +118,10 @@ std::string profile_table(const std::vector<ProfileRow>& rows) {
                           row.device, "Time(%)", "Total", "Calls", "Avg", "Min", "Max", "Name");
     }
     former = &row;
-    using report::seconds_text;
-    text += report::printable(fmt::format("{:>8.2f} {:>9} {:>7} {:>9} {:>9} {:>9}  {}", row.percent,
-                                          seconds_text(row.total), row.calls, seconds_text(row.average),
-                                          seconds_text(row.least), seconds_text(row.greatest), row.name)) +
+    using seconds_text;
+    text += printable(fmt::format("{:>8.2f} {:>9} {:>7} {:>9} {:>9} {:>9}  {}", row.percent, seconds_text(row.total),
+                                  row.calls, seconds_text(row.average), seconds_text(row.least),
+                                  seconds_text(row.greatest), row.name)) +
             "\n";
   }
   return text;

@@ -1,5 +1,5 @@
 // See files.h. Renaming within one folder is atomic on POSIX; nothing is synced, so a power cut may lose the file.
-#include "bench/cli/files.h"
+#include "bench/common/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

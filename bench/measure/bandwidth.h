@@ -38,19 +38,9 @@ class Bandwidth {
 /// the device has no loops.
 std::unique_ptr<Bandwidth> open_bandwidth(const OpenDevice& device, const std::vector<BandwidthCase>& cases);
 
-/// One row.
-struct MeasuredBandwidth {
-  const BandwidthCase* one = nullptr;
-  const OpenDevice* device = nullptr;
-  const Mover* mover = nullptr;
-  perf::Timing timing;
-};
-
 /// Working sets beyond options.most_moved_bytes, and what a device can't move, are refused in `outcome`. Where a device
 /// has but one thread, the rows of one thread are left out: the others are the same.
 void measure_bandwidths(const std::vector<BandwidthCase>& cases, const std::vector<OpenDevice>& devices,
-                        const MeasureOptions& options, Outcome& outcome,
-                        const std::function<void(std::size_t, std::size_t, const std::string&)>& progress,
-                        const std::function<void(const MeasuredBandwidth&)>& report);
+                        const MeasureOptions& options, Outcome& outcome, const RowCallbacks& callbacks);
 
 }  // namespace gable::bench

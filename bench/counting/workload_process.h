@@ -1,5 +1,5 @@
-// `gable counted`, a command for gable itself: a process that does one workload, for sources that count around or
-// inside a process of their own (perfcounters/sources/counted_region.h). It is not listed in the help.
+// `gable counted`, a command that gable starts itself and the help does not list: one workload in a process of its own,
+// for sources that count whole processes (perfcounters/sources/counted_region.h).
 #pragma once
 
 #include <gable/ops.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/selection.h"
+#include "bench/workloads/selection.h"
 #include "perfcounters/sources/source.h"
 
 namespace CLI {
@@ -18,8 +18,8 @@ class App;
 
 namespace gable::bench {
 
-struct CountedOptions {
-  std::string kernel;  ///< a sweep of perfcounters/sources/known_work.h; else an op:
+struct WorkloadOptions {
+  std::string kernel;  ///< a sweep of perfcounters/sources/known_work.h; empty: the op below
   std::size_t elements = 0;
   std::int64_t passes = 1;
 
@@ -33,15 +33,15 @@ struct CountedOptions {
 };
 
 /// The command's options; `options` must outlive the parse.
-void add_counted_options(CLI::App& app, CountedOptions& options);
+void add_workload_options(CLI::App& app, WorkloadOptions& options);
 
-/// The words that make counted_op() give this op. Throws Error(unsupported) for an op that has none.
+/// The words that make op_of() give this op. Throws Error(unsupported) for an op that has none.
 std::vector<std::string> op_arguments(const Op& op);
 
 /// Throws Error(invalid_argument).
-Op counted_op(const CountedOptions& options);
+Op op_of(const WorkloadOptions& options);
 
 /// Does the workload as the task says.
-void run_counted_workload(const CountedOptions& options);
+void run_workload(const WorkloadOptions& options);
 
 }  // namespace gable::bench

@@ -1,16 +1,18 @@
 // See bandwidth.h. Short rows are many: each has a small budget, and samples long enough for starting a team of threads
 // not to count.
-#include "bench/workloads/bandwidth.h"
+#include "bench/measure/bandwidth.h"
 
 #include <fmt/format.h>
 #include <gable/backend.h>
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "bench/measure/device_bandwidth.h"
 #include "bench/measure/host_bandwidth.h"
-#include "bench/report/text.h"
+#include "bench/measure/timed_row.h"
+#include "bench/workloads/identity.h"
 
 namespace gable::bench {
 namespace {
@@ -26,6 +28,13 @@ perf::TimingOptions timing_options(const MeasureOptions& options) {
   return timing;
 }
 
+Row row_of(const BandwidthCase& one, const OpenDevice& device, const Mover& mover, const perf::Timing& timing) {
+  Placement place = placement_of(device);
+  place.kernel = mover.kernel;
+  if (place.kind == DeviceKind::cpu) place.threads = mover.threads;
+  return timed_row(identity_of(one), std::move(place), {mover.time_source, timing, mover.flop, mover.bytes});
+}
+
 /// What is left to measure on a device.
 std::vector<BandwidthCase> cases_of(const std::vector<BandwidthCase>& cases, const OpenDevice& device,
                                     const MeasureOptions& options, Outcome& outcome) {
@@ -33,7 +42,7 @@ std::vector<BandwidthCase> cases_of(const std::vector<BandwidthCase>& cases, con
   for (const BandwidthCase& one : cases) {
     if (one.one_thread && device.threads == 1) continue;
     if (options.most_moved_bytes > 0 && static_cast<double>(one.bytes) > options.most_moved_bytes) {
-      outcome.refuse(one, device.uri,
+      outcome.refuse(identity_of(one), device.uri,
                      Error(ErrorCode::unsupported,
                            fmt::format("this run moves at most {:.2f} GB", options.most_moved_bytes / 1e9)));
     } else {
@@ -48,35 +57,33 @@ std::vector<BandwidthCase> cases_of(const std::vector<BandwidthCase>& cases, con
 std::unique_ptr<Bandwidth> open_bandwidth(const OpenDevice& device, const std::vector<BandwidthCase>& cases) {
   const DeviceUri uri = parse_device_uri(device.uri);
   if (uri.backend == "cpu" && uri.selector.empty()) return std::make_unique<HostBandwidth>(device.threads, cases);
-  if (device.gpu) return std::make_unique<DeviceBandwidth>(device);
+  if (device.on_gpu()) return std::make_unique<DeviceBandwidth>(device);
   throw Error(ErrorCode::unsupported, "no loops that only move bytes; the device cpu has the host's");
 }
 
 void measure_bandwidths(const std::vector<BandwidthCase>& cases, const std::vector<OpenDevice>& devices,
-                        const MeasureOptions& options, Outcome& outcome,
-                        const std::function<void(std::size_t, std::size_t, const std::string&)>& progress,
-                        const std::function<void(const MeasuredBandwidth&)>& report) {
+                        const MeasureOptions& options, Outcome& outcome, const RowCallbacks& callbacks) {
   if (cases.empty()) return;
   for (const OpenDevice& device : devices) {
     std::unique_ptr<Bandwidth> bandwidth;
     try {
       bandwidth = open_bandwidth(device, cases);
     } catch (const Error& error) {
-      outcome.refuse(BandwidthCase{.suite = cases.front().suite, .name = "bandwidth", .bytes = cases.front().bytes},
-                     device.uri, error);
+      const BandwidthCase any{.suite = cases.front().suite, .name = "bandwidth", .bytes = cases.front().bytes};
+      outcome.refuse(identity_of(any), device.uri, error);
       continue;
     }
     const std::vector<BandwidthCase> own = cases_of(cases, device, options, outcome);
     std::size_t done = 0;
     for (const BandwidthCase& one : own) {
-      progress(done++, own.size(), one.name);
+      callbacks.progress(done++, own.size(), one.name);
       try {
         const Mover mover = bandwidth->mover(one);
         const auto timings = perf::measure_alternating(std::span(&mover.subject, 1), timing_options(options));
-        report({&one, &device, &mover, timings.front()});
+        callbacks.report(row_of(one, device, mover, timings.front()));
         ++outcome.ran;
       } catch (const Error& error) {
-        outcome.refuse(one, device.uri, error);
+        outcome.refuse(identity_of(one), device.uri, error);
       }
     }
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace gable::bench::report {
+namespace gable::bench {
 
 inline constexpr int kSchemaVersion = 1;
 
@@ -33,4 +33,4 @@ std::vector<Violation> check_study(const nlohmann::json& study);
 // Throws SchemaError (its message lists the first violations) unless check_study finds nothing.
 void validate_study(const nlohmann::json& study);
 
-}  // namespace gable::bench::report
+}  // namespace gable::bench

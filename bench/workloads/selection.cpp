@@ -1,5 +1,5 @@
 // See selection.h.
-#include "bench/cli/selection.h"
+#include "bench/workloads/selection.h"
 
 #include <fmt/format.h>
 #include <gable/error.h>

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace gable::bench::report {
+namespace gable::bench {
 
 // "1.23 ms", "213 GFLOP/s", "34.1 GB/s", "32.0 KiB": three significant digits.
 std::string seconds_text(double seconds);
@@ -33,4 +33,4 @@ double text_width(std::string_view text, double font_size, bool bold = false);
 // The text itself, or its beginning and "…" where it is wider than `width`.
 std::string fit_text(std::string_view text, double font_size, double width);
 
-}  // namespace gable::bench::report
+}  // namespace gable::bench

@@ -1,5 +1,5 @@
 // Text for people and for markup.
-#include "bench/report/text.h"
+#include "bench/common/text.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace gable::bench::report {
+namespace gable::bench {
 namespace {
 
 // Advance widths of DejaVu Sans for U+0020 … U+007E, in thousandths of the font size.
@@ -194,4 +194,4 @@ std::string fit_text(std::string_view text, double font_size, double width) {
   return kept + "…";
 }
 
-}  // namespace gable::bench::report
+}  // namespace gable::bench

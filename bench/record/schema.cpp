@@ -1,6 +1,6 @@
 // A small checker made for this one schema: fields are looked up by name, each with a predicate and the sentence that
 // says what it wants, so that the messages are as good as the documentation.
-#include "bench/report/schema.h"
+#include "bench/record/schema.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "bench/report/study.h"
+#include "bench/record/row_json.h"
 
-namespace gable::bench::report {
+namespace gable::bench {
 namespace {
 
 using nlohmann::json;
@@ -168,8 +168,13 @@ void check_machine(Checker& check, const json& study) {
   }
 }
 
+void check_device_kind(Checker& check, const json& entry, const std::string& at) {
+  check.choice(entry, at, "device_kind", {"cpu", "gpu"}, Presence::optional);
+}
+
 void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
   check.nonempty(ceiling, at, "device");
+  check_device_kind(check, ceiling, at);
   check.nonempty(ceiling, at, "name");
   const json* kind = check.choice(ceiling, at, "kind", {"compute", "bandwidth"});
   if (kind && *kind == "compute") {
@@ -188,6 +193,7 @@ void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
 
 void check_rate(Checker& check, const json& rate, const std::string& at) {
   for (const char* key : {"device", "name", "unit"}) check.nonempty(rate, at, key);
+  check_device_kind(check, rate, at);
   check.quartiles(rate, at, "value", Presence::required);
   check.count(rate, at, "runs");
   check.positive(rate, at, "theoretical", Presence::optional);
@@ -265,6 +271,13 @@ bool says_conv_like(const json& entry) {
   return op != entry.end() && (*op == "conv2d" || *op == "max_pool");
 }
 
+void check_arithmetic(Checker& check, const json& entry, const std::string& at) {
+  const json* arithmetic = check.object(entry, at, "arithmetic", Presence::optional);
+  if (!arithmetic) return;
+  check.choice(*arithmetic, at + "/arithmetic", "dtype", kDtypes);
+  check.count(*arithmetic, at + "/arithmetic", "products");
+}
+
 void check_measurement(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "problem", "device_name", "kernel"}) check.text(entry, at, key);
   for (const char* key : {"name", "op", "device"}) check.nonempty(entry, at, key);
@@ -276,9 +289,10 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check_tile(check, entry, at);
   check.flag(entry, at, "fused");
   check.choice(entry, at, "cache", {"warm", "cold"});
-  const bool on_gpu =
-      entry.contains("device") && entry["device"].is_string() && is_gpu(entry["device"].get<std::string>());
+  check_device_kind(check, entry, at);
+  const bool on_gpu = device_kind_of(entry) == DeviceKind::gpu;
   check.count(entry, at, "threads", on_gpu ? Presence::optional : Presence::required);
+  check_arithmetic(check, entry, at);
 
   const json* seconds = check_time(check, entry, at);
   const json* flop = check_work(check, entry, at);
@@ -356,4 +370,4 @@ void validate_study(const json& study) {
   if (!violations.empty()) throw SchemaError(std::move(violations));
 }
 
-}  // namespace gable::bench::report
+}  // namespace gable::bench

@@ -1,5 +1,5 @@
-// See counted.h.
-#include "bench/counting/counted.h"
+// See workload_process.h.
+#include "bench/counting/workload_process.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,7 +29,7 @@ void add_epilogue_words(std::vector<std::string>& words, bool bias, Activation a
   add_words(words, {"--activation", to_string(activation)});
 }
 
-void require_sizes(const CountedOptions& options, std::size_t count) {
+void require_sizes(const WorkloadOptions& options, std::size_t count) {
   if (options.sizes.size() != count) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("--sizes {}: {} needs {} of them", list(options.sizes), options.op, count));
@@ -53,7 +53,7 @@ Shape shape_of(const std::vector<std::int64_t>& sizes) {
 
 }  // namespace
 
-void add_counted_options(CLI::App& app, CountedOptions& options) {
+void add_workload_options(CLI::App& app, WorkloadOptions& options) {
   app.add_option("--kernel", options.kernel);
   app.add_option("--elements", options.elements);
   app.add_option("--passes", options.passes);
@@ -99,7 +99,7 @@ std::vector<std::string> op_arguments(const Op& op) {
   return words;
 }
 
-Op counted_op(const CountedOptions& options) {
+Op op_of(const WorkloadOptions& options) {
   const SelectionOptions& problem = options.problem;
   const DType dtype = problem.dtypes.empty() ? DType::f32 : parse_dtype(problem.dtypes.front());
   const Math math = problem.maths.empty() ? Math::strict : parse_math(problem.maths.front());
@@ -138,12 +138,12 @@ Op counted_op(const CountedOptions& options) {
               fmt::format("--op '{}': must be conv2d, matmul, add or transpose", options.op));
 }
 
-void run_counted_workload(const CountedOptions& options) {
+void run_workload(const WorkloadOptions& options) {
   if (!options.kernel.empty()) {
     perf::run_counted(perf::known_kernel(options.kernel, options.elements, options.passes), options.task);
     return;
   }
-  const Op op = counted_op(options);
+  const Op op = op_of(options);
   const std::vector<OpenDevice> devices = open_devices({options.device}, 0);
   const OpData data = random_data(op);
   OpRunner runner(devices.front(), op);

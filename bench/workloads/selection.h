@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/record/row.h"
 #include "bench/workloads/cases.h"
 
 namespace gable::bench {

@@ -1,0 +1,32 @@
+// See ceilings_text.h.
+#include "bench/cli/ceilings_text.h"
+
+#include <fmt/format.h>
+
+#include "bench/common/text.h"
+
+namespace gable::bench {
+
+void print_ceilings(const MachineCeilings& ceilings, Console& console) {
+  const auto line = [&](const std::string& device, const std::string& name, int threads, const std::string& measured,
+                        const std::string& theoretical, const std::string& formula) {
+    console.print(fmt::format("{:<8} {:<26} {:>8} {:>16} {:>16}  {}", device, name,
+                              threads > 0 ? std::to_string(threads) : "-", measured, theoretical, formula));
+  };
+  const auto roof = [&](const std::string& device, const perf::Ceiling& c) {
+    const auto text = c.kind == "compute" ? flops_text : bandwidth_text;
+    line(device, c.name, c.threads, text(c.value), c.theoretical > 0 ? text(c.theoretical) : "-", c.formula);
+  };
+  console.print(fmt::format("{:<8} {:<26} {:>8} {:>16} {:>16}  {}", "device", "ceiling", "threads", "measured",
+                            "theoretical", "formula"));
+  for (const perf::Ceiling& c : ceilings.cpu) roof("cpu", c);
+  for (const GpuCeilings& gpu : ceilings.gpus) {
+    for (const perf::Ceiling& c : gpu.roofs) roof(gpu.device, c);
+    for (const Rate& r : gpu.rates) {
+      line(gpu.device, r.name, 0, rate_text(r.value.seconds, r.unit),
+           r.theoretical > 0 ? rate_text(r.theoretical, r.unit) : "-", r.formula);
+    }
+  }
+}
+
+}  // namespace gable::bench

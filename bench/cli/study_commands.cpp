@@ -1,0 +1,155 @@
+// See study_commands.h.
+#include "bench/cli/study_commands.h"
+
+#include <fmt/format.h>
+#include <gable/error.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "bench/cli/ceilings_text.h"
+#include "bench/common/files.h"
+#include "bench/record/schema.h"
+#include "bench/record/study_json.h"
+#include "bench/report/bandwidth.h"
+#include "bench/report/report.h"
+#include "bench/report/study.h"
+#include "bench/report/table.h"
+#include "bench/report/trainium.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+// What keeps `--quick` within two minutes on two cores and a full study within fifteen, ceilings and report included.
+constexpr double kQuickSeconds = 85;
+constexpr double kFullSeconds = 780;
+constexpr double kQuickGflop = 8;
+constexpr double kQuickGigabytes = 0.25;
+constexpr double kQuickSecondsEach = 1;
+constexpr double kFullSecondsEach = 4;
+
+StudyPlan bench_plan(const StudyOptions& options) {
+  StudyPlan plan;
+  plan.measuring.caches = parse_caches(options.cache.empty() ? "warm" : options.cache);
+  if (options.seconds > 0) plan.measuring.seconds_each = options.seconds;
+  plan.ceilings = options.ceilings;
+  return plan;
+}
+
+StudyPlan roofline_plan(const StudyOptions& options) {
+  StudyPlan plan;
+  MeasureOptions& measuring = plan.measuring;
+  measuring.caches = parse_caches(!options.cache.empty() ? options.cache : options.quick ? "warm" : "both");
+  measuring.seconds_each = options.quick ? kQuickSecondsEach : kFullSecondsEach;
+  if (options.seconds > 0) measuring.seconds_each = options.seconds;
+  measuring.seconds_total = options.quick ? kQuickSeconds : kFullSeconds;
+  measuring.max_runs = options.quick ? 20 : 50;
+  plan.ceilings = true;
+  plan.quick_ceilings = options.quick;
+  if (!options.quick) return plan;
+  plan.mode = fmt::format(
+      "quick: batches halved until a layer has at most {} GFLOP, or {} GB where it only moves data, at most {} s a "
+      "layer and device, short ceilings",
+      kQuickGflop, kQuickGigabytes, measuring.seconds_each);
+  measuring.most_moved_bytes = kQuickGigabytes * 1e9;
+  plan.adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop, kQuickGigabytes); };
+  return plan;
+}
+
+json read_document(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': the file can't be opened", path));
+  try {
+    json study = json::parse(file);
+    validate_study(study);
+    return study;
+  } catch (const json::exception& error) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': is no JSON: {}", path, error.what()));
+  } catch (const SchemaError& error) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': {}", path, error.what()));
+  }
+}
+
+std::string report_folder(const std::string& out) { return out.empty() ? "report" : out; }
+
+/// Now rather than after minutes of measuring.
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("--out '{}': can't be made: {}", folder, error.message()));
+  }
+  check_writable((std::filesystem::path(folder) / "study.json").string());
+}
+
+void print_tables(const report::Studies& studies, Console& console) {
+  console.print(report::table(studies));
+  const std::string bandwidths = report::bandwidth_table(studies);
+  if (!bandwidths.empty()) console.print(bandwidths);
+  const std::string beside = report::trainium_table(studies);
+  if (!beside.empty()) console.print(beside);
+}
+
+/// `no_png`: why the PNG wasn't drawn, or empty.
+void print_whereabouts(const std::string& folder, bool with_study, const std::string& no_png, Console& console) {
+  console.print(
+      fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg{1};\n"
+                  "the numbers are in {0}/study.csv{2}",
+                  folder, no_png.empty() ? " and .png" : "", with_study ? " and " + folder + "/study.json" : ""));
+  if (!no_png.empty()) console.print(no_png);
+}
+
+}  // namespace
+
+ExitCode bench_command(const StudyOptions& options, Console& console) {
+  console.check_target();
+  const MeasuredStudy measured = measure_study(options, bench_plan(options), console);
+  const json document = to_json(measured.study, measured.run);
+  print_tables(report::merge({document}), console);
+  console.emit(document);
+  return measured.code;
+}
+
+ExitCode ceilings_command(const StudyOptions& options, Console& console) {
+  console.check_target();
+  const RunEntry run{.machine = perf::describe_machine(), .command = options.command};
+  const MachineCeilings ceilings =
+      measure_ceilings(run.machine, whole_machine(), options.quick, ceiling_callbacks(console));
+  console.finish_progress();
+  print_ceilings(ceilings, console);
+  console.emit(to_json(Study{.ceilings = ceiling_entries(ceilings), .rates = rate_entries(ceilings)}, run));
+  return kDone;
+}
+
+ExitCode roofline_command(const StudyOptions& options, Console& console) {
+  console.check_target();
+  const std::string folder = report_folder(options.out);
+  make_folder(folder);
+  const StudyPlan plan = roofline_plan(options);
+  if (!plan.mode.empty()) console.print(plan.mode);
+  const MeasuredStudy measured = measure_study(options, plan, console);
+  const json document = to_json(measured.study, measured.run);
+  write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(document)});
+  const report::Studies studies = report::merge({document});
+  const std::string no_png = report::write_report(studies, folder);
+  print_tables(studies, console);
+  print_whereabouts(folder, true, no_png, console);
+  console.emit(document);
+  return measured.code;
+}
+
+ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console) {
+  std::vector<json> documents;
+  for (const std::string& file : files) documents.push_back(read_document(file));
+  const std::string folder = report_folder(out);
+  make_folder(folder);
+  const std::string no_png = report::write_report(report::merge(documents), folder);
+  print_whereabouts(folder, false, no_png, console);
+  return kDone;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,164 @@
+// See study_run.h.
+#include "bench/cli/study_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gable/error.h>
+
+#include <memory>
+#include <utility>
+
+#include "bench/counting/row_counters.h"
+#include "bench/measure/bandwidth.h"
+#include "bench/measure/devices.h"
+#include "bench/measure/judge.h"
+#include "bench/measure/pagerank.h"
+#include "perfcounters/sources/child_process.h"
+
+namespace gable::bench {
+namespace {
+
+constexpr double kBelievablePercent = 105;  ///< of a roof
+constexpr double kCounterSeconds = 60;
+
+RowCounters counters_of(const CounterOptions& options) {
+  const CounterMode mode = parse_counter_mode(options.mode.empty() ? "analytic" : options.mode);
+  const std::string helper = perf::own_executable();
+  std::vector<std::unique_ptr<perf::CounterSource>> sources;
+  // Where none is asked for, none is opened: what a source loads could disturb what is timed.
+  if (mode != CounterMode::analytic) sources = perf::open_counter_sources(helper);
+  return RowCounters(mode, std::move(sources), helper,
+                     options.seconds_each > 0 ? options.seconds_each : kCounterSeconds);
+}
+
+/// Measures the rows of a study.
+class RowMeasurer {
+ public:
+  RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, Console& console)
+      : options_(options), plan_(plan), counters_(counters), console_(console) {}
+
+  /// Devices of one kind.
+  void measure(const std::vector<OpenDevice>& devices, const MeasureOptions& measuring) {
+    if (devices.empty()) return;
+    const Selection selection = selected(devices.front().on_gpu());
+    const Progress progress = [this](std::size_t done, std::size_t total, const std::string& what) {
+      console_.progress(done, total, what);
+    };
+    measure_cases(selection.cases, devices, measuring, outcome_,
+                  {progress, [this](const Measured& m) { rows_.push_back(counters_.count(m)); }});
+    const RowCallbacks callbacks{progress, [this](Row row) { rows_.push_back(std::move(row)); }};
+    measure_bandwidths(selection.bandwidths, devices, measuring, outcome_, callbacks);
+    measure_graphs(selection.graphs, devices, measuring, outcome_, callbacks);
+    console_.finish_progress();
+  }
+
+  std::vector<Row>& rows() { return rows_; }
+  const Outcome& outcome() const { return outcome_; }
+
+ private:
+  Selection selected(bool gpu) {
+    Selection selection = select(options_.selection, gpu);
+    if (plan_.adjust) plan_.adjust(selection.cases);
+    if (!selection.repeated.empty()) {
+      console_.print(fmt::format("not repeated, since --max-batch made them equal to others: {}",
+                                 fmt::join(selection.repeated, ", ")));
+    }
+    outcome_.malformed = selection.malformed;
+    outcome_.add(selection.refused);
+    return selection;
+  }
+
+  const StudyOptions& options_;
+  const StudyPlan& plan_;
+  RowCounters& counters_;
+  Console& console_;
+  Outcome outcome_;
+  std::vector<Row> rows_;
+};
+
+std::vector<OpenDevice> of_kind(const std::vector<OpenDevice>& devices, DeviceKind kind) {
+  std::vector<OpenDevice> some;
+  for (const OpenDevice& device : devices) {
+    if (device.kind == kind) some.push_back(device);
+  }
+  return some;
+}
+
+/// Ceilings before the rows. A roof that a row passes was taken while something else ran here: it is measured again.
+class Ceilings {
+ public:
+  Ceilings(const perf::Machine& machine, CeilingScope scope, const StudyPlan& plan, Console& console)
+      : machine_(machine), scope_(std::move(scope)), plan_(plan), console_(console) {
+    if (plan_.ceilings) ceilings_ = measured();
+  }
+
+  const MachineCeilings& judge(std::vector<Row>& rows) {
+    if (judge_rows(rows, ceilings_, machine_) > kBelievablePercent) {
+      keep_higher(ceilings_, measured());
+      judge_rows(rows, ceilings_, machine_);
+    }
+    return ceilings_;
+  }
+
+ private:
+  MachineCeilings measured() {
+    MachineCeilings ceilings = measure_ceilings(machine_, scope_, plan_.quick_ceilings, ceiling_callbacks(console_));
+    console_.finish_progress();
+    return ceilings;
+  }
+
+  const perf::Machine& machine_;
+  CeilingScope scope_;
+  const StudyPlan& plan_;
+  Console& console_;
+  MachineCeilings ceilings_;
+};
+
+}  // namespace
+
+std::vector<perf::Cache> parse_caches(const std::string& name) {
+  using enum perf::Cache;
+  if (name == "warm") return {warm};
+  if (name == "cold") return {cold};
+  if (name == "both") return {warm, cold};
+  throw Error(ErrorCode::invalid_argument, fmt::format("--cache '{}': must be warm, cold or both", name));
+}
+
+CeilingCallbacks ceiling_callbacks(Console& console) {
+  return {
+      [&console](std::size_t done, std::size_t total, const std::string& what) { console.progress(done, total, what); },
+      [&console](const std::string& line) {
+        console.finish_progress();
+        console.print(line);
+      }};
+}
+
+MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, Console& console) {
+  MeasuredStudy measured;
+  measured.run = {.machine = perf::describe_machine(), .command = options.command, .mode = plan.mode};
+  RowCounters counters = counters_of(options.counters);
+  select(options.selection, false);  // misuse is said before a device's trouble
+  const std::vector<OpenDevice> devices =
+      open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  counters.require_sources(devices);
+  Ceilings ceilings(measured.run.machine, scope_of(devices), plan, console);
+
+  const std::vector<OpenDevice> cpus = of_kind(devices, DeviceKind::cpu);
+  const std::vector<OpenDevice> gpus = of_kind(devices, DeviceKind::gpu);
+  MeasureOptions measuring = plan.measuring;
+  if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
+  RowMeasurer measurer(options, plan, counters, console);
+  measurer.measure(cpus, measuring);
+  measurer.measure(gpus, measuring);
+  for (const std::string& line : counters.summary()) console.print(line);
+
+  const MachineCeilings& roofs = ceilings.judge(measurer.rows());
+  measured.study = {ceiling_entries(roofs), rate_entries(roofs), std::move(measurer.rows()),
+                    measurer.outcome().refused};
+  measured.run.counters = counters.entry();
+  measured.code = measurer.outcome().exit_code();
+  if (measured.code == kDone && counters.gave_nothing()) measured.code = kUnsupported;
+  return measured;
+}
+
+}  // namespace gable::bench

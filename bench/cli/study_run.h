@@ -1,0 +1,63 @@
+// One way from a selection to a judged study, for `gable bench` and `gable roofline`: devices are opened, ceilings
+// measured where they are wanted, rows measured, counted and judged. CPUs and GPUs are measured one after the other,
+// since a suite may have other batches for GPUs.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cli/console.h"
+#include "bench/measure/ceilings.h"
+#include "bench/measure/measure.h"
+#include "bench/measure/outcome.h"
+#include "bench/record/study.h"
+#include "bench/workloads/selection.h"
+
+namespace gable::bench {
+
+struct CounterOptions {
+  std::string mode;         ///< where W and Q come from: parse_counter_mode(); empty: analytic
+  double seconds_each = 0;  ///< longest run of a process under a simulation; 0: the default
+};
+
+/// The options as they are written.
+struct StudyOptions {
+  SelectionOptions selection;
+  std::vector<std::string> devices;  ///< default_devices() if empty
+  int threads = 0;
+  std::string cache;   ///< "warm", "cold", "both"; empty: the command's own default
+  double seconds = 0;  ///< of one device on one case; 0: the command's own default
+  bool quick = false;
+  bool ceilings = false;  ///< bench: measure them too, for percents of the roof
+  CounterOptions counters;
+  std::string out;      ///< folder of roofline's and plot's report
+  std::string command;  ///< the command line, for the record
+};
+
+/// What a command makes of its options.
+struct StudyPlan {
+  MeasureOptions measuring;
+  std::function<void(std::vector<Case>&)> adjust;  ///< of the cases that are selected; may be empty
+  bool ceilings = false;
+  bool quick_ceilings = true;
+  std::string mode;  ///< for the record: what --quick left out; empty: nothing
+};
+
+struct MeasuredStudy {
+  Study study;
+  RunEntry run;
+  ExitCode code = kDone;
+};
+
+/// Throws Error(invalid_argument) for misuse, before any device is opened.
+MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, Console& console);
+
+/// "warm", "cold" or "both". Throws Error(invalid_argument).
+std::vector<perf::Cache> parse_caches(const std::string& name);
+
+/// The console as measure_ceilings() uses it.
+CeilingCallbacks ceiling_callbacks(Console& console);
+
+}  // namespace gable::bench

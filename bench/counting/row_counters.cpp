@@ -1,0 +1,250 @@
+// See row_counters.h.
+#include "bench/counting/row_counters.h"
+
+#include <fmt/format.h>
+#include <gable/backend.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "bench/counting/workload_process.h"
+#include "perfcounters/sources/counted_region.h"
+#include "perfcounters/timing.h"
+
+namespace gable::bench {
+namespace {
+
+using perf::Metric;
+using Found = FoundQuantity;
+
+const std::map<Metric, const char*>& cache_levels() {
+  static const std::map<Metric, const char*> names{
+      {Metric::l1_bytes, "l1"}, {Metric::l2_bytes, "l2"}, {Metric::l3_bytes, "l3"}};
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& reasons) {
+  std::string text;
+  for (const std::string& reason : reasons) text += (text.empty() ? "" : "; ") + reason;
+  return text;
+}
+
+Quantity quantity_of(const Found& found, std::optional<double> analytic) {
+  const perf::Quantity& q = found.quantity;
+  Quantity quantity{.source = perf::to_string(found.source->provenance()),
+                    .value = *q.value,
+                    .analytic = analytic,
+                    .by = found.source->name(),
+                    .spread = {.q1 = q.q1, .q3 = q.q3, .repetitions = q.repetitions, .multiplex = q.multiplex},
+                    .note = q.note};
+  if (analytic && *analytic > 0) quantity.ratio = *q.value / *analytic;
+  return quantity;
+}
+
+void set_work(const Found& found, Quantity& work) {
+  if (found.quantity.value) {
+    work = quantity_of(found, work.analytic);
+  } else if (!found.reasons.empty()) {
+    work.reason = joined(found.reasons);
+  }
+}
+
+/// Tensors that stay in the caches from one warm run to the next leave a few lines of traffic, or none. An intensity of
+/// that would say nothing of the op, and a record's bytes are above zero: there the least traffic stays.
+bool is_resident(double bytes, double analytic) {
+  constexpr double kNothing = 0.01;
+  return bytes <= kNothing * analytic;
+}
+
+void set_dram_traffic(const Found& found, Quantity& dram) {
+  const std::optional<double>& bytes = found.quantity.value;
+  if (!bytes) {
+    if (!found.reasons.empty()) dram.reason = joined(found.reasons);
+  } else if (is_resident(*bytes, dram.analytic.value_or(0))) {
+    dram.reason =
+        fmt::format("{} read {:.0f} B: the tensors stay in the caches from run to run", found.source->name(), *bytes);
+    dram.resident[perf::to_string(found.source->provenance())] = *bytes;
+  } else {
+    dram = quantity_of(found, dram.analytic);
+  }
+}
+
+void set_cache_traffic(const char* level, const Found& found, Row& row) {
+  const std::optional<double>& bytes = found.quantity.value;
+  if (bytes && *bytes > 0) row.traffic[level] = quantity_of(found, std::nullopt);
+}
+
+/// The same device on one thread, with the same kernel, and with instructions that valgrind knows.
+std::string one_thread_device(const Placement& place) {
+  DeviceUri uri = parse_device_uri(place.device);
+  if (uri.backend == "cpu" || uri.backend == "onednn") uri.options["threads"] = "1";
+  if (uri.backend == "cpu") {
+    uri.options["kernel"] = place.kernel;
+    if (uri.selector.empty() || uri.selector.starts_with("avx512")) uri.selector = "avx2";
+  }
+  return to_string(uri);
+}
+
+const char* to_string(CounterMode mode) {
+  switch (mode) {
+    case CounterMode::automatic:
+      return "auto";
+    case CounterMode::counter:
+      return "counter";
+    case CounterMode::simulated:
+      return "simulated";
+    case CounterMode::analytic:
+      return "analytic";
+  }
+  return "";
+}
+
+std::vector<Metric> all_metrics() { return perf::CountOptions{}.metrics; }
+
+}  // namespace
+
+CounterMode parse_counter_mode(std::string_view text) {
+  for (const CounterMode mode :
+       {CounterMode::automatic, CounterMode::counter, CounterMode::simulated, CounterMode::analytic}) {
+    if (text == to_string(mode)) return mode;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("--counters '{}': must be auto, counter, simulated or analytic", text));
+}
+
+perf::Workload workload_of(const Measured& measured, const std::string& helper) {
+  const OpRunner& runner = *measured.runner;
+  const Row& row = measured.row;
+  perf::Workload workload;
+  workload.run = [&runner] { runner.run(); };
+  workload.gpu = row.place.gpu.value_or(-1);
+  workload.flop = row.work.analytic.value_or(0);
+  workload.dtype = row.place.arithmetic.products > 1 ? row.place.arithmetic.dtype : row.identity.dtype;
+  workload.seconds = row.time.seconds * std::max(1, row.place.threads.value_or(1));
+  if (row.place.cache == "cold") {
+    workload.flush = runner.subject().flush;
+    if (!workload.flush) {
+      workload.flush = [flusher = std::make_shared<perf::CacheFlusher>()] { flusher->flush(); };
+    }
+  }
+  if (row.on_gpu()) return workload;
+  workload.child = [&measured, helper](const perf::ChildTask& task) {
+    std::vector<std::string> argv{helper, "counted", "--device", one_thread_device(measured.row.place)};
+    for (std::string& word : op_arguments(measured.one->op)) argv.push_back(std::move(word));
+    for (std::string& word : perf::task_arguments(task)) argv.push_back(std::move(word));
+    return argv;
+  };
+  return workload;
+}
+
+RowCounters::RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources,
+                         std::string helper, double seconds_limit)
+    : mode_(mode), helper_(std::move(helper)), seconds_limit_(seconds_limit) {
+  for (auto& source : sources) sources_.push_back(std::make_unique<perf::CalibratedSource>(std::move(source)));
+}
+
+bool RowCounters::wants(const perf::CounterSource& source, DeviceKind kind) const {
+  if (mode_ == CounterMode::analytic || source.on_gpu() != (kind == DeviceKind::gpu)) return false;
+  if (mode_ == CounterMode::automatic) return true;
+  return source.provenance() ==
+         (mode_ == CounterMode::counter ? perf::Provenance::counter : perf::Provenance::simulated);
+}
+
+void RowCounters::require_sources(const std::vector<OpenDevice>& devices) const {
+  if (mode_ == CounterMode::analytic || mode_ == CounterMode::automatic) return;
+  std::string why;
+  for (const auto& source : sources_) {
+    const bool concerned =
+        std::any_of(devices.begin(), devices.end(), [&](const OpenDevice& d) { return wants(*source, d.kind); });
+    if (!concerned) continue;
+    const perf::SourceStatus status = source->status();
+    if (status.available) return;
+    why += fmt::format("\n  {}: {}\n    cure: {}", status.name, status.reason, status.cure);
+  }
+  if (why.empty()) why = "\n  no source of this kind measures these devices";
+  throw Error(ErrorCode::unsupported,
+              fmt::format("--counters {}: no such source works here{}\n  --counters auto takes what there is and says "
+                          "so in every row",
+                          to_string(mode_), why));
+}
+
+Row RowCounters::count(const Measured& measured) {
+  Row row = measured.row;
+  if (mode_ == CounterMode::analytic) return row;
+  ++rows_;
+  std::map<Metric, Found> found = ask_sources(measured, row.counters);
+  const bool any = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.second.source != nullptr; });
+  rows_counted_ += any ? 1 : 0;
+  set_work(found[Metric::flop], row.work);
+  set_dram_traffic(found[Metric::dram_bytes], row.traffic["dram"]);
+  for (const auto& [metric, level] : cache_levels()) set_cache_traffic(level, found[metric], row);
+  return row;
+}
+
+std::map<Metric, FoundQuantity> RowCounters::ask_sources(const Measured& measured, CounterDetails& details) {
+  const perf::Workload workload = workload_of(measured, helper_);
+  std::map<Metric, Found> found;
+  for (const auto& source : sources_) {
+    if (!wants(*source, measured.row.place.kind)) continue;
+    const perf::SourceStatus status = source->status();
+    perf::CountOptions options;
+    options.seconds_limit = seconds_limit_;
+    options.metrics.clear();
+    for (const Metric metric : all_metrics()) {
+      if (!found[metric].quantity.value && perf::ability(status, metric).available) options.metrics.push_back(metric);
+    }
+    if (options.metrics.empty()) continue;
+    const perf::Reading reading = source->measure(workload, options);
+    for (const auto& [metric, quantity] : reading.quantities) {
+      Found& one = found[metric];
+      if (!quantity.value) {
+        one.reasons.push_back(fmt::format("{}: {}", source->name(), quantity.reason));
+        continue;
+      }
+      one.quantity = quantity;
+      one.source = source.get();
+    }
+    for (const auto& [name, value] : reading.extra) details.extra[name] = value;
+    details.sources[reading.source] = {reading.plan.passes, reading.plan.explanation};
+  }
+  return found;
+}
+
+bool RowCounters::gave_nothing() const {
+  const bool named = mode_ == CounterMode::counter || mode_ == CounterMode::simulated;
+  return named && rows_ > 0 && rows_counted_ == 0;
+}
+
+std::optional<CountersEntry> RowCounters::entry() const {
+  if (mode_ == CounterMode::analytic) return std::nullopt;
+  CountersEntry entry{.mode = to_string(mode_)};
+  for (const auto& source : sources_) {
+    entry.sources.push_back({source->status(), source->provenance(), source->calibration().checks});
+  }
+  return entry;
+}
+
+std::vector<std::string> RowCounters::summary() const {
+  std::vector<std::string> lines;
+  if (mode_ == CounterMode::analytic) return lines;
+  lines.push_back(fmt::format("counters ({}): analytic where no source below gives a value", to_string(mode_)));
+  for (const auto& source : sources_) {
+    const perf::SourceStatus status = source->status();
+    const auto& checks = source->calibration().checks;
+    if (!status.available) {
+      lines.push_back(fmt::format("  {} ({}): not available: {}", status.name, perf::to_string(source->provenance()),
+                                  status.reason));
+    } else if (!checks.empty()) {
+      const auto passed = std::count_if(checks.begin(), checks.end(), [](const auto& check) { return check.passed; });
+      lines.push_back(fmt::format("  {} ({}): {} of {} calibration checks passed", status.name,
+                                  perf::to_string(source->provenance()), passed, checks.size()));
+    }
+  }
+  return lines;
+}
+
+}  // namespace gable::bench

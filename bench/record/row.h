@@ -1,0 +1,146 @@
+// A measured row: one type from the clock to the page. `measure` fills identity, placement, time, and the analytic work
+// and traffic; `counting` replaces work and traffic by what counters read; `measure/judge.h` adds the verdict; `report`
+// draws it. row_json.h writes and reads it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/record/device_kind.h"
+
+namespace gable::bench {
+
+struct EpilogueFields {
+  bool bias = false;
+  std::string activation = "none";
+  std::optional<std::array<std::int64_t, 2>> max_pool{};         ///< window (h, w)
+  std::optional<std::array<std::int64_t, 2>> max_pool_stride{};  ///< where it differs from the window
+};
+
+/// What was computed.
+struct Identity {
+  std::string suite{};  ///< empty for a single problem
+  std::string name{};
+  std::string op{};
+  std::string problem{};
+  std::string dtype{};
+  std::string math{};    ///< empty: the op has none
+  std::string layout{};  ///< empty: the op has none
+  std::optional<EpilogueFields> epilogue{};
+  std::optional<std::array<std::int64_t, 2>> tile{};  ///< row_chunk and free_dim of an `add` in tiles
+  std::optional<double> working_set_bytes{};          ///< of rows that only move bytes
+
+  bool only_moves_bytes() const { return working_set_bytes.has_value(); }
+};
+
+/// What the kernel multiplies in. It decides the compute roof.
+struct ArithmeticFields {
+  std::string dtype{};  ///< empty: not known (old records)
+  int products = 1;     ///< multiplications for one product of the op's dtype
+};
+
+/// Where and how it ran.
+struct Placement {
+  std::string device{};  ///< URI; what follows a space says how it was called
+  DeviceKind kind = DeviceKind::cpu;
+  std::optional<int> gpu{};  ///< index of the GPU, where it is known
+  std::string device_name{};
+  std::string kernel{};
+  std::optional<int> threads{};  ///< of a CPU
+  bool fused = false;
+  std::string cache = "warm";  ///< or "cold"
+  ArithmeticFields arithmetic{};
+};
+
+/// T, in seconds.
+struct Timing {
+  std::string source = "clock";  ///< or "event"
+  double seconds = 0;            ///< median
+  double q1 = 0, q3 = 0;
+  std::optional<double> fastest{};
+  int runs = 1;
+  std::optional<int> calls_per_run{};
+};
+
+/// How well a counted or simulated value is known.
+struct Spread {
+  std::optional<double> q1{}, q3{};
+  std::optional<int> repetitions{};
+  std::optional<double> multiplex{};  ///< time enabled / time running of the counters
+};
+
+/// W in FLOP, or Q at one level in bytes.
+struct Quantity {
+  std::string source = "analytic";  ///< or "counter", "simulated"
+  double value = 0;
+  std::optional<double> analytic{};
+  std::string by{};  ///< the concrete source: perf_event, pcm, callgrind, cupti
+  Spread spread{};
+  std::optional<double> ratio{};  ///< value / analytic
+  std::string note{};
+  std::string reason{};                      ///< of an analytic value: why no better source gave one
+  std::map<std::string, double> resident{};  ///< by source: bytes read of tensors that stay in the caches
+
+  bool is_analytic() const { return source == "analytic"; }
+};
+
+/// What bounds the row under its device's ceilings, and which consistency rules it breaks.
+struct Verdict {
+  std::string bound{};  ///< "compute", "memory:LEVEL", "overhead"; empty: no ceiling was measured
+  std::string roof{};   ///< name of the limiting ceiling
+  std::optional<double> percent_of_roof{};
+  std::vector<std::string> flags{};  ///< one sentence a broken rule
+};
+
+/// Against the reference, where it was checked.
+struct Accuracy {
+  std::optional<double> max_error{}, error_bound{}, relative_error{};
+};
+
+struct CounterPasses {
+  int passes = 1;
+  std::string plan{};
+};
+
+/// What counter sources said beside W and Q.
+struct CounterDetails {
+  std::map<std::string, double> extra{};           ///< by the vendors' names
+  std::map<std::string, CounterPasses> sources{};  ///< by source
+};
+
+struct Row {
+  Identity identity{};
+  Placement place{};
+  Timing time{};
+  Quantity work{};                          ///< W
+  std::map<std::string, Quantity> traffic;  ///< Q by level: l1, l2, l3, dram; dram is always there
+  Verdict verdict{};
+  Accuracy accuracy{};
+  CounterDetails counters{};
+  std::optional<double> edges_per_second{};  ///< of PageRank
+
+  bool on_gpu() const { return place.kind == DeviceKind::gpu; }
+  bool flagged() const { return !verdict.flags.empty(); }
+  double flops() const { return work.value / time.seconds; }
+  double bandwidth() const { return traffic.at("dram").value / time.seconds; }
+  double intensity() const { return work.value / traffic.at("dram").value; }
+};
+
+/// What could not run, where, and why. An empty device: no device can.
+struct Refusal {
+  std::string suite{};
+  std::string name{};
+  std::string problem{};
+  std::string dtype{};
+  std::string math{};  ///< empty where there is no case
+  std::string device{};
+  std::string reason{};
+
+  bool operator==(const Refusal&) const = default;
+};
+
+}  // namespace gable::bench

@@ -1,0 +1,88 @@
+// A study: rows with the machine, its ceilings and what was refused. study_json.h writes and reads it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/record/row.h"
+#include "perfcounters/machine.h"
+#include "perfcounters/sources/calibration.h"
+#include "perfcounters/sources/source.h"
+
+namespace gable::bench {
+
+/// A limit as it was measured, beside what the vendor's formula gives.
+struct Limit {
+  double value = 0;  ///< median
+  double q1 = 0, q3 = 0;
+  int runs = 1;
+  std::optional<double> theoretical{};
+  std::string formula{};
+  std::string note{};
+};
+
+/// Peak arithmetic or bandwidth of a device: a roof.
+struct CeilingEntry {
+  std::string device{};
+  DeviceKind device_kind = DeviceKind::cpu;
+  std::string name{};
+  std::string kind{};   ///< "compute" or "bandwidth"
+  std::string level{};  ///< of a bandwidth
+  std::string isa{};    ///< of arithmetic
+  std::string dtype{};
+  std::optional<int> threads{};  ///< none on a GPU
+  std::optional<double> working_set_bytes{};
+  Limit limit{};
+
+  bool is_bandwidth() const { return kind == "bandwidth"; }
+  bool on_gpu() const { return device_kind == DeviceKind::gpu; }
+};
+
+/// A limit that is no roof: instructions a second, what a launch costs, copies from and to the host.
+struct RateEntry {
+  std::string device{};
+  DeviceKind device_kind = DeviceKind::gpu;
+  std::string name{};
+  std::string unit{};  ///< "instruction/s", "s", "B/s"
+  Limit limit{};
+};
+
+/// Whom the numbers are of. `facts` has every field, flattened, for people.
+struct MachineEntry {
+  std::string cpu{}, gpu{}, date{};
+  int threads = 0;
+  std::vector<std::pair<std::string, std::string>> facts{};
+};
+
+/// A counter source, and how it read work that is known.
+struct CounterSourceEntry {
+  perf::SourceStatus status{};
+  perf::Provenance provenance = perf::Provenance::analytic;
+  std::vector<perf::CalibrationCheck> checks{};
+};
+
+/// What --counters asked for and what there was.
+struct CountersEntry {
+  std::string mode{};
+  std::vector<CounterSourceEntry> sources{};
+};
+
+/// Ceilings, rows and refusals, as they are measured and as they are read.
+struct Study {
+  std::vector<CeilingEntry> ceilings{};
+  std::vector<RateEntry> rates{};
+  std::vector<Row> rows{};
+  std::vector<Refusal> refused{};
+};
+
+/// Of the run that measured a study.
+struct RunEntry {
+  perf::Machine machine{};
+  std::string command{};  ///< the command line
+  std::string mode{};     ///< what --quick left out; empty: nothing
+  std::optional<CountersEntry> counters{};
+};
+
+}  // namespace gable::bench

@@ -1,0 +1,214 @@
+// See study_json.h.
+#include "bench/record/study_json.h"
+
+#include <gable/device.h>
+#include <gable/version.h>
+
+#include "bench/common/text.h"
+#include "bench/record/row_json.h"
+#include "bench/record/schema.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+// ---- writing ------------------------------------------------------------------------------------------------------
+
+json versions_json() {
+  json versions{{"gable", GABLE_VERSION_STRING}};
+  for (const DeviceInfo& info : devices()) {
+    if (info.available && !info.library.empty()) versions[info.backend] = info.name;
+  }
+  return versions;
+}
+
+json caches_json(const perf::Machine& machine) {
+  json caches = json::object();
+  if (machine.l1d_bytes > 0) caches["l1d"] = machine.l1d_bytes;
+  if (machine.l2_bytes > 0) caches["l2"] = machine.l2_bytes;
+  if (machine.l3_bytes > 0) caches["l3"] = machine.l3_bytes;
+  return caches;
+}
+
+void set_limit(json& entry, const Limit& limit) {
+  entry["value"] = limit.value;
+  entry["q1"] = limit.q1;
+  entry["q3"] = limit.q3;
+  entry["runs"] = limit.runs;
+  entry["theoretical"] = or_null(limit.theoretical);
+  entry["formula"] = limit.formula;
+  if (!limit.note.empty()) entry["note"] = limit.note;
+}
+
+template <class Entry>
+json list_json(const std::vector<Entry>& entries) {
+  json list = json::array();
+  for (const Entry& entry : entries) list.push_back(to_json(entry));
+  return list;
+}
+
+json check_json(const perf::CalibrationCheck& check) {
+  return {{"kernel", check.kernel},       {"quantity", perf::to_string(check.metric)},
+          {"expected", check.expected},   {"measured", or_null(check.measured)},
+          {"tolerance", check.tolerance}, {"allowance", check.allowance},
+          {"passed", check.passed},       {"reason", check.reason}};
+}
+
+json source_json(const CounterSourceEntry& source) {
+  const perf::SourceStatus& status = source.status;
+  json entry{{"name", status.name},           {"source", perf::to_string(source.provenance)},
+             {"available", status.available}, {"reason", status.reason},
+             {"cure", status.cure},           {"quantities", json::array()},
+             {"calibration", json::array()}};
+  for (const perf::Ability& ability : status.abilities) entry["quantities"].push_back(to_json(ability));
+  for (const perf::CalibrationCheck& check : source.checks) entry["calibration"].push_back(check_json(check));
+  return entry;
+}
+
+json counters_json(const CountersEntry& counters) {
+  json sources = json::array();
+  for (const CounterSourceEntry& source : counters.sources) sources.push_back(source_json(source));
+  return {{"mode", counters.mode}, {"sources", std::move(sources)}};
+}
+
+// ---- reading ------------------------------------------------------------------------------------------------------
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+void flatten(const json& value, const std::string& name, Facts& facts) {
+  if (value.is_null()) return;
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + " " + key, facts);
+  } else if (name.starts_with("caches ") && value.is_number()) {
+    facts.emplace_back(name, bytes_text(value.get<double>()));
+  } else {
+    facts.emplace_back(name, value.is_string() ? value.get<std::string>()
+                                               : value.dump(-1, ' ', false, json::error_handler_t::replace));
+  }
+}
+
+MachineEntry machine_from_json(const json& source) {
+  MachineEntry machine{
+      .cpu = source["cpu"], .gpu = text_or_empty(source, "gpu"), .date = source["date"], .threads = source["threads"]};
+  flatten(source, "", machine.facts);
+  return machine;
+}
+
+Limit limit_from_json(const json& source) {
+  return {.value = source["value"],
+          .q1 = source["q1"],
+          .q3 = source["q3"],
+          .runs = source["runs"],
+          .theoretical = number_or_empty<double>(source, "theoretical"),
+          .formula = text_or_empty(source, "formula"),
+          .note = text_or_empty(source, "note")};
+}
+
+CeilingEntry ceiling_from_json(const json& source) {
+  return {.device = source["device"],
+          .device_kind = device_kind_of(source),
+          .name = source["name"],
+          .kind = source["kind"],
+          .level = text_or_empty(source, "level"),
+          .isa = text_or_empty(source, "isa"),
+          .dtype = text_or_empty(source, "dtype"),
+          .threads = number_or_empty<int>(source, "threads"),
+          .working_set_bytes = number_or_empty<double>(source, "working_set_bytes"),
+          .limit = limit_from_json(source)};
+}
+
+RateEntry rate_from_json(const json& source) {
+  return {.device = source["device"],
+          .device_kind = device_kind_of(source),
+          .name = source["name"],
+          .unit = source["unit"],
+          .limit = limit_from_json(source)};
+}
+
+}  // namespace
+
+json to_json(const CeilingEntry& ceiling) {
+  json entry{{"device", ceiling.device}, {"device_kind", to_string(ceiling.device_kind)},
+             {"name", ceiling.name},     {"kind", ceiling.kind},
+             {"dtype", ceiling.dtype},   {"threads", or_null(ceiling.threads)}};
+  entry[ceiling.is_bandwidth() ? "level" : "isa"] = ceiling.is_bandwidth() ? ceiling.level : ceiling.isa;
+  if (ceiling.working_set_bytes) entry["working_set_bytes"] = *ceiling.working_set_bytes;
+  set_limit(entry, ceiling.limit);
+  return entry;
+}
+
+json to_json(const RateEntry& rate) {
+  json entry{
+      {"device", rate.device}, {"device_kind", to_string(rate.device_kind)}, {"name", rate.name}, {"unit", rate.unit}};
+  set_limit(entry, rate.limit);
+  return entry;
+}
+
+json to_json(const perf::Ability& ability) {
+  return {{"quantity", perf::to_string(ability.metric)},
+          {"available", ability.available},
+          {"reason", ability.reason},
+          {"cure", ability.cure}};
+}
+
+json to_json(const std::vector<Refusal>& refused) { return list_json(refused); }
+
+json machine_json(const perf::Machine& machine, const std::string& command) {
+  json entry{{"cpu", machine.cpu_model},
+             {"vendor", machine.vendor},
+             {"architecture", machine.architecture},
+             {"cores", machine.cores_available},
+             {"threads", machine.threads_available},
+             {"threads_online", machine.threads_online},
+             {"caches", caches_json(machine)},
+             {"simd", machine.simd},
+             {"clock_hz", machine.clock_hz},
+             {"memory_bytes", machine.memory_bytes},
+             {"compiler", machine.compiler},
+             {"os", machine.os},
+             {"kernel", machine.kernel},
+             {"date", machine.date},
+             {"command", command},
+             {"versions", versions_json()}};
+  if (machine.virtual_machine) entry["hypervisor"] = machine.hypervisor;
+  if (!machine.notes.empty()) entry["notes"] = machine.notes;
+  for (const DeviceInfo& info : devices()) {
+    if (info.available && info.memory.kind == Memory::Kind::cuda && !entry.contains("gpu")) entry["gpu"] = info.name;
+  }
+  return entry;
+}
+
+json to_json(const Study& study, const RunEntry& run) {
+  json document{{"schema_version", kSchemaVersion},
+                {"machine", machine_json(run.machine, run.command)},
+                {"ceilings", list_json(study.ceilings)},
+                {"measurements", list_json(study.rows)},
+                {"refused", list_json(study.refused)}};
+  if (!run.mode.empty()) document["machine"]["mode"] = run.mode;
+  if (!study.rates.empty()) document["rates"] = list_json(study.rates);
+  if (run.counters) document["counters"] = counters_json(*run.counters);
+  validate_study(document);
+  return document;
+}
+
+ReadStudy study_from_json(const json& document) {
+  validate_study(document);
+  ReadStudy read{.machine = machine_from_json(document["machine"]), .study = {}};
+  for (const json& entry : document["ceilings"]) read.study.ceilings.push_back(ceiling_from_json(entry));
+  for (const json& entry : document.value("rates", json::array())) read.study.rates.push_back(rate_from_json(entry));
+  for (const json& entry : document["measurements"]) read.study.rows.push_back(row_from_json(entry));
+  for (const json& entry : document["refused"]) read.study.refused.push_back(refusal_from_json(entry));
+  return read;
+}
+
+std::string json_text(const json& document) {
+  return document.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gable::bench
