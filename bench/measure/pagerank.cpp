@@ -48,7 +48,8 @@ class MadeGraph {
       : graph_(make_graph(one)), expected_(pagerank_on_host(graph_, kCheckedSteps, kDamping)) {}
 
   Row measure(const GraphCase& one, const OpenDevice& device, const MeasureOptions& options) const {
-    const Loop loop = device_loop(device.device, PagerankLoop{graph_.offsets, graph_.sources, graph_.out_degrees, kDamping});
+    const Loop loop =
+        device_loop(device.device, PagerankLoop{graph_.offsets, graph_.sources, graph_.out_degrees, kDamping});
     loop.run(kCheckedSteps);
     const double error = greatest_error(loop.result(), expected_);
     if (!(error <= kErrorBound)) {
