@@ -63,7 +63,7 @@ std::size_t parse_size(const std::string& text) {
 }
 
 std::vector<int> affinity_cpus() {
-  // The mask must be as large as the kernel's own, which a 1024-CPU cpu_set_t is not on every machine.
+  // The mask must be as large as the kernel's, which can exceed the 1024 CPUs of a cpu_set_t.
   for (int size = 1024; size <= (1 << 20); size *= 2) {
     cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(size));
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
@@ -77,7 +77,7 @@ std::vector<int> affinity_cpus() {
   return {0};
 }
 
-// CPUs' worth of time that the cgroup (v2, then v1) grants; nothing when it is unlimited.
+// The cgroup's CPU quota (v2, then v1) in CPUs; nothing if unlimited.
 std::optional<double> cgroup_cpu_quota() {
   if (const auto line = first_line("/sys/fs/cgroup/cpu.max")) {
     std::istringstream words(*line);
@@ -121,7 +121,7 @@ void describe_memory(Machine& machine) {
     machine.notes.push_back(fmt::format("the cgroup limits memory to {} MiB", cgroup.limit >> 20));
 }
 
-// Puts one thread of each core before the second threads, so that the first n CPUs are the best n for n threads.
+// Lists one thread of each core before the second threads, so that the first n CPUs are the best ones for n threads.
 std::vector<int> cores_first(const std::vector<int>& cpus, int* cores) {
   std::map<std::string, int> threads_seen;
   std::vector<std::pair<int, int>> order;
@@ -183,7 +183,7 @@ CacheLevel cache_level(const std::vector<int>& cpus, int level) {
   return found;
 }
 
-// Where sysfs says nothing (some containers and ARM virtual machines), what the C library knows or a common size.
+// Falls back to the C library's value, then to a common size, where sysfs has none (some containers and Arm VMs).
 std::size_t size_or(std::size_t bytes, int sysconf_name, std::size_t common) {
   if (bytes > 0) return bytes;
   const long known = sysconf(sysconf_name);
@@ -229,7 +229,7 @@ std::string text_of(std::initializer_list<unsigned> words) {
   return text.substr(0, text.find('\0'));
 }
 
-// Register states that the operating system saves: without them the instructions exist and still fault.
+// Register states that the operating system saves. Instructions whose state is not saved fault.
 unsigned long long saved_states() {
   if ((cpuid(1).ecx >> 27 & 1U) == 0) return 0;
   unsigned low = 0;
@@ -383,7 +383,7 @@ double measure_clock_hz(double seconds) {
     addition_chain(kAdditions);
     rates.push_back(static_cast<double>(kAdditions) / (seconds_now() - start));
   } while (seconds_now() < end);
-  // Interruptions only ever slow a sample down, and the first samples wake the core: take the upper quartile.
+  // Interruptions only slow samples down, and the first samples wake the core: take the upper quartile.
   std::sort(rates.begin(), rates.end());
   return rates[rates.size() * 3 / 4];
 #else

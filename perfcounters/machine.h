@@ -1,6 +1,5 @@
-// What this machine is, as far as a process can see it: CPU, caches, SIMD features, clock, system, date.
-// Read from CPUID, sysfs and procfs, so that it needs no library; a virtual machine may be told untrue sizes, and
-// `notes` says what to mistrust.
+// This machine as a process sees it: CPU, caches, SIMD features, clock, system, date. Read from CPUID, sysfs and procfs
+// without any library. A hypervisor may report wrong sizes; `notes` says which values to doubt.
 #pragma once
 
 #include <cstddef>

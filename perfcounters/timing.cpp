@@ -41,7 +41,7 @@ void check(std::span<const Subject> subjects, const TimingOptions& options) {
                                 std::to_string(options.max_runs) + "; need 1 <= min_runs <= max_runs");
 }
 
-// The warm-up also tells how long a call takes, and so how many of them make one sample.
+// The warm-up also measures the call's time, which decides how many calls make one sample.
 void warm_up(Series& series, const TimingOptions& options) {
   for (int i = 0; i < std::max(1, options.warm_up_runs); ++i) series.call_seconds = series.subject->time(1);
   if (options.cache == Cache::cold) return;
@@ -67,7 +67,7 @@ void take_sample(Series& series, const TimingOptions& options, bool alone, Cache
 std::size_t default_flush_bytes() {
   const Machine machine = describe_machine();
   const std::size_t shared = 2 * machine.l3_bytes * static_cast<std::size_t>(std::max(1, machine.l3_instances));
-  // Every thread's slice must displace that core's private caches too.
+  // Each thread's slice must evict its core's private caches, too.
   const std::size_t own = 4 * (machine.l1d_bytes + machine.l2_bytes) * static_cast<std::size_t>(omp_get_max_threads());
   return std::max({shared, own, std::size_t{32} << 20});
 }
@@ -107,7 +107,7 @@ void CacheFlusher::flush() {
 #pragma omp parallel for schedule(static) reduction(+ : sum)
   for (long long i = 0; i < count; i += 8) sum += data[i];  // one word a 64-byte line
   sink_ += sum;
-  asm volatile("" : : "r"(sink_) : "memory");  // keeps the sweep: nothing else uses its sum
+  asm volatile("" : : "r"(sink_) : "memory");  // keeps the compiler from removing the sweep
 }
 
 Subject on_host(std::function<void()> call) {

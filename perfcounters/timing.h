@@ -13,14 +13,14 @@ namespace gable::perf {
 
 enum class Cache { warm, cold };
 
-/// What was measured of one call. All times are seconds per call.
+/// Measured times of one call, in seconds per call.
 struct Timing {
   double seconds = 0;           ///< median
   double q1 = 0;                ///< lower quartile
   double q3 = 0;                ///< upper quartile
   double fastest = 0;           ///< least sample
   int runs = 0;                 ///< number of samples
-  int calls_per_run = 1;        ///< calls batched in one sample, so that reading the clock costs < 1 %
+  int calls_per_run = 1;        ///< calls per sample; batched so that reading the clock costs < 1 %
   std::vector<double> samples;  ///< in the order in which they were taken
 };
 
@@ -57,13 +57,13 @@ class CacheFlusher {
   unsigned long long sink_ = 0;
 };
 
-/// What is timed, where the host's clock around a call isn't the measure of it: work that a device does on its own.
+/// A timed call with its own clock, for asynchronous work of a device, which the host's clock can't time.
 struct Subject {
-  std::function<double(int calls)> time;  ///< runs so many calls in a row and returns the seconds of all of them
-  std::function<void()> flush;            ///< cold: makes the next call find its data in memory; empty: CacheFlusher
+  std::function<double(int calls)> time;  ///< runs `calls` calls back to back and returns their total seconds
+  std::function<void()> flush;            ///< cold: evicts the caches before the next call; empty: CacheFlusher
 };
 
-/// A call that has done its work when it returns, by the host's steady clock.
+/// A synchronous call, timed by the host's steady clock.
 Subject on_host(std::function<void()> call);
 
 /// T of one call. Throws std::invalid_argument for an empty callable or for options that contradict themselves.

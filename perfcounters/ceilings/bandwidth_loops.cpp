@@ -32,7 +32,7 @@ HWY_NOINLINE float read_passes(const float* HWY_RESTRICT data, std::size_t count
   return hn::GetLane(hn::Add(low, high));
 }
 
-// A pass rewrites the same values; the barrier keeps a compiler from seeing that.
+// Each pass rewrites the same values; the barrier keeps the compiler from merging passes.
 HWY_NOINLINE void triad_passes(float* HWY_RESTRICT a, const float* HWY_RESTRICT b, const float* HWY_RESTRICT c,
                                std::size_t count, std::int64_t passes) {
   const hn::ScalableTag<float> d;

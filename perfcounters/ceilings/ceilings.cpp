@@ -1,4 +1,4 @@
-// Plans the measurements, runs them on pinned threads and writes the formula beside each.
+// Plans the measurements, runs them on pinned threads and adds each formula.
 #include "perfcounters/ceilings/ceilings.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 struct Effort {
   int runs;
   double sample_seconds;
-  Clock::time_point retry_until;  ///< later there is no time to measure anything twice
+  Clock::time_point retry_until;  ///< after this nothing is measured twice
 };
 
 Effort effort(bool quick) {
@@ -44,7 +44,7 @@ struct Kernel {
   double units = 0;
 };
 
-// The least of a few runs: one alone may be a thread waiting for its CPU rather than working.
+// The fastest of a few runs: in a single run a thread may have waited for its CPU.
 double quickest_run(PinnedTeam& team, const Kernel& kernel, std::int64_t iterations, int tries) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < tries; ++i)
@@ -52,7 +52,7 @@ double quickest_run(PinnedTeam& team, const Kernel& kernel, std::int64_t iterati
   return least;
 }
 
-// Iterations that take about `wanted` seconds.
+// The number of iterations that takes about `wanted` seconds.
 std::int64_t calibrate(PinnedTeam& team, const Kernel& kernel, double wanted) {
   std::int64_t iterations = 1;
   double taken = quickest_run(team, kernel, iterations, 3);
@@ -97,7 +97,7 @@ void fill(Ceiling& ceiling, const Timing& rates) {
   if (disturbed(rates)) add_note(ceiling, "samples differ by more than a tenth: other programs were running");
 }
 
-// The threads of one configuration, with the clock that they reach together.
+// The threads of one configuration, and the clock that they reach together.
 struct Configuration {
   std::unique_ptr<PinnedTeam> team;
   int cores = 1;
@@ -105,7 +105,7 @@ struct Configuration {
   bool all = false;
 };
 
-// Clock speed drifts with the load of the whole chip: the highest seen in a configuration is the one to hold against.
+// Clock speed drifts with the load of the whole chip: formulas use the highest clock seen in a configuration.
 void observe_clock(Configuration& where, double seconds) {
   std::vector<double> clocks(static_cast<std::size_t>(where.team->size()));
   where.team->run([&](int thread) { clocks[static_cast<std::size_t>(thread)] = measure_clock_hz(seconds); });
@@ -196,7 +196,7 @@ void measure_compute(Configuration& where, const std::vector<ComputeLoop>& loops
 
 // ---- memory
 
-// Last-level bytes that `all` threads, or one, can reach.
+// Last-level cache bytes within reach of one thread, or of all.
 std::size_t last_level_bytes(const Machine& machine, bool all) {
   const std::size_t bytes = machine.l3_bytes > 0 ? machine.l3_bytes : machine.l2_bytes;
   const int instances = machine.l3_bytes > 0 ? machine.l3_instances : machine.l2_instances;

@@ -1,5 +1,5 @@
-// The inner loops behind the ceilings: code that does nothing but arithmetic in registers, or nothing but loads and
-// stores. Each says what one iteration counts, so that a ceiling is iterations * count / seconds.
+// The inner loops behind the ceilings: pure arithmetic in registers, or pure loads and stores. Each states the work of
+// one iteration, so that a ceiling is iterations * work / seconds.
 // Arithmetic runs on kChains independent accumulators: enough to hide the latency of two to four units of any CPU that
 // gable knows, and, with two operands, exactly what 16 registers hold.
 #pragma once

@@ -1,4 +1,4 @@
-// A round of work is handed over under one mutex; threads then wait for each other so that they start together.
+// One mutex guards the hand-over of work; threads then wait for each other so that they start together.
 #include "perfcounters/ceilings/pinned_team.h"
 
 #include <pthread.h>

@@ -18,12 +18,12 @@ class PinnedTeam {
   PinnedTeam(const PinnedTeam&) = delete;
   PinnedTeam& operator=(const PinnedTeam&) = delete;
 
-  /// Calls work(index) once on every thread, all starting together; returns the seconds from the first start to the
-  /// last end. `work` must not throw.
+  /// Calls work(index) once on every thread; all start together. Returns the seconds from the first start to the last
+  /// end. `work` must not throw.
   double run(const std::function<void(int)>& work);
 
   int size() const { return static_cast<int>(threads_.size()); }
-  bool pinned() const { return pinned_; }  ///< false where the system refused an affinity
+  bool pinned() const { return pinned_; }  ///< false if the system refused an affinity
 
  private:
   void serve(int index);
@@ -32,7 +32,7 @@ class PinnedTeam {
   std::condition_variable changed_;
   const std::function<void(int)>* work_ = nullptr;
   std::uint64_t round_ = 0;
-  int arrived_ = 0;  ///< threads awake in this round: they start when all are
+  int arrived_ = 0;  ///< threads awake in this round; work starts when all are
   int finished_ = 0;
   bool stop_ = false;
   bool pinned_ = true;

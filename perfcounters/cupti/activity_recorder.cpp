@@ -1,4 +1,4 @@
-// See activity_recorder.h. Of each record only fields are read that lie where they lie in every CUPTI since 12.6.
+// See activity_recorder.h. Reads only those fields of a record whose offsets are the same in every CUPTI since 12.6.
 #include "perfcounters/cupti/activity_recorder.h"
 
 #include <cxxabi.h>
@@ -46,7 +46,7 @@ const char* copy_name(std::uint8_t kind) {
   }
 }
 
-/// "cudaLaunchKernel_v7000" -> "cudaLaunchKernel": the suffix says since when the call is there.
+/// "cudaLaunchKernel_v7000" -> "cudaLaunchKernel": the suffix is the CUDA version that introduced the call.
 std::string call_name(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
   const char* name = nullptr;
   if (functions().callback_name(domain, id, &name) != CUPTI_SUCCESS || name == nullptr) {
@@ -56,7 +56,7 @@ std::string call_name(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
   const std::size_t suffix = text.rfind("_v");
   const bool version = suffix != std::string::npos && suffix + 2 < text.size() &&
                        text.find_first_not_of("0123456789", suffix + 2) == std::string::npos;
-  // The driver's _v2 and the like are names of their own.
+  // _v2 and similar suffixes of the driver are part of the name.
   if (version && text.size() - suffix > 4) text.resize(suffix);
   return text;
 }
@@ -148,7 +148,7 @@ class Recorder {
   std::size_t lost_ = 0;
 };
 
-/// Never destroyed: CUPTI may hand over a buffer while the process ends.
+/// Never destroyed: CUPTI may deliver a buffer during process exit.
 Recorder& recorder() {
   static Recorder* const the_recorder = new Recorder;
   return *the_recorder;
@@ -157,7 +157,7 @@ Recorder& recorder() {
 void CUPTIAPI buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
   *size = *buffer == nullptr ? 0 : kBufferBytes;
-  *most_records = 0;  // as many as fit
+  *most_records = 0;  // no limit but the buffer
 }
 
 void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,

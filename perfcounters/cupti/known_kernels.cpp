@@ -157,7 +157,7 @@ class Kernel {
       const Current current(context_);
       release();
     } catch (const perf::GpuProfilerError&) {
-      // The context is gone, and its memory with it.
+      // The context was destroyed, which freed its memory.
     }
   }
   Kernel(const Kernel&) = delete;

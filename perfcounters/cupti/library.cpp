@@ -17,14 +17,14 @@ using perf::GpuProfilerError;
 constexpr std::uint32_t kLeastVersion = 24;
 
 std::vector<std::string> candidates() {
-  // The major version that this was built with first: its structures are the ones known here.
+  // The major version of the build's headers first: their structures are the ones used here.
   std::vector<std::string> names;
   if (CUDA_VERSION >= 13000) names.emplace_back("libcupti.so.13");
   names.emplace_back("libcupti.so.12");
   names.emplace_back("libcupti.so.13");
   std::vector<std::string> roots;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    // secure_getenv: a privileged program must not load what its caller names.
+    // secure_getenv: a privileged program must not load a library that its caller chose.
     if (const char* folder = secure_getenv(variable)) roots.emplace_back(folder);
   }
   roots.insert(roots.end(), {"/usr/local/cuda", "/usr/local/cuda-13", "/usr/local/cuda-12"});
@@ -37,7 +37,7 @@ std::vector<std::string> candidates() {
   return files;
 }
 
-/// Opens the first that loads and never closes it: CUPTI hooks into the driver.
+/// Opens the first library that loads and never closes it: CUPTI hooks into the driver.
 void* open_first(const std::vector<std::string>& files, int code, std::string& opened) {
   std::string first_error;
   for (const std::string& file : files) {

@@ -20,7 +20,7 @@ using perf::GpuProfilerError;
 /// "dram__bytes_read.sum" -> "dram__bytes_read".
 std::string base_of(const std::string& metric) { return metric.substr(0, metric.find('.')); }
 
-/// The metrics by sort, each with its place in the request.
+/// The metrics by kind, each with its index in the request.
 struct Sort {
   std::vector<std::string> metrics;
   std::vector<std::size_t> places;
@@ -84,12 +84,13 @@ class Profiler final : public perf::GpuProfiler {
 
   Counted count(int gpu, const CountRequest& request) override {
     const std::lock_guard lock(mutex_);
-    // A trace would add instructions to each kernel and zero what instrumented code counts.
+    // A trace adds instructions to each kernel and zeroes the counts of instrumented code.
     if (tracing_) throw GpuProfilerError(perf::kWrongOrder, "counting while a trace runs");
     const std::string chip = chip_of(gpu);
     require(chip, request.metrics);
     Counted whole;
-    for (const bool sass : {false, true}) {  // apart, since instrumented code slows what hardware counts beside it
+    for (const bool sass :
+         {false, true}) {  // separate passes: instrumented code slows the kernel that the hardware counts
       const Sort sort = of_sort(request.metrics, sass);
       if (sort.metrics.empty()) continue;
       CountRequest part = request;
@@ -126,7 +127,7 @@ class Profiler final : public perf::GpuProfiler {
     return known;
   }
 
-  /// One unknown metric fails CUPTI's call for all of them, without its name.
+  /// One unknown metric makes CUPTI's call fail for all, without naming the metric.
   void require(const std::string& chip, const std::vector<std::string>& metrics) {
     if (metrics.empty()) throw GpuProfilerError(perf::kNoMetric, "no metric was asked for");
     const std::set<std::string>& known = metrics_of(chip);

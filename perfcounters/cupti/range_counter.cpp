@@ -14,7 +14,7 @@ namespace {
 
 using perf::GpuProfilerError;
 
-// Kernels that one run may have where each is counted apart. Beyond it CUPTI drops ranges without a word.
+// Most kernels per run where each is counted separately. Beyond this CUPTI drops ranges silently.
 constexpr std::size_t kMostKernels = 512;
 
 void check_support(CUdevice device) {
@@ -44,7 +44,7 @@ void initialize_profiler() {
   static_cast<void>(done);
 }
 
-/// The range profiler, enabled on a context.
+/// The range profiler, enabled on a context while this lives.
 class Enabled {
  public:
   explicit Enabled(CUcontext context) {
@@ -67,7 +67,7 @@ class Enabled {
   CUpti_RangeProfiler_Object* object_ = nullptr;
 };
 
-/// Counting between start() and stop(); stops at the latest when it goes.
+/// Counts between start() and stop(); the destructor stops as well.
 class Pass {
  public:
   explicit Pass(CUpti_RangeProfiler_Object* object) : object_(object) {
@@ -174,7 +174,7 @@ void set_config(const Enabled& enabled, const std::vector<std::uint8_t>& config,
   check(functions().range_set_config(&parameters), "cuptiRangeProfilerSetConfig");
 }
 
-/// One pass over the work; true when no other is needed.
+/// One pass over the work; true if it was the last one needed.
 bool run_pass(const Enabled& enabled, const perf::CountRequest& request) {
   if (request.each_kernel) {
     if (request.before) request.before();
@@ -196,7 +196,7 @@ bool run_pass(const Enabled& enabled, const perf::CountRequest& request) {
   return pass.stop();
 }
 
-/// Brings the counts into the image; the number of ranges in it.
+/// Decodes the counts into the image; returns the number of ranges.
 std::size_t decode(const Enabled& enabled, const std::vector<std::uint8_t>& image) {
   auto parameters = sized<CUpti_RangeProfiler_DecodeData_Params>(CUpti_RangeProfiler_DecodeData_Params_STRUCT_SIZE);
   parameters.pRangeProfilerObject = enabled.get();
@@ -228,7 +228,7 @@ void check_number(std::size_t ranges, const perf::CountRequest& request) {
 }  // namespace
 
 std::string chip_of(int gpu) {
-  functions();  // what is missing first: the library, then the driver
+  functions();  // report a missing library before a missing driver
   const CUdevice device = device_of(gpu);
   initialize_profiler();
   check_support(device);

@@ -55,14 +55,14 @@ Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics)
   const SourceStatus status = source.status();
   std::vector<KnownWork> all = source.known_work();
   for (KnownWork& one : all) {
-    const KnownWork known = std::move(one);  // its arrays end with it
+    const KnownWork known = std::move(one);  // frees its arrays after this iteration
     CountOptions options;
     options.metrics.clear();
     options.seconds_limit = kSecondsLimit;
     for (const auto& [metric, expected] : known.expected)
       if (contains(metrics, metric) && ability(status, metric).available) options.metrics.push_back(metric);
     if (options.metrics.empty()) continue;
-    if (known.workload.run) known.workload.run();  // its arrays and threads exist before it is counted
+    if (known.workload.run) known.workload.run();  // creates its arrays and threads before it is counted
     const Reading reading = source.measure(known.workload, options);
     for (const Metric metric : options.metrics)
       calibration.checks.push_back(check_of(known, metric, known.expected.at(metric), reading.at(metric)));

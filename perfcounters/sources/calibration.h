@@ -1,5 +1,5 @@
-// A source is believed after it has read kernels of known W and Q right. Counters do lie: a virtual PMU may count
-// nothing or something else, an event may have another weight on a new CPU, neighbours may use the memory.
+// A source is trusted only after it has measured kernels of known W and Q correctly. Counters do lie: a virtual PMU may
+// count nothing or the wrong thing, an event may have another weight on a new CPU, neighbours may use the memory.
 #pragma once
 
 #include <memory>
@@ -27,15 +27,15 @@ struct Calibration {
   std::string source;
   std::vector<CalibrationCheck> checks;
 
-  /// Empty when the quantity is believed: it was checked, and each check passed. Else the numbers that say why not.
+  /// Empty when the quantity is trusted: it was checked, and each check passed. Otherwise the numbers that failed.
   std::string refusal(Metric metric) const;
 };
 
-/// Runs the source's known kernels on those `metrics` that it gives here.
+/// Runs the source's known kernels for those of `metrics` that the source provides on this machine.
 Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics);
 
-/// A source that is calibrated at its first measurement, for the metrics that it is then asked for, and refuses those
-/// that failed.
+/// A source that is calibrated at its first measurement, for the metrics requested there. It refuses metrics whose
+/// calibration failed.
 class CalibratedSource final : public CounterSource {
  public:
   explicit CalibratedSource(std::unique_ptr<CounterSource> source);
@@ -48,7 +48,7 @@ class CalibratedSource final : public CounterSource {
   Reading measure(const Workload& workload, const CountOptions& options) override;
   std::vector<KnownWork> known_work() const override { return source_->known_work(); }
 
-  /// What was checked until now.
+  /// All checks so far.
   const Calibration& calibration() const { return calibration_; }
 
  private:

@@ -27,9 +27,10 @@ namespace fs = std::filesystem;
 
 constexpr std::array kLevels{Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes};
 constexpr const char* kProvides = "Q(l2), Q(l3) and Q(dram) of CPU work, from a cache simulation";
-// The least that a child takes, only for refusing what has no chance: the limit itself is kept by the clock. Memory
-// accesses were seen at 40 to 90 times their time. Fused multiply-adds are far slower, since valgrind computes them
-// lane by lane: 30 ns a FLOP. Each workload runs twice, once to warm the caches or to make what only a first run makes.
+// A lower bound of a child's time, used to refuse hopeless workloads early; the clock enforces the limit itself. Memory
+// accesses take 40 to 90 times as long under the simulation. Fused multiply-adds are far slower, since valgrind
+// computes them lane by lane: 30 ns per FLOP. Each workload runs twice: the first run warms caches and creates threads
+// and pages.
 constexpr double kLeastSlowdown = 30;
 constexpr double kLeastSecondsPerFlop = 10e-9;
 constexpr int kRuns = 2;
@@ -69,7 +70,7 @@ std::string described(const CacheGeometry& geometry) {
   return fmt::format("{} KiB in {} ways", geometry.bytes >> 10, geometry.ways);
 }
 
-/// A folder that ends with its owner.
+/// A temporary folder, removed by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -151,7 +152,7 @@ std::map<std::string, double> callgrind_totals(const std::string& profile) {
     if (word == "events:") {
       while (words >> word) events.push_back(word);
     } else if (word == "totals:") {
-      // Zeros at the end are left out.
+      // callgrind omits trailing zeros.
       for (const std::string& event : events) {
         double value = 0;
         words >> value;
@@ -229,7 +230,7 @@ Quantity CallgrindSource::simulate(Metric metric, const Workload& workload, cons
                                   least_seconds(workload), options.seconds_limit)};
   const bool cold = static_cast<bool>(workload.flush);
   const CacheGeometry simulated = with_power_of_two_sets(*real);
-  // Where the L1 itself is simulated as the last level, the level before it holds two lines: nothing is hidden.
+  // Where the L1 is simulated as the last level, the level in front of it holds two lines and filters nothing.
   const CacheGeometry above =
       metric == Metric::l2_bytes ? CacheGeometry{128, 2, real->line} : with_power_of_two_sets(*caches_.l1d);
   const TemporaryFolder folder;
@@ -260,7 +261,7 @@ Reading CallgrindSource::measure(const Workload& workload, const CountOptions& o
     throw std::invalid_argument("callgrind counts in a process of its own: Workload::child must give its command line");
   Reading reading{
       .source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = prepare(options)};
-  std::map<Metric, std::future<Quantity>> levels;  // each waits for a process of its own
+  std::map<Metric, std::future<Quantity>> levels;  // each waits for its own process
   for (const Metric metric : options.metrics)
     levels[metric] = std::async(std::launch::async, [&, metric] { return simulate(metric, workload, options); });
   for (auto& [metric, level] : levels) reading.quantities[metric] = level.get();

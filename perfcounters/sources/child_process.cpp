@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Both ends of a pipe, closed with it.
+/// Both ends of a pipe, closed by the destructor.
 class Pipe {
  public:
   Pipe() {
@@ -69,10 +69,10 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
 }
 
 [[noreturn]] void become(char* const* argv, char* const* environment, int output, int errors, pid_t parent) {
-  setpgid(0, 0);  // so that what it starts itself ends with it
+  setpgid(0, 0);  // a group of its own, so that its children are killed with it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  const int nothing = open("/dev/null", O_RDONLY);  // a tool that asks for something gets no answer
+  const int nothing = open("/dev/null", O_RDONLY);  // a tool that prompts reads end of file
   dup2(nothing, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
@@ -82,7 +82,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   _exit(127);
 }
 
-/// Appends what can be read now; false at the end.
+/// Appends what can be read now; false at end of file.
 bool drain(int file, std::string& text) {
   std::array<char, 4096> buffer{};
   const ssize_t got = read(file, buffer.data(), buffer.size());
@@ -90,7 +90,7 @@ bool drain(int file, std::string& text) {
   return got > 0 || (got < 0 && errno == EINTR);
 }
 
-/// Reads both until both have ended or the time is over; true in the first case.
+/// Reads both until end of file or the time limit; true if both ended.
 bool read_until(Clock::time_point start, double seconds_limit, int output, int errors, ChildResult& result) {
   std::array<pollfd, 2> files{{{output, POLLIN, 0}, {errors, POLLIN, 0}}};
   while (files[0].fd >= 0 || files[1].fd >= 0) {

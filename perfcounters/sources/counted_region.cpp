@@ -18,7 +18,7 @@ namespace {
 #if GABLE_HAS_CALLGRIND_HEADER
 constexpr std::size_t kLine = 64;
 
-/// Reads a buffer of twice the largest cache, one word a line. Its pages are never written, so they cost no memory.
+/// Reads a buffer of twice the largest cache, one word per line. Its pages are never written, so they take no memory.
 class Sweep {
  public:
   Sweep() : bytes_(2 * largest_cache()), buffer_(new char[bytes_]) {}
@@ -38,7 +38,7 @@ class Sweep {
 
 void run_marked(const std::function<void()>& run, const ChildTask& task) {
   const Sweep sweep;
-  run();                            // what only a first run does (threads, pages, tables) is not simulated
+  run();                            // one-time work (threads, pages, tables) is not simulated
   CALLGRIND_START_INSTRUMENTATION;  // empties the simulated caches
   if (!task.cold) run();
   CALLGRIND_ZERO_STATS;

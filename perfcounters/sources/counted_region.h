@@ -1,5 +1,5 @@
-// The other side of Workload::child: what a process does that sources count around or inside. It makes the caches what
-// the task says, runs the work, and marks the measured region for callgrind.
+// The child's side of Workload::child: a process that sources count from outside or inside. It warms or empties the
+// caches as the task requires, runs the work, and marks the measured region for callgrind.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@
 
 namespace gable::perf {
 
-/// Does the task. Under callgrind (task.markers) the simulation begins here, on empty caches, so that everything before
-/// runs at valgrind's lesser slowdown; statistics are dumped as "region" and, after a sweep that evicts every line that
-/// the region left dirty, as "residue". Throws std::invalid_argument for a task that is impossible in this build.
+/// Does the task. Under callgrind (task.markers) the simulation starts here with empty caches; code before it runs at
+/// valgrind's smaller slowdown. Statistics are dumped as "region". A sweep then evicts all lines that the region left
+/// dirty; its statistics are dumped as "residue". Throws std::invalid_argument for a task that this build can't do.
 void run_counted(const std::function<void()>& run, const ChildTask& task);
 
-/// Whether this build has callgrind's header and so can mark a region.
+/// Whether this build has callgrind's header and can mark a region.
 bool can_mark_regions();
 
 /// The task as words of a command line: "--repetitions 1 --cold --markers".

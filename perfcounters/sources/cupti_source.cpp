@@ -18,7 +18,7 @@ std::span<const GpuTerm> terms_of(Metric metric) {
   return metric == Metric::flop ? gpu_work_terms() : gpu_traffic_terms(metric);
 }
 
-/// Every metric that the options ask for, by all the names that it may have.
+/// The CUPTI names of all requested metrics, including alternative names.
 std::vector<std::string> metrics_for(const CountOptions& options) {
   std::vector<std::string> metrics;
   for (const Metric metric : options.metrics) {
@@ -71,7 +71,7 @@ std::map<std::string, double> extra_of(const CountOptions& options, const GpuCou
   return extra;
 }
 
-/// What comes before each counted run: the inputs as they were, cold caches.
+/// Runs before each counted run: restores the inputs, flushes the caches.
 std::function<void()> before_run(const Workload& workload) {
   if (!workload.restore && !workload.flush) return {};
   return [&workload] {

@@ -12,11 +12,11 @@ class CuptiSource final : public CounterSource {
   std::string name() const override { return "cupti"; }
   Provenance provenance() const override { return Provenance::counter; }
   bool on_gpu() const override { return true; }
-  /// Tries to arm the counters of the first GPU, once.
+  /// Tries once to arm the counters of the first GPU.
   SourceStatus status() const override;
   PassPlan prepare(const CountOptions& options) override;
-  /// The workload runs once unmeasured, for what CUDA loads and makes when work first comes, then once for each pass
-  /// and repetition. `extra` holds the parts of each quantity, as gpu_metrics.h names them.
+  /// The workload runs once unmeasured, so that CUDA loads modules and allocates, then once for each pass and
+  /// repetition. `extra` holds the parts of each quantity, as gpu_metrics.h names them.
   Reading measure(const Workload& workload, const CountOptions& options) override;
   std::vector<KnownWork> known_work() const override;
 

@@ -13,11 +13,11 @@ namespace {
 
 constexpr const char* kPlugin = "libgable_cupti.so";
 
-/// Where plugins for counters may lie. They have a folder of their own, since a backend is looked for in every
-/// libgable_*.so beside the backends.
+/// Folders to search for counter plugins. They have their own folder, since the loader treats every libgable_*.so
+/// beside the backends as a backend.
 std::vector<std::filesystem::path> plugin_folders() {
   std::vector<std::filesystem::path> folders;
-  // secure_getenv: a privileged program must not load what its caller names.
+  // secure_getenv: a privileged program must not load a library that its caller chose.
   if (const char* variable = secure_getenv("GABLE_BACKEND_PATH")) {
     std::string_view rest = variable;
     while (!rest.empty()) {

@@ -16,9 +16,9 @@ namespace gable::perf {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kElementsStep = 256;  // the loops have no remainder
+constexpr std::size_t kElementsStep = 256;  // the loops have no tail
 
-/// Zeroed, aligned, freed with the last copy of the callable that holds it.
+/// Zeroed and aligned; freed with the last copy of the callable that owns it.
 template <class T>
 std::shared_ptr<T[]> array_of(std::size_t elements) {
   auto* data = static_cast<T*>(::operator new(elements * sizeof(T), std::align_val_t(kAlignment)));
@@ -108,8 +108,8 @@ std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop
   for (const ComputeLoop& loop : known_loops()) all.push_back(known_chain(loop, flop_tolerance));
   const std::size_t elements = elements_beyond_caches(machine);
   for (const KnownSweep& sweep : known_sweeps()) {
-    if (sweep.name == "daxpy") continue;  // what triad is, in f64
-    // Made at the first run: the arrays are as large as many caches.
+    if (sweep.name == "daxpy") continue;  // the same traffic as triad, in f64
+    // Allocated at the first run: the arrays are several times the caches.
     auto work = std::make_shared<std::function<void()>>();
     all.push_back({.name = fmt::format("{} of {} MiB an array", sweep.name, elements * sizeof(float) >> 20),
                    .workload = {.run =

@@ -1,5 +1,5 @@
-// Host kernels whose W and Q are known beforehand: chains of multiplications and additions in registers, and sweeps
-// through memory. A source that does not read them right is not believed (calibration.h).
+// Host kernels of known W and Q: chains of multiplications and additions in registers, and sweeps through memory. A
+// source that measures them wrongly is not trusted (calibration.h).
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 
 namespace gable::perf {
 
-/// A sweep through memory: what one element moves where every line must come from beyond and go back there. Ordinary
-/// stores read a line before they write it (write-allocate), so a copy of 4-byte elements moves 12 bytes each, not 8.
+/// A sweep through memory, with the bytes per element where every line is fetched from and written back to the next
+/// level. Ordinary stores fetch the line first (write-allocate), so a copy of 4-byte elements moves 12 bytes each,
+/// not 8.
 struct KnownSweep {
   std::string name;  ///< "read", "copy", "triad" (f32) or "daxpy" (f64)
   double bytes_per_element = 0;
@@ -32,8 +33,8 @@ std::function<void()> known_kernel(const std::string& name, std::size_t elements
 /// last level, at most a quarter of the memory (Q(dram)).
 std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop_tolerance, double bytes_tolerance);
 
-/// For sources that start `helper`: the sweeps on `elements` elements, and one that stays inside the L1. `cold`: the
-/// caches are empty before, and every level moves the same bytes.
+/// For sources that start `helper`: the sweeps on `elements` elements, and one that fits the L1. `cold`: the caches
+/// start empty, and every level moves the same bytes.
 std::vector<KnownWork> known_sweeps_in_child(const std::string& helper, std::size_t elements, bool cold,
                                              double tolerance);
 

@@ -22,9 +22,9 @@ namespace {
 constexpr const char* kProgram = "pcm-raw";
 constexpr const char* kProvides = "W and Q(dram) of the whole machine on Intel server CPUs";
 constexpr double kLineBytes = 64;
-constexpr double kCountedSeconds = 1;  ///< of work between the two processes that are subtracted
+constexpr double kCountedSeconds = 1;  ///< seconds of work by which the two subtracted processes differ
 
-// What pcm-raw writes into an event register beside event and unit mask: count in user and kernel mode, enabled.
+// The other bits of pcm-raw's event register: count in user and kernel mode, enabled.
 constexpr std::uint64_t kCoreBits = 0x430000;
 constexpr std::uint64_t kBoxBits = 0x400000;
 

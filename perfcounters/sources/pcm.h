@@ -15,21 +15,21 @@
 
 namespace gable::perf {
 
-/// An event as pcm-raw takes it: "core/config=0x4303c7,name=...".
+/// An event in pcm-raw's syntax: "core/config=0x4303c7,name=...".
 struct PcmEvent {
   std::string unit;  ///< "core" or "imc"
   std::string name;
   std::uint64_t config = 0;
   Metric metric = Metric::flop;
-  double weight = 0;  ///< FLOP or bytes of one count
+  double weight = 0;  ///< FLOP or bytes per count
 };
 
 /// The events of this CPU; empty where gable does not know its memory controllers' encodings.
 std::vector<PcmEvent> pcm_events(const Machine& machine);
 
 /// Sums of each event over all units (cores, channels) and samples of pcm-raw's transposed CSV: lines of
-/// date,time,event,milliseconds,cycles,unit 0,unit 1,... Other lines (the tool's own words) are skipped. Throws
-/// std::invalid_argument when a line of an event has no counts.
+/// date,time,event,milliseconds,cycles,unit 0,unit 1,... Other lines (messages of the tool) are skipped. Throws
+/// std::invalid_argument when an event's line has no counts.
 std::map<std::string, double> parse_pcm_raw(const std::string& text);
 
 /// Starts a program; see run_child().
@@ -37,19 +37,19 @@ using StartChild = std::function<ChildResult(const std::vector<std::string>&, do
 
 class PcmSource final : public CounterSource {
  public:
-  /// `helper` as open_counter_sources() says; `start` stands in for run_child() in tests.
+  /// `helper`: see open_counter_sources(); `start` replaces run_child() in tests.
   PcmSource(Machine machine, std::string helper, StartChild start = {});
 
   std::string name() const override { return "pcm"; }
   Provenance provenance() const override { return Provenance::counter; }
   SourceStatus status() const override;
   PassPlan prepare(const CountOptions& options) override;
-  /// Needs Workload::child, and warm runs: a sweep between runs would be counted with them.
+  /// Needs Workload::child and warm runs: PCM would count a flush between runs as well.
   Reading measure(const Workload& workload, const CountOptions& options) override;
   std::vector<KnownWork> known_work() const override;
 
  private:
-  /// What one process counted, or the reason why nothing was.
+  /// The counts of one process, or the reason for their absence.
   struct Sums {
     std::map<std::string, double> counts;
     std::string reason;

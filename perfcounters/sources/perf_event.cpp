@@ -36,7 +36,7 @@ constexpr const char* kProvides = "W of floating-point arithmetic, Q(dram) of th
 
 Quantity refused(std::string reason) { return {.reason = std::move(reason)}; }
 
-// Empty when the group's values can be believed.
+// Empty when the group's values are valid.
 std::string refusal(const RawGroup& group, std::size_t expected_values) {
   if (group.time_running == 0) return "the counters never ran: the PMU is in use by another program";
   if (group.time_running != group.time_enabled)
@@ -145,7 +145,7 @@ class LinuxPerf final : public PerfSystem {
   }
 };
 
-// Events that are scheduled together or not at all.
+// Events that the kernel schedules together or not at all.
 class Group {
  public:
   explicit Group(PerfSystem& system) : system_(&system) {}
@@ -181,14 +181,14 @@ int open_flop_groups(PerfSystem& system, std::span<const FlopEvent> events, std:
   for (const int thread : system.threads()) {
     Group group(system);
     const int error = open_flop_group(events, thread, group);
-    if (error == ESRCH) continue;  // it has ended since it was listed
+    if (error == ESRCH) continue;  // the thread ended after it was listed
     if (error != 0) return error;
     groups.push_back(std::move(group));
   }
   return 0;
 }
 
-// The same for every memory event: groups[i] are those of event i, one a CPU.
+// The same for every memory event: groups[i] holds event i's groups, one per CPU.
 int open_memory_groups(PerfSystem& system, std::span<const MemoryEvent> events,
                        std::vector<std::vector<Group>>& groups) {
   for (const MemoryEvent& event : events) {
@@ -276,7 +276,7 @@ Quantity flop_from_counts(std::span<const FlopEvent> events, std::span<const Raw
   double flop = 0;
   bool any = false;
   for (const RawGroup& group : groups) {
-    // A thread that slept all the while was never scheduled, and neither were its counters.
+    // A thread that slept the whole time was never scheduled, nor were its counters.
     if (group.time_enabled == 0 && group.time_running == 0 && group.values.size() == events.size()) continue;
     const Quantity one = flop_from_counts(events, group);
     if (!one.value) return one;
@@ -498,7 +498,7 @@ PerfEventSource::Counts PerfEventSource::count_once(const Workload& workload, co
 
 Reading PerfEventSource::measure(const Workload& workload, const CountOptions& options) {
   if (!workload.run) throw std::invalid_argument("perf_event counts around a call: Workload::run must be callable");
-  workload.run();  // its threads exist from here on
+  workload.run();  // creates its threads
   std::map<Metric, std::vector<Quantity>> taken;
   Reading reading{
       .source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = prepare(options)};

@@ -1,6 +1,6 @@
 // Hardware counters through Linux's perf_event_open: W from retired floating-point events of this process's threads,
-// Q(dram) from the memory controllers' CAS counts (whole machine, so neighbours show). Events that belong together are
-// one group, which the kernel schedules as a whole; a group that was multiplexed or overflowed is refused.
+// Q(dram) from the memory controllers' CAS counts (of the whole machine, including neighbours). Related events form a
+// group, which the kernel schedules as a whole; a group that was multiplexed or overflowed is refused.
 //   Intel   FP_ARITH_INST_RETIRED (0xC7), with AVX512-FP16 also FP_ARITH_INST_RETIRED2 (0xCF): an FMA counts twice. AMX
 //           and VDPBF16PS have no event: W of such work is refused, and AMX's busy cycles are an extra value
 //   AMD     fp_ret_sse_avx_ops.all (0x03), which counts FLOP
@@ -18,18 +18,18 @@
 
 namespace gable::perf {
 
-/// One event of a core: the raw perf configuration and the FLOP that one count stands for.
+/// One event of a core: the raw perf configuration and the FLOP per count.
 struct FlopEvent {
   std::string name;
   std::uint64_t config = 0;
-  double flop_per_count = 0;  ///< 0: an extra value, no part of W
+  double flop_per_count = 0;  ///< 0: an extra value, not part of W
 };
 
-/// Groups of events that together count all FLOP of this CPU's arithmetic, each few enough to be counted at once, one
-/// run of the work a group. Empty for a CPU whose events gable does not know. `sve_bits`: Arm's vector length.
+/// Groups of events that together count all FLOP of this CPU. Each group fits the counters of one run, so the work runs
+/// once per group. Empty for a CPU whose events gable does not know. `sve_bits`: Arm's vector length.
 std::vector<std::vector<FlopEvent>> flop_groups(const Machine& machine, int sve_bits = 128);
 
-/// What the kernel hands back of one group of counters.
+/// The kernel's values of one group of counters.
 struct RawGroup {
   std::uint64_t time_enabled = 0;
   std::uint64_t time_running = 0;
@@ -65,7 +65,7 @@ std::vector<MemoryEvent> memory_events(const std::string& devices);
 /// Q(dram): the sum over all boxes. `groups[i]` holds the one value of `events[i]` on each of its CPUs.
 Quantity bytes_from_counts(std::span<const MemoryEvent> events, std::span<const std::vector<RawGroup>> groups);
 
-/// Why perf_event_open failed and what helps. `has_cpu_pmu`: /sys/bus/event_source/devices lists a CPU PMU.
+/// Why perf_event_open failed, and the cure. `has_cpu_pmu`: /sys/bus/event_source/devices lists a CPU PMU.
 SourceStatus explain_failure(int error, int paranoid, bool virtual_machine, bool has_cpu_pmu);
 
 /// An event to open, as perf_event_open takes it.
@@ -77,7 +77,7 @@ struct PerfEvent {
   int leader = -1;  ///< descriptor of its group's first event; -1: it is the first
 };
 
-/// The system calls, so that tests can put raw counts in their place. A descriptor is 0 or more.
+/// The system calls behind an interface, so that tests can supply raw counts. A descriptor is 0 or more.
 class PerfSystem {
  public:
   virtual ~PerfSystem() = default;
