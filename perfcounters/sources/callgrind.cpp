@@ -173,7 +173,7 @@ double callgrind_bytes(const std::map<std::string, double>& region, const std::m
 }
 
 CallgrindSource::CallgrindSource(CacheGeometries caches, std::string helper)
-    : caches_(std::move(caches)), helper_(std::move(helper)) {}
+    : caches_(caches), helper_(std::move(helper)) {}
 
 std::optional<CacheGeometry> CallgrindSource::boundary(Metric metric) const {
   if (metric == Metric::l2_bytes) return caches_.l1d;

@@ -240,7 +240,8 @@ Machine sapphire_rapids() {
 }
 
 /// What pcm-raw writes of a child whose start costs 1000 counts an event, and each of whose runs `flop` and `lines`.
-StartChild pcm_of(std::map<std::string, double> per_run, std::vector<std::vector<std::string>>* commands = nullptr) {
+StartChild pcm_of(const std::map<std::string, double>& per_run,
+                  std::vector<std::vector<std::string>>* commands = nullptr) {
   return [=](const std::vector<std::string>& argv, double) {
     if (commands != nullptr) commands->push_back(argv);
     const auto at = std::find(argv.begin(), argv.end(), "--repetitions");

@@ -38,13 +38,14 @@ TEST_CASE("each unit of this machine has its loops, which count its lanes and an
   expected["neon f32"] = 4;
   expected["neon fma f32"] = 8;
 #endif
-  for (const auto& [name, flop] : expected) {
-    CAPTURE(name);
-    REQUIRE(loops.count(name) == 1);
-    CHECK(loops[name].flop_per_instruction == flop);
+  for (const auto& unit : expected) {
+    CAPTURE(unit.first);
+    REQUIRE(loops.count(unit.first) == 1);
+    CHECK(loops[unit.first].flop_per_instruction == unit.second);
   }
-  for (const auto& [name, loop] : loops) {
-    CAPTURE(name);
+  for (const auto& entry : loops) {
+    const ComputeLoop& loop = entry.second;
+    CAPTURE(entry.first);
     CHECK(loop.instructions_per_iteration >= 4);
     REQUIRE((loop.run != nullptr));
     loop.run(100);
@@ -81,7 +82,8 @@ TEST_CASE("the read loop adds every float of every pass") {
   std::fill_n(arena.data(), kCount, 0.0F);
   // It returns one lane of the sum: the lane of the first float, whatever the width of the vectors.
   for (std::size_t i = 0; i < kCount; ++i) arena.data()[i] = i % (load_bytes() / sizeof(float)) == 0 ? 1.0F : 1000.0F;
-  const auto in_lane = static_cast<float>(kCount / (load_bytes() / sizeof(float)));
+  const std::size_t loads = kCount * sizeof(float) / load_bytes();
+  const auto in_lane = static_cast<float>(loads);
   CHECK(read_loop(arena.data(), kCount, 1) == in_lane);
   CHECK(read_loop(arena.data(), kCount, 3) == 3 * in_lane);
 }
