@@ -38,8 +38,9 @@ std::shared_ptr<EventImpl> DeviceImpl::event() const {
 void Event::record(const Stream& stream) { impl_->record(stream.native()); }
 
 double Event::seconds_since(const Event& start) const {
+  const EventImpl& to = *impl_;
   const EventImpl& from = *start.impl_;
-  if (typeid(*impl_) != typeid(from)) {
+  if (typeid(to) != typeid(from)) {
     throw Error(ErrorCode::invalid_argument,
                 "events of two kinds of devices: time passes between events of one device");
   }

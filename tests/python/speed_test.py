@@ -199,3 +199,24 @@ def test_a_build_that_fails_exits_with_4_and_bad_usage_with_2(tmp_path):
     assert run_script(old, broken, "--suite", "study").returncode == speed.EXIT_SYSTEM
     assert run_script(old, str(tmp_path)).returncode == speed.EXIT_USAGE
     assert run_script(old, old, "--rounds", "0").returncode == speed.EXIT_USAGE
+
+
+# ---- ./run speed
+
+
+def run_speed(*arguments):
+    return subprocess.run(
+        [str(SCRIPT.parents[1] / "run"), "speed", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_run_speed_takes_two_builds_and_hands_on_the_exit_code(tmp_path):
+    old = fake_build(tmp_path / "old", {"a": 1})
+    slow = fake_build(tmp_path / "slow", {"a": 2})
+    assert run_speed("--builds", old, old, "--suite", "study", "--rounds", "1").returncode == speed.EXIT_OK
+    assert run_speed("--builds", old, slow, "--suite", "study", "--rounds", "1").returncode == speed.EXIT_SLOWER
+
+
+@pytest.mark.parametrize("arguments", [[], ["--builds", "one"], ["--rounds"], ["no-such-commit"]])
+def test_run_speed_refuses_what_is_no_base(arguments):
+    assert run_speed(*arguments).returncode == speed.EXIT_USAGE
