@@ -1,0 +1,40 @@
+// See files.h.
+#include "perfcounters/machine/files.h"
+
+#include <charconv>
+#include <fstream>
+#include <system_error>
+
+namespace gable::perf {
+
+std::optional<std::string> first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return line;
+}
+
+std::string value_of(const std::string& path, const std::string& key, char separator) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, key.size(), key) != 0) continue;
+    const auto at = line.find(separator);
+    if (at == std::string::npos) continue;
+    const auto begin = line.find_first_not_of(" \t\"", at + 1);
+    if (begin == std::string::npos) return "";
+    return line.substr(begin, line.find_last_not_of(" \t\"") - begin + 1);
+  }
+  return "";
+}
+
+std::size_t parse_size(const std::string& text) {
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) return 0;
+  const char unit = end == text.data() + text.size() ? '\0' : *end;
+  if (unit == 'K' || unit == 'k') return value << 10;
+  if (unit == 'M' || unit == 'm') return value << 20;
+  return value;
+}
+
+}  // namespace gable::perf
