@@ -5,21 +5,21 @@
 
 namespace gable::cpu {
 
-/// Bytes of one core's L1 for data; 32 KiB where the system does not say.
+/// Bytes of one core's L1 for data, at least 32 KiB and at most 128 KiB; 32 KiB where the system does not say.
 std::int64_t l1_bytes();
 
-/// Bytes of one way of an L1 of 64 sets of 64 bytes: addresses a multiple of them apart share a set, which holds as
-/// many as L1 has ways.
+/// Bytes of one way of an L1 of 64 sets of 64-byte lines. Lines whose addresses differ by a multiple of it share a set,
+/// which holds as many lines as L1 has ways.
 constexpr std::int64_t kL1WayBytes = 4096;
 
-/// Bytes of one core's L2; 1 MiB where the system does not say. Kept within what the blockings were thought out for.
+/// Bytes of one core's L2, at least 256 KiB and at most 2 MiB; 1 MiB where the system does not say.
 std::int64_t l2_bytes();
 
 /// Bytes of the last level that this process's first CPU shares; 32 MiB where the system does not say.
 std::int64_t l3_bytes();
 
-/// Whether so large a result would only push other data out of the last level; of a very large one, others have a
-/// share.
+/// Whether a result of so many bytes is stored with non-temporal stores: it exceeds the last level, or 32 MiB, since
+/// other cores use a larger one too.
 bool beyond_last_level(std::int64_t bytes);
 
 }  // namespace gable::cpu

@@ -9,9 +9,7 @@ namespace gable::cpu {
 namespace {
 
 void at_least(const char* name, std::int64_t value, std::int64_t least) {
-  if (value >= least) return;
-  throw std::invalid_argument(std::string("conv2d: ") + name + " is " + std::to_string(value) + ", must be at least " +
-                              std::to_string(least));
+  check_at_least("conv2d", name, value, least);
 }
 
 void divisible(const char* name, std::int64_t value, std::int64_t groups) {
@@ -21,6 +19,12 @@ void divisible(const char* name, std::int64_t value, std::int64_t groups) {
 }
 
 }  // namespace
+
+void check_at_least(const char* op, const char* name, std::int64_t value, std::int64_t least) {
+  if (value >= least) return;
+  throw std::invalid_argument(std::string(op) + ": " + name + " is " + std::to_string(value) + ", must be at least " +
+                              std::to_string(least));
+}
 
 void check(const Conv2dProblem& p) {
   at_least("n", p.n, 1);

@@ -1,5 +1,5 @@
 // f16 and bf16 as 16-bit patterns, converted one value at a time: for packing weights and for tests. The kernels have
-// vector forms of the same functions (convert-inl.h). To f32 is exact; from f32 rounds to nearest, ties to even, keeps
+// vector forms of the same functions (vector-inl.h). To f32 is exact; from f32 rounds to nearest, ties to even, keeps
 // infinities, turns a NaN quiet, and produces subnormals.
 #pragma once
 

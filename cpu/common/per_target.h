@@ -10,56 +10,68 @@
 
 #include <hwy/detect_targets.h>
 
-// GABLE_CPU_FOR_EACH_TARGET(X) expands X(id, namespace, name) for every compiled target, best first.
+// GABLE_CPU_FOR_EACH_TARGET(X) expands X(id, namespace, name, ...) for every compiled target, best first.
 #if HWY_TARGETS & HWY_AVX3
-#define GABLE_CPU_AVX3(X) X(HWY_AVX3, N_AVX3, "avx512")
+#define GABLE_CPU_AVX3(X, ...) X(HWY_AVX3, N_AVX3, "avx512" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_AVX3(X)
+#define GABLE_CPU_AVX3(X, ...)
 #endif
 #if HWY_TARGETS & HWY_AVX2
-#define GABLE_CPU_AVX2(X) X(HWY_AVX2, N_AVX2, "avx2")
+#define GABLE_CPU_AVX2(X, ...) X(HWY_AVX2, N_AVX2, "avx2" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_AVX2(X)
+#define GABLE_CPU_AVX2(X, ...)
 #endif
 #if HWY_TARGETS & HWY_SSE4
-#define GABLE_CPU_SSE4(X) X(HWY_SSE4, N_SSE4, "sse4")
+#define GABLE_CPU_SSE4(X, ...) X(HWY_SSE4, N_SSE4, "sse4" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_SSE4(X)
+#define GABLE_CPU_SSE4(X, ...)
 #endif
 #if defined(HWY_SSE2) && (HWY_TARGETS & HWY_SSE2)
-#define GABLE_CPU_SSE2(X) X(HWY_SSE2, N_SSE2, "sse2")
+#define GABLE_CPU_SSE2(X, ...) X(HWY_SSE2, N_SSE2, "sse2" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_SSE2(X)
+#define GABLE_CPU_SSE2(X, ...)
 #endif
 #if defined(HWY_NEON_BF16) && (HWY_TARGETS & HWY_NEON_BF16)
-#define GABLE_CPU_NEON_BF16(X) X(HWY_NEON_BF16, N_NEON_BF16, "neon_bf16")
+#define GABLE_CPU_NEON_BF16(X, ...) X(HWY_NEON_BF16, N_NEON_BF16, "neon_bf16" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_NEON_BF16(X)
+#define GABLE_CPU_NEON_BF16(X, ...)
 #endif
 #if HWY_TARGETS & HWY_NEON
-#define GABLE_CPU_NEON(X) X(HWY_NEON, N_NEON, "neon")
+#define GABLE_CPU_NEON(X, ...) X(HWY_NEON, N_NEON, "neon" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_NEON(X)
+#define GABLE_CPU_NEON(X, ...)
 #endif
 #if defined(HWY_NEON_WITHOUT_AES) && (HWY_TARGETS & HWY_NEON_WITHOUT_AES)
-#define GABLE_CPU_NEON_WITHOUT_AES(X) X(HWY_NEON_WITHOUT_AES, N_NEON_WITHOUT_AES, "neon_base")
+#define GABLE_CPU_NEON_WITHOUT_AES(X, ...) \
+  X(HWY_NEON_WITHOUT_AES, N_NEON_WITHOUT_AES, "neon_base" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_NEON_WITHOUT_AES(X)
+#define GABLE_CPU_NEON_WITHOUT_AES(X, ...)
 #endif
 #if HWY_TARGETS & HWY_EMU128
-#define GABLE_CPU_EMU128(X) X(HWY_EMU128, N_EMU128, "emu128")
+#define GABLE_CPU_EMU128(X, ...) X(HWY_EMU128, N_EMU128, "emu128" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_EMU128(X)
+#define GABLE_CPU_EMU128(X, ...)
 #endif
 #if HWY_TARGETS & HWY_SCALAR
-#define GABLE_CPU_SCALAR(X) X(HWY_SCALAR, N_SCALAR, "scalar")
+#define GABLE_CPU_SCALAR(X, ...) X(HWY_SCALAR, N_SCALAR, "scalar" __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define GABLE_CPU_SCALAR(X)
+#define GABLE_CPU_SCALAR(X, ...)
 #endif
-// A kernel file uses it to turn a Target into the function table of that target's namespace.
-#define GABLE_CPU_FOR_EACH_TARGET(X) \
-  GABLE_CPU_AVX3(X)                  \
-  GABLE_CPU_AVX2(X)                  \
-  GABLE_CPU_SSE4(X)                  \
-  GABLE_CPU_SSE2(X)                  \
-  GABLE_CPU_NEON_BF16(X) GABLE_CPU_NEON(X) GABLE_CPU_NEON_WITHOUT_AES(X) GABLE_CPU_EMU128(X) GABLE_CPU_SCALAR(X)
+#define GABLE_CPU_FOR_EACH_TARGET(X, ...)                  \
+  GABLE_CPU_AVX3(X __VA_OPT__(, ) __VA_ARGS__)             \
+  GABLE_CPU_AVX2(X __VA_OPT__(, ) __VA_ARGS__)             \
+  GABLE_CPU_SSE4(X __VA_OPT__(, ) __VA_ARGS__)             \
+  GABLE_CPU_SSE2(X __VA_OPT__(, ) __VA_ARGS__)             \
+  GABLE_CPU_NEON_BF16(X __VA_OPT__(, ) __VA_ARGS__)        \
+  GABLE_CPU_NEON(X __VA_OPT__(, ) __VA_ARGS__)             \
+  GABLE_CPU_NEON_WITHOUT_AES(X __VA_OPT__(, ) __VA_ARGS__) \
+  GABLE_CPU_EMU128(X __VA_OPT__(, ) __VA_ARGS__)           \
+  GABLE_CPU_SCALAR(X __VA_OPT__(, ) __VA_ARGS__)
+
+// GABLE_CPU_RETURN_OF(target, call), after the last per-target namespace of a kernel file, returns `call` as the
+// namespace of `target` has it: a table of functions, say.
+#define GABLE_CPU_RETURN_IF(target_id, ns, name, target, call) \
+  if ((target).id == (target_id)) return ns::call;
+#define GABLE_CPU_RETURN_OF(target, call)                      \
+  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_RETURN_IF, target, call) \
+  return HWY_STATIC_DISPATCH(call)

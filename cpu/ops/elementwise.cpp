@@ -1,11 +1,11 @@
 // add: memory-bound, so one vector a step and blocks of 64 KiB, or 4 MiB of memory, spread over threads.
-// Inner step (f32, AVX-512): 2 × 64 B read, 64 B written, 16 FLOP. A result beyond the last level is stored past the
-// caches, so that its lines are not read first: 3 instead of 4 bytes moved.
+// Inner step (f32, AVX-512): 2 × 64 B read, 64 B written, 16 FLOP. A result beyond the last level takes
+// non-temporal stores, which do not read its lines first: 3 bytes moved instead of 4.
 //
-// In tiles, add shows what a machine of 128 partitions shows. A tile is what one instruction gets there: row_chunk
-// partitions, each with free_dim elements. Here its lanes are lanes of vectors (128 f32 are 8 of AVX-512), fewer than a
-// vector are a masked part of one, its steps follow one another, and the tile is what a thread is handed at a time. So
-// few lanes leave vectors empty, few steps pay the handing out for little work, and too many leave threads without any.
+// In tiles, add shows the costs of an accelerator with 128 partitions, where one instruction takes a tile: row_chunk
+// partitions with free_dim elements each. Here row_chunk is lanes of vectors (128 f32 are 8 AVX-512 vectors; fewer than
+// a vector are a masked one), free_dim is steps one after another, and a tile is the unit of work of a thread. Few
+// lanes leave vectors partly empty, few steps make units too small, and many steps leave threads without work.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/ops/elementwise.h"
@@ -84,20 +84,10 @@ namespace gable::cpu {
 namespace {
 
 auto add_function_of(const Target& target, DType type, bool stream) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::add_function(type, stream);
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(add_function)(type, stream);
+  GABLE_CPU_RETURN_OF(target, add_function(type, stream));
 }
 
-auto add_tile_function_of(const Target& target, DType type) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::add_tile_function(type);
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(add_tile_function)(type);
-}
+auto add_tile_function_of(const Target& target, DType type) { GABLE_CPU_RETURN_OF(target, add_tile_function(type)); }
 
 }  // namespace
 

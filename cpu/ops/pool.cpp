@@ -18,6 +18,7 @@
 #include <string>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/check.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
@@ -125,17 +126,11 @@ namespace gable::cpu {
 namespace {
 
 auto pool_function_of(const Target& target, DType type, bool nhwc) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::pool_function(type, nhwc);
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(pool_function)(type, nhwc);
+  GABLE_CPU_RETURN_OF(target, pool_function(type, nhwc));
 }
 
 void at_least(const char* name, std::int64_t value, std::int64_t least) {
-  if (value >= least) return;
-  throw std::invalid_argument(std::string("max_pool: ") + name + " is " + std::to_string(value) +
-                              ", must be at least " + std::to_string(least));
+  check_at_least("max_pool", name, value, least);
 }
 
 void below(const char* name, std::int64_t value, std::int64_t limit) {

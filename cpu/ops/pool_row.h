@@ -25,7 +25,7 @@ struct PoolRow {
   std::int64_t out_row;
   void* y;         // the output row
   float* scratch;  // nchw: two rows of f32, of input and of output width
-  bool stream;     // nhwc: all channels are whole vectors, y is aligned to them, and stores pass the caches by
+  bool stream;     // nhwc: non-temporal stores; all channels are whole vectors, and y is aligned to them
 };
 
 }  // namespace gable::cpu

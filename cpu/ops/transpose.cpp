@@ -1,10 +1,10 @@
 // Transpose by tiles of 64 rows x 512 bytes. A tile's rows are first copied into an L1 buffer (36 KiB), whole cache
-// lines of each row at a time while the next tile's are asked for: rows a power of two apart share a few sets of every
-// cache, and a line that is read again later would be gone. Out of the buffer come vectors whose 128-bit blocks are 4
-// (4-byte) or 8 (2-byte) elements of rows that lie 4 or 8 apart, and interleaving 4 or 8 such vectors makes vectors of
-// columns: on AVX-512 a column's whole line, stored past the caches where the last level cannot hold the result.
-// Threads take stripes of rows. A 16x16 block of 4 bytes is 32 interleaves and 48 inserts for 1 KiB: 40 cycles of 2
-// shuffle units.
+// lines of each row at a time, while the next tile is prefetched: rows a power of two apart share a few sets of every
+// cache, so a line that is read in parts would be evicted in between. Vectors are loaded from the buffer in 128-bit
+// blocks, 4 (4-byte) or 8 (2-byte) elements of rows that lie 4 or 8 apart. Interleaving 4 or 8 such vectors gives
+// vectors of columns: on AVX-512 a column's whole line, with non-temporal stores where the result exceeds the last
+// level. Threads take stripes of rows. A 16x16 block of 4 bytes is 32 interleaves and 48 inserts for 1 KiB: 40 cycles
+// of 2 shuffle units.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/ops/transpose.h"
@@ -130,8 +130,8 @@ HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T*
   constexpr std::int64_t kColumns = 16 / sizeof(T);
   constexpr std::int64_t kLine = 64 / sizeof(T);
   block_columns = columns / kColumns * kColumns;
-  // All rows of a few columns one after another: so narrow vectors complete the lines that they store, and lines that
-  // follow one another in memory, four a tile, follow one another in time.
+  // All rows of a few columns, then the next columns: narrow vectors complete the lines that they store, and
+  // neighbouring lines, four a tile, are stored one after another.
   for (std::int64_t column = 0; column < block_columns; column += kColumns) {
     for (std::int64_t row = 0; row < rows; row += kLine) {
       const std::int64_t end = std::min(rows, row + kLine);
@@ -147,7 +147,7 @@ HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T*
   }
 }
 
-/// Copies a whole tile of kTileRows rows into the buffer and asks for the one to its right.
+/// Copies a whole tile of kTileRows rows into the buffer and prefetches the tile to its right.
 template <class T>
 HWY_INLINE void copy_tile(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT buffer) {
   const hn::ScalableTag<T> d;
@@ -202,14 +202,10 @@ namespace {
 constexpr std::int64_t kFewRowsColumns = 1024;
 
 auto transpose_function_of(const Target& target, int element_bytes) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::transpose_function(element_bytes);
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(transpose_function)(element_bytes);
+  GABLE_CPU_RETURN_OF(target, transpose_function(element_bytes));
 }
 
-/// Whether every row of every image's result begins with a line, and the last level cannot hold them all.
+/// Whether the result exceeds the last level, and each of its rows begins on a cache line.
 bool streams(const Transpose2d& shape, std::int64_t images, std::int64_t image_bytes, const void* y,
              std::int64_t element_bytes) {
   const std::int64_t y_row = shape.y_stride * element_bytes;
@@ -227,21 +223,21 @@ void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_
   const bool stream = streams(shape, images, image_elements * element_bytes, y, element_bytes);
   if (stream) note_path(Path::transpose_stream, target);
   const auto transpose_stripe = transpose_function_of(target, element_bytes);
-  // Of few rows, as in images of few channels, threads take stripes of columns.
+  // With few rows, as in images of few channels, threads take stripes of columns.
   const std::int64_t row_stripes = ceil_div(shape.rows, kTileRows);
-  const std::int64_t wide = shape.rows <= kTileRows ? kFewRowsColumns : shape.columns;
-  const std::int64_t column_stripes = ceil_div(shape.columns, wide);
+  const std::int64_t stripe_columns = shape.rows <= kTileRows ? kFewRowsColumns : shape.columns;
+  const std::int64_t column_stripes = ceil_div(shape.columns, stripe_columns);
   const std::int64_t stripes = row_stripes * column_stripes;
   parallel_units(threads, images * stripes, [&](std::int64_t unit, int) {
     const std::int64_t offset = unit / stripes * image_elements;
     const std::int64_t row = unit % stripes / column_stripes * kTileRows;
-    const std::int64_t column = unit % column_stripes * wide;
+    const std::int64_t column = unit % column_stripes * stripe_columns;
     transpose_stripe({.x = static_cast<const char*>(x) + (offset + row * shape.x_stride + column) * element_bytes,
                       .x_stride = shape.x_stride,
                       .y = static_cast<char*>(y) + (offset + column * shape.y_stride + row) * element_bytes,
                       .y_stride = shape.y_stride,
                       .rows = std::min(kTileRows, shape.rows - row),
-                      .columns = std::min(wide, shape.columns - column),
+                      .columns = std::min(stripe_columns, shape.columns - column),
                       .stream = stream});
   });
 }

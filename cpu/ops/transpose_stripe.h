@@ -8,8 +8,8 @@ namespace gable::cpu {
 constexpr std::int64_t kTileRows = 64;
 constexpr std::int64_t kTileRowBytes = 512;
 
-/// Up to kTileRows rows of a matrix; strides in elements. With `stream`, whole tiles are stored past the caches, and y
-/// and its rows are aligned to cache lines.
+/// Up to kTileRows rows of a matrix; strides in elements. With `stream`, whole tiles take non-temporal stores, and
+/// y and its rows are aligned to cache lines.
 struct TransposeStripe {
   const void* x;
   std::int64_t x_stride;

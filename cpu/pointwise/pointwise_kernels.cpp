@@ -209,11 +209,7 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 
 const PointwiseKernels& pointwise_kernels(const Target& target) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::pointwise_kernels_here();
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(pointwise_kernels_here)();
+  GABLE_CPU_RETURN_OF(target, pointwise_kernels_here());
 }
 
 }  // namespace gable::cpu
