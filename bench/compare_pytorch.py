@@ -389,6 +389,7 @@ def measurement(layer: Layer, timed: Timed, device_name: str) -> Record:
     record |= {
         "layout": contestant.layout,
         "device": timed.name,
+        "device_kind": "gpu",
         "device_name": device_name,
         "kernel": contestant.kernel,
         "fused": contestant.fused,

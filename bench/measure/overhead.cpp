@@ -1,7 +1,8 @@
 // gable_overhead: what gable itself costs. Plan::run() against the kernel behind it called directly, on a convolution
 // of one product, where nothing else is left; a process that loads libgable against the same process that doesn't; and
-// a convolution with counters running on every thread, read by nobody, against the same without. Writes medians and
-// quartiles as JSON; exits with 1 when a cost is above its limit.
+// a convolution with counters running on every thread, read by nobody, against the same without; and, on each GPU,
+// Plan::run() of a tiny addition against the launch of an empty kernel. Writes medians and quartiles as JSON; exits
+// with 1 when a cost is above its limit.
 #include <fmt/format.h>
 #include <gable/backend.h>
 #include <gable/gable.h>
@@ -15,9 +16,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/common/files.h"
+#include "bench/measure/devices.h"
 #include "bench/measure/outcome.h"
 #include "bench/record/study_json.h"
 #include "bench/workloads/data.h"
@@ -32,9 +35,10 @@ using namespace gable;
 using namespace gable::bench;
 using nlohmann::json;
 
-constexpr double kRunLimit = 1e-6;    ///< s beyond the kernel
-constexpr double kLoadLimit = 5e-3;   ///< s
-constexpr double kArmedLimit = 0.01;  ///< of T
+constexpr double kRunLimit = 1e-6;     ///< s beyond the kernel
+constexpr double kLoadLimit = 5e-3;    ///< s
+constexpr double kArmedLimit = 0.01;   ///< of T
+constexpr double kLaunchLimit = 3e-6;  ///< s beyond a launch
 constexpr int kProcesses = 101;
 
 /// The cheapest kernel there is: it does nothing. What Plan::run() takes with it is Plan::run()'s own.
@@ -208,6 +212,52 @@ json measure_armed() {
           {"passed", ratio <= kArmedLimit}};
 }
 
+/// Host time of Plan::run() of a tiny addition, which only puts a kernel on the device's stream.
+perf::Timing time_of_enqueuing(const Device& device) {
+  constexpr std::int64_t kCount = 1024;
+  constexpr int kCalls = 200;  // fewer than fill a queue
+  constexpr int kRounds = 50;
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount});
+  const Tensor y = device.tensor(DType::f32, {kCount});
+  std::vector<double> samples;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start_time = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) plan.run(a.view(), a.view(), y.view());
+    samples.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time).count() / kCalls);
+    device.synchronize();
+  }
+  return perf::summarize(std::move(samples), kCalls);
+}
+
+json measure_launch(const OpenDevice& gpu) {
+  json record{{"what", "Plan::run() of a tiny addition on " + gpu.uri + " beyond the launch of an empty kernel"}};
+  for (const Ceiling& rate : gpu.device.ceilings({.quick = true})) {
+    if (rate.name != "launch, back to back") continue;
+    const perf::Timing run = time_of_enqueuing(gpu.device);
+    const perf::Timing launch = perf::summarize(rate.samples);
+    const double beyond = run.seconds - launch.seconds;
+    record.update({{"plan_run", summary(run)},
+                   {"launch", summary(launch)},
+                   {"seconds", beyond},
+                   {"limit", kLaunchLimit},
+                   {"passed", beyond <= kLaunchLimit}});
+    return record;
+  }
+  record.update({{"reason", "its backend measures no launches"}, {"passed", true}});
+  return record;
+}
+
+/// One entry a GPU whose backend measures launches; none without a GPU.
+json measure_launches() {
+  json all = json::array();
+  for (const DeviceInfo& info : devices()) {
+    if (!info.available || info.backend != "cuda") continue;
+    for (const OpenDevice& gpu : open_devices({info.uri}, 0)) all.push_back(measure_launch(gpu));
+  }
+  return all;
+}
+
 /// Without the system call (in a container, say) there is nothing to measure.
 json measure_armed_if_possible() {
   try {
@@ -230,10 +280,12 @@ int main(int argc, char** argv) {
     const json run = measure_run();
     const json load = measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING);
     const json armed = measure_armed_if_possible();
+    const json launches = measure_launches();
     const json record{{"machine", machine_json(perf::describe_machine(), "gable_overhead")},
                       {"plan_run", run},
                       {"load", load},
-                      {"armed_counters", armed}};
+                      {"armed_counters", armed},
+                      {"gpu_launches", launches}};
     write_file(file, {json_text(record)});
     fmt::print(
         "Plan::run() beyond the kernel: {:.0f} ns (limit {:.0f} ns)\nloading libgable: {:.2f} ms (limit {:.0f} ms)\n",
@@ -242,7 +294,15 @@ int main(int argc, char** argv) {
       fmt::print("counters running, read by nobody: {:+.2f} % of T (limit {:.0f} %)\n",
                  armed["fraction"].get<double>() * 100, kArmedLimit * 100);
     }
-    const bool passed = run["passed"].get<bool>() && load["passed"].get<bool>() && armed["passed"].get<bool>();
+    bool launches_passed = true;
+    for (const json& launch : launches) {
+      launches_passed = launches_passed && launch["passed"].get<bool>();
+      if (!launch.contains("seconds")) continue;
+      fmt::print("{}: {:.2f} us (limit {:.0f} us)\n", launch["what"].get<std::string>(),
+                 launch["seconds"].get<double>() * 1e6, kLaunchLimit * 1e6);
+    }
+    const bool passed =
+        launches_passed && run["passed"].get<bool>() && load["passed"].get<bool>() && armed["passed"].get<bool>();
     return passed ? kDone : kCheckFailed;
   } catch (const std::exception& error) {
     std::fputs((std::string("gable_overhead: ") + error.what() + "\n").c_str(), stderr);

@@ -118,7 +118,6 @@ std::string profile_table(const std::vector<ProfileRow>& rows) {
                           row.device, "Time(%)", "Total", "Calls", "Avg", "Min", "Max", "Name");
     }
     former = &row;
-    using seconds_text;
     text += printable(fmt::format("{:>8.2f} {:>9} {:>7} {:>9} {:>9} {:>9}  {}", row.percent, seconds_text(row.total),
                                   row.calls, seconds_text(row.average), seconds_text(row.least),
                                   seconds_text(row.greatest), row.name)) +

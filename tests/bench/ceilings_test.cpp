@@ -2,11 +2,17 @@
 // cuda_test measures real ones where there is a GPU.
 #include <doctest/doctest.h>
 
+#include <gable/device.h>
+#include <gable/error.h>
+
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/measure/ceilings.h"
-#include "bench/record/record.h"
+#include "bench/measure/judge.h"
 #include "bench/record/schema.h"
+#include "bench/record/study_json.h"
 #include "tests/tools/expect.h"
 
 namespace gable::bench {
@@ -48,86 +54,139 @@ MachineCeilings one_gpu(int index = 0) {
   return ceilings;
 }
 
-json measurement(const std::string& device, double flop, double bytes, double seconds) {
-  return {{"device", device},
-          {"dtype", "f32"},
-          {"cache", "warm"},
-          {"threads", nullptr},
-          {"T", {{"seconds", seconds}}},
-          {"W", {{"flop", flop}}},
-          {"Q", {{"dram", {{"source", "analytic"}, {"bytes", bytes}}}}}};
+Row gpu_row(int index, double flop, double bytes, double seconds) {
+  Row row;
+  row.identity.dtype = "f32";
+  row.place.device = "cuda:" + std::to_string(index);
+  row.place.kind = DeviceKind::gpu;
+  row.place.gpu = index;
+  row.place.arithmetic = {.dtype = "f32", .products = 1};
+  row.time.seconds = seconds;
+  row.work.value = flop;
+  row.traffic["dram"].value = bytes;
+  return row;
 }
 
-json judged(json one, const MachineCeilings& ceilings = one_gpu()) {
-  json list = json::array({std::move(one)});
-  judge_measurements(list, ceilings, perf::Machine{});
-  return list[0];
+Row cpu_row(double flop, const std::string& dtype, const ArithmeticFields& arithmetic) {
+  Row row = gpu_row(0, flop, 1e3, 1e-3);
+  row.identity.dtype = dtype;
+  row.place = {.device = "cpu", .threads = 1, .arithmetic = arithmetic};
+  return row;
+}
+
+Verdict judged(const Row& one, const MachineCeilings& ceilings = one_gpu()) {
+  std::vector<Row> rows{one};
+  judge_rows(rows, ceilings, perf::Machine{});
+  return rows[0].verdict;
+}
+
+MachineCeilings one_cpu(const std::vector<std::pair<const char*, double>>& flops) {
+  MachineCeilings ceilings;
+  for (const auto& [dtype, value] : flops) {
+    perf::Ceiling ceiling{
+        .name = std::string("unit ") + dtype, .kind = "compute", .isa_or_level = "unit", .dtype = dtype};
+    ceiling.threads = 1;
+    ceiling.value = value;
+    ceilings.cpu.push_back(ceiling);
+  }
+  return ceilings;
 }
 
 TEST_CASE("a GPU's measurement is held against its own unit, or the memory that its tensors lie in") {
-  const json busy = judged(measurement("cuda:0?kernel=naive", 5e9, 1e9, 1e-3));  // 0.5 ms of each
-  CHECK(busy["percent_of_roof"].get<double>() == doctest::Approx(50));
-  CHECK(judged(measurement("cuda:0", 6e9, 1e9, 1e-3))["bound"] == "compute");
-  const json moving = judged(measurement("cudnn:0", 1e9, 1e9, 1e-3));
-  CHECK(moving["bound"] == "memory:dram");
-  CHECK(moving["roof"] == "dram read");
-  json warm = measurement("cuda:0", 1e6, 39e6, 20e-6);
-  CHECK(judged(warm)["bound"] == "memory:l2");
-  warm["cache"] = "cold";
-  CHECK(judged(warm)["bound"] == "memory:dram");
-  json tf32 = measurement("cuda:0", 50e9, 1e6, 1e-3);
-  tf32["math"] = "tf32";
-  CHECK(judged(tf32)["percent_of_roof"].get<double>() == doctest::Approx(50));
+  const Verdict busy = judged(gpu_row(0, 5e9, 1e9, 1e-3));  // 0.5 ms of each
+  CHECK(busy.percent_of_roof.value() == doctest::Approx(50));
+  CHECK(judged(gpu_row(0, 6e9, 1e9, 1e-3)).bound == "compute");
+  const Verdict moving = judged(gpu_row(0, 1e9, 1e9, 1e-3));
+  CHECK(moving.bound == "memory:dram");
+  CHECK(moving.roof == "dram read");
+  Row warm = gpu_row(0, 1e6, 39e6, 20e-6);
+  CHECK(judged(warm).bound == "memory:l2");
+  warm.place.cache = "cold";
+  CHECK(judged(warm).bound == "memory:dram");
+  Row tf32 = gpu_row(0, 50e9, 1e6, 1e-3);
+  tf32.place.arithmetic = {.dtype = "tf32", .products = 1};
+  CHECK(judged(tf32).percent_of_roof.value() == doctest::Approx(50));
 }
 
 TEST_CASE("f32 out of bf16 parts has the roof of bf16's products, a third or a sixth of it") {
-  for (const auto& [math, products] : {std::pair{"split3", 3.0}, std::pair{"split6", 6.0}}) {
-    CAPTURE(math);
-    json split = measurement("cuda:0", 10e9, 1e6, 1e-3);
-    split["math"] = math;
-    const json verdict = judged(split);
-    CHECK(verdict["percent_of_roof"].get<double>() == doctest::Approx(100 * 10e9 / (200e12 / products) / 1e-3));
-    CHECK(contains(verdict["roof"].get<std::string>(), "unit bf16 / "));
-    CHECK_FALSE(verdict.contains("flags"));
+  for (const int products : {3, 6}) {
+    CAPTURE(products);
+    Row split = gpu_row(0, 10e9, 1e6, 1e-3);
+    split.place.arithmetic = {.dtype = "bf16", .products = products};
+    const Verdict verdict = judged(split);
+    CHECK(verdict.percent_of_roof.value() == doctest::Approx(100 * 10e9 / (200e12 / products) / 1e-3));
+    CHECK(contains(verdict.roof, "unit bf16 / "));
+    CHECK(verdict.flags.empty());
   }
 }
 
-TEST_CASE("f16 on AMX has the roof of its bf16 parts, other kernels that of f16's own unit") {
-  const auto unit = [](const std::string& dtype, double value) {
-    perf::Ceiling ceiling{.name = "unit " + dtype, .kind = "compute", .isa_or_level = "unit", .dtype = dtype};
-    ceiling.threads = 1;
-    ceiling.value = value;
-    return ceiling;
+TEST_CASE("f16 out of bf16 parts has the roof of its own number of products, other kernels that of f16's own unit") {
+  const MachineCeilings cpu = one_cpu({{"f16", 1e12}, {"bf16", 6e12}});
+  CHECK(judged(cpu_row(1e9, "f16", {"bf16", 3}), cpu).percent_of_roof.value() == doctest::Approx(50));
+  CHECK(judged(cpu_row(1e9, "f16", {"bf16", 4}), cpu).percent_of_roof.value() == doctest::Approx(100 * 1 / 1.5));
+  CHECK(judged(cpu_row(1e9, "f16", {"f16", 1}), cpu).percent_of_roof.value() == doctest::Approx(100));
+}
+
+TEST_CASE("f64 has a roof of its own, or half of f32's: it is never held against f32's") {
+  const Row row = cpu_row(1e8, "f32", {"f64", 1});
+  const Verdict half = judged(row, one_cpu({{"f32", 1e12}}));
+  CHECK(half.percent_of_roof.value() == doctest::Approx(20));
+  CHECK(half.roof == "unit f32 / 2 for f64");
+  const Verdict own = judged(row, one_cpu({{"f32", 1e12}, {"f64", 4e11}}));
+  CHECK(own.percent_of_roof.value() == doctest::Approx(25));
+  CHECK(own.roof == "unit f64");
+}
+
+TEST_CASE("a plan says what it multiplies in") {
+  Conv2d conv{.input = {1, 32, 8, 8}, .weights = {32, 32, 3, 3}, .layout = Layout::nhwc};
+  const Arithmetic reference = open("reference").plan(conv).arithmetic();
+  CHECK(reference.dtype == "f64");
+  CHECK(reference.products == 1);
+  const Arithmetic direct = open("cpu?kernel=direct").plan(conv).arithmetic();
+  CHECK(direct.dtype == "f32");
+  CHECK(direct.products == 1);
+}
+
+TEST_CASE("f16 on AMX says how many products its kernel makes: four of few terms, three of many") {
+  const auto products = [](std::int64_t channels, std::int64_t window) {
+    const Conv2d conv{.input = {1, channels, 16, 16},
+                      .weights = {64, channels, window, window},
+                      .dtype = DType::f16,
+                      .layout = Layout::nhwc};
+    const Arithmetic arithmetic = open("cpu?kernel=amx").plan(conv).arithmetic();
+    CHECK(arithmetic.dtype == "bf16");
+    return arithmetic.products;
   };
-  const MachineCeilings cpu{.cpu = {unit("f16", 1e12), unit("bf16", 6e12)}, .gpus = {}};
-  json one = measurement("cpu", 1e9, 1e3, 1e-3);
-  one["dtype"] = "f16";
-  one["threads"] = 1;
-  one["kernel"] = "amx";
-  CHECK(judged(one, cpu)["percent_of_roof"].get<double>() == doctest::Approx(50));
-  one["kernel"] = "direct";
-  CHECK(judged(one, cpu)["percent_of_roof"].get<double>() == doctest::Approx(100));
+  try {
+    CHECK(products(64, 1) == 4);
+    CHECK(products(512, 3) == 3);
+  } catch (const Error& error) {
+    MESSAGE("skipped: no AMX here: ", error.what());
+  }
 }
 
 TEST_CASE("a short time far below the roof is a launch's cost; what is above a roof is flagged") {
-  CHECK(judged(measurement("cuda:0", 1e6, 1e6, 9e-6))["bound"] == "overhead");
-  CHECK(judged(measurement("cuda:0", 1e6, 1e6, 12e-6))["bound"] != "overhead");
-  const json fast = judged(measurement("cuda:0", 20e9, 1e6, 1e-3));
-  CHECK(fast["percent_of_roof"].get<double>() == doctest::Approx(200));
-  REQUIRE(fast["flags"].size() == 1);
+  CHECK(judged(gpu_row(0, 1e6, 1e6, 9e-6)).bound == "overhead");
+  CHECK(judged(gpu_row(0, 1e6, 1e6, 12e-6)).bound != "overhead");
+  const Verdict fast = judged(gpu_row(0, 20e9, 1e6, 1e-3));
+  CHECK(fast.percent_of_roof.value() == doctest::Approx(200));
+  REQUIRE(fast.flags.size() == 1);
 }
 
 TEST_CASE("a GPU is held against its own ceilings alone") {
-  const json other = judged(measurement("cuda:1", 6e9, 1e9, 1e-3));
-  CHECK_FALSE(other.contains("bound"));
-  CHECK(judged(measurement("cudnn:1", 6e9, 1e9, 1e-3), one_gpu(1))["bound"] == "compute");
-  CHECK_FALSE(judged(measurement("cuda:0", 6e9, 1e9, 1e-3), one_gpu(1)).contains("bound"));
+  CHECK(judged(gpu_row(1, 6e9, 1e9, 1e-3)).bound.empty());
+  CHECK(judged(gpu_row(1, 6e9, 1e9, 1e-3), one_gpu(1)).bound == "compute");
+  CHECK(judged(gpu_row(0, 6e9, 1e9, 1e-3), one_gpu(1)).bound.empty());
 }
 
 TEST_CASE("the record lists a GPU's roofs and rates, and follows its schema") {
-  const json ceilings = ceilings_record(one_gpu());
+  Study study{.ceilings = ceiling_entries(one_gpu()), .rates = rate_entries(one_gpu())};
+  const RunEntry run{.machine = perf::describe_machine(), .command = "test"};
+  json document = to_json(study, run);
+  const json& ceilings = document["ceilings"];
   REQUIRE(ceilings.size() == 5);
   CHECK(ceilings[0]["device"] == "cuda:0");
+  CHECK(ceilings[0]["device_kind"] == "gpu");
   CHECK(ceilings[0]["isa"] == "unit");
   CHECK(ceilings[0]["value"] == 10e12);
   CHECK(ceilings[0]["q1"].get<double>() == doctest::Approx(9.5e12));
@@ -135,24 +194,21 @@ TEST_CASE("the record lists a GPU's roofs and rates, and follows its schema") {
   CHECK(ceilings[0]["theoretical"].is_null());
   CHECK(ceilings[3]["level"] == "dram");
   CHECK(ceilings[3]["theoretical"] == 4e12);
-  const json rates = rates_record(one_gpu());
+  const json& rates = document["rates"];
   REQUIRE(rates.size() == 2);
   CHECK(rates[0]["unit"] == "s");
   CHECK(rates[0]["value"] == 10e-6);
-
-  json study = study_record(machine_record(perf::describe_machine(), "test"), one_gpu(), json::array(), {});
-  CHECK(check_study(study).empty());
-  CHECK(study["rates"] == rates);
-  study["rates"][0]["unit"] = "";
-  CHECK(check_study(study).size() == 1);
-  const json of_cpu = study_record(machine_record(perf::describe_machine(), "test"), {}, json::array(), {});
-  CHECK_FALSE(of_cpu.contains("rates"));
+  CHECK(check_study(document).empty());
+  document["rates"][0]["unit"] = "";
+  CHECK(check_study(document).size() == 1);
+  CHECK_FALSE(to_json(Study{}, run).contains("rates"));
 }
 
 TEST_CASE("the ceilings of a study are those of what it runs on") {
-  CHECK(scope_of({"cpu", "onednn"}).cpu);
-  CHECK(scope_of({"cpu", "onednn"}).gpus.empty());
-  const CeilingScope gpus = scope_of({"cuda:1?kernel=naive", "cudnn"});
+  const Memory host{};
+  CHECK(scope_of({host, host}).cpu);
+  CHECK(scope_of({host, host}).gpus.empty());
+  const CeilingScope gpus = scope_of({Memory{Memory::Kind::cuda, 1}, Memory{Memory::Kind::cuda, 0}});
   CHECK_FALSE(gpus.cpu);
   CHECK(gpus.gpus == std::vector<int>{1, 0});
 }

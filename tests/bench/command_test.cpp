@@ -56,7 +56,7 @@ struct Result {
 Result run_command(const std::string& arguments, const std::string& environment = "") {
   const std::string stem =
       (fs::temp_directory_path() / ("gable_command_output_" + std::to_string(::getpid()))).string();
-  const std::string line = environment + " GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS "' '" GABLE_COMMAND "' " +
+  const std::string line = "GABLE_BACKEND_PATH='" GABLE_TEST_PLUGINS "' " + environment + " '" GABLE_COMMAND "' " +
                            arguments + " >'" + stem + ".out' 2>'" + stem + ".err'";
   const int status = std::system(line.c_str());
   Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(stem + ".out"), read_text(stem + ".err")};
@@ -256,6 +256,44 @@ TEST_CASE("bench writes a record that follows its schema, to standard output alo
   CHECK(study["measurements"][1]["percent_of_roof"].is_null());  // no ceilings were measured
   CHECK(study["measurements"][3]["cache"] == "cold");
   CHECK(contains(result.err, "against"));
+}
+
+TEST_CASE("whether a row ran on a GPU is its memory's kind, and what no device can do is refused once") {
+  const Folder folder;
+  std::ofstream(folder.file("list")) << "mb1ic3ih8oc4kh3\nmb1ic3id8ih8oc4kd3kh3\nnonsense\n";
+  const Result result =
+      run_command("bench --device reference,cuda_double:0,cuda_double:1 --seconds 0.01 --json - --file '" +
+                      folder.file("list") + "'",
+                  "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "'");
+  CHECK(result.code == 2);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 3);
+  for (const json& m : study["measurements"]) {
+    const bool gpu = m["device"] == "cuda_double:0";
+    CHECK(m["device_kind"] == (gpu ? "gpu" : "cpu"));
+    CHECK(m["threads"].is_null() == gpu);
+    CHECK(m["T"]["source"] == (gpu ? "event" : "clock"));
+  }
+  CHECK(study["refused"].size() == 2);
+}
+
+TEST_CASE("a row of `auto` is on the kind of device that runs it, and gives its threads") {
+  const Result result = run_command(std::string("bench ") + kSmall + " --device auto --seconds 0.01 --json -");
+  REQUIRE(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 1);
+  CHECK(study["measurements"][0]["threads"].is_null() == (study["measurements"][0]["device_kind"] == "gpu"));
+}
+
+TEST_CASE("the reference computes in f64 and is held against f64's roof") {
+  const Result result =
+      run_command(std::string("bench ") + kSmall + " --device reference --ceilings --seconds 0.01 --json -");
+  REQUIRE(result.code == 0);
+  const json row = json::parse(result.out)["measurements"][0];
+  CHECK(row["arithmetic"]["dtype"] == "f64");
+  if (row["bound"] == "compute") CHECK(contains(row["roof"].get<std::string>(), "f64"));
 }
 
 TEST_CASE("a case that a device refuses is in the record with the reason") {

@@ -13,8 +13,12 @@
 #include <vector>
 
 #include "bench/counting/workload_process.h"
-#include "bench/record/record.h"
+#include "bench/measure/judge.h"
+#include "bench/measure/timed_row.h"
+#include "bench/record/row_json.h"
 #include "bench/record/schema.h"
+#include "bench/record/study_json.h"
+#include "bench/workloads/identity.h"
 #include "bench/workloads/suites.h"
 
 using namespace gable;
@@ -69,34 +73,43 @@ Sources sources_of(Parts... parts) {
 }
 
 /// One timed row of a small convolution on the reference.
-struct Row {
-  explicit Row(perf::Cache cache = perf::Cache::warm)
+struct TimedRow {
+  explicit TimedRow(perf::Cache cache = perf::Cache::warm)
       : devices(open_devices({"reference"}, 0)),
         one{"", "small", Conv2d{.input = {1, 4, 8, 8}, .weights = {4, 4, 3, 3}}},
         data(gable::bench::random_data(one.op)),
         runner(devices.front(), one.op) {
     runner.prepare(data);
-    measured = {&one, &runner, cache, perf::summarize({1e-3})};
-    record = measurement_record(one, runner, measured.timing, cache);
+    Placement place = runner.placement();
+    place.cache = cache == perf::Cache::warm ? "warm" : "cold";
+    const Work least = runner.plan().work();
+    measured = {&one, &runner,
+                timed_row(identity_of(one), place, {"clock", perf::summarize({1e-3}), least.flop, least.bytes()})};
+    record = to_json(measured.row);
   }
   std::vector<OpenDevice> devices;
   Case one;
   OpData data;
+  /// What counters make of it, also as JSON.
+  Row count(RowCounters& counters) {
+    counted = counters.count(measured);
+    record = to_json(counted);
+    return counted;
+  }
   OpRunner runner;
   Measured measured;
+  Row counted;
   nlohmann::json record;
 };
 
-void check_is_valid(const nlohmann::json& row) {
-  const nlohmann::json study = study_record(machine_record(perf::describe_machine(), "test"), MachineCeilings{},
-                                            nlohmann::json::array({row}), {});
-  CHECK_NOTHROW(validate_study(study));
+void check_is_valid(const Row& row) {
+  CHECK_NOTHROW(to_json(Study{.rows = {row}}, RunEntry{.machine = perf::describe_machine(), .command = "test"}));
 }
 
-CountedOptions parsed(std::vector<std::string> words) {
-  CountedOptions options;
+WorkloadOptions parsed(std::vector<std::string> words) {
+  WorkloadOptions options;
   CLI::App app;
-  add_counted_options(app, options);
+  add_workload_options(app, options);
   std::reverse(words.begin(), words.end());
   app.parse(words);
   return options;
@@ -105,13 +118,14 @@ CountedOptions parsed(std::vector<std::string> words) {
 }  // namespace
 
 TEST_CASE("auto takes each quantity from the best source that gives it, and says which in the row") {
-  Row row;
-  Counting counting(CounterMode::automatic,
-                    sources_of(FakeSource("pmu", Provenance::counter, {{Metric::flop, 20000}}),
-                               FakeSource("cachesim", Provenance::simulated,
-                                          {{Metric::flop, 1}, {Metric::l2_bytes, 9000}, {Metric::dram_bytes, 5000}})),
-                    "gable", 60);
-  counting.count(row.measured, row.record);
+  TimedRow row;
+  RowCounters counters(
+      CounterMode::automatic,
+      sources_of(FakeSource("pmu", Provenance::counter, {{Metric::flop, 20000}}),
+                 FakeSource("cachesim", Provenance::simulated,
+                            {{Metric::flop, 1}, {Metric::l2_bytes, 9000}, {Metric::dram_bytes, 5000}})),
+      "gable", 60);
+  row.count(counters);
   CHECK(row.record["W"]["source"] == "counter");
   CHECK(row.record["W"]["by"] == "pmu");
   CHECK(row.record["W"]["flop"] == 20000);
@@ -123,9 +137,9 @@ TEST_CASE("auto takes each quantity from the best source that gives it, and says
   CHECK_FALSE(row.record["Q"].contains("l3"));
   CHECK(row.record["intensity"] == 4.0);
   CHECK(row.record["gflops"].get<double>() == doctest::Approx(20000 / 1e-3 / 1e9));
-  check_is_valid(row.record);
-  CHECK(counting.rows_counted() == 1);
-  CHECK(counting.record()["sources"][0]["calibration"][0]["passed"] == true);
+  check_is_valid(row.counted);
+  CHECK(counters.rows_counted() == 1);
+  CHECK(counters.entry()->sources.at(0).checks.at(0).passed);
 }
 
 TEST_CASE("a mode takes only its own kind of source") {
@@ -134,87 +148,87 @@ TEST_CASE("a mode takes only its own kind of source") {
                       FakeSource("cachesim", Provenance::simulated, {{Metric::dram_bytes, 5000}}));
   };
   const auto bytes = [&](CounterMode mode) {
-    Row row;
-    Counting counting(mode, sources(), "gable", 60);
-    counting.require_sources(row.devices);
-    counting.count(row.measured, row.record);
+    TimedRow row;
+    RowCounters counters(mode, sources(), "gable", 60);
+    counters.require_sources(row.devices);
+    row.count(counters);
     return row.record["Q"]["dram"]["bytes"].get<double>();
   };
   CHECK(bytes(CounterMode::counter) == 7000);
   CHECK(bytes(CounterMode::simulated) == 5000);
-  CHECK(bytes(CounterMode::analytic) == work(Row().one.op).bytes());
+  CHECK(bytes(CounterMode::analytic) == work(TimedRow().one.op).bytes());
 }
 
 TEST_CASE("a source that fails its calibration gives nothing: the row stays analytic with the numbers") {
-  Row row;
-  Counting counting(
+  TimedRow row;
+  RowCounters counters(
       CounterMode::automatic,
       sources_of(FakeSource("liar", Provenance::counter, {{Metric::flop, 5}, {Metric::dram_bytes, 5}}, 3)), "gable",
       60);
-  counting.count(row.measured, row.record);
+  row.count(counters);
   CHECK(row.record["W"]["source"] == "analytic");
   CHECK(row.record["Q"]["dram"]["source"] == "analytic");
   const std::string reason = row.record["Q"]["dram"]["reason"];
   CHECK(reason.find("liar failed its calibration") != std::string::npos);
   CHECK(reason.find("3000") != std::string::npos);
-  CHECK(counting.rows_counted() == 0);
-  check_is_valid(row.record);
+  CHECK(counters.rows_counted() == 0);
+  check_is_valid(row.counted);
 }
 
 TEST_CASE("tensors that stay in the caches keep the least traffic, beside what was read") {
-  Row row;
-  Counting counting(
+  TimedRow row;
+  RowCounters counters(
       CounterMode::simulated,
       sources_of(FakeSource("cachesim", Provenance::simulated, {{Metric::dram_bytes, 0}, {Metric::l2_bytes, 6000}})),
       "gable", 60);
-  counting.count(row.measured, row.record);
+  row.count(counters);
   CHECK(row.record["Q"]["dram"]["source"] == "analytic");
   CHECK(row.record["Q"]["dram"]["simulated"] == 0);
   CHECK(row.record["Q"]["dram"]["reason"].get<std::string>().find("stay in the caches") != std::string::npos);
   CHECK(row.record["Q"]["l2"]["bytes"] == 6000);
-  check_is_valid(row.record);
+  check_is_valid(row.counted);
 }
 
 TEST_CASE("a kind of source that does not work here is refused with reason and cure") {
-  const Row row;
-  const Counting counting(CounterMode::counter, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60);
+  const TimedRow row;
+  const RowCounters counters(CounterMode::counter, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60);
   try {
-    counting.require_sources(row.devices);
+    counters.require_sources(row.devices);
     FAIL("nothing was refused");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::unsupported);
     CHECK(std::string(error.what()).find("pmu: no PMU") != std::string::npos);
     CHECK(std::string(error.what()).find("cure: bare metal") != std::string::npos);
   }
-  CHECK_NOTHROW(Counting(CounterMode::automatic, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60)
+  CHECK_NOTHROW(RowCounters(CounterMode::automatic, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60)
                     .require_sources(row.devices));
   CHECK_THROWS_AS(parse_counter_mode("some"), Error);
 }
 
 TEST_CASE("traffic that grows towards memory and rates above a ceiling are flagged, also without ceilings") {
-  Row row;
-  Counting counting(
+  TimedRow row;
+  RowCounters counters(
       CounterMode::simulated,
       sources_of(FakeSource("cachesim", Provenance::simulated, {{Metric::l2_bytes, 4000}, {Metric::dram_bytes, 5000}})),
       "gable", 60);
-  counting.count(row.measured, row.record);
-  nlohmann::json rows = nlohmann::json::array({row.record});
-  judge_measurements(rows, {}, perf::describe_machine());
-  REQUIRE(rows[0].contains("flags"));
-  CHECK(rows[0]["flags"][0].get<std::string>().find("Q(l2)") != std::string::npos);
-  CHECK(rows[0]["bound"].is_null());
+  row.count(counters);
+  std::vector<Row> rows{row.counted};
+  judge_rows(rows, {}, perf::describe_machine());
+  REQUIRE(rows[0].flagged());
+  CHECK(rows[0].verdict.flags[0].find("Q(l2)") != std::string::npos);
+  CHECK(rows[0].verdict.bound.empty());
   perf::Ceiling slow{.name = "dram read", .kind = "bandwidth", .isa_or_level = "dram", .dtype = "f32"};
   slow.threads = row.devices.front().threads;
   slow.value = 1e6;
-  judge_measurements(rows, MachineCeilings{.cpu = {slow}, .gpus = {}}, perf::describe_machine());
-  CHECK(rows[0]["flags"].size() == 2);
+  judge_rows(rows, MachineCeilings{.cpu = {slow}, .gpus = {}}, perf::describe_machine());
+  CHECK(rows[0].verdict.flags.size() == 2);
 }
 
 TEST_CASE("every op of every suite comes back from the words of the process that is counted") {
   for (const std::string& name : suite_names()) {
     for (const Case& one : suite(name, false)) {
       CAPTURE(one.name);
-      const Op back = counted_op(parsed(op_arguments(one.op)));
+      const Op back = op_of(parsed(op_arguments(one.op)));
       CHECK(back == one.op);
     }
   }
@@ -226,7 +240,7 @@ TEST_CASE("every op of every suite comes back from the words of the process that
                         .groups = 2,
                         .dtype = DType::f16,
                         .epilogue = {.bias = true, .activation = Activation::tanh, .max_pool = {2, 2}}};
-  CHECK(counted_op(parsed(op_arguments(odd))) == odd);
+  CHECK(op_of(parsed(op_arguments(odd))) == odd);
   CHECK_THROWS_AS(op_arguments(MaxPool{.input = {1, 1, 4, 4}}), Error);
-  CHECK_THROWS_AS(counted_op(parsed({"--op", "matmul", "--sizes", "1,2"})), Error);
+  CHECK_THROWS_AS(op_of(parsed({"--op", "matmul", "--sizes", "1,2"})), Error);
 }

@@ -9,19 +9,20 @@
 #include <fstream>
 #include <sstream>
 
+#include "bench/common/text.h"
+#include "bench/record/schema.h"
 #include "bench/report/bandwidth.h"
 #include "bench/report/csv.h"
 #include "bench/report/figure.h"
 #include "bench/report/html.h"
 #include "bench/report/png.h"
 #include "bench/report/report.h"
-#include "bench/record/schema.h"
 #include "bench/report/svg.h"
 #include "bench/report/table.h"
-#include "bench/common/text.h"
 #include "bench/report/trainium.h"
 #include "tests/bench/report_samples.h"
 
+using namespace gable::bench;
 using namespace gable::bench::report;
 using nlohmann::json;
 
@@ -234,13 +235,13 @@ TEST_CASE("merge: a name measured with and without pooling gets two labels") {
 TEST_CASE("roof: the best bandwidth a level and every ISA, at the thread count of the measurements") {
   const Studies studies = merge({samples::cpu_study()});
   size_t levels = 0;
-  for (const Ceiling* c : roof_of(studies, false)) {
+  for (const Ceiling* c : roof_of(studies, DeviceKind::cpu)) {
     CHECK(c->threads == 2);
     CHECK(c->name != "DRAM triad");
     levels += c->is_bandwidth();
   }
   CHECK(levels == 4);
-  CHECK(roof_of(studies, true).empty());
+  CHECK(roof_of(studies, DeviceKind::gpu).empty());
 }
 
 TEST_CASE("csv: one row a measurement, RFC 4180") {
@@ -253,6 +254,57 @@ TEST_CASE("csv: one row a measurement, RFC 4180") {
   const std::string header = text.substr(0, text.find("\r\n"));
   const size_t last = text.rfind("\r\n", text.size() - 3);
   CHECK(count_of(text.substr(last), ",") == count_of(header, ","));
+}
+
+namespace {
+
+// A study whose first row breaks a rule, under a named roof.
+json flagged_study() {
+  json study = samples::cpu_study();
+  study["measurements"][0]["roof"] = "AVX-512 FMA f32, 2 threads";
+  study["measurements"][0]["flags"] = {"W/T = 2e+12 FLOP/s is above the peak", "Q(l2) is less than Q(dram)"};
+  return study;
+}
+
+}  // namespace
+
+TEST_CASE("a row's limiting roof and its flags are in the table, the CSV, the page and the drawing") {
+  const Studies plain = merge({samples::cpu_study()}), studies = merge({flagged_study()});
+  const std::string text = table(studies);
+  CHECK(contains(text.substr(0, text.find('\n')), "roof"));
+  CHECK(contains(text, "AVX-512 FMA f32, 2 threads"));
+  CHECK(contains(text, "! 2\n"));
+  CHECK(contains(text, "! lenet1 f32 on cpu: W/T = 2e+12 FLOP/s is above the peak\n"));
+  CHECK_FALSE(contains(table(plain), "flags"));
+
+  const std::string lines = csv(studies);
+  CHECK(contains(lines.substr(0, lines.find("\r\n")), "device_kind,roof,flags"));
+  CHECK(contains(lines, "cpu,\"AVX-512 FMA f32, 2 threads\",W/T = 2e+12 FLOP/s is above the peak; Q(l2)"));
+
+  const std::string page = html(studies);
+  CHECK(count_of(page, "<tr data-i=\"0\" class=\"flagged\">") == 1);
+  CHECK(count_of(page, "class=\"flagged\"") == 1);
+  CHECK(contains(page, "<td>AVX-512 FMA f32, 2 threads</td><td>⚠ W/T = 2e+12"));
+  CHECK(contains(page, R"x(["⚠ Flag","Q(l2) is less than Q(dram)"])x") !=
+        contains(page, R"x(["\u26a0 Flag","Q(l2) is less than Q(dram)"])x"));
+  CHECK_FALSE(contains(html(plain), "class=\"flagged\""));
+
+  CHECK(count_of(svg(studies), "class=\"flag\"") == 2);  // the point and the legend
+  CHECK(contains(svg(studies), "ringed: flagged"));
+  CHECK(count_of(svg(plain), "class=\"flag\"") == 0);
+  CHECK_FALSE(contains(svg(plain), "flagged"));
+}
+
+TEST_CASE("a device is a GPU by its kind, not by its name") {
+  json study = samples::cpu_study();
+  for (json& m : study["measurements"]) {
+    if (m["device"] == "onednn") m["device"] = "cuda_on_cpu", m["device_kind"] = "cpu";
+  }
+  CHECK(panels_of(merge({study})) == std::vector<DeviceKind>{DeviceKind::cpu});
+  for (json& m : study["measurements"]) {
+    if (m["device"] == "cpu") m["device"] = "accelerator:0", m["device_kind"] = "gpu", m["threads"] = nullptr;
+  }
+  CHECK(panels_of(merge({study})) == std::vector<DeviceKind>{DeviceKind::cpu, DeviceKind::gpu});
 }
 
 TEST_CASE("csv: numbers read back exactly") {
@@ -486,7 +538,7 @@ TEST_CASE("trainium: primitives stand beside the study's figures, other suites d
   CHECK(contains(text, "186 µs"));
   CHECK(contains(text, "3.83 ms, 41 % of peak in f32"));
   CHECK(contains(html(studies), "Beside the Trainium study"));
-  CHECK(contains(csv(studies), ",128x2\r\n"));
+  CHECK(contains(csv(studies), ",128x2,cpu,,\r\n"));
   CHECK_FALSE(studies.measurements[0].can_be_drawn());
   CHECK(studies.measurements[1].can_be_drawn());
   study["measurements"][0]["tile"] = {128};
@@ -580,8 +632,8 @@ TEST_CASE("report: four files, whole, with ordinary permissions") {
                                    {"crowd", {samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})}}};
   for (const Case& c : cases) {
     Folder folder(std::string("reports/") + c.name);
-    write_report(c.studies, folder.path());
-    write_report(c.studies, folder.path());  // over an older report
+    write_report(merge(c.studies), folder.path());
+    write_report(merge(c.studies), folder.path());  // over an older report
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
       names.push_back(entry.path().filename().string());
@@ -601,7 +653,7 @@ TEST_CASE("report: a malformed study writes nothing") {
   Folder folder("malformed");
   json study = samples::cpu_study();
   study["measurements"][0]["T"]["runs"] = 0;
-  CHECK_THROWS_AS(write_report({study}, folder.path()), SchemaError);
+  CHECK_THROWS_AS(write_report(merge({study}), folder.path()), SchemaError);
   CHECK_FALSE(std::filesystem::exists(folder.path()));
-  CHECK_THROWS_AS(write_report({}, folder.path()), std::invalid_argument);
+  CHECK_THROWS_AS(write_report(Studies{}, folder.path()), std::invalid_argument);
 }

@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "bench/measure/pagerank.h"
+#include "bench/workloads/graph.h"
 #include "bench/workloads/problem.h"
 
 using namespace gable;

@@ -1,0 +1,151 @@
+// The record's one writer and one reader: nothing is lost between them, and records of older gables load.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/record/row_json.h"
+#include "bench/record/schema.h"
+#include "bench/record/study_json.h"
+#include "perfcounters/machine.h"
+
+using namespace gable::bench;
+using nlohmann::json;
+
+namespace {
+
+/// A row in which every field has a value of its own.
+Row full_row() {
+  Row row;
+  row.identity = {
+      .suite = "study",
+      .name = "layer",
+      .op = "conv2d",
+      .problem = "mb1ic3ih8oc4kh3",
+      .dtype = "f32",
+      .math = "split3",
+      .layout = "nhwc",
+      .epilogue = EpilogueFields{.bias = true, .activation = "relu", .max_pool = {{3, 2}}, .max_pool_stride = {{2, 1}}},
+      .tile = {{128, 200}},
+      .working_set_bytes = 65536};
+  row.place = {.device = "accelerator:1 graph",
+               .kind = DeviceKind::gpu,
+               .gpu = 1,
+               .device_name = "an accelerator",
+               .kernel = "wgmma",
+               .threads = 4,
+               .fused = true,
+               .cache = "cold",
+               .arithmetic = {.dtype = "bf16", .products = 3}};
+  row.time = {
+      .source = "event", .seconds = 2e-3, .q1 = 1e-3, .q3 = 3e-3, .fastest = 0.5e-3, .runs = 7, .calls_per_run = 9};
+  row.work = {.source = "counter",
+              .value = 4e6,
+              .analytic = 3e6,
+              .by = "cupti",
+              .spread = {.q1 = 3.9e6, .q3 = 4.1e6, .repetitions = 3, .multiplex = 1},
+              .ratio = 4.0 / 3,
+              .note = "a note"};
+  row.traffic["dram"] = {.value = 2e6, .analytic = 2e6, .reason = "cached", .resident = {{"counter", 12}}};
+  row.traffic["l2"] = {.source = "simulated", .value = 5e6, .by = "callgrind"};
+  row.verdict = {.bound = "memory:l2", .roof = "L2 read", .percent_of_roof = 55, .flags = {"one", "two"}};
+  row.accuracy = {.max_error = 1e-6, .error_bound = 2e-6, .relative_error = 3e-6};
+  row.counters = {.extra = {{"warps", 32}}, .sources = {{"cupti", {2, "two passes"}}}};
+  row.edges_per_second = 1e9;
+  return row;
+}
+
+Study read(const json& document) { return study_from_json(document).study; }
+
+json written(const Study& study) {
+  return to_json(study, RunEntry{.machine = gable::perf::describe_machine(), .command = "record_test"});
+}
+
+/// Every value of `before` that is no null stands in `after`.
+void check_kept(const json& before, const json& after, const std::string& at) {
+  if (before.is_null()) return;
+  if (!before.is_object()) {
+    CHECK_MESSAGE(after == before, at << ": " << before.dump() << " became " << after.dump());
+    return;
+  }
+  for (const auto& [key, value] : before.items()) {
+    if (value.is_null()) continue;
+    if (!after.is_object() || !after.contains(key)) {
+      FAIL_CHECK(at << "/" << key << " is lost");
+    } else {
+      check_kept(value, after[key], at + "/" + key);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a row comes back from its record with every field") {
+  const json document = written({.rows = {full_row()}});
+  const Study study = read(document);
+  REQUIRE(study.rows.size() == 1);
+  CHECK(to_json(study.rows[0]) == document["measurements"][0]);
+  const Row& row = study.rows[0];
+  CHECK(row.place.gpu == 1);
+  CHECK(row.place.arithmetic.products == 3);
+  CHECK(row.identity.epilogue->max_pool_stride == std::array<std::int64_t, 2>{2, 1});
+  CHECK(row.traffic.at("dram").resident.at("counter") == 12);
+  CHECK(row.verdict.flags.size() == 2);
+  CHECK(row.counters.sources.at("cupti").plan == "two passes");
+  CHECK(document["measurements"][0].size() == 34);  // fields: one that the writer forgets would be missing
+}
+
+TEST_CASE("ceilings, rates and refusals come back") {
+  Study study;
+  study.ceilings.push_back({.device = "cuda:0",
+                            .device_kind = DeviceKind::gpu,
+                            .name = "HBM read",
+                            .kind = "bandwidth",
+                            .level = "dram",
+                            .dtype = "f32",
+                            .working_set_bytes = 1e9,
+                            .limit = {2, 1, 3, 5, 4, "a formula", "a note"}});
+  study.rates.push_back({.device = "cuda:0", .name = "launch", .unit = "s", .limit = {2, 1, 3, 5, {}, "", ""}});
+  study.refused.push_back({"suite", "name", "problem", "f32", "split3", "cpu", "why"});
+  const json document = written(study);
+  const Study back = read(document);
+  CHECK(written(back)["ceilings"] == document["ceilings"]);
+  CHECK(written(back)["rates"] == document["rates"]);
+  CHECK(back.refused == study.refused);
+}
+
+TEST_CASE("every committed record loads, and nothing that it says of a row is lost") {
+  std::size_t rows = 0, gpu_rows = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(GABLE_RESULTS)) {
+    if (entry.path().extension() != ".json") continue;
+    CAPTURE(entry.path().string());
+    const json document = json::parse(std::ifstream(entry.path()));
+    if (!document.contains("measurements")) continue;  // gable_overhead's, gable_gpu_counters'
+    const Study study = read(document);
+    REQUIRE(study.rows.size() == document["measurements"].size());
+    for (std::size_t i = 0; i < study.rows.size(); ++i) {
+      check_kept(document["measurements"][i], to_json(study.rows[i]), "/measurements/" + std::to_string(i));
+      gpu_rows += study.rows[i].on_gpu() ? 1 : 0;
+    }
+    for (std::size_t i = 0; i < study.ceilings.size(); ++i) {
+      check_kept(document["ceilings"][i], to_json(study.ceilings[i]), "/ceilings/" + std::to_string(i));
+    }
+    rows += study.rows.size();
+  }
+  CHECK(rows > 2500);
+  CHECK(gpu_rows > 1000);
+}
+
+TEST_CASE("an old record's device has its kind from the documented names, a new one's from device_kind alone") {
+  CHECK(device_kind_of({{"device", "cuda:0 graph"}}) == DeviceKind::gpu);
+  CHECK(device_kind_of({{"device", "cudnn:1"}}) == DeviceKind::gpu);
+  CHECK(device_kind_of({{"device", "pytorch:eager"}}) == DeviceKind::gpu);
+  CHECK(device_kind_of({{"device", "cpu?threads=2"}}) == DeviceKind::cpu);
+  CHECK(device_kind_of({{"device", "cuda:0"}, {"device_kind", "cpu"}}) == DeviceKind::cpu);
+  CHECK(device_kind_of({{"device", "accelerator"}, {"device_kind", "gpu"}}) == DeviceKind::gpu);
+  json document = written({.rows = {full_row()}});
+  document["measurements"][0]["device_kind"] = "tpu";
+  CHECK(check_study(document).front().pointer == "/measurements/0/device_kind");
+}
