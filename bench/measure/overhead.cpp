@@ -252,7 +252,7 @@ json measure_launch(const OpenDevice& gpu) {
 json measure_launches() {
   json all = json::array();
   for (const DeviceInfo& info : devices()) {
-    if (!info.available || info.backend != "cuda") continue;
+    if (!info.available || kind_of(info.memory) != DeviceKind::gpu) continue;
     for (const OpenDevice& gpu : open_devices({info.uri}, 0)) all.push_back(measure_launch(gpu));
   }
   return all;
