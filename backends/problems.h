@@ -22,7 +22,7 @@ struct WeightedOp {
 /// `op` is a Conv2d or a Matmul.
 WeightedOp weighted_op(const Op& op);
 bool has_weights(const Op& op);
-/// Of a kernel that adds products of the op's dtype in f32, in any order.
+/// The bound of a kernel that adds products of the op's dtype in f32, in any order.
 ErrorBound f32_bound(const WeightedOp& op);
 
 }  // namespace gable

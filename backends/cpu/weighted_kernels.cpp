@@ -46,7 +46,8 @@ class WeightedPlan final : public PlanImpl {
   KernelPlan plan_;
 };
 
-constexpr double kF16LeftOut = 0x1p-18;  // of |x||w|, by 3 of 4 products of two parts
+/// The share of |x||w| that 3 of the 4 products of two bf16 parts leave out.
+constexpr double kF16LeftOut = 0x1p-18;
 
 std::string strict_only(const WeightedOp& op) {
   return op.problem.math == Math::strict
@@ -100,7 +101,7 @@ std::unique_ptr<PlanImpl> make_f32_plan(const WeightedOp& op, const CpuPlace& pl
 /// than the bound of f32 accumulation, so that the bound at most doubles.
 int f16_products_of(const WeightedOp& op) { return f32_bound(op).accumulation >= kF16LeftOut ? 3 : 4; }
 
-/// Products of bf16 parts a term; 0: not an op for bf16 units.
+/// The number of products of bf16 parts for each term; 0 for ops that bf16 units do not compute.
 int products_of(const WeightedOp& op) {
   if (op.problem.dtype == DType::bf16) return op.problem.math == Math::strict ? 1 : 0;
   if (op.problem.dtype == DType::f16) return op.problem.math == Math::strict ? f16_products_of(op) : 0;
@@ -120,7 +121,7 @@ std::string refuse_bf16(const WeightedOp& op, const cpu::Bf16Unit& unit) {
   return cpu::bf16_refusal(op.problem, products, unit);
 }
 
-/// Of sums of bf16 products, on AMX and on AVX512-BF16. With M = sum |x||w| + |bias| over n terms:
+/// The bound of sums of bf16 products, on AMX and on AVX512-BF16. With M = sum |x||w| + |bias| over n terms:
 ///   Sums. A product of two bf16 is exact in f32 and each of a unit's additions rounds to nearest, in an order of its
 ///     own: the bound of f32 accumulation, which holds for every order, over n·products terms.
 ///   Subnormals. The units take subnormal operands and results as zero. A term loses at most 2^-126 times its other
@@ -150,7 +151,7 @@ std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const CpuPlace& p
       Arithmetic{.dtype = "bf16", .products = products});
 }
 
-/// The units' registers are AVX-512's, and what surrounds them is compiled for it.
+/// The units use AVX-512 registers, and the code around them is compiled for avx512.
 std::string missing_unit(const cpu::Target& target, const cpu::Bf16Unit& unit) {
   if (target.name != "avx512") return "target " + std::string(target.name) + ": the unit belongs to avx512";
   return unit.missing;

@@ -1,10 +1,10 @@
 // Memory, copies, streams, events and synchronisation of one CUDA device, for every backend whose tensors lie there: a
 // backend derives from CudaDevice and adds offers().
 //
-// Order of things: a default Stream is CUDA's legacy default stream, and the streams made here are ordinary (blocking)
-// ones, so allocation, packing and release, which happen on the default stream, are ordered with their work by CUDA
-// itself, without a wait on the host. An application that borrows in a cudaStreamNonBlocking stream of its own
-// synchronises it before it releases what the stream uses.
+// Order of execution: a default Stream is CUDA's legacy default stream, and the streams made here are blocking ones.
+// Allocation, packing and release run on the default stream, so CUDA orders them with the work on all these streams,
+// without a wait on the host. An application that borrows in a cudaStreamNonBlocking stream of its own must synchronise
+// it before it releases memory that the stream uses.
 #pragma once
 
 #include <gable/backend.h>
@@ -17,7 +17,7 @@
 
 namespace gable {
 
-/// Makes a device current for the calling thread, and the former one again at the end.
+/// Makes a device current for the calling thread. The destructor restores the former one.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int index);
@@ -63,7 +63,7 @@ class CudaDevice : public DeviceImpl {
 /// errors. A derived class launches.
 class CudaPlan : public PlanImpl {
  public:
-  /// `alignment` is what the kernel's loads and stores ask of every tensor's address, in bytes; 0: that of an element.
+  /// `alignment` is the alignment in bytes that the kernel needs of every tensor's address; 0: that of an element.
   CudaPlan(PlanDetails details, const CudaDevice& device, const Op& op, std::size_t alignment = 0);
   void pack(const void* weights, void* packed) final;
   void run(const RunArguments& arguments) final;

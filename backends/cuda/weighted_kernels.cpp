@@ -54,10 +54,10 @@ class CudaWeightedPlan final : public CudaPlan {
   KernelPlan plan_;
 };
 
-/// What the tensor cores cut off sums of `count` products, as a share of them: see mma_bound().
+/// The share of a sum of `count` products that tensor cores lose by truncation: see mma_bound().
 double cut_off(std::int64_t count) { return static_cast<double>(count + 7) / 8 * 0x1p-23; }
 
-/// Of mma.sync, with M = sum |x||w| + |bias| over n terms:
+/// The bound of mma.sync, with M = sum |x||w| + |bias| over n terms:
 ///   Sums. A product of 16-bit or tf32 values is exact in f32. An instruction adds 8 or 16 of them to the sum with its
 ///     addends cut to about 24 bits: beside the bound of f32 accumulation, up to 2^-23 of the sum for each eight terms,
 ///     always towards zero, so it adds up.
@@ -69,8 +69,9 @@ ErrorBound mma_bound(const WeightedOp& op) {
   return bound;
 }
 
-/// Of wgmma: as of mma.sync, but tf32 values of x are cut to 10 bits of mantissa: 2^-10, where weights are rounded.
-/// Of products of bf16 parts:
+/// The bound of wgmma: as for mma.sync, but tf32 values of x are truncated to 10 bits of mantissa, 2^-10; weights are
+/// rounded.
+/// With products of bf16 parts:
 ///   split3. x = hi + mid + e, |mid| <= 2^-8 |x|, |e| <= 2^-16 |x|, and w likewise. Left out are mid·mid, e·w and x·e,
 ///     each at most 2^-16 |x||w|: 3·2^-16 M, and 2^-7 of that for terms of higher order. Sums have 3n products.
 ///   split6. x = hi + mid + lo exactly, |lo| <= 2^-16 |x|. Left out are mid·lo and lo·mid, each at most 2^-24 |x||w|,
@@ -116,7 +117,7 @@ constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
   return {name, nothing_missing<cudaDeviceProp>, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
 }
 
-/// Best first; the steps of the ladder that others have overtaken come last, and naive runs what is left.
+/// Best first. The slower steps of the ladder come last; naive runs every op.
 constexpr CudaKernels::Kernel kKernels[] = {
     f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
     f32_accumulating<cuda::OneChannelConv2d>("one_channel"),

@@ -28,8 +28,7 @@ Found find_recipes(const Op& op, Session& session, bool compiles, bool all) {
 
 bool is_small(const Op& op) { return work(op).flop < kWorthMeasuring; }
 
-/// Small ops take what cuDNN has ready, if it has it: compiling would take longer than a million of their runs could
-/// gain.
+/// Small ops take a precompiled engine if there is one: compiling takes longer than a million of their runs could gain.
 Found find_first(const Op& op, Session& session) {
   if (is_small(op)) {
     Found ready = find_recipes(op, session, false, false);
@@ -79,7 +78,7 @@ class CudnnPlan final : public CudaPlan {
         recipe_(std::move(choice.recipe)) {}
 
  private:
-  /// In the order that weights_key() names.
+  /// Packs in the order that weights_key() names.
   void launch_pack(const void* weights, void* packed) override {
     const int bytes = static_cast<int>(size_of(dtype_of(op_)));
     if (const auto* matmul = std::get_if<Matmul>(&op_)) {

@@ -1,4 +1,4 @@
-// A plan of cuDNN: which recipe and engine are fastest here, and running them.
+// Plans of cuDNN: they choose a recipe and an engine, and run it.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ struct Found {
 /// Makes a device's plans.
 class Planner {
  public:
-  /// `measured`: of ops with enough work, the fastest of many engines, run on this GPU; else the first engine by
-  /// cuDNN's heuristics.
+  /// `measured`: ops with enough work get the fastest of many engines, measured on this GPU. All others get the first
+  /// engine of cuDNN's heuristics.
   Planner(std::shared_ptr<Session> session, bool measured);
 
   /// The first recipe that cuDNN takes, if there is one.
   std::shared_ptr<Found> find(const Op& op) const;
   /// Empty, or why cuDNN can't run the op.
   std::string refusal(const Found& found) const;
-  /// Of find()'s recipe, or, where it measures, of the fastest of all recipes. Takes the recipe out of `found`.
+  /// Plans find()'s recipe or, where it measures, the fastest of all recipes. Takes the recipe out of `found`.
   std::unique_ptr<PlanImpl> plan(const Op& op, Found& found, const CudaDevice& device) const;
 
  private:

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kMostEngines = 64;
 constexpr std::int64_t kTensorAlignment = 16;
 
-/// Notes on what an engine does that the bounds of this backend's plans don't cover.
+/// Numerical notes of engines whose arithmetic the error bounds of this backend do not cover.
 bool is_inexact(cudnnBackendNumericalNote_t note) {
   switch (note) {
     case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:

@@ -76,7 +76,7 @@ struct Engine {
   bool compiled_at_run_time = false;
 };
 
-/// What may be used: products on tensor cores change f32's arithmetic.
+/// The engines that may be used. Products on tensor cores change the arithmetic of f32.
 struct EngineRules {
   bool tensor_cores = true;
   bool compiled_at_run_time = true;
@@ -107,7 +107,7 @@ class Graph {
   /// After the last operation: the engines in the order of cuDNN's heuristics. Those that compute otherwise than the
   /// rules allow are left out. Throws Error(unsupported).
   std::vector<Engine> engines(const EngineRules& rules);
-  /// Compiles, which may fail: then nothing, and `why` says it.
+  /// Empty where compiling fails; `why` then has the reason.
   std::optional<ExecutionPlan> compile(const Engine& engine, std::size_t workspace_limit, std::string& why) const;
 
  private:

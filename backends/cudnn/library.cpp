@@ -43,7 +43,7 @@ void find(void* handle, const char* name, Function& function) {
   throw Error(ErrorCode::unavailable, std::string(kFile) + " lacks " + name + " (" + dlerror() + "): " + cure());
 }
 
-/// Never closed: its threads and the driver's callbacks may outlive any moment that would be right for it.
+/// Never closed: its threads and the driver's callbacks may outlive every device.
 void* open_library() {
   std::string refused;
   for (const std::string& place : places()) {

@@ -40,7 +40,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Random values between -1 and 1, since a GPU draws less power on constants and so runs faster. A block of them is
+/// Random values between -1 and 1: on constants a GPU draws less power and runs faster. A block of them is
 /// repeated.
 void fill(void* to, std::size_t bytes, DType dtype) {
   constexpr std::size_t kBlock = std::size_t{1} << 18;
@@ -89,7 +89,8 @@ class Track {
     place(kY, output_shape(op).elements(), dtype);
   }
 
-  /// Of one run, in milliseconds. A run before the first mark keeps the GPU busy while the host puts others behind it.
+  /// The time of one run, in milliseconds. A run before the first event keeps the GPU busy while the host queues the
+  /// rest.
   double milliseconds(Session& session, Recipe& recipe, int runs) const {
     const Event begin, end;
     run_steps(session, recipe, pointers_, workspace_.get(), nullptr);
@@ -118,7 +119,7 @@ bool take(std::vector<Recipe>& recipes, const Contender& contender) {
   return product == nullptr || product->choose(contender.engine, why);
 }
 
-/// Best guesses of each recipe first. What does not compile is left out.
+/// The most promising engine of each recipe first. Engines that do not compile are left out.
 std::vector<Contender> contenders_of(std::vector<Recipe>& recipes, Clock::time_point end) {
   std::vector<std::size_t> first, engines;
   for (const Recipe& recipe : recipes) {
@@ -153,7 +154,7 @@ double least(const std::vector<Contender>& contenders) {
       ->milliseconds;
 }
 
-/// All but the first, which the heuristics named, must keep up.
+/// Drops contenders that are too slow, except the first, which the heuristics chose.
 void drop_slower_than(double limit, std::vector<Contender>& contenders) {
   contenders.erase(std::remove_if(contenders.begin() + 1, contenders.end(),
                                   [&](const Contender& c) { return c.milliseconds > limit; }),
@@ -175,7 +176,7 @@ class Race {
         tried_(contenders_.size()),
         track_(op, device, most_workspace(recipes, contenders_)) {}
 
-  /// The contender to keep; its time is beside the first's.
+  /// The winner; its time is reported beside the first's.
   Contender winner() {
     for (double busy = 0; busy < kWarmUpMilliseconds;) busy += std::max(0.01, run(contenders_.front(), 5) * 6);
     for (Contender& c : contenders_) {
@@ -201,7 +202,7 @@ class Race {
     return track_.milliseconds(session_, recipes_[contender.recipe], runs);
   }
 
-  /// Everybody once a round, for about `milliseconds`; leaves their medians. One round at least.
+  /// Runs every contender once in each round, for about `milliseconds` and at least one round; keeps their medians.
   void rounds(int count, double milliseconds) {
     for (Contender& c : contenders_) c.rounds.clear();
     for (int round = 0; round < count && (round == 0 || Clock::now() < end_); ++round) {

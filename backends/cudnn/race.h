@@ -1,5 +1,5 @@
-// Which recipe and engine is fastest on this GPU: all that compile in time run in turn, after the GPU's clocks have
-// risen, on random data (on constants an H100 ran a tenth faster, as they take less power).
+// Finds the recipe and engine that is fastest on this GPU. All that compile in time run in turn on random data, after
+// the GPU's clocks have risen. (On constants, which take less power, an H100 ran a tenth faster.)
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,19 @@ using Clock = std::chrono::steady_clock;
 
 struct Choice {
   Recipe recipe;
-  std::string how;  ///< for people
+  std::string how;  ///< how it was chosen, for explain()
 };
 
 /// Bytes of the recipe's own workspace and, behind it, of the tensor between two steps.
 std::size_t workspace_bytes(const Recipe& recipe);
 
-/// On `stream`, with pointers to everything but what lies in the workspace.
+/// Runs the recipe on `stream`. `pointers` has every tensor outside the workspace.
 void run_steps(Session& session, Recipe& recipe, Pointers pointers, void* workspace, cudaStream_t stream);
 
-/// Of recipes of a convolution or a matrix product, most likely first. The first engine of the first one, which cuDNN's
-/// heuristics name, takes part in every round and stays chosen unless another one is faster beyond doubt. Planning,
-/// which began at `begin`, ends about three seconds after it; nearly all of that goes into compiling.
+/// Measures the recipes of a convolution or a matrix product, which come most promising first. The first engine of the
+/// first recipe is the choice of cuDNN's heuristics. It takes part in every round and stays chosen unless another one
+/// is clearly faster. Planning began at `begin` and ends about three seconds after it; most of that time is
+/// compilation.
 Choice fastest(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe> recipes,
                Clock::time_point begin);
 

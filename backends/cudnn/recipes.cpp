@@ -97,7 +97,7 @@ class GraphBuilder {
     tensor.id = slot;
     return tensor;
   }
-  /// f32, and only inside the engine.
+  /// A virtual f32 tensor, which exists only inside the engine.
   GraphTensor inner(const Dims& dims) {
     GraphTensor made = graph_tensor(kVirtualIds + inner_++, dims, p_.layout, CUDNN_DATA_FLOAT);
     made.is_virtual = true;
@@ -120,7 +120,7 @@ class GraphBuilder {
     }
     if (activates) graph_.pointwise(mode_of(p_.epilogue.activation), x, nullptr, y);
   }
-  /// A tensor times nought, which cuDNN's own fused convolutions expect between product and bias: `y` stands in for it.
+  /// A tensor times zero, which cuDNN's own fused convolutions expect between product and bias. `y` stands in for it.
   void add_nothing(const GraphTensor& x, const GraphTensor& z, const GraphTensor& y) {
     graph_.pointwise(CUDNN_POINTWISE_ADD, x, &z, y, 0.0f);
   }
@@ -188,8 +188,8 @@ Recipe fused(Session& session, const Problem& p, bool compiles, bool with_addend
   return recipe;
 }
 
-/// Each by itself: convolution, pool, then bias and activation in place, which commute with the pool and have less to
-/// do after it.
+/// Separate steps: convolution, pool, then bias and activation in place. These commute with the pool and have fewer
+/// elements after it.
 Recipe split(Session& session, const Problem& p, bool compiles) {
   GraphBuilder convolution(session, p, compiles);
   convolution.convolution(convolution.real(has_pool(p) ? kBetween : kY, p.between));

@@ -1,4 +1,5 @@
-// The ways to run an op with cuDNN, most fused first: query() asks whether there is one, plan() measures them.
+// The ways to run an op with cuDNN, most fused first. offers() asks whether cuDNN takes one; a plan may measure them
+// all.
 #pragma once
 
 #include <gable/backend.h>

@@ -58,11 +58,11 @@ class GraphStep final : public Step {
   std::vector<std::int64_t> slots_;
   std::string what_;
   std::size_t chosen_ = 0;
-  std::vector<std::optional<ExecutionPlan>> plans_;  ///< an engine each
+  std::vector<std::optional<ExecutionPlan>> plans_;  ///< one for each engine
   VariantPack pack_;
 };
 
-/// A dense or strided tensor of four dimensions, for the calls that are no graphs.
+/// A dense or strided tensor of four dimensions, for cuDNN calls outside the graph API.
 struct Strided {
   std::array<std::int64_t, 4> dims, strides;
   DType dtype = DType::f32;
@@ -75,7 +75,7 @@ struct PoolAttributes {
 /// cudnnPoolingForward. Throws Error(unsupported) for what it can't express.
 std::unique_ptr<Step> make_max_pool(const Library& library, const Strided& x, Slot from, const Strided& y,
                                     const PoolAttributes& attributes);
-/// cudnnTransformTensor: from one order in memory to another.
+/// cudnnTransformTensor: copies a tensor into another memory order.
 std::unique_ptr<Step> make_transform(const Library& library, const Strided& x, const Strided& y);
 /// Rounds the bias to `dtype`.
 std::unique_ptr<Step> make_bias_rounding(std::int64_t channels, DType dtype);

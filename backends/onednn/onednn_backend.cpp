@@ -1,7 +1,7 @@
 // The device "onednn": Intel's oneDNN on this CPU, the peer that gable's own kernels are measured against.
 //
-// onednn[?threads=N][&kernel=K][&isa=I]. The instruction set can be limited once a process, before oneDNN's first use:
-// so says oneDNN, and so the reason says when it is too late.
+// onednn[?threads=N][&kernel=K][&isa=I]. oneDNN lets a process limit the instruction set once, before its first use. A
+// later ?isa= is refused with that reason.
 #include "primitive_plan.h"
 #include "recipe.h"
 #include "version.h"
@@ -60,7 +60,7 @@ InstructionSet parse_instruction_set(const DeviceUri& uri, const std::string& na
               "device '" + to_string(uri) + "': isa is '" + name + "'; it must be one of " + join(names));
 }
 
-/// oneDNN settles its instruction set when it is first asked for it.
+/// oneDNN fixes its instruction set when it is first asked for it.
 void limit_instruction_set(const DeviceUri& uri, const InstructionSet& wanted) {
   static std::mutex mutex;
   static std::string limit;
@@ -151,7 +151,7 @@ class OnednnBackend final : public Backend {
 
   std::vector<std::string> options() const override { return {"threads", "kernel", "isa"}; }
 
-  /// Does not name the instruction set: asking for it would settle it.
+  /// Does not name the instruction set: asking for it would fix it.
   std::vector<DeviceInfo> probe() const override {
     DeviceInfo info{
         .uri = "onednn", .backend = "onednn", .name = cpu_name() + " (" + library_version() + ")", .available = true};

@@ -26,7 +26,7 @@ class ThreadScope {
   int threads_;
 };
 
-/// gable's error for oneDNN's: the status by name and what was being done.
+/// gable's error for an error of oneDNN: what was being done, and the status by name.
 Error to_error(const dnnl::error& error, const std::string& doing);
 
 class PrimitivePlan final : public PlanImpl {
@@ -53,7 +53,7 @@ class PrimitivePlan final : public PlanImpl {
   dnnl::memory::desc given_weights_;
   dnnl::memory::desc packed_weights_;
   std::vector<std::shared_ptr<void>> storages_;
-  std::vector<dnnl::memory> memories_;  ///< one a slot
+  std::vector<dnnl::memory> memories_;  ///< one for each slot
   std::vector<dnnl::memory> scratchpads_;
   std::vector<Role> roles_;
   std::vector<Step> steps_;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr dnnl::prop_kind kInference = dnnl::prop_kind::forward_inference;
 
-/// Moves on to an implementation that is no brgemm. oneDNN 2 reads the operation's descriptor while it does.
+/// Moves on to an implementation that is not brgemm. oneDNN 2 reads the operation's descriptor while it does.
 void skip_brgemm(dnnl::convolution_forward::primitive_desc& description) {
   while (std::string(description.impl_info_str()).find("brg") != std::string::npos) {
     if (!description.next_impl()) throw dnnl::error(dnnl_unimplemented, "oneDNN has only brgemm for this op");

@@ -28,7 +28,7 @@ struct ConvolutionArguments {
   dnnl::memory::dims dilations;  ///< 0 means adjacent taps
   dnnl::memory::dims padding_before;
   dnnl::memory::dims padding_after;
-  bool avoid_brgemm = false;  ///< take the first implementation that is none
+  bool avoid_brgemm = false;  ///< take the first implementation that is not brgemm
 };
 
 struct PoolingArguments {
@@ -63,7 +63,7 @@ dnnl::binary::primitive_desc describe_add(const dnnl::engine& engine, const dnnl
 void append_activation(dnnl::post_ops& operations, dnnl::algorithm algorithm);
 Blocking blocking_of(const dnnl::memory::desc& description);
 
-/// Winograd convolutions need AVX-512 and left with oneDNN 3.0: the reason, or nothing where they exist. Settles the
+/// Winograd convolutions need AVX-512 and were removed in oneDNN 3.0. The reason, or empty where they exist. Fixes the
 /// instruction set.
 std::string why_no_winograd();
 

@@ -90,7 +90,7 @@ void check_inputs(const Op& op, const std::vector<ConstTensorView>& inputs) {
   }
 }
 
-/// The largest finite value, and half a unit beyond it: what lies above rounds to infinity.
+/// Half a unit in the last place beyond the largest finite value. Values from here on round to infinity.
 double overflow_threshold(DType dtype) {
   switch (dtype) {
     case DType::f16:

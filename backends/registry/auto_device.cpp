@@ -16,7 +16,7 @@ bool any_supported(const std::vector<KernelOffer>& offers) {
   return std::any_of(offers.begin(), offers.end(), [](const auto& offer) { return offer.supported(); });
 }
 
-/// Memory, streams, events and studies are the first candidate's.
+/// Takes memory, streams, events and studies from the first candidate.
 class AutoDevice final : public DeviceImpl {
  public:
   AutoDevice(const std::string& uri, std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string reasons)
@@ -24,7 +24,7 @@ class AutoDevice final : public DeviceImpl {
         candidates_(std::move(candidates)),
         reasons_(std::move(reasons)) {}
 
-  /// Every candidate's, with the device before the kernel's name.
+  /// The offers of every candidate. A kernel's name has the device before it.
   std::vector<KernelOffer> offers(const Op& op) const override {
     std::vector<KernelOffer> all;
     for (const auto& candidate : candidates_) add_offers(*candidate, candidate->offers(op), all);

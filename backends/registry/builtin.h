@@ -1,4 +1,4 @@
-// The backends that libgable itself holds.
+// The backends inside libgable.
 #pragma once
 
 #include <gable/backend.h>

@@ -38,7 +38,7 @@ std::string backend_of(const std::string& file) {
 
 SearchPath search_path() {
   SearchPath result;
-  // secure_getenv: a privileged program must not load what its caller names.
+  // secure_getenv: a privileged program must not load files that its caller names.
   if (const char* variable = secure_getenv("GABLE_BACKEND_PATH")) {
     std::string_view rest = variable;
     while (!rest.empty()) {

@@ -62,7 +62,7 @@ class Registry {
     return nullptr;
   }
 
-  /// Loads the files of one backend until one works; without a name, of every backend.
+  /// Loads the plugin files of one backend, or of every backend, until one file of each works.
   void load_plugins(const std::optional<std::string>& only) {
     for (const loader::PluginFile& plugin : loader::find_plugins(loader::search_path())) {
       if (only && plugin.backend != *only) continue;
@@ -153,7 +153,7 @@ class Registry {
     check_options(uri, known);
   }
 
-  /// The device's URI with those of the options that its backend has. A line for each other one goes to `reasons`.
+  /// The device's URI with the options that its backend has. Each other option adds a line to `reasons`.
   static DeviceUri with_options(const Entry& entry, const std::string& device, const DeviceUri& uri,
                                 std::string& reasons) {
     DeviceUri result = parse_device_uri(device);
@@ -216,7 +216,7 @@ class Registry {
   bool all_loaded_ = false;
 };
 
-/// GABLE_DEVICE stands in for `auto`, whose options it may bring along.
+/// GABLE_DEVICE replaces `auto`. Options of both are kept.
 DeviceUri requested(std::string_view text) {
   const DeviceUri uri = parse_device_uri(text);
   const char* variable = std::getenv("GABLE_DEVICE");

@@ -82,6 +82,16 @@ file(GLOB counters ${libdir}/gable/counters/libgable_*.so)
 expect_no_gpu_library(${library} ${plugins} ${counters})
 expect_libgable(${library} ${plugins})
 
+# libgable never prints, aborts or exits: it knows no function that does.
+find_program(nm nm)
+if(nm)
+  step("nm" ${nm} --dynamic --undefined-only ${library})
+  string(REGEX MATCH " (abort|_?exit|quick_exit|__assert_fail|v?f?printf|__v?f?printf_chk|f?puts|perror|_ZSt4c(err|out|log))(@|\n)" found "${output}")
+  if(found)
+    message(FATAL_ERROR "libgable calls${found}: it must throw gable::Error instead")
+  endif()
+endif()
+
 step("configuring the consumer" ${CMAKE_COMMAND} -S ${SOURCE}/tests/install/consumer -B ${WORK}/consumer -G Ninja
   -D CMAKE_PREFIX_PATH=${tree} -D CMAKE_CXX_COMPILER=${COMPILER} -D GABLE_WANTED_VERSION=${VERSION})
 step("building the consumer" ${CMAKE_COMMAND} --build ${WORK}/consumer)

@@ -81,12 +81,12 @@ class GABLE_API PlanImpl {
   PlanDetails details_;
 };
 
-/// What an Event stands for.
+/// The backend's side of an Event.
 class GABLE_API EventImpl {
  public:
   virtual ~EventImpl();
   virtual void record(void* stream) = 0;
-  /// `start` is of the same class: it comes from the same device.
+  /// `start` is of the same class. Throws Error(invalid_argument) where it is another device's, or was not recorded.
   virtual double seconds_since(const EventImpl& start) const = 0;
 };
 

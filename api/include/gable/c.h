@@ -61,12 +61,16 @@ GABLE_API const char* gable_version(void);
 /* Of this thread; valid until its next failure. Empty before the first. */
 GABLE_API const char* gable_last_error(void);
 
+/* `uri` as gable::open() takes it: "auto", "cpu:avx2?threads=2". GABLE_UNAVAILABLE, GABLE_INVALID_ARGUMENT. */
 GABLE_API gable_status gable_open(const char* uri, gable_device** device);
-GABLE_API void gable_close(gable_device* device); /* plans stay valid; null is allowed, as in all three releases */
+/* Plans stay valid. Null is allowed, as in all three releases. */
+GABLE_API void gable_close(gable_device* device);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);
+/* GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED with the reason of each kernel, GABLE_OUT_OF_MEMORY. */
 GABLE_API gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan);
 GABLE_API void gable_plan_release(gable_plan* plan);
+/* (N, K, Ho, Wo), after the max-pool. */
 GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]);
 /* Copies at most `size` bytes, the terminating zero included; *needed (may be null) is what the whole text takes. */
 GABLE_API gable_status gable_plan_explain(const gable_plan* plan, char* text, size_t size, size_t* needed);
@@ -76,10 +80,13 @@ GABLE_API gable_status gable_plan_kernel(const gable_plan* plan, char* text, siz
 GABLE_API gable_status gable_plan_fused(const gable_plan* plan, int* fused);
 GABLE_API gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* bound);
 
+/* Once, outside the hot loop. `weights` are row-major (K, C/groups, R, S) in the plan's dtype and the device's memory.
+ */
 GABLE_API gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packed** packed);
 GABLE_API void gable_packed_release(gable_packed* packed);
 
-/* x, bias and y lie in the device's memory; bias is null exactly if the description has none; stream may be null. */
+/* x, bias and y lie in the device's memory, and y overlaps nothing that is read. `bias` has K floats; it is null if and
+ * only if the description has none. `stream` is the device's native stream, a cudaStream_t for CUDA, or null. */
 GABLE_API gable_status gable_run(const gable_plan* plan, const void* x, const gable_packed* packed, const float* bias,
                                  void* y, void* stream);
 

@@ -1,5 +1,5 @@
-// A mark in a device's order of execution, to measure by when work was done: a CUDA event on CUDA devices, the steady
-// clock on devices whose runs have finished when they return.
+// Events: marks in a device's order of execution, which time the work between them. A CUDA event on CUDA devices; the
+// steady clock on CPU devices, where a run has finished when it returns.
 #pragma once
 
 #include <gable/export.h>
@@ -11,13 +11,16 @@ namespace gable {
 
 class EventImpl;
 
+/// Made by Device::event(). Copies share the mark.
 class GABLE_API Event {
  public:
   explicit Event(std::shared_ptr<EventImpl> impl) : impl_(std::move(impl)) {}
 
-  /// The mark is reached when everything that was put on the stream before it has finished.
+  /// Puts the mark on the stream. It is reached when all earlier work on the stream has finished. Throws
+  /// Error(device_failure).
   void record(const Stream& stream = {});
-  /// Waits until both marks, which must be recorded and of one device, are reached. Throws Error(invalid_argument).
+  /// Waits until both marks are reached, then returns the seconds from `start` to this one. Throws
+  /// Error(invalid_argument) unless both were recorded, on the same device; Error(device_failure).
   double seconds_since(const Event& start) const;
 
  private:

@@ -18,7 +18,8 @@ struct OracleResult {
   std::vector<double> magnitude;  ///< M of ErrorBound, element by element
 };
 
-/// `inputs` are host tensors: {x, weights[, bias]} for conv2d and matmul, {x} or {a, b} for the rest. Throws
+/// Computes `op` in f64 on all threads of the host. `inputs` are host tensors in the op's shapes, dtype and layout:
+/// {x, weights[, bias]} for conv2d and matmul, {x} or {a, b} for the rest; the bias is f32. Throws
 /// Error(invalid_argument) if they don't fit the op.
 GABLE_API OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs);
 
@@ -31,7 +32,9 @@ struct Comparison {
   double worst_ratio = 0;            ///< greatest |y - exact| / tolerance: above 1 is a mismatch
 };
 
-/// A NaN matches a NaN, an infinity one of the same sign; a value that overflows the dtype must become infinity.
+/// Compares a host tensor with the oracle's result, element by element. A NaN matches a NaN, an infinity one of the
+/// same sign; a value that overflows the dtype must become infinity. Throws Error(invalid_argument) unless y is in host
+/// memory and has as many elements as the result.
 GABLE_API Comparison compare(const ConstTensorView& y, const OracleResult& expected, const ErrorBound& bound);
 
 }  // namespace gable

@@ -1,5 +1,6 @@
-// Ops as kernels take them: plain numbers with every extent resolved, for CPU and GPU kernels alike. A backend makes
-// them from the ops of gable/ops.h; kernels pass them by value, also into device code.
+// Ops as kernels take them: plain numbers in which every extent is known, for CPU and GPU kernels alike. Extents and
+// counts are in elements. A backend makes them from valid ops (gable/ops.h); kernels pass them by value, also into
+// device code. Nothing here is checked.
 #pragma once
 
 #include <gable/dtype.h>
@@ -9,8 +10,8 @@
 
 namespace gable {
 
-/// A max-pool fused into a convolution. A window of 1x1 with stride 1 is no pool. Windows lie wholly inside the
-/// convolution's output (floor division).
+/// A max-pool fused into a convolution. A window of 1x1 with stride 1 is no pool. Only windows that lie wholly inside
+/// the convolution's output count (floor division).
 struct FusedPool {
   std::int64_t h = 1, w = 1, stride_h = 1, stride_w = 1;
 
@@ -18,21 +19,23 @@ struct FusedPool {
   constexpr bool is_2x2() const { return h == 2 && w == 2 && stride_h == 2 && stride_w == 2; }
 };
 
+/// y = pool(activation(conv(x, w) + bias)), as Conv2d in gable/ops.h defines it.
 struct Conv2dProblem {
   std::int64_t n = 1, c = 1, h = 1, w = 1;  // input
   std::int64_t k = 1, r = 1, s = 1;         // output channels, kernel
-  std::int64_t ho = 1, wo = 1;              // the convolution's output; right and bottom padding follow from it
+  std::int64_t ho = 1, wo = 1;              // the convolution's output, before the pool
   std::int64_t stride_h = 1, stride_w = 1;
-  std::int64_t pad_top = 0, pad_left = 0;
+  std::int64_t pad_top = 0, pad_left = 0;  // bottom and right padding follow from ho and wo
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
   DType dtype = DType::f32;  // of x, weights and y; bias is f32
   Math math = Math::strict;  // of f32 products
-  bool nhwc = true;          // else nchw, for x and y
+  bool nhwc = true;          // the layout of x and y; else nchw
   bool bias = false;
   Activation activation = Activation::none;
   FusedPool pool{};
 
+  // Of y, after the pool.
   constexpr std::int64_t out_h() const { return (ho - pool.h) / pool.stride_h + 1; }
   constexpr std::int64_t out_w() const { return (wo - pool.w) / pool.stride_w + 1; }
   constexpr std::int64_t group_c() const { return c / groups; }
@@ -42,27 +45,30 @@ struct Conv2dProblem {
   constexpr std::int64_t y_elements() const { return n * k * out_h() * out_w(); }
 };
 
-/// Where weight (o, i, kh, kw) lies, in elements: o*out + i*in + kh*row + kw*column. i counts within a group.
+/// Where the weight of output channel o, input channel i of its group and tap (kh, kw) lies, in elements from the
+/// first: o * out + i * in + kh * row + kw * column.
 struct WeightStrides {
   std::int64_t out, in, row, column;
 };
 
-/// Of dense weights in OIHW order.
+/// The strides of a convolution's weights as pack() gets them: dense, in the order (K, C/groups, R, S).
 constexpr WeightStrides dense_strides(const Conv2dProblem& p) {
   const std::int64_t taps = p.r * p.s;
   return {p.group_c() * taps, taps, p.s, 1};
 }
 
-/// What the bytes of packed weights depend on besides the weights themselves: plans of equal packings share them,
-/// whatever their batch, image, epilogue and threads.
+/// Everything that the bytes of packed weights depend on, besides the values of the weights. Plans with equal packings
+/// on one device share packed weights, whatever their batch size, image size, epilogue and threads: packing_key() in
+/// gable/backend.h makes the key. A kernel whose bytes also depend on its target or its blocking says so in `cut`.
 struct Packing {
-  const char* order = "";    // the memory order's name, one a kernel (a literal)
-  DType dtype = DType::f32;  // of the weights that are packed
+  const char* order = "";    // name of the memory order, a literal; no two kernels use one name for two orders
+  DType dtype = DType::f32;  // of the weights before packing
   std::int64_t k = 1, group_c = 1, r = 1, s = 1, groups = 1;
-  std::array<std::int64_t, 6> cut{};  // the order's own numbers: lanes of a panel, channels of a block, parts
+  std::array<std::int64_t, 6>
+      cut{};  // numbers of this order: lanes of a panel, channels of a block, bf16 parts; rest 0
 };
 
-/// Of a problem's weights in the order `order`.
+/// The packing of the problem's weights in the order named `order`, cut by the numbers `cut`.
 constexpr Packing packing_of(const Conv2dProblem& p, const char* order, const std::array<std::int64_t, 6>& cut) {
   return {order, p.dtype, p.k, p.group_c(), p.r, p.s, p.groups, cut};
 }
@@ -76,8 +82,8 @@ struct MatmulProblem {
   Math math = Math::strict;
 };
 
-/// A matrix product is a 1x1 convolution over one row of m pixels in NHWC, so every convolution kernel is a matrix
-/// product's kernel too. Its weights lie in b's order.
+/// A matrix product is a 1x1 convolution over one row of m pixels in NHWC, so every convolution kernel computes matrix
+/// products too. The weights are b, in the order of dense_strides(MatmulProblem).
 constexpr Conv2dProblem as_conv2d(const MatmulProblem& m) {
   return {.c = m.k,
           .w = m.m,
@@ -89,10 +95,11 @@ constexpr Conv2dProblem as_conv2d(const MatmulProblem& m) {
           .activation = m.activation};
 }
 
-/// Of b.
+/// The strides of b, as pack() gets it: row-major (k, n).
 constexpr WeightStrides dense_strides(const MatmulProblem& m) { return {1, m.n, 0, 0}; }
 
-/// Maximum over each window. Padding never wins; bottom and right padding follow from the output's extents.
+/// Maximum over each window. Padding counts as minus infinity. Bottom and right padding follow from the output's
+/// extents.
 struct MaxPoolProblem {
   std::int64_t n = 1, c = 1, h = 1, w = 1;  // input
   std::int64_t window_h = 1, window_w = 1;

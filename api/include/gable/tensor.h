@@ -39,7 +39,8 @@ struct View {
 };
 }  // namespace detail
 
-/// Dense memory of `shape` in `layout`; the memory is the caller's and outlives the view.
+/// Dense memory of `shape` in `layout`. The memory is the caller's and outlives the view. Nothing is checked here;
+/// plans check what they get.
 struct TensorView : detail::View<void*> {
   TensorView() = default;
   TensorView(void* pointer, DType type, const Shape& dims, Layout order = Layout::nchw, Memory where = {})
