@@ -12,7 +12,6 @@
 #include "cuda/ladder/constant.h"
 #include "cuda/ladder/naive.h"
 #include "cuda/ladder/tiled.h"
-#include "cuda/ops/staged.h"
 #include "cuda/wgmma/bf16_parts.h"
 #include "cuda/wgmma/conv2d.h"
 
@@ -124,11 +123,10 @@ constexpr CudaKernels::Kernel kKernels[] = {
     {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsMma>,
      make<cuda::FewChannelsMma, mma_bound>},
     f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
-    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::Staged<cuda::WgmmaConv2d>>,
-     make<cuda::Staged<cuda::WgmmaConv2d>, wgmma_bound>},
-    {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::Staged<cuda::ImplicitGemmConv2d>>,
-     make<cuda::Staged<cuda::ImplicitGemmConv2d>, mma_bound>},
-    f32_accumulating<cuda::Staged<cuda::RegisterTileConv2d>>("register_tile"),
+    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, wgmma_bound>},
+    {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::ImplicitGemmConv2d>,
+     make<cuda::ImplicitGemmConv2d, mma_bound>},
+    f32_accumulating<cuda::RegisterTileConv2d>("register_tile"),
     f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
     f32_accumulating<cuda::SharedConv2d>("shared"),
     f32_accumulating<cuda::ConstantConv2d>("constant"),

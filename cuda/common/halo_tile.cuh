@@ -1,4 +1,4 @@
-// The device half of halo_tile.h: which tile a block has, and staging it.
+// The device half of halo_tile.h: which tile a block has, and loading it.
 #pragma once
 
 #include "cuda/common/device_code.cuh"
@@ -38,7 +38,7 @@ __device__ __forceinline__ void copy_to_shared(const float* from, float* to, int
   }
 }
 
-constexpr int kLinesAtOnce = 4;  // whose loads are in flight together
+constexpr int kLinesAtOnce = 4;  // loads in flight together
 
 /// A row of the input in the tile, of one channel or (nhwc, or all channels at once) of the pixels.
 template <typename T>
@@ -64,7 +64,7 @@ __device__ __forceinline__ Line<T> line_at(const HaloTile& t, const TilePlace& p
   return {static_cast<const T*>(t.x) + elements + at, image, row, plane};
 }
 
-/// Calls body(lines) for kLinesAtOnce lines at a time, by line_lanes lanes; others of the warp have lines of their own.
+/// Calls body(lines) for kLinesAtOnce lines at a time, by line_lanes lanes; the warp's other lanes take other lines.
 template <typename T, typename Body>
 __device__ __forceinline__ void for_lines(const HaloTile& t, const TilePlace& place, bool planar, const Body& body) {
   const int teams = blockDim.x / t.line_lanes;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void for_lines(const HaloTile& t, const TilePlace& pl
   }
 }
 
-/// Of the copies into shared memory, all but those begun since the last end_of_copies().
+/// Waits for all copies into shared memory that were started before the last end_of_copies().
 __device__ __forceinline__ void wait_for_former_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group 1;" ::: "memory");

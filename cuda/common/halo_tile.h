@@ -1,5 +1,5 @@
-// How the few-channel kernels cut a convolution into blocks: a block stages one tile of the input with its halo (whole
-// rows, several images where they are small) in shared memory, once for all taps and output channels.
+// How the few-channel kernels cut a convolution into blocks: a block loads one tile of the input with its halo (whole
+// rows, several images where they are small) into shared memory, once for all taps and output channels.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,7 +23,7 @@ constexpr Divisor divisor(int value) {
   return {d, static_cast<unsigned>(((std::uint64_t{1} << 32) + d - 1) / d)};
 }
 
-/// What both kernels take. Channels are those of one group where not said otherwise.
+/// What both kernels take. Channels are those of one group unless stated otherwise.
 struct HaloTile {
   const void* x;
   const void* packed;
@@ -39,11 +39,11 @@ struct HaloTile {
   Activation activation;
   int images, row_pairs;    // of a tile; several images only if row_pairs are all of them
   int bands, tiles;         // tiles an image, and in all (of one group and chunk)
-  int in_rows, in_columns;  // staged, of each image
+  int in_rows, in_columns;  // of the input tile, of each image
   int pitch, plane, image;  // from row to row, channel to channel, image to image in shared memory; see each kernel
   int chunk;                // output channels a block
   Divisor by_rows, by_channels, by_columns, by_row_pairs;  // of in_rows, c, columns (or groups of them) and row_pairs
-  int line_vector, line_lanes;  // elements of an access, and lanes of a warp, that stage a row
+  int line_vector, line_lanes;  // elements of an access, and lanes of a warp, that load a row
 };
 
 HaloTile halo_tile(const Conv2dProblem& problem);
@@ -59,8 +59,8 @@ struct TileChoice {
   double cost = 0;
 };
 
-/// What the choice needs of a kernel: `block_cost` is that of one tile by itself, in issue slots of a multiprocessor;
-/// `lay_out` fills in what depends on the kernel's order in shared memory and returns its bytes.
+/// What choose_tile() needs of a kernel: `block_cost` is that of one tile by itself, in issue slots of a
+/// multiprocessor; `lay_out` fills in what depends on the kernel's order in shared memory and returns its bytes.
 struct TileKernel {
   void (*kernel)(HaloTile);
   int most_threads;
@@ -72,7 +72,7 @@ struct TileKernel {
 /// device. `tile.chunk` is given.
 TileChoice choose_tile(HaloTile tile, const TileKernel& kernel, const cudaDeviceProp& device);
 
-/// Why neither kernel can take the problem; empty if nothing stands against it.
+/// Why neither kernel can run the problem; empty if one might.
 std::string halo_tile_refusal(const Conv2dProblem& problem);
 
 }  // namespace gable::cuda

@@ -6,12 +6,27 @@
 #include <stdexcept>
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/vector_access.cuh"
 
 namespace gable::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+
+struct DepthwiseStrips {
+  const void* x;
+  const float* packed;
+  const float* bias;
+  void* y;
+  std::int64_t threads;  // of work, over (image, strip, column group, vector), or (image, vector, strip, column group)
+  int c, h, w, ho, wo, pad_top, pad_left;
+  int vectors, column_groups, strips, rows;  // rows of the output a strip
+  bool nhwc;
+  Activation activation;
+};
+
+using DepthwiseKernel = void (*)(DepthwiseStrips);
 
 template <typename T, int lanes>
 struct Lanes {
@@ -204,29 +219,25 @@ DepthwiseKernel kernel_of_lanes(const Conv2dProblem& p, int lanes) {
   return lanes == kVector ? kernel_of_stride<T, kVector, kNhwcColumns>(p) : kernel_of_stride<T, 1, kNchwColumns>(p);
 }
 
-}  // namespace
+class DepthwisePlan final : public Conv2dPlan {
+ public:
+  DepthwisePlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
 
-std::string DepthwiseConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
-  if (p.groups == 1 || p.c != p.groups || p.k != p.groups) {
-    return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
-           " input and " + std::to_string(p.k / p.groups) + " output channels; it takes several groups of one each";
-  }
-  if (p.r != 3 || p.s != 3) {
-    return "kernel " + std::to_string(p.r) + "x" + std::to_string(p.s) + "; it takes 3x3";
-  }
-  if (p.dilation_h != 1 || p.dilation_w != 1) {
-    return "dilation " + std::to_string(p.dilation_h) + "x" + std::to_string(p.dilation_w) + "; it takes 1x1";
-  }
-  if (p.stride_h != p.stride_w || p.stride_h > 2) {
-    return "stride " + std::to_string(p.stride_h) + "x" + std::to_string(p.stride_w) + "; it takes 1x1 and 2x2";
-  }
-  if (!p.pool.none()) return "a max-pool; it fuses none";
-  const std::int64_t most = 0x7fffffff / 9;
-  if (std::max({p.c, p.h, p.w}) > most) return "a dimension of more than " + std::to_string(most);
-  return "";
-}
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of(problem_, "depthwise", {}); }
+  std::size_t packed_bytes() const override;
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
 
-DepthwiseConv2d::DepthwiseConv2d(const Conv2dProblem& p, const cudaDeviceProp& device) : problem_(p), strips_{} {
+ private:
+  Conv2dProblem problem_;
+  DepthwiseStrips strips_;
+  DepthwiseKernel kernel_;
+  int lanes_, columns_;
+};
+
+DepthwisePlan::DepthwisePlan(const Conv2dProblem& p, const cudaDeviceProp& device) : problem_(p), strips_{} {
   lanes_ = p.nhwc && p.c % kVector == 0 ? kVector : 1;
   columns_ = lanes_ == 1 ? kNchwColumns : kNhwcColumns;
   kernel_ = p.dtype == DType::f32   ? kernel_of_lanes<float>(p, lanes_)
@@ -250,7 +261,7 @@ DepthwiseConv2d::DepthwiseConv2d(const Conv2dProblem& p, const cudaDeviceProp& d
   d.threads = columns * d.strips;
 }
 
-Conv2dDescription DepthwiseConv2d::description() const {
+Conv2dDescription DepthwisePlan::description() const {
   return {.kernel = "depthwise",
           .tile = std::to_string(lanes_) + (lanes_ == 1 ? " channel x " : " channels x ") + std::to_string(columns_) +
                   " columns a thread, strips of " + std::to_string(strips_.rows) + " rows",
@@ -258,9 +269,9 @@ Conv2dDescription DepthwiseConv2d::description() const {
           .fusion = "bias and activation in registers"};
 }
 
-std::size_t DepthwiseConv2d::packed_bytes() const { return static_cast<std::size_t>(9 * problem_.c) * sizeof(float); }
+std::size_t DepthwisePlan::packed_bytes() const { return static_cast<std::size_t>(9 * problem_.c) * sizeof(float); }
 
-void DepthwiseConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
+void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   constexpr int threads = 256;
   const int channels = strips_.c;
   const auto blocks = static_cast<unsigned>(ceil_div(9 * channels, threads));
@@ -271,12 +282,43 @@ void DepthwiseConv2d::pack(const void* weights, const WeightStrides& strides, vo
   check_launch("pack_depthwise");
 }
 
-void DepthwiseConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*,
-                          cudaStream_t stream) const {
+void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                        cudaStream_t stream) const {
   DepthwiseStrips d = strips_;
   d.x = x, d.packed = static_cast<const float*>(packed), d.bias = bias, d.y = y;
   kernel_<<<static_cast<unsigned>((d.threads + kThreads - 1) / kThreads), kThreads, 0, stream>>>(d);
   check_launch("depthwise");
+  if (lanes_ == kVector) {
+    note_path(problem_.stride_w == 1 ? Path::depthwise_vectors_stride1 : Path::depthwise_vectors_stride2);
+  } else {
+    note_path(problem_.stride_w == 1 ? Path::depthwise_columns_stride1 : Path::depthwise_columns_stride2);
+  }
+}
+
+}  // namespace
+
+std::string Depthwise::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
+  if (p.groups == 1 || p.c != p.groups || p.k != p.groups) {
+    return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
+           " input and " + std::to_string(p.k / p.groups) + " output channels; it takes several groups of one each";
+  }
+  if (p.r != 3 || p.s != 3) {
+    return "kernel " + std::to_string(p.r) + "x" + std::to_string(p.s) + "; it takes 3x3";
+  }
+  if (p.dilation_h != 1 || p.dilation_w != 1) {
+    return "dilation " + std::to_string(p.dilation_h) + "x" + std::to_string(p.dilation_w) + "; it takes 1x1";
+  }
+  if (p.stride_h != p.stride_w || p.stride_h > 2) {
+    return "stride " + std::to_string(p.stride_h) + "x" + std::to_string(p.stride_w) + "; it takes 1x1 and 2x2";
+  }
+  if (!p.pool.none()) return "a max-pool; it fuses none";
+  const std::int64_t most = 0x7fffffff / 9;
+  if (std::max({p.c, p.h, p.w}) > most) return "a dimension of more than " + std::to_string(most);
+  return "";
+}
+
+std::unique_ptr<Conv2dPlan> Depthwise::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<DepthwisePlan>(problem, device);
 }
 
 }  // namespace gable::cuda

@@ -5,18 +5,21 @@
 #include <algorithm>
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.cuh"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/few_channels/few_channels.h"
 
 namespace gable::cuda {
 
+namespace {
+
+/// A register tile that is compiled: for one filter width and horizontal stride, or (0) any.
 struct FewChannelsVariant {
   int channels, columns, kernel_w, stride_w, threads;
+  Path path;
   void (*kernel)(HaloTile);
 };
-
-namespace {
 
 constexpr int kWindowSlack = 16;  // a row is read in whole vectors, up to this many floats past its end
 
@@ -202,7 +205,7 @@ __device__ __forceinline__ void finish(const HaloTile& t, Target to, const Sums<
   store_as<2, columns, channels>(t, to, values);
 }
 
-/// Copies `count` f32 or, for a null address, zeros without passing through registers where the GPU can.
+/// Copies `count` f32, or zeros for a null address; by cp.async where the GPU has it.
 template <int count>
 __device__ __forceinline__ void copy_elements(const float* from, const void* anything, float* to) {
 #if __CUDA_ARCH__ >= 800
@@ -217,10 +220,10 @@ __device__ __forceinline__ void copy_elements(const float* from, const void* any
 #endif
 }
 
-/// The input tile as f32 planes; what lies outside the image is 0. `count` columns at a time, of which no padding and
-/// no end of a row cuts any.
+/// The input tile as f32 planes, 0 outside the image, `count` columns an access. Padding and rows are multiples of
+/// `count`, so that no access straddles an edge.
 template <typename T, int count>
-__device__ __forceinline__ void stage_planes(const HaloTile& t, const TilePlace& place, int phases, float* to) {
+__device__ __forceinline__ void load_planes(const HaloTile& t, const TilePlace& place, int phases, float* to) {
   const int phase_pitch = t.pitch / phases;
   const int interleaved = t.nhwc ? t.c : 1;  // channels of a line
   const int pixel = t.nhwc ? t.c * t.groups : 1;
@@ -260,28 +263,28 @@ __device__ __forceinline__ void stage_planes(const HaloTile& t, const TilePlace&
 }
 
 template <typename T>
-__device__ __forceinline__ void stage_as(const HaloTile& t, int tile, int phases, float* to) {
+__device__ __forceinline__ void load_as(const HaloTile& t, int tile, int phases, float* to) {
   const TilePlace place = tile_place(t, tile);
   if (t.line_vector == 4) {
-    stage_planes<T, 4>(t, place, phases, to);
+    load_planes<T, 4>(t, place, phases, to);
   } else if (t.line_vector == 2) {
-    stage_planes<T, 2>(t, place, phases, to);
+    load_planes<T, 2>(t, place, phases, to);
   } else {
-    stage_planes<T, 1>(t, place, phases, to);
+    load_planes<T, 1>(t, place, phases, to);
   }
 }
 
-__device__ __forceinline__ void stage(const HaloTile& t, int tile, int phases, float* to) {
+__device__ __forceinline__ void load_tile(const HaloTile& t, int tile, int phases, float* to) {
   if (t.type == DType::f32) {
-    stage_as<float>(t, tile, phases, to);
+    load_as<float>(t, tile, phases, to);
   } else if (t.type == DType::f16) {
-    stage_as<__half>(t, tile, phases, to);
+    load_as<__half>(t, tile, phases, to);
   } else {
-    stage_as<__nv_bfloat16>(t, tile, phases, to);
+    load_as<__nv_bfloat16>(t, tile, phases, to);
   }
 }
 
-/// Everything of one tile that lies in shared memory.
+/// The outputs of one tile, whose input lies in shared memory.
 template <int channels, int columns, int kernel_w, int stride_w>
 __device__ __forceinline__ void compute(const HaloTile& t, int tile, const float* input, const float* weights,
                                         int channel_blocks) {
@@ -321,7 +324,7 @@ __device__ __forceinline__ void compute(const HaloTile& t, int tile, const float
   }
 }
 
-/// A block keeps its weights and goes over tiles; the next one is staged while this one is computed.
+/// A block keeps its weights in shared memory for all its tiles and prefetches the next tile while it computes one.
 template <int channels, int columns, int kernel_w, int stride_w, int threads, int blocks>
 __global__ __launch_bounds__(threads, blocks) void few_channels_kernel(const HaloTile t) {
   extern __shared__ float4 shared_memory[];
@@ -336,10 +339,10 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_kernel(const Hal
                  channel_blocks * weights_per_block);
   float* now = weights + pad_to(t.chunk / channels * weights_per_block, 4);
   float* next = now + t.images * t.image + kWindowSlack;
-  stage(t, blockIdx.x, phases, now);
+  load_tile(t, blockIdx.x, phases, now);
   end_of_copies();
   for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
-    if (tile + static_cast<int>(gridDim.x) < t.tiles) stage(t, tile + gridDim.x, phases, next);
+    if (tile + static_cast<int>(gridDim.x) < t.tiles) load_tile(t, tile + gridDim.x, phases, next);
     end_of_copies();
     wait_for_former_copies();
     __syncthreads();
@@ -369,18 +372,27 @@ __global__ void pack_few_channels(const T* weights, WeightStrides strides, float
 }
 
 template <int channels, int columns, int kernel_w, int stride_w, int threads, int blocks>
-constexpr FewChannelsVariant variant() {
-  return {channels, columns, kernel_w,
-          stride_w, threads, few_channels_kernel<channels, columns, kernel_w, stride_w, threads, blocks>};
+constexpr FewChannelsVariant variant(Path path) {
+  return {channels,
+          columns,
+          kernel_w,
+          stride_w,
+          threads,
+          path,
+          few_channels_kernel<channels, columns, kernel_w, stride_w, threads, blocks>};
 }
 
 constexpr FewChannelsVariant kVariants[] = {
-    variant<6, 4, 5, 1, 192, 3>(), variant<8, 6, 5, 1, 384, 1>(), variant<4, 6, 5, 1, 256, 2>(),
-    variant<8, 4, 7, 2, 256, 2>(), variant<8, 4, 3, 1, 256, 2>(), variant<8, 4, 3, 2, 256, 2>(),
-    variant<8, 4, 0, 0, 256, 2>(),
+    variant<6, 4, 5, 1, 192, 3>(Path::few_channels_6x4_5),
+    variant<8, 6, 5, 1, 384, 1>(Path::few_channels_8x6_5),
+    variant<4, 6, 5, 1, 256, 2>(Path::few_channels_4x6_5),
+    variant<8, 4, 7, 2, 256, 2>(Path::few_channels_8x4_7_stride2),
+    variant<8, 4, 3, 1, 256, 2>(Path::few_channels_8x4_3),
+    variant<8, 4, 3, 2, 256, 2>(Path::few_channels_8x4_3_stride2),
+    variant<8, 4, 0, 0, 256, 2>(Path::few_channels_any),
 };
 
-/// Products that the variant's register tiles compute for one output row pair of all channels, useful or not.
+/// Products that the variant's register tiles compute for two output rows of all channels, padding included.
 std::int64_t computed(const FewChannelsVariant& v, const Conv2dProblem& p) {
   const std::int64_t slowdown = v.kernel_w == 0 ? 3 : 2;
   return slowdown * pad_to(static_cast<int>(p.k / p.groups), v.channels) *
@@ -430,8 +442,8 @@ double tile_cost(const HaloTile& t, const FewChannelsVariant& v, int threads) {
   const int tasks = t.images * t.row_pairs * column_groups * ((std::min(t.chunk, t.k) + v.channels - 1) / v.channels);
   const double rounds = (tasks + threads - 1) / threads;
   const double task = 2.0 * v.columns * v.channels * (t.c * t.kernel_h * t.kernel_w * 1.1 + 8) + 200;
-  const double staged = static_cast<double>(t.images) * t.image / t.line_vector * 12;
-  return rounds * (threads / 32) * task + staged / 32 + 600;
+  const double load = static_cast<double>(t.images) * t.image / t.line_vector * 12;
+  return rounds * (threads / 32) * task + load / 32 + 600;
 }
 
 /// The tile for each number of output channels a block.
@@ -450,25 +462,30 @@ TileChoice choose_chunk(const Conv2dProblem& p, const FewChannelsVariant& v, con
   }
 }
 
-}  // namespace
+class FewChannelsPlan final : public Conv2dPlan {
+ public:
+  FewChannelsPlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
 
-std::string FewChannelsConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  const std::string refusal = halo_tile_refusal(p);
-  if (!refusal.empty()) return refusal;
-  const FewChannelsVariant& v = choose_variant(p);
-  HaloTile t = smallest_tile(p, v);
-  const std::size_t bytes = lay_out(t, v);
-  if (bytes <= device.sharedMemPerBlockOptin) return "";
-  return "two output rows need " + std::to_string(bytes) + " bytes of shared memory; a block of the device has " +
-         std::to_string(device.sharedMemPerBlockOptin);
-}
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of(problem_, "few_channels", {variant_->channels}); }
+  std::size_t packed_bytes() const override;
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
 
-FewChannelsConv2d::FewChannelsConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+ private:
+  Conv2dProblem problem_;
+  const FewChannelsVariant* variant_;
+  TileChoice choice_;
+};
+
+FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  problem_ = problem;
   variant_ = &choose_variant(problem);
   choice_ = choose_chunk(problem, *variant_, device);
 }
 
-Conv2dDescription FewChannelsConv2d::description() const {
+Conv2dDescription FewChannelsPlan::description() const {
   const FewChannelsVariant& v = *variant_;
   return {.kernel = "few_channels",
           .tile = "2x" + std::to_string(v.columns) + " pixels x " + std::to_string(v.channels) + " channels a thread" +
@@ -480,13 +497,12 @@ Conv2dDescription FewChannelsConv2d::description() const {
           .fusion = "bias, activation and pool in registers"};
 }
 
-std::size_t FewChannelsConv2d::packed_bytes() const {
+std::size_t FewChannelsPlan::packed_bytes() const {
   return sizeof(float) * static_cast<std::size_t>(choice_.tile.groups) * pad_to(choice_.tile.k, variant_->channels) *
          choice_.tile.c * choice_.tile.kernel_h * choice_.tile.kernel_w;
 }
 
-void FewChannelsConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
-                             cudaStream_t stream) const {
+void FewChannelsPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   constexpr int threads = 256;
   const auto count = static_cast<std::int64_t>(packed_bytes() / sizeof(float));
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ceil_div(count, threads), 1024));
@@ -497,14 +513,32 @@ void FewChannelsConv2d::pack(const void* weights, const WeightStrides& strides, 
   check_launch("pack_few_channels");
 }
 
-void FewChannelsConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*,
-                            cudaStream_t stream) const {
+void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                          cudaStream_t stream) const {
   HaloTile t = choice_.tile;
   t.x = x, t.packed = packed, t.bias = bias, t.y = y;
   variant_
       ->kernel<<<tile_grid(t, choice_.blocks), static_cast<unsigned>(choice_.threads), choice_.shared_bytes, stream>>>(
           t);
   check_launch("few_channels");
+  note_path(variant_->path);
+}
+
+}  // namespace
+
+std::string FewChannels::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  const std::string refusal = halo_tile_refusal(p);
+  if (!refusal.empty()) return refusal;
+  const FewChannelsVariant& v = choose_variant(p);
+  HaloTile t = smallest_tile(p, v);
+  const std::size_t bytes = lay_out(t, v);
+  if (bytes <= device.sharedMemPerBlockOptin) return "";
+  return "two output rows need " + std::to_string(bytes) + " bytes of shared memory; a block of the device has " +
+         std::to_string(device.sharedMemPerBlockOptin);
+}
+
+std::unique_ptr<Conv2dPlan> FewChannels::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<FewChannelsPlan>(problem, device);
 }
 
 }  // namespace gable::cuda

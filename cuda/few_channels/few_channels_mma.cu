@@ -9,11 +9,14 @@
 #include <algorithm>
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.cuh"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/gemm/mma.cuh"
 
 namespace gable::cuda {
+
+namespace {
 
 struct FewChannelsMmaVariant {
   DType type;
@@ -22,8 +25,6 @@ struct FewChannelsMmaVariant {
   int threads;
   void (*kernel)(HaloTile);
 };
-
-namespace {
 
 constexpr int kUnit = 8;         // bytes
 constexpr int kUnitsOfStep = 4;  // one a thread of the quad
@@ -58,7 +59,7 @@ __device__ __forceinline__ T as_operand(T value) {
 
 /// The input tile pixel by pixel, each with its channels and zeros up to `channels`.
 template <typename T, int channels>
-__device__ __forceinline__ void stage_pixels(const HaloTile& t, const TilePlace& place, char* to) {
+__device__ __forceinline__ void load_pixels(const HaloTile& t, const TilePlace& place, char* to) {
   struct alignas(kUnit) Pixel {
     T of[channels];
   };
@@ -255,9 +256,9 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_mma_kernel(const
   for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
     const TilePlace place = tile_place(t, tile);
     if (t.c <= 4) {
-      stage_pixels<T, 4>(t, place, input);
+      load_pixels<T, 4>(t, place, input);
     } else {
-      stage_pixels<T, 8>(t, place, input);
+      load_pixels<T, 8>(t, place, input);
     }
     __syncthreads();
     compute<T, tiles, rows>(t, place, input, weights, offsets);
@@ -340,8 +341,8 @@ double tile_cost(const HaloTile& t, const FewChannelsMmaVariant& v, int threads)
   const int tiles = (t.images * t.row_pairs * t.wo + 8 * v.rows - 1) / (8 * v.rows);
   const double rounds = (tiles + warps - 1) / warps;
   const double tile = static_cast<double>(steps_of(t)) * v.rows * (4 + v.tiles * 6) + v.rows * v.tiles * 24;
-  const double staged = static_cast<double>(t.images) * t.in_rows * t.in_columns * 60 / 32;
-  return rounds * warps * tile + staged + 2000;
+  const double load = static_cast<double>(t.images) * t.in_rows * t.in_columns * 60 / 32;
+  return rounds * warps * tile + load + 2000;
 }
 
 TileChoice choose_tile(const Conv2dProblem& p, const FewChannelsMmaVariant& v, const cudaDeviceProp& device) {
@@ -355,9 +356,74 @@ TileChoice choose_tile(const Conv2dProblem& p, const FewChannelsMmaVariant& v, c
                      device);
 }
 
+class FewChannelsMmaPlan final : public Conv2dPlan {
+ public:
+  FewChannelsMmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
+
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of(problem_, "few_channels_mma", {variant_->tiles}); }
+  std::size_t packed_bytes() const override;
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  Conv2dProblem problem_;
+  const FewChannelsMmaVariant* variant_;
+  TileChoice choice_;
+};
+
+FewChannelsMmaPlan::FewChannelsMmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  problem_ = problem;
+  variant_ = &choose_variant(problem);
+  choice_ = choose_tile(problem, *variant_, device);
+}
+
+Conv2dDescription FewChannelsMmaPlan::description() const {
+  return {
+      .kernel = "few_channels_mma",
+      .tile =
+          std::to_string(16 * variant_->rows) + " pixels x " + std::to_string(8 * variant_->tiles) + " channels a warp",
+      .staging = "block of " + std::to_string(choice_.threads) + " threads, " + std::to_string(choice_.tile.images) +
+                 (choice_.tile.images == 1 ? " image, " : " images, ") + std::to_string(2 * choice_.tile.row_pairs) +
+                 " rows: " + std::to_string(choice_.shared_bytes) + " bytes of shared memory",
+      .fusion = "bias, activation and pool in registers"};
+}
+
+std::size_t FewChannelsMmaPlan::packed_bytes() const {
+  const auto chunks = static_cast<std::size_t>(ceil_div(choice_.tile.k, choice_.tile.chunk));
+  return static_cast<std::size_t>(choice_.tile.groups) * chunks * static_cast<std::size_t>(steps_of(choice_.tile)) *
+         static_cast<std::size_t>(step_bytes(variant_->tiles));
+}
+
+void FewChannelsMmaPlan::pack(const void* weights, const WeightStrides& strides, void* packed,
+                              cudaStream_t stream) const {
+  constexpr int threads = 256;
+  const auto count = static_cast<std::int64_t>(packed_bytes() / 4);
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ceil_div(count, threads), 1024));
+  const auto chunks = static_cast<int>(ceil_div(choice_.tile.k, choice_.tile.chunk));
+  with_type(choice_.tile.type, [&](auto zero) {
+    pack_few_channels_mma<<<blocks, threads, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
+                                                          static_cast<unsigned*>(packed), choice_.tile, variant_->tiles,
+                                                          chunks);
+  });
+  check_launch("pack_few_channels_mma");
+}
+
+void FewChannelsMmaPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                             cudaStream_t stream) const {
+  HaloTile t = choice_.tile;
+  t.x = x, t.packed = packed, t.bias = bias, t.y = y;
+  variant_
+      ->kernel<<<tile_grid(t, choice_.blocks), static_cast<unsigned>(choice_.threads), choice_.shared_bytes, stream>>>(
+          t);
+  check_launch("few_channels_mma");
+  note_path(variant_->tiles == 8 ? Path::few_channels_mma_64_channels : Path::few_channels_mma_16_channels);
+}
+
 }  // namespace
 
-std::string FewChannelsMma::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
+std::string FewChannelsMmaKernel::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
   if (device.major < 8) return "sm_" + std::to_string(10 * device.major + device.minor) + ": it needs sm_80";
   const bool has_math = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
   if (!has_math) return std::string(name_of(p.dtype)) + " in this math: it multiplies f16, bf16, and f32 as tf32";
@@ -372,49 +438,8 @@ std::string FewChannelsMma::refusal(const Conv2dProblem& p, const cudaDeviceProp
          std::to_string(device.sharedMemPerBlockOptin);
 }
 
-FewChannelsMma::FewChannelsMma(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  variant_ = &choose_variant(problem);
-  choice_ = choose_tile(problem, *variant_, device);
-}
-
-Conv2dDescription FewChannelsMma::description() const {
-  return {
-      .kernel = "few_channels_mma",
-      .tile =
-          std::to_string(16 * variant_->rows) + " pixels x " + std::to_string(8 * variant_->tiles) + " channels a warp",
-      .staging = "block of " + std::to_string(choice_.threads) + " threads, " + std::to_string(choice_.tile.images) +
-                 (choice_.tile.images == 1 ? " image, " : " images, ") + std::to_string(2 * choice_.tile.row_pairs) +
-                 " rows: " + std::to_string(choice_.shared_bytes) + " bytes of shared memory",
-      .fusion = "bias, activation and pool in registers"};
-}
-
-std::size_t FewChannelsMma::packed_bytes() const {
-  const auto chunks = static_cast<std::size_t>(ceil_div(choice_.tile.k, choice_.tile.chunk));
-  return static_cast<std::size_t>(choice_.tile.groups) * chunks * static_cast<std::size_t>(steps_of(choice_.tile)) *
-         static_cast<std::size_t>(step_bytes(variant_->tiles));
-}
-
-void FewChannelsMma::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
-  constexpr int threads = 256;
-  const auto count = static_cast<std::int64_t>(packed_bytes() / 4);
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ceil_div(count, threads), 1024));
-  const auto chunks = static_cast<int>(ceil_div(choice_.tile.k, choice_.tile.chunk));
-  with_type(choice_.tile.type, [&](auto zero) {
-    pack_few_channels_mma<<<blocks, threads, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
-                                                          static_cast<unsigned*>(packed), choice_.tile, variant_->tiles,
-                                                          chunks);
-  });
-  check_launch("pack_few_channels_mma");
-}
-
-void FewChannelsMma::run(const void* x, const void* packed, const float* bias, void* y, void*,
-                         cudaStream_t stream) const {
-  HaloTile t = choice_.tile;
-  t.x = x, t.packed = packed, t.bias = bias, t.y = y;
-  variant_
-      ->kernel<<<tile_grid(t, choice_.blocks), static_cast<unsigned>(choice_.threads), choice_.shared_bytes, stream>>>(
-          t);
-  check_launch("few_channels_mma");
+std::unique_ptr<Conv2dPlan> FewChannelsMmaKernel::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<FewChannelsMmaPlan>(problem, device);
 }
 
 }  // namespace gable::cuda

@@ -1,23 +1,44 @@
 // Registers: weights, 4 sums a channel and one row of inputs, which serves both output rows, so 128 threads x 2 blocks
-// fill a multiprocessor. The weights are made opaque to the compiler, which would else read them again for each image.
+// fill a multiprocessor. The weights are made opaque to the compiler, which would otherwise read them again for each
+// image.
 #include "cuda/few_channels/one_channel.h"
 
 #include <algorithm>
 
 #include "cuda/common/async_copy.cuh"
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.cuh"
 
 namespace gable::cuda {
 
+namespace {
+
+/// What the kernel takes: the tensors and one image's layout in shared memory.
+struct ImageTile {
+  const void* x;
+  const float* packed;
+  const float* bias;
+  void* y;
+  std::int64_t n;
+  int h, w, k, pad_top, pad_left;
+  int ho, wo;                     // rows and columns of the convolution that are needed
+  int out_h, out_w;               // of y
+  int pitch;                      // of a row in shared memory, in elements
+  int in_elements, out_elements;  // in shared memory; the former in whole vectors of 16 bytes
+  int columns, tasks;             // pairs of output columns, and of them times pairs of rows
+  Divisor by_columns;
+  bool nhwc, pool, flat;  // flat: the image lies in shared memory as it does in global memory
+  Activation activation;
+};
+
+/// A register tile that is compiled, for one size of filter.
 struct OneChannelVariant {
-  int side, channels;  // of the kernel; at most, of the output
+  int side, channels;  // of the filter; output channels at most
   void (*f32)(ImageTile);
   void (*f16)(ImageTile);
   void (*bf16)(ImageTile);
 };
-
-namespace {
 
 constexpr int kThreads = 128;
 constexpr int kBlocks = 4;   // a multiprocessor
@@ -32,9 +53,9 @@ __device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from) {
   return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
 }
 
-/// Copies an image into a tile whose margins are zeros already.
+/// Copies an image into shared memory, whose margins are zeros already.
 template <typename T>
-__device__ __forceinline__ void stage(const ImageTile& t, std::int64_t image, T* to) {
+__device__ __forceinline__ void load_image(const ImageTile& t, std::int64_t image, T* to) {
   const T* from = static_cast<const T*>(t.x) + image * t.h * t.w;
   if (t.flat) {
     constexpr int count = kVector / static_cast<int>(sizeof(T));
@@ -149,10 +170,10 @@ __global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const Im
   for (int k = 0; k < channels; ++k) bias[k] = t.bias != nullptr && first + k < t.k ? __ldg(t.bias + first + k) : 0.0f;
   for (int i = threadIdx.x; i < 2 * t.in_elements; i += kThreads) now[i] = from_f32<T>(0.0f);
   __syncthreads();
-  stage(t, blockIdx.x, now);
+  load_image(t, blockIdx.x, now);
   commit_copies();
   for (std::int64_t image = blockIdx.x; image < t.n; image += gridDim.x) {
-    if (image + gridDim.x < t.n) stage(t, image + gridDim.x, next);
+    if (image + gridDim.x < t.n) load_image(t, image + gridDim.x, next);
     commit_copies();
     wait_copies<1>();
     __syncthreads();
@@ -207,7 +228,8 @@ constexpr std::int64_t pad_to(std::int64_t value, std::int64_t unit) { return (v
 std::int64_t rows_of(const Conv2dProblem& p) { return p.pool.none() ? p.ho : 2 * p.out_h(); }
 std::int64_t columns_of(const Conv2dProblem& p) { return p.pool.none() ? p.wo : 2 * p.out_w(); }
 
-/// Of the image in shared memory, in elements: what the outputs reach and what is staged.
+/// Row pitch of the image in shared memory, in elements. A row holds all inputs of the outputs, and the whole image
+/// row.
 std::int64_t pitch_of(const Conv2dProblem& p) {
   return pad_to(std::max(pad_to(columns_of(p), 2) + p.s - 1, p.pad_left + p.w), 2);
 }
@@ -248,9 +270,73 @@ ImageTile tile_of(const Conv2dProblem& p) {
   return t;
 }
 
+class OneChannelPlan final : public Conv2dPlan {
+ public:
+  OneChannelPlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
+
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of(problem_, "one_channel", {variant_->channels}); }
+  std::size_t packed_bytes() const override;
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  Conv2dProblem problem_;
+  const OneChannelVariant* variant_;
+  ImageTile tile_;
+  std::size_t shared_bytes_;
+  unsigned blocks_;
+};
+
+OneChannelPlan::OneChannelPlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
+    : problem_(problem),
+      variant_(find_variant(problem)),
+      tile_(tile_of(problem)),
+      shared_bytes_(shared_bytes_of(problem)) {
+  const auto* const kernel = reinterpret_cast<const void*>(kernel_of(*variant_, problem_.dtype));
+  GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(device.sharedMemPerBlockOptin)));
+  int resident = 0;
+  GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kThreads, shared_bytes_));
+  const std::int64_t places = std::int64_t{std::max(1, resident)} * device.multiProcessorCount;
+  blocks_ = static_cast<unsigned>(std::min(places, problem.n));
+}
+
+Conv2dDescription OneChannelPlan::description() const {
+  return {.kernel = "one_channel",
+          .tile = "2x2 pixels x " + std::to_string(variant_->channels) + " channels for " + std::to_string(kParts) +
+                  " threads, weights in registers",
+          .staging = "block of " + std::to_string(kThreads) +
+                     " threads, one image and the next: " + std::to_string(shared_bytes_) + " bytes of shared memory",
+          .fusion = "bias, activation and pool in registers"};
+}
+
+std::size_t OneChannelPlan::packed_bytes() const {
+  return sizeof(float) * static_cast<std::size_t>(variant_->side * variant_->side * variant_->channels);
+}
+
+void OneChannelPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
+  with_type(problem_.dtype, [&](auto zero) {
+    pack_one_channel<<<1, 256, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
+                                            static_cast<float*>(packed), tile_.k, variant_->side, variant_->channels);
+  });
+  check_launch("pack_one_channel");
+}
+
+void OneChannelPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                         cudaStream_t stream) const {
+  ImageTile t = tile_;
+  t.x = x, t.packed = static_cast<const float*>(packed), t.bias = bias, t.y = y;
+  kernel_of(*variant_, problem_.dtype)<<<blocks_, kThreads, shared_bytes_, stream>>>(t);
+  check_launch("one_channel");
+  note_path(variant_->side == 5 ? Path::one_channel_5x5 : Path::one_channel_3x3);
+  note_path(tile_.flat ? Path::one_channel_flat : Path::one_channel_margins);
+}
+
 }  // namespace
 
-std::string OneChannelConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
+std::string OneChannel::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
   if (p.c != 1) return std::to_string(p.c) + " input channels; it takes 1";
   if (find_variant(p) == nullptr) {
     return "a kernel of " + std::to_string(p.r) + "x" + std::to_string(p.s) + " with " + std::to_string(p.k) +
@@ -266,48 +352,8 @@ std::string OneChannelConv2d::refusal(const Conv2dProblem& p, const cudaDevicePr
          std::to_string(device.sharedMemPerBlockOptin);
 }
 
-OneChannelConv2d::OneChannelConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device)
-    : variant_(find_variant(problem)),
-      type_(problem.dtype),
-      tile_(tile_of(problem)),
-      shared_bytes_(shared_bytes_of(problem)) {
-  const auto* const kernel = reinterpret_cast<const void*>(kernel_of(*variant_, type_));
-  GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(device.sharedMemPerBlockOptin)));
-  int resident = 0;
-  GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kThreads, shared_bytes_));
-  const std::int64_t places = std::int64_t{std::max(1, resident)} * device.multiProcessorCount;
-  blocks_ = static_cast<unsigned>(std::min(places, problem.n));
-}
-
-Conv2dDescription OneChannelConv2d::description() const {
-  return {.kernel = "one_channel",
-          .tile = "2x2 pixels x " + std::to_string(variant_->channels) + " channels for " + std::to_string(kParts) +
-                  " threads, weights in registers",
-          .staging = "block of " + std::to_string(kThreads) +
-                     " threads, one image and the next: " + std::to_string(shared_bytes_) + " bytes of shared memory",
-          .fusion = "bias, activation and pool in registers"};
-}
-
-std::size_t OneChannelConv2d::packed_bytes() const {
-  return sizeof(float) * static_cast<std::size_t>(variant_->side * variant_->side * variant_->channels);
-}
-
-void OneChannelConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
-                            cudaStream_t stream) const {
-  with_type(type_, [&](auto zero) {
-    pack_one_channel<<<1, 256, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
-                                            static_cast<float*>(packed), tile_.k, variant_->side, variant_->channels);
-  });
-  check_launch("pack_one_channel");
-}
-
-void OneChannelConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*,
-                           cudaStream_t stream) const {
-  ImageTile t = tile_;
-  t.x = x, t.packed = static_cast<const float*>(packed), t.bias = bias, t.y = y;
-  kernel_of(*variant_, type_)<<<blocks_, kThreads, shared_bytes_, stream>>>(t);
-  check_launch("one_channel");
+std::unique_ptr<Conv2dPlan> OneChannel::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<OneChannelPlan>(problem, device);
 }
 
 }  // namespace gable::cuda

@@ -1,5 +1,5 @@
-// Device code of implicit.h: where a row's pixel lies, which tap and channel a place in the depth is, and what becomes
-// of the sums.
+// Device code of implicit.h: where a row's pixel lies, which tap and channel a place in the depth is, and the
+// epilogue.
 #pragma once
 
 #include "cuda/common/async_copy.cuh"

@@ -1,8 +1,10 @@
 // See implicit_gemm.h.
 #include "cuda/gemm/implicit_gemm.h"
 
+#include "cuda/common/coverage.h"
 #include "cuda/gemm/implicit.cuh"
 #include "cuda/gemm/mma.cuh"
+#include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {
@@ -193,27 +195,96 @@ Kernel<T> kernel_of(const GemmTile& tile) {
 }
 
 /// Channels come in whole, aligned 16 bytes, or one at a time.
-template <typename T>
-Kernel<T> kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
+bool has_vectors(const Conv2dProblem& p) {
   const int chunk = channels_of_chunk(p);
-  return p.c % chunk == 0 && p.group_c() % chunk == 0 ? kernel_of<T, true>(tile) : kernel_of<T, false>(tile);
+  return p.c % chunk == 0 && p.group_c() % chunk == 0;
 }
 
-}  // namespace
+template <typename T>
+Kernel<T> kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
+  return has_vectors(p) ? kernel_of<T, true>(tile) : kernel_of<T, false>(tile);
+}
 
-ImplicitGemmConv2d::ImplicitGemmConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device)
+void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
+  note_path(tile.columns == 128 ? Path::implicit_gemm_128x128
+            : tile.rows == 128  ? Path::implicit_gemm_128x64
+                                : Path::implicit_gemm_64x64);
+  note_path(has_vectors(p) ? Path::implicit_gemm_vectors : Path::implicit_gemm_elements);
+  if (tile.splits > 1) note_path(Path::implicit_gemm_split);
+}
+
+class ImplicitGemmPlan final : public Conv2dPlan {
+ public:
+  ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
+
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of_order(problem_, order()); }
+  std::size_t packed_bytes() const override;
+  std::size_t workspace_bytes() const override { return parts_bytes(gemm_, tile_.splits); }
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  PackedOrder order() const;
+
+  Conv2dProblem problem_;
+  ImplicitGemm gemm_;
+  GemmTile tile_;
+};
+
+ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
     : problem_(problem),
       gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kThreadColumns)),
       tile_(choose_tile(gemm_, kCandidates, elements_of_stage(problem), fma_per_cycle(problem), device)) {
   with_type(problem_.dtype, [&](auto zero) { kernel_of<decltype(zero)>(problem_, tile_).prepare(); });
 }
 
-std::string ImplicitGemmConv2d::missing(const cudaDeviceProp& device) {
+Conv2dDescription ImplicitGemmPlan::description() const {
+  return {.kernel = "implicit_gemm",
+          .tile = tile_text(tile_) + ", 64x32 a warp",
+          .staging = "three stages of 64 bytes in shared memory",
+          .fusion = "pool, bias and activation in registers"};
+}
+
+PackedOrder ImplicitGemmPlan::order() const {
+  PackedOrder order = packed_order(problem_, channels_of_chunk(problem_), kThreadColumns);
+  order.depth_innermost = true;
+  return order;
+}
+
+std::size_t ImplicitGemmPlan::packed_bytes() const {
+  return static_cast<std::size_t>(order().elements()) * size_of(problem_.dtype);
+}
+
+void ImplicitGemmPlan::pack(const void* weights, const WeightStrides& strides, void* packed,
+                            cudaStream_t stream) const {
+  pack_weights(problem_, order(), weights, strides, packed, stream);
+}
+
+void ImplicitGemmPlan::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+                           cudaStream_t stream) const {
+  const GemmGrid grid = grid_of(gemm_, tile_);
+  auto* parts = static_cast<float*>(workspace);
+  with_type(problem_.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Kernel<T> kernel = kernel_of<T>(problem_, tile_);
+    kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
+        gemm_, tile_.splits, static_cast<const T*>(x), static_cast<const T*>(packed), bias, static_cast<T*>(y), parts);
+    check_launch("implicit_gemm");
+    note_paths(problem_, tile_);
+    if (tile_.splits > 1) add_parts(gemm_, tile_.splits, parts, bias, static_cast<T*>(y), stream);
+  });
+}
+
+}  // namespace
+
+std::string ImplicitGemmMma::missing(const cudaDeviceProp& device) {
   if (device.major >= 8) return "";
   return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
 }
 
-std::string ImplicitGemmConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
+std::string ImplicitGemmMma::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   constexpr std::int64_t kLeastColumns = 4;
   const bool tensor = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
   if (!tensor)
@@ -226,40 +297,8 @@ std::string ImplicitGemmConv2d::refusal(const Conv2dProblem& p, const cudaDevice
   return implicit_refusal(p);
 }
 
-Conv2dDescription ImplicitGemmConv2d::description() const {
-  return {.kernel = "implicit_gemm",
-          .tile = tile_text(tile_) + ", 64x32 a warp",
-          .staging = "three stages of 64 bytes in shared memory",
-          .fusion = "pool, bias and activation in registers"};
-}
-
-PackedOrder ImplicitGemmConv2d::order() const {
-  PackedOrder order = packed_order(problem_, channels_of_chunk(problem_), kThreadColumns);
-  order.depth_innermost = true;
-  return order;
-}
-
-std::size_t ImplicitGemmConv2d::packed_bytes() const {
-  return static_cast<std::size_t>(order().elements()) * size_of(problem_.dtype);
-}
-
-void ImplicitGemmConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
-                              cudaStream_t stream) const {
-  pack_weights(problem_, order(), weights, strides, packed, stream);
-}
-
-void ImplicitGemmConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
-                             cudaStream_t stream) const {
-  const GemmGrid grid = grid_of(gemm_, tile_);
-  auto* parts = static_cast<float*>(workspace);
-  with_type(problem_.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Kernel<T> kernel = kernel_of<T>(problem_, tile_);
-    kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
-        gemm_, tile_.splits, static_cast<const T*>(x), static_cast<const T*>(packed), bias, static_cast<T*>(y), parts);
-    check_launch("implicit_gemm");
-    if (tile_.splits > 1) add_parts(gemm_, tile_.splits, parts, bias, static_cast<T*>(y), stream);
-  });
+std::unique_ptr<Conv2dPlan> ImplicitGemmMma::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<ImplicitGemmPlan>(problem, device);
 }
 
 }  // namespace gable::cuda

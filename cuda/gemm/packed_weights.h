@@ -1,6 +1,6 @@
 // The order of packed weights that the ladder's kernels share: [group][tap][input channel][output channel], output
-// channels innermost so that neighbouring threads read neighbouring weights, both channels padded with zeros to what
-// the kernel's tile asks for.
+// channels innermost so that neighbouring threads read neighbouring weights, both padded with zeros to multiples that
+// the kernel's tile needs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,8 @@ namespace gable::cuda {
 
 struct PackedOrder {
   std::int64_t groups = 1, taps = 1, c = 1, k = 1;  // c and k of a group, padded
-  bool depth_innermost = false;
-  bool swapped = false;  // neighbouring output channels 2i and 2i + 1; k is even then
+  bool depth_innermost = false;                     // [group][output channel][tap][input channel]
+  bool swapped = false;                             // output channels 2i and 2i + 1 change places; k is even then
 
   constexpr std::int64_t elements() const { return groups * taps * c * k; }
 };
@@ -22,6 +22,13 @@ struct PackedOrder {
 /// Channels of a group rounded up to multiples of `c_multiple` and `k_multiple`.
 constexpr PackedOrder packed_order(const Conv2dProblem& p, std::int64_t c_multiple, std::int64_t k_multiple) {
   return {p.groups, p.r * p.s, round_up(p.group_c(), c_multiple), round_up(p.group_k(), k_multiple)};
+}
+
+/// Of weights in this order.
+constexpr Packing packing_of_order(const Conv2dProblem& p, const PackedOrder& order) {
+  return packing_of(
+      p, "ladder",
+      {order.c, order.k, order.depth_innermost ? 1 : 0, order.swapped ? 1 : 0, p.math == Math::tf32 ? 1 : 0});
 }
 
 /// Device pointers of problem.dtype; f32 with Math::tf32 is rounded to it. Asynchronous on `stream`.

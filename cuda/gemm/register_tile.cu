@@ -2,7 +2,9 @@
 #include "cuda/gemm/register_tile.h"
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/gemm/implicit.cuh"
+#include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {
@@ -119,8 +121,9 @@ __device__ __forceinline__ void load_shared(std::uint32_t address, float (&to)[4
 ///
 /// An FFMA a cycle is possible only if its operands come from different register banks (even, odd), one of the three
 /// being reused from the instruction before. Sums lie in aligned quads for their stores and weights for their loads, so
-/// weights are packed with neighbours swapped: column c meets the weight in register c ^ 1, which has the other parity.
-/// The loop is unrolled in part only: across its end sums must return to their registers, and so to their banks.
+/// weights are packed with neighbours swapped: column c is multiplied by the weight in register c ^ 1, of the other
+/// parity. The loop is unrolled in part only: across its end sums must return to their registers, and so to their
+/// banks.
 template <int kColumns>
 __device__ __forceinline__ void multiply(std::uint32_t a, std::uint32_t b, float (&sums)[2][kThreadRows][4]) {
   constexpr int kFloat = sizeof(float);
@@ -211,10 +214,30 @@ Kernel kernel_of(const GemmTile& tile) {
   return tile.rows == 128 ? compiled<128, 64, gather>() : compiled<64, 64, gather>();
 }
 
+Gather gather_of(const Conv2dProblem& p) {
+  if (p.group_c() % kDepth == 0) return Gather::stages;
+  return p.c % kPadding == 0 && p.group_c() % kPadding == 0 ? Gather::chunks : Gather::elements;
+}
+
 Kernel kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
-  if (p.group_c() % kDepth == 0) return kernel_of<Gather::stages>(tile);
-  const bool aligned = p.c % kPadding == 0 && p.group_c() % kPadding == 0;
-  return aligned ? kernel_of<Gather::chunks>(tile) : kernel_of<Gather::elements>(tile);
+  const Gather gather = gather_of(p);
+  return gather == Gather::stages   ? kernel_of<Gather::stages>(tile)
+         : gather == Gather::chunks ? kernel_of<Gather::chunks>(tile)
+                                    : kernel_of<Gather::elements>(tile);
+}
+
+void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
+  note_path(tile.columns == 128 ? Path::register_tile_64x128
+            : tile.rows == 128  ? Path::register_tile_128x64
+                                : Path::register_tile_64x64);
+  switch (gather_of(p)) {
+    case Gather::stages:
+      return note_path(Path::register_tile_stages);
+    case Gather::chunks:
+      return note_path(Path::register_tile_chunks);
+    case Gather::elements:
+      return note_path(Path::register_tile_elements);
+  }
 }
 
 /// Of packed weights.
@@ -224,16 +247,66 @@ PackedOrder order_of(const Conv2dProblem& p) {
   return order;
 }
 
-}  // namespace
+class RegisterTilePlan final : public Conv2dPlan {
+ public:
+  RegisterTilePlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
 
-RegisterTileConv2d::RegisterTileConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device)
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of_order(problem_, order_of(problem_)); }
+  std::size_t packed_bytes() const override;
+  std::size_t workspace_bytes() const override { return parts_bytes(gemm_, tile_.splits); }
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  Conv2dProblem problem_;
+  ImplicitGemm gemm_;
+  GemmTile tile_;
+};
+
+RegisterTilePlan::RegisterTilePlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
     : problem_(problem),
       gemm_(implicit_gemm_of(problem, kPadding, kPadding)),
       tile_(choose_tile(gemm_, kCandidates, kDepth, kFmaPerCycle, device)) {
   kernel_of(problem_, tile_).prepare();
 }
 
-std::string RegisterTileConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
+Conv2dDescription RegisterTilePlan::description() const {
+  return {.kernel = "register_tile",
+          .tile = tile_text(tile_) + ", 8x8 a thread",
+          .staging = "two stages of 32 in shared memory",
+          .fusion = "pool, bias and activation in registers"};
+}
+
+std::size_t RegisterTilePlan::packed_bytes() const {
+  return static_cast<std::size_t>(order_of(problem_).elements()) * sizeof(float);
+}
+
+void RegisterTilePlan::pack(const void* weights, const WeightStrides& strides, void* packed,
+                            cudaStream_t stream) const {
+  pack_weights(problem_, order_of(problem_), weights, strides, packed, stream);
+}
+
+void RegisterTilePlan::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+                           cudaStream_t stream) const {
+  const auto* source = static_cast<const float*>(x);
+  auto* parts = static_cast<float*>(workspace);
+  auto* to = static_cast<float*>(y);
+  const Kernel kernel = kernel_of(problem_, tile_);
+  const GemmGrid grid = grid_of(gemm_, tile_);
+  kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
+      gemm_, tile_.splits, source, static_cast<const float*>(packed), bias, to, parts);
+  check_launch("register_tile");
+  note_paths(problem_, tile_);
+  if (tile_.splits == 1) return;
+  note_path(Path::register_tile_split);
+  add_parts(gemm_, tile_.splits, parts, bias, to, stream);
+}
+
+}  // namespace
+
+std::string RegisterTile::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   constexpr std::int64_t kLeastColumns = 4;
   if (p.dtype != DType::f32 || p.math != Math::strict) {
     return std::string(name_of(p.dtype)) + (p.math == Math::strict ? "" : " on the tensor cores") +
@@ -246,35 +319,8 @@ std::string RegisterTileConv2d::refusal(const Conv2dProblem& p, const cudaDevice
   return implicit_refusal(p);
 }
 
-Conv2dDescription RegisterTileConv2d::description() const {
-  return {.kernel = "register_tile",
-          .tile = tile_text(tile_) + ", 8x8 a thread",
-          .staging = "two stages of 32 in shared memory",
-          .fusion = "pool, bias and activation in registers"};
-}
-
-std::size_t RegisterTileConv2d::packed_bytes() const {
-  return static_cast<std::size_t>(order_of(problem_).elements()) * sizeof(float);
-}
-
-std::size_t RegisterTileConv2d::workspace_bytes() const { return parts_bytes(gemm_, tile_.splits); }
-
-void RegisterTileConv2d::pack(const void* weights, const WeightStrides& strides, void* packed,
-                              cudaStream_t stream) const {
-  pack_weights(problem_, order_of(problem_), weights, strides, packed, stream);
-}
-
-void RegisterTileConv2d::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
-                             cudaStream_t stream) const {
-  const auto* source = static_cast<const float*>(x);
-  auto* parts = static_cast<float*>(workspace);
-  auto* to = static_cast<float*>(y);
-  const Kernel kernel = kernel_of(problem_, tile_);
-  const GemmGrid grid = grid_of(gemm_, tile_);
-  kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
-      gemm_, tile_.splits, source, static_cast<const float*>(packed), bias, to, parts);
-  check_launch("register_tile");
-  if (tile_.splits > 1) add_parts(gemm_, tile_.splits, parts, bias, to, stream);
+std::unique_ptr<Conv2dPlan> RegisterTile::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<RegisterTilePlan>(problem, device);
 }
 
 }  // namespace gable::cuda

@@ -7,7 +7,9 @@
 
 #include "cuda/common/check.h"
 #include "cuda/common/conv_dims.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
+#include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {
@@ -132,24 +134,26 @@ void with_bank(const void* packed, std::size_t bytes, cudaStream_t stream, Launc
   if (ordered) GABLE_CUDA_CHECK(cudaEventRecord(lock.last_use, stream));
 }
 
-}  // namespace
+class ConstantPlan final : public Conv2dPlan {
+ public:
+  explicit ConstantPlan(const Conv2dProblem& problem);
 
-ConstantConv2d::ConstantConv2d(const Conv2dProblem& problem, const cudaDeviceProp&)
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of_order(problem_, order_); }
+  std::size_t packed_bytes() const override;
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  Conv2dProblem problem_;
+  PackedOrder order_;
+};
+
+ConstantPlan::ConstantPlan(const Conv2dProblem& problem)
     : problem_(problem), order_(packed_order(problem, 1, kChannels)) {}
 
-std::string ConstantConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
-  if (p.math != Math::strict) return "its arithmetic is strict";
-  const auto bytes = static_cast<std::size_t>(packed_order(p, 1, kChannels).elements()) * size_of(p.dtype);
-  if (bytes > kBankBytes) {
-    return "the weights take " + std::to_string(bytes) + " bytes; constant memory has " + std::to_string(kBankBytes);
-  }
-  if (p.c * p.h * p.w >= kMostElements || p.k * p.ho * p.wo >= kMostElements) {
-    return "an image has 2^31 elements or more; its indices have 32 bits";
-  }
-  return "";
-}
-
-Conv2dDescription ConstantConv2d::description() const {
+Conv2dDescription ConstantPlan::description() const {
   return {.kernel = "constant",
           .tile = "one thread a pixel of " + std::to_string(kChannels) + " output channels",
           .staging = std::string(problem_.nhwc ? "nhwc" : "nchw") + " read from global memory as it is, " +
@@ -157,16 +161,16 @@ Conv2dDescription ConstantConv2d::description() const {
           .fusion = "bias, activation and pool in the thread"};
 }
 
-std::size_t ConstantConv2d::packed_bytes() const {
+std::size_t ConstantPlan::packed_bytes() const {
   return static_cast<std::size_t>(order_.elements()) * size_of(problem_.dtype);
 }
 
-void ConstantConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
+void ConstantPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   pack_weights(problem_, order_, weights, strides, packed, stream);
 }
 
-void ConstantConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*,
-                         cudaStream_t stream) const {
+void ConstantPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                       cudaStream_t stream) const {
   constexpr std::int64_t kMostImages = 65535;  // of a grid's z
   const Dims dims = dims_of(problem_, order_);
   const dim3 grid(static_cast<unsigned>(ceil_div(problem_.out_h() * problem_.out_w(), kThreads)),
@@ -178,7 +182,26 @@ void ConstantConv2d::run(const void* x, const void* packed, const float* bias, v
       constant_kernel<T><<<grid, kThreads, 0, stream>>>(dims, static_cast<const T*>(x), bias, static_cast<T*>(y));
     });
     check_launch("constant");
+    note_path(Path::constant);
   });
+}
+
+}  // namespace
+
+std::string Constant::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
+  if (p.math != Math::strict) return "its arithmetic is strict";
+  const auto bytes = static_cast<std::size_t>(packed_order(p, 1, kChannels).elements()) * size_of(p.dtype);
+  if (bytes > kBankBytes) {
+    return "the weights take " + std::to_string(bytes) + " bytes; constant memory has " + std::to_string(kBankBytes);
+  }
+  if (p.c * p.h * p.w >= kMostElements || p.k * p.ho * p.wo >= kMostElements) {
+    return "an image has 2^31 elements or more; its indices have 32 bits";
+  }
+  return "";
+}
+
+std::unique_ptr<Conv2dPlan> Constant::make(const Conv2dProblem& problem, const cudaDeviceProp&) {
+  return std::make_unique<ConstantPlan>(problem);
 }
 
 }  // namespace gable::cuda

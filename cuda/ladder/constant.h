@@ -6,36 +6,16 @@
 // streams wait for one another (on the device). Inside CUDA graphs that order is the application's to keep.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include <cstddef>
-#include <string>
-
-#include <gable/problem.h>
-#include "cuda/common/description.h"
-#include "cuda/gemm/packed_weights.h"
+#include "cuda/common/conv2d_plan.h"
 
 namespace gable::cuda {
 
-class ConstantConv2d {
- public:
-  static constexpr std::size_t kAlignment = 1;  // of tensors' addresses, beyond that of an element
+struct Constant {
+  static constexpr std::size_t kAlignment = 1;
 
-  ConstantConv2d(const Conv2dProblem& problem, const cudaDeviceProp& device);
-
-  /// Empty, or why it can't run the problem.
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
-
-  Conv2dDescription description() const;
-  std::size_t packed_bytes() const;
-  std::size_t workspace_bytes() const { return 0; }
-  /// Device pointers; both are asynchronous on `stream` and allocate nothing.
-  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const;
-  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace, cudaStream_t stream) const;
-
- private:
-  Conv2dProblem problem_;
-  PackedOrder order_;
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
 };
+using ConstantConv2d = Conv2dKernel<Constant>;
 
 }  // namespace gable::cuda

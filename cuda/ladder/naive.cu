@@ -2,6 +2,7 @@
 #include "cuda/ladder/naive.h"
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
 #include "cuda/gemm/packed_weights.h"
 
@@ -68,28 +69,37 @@ __global__ void naive_kernel(Conv2dProblem p, ImageStrides stride, const T* x, c
   y[index] = from_f32<T>(activate(p.bias ? best + bias[k] : best, p.activation));
 }
 
-}  // namespace
+class NaivePlan final : public Conv2dPlan {
+ public:
+  explicit NaivePlan(const Conv2dProblem& problem) : problem_(problem) {}
 
-std::string NaiveConv2d::refusal(const Conv2dProblem& problem, const cudaDeviceProp&) {
-  return problem.math == Math::strict ? "" : "its arithmetic is strict";
-}
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of_order(problem_, packed_order(problem_, 1, 1)); }
+  std::size_t packed_bytes() const override;
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
 
-Conv2dDescription NaiveConv2d::description() const {
+ private:
+  Conv2dProblem problem_;
+};
+
+Conv2dDescription NaivePlan::description() const {
   return {.kernel = "naive",
           .tile = "one thread an output element",
           .staging = std::string(problem_.nhwc ? "nhwc" : "nchw") + " read from global memory as it is",
           .fusion = "bias, activation and pool in the thread"};
 }
 
-std::size_t NaiveConv2d::packed_bytes() const {
+std::size_t NaivePlan::packed_bytes() const {
   return static_cast<std::size_t>(packed_order(problem_, 1, 1).elements()) * size_of(problem_.dtype);
 }
 
-void NaiveConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
+void NaivePlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   pack_weights(problem_, packed_order(problem_, 1, 1), weights, strides, packed, stream);
 }
 
-void NaiveConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {
+void NaivePlan::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {
   const auto blocks = static_cast<unsigned>(ceil_div(problem_.y_elements(), kThreads));
   with_type(problem_.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -97,6 +107,17 @@ void NaiveConv2d::run(const void* x, const void* packed, const float* bias, void
                                                      static_cast<const T*>(packed), bias, static_cast<T*>(y));
   });
   check_launch("naive");
+  note_path(Path::naive);
+}
+
+}  // namespace
+
+std::string Naive::refusal(const Conv2dProblem& problem, const cudaDeviceProp&) {
+  return problem.math == Math::strict ? "" : "its arithmetic is strict";
+}
+
+std::unique_ptr<Conv2dPlan> Naive::make(const Conv2dProblem& problem, const cudaDeviceProp&) {
+  return std::make_unique<NaivePlan>(problem);
 }
 
 }  // namespace gable::cuda

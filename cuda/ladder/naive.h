@@ -5,34 +5,16 @@
 // pooling windows compute their shared elements again.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include <cstddef>
-#include <string>
-
-#include <gable/problem.h>
-#include "cuda/common/description.h"
+#include "cuda/common/conv2d_plan.h"
 
 namespace gable::cuda {
 
-class NaiveConv2d {
- public:
-  static constexpr std::size_t kAlignment = 1;  // of tensors' addresses, beyond that of an element
+struct Naive {
+  static constexpr std::size_t kAlignment = 1;
 
-  NaiveConv2d(const Conv2dProblem& problem, const cudaDeviceProp&) : problem_(problem) {}
-
-  /// Empty, or why it can't run the problem.
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
-
-  Conv2dDescription description() const;
-  std::size_t packed_bytes() const;
-  std::size_t workspace_bytes() const { return 0; }
-  /// Device pointers; both are asynchronous on `stream` and allocate nothing.
-  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const;
-  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace, cudaStream_t stream) const;
-
- private:
-  Conv2dProblem problem_;
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
 };
+using NaiveConv2d = Conv2dKernel<Naive>;
 
 }  // namespace gable::cuda

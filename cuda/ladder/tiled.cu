@@ -6,7 +6,9 @@
 #include "cuda/common/async_copy.cuh"
 #include "cuda/common/check.h"
 #include "cuda/common/conv_dims.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
+#include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {
@@ -15,8 +17,19 @@ constexpr int kTile = 16;  // convolution pixels of a block, each way
 constexpr int kThreads = kTile * kTile;
 constexpr int kChannels = 8;                     // output channels of a block
 constexpr int kMostInputs = 8;                   // input channels of a stage
-constexpr std::size_t kSharedBytes = 48 * 1024;  // what every GPU gives a block unasked
+constexpr std::size_t kSharedBytes = 48 * 1024;  // available to a block without opting in
 constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+
+/// Sizes of a block's work, of shared memory in elements of f32.
+struct Tiling {
+  int pooled_h = 1, pooled_w = 1;  // outputs of a block after the pool
+  int halo_h = 1, halo_w = 1;      // input pixels of a block
+  int channels = 1;                // input channels of a pipeline stage
+  int stage = 1;                   // floats of a pipeline stage: input tile and weights
+  int stages = 1;
+
+  std::size_t bytes() const;
+};
 
 struct Dims : ConvDims {
   explicit Dims(const ConvDims& conv) : ConvDims(conv) {}
@@ -52,7 +65,7 @@ int halo(std::int64_t stride, std::int64_t taps, std::int64_t dilation) {
   return static_cast<int>((kTile - 1) * stride + (taps - 1) * dilation + 1);
 }
 
-/// Whether the pool's windows fit is refusal()'s to ask first.
+/// refusal() has checked that the pool's windows fit.
 Tiling tiling_of(const Conv2dProblem& p, int stages) {
   Tiling t{.pooled_h = static_cast<int>((kTile - p.pool.h) / p.pool.stride_h + 1),
            .pooled_w = static_cast<int>((kTile - p.pool.w) / p.pool.stride_w + 1),
@@ -214,17 +227,8 @@ __global__ void __launch_bounds__(kThreads)
   finish(d, b, sums, stages, bias, y);
 }
 
-}  // namespace
-
-std::size_t Tiling::bytes() const {
-  const std::size_t pooling = std::size_t{kThreads} * kChannels;
-  return std::max(static_cast<std::size_t>(stage) * static_cast<std::size_t>(stages), pooling) * sizeof(float);
-}
-
-TiledConv2d::TiledConv2d(const Conv2dProblem& problem, const cudaDeviceProp&, int stages)
-    : problem_(problem), order_(packed_order(problem, 1, kChannels)), tiling_(tiling_of(problem, stages)) {}
-
-std::string TiledConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&, int stages) {
+/// Empty, or why the kernel with this many stages can't run the problem.
+std::string tiled_refusal(const Conv2dProblem& p, int stages) {
   if (p.math != Math::strict) return "its arithmetic is strict";
   if (stages > 1 && p.dtype != DType::f32) {
     return std::string(name_of(p.dtype)) + ": its asynchronous copies move 4 bytes, so it takes f32";
@@ -250,7 +254,32 @@ std::string TiledConv2d::refusal(const Conv2dProblem& p, const cudaDeviceProp&, 
   return "";
 }
 
-Conv2dDescription TiledConv2d::description() const {
+class TiledPlan final : public Conv2dPlan {
+ public:
+  TiledPlan(const Conv2dProblem& problem, int stages);
+
+  Conv2dDescription description() const override;
+  Packing packing() const override { return packing_of_order(problem_, order_); }
+  std::size_t packed_bytes() const override;
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  Conv2dProblem problem_;
+  PackedOrder order_;
+  Tiling tiling_;
+};
+
+std::size_t Tiling::bytes() const {
+  const std::size_t pooling = std::size_t{kThreads} * kChannels;
+  return std::max(static_cast<std::size_t>(stage) * static_cast<std::size_t>(stages), pooling) * sizeof(float);
+}
+
+TiledPlan::TiledPlan(const Conv2dProblem& problem, int stages)
+    : problem_(problem), order_(packed_order(problem, 1, kChannels)), tiling_(tiling_of(problem, stages)) {}
+
+Conv2dDescription TiledPlan::description() const {
   const std::string tile = std::to_string(tiling_.halo_h) + "x" + std::to_string(tiling_.halo_w);
   return {.kernel = tiling_.stages == 1 ? "shared" : "double_buffer",
           .tile = "16x16 pixels of 8 output channels a block",
@@ -260,15 +289,15 @@ Conv2dDescription TiledConv2d::description() const {
           .fusion = "pool in the block, bias and activation before the store"};
 }
 
-std::size_t TiledConv2d::packed_bytes() const {
+std::size_t TiledPlan::packed_bytes() const {
   return static_cast<std::size_t>(order_.elements()) * size_of(problem_.dtype);
 }
 
-void TiledConv2d::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
+void TiledPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   pack_weights(problem_, order_, weights, strides, packed, stream);
 }
 
-void TiledConv2d::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {
+void TiledPlan::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {
   const Dims dims = dims_of(problem_, order_, tiling_);
   const dim3 grid(static_cast<unsigned>(problem_.n * dims.tiles_h * dims.tiles_w),
                   static_cast<unsigned>(problem_.groups * dims.chunks));
@@ -283,6 +312,21 @@ void TiledConv2d::run(const void* x, const void* packed, const float* bias, void
     });
   }
   check_launch(tiling_.stages == 1 ? "shared" : "double_buffer");
+  note_path(tiling_.stages == 1 ? Path::shared : Path::double_buffer);
+}
+
+}  // namespace
+
+std::string Shared::refusal(const Conv2dProblem& problem, const cudaDeviceProp&) { return tiled_refusal(problem, 1); }
+std::unique_ptr<Conv2dPlan> Shared::make(const Conv2dProblem& problem, const cudaDeviceProp&) {
+  return std::make_unique<TiledPlan>(problem, 1);
+}
+
+std::string DoubleBuffer::refusal(const Conv2dProblem& problem, const cudaDeviceProp&) {
+  return tiled_refusal(problem, 2);
+}
+std::unique_ptr<Conv2dPlan> DoubleBuffer::make(const Conv2dProblem& problem, const cudaDeviceProp&) {
+  return std::make_unique<TiledPlan>(problem, 2);
 }
 
 }  // namespace gable::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
 
 namespace gable::cuda {
@@ -63,12 +64,14 @@ void add_as(const void* a, const void* b, void* y, std::int64_t count, cudaStrea
     add_runs_kernel<T>
         <<<static_cast<unsigned>((runs + block - 1) / block), kThreads, 0, stream>>>(left, right, to, runs);
     check_launch("add");
+    note_path(Path::add_vectors);
   }
   const std::int64_t rest = count - runs * run;
   if (rest > 0) {
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((rest + kThreads - 1) / kThreads, 1 << 16));
     add_elements_kernel<<<blocks, kThreads, 0, stream>>>(left + runs * run, right + runs * run, to + runs * run, rest);
     check_launch("add");
+    note_path(Path::add_elements);
   }
 }
 

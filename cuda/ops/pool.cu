@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/common/vector_access.cuh"
 
 namespace gable::cuda {
@@ -158,6 +159,10 @@ bool launch_3x3(const MaxPoolProblem& p, const T* x, T* y, cudaStream_t stream) 
   if (!fits || threads > 0x7fffffff) return false;
   const auto blocks = static_cast<unsigned>(ceil_div(threads, kThreads));
   max_pool_3x3_nchw_kernel<T, stride, lanes><<<blocks, kThreads, 0, stream>>>(p, x, y, static_cast<unsigned>(threads));
+  note_path(lanes == 1   ? Path::max_pool_3x3_nchw_1
+            : lanes == 2 ? Path::max_pool_3x3_nchw_2
+            : lanes == 4 ? Path::max_pool_3x3_nchw_4
+                         : Path::max_pool_3x3_nchw_8);
   return true;
 }
 
@@ -185,16 +190,20 @@ void launch(const MaxPoolProblem& problem, const T* x, T* y, cudaStream_t stream
     constexpr int half = lanes / 2;
     if (plain && p.w % lanes == 0 && p.out_w % half == 0 && aligned(x) && aligned(y)) {
       max_pool_2x2_nchw_kernel<T, half><<<blocks(outputs / half), kThreads, 0, stream>>>(p, x, y, outputs / half);
+      note_path(Path::max_pool_2x2_nchw);
       return;
     }
     if (launch_3x3<T, 1>(p, x, y, stream) || launch_3x3<T, 2>(p, x, y, stream)) return;
   }
   if (p.c % lanes != 0 || !aligned(x) || !aligned(y)) {
     max_pool_pixels_kernel<T, 1><<<blocks(outputs), kThreads, 0, stream>>>(p, x, y, outputs);
+    note_path(Path::max_pool_elements);
   } else if (plain) {
     max_pool_2x2_nhwc_kernel<T, lanes><<<blocks(outputs / lanes), kThreads, 0, stream>>>(p, x, y, outputs / lanes);
+    note_path(Path::max_pool_2x2_nhwc);
   } else {
     max_pool_pixels_kernel<T, lanes><<<blocks(outputs / lanes), kThreads, 0, stream>>>(p, x, y, outputs / lanes);
+    note_path(Path::max_pool_vectors);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <gable/problem.h>
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 #include "cuda/ops/transpose.h"
 
 namespace gable::cuda {
@@ -150,6 +151,7 @@ void launch(const void* x, void* y, std::int64_t n, const Strips& s, bool to_nhw
     reorder_kernel<T, width, false><<<blocks, kThreads, bytes, stream>>>(from, to, s);
   }
   check_launch("reorder");
+  note_path(width > 1 ? Path::reorder_vectors : Path::reorder_elements);
 }
 
 /// 16 bytes an access where every plane begins on a multiple of them, else single elements.

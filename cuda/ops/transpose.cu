@@ -8,6 +8,7 @@
 
 #include <gable/problem.h>
 #include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
 
 namespace gable::cuda {
 namespace {
@@ -118,8 +119,10 @@ void launch(const void* x, void* y, const Matrices& m, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(m.batch * g.tile_rows * g.tile_columns);
   if (in_squares) {
     transpose_squares_kernel<T><<<blocks, kSide * kSide, 0, stream>>>(from, to, g);
+    note_path(Path::transpose_squares);
   } else {
     transpose_elements_kernel<T><<<blocks, kTile * kTileRows, 0, stream>>>(from, to, g);
+    note_path(Path::transpose_elements);
   }
 }
 

@@ -81,7 +81,7 @@ __global__ __launch_bounds__(kMostThreads) void memory_triad_kernel(Loop loop, c
   });
 }
 
-/// Two halves of shared memory take turns: no copy goes where another is still on its way.
+/// Two halves of shared memory alternate: no copy overwrites one in flight.
 __global__ __launch_bounds__(kMostThreads) void memory_to_shared_kernel(Loop loop, const float4* a, float* sink) {
   extern __shared__ float4 landing[];
   int half = 0;
@@ -157,6 +157,8 @@ void run_memory_loop(MemoryLoop loop, const MemorySweep& s, const void* a, const
       memory_to_shared_kernel<<<blocks, threads, static_cast<unsigned>(bytes), stream>>>(l, x, sink);
       break;
     }
+    default:
+      throw std::invalid_argument("bandwidth: " + std::to_string(static_cast<int>(loop)) + " is no loop");
   }
   check_launch("bandwidth");
 }

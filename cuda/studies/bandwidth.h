@@ -30,7 +30,7 @@ struct MemorySweep {
 std::int64_t bytes_moved(MemoryLoop loop, const MemorySweep& sweep);
 
 /// Arrays of blocks * block_bytes bytes, aligned to 16; `sink` is one float, written by the loops that only read.
-/// Throws std::invalid_argument for a sweep that is none.
+/// Throws std::invalid_argument for a sweep or a loop that is none.
 void run_memory_loop(MemoryLoop loop, const MemorySweep& sweep, const void* a, const void* b, void* c, float* sink,
                      cudaStream_t stream);
 

@@ -130,6 +130,10 @@ __global__ void noise_kernel(float* to, std::size_t count) {
 
 __global__ void empty_kernel() {}
 
+std::invalid_argument unknown_loop(CeilingLoop loop) {
+  return std::invalid_argument("ceilings: " + std::to_string(static_cast<int>(loop)) + " is no loop");
+}
+
 /// Of one block in one iteration.
 double units_of_block(CeilingLoop loop) {
   constexpr int warps = kThreads / 32;
@@ -150,7 +154,7 @@ double units_of_block(CeilingLoop loop) {
     case CeilingLoop::wgmma_tf32:
       return wgmma_loop_flop(loop);
   }
-  return 0;
+  throw unknown_loop(loop);
 }
 
 }  // namespace
@@ -165,9 +169,12 @@ bool has_ceiling_loop(CeilingLoop loop, const cudaDeviceProp& device) {
     case CeilingLoop::wgmma_bf16:
     case CeilingLoop::wgmma_tf32:
       return device.major == 9 && device.minor == 0;
-    default:
+    case CeilingLoop::fma_f32:
+    case CeilingLoop::issue:
+    case CeilingLoop::shared_read:
       return true;
   }
+  throw unknown_loop(loop);
 }
 
 double ceiling_units(CeilingLoop loop, const cudaDeviceProp& device, int iterations) {

@@ -26,7 +26,7 @@ struct CeilingSink {
   float value;
 };
 
-/// Whether this GPU can run the loop.
+/// Whether this GPU can run the loop. This and the next two throw std::invalid_argument for a value that is no loop.
 bool has_ceiling_loop(CeilingLoop loop, const cudaDeviceProp& device);
 
 /// What a launch counts on this GPU.

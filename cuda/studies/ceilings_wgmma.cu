@@ -3,6 +3,8 @@
 // products read 80.
 #include "cuda/studies/ceilings_wgmma.h"
 
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 
 #include "cuda/common/check.h"
@@ -70,9 +72,16 @@ double wgmma_loop_flop(CeilingLoop loop) {
 }
 
 void run_wgmma_loop(CeilingLoop loop, unsigned blocks, int iterations, CeilingSink* sink, cudaStream_t stream) {
-  if (loop == CeilingLoop::wgmma_f16) launch<__half>(blocks, iterations, sink, stream);
-  if (loop == CeilingLoop::wgmma_bf16) launch<__nv_bfloat16>(blocks, iterations, sink, stream);
-  if (loop == CeilingLoop::wgmma_tf32) launch<ptx::Tf32>(blocks, iterations, sink, stream);
+  switch (loop) {
+    case CeilingLoop::wgmma_f16:
+      return launch<__half>(blocks, iterations, sink, stream);
+    case CeilingLoop::wgmma_bf16:
+      return launch<__nv_bfloat16>(blocks, iterations, sink, stream);
+    case CeilingLoop::wgmma_tf32:
+      return launch<ptx::Tf32>(blocks, iterations, sink, stream);
+    default:
+      throw std::invalid_argument("ceilings: " + std::to_string(static_cast<int>(loop)) + " is no wgmma loop");
+  }
 }
 
 }  // namespace gable::cuda

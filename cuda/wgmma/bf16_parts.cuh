@@ -1,4 +1,5 @@
-// f32 values as sums of bf16 parts, each rounded to nearest from what the ones before leave: three hold all 24 bits.
+// f32 values as sums of bf16 parts, each part the remainder of the previous ones rounded to nearest: three hold all 24
+// bits.
 #pragma once
 
 #include <cuda_bf16.h>

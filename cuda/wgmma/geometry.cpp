@@ -1,4 +1,4 @@
-// See wgmma_geometry.h.
+// See geometry.h.
 #include "cuda/wgmma/geometry.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kPixelBytes = 128;
-constexpr int kBarrierBytes = 1024;
+constexpr int kMostBoxStages = 4, kMostWeightStages = 16;  // of weights in a ring; resident ones take what they need
 constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
@@ -148,26 +148,27 @@ bool lay_out_line(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
 
 int slices_of(const WgmmaGeometry& g) { return g.schedule == WgmmaSchedule::one_tile ? 2 : 1; }
 
-/// The rings' depths; false if the box is too large.
+/// How many stages both rings have; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   // A tap's last row may reach beyond the box by what the rows' ends hold; the kernel clears this slack once.
   const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
   g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
-  const int free = shared_bytes - kAlignment - kBarrierBytes - 2 * kWgmmaStagingBytes;
+  const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * kWgmmaOutputBytes;
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
-  g.resident_weights =
-      g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 && beside_resident >= 2;
+  g.resident_weights = g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 &&
+                       beside_resident >= 2 && steps + kMostBoxStages <= kWgmmaMaxStages;
   if (g.resident_weights) {
     g.weight_stages = steps;
-    g.box_stages = std::min(beside_resident, 4);
+    g.box_stages = std::min(beside_resident, kMostBoxStages);
     return true;
   }
-  const int wanted = g.taps_per_box() >= 4 ? 2 : 4;
+  static_assert(kMostBoxStages + kMostWeightStages <= kWgmmaMaxStages);
+  const int wanted = g.taps_per_box() >= 4 ? 2 : kMostBoxStages;
   const int least_weights = slices_of(g) == 2 ? 3 : 4;
   for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
     const int left = free - g.box_stages * g.box_stage_bytes;
-    g.weight_stages = std::min(16, left / (kWgmmaWeightBytes * slices_of(g)));
+    g.weight_stages = std::min(kMostWeightStages, left / (kWgmmaWeightBytes * slices_of(g)));
     if (left > 0 && g.weight_stages >= least_weights) return true;
   }
   return false;
@@ -204,7 +205,7 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   constexpr double kDeviceBytes = 1650;                    // a cycle, of device memory
   constexpr double kSmallInTurns = 1.45;  // one consumer alone can't keep the unit busy with 128 pixels
   constexpr double kSmallSideBySide = 1.08;
-  const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // and a bare epilogue
+  const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
   const int workers = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
@@ -334,14 +335,25 @@ int WgmmaGeometry::loads_per_block() const {
 
 std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
   if (g.split == 1) return 0;
-  constexpr std::size_t kConsumers = 2;
+  constexpr std::size_t kConsumers = kWgmmaConsumers;
   const auto sums = static_cast<std::size_t>(g.pixels) * kWgmmaChannels * sizeof(float);
   return static_cast<std::size_t>(g.items) * kConsumers * static_cast<std::size_t>(g.split) * sums;
 }
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {
-  return kAlignment + kBarrierBytes + 2 * kWgmmaStagingBytes + g.box_stages * g.box_stage_bytes +
+  return kAlignment + kWgmmaBarrierBytes + 2 * kWgmmaOutputBytes + g.box_stages * g.box_stage_bytes +
          g.weight_stages * slices_of(g) * kWgmmaWeightBytes;
+}
+
+int wgmma_channel_slices(const WgmmaGeometry& g) { return g.channel_tiles * slices_of(g); }
+
+std::int64_t wgmma_tap_order(const WgmmaGeometry& g) {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const WgmmaTap& tap : g.taps) {
+    for (const std::int16_t value : {tap.r, tap.s, tap.part})
+      hash = (hash ^ static_cast<std::uint16_t>(value)) * 1099511628211u;
+  }
+  return static_cast<std::int64_t>(hash);
 }
 
 WgmmaCorners wgmma_corners(const Conv2dProblem& p) {

@@ -25,16 +25,19 @@ inline constexpr int kWgmmaChunkTaps = 1;         ///< products of first parts t
 inline constexpr int kWgmmaMaxSplit = 8;          ///< blocks of a cluster
 inline constexpr int kWgmmaPromotedPixels = 256;  ///< of a tile whose sums are promoted
 inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue stores at a time
-inline constexpr int kWgmmaStagingBytes = 24576;  ///< shared memory of a consumer's outputs on their way to memory
+inline constexpr int kWgmmaOutputBytes = 24576;   ///< shared memory of a consumer for outputs before their stores
+inline constexpr int kWgmmaConsumers = 2;         ///< warpgroups of a block that multiply
+inline constexpr int kWgmmaBarrierBytes = 1024;   ///< of shared memory for mbarriers of 8 bytes
+/// Pipeline stages of boxes and weights together. Each has two barriers, full and empty; each consumer has one more.
+inline constexpr int kWgmmaMaxStages = (kWgmmaBarrierBytes / 8 - kWgmmaConsumers) / 2;
 
 /// One box of input that is loaded for each block of input channels, and the taps that it serves: steps of the
-/// reduction that follow one another. With promoted sums, entries of the table may go on with the box of the one
-/// before.
+/// reduction that follow one another. With promoted sums, consecutive entries may use the same box.
 struct WgmmaBox {
   std::int16_t dx = 0, dy = 0;  ///< from the tile's origin (times the stride) to the box's, in input pixels
   std::int16_t first_tap = 0, taps = 0;
   std::int8_t part = 0;            ///< of the input
-  bool first = true, last = true;  ///< of the entries that use the box: it is loaded, it is given back
+  bool first = true, last = true;  ///< entry that uses the box: loads it, releases it
   bool ends_chunk = true;          ///< of promoted sums
 };
 
@@ -44,23 +47,23 @@ struct WgmmaTap {
   std::int16_t part = 0;      ///< of the weights
 };
 
-/// What a block's two consumers do at a time.
+/// How a block's two consumers share the matrix unit.
 enum class WgmmaSchedule {
   own_tiles,  ///< they take turns on the matrix unit, each with its own tile
-  one_tile,   ///< they multiply side by side, 64 channels each: less traffic from L2, but a bare epilogue
+  one_tile,   ///< they multiply side by side, 64 channels each: less traffic from L2, but nothing overlaps with the
+              ///< epilogue
   promoted,   ///< side by side, with the same weights for half of a tile's pixels each. The matrix unit sums chunks of
               ///< products, which are added up in registers, where sums round to nearest
 };
 
-/// What may be asked for instead of the choice by estimated time; 0 and -1 leave the choice open.
+/// Overrides of the choice by estimated time, for tests; 0 and -1 leave the choice open.
 struct WgmmaWishes {
-  int pixels = 0;                ///< 128, 192, 224 or 256
-  int row = 0;                   ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
-  int box_per_tap = -1;          ///< 1: a box for each tap; 0: boxes that serve many taps
-  int split = 0;                 ///< 1, 2, 4 or 8 blocks for one item
-  int schedule = -1;             ///< a WgmmaSchedule
-  int chunk_taps = 0;            ///< of promoted sums; 0: kWgmmaChunkTaps
-  bool overlap_launches = true;  ///< set up while the stream's previous kernel ends
+  int pixels = 0;        ///< 128, 192, 224 or 256
+  int row = 0;           ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
+  int box_per_tap = -1;  ///< 1: a box for each tap; 0: boxes that serve many taps
+  int split = 0;         ///< 1, 2, 4 or 8 blocks for one item
+  int schedule = -1;     ///< a WgmmaSchedule
+  int chunk_taps = 0;    ///< of promoted sums; 0: kWgmmaChunkTaps
 };
 
 struct WgmmaGeometry {
@@ -77,10 +80,10 @@ struct WgmmaGeometry {
   std::vector<WgmmaBox> boxes;
   std::vector<WgmmaTap> taps;
   int tiles_x = 1, tiles_y = 1, tiles_n = 1;
-  int channel_tiles = 1;   ///< of 64 or (one_tile) 128 output channels
-  int channel_blocks = 1;  ///< of 128 bytes of input channels
-  int items = 1;           ///< tiles, all together
-  int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;
+  int channel_tiles = 1;                                       ///< of 64 or (one_tile) 128 output channels
+  int channel_blocks = 1;                                      ///< of 128 bytes of input channels
+  int items = 1;                                               ///< tiles, all together
+  int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;  ///< at most kWgmmaMaxStages of both together
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
   int split = 1;                  ///< blocks of a cluster that share the reduction of one item
   /// Where their shares end, in boxes of all channel blocks; equal in steps as far as boxes allow.
@@ -96,14 +99,14 @@ struct WgmmaGeometry {
   std::string staging_description() const;
 };
 
-/// The places where an image's filters start, as the copy engine wants them to gather pixels by tap: the first, and the
-/// last less the image's size.
+/// The corners that im2col tensor maps take: where an image's first filter starts, and where its last one starts, less
+/// the image's size.
 struct WgmmaCorners {
   int left, top, right, bottom;
 };
 WgmmaCorners wgmma_corners(const Conv2dProblem& problem);
 
-/// Of an f32 value, where its products are of bf16 parts; else 1.
+/// bf16 parts of an f32 value in split maths; else 1.
 constexpr int wgmma_parts(const Conv2dProblem& p) {
   return p.math == Math::split3 ? 2 : p.math == Math::split6 ? 3 : 1;
 }
@@ -121,10 +124,16 @@ std::string wgmma_refusal(const Conv2dProblem& problem);
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
                                                  const WgmmaWishes& wishes = {});
 
-/// Where the blocks of a cluster leave sums for each other; 0 without a split.
+/// Workspace in which the blocks of a cluster exchange partial accumulators; 0 without a split.
 std::size_t wgmma_workspace_bytes(const WgmmaGeometry& geometry);
 
-/// Dynamic shared memory of the kernel: alignment, rings, staging, barriers.
+/// Dynamic shared memory of the kernel: alignment, barriers, stages, outputs.
 int wgmma_shared_bytes(const WgmmaGeometry& geometry);
+
+/// Equal where the packed weights have their taps and parts in the same order: a hash of that order.
+std::int64_t wgmma_tap_order(const WgmmaGeometry& geometry);
+
+/// Slices of 64 output channels that the packed weights hold, those past the last channel included.
+int wgmma_channel_slices(const WgmmaGeometry& geometry);
 
 }  // namespace gable::cuda

@@ -1,18 +1,14 @@
-// The kernels of wgmma_kernel.cuh by data type: each .cu instantiates one, so that they compile side by side.
+// The wgmma kernels by operand type, for cudaLaunchKernelExC. Null if no kernel has this many pixels.
 #pragma once
-
-#include <cuda_runtime_api.h>
-
-#include "cuda/wgmma/geometry.h"
 
 namespace gable::cuda {
 
-/// Null if no kernel has this many pixels.
 const void* wgmma_kernel_f16(int pixels);
 const void* wgmma_kernel_bf16(int pixels);
 const void* wgmma_kernel_tf32(int pixels);
-/// f32 in bf16 parts of which the matrix unit makes the whole sums, and short chunks of them.
+/// f32 cut into bf16 parts, all products summed by the matrix unit.
 const void* wgmma_kernel_parts(int pixels);
+/// f32 cut into bf16 parts; the matrix unit sums short chunks, which are added in registers.
 const void* wgmma_kernel_promoted(int pixels);
 
 }  // namespace gable::cuda

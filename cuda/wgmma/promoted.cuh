@@ -1,28 +1,30 @@
-// Sums of f32's accuracy on the matrix unit, for the wgmma kernel: the unit adds to its sums with their last bits cut
-// off, always towards zero, so long sums drift. Here it sums short chunks, those of the great products apart from those
-// of the small ones, and each chunk is added to sums in registers, rounded to nearest, while the next is multiplied.
-// Registers hold three times 64 x 128 sums a consumer; the two consumers share each stage of weights, half of a tile's
-// pixels each, and take no turns: products of either fill the unit while the other waits.
+// A consumer with f32's accuracy. The matrix unit truncates its accumulators towards zero at each addition, so long
+// sums drift. Here it sums short chunks, products of first parts apart from the smaller ones, and each chunk is added
+// to accumulators in registers, rounded to nearest, while the next chunk is multiplied. A consumer's registers hold
+// three times 64 x 128 values. The two consumers read the same stages of weights, half of a tile's pixels each, and
+// take no turns: the products of one fill the matrix unit while the other waits.
 #pragma once
 
-#include "cuda/wgmma/kernel.cuh"
+#include "cuda/wgmma/epilogue.cuh"
+#include "cuda/wgmma/pipeline.cuh"
+#include "cuda/wgmma/schedule.cuh"
 
 namespace gable::cuda::wgmma {
 
-/// One consumer's walk along the rings.
+/// One consumer's chunks and its positions in the rings.
 template <typename T, int pixels>
 class Chunks {
  public:
   using Sums = float[pixels / 2];
 
-  __device__ Chunks(const WgmmaArguments& a, const Memory& m, int consumer)
-      : a_(a), m_(m), half_(consumer * (pixels / 8) * a.group_pitch) {}
+  __device__ Chunks(const WgmmaArguments& a, const SharedMemory& m, int consumer)
+      : a_(a), m_(m), half_(consumer * (pixels / 8) * a.stages.group_pitch) {}
 
-  /// Multiplies the entries of a chunk, the first at `block`, into `chunk`; meanwhile adds `finished`, the chunk
-  /// before, to `sums`. Returns the block after the chunk.
+  /// Multiplies the chunk that begins at entry `block` into `chunk`, and adds `finished`, the previous chunk, to `sums`
+  /// in the meantime. Returns the entry after the chunk.
   __device__ int multiply(int block, const Share& share, Sums& chunk, Sums& finished, Sums& sums) {
     WgmmaBox b = enter(block, share);
-    step(b.first_tap, 0, chunk);  // products of the chunk before have ended
+    step(b.first_tap, 0, chunk);  // and the previous chunk's products have ended
     ptx::fence_sums(finished);
     add(finished, sums);
     int tap = b.first_tap + 1;
@@ -32,7 +34,7 @@ class Chunks {
       ++block;
       if (b.last || block == share.end) {
         used_box_ = box_.slot;
-        box_.advance_one(a_.box_stages);
+        box_.advance_one(a_.stages.boxes);
       }
       if (b.ends_chunk || block == share.end) break;
       b = enter(block, share);
@@ -44,7 +46,7 @@ class Chunks {
   /// Adds the item's last chunk.
   __device__ void finish(Sums& chunk, Sums& sums) {
     ptx::wait_products<0>();
-    give_back();
+    release();
     ptx::fence_sums(chunk);
     add(chunk, sums);
   }
@@ -55,20 +57,20 @@ class Chunks {
   }
 
  private:
-  /// The entry at `block`, once its box is there.
+  /// Waits for the box of the entry at `block`.
   __device__ WgmmaBox enter(int block, const Share& share) const {
-    const WgmmaBox b = a_.boxes[block % a_.box_count];
+    const WgmmaBox b = a_.boxes[block % a_.reduction.box_count];
     if (b.first || block == share.begin) ptx::wait(m_.box_full(box_.slot), box_.round);
     return b;
   }
 
-  /// Returns when the products of the step before have ended.
+  /// Returns when the previous step's products have ended.
   __device__ void step(int tap, int accumulate, Sums& chunk) {
     constexpr int kDescriptorPixel = 128 >> 4, kDescriptorStep = 32 >> 4;  // in the descriptor's units of 16 bytes
     ptx::wait(m_.weights_full(weights_.slot), weights_.round);
     const std::uint64_t left = ptx::operand_descriptor(m_.weights(weights_.slot, 0), 1024);
     const std::uint64_t right =
-        ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.group_pitch) + a_.shifts[tap] * kDescriptorPixel;
+        ptx::operand_descriptor(m_.box(box_.slot) + half_, a_.stages.group_pitch) + a_.shifts[tap] * kDescriptorPixel;
     ptx::fence_operands();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -77,29 +79,29 @@ class Chunks {
     }
     ptx::commit_products();
     ptx::wait_products<1>();
-    give_back();
+    release();
     used_weights_ = weights_.slot;
-    weights_.advance_one(a_.weight_stages);
+    weights_.advance_one(a_.stages.weights);
   }
 
-  __device__ static bool is_speaker() { return threadIdx.x % 32 == 0; }  // of its warp
+  __device__ static bool is_elected() { return threadIdx.x % 32 == 0; }  // one lane a warp
 
-  __device__ void give_back() {
-    if (is_speaker() && used_weights_ >= 0) ptx::arrive(m_.weights_empty(used_weights_));
-    if (is_speaker() && used_box_ >= 0) ptx::arrive(m_.box_empty(used_box_));
+  __device__ void release() {
+    if (is_elected() && used_weights_ >= 0) ptx::arrive(m_.weights_empty(used_weights_));
+    if (is_elected() && used_box_ >= 0) ptx::arrive(m_.box_empty(used_box_));
     used_weights_ = used_box_ = -1;
   }
 
   const WgmmaArguments& a_;
-  const Memory& m_;
-  std::uint32_t half_;  // where the consumer's pixels begin in a box
+  const SharedMemory& m_;
+  std::uint32_t half_;  // offset of the consumer's pixels in a box
   Cursor box_, weights_;
-  int used_box_ = -1, used_weights_ = -1;  // read by products that may still run
+  int used_box_ = -1, used_weights_ = -1;  // read by products in flight
 };
 
 /// `pixels`: of a consumer, half of a tile.
 template <typename T, int pixels>
-__device__ void consume_promoted(const WgmmaArguments& a, const Memory& m, int consumer) {
+__device__ void consume_promoted(const WgmmaArguments& a, const SharedMemory& m, int consumer) {
   Epilogue<T> epilogue(a, m);
   Chunks<T, pixels> chunks(a, m, consumer);
   const Share share = share_of(a);
@@ -125,7 +127,7 @@ __device__ void consume_promoted(const WgmmaArguments& a, const Memory& m, int c
     }
     epilogue.template run<pixels>(sums, tile, channel, item);
   }
-  if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores_read<0>();  // the last read of shared memory
+  if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores_read<0>();  // shared memory must outlive them
 }
 
 }  // namespace gable::cuda::wgmma

@@ -1,0 +1,110 @@
+// The table behind coverage.h: one flag a path, set and never cleared.
+#include "cuda/common/coverage.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+namespace gable::cuda {
+namespace {
+
+constexpr std::size_t kPaths = static_cast<std::size_t>(Path::count);
+constexpr std::array kPathNames = std::to_array<std::string_view>({
+    "naive",
+    "constant",
+    "shared",
+    "double_buffer",
+    "register_tile_128x64",
+    "register_tile_64x128",
+    "register_tile_64x64",
+    "register_tile_stages",
+    "register_tile_chunks",
+    "register_tile_elements",
+    "register_tile_split",
+    "implicit_gemm_128x128",
+    "implicit_gemm_128x64",
+    "implicit_gemm_64x64",
+    "implicit_gemm_vectors",
+    "implicit_gemm_elements",
+    "implicit_gemm_split",
+    "few_channels_6x4_5",
+    "few_channels_8x6_5",
+    "few_channels_4x6_5",
+    "few_channels_8x4_7_stride2",
+    "few_channels_8x4_3",
+    "few_channels_8x4_3_stride2",
+    "few_channels_any",
+    "few_channels_mma_64_channels",
+    "few_channels_mma_16_channels",
+    "one_channel_5x5",
+    "one_channel_3x3",
+    "one_channel_margins",
+    "one_channel_flat",
+    "depthwise_vectors_stride1",
+    "depthwise_vectors_stride2",
+    "depthwise_columns_stride1",
+    "depthwise_columns_stride2",
+    "wgmma_f16",
+    "wgmma_bf16",
+    "wgmma_tf32",
+    "wgmma_parts",
+    "wgmma_promoted",
+    "wgmma_256_pixels",
+    "wgmma_224_pixels",
+    "wgmma_192_pixels",
+    "wgmma_128_pixels",
+    "wgmma_halo",
+    "wgmma_flat",
+    "wgmma_gathered",
+    "wgmma_own_tiles",
+    "wgmma_one_tile",
+    "wgmma_resident_weights",
+    "wgmma_split",
+    "wgmma_padded_input",
+    "wgmma_padded_output",
+    "reorders_nchw",
+    "reorders_pool",
+    "max_pool_2x2_nhwc",
+    "max_pool_2x2_nchw",
+    "max_pool_3x3_nchw_8",
+    "max_pool_3x3_nchw_4",
+    "max_pool_3x3_nchw_2",
+    "max_pool_3x3_nchw_1",
+    "max_pool_vectors",
+    "max_pool_elements",
+    "transpose_squares",
+    "transpose_elements",
+    "reorder_vectors",
+    "reorder_elements",
+    "add_vectors",
+    "add_elements",
+});
+static_assert(kPathNames.size() == kPaths);
+
+std::array<std::atomic<bool>, kPaths> path_ran;
+
+/// Kernels' names begin those of their paths.
+bool has_path(std::string_view path, const cudaDeviceProp& device) {
+  if (path.starts_with("wgmma")) return device.major == 9 && device.minor == 0;
+  if (path.starts_with("implicit_gemm") || path.starts_with("few_channels_mma")) return device.major >= 8;
+  return true;
+}
+
+}  // namespace
+
+void note_path(Path path) {
+  std::atomic<bool>& flag = path_ran[static_cast<std::size_t>(path)];
+  // Reading first keeps the cache line shared between threads once the flag is set.
+  if (!flag.load(std::memory_order_relaxed)) flag.store(true, std::memory_order_relaxed);
+}
+
+std::vector<PathCoverage> path_coverage(const cudaDeviceProp& device) {
+  std::vector<PathCoverage> entries;
+  for (std::size_t path = 0; path < kPaths; ++path) {
+    entries.push_back(
+        {kPathNames[path], has_path(kPathNames[path], device), path_ran[path].load(std::memory_order_relaxed)});
+  }
+  return entries;
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,96 @@
+// Which dispatch paths of the CUDA kernels have run in this process. A launcher notes the paths it dispatched (one
+// relaxed load once they are set), so that a test program can fail when a path that this GPU has never ran.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+#include <vector>
+
+namespace gable::cuda {
+
+/// Named after the kernel; a path is a compiled variant or a branch between kernels.
+enum class Path {
+  naive,
+  constant,
+  shared,
+  double_buffer,
+  register_tile_128x64,
+  register_tile_64x128,
+  register_tile_64x64,
+  register_tile_stages,
+  register_tile_chunks,
+  register_tile_elements,
+  register_tile_split,
+  implicit_gemm_128x128,
+  implicit_gemm_128x64,
+  implicit_gemm_64x64,
+  implicit_gemm_vectors,
+  implicit_gemm_elements,
+  implicit_gemm_split,
+  few_channels_6x4_5,
+  few_channels_8x6_5,
+  few_channels_4x6_5,
+  few_channels_8x4_7_stride2,
+  few_channels_8x4_3,
+  few_channels_8x4_3_stride2,
+  few_channels_any,
+  few_channels_mma_64_channels,
+  few_channels_mma_16_channels,
+  one_channel_5x5,
+  one_channel_3x3,
+  one_channel_margins,
+  one_channel_flat,
+  depthwise_vectors_stride1,
+  depthwise_vectors_stride2,
+  depthwise_columns_stride1,
+  depthwise_columns_stride2,
+  wgmma_f16,
+  wgmma_bf16,
+  wgmma_tf32,
+  wgmma_parts,
+  wgmma_promoted,
+  wgmma_256_pixels,
+  wgmma_224_pixels,
+  wgmma_192_pixels,
+  wgmma_128_pixels,
+  wgmma_halo,
+  wgmma_flat,
+  wgmma_gathered,
+  wgmma_own_tiles,
+  wgmma_one_tile,
+  wgmma_resident_weights,
+  wgmma_split,
+  wgmma_padded_input,
+  wgmma_padded_output,
+  reorders_nchw,
+  reorders_pool,
+  max_pool_2x2_nhwc,
+  max_pool_2x2_nchw,
+  max_pool_3x3_nchw_8,
+  max_pool_3x3_nchw_4,
+  max_pool_3x3_nchw_2,
+  max_pool_3x3_nchw_1,
+  max_pool_vectors,
+  max_pool_elements,
+  transpose_squares,
+  transpose_elements,
+  reorder_vectors,
+  reorder_elements,
+  add_vectors,
+  add_elements,
+  count
+};
+
+void note_path(Path path);
+
+struct PathCoverage {
+  std::string_view path;
+  bool supported;  // by the GPU
+  bool ran;
+};
+
+/// One entry a path.
+std::vector<PathCoverage> path_coverage(const cudaDeviceProp& device);
+
+}  // namespace gable::cuda

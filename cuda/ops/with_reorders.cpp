@@ -1,0 +1,148 @@
+// See with_reorders.h.
+#include "cuda/ops/with_reorders.h"
+
+#include "cuda/common/coverage.h"
+#include "cuda/ops/pool.h"
+#include "cuda/ops/transpose.h"
+
+namespace gable::cuda {
+namespace {
+
+constexpr std::int64_t kAligned = 256;
+
+/// With one channel, NCHW and NHWC are the same bytes.
+bool same_layouts(const Conv2dProblem& p) { return p.c == 1 && p.k == 1; }
+
+std::string megabytes(std::int64_t bytes) { return std::to_string((bytes + 500000) / 1000000) + " MB"; }
+
+/// The passes before and after the kernel, and where their tensors lie in the workspace (offsets in bytes).
+class Passes {
+ public:
+  explicit Passes(const Conv2dProblem& problem);
+
+  const Conv2dProblem& problem() const { return problem_; }
+  bool pools() const { return pools_; }
+  std::size_t workspace_bytes() const { return bytes_; }
+  /// What precedes and follows the kernel; empty if nothing does.
+  std::string text() const;
+
+  /// The kernel's x and y: the caller's, or tensors in the workspace.
+  const void* input(const void* x, unsigned char* workspace) const { return reorders_ ? workspace + x_at_ : x; }
+  void* output(void* y, unsigned char* workspace) const { return pools_ || reorders_ ? workspace + conv_at_ : y; }
+
+  void before(const void* x, unsigned char* workspace, cudaStream_t stream) const;
+  void after(void* y, unsigned char* workspace, cudaStream_t stream) const;
+
+ private:
+  int element() const { return static_cast<int>(size_of(problem_.dtype)); }
+  void pool(unsigned char* workspace, void* y, cudaStream_t stream) const;
+
+  Conv2dProblem problem_;
+  bool reorders_, pools_;
+  std::size_t x_at_ = 0, conv_at_ = 0, y_at_ = 0, bytes_ = 0;
+};
+
+Passes::Passes(const Conv2dProblem& p)
+    : problem_(p), reorders_(!p.nhwc && !same_layouts(p)), pools_(!p.pool.none() && !p.pool.is_2x2()) {
+  std::int64_t end = 0;
+  const auto place = [&](std::int64_t elements) {
+    const std::int64_t at = end;
+    end += round_up(elements * element(), kAligned);
+    return static_cast<std::size_t>(at);
+  };
+  if (reorders_) x_at_ = place(p.x_elements());
+  if (pools_) conv_at_ = place(p.conv_elements());
+  if (reorders_) y_at_ = place(p.y_elements());
+  if (!pools_) conv_at_ = y_at_;
+  bytes_ = static_cast<std::size_t>(end);
+}
+
+std::string Passes::text() const {
+  std::string text;
+  if (reorders_) {
+    const std::int64_t moved = 2 * (problem_.x_elements() + problem_.y_elements()) * element();
+    text += ", nchw reordered to nhwc and back (" + megabytes(moved) + " moved)";
+  }
+  if (pools_) {
+    const std::int64_t moved = (2 * problem_.conv_elements() + problem_.y_elements()) * element();
+    text += ", the pool as a pass of its own (" + megabytes(moved) + " moved)";
+  }
+  return text;
+}
+
+void Passes::before(const void* x, unsigned char* workspace, cudaStream_t stream) const {
+  if (!reorders_) return;
+  note_path(Path::reorders_nchw);
+  transpose(x, workspace + x_at_, problem_.n, problem_.c, problem_.h * problem_.w, element(), stream);
+}
+
+void Passes::pool(unsigned char* workspace, void* y, cudaStream_t stream) const {
+  note_path(Path::reorders_pool);
+  const Conv2dProblem& p = problem_;
+  const MaxPoolProblem pool{.n = p.n,
+                            .c = p.k,
+                            .h = p.ho,
+                            .w = p.wo,
+                            .window_h = p.pool.h,
+                            .window_w = p.pool.w,
+                            .stride_h = p.pool.stride_h,
+                            .stride_w = p.pool.stride_w,
+                            .out_h = p.out_h(),
+                            .out_w = p.out_w(),
+                            .dtype = p.dtype,
+                            .nhwc = true};
+  max_pool(pool, workspace + conv_at_, reorders_ ? workspace + y_at_ : y, stream);
+}
+
+void Passes::after(void* y, unsigned char* workspace, cudaStream_t stream) const {
+  if (pools_) pool(workspace, y, stream);
+  if (!reorders_) return;
+  transpose(workspace + y_at_, y, problem_.n, problem_.out_h() * problem_.out_w(), problem_.k, element(), stream);
+}
+
+class PlanWithReorders final : public Conv2dPlan {
+ public:
+  PlanWithReorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel)
+      : passes_(problem), kernel_(std::move(kernel)) {}
+
+  Conv2dDescription description() const override {
+    Conv2dDescription d = kernel_->description();
+    d.staging += passes_.text();
+    d.fused = d.fused && !passes_.pools();
+    return d;
+  }
+  Packing packing() const override { return kernel_->packing(); }
+  std::size_t packed_bytes() const override { return kernel_->packed_bytes(); }
+  std::size_t workspace_bytes() const override { return passes_.workspace_bytes() + kernel_->workspace_bytes(); }
+
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override {
+    kernel_->pack(weights, strides, packed, stream);
+  }
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override {
+    auto* const bytes = static_cast<unsigned char*>(workspace);
+    passes_.before(x, bytes, stream);
+    kernel_->run(passes_.input(x, bytes), packed, bias, passes_.output(y, bytes), bytes + passes_.workspace_bytes(),
+                 stream);
+    passes_.after(y, bytes, stream);
+  }
+
+ private:
+  Passes passes_;
+  std::unique_ptr<Conv2dPlan> kernel_;
+};
+
+}  // namespace
+
+Conv2dProblem without_reorders(const Conv2dProblem& problem) {
+  Conv2dProblem inner = problem;
+  inner.nhwc = true;
+  if (!inner.pool.is_2x2()) inner.pool = {};
+  return inner;
+}
+
+std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel) {
+  return std::make_unique<PlanWithReorders>(problem, std::move(kernel));
+}
+
+}  // namespace gable::cuda

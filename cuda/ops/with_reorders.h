@@ -1,0 +1,33 @@
+// Gives NCHW and any max-pool to a kernel that takes NHWC and fuses no pool but 2x2: tensors are reordered into the
+// workspace and back, and another pool is a pass of its own. The description names both, with the bytes they move.
+//
+// Bias and activation stay in the kernel before the pool: rounding and activations are monotone, so the maximum may
+// come last.
+#pragma once
+
+#include "cuda/common/conv2d_plan.h"
+
+namespace gable::cuda {
+
+/// The problem that is left for the kernel: NHWC, without a pool or with one of 2x2.
+Conv2dProblem without_reorders(const Conv2dProblem& problem);
+
+/// `kernel` is a plan of without_reorders(problem).
+std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel);
+
+/// A kernel (see conv2d_plan.h) that takes every layout and pool because `Kernel` runs between reorders.
+template <typename Kernel>
+struct WithReorders {
+  static constexpr std::size_t kAlignment = Kernel::kAlignment;
+
+  static std::string missing(const cudaDeviceProp& device) requires requires { Kernel::missing(device); }
+  { return Kernel::missing(device); }
+  static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+    return Kernel::refusal(without_reorders(problem), device);
+  }
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+    return with_reorders(problem, Kernel::make(without_reorders(problem), device));
+  }
+};
+
+}  // namespace gable::cuda

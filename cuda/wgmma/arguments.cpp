@@ -1,0 +1,67 @@
+// See arguments.h.
+#include "cuda/wgmma/arguments.h"
+
+#include <algorithm>
+
+#include "cuda/wgmma/tensor_maps.h"
+
+namespace gable::cuda {
+namespace {
+
+/// By one multiplication where that is right for all of 0 to `largest`; else `reciprocal` is 0.
+Divisor divisor_up_to(std::int64_t largest, std::int64_t value) {
+  Divisor d = divisor(static_cast<int>(value));
+  if (largest * value >= std::int64_t{1} << 32) d.reciprocal = 0;
+  return d;
+}
+
+}  // namespace
+
+WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  WgmmaArguments a{};
+  a.x = wgmma_input_map(p, g);
+  a.y = wgmma_output_map(p, g);
+  a.output.channels = static_cast<int>(p.k);
+  a.tiles.items = g.items;
+  a.tiles.by_channel_tiles = divisor_up_to(g.items, g.channel_tiles);
+  a.tiles.by_pixel_tiles = divisor_up_to(g.items, g.items / g.channel_tiles);
+  a.tiles.by_tiles_x = divisor_up_to(g.items, g.tiles_x);
+  a.tiles.by_tiles_y = divisor_up_to(g.items, g.tiles_y);
+  const std::int64_t line = p.n * p.ho * p.wo + g.pixels;
+  a.tiles.by_out_w = divisor_up_to(line, p.wo);
+  a.tiles.by_out_h = divisor_up_to(line, p.ho);
+  a.tiles.width = g.tile_w;
+  a.tiles.height = g.tile_h;
+  a.tiles.images = g.tile_n;
+  a.tiles.stride_w = static_cast<int>(p.stride_w);
+  a.tiles.stride_h = static_cast<int>(p.stride_h);
+  a.output.row = g.row;
+  const int pool = p.pool.none() ? 1 : 2;
+  a.output.chunk_x = g.row > kWgmmaChunk ? kWgmmaChunk : 0;
+  a.output.chunk_y = g.row > kWgmmaChunk ? 0 : kWgmmaChunk / g.row / pool;
+  a.output.chunks_per_image = g.row * g.rows_per_image / kWgmmaChunk;
+  a.reduction.channel_blocks = g.channel_blocks;
+  a.reduction.parts = g.parts;
+  a.reduction.box_count = static_cast<int>(g.boxes.size());
+  a.reduction.tap_count = static_cast<int>(g.taps.size());
+  a.reduction.split = g.split;
+  std::copy(g.share_ends.begin(), g.share_ends.end(), a.reduction.share_ends);
+  a.stages.boxes = g.box_stages;
+  a.stages.box_stage_bytes = g.box_stage_bytes;
+  a.stages.box_bytes = g.box_w * g.box_h * g.box_n * 128;
+  a.stages.weights = g.weight_stages;
+  a.stages.group_pitch = g.group_pitch;
+  a.tiles.first_x = wgmma_corners(p).left;
+  a.tiles.first_y = wgmma_corners(p).top;
+  a.reduction.schedule = g.schedule;
+  a.tiles.by_tap = g.by_tap;
+  a.tiles.pixels_first = g.pixels_first;
+  a.stages.resident_weights = g.resident_weights;
+  a.output.pool = !p.pool.none();
+  a.output.activation = p.activation;
+  std::copy(g.boxes.begin(), g.boxes.end(), a.boxes);
+  std::transform(g.taps.begin(), g.taps.end(), a.shifts, [](const WgmmaTap& tap) { return tap.shift; });
+  return a;
+}
+
+}  // namespace gable::cuda

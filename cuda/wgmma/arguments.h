@@ -1,0 +1,70 @@
+// What one launch of the wgmma kernel takes, on host and device: the plan's part, made once, and the call's addresses.
+#pragma once
+
+#include <cuda.h>
+
+#include <gable/problem.h>
+#include "cuda/common/halo_tile.h"
+#include "cuda/wgmma/geometry.h"
+
+namespace gable::cuda {
+
+/// How items are numbered and where their tiles lie, in output pixels.
+struct WgmmaTiles {
+  int items;
+  Divisor by_channel_tiles, by_pixel_tiles, by_tiles_x, by_tiles_y, by_out_w, by_out_h;
+  int width, height, images;  ///< from one tile to the next
+  int stride_w, stride_h;
+  int first_x, first_y;  ///< for boxes by tap: where the first filter of an image starts
+  bool by_tap, pixels_first;
+};
+
+/// The steps of an item.
+struct WgmmaReduction {
+  int channel_blocks, parts, box_count, tap_count;
+  int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
+  int share_ends[kWgmmaMaxSplit];
+  WgmmaSchedule schedule;
+};
+
+/// Shared memory.
+struct WgmmaStages {
+  int boxes, box_stage_bytes, box_bytes, weights;
+  int group_pitch;  ///< bytes between groups of eight pixels
+  bool resident_weights;
+};
+
+/// The epilogue.
+struct WgmmaOutput {
+  int channels;
+  int row;                                 ///< pixels in a row of the tile
+  int chunk_x, chunk_y, chunks_per_image;  ///< from one chunk of a store to the next, in output pixels
+  bool pool;
+  Activation activation;
+};
+
+/// The kernel's parameter; it lies in the constant bank.
+struct WgmmaArguments {
+  CUtensorMap x, y;
+  const unsigned char* weights;  ///< see pack.h
+  const float* bias;             ///< or null
+  float4* partials;              ///< where blocks of a cluster exchange partial accumulators
+  WgmmaTiles tiles;
+  WgmmaReduction reduction;
+  WgmmaStages stages;
+  WgmmaOutput output;
+  WgmmaBox boxes[kWgmmaMaxBoxes];
+  short shifts[kWgmmaMaxSteps];
+};
+
+/// The plan's part. The problem's channels are whole vectors of 16 bytes.
+WgmmaArguments wgmma_arguments(const Conv2dProblem& problem, const WgmmaGeometry& geometry);
+
+namespace wgmma {
+
+constexpr int kConsumers = kWgmmaConsumers;
+constexpr int kWarpgroup = 128;
+constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
+
+}  // namespace wgmma
+}  // namespace gable::cuda

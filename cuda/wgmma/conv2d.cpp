@@ -1,0 +1,223 @@
+// See conv2d.h. The plan chooses tile and kernel once; a run sets the tensors' addresses and launches.
+#include "cuda/wgmma/conv2d.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "cuda/common/check.h"
+#include "cuda/common/coverage.h"
+#include "cuda/common/padded_nhwc.h"
+#include "cuda/wgmma/arguments.h"
+#include "cuda/wgmma/bf16_parts.h"
+#include "cuda/wgmma/launch.h"
+#include "cuda/wgmma/pack.h"
+#include "cuda/wgmma/tensor_maps.h"
+
+namespace gable::cuda {
+namespace {
+
+const void* kernel_of(DType type, const WgmmaGeometry& g) {
+  const int pixels = g.pixels;
+  if (g.schedule == WgmmaSchedule::promoted) return wgmma_kernel_promoted(pixels);
+  if (g.parts > 1) return wgmma_kernel_parts(pixels);
+  switch (type) {
+    case DType::f16:
+      return wgmma_kernel_f16(pixels);
+    case DType::bf16:
+      return wgmma_kernel_bf16(pixels);
+    default:
+      return wgmma_kernel_tf32(pixels);
+  }
+}
+
+void note_paths(DType type, const WgmmaGeometry& g) {
+  note_path(g.schedule == WgmmaSchedule::promoted ? Path::wgmma_promoted
+            : g.parts > 1                         ? Path::wgmma_parts
+            : type == DType::f16                  ? Path::wgmma_f16
+            : type == DType::bf16                 ? Path::wgmma_bf16
+                                                  : Path::wgmma_tf32);
+  note_path(g.pixels == 256   ? Path::wgmma_256_pixels
+            : g.pixels == 224 ? Path::wgmma_224_pixels
+            : g.pixels == 192 ? Path::wgmma_192_pixels
+                              : Path::wgmma_128_pixels);
+  note_path(g.by_tap ? Path::wgmma_gathered : g.flat ? Path::wgmma_flat : Path::wgmma_halo);
+  if (g.schedule == WgmmaSchedule::own_tiles) note_path(Path::wgmma_own_tiles);
+  if (g.schedule == WgmmaSchedule::one_tile) note_path(Path::wgmma_one_tile);
+  if (g.resident_weights) note_path(Path::wgmma_resident_weights);
+  if (g.split > 1) note_path(Path::wgmma_split);
+}
+
+int shared_bytes_of(const cudaDeviceProp& device) { return static_cast<int>(device.sharedMemPerBlockOptin); }
+
+/// Channels in whole vectors of 16 bytes, as tensor copies need them.
+Conv2dProblem with_whole_vectors(const Conv2dProblem& p) {
+  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(p.dtype));
+  Conv2dProblem padded = p;
+  padded.c = round_up(p.c, vector);
+  padded.k = round_up(p.k, vector);
+  return padded;
+}
+
+/// Which tensors the kernel reads or writes as copies with padded channels, and where those lie in the workspace.
+struct Copies {
+  bool input = false, output = false;
+  std::size_t output_at = 0, partials_at = 0, bytes = 0;  // the input lies first
+};
+
+Copies copies_of(const Conv2dProblem& p, const Conv2dProblem& padded, const WgmmaGeometry& g) {
+  const auto bytes = [&p](std::int64_t elements) {
+    return static_cast<std::size_t>(round_up(elements * static_cast<std::int64_t>(size_of(p.dtype)), 256));
+  };
+  Copies c;
+  c.input = g.parts > 1 || padded.c != p.c;
+  c.output = padded.k != p.k;
+  c.output_at = g.parts > 1 ? cut_bytes(p.n * p.h * p.w, p.c, g.parts) : c.input ? bytes(padded.x_elements()) : 0;
+  c.partials_at = c.output_at + (c.output ? bytes(padded.y_elements()) : 0);
+  c.bytes = c.partials_at + wgmma_workspace_bytes(g);
+  return c;
+}
+
+/// What split maths add to the description.
+std::string parts_text(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  const std::size_t moved =
+      static_cast<std::size_t>(p.x_elements()) * sizeof(float) + cut_bytes(p.n * p.h * p.w, p.c, g.parts);
+  return "; x cut into " + std::to_string(g.parts) + " bf16 parts in the workspace (" +
+         std::to_string((moved + 500000) / 1000000) + " MB moved), " + std::to_string(g.parts * (g.parts + 1) / 2) +
+         " products a term" +
+         (g.schedule == WgmmaSchedule::promoted ? ", summed by the matrix unit in short chunks" : "");
+}
+
+class WgmmaPlan final : public Conv2dPlan {
+ public:
+  WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
+
+  Conv2dDescription description() const override;
+  Packing packing() const override {
+    return packing_of(problem_, "wgmma",
+                      {wgmma_channel_slices(geometry_), geometry_.parts, wgmma_tap_order(geometry_)});
+  }
+  std::size_t packed_bytes() const override { return wgmma_packed_bytes(geometry_); }
+  std::size_t workspace_bytes() const override { return copies_.bytes; }
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override {
+    pack_wgmma_weights(problem_, geometry_, weights, strides, packed, stream);
+  }
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  /// `x` itself, or its copy in the workspace.
+  const void* copied_input(const void* x, unsigned char* workspace, cudaStream_t stream) const;
+  void launch(WgmmaArguments& arguments, cudaStream_t stream) const;
+
+  Conv2dProblem problem_;  // the caller's
+  Conv2dProblem padded_;   // the kernel's
+  WgmmaGeometry geometry_;
+  Copies copies_;
+  WgmmaArguments arguments_;
+  const void* kernel_;
+};
+
+WgmmaGeometry geometry_of(const Conv2dProblem& padded, const cudaDeviceProp& device) {
+  auto geometry = find_wgmma_geometry(padded, device.multiProcessorCount, shared_bytes_of(device));
+  if (!geometry) throw std::invalid_argument("no tile of the wgmma kernel fits the problem");
+  return *std::move(geometry);
+}
+
+WgmmaPlan::WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
+    : problem_(problem),
+      padded_(with_whole_vectors(problem)),
+      geometry_(geometry_of(padded_, device)),
+      copies_(copies_of(problem, padded_, geometry_)),
+      kernel_(kernel_of(problem.dtype, geometry_)) {
+  bind_context();
+  arguments_ = wgmma_arguments(padded_, geometry_);
+  arguments_.output.channels = static_cast<int>(problem.k);  // channels of the padding have no bias
+  GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_of(device)));
+}
+
+Conv2dDescription WgmmaPlan::description() const {
+  const WgmmaGeometry& g = geometry_;
+  const std::string input = g.parts > 1     ? parts_text(problem_, g)
+                            : copies_.input ? "; channels of x padded in a copy"
+                                            : "";
+  const std::string output = copies_.output ? "; channels of y padded in a copy" : "";
+  return {.kernel = "wgmma",
+          .tile = g.tile_description(),
+          .staging = g.staging_description() + input + output,
+          .fusion = std::string("bias, activation and max-pool on the sums in registers") +
+                    (g.schedule == WgmmaSchedule::promoted ? "" : ", while the other consumer multiplies"),
+          .fused = true};
+}
+
+const void* WgmmaPlan::copied_input(const void* x, unsigned char* workspace, cudaStream_t stream) const {
+  if (!copies_.input) return x;
+  const Conv2dProblem& p = problem_;
+  const std::int64_t pixels = p.n * p.h * p.w;
+  if (geometry_.parts > 1) {
+    cut_rows(static_cast<const float*>(x), workspace, pixels, p.c, geometry_.parts, stream);
+  } else {
+    note_path(Path::wgmma_padded_input);
+    copy_rows(x, workspace, pixels, p.c, p.c, padded_.c, static_cast<int>(size_of(p.dtype)), stream);
+  }
+  return workspace;
+}
+
+void WgmmaPlan::launch(WgmmaArguments& arguments, cudaStream_t stream) const {
+  // The previous kernel may still be running while this one sets up its barriers; this one waits before it reads.
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(geometry_.split), 1, 1};
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(static_cast<unsigned>(geometry_.ctas));
+  launch.blockDim = dim3(wgmma::kThreads);
+  launch.dynamicSmemBytes = static_cast<std::size_t>(wgmma_shared_bytes(geometry_));
+  launch.stream = stream;
+  launch.attrs = attributes.data();
+  launch.numAttrs = geometry_.split > 1 ? 2 : 1;
+  void* parameters[] = {&arguments};
+  GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, kernel_, parameters));
+  note_paths(problem_.dtype, geometry_);
+}
+
+void WgmmaPlan::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+                    cudaStream_t stream) const {
+  auto* const scratch = static_cast<unsigned char*>(workspace);
+  const void* const input = copied_input(x, scratch, stream);
+  void* const output = copies_.output ? scratch + copies_.output_at : y;
+  WgmmaArguments a = arguments_;
+  set_map_address(a.x, input, "the input");
+  set_map_address(a.y, output, "the output");
+  a.weights = static_cast<const unsigned char*>(packed);
+  a.bias = bias;
+  a.partials = reinterpret_cast<float4*>(scratch + copies_.partials_at);
+  launch(a, stream);
+  if (!copies_.output) return;
+  const Conv2dProblem& p = problem_;
+  note_path(Path::wgmma_padded_output);
+  copy_rows(output, y, p.n * p.out_h() * p.out_w(), p.k, padded_.k, p.k, static_cast<int>(size_of(p.dtype)), stream);
+}
+
+}  // namespace
+
+std::string Wgmma::missing(const cudaDeviceProp& device) {
+  if (device.major == 9 && device.minor == 0) return {};
+  return "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) +
+         "; the warpgroup matrix product exists on 9.0 alone";
+}
+
+std::string Wgmma::refusal(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  const std::string reason = wgmma_refusal(problem);
+  if (!reason.empty()) return reason;
+  if (find_wgmma_geometry(with_whole_vectors(problem), device.multiProcessorCount, shared_bytes_of(device))) return {};
+  return "filter " + std::to_string(problem.r) + "x" + std::to_string(problem.s) +
+         ": the input that a tile's taps read does not fit shared memory";
+}
+
+std::unique_ptr<Conv2dPlan> Wgmma::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return std::make_unique<WgmmaPlan>(problem, device);
+}
+
+}  // namespace gable::cuda

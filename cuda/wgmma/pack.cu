@@ -1,0 +1,88 @@
+// See pack.h.
+#include "cuda/wgmma/pack.h"
+
+#include <algorithm>
+
+#include "cuda/common/check.h"
+#include "cuda/common/device_code.cuh"
+#include "cuda/wgmma/bf16_parts.cuh"
+
+namespace gable::cuda {
+namespace {
+
+struct PackArguments {
+  WeightStrides strides;
+  int k, c, channel_blocks, taps;
+  long long vectors;  // of 16 bytes in the packed weights
+  WgmmaTap tap[kWgmmaMaxSteps];
+};
+
+/// f32 rounds to tf32 here, to nearest.
+__device__ float round_to_tf32(float v) {
+  std::uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
+  return __uint_as_float(bits);
+}
+__device__ void pack_value(std::uint16_t v, int, std::uint16_t& packed) { packed = v; }
+__device__ void pack_value(float v, int, float& packed) { packed = round_to_tf32(v); }
+__device__ void pack_value(float v, int part, __nv_bfloat16& packed) {
+  __nv_bfloat16 parts[3];
+  cut(v, parts);
+  packed = part == 0 ? parts[0] : part == 1 ? parts[1] : parts[2];
+}
+
+/// A thread makes 16 bytes. E: the element as stored, P: as packed.
+template <typename E, typename P>
+__global__ void pack_weights(const __grid_constant__ PackArguments a, const E* __restrict__ weights, uint4* packed) {
+  constexpr int kVector = 16 / sizeof(P), kBlock = 128 / sizeof(P);
+  const long long vector = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
+  if (vector >= a.vectors) return;
+  const int slot = static_cast<int>(vector % 8), row = static_cast<int>(vector / 8 % kWgmmaChannels);
+  const long long stage = vector / (8 * kWgmmaChannels);
+  const int tap = static_cast<int>(stage % a.taps);
+  const int block = static_cast<int>(stage / a.taps % a.channel_blocks);
+  const long long k = stage / a.taps / a.channel_blocks * kWgmmaChannels + row;
+  const int c = block * kBlock + (slot ^ (row % 8)) * kVector;
+  alignas(16) P values[kVector] = {};
+  for (int i = 0; i < kVector; ++i) {
+    if (k < a.k && c + i < a.c) {
+      pack_value(weights[k * a.strides.out + (c + i) * a.strides.in + a.tap[tap].r * a.strides.row +
+                         a.tap[tap].s * a.strides.column],
+                 a.tap[tap].part, values[i]);
+    }
+  }
+  packed[vector] = *reinterpret_cast<const uint4*>(values);
+}
+
+}  // namespace
+
+std::size_t wgmma_packed_bytes(const WgmmaGeometry& g) {
+  return static_cast<std::size_t>(wgmma_channel_slices(g)) * static_cast<std::size_t>(g.steps_per_item()) *
+         kWgmmaWeightBytes;
+}
+
+void pack_wgmma_weights(const Conv2dProblem& p, const WgmmaGeometry& g, const void* weights,
+                        const WeightStrides& strides, void* packed, cudaStream_t stream) {
+  PackArguments a{};
+  a.strides = strides;
+  a.k = static_cast<int>(p.k);
+  a.c = static_cast<int>(p.c);
+  a.channel_blocks = g.channel_blocks;
+  a.taps = static_cast<int>(g.taps.size());
+  a.vectors = static_cast<long long>(wgmma_packed_bytes(g) / 16);
+  std::copy(g.taps.begin(), g.taps.end(), a.tap);
+  constexpr unsigned kBlock = 256;
+  const auto blocks = static_cast<unsigned>(ceil_div(a.vectors, kBlock));
+  auto* const to = static_cast<uint4*>(packed);
+  if (g.parts > 1) {
+    pack_weights<float, __nv_bfloat16><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);
+  } else if (p.dtype == DType::f32) {
+    pack_weights<float, float><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);
+  } else {
+    using Half = std::uint16_t;
+    pack_weights<Half, Half><<<blocks, kBlock, 0, stream>>>(a, static_cast<const Half*>(weights), to);
+  }
+  check_launch("pack_weights");
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,21 @@
+// Packed weights of the wgmma kernel lie as its shared memory holds them, swizzle included, so that a stage is one
+// contiguous copy of 8 KB: [64 output channels][128 bytes of input channels][tap], padded with zeros.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include <gable/problem.h>
+#include "cuda/wgmma/geometry.h"
+
+namespace gable::cuda {
+
+std::size_t wgmma_packed_bytes(const WgmmaGeometry& geometry);
+
+/// `problem` is the caller's, with channels as they are. Device pointers; `packed` is aligned to 128 bytes.
+/// Asynchronous on the stream.
+void pack_wgmma_weights(const Conv2dProblem& problem, const WgmmaGeometry& geometry, const void* weights,
+                        const WeightStrides& strides, void* packed, cudaStream_t stream);
+
+}  // namespace gable::cuda

@@ -1,0 +1,145 @@
+// See tensor_maps.h.
+#include "cuda/wgmma/tensor_maps.h"
+
+#include <cudaTypedefs.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/common/check.h"
+#include "cuda/wgmma/bf16_parts.h"
+
+namespace gable::cuda {
+namespace {
+
+template <typename Function>
+Function driver_function(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  GABLE_CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess) {
+    throw std::runtime_error(std::string("the driver has no ") + name + "; a driver of CUDA 12 or later has");
+  }
+  return reinterpret_cast<Function>(function);
+}
+
+void check_map(CUresult result, const char* which) {
+  if (result != CUDA_SUCCESS) {
+    throw std::invalid_argument(std::string("tensor map of ") + which + " refused by the driver, CUresult " +
+                                std::to_string(static_cast<int>(result)));
+  }
+}
+
+CUtensorMapDataType map_type(DType type) {
+  switch (type) {
+    case DType::f16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::bf16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  }
+}
+
+/// A dense (n, h, w, c) tensor as the driver wants it, innermost first.
+struct MapTensor {
+  // Any aligned address will do: each run sets its own.
+  void* address = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+  std::array<cuuint64_t, 4> sizes;
+  std::array<cuuint64_t, 3> pitches;  // in bytes
+
+  MapTensor(DType type, std::int64_t c, std::int64_t w, std::int64_t h, std::int64_t n)
+      : sizes{static_cast<cuuint64_t>(c), static_cast<cuuint64_t>(w), static_cast<cuuint64_t>(h),
+              static_cast<cuuint64_t>(n)} {
+    const auto bytes = static_cast<cuuint64_t>(size_of(type));
+    pitches = {sizes[0] * bytes, sizes[0] * sizes[1] * bytes, sizes[0] * sizes[1] * sizes[2] * bytes};
+  }
+};
+
+/// For copies of boxes, of which `step` takes each first, second, ... element.
+CUtensorMap make_map(DType type, const MapTensor& t, const std::array<cuuint32_t, 4>& box,
+                     const std::array<cuuint32_t, 4>& step, const char* which) {
+  CUtensorMap map;
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  check_map(encode(&map, map_type(type), 4, t.address, t.sizes.data(), t.pitches.data(), box.data(), step.data(),
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            which);
+  return map;
+}
+
+/// Channels of a pixel as the kernel reads it.
+std::int64_t input_depth(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  return g.parts > 1 ? std::int64_t{g.channel_blocks} * g.parts * kPartChannels : p.c;
+}
+
+/// For boxes of consecutive output pixels: of each, the input pixel that one tap reads.
+CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  const DType type = wgmma_operand(p);
+  const MapTensor t(type, input_depth(p, g), p.w, p.h, p.n);
+  const WgmmaCorners c = wgmma_corners(p);
+  const std::array<int, 2> lower{c.left, c.top}, upper{c.right, c.bottom};
+  const std::array<cuuint32_t, 4> step{1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1};
+  CUtensorMap map;
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+  check_map(encode(&map, map_type(type), 4, t.address, t.sizes.data(), t.pitches.data(), lower.data(), upper.data(),
+                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.pixels), step.data(),
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            "the input");
+  return map;
+}
+
+cuuint32_t extent(int pixels, std::int64_t stride) {
+  return static_cast<cuuint32_t>((pixels - 1) * static_cast<int>(stride) + 1);
+}
+
+}  // namespace
+
+CUtensorMap wgmma_input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  const DType type = wgmma_operand(p);
+  const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(type));
+  const std::int64_t depth = input_depth(p, g);
+  if (g.by_tap) return gathering_map(p, g);
+  if (g.flat) {
+    return make_map(type, MapTensor(type, depth, p.n * p.h * p.w, 1, 1),
+                    {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}, "the input");
+  }
+  return make_map(
+      type, MapTensor(type, depth, p.w, p.h, p.n),
+      {channels, extent(g.box_w, p.stride_w), extent(g.box_h, p.stride_h), static_cast<cuuint32_t>(g.box_n)},
+      {1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1}, "the input");
+}
+
+CUtensorMap wgmma_output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.dtype));
+  const auto chunk_w = static_cast<cuuint32_t>(std::min(g.row, kWgmmaChunk));
+  const cuuint32_t chunk_h = kWgmmaChunk / chunk_w;
+  if (g.flat) {
+    return make_map(p.dtype, MapTensor(p.dtype, p.k, p.n * p.ho * p.wo, 1, 1), {channels, chunk_w, 1, 1}, {1, 1, 1, 1},
+                    "the output");
+  }
+  const cuuint32_t pool = p.pool.none() ? 1 : 2;
+  return make_map(p.dtype, MapTensor(p.dtype, p.k, p.out_w(), p.out_h(), p.n),
+                  {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}, "the output");
+}
+
+void set_map_address(CUtensorMap& map, const void* address, const char* which) {
+  static const auto replace = driver_function<PFN_cuTensorMapReplaceAddress_v12000>("cuTensorMapReplaceAddress");
+  CUresult result = replace(&map, const_cast<void*>(address));
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
+    bind_context();
+    result = replace(&map, const_cast<void*>(address));
+  }
+  check_map(result, which);
+}
+
+void bind_context() {
+  int device = 0;
+  GABLE_CUDA_CHECK(cudaGetDevice(&device));
+  GABLE_CUDA_CHECK(cudaSetDevice(device));
+}
+
+}  // namespace gable::cuda
