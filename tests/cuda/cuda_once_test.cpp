@@ -19,8 +19,10 @@
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
 #include "cuda/studies/bandwidth.h"
+#include "cuda/studies/ceilings.h"
 #include "cuda/studies/pagerank.h"
 #include "tests/conformance/conformance_run.h"
+#include "tests/cuda/device_memory.h"
 #include "tests/tools/expect.h"
 
 namespace gable {
@@ -77,8 +79,9 @@ std::vector<Conv2d> one_channel_convolutions() {
   };
 }
 
+/// The kernel must run all convolutions of at least this many input channels a group, and refuse the others.
 void check_convolutions(const std::vector<Conv2d>& convolutions, const std::string& kernel,
-                        const std::vector<DType>& dtypes, Math math) {
+                        const std::vector<DType>& dtypes, Math math, std::int64_t least_channels = 1) {
   const Device device = open("cuda:0?kernel=" + kernel);
   int turn = 0;
   for (Conv2d conv : convolutions) {
@@ -91,7 +94,10 @@ void check_convolutions(const std::vector<Conv2d>& convolutions, const std::stri
           conv.epilogue = {.bias = turn % 3 != 0, .activation = turn % 2 == 0 ? Activation::tanh : Activation::relu};
           if (pool) conv.epilogue.max_pool = {2, 2};
           ++turn;
-          if (device.query(conv).front().supported) check_op(device, conv);
+          const KernelSupport support = device.query(conv).front();
+          INFO(describe(conv), ": ", support.reason);
+          REQUIRE(support.supported == (conv.weights[1] >= least_channels));
+          if (support.supported) check_op(device, conv);
         }
       }
     }
@@ -123,8 +129,14 @@ TEST_CASE("layers of one channel stay on the f32 units in any math: faster there
 
 TEST_CASE("few_channels_mma computes f16, bf16 and tf32 within their bounds") {
   if (no_gpu()) return;
-  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f16, DType::bf16}, Math::strict);
-  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f32}, Math::tf32);
+  const Device device = open("cuda:0?kernel=few_channels_mma");
+  const Conv2d least{.input = {1, 3, 9, 9}, .weights = {8, 3, 3, 3}, .dtype = DType::f16};
+  if (contains(device.query(least).front().reason, "it needs sm_80")) {
+    MESSAGE("skipped, ", device.query(least).front().reason);
+    return;
+  }
+  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f16, DType::bf16}, Math::strict, 3);
+  check_convolutions(few_channel_convolutions(), "few_channels_mma", {DType::f32}, Math::tf32, 3);
 }
 
 TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {
@@ -279,34 +291,17 @@ TEST_CASE("loops over memory and PageRank refuse what is none") {
   const cuda::MemorySweep odd{.block_bytes = 100, .blocks = 1, .threads = 32};
   CHECK_THROWS_AS(cuda::run_memory_loop(cuda::MemoryLoop::read, odd, nullptr, nullptr, nullptr, nullptr, nullptr),
                   std::invalid_argument);
+  const cuda::MemorySweep whole{.block_bytes = 65536, .blocks = 1, .threads = 1024};
+  CHECK_THROWS_AS(cuda::run_memory_loop(cuda::MemoryLoop{99}, whole, nullptr, nullptr, nullptr, nullptr, nullptr),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(cuda::has_ceiling_loop(cuda::CeilingLoop{99}, hopper()), std::invalid_argument);
+  CHECK_THROWS_AS(cuda::ceiling_units(cuda::CeilingLoop{99}, hopper(), 1), std::invalid_argument);
+  CHECK_THROWS_AS(cuda::run_ceiling_loop(cuda::CeilingLoop{99}, hopper(), 1, nullptr, nullptr), std::invalid_argument);
   CHECK_THROWS_AS(cuda::Pagerank({0, 3, 2}, 0.85f), std::invalid_argument);
   CHECK_THROWS_AS(cuda::Pagerank({}, 0.85f), std::invalid_argument);
   const cuda::MemorySweep sweep{.block_bytes = 65536, .blocks = 3, .threads = 1024, .passes = 2};
   CHECK(cuda::bytes_moved(cuda::MemoryLoop::triad, sweep) == 3 * 65536 * 3 * 2);
 }
-
-/// Device memory with a host's contents.
-template <typename T>
-class OnDevice {
- public:
-  explicit OnDevice(const std::vector<T>& values) : bytes_(values.size() * sizeof(T)) {
-    GABLE_CUDA_CHECK(cudaMalloc(&memory_, bytes_));
-    GABLE_CUDA_CHECK(cudaMemcpy(memory_, values.data(), bytes_, cudaMemcpyHostToDevice));
-  }
-  ~OnDevice() { cuda::ignore(cudaFree(memory_)); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  T* get() const { return static_cast<T*>(memory_); }
-  std::vector<T> read() const {
-    std::vector<T> values(bytes_ / sizeof(T));
-    GABLE_CUDA_CHECK(cudaMemcpy(values.data(), memory_, bytes_, cudaMemcpyDeviceToHost));
-    return values;
-  }
-
- private:
-  std::size_t bytes_;
-  void* memory_ = nullptr;
-};
 
 struct Graph {
   std::vector<std::int64_t> offsets;

@@ -10,13 +10,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/cuda_error.h"
-#include "cuda/ops/elementwise.h"
+#include "cuda/common/check.h"
 #include "tests/conformance/conformance_run.h"
 #include "tests/tools/expect.h"
 
@@ -277,22 +276,47 @@ TEST_CASE("every kernel's run can be captured in a CUDA graph, and the graph com
   }
 }
 
-TEST_CASE("events measure the time that the GPU takes, and refuse what was not recorded") {
+TEST_CASE("an event that was not recorded is refused") {
   if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
-  const Stream stream = device.stream();
-  constexpr std::int64_t kCount = std::int64_t{1} << 26;
-  const Plan plan = device.plan(Add{.shape = {kCount}});
-  const Tensor a = device.tensor(DType::f32, {kCount});
   Event start = device.event(), stop = device.event();
   CHECK(contains(message_of([&] { stop.seconds_since(start); }, ErrorCode::invalid_argument), "not recorded"));
-  plan.run(a, a.view(), a, stream);
+}
+
+/// Seconds of `runs` additions of 800 MB, by events and by the host's clock.
+struct BothClocks {
+  double events, host;
+};
+
+BothClocks time_additions(const Device& device, int runs) {
+  constexpr std::int64_t kCount = std::int64_t{1} << 26;
+  const Stream stream = device.stream();
+  const Plan plan = device.plan(Add{.shape = {kCount}});
+  const Tensor a = device.tensor(DType::f32, {kCount}), c = device.tensor(DType::f32, {kCount});
+  Event start = device.event(), stop = device.event();
+  plan.run(a, a.view(), c, stream);
+  device.synchronize(stream);
+  const auto begin = std::chrono::steady_clock::now();
   start.record(stream);
-  plan.run(a, a.view(), a, stream);
+  for (int i = 0; i < runs; ++i) plan.run(a, a.view(), c, stream);
   stop.record(stream);
-  const double seconds = stop.seconds_since(start);
-  CHECK(seconds > 2.0 * 4 * kCount / 20e12);  // at most 20 TB/s
-  CHECK(seconds < 1);
+  const double events = stop.seconds_since(start);
+  return {events, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+}
+
+TEST_CASE("events measure the GPU's work between them: less than the host waits for it, and most of that") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  constexpr int kRuns = 200, kAttempts = 10;  // tens of milliseconds each; the host may be interrupted in some
+  double most = 0;
+  for (int i = 0; i < kAttempts && most < 0.7; ++i) {
+    const BothClocks time = time_additions(device, kRuns);
+    CAPTURE(time.events);
+    CAPTURE(time.host);
+    CHECK(time.events <= time.host);
+    most = std::max(most, time.events / time.host);
+  }
+  CHECK(most >= 0.7);
 }
 
 TEST_CASE("measured ceilings stay below the vendor's formulas, and each level of memory above the one behind it") {
@@ -347,32 +371,21 @@ TEST_CASE("loops move exactly their bytes, whatever is too little is refused") {
   CHECK(contains(message_of([&] { device_loop(device, PagerankLoop{offsets, degrees, {}}); }), "0 vertices"));
 }
 
-/// Host time of a call that only puts work on a stream, in microseconds: the least of several rounds.
-double launch_microseconds(const Device& device, const std::function<void()>& call) {
-  constexpr int kRounds = 20, kCalls = 200;
-  double least = 1e30;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCalls; ++i) call();
-    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
-    least = std::min(least, time.count() / kCalls);
-    device.synchronize();
-  }
-  return least;
-}
-
-TEST_CASE("run() adds next to nothing to the launch of its kernel") {
+TEST_CASE("run() puts its kernel on the stream and nothing else") {
   if (is_missing("cuda")) return;
-  constexpr std::int64_t kCount = 1024;
-  constexpr double kMostMicroseconds = 3;  // about 0.3 on an idle machine
   const Device device = open("cuda:0");
-  const Plan plan = device.plan(Add{.shape = {kCount}});
-  const Tensor a = device.tensor(DType::f32, {kCount}), c = device.tensor(DType::f32, {kCount});
-  const double run = launch_microseconds(device, [&] { plan.run(a.view(), a.view(), c.view()); });
-  const double kernel =
-      launch_microseconds(device, [&] { cuda::add(a.data(), a.data(), c.data(), kCount, DType::f32, nullptr); });
-  MESSAGE("run(): ", run, " us, its kernel's launch alone: ", kernel, " us");
-  CHECK(run - kernel < kMostMicroseconds);
+  const Plan plan = device.plan(Add{.shape = {1024}});
+  const Tensor a = device.tensor(DType::f32, {1024}), c = device.tensor(DType::f32, {1024});
+  const Stream stream = device.stream();
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  GABLE_CUDA_CHECK(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal));
+  plan.run(a.view(), a.view(), c.view(), stream);
+  cudaGraph_t graph = nullptr;
+  GABLE_CUDA_CHECK(cudaStreamEndCapture(native, &graph));
+  std::size_t nodes = 0;
+  GABLE_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
+  CHECK(nodes == 1);
+  cuda::ignore(cudaGraphDestroy(graph));
 }
 
 }  // namespace

@@ -321,6 +321,46 @@ TEST_CASE("what the wgmma kernel refuses is named") {
   CHECK(wgmma_refusal(p).empty());
 }
 
+TEST_CASE("a tile has no more pipeline stages than shared memory has barriers for, whatever the device's size") {
+  int resident = 0;
+  for (const int shared_bytes : {kSharedBytes, 4 * kSharedBytes, 64 * kSharedBytes}) {
+    for (const std::int64_t filter : {1, 3, 5, 7, 8}) {
+      for (const std::int64_t channels : {64, 256, 1024}) {
+        for (const WgmmaWishes& wishes : all_wishes()) {
+          const auto g = find_wgmma_geometry(problem(2, channels, 30, 30, 64, filter, 1, filter / 2, 1),
+                                             kMultiprocessors, shared_bytes, wishes);
+          if (!g) continue;
+          CAPTURE(g->staging_description());
+          CHECK(g->box_stages + g->weight_stages <= kWgmmaMaxStages);
+          CHECK(8 * (2 * (g->box_stages + g->weight_stages) + kWgmmaConsumers) <= kWgmmaBarrierBytes);
+          resident += g->resident_weights ? 1 : 0;
+        }
+      }
+    }
+  }
+  CHECK(resident > 0);
+}
+
+TEST_CASE(
+    "packed weights have the same tap order for every batch and image that shares a tile, and another for parts") {
+  Conv2dProblem p = problem(1, 64, 28, 28, 64, 3, 2, 1, 1);
+  const WgmmaWishes halo{.pixels = 128, .row = 8, .schedule = 0}, gathered{.pixels = 128, .row = 128, .schedule = 0};
+  const auto order = [](const Conv2dProblem& of, const WgmmaWishes& wishes) {
+    const auto g = find_wgmma_geometry(of, kMultiprocessors, kSharedBytes, wishes);
+    REQUIRE(g);
+    return wgmma_tap_order(*g);
+  };
+  Conv2dProblem larger = problem(32, 64, 56, 56, 64, 3, 2, 1, 1);
+  CHECK(order(p, halo) == order(larger, halo));
+  CHECK(order(p, gathered) == order(larger, gathered));
+  CHECK(order(p, halo) != order(p, gathered));  // a stride's phases are loaded one after the other
+  Conv2dProblem unit = problem(1, 64, 28, 28, 64, 3, 1, 1, 1);
+  CHECK(order(unit, halo) == order(unit, gathered));
+  unit.dtype = DType::f32;
+  unit.math = Math::split3;
+  CHECK(order(unit, halo) != order(unit, gathered));  // taps by part, or parts by tap
+}
+
 TEST_CASE("a filter too large for shared memory has no wgmma tile") {
   CHECK_FALSE(find_wgmma_geometry(problem(1, 64, 300, 300, 64, 7, 1, 0, 30), kMultiprocessors, kSharedBytes));
 }

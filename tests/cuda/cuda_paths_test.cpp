@@ -1,0 +1,311 @@
+// Problems that make each CUDA kernel choose each of its tiles and branches, checked against the oracle. What a plan
+// chooses depends on the GPU's multiprocessors, so problems are searched for by what their plans say.
+#include <doctest/doctest.h>
+#include <gable/gable.h>
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cuda/common/check.h"
+#include "cuda/depthwise/depthwise.h"
+#include "cuda/few_channels/few_channels.h"
+#include "cuda/few_channels/few_channels_mma.h"
+#include "cuda/few_channels/one_channel.h"
+#include "cuda/gemm/implicit_gemm.h"
+#include "cuda/gemm/register_tile.h"
+#include "cuda/ladder/constant.h"
+#include "cuda/ladder/naive.h"
+#include "cuda/ladder/tiled.h"
+#include "cuda/wgmma/conv2d.h"
+#include "tests/conformance/conformance_run.h"
+#include "tests/cuda/device_memory.h"
+#include "tests/tools/expect.h"
+
+namespace gable {
+namespace {
+
+using conformance::Bench;
+using conformance::make_operands;
+using conformance::Operands;
+
+void check(const Device& device, const Conv2d& conv) {
+  INFO(device.info().uri, ": ", describe(conv));
+  const Plan plan = device.plan(conv);
+  INFO(plan.explain());
+  const Operands operands = make_operands(conv);
+  Bench bench(device, plan, operands);
+  bench.run();
+  const Comparison comparison = compare(bench.outcome().y, oracle(conv, operands.views()), plan.error_bound());
+  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
+  CHECK(comparison.mismatches == 0);
+}
+
+bool has_kernel(const std::string& kernel) {
+  if (is_missing("cuda")) return false;
+  const std::vector<std::string> kernels = first_device("cuda").kernels;
+  if (std::find(kernels.begin(), kernels.end(), kernel) != kernels.end()) return true;
+  MESSAGE("skipped, the GPU has no ", kernel);
+  return false;
+}
+
+std::int64_t multiprocessors() {
+  cudaDeviceProp properties{};
+  GABLE_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  return properties.multiProcessorCount;
+}
+
+Conv2d nhwc(const Shape& input, const Shape& weights, DType dtype, Math math) {
+  return {.input = input,
+          .weights = weights,
+          .padding = {weights[2] / 2, weights[3] / 2},
+          .dtype = dtype,
+          .layout = Layout::nhwc,
+          .math = math,
+          .epilogue = {.bias = true, .activation = Activation::relu}};
+}
+
+/// Runs the first of the problems whose plan says `wanted`; fails if there is none.
+void check_first(const Device& device, const std::string& wanted, const std::vector<Conv2d>& problems) {
+  for (const Conv2d& conv : problems) {
+    if (!contains(device.plan(conv).explain(), wanted)) continue;
+    check(device, conv);
+    return;
+  }
+  FAIL_CHECK(device.info().uri, ": no problem makes it choose '", wanted, "'");
+}
+
+/// 1x1 over lines of pixels, around as many tiles as the GPU has multiprocessors.
+std::vector<Conv2d> lines(DType dtype, Math math) {
+  std::vector<Conv2d> all;
+  const std::int64_t processors = multiprocessors();
+  for (const std::int64_t channels : {64, 128, 256, 640}) {
+    for (const std::int64_t width : {64, 128, 192, 224, 256}) {
+      for (const std::int64_t height : {processors / 2 + 13, processors - 5, processors}) {
+        all.push_back(nhwc({1, 64, height, width}, {channels, 64, 1, 1}, dtype, math));
+      }
+    }
+  }
+  return all;
+}
+
+/// Small images with many output channels, whose tiles cover the last multiprocessors unevenly.
+std::vector<Conv2d> uneven(DType dtype, Math math) {
+  std::vector<Conv2d> all;
+  for (const std::int64_t channels : {128, 384, 640, 896}) {
+    for (std::int64_t height = 1; height < 160; height += 2) {
+      all.push_back(nhwc({1, 32, height, 64}, {channels, 32, 1, 1}, dtype, math));
+    }
+  }
+  return all;
+}
+
+TEST_CASE("the first steps of the ladder compute both layouts") {
+  for (const char* kernel : {"naive", "constant", "shared", "double_buffer"}) {
+    if (!has_kernel(kernel)) continue;
+    const Device device = open(std::string("cuda:0?kernel=") + kernel);
+    Conv2d conv = nhwc({2, 10, 19, 21}, {12, 5, 3, 3}, DType::f32, Math::strict);
+    conv.groups = 2;
+    check(device, conv);
+    conv.layout = Layout::nchw;
+    conv.epilogue.max_pool = {2, 2};
+    check(device, conv);
+  }
+}
+
+TEST_CASE("register_tile computes each of its tiles, ways to gather and split depths, with reorders and pools") {
+  if (!has_kernel("register_tile")) return;
+  const Device device = open("cuda:0?kernel=register_tile");
+  check_first(device, "128 pixels x 64 channels", lines(DType::f32, Math::strict));
+  check_first(device, "64 pixels x 128 channels", uneven(DType::f32, Math::strict));
+  check_first(device, "64 pixels x 64 channels", uneven(DType::f32, Math::strict));
+  for (const std::int64_t channels : {64, 36, 35}) {
+    check_first(device, "the depth in",
+                {nhwc({1, channels, 20, 20}, {48, channels, 3, 3}, DType::f32, Math::strict),
+                 nhwc({1, 8 * channels, 9, 9}, {48, 8 * channels, 3, 3}, DType::f32, Math::strict)});
+  }
+  for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+    Conv2d conv = nhwc({2, 20, 23, 23}, {24, 20, 3, 3}, DType::f32, Math::strict);
+    conv.layout = layout;
+    conv.epilogue.max_pool = {3, 3};
+    check(device, conv);
+  }
+}
+
+TEST_CASE("implicit_gemm computes each of its tiles, single elements and split depths") {
+  if (!has_kernel("implicit_gemm")) return;
+  const Device device = open("cuda:0?kernel=implicit_gemm");
+  for (const auto& [dtype, math] :
+       {std::pair{DType::f16, Math::strict}, {DType::bf16, Math::strict}, {DType::f32, Math::tf32}}) {
+    check_first(device, "128 pixels x 128 channels", lines(dtype, math));
+    check_first(device, "128 pixels x 64 channels", lines(dtype, math));
+    check_first(device, "64 pixels x 64 channels", uneven(dtype, math));
+    check(device, nhwc({1, 35, 20, 20}, {48, 35, 3, 3}, dtype, math));
+    check_first(
+        device, "the depth in",
+        {nhwc({1, 512, 9, 9}, {48, 512, 3, 3}, dtype, math), nhwc({1, 1024, 7, 7}, {48, 1024, 3, 3}, dtype, math)});
+  }
+}
+
+TEST_CASE("few_channels computes four output channels, where its tile of four is the smallest") {
+  if (!has_kernel("few_channels")) return;
+  check(open("cuda:0?kernel=few_channels"), nhwc({3, 2, 15, 19}, {4, 2, 5, 5}, DType::f32, Math::strict));
+}
+
+TEST_CASE("wgmma computes each of its tiles, layouts, schedules and splits") {
+  if (!has_kernel("wgmma")) return;
+  const Device device = open("cuda:0?kernel=wgmma");
+  for (const auto& [dtype, math] : {std::pair{DType::f16, Math::strict},
+                                    {DType::bf16, Math::strict},
+                                    {DType::f32, Math::tf32},
+                                    {DType::f32, Math::split3}}) {
+    INFO("math ", static_cast<int>(math));
+    for (const char* pixels : {"128", "192", "224", "256"}) {
+      check_first(device, std::string("; ") + pixels + " pixels by", lines(dtype, math));
+    }
+    check_first(
+        device, "blocks of a cluster",
+        {nhwc({1, 256, 14, 14}, {256, 256, 3, 3}, dtype, math), nhwc({1, 512, 7, 7}, {512, 512, 3, 3}, dtype, math)});
+    check_first(
+        device, "all weights stay",
+        {nhwc({1, 64, 16, 16}, {64, 64, 3, 3}, dtype, math), nhwc({1, 64, 96, 96}, {64, 64, 1, 1}, dtype, math),
+         nhwc({1, 32, 64, 96}, {64, 32, 1, 1}, dtype, math), nhwc({4, 32, 96, 96}, {64, 32, 1, 1}, dtype, math)});
+  }
+  check_first(device, "gathered",
+              {nhwc({1, 64, 16, 16}, {64, 64, 3, 3}, DType::f32, Math::split3),
+               nhwc({1, 256, 14, 14}, {256, 256, 3, 3}, DType::f32, Math::split3)});
+  check_first(device, "by 64 channels", {nhwc({2, 64, 24, 24}, {128, 64, 3, 3}, DType::f16, Math::strict)});
+  check_first(device, "by 128 channels", lines(DType::f16, Math::strict));
+  check(device, nhwc({2, 64, 24, 24}, {128, 64, 3, 3}, DType::f32, Math::split6));
+  check(device, nhwc({2, 35, 24, 24}, {45, 35, 3, 3}, DType::f16, Math::strict));
+}
+
+/// A layer's problem: c to k channels, r x r, n images of h x h.
+Conv2dProblem layer(std::int64_t c, std::int64_t k, std::int64_t r, std::int64_t n, std::int64_t h) {
+  return {.n = n, .c = c, .h = h, .w = h, .k = k, .r = r, .s = r, .ho = h - r + 1, .wo = h - r + 1};
+}
+
+bool same(const Packing& a, const Packing& b) {
+  return std::strcmp(a.order, b.order) == 0 && a.dtype == b.dtype && a.k == b.k && a.group_c == b.group_c &&
+         a.r == b.r && a.s == b.s && a.groups == b.groups && a.cut == b.cut;
+}
+
+template <typename Kernel>
+std::vector<unsigned char> packed_bytes(const Kernel& plan, const Conv2dProblem& p) {
+  std::vector<unsigned char> weights(static_cast<std::size_t>(p.k * p.group_c() * p.r * p.s) * size_of(p.dtype));
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<unsigned char>(i * 37 % 61);  // no NaN
+  const OnDevice source(weights);
+  const OnDevice packed(std::vector<unsigned char>(plan.packed_bytes(), 0xff));
+  plan.pack(source.get(), dense_strides(p), packed.get(), nullptr);
+  return packed.read();
+}
+
+/// Plans of one layer on other batches and images: equal packings are equal bytes, and all of `sizes` share one.
+template <typename Kernel>
+void check_packings(const std::string& name, const Conv2dProblem& first, std::initializer_list<std::int64_t> images) {
+  if (!has_kernel(name)) return;
+  cudaDeviceProp device{};
+  GABLE_CUDA_CHECK(cudaGetDeviceProperties(&device, 0));
+  INFO(name);
+  const Kernel plan(first, device);
+  const std::vector<unsigned char> bytes = packed_bytes(plan, first);
+  int shared = 0;
+  for (const std::int64_t n : images) {
+    for (const std::int64_t more : {0, 2, 16}) {
+      Conv2dProblem other = first;
+      other.n = n;
+      other.h += more, other.w += more, other.ho += more, other.wo += more;
+      const Kernel second(other, device);
+      if (!same(plan.packing(), second.packing())) continue;
+      ++shared;
+      CHECK(packed_bytes(second, other) == bytes);
+    }
+  }
+  CHECK(shared > 1);
+}
+
+TEST_CASE("plans of equal packings pack equal bytes, whatever the batch and the image") {
+  const Conv2dProblem dense = layer(32, 48, 3, 1, 20);
+  check_packings<cuda::NaiveConv2d>("naive", dense, {1, 3});
+  check_packings<cuda::ConstantConv2d>("constant", layer(8, 12, 3, 1, 20), {1, 3});
+  check_packings<cuda::SharedConv2d>("shared", dense, {1, 3});
+  check_packings<cuda::DoubleBufferConv2d>("double_buffer", dense, {1, 3});
+  check_packings<cuda::RegisterTileConv2d>("register_tile", dense, {1, 8});
+  check_packings<cuda::OneChannelConv2d>("one_channel", layer(1, 6, 5, 1, 24), {1, 8});
+  check_packings<cuda::FewChannelsConv2d>("few_channels", layer(3, 16, 3, 1, 24), {1, 8});
+  Conv2dProblem depthwise = layer(32, 32, 3, 1, 20);
+  depthwise.groups = 32;
+  check_packings<cuda::DepthwiseConv2d>("depthwise", depthwise, {1, 8});
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    Conv2dProblem tensor = dense;
+    tensor.dtype = dtype;
+    tensor.math = dtype == DType::f32 ? Math::tf32 : Math::strict;
+    check_packings<cuda::ImplicitGemmConv2d>("implicit_gemm", tensor, {1, 8});
+    check_packings<cuda::WgmmaConv2d>("wgmma", tensor, {1, 8, 64});
+    Conv2dProblem few = layer(3, 32, 3, 1, 24);
+    few.dtype = tensor.dtype;
+    few.math = tensor.math;
+    check_packings<cuda::FewChannelsMma>("few_channels_mma", few, {1, 8});
+  }
+  for (const Math math : {Math::split3, Math::split6}) {
+    Conv2dProblem parts = dense;
+    parts.math = math;
+    check_packings<cuda::WgmmaConv2d>("wgmma", parts, {1, 8, 64});
+  }
+}
+
+/// Values of every exponent and sign, and the neighbourhood of where tanh's approximation changes.
+std::vector<float> swept_values(std::size_t count) {
+  std::vector<float> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double place = static_cast<double>(i) / static_cast<double>(count);
+    const double sign = i % 2 == 0 ? 1 : -1;
+    values.push_back(static_cast<float>(sign * (i % 3 == 0   ? 0.05 + 1.5 * place
+                                                : i % 3 == 1 ? 20 * place
+                                                             : std::exp2(-120 + 125 * place))));
+  }
+  return values;
+}
+
+TEST_CASE("tanh errs by at most 3 * 2^-23 of its value in every f32 epilogue, with a margin to the public 4 * 2^-23") {
+  if (is_missing("cuda")) return;
+  constexpr std::int64_t kChannels = 8192, kRounds = 32;
+  const std::vector<float> values = swept_values(static_cast<std::size_t>(kChannels * kRounds));
+  for (const auto& [kernel, math] : {std::pair{"naive", Math::strict},
+                                     {"register_tile", Math::strict},
+                                     {"implicit_gemm", Math::tf32},
+                                     {"wgmma", Math::tf32}}) {
+    if (!has_kernel(kernel)) continue;
+    const Device device = open(std::string("cuda:0?kernel=") + kernel);
+    const Conv2d conv{.input = {1, 8, 1, 1},
+                      .weights = {kChannels, 8, 1, 1},
+                      .layout = Layout::nhwc,
+                      .math = math,
+                      .epilogue = {.bias = true, .activation = Activation::tanh}};
+    const Plan plan = device.plan(conv);
+    Operands operands = make_operands(conv);
+    std::fill_n(operands.tensors[0].as<float>(), 8, 0.0f);
+    double worst = 0;
+    for (std::int64_t round = 0; round < kRounds; ++round) {
+      const float* const inputs = values.data() + round * kChannels;  // y = tanh(0 + bias)
+      std::copy_n(inputs, kChannels, operands.tensors[2].as<float>());
+      Bench bench(device, plan, operands);
+      bench.run();
+      const Tensor y = bench.outcome().y;
+      for (std::int64_t i = 0; i < kChannels; ++i) {
+        const double expected = std::tanh(static_cast<double>(inputs[i]));
+        const double error = expected == 0 ? std::abs(y.as<float>()[i]) : std::abs(y.as<float>()[i] / expected - 1);
+        worst = std::isnan(error) ? 1e30 : std::max(worst, error);
+      }
+    }
+    MESSAGE(kernel, ": tanh errs by ", worst * 0x1p23, " * 2^-23 at most");
+    CHECK(worst <= 3 * 0x1p-23);
+  }
+}
+
+}  // namespace
+}  // namespace gable

@@ -1,0 +1,51 @@
+// The path coverage of the loaded CUDA plugin, which has its own copy of the kernels and of the table of paths.
+#pragma once
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gable {
+
+struct PluginPath {
+  std::string path;
+  bool supported;  // by the GPU
+  bool ran;
+};
+
+/// Where the loader mapped libgable_cuda.so from; empty where it is not loaded.
+inline std::string loaded_cuda_plugin() {
+  std::string found;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* to) {
+        const std::string_view path = info->dlpi_name;
+        if (path.ends_with("/libgable_cuda.so")) *static_cast<std::string*>(to) = path;
+        return 0;
+      },
+      &found);
+  return found;
+}
+
+/// Of GPU 0; empty where the plugin or its symbol is missing, or there is no GPU.
+inline std::vector<PluginPath> plugin_coverage() {
+  using Take = void (*)(void*, const char*, bool, bool);
+  using Coverage = bool (*)(int, Take, void*);
+  std::vector<PluginPath> paths;
+  void* const plugin = dlopen(loaded_cuda_plugin().c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (plugin == nullptr) return paths;
+  if (const auto coverage = reinterpret_cast<Coverage>(dlsym(plugin, "gable_cuda_path_coverage"))) {
+    coverage(
+        0,
+        [](void* to, const char* path, bool supported, bool ran) {
+          static_cast<std::vector<PluginPath>*>(to)->push_back({path, supported, ran});
+        },
+        &paths);
+  }
+  dlclose(plugin);
+  return paths;
+}
+
+}  // namespace gable
