@@ -14,6 +14,7 @@
 #include "cuda/ladder/tiled.h"
 #include "cuda/wgmma/bf16_parts.h"
 #include "cuda/wgmma/conv2d.h"
+#include "cuda/wgmma/geometry.h"
 
 namespace gable {
 namespace {
