@@ -1,6 +1,6 @@
-// Convolution with its epilogue as bf16 products with f32 sums, on a bf16 unit of this CPU. Storage is bf16 (one
-// product a term), or f16 or f32 whose values are cut into bf16 parts (3 or 4 products a term for f16, which 2 parts
-// hold exactly; 3 or 6 for f32). Used as cpu/direct/conv2d.h's plan is.
+// Convolution with its epilogue as bf16 products with f32 accumulators, on a bf16 unit of this CPU. Storage is bf16
+// (one product a term), or f16 or f32 whose values are split into bf16 parts (3 or 4 products a term for f16, which 2
+// parts hold exactly; 3 or 6 for f32). Used as cpu/direct/conv2d.h's plan is.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,30 @@
 #include "cpu/bf16/kernels.h"
 #include "cpu/bf16/unit.h"
 #include "cpu/common/aligned.h"
-#include "cpu/common/cache.h"
 #include "cpu/direct/conv2d.h"
 
 namespace gable::cpu {
+
+/// Whether a plan writes its output with non-temporal stores, where lanes fill whole cache lines.
+enum class OutputStores {
+  by_size,       // if beyond_last_level() says that the output would only push other data out
+  non_temporal,  // always: for tests
+};
 
 class Bf16Conv2dPlan {
  public:
   /// products: 1 for bf16 storage; 3 or 4 for f16; 3 or 6 for f32. `target` compiles what surrounds the unit. Throws
   /// std::invalid_argument naming the value when the problem is inconsistent, or with bf16_refusal()'s reason.
-  /// Outputs of more than `stream_above` bytes are written past the caches, where their lines are whole.
   Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const Bf16Unit& unit, const Target& target, int threads,
-                 std::int64_t stream_above = l3_bytes());
+                 OutputStores stores = OutputStores::by_size);
 
   const Conv2dProblem& problem() const { return problem_; }
   Conv2dDescription description() const;
   std::size_t packed_bytes() const;
   std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
 
+  /// Equal for plans whose packed weights are the same bytes.
+  Packing packing() const;
   /// To [group][panel][block][tap][part][2][16 channel pairs][16 lanes][2] of bf16. 64-byte alignment of `packed`
   /// helps.
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
@@ -38,8 +44,8 @@ class Bf16Conv2dPlan {
   const Target* target_;
   const Bf16Kernels* kernels_;
   int threads_;
-  bool streams_;
-  Bf16Blocking blocking_;
+  bool non_temporal_;  // where y is aligned
+  bf16::Blocking blocking_;
   AlignedFloats workspace_;
 };
 

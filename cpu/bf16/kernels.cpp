@@ -1,5 +1,5 @@
-// Staging and finishing around the bf16 units, compiled once a target. Staging reads and writes an element once for all
-// taps and lanes; parts are made here once, so that splitting costs nothing beside r·s·K products.
+// Staging and epilogues around the bf16 units, compiled once for each target. Staging reads and writes an element once
+// for all taps and lanes, and splits it into parts once: little work beside its r·s·K products.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/bf16/kernels.h"
@@ -19,18 +19,24 @@
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
+using bf16::Epilogue;
+using bf16::kChannels;
+using bf16::kLanes;
+using bf16::StageRow;
+
 enum class F16 : std::uint16_t {};  // storage; bf16's is std::uint16_t
 
-/// Columns of a row that come from the image: [begin, end).
+/// The columns [begin, end) of a row come from the image, the others are padding.
 struct InsideColumns {
   std::int64_t begin, end;
 };
-HWY_INLINE InsideColumns inside_columns(const Bf16StageRow& row) {
-  if (row.x == nullptr) return {0, 0};
-  const std::int64_t begin = row.column >= 0 ? 0 : ceil_div(-row.column, row.step);
-  const std::int64_t end = row.column >= row.width ? 0 : ceil_div(row.width - row.column, row.step);
-  const std::int64_t first = std::min(begin, row.columns);
-  return {first, std::clamp(end, first, row.columns)};
+HWY_INLINE InsideColumns inside_columns(const StageRow& row) {
+  if (row.source.x == nullptr) return {0, 0};
+  const std::int64_t begin = row.source.column >= 0 ? 0 : ceil_div(-row.source.column, row.source.step);
+  const std::int64_t end =
+      row.source.column >= row.source.width ? 0 : ceil_div(row.source.width - row.source.column, row.source.step);
+  const std::int64_t first = std::min(begin, row.strip.columns);
+  return {first, std::clamp(end, first, row.strip.columns)};
 }
 
 template <class D>
@@ -42,7 +48,7 @@ HWY_INLINE hn::Vec<D> load_as_f32(D d, const F16* x) {
   return f16_to_f32(d, hn::LoadU(HalfTag<D>(), reinterpret_cast<const std::uint16_t*>(x)));
 }
 
-/// Values as bf16 parts: each part is what the parts before it left, rounded to bf16. Subtractions are exact.
+/// Values as bf16 parts: each part is the remainder after the parts before it, rounded to bf16. Subtractions are exact.
 template <int kParts, class D>
 HWY_INLINE void split_vector(D d, hn::Vec<D> rest, std::int64_t part, std::uint16_t* strip) {
   for (int p = 0; p < kParts; ++p) {
@@ -55,7 +61,7 @@ HWY_INLINE void split_vector(D d, hn::Vec<D> rest, std::int64_t part, std::uint1
 template <int kParts, class T>
 HWY_INLINE void split_position(const T* x, std::int64_t part, std::uint16_t* strip) {
   const hn::ScalableTag<float> d;
-  for (std::size_t i = 0; i < kBf16Channels; i += hn::Lanes(d)) {
+  for (std::size_t i = 0; i < kChannels; i += hn::Lanes(d)) {
     split_vector<kParts>(d, load_as_f32(d, x + i), part, strip + i);
   }
 }
@@ -63,29 +69,30 @@ HWY_INLINE void split_position(const T* x, std::int64_t part, std::uint16_t* str
 template <int kParts, class T>
 HWY_INLINE void write_position(const T* x, std::int64_t part, std::uint16_t* strip) {
   if constexpr (kParts == 1) {
-    std::memcpy(strip, x, kBf16Channels * sizeof(T));
+    std::memcpy(strip, x, kChannels * sizeof(T));
   } else {
     split_position<kParts>(x, part, strip);
   }
 }
 
 template <int kParts>
-HWY_INLINE void zero_positions(const Bf16StageRow& row, std::uint16_t* strip, std::int64_t begin, std::int64_t end) {
+HWY_INLINE void zero_positions(const StageRow& row, std::uint16_t* strip, std::int64_t begin, std::int64_t end) {
   for (int p = 0; p < kParts; ++p) {
     for (std::int64_t i = begin; i < end; ++i) {
-      std::fill_n(strip + p * row.part + i * row.position, kBf16Channels, std::uint16_t{0});
+      std::fill_n(strip + p * row.strip.part + i * row.strip.position, kChannels, std::uint16_t{0});
     }
   }
 }
 
 template <int kParts>
-HWY_INLINE void zero_pixels(const Bf16StageRow& row, std::int64_t begin, std::int64_t end) {
+HWY_INLINE void zero_pixels(const StageRow& row, std::int64_t begin, std::int64_t end) {
   for (int p = 0; p < kParts; ++p) {
-    std::fill(row.strip + p * row.part + begin * row.pixel, row.strip + p * row.part + end * row.pixel, 0);
+    std::fill(row.strip.first + p * row.strip.part + begin * row.strip.pixel,
+              row.strip.first + p * row.strip.part + end * row.strip.pixel, 0);
   }
 }
 
-/// Pixels of 3 bf16 channels, two at a time; how many it took.
+/// Pixels of 3 bf16 channels to 4, two at a time. Returns how many it staged.
 HWY_INLINE std::int64_t spread_pixels(const std::uint16_t* x, std::int64_t count, std::uint16_t* strip) {
 #if HWY_TARGET == HWY_SCALAR
   static_cast<void>(x), static_cast<void>(count), static_cast<void>(strip);
@@ -105,88 +112,90 @@ HWY_INLINE std::int64_t spread_pixels(const std::uint16_t* x, std::int64_t count
 
 /// Pixels [begin, end) of the strip, all inside the image.
 template <int kParts, class T>
-HWY_INLINE void stage_pixels(const Bf16StageRow& row, const T* x, std::int64_t begin, std::int64_t end) {
+HWY_INLINE void stage_pixels(const StageRow& row, const T* x, std::int64_t begin, std::int64_t end) {
   if constexpr (kParts == 1) {
-    const T* from = x + (row.column + begin) * row.x_pixel;
-    std::uint16_t* strip = row.strip + begin * row.pixel;
-    if (row.channels == row.pixel && row.channels == row.x_pixel) {
-      std::copy_n(from, (end - begin) * row.pixel, strip);
+    const T* from = x + (row.source.column + begin) * row.source.pixel;
+    std::uint16_t* strip = row.strip.first + begin * row.strip.pixel;
+    if (row.source.channels == row.strip.pixel && row.source.channels == row.source.pixel) {
+      std::copy_n(from, (end - begin) * row.strip.pixel, strip);
       return;
     }
-    if (row.channels == 3 && row.x_pixel == 3) begin += spread_pixels(from, end - begin, strip);
+    if (row.source.channels == 3 && row.source.pixel == 3) begin += spread_pixels(from, end - begin, strip);
   }
-  const std::int64_t group = kBf16Channels / row.pixel;
+  const std::int64_t group = kChannels / row.strip.pixel;
   for (; begin < end; begin += group) {
     const std::int64_t count = std::min(group, end - begin);
-    const T* from = x + (row.column + begin) * row.x_pixel;
-    T elements[kBf16Channels] = {};
+    const T* from = x + (row.source.column + begin) * row.source.pixel;
+    T elements[kChannels] = {};
     for (std::int64_t i = 0; i < count; ++i) {
-      std::copy_n(from + i * row.x_pixel, row.channels, elements + i * row.pixel);
+      std::copy_n(from + i * row.source.pixel, row.source.channels, elements + i * row.strip.pixel);
     }
-    std::uint16_t parts[kParts * kBf16Channels];
-    write_position<kParts>(elements, kBf16Channels, parts);
+    std::uint16_t parts[kParts * kChannels];
+    write_position<kParts>(elements, kChannels, parts);
     for (int p = 0; p < kParts; ++p) {
-      std::copy_n(parts + p * kBf16Channels, count * row.pixel, row.strip + p * row.part + begin * row.pixel);
+      std::copy_n(parts + p * kChannels, count * row.strip.pixel,
+                  row.strip.first + p * row.strip.part + begin * row.strip.pixel);
     }
   }
 }
 
 template <int kParts, class T>
-HWY_INLINE void stage_folded(const Bf16StageRow& row, const T* x) {
+HWY_INLINE void stage_folded(const StageRow& row, const T* x) {
   const InsideColumns inside = inside_columns(row);
-  if (inside.begin == inside.end) return zero_pixels<kParts>(row, 0, row.columns);
+  if (inside.begin == inside.end) return zero_pixels<kParts>(row, 0, row.strip.columns);
   zero_pixels<kParts>(row, 0, inside.begin);
   stage_pixels<kParts>(row, x, inside.begin, inside.end);
-  zero_pixels<kParts>(row, inside.end, row.columns);
+  zero_pixels<kParts>(row, inside.end, row.strip.columns);
 }
 
 template <int kParts, class T>
-HWY_INLINE void stage_block(const Bf16StageRow& row, const T* x, std::int64_t channels, std::uint16_t* strip) {
+HWY_INLINE void stage_block(const StageRow& row, const T* x, std::int64_t channels, std::uint16_t* strip) {
   const InsideColumns inside = inside_columns(row);
-  if (inside.begin == inside.end) return zero_positions<kParts>(row, strip, 0, row.columns);
+  if (inside.begin == inside.end) return zero_positions<kParts>(row, strip, 0, row.strip.columns);
   zero_positions<kParts>(row, strip, 0, inside.begin);
-  const T* from = x + (row.column + inside.begin * row.step) * row.x_pixel;
-  const std::int64_t pitch = row.step * row.x_pixel;
+  const T* from = x + (row.source.column + inside.begin * row.source.step) * row.source.pixel;
+  const std::int64_t pitch = row.source.step * row.source.pixel;
   if constexpr (kParts > 1) {
-    if (row.split != nullptr && channels == kBf16Channels) {
-      row.split(from, pitch, inside.end - inside.begin, row.part, strip + inside.begin * row.position);
-      return zero_positions<kParts>(row, strip, inside.end, row.columns);
+    if (row.split != nullptr && channels == kChannels) {
+      row.split(from, pitch, inside.end - inside.begin, row.strip.part, strip + inside.begin * row.strip.position);
+      return zero_positions<kParts>(row, strip, inside.end, row.strip.columns);
     }
   }
   for (std::int64_t i = inside.begin; i < inside.end; ++i, from += pitch) {
-    if (channels == kBf16Channels) {
-      write_position<kParts>(from, row.part, strip + i * row.position);
+    if (channels == kChannels) {
+      write_position<kParts>(from, row.strip.part, strip + i * row.strip.position);
     } else {
-      T lanes[kBf16Channels] = {};
+      T lanes[kChannels] = {};
       std::copy_n(from, channels, lanes);
-      write_position<kParts>(lanes, row.part, strip + i * row.position);
+      write_position<kParts>(lanes, row.strip.part, strip + i * row.strip.position);
     }
   }
-  zero_positions<kParts>(row, strip, inside.end, row.columns);
+  zero_positions<kParts>(row, strip, inside.end, row.strip.columns);
 }
 
 template <int kParts, class T>
-void stage_row(const Bf16StageRow& row) {
-  const T* x = static_cast<const T*>(row.x);
-  if (row.pixel > 0) return stage_folded<kParts>(row, x);
-  for (std::int64_t block = 0; block < row.blocks; ++block) {
-    const std::int64_t first = block * kBf16Channels;
-    const std::int64_t channels = std::min<std::int64_t>(kBf16Channels, row.channels - first);
-    stage_block<kParts>(row, x + (x == nullptr ? 0 : first), channels, row.strip + block * row.block);
+void stage_row(const StageRow& row) {
+  const T* x = static_cast<const T*>(row.source.x);
+  if (row.strip.pixel > 0) return stage_folded<kParts>(row, x);
+  for (std::int64_t block = 0; block < row.strip.blocks; ++block) {
+    const std::int64_t first = block * kChannels;
+    const std::int64_t channels = std::min<std::int64_t>(kChannels, row.source.channels - first);
+    stage_block<kParts>(row, x + (x == nullptr ? 0 : first), channels, row.strip.first + block * row.strip.block);
   }
 }
 
+/// One vector of accumulators after pool, bias and activation.
 template <class D>
-HWY_INLINE hn::Vec<D> finished_vector(D d, const Bf16Finish& call, std::int64_t pixel, std::int64_t lane) {
-  const float* c = call.c + lane;
+HWY_INLINE hn::Vec<D> epilogue_vector(D d, const Epilogue& call, std::int64_t pixel, std::int64_t lane) {
+  const float* accumulators = call.accumulators + lane;
   hn::Vec<D> value;
-  if (call.below == nullptr) {
-    value = hn::LoadU(d, c + pixel * kBf16Lanes);
+  if (call.accumulators_below == nullptr) {
+    value = hn::LoadU(d, accumulators + pixel * kLanes);
   } else {
-    const std::int64_t left = 2 * pixel * kBf16Lanes;
-    const std::int64_t right = left + kBf16Lanes;
-    const float* below = call.below + lane;
-    value = nan_max(d, nan_max(d, hn::LoadU(d, c + left), hn::LoadU(d, c + right)),
+    const std::int64_t left = 2 * pixel * kLanes;
+    const std::int64_t right = left + kLanes;
+    const float* below = call.accumulators_below + lane;
+    value = nan_max(d, nan_max(d, hn::LoadU(d, accumulators + left), hn::LoadU(d, accumulators + right)),
                     nan_max(d, hn::LoadU(d, below + left), hn::LoadU(d, below + right)));
   }
   if (call.bias != nullptr) value = hn::Add(value, hn::LoadU(d, call.bias + lane));
@@ -195,22 +204,41 @@ HWY_INLINE hn::Vec<D> finished_vector(D d, const Bf16Finish& call, std::int64_t 
   return value;
 }
 
-template <class D>
-HWY_INLINE void stream_f32(D d, hn::Vec<D> value, void* y, std::int64_t element) {
-  hn::Stream(value, d, static_cast<float*>(y) + element);
+/// All 32 lanes of a pixel by non-temporal stores of whole vectors.
+template <DType kType, class D>
+HWY_INLINE void stream_pixel(D d, const Epilogue& call, std::int64_t pixel, Storage<kType>* y) {
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  if constexpr (kType == DType::f32) {
+    for (int lane = 0; lane < kLanes; lane += lanes) {
+      hn::Stream(epilogue_vector(d, call, pixel, lane), d, y + lane);
+    }
+  } else {
+#if HWY_TARGET == HWY_SCALAR
+    for (int lane = 0; lane < kLanes; ++lane) store_f32_as<kType>(d, epilogue_vector(d, call, pixel, lane), y + lane);
+#else
+    const hn::Repartition<std::uint16_t, D> whole;
+    for (int lane = 0; lane < kLanes; lane += 2 * lanes) {
+      const auto low = from_f32<kType>(d, epilogue_vector(d, call, pixel, lane));
+      const auto high = from_f32<kType>(d, epilogue_vector(d, call, pixel, lane + lanes));
+      hn::Stream(hn::Combine(whole, high, low), whole, y + lane);
+    }
+#endif
+  }
 }
 
 template <DType kType>
-void finish(const Bf16Finish& call) {
+void epilogue(const Epilogue& call) {
   const hn::ScalableTag<float> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel) {
     Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + pixel * call.y_pixel;
+    if (call.non_temporal) {
+      stream_pixel<kType>(d, call, pixel, y);
+      continue;
+    }
     for (int lane = 0; lane < call.lanes; lane += lanes) {
-      const auto value = finished_vector(d, call, pixel, lane);
-      if (kType == DType::f32 && call.streams) {
-        stream_f32(d, value, call.y, pixel * call.y_pixel + lane);
-      } else if (lane + lanes <= call.lanes) {
+      const auto value = epilogue_vector(d, call, pixel, lane);
+      if (lane + lanes <= call.lanes) {
         store_f32_as<kType>(d, value, y + lane);
       } else {
         store_first_f32_as<kType>(d, value, y + lane, call.lanes - lane);
@@ -223,9 +251,9 @@ const Bf16Kernels& bf16_kernels_here() {
   static const Bf16Kernels kernels{.stage_bf16 = &stage_row<1, std::uint16_t>,
                                    .stage_f16 = &stage_row<2, F16>,
                                    .stage_f32 = {nullptr, nullptr, &stage_row<2, float>, &stage_row<3, float>},
-                                   .finish_bf16 = &finish<DType::bf16>,
-                                   .finish_f16 = &finish<DType::f16>,
-                                   .finish_f32 = &finish<DType::f32>};
+                                   .epilogue_bf16 = &epilogue<DType::bf16>,
+                                   .epilogue_f16 = &epilogue<DType::f16>,
+                                   .epilogue_f32 = &epilogue<DType::f32>};
   return kernels;
 }
 

@@ -1,21 +1,22 @@
-// The dataflow of a tile over eight tile registers, for any `Tiles` that can zero, load, multiply and store them, and
-// that may take a `Finish` of the sums before (`finishes`, and `line` of 32 sums; those of bf16 storage only): 0–3
-// are the sums [half][16 lanes], 4 and 5 the input of the two halves, 6 and 7 the weights of 2 × 16 lanes. A step
-// loads 4 KiB for 4 products of 16×16×32. Where terms are made of several products of parts, they are visited in an
-// order in which only one operand changes at a time, so 3 products load 8 registers, 4 load 10 and 6 load 14.
+// The dataflow of a tile over eight tile registers: 0-3 are the accumulators [half][16 lanes], 4 and 5 the input of the
+// two halves, 6 and 7 the weights of 2 x 16 lanes. A step (one block of channels, one tap) loads 4 KiB for 4 products
+// of 16x16x32. Several products of parts a term are ordered so that only one operand changes from one to the next: 3
+// products load 8 registers, 4 load 10 and 6 load 14.
+// `Tiles` zeroes, loads, multiplies and stores the registers, and prefetches lines. Its `LineEpilogue` stores one line
+// of 32 accumulators as bf16, for the epilogues that `overlaps` accepts: these run between the next tile's products.
 #pragma once
 
 #include <algorithm>
 
-#include "cpu/bf16/unit.h"
+#include "cpu/bf16/tile.h"
 
-#ifndef GABLE_MATRIX_TILE_TARGET
-#define GABLE_MATRIX_TILE_TARGET  // an attribute with the instruction sets that `Tiles` uses
+#ifndef GABLE_BF16_TILE_TARGET
+#define GABLE_BF16_TILE_TARGET  // an attribute with the instruction sets that `Tiles` uses
 #endif
 
-namespace gable::cpu {
+namespace gable::cpu::bf16 {
 
-/// Which part of the input meets which part of the weights; 0 is the greatest part.
+/// Part a of the input times part b of the weights; part 0 is the greatest.
 struct PartProduct {
   int a, b;
 };
@@ -42,119 +43,118 @@ struct PartOrder<6> {
   static constexpr PartProduct kOrder[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0}, {0, 2}};
 };
 
-/// Does something else at each step, since the products leave most of the CPU idle: finishes some of the sums before,
-/// and fetches some lines of those that the sums will be written to and of those that are read after this tile. All
-/// between two tiles' products must fit in what the CPU looks ahead, so it is inlined and keeps what it needs in
-/// registers.
-template <class Tiles, bool kFinishes>
-class Meanwhile {
+/// What runs after each step's products, which leave most of the CPU idle: some lines of the previous tile's epilogues,
+/// and prefetches of this tile's output lines and of memory that is read after this tile. The instructions between two
+/// steps' tile products must fit in the CPU's reorder buffer, so all of it is inlined and its state stays in registers.
+template <class Tiles, bool kRunsEpilogues>
+class OverlappedWork {
  public:
-  GABLE_MATRIX_TILE_TARGET explicit Meanwhile(const Bf16Call& call)
-      : writes_(call.later),
-        end_writes_(call.later + call.later_count),
-        before_(call.before->calls),
-        end_before_(before_ + count_of(*call.before)),
-        reads_(*call.reads),
-        y_bytes_(call.y_bytes),
-        lines_a_step_(lines_a_step(call.blocks * call.tap_rows * call.tap_columns)),
-        reads_a_step_(reads_.a_step),
-        finish_(before_ == end_before_ ? kNothing : *before_) {
-    begin_writes();
-    begin_finish();
-    line_ = reads_.line;
-    left_line_ = reads_.left;
+  GABLE_BF16_TILE_TARGET explicit OverlappedWork(const Tile& tile)
+      : next_(tile.overlap.next),
+        next_end_(tile.overlap.next + tile.overlap.next_count),
+        previous_(tile.overlap.previous->calls),
+        previous_end_(previous_ + count_of(*tile.overlap.previous)),
+        prefetch_(*tile.overlap.prefetch),
+        y_bytes_(tile.overlap.y_bytes),
+        lines_per_step_(lines_per_step(tile.blocks.count * tile.taps.rows * tile.taps.columns)),
+        prefetches_per_step_(prefetch_.lines_per_step),
+        epilogue_(previous_ == previous_end_ ? kNothing : *previous_) {
+    begin_output();
+    begin_epilogue();
+    input_line_ = prefetch_.next_line;
+    input_lines_left_ = prefetch_.lines_left;
   }
 
-  GABLE_MATRIX_TILE_TARGET void step() {
-    for (std::int64_t i = 0; i < lines_a_step_ && left_write_ > 0; ++i) {
-      Tiles::will_write(write_);
-      if (y_bytes_ > 64) Tiles::will_write(write_ + 64);
-      write_ += write_pitch_;
-      if (--left_write_ > 0) continue;
-      ++writes_;
-      begin_writes();
+  GABLE_BF16_TILE_TARGET void step() {
+    for (std::int64_t i = 0; i < lines_per_step_ && output_left_ > 0; ++i) {
+      Tiles::prefetch_for_write(output_);
+      if (y_bytes_ > 64) Tiles::prefetch_for_write(output_ + 64);
+      output_ += output_pitch_;
+      if (--output_left_ > 0) continue;
+      ++next_;
+      begin_output();
     }
-    const std::int64_t count = std::min(reads_a_step_, left_line_);
-    for (std::int64_t i = 0; i < count; ++i, line_ += 64) Tiles::will_read(line_);
-    left_line_ -= count;
-    if (count > 0 && left_line_ == 0) next_run();
-    if constexpr (kFinishes) finish_some(lines_a_step_);
+    const std::int64_t count = std::min(prefetches_per_step_, input_lines_left_);
+    for (std::int64_t i = 0; i < count; ++i, input_line_ += 64) Tiles::prefetch_for_read(input_line_);
+    input_lines_left_ -= count;
+    if (count > 0 && input_lines_left_ == 0) begin_next_run();
+    if constexpr (kRunsEpilogues) run_epilogue(lines_per_step_);
   }
 
-  GABLE_MATRIX_TILE_TARGET void end(const Bf16Call& call) {
-    if constexpr (kFinishes) {
-      while (left_finish_ > 0) finish_some(left_finish_);
+  GABLE_BF16_TILE_TARGET void end(const Tile& tile) {
+    if constexpr (kRunsEpilogues) {
+      while (epilogue_left_ > 0) run_epilogue(epilogue_left_);
     }
-    if (before_ != call.before->calls) call.before->count = 0;
-    reads_.line = line_;
-    reads_.left = left_line_;
+    if (previous_ != tile.overlap.previous->calls) tile.overlap.previous->count = 0;
+    prefetch_.next_line = input_line_;
+    prefetch_.lines_left = input_lines_left_;
   }
 
  private:
-  static constexpr Bf16Finish kNothing{};
+  static constexpr Epilogue kNothing{};
 
-  static std::int64_t lines_a_step(std::int64_t steps) {
+  static std::int64_t lines_per_step(std::int64_t steps) {
     constexpr std::uint32_t kLines = 2 * kHalfPositions;
     const auto few = static_cast<std::uint32_t>(std::clamp<std::int64_t>(steps, 1, kLines));
     return (kLines + few - 1) / few;  // 32 bits divide faster
   }
-  /// Those that are finished here: all of a tile or none.
-  static int count_of(const Bf16Finishes& before) {
-    return kFinishes && before.count > 0 && Tiles::finishes(before.calls[0]) ? before.count : 0;
+  /// How many of the previous tile's epilogues run here: all or none.
+  static int count_of(const PendingEpilogues& previous) {
+    return kRunsEpilogues && previous.count > 0 && Tiles::overlaps(previous.calls[0]) ? previous.count : 0;
   }
-  void begin_writes() {
-    if (writes_ == end_writes_) return;
-    write_ = static_cast<const char*>(writes_->y);
-    write_pitch_ = writes_->y_pixel * y_bytes_ / kBf16Lanes;
-    left_write_ = writes_->pixels;
+  void begin_output() {
+    if (next_ == next_end_) return;
+    output_ = static_cast<const char*>(next_->y);
+    output_pitch_ = next_->y_pixel * y_bytes_ / kLanes;
+    output_left_ = next_->pixels;
   }
-  void next_run() {
-    reads_.next_run();
-    line_ = reads_.line;
-    left_line_ = reads_.left;
+  void begin_next_run() {
+    prefetch_.begin_next_run();
+    input_line_ = prefetch_.next_line;
+    input_lines_left_ = prefetch_.lines_left;
   }
-  void begin_finish() {
-    if (before_ == end_before_) return;
-    c_ = before_->c;
-    y_ = static_cast<std::uint16_t*>(before_->y);
-    y_pixel_ = before_->y_pixel;
-    left_finish_ = before_->pixels;
+  void begin_epilogue() {
+    if (previous_ == previous_end_) return;
+    accumulators_ = previous_->accumulators;
+    y_ = static_cast<std::uint16_t*>(previous_->y);
+    y_pixel_ = previous_->y_pixel;
+    epilogue_left_ = previous_->pixels;
   }
-  GABLE_MATRIX_TILE_TARGET void finish_some(std::int64_t lines) {
-    const std::int64_t count = std::min(lines, left_finish_);
-    for (std::int64_t i = 0; i < count; ++i, c_ += kBf16Lanes, y_ += y_pixel_) finish_.line(c_, y_);
-    left_finish_ -= count;
-    if (count == 0 || left_finish_ > 0) return;
-    ++before_;
-    begin_finish();
+  GABLE_BF16_TILE_TARGET void run_epilogue(std::int64_t lines) {
+    const std::int64_t count = std::min(lines, epilogue_left_);
+    for (std::int64_t i = 0; i < count; ++i, accumulators_ += kLanes, y_ += y_pixel_) epilogue_.line(accumulators_, y_);
+    epilogue_left_ -= count;
+    if (count == 0 || epilogue_left_ > 0) return;
+    ++previous_;
+    begin_epilogue();
   }
 
-  const Bf16Finish* writes_;
-  const Bf16Finish* end_writes_;
-  const Bf16Finish* before_;
-  const Bf16Finish* end_before_;
-  Bf16ReadAhead& reads_;
-  std::int64_t y_bytes_, lines_a_step_, reads_a_step_;
-  typename Tiles::Finish finish_;
-  // What is left of one of each.
-  const char* write_ = nullptr;
-  std::int64_t write_pitch_ = 0, left_write_ = 0;
-  const char* line_ = nullptr;
-  std::int64_t left_line_ = 0;
-  const float* c_ = nullptr;
+  const Epilogue* next_;
+  const Epilogue* next_end_;
+  const Epilogue* previous_;
+  const Epilogue* previous_end_;
+  Prefetch& prefetch_;
+  std::int64_t y_bytes_, lines_per_step_, prefetches_per_step_;
+  typename Tiles::LineEpilogue epilogue_;
+  // What is left of the output line prefetches, of the prefetched run, and of the epilogue at hand.
+  const char* output_ = nullptr;
+  std::int64_t output_pitch_ = 0, output_left_ = 0;
+  const char* input_line_ = nullptr;
+  std::int64_t input_lines_left_ = 0;
+  const float* accumulators_ = nullptr;
   std::uint16_t* y_ = nullptr;
-  std::int64_t y_pixel_ = 0, left_finish_ = 0;
+  std::int64_t y_pixel_ = 0, epilogue_left_ = 0;
 };
 
 template <class Tiles, int kProducts, int kHalves, bool kKeepsB>
-class TileSum {
+class TileProducts {
  public:
-  GABLE_MATRIX_TILE_TARGET static void run(const Bf16Call& call) {
-    const Operands from{call.a[0], call.a[1], call.position, call.a_part};
-    const std::int64_t* const taps = call.taps;
-    const std::int64_t blocks = call.blocks, tap_count = call.tap_count, tap_rows = call.tap_rows,
-                       tap_columns = call.tap_columns, tap_pitch = call.tap_pitch, a_block = call.a_block;
-    const std::uint16_t* const b = call.b;
+  GABLE_BF16_TILE_TARGET static void run(const Tile& tile) {
+    const Input from{tile.operands.a[0], tile.operands.a[1], tile.operands.position, tile.operands.a_part};
+    const std::int64_t* const tap_offsets = tile.operands.tap_offsets;
+    const std::int64_t blocks = tile.blocks.count, tap_count = tile.taps.count, tap_rows = tile.taps.rows,
+                       tap_columns = tile.taps.columns, tap_pitch = tile.taps.pitch, a_block = tile.operands.a_block;
+    const std::uint16_t* const b = tile.operands.b;
     Tiles tiles;
     tiles.template zero<0>();
     tiles.template zero<1>();
@@ -162,43 +162,43 @@ class TileSum {
       tiles.template zero<2>();
       tiles.template zero<3>();
     }
-    Meanwhile<Tiles, kProducts == 1> meanwhile(call);
+    OverlappedWork<Tiles, kProducts == 1> overlapped(tile);
     for (std::int64_t block = 0; block < blocks; ++block) {
       for (std::int64_t row = 0; row < tap_rows; ++row) {
         for (std::int64_t column = 0; column < tap_columns; ++column) {
           const std::int64_t tap = row * tap_pitch + column;
           const std::int64_t weights = (block * tap_count + tap) * PartOrder<kProducts>::kParts * kWeightBlock;
-          products<0>(tiles, from, block * a_block + taps[tap], b + weights);
-          meanwhile.step();
+          products<0>(tiles, from, block * a_block + tap_offsets[tap], b + weights);
+          overlapped.step();
         }
       }
     }
-    meanwhile.end(call);
-    tiles.template store<0>(call.c, kBf16Lanes);
-    tiles.template store<1>(call.c + kBf16Lanes / 2, kBf16Lanes);
+    overlapped.end(tile);
+    tiles.template store<0>(tile.accumulators, kLanes);
+    tiles.template store<1>(tile.accumulators + kLanes / 2, kLanes);
     if constexpr (kHalves == 2) {
-      tiles.template store<2>(call.c + kHalfFloats, kBf16Lanes);
-      tiles.template store<3>(call.c + kHalfFloats + kBf16Lanes / 2, kBf16Lanes);
+      tiles.template store<2>(tile.accumulators + kHalfFloats, kLanes);
+      tiles.template store<3>(tile.accumulators + kHalfFloats + kLanes / 2, kLanes);
     }
   }
 
  private:
-  /// Copied out of the call, which the tiles' stores might change for all that the compiler knows.
-  struct Operands {
+  /// Copied out of Tile::operands: for all that the compiler knows, the tiles' stores might change them there.
+  struct Input {
     const std::uint16_t* first;
     const std::uint16_t* second;
     std::int64_t position, part;
   };
 
   template <int kStep>
-  static void products(Tiles& tiles, const Operands& from, std::int64_t offset, const std::uint16_t* b) {
+  static void products(Tiles& tiles, const Input& from, std::int64_t offset, const std::uint16_t* b) {
     if constexpr (kStep < kProducts) {
       using Order = PartOrder<kProducts>;
       constexpr PartProduct now = Order::kOrder[kStep];
       constexpr PartProduct before = Order::kOrder[kStep == 0 ? 0 : kStep - 1];
       if constexpr (kStep == 0 || now.b != before.b) {
-        tiles.template load<6, kKeepsB>(b + now.b * kWeightBlock, kBf16Channels);
-        tiles.template load<7, kKeepsB>(b + now.b * kWeightBlock + kWeightBlock / 2, kBf16Channels);
+        tiles.template load<6, kKeepsB>(b + now.b * kWeightBlock, kChannels);
+        tiles.template load<7, kKeepsB>(b + now.b * kWeightBlock + kWeightBlock / 2, kChannels);
       }
       if constexpr (kStep == 0 || now.a != before.a) {
         tiles.template load<4>(from.first + offset + now.a * from.part, from.position);
@@ -216,12 +216,14 @@ class TileSum {
 };
 
 template <class Tiles, int kProducts>
-void bf16_tile(const Bf16Call& call) {
-  if (call.count[1] > 0) {
-    (call.b_passes_l1 ? TileSum<Tiles, kProducts, 2, false>::run : TileSum<Tiles, kProducts, 2, true>::run)(call);
+void bf16_tile(const Tile& tile) {
+  if (tile.positions[1] > 0) {
+    (tile.operands.b_bypasses_l1 ? TileProducts<Tiles, kProducts, 2, false>::run
+                                 : TileProducts<Tiles, kProducts, 2, true>::run)(tile);
   } else {
-    (call.b_passes_l1 ? TileSum<Tiles, kProducts, 1, false>::run : TileSum<Tiles, kProducts, 1, true>::run)(call);
+    (tile.operands.b_bypasses_l1 ? TileProducts<Tiles, kProducts, 1, false>::run
+                                 : TileProducts<Tiles, kProducts, 1, true>::run)(tile);
   }
 }
 
-}  // namespace gable::cpu
+}  // namespace gable::cpu::bf16

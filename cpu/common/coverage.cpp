@@ -1,4 +1,4 @@
-// The table behind coverage.h: one flag a (path, target), set and never cleared.
+// The table behind coverage.h: one flag for each (path, target, unit), set and never cleared.
 #include "cpu/common/coverage.h"
 
 #include <array>
@@ -50,6 +50,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_flat",
     "bf16_rows",
     "bf16_pool",
+    "bf16_stream",
     "max_pool_nhwc",
     "max_pool_nchw",
     "max_pool_stream",
@@ -61,22 +62,50 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "transpose_stream",
 };
 
-std::array<std::array<std::atomic<bool>, kMaxTargets>, kPaths> path_ran;
+constexpr std::size_t kUnits = static_cast<std::size_t>(PathUnit::count);
+constexpr std::array<std::string_view, kUnits> kUnitNames = {"vectors", "amx", "bf16_dot", "emulated"};
+
+constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= Path::bf16_stream; }
+
+/// AMX takes all paths of bf16 kernels. AVX512-BF16 makes one product a term, and reads neither images in place nor
+/// sixteen at a time.
+constexpr bool takes(PathUnit unit, Path path) {
+  if (!is_bf16(path)) return false;
+  return unit == PathUnit::amx ||
+         (path != Path::bf16_split && path != Path::bf16_in_image && path != Path::bf16_by_images);
+}
+
+std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;
+
+std::atomic<bool>& flag_of(Path path, const Target& target, PathUnit unit) {
+  return path_ran[static_cast<std::size_t>(path)][static_cast<std::size_t>(target.index)]
+                 [static_cast<std::size_t>(unit)];
+}
+
+PathCoverage entry_of(Path path, const Target& target, PathUnit unit) {
+  return {kPathNames[static_cast<std::size_t>(path)], target.name, unit, target.supported,
+          flag_of(path, target, unit).load(std::memory_order_relaxed)};
+}
 
 }  // namespace
 
-void note_path(Path path, const Target& target) {
-  std::atomic<bool>& flag = path_ran[static_cast<std::size_t>(path)][static_cast<std::size_t>(target.index)];
+std::string_view name_of(PathUnit unit) { return kUnitNames[static_cast<std::size_t>(unit)]; }
+
+void note_path(Path path, const Target& target, PathUnit unit) {
+  std::atomic<bool>& flag = flag_of(path, target, unit);
   // Reading first keeps the cache line shared between threads once the flag is set.
   if (!flag.load(std::memory_order_relaxed)) flag.store(true, std::memory_order_relaxed);
 }
 
 std::vector<PathCoverage> path_coverage() {
   std::vector<PathCoverage> entries;
-  for (std::size_t path = 0; path < kPaths; ++path) {
+  for (std::size_t i = 0; i < kPaths; ++i) {
+    const Path path = static_cast<Path>(i);
     for (const Target& target : compiled_targets()) {
-      const bool ran = path_ran[path][static_cast<std::size_t>(target.index)].load(std::memory_order_relaxed);
-      entries.push_back({kPathNames[path], target.name, target.supported, ran});
+      entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));
+    }
+    for (const PathUnit unit : {PathUnit::amx, PathUnit::bf16_dot}) {
+      if (takes(unit, path)) entries.push_back(entry_of(path, best_target(), unit));
     }
   }
   return entries;

@@ -51,6 +51,7 @@ enum class Path {
   bf16_flat,
   bf16_rows,
   bf16_pool,
+  bf16_stream,
   max_pool_nhwc,
   max_pool_nchw,
   max_pool_stream,
@@ -63,16 +64,23 @@ enum class Path {
   count
 };
 
-void note_path(Path path, const Target& target);
+/// What multiplies in a path. Paths of the bf16 kernels are counted for each bf16 unit apart: a run of the emulation
+/// that tests use does not count for the unit that it emulates.
+enum class PathUnit { vectors, amx, bf16_dot, emulated, count };
+std::string_view name_of(PathUnit unit);
+
+void note_path(Path path, const Target& target, PathUnit unit = PathUnit::vectors);
 
 struct PathCoverage {
   std::string_view path;
   std::string_view target;
-  bool supported;  // by this CPU
+  PathUnit unit;
+  bool supported;  // the target, by this CPU; whether it has the unit, the unit knows
   bool ran;
 };
 
-/// One entry a (path, compiled target).
+/// One entry for each path and compiled target; of bf16 paths, on the emulation. Besides these, one for each bf16 path
+/// and unit that takes it, on the best target.
 std::vector<PathCoverage> path_coverage();
 
 }  // namespace gable::cpu

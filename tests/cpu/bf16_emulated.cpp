@@ -1,4 +1,5 @@
-// See bf16_emulated.h. Subnormal operands count as zero, as on AMX. Staging is AMX's own where this CPU can run it.
+// See bf16_emulated.h. Subnormal operands count as zero, as on AMX. Splits and f16 epilogues are AMX's own functions
+// where this CPU has AVX512-BF16.
 #include "tests/cpu/bf16_emulated.h"
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 
 namespace gable::cpu::test {
 namespace {
+
+using namespace bf16;
 
 float operand(std::uint16_t half) { return (half & 0x7f80u) == 0 ? 0.0f : bf16_to_f32(half); }
 
@@ -50,25 +53,26 @@ class EmulatedTiles {
     }
   }
 
-  static bool finishes(const Bf16Finish& call) {
-    return call.lanes == kBf16Lanes && call.below == nullptr && call.activation != Activation::tanh && !call.streams;
+  static bool overlaps(const Epilogue& call) {
+    return call.lanes == kLanes && call.accumulators_below == nullptr && call.activation != Activation::tanh &&
+           !call.non_temporal;
   }
-  class Finish {
+  class LineEpilogue {
    public:
-    explicit Finish(const Bf16Finish& call) : call_(call) {}
-    void line(const float* c, std::uint16_t* y) const {
-      for (int lane = 0; lane < kBf16Lanes; ++lane) {
-        const float sum = c[lane] + (call_.bias == nullptr ? 0.0f : call_.bias[lane]);
+    explicit LineEpilogue(const Epilogue& call) : call_(call) {}
+    void line(const float* accumulators, std::uint16_t* y) const {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const float sum = accumulators[lane] + (call_.bias == nullptr ? 0.0f : call_.bias[lane]);
         y[lane] = f32_to_bf16(call_.activation == Activation::relu ? std::max(0.0f, sum) : sum);
       }
     }
 
    private:
-    const Bf16Finish& call_;
+    const Epilogue& call_;
   };
 
-  static void will_read(const char* line) { __builtin_prefetch(line); }
-  static void will_write(const char* line) { __builtin_prefetch(line); }
+  static void prefetch_for_read(const char* line) { __builtin_prefetch(line); }
+  static void prefetch_for_write(const char* line) { __builtin_prefetch(line); }
 
  private:
   float sums_[4][16][16];
@@ -85,21 +89,20 @@ void end() {}
 
 const Bf16Unit& emulated_unit() {
   static const Bf16Unit unit{.name = "emulated",
+                             .coverage = PathUnit::emulated,
                              .missing = "",
                              .positions = kHalfPositions,
-                             .reads_whole_half = true,
+                             .loads_full_halves = true,
                              .most_padding = 1e9,
                              .begin = begin,
                              .end = end,
-                             .tile1 = bf16_tile<EmulatedTiles, 1>,
-                             .tile3 = bf16_tile<EmulatedTiles, 3>,
-                             .tile4 = bf16_tile<EmulatedTiles, 4>,
-                             .tile6 = bf16_tile<EmulatedTiles, 6>,
-                             .finishes_in_registers = false,
-                             .finish_bf16 = nullptr,
-                             .finish_f16 = amx_unit().finish_f16,
-                             .split_f16 = amx_unit().split_f16,
-                             .split_f32 = {nullptr, nullptr, amx_unit().split_f32[2], amx_unit().split_f32[3]}};
+                             .tiles = {.one = bf16_tile<EmulatedTiles, 1>,
+                                       .three = bf16_tile<EmulatedTiles, 3>,
+                                       .four = bf16_tile<EmulatedTiles, 4>,
+                                       .six = bf16_tile<EmulatedTiles, 6>},
+                             .runs_epilogue_in_registers = false,
+                             .epilogues = {.bf16 = nullptr, .f16 = amx_unit().epilogues.f16},
+                             .splits = amx_unit().splits};
   return unit;
 }
 

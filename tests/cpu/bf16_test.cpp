@@ -10,6 +10,7 @@
 
 #include "cpu/bf16/blocking.h"
 #include "cpu/bf16/conv2d.h"
+#include "cpu/common/cache.h"
 #include "tests/cpu/bf16_emulated.h"
 #include "tests/cpu/oracle.h"
 #include "tests/tools/fast.h"
@@ -32,7 +33,7 @@ std::vector<Bf16Unit> units() {
   return all;
 }
 
-bool is_emulated(const Bf16Unit& unit) { return unit.begin == emulated_unit().begin; }
+bool is_emulated(const Bf16Unit& unit) { return unit.coverage == PathUnit::emulated; }
 
 /// The reference's tolerances, which are 4·sqrt(terms)·2^-24·M and more, widened for terms of several products.
 std::vector<Expected> widened(std::vector<Expected> expected, const Conv2dProblem& p, int products) {
@@ -214,10 +215,10 @@ TEST_CASE("matrix: pointwise, in place and staged, also strided") {
 TEST_CASE("matrix: taps read in the image, with borders of every width") {
   std::mt19937 random(20);
   const auto check_in_image = [&](Conv2dProblem p, int threads = 1) {
-    Conv2dProblem bf16 = p;
-    bf16.dtype = DType::bf16;
-    bf16.nhwc = true;
-    CHECK(bf16_blocking(bf16, 1, emulated_unit(), threads).in_image);
+    Conv2dProblem p16 = p;
+    p16.dtype = DType::bf16;
+    p16.nhwc = true;
+    CHECK(bf16::blocking_of(p16, 1, emulated_unit(), threads).input == bf16::InputPath::in_image);
     check_everywhere(p, random, threads);
   };
   check_in_image(same_padded({.n = 2, .c = 64, .h = 21, .w = 34, .k = 70, .r = 3, .s = 3, .bias = true}));
@@ -253,7 +254,7 @@ TEST_CASE("matrix: small images sixteen at a time") {
     const Elements weights = random_elements(p.dtype, p.k * (p.c / p.groups) * p.r * p.s, random);
     const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.25f);
     const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
-    CHECK(bf16_blocking(p, 1, emulated_unit(), threads).by_images);
+    CHECK(bf16::blocking_of(p, 1, emulated_unit(), threads).input == bf16::InputPath::by_images);
     check_units(p, 1, threads, data);
   };
   check_by_images(same_padded({.n = 16, .c = 256, .h = 4, .w = 3, .k = 256, .r = 3, .s = 3, .bias = true}));
@@ -265,29 +266,55 @@ TEST_CASE("matrix: small images sixteen at a time") {
       sized({.n = 14, .c = 512, .h = 2, .w = 5, .k = 512, .r = 3, .s = 3, .dilation_h = 2, .groups = 2}, 4, 0));
 }
 
+/// With all outputs by non-temporal stores.
+void check_streamed(const Conv2dProblem& p, int products, const Bf16Unit& unit, const Target& target,
+                    const Data& data) {
+  INFO(describe(p) << " in " << products << " products on " << unit.name << ", " << target.name);
+  Bf16Conv2dPlan plan(p, products, unit, target, 2, OutputStores::non_temporal);
+  CHECK(plan.description().fusion.find("past the caches") != std::string::npos);
+  std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
+  plan.pack(data.weights.data(), dense_strides(p), packed.data());
+  GuardedOutput y(p.dtype, p.k * p.out_h() * p.out_w());
+  AlignedFloats aligned(y.size());  // only such an output is streamed
+  plan.run(data.x.data(), packed.data(), nullptr, aligned.data());
+  std::memcpy(y.data(), aligned.data(), y.size() * size_of(p.dtype));
+  check_output(p, data.expected, y);
+}
+
 TEST_CASE("matrix: outputs written past the caches") {
   std::mt19937 random(18);
-  for (const int products : {1, 3}) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+    const int products = type == DType::bf16 ? 1 : 3;
     for (const FusedPool& pool : {FusedPool{}, FusedPool{2, 2, 2, 2}}) {
-      Conv2dProblem p = same_padded({.c = 32, .h = 6, .w = 18, .k = 64, .r = 3, .s = 3});
-      p.dtype = products == 1 ? DType::bf16 : DType::f32;
-      p.pool = pool;
-      const Elements x = random_elements(p.dtype, p.c * p.h * p.w, random);
-      const Elements weights = random_elements(p.dtype, p.k * p.c * p.r * p.s, random);
-      const std::vector<Expected> expected = widened(conv2d_reference(p, x, weights, {}), p, products);
-      const Elements in = in_layout(x, true, p.n, p.c, p.h, p.w);
-      for (const Bf16Unit& unit : units()) {
-        if (unit.tile(products) == nullptr) continue;
-        Bf16Conv2dPlan plan(p, products, unit, best_target(), 2, 0);
-        CHECK(plan.description().fusion.find("past the caches") != std::string::npos);
-        std::vector<std::uint16_t> packed(plan.packed_bytes() / 2);
-        plan.pack(weights.data(), dense_strides(p), packed.data());
-        GuardedOutput y(p.dtype, p.k * p.out_h() * p.out_w());
-        AlignedFloats aligned(y.size());  // only such an output is streamed
-        plan.run(in.data(), packed.data(), nullptr, aligned.data());
-        std::memcpy(y.data(), aligned.data(), y.size() * size_of(p.dtype));
-        check_output(p, expected, y);
+      for (const Activation activation : {Activation::none, Activation::tanh}) {
+        Conv2dProblem p = same_padded({.c = 32, .h = 6, .w = 18, .k = 64, .r = 3, .s = 3});
+        p.dtype = type;
+        p.pool = pool;
+        p.activation = activation;
+        const Elements x = random_elements(p.dtype, p.c * p.h * p.w, random);
+        const Elements weights = random_elements(p.dtype, p.k * p.c * p.r * p.s, random);
+        const Data data{in_layout(x, true, p.n, p.c, p.h, p.w),
+                        weights,
+                        {},
+                        widened(conv2d_reference(p, x, weights, {}), p, products)};
+        for (const Bf16Unit& unit : units()) {
+          if (unit.tile(products) == nullptr) continue;
+          for (const Target* target : supported_targets()) {
+            if (is_emulated(unit) || target == &best_target()) check_streamed(p, products, unit, *target, data);
+          }
+        }
       }
+    }
+  }
+}
+
+TEST_CASE("matrix: outputs are written past the caches by the one rule of cache.h") {
+  for (const std::int64_t limit : {l3_bytes(), std::int64_t{32} << 20}) {
+    for (const std::int64_t bytes : {limit - 64, limit, limit + 64, limit / 2, 2 * limit}) {
+      const Conv2dProblem p = sized({.c = 32, .w = bytes / 64, .k = 32, .dtype = DType::bf16}, 0, 0);
+      const Bf16Conv2dPlan plan(p, 1, emulated_unit(), best_target(), 1);
+      const bool streams = plan.description().fusion.find("past the caches") != std::string::npos;
+      CHECK(streams == beyond_last_level(bytes));
     }
   }
 }
@@ -307,7 +334,7 @@ TEST_CASE("matrix: weights beyond the last level, used once by all images") {
   const std::vector<float> bias(static_cast<std::size_t>(p.k));
   const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias, conv2d_reference(p, x, weights, bias)};
   for (const Bf16Unit& unit : units()) {
-    CHECK(bf16_blocking(p, 1, unit, 2).weights_once);
+    CHECK(bf16::blocking_of(p, 1, unit, 2).work.weights_outermost);
     check_unit(p, 1, unit, best_target(), 2, data);
   }
 }

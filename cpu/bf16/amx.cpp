@@ -1,0 +1,151 @@
+// AMX tile products: 1024 multiply-adds in one instruction of 16 cycles. See tile-inl.h for the dataflow.
+#include <algorithm>
+
+#include "cpu/bf16/cpuid.h"
+#include "cpu/bf16/epilogue_x86-inl.h"
+#include "cpu/bf16/unit.h"
+
+#if defined(__x86_64__)
+#define GABLE_BF16_TILE_TARGET GABLE_CPU_BF16
+#include "cpu/bf16/tile-inl.h"
+#endif
+
+namespace gable::cpu {
+
+#if defined(__x86_64__)
+namespace bf16 {
+namespace {
+
+// Operand of LDTILECFG, palette 1: eight tiles of up to 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+/// Registers 0 to 5 hold accumulators and input, one position a row: a product takes one cycle a row. Input is loaded
+/// up to the last channel pair and not beyond, where it may be NaN.
+void begin_tiles(int positions, int pairs) {
+  TileConfig config;
+  std::fill_n(config.rows, 6, static_cast<std::uint8_t>(positions));
+  std::fill_n(config.column_bytes + 4, 2, static_cast<std::uint16_t>(4 * pairs));
+  std::fill_n(config.rows + 6, 2, static_cast<std::uint8_t>(pairs));
+  asm volatile("ldtilecfg %0" : : "m"(config));
+}
+void end_tiles() { asm volatile("tilerelease"); }
+
+// Assembly rather than intrinsics: those take only literal register numbers, and g++ 12's forget what memory they read.
+struct AmxTiles {
+  template <int kTile>
+  void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+  }
+  template <int kTile, bool kKeepsInL1 = true>
+  void load(const std::uint16_t* rows, std::int64_t stride) {
+    if constexpr (kKeepsInL1) {
+      asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+    } else {
+      asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
+    }
+  }
+  template <int kSum, int kA, int kB>
+  void dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
+  template <int kTile>
+  void store(float* rows, std::int64_t stride) {
+    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride * 4) : "memory");
+  }
+
+  static bool overlaps(const Epilogue& call) {
+    return call.run == &run_epilogue<DType::bf16> && call.accumulators_below == nullptr && !call.non_temporal;
+  }
+  class LineEpilogue {
+   public:
+    GABLE_CPU_BF16 explicit LineEpilogue(const Epilogue& call) : vectors_(call) {}
+    GABLE_CPU_BF16 void line(const float* accumulators, std::uint16_t* y) const {
+      vectors_.store(_mm512_loadu_ps(accumulators), _mm512_loadu_ps(accumulators + kLanes / 2), y);
+    }
+
+   private:
+    EpilogueVectors<DType::bf16, false> vectors_;
+  };
+
+  static void prefetch_for_read(const char* line) { __builtin_prefetch(line, 0, 2); }
+  static void prefetch_for_write(const char* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
+};
+
+GABLE_CPU_BF16 inline __m512 widened(__m256i halves) {
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
+}
+
+template <DType kType>
+GABLE_CPU_BF16 inline __m512 load_as_f32(const void* x, std::int64_t element) {
+  if constexpr (kType == DType::f32) return _mm512_loadu_ps(static_cast<const float*>(x) + element);
+  const void* halves = static_cast<const std::uint16_t*>(x) + element;
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(static_cast<const __m256i*>(halves)));
+}
+
+/// Each part is the remainder after the parts before it, rounded to bf16 (subnormals to zero); subtractions are exact.
+template <DType kType, int kParts>
+GABLE_CPU_BF16 void split_positions(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
+                                    std::uint16_t* strip) {
+  for (std::int64_t i = 0; i < positions; ++i, strip += kChannels) {
+    __m512 low = load_as_f32<kType>(x, i * pitch);
+    __m512 high = load_as_f32<kType>(x, i * pitch + kChannels / 2);
+#pragma GCC unroll 3
+    for (int p = 0; p < kParts; ++p) {
+      const __m256i low_part = (__m256i)_mm512_cvtneps_pbh(low), high_part = (__m256i)_mm512_cvtneps_pbh(high);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * part), low_part);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * part + kChannels / 2), high_part);
+      low = _mm512_sub_ps(low, widened(low_part));
+      high = _mm512_sub_ps(high, widened(high_part));
+    }
+  }
+}
+
+/// The function where this CPU has AVX512-BF16, else null.
+template <typename Function>
+Function* with_bf16(Function* function) {
+  return missing_bf16_dot().empty() ? function : nullptr;
+}
+
+}  // namespace
+}  // namespace bf16
+
+const Bf16Unit& amx_unit() {
+  using namespace bf16;
+  static const Bf16Unit unit{
+      .name = "amx",
+      .coverage = PathUnit::amx,
+      .missing = missing_amx(),
+      .positions = kHalfPositions,
+      .loads_full_halves = true,
+      .most_padding = 6.0,
+      .begin = begin_tiles,
+      .end = end_tiles,
+      .tiles = {.one = bf16_tile<AmxTiles, 1>,
+                .three = bf16_tile<AmxTiles, 3>,
+                .four = bf16_tile<AmxTiles, 4>,
+                .six = bf16_tile<AmxTiles, 6>},
+      .runs_epilogue_in_registers = false,
+      .epilogues = {.bf16 = run_epilogue<DType::bf16>, .f16 = with_bf16(run_epilogue<DType::f16>)},
+      .splits = {.f16 = with_bf16(split_positions<DType::f16, 2>),
+                 .f32 = {nullptr, nullptr, with_bf16(split_positions<DType::f32, 2>),
+                         with_bf16(split_positions<DType::f32, 3>)}}};
+  return unit;
+}
+
+#else
+
+const Bf16Unit& amx_unit() {
+  static const Bf16Unit unit{.name = "amx", .coverage = PathUnit::amx, .missing = bf16::missing_amx()};
+  return unit;
+}
+
+#endif
+
+}  // namespace gable::cpu

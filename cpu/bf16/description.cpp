@@ -1,0 +1,87 @@
+// See description.h. Each sentence is derived from the functions that the loops themselves ask.
+#include "cpu/bf16/description.h"
+
+#include "cpu/bf16/work_unit.h"
+
+namespace gable::cpu::bf16 {
+namespace {
+
+bool reads_rows(const Blocking& b) { return b.input == InputPath::staged || b.input == InputPath::in_place; }
+
+/// Calls use(work) for each work unit.
+template <class Use>
+void for_each_work_unit(const Blocking& b, const Use& use) {
+  for (std::int64_t index = 0; index < b.work.count; ++index) use(work_unit_at(b, index));
+}
+
+std::string panels_text(const Blocking& b, const Bf16Unit& unit) {
+  if (b.work.panels == 1) return "";
+  bool flat = true;
+  for_each_work_unit(b, [&](const WorkUnit& w) { flat &= prefers_flat(b, unit, w.rows, w.columns); });
+  if (reads_rows(b) && !flat) return "";
+  if (b.weights.chunk == b.work.panels || b.input == InputPath::in_image) {
+    return ", all panels of a tile's pixels in turn";
+  }
+  return b.weights.chunk > 1 ? ", " + text(b.weights.chunk) + " panels of a tile's pixels in turn" : "";
+}
+
+std::string input_text(const Blocking& b, const Bf16Unit& unit) {
+  if (b.input == InputPath::in_image) return "input in place";
+  std::int64_t staged = 0;
+  for_each_work_unit(b, [&](const WorkUnit& w) { staged += may_read_in_place(b, unit, w) ? 0 : 1; });
+  if (staged == 0) return "input in place";
+  if (staged == b.work.count) return "input staged in L2";
+  return "input in place, staged in L2 for " + text(staged) + " of " + text(b.work.count) + " units";
+}
+
+/// "bias and relu", or what is left to do without either.
+std::string steps_text(const Conv2dProblem& p) {
+  const std::string activation = p.activation == Activation::relu   ? "relu"
+                                 : p.activation == Activation::tanh ? "tanh"
+                                                                    : "";
+  if (p.bias && !activation.empty()) return "bias and " + activation;
+  return p.bias ? "bias" : !activation.empty() ? activation : "conversion";
+}
+
+}  // namespace
+
+EpiloguePlaces epilogue_places(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
+  const bool registers = unit.runs_epilogue_in_registers && b.geometry.pool == 1 && reads_rows(b);
+  EpiloguePlaces places;
+  for_each_work_unit(b, [&](const WorkUnit& w) {
+    const bool whole_tiles = w.rows == 1 || !prefers_flat(b, unit, w.rows, w.columns);
+    for (std::int64_t panel = w.first_panel; panel < w.end_panel; ++panel) {
+      const auto lanes = static_cast<int>(std::min<std::int64_t>(kLanes, b.geometry.group_k - panel * kLanes));
+      const bool here = registers && whole_tiles && unit.takes_epilogue(p.dtype, p.activation, lanes);
+      ++(here ? places.in_registers : places.in_l1);
+    }
+  });
+  return places;
+}
+
+std::string tile_text(const Blocking& b) {
+  return "2x" + text(b.positions) + (b.input == InputPath::by_images ? " images x " : " pixels x ") + text(kLanes) +
+         " lanes, " + text(b.terms.products) + (b.terms.products == 1 ? " bf16 product" : " bf16 products") + " a term";
+}
+
+std::string blocking_text(const Blocking& b, const Bf16Unit& unit) {
+  std::string words = "out panels of " + text(kLanes) + " lanes, " + text(b.work.panels) + " a unit, in blocks of " +
+                      text(kChannels) + " channels";
+  if (b.terms.fold > 1) words += " of " + text(b.terms.fold) + " columns";
+  words += ", unit " + text(b.work.rows) + "x" + text(b.work.columns) + " outputs, " + text(b.work.count) + " units";
+  if (b.input == InputPath::by_images) words += " of " + text(b.work.images) + " images";
+  return words + panels_text(b, unit);
+}
+
+std::string fusion_text(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
+  const EpiloguePlaces places = epilogue_places(p, b, unit);
+  std::string words = input_text(b, unit) + (b.geometry.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", " +
+                      steps_text(p) + (places.in_registers > 0 ? " in registers" : " in an L1 tile");
+  if (places.in_registers > 0 && places.in_l1 > 0) {
+    words += " or, for " + text(places.in_l1) + " of " + text(places.in_registers + places.in_l1) +
+             " panels of units, in an L1 tile";
+  }
+  return words;
+}
+
+}  // namespace gable::cpu::bf16

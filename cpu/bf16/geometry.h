@@ -1,0 +1,44 @@
+// A convolution as the loops of the bf16 units see it: extents, and the terms of a sum. Few channels are folded over
+// the kernel's columns, so that s·c of a position's 32 channels are used: a strip row then holds the image's pixels one
+// after another, of c channels (or c + 1), and a position is s pixels from its first one on. Positions overlap: a row
+// of 224 pixels of 3 channels takes 1.8 KB of L1 instead of 7 KB of L2.
+#pragma once
+
+#include <cstdint>
+
+#include <gable/problem.h>
+#include "cpu/bf16/unit.h"
+
+namespace gable::cpu::bf16 {
+
+struct Geometry {
+  std::int64_t n, h, w;        // source images; a pointwise problem is one row of all pixels
+  std::int64_t rows, columns;  // of convolution output that are needed
+  std::int64_t groups, group_c, group_k;
+  std::int64_t panels;  // of 32 output lanes, a group
+  std::int64_t pool;    // 1, or 2 for 2x2
+};
+Geometry geometry_of(const Conv2dProblem& problem);
+
+/// What a sum adds up: taps x channels x products of parts.
+struct Terms {
+  int products, parts;
+  std::int64_t fold;    // columns of the kernel in one position; 1: not folded
+  std::int64_t pixel;   // elements of a folded strip's pixel; even for a unit that can't leave out half a pair
+  std::int64_t blocks;  // of 32 channels
+  int last_pairs;       // channel pairs in the last block
+  bool last_is_single;  // the last pair's second channel belongs to the next position
+  std::int64_t tap_rows, tap_columns;
+
+  std::int64_t tap_count() const { return tap_rows * tap_columns; }
+  std::int64_t steps() const { return blocks * tap_count(); }  // of one tile
+  /// Elements and bytes of one panel of packed weights.
+  std::int64_t panel_elements() const { return steps() * parts * kWeightBlock; }
+  std::int64_t panel_bytes() const { return panel_elements() * static_cast<std::int64_t>(sizeof(std::uint16_t)); }
+};
+Terms terms_of(const Conv2dProblem& problem, int products, const Bf16Unit& unit);
+
+/// By how much zeros in channels and lanes multiply the products.
+double padding_factor(const Conv2dProblem& problem, const Terms& terms, const Bf16Unit& unit);
+
+}  // namespace gable::cpu::bf16

@@ -1,0 +1,77 @@
+// Chooses the loop nest of a work unit.
+#include "cpu/bf16/loops.h"
+
+#include "cpu/common/coverage.h"
+
+namespace gable::cpu::bf16 {
+namespace {
+
+void note(const Run& run, Path path) { note_path(path, run.target, run.unit.coverage); }
+
+InputView input_of(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+  if (may_read_in_place(run.blocking, run.unit, work)) {
+    note(run, Path::bf16_in_place);
+    return view_in_place(run, work);
+  }
+  const Terms& terms = run.blocking.terms;
+  note(run, terms.parts > 1 ? Path::bf16_split : terms.fold > 1 ? Path::bf16_fold : Path::bf16_stage);
+  return stage_strip(run, work, strip);
+}
+
+/// Staged and pointwise input.
+void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
+  const Run& run = loop.run();
+  const WorkUnit& work = loop.work();
+  const InputView input = input_of(run, work, strip);
+  loop.queue().tile().operands.position = input.position;
+  loop.queue().tile().operands.a_block = input.block;
+  const bool flat = prefers_flat(run.blocking, run.unit, work.rows, work.columns);
+  note(run, run.blocking.geometry.pool == 2 ? Path::bf16_pool : flat ? Path::bf16_flat : Path::bf16_rows);
+  if (flat && run.blocking.weights.chunk > 1) note(run, Path::bf16_panels_inside);
+  const bool reads_x_once = input.first != strip && run.blocking.weights.chunk == run.blocking.work.panels;
+  loop.begin_input_prefetch(reads_x_once ? work.index : work.index + run.threads);
+  for (Chunk chunk = loop.first_chunk(); chunk.begin < chunk.end; chunk = loop.chunk_after(chunk)) {
+    loop.begin_chunk_prefetch(loop.chunk_after(chunk));
+    if (flat) {
+      multiply_flat(loop, input, chunk);
+      continue;
+    }
+    for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) multiply_rows(loop, input, panel);
+  }
+}
+
+void compute_in_image(TileLoop& loop) {
+  note(loop.run(), Path::bf16_in_image);
+  loop.begin_input_prefetch(loop.work().index);
+  multiply_regions(loop);
+}
+
+void compute_by_images(TileLoop& loop, std::uint16_t* strip) {
+  note(loop.run(), Path::bf16_by_images);
+  const Blocking& b = loop.run().blocking;
+  const std::int64_t images = std::min(b.work.images, b.geometry.n - loop.work().image);
+  stage_images(loop.run(), loop.work(), images, strip);
+  multiply_images(loop, strip, images);
+}
+
+}  // namespace
+
+void compute_work_unit(const Run& run, std::int64_t index, float* workspace) {
+  TileLoop loop(run, work_unit_at(run.blocking, index), workspace);
+  auto* strip = reinterpret_cast<std::uint16_t*>(workspace + kHeadFloats);
+  switch (run.blocking.input) {
+    case InputPath::in_image:
+      compute_in_image(loop);
+      break;
+    case InputPath::by_images:
+      compute_by_images(loop, strip);
+      break;
+    case InputPath::staged:
+    case InputPath::in_place:
+      compute_rows_or_flat(loop, strip);
+      break;
+  }
+  loop.queue().drain();
+}
+
+}  // namespace gable::cpu::bf16

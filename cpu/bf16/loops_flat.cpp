@@ -1,0 +1,63 @@
+// Flat: see loops.h.
+#include "cpu/bf16/loops.h"
+
+namespace gable::cpu::bf16 {
+namespace {
+
+/// Epilogues of the outputs among consecutive strip positions.
+void add_epilogues(TileLoop& loop, const float* accumulators, std::int64_t position, std::int64_t count) {
+  const WorkUnit& work = loop.work();
+  if (work.rows == 1 && count > 0) {
+    return loop.add_epilogue(accumulators, nullptr, loop.row_of(0, position, count));
+  }
+  const std::int64_t strip_columns = loop.run().blocking.strip.columns;
+  while (count > 0) {
+    const std::int64_t row = position / strip_columns, column = position % strip_columns;
+    const std::int64_t here = std::min(count, strip_columns - column);
+    if (column < work.columns) {
+      loop.add_epilogue(accumulators, nullptr, loop.row_of(row, column, std::min(here, work.columns - column)));
+    }
+    accumulators += here * kLanes;
+    position += here;
+    count -= here;
+  }
+}
+
+void multiply_tile(TileLoop& loop, std::int64_t first, std::int64_t second) {
+  const Tile& tile = loop.queue().tile();
+  if (loop.work().rows == 1 && loop.runs_epilogue_in_registers()) {
+    return loop.queue().multiply_in_registers(loop.epilogue(loop.row_of(0, first, tile.positions[0])),
+                                              loop.epilogue(loop.row_of(0, second, tile.positions[1])));
+  }
+  const float* accumulators = loop.queue().accumulators();
+  if (second - first == kHalfPositions) {
+    add_epilogues(loop, accumulators, first, tile.positions[0] + tile.positions[1]);  // both halves lie together
+  } else {
+    add_epilogues(loop, accumulators, first, tile.positions[0]);
+    add_epilogues(loop, accumulators + kHalfFloats, second, tile.positions[1]);
+  }
+  loop.queue().multiply();
+}
+
+}  // namespace
+
+void multiply_flat(TileLoop& loop, const InputView& input, const Chunk& chunk) {
+  const Blocking& b = loop.run().blocking;
+  const std::int64_t total = (loop.work().rows - 1) * b.strip.columns + loop.work().columns;
+  const std::int64_t step = loop.run().unit.loads_full_halves ? b.positions : even_part(total, b.positions);
+  Tile& tile = loop.queue().tile();
+  tile.taps.of_half[0] = tile.taps.of_half[1] = {0, b.terms.tap_count()};
+  for (std::int64_t first = 0; first < total; first += 2 * step) {
+    const std::int64_t second = first + step;
+    tile.operands.a[0] = input.first + first * input.position;
+    tile.operands.a[1] = input.first + second * input.position;
+    tile.positions[0] = static_cast<int>(std::min(step, total - first));
+    tile.positions[1] = static_cast<int>(std::clamp<std::int64_t>(total - second, 0, step));
+    for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
+      loop.begin_panel(panel);
+      multiply_tile(loop, first, second);
+    }
+  }
+}
+
+}  // namespace gable::cpu::bf16

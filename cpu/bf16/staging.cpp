@@ -1,0 +1,80 @@
+// See staging.h.
+#include "cpu/bf16/staging.h"
+
+namespace gable::cpu::bf16 {
+namespace {
+
+/// The first channel of the group in an image's row; null for a row of padding.
+const void* source_row(const Run& run, std::int64_t group, std::int64_t image, std::int64_t row) {
+  const Geometry& g = run.blocking.geometry;
+  if (row < 0 || row >= g.h) return nullptr;
+  const std::int64_t element = (image * g.h + row) * g.w * run.problem.c + group * g.group_c;
+  return static_cast<const char*>(run.x) + element * static_cast<std::int64_t>(size_of(run.problem.dtype));
+}
+
+}  // namespace
+
+InputView view_in_place(const Run& run, const WorkUnit& work) {
+  const std::int64_t first = work.first_column * run.problem.c + work.group * run.blocking.geometry.group_c;
+  return {static_cast<const std::uint16_t*>(run.x) + first, 0, run.problem.c, kChannels};
+}
+
+InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+  const Blocking& b = run.blocking;
+  const Conv2dProblem& p = run.problem;
+  const StripShape& shape = b.strip;
+  const bool folded = b.terms.fold > 1;
+  const std::int64_t rows = work.rows + shape.rows - b.work.rows;
+  StageRow row{};
+  row.source.pixel = p.c;
+  row.source.width = b.geometry.w;
+  row.source.step = folded ? 1 : p.stride_w;
+  row.source.channels = b.geometry.group_c;
+  row.strip.columns = (work.columns + shape.columns - b.work.columns) * (folded ? p.stride_w : 1);
+  row.strip.pixel = folded ? b.terms.pixel : 0;
+  row.strip.position = shape.position;
+  row.strip.blocks = b.terms.blocks;
+  row.strip.block = shape.block;
+  row.strip.part = shape.part;
+  row.strip.first = strip;
+  row.split = run.unit.split(p.dtype, b.terms.parts);
+  const std::int64_t pitch = shape.columns * shape.position;
+  for (const std::int64_t row_phase : b.phases.rows) {
+    for (const std::int64_t column_phase : b.phases.columns) {
+      row.source.column = work.first_column * p.stride_w - p.pad_left + column_phase;
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t source = (work.first_row + i) * p.stride_h - p.pad_top + row_phase;
+        row.source.x = source_row(run, work.group, work.image, source);
+        run.kernels.stage(p.dtype, b.terms.parts)(row);
+        row.strip.first += pitch;
+      }
+      row.strip.first += (shape.rows - rows) * pitch;
+    }
+  }
+  return {strip, pitch, shape.position, shape.block};
+}
+
+void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std::uint16_t* strip) {
+  const Blocking& b = run.blocking;
+  const Conv2dProblem& p = run.problem;
+  const SourceRange rows = source_rows(p, b.geometry, work), columns = source_columns(p, b.geometry, work);
+  StageRow row{};
+  row.source.pixel = p.c;
+  row.source.width = b.geometry.w;
+  row.source.column = columns.first;
+  row.source.step = columns.step;
+  row.source.channels = b.geometry.group_c;
+  row.strip.columns = columns.count;
+  row.strip.position = b.work.images * kChannels;
+  row.strip.blocks = b.terms.blocks;
+  row.strip.block = b.strip.block;
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    for (std::int64_t image = 0; image < images; ++image) {
+      row.source.x = source_row(run, work.group, work.image + image, rows.first + i * rows.step);
+      row.strip.first = strip + (i * b.strip.columns * b.work.images + image) * kChannels;
+      run.kernels.stage(p.dtype, b.terms.parts)(row);
+    }
+  }
+}
+
+}  // namespace gable::cpu::bf16

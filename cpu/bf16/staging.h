@@ -1,0 +1,26 @@
+// Where the tiles of a work unit find their input: in x itself, or in the strip, into which it is copied (bf16) or
+// split into bf16 parts (f16, f32) once.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/bf16/work_unit.h"
+
+namespace gable::cpu::bf16 {
+
+/// The input of the work unit's first output; elements from one output row, position and block to the next.
+struct InputView {
+  const std::uint16_t* first;
+  std::int64_t row, position, block;
+};
+
+/// x itself, of a pointwise problem.
+InputView view_in_place(const Run& run, const WorkUnit& work);
+
+/// Stages rows, phase by phase.
+InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip);
+
+/// Stages `images` images from the work unit's first on, pixel by pixel.
+void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std::uint16_t* strip);
+
+}  // namespace gable::cpu::bf16

@@ -1,0 +1,116 @@
+// What a bf16 unit computes in one call: a tile. A tile is two halves of up to 16 positions x 32 output lanes,
+// accumulated in f32 over every tap, input channel and product of parts. A position holds 32 input channels (64 bytes):
+// one row of an AMX tile register is one position, and a tap of the kernel is a constant address offset.
+#pragma once
+
+#include <cstdint>
+
+#include <gable/problem.h>
+#include "cpu/common/tiling.h"
+
+namespace gable::cpu::bf16 {
+
+constexpr int kLanes = 32;          // output lanes of a tile and of a panel of packed weights
+constexpr int kChannels = 32;       // input channels of a block: one row of a tile register
+constexpr int kHalfPositions = 16;  // rows of a tile register
+/// Packed weights of one (panel, block, tap, part): [2][16 channel pairs][16 lanes][2].
+constexpr std::int64_t kWeightBlock = kChannels * kLanes;
+/// Accumulators of one half.
+constexpr std::int64_t kHalfFloats = kHalfPositions * kLanes;
+
+/// Accumulators to output, for consecutive pixels of one output row (or column): 2x2 max-pool, bias, activation,
+/// conversion and store of up to 32 lanes.
+struct Epilogue {
+  const float* accumulators;        // [position][32 lanes]
+  const float* accumulators_below;  // of the next row, where a 2x2 pool is fused; else null
+  std::int64_t pixels;
+  int lanes;
+  const float* bias;  // 32 floats, or null
+  Activation activation;
+  void* y;
+  std::int64_t y_pixel;  // elements from one pixel to the next
+  bool non_temporal;     // non-temporal stores: all 32 lanes of every pixel, 64-byte aligned
+  void (*run)(const Epilogue&);
+};
+using EpilogueFunction = void (*)(const Epilogue&);
+
+/// The epilogues of one tile: at most one for each position.
+struct PendingEpilogues {
+  Epilogue calls[2 * kHalfPositions];
+  int count = 0;
+};
+
+/// Memory to prefetch during products: `rows` x `runs` runs of consecutive cache lines, `lines_per_step` of them after
+/// each step. A step is the products of one block of channels and one tap.
+struct Prefetch {
+  const char* row = nullptr;
+  std::int64_t run_lines = 0, run_pitch = 0, runs = 0;
+  std::int64_t row_pitch = 0, rows = 0;
+  std::int64_t lines_per_step = 0;
+  // Progress. No lines left in the run: everything is prefetched.
+  const char* next_line = nullptr;
+  std::int64_t lines_left = 0, run = 0;
+
+  void begin() {
+    next_line = row;
+    lines_left = run_lines;
+  }
+  void begin_next_run() {
+    if (++run == runs) {
+      run = 0;
+      row += row_pitch;
+      if (--rows == 0) return;
+    }
+    next_line = row + run * run_pitch;
+    lines_left = run_lines;
+  }
+};
+
+/// Where a tile's input and weights lie. Strides are in elements. The input of half h, position i, block, tap and part
+/// is a[h] + i*position + block*a_block + tap_offsets[tap] + part*a_part, 32 channels each.
+struct Operands {
+  const std::uint16_t* a[2];  // a[1] is not read where the second half has no positions
+  std::int64_t position, a_block, a_part;
+  const std::int64_t* tap_offsets;
+  const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
+  bool b_bypasses_l1;      // weights are kept in L2 only, which leaves L1 to the input
+};
+
+/// The taps of a tile.
+struct Taps {
+  std::int64_t count;  // in each block of the packed weights
+  // A unit whose halves share weights takes rows x columns taps, `pitch` apart, from tap_offsets[0] and b on.
+  std::int64_t rows, columns, pitch;
+  // A unit whose halves load weights separately takes the taps [begin, end) of each half. The others read padding only.
+  TapRange of_half[2];
+};
+
+/// The input channels of a tile.
+struct ChannelBlocks {
+  std::int64_t count;
+  int last_pairs;       // channel pairs of the last block
+  bool last_is_single;  // the last pair is one channel, and what follows it may be NaN: not for full-half units
+};
+
+/// Work that overlaps with a tile's products. A unit that cannot overlap leaves previous->count unchanged.
+struct Overlap {
+  const Epilogue* next;  // this tile's own epilogues, which run later: their output lines are prefetched
+  int next_count;
+  PendingEpilogues* previous;  // the previous tile's epilogues, which run between this tile's products
+  int y_bytes;                 // of 32 lanes of output
+  Prefetch* prefetch;
+};
+
+struct Tile {
+  Operands operands;
+  Taps taps;
+  ChannelBlocks blocks;
+  int positions[2];     // of each half that are used; the second may have none
+  float* accumulators;  // [half][position][lane]
+  Overlap overlap;
+  /// For a unit that runs epilogues in registers: of each half, instead of storing accumulators; or null.
+  const Epilogue* register_epilogue[2];
+};
+using TileFunction = void (*)(const Tile&);
+
+}  // namespace gable::cpu::bf16

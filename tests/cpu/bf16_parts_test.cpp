@@ -1,0 +1,293 @@
+// The parts of the bf16 kernels, each alone: packed weights and their key, what a plan says of itself, work units,
+// regions, prefetches and the queue of tiles.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "cpu/bf16/conv2d.h"
+#include "cpu/bf16/description.h"
+#include "cpu/bf16/prefetch.h"
+#include "cpu/bf16/regions.h"
+#include "cpu/bf16/tile_queue.h"
+#include "cpu/bf16/work_unit.h"
+#include "tests/cpu/bf16_emulated.h"
+#include "tests/cpu/oracle.h"
+
+namespace gable::cpu::test {
+namespace {
+
+using namespace bf16;
+
+/// The geometry and rates of AVX512-BF16's unit, whether this machine has it or not.
+Bf16Unit pair_unit() {
+  static const EpilogueFunction epilogue = [](const Epilogue&) {};
+  Bf16Unit unit = emulated_unit();
+  unit.name = "pairs";
+  unit.positions = 14;
+  unit.loads_full_halves = false;
+  unit.runs_epilogue_in_registers = true;
+  unit.epilogues = {.bf16 = epilogue, .f16 = nullptr};
+  return unit;
+}
+
+struct Packed {
+  Packing key;
+  std::vector<std::uint16_t> bytes;
+};
+/// Of the same weights, element by element of OIHW.
+Packed packed_by(const Conv2dProblem& p, int products, const Bf16Unit& unit, int threads) {
+  const Bf16Conv2dPlan plan(p, products, unit, best_target(), threads);
+  std::mt19937 random(5);
+  const Elements weights = random_elements(p.dtype, p.k * p.group_c() * p.r * p.s, random);
+  std::vector<std::uint16_t> bytes(plan.packed_bytes() / 2);
+  plan.pack(weights.data(), dense_strides(p), bytes.data());
+  return {plan.packing(), bytes};
+}
+bool same_key(const Packing& a, const Packing& b) {
+  return std::string(a.order) == b.order && a.dtype == b.dtype && a.k == b.k && a.group_c == b.group_c && a.r == b.r &&
+         a.s == b.s && a.groups == b.groups && a.cut == b.cut;
+}
+
+Conv2dProblem bf16_problem(Conv2dProblem p) {
+  p.dtype = DType::bf16;
+  return p;
+}
+
+std::string fusion_of(const Conv2dProblem& p, const Bf16Unit& unit) {
+  return Bf16Conv2dPlan(p, 1, unit, best_target(), 1).description().fusion;
+}
+bool has(const std::string& words, const char* part) { return words.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("bf16 packing: one key for every batch, image, epilogue and number of threads, with the same bytes") {
+  for (const std::int64_t channels : {3, 40, 64}) {
+    const Conv2dProblem layer = bf16_problem(same_padded({.c = channels, .h = 9, .w = 17, .k = 70, .r = 3, .s = 3}));
+    const Packed first = packed_by(layer, 1, emulated_unit(), 1);
+    for (const std::int64_t n : {1, 3, 16, 40}) {
+      for (const std::int64_t width : {4, 17, 60}) {
+        for (const int threads : {1, 5}) {
+          Conv2dProblem p = layer;
+          p.n = n;
+          p.w = width;
+          p.bias = n > 1;
+          p.activation = width > 17 ? Activation::relu : Activation::none;
+          p = same_padded(p);
+          const Packed other = packed_by(p, 1, emulated_unit(), threads);
+          CHECK(same_key(first.key, other.key));
+          CHECK(first.bytes == other.bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("bf16 packing: keys are equal exactly where the bytes are") {
+  std::vector<Packed> all;
+  for (const std::int64_t channels : {3, 4, 6, 64}) {
+    for (const std::int64_t dilation : {1, 2}) {
+      for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+        Conv2dProblem p{.c = channels, .h = 12, .w = 12, .k = 40, .r = 3, .s = 3, .dilation_w = dilation};
+        p.dtype = type;
+        p = same_padded(p);
+        for (const int products : {1, 3, 4, 6}) {
+          if ((products == 1) != (type == DType::bf16)) continue;
+          if (products == 4 && type == DType::f32) continue;
+          if (products == 6 && type == DType::f16) continue;
+          all.push_back(packed_by(p, products, emulated_unit(), 1));
+          if (products == 1) all.push_back(packed_by(p, products, pair_unit(), 1));
+        }
+      }
+    }
+  }
+  int equal = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      CHECK(same_key(all[i].key, all[j].key) == (all[i].bytes == all[j].bytes));
+      equal += all[i].bytes == all[j].bytes ? 1 : 0;
+    }
+  }
+  CHECK(equal > 0);
+}
+
+TEST_CASE("bf16 description: epilogues run in registers where the unit does so, else in an L1 tile") {
+  const Bf16Unit pairs = pair_unit();
+  Conv2dProblem p = bf16_problem(same_padded({.c = 32, .h = 28, .w = 28, .k = 64, .r = 3, .s = 3, .bias = true}));
+  p.activation = Activation::relu;
+  CHECK(has(fusion_of(p, pairs), "no pool, bias and relu in registers"));
+  CHECK_FALSE(has(fusion_of(p, pairs), "L1"));
+  CHECK(has(fusion_of(p, emulated_unit()), "no pool, bias and relu in an L1 tile"));
+  p.activation = Activation::tanh;  // which the unit's epilogue does not take
+  CHECK(has(fusion_of(p, pairs), "bias and tanh in an L1 tile"));
+  p.activation = Activation::none;
+  p.pool = {2, 2, 2, 2};
+  CHECK(has(fusion_of(p, pairs), "max-pool in an L1 tile, bias in an L1 tile"));
+  p.pool = {};
+  p.k = 40;  // the second panel has 8 lanes
+  CHECK(has(fusion_of(p, pairs), "bias in registers or, for"));
+  p.bias = false;
+  p.k = 32;
+  CHECK(has(fusion_of(p, pairs), "conversion in registers"));
+  // Several rows of few columns are taken flat, and a tile's pixels are then not one run of y.
+  const Conv2dProblem narrow = bf16_problem(same_padded({.c = 32, .h = 7, .w = 4, .k = 32, .r = 3, .s = 1}));
+  CHECK(has(fusion_of(narrow, pairs), "conversion in an L1 tile"));
+}
+
+TEST_CASE("bf16 description: epilogue places are those that the loops choose") {
+  const Bf16Unit pairs = pair_unit();
+  const Conv2dProblem p = bf16_problem(same_padded({.c = 32, .h = 28, .w = 28, .k = 40, .r = 3, .s = 3}));
+  const Blocking b = blocking_of(p, 1, pairs, 1);
+  const EpiloguePlaces places = epilogue_places(p, b, pairs);
+  CHECK(places.in_registers == b.work.count);
+  CHECK(places.in_l1 == b.work.count);
+}
+
+TEST_CASE("bf16 description: panels in turn and input in place are claimed only where they happen") {
+  const Conv2dProblem rows =
+      bf16_problem(sized({.c = 96, .h = 57, .w = 57, .k = 96, .stride_h = 2, .stride_w = 2}, 0, 0));
+  const Bf16Unit pairs = pair_unit();
+  const Blocking b = blocking_of(rows, 1, pairs, 1);
+  REQUIRE(b.weights.chunk == b.work.panels);
+  const std::string blocking = Bf16Conv2dPlan(rows, 1, pairs, best_target(), 1).description().blocking;
+  CHECK(has(blocking, "in turn") == prefers_flat(b, pairs, b.work.rows, b.work.columns));
+  // 17 pixels in halves of 16 or 14: a unit that loads full halves would read beyond x, and stages its last work unit.
+  const Conv2dProblem ragged = bf16_problem(sized({.c = 64, .w = 17, .k = 64}, 0, 0));
+  CHECK(has(fusion_of(ragged, emulated_unit()), "input staged in L2"));
+  CHECK(has(fusion_of(bf16_problem(sized({.c = 64, .w = 16, .k = 64}, 0, 0)), emulated_unit()), "input in place"));
+}
+
+TEST_CASE("bf16 work units: each output is in exactly one, whichever operand is outermost") {
+  const Conv2dProblem p = bf16_problem(same_padded({.n = 3, .c = 64, .h = 13, .w = 50, .k = 200, .r = 3, .s = 3}));
+  Blocking b = blocking_of(p, 1, emulated_unit(), 16);
+  for (const bool weights_outermost : {false, true}) {
+    b.work.weights_outermost = weights_outermost;
+    std::vector<int> covered(
+        static_cast<std::size_t>(b.geometry.n * b.geometry.rows * b.geometry.columns * b.geometry.panels));
+    for (std::int64_t index = 0; index < b.work.count; ++index) {
+      const WorkUnit work = work_unit_at(b, index);
+      CHECK(work.index == index);
+      for (std::int64_t row = work.first_row; row < work.first_row + work.rows; ++row) {
+        for (std::int64_t column = work.first_column; column < work.first_column + work.columns; ++column) {
+          for (std::int64_t panel = work.first_panel; panel < work.end_panel; ++panel) {
+            const std::int64_t pixel = (work.image * b.geometry.rows + row) * b.geometry.columns + column;
+            ++covered[static_cast<std::size_t>(pixel * b.geometry.panels + panel)];
+          }
+        }
+      }
+    }
+    CHECK(std::all_of(covered.begin(), covered.end(), [](int times) { return times == 1; }));
+    if (b.work.count == 1) continue;
+    const WorkUnit first = work_unit_at(b, 0), second = work_unit_at(b, 1);
+    if (weights_outermost) CHECK(first.first_panel == second.first_panel);
+  }
+}
+
+TEST_CASE("bf16 regions: consecutive outputs of equal taps, all of them inside the image") {
+  const Axis axis{.size = 11, .taps = 3, .stride = 2, .pad = 3, .dilation = 2, .pitch = 7};
+  const std::int64_t outs = 8;  // the last ones read padding only
+  std::int64_t begin = 0;
+  int regions = 0;
+  while (begin < outs) {
+    const Region region = region_at(axis, begin, outs);
+    CHECK(region.begin == begin);
+    CHECK(region.end > begin);
+    CHECK(region.pitch == 14);
+    for (std::int64_t out = region.begin; out < region.end; ++out) {
+      for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
+        const std::int64_t source = out * axis.stride - axis.pad + tap * axis.dilation;
+        const bool inside = source >= 0 && source < axis.size;
+        const bool taken = tap >= region.first_tap && tap < region.first_tap + region.taps;
+        CHECK(inside == taken);
+      }
+    }
+    begin = region.end;
+    ++regions;
+  }
+  CHECK(regions > 2);
+}
+
+TEST_CASE("bf16 prefetch: the lines of the next work unit's input, each once") {
+  Conv2dProblem p = bf16_problem(same_padded({.n = 2, .c = 32, .h = 30, .w = 20, .k = 32, .r = 3, .s = 3}));
+  Bf16Unit unit = emulated_unit();
+  const Blocking b = blocking_of(p, 1, unit, 8);
+  REQUIRE(b.work.count > 1);
+  std::vector<std::uint16_t> x(static_cast<std::size_t>(p.x_elements()));
+  const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false, 1};
+  const WorkUnit current = work_unit_at(b, 0), next = work_unit_at(b, 1);
+  Prefetch prefetch = prefetch_input(run, current, 1);
+  const SourceRange rows = source_rows(p, b.geometry, next);
+  CHECK(prefetch.rows == rows.count);
+  const char* first = reinterpret_cast<const char*>(x.data()) + (next.image * p.h + rows.first) * p.w * 64;
+  CHECK(prefetch.next_line == first);
+  std::int64_t lines = 0;
+  while (prefetch.lines_left > 0) {
+    lines += prefetch.lines_left;
+    prefetch.lines_left = 0;
+    prefetch.begin_next_run();
+    if (prefetch.rows == 0) break;
+  }
+  CHECK(lines == rows.count * p.w);  // a pixel is a line
+  CHECK(prefetch_input(run, current, b.work.count).lines_left == 0);
+  Bf16Unit pairs = pair_unit();
+  const Run of_pairs{p, pairs, run.kernels, run.target, b, x.data(), nullptr, nullptr, nullptr, false, 1};
+  CHECK(prefetch_input(of_pairs, current, 1).lines_left == 0);
+}
+
+namespace {
+
+// What a fake unit saw, for the queue of tiles.
+struct Seen {
+  std::vector<int> next_counts, previous_counts;
+  std::vector<const float*> accumulators;
+  std::vector<std::int64_t> epilogues;  // the pixels of each that ran
+};
+Seen seen;
+
+void fake_tile(const Tile& tile) {
+  seen.next_counts.push_back(tile.overlap.next_count);
+  seen.previous_counts.push_back(tile.overlap.previous->count);
+  seen.accumulators.push_back(tile.accumulators);
+}
+void fake_epilogue(const Epilogue& call) { seen.epilogues.push_back(call.pixels); }
+
+Epilogue epilogue_of(std::int64_t pixels) {
+  Epilogue call{};
+  call.pixels = pixels;
+  call.run = fake_epilogue;
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("bf16 tile queue: a tile's epilogues overlap with the next tile, or run after it") {
+  seen = {};
+  std::vector<float> accumulators(kTilesAlive * kTileFloats);
+  TileQueue queue(fake_tile, accumulators.data(), false);
+  queue.add(epilogue_of(1));
+  queue.add(epilogue_of(2));
+  queue.multiply();
+  CHECK(seen.epilogues.empty());
+  queue.add(epilogue_of(3));
+  queue.multiply();  // the unit does not overlap: the queue runs the first tile's epilogues
+  CHECK(seen.epilogues == std::vector<std::int64_t>{1, 2});
+  queue.drain();
+  CHECK(seen.epilogues == std::vector<std::int64_t>{1, 2, 3});
+  CHECK(seen.next_counts == std::vector<int>{2, 1});
+  CHECK(seen.previous_counts == std::vector<int>{0, 2});
+  CHECK(seen.accumulators[0] != seen.accumulators[1]);
+}
+
+TEST_CASE("bf16 tile queue: lines that non-temporal stores write are not prefetched") {
+  seen = {};
+  std::vector<float> accumulators(kTilesAlive * kTileFloats);
+  TileQueue queue(fake_tile, accumulators.data(), true);
+  queue.add(epilogue_of(1));
+  queue.multiply();
+  CHECK(seen.next_counts == std::vector<int>{0});
+  queue.drain();
+  CHECK(seen.epilogues.size() == 1);
+}
+
+}  // namespace gable::cpu::test
