@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "cpu/bf16/axis.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/tiling.h"
 #include "cpu/direct/conv2d_blocking.h"
@@ -24,13 +25,6 @@ constexpr double kMostIdlePositions = 1.15;  // all positions to those with outp
 /// Cache lines of L1 that addresses `pitch` bytes apart can fill.
 std::int64_t l1_lines(std::int64_t pitch) {
   return kL1WayBytes / std::gcd(kL1WayBytes, pitch) * (l1_bytes() / kL1WayBytes);
-}
-
-/// Outputs along an axis whose taps all fall inside the image.
-std::int64_t outputs_inside(std::int64_t size, std::int64_t taps, std::int64_t stride, std::int64_t dilation,
-                            std::int64_t pad) {
-  const std::int64_t room = size - 1 - (taps - 1) * dilation + pad;
-  return room < 0 ? 0 : room / stride - ceil_div(pad, stride) + 1;
 }
 
 /// Fills one Blocking. The steps depend on one another in the order of run().
@@ -57,7 +51,8 @@ class Search {
 
  private:
   // ---- Sizes of the cut so far.
-  StripShape shape() const { return strip_shape(p_, b_.terms, b_.phases, b_.input, work_.rows, work_.columns); }
+  StripLayout layout(InputPath path) const { return {p_, g_, b_.terms, b_.phases, path}; }
+  StripShape shape() const { return layout(b_.input).shape(work_.rows, work_.columns); }
   std::int64_t thread_bytes() const {
     const std::int64_t strip = b_.input == InputPath::in_image ? 0 : strip_elements(shape(), b_.terms);
     return kHeadFloats * static_cast<std::int64_t>(sizeof(float)) + strip * kBf16;
@@ -79,7 +74,7 @@ class Search {
   /// Rows of 14, 28 and 56 outputs are cut without rest into halves of 14, which a unit multiplies faster than 16.
   int choose_positions() const {
     if (!unit_.loads_full_halves) return unit_.positions;
-    const StripShape row = strip_shape(p_, b_.terms, b_.phases, InputPath::staged, 1, g_.columns);
+    const StripShape row = layout(InputPath::staged).shape(1, g_.columns);
     int best = unit_.positions;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const int positions : {16, 14}) {
@@ -119,8 +114,8 @@ class Search {
   }
 
   bool may_read_in_image() const {
-    const std::int64_t columns = outputs_inside(p_.w, p_.s, p_.stride_w, p_.dilation_w, p_.pad_left);
-    const std::int64_t rows = outputs_inside(p_.h, p_.r, p_.stride_h, p_.dilation_h, p_.pad_top);
+    const std::int64_t columns = outputs_inside(column_axis(p_, g_));
+    const std::int64_t rows = outputs_inside(row_axis(p_, g_));
     if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.group_c % kChannels != 0) return false;
     if (std::min(rows, columns) < b_.positions || work_.weights_outermost) return false;
     if (g_.pool == 2 && (p_.ho > rows || p_.wo > columns)) return false;
@@ -235,7 +230,7 @@ class Search {
   }
   void lay_out_strip() {
     b_.strip = shape();
-    b_.tap_offsets = tap_offsets(p_, b_.terms, b_.phases, b_.input, b_.strip);
+    b_.tap_offsets = layout(b_.input).tap_offsets(b_.strip);
     b_.thread_bytes = static_cast<std::size_t>(round_up(thread_bytes(), 64));
   }
 

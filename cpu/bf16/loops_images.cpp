@@ -13,7 +13,10 @@ struct Pixel {
 class ImageRegion {
  public:
   ImageRegion(const TileLoop& loop, const Region& rows, const Region& columns)
-      : rows_(rows), columns_(columns), problem_(loop.run().problem), work_columns_(loop.run().blocking.strip.columns) {
+      : rows_(rows),
+        columns_(columns),
+        problem_(loop.run().problem),
+        strip_columns_(loop.run().blocking.strip.columns) {
     const Geometry& g = loop.run().blocking.geometry;
     source_rows_ = source_rows(problem_, g, loop.work());
     source_columns_ = source_columns(problem_, g, loop.work());
@@ -27,7 +30,7 @@ class ImageRegion {
     const Conv2dProblem& p = problem_;
     const std::int64_t row = out.row * p.stride_h - p.pad_top + rows_.first_tap * p.dilation_h;
     const std::int64_t column = out.column * p.stride_w - p.pad_left + columns_.first_tap * p.dilation_w;
-    return (row - source_rows_.first) / source_rows_.step * work_columns_ +
+    return (row - source_rows_.first) / source_rows_.step * strip_columns_ +
            (column - source_columns_.first) / source_columns_.step;
   }
 
@@ -37,14 +40,15 @@ class ImageRegion {
   const Region& rows_;
   const Region& columns_;
   const Conv2dProblem& problem_;
-  std::int64_t work_columns_;
+  std::int64_t strip_columns_;
   SourceRange source_rows_{}, source_columns_{};
 };
 
-/// The strip, and how many of its images are used.
-struct StagedImages {
+/// One chunk of panels for the strip's images, of which so many are used.
+struct ImagesPass {
   const std::uint16_t* strip;
   std::int64_t images;
+  Chunk chunk;
 };
 
 void multiply_panels(TileLoop& loop, const Chunk& chunk, std::int64_t first_tap, const Pixel (&pixels)[2]) {
@@ -62,8 +66,7 @@ void multiply_panels(TileLoop& loop, const Chunk& chunk, std::int64_t first_tap,
 }
 
 /// Two pixels a tile.
-void multiply_region(TileLoop& loop, const StagedImages& staged, const Chunk& chunk, const Region& rows,
-                     const Region& columns) {
+void multiply_region(TileLoop& loop, const ImagesPass& pass, const Region& rows, const Region& columns) {
   const ImageRegion region(loop, rows, columns);
   Tile& tile = loop.queue().tile();
   tile.taps.rows = rows.taps;
@@ -73,11 +76,11 @@ void multiply_region(TileLoop& loop, const StagedImages& staged, const Chunk& ch
     const bool second = first + 1 < region.pixels();
     const Pixel pixels[2] = {region.pixel(first), region.pixel(second ? first + 1 : first)};
     for (std::int64_t half = 0; half < 2; ++half) {
-      tile.operands.a[half] = staged.strip + region.strip_pixel(pixels[half]) * strip_pixel;
+      tile.operands.a[half] = pass.strip + region.strip_pixel(pixels[half]) * strip_pixel;
     }
-    tile.positions[0] = static_cast<int>(staged.images);
-    tile.positions[1] = second ? static_cast<int>(staged.images) : 0;
-    multiply_panels(loop, chunk, rows.first_tap * loop.run().problem.s + columns.first_tap, pixels);
+    tile.positions[0] = static_cast<int>(pass.images);
+    tile.positions[1] = second ? static_cast<int>(pass.images) : 0;
+    multiply_panels(loop, pass.chunk, rows.first_tap * loop.run().problem.s + columns.first_tap, pixels);
   }
 }
 
@@ -90,8 +93,8 @@ void multiply_images(TileLoop& loop, const std::uint16_t* strip, std::int64_t im
   tile.taps.pitch = loop.run().problem.s;
   for (Chunk chunk = loop.first_chunk(); chunk.begin < chunk.end; chunk = loop.chunk_after(chunk)) {
     loop.begin_chunk_prefetch(loop.chunk_after(chunk));
-    for_each_region(loop.run().problem, loop.work(), [&](const Region& rows, const Region& columns) {
-      multiply_region(loop, {strip, images}, chunk, rows, columns);
+    for_each_region(loop.run(), loop.work(), [&](const Region& rows, const Region& columns) {
+      multiply_region(loop, {strip, images, chunk}, rows, columns);
     });
   }
 }

@@ -81,7 +81,7 @@ void multiply_region(TileLoop& loop, const Region& rows, const Region& columns) 
 void multiply_regions(TileLoop& loop) {
   loop.queue().tile().operands.a_block = kChannels;
   loop.queue().tile().taps.pitch = loop.run().problem.s;
-  for_each_region(loop.run().problem, loop.work(),
+  for_each_region(loop.run(), loop.work(),
                   [&](const Region& rows, const Region& columns) { multiply_region(loop, rows, columns); });
 }
 

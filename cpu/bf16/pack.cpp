@@ -2,6 +2,7 @@
 #include "cpu/bf16/pack.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "cpu/common/half.h"
 
@@ -22,24 +23,41 @@ struct Panel {
   std::int64_t first, lanes;  // first: element of the first lane's first weight
 };
 
-/// One (block, tap), all parts. Padding channels and lanes are zero.
-void pack_block(const Conv2dProblem& p, const Terms& terms, const Panel& panel, std::int64_t block, std::int64_t tap,
-                const void* weights, const WeightStrides& strides, std::uint16_t* out) {
-  std::fill_n(out, terms.parts * kWeightBlock, std::uint16_t{0});
-  const bool folded = terms.fold > 1;
-  for (std::int64_t i = 0; i < kChannels; ++i) {
-    const std::int64_t channel = block * kChannels + i;
-    const std::int64_t kw = tap % terms.tap_columns + (folded ? channel / terms.pixel : 0);
-    const std::int64_t c = folded ? channel % terms.pixel : channel;
-    if (c >= p.group_c() || kw >= p.s) continue;
-    const std::int64_t source =
-        panel.first + c * strides.in + tap / terms.tap_columns * strides.row + kw * strides.column;
-    for (std::int64_t lane = 0; lane < panel.lanes; ++lane) {
-      const std::int64_t place = lane / 16 * (kWeightBlock / 2) + i / 2 * kLanes + lane % 16 * 2 + i % 2;
-      split_weight(element_as_f32(weights, p.dtype, source + lane * strides.out), terms.parts, out + place);
+class Packer {
+ public:
+  Packer(const Conv2dProblem& problem, const Terms& terms, const SourceWeights& source)
+      : p_(problem), terms_(terms), source_(source) {}
+
+  /// One (block, tap), all parts. Padding channels and lanes are zero.
+  void pack(const Panel& panel, std::int64_t block, std::int64_t tap, std::uint16_t* out) const {
+    std::fill_n(out, terms_.parts * kWeightBlock, std::uint16_t{0});
+    for (std::int64_t i = 0; i < kChannels; ++i) {
+      const std::optional<std::int64_t> offset = offset_of(block * kChannels + i, tap);
+      if (offset) pack_channel(panel, panel.first + *offset, out + i / 2 * kLanes + i % 2);
     }
   }
-}
+
+ private:
+  /// Elements from a lane's first weight to that of a position's channel and a tap; none in padding.
+  std::optional<std::int64_t> offset_of(std::int64_t channel, std::int64_t tap) const {
+    const bool folded = terms_.fold > 1;
+    const std::int64_t kw = tap % terms_.tap_columns + (folded ? channel / terms_.pixel : 0);
+    const std::int64_t c = folded ? channel % terms_.pixel : channel;
+    if (c >= p_.group_c() || kw >= p_.s) return std::nullopt;
+    const WeightStrides& strides = source_.strides;
+    return c * strides.in + tap / terms_.tap_columns * strides.row + kw * strides.column;
+  }
+  void pack_channel(const Panel& panel, std::int64_t first, std::uint16_t* out) const {
+    for (std::int64_t lane = 0; lane < panel.lanes; ++lane) {
+      const float value = element_as_f32(source_.data, p_.dtype, first + lane * source_.strides.out);
+      split_weight(value, terms_.parts, out + lane / 16 * (kWeightBlock / 2) + lane % 16 * 2);
+    }
+  }
+
+  const Conv2dProblem& p_;
+  const Terms& terms_;
+  const SourceWeights& source_;
+};
 
 }  // namespace
 
@@ -52,16 +70,16 @@ std::int64_t packed_elements(const Geometry& g, const Terms& terms) {
   return g.groups * g.panels * terms.panel_elements();
 }
 
-void pack_weights(const Conv2dProblem& p, const Terms& terms, const void* weights, const WeightStrides& strides,
-                  std::uint16_t* packed) {
+void pack_weights(const Conv2dProblem& p, const Terms& terms, const SourceWeights& source, std::uint16_t* packed) {
+  const Packer packer(p, terms, source);
   const std::int64_t panels = ceil_div(p.group_k(), kLanes);
   for (std::int64_t index = 0; index < p.groups * panels; ++index) {
     const std::int64_t first_lane = index % panels * kLanes;
-    const Panel panel{(index / panels * p.group_k() + first_lane) * strides.out,
+    const Panel panel{(index / panels * p.group_k() + first_lane) * source.strides.out,
                       std::min<std::int64_t>(kLanes, p.group_k() - first_lane)};
     for (std::int64_t block = 0; block < terms.blocks; ++block) {
       for (std::int64_t tap = 0; tap < terms.tap_count(); ++tap, packed += terms.parts * kWeightBlock) {
-        pack_block(p, terms, panel, block, tap, weights, strides, packed);
+        packer.pack(panel, block, tap, packed);
       }
     }
   }

@@ -13,8 +13,12 @@ Packing packing_key(const Conv2dProblem& problem, const Terms& terms);
 
 std::int64_t packed_elements(const Geometry& geometry, const Terms& terms);
 
-/// Weights of problem.dtype to packed_elements().
-void pack_weights(const Conv2dProblem& problem, const Terms& terms, const void* weights, const WeightStrides& strides,
-                  std::uint16_t* packed);
+/// Weights of problem.dtype.
+struct SourceWeights {
+  const void* data;
+  const WeightStrides& strides;
+};
+/// To packed_elements().
+void pack_weights(const Conv2dProblem& problem, const Terms& terms, const SourceWeights& source, std::uint16_t* packed);
 
 }  // namespace gable::cpu::bf16

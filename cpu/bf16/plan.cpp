@@ -71,7 +71,7 @@ std::size_t Bf16Conv2dPlan::packed_bytes() const {
 Packing Bf16Conv2dPlan::packing() const { return bf16::packing_key(problem_, blocking_.terms); }
 
 void Bf16Conv2dPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
-  bf16::pack_weights(problem_, blocking_.terms, weights, strides, static_cast<std::uint16_t*>(packed));
+  bf16::pack_weights(problem_, blocking_.terms, {weights, strides}, static_cast<std::uint16_t*>(packed));
 }
 
 void Bf16Conv2dPlan::run(const void* x, const void* packed, const float* bias, void* y) {

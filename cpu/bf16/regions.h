@@ -5,16 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpu/bf16/axis.h"
 #include "cpu/bf16/work_unit.h"
-#include "cpu/common/tiling.h"
 
 namespace gable::cpu::bf16 {
-
-/// One axis of a convolution.
-struct Axis {
-  std::int64_t size, taps, stride, pad, dilation;
-  std::int64_t pitch;  // elements from pixel to pixel
-};
 
 /// Consecutive outputs along one axis that read the same taps.
 struct Region {
@@ -26,12 +20,9 @@ struct Region {
 
 /// The region that starts with output `begin`, of the outputs before `end`.
 inline Region region_at(const Axis& axis, std::int64_t begin, std::int64_t end) {
-  const auto taps_of = [&](std::int64_t out) {
-    return taps_inside(out * axis.stride - axis.pad, axis.size, axis.dilation, axis.taps);
-  };
-  const TapRange taps = taps_of(begin);
+  const TapRange taps = axis.taps_of(begin);
   std::int64_t same = begin + 1;
-  while (same < end && taps_of(same).begin == taps.begin && taps_of(same).end == taps.end) ++same;
+  while (same < end && axis.taps_of(same).begin == taps.begin && axis.taps_of(same).end == taps.end) ++same;
   const std::int64_t last_tap = taps.end - 1;
   const std::int64_t last_inside = taps.begin == taps.end
                                        ? same + kHalfPositions
@@ -41,9 +32,8 @@ inline Region region_at(const Axis& axis, std::int64_t begin, std::int64_t end) 
 
 /// Calls use(rows, columns) for each region of a work unit's outputs.
 template <class Use>
-void for_each_region(const Conv2dProblem& p, const WorkUnit& work, const Use& use) {
-  const Axis h{p.h, p.r, p.stride_h, p.pad_top, p.dilation_h, p.w * p.c};
-  const Axis w{p.w, p.s, p.stride_w, p.pad_left, p.dilation_w, p.c};
+void for_each_region(const Run& run, const WorkUnit& work, const Use& use) {
+  const Axis h = row_axis(run.problem, run.blocking.geometry), w = column_axis(run.problem, run.blocking.geometry);
   const std::int64_t end_row = work.first_row + work.rows, end_column = work.first_column + work.columns;
   for (std::int64_t row = work.first_row; row < end_row;) {
     const Region rows = region_at(h, row, end_row);

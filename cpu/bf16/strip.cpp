@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cpu/bf16/axis.h"
 #include "cpu/common/cache.h"
 
 namespace gable::cpu::bf16 {
@@ -17,12 +18,6 @@ std::vector<std::int64_t> phases_of_axis(std::int64_t taps, std::int64_t stride,
     if (std::find(found.begin(), found.end(), phase) == found.end()) found.push_back(phase);
   }
   return found;
-}
-
-/// Rows (columns) of an image that some rows of output read; a single tap reads one for each.
-std::int64_t source_size(std::int64_t outs, std::int64_t taps, std::int64_t stride, std::int64_t dilation,
-                         std::int64_t size) {
-  return taps == 1 ? outs : std::min(size, (outs - 1) * stride + (taps - 1) * dilation + 1);
 }
 
 /// At least so many positions; with the few that are added, the same pixel of two blocks lies in different sets of L1.
@@ -42,14 +37,14 @@ Phases phases_of(const Conv2dProblem& p, const Terms& terms) {
           phases_of_axis(terms.tap_columns, p.stride_w, p.dilation_w)};
 }
 
-StripShape strip_shape(const Conv2dProblem& p, const Terms& terms, const Phases& phases, InputPath path,
-                       std::int64_t rows, std::int64_t columns) {
+StripShape StripLayout::shape(std::int64_t rows, std::int64_t columns) const {
+  const Conv2dProblem& p = problem;
   StripShape shape{};
   shape.position = terms.fold > 1 ? terms.pixel * p.stride_w : kChannels;
   std::int64_t positions;
   if (path == InputPath::by_images) {
-    shape.rows = source_size(rows, p.r, p.stride_h, p.dilation_h, p.h);
-    shape.columns = source_size(columns, p.s, p.stride_w, p.dilation_w, p.w);
+    shape.rows = source_size(row_axis(p, geometry), rows);
+    shape.columns = source_size(column_axis(p, geometry), columns);
     positions = in_other_sets(shape.rows * shape.columns * kHalfPositions);
   } else {
     shape.rows = rows + (p.r - 1) * p.dilation_h / p.stride_h;
@@ -62,27 +57,28 @@ StripShape strip_shape(const Conv2dProblem& p, const Terms& terms, const Phases&
   return shape;
 }
 
-std::int64_t strip_elements(const StripShape& shape, const Terms& terms) {
-  return shape.part * terms.parts + kSlackPositions * kChannels;
+std::int64_t StripLayout::tap_offset(const StripShape& shape, std::int64_t row, std::int64_t column) const {
+  if (path == InputPath::by_images) return (row * shape.columns + column) * kHalfPositions * kChannels;
+  if (path == InputPath::in_image) return (row * problem.w + column) * problem.c;
+  const std::int64_t phase =
+      index_of(phases.rows, row % problem.stride_h) * static_cast<std::int64_t>(phases.columns.size()) +
+      index_of(phases.columns, column % problem.stride_w);
+  const std::int64_t strip_row = phase * shape.rows + row / problem.stride_h;
+  return (strip_row * shape.columns + column / problem.stride_w) * shape.position;
 }
 
-std::vector<std::int64_t> tap_offsets(const Conv2dProblem& p, const Terms& terms, const Phases& phases, InputPath path,
-                                      const StripShape& shape) {
-  const auto offset = [&](std::int64_t row, std::int64_t column) {  // of the tap, in source rows and columns
-    if (path == InputPath::by_images) return (row * shape.columns + column) * kHalfPositions * kChannels;
-    if (path == InputPath::in_image) return (row * p.w + column) * p.c;
-    const std::int64_t phase =
-        index_of(phases.rows, row % p.stride_h) * static_cast<std::int64_t>(phases.columns.size()) +
-        index_of(phases.columns, column % p.stride_w);
-    return ((phase * shape.rows + row / p.stride_h) * shape.columns + column / p.stride_w) * shape.position;
-  };
+std::vector<std::int64_t> StripLayout::tap_offsets(const StripShape& shape) const {
   std::vector<std::int64_t> offsets;
   for (std::int64_t kh = 0; kh < terms.tap_rows; ++kh) {
     for (std::int64_t kw = 0; kw < terms.tap_columns; ++kw) {
-      offsets.push_back(offset(kh * p.dilation_h, kw * p.dilation_w));
+      offsets.push_back(tap_offset(shape, kh * problem.dilation_h, kw * problem.dilation_w));
     }
   }
   return offsets;
+}
+
+std::int64_t strip_elements(const StripShape& shape, const Terms& terms) {
+  return shape.part * terms.parts + kSlackPositions * kChannels;
 }
 
 }  // namespace gable::cpu::bf16

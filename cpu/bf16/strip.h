@@ -32,15 +32,24 @@ struct StripShape {
   std::int64_t block, part;    // elements from one to the next
 };
 
-/// Of rows x columns of output.
-StripShape strip_shape(const Conv2dProblem& problem, const Terms& terms, const Phases& phases, InputPath path,
-                       std::int64_t rows, std::int64_t columns);
+/// How a path lays out the strip.
+struct StripLayout {
+  const Conv2dProblem& problem;
+  const Geometry& geometry;
+  const Terms& terms;
+  const Phases& phases;
+  InputPath path;
+
+  /// Of rows x columns of output.
+  StripShape shape(std::int64_t rows, std::int64_t columns) const;
+  /// The elements from a position to each tap's input, in the strip or in the image.
+  std::vector<std::int64_t> tap_offsets(const StripShape& shape) const;
+
+ private:
+  std::int64_t tap_offset(const StripShape& shape, std::int64_t row, std::int64_t column) const;
+};
 
 /// Elements of a strip, with those that the last tile may read past its end.
 std::int64_t strip_elements(const StripShape& shape, const Terms& terms);
-
-/// The elements from a position to each tap's input, in the strip or in the image.
-std::vector<std::int64_t> tap_offsets(const Conv2dProblem& problem, const Terms& terms, const Phases& phases,
-                                      InputPath path, const StripShape& shape);
 
 }  // namespace gable::cpu::bf16

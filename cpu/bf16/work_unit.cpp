@@ -2,19 +2,6 @@
 #include "cpu/bf16/work_unit.h"
 
 namespace gable::cpu::bf16 {
-namespace {
-
-/// Outputs [first_out, first_out + outs) along one axis, whose taps lie within `reach` pixels.
-SourceRange source_range(std::int64_t first_out, std::int64_t outs, std::int64_t stride, std::int64_t pad,
-                         std::int64_t reach, std::int64_t size) {
-  const std::int64_t step = reach == 0 ? stride : 1;
-  const std::int64_t low = std::max<std::int64_t>(0, first_out * stride - pad);
-  const std::int64_t high = std::min(size, (first_out + outs - 1) * stride - pad + reach + 1);
-  return {low, ceil_div(high - low, step), step};
-}
-
-}  // namespace
-
 WorkUnit work_unit_at(const Blocking& b, std::int64_t index) {
   const WorkCut& cut = b.work;
   const std::int64_t weights = b.geometry.groups * cut.panel_blocks;  // work units of the same outputs
@@ -47,10 +34,10 @@ bool may_read_in_place(const Blocking& b, const Bf16Unit& unit, const WorkUnit& 
 }
 
 SourceRange source_rows(const Conv2dProblem& p, const Geometry& g, const WorkUnit& work) {
-  return source_range(work.first_row, work.rows, p.stride_h, p.pad_top, (p.r - 1) * p.dilation_h, g.h);
+  return source_range(row_axis(p, g), work.first_row, work.rows);
 }
 SourceRange source_columns(const Conv2dProblem& p, const Geometry& g, const WorkUnit& work) {
-  return source_range(work.first_column, work.columns, p.stride_w, p.pad_left, (p.s - 1) * p.dilation_w, g.w);
+  return source_range(column_axis(p, g), work.first_column, work.columns);
 }
 
 }  // namespace gable::cpu::bf16

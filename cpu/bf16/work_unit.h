@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <gable/problem.h>
+#include "cpu/bf16/axis.h"
 #include "cpu/bf16/blocking.h"
 #include "cpu/bf16/kernels.h"
 #include "cpu/bf16/unit.h"
@@ -54,16 +55,7 @@ OutputPixels output_pixels(const Geometry& geometry, const WorkUnit& work);
 /// reads past its last one.
 bool may_read_in_place(const Blocking& blocking, const Bf16Unit& unit, const WorkUnit& work);
 
-/// Source rows (columns) of some outputs, `step` apart.
-struct SourceRange {
-  std::int64_t first, count, step;
-  /// Without the first `some` of them, in an image of `size`.
-  SourceRange without_first(std::int64_t some, std::int64_t size) const {
-    const std::int64_t begin = first + some * step;
-    return {begin, std::min(count, ceil_div(size - begin, step)), step};
-  }
-};
-/// Of the work unit's rows and columns. A single tap skips the source rows between its strides.
+/// The source of the work unit's rows and columns.
 SourceRange source_rows(const Conv2dProblem& problem, const Geometry& geometry, const WorkUnit& work);
 SourceRange source_columns(const Conv2dProblem& problem, const Geometry& geometry, const WorkUnit& work);
 

@@ -99,7 +99,7 @@ void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
 
 }  // namespace
 
-TEST_CASE("matrix: kernels, strides, dilations, paddings, groups and epilogues") {
+TEST_CASE("bf16: kernels, strides, dilations, paddings, groups and epilogues") {
   std::mt19937 random(11);
   check_everywhere(same_padded({.n = 2, .c = 32, .h = 9, .w = 17, .k = 32, .r = 3, .s = 3}), random);
   check_everywhere(same_padded({.c = 70, .h = 7, .w = 7, .k = 45, .r = 3, .s = 3, .bias = true}), random);
@@ -141,7 +141,7 @@ TEST_CASE("matrix: kernels, strides, dilations, paddings, groups and epilogues")
   check_everywhere(sized({.c = 36, .h = 2, .w = 3, .k = 8, .r = 5, .s = 5, .pad_top = 2, .pad_left = 2}, 2, 2), random);
 }
 
-TEST_CASE("matrix: 2x2 pool, even and odd sizes") {
+TEST_CASE("bf16: 2x2 pool, even and odd sizes") {
   std::mt19937 random(12);
   for (const std::int64_t width : {2, 14, 31, 70}) {
     Conv2dProblem p = same_padded({.n = 2, .c = 48, .h = 7, .w = width, .k = 40, .r = 3, .s = 3, .bias = true});
@@ -151,7 +151,7 @@ TEST_CASE("matrix: 2x2 pool, even and odd sizes") {
   }
 }
 
-TEST_CASE("matrix: few channels, folded over the kernel's columns") {
+TEST_CASE("bf16: few channels, folded over the kernel's columns") {
   std::mt19937 random(13);
   check_everywhere(sized({.c = 3,
                           .h = 21,
@@ -172,7 +172,7 @@ TEST_CASE("matrix: few channels, folded over the kernel's columns") {
   check_everywhere(same_padded({.c = 2, .h = 5, .w = 19, .k = 34, .r = 5, .s = 5, .groups = 2}), random);
 }
 
-TEST_CASE("matrix: folded positions overlap, and no pixel enters an output that it does not belong to") {
+TEST_CASE("bf16: folded positions overlap, and no pixel enters an output that it does not belong to") {
   std::mt19937 random(22);
   Conv2dProblem p = sized({.c = 3, .h = 9, .w = 40, .k = 40, .r = 3, .s = 5, .stride_w = 2, .pad_left = 1}, 0, 1);
   p.dtype = DType::bf16;
@@ -201,7 +201,7 @@ TEST_CASE("matrix: folded positions overlap, and no pixel enters an output that 
   }
 }
 
-TEST_CASE("matrix: pointwise, in place and staged, also strided") {
+TEST_CASE("bf16: pointwise, in place and staged, also strided") {
   std::mt19937 random(14);
   for (const std::int64_t channels : {32, 46, 64, 129}) {
     for (const std::int64_t width : {1, 5, 16, 39}) {
@@ -212,7 +212,7 @@ TEST_CASE("matrix: pointwise, in place and staged, also strided") {
   }
 }
 
-TEST_CASE("matrix: taps read in the image, with borders of every width") {
+TEST_CASE("bf16: taps read in the image, with borders of every width") {
   std::mt19937 random(20);
   const auto check_in_image = [&](Conv2dProblem p, int threads = 1) {
     Conv2dProblem p16 = p;
@@ -245,7 +245,7 @@ TEST_CASE("matrix: taps read in the image, with borders of every width") {
   check_in_image(sized(pooled, 0, 0), 4);
 }
 
-TEST_CASE("matrix: small images sixteen at a time") {
+TEST_CASE("bf16: small images sixteen at a time") {
   std::mt19937 random(21);
   const auto check_by_images = [&](Conv2dProblem p, int threads = 1) {
     p.nhwc = true;
@@ -281,7 +281,7 @@ void check_streamed(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   check_output(p, data.expected, y);
 }
 
-TEST_CASE("matrix: outputs written past the caches") {
+TEST_CASE("bf16: outputs written past the caches") {
   std::mt19937 random(18);
   for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
     const int products = type == DType::bf16 ? 1 : 3;
@@ -308,7 +308,7 @@ TEST_CASE("matrix: outputs written past the caches") {
   }
 }
 
-TEST_CASE("matrix: outputs are written past the caches by the one rule of cache.h") {
+TEST_CASE("bf16: outputs are written past the caches by the one rule of cache.h") {
   for (const std::int64_t limit : {l3_bytes(), std::int64_t{32} << 20}) {
     for (const std::int64_t bytes : {limit - 64, limit, limit + 64, limit / 2, 2 * limit}) {
       const Conv2dProblem p = sized({.c = 32, .w = bytes / 64, .k = 32, .dtype = DType::bf16}, 0, 0);
@@ -319,13 +319,13 @@ TEST_CASE("matrix: outputs are written past the caches by the one rule of cache.
   }
 }
 
-TEST_CASE("matrix: many threads and units of few panels give the same result") {
+TEST_CASE("bf16: many threads and units of few panels give the same result") {
   std::mt19937 random(15);
   check_everywhere(same_padded({.c = 64, .h = 14, .w = 14, .k = 200, .r = 3, .s = 3}), random, 8);
   check_everywhere(same_padded({.n = 3, .c = 32, .h = 20, .w = 300, .k = 32, .r = 3, .s = 3}), random, 3);
 }
 
-TEST_CASE("matrix: weights beyond the last level, used once by all images") {
+TEST_CASE("bf16: weights beyond the last level, used once by all images") {
   std::mt19937 random(19);
   Conv2dProblem p = same_padded({.n = 2, .c = 256, .h = 2, .w = 2, .k = 7400, .r = 3, .s = 3});
   p.dtype = DType::bf16;
@@ -339,7 +339,7 @@ TEST_CASE("matrix: weights beyond the last level, used once by all images") {
   }
 }
 
-TEST_CASE("matrix: random problems") {
+TEST_CASE("bf16: random problems") {
   std::mt19937 random(16);
   const auto any = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -372,7 +372,7 @@ TEST_CASE("matrix: random problems") {
   }
 }
 
-TEST_CASE("matrix: 6 products are as accurate as f32, 3 are not") {
+TEST_CASE("bf16: 6 products are as accurate as f32, 3 are not") {
   std::mt19937 random(17);
   Conv2dProblem p = sized({.c = 256, .h = 4, .w = 16, .k = 32}, 0, 0);
   const Elements x = random_elements(p.dtype, p.c * p.h * p.w, random);
@@ -398,7 +398,7 @@ TEST_CASE("matrix: 6 products are as accurate as f32, 3 are not") {
   CHECK(worst(3) > 2 * worst(6));
 }
 
-TEST_CASE("matrix: what it can't do is refused with the reason") {
+TEST_CASE("bf16: what it can't do is refused with the reason") {
   const Bf16Unit& unit = emulated_unit();
   const Conv2dProblem good = sized({.c = 32, .h = 8, .w = 8, .k = 32, .dtype = DType::bf16}, 0, 0);
   CHECK(bf16_refusal(good, 1, unit).empty());
