@@ -8,10 +8,13 @@
 
 #include "cpu/bf16/conv2d.h"
 #include "cpu/bf16/description.h"
+#include "cpu/bf16/pack.h"
 #include "cpu/bf16/prefetch.h"
 #include "cpu/bf16/regions.h"
+#include "cpu/bf16/staging.h"
 #include "cpu/bf16/tile_queue.h"
 #include "cpu/bf16/work_unit.h"
+#include "cpu/common/half.h"
 #include "tests/cpu/bf16_emulated.h"
 #include "tests/cpu/oracle.h"
 
@@ -184,6 +187,68 @@ TEST_CASE("bf16 work units: each output is in exactly one, whichever operand is 
   }
 }
 
+TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's input, and to zero in padding") {
+  std::mt19937 random(8);
+  Conv2dProblem strided = sized(
+      {.n = 2, .c = 70, .h = 9, .w = 13, .k = 32, .r = 3, .s = 4, .stride_h = 2, .stride_w = 3, .pad_top = 1}, 2, 1);
+  strided.dilation_w = 2;
+  strided = sized(strided, 2, 1);
+  for (const Conv2dProblem& layer : {same_padded({.c = 33, .h = 7, .w = 30, .k = 32, .r = 3, .s = 3}), strided}) {
+    const Conv2dProblem p = bf16_problem(layer);
+    const Bf16Unit unit = pair_unit();
+    const Elements x = random_elements(p.dtype, p.x_elements(), random);  // in NHWC
+    const Blocking b = blocking_of(p, 1, unit, 3);
+    REQUIRE(b.input == InputPath::staged);
+    const Run run{p,     unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr,
+                  false, 1};
+    std::vector<std::uint16_t> strip(static_cast<std::size_t>(strip_elements(b.strip, b.terms)), 0x7fc0);
+    int wrong = 0;
+    const auto check_output = [&](const WorkUnit& work, const InputView& view, std::int64_t row, std::int64_t column) {
+      for (std::int64_t tap = 0; tap < b.terms.tap_count(); ++tap) {
+        const std::int64_t y = (work.first_row + row) * p.stride_h - p.pad_top + tap / p.s * p.dilation_h;
+        const std::int64_t z = (work.first_column + column) * p.stride_w - p.pad_left + tap % p.s * p.dilation_w;
+        const bool inside = y >= 0 && y < p.h && z >= 0 && z < p.w;
+        for (std::int64_t c = 0; c < p.c; ++c) {
+          const std::int64_t source = ((work.image * p.h + y) * p.w + z) * p.c + c;
+          const float expected = inside ? x.at(static_cast<std::size_t>(source)) : 0.0f;
+          const std::int64_t place = row * view.row + column * view.position + c / kChannels * view.block +
+                                     b.tap_offsets[static_cast<std::size_t>(tap)] + c % kChannels;
+          wrong += bf16_to_f32(view.first[place]) == expected ? 0 : 1;
+        }
+      }
+    };
+    for (std::int64_t index = 0; index < b.work.count; ++index) {
+      const WorkUnit work = work_unit_at(b, index);
+      const InputView view = stage_strip(run, work, strip.data());
+      for (std::int64_t row = 0; row < work.rows; ++row) {
+        for (std::int64_t column = 0; column < work.columns; ++column) check_output(work, view, row, column);
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("bf16 axis: source ranges hold what the taps of some outputs read, and nothing outside the image") {
+  for (const Axis& axis : {Axis{20, 3, 1, 1, 1, 1}, Axis{20, 3, 2, 1, 2, 1}, Axis{20, 1, 3, 0, 1, 1}}) {
+    for (std::int64_t first = 0; first < 4; ++first) {
+      std::vector<std::int64_t> read;
+      for (std::int64_t out = first; out < first + 3; ++out) {
+        const TapRange taps = axis.taps_of(out);
+        for (std::int64_t tap = taps.begin; tap < taps.end; ++tap) {
+          read.push_back(out * axis.stride - axis.pad + tap * axis.dilation);
+        }
+      }
+      const SourceRange range = source_range(axis, first, 3);
+      const std::int64_t last = range.first + (range.count - 1) * range.step;
+      CHECK(range.first >= 0);
+      CHECK(range.first <= *std::min_element(read.begin(), read.end()));
+      CHECK(last >= *std::max_element(read.begin(), read.end()));
+      CHECK(last < axis.size);
+      for (const std::int64_t pixel : read) CHECK((pixel - range.first) % range.step == 0);
+    }
+  }
+}
+
 TEST_CASE("bf16 regions: consecutive outputs of equal taps, all of them inside the image") {
   const Axis axis{.size = 11, .taps = 3, .stride = 2, .pad = 3, .dilation = 2, .pitch = 7};
   const std::int64_t outs = 8;  // the last ones read padding only
@@ -230,6 +295,13 @@ TEST_CASE("bf16 prefetch: the lines of the next work unit's input, each once") {
   }
   CHECK(lines == rows.count * p.w);  // a pixel is a line
   CHECK(prefetch_input(run, current, b.work.count).lines_left == 0);
+  // A chunk's weights are one run of lines.
+  std::vector<std::uint16_t> packed(static_cast<std::size_t>(packed_elements(b.geometry, b.terms)));
+  const Run packed_run{p, unit, run.kernels, run.target, b, x.data(), packed.data(), nullptr, nullptr, false, 1};
+  const Prefetch weights = prefetch_weights(packed_run, current, {0, 1});
+  CHECK(weights.next_line == reinterpret_cast<const char*>(packed.data()));
+  CHECK(weights.lines_left * 64 == b.terms.panel_bytes());
+  CHECK(weights.lines_per_step * tiles_of(b, current) * b.terms.steps() >= weights.lines_left);
   Bf16Unit pairs = pair_unit();
   const Run of_pairs{p, pairs, run.kernels, run.target, b, x.data(), nullptr, nullptr, nullptr, false, 1};
   CHECK(prefetch_input(of_pairs, current, 1).lines_left == 0);
