@@ -6,6 +6,7 @@
 #include "cpu/common/tiling.h"
 #include "cpu/depthwise/depthwise.h"
 #include "cpu/depthwise/depthwise_planes.h"
+#include "cpu/depthwise/depthwise_staged.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
 #include "cpu/pointwise/pointwise.h"
@@ -62,13 +63,9 @@ std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
   return strict_only(op);
 }
 
-std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target&) {
-  const Conv2dProblem& p = op.problem;
-  if (!cpu::is_depthwise(p)) {
-    return std::to_string(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + std::to_string(p.c / p.groups) +
-           " input and " + std::to_string(p.k / p.groups) + " output channels; it takes several groups of one each";
-  }
-  return strict_only(op);
+std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::depthwise_staged_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
 }
 
 std::string refuse_depthwise(const WeightedOp& op, const cpu::Target& target) {
@@ -175,7 +172,7 @@ constexpr CpuKernels::Kernel kKernels[] = {
     bf16_kernel<cpu::bf16_dot_unit>("bf16_dot"),
     f32_kernel<cpu::DepthwisePlan>("depthwise", refuse_depthwise),
     f32_kernel<cpu::DepthwisePlanesPlan>("depthwise_planes", refuse_depthwise_planes),
-    f32_kernel<cpu::Conv2dPlan>("depthwise_staged", refuse_depthwise_staged),
+    f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", refuse_depthwise_staged),
     f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels),
     f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise),
     f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct),

@@ -10,7 +10,6 @@
 #include "cpu/bf16/axis.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/tiling.h"
-#include "cpu/direct/conv2d_blocking.h"
 
 namespace gable::cpu {
 namespace bf16 {

@@ -9,7 +9,7 @@
 #include "cpu/bf16/kernels.h"
 #include "cpu/bf16/unit.h"
 #include "cpu/common/aligned.h"
-#include "cpu/direct/conv2d.h"
+#include "cpu/common/description.h"
 
 namespace gable::cpu {
 

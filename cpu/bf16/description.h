@@ -3,7 +3,8 @@
 
 #include "cpu/bf16/blocking.h"
 #include "cpu/bf16/unit.h"
-#include "cpu/direct/conv2d.h"
+#include "cpu/common/check.h"
+#include "cpu/common/description.h"
 
 namespace gable::cpu::bf16 {
 

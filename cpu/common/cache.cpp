@@ -47,4 +47,9 @@ bool beyond_last_level(std::int64_t bytes) {
   return bytes > std::min(l3_bytes(), kMostCached);
 }
 
+bool reads_weights_once(const Conv2dProblem& p) {
+  const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
+  return beyond_last_level(p.k * p.group_c() * p.r * p.s * bytes) && !beyond_last_level(p.x_elements() * bytes);
+}
+
 }  // namespace gable::cpu

@@ -1,6 +1,8 @@
 // Sizes of this machine's caches, which the blockings and the choice of stores are derived from.
 #pragma once
 
+#include <gable/problem.h>
+
 #include <cstdint>
 
 namespace gable::cpu {
@@ -21,5 +23,9 @@ std::int64_t l3_bytes();
 /// Whether a result of so many bytes is stored with non-temporal stores: it exceeds the last level, or 32 MiB, since
 /// other cores use a larger one too.
 bool beyond_last_level(std::int64_t bytes);
+
+/// Whether the weights come from memory while the input stays in the last level: units that share weights should then
+/// follow one another, so that each weight is read once.
+bool reads_weights_once(const Conv2dProblem& problem);
 
 }  // namespace gable::cpu

@@ -5,6 +5,7 @@
 #include <gable/problem.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace gable::cpu {
@@ -12,9 +13,20 @@ namespace gable::cpu {
 /// Units of work a thread should find, so that threads that the machine slows down take fewer of them.
 constexpr std::int64_t kUnitsPerThread = 4;
 
+/// The least units that keep `threads` threads busy to the end. One thread needs no more than one.
+constexpr std::int64_t units_wanted(int threads) { return threads == 1 ? 1 : kUnitsPerThread * threads; }
+
+/// `floats` rounded up to whole cache lines: parts of a workspace begin at lines of their own.
+constexpr std::size_t line_floats(std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, 16)); }
+
 /// The part size that cuts `total` into the fewest parts of at most `most`, all nearly equal.
 constexpr std::int64_t even_part(std::int64_t total, std::int64_t most) {
   return ceil_div(total, ceil_div(total, most));
+}
+
+/// About half of `pixels`, in whole tiles of `tile` pixels.
+constexpr std::int64_t half_of_tiles(std::int64_t pixels, std::int64_t tile) {
+  return round_up(ceil_div(pixels, 2), tile);
 }
 
 /// Pixels cut into tiles of nearly equal width, of at most `most` pixels and a multiple of `step`.
@@ -43,11 +55,37 @@ constexpr TapRange taps_inside(std::int64_t first, std::int64_t size, std::int64
   return {begin, std::max(begin, taps_before(first, size, dilation, taps))};
 }
 
+/// How the outputs along one axis of an image read it: output o, tap t reads coordinate o*stride + t*dilation - pad.
+struct WindowAxis {
+  std::int64_t size, outputs, taps, stride, dilation, pad;
+
+  constexpr std::int64_t first(std::int64_t output) const { return output * stride - pad; }
+  /// How far the last tap of the last output lies beyond the image; zero or less where it lies inside.
+  constexpr std::int64_t overhang() const { return first(outputs - 1) + (taps - 1) * dilation + 1 - size; }
+  constexpr bool padded() const { return pad > 0 || overhang() > 0; }
+  /// The taps of one output that read the image.
+  constexpr TapRange inside(std::int64_t output) const { return taps_inside(first(output), size, dilation, taps); }
+};
+constexpr WindowAxis row_axis(const Conv2dProblem& p) { return {p.h, p.ho, p.r, p.stride_h, p.dilation_h, p.pad_top}; }
+constexpr WindowAxis column_axis(const Conv2dProblem& p) {
+  return {p.w, p.wo, p.s, p.stride_w, p.dilation_w, p.pad_left};
+}
+
 /// Whether output pixels are input pixels, one after another: 1x1, stride 1, no padding, no pool. Images then follow
 /// one another in NHWC like the rows of one image.
 constexpr bool is_pointwise(const Conv2dProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
          p.ho == p.h && p.wo == p.w && p.pool.none();
+}
+
+/// The same problem with all pixels in one long row, where that is so: of all images in NHWC, of each in NCHW.
+constexpr Conv2dProblem with_pixels_in_a_row(Conv2dProblem p) {
+  if (!is_pointwise(p)) return p;
+  const std::int64_t pixels = p.h * p.w * (p.nhwc ? p.n : 1);
+  if (p.nhwc) p.n = 1;
+  p.h = p.ho = 1;
+  p.w = p.wo = pixels;
+  return p;
 }
 
 /// One input and one output channel in each of several groups.

@@ -13,6 +13,7 @@
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
 #include "cpu/common/tiling.h"
+#include "cpu/common/unit_description.h"
 
 namespace gable::cpu {
 namespace {
@@ -25,15 +26,9 @@ bool takes_pairs(const Conv2dProblem& p, const DepthwiseKernels& kernels) {
   return p.dtype == DType::bf16 && p.c >= 2 * kernels.lanes;
 }
 
-/// How far the last tap of the last output is beyond an axis.
-std::int64_t overhang(std::int64_t outputs, std::int64_t stride, std::int64_t pad, std::int64_t size) {
-  return (outputs - 1) * stride + kDepthwiseTaps - pad - size;
-}
-
 /// Even, so that only the image's last row has no partner.
 std::int64_t choose_unit_rows(const Conv2dProblem& p, int threads) {
-  const std::int64_t wanted = threads == 1 ? 1 : ceil_div(kUnitsPerThread * threads, p.n);
-  return round_up(ceil_div(p.ho, wanted), kDepthwiseRows);
+  return round_up(ceil_div(p.ho, ceil_div(units_wanted(threads), p.n)), kDepthwiseRows);
 }
 
 }  // namespace
@@ -53,7 +48,7 @@ std::string depthwise_refusal(const Conv2dProblem& p, const Target& target) {
   if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
   const int lanes = depthwise_kernels(target).lanes;
   if (p.c < lanes) return text(p.c) + " channels are less than a vector of " + text(lanes);
-  const std::int64_t right = overhang(p.wo, p.stride_w, p.pad_left, p.w);
+  const std::int64_t right = column_axis(p).overhang();
   if (p.pad_left > 1 || right > 1) {
     return "columns of padding: " + text(p.pad_left) + " left, " + text(right) + " right; it is made for at most 1";
   }
@@ -73,14 +68,13 @@ DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target,
       unit_rows_(choose_unit_rows(problem, threads)),
       row_blocks_(ceil_div(problem.ho, unit_rows_)),
       bias_(static_cast<std::size_t>(groups() * lanes_)) {
-  const bool padded = problem.pad_top > 0 || overhang(problem.ho, problem.stride_h, problem.pad_top, problem.h) > 0;
-  if (padded) {
+  if (row_axis(problem).padded()) {
     zeros_ =
         AlignedFloats(static_cast<std::size_t>(problem.w * problem.c) * size_of(problem.dtype) / sizeof(float) + 1);
   }
 }
 
-/// Of a pair of vectors the first has the even channels, the second the odd ones.
+/// In a pair of vectors the first has the even channels, the second the odd ones.
 std::int64_t DepthwisePlan::channel_of(std::int64_t group, std::int64_t lane) const {
   const std::int64_t first = std::min(group * lanes_, problem_.c - lanes_);
   if (!pairs_) return first + lane;
@@ -90,6 +84,18 @@ std::int64_t DepthwisePlan::channel_of(std::int64_t group, std::int64_t lane) co
 
 std::size_t DepthwisePlan::packed_bytes() const {
   return static_cast<std::size_t>(groups() * kDepthwiseTaps * kDepthwiseTaps * lanes_) * sizeof(float);
+}
+
+Packing DepthwisePlan::packing() const { return packing_of(problem_, "depthwise", {lanes_, pairs_ ? 1 : 0}); }
+
+std::int64_t DepthwisePlan::moved_bytes() const {
+  return (problem_.x_elements() + problem_.y_elements()) * static_cast<std::int64_t>(size_of(problem_.dtype));
+}
+
+// Where y leaves L2 anyway, plain stores would first read the lines that they fill. A vector narrower than a line would
+// write it in parts.
+bool DepthwisePlan::streams() const {
+  return problem_.dtype == DType::f32 && problem_.c % lanes_ == 0 && lanes_ * 4 == 64 && moved_bytes() > 4 * l2_bytes();
 }
 
 void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
@@ -113,8 +119,6 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
   const std::int64_t x_row = p.w * p.c * bytes;
   const std::int64_t y_row = p.wo * p.c * bytes;
-  const std::int64_t moved = p.n * (p.h * x_row + p.ho * y_row);
-  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % 64 == 0 && p.c % lanes_ == 0;
   for (std::int64_t i = 0; i < groups() * lanes_; ++i) {
     const float value = p.bias ? bias[channel_of(i / lanes_, i % lanes_)] : 0.0F;
     bias_.data()[i] = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;  // no payload to round
@@ -126,12 +130,10 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   shared.block_channels = kBlockChannels * 4 / bytes;
   shared.pixels = p.wo;
   shared.left = static_cast<int>(p.pad_left);
-  shared.right_outside = overhang(p.wo, p.stride_w, p.pad_left, p.w) > 0;
-  shared.prefetch_bytes = moved > l3_bytes() / 2 ? kDepthwiseRows * p.stride_h * x_row : 0;
+  shared.right_outside = column_axis(p).overhang() > 0;
+  shared.prefetch_bytes = moved_bytes() > l3_bytes() / 2 ? kDepthwiseRows * p.stride_h * x_row : 0;
   shared.relu = p.activation == Activation::relu;
-  // Where y leaves L2 anyway, plain stores would first read the lines that they fill. A vector narrower than a line
-  // would write it in parts.
-  shared.streams = p.dtype == DType::f32 && aligned && lanes_ * 4 == 64 && moved > 4 * l2_bytes();
+  shared.streams = streams() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
   const auto stride = static_cast<std::size_t>(p.stride_h - 1);
   const DepthwiseFunction(&functions)[kDepthwiseRows] =
       pairs_ ? kernels_->pairs[stride] : kernels_->rows[static_cast<int>(p.dtype)][stride];
@@ -161,10 +163,13 @@ Conv2dDescription DepthwisePlan::description() const {
   Conv2dDescription d;
   d.kernel = "depthwise";
   d.target = target_->name;
-  d.tile = text(kDepthwiseRows) + " rows x a strip of pixels x " + text(lanes_) + " channels";
+  const bool tiles = problem_.wo > kernels_->pixels;  // else pixel by pixel
+  d.tile = text(std::min<std::int64_t>(kDepthwiseRows, problem_.ho)) + "x" + text(tiles ? kernels_->pixels : 1) +
+           " pixels x " + text(lanes_) + " channels";
   d.blocking =
       "unit " + text(std::min(unit_rows_, problem_.ho)) + " rows, " + text(problem_.n * row_blocks_) + " units";
-  d.fusion = "input in place, bias and activation in registers";
+  d.fusion = std::string("input in place, ") + describe_epilogue(problem_, true, true) +
+             (streams() ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;
 }

@@ -1,14 +1,15 @@
 // Depthwise 3x3 convolution of NHWC images, stride 1 or 2: lanes are channels, and each input vector that is loaded
-// serves every output of a tile of two rows. Edges are peeled inside the kernel, so the input is
-// never copied. What it refuses is Conv2dPlan's.
+// serves every output of a tile of two rows. The tiles at a row's ends skip the taps that read padding, so the input is
+// never staged. DepthwiseStagedPlan takes what this one refuses.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
 #include "cpu/common/aligned.h"
+#include "cpu/common/check.h"
+#include "cpu/common/description.h"
 #include "cpu/depthwise/depthwise_kernels.h"
-#include "cpu/direct/conv2d.h"
 
 namespace gable::cpu {
 
@@ -24,6 +25,8 @@ class DepthwisePlan {
   std::size_t workspace_bytes() const { return (zeros_.size() + bias_.size()) * sizeof(float); }
   std::size_t packed_bytes() const;
 
+  /// What pack()'s result depends on; not on images, epilogue or threads.
+  Packing packing() const;
   /// Weights of the problem's type to f32 [group][tap][lane].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
@@ -33,6 +36,8 @@ class DepthwisePlan {
  private:
   std::int64_t groups() const { return ceil_div(problem_.c, lanes_); }
   std::int64_t channel_of(std::int64_t group, std::int64_t lane) const;
+  std::int64_t moved_bytes() const;  // of x and y
+  bool streams() const;              // stores are non-temporal, where y is aligned to cache lines
 
   Conv2dProblem problem_;
   const Target* target_;

@@ -1,10 +1,11 @@
-// Depthwise 3x3, compiled once a target. A tile is 2 output rows x 4 pixels of one vector of channels: eight sums and
-// nine weight vectors in registers (18 of 32 with AVX-512). With stride 1 it loads 4 x 6 input vectors and 9 of weights
-// for 72 FMA: 33 loads in 36 cycles at 2 FMA a cycle. Channels inside pixels: each of the 24 input streams is linear
-// for a block of channels, which keeps the prefetchers with it; measured, one vector down the whole row was 1.5x
-// slower. Pairs of bf16 make half the loads and take 1 operation to become f32, 5 for both to become bf16 again; one
-// half follows the other, since both together would not fit the registers. The two input rows that a pair shares with
-// the next one come from L1 or L2. The first and the last tile of a row may miss a column of taps.
+// Depthwise 3x3, compiled once a target. A tile is 2 output rows x 4 pixels of one vector of channels: eight
+// accumulators and nine weight vectors in registers (18 of 32 with AVX-512). With stride 1 it loads 4 x 6 input vectors
+// and 9 of weights for 72 FMA: 33 loads in 36 cycles at 2 FMA a cycle. The loop over channels is inside the loop over
+// pixels: each of the 24 input streams is then linear for a block of channels, and hardware prefetchers follow it. One
+// vector of channels down the whole row was measured 1.5x slower. A pair of bf16 vectors needs half the loads. Its
+// conversion to f32 costs 1 operation a vector, that of both results to bf16 costs 5. The two halves are computed one
+// after the other: together they would not fit the registers. The two input rows that a row pair shares with the next
+// come from L1 or L2. The first and the last tile of a row may skip a column of taps, which is padding.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_kernels.h"
@@ -99,7 +100,7 @@ struct DepthwiseRow {
     store_f32_as<kType>(d, value, y);
   }
 
-  /// Asks for what the next pair of rows will read and this one does not, a row pair ahead.
+  /// Prefetches what the next pair of rows will read and this one does not.
   template <int kPixels>
   static HWY_INLINE void prefetch(const DepthwiseCall& call, std::int64_t first) {
     HWY_UNROLL(4) for (int ir = kInputRows - kRows * kStride; ir < kInputRows; ++ir) {
@@ -113,13 +114,13 @@ struct DepthwiseRow {
   /// One vector of channels of each output. `weights` and `bias` are the vector's part of its group.
   template <int kPixels, int kFirst, int kDropped, Half kHalf>
   static HWY_INLINE void accumulate(const DepthwiseCall& call, std::int64_t first, const float* weights,
-                                    const float* bias, V (&sum)[kRows][kPixels]) {
+                                    const float* bias, V (&acc)[kRows][kPixels]) {
     const D d;
     constexpr int kColumns = (kPixels - 1) * kStride + kSide;
     V taps[kSide * kSide];
     HWY_UNROLL(9) for (int tap = 0; tap < kSide * kSide; ++tap) taps[tap] = hn::LoadU(d, weights + tap * group());
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(4) for (int p = 0; p < kPixels; ++p) sum[row][p] = hn::LoadU(d, bias);
+      HWY_UNROLL(4) for (int p = 0; p < kPixels; ++p) acc[row][p] = hn::LoadU(d, bias);
     }
     HWY_UNROLL(5) for (int ir = 0; ir < kInputRows; ++ir) {
       const T* x = static_cast<const T*>(call.rows[static_cast<std::size_t>(ir)]);
@@ -130,7 +131,7 @@ struct DepthwiseRow {
           if (kh < 0 || kh >= kSide) continue;
           HWY_UNROLL(4) for (int p = 0; p < kPixels; ++p) {
             const int kw = ic - p * kStride;
-            if (kw >= 0 && kw < kSide) sum[row][p] = hn::MulAdd(input, taps[kh * kSide + kw], sum[row][p]);
+            if (kw >= 0 && kw < kSide) acc[row][p] = hn::MulAdd(input, taps[kh * kSide + kw], acc[row][p]);
           }
         }
       }
@@ -146,29 +147,29 @@ struct DepthwiseRow {
     const auto output = [&](int row, int p) HWY_ATTR {
       return static_cast<T*>(call.y[static_cast<std::size_t>(row)]) + (pixel + p) * call.channels + channel;
     };
-    V sum[kRows][kPixels];
+    V acc[kRows][kPixels];
     if constexpr (kPairs) {
-      // One half after the other: the sums of both and the taps would not fit the registers.
+      // One half after the other: the accumulators of both and the taps would not fit the registers.
       const DU du;
       hn::Vec<DU> even[kRows][kPixels];
-      accumulate<kPixels, kFirst, kDropped, Half::even>(call, first, weights, bias, sum);
+      accumulate<kPixels, kFirst, kDropped, Half::even>(call, first, weights, bias, acc);
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(4) for (int p = 0; p < kPixels; ++p) {
-          even[row][p] = hn::ShiftRight<16>(rounded_to_bf16(D(), finished(call, sum[row][p])));
+          even[row][p] = hn::ShiftRight<16>(rounded_to_bf16(D(), finished(call, acc[row][p])));
         }
       }
       asm volatile("" : : : "memory");  // keeps the inputs from being held on the stack: they are in L1
-      accumulate<kPixels, kFirst, kDropped, Half::odd>(call, first, weights + lanes(), bias + lanes(), sum);
+      accumulate<kPixels, kFirst, kDropped, Half::odd>(call, first, weights + lanes(), bias + lanes(), acc);
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(4) for (int p = 0; p < kPixels; ++p) {
-          const auto odd = hn::And(rounded_to_bf16(D(), finished(call, sum[row][p])), hn::Set(du, 0xffff0000u));
+          const auto odd = hn::And(rounded_to_bf16(D(), finished(call, acc[row][p])), hn::Set(du, 0xffff0000u));
           store_pairs(du, hn::Or(even[row][p], odd), output(row, p));
         }
       }
     } else {
-      accumulate<kPixels, kFirst, kDropped, Half::whole>(call, first, weights, bias, sum);
+      accumulate<kPixels, kFirst, kDropped, Half::whole>(call, first, weights, bias, acc);
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(4) for (int p = 0; p < kPixels; ++p) store(call, finished(call, sum[row][p]), output(row, p));
+        HWY_UNROLL(4) for (int p = 0; p < kPixels; ++p) store(call, finished(call, acc[row][p]), output(row, p));
       }
     }
   }
@@ -235,6 +236,7 @@ const DepthwiseKernels& depthwise_kernels_here() {
   static const DepthwiseKernels kernels = [] {
     DepthwiseKernels made{};
     made.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
+    made.pixels = kDepthwisePixels;
     fill_depthwise<DType::f32, false>(made.rows[static_cast<int>(DType::f32)]);
     fill_depthwise<DType::f16, false>(made.rows[static_cast<int>(DType::f16)]);
     fill_depthwise<DType::bf16, false>(made.rows[static_cast<int>(DType::bf16)]);

@@ -27,7 +27,7 @@ struct DepthwiseCall {
   bool right_outside;           // whether the last tap of the last pixel is padding
   std::int64_t prefetch_bytes;  // from an input row to the row that the next pair reads in its place
   bool relu;
-  bool streams;  // y is written past the caches: whole aligned vectors of f32
+  bool streams;  // stores of y are non-temporal: whole aligned vectors of f32
 };
 using DepthwiseFunction = void (*)(const DepthwiseCall&);
 
@@ -35,7 +35,8 @@ using DepthwiseFunction = void (*)(const DepthwiseCall&);
 /// channels and the second the odd ones, since two neighbours share 32 bits and each is one operation away from f32.
 /// Where groups do not divide the channels, the last one overlaps the one before it.
 struct DepthwiseKernels {
-  int lanes;  ///< of a vector
+  int lanes;   ///< of a vector
+  int pixels;  ///< of a tile; rows of at most so many are computed pixel by pixel
   /// Indexed [Type][stride - 1][output rows - 1].
   DepthwiseFunction rows[3][2][kDepthwiseRows];
   DepthwiseFunction pairs[2][kDepthwiseRows];

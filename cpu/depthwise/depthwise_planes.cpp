@@ -9,6 +9,7 @@
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
 #include "cpu/common/tiling.h"
+#include "cpu/common/unit_description.h"
 
 namespace gable::cpu {
 namespace {
@@ -22,9 +23,9 @@ void lay_out(const Conv2dProblem& p, const DepthwisePlanesKernels& kernels, Dept
   const std::int64_t rows = ceil_div((b.unit_rows - 1) * stride + kPlaneTaps, stride);
   b.pitch = ceil_div((p.wo - 1) * stride + kPlaneTaps, stride);
   // Beyond the last row a step reads on, and a row is written by whole vectors.
-  b.phase = round_up(rows * b.pitch + kernels.run_lanes + kPlaneTaps, 16);
+  b.phase = static_cast<std::int64_t>(line_floats(rows * b.pitch + kernels.run_lanes + kPlaneTaps));
   b.out_offset = stride * stride * b.phase;
-  b.plane_floats = b.out_offset + round_up(b.unit_rows * b.pitch + kernels.run_lanes, 16);
+  b.plane_floats = b.out_offset + static_cast<std::int64_t>(line_floats(b.unit_rows * b.pitch + kernels.run_lanes));
 }
 
 DepthwisePlanesBlocking choose_blocking(const Conv2dProblem& p, const DepthwisePlanesKernels& kernels, int threads) {
@@ -32,14 +33,14 @@ DepthwisePlanesBlocking choose_blocking(const Conv2dProblem& p, const DepthwiseP
   std::int64_t blocks = 1;
   const auto too_large = [&] {
     lay_out(p, kernels, b);
-    const bool starves = threads > 1 && p.n * p.c * ceil_div(p.ho, b.unit_rows) < kUnitsPerThread * threads;
+    const bool starves = p.n * p.c * ceil_div(p.ho, b.unit_rows) < units_wanted(threads);
     return starves || b.plane_floats > kUnitFloats;
   };
   do {
     b.unit_rows = ceil_div(p.ho, blocks++);
   } while (too_large() && b.unit_rows > 1);
   b.row_blocks = ceil_div(p.ho, b.unit_rows);
-  const std::int64_t fair = threads == 1 ? p.c : std::max<std::int64_t>(1, p.n * p.c / (kUnitsPerThread * threads));
+  const std::int64_t fair = threads == 1 ? p.c : std::max<std::int64_t>(1, p.n * p.c / units_wanted(threads));
   const std::int64_t fitting = std::max<std::int64_t>(1, kUnitFloats / b.plane_floats);
   b.unit_planes = b.row_blocks > 1 ? 1 : std::min({p.c, fair, fitting});
   b.plane_blocks = ceil_div(p.c, b.unit_planes);
@@ -83,6 +84,8 @@ DepthwisePlanesPlan::DepthwisePlanesPlan(const Conv2dProblem& problem, const Tar
 std::size_t DepthwisePlanesPlan::packed_bytes() const {
   return static_cast<std::size_t>(kPlaneTaps * kPlaneTaps * problem_.c) * sizeof(float);
 }
+
+Packing DepthwisePlanesPlan::packing() const { return packing_of(problem_, "depthwise_planes", {}); }
 
 void DepthwisePlanesPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   auto* out = static_cast<float*>(packed);
@@ -135,7 +138,7 @@ Conv2dDescription DepthwisePlanesPlan::description() const {
   d.tile = text(kernels_->run_lanes) + " pixels of one channel, on from row to row";
   d.blocking = "unit " + text(blocking_.unit_planes) + " channels x " + text(blocking_.unit_rows) + " rows, " +
                text(problem_.n * blocking_.plane_blocks * blocking_.row_blocks) + " units";
-  d.fusion = "input staged, bias and activation in registers";
+  d.fusion = "input staged, " + describe_epilogue(problem_, true, true);
   d.threads = threads_;
   return d;
 }

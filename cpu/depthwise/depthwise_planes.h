@@ -1,13 +1,14 @@
 // Depthwise 3x3 convolution of NCHW images, stride 1 or 2. Lanes are pixels, and vectors run on from one row into the
-// next, so that small images fill them too. What it refuses is Conv2dPlan's.
+// next, so that small images fill them too. DepthwiseStagedPlan takes what this one refuses.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
 #include "cpu/common/aligned.h"
+#include "cpu/common/check.h"
+#include "cpu/common/description.h"
 #include "cpu/depthwise/depthwise_planes_kernels.h"
-#include "cpu/direct/conv2d.h"
 
 namespace gable::cpu {
 
@@ -23,6 +24,8 @@ class DepthwisePlanesPlan {
   std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
   std::size_t packed_bytes() const;
 
+  /// What pack()'s result depends on; not on images, epilogue or threads.
+  Packing packing() const;
   /// Weights of the problem's type to f32 [channel][tap].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 

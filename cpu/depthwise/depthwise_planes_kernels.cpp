@@ -1,8 +1,9 @@
 // Depthwise 3x3 of planes, compiled once a target. The rows of a call are staged as f32 with their padding (two copies
-// an element, in L1), so that a step needs no coordinates: 4 vectors of results, each 9 loads at fixed distances and 9
-// FMA, with the taps in 9 registers. Two loads a cycle bound it, and those that cross a line count twice: about 8
-// cycles a vector, against 4.5 of FMA. Results go to a buffer of the same pitch and from there, rounded, to y. Rows
-// shorter than a vector are moved by whole vectors too: what they overwrite is written later.
+// an element, in L1), so that a step tests no coordinates. A step computes 4 vectors of results, each by 9 loads at
+// fixed distances and 9 FMA, with the taps in 9 registers. Two loads a cycle bound it, and a load that crosses a line
+// counts twice: about 8 cycles a vector, against 4.5 of FMA. Results go to a buffer of the same pitch and from there,
+// rounded, to y. Rows shorter than a vector are stored as whole vectors too: the next row then overwrites what was
+// written beyond the end.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_planes_kernels.h"
@@ -37,8 +38,8 @@ struct DepthwisePlanes {
     if (i < count) convert_to_f32<kType>(x + i, strip + i, count - i);
   }
 
-  /// `count` zeros; may write a vector's length beyond them. The first vector stands outside the loop, of which
-  /// compilers make a call of memset: there are rarely more than two zeros.
+  /// `count` zeros; may write a vector's length beyond them. The first vector stands outside the loop,
+  /// which compilers turn into a call of memset: there are rarely more than two zeros.
   static HWY_INLINE void clear(float* strip, std::int64_t count) {
     const D d;
     hn::StoreU(hn::Zero(d), d, strip);
@@ -127,16 +128,16 @@ struct DepthwisePlanes {
     float* out = strip + b.out_offset;
     const std::int64_t count = (call.rows - 1) * b.pitch + call.columns;
     for (std::int64_t i = 0; i < count; i += kRunVectors * lanes()) {
-      V sum[kRunVectors];
-      HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) sum[v] = bias;
+      V acc[kRunVectors];
+      HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) acc[v] = bias;
       HWY_UNROLL(9) for (int tap = 0; tap < kPlaneTaps * kPlaneTaps; ++tap) {
         const float* input = inputs[tap] + i;
         HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) {
-          sum[v] = hn::MulAdd(hn::LoadU(d, input + v * lanes()), taps[tap], sum[v]);
+          acc[v] = hn::MulAdd(hn::LoadU(d, input + v * lanes()), taps[tap], acc[v]);
         }
       }
       HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) {
-        hn::StoreU(call.relu ? relu(d, sum[v]) : sum[v], d, out + i + v * lanes());
+        hn::StoreU(call.relu ? relu(d, acc[v]) : acc[v], d, out + i + v * lanes());
       }
     }
   }
@@ -155,8 +156,8 @@ struct DepthwisePlanes {
     }
   }
 
-  /// Each pass goes through all channels: what one wrote has left the core's store queue when the next one reads it by
-  /// other vectors, which a queue can't serve.
+  /// Each pass goes through all channels. A load that overlaps two stores still in the core's store queue would stall;
+  /// by the next pass they have left it.
   static void run(const DepthwisePlanesCall& call) {
     const DepthwisePlanesBlocking& b = *call.blocking;
     for (std::int64_t i = 0; i < call.planes; ++i) {

@@ -11,9 +11,10 @@ namespace gable::cpu {
 
 constexpr int kPlaneTaps = 3;  // a side of the kernel
 
-/// Sizes in floats. The input rows of a call lie in stride x stride phases: phase (a, b) has the rows of which the
-/// index leaves a, and of those the columns that leave b, divided by the stride. So every tap of every output is at a
-/// fixed distance, and one run of vectors passes through all rows; what it computes between two rows is dropped.
+/// Sizes in floats. The staged input rows of a call lie in stride x stride phases: phase (a, b) has the rows whose
+/// index modulo the stride is a, and of those the columns whose index modulo the stride is b. So every tap of every
+/// output is at a fixed distance, and one run of vectors passes through all rows; what it computes between two rows is
+/// dropped.
 struct DepthwisePlanesBlocking {
   std::int64_t unit_rows, row_blocks;      // of the output
   std::int64_t unit_planes, plane_blocks;  // channels; more than one only where a unit has all their rows

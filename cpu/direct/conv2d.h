@@ -10,31 +10,18 @@
 // is over one element. NaN: a NaN in a window, or under relu, comes out as NaN.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-
 #include <gable/problem.h>
+
+#include <cstddef>
+
 #include "cpu/common/aligned.h"
 #include "cpu/common/check.h"
+#include "cpu/common/description.h"
 #include "cpu/common/target.h"
 #include "cpu/direct/conv2d_blocking.h"
 #include "cpu/direct/conv2d_kernels.h"
 
 namespace gable::cpu {
-
-/// A number in a description or a refusal.
-inline std::string text(std::int64_t value) { return std::to_string(value); }
-
-/// What a plan decided, in words.
-struct Conv2dDescription {
-  std::string kernel;    // "direct", "depthwise_staged", ...
-  std::string target;    // "avx512", ...
-  std::string tile;      // register tile: rows × pixels × lanes
-  std::string blocking;  // out tile, in tile, chunk, unit of work
-  std::string fusion;    // where pool, bias and activation happen, and whether the input is staged
-  int threads;
-};
 
 class Conv2dPlan {
  public:
@@ -49,6 +36,8 @@ class Conv2dPlan {
   /// Memory that the plan holds beyond tensors and packed weights, all threads together.
   std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
 
+  /// What pack()'s result depends on; not on images, epilogue or threads.
+  Packing packing() const;
   /// Weights of problem().type to this plan's own order. 64-byte alignment of `packed` helps.
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
@@ -57,6 +46,8 @@ class Conv2dPlan {
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
+  std::int64_t packed_lanes() const;  // of all panels of one group, in whole vectors
+
   Conv2dProblem problem_;
   const Target* target_;
   const Conv2dKernels* kernels_;

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <gable/problem.h>
-#include "cpu/common/check.h"
+
+#include "cpu/common/strips.h"
 #include "cpu/common/target.h"
 #include "cpu/direct/conv2d_blocking.h"
 #include "cpu/direct/conv2d_kernels.h"
@@ -10,7 +11,6 @@
 namespace gable::cpu {
 
 struct Conv2dRun {
-  const Conv2dProblem& problem;
   const Target& target;
   const Conv2dKernels& kernels;
   const Conv2dBlocking& blocking;
@@ -19,7 +19,7 @@ struct Conv2dRun {
   const float* bias;  // or null
   void* y;
   float* workspace;
-  bool stream;  // stores of y pass the caches by
+  bool stream;  // stores of y are non-temporal
 };
 
 void run_conv2d(const Conv2dRun& run, int threads);

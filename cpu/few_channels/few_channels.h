@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "cpu/common/aligned.h"
-#include "cpu/direct/conv2d.h"
+#include "cpu/common/check.h"
+#include "cpu/common/description.h"
 #include "cpu/few_channels/few_channels_blocking.h"
 
 namespace gable::cpu {

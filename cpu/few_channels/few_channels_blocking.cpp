@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cpu/common/tiling.h"
-#include "cpu/direct/conv2d_kernels.h"
+#include "cpu/common/strips.h"
 
 namespace gable::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cpu/common/tiling.h"
-#include "cpu/direct/conv2d_kernels.h"
+#include "cpu/common/strips.h"
 
 namespace gable::cpu {
 namespace {
@@ -193,7 +193,7 @@ class Unit {
 
   /// The unit's results through Conv2dPlan's store kernels: activation, conversion and layout.
   void store_results(std::int64_t padded) const {
-    const Conv2dKernels& kernels = conv2d_kernels(run_.target);
+    const StripKernels& kernels = strip_kernels(run_.target);
     for (std::int64_t lane = 0; lane < p_.k; lane += kPartitionLanes) {
       StoreCall call{};
       call.strip = workspace_ + b_.workspace.out_offset + lane;

@@ -21,8 +21,8 @@
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/stream-inl.h"
 #include "cpu/common/vector-inl.h"
-#include "cpu/direct/stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {

@@ -22,8 +22,8 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/stream-inl.h"
 #include "cpu/common/vector-inl.h"
-#include "cpu/direct/stream-inl.h"
 #include "cpu/ops/pool_row.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -7,7 +7,7 @@
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
-#include "cpu/direct/conv2d_blocking.h"
+#include "cpu/common/cache.h"
 #include "cpu/pointwise/pointwise_unit.h"
 
 namespace gable::cpu {

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "cpu/common/aligned.h"
-#include "cpu/direct/conv2d.h"
+#include "cpu/common/check.h"
+#include "cpu/common/description.h"
 #include "cpu/pointwise/pointwise_blocking.h"
 
 namespace gable::cpu {

@@ -1,94 +1,100 @@
-// The parts of the few-channel kernel: how problems are cut, the strips that tiles read, and what a plan says of
-// itself.
+// The kernel of few input channels against an f64 reference.
 #include <doctest/doctest.h>
 
-#include "cpu/few_channels/few_channels.h"
-#include "cpu/few_channels/few_channels_packing.h"
-#include "tests/cpu/oracle.h"
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <stdexcept>
+
+#include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
-namespace {
 
-constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
-
-/// ResNet's first layer, LeNet's two, and a wide kernel of few channels, each in both layouts.
-std::vector<Conv2dProblem> typical_problems() {
-  std::vector<Conv2dProblem> all;
-  for (const bool nhwc : {true, false}) {
-    all.push_back(sized({.c = 3, .h = 40, .w = 40, .k = 64, .r = 7, .s = 7, .stride_h = 2, .stride_w = 2}, 0, 0));
-    all.push_back(sized({.c = 1, .h = 48, .w = 48, .k = 6, .r = 5, .s = 5, .pool = {2, 2, 2, 2}}, 0, 0));
-    all.push_back(sized({.c = 6, .h = 22, .w = 22, .k = 16, .r = 5, .s = 5, .pool = {2, 2, 2, 2}}, 0, 0));
-    all.push_back(sized({.c = 4, .h = 9, .w = 31, .k = 8, .r = 3, .s = 3, .dilation_w = 2}, 0, 0));
-    for (std::size_t i = all.size() - 4; i < all.size(); ++i) all[i].nhwc = nhwc;
-  }
-  return all;
-}
-
-bool says(const FewChannelsPlan& plan, const char* words) {
-  return plan.description().fusion.find(words) != std::string::npos;
-}
-
-}  // namespace
-
-TEST_CASE("few channels: explain() says which strip is filled and where the activation is applied") {
-  for (Conv2dProblem p : typical_problems()) {
-    for (const DType type : kTypes) {
-      for (const Activation activation : {Activation::relu, Activation::tanh}) {
-        p.dtype = type;
-        p.activation = activation;
-        for (const Target* target : supported_targets()) {
-          const FewChannelsPlan plan(p, *target, 1);
-          const FewChannelsBlocking b = few_channels_blocking(p, few_channels_kernels(*target), 1);
-          INFO(describe(p) << " on " << target->name << ": " << plan.description().fusion);
-          CHECK(says(plan, "strip of planes") == b.strip.planes);
-          CHECK(says(plan, "strip in its own order") == !b.strip.planes);
-          const bool stores = !b.tile.pixel_lanes && type == DType::f32 && p.nhwc;
-          CHECK(b.tile.stores_output == stores);
-          CHECK(says(plan, "activation as a unit's results are stored") == !stores);
-          CHECK(says(plan, "activation in registers") == (stores && activation == Activation::relu));
-          CHECK(says(plan, "tanh in a buffer of one tile") == (stores && activation == Activation::tanh));
+TEST_CASE("few channels: a result beyond the last level's share, on aligned and unaligned addresses") {
+  for (const std::int64_t k : {16, 32}) {  // on AVX-512 a vector and a pair
+    Conv2dProblem p{.h = 725, .w = 726, .k = k, .r = 1, .s = 2, .ho = 725, .wo = 725, .bias = true};
+    if (k == 32) p.h = p.ho = 363;
+    const std::int64_t count = p.k * p.ho * p.wo;
+    std::mt19937 random(13);
+    const Elements x = random_elements(DType::f32, p.h * p.w, random);
+    const Elements weights = random_elements(DType::f32, 2 * p.k, random);
+    const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
+    for (const Target* target : supported_targets()) {
+      FewChannelsPlan plan(p, *target, 2);
+      std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+      plan.pack(weights.data(), dense_strides(p), packed.data());
+      for (const std::int64_t shift : {0, 1}) {
+        INFO(target->name << ", " << k << " channels, y " << shift << " floats from a cache line");
+        AlignedFloats y(static_cast<std::size_t>(count + 32));
+        float* first = y.data() + 16 + shift;
+        plan.run(x.data(), packed.data(), bias.data(), first);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t pixel = i / k / p.wo * p.w + i / k % p.wo;
+          const auto tap = [&](std::int64_t kw) {
+            return x.at(static_cast<std::size_t>(pixel + kw)) * weights.at(static_cast<std::size_t>(i % k * 2 + kw));
+          };
+          if (!(std::abs(first[i] - (tap(0) + tap(1) + 0.5f)) <= 1e-6f)) ++wrong;
         }
+        CHECK(wrong == 0);
+        CHECK(first[-1] == 0.0f);
+        CHECK(first[count] == 0.0f);
       }
     }
   }
 }
 
-TEST_CASE("few channels: lanes are pixels where vectors of output channels would be emptier") {
-  for (const Target* target : supported_targets()) {
-    const FewChannelsKernels& kernels = few_channels_kernels(*target);
-    const auto pixel_lanes = [&](std::int64_t k, std::int64_t w) {
-      return few_channels_blocking(sized({.c = 3, .h = 9, .w = w, .k = k, .r = 3, .s = 3}, 0, 0), kernels, 1)
-          .tile.pixel_lanes;
-    };
-    INFO(target->name);
-    CHECK(pixel_lanes(1, 34));
-    CHECK_FALSE(pixel_lanes(kFewMaxPixelLanesChannels + 1, 34));
-    if (kernels.lanes > 1) CHECK_FALSE(pixel_lanes(8, 3));  // one pixel in a vector
+TEST_CASE("few channels: kernels of one to five taps a row, of few and of many output channels, pooled or not") {
+  std::mt19937 random(21);
+  for (const std::int64_t k : {1, 2, 5, 6, 7, 8, 9, 16, 21, 40}) {
+    for (const std::int64_t s : {1, 3, 5}) {
+      Conv2dProblem p =
+          sized({.n = 2, .c = 1 + k % 4, .h = 9, .w = 21 + k, .k = k, .r = 2, .s = s, .bias = k % 2 == 0}, 0, 0);
+      p.activation = k % 3 == 0 ? Activation::relu : Activation::tanh;
+      check_everywhere_in("few_channels", p, random, 2);
+      p.pool = {2, 2, 2, 2};
+      check_everywhere_in("few_channels", p, random);
+    }
   }
 }
 
-TEST_CASE("few channels: an image is one unit for one thread, and several for several") {
-  const Conv2dProblem p = sized({.c = 3, .h = 34, .w = 20, .k = 32, .r = 3, .s = 3}, 0, 0);
-  for (const Target* target : supported_targets()) {
-    const FewChannelsKernels& kernels = few_channels_kernels(*target);
-    CHECK(few_channels_blocking(p, kernels, 1).units.row_blocks == 1);
-    const FewUnits units = few_channels_blocking(p, kernels, 4).units;
-    CHECK(units.row_blocks >= 4);
-    CHECK(units.row_blocks * units.rows >= p.out_h());
-    CHECK((units.row_blocks - 1) * units.rows < p.out_h());
-  }
-}
-
-TEST_CASE("few channels: the offset of a run is where the strip has its first tap") {
-  const Conv2dProblem p{.c = 2, .r = 2, .s = 3, .stride_w = 2, .dilation_h = 3};
-  // Two rows of the kernel, 3 rows of 100 floats apart; columns 0, 1, 2 lie in phases 0, 1, 0.
-  const FewStrip planes{
-      .planes = true, .phases = 2, .columns = 5, .pitch = 16, .row = 100, .pixel_step = 1, .run_steps = 1};
-  CHECK(run_offsets(p, planes) == std::vector<std::int32_t>{0, 16, 1, 32, 48, 33, 300, 316, 301, 332, 348, 333});
-  // A row of the kernel is one run: three pixels of two channels.
-  const FewStrip copy{
-      .planes = false, .phases = 1, .columns = 20, .pitch = 32, .row = 32, .pixel_step = 4, .run_steps = 6};
-  CHECK(run_offsets(p, copy) == std::vector<std::int32_t>{0, 96});
+TEST_CASE("few channels: strides, dilation and padding on every side") {
+  std::mt19937 random(22);
+  check_everywhere_in("few_channels",
+                      sized({.c = 3,
+                             .h = 23,
+                             .w = 37,
+                             .k = 20,
+                             .r = 7,
+                             .s = 7,
+                             .stride_h = 2,
+                             .stride_w = 2,
+                             .pad_top = 3,
+                             .pad_left = 3,
+                             .bias = true},
+                            3, 3),
+                      random);
+  check_everywhere_in("few_channels",
+                      sized({.c = 7,
+                             .h = 12,
+                             .w = 19,
+                             .k = 6,
+                             .r = 3,
+                             .s = 3,
+                             .stride_h = 1,
+                             .stride_w = 3,
+                             .pad_top = 0,
+                             .pad_left = 2,
+                             .dilation_h = 2,
+                             .dilation_w = 2},
+                            4, 1),
+                      random);
+  check_everywhere_in("few_channels",
+                      sized({.c = 8, .h = 5, .w = 3, .k = 3, .r = 5, .s = 5, .pad_top = 4, .pad_left = 4}, 4, 4),
+                      random);
+  check_everywhere_in("few_channels",
+                      sized({.c = 2, .h = 300, .w = 200, .k = 4, .r = 3, .s = 3, .pad_top = 1, .pad_left = 1}, 1, 1),
+                      random, 2);
 }
 
 }  // namespace gable::cpu::test

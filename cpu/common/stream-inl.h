@@ -1,4 +1,4 @@
-// Stores of f32 vectors as any storage type that pass the caches by.
+// Non-temporal stores of f32 vectors as any storage type: they bypass the caches.
 #if defined(GABLE_CPU_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_STREAM_INL_H_
 #undef GABLE_CPU_STREAM_INL_H_
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
-/// One vector; y is aligned to it. Halves shorter than the instruction's 16 bytes are stored as usual.
+/// One vector; y is aligned to it. Results shorter than the instruction's 16 bytes are stored as usual.
 template <DType kType, class D>
 HWY_INLINE void stream_f32_as(D d, hn::Vec<D> value, Storage<kType>* y) {
   if constexpr (kType == DType::f32) {

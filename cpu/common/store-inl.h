@@ -1,5 +1,5 @@
-// Output side of the convolution where the tile kernel cannot store the result itself (NCHW, f16/bf16, tanh, a pool
-// other than 2×2 stride 2): max-pool, bias and activation over an f32 strip in L1/L2, then conversion and layout. Works
+// Finishes results that the tile kernel cannot store itself (NCHW, f16 and bf16, tanh, a pool other than 2×2 with
+// stride 2): max-pool, bias and activation over an f32 strip in L1 or L2, then conversion and layout. The kernel works
 // on blocks of 32 pixels × up to 128 lanes: 16 KB pixel-major, and 16 KB lane-major for NCHW, both in L1.
 #if defined(GABLE_CPU_STORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_STORE_INL_H_
@@ -10,9 +10,9 @@
 
 #include <algorithm>
 
+#include "cpu/common/strips.h"
 #include "cpu/common/tanh-inl.h"
 #include "cpu/common/vector-inl.h"
-#include "cpu/direct/conv2d_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {

@@ -1,0 +1,216 @@
+// The depthwise kernels against an f64 reference, and the parts that the staged one is made of.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/cpu/conv2d_check.h"
+
+namespace gable::cpu::test {
+
+TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and outputs that leave the caches") {
+  std::mt19937 random(23);
+  for (const std::int64_t stride : {1, 2}) {
+    for (const std::int64_t pad : {0, 1}) {
+      for (const std::int64_t size : {3, 4, 7, 9, 10, 13, 14}) {  // also rows of 7 outputs, with padding on either side
+        // Below and above two vectors of every target, with a tail.
+        const std::int64_t channels = size == 7 ? 17 : 33 + size;
+        Conv2dProblem p{.n = 2, .c = channels, .h = size, .w = size, .k = channels, .r = 3, .s = 3};
+        p.stride_h = p.stride_w = stride;
+        p.pad_top = p.pad_left = pad;
+        p.groups = p.c;
+        p.bias = pad == 1;
+        p.activation = size % 2 == 0 ? Activation::relu : Activation::none;
+        Runs runs = check_everywhere(sized(p, pad, pad), random, size > 9 ? 3 : 1);
+        CHECK(runs["depthwise"] == runs_in_one_layout());
+        CHECK(runs["depthwise_planes"] == runs_in_one_layout());
+        CHECK(runs["depthwise_staged"] == 2 * runs_in_one_layout());
+      }
+    }
+  }
+  check_everywhere_in("depthwise", sized({.c = 40, .h = 8, .w = 8, .k = 40, .r = 3, .s = 3, .groups = 40}, 0, 1),
+                      random);
+  Conv2dProblem p{.c = 144, .h = 64, .w = 64, .k = 144, .r = 3, .s = 3, .groups = 144, .bias = true};
+  check_everywhere_in("depthwise", same_padded(p), random, 2);
+  p = {.n = 2, .c = 3, .h = 90, .w = 131, .k = 3, .r = 3, .s = 3, .groups = 3};  // several blocks of rows a plane
+  for (const std::int64_t stride : {1, 2}) {
+    p.stride_h = p.stride_w = stride;
+    check_everywhere_in("depthwise_planes", sized(p, 2, 2), random, 2);
+  }
+}
+
+TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs that it belongs to") {
+  constexpr std::int64_t kChannels = 64, kSize = 5;
+  Conv2dProblem p{.c = kChannels, .h = kSize, .w = kSize, .k = kChannels, .r = 3, .s = 3, .groups = kChannels};
+  p.dtype = DType::bf16;
+  p.bias = true;
+  p = sized(p, 0, 0);
+  for (const Target* target : supported_targets()) {
+    for (const auto pattern : std::to_array<std::uint16_t>({0x7fff, 0xffff, 0x7f81, 0xffc0})) {
+      std::vector<std::uint16_t> x(kSize * kSize * kChannels, 0x3f80);
+      std::vector<float> bias(kChannels, 0.5F);
+      x[3] = pattern;                               // the corner pixel of channel 3 reaches output pixel 0 alone
+      bias[8] = std::bit_cast<float>(0x7fffffffU);  // and the bias of channel 8 all of its outputs
+      const std::vector<std::uint16_t> weights(kChannels * 9, 0x3f80);
+      DepthwisePlan plan(p, *target, 1);
+      std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+      plan.pack(weights.data(), dense_strides(p), packed.data());
+      GuardedOutput y(DType::bf16, 9 * kChannels);
+      plan.run(x.data(), packed.data(), bias.data(), y.data());
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < 9 * kChannels; ++i) {
+        const bool nan = i == 3 || i % kChannels == 8;
+        wrong += nan ? !std::isnan(y.at(i)) : y.at(i) != 9.5F;
+      }
+      INFO(pattern << " on " << target->name);
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("depthwise: channel counts around the partition and the vector, strides and pools") {
+  std::mt19937 random(7);
+  for (const std::int64_t channels : {2, 16, 31, 128, 130, 256}) {
+    Conv2dProblem p{.n = 2, .c = channels, .h = 7, .w = 17, .k = channels, .r = 3, .s = 3};
+    p.groups = channels;
+    p.bias = true;
+    check_everywhere_in("depthwise_staged", same_padded(p), random);
+    check_everywhere_in("depthwise_staged", sized(p, 0, 0), random);
+    p.stride_h = p.stride_w = 2;
+    p.activation = Activation::relu;
+    check_everywhere_in("depthwise_staged", same_padded(p), random);
+    p.pool = {2, 2, 2, 2};
+    check_everywhere_in("depthwise_staged", same_padded(p), random);
+  }
+  check_everywhere_in("depthwise_staged", sized({.c = 40, .h = 6, .w = 6, .k = 40, .r = 1, .s = 1, .groups = 40}, 0, 0),
+                      random);
+}
+
+TEST_CASE("depthwise of any window: sizes, strides, dilation and padding on every side") {
+  std::mt19937 random(26);
+  for (const std::int64_t kernel : {1, 2, 5, 7}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      Conv2dProblem p{.n = 2, .c = 37, .h = 12, .w = 33, .k = 37, .r = kernel, .s = kernel, .groups = 37};
+      p.stride_h = p.stride_w = stride;
+      p.activation = stride == 2 ? Activation::tanh : Activation::none;
+      check_everywhere_in("depthwise_staged", same_padded(p), random, static_cast<int>(kernel % 3 + 1));
+      p.dilation_w = 2;
+      check_everywhere_in("depthwise_staged", sized(p, 1, kernel), random);
+    }
+  }
+  Conv2dProblem p{.c = 32, .h = 6, .w = 66, .k = 32, .r = 3, .s = 3, .groups = 32, .pool = {2, 2, 2, 2}};
+  check_everywhere_in("depthwise_staged", same_padded(p), random);
+  p.pool = {3, 2, 1, 2};
+  check_everywhere_in("depthwise_staged", same_padded(p), random);
+}
+
+TEST_CASE("depthwise of any window: a result beyond the last level's share, on aligned and unaligned addresses") {
+  constexpr std::int64_t kChannels = 16, kSide = 725;
+  const Conv2dProblem p = sized({.c = kChannels, .h = kSide, .w = kSide, .k = kChannels, .groups = kChannels}, 0, 0);
+  const auto count = static_cast<std::size_t>(p.y_elements());
+  std::mt19937 random(27);
+  const Elements x = random_elements(DType::f32, p.x_elements(), random);
+  const Elements weights = random_elements(DType::f32, kChannels, random);
+  for (const Target* target : supported_targets()) {
+    DepthwiseStagedPlan plan(p, *target, 2);
+    const std::vector<float> packed = packed_weights(plan, p, weights.data());
+    for (const std::size_t shift : {0, 1}) {
+      INFO(target->name << ", y " << shift << " floats from a cache line");
+      AlignedFloats y(count + 32);
+      float* first = y.data() + 16 + shift;
+      plan.run(x.data(), packed.data(), nullptr, first);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < count; ++i) wrong += first[i] == x.at(i) * weights.at(i % kChannels) ? 0 : 1;
+      CHECK(wrong == 0);
+      CHECK(first[-1] == 0.0f);
+      CHECK(first[count] == 0.0f);
+    }
+  }
+}
+
+namespace {
+
+std::string input_of(const Conv2dProblem& p) {
+  const std::string fusion = DepthwiseStagedPlan(p, best_target(), 1).description().fusion;
+  return fusion.substr(0, fusion.find(','));
+}
+
+}  // namespace
+
+TEST_CASE("depthwise of any window: explains where the input is read") {
+  const Conv2dProblem wide{.c = 32, .h = 20, .w = 200, .k = 32, .r = 5, .s = 5, .groups = 32};
+  CHECK(input_of(sized(wide, 0, 0)) == "input in place");
+  CHECK(input_of(same_padded(wide)) == "input staged where tiles touch padding");
+  Conv2dProblem p = same_padded(wide);
+  p.dtype = DType::f16;
+  CHECK(input_of(p) == "input staged");
+  p = same_padded(wide);
+  p.nhwc = false;
+  CHECK(input_of(p) == "input staged");
+  p = wide;
+  p.w = 10;  // each tile touches padding
+  CHECK(input_of(same_padded(p)) == "input staged");
+  p = wide;
+  p.c = p.k = p.groups = 33;  // a vector has lanes past the last channel, with and without padding
+  CHECK(input_of(same_padded(p)) == "input staged");
+  CHECK(input_of(sized(p, 0, 0)) == "input staged");
+  p.c = p.k = p.groups = 129;  // and only the last out tile has such a vector
+  CHECK(input_of(same_padded(p)) == "input staged in some units and elsewhere where tiles touch padding");
+}
+
+TEST_CASE("depthwise 3x3: explains the register tile and the stores that run") {
+  const Target& target = best_target();
+  const DepthwiseKernels& kernels = depthwise_kernels(target);
+  Conv2dProblem p = same_padded({.c = 64, .h = 9, .w = 9, .k = 64, .r = 3, .s = 3, .groups = 64});
+  const std::string lanes = " pixels x " + text(kernels.lanes) + " channels";
+  CHECK(DepthwisePlan(p, target, 1).description().tile == "2x" + text(kernels.pixels) + lanes);
+  CHECK(DepthwisePlan(p, target, 1).description().fusion ==
+        "input in place, no pool, bias and activation in registers");
+  p.w = p.wo = kernels.pixels;
+  p.h = p.ho = 1;
+  CHECK(DepthwisePlan(p, target, 1).description().tile == "1x1" + lanes);
+  p = same_padded({.c = 64, .h = 300, .w = 300, .k = 64, .r = 3, .s = 3, .groups = 64});  // 46 MB
+  const bool streams = DepthwisePlan(p, target, 1).description().fusion.find("non-temporal") != std::string::npos;
+  CHECK(streams == (kernels.lanes == 16));
+  p.nhwc = false;
+  CHECK(DepthwisePlanesPlan(p, target, 1).description().fusion ==
+        "input staged, no pool, bias and activation in registers");
+}
+
+TEST_CASE("the staged depthwise register tile: kernel rows in the padding are skipped, two rows are pooled") {
+  for (const Target* target : supported_targets()) {
+    const DepthwiseStagedKernels& kernels = depthwise_staged_kernels(*target);
+    const std::int64_t lanes = kernels.lanes, px = lanes, pixels = kernels.max_pair_pixels;
+    const std::int64_t row = (pixels + 1) * px;
+    // Input (row, column, lane) is 10*row + column; the kernel is 3x2 ones.
+    std::vector<float> x(static_cast<std::size_t>(4 * row)), weights(static_cast<std::size_t>(6 * lanes), 1.0F);
+    for (std::int64_t i = 0; i < 4 * row; ++i) {
+      x[static_cast<std::size_t>(i)] = static_cast<float>(10 * (i / row) + i % row / px);
+    }
+    std::vector<float> bias(static_cast<std::size_t>(lanes), 0.5F), y(static_cast<std::size_t>(pixels * lanes), -1.0F);
+    DepthwiseStagedCall call{.x = {x.data(), row, px, row, px, 0, 1},
+                             .weights = weights.data(),
+                             .kernel_w = 2,
+                             .rows = {1, 2},
+                             .y = {y.data(), 0, px, static_cast<int>(lanes), bias.data(), false, false}};
+    kernels.row[1][pixels](call);
+    for (std::int64_t i = 0; i < pixels * lanes; ++i) {
+      CHECK(y[static_cast<std::size_t>(i)] == static_cast<float>(20 + 2 * (i / lanes) + 1) + 0.5F);
+    }
+    call.rows = {0, 3};
+    call.y.lanes = 1;
+    std::fill(y.begin(), y.end(), -1.0F);
+    kernels.row_pair[1][pixels](call);
+    for (std::int64_t i = 0; i < pixels * lanes; ++i) {
+      // The lower right convolution result is the largest: rows 1 to 3, columns 2p+1 and 2p+2.
+      const bool stored = i % lanes == 0 && i / lanes < pixels / 2;
+      const float largest = static_cast<float>(2 * 60 + 3 * (4 * (i / lanes) + 3)) + 0.5F;
+      CHECK(y[static_cast<std::size_t>(i)] == (stored ? largest : -1.0F));
+    }
+  }
+}
+
+}  // namespace gable::cpu::test

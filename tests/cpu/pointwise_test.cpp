@@ -1,0 +1,85 @@
+// The 1x1 kernel against an f64 reference.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <stdexcept>
+
+#include "tests/cpu/conv2d_check.h"
+
+namespace gable::cpu::test {
+
+namespace {
+
+/// A 1x1 convolution in the kernel made for it, which must take it, on every supported target.
+void check_pointwise(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  const Sample sample = random_sample(p, random);
+  for (const Target* target : supported_targets()) {
+    CHECK(PointwisePlan(p, *target, threads).workspace_bytes() <= static_cast<std::size_t>(threads) * (2u << 20));
+    check_plan<PointwisePlan>(p, *target, threads, sample);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pointwise: channels around the run, lanes around panels, pixels around tiles") {
+  std::mt19937 random(23);
+  const std::int64_t pixels[] = {1, 5, 6, 7, 13, 14, 15, 29};
+  int turn = 0;
+  for (const std::int64_t c : {1, 3, 4, 15, 16, 17, 33, 64, 100}) {
+    for (const std::int64_t k : {1, 5, 8, 16, 17, 31, 32, 33, 48, 64, 65, 96, 111, 128, 200}) {
+      Conv2dProblem p{.n = 1 + turn % 2, .c = c, .h = 1, .w = pixels[turn % 8], .k = k, .bias = turn % 3 > 0};
+      p.activation = turn % 5 < 2 ? Activation::none : Activation::relu;
+      check_pointwise(sized(p, 0, 0), random, 1 + turn % 3);
+      ++turn;
+    }
+  }
+}
+
+TEST_CASE("pointwise: strides, rows shorter and longer than a tile, and outputs that leave out the image's end") {
+  std::mt19937 random(24);
+  for (const std::int64_t w : {1, 4, 11, 27, 28, 60}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      Conv2dProblem p{.n = 2, .c = 20, .h = 5, .w = w, .k = 70, .stride_h = 2, .stride_w = stride, .bias = true};
+      check_pointwise(sized(p, 0, 0), random, static_cast<int>(stride));
+      p = sized(p, 0, 0);
+      p.ho -= 1;
+      p.wo = std::max<std::int64_t>(1, p.wo - 1);
+      check_pointwise(p, random);
+    }
+  }
+}
+
+TEST_CASE("pointwise: pixels 4 KiB apart, and weights beyond half of L2") {
+  std::mt19937 random(25);
+  for (const int threads : {1, 3}) {
+    check_pointwise(sized({.n = 2, .c = 1024, .h = 1, .w = 31, .k = 40, .bias = true}, 0, 0), random, threads);
+    check_pointwise(sized({.c = 512, .h = 5, .w = 33, .k = 33, .stride_h = 2, .stride_w = 2}, 0, 0), random, threads);
+    check_pointwise(sized({.n = 3, .c = 530, .h = 9, .w = 9, .k = 530, .bias = true}, 0, 0), random, threads);
+    check_pointwise(sized({.c = 530, .h = 7, .w = 9, .k = 521, .stride_h = 2, .stride_w = 2}, 0, 0), random, threads);
+  }
+}
+
+TEST_CASE("pointwise: NaN reaches the outputs of its pixel through relu, and no others") {
+  Conv2dProblem p = sized({.c = 20, .h = 1, .w = 30, .k = 40, .activation = Activation::relu}, 0, 0);
+  const std::size_t poisoned = 17;
+  std::vector<float> x(20 * 30, 1.0f), weights(40 * 20, -1.0f), y(40 * 30);
+  x[poisoned * 20 + 7] = std::numeric_limits<float>::quiet_NaN();
+  for (const Target* target : supported_targets()) {
+    PointwisePlan plan(p, *target, 1);
+    std::vector<float> packed(plan.packed_bytes() / sizeof(float));
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    plan.run(x.data(), packed.data(), nullptr, y.data());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      CHECK(std::isnan(y[i]) == (i / 40 == poisoned));
+      if (i / 40 != poisoned) CHECK(y[i] == 0);
+    }
+  }
+}
+
+TEST_CASE("pointwise: a result beyond the last level's share, on aligned and unaligned addresses") {
+  check_large_result<PointwisePlan>();
+}
+
+}  // namespace gable::cpu::test

@@ -1,0 +1,199 @@
+// The parts that cut problems: tiles, taps, units, strips, and the input of a unit.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cpu/common/strips.h"
+#include "cpu/common/tiling.h"
+#include "cpu/common/unit_description.h"
+#include "cpu/common/unit_input.h"
+#include "cpu/common/unit_window.h"
+#include "tests/cpu/oracle.h"
+
+namespace gable::cpu::test {
+
+TEST_CASE("tiles cover the pixels once, in multiples of their step and nearly equal") {
+  for (const std::int64_t step : {1, 2}) {
+    for (std::int64_t pixels = step; pixels <= 60; pixels += step) {
+      for (const std::int64_t most : {2, 6, 14}) {
+        const Tiles tiles(pixels, most, step);
+        std::int64_t next = 0;
+        for (std::int64_t tile = 0; tile < tiles.count; ++tile) {
+          CHECK(tiles.begin(tile) == next);
+          CHECK(tiles.width(tile) % step == 0);
+          CHECK(tiles.width(tile) <= most);
+          CHECK(tiles.width(0) - tiles.width(tile) <= step);
+          next += tiles.width(tile);
+        }
+        CHECK(next == pixels);
+      }
+    }
+  }
+}
+
+TEST_CASE("the taps of an output that read the image are those whose coordinate is inside") {
+  for (const std::int64_t dilation : {1, 2, 3}) {
+    for (const std::int64_t pad : {0, 1, 4}) {
+      const WindowAxis axis{.size = 5, .outputs = 7, .taps = 4, .stride = 2, .dilation = dilation, .pad = pad};
+      bool padded = false;
+      for (std::int64_t output = 0; output < axis.outputs; ++output) {
+        const TapRange inside = axis.inside(output);
+        for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
+          const std::int64_t x = output * axis.stride + tap * dilation - pad;
+          CHECK((tap >= inside.begin && tap < inside.end) == (x >= 0 && x < axis.size));
+          padded |= x < 0 || x >= axis.size;
+        }
+      }
+      CHECK(axis.padded() == padded);
+    }
+  }
+}
+
+TEST_CASE("an axis map keeps the coordinate of every tap, in no more positions than either way needs") {
+  for (const std::int64_t stride : {1, 2, 5}) {
+    for (const std::int64_t dilation : {1, 3}) {
+      const AxisMap map = smaller_axis_map(6, 3, stride, dilation);
+      for (std::int64_t output = 0; output < 6; ++output) {
+        for (std::int64_t tap = 0; tap < 3; ++tap) {
+          const std::int64_t position = output * map.output_step + tap * map.tap_step;
+          CHECK(position < map.positions(6));
+          CHECK(map.source(position) == output * stride + tap * dilation);
+        }
+      }
+      CHECK(map.positions(6) <= 18);
+      CHECK(map.positions(0) == 0);
+    }
+  }
+  CHECK(smaller_axis_map(6, 1, 5, 1).gather);
+  CHECK(!smaller_axis_map(6, 3, 1, 1).gather);
+}
+
+TEST_CASE("units cover images, groups, out tiles, rows and pixels once, in either order") {
+  const Conv2dProblem p = sized({.n = 5, .c = 6, .h = 7, .w = 11, .k = 6}, 0, 0);
+  for (const bool weights_once : {false, true}) {
+    UnitGrid grid = unit_grid(p, 2, 3, 4);
+    grid.groups = 3;
+    grid.out_tiles = 2;
+    grid.weights_once = weights_once;
+    std::set<std::vector<std::int64_t>> outputs;
+    std::size_t visits = 0;
+    for (std::int64_t unit = 0; unit < grid.count(); ++unit) {
+      const UnitPlace place = grid.at(unit);
+      const UnitWindow window = unit_window(p, grid, place);
+      for (std::int64_t i = 0; i < std::min(grid.images, p.n - place.first_image); ++i) {
+        for (std::int64_t row = 0; row < window.rows; ++row) {
+          for (std::int64_t pixel = 0; pixel < window.pixels; ++pixel, ++visits) {
+            outputs.insert({place.first_image + i, place.group, place.out_tile, window.first_row + row,
+                            window.first_pixel + pixel});
+          }
+        }
+      }
+    }
+    CHECK(visits == 5 * 3 * 2 * 7 * 11);
+    CHECK(outputs.size() == visits);
+    // Neighbours share weights or input.
+    const UnitPlace first = grid.at(0), second = grid.at(1);
+    CHECK((first.group == second.group && first.out_tile == second.out_tile) == weights_once);
+  }
+}
+
+TEST_CASE("a unit's window before and under its pool") {
+  const Conv2dProblem p = same_padded({.h = 20, .w = 20, .r = 3, .s = 3, .pool = {3, 2, 2, 2}});
+  const UnitGrid grid = unit_grid(p, 1, 4, 5);
+  const UnitPlace place{
+      .first_image = 0, .group = 0, .out_tile = 0, .first_row = grid.rows, .first_pixel = grid.pixels};
+  const UnitWindow window = unit_window(p, grid, place);
+  CHECK(window.conv_rows == 2 * (window.rows - 1) + 3);
+  CHECK(window.conv_pixels == 2 * window.pixels);
+  CHECK(window.x_row == 2 * grid.rows - 1);
+  CHECK(window.x_column == 2 * grid.pixels - 1);
+}
+
+namespace {
+
+/// Checks every element that tiles would read of a unit which is the whole image: `channels` channels.
+void check_reads(const Conv2dProblem& p, const Elements& logical, const UnitWindow& window, const UnitInput& input,
+                 std::int64_t in_lanes) {
+  std::size_t wrong = 0;
+  for (std::int64_t row = 0; row < window.conv_rows; ++row) {
+    for (std::int64_t pixel = 0; pixel < window.conv_pixels; ++pixel) {
+      const InputTile tile = input.at(row, pixel);
+      for (std::int64_t kh = 0; kh < p.r; ++kh) {
+        const std::int64_t ih = row * p.stride_h + kh * p.dilation_h - p.pad_top;
+        for (std::int64_t kw = 0; kw < p.s; ++kw) {
+          const std::int64_t iw = pixel * p.stride_w + kw * p.dilation_w - p.pad_left;
+          const bool inside = ih >= 0 && ih < p.h && iw >= 0 && iw < p.w;
+          if (!inside && input.in_place(pixel)) continue;  // tiles skip these taps
+          for (std::int64_t c = 0; c < p.c; ++c) {
+            const float read =
+                tile.x[kh * tile.kh + kw * tile.kw + c / in_lanes * tile.in_tile + c % in_lanes * tile.lane];
+            const float expected = inside ? logical.at(offset(false, p.c, p.h, p.w, 0, c, ih, iw)) : 0.0F;
+            wrong += read == expected ? 0 : 1;
+          }
+        }
+      }
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a unit's input: tiles read the image in place and strips with zeros for the padding, in both layouts") {
+  std::mt19937 random(41);
+  for (const std::int64_t stride : {1, 2, 4}) {
+    Conv2dProblem p{.c = 20, .h = 9, .w = 40, .k = 1, .r = 3, .s = 3, .stride_h = stride, .stride_w = stride};
+    p = same_padded(p);
+    const Elements x = random_elements(DType::f32, p.x_elements(), random);
+    const UnitGrid grid = unit_grid(p, 1, p.ho, p.wo);
+    const UnitWindow window = unit_window(p, grid, grid.at(0));
+    const StripAxes axes{smaller_axis_map(window.conv_rows, p.r, p.stride_h, p.dilation_h),
+                         smaller_axis_map(window.conv_pixels, p.s, p.stride_w, p.dilation_w)};
+    std::vector<float> strips(static_cast<std::size_t>(64 * 64 * 32), -7.0F);
+    for (const bool nhwc : {true, false}) {
+      p.nhwc = nhwc;
+      const Elements image = in_layout(x, nhwc, p.n, p.c, p.h, p.w);
+      for (const Target* target : supported_targets()) {
+        const StripKernels& kernels = strip_kernels(*target);
+        INFO(target->name << (nhwc ? " nhwc" : " nchw") << " stride " << stride);
+        UnitInput staged(p, window, axes, all_staged(window));
+        CHECK(staged.stages());
+        CHECK(!staged.reads_in_place());
+        staged.prepare(image.data(), p.c, {(nhwc ? kernels.stage_nhwc : kernels.stage_nchw)[0], 16, nhwc},
+                       strips.data());
+        check_reads(p, x, window, staged, 16);
+        if (!nhwc) continue;
+        const PixelRange inner = inner_tiles_in_place(column_axis(p), window, {window.conv_pixels, 3}, axes.columns);
+        UnitInput edges(p, window, axes, inner);
+        edges.prepare(image.data(), p.c, {kernels.stage_nhwc[0], 16, true}, strips.data());
+        check_reads(p, x, window, edges, 16);
+        CHECK(edges.reads_in_place());
+      }
+    }
+  }
+}
+
+TEST_CASE("pixels are read in place between the tiles that touch padding") {
+  const Conv2dProblem p = same_padded({.h = 9, .w = 40, .r = 3, .s = 3});
+  const UnitGrid grid = unit_grid(p, 1, p.ho, p.wo);
+  const UnitWindow window = unit_window(p, grid, grid.at(0));
+  const AxisMap columns = smaller_axis_map(window.conv_pixels, p.s, p.stride_w, p.dilation_w);
+  const PixelRange inner = inner_tiles_in_place(column_axis(p), window, {40, 10}, columns);
+  CHECK(inner.begin == 10);
+  CHECK(inner.end == 30);
+  CHECK(!inner_tiles_in_place(column_axis(p), window, {40, 20}, columns).any());
+  CHECK(all_in_place(window).all(window.conv_pixels));
+  CHECK(!all_staged(window).any());
+}
+
+TEST_CASE("units are described by what they stage") {
+  CHECK(describe_input({.any_in_place = true, .any_staged = false, .any_without_in_place = false}) == "input in place");
+  CHECK(describe_input({.any_in_place = false, .any_staged = true, .any_without_in_place = true}) == "input staged");
+  CHECK(describe_input({.any_in_place = true, .any_staged = true, .any_without_in_place = false}) ==
+        "input staged where tiles touch padding");
+}
+
+}  // namespace gable::cpu::test
