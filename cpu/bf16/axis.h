@@ -30,7 +30,7 @@ inline std::int64_t outputs_inside(const Axis& axis) {
   return room < 0 ? 0 : room / axis.stride - ceil_div(axis.pad, axis.stride) + 1;
 }
 
-/// The most source pixels that so many outputs read; a single tap reads one for each.
+/// The most source pixels that `outs` outputs read; a single tap reads one for each.
 inline std::int64_t source_size(const Axis& axis, std::int64_t outs) {
   return axis.taps == 1 ? outs : std::min(axis.size, (outs - 1) * axis.stride + axis.reach() + 1);
 }

@@ -64,7 +64,7 @@ Blocking blocking_of(const Conv2dProblem& problem, int products, const Bf16Unit&
 /// Time that starting and storing a half takes, in positions.
 constexpr std::int64_t kHalfCost = 2;
 
-/// Whether flat tiles need less time than tiles row by row, for a work unit of so many rows and columns.
+/// Whether flat tiles need less time than tiles row by row, for a work unit of rows x columns.
 bool prefers_flat(const Blocking& blocking, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns);
 
 /// Tiles whose accumulators exist at a time: the one that is computed, and the previous one, whose epilogue overlaps.

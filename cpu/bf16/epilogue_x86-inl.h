@@ -75,8 +75,8 @@ GABLE_CPU_BF16 void run_epilogue(const Epilogue& call) {
       const std::int64_t left = 2 * pixel * kLanes;
       vectors.store(pooled(call, left), pooled(call, left + kHalf), y);
     } else {
-      const float* c = call.accumulators + pixel * kLanes;
-      vectors.store(_mm512_loadu_ps(c), _mm512_loadu_ps(c + kHalf), y);
+      const float* accumulators = call.accumulators + pixel * kLanes;
+      vectors.store(_mm512_loadu_ps(accumulators), _mm512_loadu_ps(accumulators + kHalf), y);
     }
   }
 }

@@ -44,7 +44,7 @@ class ImageRegion {
   SourceRange source_rows_{}, source_columns_{};
 };
 
-/// One chunk of panels for the strip's images, of which so many are used.
+/// One chunk of panels for the first `images` images of the strip.
 struct ImagesPass {
   const std::uint16_t* strip;
   std::int64_t images;

@@ -44,7 +44,7 @@ struct Bf16Unit {
   /// It loads and multiplies `positions` positions of a half even where fewer are used, and its halves share weights.
   bool loads_full_halves = false;
   double most_padding = 0;  // it loses to the direct kernel where padding multiplies the products by more
-  /// Before and after a thread's tiles, which have so many positions a half and so many channel pairs a block.
+  /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block.
   void (*begin)(int positions, int pairs) = nullptr;
   void (*end)() = nullptr;
   bf16::TileFunctions tiles;
@@ -58,7 +58,7 @@ struct Bf16Unit {
   bf16::EpilogueFunction epilogue(DType type) const {
     return type == DType::bf16 ? epilogues.bf16 : type == DType::f16 ? epilogues.f16 : nullptr;
   }
-  /// Whether its own epilogue takes so many lanes of such output.
+  /// Whether its own epilogue takes `lanes` lanes of such output.
   bool takes_epilogue(DType type, Activation activation, int lanes) const {
     return epilogue(type) != nullptr && lanes == bf16::kLanes && activation != Activation::tanh;
   }

@@ -21,8 +21,8 @@ class EmulatedTiles {
  public:
   template <int kTile>
   void zero() {
-    for (auto& row : sums_[kTile]) {
-      for (float& sum : row) sum = 0.0f;
+    for (auto& row : accumulators_[kTile]) {
+      for (float& value : row) value = 0.0f;
     }
   }
   template <int kTile, bool kKeepsInL1 = true>
@@ -40,8 +40,8 @@ class EmulatedTiles {
         const float* x = &operands_[kA - 4][row][2 * pair];
         for (int lane = 0; lane < 16; ++lane) {
           const float* w = &operands_[kB - 4][pair][2 * lane];
-          sums_[kSum][row][lane] += x[0] * w[0];
-          sums_[kSum][row][lane] += x[1] * w[1];
+          accumulators_[kSum][row][lane] += x[0] * w[0];
+          accumulators_[kSum][row][lane] += x[1] * w[1];
         }
       }
     }
@@ -49,7 +49,7 @@ class EmulatedTiles {
   template <int kTile>
   void store(float* rows, std::int64_t stride) {
     for (int row = 0; row < positions_of_a_half; ++row) {
-      for (int lane = 0; lane < 16; ++lane) rows[row * stride + lane] = sums_[kTile][row][lane];
+      for (int lane = 0; lane < 16; ++lane) rows[row * stride + lane] = accumulators_[kTile][row][lane];
     }
   }
 
@@ -75,7 +75,7 @@ class EmulatedTiles {
   static void prefetch_for_write(const char* line) { __builtin_prefetch(line); }
 
  private:
-  float sums_[4][16][16];
+  float accumulators_[4][16][16];
   float operands_[4][16][32];
 };
 
