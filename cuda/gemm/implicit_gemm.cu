@@ -213,28 +213,29 @@ void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
   if (tile.splits > 1) note_path(Path::implicit_gemm_split);
 }
 
-class ImplicitGemmPlan final : public Conv2dPlan {
+/// Of packed weights.
+PackedOrder order_of(const Conv2dProblem& p) {
+  PackedOrder order = packed_order(p, channels_of_chunk(p), kThreadColumns);
+  order.depth_innermost = true;
+  return order;
+}
+
+class ImplicitGemmPlan final : public PackedOrderPlan {
  public:
   ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
 
   Conv2dDescription description() const override;
-  Packing packing() const override { return packing_of_order(problem_, order()); }
-  std::size_t packed_bytes() const override;
   std::size_t workspace_bytes() const override { return parts_bytes(gemm_, tile_.splits); }
-  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
 
  private:
-  PackedOrder order() const;
-
-  Conv2dProblem problem_;
   ImplicitGemm gemm_;
   GemmTile tile_;
 };
 
 ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
-    : problem_(problem),
+    : PackedOrderPlan(problem, order_of(problem)),
       gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kThreadColumns)),
       tile_(choose_tile(gemm_, kCandidates, elements_of_stage(problem), fma_per_cycle(problem), device)) {
   with_type(problem_.dtype, [&](auto zero) { kernel_of<decltype(zero)>(problem_, tile_).prepare(); });
@@ -245,21 +246,6 @@ Conv2dDescription ImplicitGemmPlan::description() const {
           .tile = tile_text(tile_) + ", 64x32 a warp",
           .staging = "three stages of 64 bytes in shared memory",
           .fusion = "pool, bias and activation in registers"};
-}
-
-PackedOrder ImplicitGemmPlan::order() const {
-  PackedOrder order = packed_order(problem_, channels_of_chunk(problem_), kThreadColumns);
-  order.depth_innermost = true;
-  return order;
-}
-
-std::size_t ImplicitGemmPlan::packed_bytes() const {
-  return static_cast<std::size_t>(order().elements()) * size_of(problem_.dtype);
-}
-
-void ImplicitGemmPlan::pack(const void* weights, const WeightStrides& strides, void* packed,
-                            cudaStream_t stream) const {
-  pack_weights(problem_, order(), weights, strides, packed, stream);
 }
 
 void ImplicitGemmPlan::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,

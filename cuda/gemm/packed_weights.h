@@ -3,11 +3,9 @@
 // the kernel's tile needs.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 
-#include <gable/problem.h>
+#include "cuda/common/conv2d_plan.h"
 
 namespace gable::cuda {
 
@@ -34,5 +32,23 @@ constexpr Packing packing_of_order(const Conv2dProblem& p, const PackedOrder& or
 /// Device pointers of problem.dtype; f32 with Math::tf32 is rounded to it. Asynchronous on `stream`.
 void pack_weights(const Conv2dProblem& problem, const PackedOrder& order, const void* weights,
                   const WeightStrides& strides, void* packed, cudaStream_t stream);
+
+/// The part of a plan that packs its weights in this order.
+class PackedOrderPlan : public Conv2dPlan {
+ public:
+  Packing packing() const final { return packing_of_order(problem_, order_); }
+  std::size_t packed_bytes() const final {
+    return static_cast<std::size_t>(order_.elements()) * size_of(problem_.dtype);
+  }
+  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const final {
+    pack_weights(problem_, order_, weights, strides, packed, stream);
+  }
+
+ protected:
+  PackedOrderPlan(const Conv2dProblem& problem, const PackedOrder& order) : problem_(problem), order_(order) {}
+
+  const Conv2dProblem problem_;
+  const PackedOrder order_;
+};
 
 }  // namespace gable::cuda

@@ -247,26 +247,22 @@ PackedOrder order_of(const Conv2dProblem& p) {
   return order;
 }
 
-class RegisterTilePlan final : public Conv2dPlan {
+class RegisterTilePlan final : public PackedOrderPlan {
  public:
   RegisterTilePlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
 
   Conv2dDescription description() const override;
-  Packing packing() const override { return packing_of_order(problem_, order_of(problem_)); }
-  std::size_t packed_bytes() const override;
   std::size_t workspace_bytes() const override { return parts_bytes(gemm_, tile_.splits); }
-  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
 
  private:
-  Conv2dProblem problem_;
   ImplicitGemm gemm_;
   GemmTile tile_;
 };
 
 RegisterTilePlan::RegisterTilePlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
-    : problem_(problem),
+    : PackedOrderPlan(problem, order_of(problem)),
       gemm_(implicit_gemm_of(problem, kPadding, kPadding)),
       tile_(choose_tile(gemm_, kCandidates, kDepth, kFmaPerCycle, device)) {
   kernel_of(problem_, tile_).prepare();
@@ -277,15 +273,6 @@ Conv2dDescription RegisterTilePlan::description() const {
           .tile = tile_text(tile_) + ", 8x8 a thread",
           .staging = "two stages of 32 in shared memory",
           .fusion = "pool, bias and activation in registers"};
-}
-
-std::size_t RegisterTilePlan::packed_bytes() const {
-  return static_cast<std::size_t>(order_of(problem_).elements()) * sizeof(float);
-}
-
-void RegisterTilePlan::pack(const void* weights, const WeightStrides& strides, void* packed,
-                            cudaStream_t stream) const {
-  pack_weights(problem_, order_of(problem_), weights, strides, packed, stream);
 }
 
 void RegisterTilePlan::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,

@@ -134,24 +134,20 @@ void with_bank(const void* packed, std::size_t bytes, cudaStream_t stream, Launc
   if (ordered) GABLE_CUDA_CHECK(cudaEventRecord(lock.last_use, stream));
 }
 
-class ConstantPlan final : public Conv2dPlan {
+class ConstantPlan final : public PackedOrderPlan {
  public:
   explicit ConstantPlan(const Conv2dProblem& problem);
 
   Conv2dDescription description() const override;
-  Packing packing() const override { return packing_of_order(problem_, order_); }
-  std::size_t packed_bytes() const override;
-  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
 
  private:
-  Conv2dProblem problem_;
   PackedOrder order_;
 };
 
 ConstantPlan::ConstantPlan(const Conv2dProblem& problem)
-    : problem_(problem), order_(packed_order(problem, 1, kChannels)) {}
+    : PackedOrderPlan(problem, packed_order(problem, 1, kChannels)) {}
 
 Conv2dDescription ConstantPlan::description() const {
   return {.kernel = "constant",
@@ -159,14 +155,6 @@ Conv2dDescription ConstantPlan::description() const {
           .staging = std::string(problem_.nhwc ? "nhwc" : "nchw") + " read from global memory as it is, " +
                      std::to_string(packed_bytes()) + " bytes of weights copied to constant memory",
           .fusion = "bias, activation and pool in the thread"};
-}
-
-std::size_t ConstantPlan::packed_bytes() const {
-  return static_cast<std::size_t>(order_.elements()) * size_of(problem_.dtype);
-}
-
-void ConstantPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
-  pack_weights(problem_, order_, weights, strides, packed, stream);
 }
 
 void ConstantPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,

@@ -69,14 +69,11 @@ __global__ void naive_kernel(Conv2dProblem p, ImageStrides stride, const T* x, c
   y[index] = from_f32<T>(activate(p.bias ? best + bias[k] : best, p.activation));
 }
 
-class NaivePlan final : public Conv2dPlan {
+class NaivePlan final : public PackedOrderPlan {
  public:
-  explicit NaivePlan(const Conv2dProblem& problem) : problem_(problem) {}
+  explicit NaivePlan(const Conv2dProblem& problem) : PackedOrderPlan(problem, packed_order(problem, 1, 1)) {}
 
   Conv2dDescription description() const override;
-  Packing packing() const override { return packing_of_order(problem_, packed_order(problem_, 1, 1)); }
-  std::size_t packed_bytes() const override;
-  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
 
@@ -89,14 +86,6 @@ Conv2dDescription NaivePlan::description() const {
           .tile = "one thread an output element",
           .staging = std::string(problem_.nhwc ? "nhwc" : "nchw") + " read from global memory as it is",
           .fusion = "bias, activation and pool in the thread"};
-}
-
-std::size_t NaivePlan::packed_bytes() const {
-  return static_cast<std::size_t>(packed_order(problem_, 1, 1).elements()) * size_of(problem_.dtype);
-}
-
-void NaivePlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
-  pack_weights(problem_, packed_order(problem_, 1, 1), weights, strides, packed, stream);
 }
 
 void NaivePlan::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {

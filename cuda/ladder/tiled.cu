@@ -254,20 +254,15 @@ std::string tiled_refusal(const Conv2dProblem& p, int stages) {
   return "";
 }
 
-class TiledPlan final : public Conv2dPlan {
+class TiledPlan final : public PackedOrderPlan {
  public:
   TiledPlan(const Conv2dProblem& problem, int stages);
 
   Conv2dDescription description() const override;
-  Packing packing() const override { return packing_of_order(problem_, order_); }
-  std::size_t packed_bytes() const override;
-  void pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
 
  private:
-  Conv2dProblem problem_;
-  PackedOrder order_;
   Tiling tiling_;
 };
 
@@ -277,7 +272,7 @@ std::size_t Tiling::bytes() const {
 }
 
 TiledPlan::TiledPlan(const Conv2dProblem& problem, int stages)
-    : problem_(problem), order_(packed_order(problem, 1, kChannels)), tiling_(tiling_of(problem, stages)) {}
+    : PackedOrderPlan(problem, packed_order(problem, 1, kChannels)), tiling_(tiling_of(problem, stages)) {}
 
 Conv2dDescription TiledPlan::description() const {
   const std::string tile = std::to_string(tiling_.halo_h) + "x" + std::to_string(tiling_.halo_w);
@@ -287,14 +282,6 @@ Conv2dDescription TiledPlan::description() const {
                      std::to_string(tiling_.channels) + " channels in shared memory, " +
                      std::to_string(tiling_.stages) + (tiling_.stages == 1 ? " buffer" : " buffers"),
           .fusion = "pool in the block, bias and activation before the store"};
-}
-
-std::size_t TiledPlan::packed_bytes() const {
-  return static_cast<std::size_t>(order_.elements()) * size_of(problem_.dtype);
-}
-
-void TiledPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
-  pack_weights(problem_, order_, weights, strides, packed, stream);
 }
 
 void TiledPlan::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {

@@ -11,7 +11,7 @@
 
 namespace gable::cuda::ptx {
 
-/// Stands for f32 operands of which the matrix unit reads the tf32 part.
+/// f32 operands; the matrix unit reads their tf32 bits.
 struct Tf32 {};
 
 __device__ inline std::uint32_t shared_address(const void* p) {
@@ -56,7 +56,8 @@ __device__ inline bool is_complete(std::uint32_t barrier, std::uint32_t parity) 
   return complete != 0;
 }
 
-/// Signals the same barrier of another block of the cluster, with what this thread has seen written before.
+/// Arrives at the same barrier of another block of the cluster, and releases the writes that this thread has made or
+/// observed.
 __device__ inline void arrive_remote(std::uint32_t barrier, std::uint32_t rank) {
   asm volatile(
       "{\n"
@@ -67,7 +68,7 @@ __device__ inline void arrive_remote(std::uint32_t barrier, std::uint32_t rank) 
       "r"(rank)
       : "memory");
 }
-/// As wait(), and what the cluster's arrivals released is then visible.
+/// As wait(); acquires what the cluster's arrivals released.
 __device__ inline void wait_cluster(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
       "{\n"
@@ -84,7 +85,7 @@ __device__ inline void sync_cluster() {
 }
 
 // ---- launches ----
-/// Lets the stream's next kernel start as this one's blocks leave, if it was launched to overlap.
+/// Lets the stream's next kernel start as this one's blocks exit, if it was launched with programmatic serialization.
 __device__ inline void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 /// Returns once the kernels before this one have ended and their writes are visible.
 __device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
@@ -114,8 +115,8 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap& map, int c,
       "l"(&map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier)
       : "memory");
 }
-/// As many output pixels of a convolution as the map says, from the one whose filter starts at (x, y); of each the
-/// input pixel at the tap (dx, dy).
+/// Gathers the input pixels at tap (dx, dy) of consecutive output pixels, the first of which has its filter at (x, y).
+/// The map holds their number.
 __device__ inline void load_pixels_of_tap(std::uint32_t to, const CUtensorMap& map, int c, int x, int y, int n,
                                           short dx, short dy, std::uint32_t barrier) {
   asm volatile(
@@ -170,15 +171,15 @@ __device__ inline void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/// Keeps the compiler from reading sums before the wait for their products that stands before this.
+/// Keeps the compiler from moving reads of the accumulators before the preceding wait_products().
 template <int count>
 __device__ inline void fence_sums(float (&sums)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
-/// Operand in shared memory, 128-byte rows of the reduction dimension, 128-byte swizzle: eight rows follow one another
-/// at 128 bytes, groups of eight rows at `group_pitch` bytes.
+/// Operand in shared memory with 128-byte swizzle: rows of 128 bytes along the reduction, groups of eight contiguous
+/// rows, and `group_pitch` bytes from group to group.
 __device__ inline std::uint64_t operand_descriptor(std::uint32_t address, std::uint32_t group_pitch) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   return kSwizzle128 | (static_cast<std::uint64_t>(group_pitch >> 4) << 32) | (std::uint64_t{1} << 16) |

@@ -7,6 +7,12 @@
 
 namespace gable {
 
+TEST_CASE("the loaded CUDA plugin gives its table of paths to tests, with a GPU or without") {
+  devices();  // loads the plugins
+  CHECK_FALSE(loaded_cuda_plugin().empty());
+  CHECK((plugin_coverage_function() != nullptr));
+}
+
 TEST_CASE("every path of the CUDA kernels that this GPU has ran") {
   if (is_missing("cuda")) return;
   const std::vector<PluginPath> paths = plugin_coverage();

@@ -29,14 +29,21 @@ inline std::string loaded_cuda_plugin() {
   return found;
 }
 
-/// Of GPU 0; empty where the plugin or its symbol is missing, or there is no GPU.
-inline std::vector<PluginPath> plugin_coverage() {
-  using Take = void (*)(void*, const char*, bool, bool);
-  using Coverage = bool (*)(int, Take, void*);
-  std::vector<PluginPath> paths;
+using PluginCoverage = bool (*)(int device, void (*take)(void*, const char*, bool, bool), void* context);
+
+/// The plugin's function; null where the plugin or its symbol is missing. Valid while the plugin stays loaded.
+inline PluginCoverage plugin_coverage_function() {
   void* const plugin = dlopen(loaded_cuda_plugin().c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (plugin == nullptr) return paths;
-  if (const auto coverage = reinterpret_cast<Coverage>(dlsym(plugin, "gable_cuda_path_coverage"))) {
+  if (plugin == nullptr) return nullptr;
+  const auto coverage = reinterpret_cast<PluginCoverage>(dlsym(plugin, "gable_cuda_path_coverage"));
+  dlclose(plugin);  // the loader's own reference keeps it
+  return coverage;
+}
+
+/// Of GPU 0; empty where there is none.
+inline std::vector<PluginPath> plugin_coverage() {
+  std::vector<PluginPath> paths;
+  if (const PluginCoverage coverage = plugin_coverage_function()) {
     coverage(
         0,
         [](void* to, const char* path, bool supported, bool ran) {
@@ -44,7 +51,6 @@ inline std::vector<PluginPath> plugin_coverage() {
         },
         &paths);
   }
-  dlclose(plugin);
   return paths;
 }
 
