@@ -44,11 +44,11 @@ class RowMeasurer {
     const Progress progress = [this](std::size_t done, std::size_t total, const std::string& what) {
       console_.progress(done, total, what);
     };
-    measure_cases(selection.cases, devices, measuring, outcome_,
-                  {progress, [this](const Measured& m) { rows_.push_back(counters_.count(m)); }});
+    const MeasureJob job{devices, measuring, outcome_};
+    measure_cases(selection.cases, job, {progress, [this](const Measured& m) { rows_.push_back(counters_.count(m)); }});
     const RowCallbacks callbacks{progress, [this](Row row) { rows_.push_back(std::move(row)); }};
-    measure_bandwidths(selection.bandwidths, devices, measuring, outcome_, callbacks);
-    measure_graphs(selection.graphs, devices, measuring, outcome_, callbacks);
+    measure_bandwidths(selection.bandwidths, job, callbacks);
+    measure_graphs(selection.graphs, job, callbacks);
     console_.finish_progress();
   }
 

@@ -61,29 +61,28 @@ std::unique_ptr<Bandwidth> open_bandwidth(const OpenDevice& device, const std::v
   throw Error(ErrorCode::unsupported, "no loops that only move bytes; the device cpu has the host's");
 }
 
-void measure_bandwidths(const std::vector<BandwidthCase>& cases, const std::vector<OpenDevice>& devices,
-                        const MeasureOptions& options, Outcome& outcome, const RowCallbacks& callbacks) {
+void measure_bandwidths(const std::vector<BandwidthCase>& cases, const MeasureJob& job, const RowCallbacks& callbacks) {
   if (cases.empty()) return;
-  for (const OpenDevice& device : devices) {
+  for (const OpenDevice& device : job.devices) {
     std::unique_ptr<Bandwidth> bandwidth;
     try {
       bandwidth = open_bandwidth(device, cases);
     } catch (const Error& error) {
       const BandwidthCase any{.suite = cases.front().suite, .name = "bandwidth", .bytes = cases.front().bytes};
-      outcome.refuse(identity_of(any), device.uri, error);
+      job.outcome.refuse(identity_of(any), device.uri, error);
       continue;
     }
-    const std::vector<BandwidthCase> own = cases_of(cases, device, options, outcome);
+    const std::vector<BandwidthCase> own = cases_of(cases, device, job.options, job.outcome);
     std::size_t done = 0;
     for (const BandwidthCase& one : own) {
       callbacks.progress(done++, own.size(), one.name);
       try {
         const Mover mover = bandwidth->mover(one);
-        const auto timings = perf::measure_alternating(std::span(&mover.subject, 1), timing_options(options));
+        const auto timings = perf::measure_alternating(std::span(&mover.subject, 1), timing_options(job.options));
         callbacks.report(row_of(one, device, mover, timings.front()));
-        ++outcome.ran;
+        ++job.outcome.ran;
       } catch (const Error& error) {
-        outcome.refuse(identity_of(one), device.uri, error);
+        job.outcome.refuse(identity_of(one), device.uri, error);
       }
     }
   }

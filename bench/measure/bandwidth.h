@@ -38,9 +38,8 @@ class Bandwidth {
 /// the device has no loops.
 std::unique_ptr<Bandwidth> open_bandwidth(const OpenDevice& device, const std::vector<BandwidthCase>& cases);
 
-/// Working sets beyond options.most_moved_bytes, and what a device can't move, are refused in `outcome`. Where a device
-/// has but one thread, the rows of one thread are left out: the others are the same.
-void measure_bandwidths(const std::vector<BandwidthCase>& cases, const std::vector<OpenDevice>& devices,
-                        const MeasureOptions& options, Outcome& outcome, const RowCallbacks& callbacks);
+/// Working sets beyond job.options.most_moved_bytes, and what a device can't move, are refused in `job.outcome`. Where
+/// a device has but one thread, the rows of one thread are left out: the others are the same.
+void measure_bandwidths(const std::vector<BandwidthCase>& cases, const MeasureJob& job, const RowCallbacks& callbacks);
 
 }  // namespace gable::bench

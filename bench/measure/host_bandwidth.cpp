@@ -1,7 +1,7 @@
-// See host_bandwidth.h. A working set is cut into a part a thread, a part into an array for each stream of the loop.
-// Arrays lie a page and some lines apart: at equal distances from a page's begin their loads and stores would seem to
-// be of the same address to CPUs that compare 12 bits. Beyond twice the last level, stores bypass the caches, as those
-// of gable's own kernels do, so that exactly the counted bytes move.
+// See host_bandwidth.h. Each thread has a part of the working set, with one array for each stream of the loop. Arrays
+// start at different offsets in a page, because CPUs that compare 12 address bits take equal offsets for the same
+// address (4K aliasing). Beyond twice the last-level cache the loops use non-temporal stores, as gable's kernels do, so
+// the counted bytes are those that move.
 #include "bench/measure/host_bandwidth.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// See measure.h. Slow calls are the difficulty: one call of a slow kernel may take longer than the budget, so each
-// device runs once first, and what that took decides how many runs are due.
+// See measure.h. One call of a slow kernel may take longer than the budget. So each device runs once first, and the
+// time of that run decides the number of runs.
 #include "bench/measure/measure.h"
 
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ struct Round {
   bool by_events = false;
 };
 
-/// On devices that run on their own a sample is long enough for the host to be ahead of them.
+/// Samples of asynchronous devices are long enough for the host to stay ahead of the device.
 perf::TimingOptions timing_options(const MeasureOptions& options, const Round& round) {
   constexpr int kLeastRuns = 5;
   constexpr double kEventSampleSeconds = 2e-3;
@@ -86,7 +86,7 @@ std::vector<Rivals> rivals_of(const std::vector<Case>& cases) {
   return all;
 }
 
-/// A case on a device, with what its first run took, in seconds. Where code is loaded by the first call, the second.
+/// A case on a device, with the seconds of its first run; on a GPU of its second, since the first call loads code.
 struct Contestant {
   const Case* one;
   std::unique_ptr<OpRunner> runner;
@@ -136,8 +136,8 @@ void run_first(std::vector<Contestant>& contestants) {
   }
 }
 
-/// Warm times of calls that already took longer than their budget are what their first run took: at such lengths
-/// nothing is left to warm up. The others take turns.
+/// A warm call that took longer than its budget keeps the time of its first run: nothing is left to warm up at such
+/// lengths. The others take turns.
 void measure_in_turn(const std::vector<Contestant>& all, Round round, const MeasureOptions& options,
                      const std::function<void(const Measured&)>& report) {
   std::vector<const Contestant*> taking_turns;
@@ -158,27 +158,19 @@ void measure_in_turn(const std::vector<Contestant>& all, Round round, const Meas
   for (std::size_t i = 0; i < taking_turns.size(); ++i) report(measured_of(*taking_turns[i], round.cache, timings[i]));
 }
 
-/// What every case of a call is measured with.
-struct Session {
-  const std::vector<OpenDevice>& devices;
-  const MeasureOptions& options;
-  Outcome& outcome;
-  const MeasureCallbacks& callbacks;
-};
-
-void measure_rivals(Rivals rivals, double budget, const Session& session) {
+void measure_rivals(Rivals rivals, double budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   const Op op = in_math(rivals.front().op, Math::strict);  // what follows is the same for every math
   validate(op);
-  require_memory(bytes_needed(op, session.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
+  require_memory(bytes_needed(op, job.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
   const OpData data = random_data(op);
-  std::vector<Contestant> contestants = prepare(rivals, session.devices, data, session.outcome);
+  std::vector<Contestant> contestants = prepare(rivals, job.devices, data, job.outcome);
   run_first(contestants);
   const auto report = [&](const Measured& measured) {
-    session.callbacks.report(measured);
-    ++session.outcome.ran;
+    callbacks.report(measured);
+    ++job.outcome.ran;
   };
-  for (const perf::Cache cache : session.options.caches) {
-    measure_in_turn(contestants, {.cache = cache, .budget = budget}, session.options, report);
+  for (const perf::Cache cache : job.options.caches) {
+    measure_in_turn(contestants, {.cache = cache, .budget = budget}, job.options, report);
   }
 }
 
@@ -188,11 +180,9 @@ void refuse_all(Rivals rivals, const Error& error, Outcome& outcome) {
 
 }  // namespace
 
-void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices,
-                   const MeasureOptions& options, Outcome& outcome, const MeasureCallbacks& callbacks) {
+void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   const std::vector<Rivals> all = rivals_of(cases);
-  Budget budget(options, all.size());
-  const Session session{devices, options, outcome, callbacks};
+  Budget budget(job.options, all.size());
   std::size_t done = 0;
   for (const Rivals rivals : all) {
     const Case& one = rivals.front();
@@ -200,13 +190,13 @@ void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>
     try {
       if (budget.spent()) {
         throw Error(ErrorCode::unsupported,
-                    fmt::format("not measured: the {} s for the whole study were over", options.seconds_total));
+                    fmt::format("not measured: the {} s for the whole study were over", job.options.seconds_total));
       }
-      measure_rivals(rivals, budget.next(devices.size() * rivals.size()), session);
+      measure_rivals(rivals, budget.next(job.devices.size() * rivals.size()), job, callbacks);
     } catch (const Error& error) {
-      refuse_all(rivals, error, outcome);
+      refuse_all(rivals, error, job.outcome);
     } catch (const std::bad_alloc&) {
-      refuse_all(rivals, Error(ErrorCode::out_of_memory, "host memory ran out"), outcome);
+      refuse_all(rivals, Error(ErrorCode::out_of_memory, "host memory ran out"), job.outcome);
     }
   }
 }

@@ -1,5 +1,5 @@
-// Times of cases on devices, for `gable bench` and `gable roofline`: the devices of a case take turns in one run, so
-// that their ratio is not affected by the machine's drift.
+// Times cases on devices. The devices of a case take turns in one run, so the machine's drift does not affect their
+// ratio.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct MeasureOptions {
   std::vector<perf::Cache> caches{perf::Cache::warm};
   double seconds_each = 1;  ///< budget of one device on one case with one cache state
   int max_runs = 50;
-  double seconds_total = 0;     ///< 0: no limit. Else budgets shrink to fit, and cases beyond it are refused as such
+  double seconds_total = 0;     ///< 0: no limit. Else budgets shrink to fit, and cases that come later are refused
   double most_moved_bytes = 0;  ///< of a bandwidth's working set; 0: no limit
 };
 
@@ -27,6 +27,13 @@ struct Measured {
   const Case* one = nullptr;
   const OpRunner* runner = nullptr;
   Row row{};
+};
+
+/// Where and how to measure, and where refusals go.
+struct MeasureJob {
+  const std::vector<OpenDevice>& devices;
+  const MeasureOptions& options;
+  Outcome& outcome;
 };
 
 using Progress = std::function<void(std::size_t done, std::size_t total, const std::string& what)>;
@@ -42,9 +49,8 @@ struct MeasureCallbacks {
   std::function<void(const Measured&)> report;
 };
 
-/// A GPU's cases and a CPU's may differ, so a call has one list for its devices. Neighbours that differ in their math
-/// alone take turns as devices do. Refusals go to `outcome`.
-void measure_cases(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices,
-                   const MeasureOptions& options, Outcome& outcome, const MeasureCallbacks& callbacks);
+/// Measures every case on every device of the job. Neighbouring cases that differ in their math alone take turns, as
+/// devices do.
+void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const MeasureCallbacks& callbacks);
 
 }  // namespace gable::bench

@@ -10,9 +10,9 @@
 namespace gable::bench {
 namespace {
 
-/// Reads more than any last level holds (an H200's L2 has 60 MB, an MI300's 256 MB), by copies onto one small place:
-/// what a sweep leaves dirty is written back inside the next run. The memory is kept from sweep to sweep, since a
-/// driver zeroes new memory on its own, while the next run goes on (an H100 wrote 340 MB more in it).
+/// Evicts the last-level cache by reading more than it holds (an H200's L2 has 60 MB, an MI300's 256 MB). The copies
+/// write to one small buffer, because lines that a sweep leaves dirty are written back during the next run. The buffers
+/// live from sweep to sweep: a driver zeroes new memory while the next run goes on (340 MB more on an H100).
 class DeviceSweep {
  public:
   explicit DeviceSweep(const Device& device)
@@ -104,8 +104,8 @@ perf::Subject OpRunner::subject() const {
 double OpRunner::seconds_of(int calls) const {
   Event start = device_->device.event();
   Event end = device_->device.event();
-  // A call before the first mark keeps the device busy while the host puts the others behind it. A single call has
-  // nothing before it: it may have to find the caches cold.
+  // A call before the first event keeps the device busy while the host enqueues the others. A single call has none: it
+  // may need cold caches.
   if (calls > 1) enqueue();
   start.record();
   for (int i = 0; i < calls; ++i) enqueue();

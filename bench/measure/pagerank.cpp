@@ -74,18 +74,17 @@ class MadeGraph {
 
 }  // namespace
 
-void measure_graphs(const std::vector<GraphCase>& cases, const std::vector<OpenDevice>& devices,
-                    const MeasureOptions& options, Outcome& outcome, const RowCallbacks& callbacks) {
+void measure_graphs(const std::vector<GraphCase>& cases, const MeasureJob& job, const RowCallbacks& callbacks) {
   std::size_t done = 0;
   for (const GraphCase& one : cases) {
     callbacks.progress(done++, cases.size(), one.name);
     const MadeGraph graph(one);
-    for (const OpenDevice& device : devices) {
+    for (const OpenDevice& device : job.devices) {
       try {
-        callbacks.report(graph.measure(one, device, options));
-        ++outcome.ran;
+        callbacks.report(graph.measure(one, device, job.options));
+        ++job.outcome.ran;
       } catch (const Error& error) {
-        outcome.refuse(identity_of(one), device.uri, error);
+        job.outcome.refuse(identity_of(one), device.uri, error);
       }
     }
   }

@@ -12,8 +12,7 @@
 
 namespace gable::bench {
 
-/// A device without PageRank, and wrong ranks, are refused in `outcome`.
-void measure_graphs(const std::vector<GraphCase>& cases, const std::vector<OpenDevice>& devices,
-                    const MeasureOptions& options, Outcome& outcome, const RowCallbacks& callbacks);
+/// A device without PageRank, and wrong ranks, are refused in `job.outcome`.
+void measure_graphs(const std::vector<GraphCase>& cases, const MeasureJob& job, const RowCallbacks& callbacks);
 
 }  // namespace gable::bench

@@ -258,7 +258,8 @@ std::string legend(const Figure& figure) {
   for (const LegendEntry& entry : figure.legend) {
     if (entry.flagged) out += flag_ring(entry.at);
     out += shape_markup(entry.shape, entry.at, marker_classes(entry.dtype, entry.filled));
-    out += text({entry.at.x + 10, entry.at.y + 4}, "ink", kFonts.legend, entry.text) + "\n";
+    const double gap = entry.flagged ? kFlagRadius + 5 : 10;
+    out += text({entry.at.x + gap, entry.at.y + 4}, "ink", kFonts.legend, entry.text) + "\n";
   }
   return out;
 }

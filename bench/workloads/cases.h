@@ -16,8 +16,8 @@ struct Case {
   Op op;
 };
 
-/// What a loop that does nothing but move bytes moves, and between what. Of GPUs: into the memory that threads share,
-/// and between device and host. Files: through the page cache, or past it.
+/// What a bandwidth loop moves. On GPUs also into shared memory and between device and host. File movements go through
+/// the page cache, or past it (`direct`).
 enum class Movement {
   read,
   copy,
@@ -50,7 +50,7 @@ constexpr std::string_view to_string(Movement movement) {
 }
 constexpr bool between_files(Movement movement) { return movement >= Movement::file_read; }
 
-/// A bandwidth to measure. No op of the API moves these bytes: each kind of device has loops of its own for it.
+/// A bandwidth to measure. No op of the API moves these bytes; each kind of device has its own loops.
 struct BandwidthCase {
   std::string suite;
   std::string name;
