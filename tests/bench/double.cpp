@@ -3,7 +3,9 @@
 #include <gable/backend.h>
 #include <gable/gable.h>
 
+#include <chrono>
 #include <cstring>
+#include <memory>
 
 namespace {
 
@@ -31,6 +33,17 @@ class HostPlan final : public gable::PlanImpl {
   gable::PackedWeights weights_;
 };
 
+class ClockEvent final : public gable::EventImpl {
+ public:
+  void record(void*) override { at_ = std::chrono::steady_clock::now(); }
+  double seconds_since(const EventImpl& start) const override {
+    return std::chrono::duration<double>(at_ - static_cast<const ClockEvent&>(start).at_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point at_{};
+};
+
 class DoubleDevice final : public gable::DeviceImpl {
  public:
   using DeviceImpl::DeviceImpl;
@@ -48,6 +61,8 @@ class DoubleDevice final : public gable::DeviceImpl {
   void copy(const gable::ConstTensorView& from, const gable::TensorView& to, void*) const override {
     std::memcpy(to.data, from.data, static_cast<std::size_t>(from.shape.elements()) * gable::size_of(from.dtype));
   }
+
+  std::shared_ptr<gable::EventImpl> event() const override { return std::make_shared<ClockEvent>(); }
 };
 
 class DoubleBackend final : public gable::Backend {
