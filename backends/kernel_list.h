@@ -95,14 +95,4 @@ std::string nothing_missing(const Machine&) {
 /// The value of ?kernel=, empty without it. Throws Error(invalid_argument) for a name that is not among `known`.
 std::string requested_kernel(const DeviceUri& uri, const std::vector<std::string>& known);
 
-/// The key of a kernel plan's packed weights. `description` is the key of plans that have no packing().
-template <typename KernelPlan>
-std::uint64_t weights_key(std::string_view backend, const KernelPlan& plan, const std::string& description) {
-  if constexpr (requires { plan.packing(); }) {
-    return packing_key(backend, plan.packing());
-  } else {
-    return packing_key(std::string(backend) + " " + description);
-  }
-}
-
 }  // namespace gable

@@ -20,7 +20,7 @@ std::string explain(const cpu::Conv2dDescription& d) {
 }
 
 template <typename KernelPlan>
-PlanDetails details_of(const Op& op, const ErrorBound& bound, const Arithmetic& arithmetic, const KernelPlan& plan) {
+PlanDetails details_of(const ErrorBound& bound, const Arithmetic& arithmetic, const KernelPlan& plan) {
   const cpu::Conv2dDescription d = plan.description();
   return {.kernel = d.kernel,
           .explanation = explain(d),
@@ -28,8 +28,7 @@ PlanDetails details_of(const Op& op, const ErrorBound& bound, const Arithmetic& 
           .bound = bound,
           .workspace_bytes = plan.workspace_bytes(),
           .packed_bytes = plan.packed_bytes(),
-          .packing_key = weights_key("cpu", plan,
-                                     describe(op) + " " + d.kernel + " " + d.target + " " + d.tile + " " + d.blocking),
+          .packing_key = packing_key("cpu", plan.packing()),
           .arithmetic = arithmetic};
 }
 
@@ -37,7 +36,7 @@ template <typename KernelPlan>
 class WeightedPlan final : public PlanImpl {
  public:
   WeightedPlan(const WeightedOp& op, const ErrorBound& bound, KernelPlan plan, const Arithmetic& arithmetic = {})
-      : PlanImpl(details_of(op.op, bound, arithmetic, plan)), strides_(op.strides), plan_(std::move(plan)) {}
+      : PlanImpl(details_of(bound, arithmetic, plan)), strides_(op.strides), plan_(std::move(plan)) {}
 
   void pack(const void* weights, void* packed) override { plan_.pack(weights, strides_, packed); }
   void run(const RunArguments& a) override { plan_.run(a.inputs[0], a.weights, a.bias, a.output); }

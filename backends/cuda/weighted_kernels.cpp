@@ -24,8 +24,7 @@ std::string explain(const cuda::Conv2dDescription& d, const cudaDeviceProp& devi
 }
 
 template <typename KernelPlan>
-PlanDetails details_of(const WeightedOp& op, const ErrorBound& bound, const KernelPlan& plan,
-                       const cudaDeviceProp& device) {
+PlanDetails details_of(const ErrorBound& bound, const KernelPlan& plan, const cudaDeviceProp& device) {
   const cuda::Conv2dDescription d = plan.description();
   return {.kernel = d.kernel,
           .explanation = explain(d, device),
@@ -33,14 +32,14 @@ PlanDetails details_of(const WeightedOp& op, const ErrorBound& bound, const Kern
           .bound = bound,
           .workspace_bytes = plan.workspace_bytes(),
           .packed_bytes = plan.packed_bytes(),
-          .packing_key = weights_key("cuda", plan, describe(op.op) + " " + d.kernel + " " + d.tile)};
+          .packing_key = packing_key("cuda", plan.packing())};
 }
 
 template <typename KernelPlan>
 class CudaWeightedPlan final : public CudaPlan {
  public:
   CudaWeightedPlan(const WeightedOp& op, const ErrorBound& bound, const CudaDevice& device, KernelPlan plan)
-      : CudaPlan(details_of(op, bound, plan, device.properties()), device, op.op, KernelPlan::kAlignment),
+      : CudaPlan(details_of(bound, plan, device.properties()), device, op.op, KernelPlan::kAlignment),
         strides_(op.strides),
         plan_(std::move(plan)) {}
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gable/backend.h>
 #include <gable/gable.h>
+#include <gable/study.h>
 #include <linux/perf_event.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -141,8 +142,10 @@ class Armed {
     std::vector<perf::PerfEvent> events{{.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK}};
     if (with_pmu) {
       events.clear();
-      for (const perf::FlopEvent& event : perf::flop_groups(perf::describe_isa_only()).front())
+      const auto groups = perf::flop_groups(perf::describe_isa_only());
+      for (const perf::FlopEvent& event : groups.front()) {
         events.push_back({.type = PERF_TYPE_RAW, .config = event.config});
+      }
     }
     for (const int thread : system_.threads()) open_on(thread, events);
     for (const int leader : leaders_) system_.start(leader);
@@ -232,7 +235,7 @@ perf::Timing time_of_enqueuing(const Device& device) {
 
 json measure_launch(const OpenDevice& gpu) {
   json record{{"what", "Plan::run() of a tiny addition on " + gpu.uri + " beyond the launch of an empty kernel"}};
-  for (const Ceiling& rate : gpu.device.ceilings({.quick = true})) {
+  for (const Ceiling& rate : device_ceilings(gpu.device, {.quick = true})) {
     if (rate.name != "launch, back to back") continue;
     const perf::Timing run = time_of_enqueuing(gpu.device);
     const perf::Timing launch = perf::summarize(rate.samples);

@@ -108,11 +108,10 @@ void add_verdict(const Measurement& m, CardRows& rows) {
 
 // The hover card of a measurement, ready to show: [[name, value], …].
 json card_of(const Studies& studies, const Measurement& m) {
-  CardRows rows;
-  rows.emplace_back("Device", m.series + (m.place.device_name.empty() ? "" : ", " + m.place.device_name));
-  rows.emplace_back("Kernel", m.place.kernel);
-  rows.emplace_back("Problem", m.identity.problem);
-  rows.emplace_back("Type", type_text(m));
+  CardRows rows{{"Device", m.series + (m.place.device_name.empty() ? "" : ", " + m.place.device_name)},
+                {"Kernel", m.place.kernel},
+                {"Problem", m.identity.problem},
+                {"Type", type_text(m)}};
   if (m.identity.op == "conv2d") rows.emplace_back("Epilogue", epilogue_of(m));
   add_numbers(m, rows);
   add_verdict(m, rows);

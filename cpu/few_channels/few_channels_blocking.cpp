@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "cpu/common/tiling.h"
 #include "cpu/common/strips.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "cpu/common/tiling.h"
 #include "cpu/common/strips.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 namespace {

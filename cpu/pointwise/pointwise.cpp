@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "cpu/common/cache.h"
 #include "cpu/common/check.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
-#include "cpu/common/cache.h"
 #include "cpu/pointwise/pointwise_unit.h"
 
 namespace gable::cpu {

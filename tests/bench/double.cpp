@@ -48,14 +48,11 @@ class DoubleDevice final : public gable::DeviceImpl {
  public:
   using DeviceImpl::DeviceImpl;
 
-  std::vector<gable::KernelSupport> query(const gable::Op& op) const override {
-    const bool conv = std::holds_alternative<gable::Conv2d>(op);
-    return {{.kernel = "on_host", .supported = conv, .reason = conv ? "" : "only convolutions"}};
-  }
-
-  std::unique_ptr<gable::PlanImpl> plan(const gable::Op& op) const override {
-    const auto& conv = std::get<gable::Conv2d>(op);
-    return std::make_unique<HostPlan>(conv, gable::open("reference").plan(conv));
+  std::vector<gable::KernelOffer> offers(const gable::Op& op) const override {
+    const auto* conv = std::get_if<gable::Conv2d>(&op);
+    if (conv == nullptr) return {{"on_host", "only convolutions", {}}};
+    return {{"on_host", "",
+             [conv = *conv] { return std::make_unique<HostPlan>(conv, gable::open("reference").plan(conv)); }}};
   }
 
   void copy(const gable::ConstTensorView& from, const gable::TensorView& to, void*) const override {
@@ -69,6 +66,7 @@ class DoubleBackend final : public gable::Backend {
  public:
   std::string name() const override { return "cuda_double"; }
   int priority() const override { return -2; }
+  std::vector<std::string> options() const override { return {}; }
 
   std::vector<gable::DeviceInfo> probe() const override {
     return {
