@@ -141,9 +141,6 @@ class ConstantPlan final : public PackedOrderPlan {
   Conv2dDescription description() const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
-
- private:
-  PackedOrder order_;
 };
 
 ConstantPlan::ConstantPlan(const Conv2dProblem& problem)

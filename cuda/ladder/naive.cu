@@ -76,9 +76,6 @@ class NaivePlan final : public PackedOrderPlan {
   Conv2dDescription description() const override;
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
-
- private:
-  Conv2dProblem problem_;
 };
 
 Conv2dDescription NaivePlan::description() const {

@@ -56,18 +56,23 @@ std::vector<Excuse> onednn_excuses(const Op& op) {
 
 bool is_symmetric(const Padding& p) { return p.top == p.bottom && p.left == p.right; }
 
-/// What every cuDNN 9 is known to have an engine for: f32, one group, no dilation, the same padding on both sides and
-/// less of it than the kernel is large.
+/// What every cuDNN 9 is known to have an engine for: f32 with channels in fours, one group, no dilation, the same
+/// padding on both sides and less of it than the kernel is large. Of other channels 9.14 has none for 19 to 37.
 bool is_plain(const Conv2d& c) {
-  return c.dtype == DType::f32 && c.math == Math::strict && c.groups == 1 && c.dilation.h == 1 && c.dilation.w == 1 &&
-         is_symmetric(c.padding) && c.padding.top < c.weights[2] && c.padding.left < c.weights[3];
+  return c.dtype == DType::f32 && c.math == Math::strict && c.groups == 1 && c.input[1] % 4 == 0 &&
+         c.weights[0] % 4 == 0 && c.dilation.h == 1 && c.dilation.w == 1 && is_symmetric(c.padding) &&
+         c.padding.top < c.weights[2] && c.padding.left < c.weights[3];
 }
 
 /// Products other than is_plain()'s, and add, may lack an engine: which do depends on cuDNN's version and on the GPU,
-/// so the refusal must say so, in gable's words ("no engine", "none of 3 engines") or in cuDNN's own status.
+/// so the refusal must say so, in gable's words ("no engine", "none of 3 engines") or in cuDNN's own status. cuDNN 9.14
+/// also takes some windows beyond one side's padding for invalid.
 std::vector<Excuse> cudnn_excuses(const Op& op) {
   if (math_of(op) == Math::split3 || math_of(op) == Math::split6) return {{"", {"cuDNN has no split f32 products"}}};
-  const std::vector<Excuse> no_engine{{"", {"no engine"}}, {"", {"none of", "engines"}}, {"", {"NOT_SUPPORTED"}}};
+  const std::vector<Excuse> no_engine{{"", {"no engine"}},
+                                      {"", {"none of", "engines"}},
+                                      {"", {"NOT_SUPPORTED"}},
+                                      {"", {"BAD_PARAM", "is_valid_spatial_dim"}}};
   if (const auto* c = std::get_if<Conv2d>(&op)) return is_plain(*c) ? std::vector<Excuse>{} : no_engine;
   if (const auto* m = std::get_if<Matmul>(&op)) {
     return m->dtype == DType::f32 && m->math == Math::strict ? std::vector<Excuse>{} : no_engine;

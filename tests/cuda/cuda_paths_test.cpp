@@ -302,7 +302,7 @@ TEST_CASE("tanh errs by at most 3 * 2^-23 of its value in every f32 epilogue, wi
         worst = std::isnan(error) ? 1e30 : std::max(worst, error);
       }
     }
-    MESSAGE(kernel, ": tanh errs by ", worst * 0x1p23, " * 2^-23 at most");
+    MESSAGE(std::string(kernel), ": tanh errs by ", worst * 0x1p23, " * 2^-23 at most");
     CHECK(worst <= 3 * 0x1p-23);
   }
 }
