@@ -17,8 +17,8 @@
 
 namespace gable {
 
-/// A convolution kernel. `Machine` is what a kernel needs to know to take or refuse an op: a cpu::Target, a
-/// cudaDeviceProp. `Place` is what a plan is made for: a target and its threads, a CudaDevice.
+/// A convolution kernel. It takes or refuses an op by the `Machine`: a cpu::Target or a cudaDeviceProp. Plans are made
+/// for a `Place`: a target and its threads, or a CudaDevice.
 template <typename Machine, typename Place>
 struct WeightedKernel {
   const char* name;

@@ -15,7 +15,7 @@ Math math_of(const Op& op) {
   return Math::strict;
 }
 
-/// What the op's dtype and math say.
+/// The arithmetic that the op's dtype and math stand for.
 Arithmetic arithmetic_of(const Op& op) {
   switch (math_of(op)) {
     case Math::tf32:

@@ -1,4 +1,4 @@
-// Loops and ceilings: checks, then the device's StudyImpl.
+// Loops and ceilings: checks the request, then calls the device's StudyImpl.
 #include <gable/backend.h>
 #include <gable/error.h>
 #include <gable/study_backend.h>

@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::size_t kAlignment = 128;  // two cache lines: what the adjacent-line prefetcher pairs
 
-/// Tensors of at least two of these ask for them: kernels that read many rows at once miss the TLB on smaller pages.
+/// Tensors of at least two huge pages request them: kernels that read many rows at once miss the TLB on smaller pages.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 void* aligned_memory(std::size_t bytes) {
   if (bytes < 2 * kHugePage) return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   void* memory = nullptr;
   if (posix_memalign(&memory, kHugePage, bytes) != 0) return nullptr;
-  madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: without it small pages are right, too
+  madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // only a hint: small pages work too
   return memory;
 }
 

@@ -55,7 +55,7 @@ class CpuDevice final : public DeviceImpl {
   }
 
  private:
-  /// The kernels' exceptions as gable's.
+  /// Makes the plan; turns the kernels' exceptions into gable::Error.
   static std::unique_ptr<PlanImpl> made(const Op& op, const std::function<std::unique_ptr<PlanImpl>()>& make) {
     try {
       return make();

@@ -11,7 +11,7 @@
 namespace gable {
 namespace {
 
-/// Of an op without weights, whose kernel has the op's name.
+/// The details of an op without weights, whose kernel has the op's name.
 PlanDetails details_of(const Op& op, const CpuPlace& place, std::size_t workspace_bytes = 0) {
   const std::string kernel(name(op));
   return {.kernel = kernel,

@@ -65,7 +65,7 @@ class Bench {
     if (request_.next) request_.next(device_.uri() + " " + name);
   }
 
-  /// By events, on the default stream.
+  /// Measures by events on the default stream.
   double seconds(const std::function<void()>& launch) const {
     start_->record(nullptr);
     launch();
@@ -244,7 +244,7 @@ std::vector<double> memory_rates(const Bench& bench, const Arrays& arrays, Memor
       [&](int launches) { return launches * bytes; });
 }
 
-/// How the work is cut decides a few percent, differently on each GPU: the best of some.
+/// The cut of the work changes the result by a few percent, differently on each GPU, so the best of several counts.
 Ceiling memory_ceiling(const Bench& bench, const Arrays& arrays, MemoryLoop loop, Ceiling ceiling) {
   bench.next(ceiling.name);
   double best = 0;

@@ -1,4 +1,4 @@
-// What tests ask of the plugin after they have run: which paths of the CUDA kernels were dispatched. The symbol is
+// For tests: the paths of the CUDA kernels that this process has dispatched. The symbol is
 // looked up by name (tests/cuda/plugin_coverage.h); applications have no use for it.
 #include <cuda_runtime_api.h>
 

@@ -59,8 +59,8 @@ class CudaDevice : public DeviceImpl {
   std::shared_ptr<void> pool_;  ///< a cudaMemPool_t
 };
 
-/// What every plan of a CUDA device does around its kernels: the current device, an NVTX range, the checks of pointers,
-/// errors. A derived class launches.
+/// The part of a plan that all kernels of a CUDA device share: it makes the device current, opens an NVTX range, checks
+/// pointers and translates errors. Derived classes launch kernels.
 class CudaPlan : public PlanImpl {
  public:
   /// `alignment` is the alignment in bytes that the kernel needs of every tensor's address; 0: that of an element.
@@ -69,7 +69,7 @@ class CudaPlan : public PlanImpl {
   void run(const RunArguments& arguments) final;
 
  protected:
-  /// On the default stream.
+  /// Packs on the default stream.
   virtual void launch_pack(const void* weights, void* packed);
   virtual void launch(const RunArguments& arguments, cudaStream_t stream) = 0;
   void* workspace() const { return workspace_.get(); }

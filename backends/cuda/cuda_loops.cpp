@@ -1,5 +1,5 @@
-// See cuda_loops.h. Every block goes over a part of its own, and all of them run at once: passes after the first find
-// in a cache what the whole working set leaves there.
+// See cuda_loops.h. Every block goes over its own part, and all blocks run at once. Passes after the first hit a cache
+// that holds the whole working set.
 #include "backends/cuda/cuda_loops.h"
 
 #include <algorithm>

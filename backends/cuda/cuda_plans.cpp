@@ -10,7 +10,7 @@
 namespace gable {
 namespace {
 
-/// Of an op without weights, whose kernel has the op's name.
+/// The details of an op without weights, whose kernel has the op's name.
 PlanDetails details_of(const Op& op, const CudaDevice& device) {
   const std::string kernel(name(op));
   return {.kernel = kernel,

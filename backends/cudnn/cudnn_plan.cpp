@@ -9,7 +9,7 @@ namespace gable::cudnn {
 namespace {
 
 constexpr double kWorthMeasuring = 1e7;  // FLOP: below, a launch is all the time there is
-constexpr std::size_t kAlignment = 16;   // as the graphs say of their tensors
+constexpr std::size_t kAlignment = 16;   // as the graphs declare for their tensors
 
 /// The recipes that cuDNN takes: all of them, or the first.
 Found find_recipes(const Op& op, Session& session, bool compiles, bool all) {

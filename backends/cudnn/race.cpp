@@ -8,13 +8,13 @@
 namespace gable::cudnn {
 namespace {
 
-constexpr std::chrono::milliseconds kCompiling{2500};  // nothing but each recipe's first is compiled after this
-constexpr std::chrono::milliseconds kMeasuring{600};   // no round but the first begins after this
+constexpr std::chrono::milliseconds kCompiling{2500};  // then compiles only the first engine of each recipe
+constexpr std::chrono::milliseconds kMeasuring{600};   // then begins no round except the first
 constexpr double kNever = 1e9;
 constexpr double kWarmUpMilliseconds = 30;  // for the clocks to rise
-constexpr double kHopeless = 3;             // times the fastest's single call
+constexpr double kHopeless = 3;             // times the fastest single call
 constexpr double kSlow = 1.15;              // times the fastest of the short rounds
-constexpr double kDoubt = 0.99;             // of the heuristic's time: not beyond doubt
+constexpr double kDoubt = 0.99;             // of the heuristics' time: a smaller gain does not count
 constexpr std::size_t kMostEngines = 20;    // a recipe
 constexpr std::size_t kWorkspaceAlignment = 256;
 

@@ -1,5 +1,5 @@
-// The ways to run an op with cuDNN, most fused first. offers() asks whether cuDNN takes one; a plan may measure them
-// all.
+// The ways to run an op with cuDNN, most fused first. offers() checks whether cuDNN takes one; a plan may measure
+// all of them.
 #pragma once
 
 #include <gable/backend.h>

@@ -60,7 +60,7 @@ InstructionSet parse_instruction_set(const DeviceUri& uri, const std::string& na
               "device '" + to_string(uri) + "': isa is '" + name + "'; it must be one of " + join(names));
 }
 
-/// oneDNN fixes its instruction set when it is first asked for it.
+/// The first call that queries oneDNN's instruction set also fixes it.
 void limit_instruction_set(const DeviceUri& uri, const InstructionSet& wanted) {
   static std::mutex mutex;
   static std::string limit;
@@ -82,7 +82,7 @@ void limit_instruction_set(const DeviceUri& uri, const InstructionSet& wanted) {
   }
 }
 
-/// What ?kernel= leaves: one kernel, or all.
+/// The kernels that ?kernel= allows: one, or all.
 std::vector<std::string> allowed_kernels(const DeviceUri& uri) {
   const auto option = uri.options.find("kernel");
   if (option == uri.options.end() || option->second == "auto") return kernels();
@@ -105,7 +105,7 @@ class OnednnDevice final : public DeviceImpl {
   }
 
  private:
-  /// A kernel that was asked for by name answers every op, if only to refuse it.
+  /// With ?kernel=, that kernel answers every op, even if only with a refusal.
   std::vector<std::string> considered(const Op& op) const {
     if (allowed_.size() == 1) return allowed_;
     std::vector<std::string> names;

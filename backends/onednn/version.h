@@ -1,5 +1,5 @@
 // What differs between oneDNN 2.x (operation descriptors, public C structs) and 3.x (neither), as one set of functions.
-// Nothing else in this folder asks for oneDNN's version.
+// No other file in this folder depends on oneDNN's version.
 #pragma once
 
 #include <dnnl.hpp>

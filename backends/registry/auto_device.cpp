@@ -31,7 +31,7 @@ class AutoDevice final : public DeviceImpl {
     return all;
   }
 
-  /// Candidates behind the first that can run the op are not asked.
+  /// Stops at the first candidate that can run the op.
   Choice choose(const Op& op) const override {
     std::string passed_over = reasons_;
     std::vector<KernelOffer> refused;

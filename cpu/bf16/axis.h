@@ -44,7 +44,7 @@ struct SourceRange {
     return {begin, std::min(count, ceil_div(size - begin, step)), step};
   }
 };
-/// Of outputs [first_out, first_out + outs). A single tap skips the pixels between its strides.
+/// The source range of outputs [first_out, first_out + outs). A single tap skips the pixels between its strides.
 inline SourceRange source_range(const Axis& axis, std::int64_t first_out, std::int64_t outs) {
   const std::int64_t step = axis.reach() == 0 ? axis.stride : 1;
   const std::int64_t low = std::max<std::int64_t>(0, first_out * axis.stride - axis.pad);

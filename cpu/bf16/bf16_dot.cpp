@@ -22,10 +22,10 @@ GABLE_CPU_BF16 inline __m512i broadcast_pair(const std::uint16_t* a) {
   std::memcpy(&channels, a, sizeof channels);
   return _mm512_set1_epi32(channels);
 }
-/// With zero in place of the second channel, which may be NaN.
+/// The pair with zero as its second channel, which may be NaN in memory.
 GABLE_CPU_BF16 inline __m512i broadcast_first(const std::uint16_t* a) {
   __m512i first = _mm512_set1_epi32(0xffff);
-  asm("" : "+v"(first));  // rebuilt each time: kept through the loops, it would take a register from the accumulators
+  asm("" : "+v"(first));  // rebuilds it each time; kept through the loops, it takes a register from the accumulators
   return _mm512_and_si512(broadcast_pair(a), first);
 }
 
@@ -61,7 +61,7 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
       const std::uint16_t* a = in.a[half] + block * in.a_block + in.tap_offsets[tap];
       const std::uint16_t* weights = b;
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
-        // Two blocks ahead covers L3's latency. L2's own prefetcher starts anew at each block.
+        // A distance of two blocks covers L3's latency. L2's hardware prefetcher restarts at each block.
         __builtin_prefetch(weights + 2 * kWeightBlock);
         __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
         dot_pair<kPositions, false>(acc, a, stride, weights);
@@ -93,7 +93,7 @@ constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_
 constexpr auto kDotDense = dot_table<kChannels, false>(std::make_integer_sequence<int, kDotPositions>());
 constexpr auto kDotStrided = dot_table<0, false>(std::make_integer_sequence<int, kDotPositions>());
 constexpr auto kDotSingle = dot_table<0, true>(std::make_integer_sequence<int, kDotPositions>());
-/// For folded images of three channels with stride 1 and 2.
+/// Tables for folded images of three channels with stride 1 and 2.
 constexpr auto kDotThree = dot_table<3, true>(std::make_integer_sequence<int, kDotPositions>());
 constexpr auto kDotSix = dot_table<6, true>(std::make_integer_sequence<int, kDotPositions>());
 

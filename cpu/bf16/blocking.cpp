@@ -19,7 +19,7 @@ constexpr std::int64_t kMostPositions = 2048;
 constexpr std::int64_t kMostColumns = 128;
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
 constexpr std::int64_t kBf16 = 2;
-constexpr double kMostIdlePositions = 1.15;  // all positions to those with outputs; staging costs about as much
+constexpr double kMostIdlePositions = 1.15;  // ratio of all positions to those with outputs; staging costs the same
 
 /// Cache lines of L1 that addresses `pitch` bytes apart can fill.
 std::int64_t l1_lines(std::int64_t pitch) {
@@ -70,7 +70,7 @@ class Search {
   std::int64_t panels_in_l3() const { return std::clamp<std::int64_t>(l3_bytes() / 8 / panel_bytes(), 1, g_.panels); }
 
   // ---- Positions of a half.
-  /// Rows of 14, 28 and 56 outputs are cut without rest into halves of 14, which a unit multiplies faster than 16.
+  /// Halves of 14 divide rows of 14, 28 and 56 outputs without a tail, and multiply faster than halves of 16.
   int choose_positions() const {
     if (!unit_.loads_full_halves) return unit_.positions;
     const StripShape row = layout(InputPath::staged).shape(1, g_.columns);
@@ -125,9 +125,9 @@ class Search {
     return lines * 4 <= l1_lines(p_.stride_w * p_.c * kBf16) * 3 && weight_bytes() <= l2_bytes() * 3 / 4;
   }
 
-  /// Not for several products a term: they take so long that reading weights again hardly shows. Not for one tap with
-  /// padding: some outputs then read nothing, and the strip has no place for them. Each thread stages a strip of its
-  /// own, so each should find a few panels to use it for.
+  /// Not for several products a term: they take so long that reading weights again costs little. Not for one tap with
+  /// padding: some outputs then read no input, and the strip has no position for them. Each thread stages a strip of
+  /// its own, so each thread needs several panels that use it.
   bool may_read_by_images() const {
     const bool one_tap_padded = (p_.r == 1 && p_.pad_top > 0) || (p_.s == 1 && p_.pad_left > 0);
     if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.pool > 1 || b_.terms.fold > 1 || one_tap_padded) {
@@ -140,8 +140,8 @@ class Search {
            groups_of_images * g_.groups * g_.panels >= 4 * threads_;
   }
 
-  /// As many rows as leave L2 room for this chunk of weights and the next. Several taps share the halo of rows and may
-  /// take more of L2; for one tap, half of it is faster. False if no cut saves much reading of weights.
+  /// As many rows as leave room in L2 for the weights of two chunks. Several taps share the halo of rows and may use
+  /// more of L2; for one tap, half of it is faster. False if no number of rows saves many reads of weights.
   bool choose_rows_by_images() {
     const std::int64_t chunk = choose_chunk();
     work_.columns = g_.columns;
@@ -194,8 +194,8 @@ class Search {
     return ceil_div(g_.n, work_.images) * ceil_div(g_.rows, work_.rows) * ceil_div(g_.columns, work_.columns) *
            g_.groups * ceil_div(g_.panels, work_.panels);
   }
-  /// Halves rows first, which re-reads least; then columns; then panels, whose work units stage the same strip again.
-  /// By images, each work unit stages much, and only panels are halved.
+  /// Halves rows first, which reads the least input twice; then columns; then panels, whose work units stage the same
+  /// strip again. By images, each work unit stages a large strip, and only panels are halved.
   void feed_threads() {
     if (threads_ == 1) return;
     if (b_.input == InputPath::by_images) {

@@ -7,13 +7,12 @@
 //   chunk      panels that are computed for a tile's positions before the next tile, so that the tile's input stays in
 //              L1. With one tap: all, if they fit in half of L2 beside the input, else what fits in an eighth. Else
 //              one.
-//   tile       two halves of up to 16 positions (tile.h). Row by row: the same columns of two output rows, which are
-//   the
-//              vertical half of a 2x2 pool. Flat: consecutive positions of the strip; the few positions between one
-//              row's end and the next row's start are computed too.
+//   tile       two halves of up to 16 positions (tile.h). Row by row: the same columns of two output rows, as a 2x2
+//              pool needs them. Flat: consecutive positions of the strip; the few positions between one row's end and
+//              the next row's start are computed too.
 // Two kinds of bf16 problem do not stage rows:
-//   in image   Tiles read the image itself where that pays. Outputs are cut into regions whose taps all fall inside the
-//              image; a column of outputs at the border is a tile of 16 rows with the taps that padding leaves it.
+//   in image   Tiles read the image itself where that pays. Outputs are cut into regions that read the image with the
+//              same taps; padding taps are skipped. A tile of a border column holds 16 of its rows.
 //   by images  Small images with more weights than half of L2 are taken 16 at a time: the positions of a half are one
 //              pixel of 16 images. Weights pass through L2 once for 16 images instead of once for each, halves are
 //              always full, and padding taps are skipped.
@@ -41,9 +40,9 @@ struct WorkCut {
 /// Where weights stay between uses.
 struct WeightsResidency {
   std::int64_t chunk;    // panels
-  bool fit_l1;           // the panels that alternate within a tile, beside the tile's input
-  bool fit_l2;           // those of a work unit
-  bool from_last_level;  // not kept in L2: the next chunk's are prefetched to it during this one
+  bool fit_l1;           // L1 holds the weights that one tile uses and the tile's input
+  bool fit_l2;           // L2 holds the weights that one work unit uses
+  bool from_last_level;  // L2 does not keep weights: each chunk prefetches those of the next chunk to L2
 };
 
 struct Blocking {

@@ -22,29 +22,21 @@ bool takes(DType type, int products) {
 
 const Conv2dProblem& checked(const Conv2dProblem& p, int products, const Bf16Unit& unit, const Target& target,
                              int threads) {
-  check(p);
-  if (threads < 1) {
-    throw std::invalid_argument("conv2d: threads is " + std::to_string(threads) + ", must be at least 1");
-  }
+  checked("conv2d", p, target, threads);
   if (!takes(p.dtype, products)) {
     throw std::invalid_argument("conv2d: products a term are " + std::to_string(products) + ", must be " +
                                 (p.dtype == DType::bf16  ? "1 for bf16"
                                  : p.dtype == DType::f16 ? "3 or 4 for f16"
                                                          : "3 or 6 for f32"));
   }
-  if (!target.supported) {
-    throw std::invalid_argument("conv2d: target " + std::string(target.name) + " is not supported by this CPU");
-  }
-  if (const std::string reason = bf16_refusal(p, products, unit); !reason.empty()) {
-    throw std::invalid_argument("conv2d: " + reason);
-  }
+  if (!unit.missing.empty()) throw std::invalid_argument("conv2d: " + unit.missing);
   if (unit.tile(products) == nullptr) {
     throw std::invalid_argument("conv2d: products is " + std::to_string(products) + ", must be 1 on " + unit.name);
   }
   return p;
 }
 
-/// Whether 32 lanes of every pixel are whole, and the output is better written past the caches.
+/// Whether every pixel has whole groups of 32 lanes, and the output is better written with non-temporal stores.
 bool stores_non_temporal(const Conv2dProblem& p, OutputStores stores) {
   if (p.group_k() % bf16::kLanes != 0) return false;
   return stores == OutputStores::non_temporal ||
@@ -102,7 +94,7 @@ Conv2dDescription Bf16Conv2dPlan::description() const {
           .target = std::string(target_->name),
           .tile = bf16::tile_text(blocking_),
           .blocking = bf16::blocking_text(blocking_, *unit_),
-          .fusion = bf16::fusion_text(problem_, blocking_, *unit_) + (non_temporal_ ? ", output past the caches" : ""),
+          .fusion = bf16::fusion_text(problem_, blocking_, *unit_) + (non_temporal_ ? ", non-temporal stores" : ""),
           .threads = threads_};
 }
 

@@ -21,8 +21,9 @@ enum class OutputStores {
 
 class Bf16Conv2dPlan {
  public:
-  /// products: 1 for bf16 storage; 3 or 4 for f16; 3 or 6 for f32. `target` compiles what surrounds the unit. Throws
-  /// std::invalid_argument naming the value when the problem is inconsistent, or with bf16_refusal()'s reason.
+  /// products: 1 for bf16 storage; 3 or 4 for f16; 3 or 6 for f32. `target` is what the code around the unit is
+  /// compiled for. Precondition: bf16_refusal() is empty. Throws what checked() in check.h throws, and for a number of
+  /// products that the type or the unit does not have.
   Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const Bf16Unit& unit, const Target& target, int threads,
                  OutputStores stores = OutputStores::by_size);
 
@@ -33,8 +34,8 @@ class Bf16Conv2dPlan {
 
   /// Equal for plans whose packed weights are the same bytes.
   Packing packing() const;
-  /// To [group][panel][block][tap][part][2][16 channel pairs][16 lanes][2] of bf16. 64-byte alignment of `packed`
-  /// helps.
+  /// Packs weights as [group][panel][block][tap][part][2][16 channel pairs][16 lanes][2] of bf16. 64-byte alignment of
+  /// `packed` helps.
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
   void run(const void* x, const void* packed, const float* bias, void* y);
 

@@ -1,4 +1,4 @@
-// See description.h. Each sentence is derived from the functions that the loops themselves ask.
+// See description.h. The text comes from the same functions that decide in the loops.
 #include "cpu/bf16/description.h"
 
 #include "cpu/bf16/work_unit.h"
@@ -34,7 +34,7 @@ std::string input_text(const Blocking& b, const Bf16Unit& unit) {
   return "input in place, staged in L2 for " + text(staged) + " of " + text(b.work.count) + " units";
 }
 
-/// "bias and relu", or what is left to do without either.
+/// "bias and relu", or less for a problem without one of them.
 std::string steps_text(const Conv2dProblem& p) {
   const std::string activation = p.activation == Activation::relu   ? "relu"
                                  : p.activation == Activation::tanh ? "tanh"

@@ -24,7 +24,7 @@ Geometry geometry_of(const Conv2dProblem& problem);
 struct Terms {
   int products, parts;
   std::int64_t fold;    // columns of the kernel in one position; 1: not folded
-  std::int64_t pixel;   // elements of a folded strip's pixel; even for a unit that can't leave out half a pair
+  std::int64_t pixel;   // elements of a folded strip's pixel; even for a unit that multiplies whole pairs only
   std::int64_t blocks;  // of 32 channels
   int last_pairs;       // channel pairs in the last block
   bool last_is_single;  // the last pair's second channel belongs to the next position
@@ -38,7 +38,7 @@ struct Terms {
 };
 Terms terms_of(const Conv2dProblem& problem, int products, const Bf16Unit& unit);
 
-/// By how much zeros in channels and lanes multiply the products.
+/// Products that are computed, padding channels and lanes included, for each product that the result needs.
 double padding_factor(const Conv2dProblem& problem, const Terms& terms, const Bf16Unit& unit);
 
 }  // namespace gable::cpu::bf16

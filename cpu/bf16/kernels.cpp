@@ -1,5 +1,5 @@
-// Staging and epilogues around the bf16 units, compiled once for each target. Staging reads and writes an element once
-// for all taps and lanes, and splits it into parts once: little work beside its r·s·K products.
+// Staging and epilogues around the bf16 units, compiled once for each target. Staging reads, splits and writes each
+// element once for all taps and lanes: little work compared with its r·s·K products.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/bf16/kernels.h"
@@ -204,7 +204,7 @@ HWY_INLINE hn::Vec<D> epilogue_vector(D d, const Epilogue& call, std::int64_t pi
   return value;
 }
 
-/// All 32 lanes of a pixel by non-temporal stores of whole vectors.
+/// Writes all 32 lanes of a pixel with non-temporal stores of whole vectors.
 template <DType kType, class D>
 HWY_INLINE void stream_pixel(D d, const Epilogue& call, std::int64_t pixel, Storage<kType>* y) {
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -263,13 +263,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gable::cpu {
 
-const Bf16Kernels& bf16_kernels(const Target& target) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::bf16_kernels_here();
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(bf16_kernels_here)();
-}
+const Bf16Kernels& bf16_kernels(const Target& target) { GABLE_CPU_RETURN_OF(target, bf16_kernels_here()); }
 
 }  // namespace gable::cpu
 #endif  // HWY_ONCE

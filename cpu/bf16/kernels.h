@@ -17,7 +17,7 @@ struct SourceRow {
   std::int64_t channels;
 };
 
-/// A row of strip positions, 32 channels each, or of a folded strip's pixels.
+/// A row of a strip: positions of 32 channels each, or the pixels of a folded strip.
 struct StripRow {
   std::uint16_t* first;
   std::int64_t columns;
@@ -30,7 +30,7 @@ struct StripRow {
 struct StageRow {
   SourceRow source;
   StripRow strip;
-  SplitFunction split;  // the unit's, for whole blocks; or null
+  SplitFunction split;  // the unit's function for whole blocks, or null
 };
 using StageFunction = void (*)(const StageRow&);
 

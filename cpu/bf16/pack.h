@@ -18,7 +18,7 @@ struct SourceWeights {
   const void* data;
   const WeightStrides& strides;
 };
-/// To packed_elements().
+/// Writes packed_elements() elements.
 void pack_weights(const Conv2dProblem& problem, const Terms& terms, const SourceWeights& source, std::uint16_t* packed);
 
 }  // namespace gable::cpu::bf16

@@ -4,7 +4,7 @@
 namespace gable::cpu::bf16 {
 namespace {
 
-// How far ahead of the products input is prefetched that is not staged.
+// Prefetch distance of input that is not staged.
 constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
 constexpr std::int64_t kRowsAhead = 4;
 constexpr std::int64_t kManyTiles = 4;

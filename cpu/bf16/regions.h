@@ -1,5 +1,4 @@
-// Outputs cut into regions of equal taps: in the middle of an image all taps read it, towards its border some read
-// padding and are left out.
+// Cuts outputs into regions whose outputs read the image with the same taps. Padding taps of a region are skipped.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace gable::cpu::bf16 {
 struct Region {
   std::int64_t begin, end;
   std::int64_t first_tap, taps;
-  std::int64_t last_inside;  // the last output for which these taps lie inside the image; without taps: beyond the end
+  std::int64_t last_inside;  // the last output whose taps of this range read the image; without taps: past the end
   std::int64_t pitch;        // elements of input from output to output
 };
 

@@ -1,5 +1,5 @@
-// Where the tiles of a work unit find their input: in x itself, or in the strip, into which it is copied (bf16) or
-// split into bf16 parts (f16, f32) once.
+// The tiles of a work unit read their input in x itself, or in the strip. Staging copies bf16 input to the strip once
+// and splits f16 and f32 input into bf16 parts.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ struct StripLayout {
   const Phases& phases;
   InputPath path;
 
-  /// Of rows x columns of output.
+  /// The shape of a strip for rows x columns of output.
   StripShape shape(std::int64_t rows, std::int64_t columns) const;
   /// The elements from a position to each tap's input, in the strip or in the image.
   std::vector<std::int64_t> tap_offsets(const StripShape& shape) const;

@@ -136,7 +136,7 @@ class OverlappedWork {
   Prefetch& prefetch_;
   std::int64_t y_bytes_, lines_per_step_, prefetches_per_step_;
   typename Tiles::LineEpilogue epilogue_;
-  // What is left of the output line prefetches, of the prefetched run, and of the epilogue at hand.
+  // Progress of the output line prefetches, of the prefetched run and of the current epilogue.
   const char* output_ = nullptr;
   std::int64_t output_pitch_ = 0, output_left_ = 0;
   const char* input_line_ = nullptr;
@@ -183,7 +183,7 @@ class TileProducts {
   }
 
  private:
-  /// Copied out of Tile::operands: for all that the compiler knows, the tiles' stores might change them there.
+  /// Copies of Tile::operands. The compiler must assume that the tile stores change the original.
   struct Input {
     const std::uint16_t* first;
     const std::uint16_t* second;

@@ -29,7 +29,7 @@ struct Epilogue {
   Activation activation;
   void* y;
   std::int64_t y_pixel;  // elements from one pixel to the next
-  bool non_temporal;     // non-temporal stores: all 32 lanes of every pixel, 64-byte aligned
+  bool non_temporal;     // the stores; then all 32 lanes of every pixel are valid and aligned to 64 bytes
   void (*run)(const Epilogue&);
 };
 using EpilogueFunction = void (*)(const Epilogue&);
@@ -69,7 +69,7 @@ struct Prefetch {
 /// Where a tile's input and weights lie. Strides are in elements. The input of half h, position i, block, tap and part
 /// is a[h] + i*position + block*a_block + tap_offsets[tap] + part*a_part, 32 channels each.
 struct Operands {
-  const std::uint16_t* a[2];  // a[1] is not read where the second half has no positions
+  const std::uint16_t* a[2];  // a[1] is not read if the second half has no positions
   std::int64_t position, a_block, a_part;
   const std::int64_t* tap_offsets;
   const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
@@ -81,22 +81,24 @@ struct Taps {
   std::int64_t count;  // in each block of the packed weights
   // A unit whose halves share weights takes rows x columns taps, `pitch` apart, from tap_offsets[0] and b on.
   std::int64_t rows, columns, pitch;
-  // A unit whose halves load weights separately takes the taps [begin, end) of each half. The others read padding only.
+  // A unit whose halves load weights separately takes the taps [begin, end) of each half. Taps outside read padding
+  // only and are skipped.
   TapRange of_half[2];
 };
 
 /// The input channels of a tile.
 struct ChannelBlocks {
   std::int64_t count;
-  int last_pairs;       // channel pairs of the last block
-  bool last_is_single;  // the last pair is one channel, and what follows it may be NaN: not for full-half units
+  int last_pairs;  // channel pairs of the last block
+  // The last pair has one channel, and the element after it may be NaN. Units that load full halves do not take this.
+  bool last_is_single;
 };
 
 /// Work that overlaps with a tile's products. A unit that cannot overlap leaves previous->count unchanged.
 struct Overlap {
-  const Epilogue* next;  // this tile's own epilogues, which run later: their output lines are prefetched
+  const Epilogue* next;  // this tile's own epilogues run later; this tile prefetches their output lines
   int next_count;
-  PendingEpilogues* previous;  // the previous tile's epilogues, which run between this tile's products
+  PendingEpilogues* previous;  // the previous tile's epilogues run between this tile's products
   int y_bytes;                 // of 32 lanes of output
   Prefetch* prefetch;
 };
@@ -105,10 +107,11 @@ struct Tile {
   Operands operands;
   Taps taps;
   ChannelBlocks blocks;
-  int positions[2];     // of each half that are used; the second may have none
+  int positions[2];     // used positions of each half; the second half may have none
   float* accumulators;  // [half][position][lane]
   Overlap overlap;
-  /// For a unit that runs epilogues in registers: of each half, instead of storing accumulators; or null.
+  /// For a unit that runs epilogues in registers: the epilogue of each half, which replaces the store of accumulators.
+  /// Otherwise null.
   const Epilogue* register_epilogue[2];
 };
 using TileFunction = void (*)(const Tile&);

@@ -1,4 +1,4 @@
-// What the four loop nests of a work unit share: the tile at hand, its panel, its epilogues and what it prefetches.
+// State that the four loop nests of a work unit share: the current tile, its panel, its epilogues and its prefetches.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace gable::cpu::bf16 {
 
-/// Pixels of one row of a work unit's output (or of one column, with the row's pitch), counted from its first one.
+/// Consecutive pixels of one row, or of one column, of a work unit's output; counted from the work unit's first pixel.
 struct PixelRun {
   std::int64_t row, column, pixels;
   std::int64_t y_pixel;  // elements from one pixel to the next
@@ -56,7 +56,7 @@ class TileLoop {
     bias_ = padded_bias_;
   }
 
-  /// Without accumulators.
+  /// An epilogue whose accumulators are not set yet.
   Epilogue epilogue(const PixelRun& pixels) const {
     const Conv2dProblem& p = run_.problem;
     const std::int64_t pixel = output_.first + pixels.row * output_.row + pixels.column;
@@ -95,7 +95,7 @@ class TileLoop {
   Chunk first_chunk() const { return chunk_at(work_, work_.first_panel, run_.blocking.weights.chunk); }
   Chunk chunk_after(const Chunk& chunk) const { return chunk_at(work_, chunk.end, run_.blocking.weights.chunk); }
 
-  /// Tiles prefetch the input of work unit `index` from now on.
+  /// The tiles after this call prefetch the input of work unit `index`.
   void begin_input_prefetch(std::int64_t index) { prefetch_ = prefetch_input(run_, work_, index); }
   /// Tiles of the chunk before `next` prefetch its weights; those of the last chunk, the next work unit's input.
   void begin_chunk_prefetch(const Chunk& next) {
@@ -109,7 +109,7 @@ class TileLoop {
   WorkUnit work_;
   TileQueue queue_;
   OutputPixels output_;
-  float* padded_bias_;  // of the one panel of fewer than 32 lanes
+  float* padded_bias_;  // the bias of the last panel, if it has fewer than 32 lanes
   const float* bias_ = nullptr;
   std::int64_t first_lane_ = 0;
   int lanes_ = 0;

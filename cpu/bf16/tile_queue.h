@@ -38,7 +38,7 @@ class TileQueue {
     run_all(pending_[now_]);
   }
 
-  /// For a unit that runs epilogues in registers. A half without positions has no epilogue.
+  /// multiply() for a unit that runs epilogues in registers. A half without positions has no epilogue.
   void multiply_in_registers(const Epilogue& first, const Epilogue& second) {
     tile_.register_epilogue[0] = &first;
     tile_.register_epilogue[1] = &second;

@@ -25,7 +25,8 @@ struct UnitEpilogues {
   EpilogueFunction bf16 = nullptr, f16 = nullptr;
 };
 
-/// Whole blocks of 32 channels of positions, `pitch` elements apart, into parts of consecutive positions of the strip.
+/// Splits whole blocks of 32 channels of positions that lie `pitch` elements apart, into consecutive positions of the
+/// strip's parts.
 using SplitFunction = void (*)(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
                                std::uint16_t* strip);
 /// Splits faster than the target's, or null; of f32 by the number of parts.
@@ -40,7 +41,7 @@ struct Bf16Unit {
   const char* name = "";
   PathUnit coverage = PathUnit::emulated;  // which coverage counts its paths
   std::string missing;                     // why this machine can't run it; empty: it can
-  int positions = 0;                       // the most of a half, up to kHalfPositions
+  int positions = 0;                       // most positions of a half, up to kHalfPositions
   /// It loads and multiplies `positions` positions of a half even where fewer are used, and its halves share weights.
   bool loads_full_halves = false;
   double most_padding = 0;  // it loses to the direct kernel where padding multiplies the products by more
@@ -48,7 +49,7 @@ struct Bf16Unit {
   void (*begin)(int positions, int pairs) = nullptr;
   void (*end)() = nullptr;
   bf16::TileFunctions tiles;
-  bool runs_epilogue_in_registers = false;  // what its epilogue takes, but for pools
+  bool runs_epilogue_in_registers = false;  // for the outputs that its epilogue takes, without a pool
   bf16::UnitEpilogues epilogues;
   bf16::SplitFunctions splits;
 

@@ -51,8 +51,8 @@ struct OutputPixels {
 };
 OutputPixels output_pixels(const Geometry& geometry, const WorkUnit& work);
 
-/// Whether the tensor holds every position that tiles of this work unit load in place: a unit that loads full halves
-/// reads past its last one.
+/// Whether x holds every position that tiles of this work unit load in place. Units that load full halves read past the
+/// last position of the work unit.
 bool may_read_in_place(const Blocking& blocking, const Bf16Unit& unit, const WorkUnit& work);
 
 /// The source of the work unit's rows and columns.

@@ -53,14 +53,12 @@ void check(const Conv2dProblem& p) {
   at_least("wo under the pool's window", p.wo, p.pool.w);
 }
 
-const Conv2dProblem& checked(const std::string& kernel, const Conv2dProblem& problem,
-                             std::string (*refusal)(const Conv2dProblem&, const Target&), const Target& target,
-                             int threads) {
+const Conv2dProblem& checked(const char* kernel, const Conv2dProblem& problem, const Target& target, int threads) {
   check(problem);
-  const std::string why = refusal(problem, target);
-  if (!why.empty()) throw std::invalid_argument(kernel + ": " + why);
-  if (threads < 1) {
-    throw std::invalid_argument(kernel + ": threads is " + std::to_string(threads) + ", must be at least 1");
+  check_at_least(kernel, "threads", threads, 1);
+  if (!target.supported) {
+    throw std::invalid_argument(std::string(kernel) + ": target " + std::string(target.name) +
+                                " is not supported by this CPU");
   }
   return problem;
 }

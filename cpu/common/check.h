@@ -16,10 +16,8 @@ void check(const Conv2dProblem& problem);
 /// Throws std::invalid_argument "op: name is value, must be at least least" where it is less.
 void check_at_least(const char* op, const char* name, std::int64_t value, std::int64_t least);
 
-/// The problem, for a plan of a kernel that takes only some: throws std::invalid_argument that names what check(), the
-/// kernel's refusal or the number of threads has against it.
-const Conv2dProblem& checked(const std::string& kernel, const Conv2dProblem& problem,
-                             std::string (*refusal)(const Conv2dProblem&, const Target&), const Target& target,
-                             int threads);
+/// The problem, for a kernel's plan. Throws std::invalid_argument where check() does, where the CPU lacks the target
+/// and where threads is less than 1. A kernel's refusal is not computed again: callers make plans of what it takes.
+const Conv2dProblem& checked(const char* kernel, const Conv2dProblem& problem, const Target& target, int threads);
 
 }  // namespace gable::cpu

@@ -36,10 +36,10 @@ enum class Path {
   depthwise_staged_nhwc,
   depthwise_staged_nchw,
   depthwise_staged_store,
-  few_lanes,
-  few_lanes_pool,
-  few_wide,
-  few_wide_pool,
+  few_channel_lanes,
+  few_channel_lanes_pool,
+  few_pixel_lanes,
+  few_pixel_lanes_pool,
   few_stage_split,
   few_stage_rows,
   pointwise_in_place,
@@ -69,8 +69,8 @@ enum class Path {
   count
 };
 
-/// What multiplies in a path. Paths of the bf16 kernels are counted for each bf16 unit apart: a run of the emulation
-/// that tests use does not count for the unit that it emulates.
+/// The arithmetic unit of a path. Paths of the bf16 kernels are counted separately for each bf16 unit: a run of the
+/// tests' emulation does not count for the unit that it emulates.
 enum class PathUnit { vectors, amx, bf16_dot, emulated, count };
 std::string_view name_of(PathUnit unit);
 
@@ -80,12 +80,12 @@ struct PathCoverage {
   std::string_view path;
   std::string_view target;
   PathUnit unit;
-  bool supported;  // the target, by this CPU; whether it has the unit, the unit knows
+  bool supported;  // the target, by this CPU; Bf16Unit::missing says whether the CPU has the unit
   bool ran;
 };
 
-/// One entry for each path and compiled target; of bf16 paths, on the emulation. Besides these, one for each bf16 path
-/// and unit that takes it, on the best target.
+/// One entry for each path and compiled target; bf16 paths have it for the emulation. Then one entry, on the best
+/// target, for each bf16 path and each unit that takes it.
 std::vector<PathCoverage> path_coverage();
 
 }  // namespace gable::cpu

@@ -1,4 +1,4 @@
-// What a plan of a convolution decided, in words: the text of explain().
+// A description of a convolution's plan: the text of explain().
 #pragma once
 
 #include <cstdint>

@@ -21,14 +21,14 @@ namespace gable::cpu::HWY_NAMESPACE {
 template <class D>
 HWY_INLINE hn::Vec<D> pooled_vector(D d, const StoreCall& call, const float* window, const float* bias) {
   auto best = hn::LoadU(d, window);
-  for (std::int64_t row = 0; row < call.pool_h; ++row) {
-    for (std::int64_t column = row == 0 ? 1 : 0; column < call.pool_w; ++column) {
-      best = nan_max(d, best, hn::LoadU(d, window + row * call.strip_row + column * call.strip_px));
+  for (std::int64_t row = 0; row < call.epilogue.pool.h; ++row) {
+    for (std::int64_t column = row == 0 ? 1 : 0; column < call.epilogue.pool.w; ++column) {
+      best = nan_max(d, best, hn::LoadU(d, window + row * call.strip.row + column * call.strip.px));
     }
   }
   if (bias != nullptr) best = hn::Add(best, hn::LoadU(d, bias));
-  if (call.activation == Activation::relu) best = relu(d, best);
-  if (call.activation == Activation::tanh) best = tanh_f32(d, best);
+  if (call.epilogue.activation == Activation::relu) best = relu(d, best);
+  if (call.epilogue.activation == Activation::tanh) best = tanh_f32(d, best);
   return best;
 }
 
@@ -37,10 +37,10 @@ HWY_INLINE void finish_block(const StoreCall& call, const float* strip, std::int
   const hn::ScalableTag<float> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-    const float* window = strip + pixel * call.pool_stride_w * call.strip_px;
-    float* out = call.block + pixel * call.padded_lanes;
-    for (int lane = 0; lane < call.padded_lanes; lane += lanes) {
-      const float* bias = call.bias == nullptr ? nullptr : call.bias + lane;
+    const float* window = strip + pixel * call.epilogue.pool.stride_w * call.strip.px;
+    float* out = call.block + pixel * call.strip.padded_lanes;
+    for (int lane = 0; lane < call.strip.padded_lanes; lane += lanes) {
+      const float* bias = call.epilogue.bias == nullptr ? nullptr : call.epilogue.bias + lane;
       hn::StoreU(pooled_vector(d, call, window + lane, bias), d, out + lane);
     }
   }
@@ -48,22 +48,23 @@ HWY_INLINE void finish_block(const StoreCall& call, const float* strip, std::int
 
 template <DType kType, bool kNhwc>
 void store_strip(const StoreCall& call) {
-  for (std::int64_t row = 0; row < call.rows; ++row) {
-    for (std::int64_t pixel = 0; pixel < call.pixels; pixel += kStoreBlockPixels) {
-      const std::int64_t count = std::min<std::int64_t>(kStoreBlockPixels, call.pixels - pixel);
+  for (std::int64_t row = 0; row < call.output.rows; ++row) {
+    for (std::int64_t pixel = 0; pixel < call.output.pixels; pixel += kStoreBlockPixels) {
+      const std::int64_t count = std::min<std::int64_t>(kStoreBlockPixels, call.output.pixels - pixel);
       finish_block(call,
-                   call.strip + row * call.pool_stride_h * call.strip_row + pixel * call.pool_stride_w * call.strip_px,
+                   call.strip.first + row * call.epilogue.pool.stride_h * call.strip.row +
+                       pixel * call.epilogue.pool.stride_w * call.strip.px,
                    count);
-      Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + row * call.y_row + pixel * call.y_px;
+      Storage<kType>* y = static_cast<Storage<kType>*>(call.output.y) + row * call.output.row + pixel * call.output.px;
       if constexpr (kNhwc) {
         for (std::int64_t i = 0; i < count; ++i) {
-          convert_from_f32<kType>(call.block + i * call.padded_lanes, y + i * call.y_px, call.lanes);
+          convert_from_f32<kType>(call.block + i * call.strip.padded_lanes, y + i * call.output.px, call.output.lanes);
         }
       } else {
         float* lane_major = call.block + kStoreBlockFloats;
-        transpose_32bit(call.block, call.padded_lanes, lane_major, kStoreBlockPixels, count, call.lanes);
-        for (std::int64_t lane = 0; lane < call.lanes; ++lane) {
-          convert_from_f32<kType>(lane_major + lane * kStoreBlockPixels, y + lane * call.y_channel, count);
+        transpose_32bit(call.block, call.strip.padded_lanes, lane_major, kStoreBlockPixels, count, call.output.lanes);
+        for (std::int64_t lane = 0; lane < call.output.lanes; ++lane) {
+          convert_from_f32<kType>(lane_major + lane * kStoreBlockPixels, y + lane * call.output.channel, count);
         }
       }
     }

@@ -21,7 +21,7 @@ constexpr Strides nchw_strides(std::int64_t channels, std::int64_t h, std::int64
 constexpr Strides x_strides(const Conv2dProblem& p) {
   return p.nhwc ? nhwc_strides(p.c, p.h, p.w) : nchw_strides(p.c, p.h, p.w);
 }
-/// Of the pooled output.
+/// The strides of y, the pooled output.
 constexpr Strides y_strides(const Conv2dProblem& p) {
   return p.nhwc ? nhwc_strides(p.k, p.out_h(), p.out_w()) : nchw_strides(p.k, p.out_h(), p.out_w());
 }

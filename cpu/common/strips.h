@@ -68,17 +68,32 @@ struct StageCall {
 };
 using StageFunction = void (*)(const StageCall&);
 
-struct StoreCall {
-  const float* strip;  // [row][pixel][lane], lanes in whole vectors
-  std::int64_t strip_row, strip_px;
-  int lanes, padded_lanes;
-  std::int64_t rows, pixels;                                  // of the output
-  std::int64_t pool_h, pool_w, pool_stride_h, pool_stride_w;  // 1 where the strip is already the output's size
-  const float* bias;                                          // whole vectors, or null
+/// f32 sums, [row][pixel][lane].
+struct SumStrip {
+  const float* first;
+  std::int64_t row, px;
+  int padded_lanes;  // whole vectors
+};
+
+struct StoreEpilogue {
+  FusedPool pool;     // none where the strip already has the output's size
+  const float* bias;  // whole vectors, or null
   Activation activation;
+};
+
+/// The part of y that is written; strides in elements.
+struct StoreOutput {
   void* y;
-  std::int64_t y_row, y_px, y_channel;  // element strides
-  float* block;                         // 2 × kStoreBlockFloats
+  std::int64_t row, px, channel;
+  std::int64_t rows, pixels;
+  int lanes;
+};
+
+struct StoreCall {
+  SumStrip strip;
+  StoreEpilogue epilogue;
+  StoreOutput output;
+  float* block;  // 2 × kStoreBlockFloats
 };
 using StoreFunction = void (*)(const StoreCall&);
 

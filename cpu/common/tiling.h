@@ -1,5 +1,5 @@
 // How problems are cut, for the blockings of all kernels: parts of nearly equal size, units of work for threads, and
-// the taps of a window that meet the image.
+// the taps of a window that read the image.
 #pragma once
 
 #include <gable/problem.h>
@@ -10,7 +10,7 @@
 
 namespace gable::cpu {
 
-/// Units of work a thread should find, so that threads that the machine slows down take fewer of them.
+/// Units of work for each thread, so that a thread that the machine slows down takes fewer of them.
 constexpr std::int64_t kUnitsPerThread = 4;
 
 /// The least units that keep `threads` threads busy to the end. One thread needs no more than one.
@@ -41,7 +41,7 @@ struct Tiles {
   std::int64_t begin(std::int64_t tile) const { return (narrow * tile + std::min(tile, wide_tiles)) * step; }
 };
 
-/// Of `taps` taps that read coordinates first, first + dilation, ...: how many lie before `bound`.
+/// The number of taps that read coordinates before `bound`, of `taps` taps that read first, first + dilation, ...
 constexpr std::int64_t taps_before(std::int64_t first, std::int64_t bound, std::int64_t dilation, std::int64_t taps) {
   return bound <= first ? 0 : std::min(taps, ceil_div(bound - first, dilation));
 }
@@ -78,7 +78,8 @@ constexpr bool is_pointwise(const Conv2dProblem& p) {
          p.ho == p.h && p.wo == p.w && p.pool.none();
 }
 
-/// The same problem with all pixels in one long row, where that is so: of all images in NHWC, of each in NCHW.
+/// A pointwise problem with all its pixels in one row: those of all images in NHWC, of each image in NCHW. Other
+/// problems are unchanged.
 constexpr Conv2dProblem with_pixels_in_a_row(Conv2dProblem p) {
   if (!is_pointwise(p)) return p;
   const std::int64_t pixels = p.h * p.w * (p.nhwc ? p.n : 1);

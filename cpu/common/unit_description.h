@@ -1,4 +1,4 @@
-// Words for what the plans whose units read strips (unit_input.h) and may store into strips (unit_output.h) decided.
+// Descriptions of plans whose units read strips (unit_input.h) and may store into strips (unit_output.h).
 #pragma once
 
 #include <gable/problem.h>
@@ -23,7 +23,7 @@ struct StagedUnits {
 };
 std::string describe_input(const StagedUnits& units);
 
-/// Asks in_place(window, place), the pixels that a unit reads in place, for every unit of an image.
+/// Calls in_place(window, place), which returns the pixels that a unit reads in place, for every unit of an image.
 template <class InPlace>
 std::string describe_input(const Conv2dProblem& problem, UnitGrid units, const InPlace& in_place) {
   units.image_blocks = 1;

@@ -11,14 +11,14 @@
 
 namespace gable::cpu {
 
-/// What a register tile stores. `lanes` lanes of a pixel are valid. Bias has whole vectors, or is null. With `stream`,
-/// all lanes are valid, y is aligned to vectors, and stores are non-temporal.
+/// Where and what a register tile stores. `lanes` lanes of a pixel are valid. Bias has whole vectors, or is null. With
+/// `non_temporal`, all lanes are valid, y is aligned to vectors, and stores are non-temporal.
 struct OutputTile {
   float* y;
   std::int64_t row, px;  // floats between rows and between pixels
   int lanes;
   const float* bias;
-  bool relu, stream;
+  bool relu, non_temporal;
 };
 
 /// The output channels of a unit.

@@ -45,8 +45,8 @@ HWY_INLINE V relu(D d, V x) {
   return at_least(d, hn::Zero(d), x);
 }
 
-/// Hides where a pointer came from: gcc would turn several that advance together into one and an offset each, and
-/// reload the offsets from the stack in every step.
+/// Hides from gcc how a pointer was computed. gcc would replace several pointers that advance together by one pointer
+/// and offsets, and reload the offsets from the stack in every step.
 HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
 #if defined(__GNUC__)
   asm("" : "+r"(pointer));

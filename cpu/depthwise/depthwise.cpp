@@ -59,7 +59,7 @@ std::string depthwise_refusal(const Conv2dProblem& p, const Target& target) {
 }
 
 DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked("depthwise", problem, depthwise_refusal, target, threads)),
+    : problem_(checked("depthwise", problem, target, threads)),
       target_(&target),
       kernels_(&depthwise_kernels(target)),
       pairs_(takes_pairs(problem, *kernels_)),
@@ -92,9 +92,9 @@ std::int64_t DepthwisePlan::moved_bytes() const {
   return (problem_.x_elements() + problem_.y_elements()) * static_cast<std::int64_t>(size_of(problem_.dtype));
 }
 
-// Where y leaves L2 anyway, plain stores would first read the lines that they fill. A vector narrower than a line would
-// write it in parts.
-bool DepthwisePlan::streams() const {
+// If y does not stay in L2, non-temporal stores save the reads that ordinary stores make of the lines they fill. A
+// vector narrower than a line would write it to memory in parts.
+bool DepthwisePlan::non_temporal() const {
   return problem_.dtype == DType::f32 && problem_.c % lanes_ == 0 && lanes_ * 4 == 64 && moved_bytes() > 4 * l2_bytes();
 }
 
@@ -133,7 +133,7 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   shared.right_outside = column_axis(p).overhang() > 0;
   shared.prefetch_bytes = moved_bytes() > l3_bytes() / 2 ? kDepthwiseRows * p.stride_h * x_row : 0;
   shared.relu = p.activation == Activation::relu;
-  shared.streams = streams() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  shared.non_temporal = non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
   const auto stride = static_cast<std::size_t>(p.stride_h - 1);
   const DepthwiseFunction(&functions)[kDepthwiseRows] =
       pairs_ ? kernels_->pairs[stride] : kernels_->rows[static_cast<int>(p.dtype)][stride];
@@ -155,7 +155,7 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
       for (std::int64_t i = 0; i < rows; ++i) call.y[static_cast<std::size_t>(i)] = y_image + (row + i) * y_row;
       functions[rows - 1](call);
     }
-    if (call.streams) hwy::FlushStream();
+    if (call.non_temporal) hwy::FlushStream();
   });
 }
 
@@ -169,7 +169,7 @@ Conv2dDescription DepthwisePlan::description() const {
   d.blocking =
       "unit " + text(std::min(unit_rows_, problem_.ho)) + " rows, " + text(problem_.n * row_blocks_) + " units";
   d.fusion = std::string("input in place, ") + describe_epilogue(problem_, true, true) +
-             (streams() ? ", non-temporal stores" : "");
+             (non_temporal() ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;
 }

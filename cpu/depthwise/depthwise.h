@@ -18,7 +18,7 @@ std::string depthwise_refusal(const Conv2dProblem& problem, const Target& target
 
 class DepthwisePlan {
  public:
-  /// Throws std::invalid_argument with the refusal.
+  /// Precondition: depthwise_refusal() is empty. Throws what checked() in check.h throws.
   DepthwisePlan(const Conv2dProblem& problem, const Target& target, int threads);
 
   Conv2dDescription description() const;
@@ -30,14 +30,14 @@ class DepthwisePlan {
   /// Weights of the problem's type to f32 [group][tap][lane].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
-  /// As Conv2dPlan's.
+  /// The same contract as Conv2dPlan::run().
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
   std::int64_t groups() const { return ceil_div(problem_.c, lanes_); }
   std::int64_t channel_of(std::int64_t group, std::int64_t lane) const;
   std::int64_t moved_bytes() const;  // of x and y
-  bool streams() const;              // stores are non-temporal, where y is aligned to cache lines
+  bool non_temporal() const;         // stores are non-temporal, where y is aligned to cache lines
 
   Conv2dProblem problem_;
   const Target* target_;

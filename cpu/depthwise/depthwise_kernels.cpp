@@ -92,7 +92,7 @@ struct DepthwiseRow {
   static HWY_INLINE void store(const DepthwiseCall& call, V value, T* y) {
     const D d;
     if constexpr (kType == DType::f32) {
-      if (call.streams) {
+      if (call.non_temporal) {
         hn::Stream(value, d, y);
         return;
       }
@@ -253,11 +253,7 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 
 const DepthwiseKernels& depthwise_kernels(const Target& target) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::depthwise_kernels_here();
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(depthwise_kernels_here)();
+  GABLE_CPU_RETURN_OF(target, depthwise_kernels_here());
 }
 
 }  // namespace gable::cpu

@@ -23,11 +23,11 @@ struct DepthwiseCall {
   const float* bias;     // [group][lane]
   std::int64_t channels, pixels;
   std::int64_t block_channels;  // whole groups
-  int left;                     // columns of padding before the image: 0 or 1
+  int left;                     // columns of padding left of the image: 0 or 1
   bool right_outside;           // whether the last tap of the last pixel is padding
   std::int64_t prefetch_bytes;  // from an input row to the row that the next pair reads in its place
   bool relu;
-  bool streams;  // stores of y are non-temporal: whole aligned vectors of f32
+  bool non_temporal;  // stores of y: whole aligned vectors of f32
 };
 using DepthwiseFunction = void (*)(const DepthwiseCall&);
 

@@ -22,7 +22,7 @@ void lay_out(const Conv2dProblem& p, const DepthwisePlanesKernels& kernels, Dept
   const std::int64_t stride = p.stride_h;
   const std::int64_t rows = ceil_div((b.unit_rows - 1) * stride + kPlaneTaps, stride);
   b.pitch = ceil_div((p.wo - 1) * stride + kPlaneTaps, stride);
-  // Beyond the last row a step reads on, and a row is written by whole vectors.
+  // The last step reads past the last row, and rows are written in whole vectors.
   b.phase = static_cast<std::int64_t>(line_floats(rows * b.pitch + kernels.run_lanes + kPlaneTaps));
   b.out_offset = stride * stride * b.phase;
   b.plane_floats = b.out_offset + static_cast<std::int64_t>(line_floats(b.unit_rows * b.pitch + kernels.run_lanes));
@@ -33,8 +33,8 @@ DepthwisePlanesBlocking choose_blocking(const Conv2dProblem& p, const DepthwiseP
   std::int64_t blocks = 1;
   const auto too_large = [&] {
     lay_out(p, kernels, b);
-    const bool starves = p.n * p.c * ceil_div(p.ho, b.unit_rows) < units_wanted(threads);
-    return starves || b.plane_floats > kUnitFloats;
+    const bool too_few = p.n * p.c * ceil_div(p.ho, b.unit_rows) < units_wanted(threads);
+    return too_few || b.plane_floats > kUnitFloats;
   };
   do {
     b.unit_rows = ceil_div(p.ho, blocks++);
@@ -74,7 +74,7 @@ std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& targe
 }
 
 DepthwisePlanesPlan::DepthwisePlanesPlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked("depthwise_planes", problem, depthwise_planes_refusal, target, threads)),
+    : problem_(checked("depthwise_planes", problem, target, threads)),
       target_(&target),
       kernels_(&depthwise_planes_kernels(target)),
       threads_(threads),
@@ -111,20 +111,20 @@ void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bi
     const std::int64_t channel = unit / b.row_blocks % b.plane_blocks * b.unit_planes;
     const std::int64_t plane = image * p.c + channel;
     DepthwisePlanesCall call{};
-    call.x = x_bytes + plane * p.h * p.w * bytes;
-    call.x_end = x_bytes + p.n * p.c * p.h * p.w * bytes;
-    call.y = static_cast<char*>(y) + (plane * p.ho + row) * p.wo * bytes;
+    call.input = {.x = x_bytes + plane * p.h * p.w * bytes,
+                  .end = x_bytes + p.n * p.c * p.h * p.w * bytes,
+                  .height = p.h,
+                  .width = p.w,
+                  .first_row = row * p.stride_h - p.pad_top,
+                  .pad_left = p.pad_left};
+    call.output = {.y = static_cast<char*>(y) + (plane * p.ho + row) * p.wo * bytes,
+                   .rows = std::min(b.unit_rows, p.ho - row),
+                   .columns = p.wo,
+                   .height = p.ho};
     call.weights = static_cast<const float*>(packed) + channel * kPlaneTaps * kPlaneTaps;
     call.bias = p.bias ? bias + channel : nullptr;
     call.relu = p.activation == Activation::relu;
     call.planes = std::min(b.unit_planes, p.c - channel);
-    call.height = p.h;
-    call.width = p.w;
-    call.first_row = row * p.stride_h - p.pad_top;
-    call.rows = std::min(b.unit_rows, p.ho - row);
-    call.columns = p.wo;
-    call.y_height = p.ho;
-    call.pad_left = p.pad_left;
     call.workspace = workspace_.data() + thread * b.thread_floats;
     call.blocking = &b;
     function(call);

@@ -17,7 +17,7 @@ std::string depthwise_planes_refusal(const Conv2dProblem& problem, const Target&
 
 class DepthwisePlanesPlan {
  public:
-  /// Throws std::invalid_argument with the refusal.
+  /// Precondition: depthwise_planes_refusal() is empty. Throws what checked() in check.h throws.
   DepthwisePlanesPlan(const Conv2dProblem& problem, const Target& target, int threads);
 
   Conv2dDescription description() const;
@@ -29,7 +29,7 @@ class DepthwisePlanesPlan {
   /// Weights of the problem's type to f32 [channel][tap].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
-  /// As Conv2dPlan's.
+  /// The same contract as Conv2dPlan::run().
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:

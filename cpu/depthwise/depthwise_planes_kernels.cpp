@@ -2,8 +2,8 @@
 // an element, in L1), so that a step tests no coordinates. A step computes 4 vectors of results, each by 9 loads at
 // fixed distances and 9 FMA, with the taps in 9 registers. Two loads a cycle bound it, and a load that crosses a line
 // counts twice: about 8 cycles a vector, against 4.5 of FMA. Results go to a buffer of the same pitch and from there,
-// rounded, to y. Rows shorter than a vector are stored as whole vectors too: the next row then overwrites what was
-// written beyond the end.
+// rounded, to y. Rows shorter than a vector are stored as whole vectors too; the next row overwrites the elements past
+// their end.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_planes_kernels.h"
@@ -70,7 +70,7 @@ struct DepthwisePlanes {
 #endif
   }
 
-  /// The padding of a row of `floats` behind the `count` that the image has from `pad` on.
+  /// Clears the right padding of a row of `floats`, whose elements [pad, pad + count) come from the image.
   static HWY_INLINE void end_row(float* row, std::int64_t floats, std::int64_t pad, std::int64_t count) {
     const std::int64_t inside = std::min(count, floats - pad);
     clear(row + pad + inside, floats - pad - inside);
@@ -78,20 +78,20 @@ struct DepthwisePlanes {
 
   static HWY_INLINE void stage_row(const DepthwisePlanesCall& call, const T* x, float* row) {
     const DepthwisePlanesBlocking& b = *call.blocking;
-    const T* x_end = static_cast<const T*>(call.x_end);
+    const T* x_end = static_cast<const T*>(call.input.end);
     clear(row, 1);
     if constexpr (kStride == 1) {
-      widen(x, x_end, std::min(call.width, b.pitch - call.pad_left), row + call.pad_left);
-      end_row(row, b.pitch, call.pad_left, call.width);
+      widen(x, x_end, std::min(call.input.width, b.pitch - call.input.pad_left), row + call.input.pad_left);
+      end_row(row, b.pitch, call.input.pad_left, call.input.width);
     } else {
       // Column j of the image is column j + pad_left of the strip, whose even columns are the first phase.
-      const bool swapped = call.pad_left % 2 == 1;
+      const bool swapped = call.input.pad_left % 2 == 1;
       float* even = row + (swapped ? b.phase : 0);
       float* odd = row + (swapped ? 0 : b.phase);
-      const std::int64_t even_pad = call.pad_left / 2;
-      const std::int64_t odd_pad = (call.pad_left + 1) / 2;
+      const std::int64_t even_pad = call.input.pad_left / 2;
+      const std::int64_t odd_pad = (call.input.pad_left + 1) / 2;
       clear(row + b.phase, 1);
-      const std::int64_t width = std::min(call.width, 2 * b.pitch - call.pad_left);
+      const std::int64_t width = std::min(call.input.width, 2 * b.pitch - call.input.pad_left);
       deinterleave(x, x_end, width, even + even_pad, odd + odd_pad);
       end_row(even, b.pitch, even_pad, (width + 1) / 2);
       end_row(odd, b.pitch, odd_pad, width / 2);
@@ -100,12 +100,12 @@ struct DepthwisePlanes {
 
   static HWY_INLINE void stage(const DepthwisePlanesCall& call, const T* x, float* strip) {
     const DepthwisePlanesBlocking& b = *call.blocking;
-    const std::int64_t rows = (call.rows - 1) * kStride + kPlaneTaps;
+    const std::int64_t rows = (call.output.rows - 1) * kStride + kPlaneTaps;
     for (std::int64_t i = 0; i < rows; ++i) {
       float* row = strip + i % kStride * kStride * b.phase + i / kStride * b.pitch;
-      const std::int64_t source = call.first_row + i;
-      if (source >= 0 && source < call.height) {
-        stage_row(call, x + source * call.width, row);
+      const std::int64_t source = call.input.first_row + i;
+      if (source >= 0 && source < call.input.height) {
+        stage_row(call, x + source * call.input.width, row);
         continue;
       }
       for (std::int64_t phase = 0; phase < kStride; ++phase) clear(row + phase * b.phase, b.pitch);
@@ -126,7 +126,7 @@ struct DepthwisePlanes {
     }
     const V bias = hn::Set(d, bias_value);
     float* out = strip + b.out_offset;
-    const std::int64_t count = (call.rows - 1) * b.pitch + call.columns;
+    const std::int64_t count = (call.output.rows - 1) * b.pitch + call.output.columns;
     for (std::int64_t i = 0; i < count; i += kRunVectors * lanes()) {
       V acc[kRunVectors];
       HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) acc[v] = bias;
@@ -145,14 +145,14 @@ struct DepthwisePlanes {
   static HWY_INLINE void finish(const DepthwisePlanesCall& call, const float* results, T* y) {
     const D d;
     const DepthwisePlanesBlocking& b = *call.blocking;
-    const T* end = y + call.rows * call.columns;
-    for (std::int64_t row = 0; row < call.rows; ++row, y += call.columns) {
+    const T* end = y + call.output.rows * call.output.columns;
+    for (std::int64_t row = 0; row < call.output.rows; ++row, y += call.output.columns) {
       const float* out = results + row * b.pitch;
       std::int64_t i = 0;
-      for (; i < call.columns && y + i + lanes() <= end; i += lanes()) {
+      for (; i < call.output.columns && y + i + lanes() <= end; i += lanes()) {
         store_f32_as<kType>(d, hn::LoadU(d, out + i), y + i);
       }
-      if (i < call.columns) convert_from_f32<kType>(out + i, y + i, call.columns - i);
+      if (i < call.output.columns) convert_from_f32<kType>(out + i, y + i, call.output.columns - i);
     }
   }
 
@@ -161,7 +161,8 @@ struct DepthwisePlanes {
   static void run(const DepthwisePlanesCall& call) {
     const DepthwisePlanesBlocking& b = *call.blocking;
     for (std::int64_t i = 0; i < call.planes; ++i) {
-      stage(call, static_cast<const T*>(call.x) + i * call.height * call.width, call.workspace + i * b.plane_floats);
+      stage(call, static_cast<const T*>(call.input.x) + i * call.input.height * call.input.width,
+            call.workspace + i * b.plane_floats);
     }
     for (std::int64_t i = 0; i < call.planes; ++i) {
       compute(call, call.weights + i * kPlaneTaps * kPlaneTaps, call.bias == nullptr ? 0.0F : call.bias[i],
@@ -169,7 +170,7 @@ struct DepthwisePlanes {
     }
     for (std::int64_t i = 0; i < call.planes; ++i) {
       finish(call, call.workspace + i * b.plane_floats + b.out_offset,
-             static_cast<T*>(call.y) + i * call.y_height * call.columns);
+             static_cast<T*>(call.output.y) + i * call.output.height * call.output.columns);
     }
   }
 };
@@ -200,11 +201,7 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 
 const DepthwisePlanesKernels& depthwise_planes_kernels(const Target& target) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::depthwise_planes_kernels_here();
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(depthwise_planes_kernels_here)();
+  GABLE_CPU_RETURN_OF(target, depthwise_planes_kernels_here());
 }
 
 }  // namespace gable::cpu

@@ -13,8 +13,7 @@ constexpr int kPlaneTaps = 3;  // a side of the kernel
 
 /// Sizes in floats. The staged input rows of a call lie in stride x stride phases: phase (a, b) has the rows whose
 /// index modulo the stride is a, and of those the columns whose index modulo the stride is b. So every tap of every
-/// output is at a fixed distance, and one run of vectors passes through all rows; what it computes between two rows is
-/// dropped.
+/// output is at a fixed distance, and one run of vectors passes through all rows. Results between two rows are dropped.
 struct DepthwisePlanesBlocking {
   std::int64_t unit_rows, row_blocks;      // of the output
   std::int64_t unit_planes, plane_blocks;  // channels; more than one only where a unit has all their rows
@@ -24,18 +23,29 @@ struct DepthwisePlanesBlocking {
   std::int64_t thread_floats;
 };
 
+/// Planes of input channels, one after another.
+struct PlanesInput {
+  const void* x;               // the first channel's plane
+  const void* end;             // of the whole tensor: vectors may be read up to here
+  std::int64_t height, width;  // of a plane
+  std::int64_t first_row;      // the first tap of the first output row reads it; may lie outside
+  std::int64_t pad_left;
+};
+
+/// The same rows of the planes of output channels.
+struct PlanesOutput {
+  void* y;  // the first of `rows` rows of the first channel
+  std::int64_t rows, columns;
+  std::int64_t height;  // of a plane
+};
+
 struct DepthwisePlanesCall {
-  const void* x;         // the first channel's plane
-  const void* x_end;     // of the whole tensor: vectors may be read up to here
-  void* y;               // the first of `rows` output rows of the first channel
+  PlanesInput input;
+  PlanesOutput output;
+  std::int64_t planes;   // channels
   const float* weights;  // nine a channel
   const float* bias;     // or null
   bool relu;
-  std::int64_t planes;
-  std::int64_t height, width;            // of a plane
-  std::int64_t first_row;                // of the input; may lie outside
-  std::int64_t rows, columns, y_height;  // of the output; y_height: of a plane
-  std::int64_t pad_left;
   float* workspace;  // of this thread
   const DepthwisePlanesBlocking* blocking;
 };
@@ -43,7 +53,7 @@ using DepthwisePlanesFunction = void (*)(const DepthwisePlanesCall&);
 
 struct DepthwisePlanesKernels {
   int lanes;
-  int run_lanes;                      ///< of a step through a row run: what may be computed beyond its end
+  int run_lanes;                      ///< of one step; a run computes up to so many results past its end
   DepthwisePlanesFunction run[3][2];  ///< indexed [Type][stride - 1]
 };
 

@@ -23,7 +23,7 @@ struct StagedRun {
   const float* bias;  // or null
   void* y;
   float* workspace;
-  bool stream;  // stores of y are non-temporal
+  bool non_temporal;  // stores of y
 };
 
 /// One unit of work.
@@ -50,7 +50,7 @@ class Unit {
                      workspace_ + b_.workspace.block},
                     lanes_, bias, output_in_y());
     }
-    if (run_.stream) hwy::FlushStream();
+    if (run_.non_temporal) hwy::FlushStream();
   }
 
  private:
@@ -93,7 +93,7 @@ class Unit {
               .lanes = static_cast<int>(b_.tile_stores ? std::min(panel_lanes, lanes_.lanes - lane) : panel_lanes),
               .bias = b_.tile_stores && bias != nullptr ? bias + lane : nullptr,
               .relu = b_.tile_stores && p_.activation == Activation::relu,
-              .stream = run_.stream};
+              .non_temporal = run_.non_temporal};
     compute_rows(call, lane, b_.row_pair ? run_.kernels.row_pair[vectors] : run_.kernels.row[vectors]);
   }
 
@@ -144,7 +144,7 @@ std::string depthwise_staged_refusal(const Conv2dProblem& p, const Target& targe
 }
 
 DepthwiseStagedPlan::DepthwiseStagedPlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked("depthwise_staged", problem, depthwise_staged_refusal, target, threads)),
+    : problem_(checked("depthwise_staged", problem, target, threads)),
       target_(&target),
       kernels_(&depthwise_staged_kernels(target)),
       threads_(threads),
@@ -190,9 +190,9 @@ void DepthwiseStagedPlan::run(const void* x, const void* packed, const float* bi
                       problem_.bias ? bias : nullptr,
                       y,
                       workspace_.data(),
-                      b.streams && aligned};
+                      b.non_temporal && aligned};
   note_path(b.row_pair ? Path::depthwise_staged_row_pair : Path::depthwise_staged_tile, *target_);
-  if (run.stream) note_path(Path::depthwise_staged_stream, *target_);
+  if (run.non_temporal) note_path(Path::depthwise_staged_stream, *target_);
   if (!b.tile_stores) note_path(Path::depthwise_staged_store, *target_);
   parallel_units(threads_, b.units.count(),
                  [&run](std::int64_t unit, int thread) { Unit(run, unit, thread).compute(); });
@@ -209,7 +209,7 @@ Conv2dDescription DepthwiseStagedPlan::description() const {
   d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, problem_.k)) + " lanes, unit " +
                describe_units(b.units);
   d.fusion = describe_staging(b) + ", " + describe_epilogue(problem_, b.row_pair, b.tile_stores) +
-             (b.streams ? ", non-temporal stores" : "");
+             (b.non_temporal ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;
 }

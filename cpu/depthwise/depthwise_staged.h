@@ -21,7 +21,7 @@ std::string depthwise_staged_refusal(const Conv2dProblem& problem, const Target&
 
 class DepthwiseStagedPlan {
  public:
-  /// Throws std::invalid_argument with the refusal.
+  /// Precondition: depthwise_staged_refusal() is empty. Throws what checked() in check.h throws.
   DepthwiseStagedPlan(const Conv2dProblem& problem, const Target& target, int threads);
 
   Conv2dDescription description() const;
@@ -34,7 +34,7 @@ class DepthwiseStagedPlan {
   /// channel are zero.
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
-  /// As Conv2dPlan's.
+  /// The same contract as Conv2dPlan::run().
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:

@@ -106,8 +106,8 @@ DepthwiseStagedBlocking choose_blocking(const Conv2dProblem& problem, const Dept
   const bool whole_vectors = p.k % kernels.lanes == 0;
   b.row_pair = p.pool.is_2x2();
   b.tile_stores = p.dtype == DType::f32 && p.nhwc && p.activation != Activation::tanh && (p.pool.none() || b.row_pair);
-  // A result that the last level cannot hold would only push the input out of it.
-  b.streams = b.tile_stores && whole_vectors && beyond_last_level(p.y_elements() * kFloat);
+  // With ordinary stores, a result larger than the last level would evict the input.
+  b.non_temporal = b.tile_stores && whole_vectors && beyond_last_level(p.y_elements() * kFloat);
   b.never_staged =
       p.dtype == DType::f32 && p.nhwc && whole_vectors && !row_axis(p).padded() && !column_axis(p).padded();
   b.tile_pixels = b.row_pair ? kernels.max_pair_pixels : kernels.max_pixels;
@@ -130,7 +130,7 @@ PixelRange pixels_in_place(const DepthwiseStagedBlocking& b, const UnitWindow& w
   if (b.never_staged) return all_in_place(window);
   // A tile reads whole vectors of channels.
   if (p.dtype != DType::f32 || !p.nhwc || lanes.lanes != lanes.padded) return all_staged(window);
-  // A tile of one row skips its kernel rows in the padding; of two rows each would skip others.
+  // A tile of one row skips the kernel rows that read padding. A tile of two rows cannot: each row has its own.
   const std::int64_t last_row = window.x_row + (window.conv_rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h;
   if (b.row_pair && (window.x_row < 0 || last_row >= p.h)) return all_staged(window);
   return inner_tiles_in_place(column_axis(p), window, tiles_of(b, window), b.axes.columns);

@@ -2,7 +2,7 @@
 //   unit   (image, rows × pixels of output, out tile of ≤ 128 channels); spread over threads
 //   panel  the lanes of one register tile: 2 vectors of channels
 //   tile   a register tile. Where the image is f32 NHWC, only tiles that touch columns of padding read a staged strip.
-// All rows and pixels of the unit pass under one panel before the next panel comes.
+// A unit computes all its rows and pixels with one panel before it takes the next panel.
 #pragma once
 
 #include <gable/problem.h>
@@ -26,10 +26,10 @@ struct StagedWorkspaceParts {
 };
 
 struct DepthwiseStagedBlocking {
-  Conv2dProblem problem;  // as the loops see it: with pixels in a row where that is so
+  Conv2dProblem problem;  // as the loops compute it: after with_pixels_in_a_row()
   bool row_pair;          // a tile has two convolution rows and stores their 2×2 max-pool
   bool tile_stores;       // the tile stores the final result; else the store kernel finishes a strip
-  bool streams;           // its stores are non-temporal, where y is aligned to vectors
+  bool non_temporal;      // its stores are non-temporal, where y is aligned to vectors
   bool never_staged;      // the input is always read in place
   std::int64_t tile_pixels, panel_lanes, vector_lanes;
   StripAxes axes;

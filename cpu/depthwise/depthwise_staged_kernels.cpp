@@ -3,7 +3,7 @@
 // a 2×2 max-pool two rows of up to 6 (2) pixels.
 // Inner step: one tap. It reads 2 vectors of weights and a vector of input for each accumulator, and does 28 FMA: 28
 // loads, so 14 cycles at 2 loads a cycle. Accumulators start from the bias. Where pixels are far apart in memory the
-// tile prefetches the next kernel row's lines; hardware prefetchers do not find them.
+// tile prefetches the next kernel row's lines; hardware prefetchers miss them.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_staged_kernels.h"
@@ -31,7 +31,7 @@ constexpr int kStagedPixels = 6;
 constexpr int kStagedPairPixels = 2;
 #endif
 
-/// Pixels at least this many floats apart are prefetched in software; nearer ones are streams that hardware sees.
+/// Pixels at least this many floats apart are prefetched in software. Hardware prefetchers follow nearer ones.
 constexpr std::int64_t kStagedPrefetchPitch = 32;
 
 template <int kRows, int kPixels, int kVectors>
@@ -128,7 +128,7 @@ struct StagedTile {
       const std::int64_t to_next = kh + 1 < call.rows.end ? call.x.kh : 0;
       kernel_row(call, call.x.x + kh * call.x.kh, to_next, weights, acc);
     }
-    if (call.y.stream) {
+    if (call.y.non_temporal) {
       finish(call.y, acc, StreamVector());
     } else if (call.y.lanes == kVectors * lanes) {
       finish(call.y, acc, StoreVector());
@@ -166,11 +166,7 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 
 const DepthwiseStagedKernels& depthwise_staged_kernels(const Target& target) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::depthwise_staged_kernels_here();
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(depthwise_staged_kernels_here)();
+  GABLE_CPU_RETURN_OF(target, depthwise_staged_kernels_here());
 }
 
 }  // namespace gable::cpu

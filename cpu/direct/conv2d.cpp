@@ -10,10 +10,6 @@
 namespace gable::cpu {
 namespace {
 
-std::string refusal(const Conv2dProblem&, const Target& target) {
-  return target.supported ? "" : "target " + std::string(target.name) + " is not supported by this CPU";
-}
-
 /// The pixels of the widest register tile that runs.
 std::int64_t widest_tile(const Conv2dBlocking& b) {
   return tiles_of(b, unit_window(b.problem, b.units, b.units.at(0))).width(0);
@@ -28,7 +24,7 @@ std::string describe_input(const Conv2dBlocking& b) {
 }  // namespace
 
 Conv2dPlan::Conv2dPlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked("conv2d", problem, refusal, target, threads)),
+    : problem_(checked("conv2d", problem, target, threads)),
       target_(&target),
       kernels_(&conv2d_kernels(target)),
       threads_(threads),
@@ -87,7 +83,7 @@ void Conv2dPlan::run(const void* x, const void* packed, const float* bias, void*
                       problem_.bias ? bias : nullptr,
                       y,
                       workspace_.data(),
-                      blocking_.tile.streams && aligned};
+                      blocking_.tile.non_temporal && aligned};
   run_conv2d(run, threads_);
 }
 
@@ -103,7 +99,7 @@ Conv2dDescription Conv2dPlan::description() const {
                text(b.channels.in_lanes) + ", chunk " + text(std::min(b.channels.chunk, p.group_c())) +
                " channels, unit " + describe_units(b.units);
   d.fusion = describe_input(b) + ", " + describe_epilogue(p, b.tile.row_pair, b.tile.stores) +
-             (b.tile.streams ? ", non-temporal stores" : "");
+             (b.tile.non_temporal ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;
 }

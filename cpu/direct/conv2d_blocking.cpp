@@ -1,9 +1,9 @@
 // Chooses the blocking. Budgets of one thread, in parts of L2: weights of a panel and chunk 3/8, staged input 3/8,
 // partial sums and strip 1/4 together. Units are made as large as 16 register tiles of pixels, so that a panel's
 // weights are used 16 times per pass through L2, of several images where one is too small for that, and small enough to
-// give every thread at least four. Of a single tap every panel reads the whole input again, so that stays within 1/2 of
-// L2: by fewer pixels, down to 4 tiles, rather than by chunks, whose partial sums cost more than weights that come from
-// L3 more often.
+// give every thread at least four. With a single tap every panel reads the whole input again, so the input stays within
+// 1/2 of L2. For that a unit gets fewer pixels, down to 4 tiles. Chunks would do it too, but their partial sums cost
+// more than reading weights from L3 more often.
 #include "cpu/direct/conv2d_blocking.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class Search {
     b_.channels.chunks = ceil_div(p_.group_c(), candidate.chunk);
     b_.units = grid(candidate, images(candidate));
     b_.units.weights_once = reads_weights_once(p_);
-    // Not where two rows of pixels, multiples of 4 KiB apart, outnumber the L1's ways.
+    // No pairs if L1 has fewer ways than two rows have pixels: pixels a multiple of 4 KiB apart share one set.
     b_.tile.image_pair = b_.units.images > 1 && !b_.tile.row_pair && p_.out_w() <= kernels_.max_image_pair_pixels &&
                          2 * p_.out_w() <= b_.tile.pixels;
     const Candidate chosen{b_.units.rows, b_.units.pixels, candidate.chunk};
@@ -70,7 +70,7 @@ class Search {
   std::int64_t stage_floats(const Candidate& c) const {
     return b_.input.never_staged ? 0 : positions(c) * round_up(std::min(c.chunk, p_.group_c()), b_.channels.in_lanes);
   }
-  /// What taps read of the image in place, for one panel after another: narrower units keep it in L2.
+  /// The part of the image that taps read in place, once for each panel. Narrow units keep it in L2.
   std::int64_t image_floats(const Candidate& c) const {
     return b_.input.never_staged && taps() > 1 ? positions(c) * std::min(c.chunk, p_.group_c()) : 0;
   }
@@ -123,8 +123,8 @@ class Search {
     }
   }
 
-  /// Whole images for a unit that are fewer pixels than it should have, and whose chunk stays in 1/2 of L2; pairs where
-  /// there are several.
+  /// Images of a unit: several if one has fewer pixels than a unit should have, as long as a chunk of their input stays
+  /// within 1/2 of L2; an even number where there are several.
   std::int64_t images(const Candidate& c) const {
     if (!b_.input.never_staged || !b_.tile.stores || c.rows < p_.out_h() || c.pixels < p_.out_w()) return 1;
     const std::int64_t wanted = round_up(ceil_div(pixel_target(), conv_rows(c) * conv_pixels(c)), 2);
@@ -178,8 +178,8 @@ TileChoice choose_tile(const Conv2dProblem& p, const Conv2dKernels& kernels, boo
   const bool aliased = in_place && p.stride_w * p.c * kFloat % kL1WayBytes == 0;
   if (aliased) tile.pixels = std::min(tile.pixels, l1_bytes() / kL1WayBytes);
   tile.panel_lanes = kMaxTileVectors * kernels.lanes;
-  // A result that the last level cannot hold would only push the input out of it.
-  tile.streams = tile.stores && p.group_k() % kernels.lanes == 0 && beyond_last_level(p.y_elements() * kFloat);
+  // With ordinary stores, a result larger than the last level would evict the input.
+  tile.non_temporal = tile.stores && p.group_k() % kernels.lanes == 0 && beyond_last_level(p.y_elements() * kFloat);
   return tile;
 }
 

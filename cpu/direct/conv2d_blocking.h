@@ -2,12 +2,11 @@
 //   unit    (images, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads. Of small images it
 //           has several, so that a panel's weights come into L2 once for all of them.
 //   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2. Partial sums of
-//           earlier chunks wait in an L2 buffer. Most layers have one chunk, and accumulators never leave the
-//           registers.
+//           earlier chunks are kept in an L2 buffer. Most layers have one chunk, and accumulators stay in registers.
 //   panel   the lanes of one register tile. Its weights for a chunk stream from L2 once a register tile.
-//   tile    a register tile. Where the image is f32 NHWC, only tiles that touch the padding read a staged strip, and
-//           none do where padding taps skip at most one pixel at either end.
-// All rows and pixels of the unit pass under one panel before the next panel comes.
+//   tile    a register tile. If the image is f32 NHWC, only tiles that touch the padding read a staged strip. If taps
+//           skip at most one pixel at either end of a tile, no tile does.
+// A unit computes all its rows and pixels with one panel before it takes the next panel.
 #pragma once
 
 #include <gable/problem.h>
@@ -27,10 +26,10 @@ namespace gable::cpu {
 struct TileChoice {
   std::int64_t pixels;       // of the widest one
   std::int64_t panel_lanes;  // of one panel; a group's last panel may have fewer
-  bool row_pair;    // two convolution rows follow one another, and the second tile stores the 2×2 max-pool of both
-  bool image_pair;  // a tile is the same row of two images
-  bool stores;      // the tile stores the final result; else the store kernel finishes a strip
-  bool streams;     // its stores are non-temporal, where y is aligned to vectors
+  bool row_pair;      // two convolution rows follow one another, and the second tile stores the 2×2 max-pool of both
+  bool image_pair;    // a tile is the same row of two images
+  bool stores;        // the tile stores the final result; else the store kernel finishes a strip
+  bool non_temporal;  // its stores are non-temporal, where y is aligned to vectors
 };
 
 /// Where tiles read their input.
@@ -47,14 +46,14 @@ struct ChannelCut {
 
 /// Offsets of the parts of one thread's workspace, in floats; staged input comes first.
 struct WorkspaceParts {
-  std::size_t partial;  // sums that wait for the next chunk
-  std::size_t above;    // or for the row below
+  std::size_t partial;  // accumulators kept for the next chunk
+  std::size_t above;    // accumulators kept for the row below
   std::size_t strip, block, bias;
   std::size_t floats;  // of all
 };
 
 struct Conv2dBlocking {
-  Conv2dProblem problem;  // as the loops see it: with pixels in a row where that is so
+  Conv2dProblem problem;  // as the loops compute it: after with_pixels_in_a_row()
   TileChoice tile;
   InputAccess input;
   ChannelCut channels;

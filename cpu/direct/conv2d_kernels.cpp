@@ -34,13 +34,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gable::cpu {
 
-const Conv2dKernels& conv2d_kernels(const Target& target) {
-#define GABLE_CPU_CASE(target_id, ns, name) \
-  if (target.id == (target_id)) return ns::conv2d_kernels_here();
-  GABLE_CPU_FOR_EACH_TARGET(GABLE_CPU_CASE)
-#undef GABLE_CPU_CASE
-  return HWY_STATIC_DISPATCH(conv2d_kernels_here)();
-}
+const Conv2dKernels& conv2d_kernels(const Target& target) { GABLE_CPU_RETURN_OF(target, conv2d_kernels_here()); }
 
 }  // namespace gable::cpu
 #endif  // HWY_ONCE

@@ -38,9 +38,9 @@ struct TapPrefetch {
   std::int64_t prefetch_taps, halo;
 };
 
-/// Accumulators that wait in memory, `px` floats a pixel. With `load` the tile starts from them, with `store` it ends
-/// by writing them. `above`, or null, holds those of the convolution row above: the tile then stores the 2×2 max-pool
-/// of both rows.
+/// Accumulators in memory, `px` floats a pixel. With `load` the tile starts from them, with `store` it ends by writing
+/// them. If `above` is not null it holds the accumulators of the convolution row above, and the tile stores the 2×2
+/// max-pool of both rows.
 struct PartialSums {
   float* sums;
   std::int64_t row, px;

@@ -49,7 +49,7 @@ class Unit {
                      workspace_ + b_.workspace.block},
                     lanes_, bias, output_in_y());
     }
-    if (run_.stream) hwy::FlushStream();
+    if (run_.non_temporal) hwy::FlushStream();
   }
 
  private:
@@ -124,7 +124,7 @@ class Unit {
               .lanes = static_cast<int>(b_.tile.stores ? std::min(panel_lanes, lanes_.lanes - lane) : panel_lanes),
               .bias = b_.tile.stores && bias != nullptr ? bias + lane : nullptr,
               .relu = b_.tile.stores && p_.activation == Activation::relu,
-              .stream = run_.stream};
+              .non_temporal = run_.non_temporal};
     compute_images(call, {lane, run_.kernels.tile[vectors], run_.kernels.image_pair[vectors]});
   }
 
@@ -173,7 +173,7 @@ class Unit {
     function(call);
   }
 
-  /// Both rows of a 2×2 pool: the first one's accumulators wait for the second one, which stores the pooled result.
+  /// Both rows of a 2×2 pool: the first tile stores its accumulators, the second one stores the pooled result.
   void compute_row_pair(TileCall& call, TileFunction function, const ConvPosition& upper, std::int64_t next_row) const {
     const bool last_chunk = !call.partial.store;
     call.partial.above = nullptr;
@@ -185,7 +185,7 @@ class Unit {
     compute_tile(call, function, {upper.image, upper.row + 1, upper.pixel, upper.lane});
   }
 
-  /// Where accumulators wait for the next chunk, or else for the row below.
+  /// Where accumulators are kept for the next chunk or, with one chunk, for the row below.
   float* partial_sums(const ConvPosition& position) const {
     if (b_.channels.chunks == 1) return workspace_ + b_.workspace.above;
     const std::int64_t row = position.image * window_.conv_rows + position.row;
@@ -222,7 +222,7 @@ void note_plan_paths(const Conv2dRun& run) {
             : b.tile.image_pair ? Path::conv2d_image_pair
                                 : Path::conv2d_tile,
             run.target);
-  if (run.stream) note_path(Path::conv2d_stream, run.target);
+  if (run.non_temporal) note_path(Path::conv2d_stream, run.target);
   if (b.input.skips_padding) note_path(Path::conv2d_trims, run.target);
   if (b.channels.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
   if (!b.tile.stores) {

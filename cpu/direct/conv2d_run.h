@@ -19,7 +19,7 @@ struct Conv2dRun {
   const float* bias;  // or null
   void* y;
   float* workspace;
-  bool stream;  // stores of y are non-temporal
+  bool non_temporal;  // stores of y
 };
 
 void run_conv2d(const Conv2dRun& run, int threads);

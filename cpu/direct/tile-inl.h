@@ -4,7 +4,7 @@
 // reads the accumulators of the row above from L1. Inner step: one input lane of one tap. It reads 2 vectors of weights
 // (128 B on AVX-512, a linear stream from L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14
 // cycles at 2 FMA a cycle, 13 B a cycle. Prefetch: one line of input a step, and the weights a page ahead; hardware
-// prefetchers do not find these. Padding taps skip the tile's first or last pixel, so no zeros are multiplied.
+// prefetchers miss these. Padding taps skip the tile's first or last pixel, so no zeros are multiplied.
 // Accumulators start from the bias. Tiles of fewer than 8 accumulators would wait for the FMA's latency (2 a cycle, 4
 // cycles): they have a second set of accumulators, which takes every other step.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -37,7 +37,7 @@ constexpr int kTilePixels = 6;
 constexpr int kImagePairPixels = 3;
 #endif
 
-/// Pixels at least this many floats apart are prefetched in software; nearer ones are streams that hardware sees.
+/// Pixels at least this many floats apart are prefetched in software. Hardware prefetchers follow nearer ones.
 constexpr std::int64_t kPrefetchPitch = 32;
 /// Weights are prefetched this many floats ahead: a page, which the hardware's stream does not cross.
 constexpr std::int64_t kWeightsAhead = 1024;
@@ -70,8 +70,8 @@ struct Tile {
   static constexpr TilePixels kWithoutLast{0, kPixels - 1};
   /// Whether a second set of accumulators takes every other step.
   static constexpr bool kTwoSets = kAll * kVectors < 8;
-  /// Whether a run prefetches all its lines at once: there are too few to fill the line buffers, and a short step has
-  /// no room for more instructions.
+  /// Whether a run prefetches all its lines at once: a small tile has too few to fill the line buffers, and its short
+  /// steps leave no issue slots for prefetches.
   static constexpr bool kPrefetchAtOnce = kAll <= 8;
   /// Pixels that share a base address. With more pixels than registers for their addresses, three share one: they are
   /// the base plus px scaled by 0, 1 and 2.
@@ -126,8 +126,8 @@ struct Tile {
     w += kVectors * lanes;
   }
 
-  /// The pixels kPart of all runs. Where pixels are far apart no hardware prefetcher sees the next run's lines coming.
-  /// They are prefetched one a step: all at once would fill the line buffers, and the weights would wait.
+  /// The pixels kPart of all runs. If pixels are far apart, hardware prefetchers miss the next run's lines, so each
+  /// step prefetches one of them. Prefetching all at once would fill the line buffers and stall the loads of weights.
   template <TilePixels kPart>
   static HWY_INLINE void accumulate(const TileCall& call, const Runs runs, const float* HWY_RESTRICT& w,
                                     V (&acc)[kAll][kVectors]) {
@@ -300,7 +300,7 @@ struct Tile {
       HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[i][v], d, partial_at(call, i, v));
       }
-    } else if (call.y.stream) {
+    } else if (call.y.non_temporal) {
       finish(call, acc, StreamVector());
     } else if (call.y.lanes == kVectors * static_cast<int>(hn::Lanes(d))) {
       finish(call, acc, StoreVector());
@@ -312,7 +312,7 @@ struct Tile {
   /// Two functions, so that each has all registers for its loop.
   static HWY_NOINLINE void run_single_tap(const TileCall& call) {
     V acc[kAll][kVectors];
-    if (!call.y.stream) prefetch_output(call);
+    if (!call.y.non_temporal) prefetch_output(call);
     start(call, acc);
     reduce_single_tap(call, acc);
     end(call, acc);

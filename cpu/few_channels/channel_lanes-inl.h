@@ -29,7 +29,7 @@ constexpr int kFewPair[kFewMaxVectors + 1] = {0, 6, 2};
 constexpr bool kFewSharesTaps = false;
 #endif
 
-/// The largest of the pixels that output pixel p is made of: itself, or a 2x2 window.
+/// The accumulator of output pixel p, or the largest of its 2x2 window.
 template <int kRows, int kPixels, int kVectors>
 HWY_INLINE FewV pooled(const FewV (&sum)[kRows][kPixels][kVectors], int p, int v) {
   if constexpr (kRows == 1) {
@@ -155,8 +155,8 @@ struct FewSteps {
     weights += kSteps * kVectors * lanes;
   }
 
-  /// Prefetches some of the output lines that the next tile stores, a few in each run: a store whose line is not in L1
-  /// holds up the stores behind it.
+  /// Prefetches some of the output lines that the next tile stores, a few in each run. A store whose line is not in L1
+  /// delays all later stores.
   static HWY_INLINE void prefetch_output(const FewChannelLanesCall& call, std::int64_t run) {
     const int lanes = static_cast<int>(hn::Lanes(FewD()));
     const float* y = call.y + (kPixels / kRows + run * call.prefetch_pixels) * call.y_px;

@@ -1,4 +1,4 @@
-// Which problems FewChannelsPlan takes, and what it says of itself.
+// Which problems FewChannelsPlan takes, and its description.
 #include "cpu/few_channels/few_channels.h"
 
 #include <hwy/cache_control.h>
@@ -61,7 +61,7 @@ std::string few_channels_refusal(const Conv2dProblem& p, const Target& target) {
 }
 
 FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked("few_channels", problem, few_channels_refusal, target, threads)),
+    : problem_(checked("few_channels", problem, target, threads)),
       target_(&target),
       kernels_(&few_channels_kernels(target)),
       threads_(threads),
@@ -88,19 +88,19 @@ void FewChannelsPlan::pack(const void* weights, const WeightStrides& strides, vo
   pack_few_channels(problem_, blocking_, kernels_->lanes, weights, strides, static_cast<float*>(packed));
 }
 
-/// Only where a panel's part of a pixel is whole cache lines: a partial line would be written to memory in parts.
-bool FewChannelsPlan::uses_non_temporal_stores(const void* y) const {
+/// Only if a panel's lanes of a pixel are whole cache lines: other lines would be written to memory in parts.
+bool FewChannelsPlan::non_temporal() const {
   const Conv2dProblem& p = problem_;
   const std::int64_t panel = blocking_.tile.vectors * kernels_->lanes;
-  const bool lines = panel % 16 == 0 && p.k % panel == 0 && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  const bool lines = panel % 16 == 0 && p.k % panel == 0;
   return blocking_.tile.stores_output && lines && beyond_last_level(p.n * p.k * p.out_h() * p.out_w() * 4);
 }
 
 void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, void* y) {
   const Conv2dProblem& p = problem_;
   const FewChannelsBlocking& b = blocking_;
-  note_path(b.tile.pixel_lanes ? (p.pool.none() ? Path::few_wide : Path::few_wide_pool)
-                               : (p.pool.none() ? Path::few_lanes : Path::few_lanes_pool),
+  note_path(b.tile.pixel_lanes ? (p.pool.none() ? Path::few_pixel_lanes : Path::few_pixel_lanes_pool)
+                               : (p.pool.none() ? Path::few_channel_lanes : Path::few_channel_lanes_pool),
             *target_);
   note_path(p.nhwc && b.strip.planes ? Path::few_stage_split : Path::few_stage_rows, *target_);
   float* padded_bias = workspace_.data();
@@ -116,7 +116,7 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
                            .x = x,
                            .packed = static_cast<const float*>(packed),
                            .bias = padded_bias,
-                           .non_temporal = uses_non_temporal_stores(y),
+                           .non_temporal = non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0,
                            .y = y};
   parallel_units(threads_, p.n * b.units.row_blocks, [&](std::int64_t unit, int thread) {
     compute_few_channels_unit(run, unit, parts + static_cast<std::size_t>(thread) * b.workspace.floats);
@@ -133,7 +133,8 @@ Conv2dDescription FewChannelsPlan::description() const {
   d.blocking = text(few_channels_steps(problem_)) + " taps and channels in one go, unit " +
                text(std::min(units.rows, problem_.out_h())) + "x" + text(problem_.out_w()) + " outputs, " +
                text(problem_.n * units.row_blocks) + " units";
-  d.fusion = strip_text(blocking_.strip) + ", " + epilogue_text(problem_, blocking_.tile);
+  d.fusion = strip_text(blocking_.strip) + ", " + epilogue_text(problem_, blocking_.tile) +
+             (non_temporal() ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;
 }

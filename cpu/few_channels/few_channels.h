@@ -22,7 +22,7 @@ std::string few_channels_refusal(const Conv2dProblem& problem, const Target& tar
 
 class FewChannelsPlan {
  public:
-  /// Throws std::invalid_argument with the refusal.
+  /// Precondition: few_channels_refusal() is empty. Throws what checked() in check.h throws.
   FewChannelsPlan(const Conv2dProblem& problem, const Target& target, int threads);
 
   Conv2dDescription description() const;
@@ -33,11 +33,11 @@ class FewChannelsPlan {
   /// Weights to the order of few_channels_packing.h.
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
-  /// As Conv2dPlan's.
+  /// The same contract as Conv2dPlan::run().
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
-  bool uses_non_temporal_stores(const void* y) const;
+  bool non_temporal() const;  // stores, where y is aligned to cache lines
 
   Conv2dProblem problem_;
   const Target* target_;

@@ -67,7 +67,6 @@ FewStrip choose_strip(const Conv2dProblem& p, const FewTileShape& tile, int lane
 
 FewWorkspace lay_out(const Conv2dProblem& p, const FewTileShape& tile, const FewStrip& strip, std::int64_t unit_rows,
                      int lanes) {
-  const auto lines = [](std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, kLineFloats)); };
   const std::int64_t conv_rows = round_up(unit_rows * pool_side(p), tile.rows);
   const std::int64_t strip_rows = (conv_rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
   FewWorkspace w{};
@@ -82,10 +81,10 @@ FewWorkspace lay_out(const Conv2dProblem& p, const FewTileShape& tile, const Few
     out = unit_rows * p.out_w() * round_up(p.k, lanes);
   }
   // A vector of pixels may reach beyond the last column of the last row.
-  w.row_offset = lines(strip_rows * strip.row + lanes);
-  w.planes_offset = w.row_offset + lines(p.w * p.c);
-  w.out_offset = w.planes_offset + lines(planes);
-  w.floats = w.out_offset + lines(out);
+  w.row_offset = line_floats(strip_rows * strip.row + lanes);
+  w.planes_offset = w.row_offset + line_floats(p.w * p.c);
+  w.out_offset = w.planes_offset + line_floats(planes);
+  w.floats = w.out_offset + line_floats(out);
   return w;
 }
 
@@ -104,8 +103,8 @@ FewChannelsBlocking few_channels_blocking(const Conv2dProblem& p, const FewChann
   const std::int64_t step = std::max<std::int64_t>(1, b.tile.rows / pool_side(p));
   const auto too_large = [&] {
     b.workspace = lay_out(p, b.tile, b.strip, b.units.rows, kernels.lanes);
-    const bool starves = threads > 1 && p.n * ceil_div(p.out_h(), b.units.rows) < kUnitsPerThread * threads;
-    return starves || static_cast<std::int64_t>(b.workspace.floats) > most;
+    const bool too_few = p.n * ceil_div(p.out_h(), b.units.rows) < units_wanted(threads);
+    return too_few || static_cast<std::int64_t>(b.workspace.floats) > most;
   };
   std::int64_t blocks = 1;
   do {

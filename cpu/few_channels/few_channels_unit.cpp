@@ -67,8 +67,8 @@ class Unit {
     fill[static_cast<std::size_t>(p_.dtype)](call);
   }
 
-  /// Prefetches a part of the next unit's input beside each output row, so that filling its strip does not wait for
-  /// memory. Only where that input follows this unit's in memory.
+  /// Prefetches a part of the next unit's input with each output row, so that filling its strip does not wait for
+  /// memory. Only if that input follows this unit's input in memory.
   void prefetch_input(std::int64_t row) const {
     if (!p_.nhwc && b_.units.row_blocks > 1) return;
     const std::int64_t image = p_.c * p_.h * p_.w * static_cast<std::int64_t>(size_of(p_.dtype));
@@ -108,7 +108,7 @@ class Unit {
     if (p_.nhwc) finish(workspace_ + b_.workspace.out_offset, y_at(0, 0), rows_ * p_.out_w() * p_.k);
   }
 
-  /// An output row, a plane a channel: NCHW into y, NHWC into the unit's results.
+  /// Stores one output row of all channels: NCHW into y, NHWC into the unit's results.
   void store_planes(std::int64_t row, const float* planes) const {
     const std::int64_t pitch = b_.workspace.plane_pitch;
     if (!p_.nhwc) {
@@ -156,7 +156,7 @@ class Unit {
     if (!stores) store_results(padded);
   }
 
-  /// Pixels of the next tile that each run prefetches, so that all runs of a tile prefetch all.
+  /// Pixels of the next tile that each run prefetches, so that the runs of one tile prefetch all of them.
   std::int64_t prefetch_pixels() const {
     if (!b_.tile.stores_output || run_.non_temporal) return 0;
     const std::int64_t widest = widest_tile(run_.kernels, b_.tile) / pool_side(p_);
@@ -196,18 +196,19 @@ class Unit {
     const StripKernels& kernels = strip_kernels(run_.target);
     for (std::int64_t lane = 0; lane < p_.k; lane += kPartitionLanes) {
       StoreCall call{};
-      call.strip = workspace_ + b_.workspace.out_offset + lane;
-      call.strip_px = padded;
-      call.lanes = static_cast<int>(std::min<std::int64_t>(kPartitionLanes, p_.k - lane));
-      call.padded_lanes = static_cast<int>(std::min<std::int64_t>(kPartitionLanes, padded - lane));
+      call.strip = {.first = workspace_ + b_.workspace.out_offset + lane,
+                    .row = 0,
+                    .px = padded,
+                    .padded_lanes = static_cast<int>(std::min<std::int64_t>(kPartitionLanes, padded - lane))};
+      call.epilogue.activation = p_.activation;
       // Rows are contiguous in the results and in y, so all are stored as one row of full blocks of pixels.
-      call.rows = 1;
-      call.pixels = rows_ * p_.out_w();
-      call.pool_h = call.pool_w = call.pool_stride_h = call.pool_stride_w = 1;
-      call.activation = p_.activation;
-      call.y = y_at(0, lane);
-      call.y_px = p_.nhwc ? p_.k : 1;
-      call.y_channel = p_.nhwc ? 1 : p_.out_h() * p_.out_w();
+      call.output = {.y = y_at(0, lane),
+                     .row = 0,
+                     .px = p_.nhwc ? p_.k : 1,
+                     .channel = p_.nhwc ? 1 : p_.out_h() * p_.out_w(),
+                     .rows = 1,
+                     .pixels = rows_ * p_.out_w(),
+                     .lanes = static_cast<int>(std::min<std::int64_t>(kPartitionLanes, p_.k - lane))};
       call.block = workspace_ + b_.workspace.planes_offset;
       (p_.nhwc ? kernels.store_nhwc : kernels.store_nchw)[static_cast<std::size_t>(p_.dtype)](call);
     }

@@ -1,6 +1,6 @@
 // add: memory-bound, so one vector a step and blocks of 64 KiB, or 4 MiB of memory, spread over threads.
 // Inner step (f32, AVX-512): 2 × 64 B read, 64 B written, 16 FLOP. A result beyond the last level takes
-// non-temporal stores, which do not read its lines first: 3 bytes moved instead of 4.
+// non-temporal stores, which save the read of its lines: 3 bytes are moved instead of 4.
 //
 // In tiles, add shows the costs of an accelerator with 128 partitions, where one instruction takes a tile: row_chunk
 // partitions with free_dim elements each. Here row_chunk is lanes of vectors (128 f32 are 8 AVX-512 vectors; fewer than
@@ -68,12 +68,12 @@ AddTileFunction add_tile_function(DType type) {
 
 using AddFunction = void (*)(const void*, const void*, void*, std::int64_t, std::int64_t);
 
-AddFunction add_function(DType type, bool stream) {
+AddFunction add_function(DType type, bool non_temporal) {
   constexpr std::array<AddFunction, 3> cached = {&add_block<DType::f32, false>, &add_block<DType::f16, false>,
                                                  &add_block<DType::bf16, false>};
   constexpr std::array<AddFunction, 3> streamed = {&add_block<DType::f32, true>, &add_block<DType::f16, true>,
                                                    &add_block<DType::bf16, true>};
-  return (stream ? streamed : cached)[static_cast<std::size_t>(type)];
+  return (non_temporal ? streamed : cached)[static_cast<std::size_t>(type)];
 }
 
 }  // namespace gable::cpu::HWY_NAMESPACE
@@ -83,8 +83,8 @@ HWY_AFTER_NAMESPACE();
 namespace gable::cpu {
 namespace {
 
-auto add_function_of(const Target& target, DType type, bool stream) {
-  GABLE_CPU_RETURN_OF(target, add_function(type, stream));
+auto add_function_of(const Target& target, DType type, bool non_temporal) {
+  GABLE_CPU_RETURN_OF(target, add_function(type, non_temporal));
 }
 
 auto add_tile_function_of(const Target& target, DType type) { GABLE_CPU_RETURN_OF(target, add_tile_function(type)); }
@@ -93,11 +93,11 @@ auto add_tile_function_of(const Target& target, DType type) { GABLE_CPU_RETURN_O
 
 void add(const void* a, const void* b, void* y, std::int64_t count, DType type, const Target& target, int threads) {
   note_path(Path::add, target);
-  const bool stream = beyond_last_level(count * static_cast<std::int64_t>(size_of(type))) &&
-                      reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
-  if (stream) note_path(Path::add_stream, target);
-  const std::int64_t elements = stream ? 1 << 20 : 1 << 14;
-  const auto block = add_function_of(target, type, stream);
+  const bool non_temporal = beyond_last_level(count * static_cast<std::int64_t>(size_of(type))) &&
+                            reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  if (non_temporal) note_path(Path::add_stream, target);
+  const std::int64_t elements = non_temporal ? 1 << 20 : 1 << 14;
+  const auto block = add_function_of(target, type, non_temporal);
   parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {
     block(a, b, y, unit * elements, std::min(count, (unit + 1) * elements));
   });

@@ -17,7 +17,7 @@ struct AddTile {
   std::int64_t steps = 1;    // one after another
 };
 
-/// The same in tiles of lanes x steps neighbouring elements, each handed to a thread by itself.
+/// The same in tiles of lanes x steps neighbouring elements; a tile is one unit of work.
 void add_in_tiles(const void* a, const void* b, void* y, std::int64_t count, const AddTile& tile, DType type,
                   const Target& target, int threads);
 

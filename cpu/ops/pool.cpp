@@ -1,5 +1,5 @@
 // Max-pooling, one output row a unit of work.
-// NHWC: lanes are channels; a vector of maxima stays in a register through its window: 64 B read and 16 comparisons a
+// NHWC: lanes are channels; a vector of maxima stays in a register for its whole window: 64 B read and 16 comparisons a
 // step on AVX-512. NCHW: lanes are columns; first the maximum down the window's rows into an L1 row of f32, then along
 // it, vectors for stride 1, one output at a time for others.
 #include "cpu/common/per_target.h"
@@ -50,14 +50,14 @@ void pool_row_nhwc(const PoolRow& call) {
         }
       }
       Storage<kType>* maxima = y + out * p.c + channel;
-      if (call.stream) {
+      if (call.non_temporal) {
         stream_f32_as<kType>(d, best, maxima);
       } else {
         store_first_f32_as<kType>(d, best, maxima, count);
       }
     }
   }
-  if (call.stream) hwy::FlushStream();
+  if (call.non_temporal) hwy::FlushStream();
 }
 
 HWY_INLINE float nan_max(float a, float b) { return std::isnan(a) || a >= b ? a : b; }
@@ -91,7 +91,8 @@ void pool_row_nchw(const PoolRow& call) {
   float* pooled = call.scratch + p.w;
   std::int64_t out = 0;
   while (out < p.out_w) {
-    // With stride 1 a vector of neighbouring windows is a vector of neighbouring inputs, wherever no window is cut.
+    // With stride 1 a vector of neighbouring windows reads vectors of neighbouring inputs, unless padding cuts a
+    // window.
     const std::int64_t first = out * p.stride_w - p.pad_left;
     if (p.stride_w == 1 && first >= 0 && first + p.window_w - 1 + lanes <= p.w && out + lanes <= p.out_w) {
       auto best = hn::LoadU(d, row + first);
@@ -180,14 +181,14 @@ void MaxPoolPlan::run(const void* x, void* y) {
   const std::int64_t depth = p.nhwc ? p.c : 1;
   const std::int64_t bytes = static_cast<std::int64_t>(size_of(p.dtype));
   // 16 channels are whole vectors of every target.
-  const bool stream = p.nhwc && beyond_last_level(planes * p.out_h * p.out_w * depth * bytes) && p.c % 16 == 0 &&
-                      reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
-  if (stream) note_path(Path::max_pool_stream, *target_);
+  const bool non_temporal = p.nhwc && beyond_last_level(planes * p.out_h * p.out_w * depth * bytes) && p.c % 16 == 0 &&
+                            reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  if (non_temporal) note_path(Path::max_pool_stream, *target_);
   parallel_units(threads_, planes * p.out_h, [&](std::int64_t unit, int thread) {
     const char* plane = static_cast<const char*>(x) + unit / p.out_h * p.h * p.w * depth * bytes;
     char* row = static_cast<char*>(y) + unit * p.out_w * depth * bytes;
-    pool_row(
-        {p, plane, unit % p.out_h, row, workspace_.data() + static_cast<std::size_t>(thread) * thread_floats_, stream});
+    pool_row({p, plane, unit % p.out_h, row, workspace_.data() + static_cast<std::size_t>(thread) * thread_floats_,
+              non_temporal});
   });
 }
 

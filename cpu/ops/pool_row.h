@@ -23,9 +23,9 @@ struct PoolRow {
   const MaxPoolProblem& problem;
   const void* x;  // the image, or the channel
   std::int64_t out_row;
-  void* y;         // the output row
-  float* scratch;  // nchw: two rows of f32, of input and of output width
-  bool stream;     // nhwc: non-temporal stores; all channels are whole vectors, and y is aligned to them
+  void* y;            // the output row
+  float* scratch;     // nchw: two rows of f32, of input and of output width
+  bool non_temporal;  // nhwc: non-temporal stores; all channels are whole vectors, and y is aligned to them
 };
 
 }  // namespace gable::cpu

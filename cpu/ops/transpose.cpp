@@ -46,9 +46,9 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, const T* HWY_RESTRICT x, std::int64_t str
 
 /// Stores column `column` of a block.
 template <class D, class V, class T = hn::TFromD<D>>
-HWY_INLINE void store_column(D d, V value, T* y, bool stream) {
+HWY_INLINE void store_column(D d, V value, T* y, bool non_temporal) {
   const auto lanes = hn::BitCast(d, value);
-  if (stream) {
+  if (non_temporal) {
     hn::Stream(lanes, d, y);
   } else {
     hn::StoreU(lanes, d, y);
@@ -58,7 +58,7 @@ HWY_INLINE void store_column(D d, V value, T* y, bool stream) {
 /// Lanes of D rows x 4 columns of 32 bits: two rounds of interleaving, of 32 and 64 bits.
 template <class D>
 HWY_INLINE void transpose_block(D d, const std::uint32_t* HWY_RESTRICT x, std::int64_t x_stride,
-                                std::uint32_t* HWY_RESTRICT y, std::int64_t y_stride, bool stream) {
+                                std::uint32_t* HWY_RESTRICT y, std::int64_t y_stride, bool non_temporal) {
   const hn::Repartition<std::uint64_t, D> d64;
   const auto r0 = load_blocks(d, x, x_stride);
   const auto r1 = load_blocks(d, x + x_stride, x_stride);
@@ -68,16 +68,16 @@ HWY_INLINE void transpose_block(D d, const std::uint32_t* HWY_RESTRICT x, std::i
   const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
   const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
   const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-  store_column(d, hn::InterleaveLower(d64, low01, low23), y, stream);
-  store_column(d, hn::InterleaveUpper(d64, low01, low23), y + y_stride, stream);
-  store_column(d, hn::InterleaveLower(d64, high01, high23), y + 2 * y_stride, stream);
-  store_column(d, hn::InterleaveUpper(d64, high01, high23), y + 3 * y_stride, stream);
+  store_column(d, hn::InterleaveLower(d64, low01, low23), y, non_temporal);
+  store_column(d, hn::InterleaveUpper(d64, low01, low23), y + y_stride, non_temporal);
+  store_column(d, hn::InterleaveLower(d64, high01, high23), y + 2 * y_stride, non_temporal);
+  store_column(d, hn::InterleaveUpper(d64, high01, high23), y + 3 * y_stride, non_temporal);
 }
 
 /// Lanes of D rows x 8 columns of 16 bits: three rounds, of 16, 32 and 64 bits.
 template <class D>
 HWY_INLINE void transpose_block(D d, const std::uint16_t* HWY_RESTRICT x, std::int64_t x_stride,
-                                std::uint16_t* HWY_RESTRICT y, std::int64_t y_stride, bool stream) {
+                                std::uint16_t* HWY_RESTRICT y, std::int64_t y_stride, bool non_temporal) {
   const hn::Repartition<std::uint32_t, D> d32;
   const hn::Repartition<std::uint64_t, D> d64;
   hn::Vec<decltype(d32)> low[4], high[4];
@@ -95,35 +95,35 @@ HWY_INLINE void transpose_block(D d, const std::uint16_t* HWY_RESTRICT x, std::i
       const auto b = hn::BitCast(d64, upper == 0 ? hn::InterleaveLower(d32, pairs[2], pairs[3])
                                                  : hn::InterleaveUpper(d32, pairs[2], pairs[3]));
       auto* column = y + (4 * half + 2 * upper) * y_stride;
-      store_column(d, hn::InterleaveLower(d64, a, b), column, stream);
-      store_column(d, hn::InterleaveUpper(d64, a, b), column + y_stride, stream);
+      store_column(d, hn::InterleaveLower(d64, a, b), column, non_temporal);
+      store_column(d, hn::InterleaveUpper(d64, a, b), column + y_stride, non_temporal);
     }
   }
 }
 
-/// As many rows of [row, rows) as whole vectors of D hold, then of half of it; returns the first row left.
+/// Transposes as many rows of [row, rows) as fill whole vectors of D, then of half of D. Returns the first row left.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE std::int64_t transpose_rows(D d, const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y,
                                        std::int64_t y_stride, std::int64_t row, std::int64_t rows, std::int64_t columns,
-                                       bool stream) {
+                                       bool non_temporal) {
   constexpr auto kRows = static_cast<std::int64_t>(hn::MaxLanes(D()));
   constexpr std::int64_t kColumns = 16 / sizeof(T);
   for (; row + kRows <= rows; row += kRows) {
     for (std::int64_t column = 0; column < columns; column += kColumns) {
-      transpose_block(d, x + row * x_stride + column, x_stride, y + column * y_stride + row, y_stride, stream);
+      transpose_block(d, x + row * x_stride + column, x_stride, y + column * y_stride + row, y_stride, non_temporal);
     }
   }
   if constexpr (kRows > kColumns) {
-    return transpose_rows(hn::Half<D>(), x, x_stride, y, y_stride, row, rows, columns, stream);
+    return transpose_rows(hn::Half<D>(), x, x_stride, y, y_stride, row, rows, columns, non_temporal);
   }
   return row;
 }
 #endif
 
-/// Any size. With `stream`, y and its rows are aligned to cache lines.
+/// Any size. With `non_temporal`, y and its rows are aligned to cache lines.
 template <class T>
 HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y, std::int64_t y_stride,
-                              std::int64_t rows, std::int64_t columns, [[maybe_unused]] bool stream) {
+                              std::int64_t rows, std::int64_t columns, [[maybe_unused]] bool non_temporal) {
   std::int64_t block_rows = 0;
   std::int64_t block_columns = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -136,7 +136,7 @@ HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T*
     for (std::int64_t row = 0; row < rows; row += kLine) {
       const std::int64_t end = std::min(rows, row + kLine);
       block_rows = transpose_rows(hn::ScalableTag<T>(), x + column, x_stride, y + column * y_stride, y_stride, row, end,
-                                  kColumns, stream);
+                                  kColumns, non_temporal);
     }
   }
 #endif
@@ -177,12 +177,12 @@ void transpose_stripe(const TransposeStripe& call) {
   if (call.rows == kTileRows) {
     for (; column + kColumns <= call.columns; column += kColumns) {
       copy_tile(x + column, call.x_stride, buffer);
-      transpose_any(buffer, kPitch, y + column * call.y_stride, call.y_stride, kTileRows, kColumns, call.stream);
+      transpose_any(buffer, kPitch, y + column * call.y_stride, call.y_stride, kTileRows, kColumns, call.non_temporal);
     }
   }
   transpose_any(x + column, call.x_stride, y + column * call.y_stride, call.y_stride, call.rows, call.columns - column,
                 false);
-  if (call.stream) hwy::FlushStream();
+  if (call.non_temporal) hwy::FlushStream();
 }
 
 using TransposeFunction = void (*)(const TransposeStripe&);
@@ -206,8 +206,8 @@ auto transpose_function_of(const Target& target, int element_bytes) {
 }
 
 /// Whether the result exceeds the last level, and each of its rows begins on a cache line.
-bool streams(const Transpose2d& shape, std::int64_t images, std::int64_t image_bytes, const void* y,
-             std::int64_t element_bytes) {
+bool stores_non_temporal(const Transpose2d& shape, std::int64_t images, std::int64_t image_bytes, const void* y,
+                         std::int64_t element_bytes) {
   const std::int64_t y_row = shape.y_stride * element_bytes;
   return beyond_last_level(images * shape.columns * y_row) && y_row % 64 == 0 && image_bytes % 64 == 0 &&
          reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
@@ -220,8 +220,8 @@ void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_
     throw std::invalid_argument("transpose: element_bytes is " + std::to_string(element_bytes) + ", must be 2 or 4");
   }
   note_path(element_bytes == 2 ? Path::transpose_2byte : Path::transpose_4byte, target);
-  const bool stream = streams(shape, images, image_elements * element_bytes, y, element_bytes);
-  if (stream) note_path(Path::transpose_stream, target);
+  const bool non_temporal = stores_non_temporal(shape, images, image_elements * element_bytes, y, element_bytes);
+  if (non_temporal) note_path(Path::transpose_stream, target);
   const auto transpose_stripe = transpose_function_of(target, element_bytes);
   // With few rows, as in images of few channels, threads take stripes of columns.
   const std::int64_t row_stripes = ceil_div(shape.rows, kTileRows);
@@ -238,7 +238,7 @@ void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_
                       .y_stride = shape.y_stride,
                       .rows = std::min(kTileRows, shape.rows - row),
                       .columns = std::min(stripe_columns, shape.columns - column),
-                      .stream = stream});
+                      .non_temporal = non_temporal});
   });
 }
 

@@ -1,4 +1,4 @@
-// Which problems the 1x1 kernel takes, its packing, and what it says of itself.
+// Which problems the 1x1 kernel takes, its packing, and its description.
 #include "cpu/pointwise/pointwise.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
 }
 
 PointwisePlan::PointwisePlan(const Conv2dProblem& problem, const Target& target, int threads)
-    : problem_(checked("pointwise", problem, pointwise_refusal, target, threads)),
+    : problem_(checked("pointwise", problem, target, threads)),
       target_(&target),
       kernels_(&pointwise_kernels(target)),
       threads_(threads),

@@ -1,5 +1,5 @@
-// 1×1 convolution of f32 NHWC images, strides included, and with it the f32 matrix product: a loop nest of its own,
-// because the sum of a single tap is too short for Conv2dPlan's. Conv2dPlan takes what it refuses.
+// 1×1 convolution of f32 NHWC images, with any stride, and the f32 matrix product. Sums over a single tap are too short
+// for Conv2dPlan's loop nest, so this one has its own. Conv2dPlan takes the problems that PointwisePlan refuses.
 //   blocking  tiles, groups, units and strips, and why      unit  the loops over one unit      kernels  the tile
 #pragma once
 
@@ -18,7 +18,7 @@ std::string pointwise_refusal(const Conv2dProblem& problem, const Target& target
 
 class PointwisePlan {
  public:
-  /// Throws std::invalid_argument with the refusal.
+  /// Precondition: pointwise_refusal() is empty. Throws what checked() in check.h throws.
   PointwisePlan(const Conv2dProblem& problem, const Target& target, int threads);
 
   Conv2dDescription description() const;
@@ -29,7 +29,7 @@ class PointwisePlan {
   /// Weights to [panel][channel][lane].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
-  /// As Conv2dPlan's.
+  /// The same contract as Conv2dPlan::run().
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:

@@ -22,10 +22,10 @@ std::int64_t choose_vectors(const Conv2dProblem& p, const PointwiseKernels& kern
                                                                                       : kPanelVectors;
 }
 
-/// Enough units for the threads: first blocks of pixels, of at least as many tiles as reuse a group's weights, then
-/// blocks of lanes.
+/// Makes enough units for the threads. First cuts pixels into blocks, of at least kLeastTilesPerGroup tiles where
+/// panels are outside; then cuts lanes.
 void feed_threads(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads, PointwiseBlocking& b) {
-  const std::int64_t wanted = threads == 1 ? 1 : kUnitsPerThread * threads;
+  const std::int64_t wanted = units_wanted(threads);
   const std::int64_t whole = b.copies_input || is_pointwise(p) ? b.tile.pixels : b.row_pixels;
   b.units.pixels = std::min(b.pixels, round_up(ceil_div(b.pixels, wanted), whole));
   if (b.panels_outside) {

@@ -6,9 +6,9 @@
 // Loop order. A tile goes through all panels while its pixels are in L1: each input is read once, and whole pixels of
 // the output are written one after another. Each tile then reads all weights from L2, so they must fit half of it.
 // Larger weights are read once a group instead: pixels that fit half of L2 pass under one panel after another.
-// Strips. A tile's pixels that lie a multiple of 4 KiB apart share one set of L1, which has fewer ways than the tile
-// has pixels: they are copied into a strip. So are rows of a strided image that are shorter than a tile, to make full
-// tiles of them, and all pixels of a group. A copied cache line costs about 10 cycles, and 14 lines serve 224 cycles of
+// Strips. Pixels that lie a multiple of 4 KiB apart share one set of L1, which has fewer ways than a tile has pixels.
+// They are copied into a strip. Rows of a strided image that are shorter than a tile are copied too, to make full
+// tiles, and so are all pixels of a group. A copied cache line costs about 10 cycles, and 14 lines serve 224 cycles of
 // products in every panel.
 #pragma once
 
@@ -33,7 +33,7 @@ struct PointwiseBlocking {
   std::int64_t row_pixels;  // output pixels whose inputs are equally far apart: a row's, or all
   bool copies_input;        // into a strip, a group at a time
   bool panels_outside;      // panels are the outer loop, tiles of a group the inner one; else a group is one tile
-  bool non_temporal;        // stores, where y is aligned to vectors
+  bool non_temporal;        // stores of y, if it is aligned to vectors
   PointwiseTileSize tile;
   std::int64_t strip_pixel;  // floats from pixel to pixel of a strip
   std::int64_t group_pixels;
@@ -49,7 +49,7 @@ bool l2_keeps_weights(const Conv2dProblem& problem);
 /// The most pixels whose channels fit half of L2.
 std::int64_t cached_pixels(const Conv2dProblem& problem);
 
-/// Of a problem that PointwisePlan does not refuse.
+/// Chooses the blocking. Precondition: pointwise_refusal() is empty.
 PointwiseBlocking pointwise_blocking(const Conv2dProblem& problem, const PointwiseKernels& kernels, int threads);
 
 }  // namespace gable::cpu

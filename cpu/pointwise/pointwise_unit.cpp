@@ -37,7 +37,7 @@ class Unit {
 
  private:
   static constexpr std::size_t kMostParts = 3;
-  /// Consecutive panels of one number of vectors.
+  /// Consecutive panels with the same number of vectors.
   struct Part {
     std::int64_t vectors;
     std::int64_t first_lane, panels;
@@ -60,7 +60,7 @@ class Unit {
     }
   }
 
-  /// For `panels` panels of the part, beginning with panel `panel`, and the unit's first pixels.
+  /// The call for `panels` panels of the part from panel `panel` on, at the unit's first pixels.
   PointwiseCall make_call(const Part& part, std::int64_t panel, std::int64_t panels) const {
     const std::int64_t lanes = part.vectors * r_.kernels.lanes;
     const std::int64_t lane = part.first_lane + panel * lanes;
@@ -78,7 +78,8 @@ class Unit {
     return call;
   }
 
-  /// A part's call, which only few fields change between tiles: a tile of few channels takes less time than to make it.
+  /// The call of a part. Only few of its fields change between tiles; with few channels, filling all of them would take
+  /// longer than the tile.
   struct Prepared {
     const PointwiseFunction* tile;
     PointwiseCall call;

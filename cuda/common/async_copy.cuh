@@ -1,5 +1,5 @@
-// Copies from global to shared memory that don't pass through registers (cp.async, sm_80 and later), in groups that are
-// waited for in order. Before sm_80 they are plain copies that have happened when the call returns.
+// Copies from global to shared memory that don't pass through registers (cp.async, sm_80 and later). A thread waits for
+// its groups of copies in order. Before sm_80 they are plain copies, which are complete when the call returns.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
 template <int bytes>
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool valid) {
 #if __CUDA_ARCH__ >= 800
-  if constexpr (bytes == 16) {  // past L1: its lines are not read twice
+  if constexpr (bytes == 16) {  // bypasses L1: its lines are not read twice
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
                  "r"(valid ? 16 : 0)
                  : "memory");
@@ -41,8 +41,8 @@ __device__ __forceinline__ void commit_copies() {
 #endif
 }
 
-/// Waits until all but the latest `pending` groups of this thread have arrived; a barrier makes them seen by the
-/// others.
+/// Waits until all but the latest `pending` groups of this thread have arrived. A barrier then makes them visible to
+/// the other threads.
 template <int pending>
 __device__ __forceinline__ void wait_copies() {
 #if __CUDA_ARCH__ >= 800

@@ -1,6 +1,6 @@
 // Every CUDA call's return code is checked. A failure throws CallFailed, which names the call; the glue above turns it
-// into gable::Error. Destructors use ignore(), since they must not throw: what fails there (a lost context, a driver
-// that is unloading) has been or will be reported by the next call that matters.
+// into gable::Error. Destructors use ignore(), since they must not throw. Another call reports the failures that
+// destructors meet, such as a lost context or a driver that is unloading.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ class CallFailed : public std::runtime_error {
   cudaError_t code_;
 };
 
-/// `call` is the call's text; its name, which is what stands before the arguments, goes into the message.
+/// `call` is the call's text. The message has its name, without the arguments.
 inline void check(cudaError_t status, std::string_view call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // errors that are not sticky must not be found again after the next launch

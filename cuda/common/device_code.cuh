@@ -30,7 +30,7 @@ __device__ __forceinline__ __nv_bfloat16 from_f32<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
-/// To 10 bits of mantissa, to nearest, ties away from zero: what the tensor cores take as tf32.
+/// Rounds to tf32, 10 bits of mantissa, to nearest with ties away from zero.
 __device__ __forceinline__ float round_to_tf32(float value) {
 #if __CUDA_ARCH__ >= 800
   unsigned bits;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void finish_all(float (&values)[count], const float (
   }
 }
 
-/// Calls `body` with a value of the storage type: the way from a run-time Type to a template argument.
+/// Calls `body` with a value of the storage type, which turns a run-time DType into a template argument.
 template <typename Body>
 void with_type(DType type, Body&& body) {
   switch (type) {

@@ -48,10 +48,10 @@ struct HaloTile {
 
 HaloTile halo_tile(const Conv2dProblem& problem);
 
-/// Sets the tile's images, row pairs and what follows from them.
+/// Sets the tile's images and row pairs, and the fields that follow from them.
 void cut_rows(HaloTile& tile, int images, int row_pairs);
 
-/// How a kernel is launched for a tile, and what that is expected to cost.
+/// How a kernel is launched for a tile, and the estimated cost.
 struct TileChoice {
   HaloTile tile;
   int threads = 0, blocks = 0;  // blocks for each group and chunk of output channels
@@ -59,8 +59,8 @@ struct TileChoice {
   double cost = 0;
 };
 
-/// What choose_tile() needs of a kernel: `block_cost` is that of one tile by itself, in issue slots of a
-/// multiprocessor; `lay_out` fills in what depends on the kernel's order in shared memory and returns its bytes.
+/// A kernel as choose_tile() sees it. `block_cost` is the cost of one tile in issue slots of a multiprocessor.
+/// `lay_out` fills in the fields that depend on the kernel's order in shared memory and returns its bytes.
 struct TileKernel {
   void (*kernel)(HaloTile);
   int most_threads;

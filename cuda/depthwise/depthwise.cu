@@ -1,5 +1,5 @@
-// Registers of a thread: 9 weights, the sums of two (stride 2) or three (stride 1) output rows and two rows of input,
-// the next one being loaded while this one is multiplied, all times `columns` and `lanes`.
+// Registers of a thread: 9 weights, the accumulators of two (stride 2) or three (stride 1) output rows and two rows of
+// input, all times `columns` and `lanes`. One input row is loaded while the other one is multiplied.
 #include "cuda/depthwise/depthwise.h"
 
 #include <algorithm>

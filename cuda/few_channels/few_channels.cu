@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_row(const float* upper, const float* lower, 
   }
 }
 
-/// The same for any kernel width, stride and dilation: inputs are read tap by tap.
+/// The same for any kernel width, stride and dilation; reads inputs tap by tap.
 template <int channels, int columns>
 __device__ __forceinline__ void add_row_any(const float* upper, const float* lower, const HaloTile& t,
                                             const float* weights, Sums<channels, columns>& sums) {
@@ -119,7 +119,7 @@ struct Target {
   int row, column, channel, channels_left;
 };
 
-/// `values` is [row][column][channel].
+/// Stores `values`, [row][column][channel].
 template <typename T, int rows, int columns, int channels>
 __device__ __forceinline__ void store(const HaloTile& t, const Target& to,
                                       const float (&values)[rows * columns * channels]) {
@@ -284,7 +284,7 @@ __device__ __forceinline__ void load_tile(const HaloTile& t, int tile, int phase
   }
 }
 
-/// The outputs of one tile, whose input lies in shared memory.
+/// Computes the outputs of one tile, whose input lies in shared memory.
 template <int channels, int columns, int kernel_w, int stride_w>
 __device__ __forceinline__ void compute(const HaloTile& t, int tile, const float* input, const float* weights,
                                         int channel_blocks) {

@@ -41,10 +41,10 @@ __host__ __device__ constexpr int units_of(const HaloTile& t) {
 __host__ __device__ constexpr int steps_of(const HaloTile& t) {
   return (units_of(t) + kUnitsOfStep - 1) / kUnitsOfStep;
 }
-/// Of B for one step and `tiles` tiles: two registers a lane and tile.
+/// Bytes of B for one step and `tiles` tiles: two registers a lane and tile.
 __host__ __device__ constexpr int step_bytes(int tiles) { return 32 * tiles * 8; }
 
-/// What the matrix unit takes: f32 rounded to the nearest tf32.
+/// An operand of the matrix unit: f32 is rounded to the nearest tf32.
 template <typename T>
 __device__ __forceinline__ T as_operand(T value) {
 #if __CUDA_ARCH__ >= 800
@@ -122,7 +122,7 @@ __device__ __forceinline__ Position position_of(const HaloTile& t, const TilePla
   return {image, (line - image * place.row_pairs) * 2, index - line * t.wo};
 }
 
-/// Of the group's channels from `channel` on, 0 past the last.
+/// The bias of the group's channels from `channel` on; 0 past the last channel.
 template <int count>
 __device__ __forceinline__ void load_bias(const HaloTile& t, const TilePlace& place, int channel,
                                           float (&bias)[count]) {
@@ -179,8 +179,8 @@ __device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place
       store_channels<T, mine>(t, image, row + i, p.column, place.group * t.k + first, t.k - first, rows[i]);
 }
 
-/// Adds one step of the reduction. In the last one what lies past the last tap multiplies zeros, and is itself one, as
-/// it must not be an infinity.
+/// Adds one step of the reduction. In the last step, the units past the last tap multiply zero weights. Their inputs
+/// are zeroed too, because an infinity times zero is NaN.
 template <typename T, int tiles, int rows, bool last>
 __device__ __forceinline__ void add_step(const char* (&pixels)[rows], int lower, int offset, const char* weights,
                                          float (&sums)[rows][tiles][4]) {
@@ -208,7 +208,7 @@ __device__ __forceinline__ void add_step(const char* (&pixels)[rows], int lower,
   }
 }
 
-/// Everything of one tile that lies in shared memory: each warp takes 16 * rows pixels at a time.
+/// Computes one tile, whose input lies in shared memory. Each warp takes 16 * rows pixels at a time.
 template <typename T, int tiles, int rows>
 __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& place, const char* input,
                                         const char* weights, const int* offsets) {

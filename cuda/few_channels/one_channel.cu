@@ -1,6 +1,6 @@
 // Registers: weights, 4 sums a channel and one row of inputs, which serves both output rows, so 128 threads x 2 blocks
-// fill a multiprocessor. The weights are made opaque to the compiler, which would otherwise read them again for each
-// image.
+// fill a multiprocessor. An empty asm statement hides the weights' origin from the compiler, which would otherwise read
+// them again for each image.
 #include "cuda/few_channels/one_channel.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace gable::cuda {
 
 namespace {
 
-/// What the kernel takes: the tensors and one image's layout in shared memory.
+/// The kernel's parameter: the tensors and one image's layout in shared memory.
 struct ImageTile {
   const void* x;
   const float* packed;
@@ -53,7 +53,7 @@ __device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from) {
   return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
 }
 
-/// Copies an image into shared memory, whose margins are zeros already.
+/// Copies an image into shared memory, whose margins already hold zeros.
 template <typename T>
 __device__ __forceinline__ void load_image(const ImageTile& t, std::int64_t image, T* to) {
   const T* from = static_cast<const T*>(t.x) + image * t.h * t.w;
@@ -136,7 +136,7 @@ __device__ __forceinline__ void finish(const ImageTile& t, int row, int column, 
   }
 }
 
-/// The finished image to y.
+/// Copies the finished image to y.
 template <typename T>
 __device__ __forceinline__ void copy_out(const ImageTile& t, std::int64_t image, const T* from) {
   constexpr int count = kVector / static_cast<int>(sizeof(T));

@@ -91,7 +91,7 @@ struct GemmKernel {
   Function* function;
   int threads, shared_bytes;
 
-  /// Once a plan, so that runs only launch.
+  /// Called once for a plan, so that runs only launch.
   void prepare() const {
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   }
@@ -169,7 +169,7 @@ __device__ __forceinline__ void store_rows(const ImplicitGemm& g, const float* b
   }
 }
 
-/// The same rows of one part of the depth.
+/// Stores the same rows of one part of the depth to the workspace.
 template <int kRows, int kCount>
 __device__ __forceinline__ void store_part(const ImplicitGemm& g, float* parts, int part, int row, int group, int at,
                                            const float (&sums)[kRows][kCount]) {
@@ -186,7 +186,7 @@ __device__ __forceinline__ void store_part(const ImplicitGemm& g, float* parts, 
   }
 }
 
-/// One thread four columns of one output pixel.
+/// Adds up the parts: each thread takes four columns of one output pixel.
 template <typename T>
 __global__ void add_parts_kernel(ImplicitGemm g, int splits, const float* parts, const float* bias, T* y) {
   const int quads = g.padded_k / 4;

@@ -16,7 +16,7 @@
 
 namespace gable::cuda {
 
-/// What the kernels take; everything that indexes has 32 bits.
+/// The product as the kernels take it; every index has 32 bits.
 struct ImplicitGemm : ConvDims {
   explicit ImplicitGemm(const ConvDims& conv) : ConvDims(conv) {}
 
@@ -52,7 +52,7 @@ struct GemmCandidate {
 GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, int stage_depth,
                      double fma_per_cycle, const cudaDeviceProp& device);
 
-/// Of the parts: [part][row][group][padded column] in f32.
+/// Bytes of the workspace that holds the parts' sums: [part][row][group][padded column] in f32.
 std::size_t parts_bytes(const ImplicitGemm& gemm, int splits);
 
 /// Blocks: x counts tiles, columns first, since tiles of the same rows share pixels in the L2; y groups × parts.

@@ -88,7 +88,7 @@ class Loader {
   int depth_;
 };
 
-/// One stage's products into the warp's sums; a and b are the lane's addresses for ldmatrix.
+/// Adds one stage's products to the warp's accumulators; a and b are the lane's addresses for ldmatrix.
 template <typename T>
 __device__ __forceinline__ void multiply(std::uint32_t a_at, std::uint32_t b_at,
                                          float (&sums)[kRowTiles][kColumnTiles][4]) {
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(
     multiply<T>(a_at + now * kStage, b_at + now * kStage, sums);
     now = now + 1 == kStages ? 0 : now + 1;
   }
-  // The thread's rows and columns, in order.
+  // The thread's accumulators by row and column.
   float mine[kThreadRows][kThreadColumns];
 #pragma unroll
   for (int i = 0; i < kThreadRows; ++i) {
@@ -174,7 +174,8 @@ constexpr GemmCandidate kCandidates[] = {candidate(128, 128, 1.0), candidate(128
 
 int elements_of_stage(const Conv2dProblem& p) { return kDepthBytes / static_cast<int>(size_of(p.dtype)); }
 
-/// What mma.sync reaches a cycle on a multiprocessor, about: half of the tensor cores' best on sm_90, all on sm_80.
+/// Multiply-adds that mma.sync reaches a cycle on a multiprocessor, approximately: half of the tensor cores' peak on
+/// sm_90, all of it on sm_80.
 double fma_per_cycle(const Conv2dProblem& p) { return p.dtype == DType::f32 ? 512 : 1024; }
 
 /// Channels of a row are whole 16 bytes.
@@ -213,7 +214,7 @@ void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
   if (tile.splits > 1) note_path(Path::implicit_gemm_split);
 }
 
-/// Of packed weights.
+/// The order of packed weights.
 PackedOrder order_of(const Conv2dProblem& p) {
   PackedOrder order = packed_order(p, channels_of_chunk(p), kThreadColumns);
   order.depth_innermost = true;
@@ -238,7 +239,7 @@ ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDevic
     : PackedOrderPlan(problem, order_of(problem)),
       gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kThreadColumns)),
       tile_(choose_tile(gemm_, kCandidates, elements_of_stage(problem), fma_per_cycle(problem), device)) {
-  with_type(problem_.dtype, [&](auto zero) { kernel_of<decltype(zero)>(problem_, tile_).prepare(); });
+  with_type(problem.dtype, [&](auto zero) { kernel_of<decltype(zero)>(problem, tile_).prepare(); });
 }
 
 Conv2dDescription ImplicitGemmPlan::description() const {
@@ -252,13 +253,13 @@ void ImplicitGemmPlan::run(const void* x, const void* packed, const float* bias,
                            cudaStream_t stream) const {
   const GemmGrid grid = grid_of(gemm_, tile_);
   auto* parts = static_cast<float*>(workspace);
-  with_type(problem_.dtype, [&](auto zero) {
+  with_type(problem().dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Kernel<T> kernel = kernel_of<T>(problem_, tile_);
+    const Kernel<T> kernel = kernel_of<T>(problem(), tile_);
     kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
         gemm_, tile_.splits, static_cast<const T*>(x), static_cast<const T*>(packed), bias, static_cast<T*>(y), parts);
     check_launch("implicit_gemm");
-    note_paths(problem_, tile_);
+    note_paths(problem(), tile_);
     if (tile_.splits > 1) add_parts(gemm_, tile_.splits, parts, bias, static_cast<T*>(y), stream);
   });
 }

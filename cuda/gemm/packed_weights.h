@@ -22,7 +22,7 @@ constexpr PackedOrder packed_order(const Conv2dProblem& p, std::int64_t c_multip
   return {p.groups, p.r * p.s, round_up(p.group_c(), c_multiple), round_up(p.group_k(), k_multiple)};
 }
 
-/// Of weights in this order.
+/// The packing of weights in this order.
 constexpr Packing packing_of_order(const Conv2dProblem& p, const PackedOrder& order) {
   return packing_of(
       p, "ladder",
@@ -47,6 +47,10 @@ class PackedOrderPlan : public Conv2dPlan {
  protected:
   PackedOrderPlan(const Conv2dProblem& problem, const PackedOrder& order) : problem_(problem), order_(order) {}
 
+  const Conv2dProblem& problem() const { return problem_; }
+  const PackedOrder& order() const { return order_; }
+
+ private:
   const Conv2dProblem problem_;
   const PackedOrder order_;
 };

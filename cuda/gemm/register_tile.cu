@@ -13,7 +13,7 @@ constexpr int kDepth = 32;  // of a stage
 constexpr int kStages = 2;
 constexpr int kWarpRows = 32, kWarpColumns = 64;
 constexpr int kThreadRows = 8;
-constexpr int kTogether = 2;              // places of the depth that are read at once
+constexpr int kTogether = 2;              // places of the depth that one read covers
 constexpr int kRowPitch = kDepth + 4;     // of A in shared memory: copies stay aligned, reads free of conflicts
 constexpr int kPadding = 4;               // packed channels are multiples of it: 16 bytes of f32
 constexpr int kThreadsOfProcessor = 384;  // 168 registers a thread
@@ -117,7 +117,7 @@ __device__ __forceinline__ void load_shared(std::uint32_t address, float (&to)[4
                : "r"(address));
 }
 
-/// One stage's products into the thread's sums.
+/// Adds one stage's products to the thread's accumulators.
 ///
 /// An FFMA a cycle is possible only if its operands come from different register banks (even, odd), one of the three
 /// being reused from the instruction before. Sums lie in aligned quads for their stores and weights for their loads, so
@@ -199,7 +199,7 @@ constexpr GemmCandidate candidate(int rows, int columns, double rate) {
   return {rows, columns, threads / 32, kThreadsOfProcessor / threads, shared_bytes(rows, columns), rate};
 }
 constexpr GemmCandidate kCandidates[] = {candidate(128, 64, 1.0), candidate(64, 128, 1.0), candidate(64, 64, 0.95)};
-constexpr double kFmaPerCycle = 128;  // of a multiprocessor
+constexpr double kFmaPerCycle = 128;  // on a multiprocessor
 
 using Kernel = GemmKernel<void(ImplicitGemm, int, const float*, const float*, const float*, float*, float*)>;
 
@@ -240,7 +240,7 @@ void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
   }
 }
 
-/// Of packed weights.
+/// The order of packed weights.
 PackedOrder order_of(const Conv2dProblem& p) {
   PackedOrder order = packed_order(p, kPadding, kPadding);
   order.swapped = true;
@@ -265,7 +265,7 @@ RegisterTilePlan::RegisterTilePlan(const Conv2dProblem& problem, const cudaDevic
     : PackedOrderPlan(problem, order_of(problem)),
       gemm_(implicit_gemm_of(problem, kPadding, kPadding)),
       tile_(choose_tile(gemm_, kCandidates, kDepth, kFmaPerCycle, device)) {
-  kernel_of(problem_, tile_).prepare();
+  kernel_of(problem, tile_).prepare();
 }
 
 Conv2dDescription RegisterTilePlan::description() const {
@@ -280,12 +280,12 @@ void RegisterTilePlan::run(const void* x, const void* packed, const float* bias,
   const auto* source = static_cast<const float*>(x);
   auto* parts = static_cast<float*>(workspace);
   auto* to = static_cast<float*>(y);
-  const Kernel kernel = kernel_of(problem_, tile_);
+  const Kernel kernel = kernel_of(problem(), tile_);
   const GemmGrid grid = grid_of(gemm_, tile_);
   kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
       gemm_, tile_.splits, source, static_cast<const float*>(packed), bias, to, parts);
   check_launch("register_tile");
-  note_paths(problem_, tile_);
+  note_paths(problem(), tile_);
   if (tile_.splits == 1) return;
   note_path(Path::register_tile_split);
   add_parts(gemm_, tile_.splits, parts, bias, to, stream);

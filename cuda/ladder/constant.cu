@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kChannels = 4;                   // output channels of a thread
-constexpr std::size_t kBankBytes = 64 * 1024;  // all that CUDA has
+constexpr std::size_t kBankBytes = 64 * 1024;  // all of CUDA's constant memory
 constexpr int kMostDevices = 64;
 
 __constant__ uint4 bank[kBankBytes / sizeof(uint4)];
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kThreads) constant_kernel(Dims d, const T* x, 
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
 
-/// Fills the bank when the run before has finished with it. A stream that is being captured can't wait for events that
-/// lie outside its graph.
+/// Fills the bank once the previous run has finished with it. A stream under capture can't wait for events outside its
+/// graph.
 template <typename Launch>
 void with_bank(const void* packed, std::size_t bytes, cudaStream_t stream, Launch&& launch) {
   int device = 0;
@@ -149,7 +149,7 @@ ConstantPlan::ConstantPlan(const Conv2dProblem& problem)
 Conv2dDescription ConstantPlan::description() const {
   return {.kernel = "constant",
           .tile = "one thread a pixel of " + std::to_string(kChannels) + " output channels",
-          .staging = std::string(problem_.nhwc ? "nhwc" : "nchw") + " read from global memory as it is, " +
+          .staging = std::string(problem().nhwc ? "nhwc" : "nchw") + " read from global memory as it is, " +
                      std::to_string(packed_bytes()) + " bytes of weights copied to constant memory",
           .fusion = "bias, activation and pool in the thread"};
 }
@@ -157,12 +157,12 @@ Conv2dDescription ConstantPlan::description() const {
 void ConstantPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
                        cudaStream_t stream) const {
   constexpr std::int64_t kMostImages = 65535;  // of a grid's z
-  const Dims dims = dims_of(problem_, order_);
-  const dim3 grid(static_cast<unsigned>(ceil_div(problem_.out_h() * problem_.out_w(), kThreads)),
-                  static_cast<unsigned>(problem_.groups * dims.chunks),
-                  static_cast<unsigned>(std::min(problem_.n, kMostImages)));
+  const Dims dims = dims_of(problem(), order());
+  const dim3 grid(static_cast<unsigned>(ceil_div(problem().out_h() * problem().out_w(), kThreads)),
+                  static_cast<unsigned>(problem().groups * dims.chunks),
+                  static_cast<unsigned>(std::min(problem().n, kMostImages)));
   with_bank(packed, packed_bytes(), stream, [&] {
-    with_type(problem_.dtype, [&](auto zero) {
+    with_type(problem().dtype, [&](auto zero) {
       using T = decltype(zero);
       constant_kernel<T><<<grid, kThreads, 0, stream>>>(dims, static_cast<const T*>(x), bias, static_cast<T*>(y));
     });

@@ -81,15 +81,15 @@ class NaivePlan final : public PackedOrderPlan {
 Conv2dDescription NaivePlan::description() const {
   return {.kernel = "naive",
           .tile = "one thread an output element",
-          .staging = std::string(problem_.nhwc ? "nhwc" : "nchw") + " read from global memory as it is",
+          .staging = std::string(problem().nhwc ? "nhwc" : "nchw") + " read from global memory as it is",
           .fusion = "bias, activation and pool in the thread"};
 }
 
 void NaivePlan::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {
-  const auto blocks = static_cast<unsigned>(ceil_div(problem_.y_elements(), kThreads));
-  with_type(problem_.dtype, [&](auto zero) {
+  const auto blocks = static_cast<unsigned>(ceil_div(problem().y_elements(), kThreads));
+  with_type(problem().dtype, [&](auto zero) {
     using T = decltype(zero);
-    naive_kernel<T><<<blocks, kThreads, 0, stream>>>(problem_, strides_of_x(problem_), static_cast<const T*>(x),
+    naive_kernel<T><<<blocks, kThreads, 0, stream>>>(problem(), strides_of_x(problem()), static_cast<const T*>(x),
                                                      static_cast<const T*>(packed), bias, static_cast<T*>(y));
   });
   check_launch("naive");

@@ -98,7 +98,7 @@ __device__ Block block_of(const Dims& d) {
           .column = tile_column * d.tiling.pooled_w * d.pool_stride_w};
 }
 
-/// f32 goes by cp.async if `async`; other types are converted on the way.
+/// Copies f32 by cp.async if `async`; converts other types through registers.
 template <typename T, bool async>
 __device__ __forceinline__ void fetch(float* to, const T* from, bool valid) {
   if constexpr (async) {
@@ -278,21 +278,21 @@ Conv2dDescription TiledPlan::description() const {
   const std::string tile = std::to_string(tiling_.halo_h) + "x" + std::to_string(tiling_.halo_w);
   return {.kernel = tiling_.stages == 1 ? "shared" : "double_buffer",
           .tile = "16x16 pixels of 8 output channels a block",
-          .staging = std::string(problem_.nhwc ? "nhwc" : "nchw") + " input tiles of " + tile + " pixels and " +
+          .staging = std::string(problem().nhwc ? "nhwc" : "nchw") + " input tiles of " + tile + " pixels and " +
                      std::to_string(tiling_.channels) + " channels in shared memory, " +
                      std::to_string(tiling_.stages) + (tiling_.stages == 1 ? " buffer" : " buffers"),
           .fusion = "pool in the block, bias and activation before the store"};
 }
 
 void TiledPlan::run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const {
-  const Dims dims = dims_of(problem_, order_, tiling_);
-  const dim3 grid(static_cast<unsigned>(problem_.n * dims.tiles_h * dims.tiles_w),
-                  static_cast<unsigned>(problem_.groups * dims.chunks));
+  const Dims dims = dims_of(problem(), order(), tiling_);
+  const dim3 grid(static_cast<unsigned>(problem().n * dims.tiles_h * dims.tiles_w),
+                  static_cast<unsigned>(problem().groups * dims.chunks));
   if (tiling_.stages > 1) {
     double_buffer_kernel<<<grid, kThreads, tiling_.bytes(), stream>>>(
         dims, static_cast<const float*>(x), static_cast<const float*>(packed), bias, static_cast<float*>(y));
   } else {
-    with_type(problem_.dtype, [&](auto zero) {
+    with_type(problem().dtype, [&](auto zero) {
       using T = decltype(zero);
       shared_kernel<T><<<grid, kThreads, tiling_.bytes(), stream>>>(
           dims, static_cast<const T*>(x), static_cast<const T*>(packed), bias, static_cast<T*>(y));

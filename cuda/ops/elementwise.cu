@@ -1,5 +1,5 @@
-// A thread adds kBatch runs of 16 bytes that lie a block apart, all of them loaded before the first is used. Addresses
-// that 16 bytes don't divide, and what remains at the end, go one by one.
+// A thread adds kBatch vectors of 16 bytes that lie a block apart, and loads all of them before it uses the first. The
+// tail, and arrays that are not aligned to 16 bytes, are added one element at a time.
 #include "cuda/ops/elementwise.h"
 
 #include <algorithm>

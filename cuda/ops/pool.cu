@@ -99,9 +99,9 @@ __global__ __launch_bounds__(kThreads) void max_pool_2x2_nchw_kernel(MaxPoolProb
   store_vector<T, lanes>(y + line * p.out_w + column, best);
 }
 
-/// 3x3 padded by one, nchw: `lanes` outputs of a row. Of each of the three input rows that their windows cover, the
-/// columns that the outputs' own positions span come as one vector, those beside it as elements. A single lane reads
-/// elements alone, from rows of any width.
+/// 3x3 padded by one, nchw: `lanes` outputs of a row. From each of the three input rows under their windows, it loads
+/// the columns at the outputs' positions as one vector and the columns beside them as elements. A single lane reads
+/// elements only, from rows of any width.
 template <typename T, int stride, int lanes>
 __global__ __launch_bounds__(kThreads) void max_pool_3x3_nchw_kernel(MaxPoolProblem p, const T* x, T* y,
                                                                      unsigned threads) {

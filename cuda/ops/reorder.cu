@@ -1,8 +1,7 @@
-// See reorder.h. A block moves a strip of pixels of up to kMostChannels channels, as many as make work for its threads;
-// a row of shared memory is one channel.
-// Both sides are read and written in accesses of 16 bytes where the sizes allow it, four of a thread in flight; only
-// shared memory sees single elements, whose rows lie so that a warp's hit few banks twice. Divisions by the number of
-// channels are multiplications.
+// See reorder.h. A block moves a strip of pixels of up to kMostChannels channels, long enough to keep its threads busy;
+// a row of shared memory is one channel. Global memory is read and written in accesses of 16 bytes where the sizes
+// allow it, with four of a thread in flight. Accesses to shared memory are single elements; the row pitch avoids most
+// bank conflicts. Divisions by the number of channels are multiplications.
 #include "cuda/ops/reorder.h"
 
 #include <gable/problem.h>

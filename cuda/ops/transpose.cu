@@ -1,7 +1,7 @@
 // `transpose_squares_kernel`: a thread loads a square of 16 bytes a row (4x4 or 8x8 elements), turns it over in
 // registers and puts its columns into shared memory as 16-byte units, whose place is XORed with the thread's so that
 // neither side has bank conflicts. `transpose_elements_kernel`: 32x32 elements one by one, for sizes and addresses that
-// 16 bytes don't divide.
+// are not multiples of 16 bytes.
 #include "cuda/ops/transpose.h"
 
 #include <algorithm>

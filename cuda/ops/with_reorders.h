@@ -1,5 +1,5 @@
-// Gives NCHW and any max-pool to a kernel that takes NHWC and fuses no pool but 2x2: tensors are reordered into the
-// workspace and back, and another pool is a pass of its own. The description names both, with the bytes they move.
+// Extends a kernel that takes NHWC and fuses only a 2x2 pool to NCHW and every max-pool: tensors are reordered into the
+// workspace and back, and other pools are a separate pass. The description names both, with the bytes they move.
 //
 // Bias and activation stay in the kernel before the pool: rounding and activations are monotone, so the maximum may
 // come last.

@@ -1,5 +1,5 @@
-// Four accesses of 16 bytes a thread are in flight at a time. Values are used (their sum goes to the sink if it is one
-// that random data don't have), so that no load is left out.
+// Four accesses of 16 bytes a thread are in flight at a time. The sum of the values goes to the sink if it has a value
+// that random data cannot give, so the compiler removes no load.
 #include "cuda/studies/bandwidth.h"
 
 #include <stdexcept>

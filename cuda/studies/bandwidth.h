@@ -1,5 +1,5 @@
-// Loops that do nothing but move memory, for measuring what a level of the hierarchy gives: how large the part is that
-// each block goes over decides which level answers.
+// Loops that only move memory, for measuring the bandwidth of a level of the hierarchy. The size of the part that each
+// block goes over decides which level serves it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,13 +11,13 @@ namespace gable::cuda {
 
 enum class MemoryLoop {
   read,          // sum of a
-  read_past_l1,  // the same, asking L2 for every line
+  read_past_l1,  // sum of a, by loads that bypass L1
   copy,          // c = a
   triad,         // c = a + 3 b
   to_shared,     // a into shared memory, without registers in between (sm_80; through registers before)
 };
 
-/// Each block goes `passes` times over a part of its own of `block_bytes`, a multiple of 64 a thread. With `blocks` as
+/// Each block goes `passes` times over its own part of `block_bytes`, a multiple of 64 a thread. With `blocks` as
 /// many as the GPU has multiprocessors, parts of a few KiB stay in L1, blocks * block_bytes below L2's size in L2.
 struct MemorySweep {
   std::int64_t block_bytes = 0;

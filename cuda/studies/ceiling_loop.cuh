@@ -8,7 +8,7 @@
 
 namespace gable::cuda {
 
-/// In [-1, 1), by a hash of `seed`.
+/// A value in [-1, 1), a hash of `seed`.
 __device__ __forceinline__ float noise(unsigned seed) {
   unsigned x = seed * 0x9E3779B9u + 0x85EBCA6Bu;
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
@@ -30,7 +30,8 @@ __device__ __forceinline__ unsigned noise_word(unsigned seed) {
   }
 }
 
-/// The first thread says how long its block took; a value that no sum has keeps the sums from being left out.
+/// The first thread records how long its block took. The store for a value that no sum has keeps the compiler from
+/// removing the sums.
 __device__ __forceinline__ void finish_loop(CeilingSink* sink, long long start, float sum) {
   constexpr float never = -1.2345e30f;
   if (blockIdx.x == 0 && threadIdx.x == 0) sink->cycles = clock64() - start;

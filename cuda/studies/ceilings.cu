@@ -134,7 +134,7 @@ std::invalid_argument unknown_loop(CeilingLoop loop) {
   return std::invalid_argument("ceilings: " + std::to_string(static_cast<int>(loop)) + " is no loop");
 }
 
-/// Of one block in one iteration.
+/// Units that one block counts in one iteration.
 double units_of_block(CeilingLoop loop) {
   constexpr int warps = kThreads / 32;
   switch (loop) {

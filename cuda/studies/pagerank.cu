@@ -95,7 +95,7 @@ __device__ __forceinline__ float sum_of_row(const Step& s, std::int32_t vertex, 
   }
 }
 
-/// Blocks take rows in turn, so that there are few of them to add to the totals, which all share.
+/// Blocks take rows in turn. So few blocks are needed, and few atomic additions to the totals.
 template <int lanes>
 __global__ __launch_bounds__(kThreads) void pagerank_step_kernel(Step s) {
   constexpr int rows_of_block = kThreads / lanes;

@@ -27,9 +27,9 @@ class Pagerank {
   /// `offsets` are the graph's, on the host. Throws std::invalid_argument if they are no CSR offsets.
   Pagerank(const std::vector<std::int64_t>& offsets, float damping);
 
-  /// Of device memory: the rows in the order of their classes, two vectors of shares, and sums.
+  /// Device memory for the rows in the order of their classes, two vectors of shares, and sums.
   std::size_t workspace_bytes() const;
-  /// Puts the rows into the workspace. Once for a workspace; asynchronous, from memory that this object keeps.
+  /// Copies the rows to the workspace; call it once for each workspace. Asynchronous: this object keeps the source.
   void prepare(void* workspace, cudaStream_t stream) const;
 
   /// `iterations` steps from the uniform vector; `ranks` are the last one's, `change` the sum of |r' - r| in it, both

@@ -8,7 +8,7 @@
 namespace gable::cuda {
 namespace {
 
-/// By one multiplication where that is right for all of 0 to `largest`; else `reciprocal` is 0.
+/// A divisor by one multiplication if that is exact for all of 0 to `largest`; else `reciprocal` is 0.
 Divisor divisor_up_to(std::int64_t largest, std::int64_t value) {
   Divisor d = divisor(static_cast<int>(value));
   if (largest * value >= std::int64_t{1} << 32) d.reciprocal = 0;

@@ -22,7 +22,7 @@ __host__ __device__ inline void cut(float v, __nv_bfloat16 (&parts)[count]) {
 inline constexpr int kPartVector = 8;                           // values that a thread cuts: 32 bytes in, 16 a part out
 inline constexpr int kPartSlots = kPartChannels / kPartVector;  // vectors of the channels that lie together
 
-/// Vector `at` of rows that have row_vectors of them, zeros behind the last of `channels`.
+/// Loads vector `at` of rows of row_vectors vectors, with zeros past the last of `channels`.
 __device__ inline void load_vector(const float* rows, std::int64_t at, int row_vectors, int channels,
                                    float (&v)[kPartVector]) {
   const std::int64_t row = at / row_vectors;

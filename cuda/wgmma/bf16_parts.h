@@ -11,12 +11,12 @@ namespace gable::cuda {
 
 inline constexpr std::int64_t kPartChannels = 64;  ///< of one part that lie together
 
-/// Of what cut_rows() writes.
+/// Bytes that cut_rows() writes.
 std::size_t cut_bytes(std::int64_t rows, std::int64_t channels, int parts);
 
-/// `to` = for each row of `channels` values: for each 64 of them, zeros behind the last: their first parts, their
-/// second ones, ... `from` is aligned to 4 bytes, or to 16 where channels are a multiple of 4; `to` to 16. `parts` is 2
-/// or 3. Device pointers, asynchronous on the stream.
+/// Writes [row][block of 64 channels][part][channel], with zeros past the last channel. `from` is aligned to 4 bytes,
+/// or to 16 where channels are a multiple of 4; `to` to 16. `parts` is 2 or 3. Device pointers, asynchronous on the
+/// stream.
 void cut_rows(const float* from, void* to, std::int64_t rows, std::int64_t channels, int parts, cudaStream_t stream);
 
 }  // namespace gable::cuda

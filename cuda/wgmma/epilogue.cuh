@@ -35,8 +35,8 @@ __device__ inline std::uint32_t pack_pair(float low, float high) {
   return pair;
 }
 
-/// Of one consumer. Outputs are stored in chunks of 32 pixels through a ring of slots in shared memory. For pixels
-/// 8 j + 2 (lane % 4) and the next, a thread's accumulators d[4 j], d[4 j + 1] are those of channel
+/// The epilogue of one consumer. It stores outputs in chunks of 32 pixels through a ring of slots in shared memory. For
+/// pixels 8 j + 2 (lane % 4) and the next, a thread's accumulators d[4 j], d[4 j + 1] are those of channel
 /// c = 16 warp + lane / 4, and d[4 j + 2], d[4 j + 3] those of channel c + 8.
 template <typename T>
 class Epilogue {
@@ -67,7 +67,7 @@ class Epilogue {
   }
 
  private:
-  /// Where a chunk's outputs lie in y.
+  /// The place of a chunk's outputs in y.
   struct Place {
     int channel, x, y, n;
   };
@@ -183,7 +183,7 @@ class Epilogue {
     }
   }
 
-  /// Starts the tensor stores of those chunks from `first` on that this block finishes.
+  /// Starts the tensor stores of the chunks from `first` on, as far as this block finishes them.
   template <int chunks>
   __device__ void store_chunks(int first, const Place (&places)[kTogether]) {
     ptx::fence_shared_for_async();
@@ -271,7 +271,7 @@ class Epilogue {
     ptx::store_word(to + warp / 2 * kSubtile + pixel * 128 + vector * 16 + lane / 4 % 4 * 4, value);
   }
 
-  // Recomputed at each use: registers are scarcer than instructions here.
+  // Recomputed at each use, which saves registers.
   __device__ static int thread() { return threadIdx.x % kWarpgroup; }
   __device__ static int consumer() { return threadIdx.x / kWarpgroup; }
   __device__ static int barrier() { return kEpilogueBarrier + consumer(); }

@@ -42,7 +42,7 @@ void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps
   std::size_t at = 0;
   while (at < steps.size()) {
     std::size_t count = steps.size() - at;
-    // The greatest products apart from the others, in chunks short enough for the matrix unit's rounding.
+    // Products of first parts are summed apart from the others, in chunks short enough for the matrix unit's rounding.
     const bool greatest = g.schedule == WgmmaSchedule::promoted && box.part == 0 && at < taps.size();
     if (greatest) count = std::min(static_cast<std::size_t>(chunk_taps), taps.size() - at);
     box.first = at == 0;
@@ -150,7 +150,7 @@ int slices_of(const WgmmaGeometry& g) { return g.schedule == WgmmaSchedule::one_
 
 /// How many stages both rings have; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
-  // A tap's last row may reach beyond the box by what the rows' ends hold; the kernel clears this slack once.
+  // The last row that a tap reads may end past the box. The kernel clears this slack once.
   const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
   g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
   const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * kWgmmaOutputBytes;
@@ -174,7 +174,7 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   return false;
 }
 
-/// Each share has at least one box: there are as many as shares.
+/// Each share has at least one box, because there are no fewer boxes than shares.
 void share_out_boxes(WgmmaGeometry& g) {
   const int boxes = g.channel_blocks * static_cast<int>(g.boxes.size());
   const double wanted = g.steps_per_item() / static_cast<double>(g.split);
@@ -193,7 +193,7 @@ void share_out_boxes(WgmmaGeometry& g) {
   g.share_ends[static_cast<std::size_t>(g.split - 1)] = boxes;
 }
 
-/// Cycles of the busiest multiprocessor, or what memory needs if that is more. The constants are fitted to an H100.
+/// Cycles of the busiest multiprocessor or of memory, whichever are more. The constants are fitted to an H100.
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   constexpr double kStart = 2500;                          // to the first product
   constexpr double kTurn = 250;                            // the matrix unit idles while the consumers change turns
@@ -206,7 +206,8 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   constexpr double kSmallInTurns = 1.45;  // one consumer alone can't keep the unit busy with 128 pixels
   constexpr double kSmallSideBySide = 1.08;
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
-  // Large clusters leave a few multiprocessors of each processing cluster idle: 15 of 8 run at once on 132, not 16.
+  // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 8 blocks, 15 run at once
+  // on 132 multiprocessors, not 16.
   const int workers = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
   g.ctas = std::min(g.items, workers) * g.split;

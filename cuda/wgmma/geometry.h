@@ -120,7 +120,8 @@ constexpr int wgmma_channel_block(DType type) { return type == DType::f32 ? 32 :
 /// Empty, or why no tile fits the problem (whatever the device).
 std::string wgmma_refusal(const Conv2dProblem& problem);
 
-/// The tile of the least estimated time among those that meet the wishes and fit `shared_bytes`; none: nothing fits.
+/// The tile of the least estimated time among those that satisfy the overrides and fit `shared_bytes`. Empty if no tile
+/// fits.
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
                                                  const WgmmaWishes& wishes = {});
 

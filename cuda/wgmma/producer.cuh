@@ -11,7 +11,7 @@ class Producer {
  public:
   __device__ Producer(const WgmmaArguments& a, const SharedMemory& m) : a_(a), m_(m) {}
 
-  /// Loads all items in the order in which the consumers read them.
+  /// Loads the operands of all items in the order in which the consumers read them.
   __device__ void run() {
     const Rounds rounds = rounds_of(a_);
     const Share share = share_of(a_);

@@ -1,8 +1,8 @@
 // A consumer with f32's accuracy. The matrix unit truncates its accumulators towards zero at each addition, so long
 // sums drift. Here it sums short chunks, products of first parts apart from the smaller ones, and each chunk is added
 // to accumulators in registers, rounded to nearest, while the next chunk is multiplied. A consumer's registers hold
-// three times 64 x 128 values. The two consumers read the same stages of weights, half of a tile's pixels each, and
-// take no turns: the products of one fill the matrix unit while the other waits.
+// three times 64 x 128 values. Both consumers read the same stages of weights and half of a tile's pixels each. They do
+// not take turns: the products of one keep the matrix unit busy while the other waits.
 #pragma once
 
 #include "cuda/wgmma/epilogue.cuh"

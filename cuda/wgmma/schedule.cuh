@@ -11,8 +11,8 @@ struct Tile {
   int channel_tile;
 };
 
-/// By multiplication where possible: an integer division takes about a hundred cycles, and the first loads wait for
-/// several of them.
+/// Divides by multiplication where possible: an integer division takes about a hundred cycles, and the first loads wait
+/// for several divisions.
 __device__ inline int divide(int a, const Divisor& d) {
   if (d.value == 1) return a;
   return d.reciprocal != 0 ? static_cast<int>(__umulhi(static_cast<unsigned>(a), d.reciprocal))

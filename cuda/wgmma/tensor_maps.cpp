@@ -43,9 +43,9 @@ CUtensorMapDataType map_type(DType type) {
   }
 }
 
-/// A dense (n, h, w, c) tensor as the driver wants it, innermost first.
+/// A dense (n, h, w, c) tensor as the driver describes it, innermost dimension first.
 struct MapTensor {
-  // Any aligned address will do: each run sets its own.
+  // Any aligned address: each run sets its own.
   void* address = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
   std::array<cuuint64_t, 4> sizes;
   std::array<cuuint64_t, 3> pitches;  // in bytes
@@ -58,7 +58,7 @@ struct MapTensor {
   }
 };
 
-/// For copies of boxes, of which `step` takes each first, second, ... element.
+/// The map for copies of boxes; `step` is the distance of the copied elements in each dimension.
 CUtensorMap make_map(DType type, const MapTensor& t, const std::array<cuuint32_t, 4>& box,
                      const std::array<cuuint32_t, 4>& step, const char* which) {
   CUtensorMap map;
@@ -75,7 +75,7 @@ std::int64_t input_depth(const Conv2dProblem& p, const WgmmaGeometry& g) {
   return g.parts > 1 ? std::int64_t{g.channel_blocks} * g.parts * kPartChannels : p.c;
 }
 
-/// For boxes of consecutive output pixels: of each, the input pixel that one tap reads.
+/// The map for copies that gather, for consecutive output pixels, the input pixels that one tap reads.
 CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const DType type = wgmma_operand(p);
   const MapTensor t(type, input_depth(p, g), p.w, p.h, p.n);

@@ -316,10 +316,15 @@ TEST_CASE("a packing's key tells everything that packed bytes depend on apart") 
   others[6].groups = 1;
   others[7].cut = {4, 16};
   others[8].cut = {16, 4, 0, 0, 0, 1};
-  CHECK(packing_key("cpu", base) == packing_key("cpu", Packing(base)));
+  const std::string panels = "panels";  // the same name elsewhere in memory
+  Packing same = base;
+  same.order = panels.c_str();
+  CHECK(same == base);
+  CHECK(packing_key("cpu", base) == packing_key("cpu", same));
   CHECK(packing_key("cpu", base) != packing_key("cuda", base));
   for (std::size_t i = 0; i < others.size(); ++i) {
     CAPTURE(i);
+    CHECK(base != others[i]);
     CHECK(packing_key("cpu", base) != packing_key("cpu", others[i]));
   }
 }

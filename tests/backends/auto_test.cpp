@@ -1,4 +1,4 @@
-// What `auto` makes of several devices: which of them it stands for, what it forwards, which options go where. The
+// How `auto` combines several devices: which devices it uses, what it forwards, and which options each device gets. The
 // devices are plugins of this test (plugins/fake_gpu.cpp), which come before all real ones.
 #include <doctest/doctest.h>
 #include <gable/gable.h>

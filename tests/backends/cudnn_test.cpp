@@ -30,7 +30,7 @@ Conv2d small_conv() {
           .epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}}};
 }
 
-/// Comes first: the library, once loaded, stays.
+/// Must run first: once cuDNN is loaded, it stays loaded.
 TEST_CASE("a GABLE_CUDNN that names no cuDNN is quoted in the loader's words, with what cures it") {
   REQUIRE(setenv("GABLE_CUDNN", "/nonexistent/one:/nonexistent/libtwo.so", 1) == 0);
   const DeviceInfo info = first_device("cudnn");

@@ -63,7 +63,7 @@ std::vector<Conv2d> odd_convolutions() {
   };
 }
 
-/// Bias, activation and pool, each with each. Windows that overlap, leave gaps, and drop incomplete ends.
+/// Every combination of bias, activation and pool. Windows overlap, leave gaps or drop incomplete ends.
 std::vector<Epilogue> epilogues() {
   std::vector<Epilogue> all;
   const std::array pools{PoolWindow{}, PoolWindow(2, 2), PoolWindow({3, 3}, {2, 2}), PoolWindow({2, 1}, {1, 3})};

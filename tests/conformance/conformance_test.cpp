@@ -52,7 +52,7 @@ bool is_one_kernel(const Device& device) { return contains(device.info().uri, "k
 void check_refused(const Device& device, const Op& op, const std::vector<KernelSupport>& answers, Coverage& coverage) {
   REQUIRE_FALSE(answers.empty());
   INFO(answers.front().kernel, ": ", answers.front().reason);
-  // One kernel may refuse what is not its own; how much it must run is checked when it has seen all cases.
+  // A kernel that was named may refuse ops; how many it must run is checked after all cases.
   if (!is_one_kernel(device)) CHECK_MESSAGE(is_excused(device.info(), op, answers), "it must run this op");
   std::string message;
   try {
@@ -69,7 +69,7 @@ void check_refused(const Device& device, const Op& op, const std::vector<KernelS
   }
 }
 
-/// What an op gives on every device: made once, since the oracle is slow.
+/// An op with its operands and expected results: made once for all devices, since the oracle is slow.
 struct Case {
   explicit Case(const Op& an_op) : op(an_op), operands(make_operands(op)), expected(oracle(op, operands.views())) {}
   Op op;
@@ -258,7 +258,7 @@ std::vector<Op> one_of_each() {
           Reorder{.shape = {1, 9, 5, 7}}};
 }
 
-/// Those of them that the device runs: others may refuse, with a reason.
+/// The ops of the list that the device runs; it may refuse the others with a reason.
 std::vector<Op> one_of_each(const Device& device) {
   std::vector<Op> all = one_of_each();
   std::erase_if(all, [&](const Op& op) {
@@ -288,7 +288,7 @@ TEST_CASE("a second run gives the same result, from other memory too") {
   }
 }
 
-/// Libraries of other makers allocate as they please: theirs is reported, gable's own is none.
+/// Vendor libraries may allocate, and the test reports it; gable's own kernels must not.
 TEST_CASE("run() allocates nothing") {
   if (!can_count_allocations()) {
     MESSAGE("skipped: the sanitizer's allocator can't be counted");

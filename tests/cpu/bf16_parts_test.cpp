@@ -1,4 +1,4 @@
-// The parts of the bf16 kernels, each alone: packed weights and their key, what a plan says of itself, work units,
+// The parts of the bf16 kernels, each alone: packed weights and their key, a plan's description, work units,
 // regions, prefetches and the queue of tiles.
 #include <doctest/doctest.h>
 
@@ -48,10 +48,6 @@ Packed packed_by(const Conv2dProblem& p, int products, const Bf16Unit& unit, int
   plan.pack(weights.data(), dense_strides(p), bytes.data());
   return {plan.packing(), bytes};
 }
-bool same_key(const Packing& a, const Packing& b) {
-  return std::string(a.order) == b.order && a.dtype == b.dtype && a.k == b.k && a.group_c == b.group_c && a.r == b.r &&
-         a.s == b.s && a.groups == b.groups && a.cut == b.cut;
-}
 
 Conv2dProblem bf16_problem(Conv2dProblem p) {
   p.dtype = DType::bf16;
@@ -79,7 +75,7 @@ TEST_CASE("bf16 packing: one key for every batch, image, epilogue and number of 
           p.activation = width > 17 ? Activation::relu : Activation::none;
           p = same_padded(p);
           const Packed other = packed_by(p, 1, emulated_unit(), threads);
-          CHECK(same_key(first.key, other.key));
+          CHECK(first.key == other.key);
           CHECK(first.bytes == other.bytes);
         }
       }
@@ -108,7 +104,7 @@ TEST_CASE("bf16 packing: keys are equal exactly where the bytes are") {
   int equal = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      CHECK(same_key(all[i].key, all[j].key) == (all[i].bytes == all[j].bytes));
+      CHECK((all[i].key == all[j].key) == (all[i].bytes == all[j].bytes));
       equal += all[i].bytes == all[j].bytes ? 1 : 0;
     }
   }
@@ -309,7 +305,7 @@ TEST_CASE("bf16 prefetch: the lines of the next work unit's input, each once") {
 
 namespace {
 
-// What a fake unit saw, for the queue of tiles.
+// What a fake unit recorded, for the queue of tiles.
 struct Seen {
   std::vector<int> next_counts, previous_counts;
   std::vector<const float*> accumulators;

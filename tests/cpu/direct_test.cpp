@@ -60,7 +60,8 @@ TEST_CASE("conv2d: strides, also larger than the kernel") {
 }
 
 TEST_CASE(
-    "conv2d: a result beyond the last level's share is stored past the caches, on aligned and unaligned addresses") {
+    "conv2d: a result beyond the last level's share is written with non-temporal stores, on aligned and unaligned "
+    "addresses") {
   check_large_result<Conv2dPlan>();
 }
 

@@ -1,4 +1,4 @@
-// The parts of the few-channel kernel: how problems are cut, the strips that tiles read, and what a plan says of
+// The parts of the few-channel kernel: how problems are cut, the strips that tiles read, and what a plan says about
 // itself.
 #include <doctest/doctest.h>
 

@@ -96,7 +96,7 @@ inline std::size_t offset(bool nhwc, std::int64_t channels, std::int64_t h, std:
                                        : ((image * channels + c) * h + row) * w + column);
 }
 
-/// A tensor in logical nchw order, rewritten in the asked layout.
+/// A tensor in logical nchw order, rewritten in the requested layout.
 inline Elements in_layout(const Elements& nchw, bool nhwc, std::int64_t n, std::int64_t c, std::int64_t h,
                           std::int64_t w) {
   Elements result(nchw.type, nchw.size());

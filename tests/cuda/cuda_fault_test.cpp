@@ -1,6 +1,6 @@
-// A kernel that faults takes its GPU from the process for good: what is said then, and what goes on working. In a
-// program of its own, since no other test could use the GPU afterwards; what needs two GPUs comes first and leaves the
-// first one whole.
+// A kernel that faults makes its GPU unusable for the rest of the process. These tests check the errors that follow and
+// what still works. They are a program of their own, since no other test could use the GPU afterwards. Tests of two
+// GPUs come first and leave the first GPU intact.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
 
@@ -14,7 +14,7 @@
 namespace gable {
 namespace {
 
-/// As many as there were before any fault.
+/// The number of GPUs before any fault.
 int gpus() {
   static const auto count = [] {
     const std::vector<DeviceInfo> all = devices();
@@ -62,7 +62,7 @@ void check_lost(const Device& device) {
   CHECK(contains(failure_of([&] { device.synchronize(); }), "Start the process again"));
 }
 
-/// 1.5 + 1.5, with tensors of this moment.
+/// 1.5 + 1.5, with tensors that are made now.
 float three(const Device& device) {
   const Tensor host(DType::f32, {4});
   for (int i = 0; i < 4; ++i) host.as<float>()[i] = 1.5f;
@@ -98,8 +98,8 @@ TEST_CASE("a tensor of another GPU is refused by both their names, and a copy br
   for (int i = 0; i < 64; ++i) CHECK(received.as<float>()[i] == sent.as<float>()[i]);
 }
 
-/// That a GPU which had no fault itself still computes right, or that every call says that it is lost too: which of the
-/// two is CUDA's decision (driver 580 takes all GPUs from the process), anything between would be gable's mistake.
+/// Checks that a GPU without a fault still computes right, or that every call reports it as lost too. CUDA decides
+/// which (driver 580 takes all GPUs from the process); a mixture of both would be gable's fault.
 void check_whole_or_lost(const Device& device, const std::function<void()>& check_whole) {
   std::string failure;
   try {

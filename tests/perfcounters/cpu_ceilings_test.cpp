@@ -99,7 +99,7 @@ TEST_CASE("daxpy computes what it counts, once a pass") {
   for (std::size_t i = 0; i < kCount; ++i) CHECK(y[i] == 1 + 6 * static_cast<double>(i));
 }
 
-TEST_CASE("the copy and the triad compute what they count, past the caches too, and nothing beyond") {
+TEST_CASE("the copy and the triad compute what they count, with non-temporal stores too, and nothing beyond") {
   constexpr std::size_t kCount = 512;
   const Arena arena(4 * kCount * sizeof(float));
   REQUIRE(arena.data() != nullptr);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace gable {
 
@@ -66,6 +67,12 @@ struct Packing {
   std::int64_t k = 1, group_c = 1, r = 1, s = 1, groups = 1;
   std::array<std::int64_t, 6>
       cut{};  // numbers of this order: lanes of a panel, channels of a block, bf16 parts; rest 0
+
+  /// Orders are equal where their names are, not where their literals lie.
+  friend constexpr bool operator==(const Packing& a, const Packing& b) {
+    return std::string_view(a.order) == b.order && a.dtype == b.dtype && a.k == b.k && a.group_c == b.group_c &&
+           a.r == b.r && a.s == b.s && a.groups == b.groups && a.cut == b.cut;
+  }
 };
 
 /// The packing of the problem's weights in the order named `order`, cut by the numbers `cut`.
