@@ -18,7 +18,7 @@ InputView input_of(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
   return stage_strip(run, work, strip);
 }
 
-/// Staged and pointwise input.
+/// The loop nest for staged and for pointwise input.
 void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
   const Run& run = loop.run();
   const WorkUnit& work = loop.work();

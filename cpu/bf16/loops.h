@@ -6,16 +6,17 @@
 
 namespace gable::cpu::bf16 {
 
-/// The same columns of two output rows a tile, for one panel. The only nest for a 2x2 pool of staged input.
+/// A tile is the same columns of two output rows, of one panel. The only loop nest for a 2x2 pool of staged input.
 void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel);
 
-/// Consecutive positions of the strip, or of a pointwise problem's pixels; all panels of a chunk for each tile.
+/// A tile is consecutive positions of the strip, or consecutive pixels of a pointwise problem. All panels of a chunk
+/// are computed for a tile before the next tile.
 void multiply_flat(TileLoop& loop, const InputView& input, const Chunk& chunk);
 
-/// Input in the image, region by region; all panels for each tile.
+/// Tiles read the image itself, region by region. All panels are computed for a tile before the next tile.
 void multiply_regions(TileLoop& loop);
 
-/// Two pixels of up to 16 images each a tile, in the strip of stage_images().
+/// A tile is two pixels of up to 16 images each, in the strip of stage_images().
 void multiply_images(TileLoop& loop, const std::uint16_t* strip, std::int64_t images);
 
 }  // namespace gable::cpu::bf16

@@ -4,7 +4,7 @@
 namespace gable::cpu::bf16 {
 namespace {
 
-/// Epilogues of the outputs among consecutive strip positions.
+/// Adds epilogues for those of consecutive strip positions that are outputs.
 void add_epilogues(TileLoop& loop, const float* accumulators, std::int64_t position, std::int64_t count) {
   const WorkUnit& work = loop.work();
   if (work.rows == 1 && count > 0) {

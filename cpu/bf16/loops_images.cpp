@@ -44,7 +44,7 @@ class ImageRegion {
   SourceRange source_rows_{}, source_columns_{};
 };
 
-/// One chunk of panels for the first `images` images of the strip.
+/// Computes one chunk of panels for the first `images` images of the strip.
 struct ImagesPass {
   const std::uint16_t* strip;
   std::int64_t images;
@@ -65,7 +65,7 @@ void multiply_panels(TileLoop& loop, const Chunk& chunk, std::int64_t first_tap,
   }
 }
 
-/// Two pixels a tile.
+/// Computes tiles of two pixels.
 void multiply_region(TileLoop& loop, const ImagesPass& pass, const Region& rows, const Region& columns) {
   const ImageRegion region(loop, rows, columns);
   Tile& tile = loop.queue().tile();

@@ -15,7 +15,7 @@ struct RegionCut {
   const Region& outer() const { return halves_are_columns ? columns : rows; }
 };
 
-/// `skipped`: positions that the tile before has computed already. Output (out, in) is the first of `count`.
+/// `skipped`: positions that the previous tile has already computed. Output (out, in) is the first of `count`.
 struct TileOutputs {
   std::int64_t out, in, skipped, count;
 };

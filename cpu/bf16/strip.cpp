@@ -20,7 +20,7 @@ std::vector<std::int64_t> phases_of_axis(std::int64_t taps, std::int64_t stride,
   return found;
 }
 
-/// `positions`, and a few more, so that the same pixel of two blocks lies in different sets of L1.
+/// `positions` plus a few of padding, so that the same pixel of two blocks lies in different sets of L1.
 std::int64_t in_other_sets(std::int64_t positions) {
   constexpr std::int64_t kWay = kL1WayBytes / (kChannels * static_cast<std::int64_t>(sizeof(std::uint16_t)));
   return positions + (kWay + kWay / 2 - positions % kWay) % kWay;

@@ -19,7 +19,7 @@ enum class InputPath {
   by_images,  // in a strip in which a half's positions are 16 images at one pixel
 };
 
-/// The remainders modulo the stride of the source rows and columns that some tap reads.
+/// The phases that some tap reads: remainders of source rows and columns modulo the stride.
 struct Phases {
   std::vector<std::int64_t> rows, columns;
   std::int64_t count() const { return static_cast<std::int64_t>(rows.size() * columns.size()); }

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_direct_input",
     "conv2d_edge_strips",
     "conv2d_trims",
-    "conv2d_stream",
+    "conv2d_non_temporal",
     "conv2d_stage_nhwc",
     "conv2d_stage_nchw",
     "conv2d_store_nhwc",
@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "depthwise_staged_row_pair",
     "depthwise_staged_in_place",
     "depthwise_staged_edge_strips",
-    "depthwise_staged_stream",
+    "depthwise_staged_non_temporal",
     "depthwise_staged_nhwc",
     "depthwise_staged_nchw",
     "depthwise_staged_store",
@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "pointwise_in_place",
     "pointwise_staged",
     "pointwise_panels_outside",
-    "pointwise_stream",
+    "pointwise_non_temporal",
     "bf16_stage",
     "bf16_fold",
     "bf16_split",
@@ -55,22 +55,22 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_flat",
     "bf16_rows",
     "bf16_pool",
-    "bf16_stream",
+    "bf16_non_temporal",
     "max_pool_nhwc",
     "max_pool_nchw",
-    "max_pool_stream",
+    "max_pool_non_temporal",
     "add",
-    "add_stream",
+    "add_non_temporal",
     "add_in_tiles",
     "transpose_2byte",
     "transpose_4byte",
-    "transpose_stream",
+    "transpose_non_temporal",
 };
 
 constexpr std::size_t kUnits = static_cast<std::size_t>(PathUnit::count);
 constexpr std::array<std::string_view, kUnits> kUnitNames = {"vectors", "amx", "bf16_dot", "emulated"};
 
-constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= Path::bf16_stream; }
+constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= Path::bf16_non_temporal; }
 
 /// AMX takes all paths of bf16 kernels. AVX512-BF16 makes one product a term, and reads neither images in place nor
 /// sixteen at a time.

@@ -222,7 +222,7 @@ void note_plan_paths(const Conv2dRun& run) {
             : b.tile.image_pair ? Path::conv2d_image_pair
                                 : Path::conv2d_tile,
             run.target);
-  if (run.non_temporal) note_path(Path::conv2d_stream, run.target);
+  if (run.non_temporal) note_path(Path::conv2d_non_temporal, run.target);
   if (b.input.skips_padding) note_path(Path::conv2d_trims, run.target);
   if (b.channels.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
   if (!b.tile.stores) {

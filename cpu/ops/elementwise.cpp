@@ -95,7 +95,7 @@ void add(const void* a, const void* b, void* y, std::int64_t count, DType type, 
   note_path(Path::add, target);
   const bool non_temporal = beyond_last_level(count * static_cast<std::int64_t>(size_of(type))) &&
                             reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
-  if (non_temporal) note_path(Path::add_stream, target);
+  if (non_temporal) note_path(Path::add_non_temporal, target);
   const std::int64_t elements = non_temporal ? 1 << 20 : 1 << 14;
   const auto block = add_function_of(target, type, non_temporal);
   parallel_units(threads, ceil_div(count, elements), [&](std::int64_t unit, int) {

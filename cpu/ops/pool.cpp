@@ -183,7 +183,7 @@ void MaxPoolPlan::run(const void* x, void* y) {
   // 16 channels are whole vectors of every target.
   const bool non_temporal = p.nhwc && beyond_last_level(planes * p.out_h * p.out_w * depth * bytes) && p.c % 16 == 0 &&
                             reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
-  if (non_temporal) note_path(Path::max_pool_stream, *target_);
+  if (non_temporal) note_path(Path::max_pool_non_temporal, *target_);
   parallel_units(threads_, planes * p.out_h, [&](std::int64_t unit, int thread) {
     const char* plane = static_cast<const char*>(x) + unit / p.out_h * p.h * p.w * depth * bytes;
     char* row = static_cast<char*>(y) + unit * p.out_w * depth * bytes;

@@ -221,7 +221,7 @@ void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_
   }
   note_path(element_bytes == 2 ? Path::transpose_2byte : Path::transpose_4byte, target);
   const bool non_temporal = stores_non_temporal(shape, images, image_elements * element_bytes, y, element_bytes);
-  if (non_temporal) note_path(Path::transpose_stream, target);
+  if (non_temporal) note_path(Path::transpose_non_temporal, target);
   const auto transpose_stripe = transpose_function_of(target, element_bytes);
   // With few rows, as in images of few channels, threads take stripes of columns.
   const std::int64_t row_stripes = ceil_div(shape.rows, kTileRows);

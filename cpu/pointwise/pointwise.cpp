@@ -95,7 +95,7 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
             : b.panels_outside ? Path::pointwise_panels_outside
                                : Path::pointwise_staged,
             *target_);
-  if (run.non_temporal) note_path(Path::pointwise_stream, *target_);
+  if (run.non_temporal) note_path(Path::pointwise_non_temporal, *target_);
   parallel_units(threads_, b.units.pixel_blocks * b.units.lane_blocks, [&](std::int64_t unit, int thread) {
     compute_pointwise_unit(run, unit, strips + static_cast<std::size_t>(thread) * strip_floats());
   });

@@ -231,7 +231,7 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   g.cycles = kStart + std::max({busiest, l2, device});
 }
 
-std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaWishes& candidate, int multiprocessors,
+std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
                                      int shared_bytes) {
   WgmmaGeometry g;
   g.pixels = candidate.pixels;
@@ -274,25 +274,25 @@ bool can_be_flat(const Conv2dProblem& p) {
 }
 
 /// Sums of split6 are promoted; split3 leaves out more than the matrix unit cuts off.
-std::vector<int> schedules(const Conv2dProblem& p, const WgmmaWishes& wishes, int pixels) {
+std::vector<int> schedules(const Conv2dProblem& p, const WgmmaOverrides& overrides, int pixels) {
   const auto promoted = static_cast<int>(WgmmaSchedule::promoted);
-  if (wishes.schedule == promoted || (wishes.schedule < 0 && p.math == Math::split6)) {
+  if (overrides.schedule == promoted || (overrides.schedule < 0 && p.math == Math::split6)) {
     return pixels == kWgmmaPromotedPixels ? std::vector{promoted} : std::vector<int>{};
   }
-  return wishes.schedule < 0 ? std::vector{0, 1} : std::vector{wishes.schedule};
+  return overrides.schedule < 0 ? std::vector{0, 1} : std::vector{overrides.schedule};
 }
 
-std::vector<WgmmaWishes> candidates(const Conv2dProblem& p, const WgmmaWishes& wishes) {
-  std::vector<WgmmaWishes> list;
-  const auto meets = [](int wish, int open, int value) { return wish == open || wish == value; };
+std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverrides& overrides) {
+  std::vector<WgmmaOverrides> list;
+  const auto allows = [](int wanted, int open, int value) { return wanted == open || wanted == value; };
   for (const int pixels : {256, 224, 192, 128}) {
     for (const int row : {pixels, 16, 8}) {
-      if (!meets(wishes.pixels, 0, pixels) || !meets(wishes.row, 0, row) || (row == pixels && !can_be_flat(p)))
+      if (!allows(overrides.pixels, 0, pixels) || !allows(overrides.row, 0, row) || (row == pixels && !can_be_flat(p)))
         continue;
-      for (const int schedule : schedules(p, wishes, pixels)) {
+      for (const int schedule : schedules(p, overrides, pixels)) {
         for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
-          if (!meets(wishes.split, 0, split)) continue;
-          list.push_back({pixels, row, std::max(wishes.box_per_tap, 0), split, schedule, wishes.chunk_taps});
+          if (!allows(overrides.split, 0, split)) continue;
+          list.push_back({pixels, row, std::max(overrides.box_per_tap, 0), split, schedule, overrides.chunk_taps});
         }
       }
     }
@@ -396,9 +396,9 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
 }
 
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes,
-                                                 const WgmmaWishes& wishes) {
+                                                 const WgmmaOverrides& overrides) {
   std::optional<WgmmaGeometry> best;
-  for (const WgmmaWishes& candidate : candidates(p, wishes)) {
+  for (const WgmmaOverrides& candidate : candidates(p, overrides)) {
     std::optional<WgmmaGeometry> g = lay_out(p, candidate, multiprocessors, shared_bytes);
     if (g && (!best || g->cycles < best->cycles)) best = std::move(g);
   }

@@ -57,7 +57,7 @@ enum class WgmmaSchedule {
 };
 
 /// Overrides of the choice by estimated time, for tests; 0 and -1 leave the choice open.
-struct WgmmaWishes {
+struct WgmmaOverrides {
   int pixels = 0;        ///< 128, 192, 224 or 256
   int row = 0;           ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
   int box_per_tap = -1;  ///< 1: a box for each tap; 0: boxes that serve many taps
@@ -123,7 +123,7 @@ std::string wgmma_refusal(const Conv2dProblem& problem);
 /// The tile of the least estimated time among those that satisfy the overrides and fit `shared_bytes`. Empty if no tile
 /// fits.
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
-                                                 const WgmmaWishes& wishes = {});
+                                                 const WgmmaOverrides& overrides = {});
 
 /// Workspace in which the blocks of a cluster exchange partial accumulators; 0 without a split.
 std::size_t wgmma_workspace_bytes(const WgmmaGeometry& geometry);

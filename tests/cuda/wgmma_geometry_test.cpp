@@ -126,8 +126,8 @@ Conv2dProblem as_laid_out(const Conv2dProblem& p, const WgmmaGeometry& g) {
   return line;
 }
 
-std::vector<WgmmaWishes> all_wishes() {
-  std::vector<WgmmaWishes> list;
+std::vector<WgmmaOverrides> all_overrides() {
+  std::vector<WgmmaOverrides> list;
   for (const int pixels : {128, 192, 224, 256}) {
     for (const int row : {8, 16, pixels}) {
       for (const int box_per_tap : {0, 1}) {
@@ -145,8 +145,8 @@ std::vector<WgmmaWishes> all_wishes() {
 TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in the boxes") {
   for (const Conv2dProblem& p : kProblems) {
     int fitting = 0;
-    for (const WgmmaWishes& wishes : all_wishes()) {
-      const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, wishes);
+    for (const WgmmaOverrides& overrides : all_overrides()) {
+      const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, overrides);
       if (!g) continue;
       ++fitting;
       CAPTURE(g->tile_description());
@@ -218,8 +218,8 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
         continue;
       }
       for (const int promoted : {0, 1}) {
-        const WgmmaWishes wishes{.schedule = promoted == 1 ? static_cast<int>(WgmmaSchedule::promoted) : 0};
-        const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, wishes);
+        const WgmmaOverrides overrides{.schedule = promoted == 1 ? static_cast<int>(WgmmaSchedule::promoted) : 0};
+        const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, overrides);
         REQUIRE(g);
         CAPTURE(g->tile_description());
         CHECK((g->schedule == WgmmaSchedule::promoted) == (promoted == 1));
@@ -326,9 +326,9 @@ TEST_CASE("a tile has no more pipeline stages than shared memory has barriers fo
   for (const int shared_bytes : {kSharedBytes, 4 * kSharedBytes, 64 * kSharedBytes}) {
     for (const std::int64_t filter : {1, 3, 5, 7, 8}) {
       for (const std::int64_t channels : {64, 256, 1024}) {
-        for (const WgmmaWishes& wishes : all_wishes()) {
+        for (const WgmmaOverrides& overrides : all_overrides()) {
           const auto g = find_wgmma_geometry(problem(2, channels, 30, 30, 64, filter, 1, filter / 2, 1),
-                                             kMultiprocessors, shared_bytes, wishes);
+                                             kMultiprocessors, shared_bytes, overrides);
           if (!g) continue;
           CAPTURE(g->staging_description());
           CHECK(g->box_stages + g->weight_stages <= kWgmmaMaxStages);
@@ -344,9 +344,9 @@ TEST_CASE("a tile has no more pipeline stages than shared memory has barriers fo
 TEST_CASE(
     "packed weights have the same tap order for every batch and image that shares a tile, and another for parts") {
   Conv2dProblem p = problem(1, 64, 28, 28, 64, 3, 2, 1, 1);
-  const WgmmaWishes halo{.pixels = 128, .row = 8, .schedule = 0}, gathered{.pixels = 128, .row = 128, .schedule = 0};
-  const auto order = [](const Conv2dProblem& of, const WgmmaWishes& wishes) {
-    const auto g = find_wgmma_geometry(of, kMultiprocessors, kSharedBytes, wishes);
+  const WgmmaOverrides halo{.pixels = 128, .row = 8, .schedule = 0}, gathered{.pixels = 128, .row = 128, .schedule = 0};
+  const auto order = [](const Conv2dProblem& of, const WgmmaOverrides& overrides) {
+    const auto g = find_wgmma_geometry(of, kMultiprocessors, kSharedBytes, overrides);
     REQUIRE(g);
     return wgmma_tap_order(*g);
   };
