@@ -44,7 +44,7 @@ class ImageRegion {
   SourceRange source_rows_{}, source_columns_{};
 };
 
-/// Computes one chunk of panels for the first `images` images of the strip.
+/// One pass over the strip: a chunk of panels for the first `images` images.
 struct ImagesPass {
   const std::uint16_t* strip;
   std::int64_t images;
