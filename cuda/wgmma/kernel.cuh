@@ -6,9 +6,9 @@
 // read a box at shifted start addresses, which works because the swizzle is a function of the address; or a box holds N
 // pixels that the copy engine gathers for one tap. Weights: a ring of 8 KB stages, or all of them where they fit.
 // Outputs: 24 KB a consumer, for the tensor stores.
-// Two schedules. The consumers take turns on the matrix unit, each with its own tile, so that the epilogue of one
-// overlaps with the products of the other. Or they multiply side by side, 64 channels of the same tile each, which
-// reads less from L2: 48 KB instead of 80 KB in 1024 cycles of 1x1.
+// Schedules. The consumers take turns on the matrix unit, each with its own tile, so that the epilogue of one overlaps
+// with the products of the other. Or they multiply side by side, 64 channels of the same tile each, which reads less
+// from L2: 48 KB instead of 80 KB in 1024 cycles of 1x1. promoted.cuh has a third one.
 #pragma once
 
 #include "cuda/wgmma/pipeline.cuh"

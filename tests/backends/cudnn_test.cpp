@@ -1,5 +1,5 @@
-// What is the cuDNN device's own: what is said where cuDNN or a GPU is missing, its URIs, what its plans explain,
-// graphs. Results are conformance_test's. What needs a GPU is skipped, with the reason, where there is none.
+// The cuDNN device itself: the reason it reports without cuDNN or a GPU, its URIs, the explanations of its plans,
+// graphs. conformance_test checks results. Tests that need a GPU are skipped, with the reason, without one.
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 #include <gable/gable.h>

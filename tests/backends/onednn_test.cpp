@@ -1,4 +1,4 @@
-// What is the onednn device's own: its options, and what its plans say. Results are conformance_test's.
+// The onednn device itself: its options and the explanations of its plans. conformance_test checks results.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
 

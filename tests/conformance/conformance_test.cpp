@@ -163,7 +163,7 @@ std::size_t check_cases(const Device& device, const std::vector<Case>& every, Co
   return done;
 }
 
-/// For a kernel that takes none of the fast cases: the first of all that it does take.
+/// For a kernel that takes none of the fast cases: the first case of the full suite that it takes.
 void check_any_case(const Device& device, Coverage& coverage) {
   for (const Op& op : cases(false)) {
     if (runs_of(coverage, device.info().uri) > 0) return;

@@ -67,6 +67,21 @@ TEST_CASE("few channels: lanes are pixels where vectors of output channels would
   }
 }
 
+TEST_CASE("few channels: explain() says whether a large result is written with non-temporal stores") {
+  Conv2dProblem p = sized({.h = 725, .w = 726, .k = 16, .s = 2}, 0, 0);  // 33.6 MB
+  for (const Target* target : supported_targets()) {
+    INFO(target->name);
+    const bool whole_lines = kFewMaxVectors * few_channels_kernels(*target).lanes >= 16;
+    CHECK(says(FewChannelsPlan(p, *target, 1), "non-temporal stores") == whole_lines);
+    Conv2dProblem other = p;
+    other.k = 17;  // pixels begin within lines
+    CHECK_FALSE(says(FewChannelsPlan(other, *target, 1), "non-temporal stores"));
+    other = p;
+    other.h = other.ho = 100;
+    CHECK_FALSE(says(FewChannelsPlan(other, *target, 1), "non-temporal stores"));
+  }
+}
+
 TEST_CASE("few channels: an image is one unit for one thread, and several for several") {
   const Conv2dProblem p = sized({.c = 3, .h = 34, .w = 20, .k = 32, .r = 3, .s = 3}, 0, 0);
   for (const Target* target : supported_targets()) {

@@ -9,6 +9,28 @@
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
+namespace {
+
+template <class Plan>
+void check_precautions() {
+  const Target& target = best_target();
+  Target foreign = target;
+  foreign.supported = false;
+  CHECK_THROWS_AS(Plan({}, foreign, 1), std::invalid_argument);
+  CHECK_THROWS_AS(Plan({.stride_w = 0}, target, 1), std::invalid_argument);
+  CHECK_THROWS_AS(Plan({}, target, 0), std::invalid_argument);
+}
+
+}  // namespace
+
+TEST_CASE("plans of every kernel throw on a target that the CPU lacks, on impossible numbers and without threads") {
+  check_precautions<Conv2dPlan>();
+  check_precautions<DepthwisePlan>();
+  check_precautions<DepthwisePlanesPlan>();
+  check_precautions<DepthwiseStagedPlan>();
+  check_precautions<FewChannelsPlan>();
+  check_precautions<PointwisePlan>();
+}
 
 TEST_CASE("the kernels for special shapes say what they are not made for") {
   const Target& target = best_target();

@@ -1,5 +1,5 @@
-// What is said where the NVIDIA driver is too old for this build's CUDA. ctest puts a driver of that kind
-// (old_driver.cpp) on the loader's path; it hides a real one.
+// The reason that gable reports if the NVIDIA driver is too old for this build's CUDA. ctest puts such a driver
+// (old_driver.cpp) on the loader's path, where it hides a real one.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
 

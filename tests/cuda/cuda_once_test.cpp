@@ -1,6 +1,6 @@
-// The CUDA kernels that touch memory once, where conformance_test's shapes don't reach: several images and several
-// bands a block, each compiled register tile, tf32, the vector paths of the ops without weights, graphs of PageRank.
-// What needs a GPU is skipped where there is none; the refusals need none.
+// The CUDA kernels that read and write each tensor once, on shapes that conformance_test does not have: several images
+// and several bands a block, each compiled register tile, tf32, the vector paths of the ops without weights, graphs of
+// PageRank. Without a GPU only the refusals are tested.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
 

@@ -1,5 +1,5 @@
 // Problems that make each CUDA kernel choose each of its tiles and branches, checked against the oracle. What a plan
-// chooses depends on the GPU's multiprocessors, so problems are searched for by what their plans say.
+// chooses depends on the GPU's multiprocessors, so the tests search for problems by their plans' descriptions.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
 

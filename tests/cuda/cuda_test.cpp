@@ -1,5 +1,5 @@
-// What is the CUDA device's own: what is said where there is none, its URIs, its faults, streams, copies and graphs.
-// Results of its kernels are conformance_test's. What needs a GPU is skipped, with the reason, where there is none.
+// The CUDA device itself: the reason it reports without a GPU, its URIs, faults, streams, copies and graphs.
+// conformance_test checks the results of its kernels. Tests that need a GPU are skipped, with the reason, without one.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
 #include <gable/study.h>

@@ -1,5 +1,5 @@
-// The wgmma kernel's tiles, without a GPU: what the loaded boxes hold at the places that the taps read, and which
-// output pixels the tiles cover, for every tile that fits.
+// The wgmma kernel's tiles, without a GPU. For every tile that fits, checks the input that the loaded boxes hold where
+// taps read them, and the output pixels that the tiles cover.
 #include <doctest/doctest.h>
 
 #include <algorithm>
