@@ -7,44 +7,12 @@
 
 #include "bench/common/text.h"
 #include "bench/measure/outcome.h"
-#include "bench/record/row_json.h"
-#include "bench/record/schema.h"
-#include "bench/record/study_json.h"
+#include "bench/record/list_json.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
 
 namespace gable::bench {
 namespace {
-
-using nlohmann::json;
-
-json shape_record(const Shape& shape) {
-  json extents = json::array();
-  for (std::size_t i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
-  return extents;
-}
-
-json conv_record(const Conv2d& conv) {
-  const Padding& p = conv.padding;
-  return {{"input", shape_record(conv.input)},
-          {"weights", shape_record(conv.weights)},
-          {"output", shape_record(output_shape(conv))},
-          {"stride", {conv.stride.h, conv.stride.w}},
-          {"padding", {p.top, p.left, p.bottom, p.right}},
-          {"dilation", {conv.dilation.h, conv.dilation.w}},
-          {"groups", conv.groups},
-          {"pool_window", {conv.epilogue.max_pool.window.h, conv.epilogue.max_pool.window.w}},
-          {"pool_stride", {conv.epilogue.max_pool.stride.h, conv.epilogue.max_pool.stride.w}}};
-}
-
-json listed(const Case& one) {
-  json record = to_json(identity_of(one));
-  const Work least = work(one.op);
-  record["flop"] = least.flop;
-  record["bytes"] = least.bytes();
-  if (const auto* conv = std::get_if<Conv2d>(&one.op)) record["conv2d"] = conv_record(*conv);
-  return record;
-}
 
 std::string row(const Case& one) {
   const Work least = work(one.op);
@@ -62,7 +30,7 @@ ExitCode list_command(const SelectionOptions& options, bool gpu, Console& consol
   outcome.add(selection.refused);
   console.print(
       fmt::format("{:<24} {:<5} {:<7} {:>9} {:>9}  {}", "name", "dtype", "math", "GFLOP", "least MB", "problem"));
-  json cases = json::array();
+  std::vector<ListedCase> cases;
   for (const Case& one : selection.cases) {
     try {
       validate(one.op);
@@ -71,11 +39,11 @@ ExitCode list_command(const SelectionOptions& options, bool gpu, Console& consol
       continue;
     }
     console.print(row(one));
-    cases.push_back(listed(one));
+    cases.push_back({identity_of(one), one.op});
     ++outcome.ran;
   }
   print_refusals(outcome.refused, console);
-  console.emit({{"schema_version", kSchemaVersion}, {"cases", cases}, {"refused", to_json(outcome.refused)}});
+  console.emit(list_json(cases, outcome.refused));
   return outcome.exit_code();
 }
 

@@ -1,4 +1,4 @@
-// See profile_command.h. Stall ratios come from runs of their own, since counting and tracing disturb each other.
+// See profile_command.h. Stall ratios are counted in separate runs, because counting and tracing disturb each other.
 #include "bench/cli/profile_command.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include "bench/common/files.h"
 #include "bench/common/text.h"
 #include "bench/measure/op_runner.h"
+#include "bench/record/profile_json.h"
 #include "bench/record/study_json.h"
 #include "bench/report/profile.h"
 #include "bench/workloads/identity.h"
@@ -20,45 +21,29 @@
 namespace gable::bench {
 namespace {
 
-using nlohmann::json;
 using perf::Activity;
-
-/// A kernel of one case, and why its warps waited.
-struct Stalls {
-  std::string device;
-  std::string case_name;
-  std::string kernel;
-  double latency = 0;                     ///< the sum, in cycles of a warp for each instruction
-  std::map<std::string, double> reasons;  ///< warps waiting for each instruction issued
-};
 
 struct Profile {
   std::vector<Span> spans;
-  std::vector<Stalls> stalls;
+  std::vector<KernelStalls> stalls;
   Outcome outcome;
+};
+
+/// One case to profile on one device.
+struct ProfileJob {
+  const Case& one;
+  const OpenDevice& device;
+  const ProfileOptions& options;
 };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// Suites have a case in several dtypes by one name.
+/// Name and dtype: a suite uses one name for the cases of several dtypes.
 std::string label(const Case& one) { return fmt::format("{} {}", one.name, to_string(dtype_of(one.op))); }
 
 const char* group_of(Activity::Kind kind) {
   const bool api = kind == Activity::Kind::runtime_api || kind == Activity::Kind::driver_api;
   return api ? kApiCalls : kGpuActivities;
-}
-
-json details_of(const Activity& activity) {
-  if (activity.kind == Activity::Kind::kernel) {
-    return {{"kernel", activity.name},
-            {"grid", activity.grid},
-            {"block", activity.block},
-            {"registers", activity.registers},
-            {"shared_bytes", activity.shared_bytes},
-            {"correlation", activity.correlation}};
-  }
-  if (activity.bytes > 0) return {{"bytes", activity.bytes}, {"correlation", activity.correlation}};
-  return {{"correlation", activity.correlation}};
 }
 
 Span span_of(const Activity& activity, const Case& one, const std::string& device) {
@@ -70,10 +55,10 @@ Span span_of(const Activity& activity, const Case& one, const std::string& devic
           .start = static_cast<double>(activity.start) * 1e-9,
           .seconds = static_cast<double>(activity.end - activity.start) * 1e-9,
           .lane = activity.lane,
-          .details = details_of(activity)};
+          .activity = activity};
 }
 
-/// Runs `work` and returns what the process did with CUDA meanwhile; ends the trace in any case.
+/// Runs `work` under a trace and returns the CUDA activity of the process. Ends the trace also if `work` throws.
 std::vector<Activity> traced(const std::function<void()>& work) {
   perf::GpuProfiler& profiler = perf::gpu_profiler();
   profiler.start_trace();
@@ -94,7 +79,7 @@ std::vector<std::string> kernels_of(const std::vector<Activity>& activities) {
   return names;
 }
 
-void count_stalls(const Case& one, const OpRunner& runner, std::vector<Stalls>& all) {
+void count_stalls(const Case& one, const OpRunner& runner, std::vector<KernelStalls>& all) {
   perf::GpuProfiler& profiler = perf::gpu_profiler();
   const int gpu = runner.device().device.info().memory.index;
   std::vector<std::string> metrics;
@@ -111,22 +96,22 @@ void count_stalls(const Case& one, const OpRunner& runner, std::vector<Stalls>& 
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     perf::GpuCounts counts;
     for (std::size_t m = 0; m < metrics.size(); ++m) counts[metrics[m]] = counted.ranges[k][m];
-    Stalls stalls{runner.device().uri, label(one), kernels[k], 0, perf::gpu_parts(perf::gpu_stall_terms(), counts)};
+    KernelStalls stalls{runner.device().uri, label(one), kernels[k], 0,
+                        perf::gpu_parts(perf::gpu_stall_terms(), counts)};
     for (const auto& [reason, value] : stalls.reasons) stalls.latency += value;
     all.push_back(std::move(stalls));
   }
 }
 
-void profile_on_gpu(const Case& one, const OpenDevice& device, const OpData& data, const ProfileOptions& options,
-                    Profile& profile) {
+void profile_on_gpu(const ProfileJob& job, const OpData& data, Profile& profile) {
   std::unique_ptr<OpRunner> runner;
   const std::vector<Activity> activities = traced([&] {
-    runner = std::make_unique<OpRunner>(device, one.op);
+    runner = std::make_unique<OpRunner>(job.device, job.one.op);
     runner->prepare(data);
-    for (int i = 0; i < options.runs; ++i) runner->run();
+    for (int i = 0; i < job.options.runs; ++i) runner->run();
   });
-  for (const Activity& activity : activities) profile.spans.push_back(span_of(activity, one, device.uri));
-  if (options.deep) count_stalls(one, *runner, profile.stalls);
+  for (const Activity& activity : activities) profile.spans.push_back(span_of(activity, job.one, job.device.uri));
+  if (job.options.deep) count_stalls(job.one, *runner, profile.stalls);
 }
 
 /// Times phases of a case on the host.
@@ -152,33 +137,33 @@ class PhaseTimer {
   std::vector<Span>& spans_;
 };
 
-/// A kernel's own reordering of images happens tile by tile inside it, so it is part of the kernel's time; reordering
-/// that is an op of its own has its own row.
-void profile_on_cpu(const Case& one, const OpenDevice& device, const OpData& data, const ProfileOptions& options,
-                    Profile& profile) {
-  PhaseTimer timer(one, device, profile.spans);
+/// A kernel that reorders images does so tile by tile, so reordering is part of the kernel's time. A `reorder` op has
+/// its own row.
+void profile_on_cpu(const ProfileJob& job, const OpData& data, Profile& profile) {
+  PhaseTimer timer(job.one, job.device, profile.spans);
   std::unique_ptr<OpRunner> runner;
-  timer.time("plan", [&] { runner = std::make_unique<OpRunner>(device, one.op); });
+  timer.time("plan", [&] { runner = std::make_unique<OpRunner>(job.device, job.one.op); });
   runner->prepare(data);
-  if (has_math(one.op)) timer.time("pack weights", [&] { runner->plan().pack(data.weights); });
+  if (has_math(job.one.op)) timer.time("pack weights", [&] { runner->plan().pack(data.weights); });
   const std::string kernel = "kernel " + runner->plan().kernel();
-  for (int i = 0; i < options.runs; ++i) timer.time(kernel, [&] { runner->run(); });
+  for (int i = 0; i < job.options.runs; ++i) timer.time(kernel, [&] { runner->run(); });
 }
 
-void profile_case(const Case& one, const OpenDevice& device, const ProfileOptions& options, Profile& profile) {
+void profile_case(const ProfileJob& job, Profile& profile) {
+  const Case& one = job.one;
   try {
     validate(one.op);
     require_memory(bytes_needed(one.op, 1), fmt::format("'{}'", descriptor(one.op)));
     const OpData data = random_data(one.op);
-    (device.on_gpu() ? profile_on_gpu : profile_on_cpu)(one, device, data, options, profile);
+    (job.device.on_gpu() ? profile_on_gpu : profile_on_cpu)(job, data, profile);
     ++profile.outcome.ran;
   } catch (const Error& error) {
-    profile.outcome.refuse(identity_of(one), device.uri, error);
+    profile.outcome.refuse(identity_of(one), job.device.uri, error);
   }
 }
 
-/// "long scoreboard 41 %, wgmma 20 %": what is more than a tenth of the waiting.
-std::string main_reasons(const Stalls& stalls) {
+/// "long scoreboard 41 %, wgmma 20 %": the reasons that make up more than a tenth of the latency.
+std::string main_reasons(const KernelStalls& stalls) {
   std::vector<std::pair<double, std::string>> sorted;
   for (const auto& [reason, value] : stalls.reasons) sorted.emplace_back(value, reason);
   std::sort(sorted.rbegin(), sorted.rend());
@@ -191,50 +176,42 @@ std::string main_reasons(const Stalls& stalls) {
   return text;
 }
 
-void print_stalls(const std::vector<Stalls>& all, Console& console) {
+void print_stalls(const std::vector<KernelStalls>& all, Console& console) {
   if (all.empty()) return;
   std::size_t name_width = 4, kernel_width = 6;
-  for (const Stalls& s : all) {
+  for (const KernelStalls& s : all) {
     name_width = std::max(name_width, s.case_name.size());
     kernel_width = std::max(kernel_width, s.kernel.size());
   }
-  const auto row = [&](const std::string& device, const std::string& name, const std::string& kernel,
-                       const std::string& cycles, const std::string& reasons) {
-    console.print(printable(fmt::format("{:<8} {:<{}}  {:<{}}  {:>6}  {}", device, name, name_width, kernel,
-                                        kernel_width, cycles, reasons)));
+  struct Cells {
+    std::string device, name, kernel, cycles, reasons;
+  };
+  const auto row = [&](const Cells& cells) {
+    console.print(printable(fmt::format("{:<8} {:<{}}  {:<{}}  {:>6}  {}", cells.device, cells.name, name_width,
+                                        cells.kernel, kernel_width, cells.cycles, cells.reasons)));
   };
   console.print("\nWhy warps waited: cycles for each instruction, and what is more than a tenth of them");
-  row("Device", "Case", "Kernel", "Cycles", "Reasons");
-  for (const Stalls& s : all) row(s.device, s.case_name, s.kernel, fmt::format("{:.2f}", s.latency), main_reasons(s));
+  row({"Device", "Case", "Kernel", "Cycles", "Reasons"});
+  for (const KernelStalls& s : all)
+    row({s.device, s.case_name, s.kernel, fmt::format("{:.2f}", s.latency), main_reasons(s)});
 }
 
-json print_hottest(const std::vector<ProfileRow>& rows, Console& console) {
-  json all = json::array();
+/// Returns the printed rows.
+std::vector<ProfileRow> print_hottest(const std::vector<ProfileRow>& rows, Console& console) {
+  std::vector<ProfileRow> all;
   std::string former;
   for (const ProfileRow& first : rows) {
     const std::string table = first.group + " on " + first.device;
-    if (table == former || first.group == kApiCalls) continue;  // calls of the API only wait for the rest
+    if (table == former || first.group == kApiCalls) continue;  // API calls mostly wait for the GPU
     former = table;
     console.print(fmt::format("90 % of the time of the {} on {}:", first.group == kGpuActivities ? "kernels" : "phases",
                               first.device));
     for (const ProfileRow& row : hottest(rows, first.device, first.group)) {
       console.print(printable(fmt::format("  {:>6.2f} %  {}", row.percent, row.name)));
-      all.push_back({{"device", row.device}, {"group", row.group}, {"name", row.name}, {"percent", row.percent}});
+      all.push_back(row);
     }
   }
   return all;
-}
-
-json stalls_record(const std::vector<Stalls>& all) {
-  json record = json::array();
-  for (const Stalls& s : all) {
-    record.push_back({{"device", s.device},
-                      {"case", s.case_name},
-                      {"kernel", s.kernel},
-                      {"cycles_per_instruction", s.latency},
-                      {"reasons", s.reasons}});
-  }
-  return record;
 }
 
 void require_tracing(const std::vector<OpenDevice>& devices) {
@@ -243,7 +220,7 @@ void require_tracing(const std::vector<OpenDevice>& devices) {
 }
 
 Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Console& console) {
-  select(study.selection, false);  // misuse is said before a device's trouble
+  select(study.selection, false);  // reports misuse before any device is opened
   const std::vector<OpenDevice> devices =
       open_devices(study.devices.empty() ? default_devices() : study.devices, study.threads);
   require_tracing(devices);
@@ -255,7 +232,7 @@ Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Co
     std::size_t done = 0;
     for (const Case& one : selection.cases) {
       console.progress(done++, selection.cases.size(), fmt::format("{} on {}", one.name, device.uri));
-      profile_case(one, device, options, profile);
+      profile_case({one, device, options}, profile);
     }
   }
   console.finish_progress();
@@ -272,18 +249,18 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
   const Profile profile = profile_all(study, options, console);
   const std::vector<ProfileRow> rows = profile_rows(profile.spans);
   console.print(profile_table(rows));
-  const json hot = print_hottest(rows, console);
+  const std::vector<ProfileRow> hot = print_hottest(rows, console);
   print_stalls(profile.stalls, console);
   print_refusals(profile.outcome.refused, console);
   if (!options.csv.empty()) write_file(options.csv, {profile_csv(rows)});
   if (!options.trace.empty()) write_file(options.trace, {json_text(chrome_trace(profile.spans))});
-  console.emit({{"schema_version", 1},
-                {"machine", machine_json(perf::describe_machine(), study.command)},
-                {"runs", options.runs},
-                {"profile", profile_json(rows)},
-                {"hottest", hot},
-                {"stalls", stalls_record(profile.stalls)},
-                {"refused", to_json(profile.outcome.refused)}});
+  console.emit(to_json(ProfileDocument{.machine = perf::describe_machine(),
+                                       .command = study.command,
+                                       .runs = options.runs,
+                                       .rows = rows,
+                                       .hottest = hot,
+                                       .stalls = profile.stalls,
+                                       .refused = profile.outcome.refused}));
   return profile.outcome.exit_code();
 } catch (const perf::GpuProfilerError& error) {
   const perf::GpuFailure failure = perf::explain_gpu_failure(error.code(), error.what());

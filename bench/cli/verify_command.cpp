@@ -6,29 +6,12 @@
 
 #include "bench/common/text.h"
 #include "bench/measure/verify.h"
-#include "bench/record/row_json.h"
-#include "bench/record/study_json.h"
+#include "bench/record/verify_json.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
 
 namespace gable::bench {
 namespace {
-
-using nlohmann::json;
-
-json result_record(const VerifyResult& r) {
-  json record = to_json(identity_of(*r.one));
-  record["device"] = r.device;
-  record["kernel"] = r.kernel;
-  record["passed"] = r.comparison.passed;
-  record["mismatches"] = r.comparison.mismatches;
-  record["first_mismatch"] = r.comparison.passed ? json(nullptr) : json(r.comparison.first_mismatch);
-  record["max_error"] = r.comparison.max_error;
-  record["worst_ratio"] = r.comparison.worst_ratio;
-  record["error_bound"] = {
-      {"accumulation", r.bound.accumulation}, {"rounding", r.bound.rounding}, {"absolute", r.bound.absolute}};
-  return record;
-}
 
 std::string row(const VerifyResult& r) {
   const std::string state = r.comparison.passed ? "ok"
@@ -37,14 +20,6 @@ std::string row(const VerifyResult& r) {
   return printable(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9.2e} {:>9.3f}  {}", r.one->name,
                                to_string(dtype_of(r.one->op)), r.device, r.kernel, r.comparison.max_error,
                                r.comparison.worst_ratio, state));
-}
-
-json outcome_record(const Outcome& outcome, json results) {
-  return {{"schema_version", 1},
-          {"passed", outcome.ran - outcome.mismatched},
-          {"mismatched", outcome.mismatched},
-          {"results", std::move(results)},
-          {"refused", to_json(outcome.refused)}};
 }
 
 }  // namespace
@@ -64,16 +39,16 @@ ExitCode verify_command(const StudyOptions& options, Console& console) {
   }
   console.print(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9} {:>9}  {}", "name", "dtype", "device", "kernel", "error",
                             "of bound", "result"));
-  json results = json::array();
+  std::vector<VerifyEntry> results;
   verify(selection.cases, devices, outcome, [&](const VerifyResult& result) {
     console.print(row(result));
-    results.push_back(result_record(result));
+    results.push_back({identity_of(*result.one), result.device, result.kernel, result.comparison, result.bound});
   });
   const auto begin = outcome.refused.begin() + static_cast<std::ptrdiff_t>(selection.refused.size());
   print_refusals({begin, outcome.refused.end()}, console);
   console.print(fmt::format("{} passed, {} mismatched, {} refused", outcome.ran - outcome.mismatched,
                             outcome.mismatched, outcome.refused.size()));
-  console.emit(outcome_record(outcome, std::move(results)));
+  console.emit(to_json(VerifyDocument{std::move(results), outcome.refused}));
   return outcome.exit_code();
 }
 

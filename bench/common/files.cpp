@@ -1,15 +1,15 @@
-// See files.h. Renaming within one folder is atomic on POSIX; nothing is synced, so a power cut may lose the file.
+// See files.h. A rename within one folder is atomic on POSIX. Nothing is synced, so a power cut may lose the file.
 #include "bench/common/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gable/error.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
+#include <system_error>
 
 namespace gable::bench {
 namespace {
@@ -20,30 +20,22 @@ namespace fs = std::filesystem;
   throw Error(ErrorCode::invalid_argument, fmt::format("output file '{}': {}", path, reason));
 }
 
-[[noreturn]] void fail_errno(const std::string& path) { fail(path, std::strerror(errno)); }
+[[noreturn]] void fail_errno(const char* what, const fs::path& path, int error) {
+  throw fs::filesystem_error(what, path, std::error_code(error, std::generic_category()));
+}
 
-/// Removes the temporary file unless it was renamed.
-struct TemporaryFile {
-  std::string path;
-  int descriptor = -1;
-  bool kept = false;
-
-  ~TemporaryFile() {
-    if (descriptor >= 0) ::close(descriptor);
-    if (!kept) ::unlink(path.c_str());
-  }
-};
-
-void write_all(int descriptor, std::string_view part, const std::string& path) {
+/// Returns 0 or errno.
+int write_all(int descriptor, std::string_view part) {
   while (!part.empty()) {
     const ssize_t written = ::write(descriptor, part.data(), part.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_errno(path);
+    if (written < 0) return errno;
     part.remove_prefix(static_cast<std::size_t>(written));
   }
+  return 0;
 }
 
-/// The file behind symbolic links, so that a link stays one.
+/// The file behind symbolic links: replacing it keeps the link.
 fs::path target_of(const std::string& path) {
   std::error_code error;
   const fs::path target = fs::weakly_canonical(path, error);
@@ -53,6 +45,48 @@ fs::path target_of(const std::string& path) {
 
 }  // namespace
 
+TemporaryFile::TemporaryFile(const fs::path& beside) {
+  static std::atomic<unsigned> counter{0};
+  for (;;) {
+    path_ = beside.parent_path() /
+            fmt::format(".{}.{}.{}.tmp", beside.filename().string(), ::getpid(), counter.fetch_add(1));
+    // Not mkstemp: the file keeps the permissions that the umask gives to any other file.
+    const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) {
+      ::close(descriptor);
+      return;
+    }
+    if (errno != EEXIST) fail_errno("can't create a file", path_, errno);
+  }
+}
+
+TemporaryFile::~TemporaryFile() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove(path_, ignored);
+}
+
+void TemporaryFile::write(const std::vector<std::string_view>& parts) const {
+  const int descriptor = ::open(path_.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  if (descriptor < 0) fail_errno("can't open for writing", path_, errno);
+  int error = 0;
+  for (const std::string_view part : parts) {
+    if (error == 0) error = write_all(descriptor, part);
+  }
+  if (::close(descriptor) != 0 && error == 0) error = errno;
+  if (error != 0) fail_errno("can't write", path_, error);
+}
+
+void TemporaryFile::rename_to(const fs::path& destination) {
+  fs::rename(path_, destination);
+  path_.clear();
+}
+
+void write_whole(const fs::path& destination, const std::vector<std::string_view>& parts) {
+  TemporaryFile file(destination);
+  file.write(parts);
+  file.rename_to(destination);
+}
+
 void check_writable(const std::string& path) {
   if (path.empty()) fail(path, "the name is empty");
   const fs::path target = target_of(path);
@@ -61,23 +95,16 @@ void check_writable(const std::string& path) {
   if (fs::exists(status) && !fs::is_regular_file(status)) fail(path, "is a folder or a device; name a file");
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, error)) fail(path, fmt::format("the folder '{}' does not exist", folder.string()));
-  if (::access(folder.c_str(), W_OK) != 0) fail_errno(path);
+  if (::access(folder.c_str(), W_OK) != 0) fail(path, std::strerror(errno));
 }
 
 void write_file(const std::string& path, const std::vector<std::string_view>& parts) {
   check_writable(path);
-  const std::string target = target_of(path).string();
-  TemporaryFile file{fmt::format("{}.{}.part", target, ::getpid())};
-  file.descriptor = ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file.descriptor < 0) {
-    file.kept = true;  // not ours
-    fail_errno(path);
+  try {
+    write_whole(target_of(path), parts);
+  } catch (const fs::filesystem_error& error) {
+    fail(path, error.code().message());
   }
-  for (const std::string_view part : parts) write_all(file.descriptor, part, path);
-  const int closed = ::close(file.descriptor);
-  file.descriptor = -1;
-  if (closed != 0 || ::rename(file.path.c_str(), target.c_str()) != 0) fail_errno(path);
-  file.kept = true;
 }
 
 }  // namespace gable::bench

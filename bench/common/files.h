@@ -1,17 +1,40 @@
-// Output files that are there whole or not at all.
+// Output files that appear whole or not at all: each is written beside its destination and then renamed over it.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace gable::bench {
 
-/// Writes the parts one after the other into a temporary file beside `path` and renames it to `path`. Throws
-/// Error(invalid_argument) with the system's reason; `path` is then what it was before.
+/// An empty file in the destination's folder. The destructor removes it unless it was renamed. Errors throw
+/// std::filesystem::filesystem_error with the path and the system's reason.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& beside);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// The parts one after the other; replaces what the file had.
+  void write(const std::vector<std::string_view>& parts) const;
+  void rename_to(const std::filesystem::path& destination);
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A TemporaryFile with these parts, renamed to `destination`. Throws std::filesystem::filesystem_error; `destination`
+/// is then unchanged.
+void write_whole(const std::filesystem::path& destination, const std::vector<std::string_view>& parts);
+
+/// For a file that a user named: check_writable(), then write_whole() to the file behind symbolic links. Throws
+/// Error(invalid_argument) with the system's reason; `path` is then unchanged.
 void write_file(const std::string& path, const std::vector<std::string_view>& parts);
 
-/// The checks of write_file() that need no data: the folder is there and writable, `path` is no device or folder. For
+/// The checks of write_file() that need no data: the folder exists and is writable, `path` is no device or folder. For
 /// commands that work for minutes before they write.
 void check_writable(const std::string& path);
 

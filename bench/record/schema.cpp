@@ -1,5 +1,5 @@
-// A small checker made for this one schema: fields are looked up by name, each with a predicate and the sentence that
-// says what it wants, so that the messages are as good as the documentation.
+// A small checker for this one schema. Each field is looked up by name and has a predicate and a sentence that states
+// what is expected, so that messages are as good as the documentation.
 #include "bench/record/schema.h"
 
 #include <fmt/format.h>
@@ -59,6 +59,16 @@ bool is_positive(const json& value) { return is_number_from(value, 0) && value.g
 
 bool is_count(const json& value) { return value.is_number_integer() && value.get<double>() >= 1; }
 
+/// A field of an object, by its key. `at` is the object's JSON pointer.
+struct Field {
+  const json& holder;
+  std::string at;
+  const char* key;
+  Presence presence = Presence::required;
+
+  std::string pointer() const { return at + "/" + pointer_token(key); }
+};
+
 class Checker {
  public:
   explicit Checker(std::vector<Violation>& violations) : violations_(violations) {}
@@ -71,77 +81,68 @@ class Checker {
     violations_.push_back({std::move(pointer), "missing", std::move(expected)});
   }
 
-  // The field, when it is there and right; else null, and a violation unless it is optional and absent (or null).
+  // The field's value if it satisfies the predicate, else null. An optional field may be missing or null; any other
+  // failure is a violation.
   template <class Predicate>
-  const json* field(const json& object, const std::string& at, const char* key, Predicate right,
-                    const std::string& expected, Presence presence = Presence::required) {
-    const std::string pointer = at + "/" + pointer_token(key);
-    auto it = object.find(key);
-    const bool absent = it == object.end() || (presence == Presence::optional && it->is_null());
+  const json* value(const Field& field, Predicate right, const std::string& expected) {
+    const bool optional = field.presence == Presence::optional;
+    auto it = field.holder.find(field.key);
+    const bool absent = it == field.holder.end() || (optional && it->is_null());
     if (absent) {
-      if (presence == Presence::required) missing(pointer, expected);
+      if (!optional) missing(field.pointer(), expected);
       return nullptr;
     }
     if (!right(*it)) {
-      report(pointer, *it, expected + (presence == Presence::optional ? ", or null" : ""));
+      report(field.pointer(), *it, expected + (optional ? ", or null" : ""));
       return nullptr;
     }
     return &*it;
   }
 
-  void text(const json& object, const std::string& at, const char* key, Presence presence = Presence::required) {
-    field(
-        object, at, key, [](const json& v) { return v.is_string(); }, "a string", presence);
+  void text(const Field& field) {
+    value(
+        field, [](const json& v) { return v.is_string(); }, "a string");
   }
 
-  void nonempty(const json& object, const std::string& at, const char* key) {
-    field(
-        object, at, key, [](const json& v) { return v.is_string() && !v.get_ref<const std::string&>().empty(); },
-        "a string that is not empty");
+  void nonempty(const Field& field) {
+    const auto right = [](const json& v) { return v.is_string() && !v.get_ref<const std::string&>().empty(); };
+    value(field, right, "a string that is not empty");
   }
 
-  const json* choice(const json& object, const std::string& at, const char* key, Names names,
-                     Presence presence = Presence::required) {
-    return field(
-        object, at, key, [&](const json& v) { return is_one_of(v, names); }, one_of(names), presence);
+  const json* choice(const Field& field, Names names) {
+    const auto right = [&](const json& v) { return is_one_of(v, names); };
+    return value(field, right, one_of(names));
   }
 
-  const json* positive(const json& object, const std::string& at, const char* key,
-                       Presence presence = Presence::required) {
-    return field(object, at, key, is_positive, "a number > 0", presence);
+  const json* positive(const Field& field) { return value(field, is_positive, "a number > 0"); }
+
+  const json* not_negative(const Field& field) {
+    return value(
+        field, [](const json& v) { return is_number_from(v, 0); }, "a number >= 0");
   }
 
-  const json* not_negative(const json& object, const std::string& at, const char* key,
-                           Presence presence = Presence::required) {
-    return field(
-        object, at, key, [](const json& v) { return is_number_from(v, 0); }, "a number >= 0", presence);
+  void count(const Field& field) { value(field, is_count, "an integer >= 1"); }
+
+  void flag(const Field& field) {
+    value(
+        field, [](const json& v) { return v.is_boolean(); }, "true or false");
   }
 
-  void count(const json& object, const std::string& at, const char* key, Presence presence = Presence::required) {
-    field(object, at, key, is_count, "an integer >= 1", presence);
+  const json* object(const Field& field) {
+    return value(
+        field, [](const json& v) { return v.is_object(); }, "an object");
   }
 
-  void flag(const json& object, const std::string& at, const char* key) {
-    field(
-        object, at, key, [](const json& v) { return v.is_boolean(); }, "true or false");
-  }
-
-  const json* object(const json& parent, const std::string& at, const char* key,
-                     Presence presence = Presence::required) {
-    return field(
-        parent, at, key, [](const json& v) { return v.is_object(); }, "an object", presence);
-  }
-
-  // median between its quartiles; all three are named `median`, q1 and q3 beside each other.
-  void quartiles(const json& holder, const std::string& at, const char* median, Presence presence) {
-    const json* q1 = positive(holder, at, "q1", presence);
-    const json* q3 = positive(holder, at, "q3", presence);
-    const json* middle = positive(holder, at, median);
+  // The median is required; q1 and q3 of the same object enclose it. `median.presence` is that of q1 and q3.
+  void quartiles(const Field& median) {
+    const json* q1 = positive({median.holder, median.at, "q1", median.presence});
+    const json* q3 = positive({median.holder, median.at, "q3", median.presence});
+    const json* middle = positive({median.holder, median.at, median.key});
     if (q1 && middle && q1->get<double>() > middle->get<double>()) {
-      report(at + "/q1", *q1, fmt::format("at most {}, which is {}", median, shown(*middle)));
+      report(median.at + "/q1", *q1, fmt::format("at most {}, which is {}", median.key, shown(*middle)));
     }
     if (q3 && middle && q3->get<double>() < middle->get<double>()) {
-      report(at + "/q3", *q3, fmt::format("at least {}, which is {}", median, shown(*middle)));
+      report(median.at + "/q3", *q3, fmt::format("at least {}, which is {}", median.key, shown(*middle)));
     }
   }
 
@@ -150,18 +151,18 @@ class Checker {
 };
 
 void check_machine(Checker& check, const json& study) {
-  const json* machine = check.object(study, "", "machine");
+  const json* machine = check.object({study, "", "machine"});
   if (!machine) return;
   const std::string at = "/machine";
-  for (const char* key : {"cpu", "vendor", "compiler", "os", "date", "command"}) check.text(*machine, at, key);
-  for (const char* key : {"cores", "threads"}) check.count(*machine, at, key);
-  for (const char* key : {"gpu", "driver"}) check.text(*machine, at, key, Presence::optional);
-  if (const json* caches = check.object(*machine, at, "caches")) {
+  for (const char* key : {"cpu", "vendor", "compiler", "os", "date", "command"}) check.text({*machine, at, key});
+  for (const char* key : {"cores", "threads"}) check.count({*machine, at, key});
+  for (const char* key : {"gpu", "driver"}) check.text({*machine, at, key, Presence::optional});
+  if (const json* caches = check.object({*machine, at, "caches"})) {
     for (const auto& [name, bytes] : caches->items()) {
       if (!is_positive(bytes)) check.report(at + "/caches/" + pointer_token(name), bytes, "a number of bytes > 0");
     }
   }
-  if (const json* versions = check.object(*machine, at, "versions")) {
+  if (const json* versions = check.object({*machine, at, "versions"})) {
     for (const auto& [name, version] : versions->items()) {
       if (!version.is_string()) check.report(at + "/versions/" + pointer_token(name), version, "a string");
     }
@@ -169,83 +170,91 @@ void check_machine(Checker& check, const json& study) {
 }
 
 void check_device_kind(Checker& check, const json& entry, const std::string& at) {
-  check.choice(entry, at, "device_kind", {"cpu", "gpu"}, Presence::optional);
+  check.choice({entry, at, "device_kind", Presence::optional}, {"cpu", "gpu"});
 }
 
 void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
-  check.nonempty(ceiling, at, "device");
+  check.nonempty({ceiling, at, "device"});
   check_device_kind(check, ceiling, at);
-  check.nonempty(ceiling, at, "name");
-  const json* kind = check.choice(ceiling, at, "kind", {"compute", "bandwidth"});
+  check.nonempty({ceiling, at, "name"});
+  const json* kind = check.choice({ceiling, at, "kind"}, {"compute", "bandwidth"});
   if (kind && *kind == "compute") {
-    check.nonempty(ceiling, at, "isa");
-    check.choice(ceiling, at, "dtype", kDtypes);
+    check.nonempty({ceiling, at, "isa"});
+    check.choice({ceiling, at, "dtype"}, kDtypes);
   } else if (kind) {
-    check.choice(ceiling, at, "level", kLevels);
-    check.choice(ceiling, at, "dtype", kDtypes, Presence::optional);
+    check.choice({ceiling, at, "level"}, kLevels);
+    check.choice({ceiling, at, "dtype", Presence::optional}, kDtypes);
   }
-  check.count(ceiling, at, "threads", Presence::optional);
-  check.quartiles(ceiling, at, "value", Presence::required);
-  check.count(ceiling, at, "runs");
-  check.positive(ceiling, at, "theoretical", Presence::optional);
-  check.text(ceiling, at, "formula", Presence::optional);
+  check.count({ceiling, at, "threads", Presence::optional});
+  check.quartiles({ceiling, at, "value"});
+  check.count({ceiling, at, "runs"});
+  check.positive({ceiling, at, "theoretical", Presence::optional});
+  check.text({ceiling, at, "formula", Presence::optional});
 }
 
 void check_rate(Checker& check, const json& rate, const std::string& at) {
-  for (const char* key : {"device", "name", "unit"}) check.nonempty(rate, at, key);
+  for (const char* key : {"device", "name", "unit"}) check.nonempty({rate, at, key});
   check_device_kind(check, rate, at);
-  check.quartiles(rate, at, "value", Presence::required);
-  check.count(rate, at, "runs");
-  check.positive(rate, at, "theoretical", Presence::optional);
-  check.text(rate, at, "formula", Presence::optional);
+  check.quartiles({rate, at, "value"});
+  check.count({rate, at, "runs"});
+  check.positive({rate, at, "theoretical", Presence::optional});
+  check.text({rate, at, "formula", Presence::optional});
 }
 
 bool is_pair_of_counts(const json& v) { return v.is_array() && v.size() == 2 && is_count(v[0]) && is_count(v[1]); }
 
 void check_tile(Checker& check, const json& entry, const std::string& at) {
-  check.field(entry, at, "tile", is_pair_of_counts, "[lanes, length] of integers >= 1", Presence::optional);
+  check.value({entry, at, "tile", Presence::optional}, is_pair_of_counts, "[lanes, length] of integers >= 1");
 }
 
 void check_epilogue(Checker& check, const json& entry, const std::string& at, Presence presence) {
-  const json* epilogue = check.object(entry, at, "epilogue", presence);
+  const json* epilogue = check.object({entry, at, "epilogue", presence});
   if (!epilogue) return;
   const std::string here = at + "/epilogue";
-  check.flag(*epilogue, here, "bias");
-  check.choice(*epilogue, here, "activation", {"none", "relu", "tanh"});
-  check.field(*epilogue, here, "max_pool", is_pair_of_counts, "a window [h, w] of integers >= 1", Presence::optional);
+  check.flag({*epilogue, here, "bias"});
+  check.choice({*epilogue, here, "activation"}, {"none", "relu", "tanh"});
+  check.value({*epilogue, here, "max_pool", Presence::optional}, is_pair_of_counts, "a window [h, w] of integers >= 1");
 }
 
-// `value` must be numerator/denominator: a point whose parts disagree would be drawn in the wrong place.
-void check_ratio(Checker& check, const std::string& pointer, const json* value, const json* numerator,
-                 const json* denominator, double scale, const char* formula) {
-  if (!value || !numerator || !denominator) return;
-  const double right = numerator->get<double>() / denominator->get<double>() * scale;
-  if (std::abs(value->get<double>() - right) > kDerivedTolerance * right) {
-    check.report(pointer, *value, fmt::format("{} = {:.6g}", formula, right));
+// `value` is numerator / denominator * scale. Each part is null where the record has no valid one.
+struct Ratio {
+  const json* value;
+  const json* numerator;
+  const json* denominator;
+  double scale;
+  const char* formula;
+};
+
+// A point whose numbers contradict each other would be drawn in the wrong place.
+void check_ratio(Checker& check, const std::string& pointer, const Ratio& ratio) {
+  if (!ratio.value || !ratio.numerator || !ratio.denominator) return;
+  const double right = ratio.numerator->get<double>() / ratio.denominator->get<double>() * ratio.scale;
+  if (std::abs(ratio.value->get<double>() - right) > kDerivedTolerance * right) {
+    check.report(pointer, *ratio.value, fmt::format("{} = {:.6g}", ratio.formula, right));
   }
 }
 
 const json* check_time(Checker& check, const json& entry, const std::string& at) {
-  const json* time = check.object(entry, at, "T");
+  const json* time = check.object({entry, at, "T"});
   if (!time) return nullptr;
-  check.choice(*time, at + "/T", "source", {"clock", "event"});
-  check.count(*time, at + "/T", "runs");
-  check.quartiles(*time, at + "/T", "seconds", Presence::required);
+  check.choice({*time, at + "/T", "source"}, {"clock", "event"});
+  check.count({*time, at + "/T", "runs"});
+  check.quartiles({*time, at + "/T", "seconds"});
   auto seconds = time->find("seconds");
   return seconds != time->end() && is_positive(*seconds) ? &*seconds : nullptr;
 }
 
 const json* check_work(Checker& check, const json& entry, const std::string& at) {
-  const json* work = check.object(entry, at, "W");
+  const json* work = check.object({entry, at, "W"});
   if (!work) return nullptr;
-  check.choice(*work, at + "/W", "source", kSources);
-  check.not_negative(*work, at + "/W", "analytic");
-  return check.not_negative(*work, at + "/W", "flop");
+  check.choice({*work, at + "/W", "source"}, kSources);
+  check.not_negative({*work, at + "/W", "analytic"});
+  return check.not_negative({*work, at + "/W", "flop"});
 }
 
-// Returns the bytes of dram, by which the intensity is defined.
+// Returns the bytes of dram, which define the intensity.
 const json* check_traffic(Checker& check, const json& entry, const std::string& at) {
-  const json* traffic = check.object(entry, at, "Q");
+  const json* traffic = check.object({entry, at, "Q"});
   if (!traffic) return nullptr;
   const json* dram_bytes = nullptr;
   if (!traffic->contains("dram")) check.missing(at + "/Q/dram", "an object: the traffic to memory");
@@ -256,9 +265,9 @@ const json* check_traffic(Checker& check, const json& entry, const std::string& 
     } else if (!part.is_object()) {
       check.report(here, part, "an object");
     } else {
-      check.choice(part, here, "source", kSources);
-      check.positive(part, here, "analytic", Presence::optional);
-      check.quartiles(part, here, "bytes", Presence::optional);
+      check.choice({part, here, "source"}, kSources);
+      check.positive({part, here, "analytic", Presence::optional});
+      check.quartiles({part, here, "bytes", Presence::optional});
       auto bytes = part.find("bytes");
       if (level == "dram" && bytes != part.end() && is_positive(*bytes)) dram_bytes = &*bytes;
     }
@@ -272,56 +281,56 @@ bool says_conv_like(const json& entry) {
 }
 
 void check_arithmetic(Checker& check, const json& entry, const std::string& at) {
-  const json* arithmetic = check.object(entry, at, "arithmetic", Presence::optional);
+  const json* arithmetic = check.object({entry, at, "arithmetic", Presence::optional});
   if (!arithmetic) return;
-  check.choice(*arithmetic, at + "/arithmetic", "dtype", kDtypes);
-  check.count(*arithmetic, at + "/arithmetic", "products");
+  check.choice({*arithmetic, at + "/arithmetic", "dtype"}, kDtypes);
+  check.count({*arithmetic, at + "/arithmetic", "products"});
 }
 
 void check_measurement(Checker& check, const json& entry, const std::string& at) {
-  for (const char* key : {"suite", "problem", "device_name", "kernel"}) check.text(entry, at, key);
-  for (const char* key : {"name", "op", "device"}) check.nonempty(entry, at, key);
-  check.choice(entry, at, "dtype", kDtypes);
-  check.choice(entry, at, "layout", {"nchw", "nhwc"}, says_conv_like(entry) ? Presence::required : Presence::optional);
+  for (const char* key : {"suite", "problem", "device_name", "kernel"}) check.text({entry, at, key});
+  for (const char* key : {"name", "op", "device"}) check.nonempty({entry, at, key});
+  check.choice({entry, at, "dtype"}, kDtypes);
+  check.choice({entry, at, "layout", says_conv_like(entry) ? Presence::required : Presence::optional},
+               {"nchw", "nhwc"});
   const bool is_conv = entry.contains("op") && entry["op"] == "conv2d";
   check_epilogue(check, entry, at, is_conv ? Presence::required : Presence::optional);
-  check.choice(entry, at, "math", kMaths, Presence::optional);
+  check.choice({entry, at, "math", Presence::optional}, kMaths);
   check_tile(check, entry, at);
-  check.flag(entry, at, "fused");
-  check.choice(entry, at, "cache", {"warm", "cold"});
+  check.flag({entry, at, "fused"});
+  check.choice({entry, at, "cache"}, {"warm", "cold"});
   check_device_kind(check, entry, at);
   const bool on_gpu = device_kind_of(entry) == DeviceKind::gpu;
-  check.count(entry, at, "threads", on_gpu ? Presence::optional : Presence::required);
+  check.count({entry, at, "threads", on_gpu ? Presence::optional : Presence::required});
   check_arithmetic(check, entry, at);
 
   const json* seconds = check_time(check, entry, at);
   const json* flop = check_work(check, entry, at);
   const json* bytes = check_traffic(check, entry, at);
-  const json* intensity = check.not_negative(entry, at, "intensity");
-  const json* gflops = check.not_negative(entry, at, "gflops");
-  check_ratio(check, at + "/intensity", intensity, flop, bytes, 1, "W.flop / Q.dram.bytes");
-  check_ratio(check, at + "/gflops", gflops, flop, seconds, 1e-9, "W.flop / T.seconds / 1e9");
+  const json* intensity = check.not_negative({entry, at, "intensity"});
+  const json* gflops = check.not_negative({entry, at, "gflops"});
+  check_ratio(check, at + "/intensity", {intensity, flop, bytes, 1, "W.flop / Q.dram.bytes"});
+  check_ratio(check, at + "/gflops", {gflops, flop, seconds, 1e-9, "W.flop / T.seconds / 1e9"});
 
-  check.choice(entry, at, "bound", kBounds, Presence::optional);
-  check.positive(entry, at, "working_set_bytes", Presence::optional);
+  check.choice({entry, at, "bound", Presence::optional}, kBounds);
+  check.positive({entry, at, "working_set_bytes", Presence::optional});
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
-    check.not_negative(entry, at, key, Presence::optional);
+    check.not_negative({entry, at, key, Presence::optional});
   }
 }
 
 void check_refused(Checker& check, const json& entry, const std::string& at) {
-  for (const char* key : {"suite", "name", "problem", "dtype", "device", "reason"}) check.text(entry, at, key);
-  check.choice(entry, at, "math", kMaths, Presence::optional);
+  for (const char* key : {"suite", "name", "problem", "dtype", "device", "reason"}) check.text({entry, at, key});
+  check.choice({entry, at, "math", Presence::optional}, kMaths);
 }
 
 template <class CheckEntry>
-void check_list(Checker& check, const json& study, const char* key, CheckEntry check_entry,
-                Presence presence = Presence::required) {
-  const json* list = check.field(
-      study, "", key, [](const json& v) { return v.is_array(); }, "a list", presence);
+void check_list(Checker& check, const Field& field, CheckEntry check_entry) {
+  const json* list = check.value(
+      field, [](const json& v) { return v.is_array(); }, "a list");
   if (!list) return;
   for (size_t i = 0; i < list->size(); ++i) {
-    const std::string at = fmt::format("/{}/{}", key, i);
+    const std::string at = fmt::format("/{}/{}", field.key, i);
     if ((*list)[i].is_object()) {
       check_entry(check, (*list)[i], at);
     } else {
@@ -354,14 +363,14 @@ std::vector<Violation> check_study(const json& study) {
     check.report("", study, "an object: a study");
     return violations;
   }
-  check.field(
-      study, "", "schema_version", [](const json& v) { return v == kSchemaVersion; },
+  check.value(
+      {study, "", "schema_version"}, [](const json& v) { return v == kSchemaVersion; },
       fmt::format("{}, the version that this gable reads", kSchemaVersion));
   check_machine(check, study);
-  check_list(check, study, "ceilings", check_ceiling);
-  check_list(check, study, "measurements", check_measurement);
-  check_list(check, study, "refused", check_refused);
-  check_list(check, study, "rates", check_rate, Presence::optional);
+  check_list(check, {study, "", "ceilings"}, check_ceiling);
+  check_list(check, {study, "", "measurements"}, check_measurement);
+  check_list(check, {study, "", "refused"}, check_refused);
+  check_list(check, {study, "", "rates", Presence::optional}, check_rate);
   return violations;
 }
 

@@ -1,10 +1,11 @@
-// Laying out the figure: ranges, then roofs, then points, then labels around all of them, then the legend below.
+// Lays out the figure in this order: ranges, roofs, points, labels around all of these, the legend below.
 #include "bench/report/figure.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "bench/common/text.h"
@@ -17,7 +18,7 @@ constexpr double kMarkerRadius = 4.5;
 constexpr double kMarginGap = 16;       // between the plot and the names of its ceilings
 constexpr size_t kMostTextLabels = 34;  // a panel with more problems than this is numbered
 constexpr double kSameIntensity = 0.02;
-constexpr double kMeanLeader = 20;  // pixels; names farther away than this on average are replaced by numbers
+constexpr double kMeanLeader = 20;  // pixels: if names lie farther from their points on average, numbers replace them
 
 struct Sizes {
   double plot_width, plot_height, left, right, top, bottom, between;
@@ -43,6 +44,21 @@ struct Scale {
   }
   double y_at(double flops) const { return plot.y1 - (std::log10(flops / 1e9) - y.lo) / (y.hi - y.lo) * plot.height(); }
   Pixel at(double intensity, double flops) const { return {x_at(intensity), y_at(flops)}; }
+};
+
+// The ceilings of one panel and the scale that they are drawn on.
+struct PanelRoof {
+  const Studies& studies;
+  std::vector<const Ceiling*> ceilings;
+  Scale scale;
+};
+
+// What all panels of a figure share.
+struct PanelStyle {
+  Sizes sizes;
+  Ranges ranges;
+  FigureSize size;
+  bool numbered;  // labels are numbers, even where names would have room
 };
 
 double text_height(double size) { return size * 1.2; }
@@ -73,7 +89,7 @@ struct Extent {
   bool empty() const { return hi == 0; }
 };
 
-// Widened to a round number, so that an axis ends near a tick.
+// The extent widened to round numbers, so that an axis ends near a tick.
 Range rounded(const Extent& extent, double below, double above) {
   auto step = [](double value, bool up) {
     const double decade = std::floor(std::log10(value));
@@ -167,7 +183,7 @@ bool has_several_machines(const std::vector<const Ceiling*>& roof, const Studies
   return tags.size() > 1;
 }
 
-// The boxes of what is already in the plot.
+// The boxes of everything that is already in the plot.
 std::vector<Box> taken(const Panel& panel) {
   std::vector<Box> boxes;
   for (const Marker& marker : panel.markers) boxes.push_back(marker.box);
@@ -175,13 +191,14 @@ std::vector<Box> taken(const Panel& panel) {
   return boxes;
 }
 
-// A text along a diagonal, above it or below: the first place from the left where it covers nothing.
+// Writes a text along a diagonal, above or below it, at the first place from the left where it covers none of
+// `others`. False if there is no such place.
 bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, const std::vector<Box>& others) {
   const double run = line.b.x - line.a.x, rise = line.b.y - line.a.y;
   const double total = length(line);
   const double width = text_width(text, kFonts.roof), height = text_height(kFonts.roof);
   const double degrees = std::atan2(rise, run) * 180 / std::acos(-1.0);
-  for (const double above : {4.0, -kFonts.roof * 0.75 - 4}) {  // of the text's baseline over the line
+  for (const double above : {4.0, -kFonts.roof * 0.75 - 4}) {  // height of the text's baseline above the line
     for (double along = 6; along + width + 4 < total; along += 6) {
       const double share = along / total;
       const Pixel on_line = {line.a.x + run * share, line.a.y + rise * share};
@@ -196,7 +213,7 @@ bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, c
   return false;
 }
 
-// The flat strong roofs, or the diagonals but `own`, as boxes, for texts that should not lie across them.
+// Boxes along the strong roofs that texts should not cross: the flat ones, or all diagonals except `own`.
 std::vector<Box> strong_roofs(const Panel& panel, const Segment& own, bool flat) {
   constexpr double kPiece = 4;
   std::vector<Box> boxes;
@@ -218,7 +235,7 @@ std::vector<Box> strong_roofs(const Panel& panel, const Segment& own, bool flat)
   return boxes;
 }
 
-// The ceilings' names in the right margin, pushed apart until none covers another.
+// Writes the ceilings' names into the right margin and pushes them apart until none covers another.
 void name_ceilings_in_margin(Panel& panel, std::vector<std::pair<RoofLine, std::string>> named) {
   std::sort(named.begin(), named.end(),
             [](const auto& a, const auto& b) { return a.first.line.b.y < b.first.line.b.y; });
@@ -291,43 +308,55 @@ std::set<const Ceiling*> best_of_each_dtype(const std::vector<const Ceiling*>& r
   return strong;
 }
 
-void add_diagonal(Panel& panel, const Scale& scale, const Ceiling& c, const MachineRoof& best, bool dashed) {
+// A bandwidth's line from the left edge of the plot to its ridge point with the highest flat roof; nothing where it
+// lies outside the plot.
+std::optional<Segment> diagonal_of(const Ceiling& c, const PanelRoof& roof, const Box& plot) {
+  const double top = extremes(roof.ceilings, c.machine, roof.studies).top;
   const double low = 1e-12;  // far left of any plot; clipped
-  const double ridge = best.top > 0 ? best.top / c.limit.value : 1e12;
-  Segment line = {scale.at(low, c.limit.value * low), scale.at(ridge, c.limit.value * ridge)};
-  if (clip(line, panel.plot)) panel.roofs.push_back({line, "", true, dashed});
+  const double ridge = top > 0 ? top / c.limit.value : 1e12;
+  Segment line = {roof.scale.at(low, c.limit.value * low), roof.scale.at(ridge, c.limit.value * ridge)};
+  if (!clip(line, plot)) return std::nullopt;
+  return line;
 }
 
-std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const Scale& scale, const Studies& studies,
-                                                           const std::vector<const Ceiling*>& roof) {
-  const bool several = has_several_machines(roof, studies);
-  const std::set<const Ceiling*> strong = best_of_each_dtype(roof, studies);
+// Marks where the flat roof `c` meets each bandwidth of its machine.
+void add_ridges(Panel& panel, const PanelRoof& roof, const Ceiling& c) {
+  for (const Ceiling* b : roof.ceilings) {
+    if (!b->is_bandwidth() || roof.studies.machines[b->machine].tag != roof.studies.machines[c.machine].tag) continue;
+    const Pixel ridge = roof.scale.at(c.limit.value / b->limit.value, c.limit.value);
+    if (panel.plot.contains({ridge.x, ridge.y, ridge.x, ridge.y})) panel.ridges.push_back({ridge});
+  }
+}
+
+// Adds every roof; returns the flat ones with their names.
+std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const PanelRoof& roof) {
+  const Studies& studies = roof.studies;
+  const bool several = has_several_machines(roof.ceilings, studies);
+  const std::set<const Ceiling*> strong = best_of_each_dtype(roof.ceilings, studies);
   std::vector<std::pair<RoofLine, std::string>> named;
-  for (const Ceiling* c : roof) {
-    const MachineRoof best = extremes(roof, c->machine, studies);
-    const bool dashed = several && studies.machines[c->machine].tag != studies.machines[roof[0]->machine].tag;
+  for (const Ceiling* c : roof.ceilings) {
+    const bool dashed = several && studies.machines[c->machine].tag != studies.machines[roof.ceilings[0]->machine].tag;
     if (c->is_bandwidth()) {
-      add_diagonal(panel, scale, *c, best, dashed);
+      if (const auto line = diagonal_of(*c, roof, panel.plot)) panel.roofs.push_back({*line, "", true, dashed});
       continue;
     }
+    const MachineRoof best = extremes(roof.ceilings, c->machine, studies);
     const double from = best.steepest > 0 ? c->limit.value / best.steepest : 1e-12;
-    RoofLine line = {
-        {scale.at(from, c->limit.value), scale.at(1e12, c->limit.value)}, c->dtype, strong.contains(c), dashed};
+    RoofLine line = {{roof.scale.at(from, c->limit.value), roof.scale.at(1e12, c->limit.value)},
+                     c->dtype,
+                     strong.contains(c),
+                     dashed};
     if (!clip(line.line, panel.plot)) continue;
     panel.roofs.push_back(line);
     named.emplace_back(
         line, tagged(fmt::format("{} · {}", c->name, flops_text(c->limit.value)), studies, c->machine, several));
-    if (!strong.contains(c)) continue;
-    for (const Ceiling* b : roof) {
-      if (!b->is_bandwidth() || studies.machines[b->machine].tag != studies.machines[c->machine].tag) continue;
-      const Pixel ridge = scale.at(c->limit.value / b->limit.value, c->limit.value);
-      if (panel.plot.contains({ridge.x, ridge.y, ridge.x, ridge.y})) panel.ridges.push_back({ridge});
-    }
+    if (strong.contains(c)) add_ridges(panel, roof, *c);
   }
   return named;
 }
 
-// The longest of the texts that crosses no strong roof, else one that crosses no other diagonal, else no other text.
+// `texts` are versions of one name, longest first. Writes the first that crosses no strong roof; if there is none, the
+// first that crosses no other diagonal; if there is none, the first that covers no marker and no text.
 void name_where_free(Panel& panel, const Segment& line, const std::vector<std::string>& texts) {
   std::vector<Box> others = taken(panel);
   const std::vector<Box> flat = strong_roofs(panel, line, true), steep = strong_roofs(panel, line, false);
@@ -342,28 +371,27 @@ void name_where_free(Panel& panel, const Segment& line, const std::vector<std::s
   }
 }
 
-void name_diagonals(Panel& panel, const Scale& scale, const Studies& studies, const std::vector<const Ceiling*>& roof,
-                    FigureSize size) {
-  const bool several = has_several_machines(roof, studies);
-  for (const Ceiling* c : roof) {
+void name_diagonals(Panel& panel, const PanelRoof& roof, FigureSize size) {
+  const Studies& studies = roof.studies;
+  const bool several = has_several_machines(roof.ceilings, studies);
+  for (const Ceiling* c : roof.ceilings) {
     if (!c->is_bandwidth()) continue;
-    const MachineRoof best = extremes(roof, c->machine, studies);
-    const double ridge = best.top > 0 ? best.top / c->limit.value : 1e12;
-    Segment line = {scale.at(1e-12, c->limit.value * 1e-12), scale.at(ridge, c->limit.value * ridge)};
-    if (!clip(line, panel.plot)) continue;
+    const auto line = diagonal_of(*c, roof, panel.plot);
+    if (!line) continue;
+    const double top = extremes(roof.ceilings, c->machine, studies).top;
     const std::string level = c->on_gpu() && c->level == "l1" ? "SHARED" : level_text(c->level);
     std::vector<std::string> texts = {
         tagged(fmt::format("{} {}", level, bandwidth_text(c->limit.value)), studies, c->machine, several)};
-    if (size == FigureSize::wide && c->level == "dram" && best.top > 0) {
-      const std::string more =
-          fmt::format("{} {} · ridge {} FLOP/byte", level, bandwidth_text(c->limit.value), number_text(ridge));
+    if (size == FigureSize::wide && c->level == "dram" && top > 0) {
+      const std::string more = fmt::format("{} {} · ridge {} FLOP/byte", level, bandwidth_text(c->limit.value),
+                                           number_text(top / c->limit.value));
       texts.insert(texts.begin(), tagged(more, studies, c->machine, several));
     }
-    name_where_free(panel, line, texts);
+    name_where_free(panel, *line, texts);
   }
 }
 
-// How wide the margin of the ceilings' names must be.
+// The width of the margin that the ceilings' names need.
 double margin_of(const Studies& studies, DeviceKind kind) {
   double widest = 0;
   const std::vector<const Ceiling*> roof = roof_of(studies, kind);
@@ -401,7 +429,7 @@ Marker marker_of(const Studies& studies, size_t index, const std::vector<std::st
   return marker;
 }
 
-// Points of one problem at one intensity: a column that one label names. Ordered from the top.
+// The points of one problem at one intensity, from the top. One label names all of them.
 struct Column {
   std::string label;
   std::vector<const Marker*> markers;
@@ -454,7 +482,7 @@ Surroundings surroundings_of(const Panel& panel) {
   return around;
 }
 
-// Fills panel.labels; returns how many columns found no place.
+// Fills panel.labels. Returns the number of columns without room for a label.
 size_t label_columns(Panel& panel, const std::vector<Column>& columns, const std::vector<std::string>& texts) {
   std::vector<LabelRequest> requests;
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -512,7 +540,7 @@ void label_panel(Panel& panel, const Studies& studies, bool numbered) {
   if (panel.numbered) panel.unlabelled = label_columns(panel, columns, numbers);
 }
 
-// ---- the whole ----------------------------------------------------------------------------------------------------
+// ---- figure ---------------------------------------------------------------------------------------------------------
 
 std::string hardware_of(const Studies& studies, DeviceKind kind) {
   std::vector<std::string> names;
@@ -529,36 +557,36 @@ std::string hardware_of(const Studies& studies, DeviceKind kind) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Panel lay_out_panel(const Studies& studies, DeviceKind kind, Pixel corner, const Sizes& sizes, const Ranges& ranges,
-                    FigureSize size, bool numbered) {
+Panel lay_out_panel(const Studies& studies, DeviceKind kind, Pixel corner, const PanelStyle& style) {
+  const Sizes& sizes = style.sizes;
+  const bool wide = style.size == FigureSize::wide;
   Panel panel;
   panel.gpu = kind == DeviceKind::gpu;
   panel.title = panel.gpu ? "GPU" : "CPU";
-  const double right = size == FigureSize::wide ? std::max(sizes.right, margin_of(studies, kind)) : sizes.right;
+  const double right = wide ? std::max(sizes.right, margin_of(studies, kind)) : sizes.right;
   panel.frame = {corner.x, corner.y, corner.x + sizes.left + sizes.plot_width + right,
                  corner.y + sizes.top + sizes.plot_height + sizes.bottom};
   panel.plot = {corner.x + sizes.left, corner.y + sizes.top, corner.x + sizes.left + sizes.plot_width,
                 corner.y + sizes.top + sizes.plot_height};
   panel.subtitle = fit_text(printable(hardware_of(studies, kind)), kFonts.subtitle,
                             panel.frame.width() - sizes.left - text_width(panel.title, kFonts.panel, true) - 14);
-  panel.x_ticks = ticks_of(ranges.x, panel.plot.x0, panel.plot.x1);
-  panel.y_ticks = ticks_of(ranges.y, panel.plot.y1, panel.plot.y0);
-  const Scale scale = {ranges.x, ranges.y, panel.plot};
+  panel.x_ticks = ticks_of(style.ranges.x, panel.plot.x0, panel.plot.x1);
+  panel.y_ticks = ticks_of(style.ranges.y, panel.plot.y1, panel.plot.y0);
+  const PanelRoof roof = {studies, roof_of(studies, kind), {style.ranges.x, style.ranges.y, panel.plot}};
 
-  const std::vector<const Ceiling*> roof = roof_of(studies, kind);
-  const auto named = add_ceilings(panel, scale, studies, roof);
+  const auto named = add_ceilings(panel, roof);
   const std::vector<std::string> series = series_of(studies);
   for (size_t i = 0; i < studies.measurements.size(); ++i) {
     const Measurement& m = studies.measurements[i];
-    if (m.place.kind == kind && m.can_be_drawn()) panel.markers.push_back(marker_of(studies, i, series, scale));
+    if (m.place.kind == kind && m.can_be_drawn()) panel.markers.push_back(marker_of(studies, i, series, roof.scale));
   }
-  name_diagonals(panel, scale, studies, roof, size);
-  size == FigureSize::wide ? name_ceilings_in_margin(panel, named) : name_ceilings_inside(panel, named);
-  label_panel(panel, studies, numbered);
+  name_diagonals(panel, roof, style.size);
+  wide ? name_ceilings_in_margin(panel, named) : name_ceilings_inside(panel, named);
+  label_panel(panel, studies, style.numbered);
   return panel;
 }
 
-// Rows of entries from left to right; returns the y below the last row.
+// Places rows of entries from left to right. Returns the y below the last row.
 double lay_out_legend(Figure& figure, const Studies& studies, double x0, double y) {
   auto row = [&](const std::vector<LegendEntry>& entries) {
     double x = x0;
@@ -675,14 +703,14 @@ Figure lay_out(const Studies& studies, FigureSize size) {
   const bool wide = size == FigureSize::wide;
   const Sizes& sizes = !wide ? kNarrow : kinds.size() > 1 ? kTwoWide : kOneWide;
 
-  // The narrow figure's words are the page's own; it begins with its panels.
+  // The narrow figure has no title: the page around it has one.
   const double top = wide ? 44 + 16 * static_cast<double>(figure.subtitle.size()) : 0;
   auto lay_out_panels = [&](bool numbered) {
     figure.panels.clear();
     figure.width = figure.height = 0;
     Pixel corner = {0, top};
     for (const DeviceKind kind : kinds) {
-      const Panel panel = lay_out_panel(studies, kind, corner, sizes, {x, y}, size, numbered);
+      const Panel panel = lay_out_panel(studies, kind, corner, {sizes, {x, y}, size, numbered});
       corner = wide ? Pixel{panel.frame.x1 + sizes.between, top} : Pixel{0, panel.frame.y1 + sizes.between};
       figure.width = std::max(figure.width, panel.frame.x1);
       figure.height = std::max(figure.height, panel.frame.y1);
@@ -690,7 +718,7 @@ Figure lay_out(const Studies& studies, FigureSize size) {
     }
     return std::any_of(figure.panels.begin(), figure.panels.end(), [](const Panel& p) { return p.numbered; });
   };
-  // One key serves all panels, so numbers in one of them mean numbers in all.
+  // All panels share one key: if one of them has numbers, all have.
   const bool numbered = lay_out_panels(!wide);
   if (numbered && wide) lay_out_panels(true);
   const double left = wide ? sizes.left : 12;

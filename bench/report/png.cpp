@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/report/files.h"
+#include "bench/common/files.h"
 
 extern char** environ;
 
@@ -80,7 +80,7 @@ void write_png(const std::string& svg, const std::filesystem::path& destination,
   // An absolute path can't be mistaken for an option.
   const std::filesystem::path target = std::filesystem::absolute(destination);
   TemporaryFile source(target), image(target), errors(target);
-  source.write(svg);
+  source.write({svg});
   const int status = run({program, "--format=png", fmt::format("--zoom={}", zoom), "--output=" + image.path().string(),
                           source.path().string()},
                          errors.path());

@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <utility>
 
 #include "bench/common/text.h"
 
 namespace gable::bench {
 namespace {
-
-using nlohmann::json;
 
 int rank_of(const std::string& group) { return group == kGpuActivities ? 0 : group == kApiCalls ? 1 : 2; }
 
@@ -41,10 +39,6 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
   for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
     text.replace(at, what.size(), by);
   }
-}
-
-json metadata(const char* name, int process, unsigned thread, const std::string& value) {
-  return {{"name", name}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", value}}}};
 }
 
 }  // namespace
@@ -133,50 +127,6 @@ std::string profile_csv(const std::vector<ProfileRow>& rows) {
                         row.calls, row.average, row.least, row.greatest, quoted(row.name));
   }
   return text;
-}
-
-json profile_json(const std::vector<ProfileRow>& rows) {
-  json all = json::array();
-  for (const ProfileRow& row : rows) {
-    all.push_back({{"device", row.device},
-                   {"group", row.group},
-                   {"name", row.name},
-                   {"percent", row.percent},
-                   {"total", row.total},
-                   {"calls", row.calls},
-                   {"avg", row.average},
-                   {"min", row.least},
-                   {"max", row.greatest}});
-  }
-  return all;
-}
-
-json chrome_trace(const std::vector<Span>& spans) {
-  json events = json::array();
-  std::map<std::pair<std::string, std::string>, int> processes;
-  std::set<std::pair<int, unsigned>> threads;
-  double first = 0;
-  for (const Span& span : spans) first = &span == spans.data() ? span.start : std::min(first, span.start);
-  for (const Span& span : spans) {
-    const auto [process, is_new] =
-        processes.try_emplace({span.device, span.group}, static_cast<int>(processes.size()) + 1);
-    if (is_new) events.push_back(metadata("process_name", process->second, 0, span.device + ": " + span.group));
-    if (threads.insert({process->second, span.lane}).second) {
-      const char* what = span.group == kGpuActivities ? "stream" : "thread";
-      events.push_back(metadata("thread_name", process->second, span.lane, fmt::format("{} {}", what, span.lane)));
-    }
-    json details = span.details;
-    details["case"] = span.case_name;
-    events.push_back({{"name", span.name},
-                      {"cat", span.group},
-                      {"ph", "X"},
-                      {"ts", (span.start - first) * 1e6},
-                      {"dur", span.seconds * 1e6},
-                      {"pid", process->second},
-                      {"tid", span.lane},
-                      {"args", std::move(details)}});
-  }
-  return {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
 }
 
 }  // namespace gable::bench

@@ -3,8 +3,8 @@
 
 #include <stdexcept>
 
+#include "bench/common/files.h"
 #include "bench/report/csv.h"
-#include "bench/report/files.h"
 #include "bench/report/html.h"
 #include "bench/report/png.h"
 #include "bench/report/study.h"
@@ -15,9 +15,9 @@ namespace gable::bench::report {
 std::string write_report(const Studies& studies, const std::filesystem::path& out_dir) {
   if (studies.machines.empty()) throw std::invalid_argument("no study to report: at least one JSON document is needed");
   std::filesystem::create_directories(out_dir);
-  write_whole(out_dir / "study.csv", csv(studies));
-  write_whole(out_dir / "roofline.svg", svg(studies));
-  write_whole(out_dir / "index.html", html(studies));
+  write_whole(out_dir / "study.csv", {csv(studies)});
+  write_whole(out_dir / "roofline.svg", {svg(studies)});
+  write_whole(out_dir / "index.html", {html(studies)});
   try {
     write_png(svg(studies, Colours::light), out_dir / "roofline.png");
   } catch (const NoRenderer& error) {
