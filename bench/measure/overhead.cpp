@@ -1,8 +1,9 @@
-// gable_overhead: what gable itself costs. Plan::run() against the kernel behind it called directly, on a convolution
-// of one product, where nothing else is left; a process that loads libgable against the same process that doesn't; and
-// a convolution with counters running on every thread, read by nobody, against the same without; and, on each GPU,
-// Plan::run() of a tiny addition against the launch of an empty kernel. Writes medians and quartiles as JSON; exits
-// with 1 when a cost is above its limit.
+// gable_overhead: gable's own overhead, as the difference of two times that are measured in turn:
+//   Plan::run() of an empty kernel, and that kernel called directly;
+//   a process that loads libgable, and the same process without it;
+//   a convolution while counters run on every thread, and the same without counters;
+//   on each GPU, Plan::run() of a tiny addition, and the launch of an empty kernel.
+// Writes medians and quartiles as JSON. Exits with 1 when an overhead is above its limit.
 #include <fmt/format.h>
 #include <gable/backend.h>
 #include <gable/gable.h>
@@ -11,11 +12,13 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,13 +39,13 @@ using namespace gable;
 using namespace gable::bench;
 using nlohmann::json;
 
-constexpr double kRunLimit = 1e-6;     ///< s beyond the kernel
-constexpr double kLoadLimit = 5e-3;    ///< s
-constexpr double kArmedLimit = 0.01;   ///< of T
-constexpr double kLaunchLimit = 3e-6;  ///< s beyond a launch
+constexpr double kRunLimit = 1e-6;     ///< seconds more than the kernel
+constexpr double kLoadLimit = 5e-3;    ///< seconds
+constexpr double kArmedLimit = 0.01;   ///< fraction of T
+constexpr double kLaunchLimit = 3e-6;  ///< seconds more than a launch
 constexpr int kProcesses = 101;
 
-/// The cheapest kernel there is: it does nothing. What Plan::run() takes with it is Plan::run()'s own.
+/// A kernel that does nothing, so that all of Plan::run()'s time is its own.
 class EmptyPlan final : public PlanImpl {
  public:
   EmptyPlan() : PlanImpl({.kernel = "empty", .packed_bytes = 4, .packing_key = packing_key("empty")}) {}
@@ -60,7 +63,20 @@ class EmptyDevice final : public DeviceImpl {
   }
 };
 
-json summary(const perf::Timing& timing) {
+/// One overhead: two times and their difference, or the reason why it was not measured.
+struct Overhead {
+  std::string what;
+  std::vector<std::pair<std::string, perf::Timing>> timings{};  ///< by their names in the record
+  std::string unit = "seconds";                                 ///< or "fraction", of the second time
+  std::optional<double> value{};
+  double limit = 0;
+  std::string counters{};  ///< which counters ran; empty: none
+  std::string reason{};    ///< why there is no value
+
+  bool passed() const { return !value || *value <= limit; }
+};
+
+json to_json(const perf::Timing& timing) {
   return {{"seconds", timing.seconds},
           {"q1", timing.q1},
           {"q3", timing.q3},
@@ -68,8 +84,21 @@ json summary(const perf::Timing& timing) {
           {"calls_per_run", timing.calls_per_run}};
 }
 
-/// One call of Plan::run() and one of the kernel behind it.
-json measure_run() {
+json to_json(const Overhead& overhead) {
+  json entry{{"what", overhead.what}, {"passed", overhead.passed()}};
+  for (const auto& [name, timing] : overhead.timings) entry[name] = to_json(timing);
+  if (!overhead.counters.empty()) entry["counters"] = overhead.counters;
+  if (overhead.value) {
+    entry[overhead.unit] = *overhead.value;
+    entry["limit"] = overhead.limit;
+  } else {
+    entry["reason"] = overhead.reason;
+  }
+  return entry;
+}
+
+/// Plan::run() and a direct call of the kernel that it runs.
+Overhead measure_run() {
   Conv2d conv;
   conv.input = {1, 1, 1, 1};
   conv.weights = {1, 1, 1, 1};
@@ -92,16 +121,13 @@ json measure_run() {
   options.min_runs = 50;
   options.max_runs = 1000;
   const auto timings = perf::measure_alternating(calls, options);
-  const double beyond = timings[0].seconds - timings[1].seconds;
-  return {{"what", "Plan::run() of conv2d with bias beyond the kernel behind it"},
-          {"plan_run", summary(timings[0])},
-          {"kernel", summary(timings[1])},
-          {"seconds", beyond},
-          {"limit", kRunLimit},
-          {"passed", beyond <= kRunLimit}};
+  return {.what = "Plan::run() of conv2d with bias beyond the kernel behind it",
+          .timings = {{"plan_run", timings[0]}, {"kernel", timings[1]}},
+          .value = timings[0].seconds - timings[1].seconds,
+          .limit = kRunLimit};
 }
 
-/// Starts `program` with nothing to say and waits for its end.
+/// Runs `program` without arguments until it ends.
 void start(const std::string& program) {
   std::vector<char> path(program.c_str(), program.c_str() + program.size() + 1);
   char* const arguments[] = {path.data(), nullptr};
@@ -116,8 +142,8 @@ void start(const std::string& program) {
   }
 }
 
-/// Whole processes in turn, one that is linked against libgable, one that is not.
-json measure_load(const std::string& with, const std::string& without) {
+/// Starts two programs in turn: one is linked with libgable, the other is not.
+Overhead measure_load(const std::string& with, const std::string& without) {
   const std::vector<std::function<void()>> calls{[&] { start(with); }, [&] { start(without); }};
   perf::TimingOptions options;
   options.min_runs = kProcesses;
@@ -125,17 +151,14 @@ json measure_load(const std::string& with, const std::string& without) {
   options.min_sample_seconds = 0;
   options.rewarm_below_seconds = 0;
   const auto timings = perf::measure_alternating(calls, options);
-  const double beyond = timings[0].seconds - timings[1].seconds;
-  return {{"what", "loading libgable, without plugins: a process linked against it beyond one that is not"},
-          {"with_libgable", summary(timings[0])},
-          {"without", summary(timings[1])},
-          {"seconds", beyond},
-          {"limit", kLoadLimit},
-          {"passed", beyond <= kLoadLimit}};
+  return {.what = "loading libgable, without plugins: a process linked against it beyond one that is not",
+          .timings = {{"with_libgable", timings[0]}, {"without", timings[1]}},
+          .value = timings[0].seconds - timings[1].seconds,
+          .limit = kLoadLimit};
 }
 
-/// Counters that run on every thread of this process while it lives: the floating-point events where there is a PMU,
-/// else the kernel's own task clock, which takes the same way through its scheduler.
+/// While an object lives, counters run on every thread of this process: the floating-point events if there is a PMU,
+/// else the kernel's task clock, which costs its scheduler the same work.
 class Armed {
  public:
   Armed(perf::PerfSystem& system, bool with_pmu) : system_(system) {
@@ -178,8 +201,8 @@ class Armed {
   std::vector<int> leaders_;
 };
 
-/// T of a layer of VGG on all threads, in turn with counters and without.
-json measure_armed() {
+/// T of a layer of VGG on all threads, measured in turn with and without counters.
+Overhead measure_armed() {
   const auto system = perf::linux_perf_system();
   const bool with_pmu =
       perf::ability(perf::PerfEventSource(perf::perf_host(), system).status(), perf::Metric::flop).available;
@@ -205,17 +228,15 @@ json measure_armed() {
   options.max_runs = 200;
   options.min_sample_seconds = 0.02;
   const auto timings = perf::measure_alternating(subjects, options);
-  const double ratio = timings[0].seconds / timings[1].seconds - 1;
-  return {{"what", "T of a convolution with counters running, read by nobody, beyond T without"},
-          {"counters", with_pmu ? "floating-point events" : "task clock (there is no PMU)"},
-          {"armed", summary(timings[0])},
-          {"without", summary(timings[1])},
-          {"fraction", ratio},
-          {"limit", kArmedLimit},
-          {"passed", ratio <= kArmedLimit}};
+  return {.what = "T of a convolution with counters running, read by nobody, beyond T without",
+          .timings = {{"armed", timings[0]}, {"without", timings[1]}},
+          .unit = "fraction",
+          .value = timings[0].seconds / timings[1].seconds - 1,
+          .limit = kArmedLimit,
+          .counters = with_pmu ? "floating-point events" : "task clock (there is no PMU)"};
 }
 
-/// Host time of Plan::run() of a tiny addition, which only puts a kernel on the device's stream.
+/// Host time of Plan::run() of a tiny addition, which only enqueues a kernel.
 perf::Timing time_of_enqueuing(const Device& device) {
   constexpr std::int64_t kCount = 1024;
   constexpr int kCalls = 200;  // fewer than fill a queue
@@ -233,27 +254,24 @@ perf::Timing time_of_enqueuing(const Device& device) {
   return perf::summarize(std::move(samples), kCalls);
 }
 
-json measure_launch(const OpenDevice& gpu) {
-  json record{{"what", "Plan::run() of a tiny addition on " + gpu.uri + " beyond the launch of an empty kernel"}};
+Overhead measure_launch(const OpenDevice& gpu) {
+  Overhead overhead{.what = "Plan::run() of a tiny addition on " + gpu.uri + " beyond the launch of an empty kernel",
+                    .limit = kLaunchLimit,
+                    .reason = "its backend measures no launches"};
   for (const Ceiling& rate : device_ceilings(gpu.device, {.quick = true})) {
     if (rate.name != "launch, back to back") continue;
     const perf::Timing run = time_of_enqueuing(gpu.device);
     const perf::Timing launch = perf::summarize(rate.samples);
-    const double beyond = run.seconds - launch.seconds;
-    record.update({{"plan_run", summary(run)},
-                   {"launch", summary(launch)},
-                   {"seconds", beyond},
-                   {"limit", kLaunchLimit},
-                   {"passed", beyond <= kLaunchLimit}});
-    return record;
+    overhead.timings = {{"plan_run", run}, {"launch", launch}};
+    overhead.value = run.seconds - launch.seconds;
+    break;
   }
-  record.update({{"reason", "its backend measures no launches"}, {"passed", true}});
-  return record;
+  return overhead;
 }
 
-/// One entry a GPU whose backend measures launches; none without a GPU.
-json measure_launches() {
-  json all = json::array();
+/// One entry for each GPU.
+std::vector<Overhead> measure_launches() {
+  std::vector<Overhead> all;
   for (const DeviceInfo& info : devices()) {
     if (!info.available || kind_of(info.memory) != DeviceKind::gpu) continue;
     for (const OpenDevice& gpu : open_devices({info.uri}, 0)) all.push_back(measure_launch(gpu));
@@ -261,12 +279,47 @@ json measure_launches() {
   return all;
 }
 
-/// Without the system call (in a container, say) there is nothing to measure.
-json measure_armed_if_possible() {
+/// Containers may forbid the system call. Then there is nothing to measure.
+Overhead measure_armed_if_possible() {
   try {
     return measure_armed();
   } catch (const Error& error) {
-    return {{"what", "counters running, read by nobody"}, {"reason", error.what()}, {"passed", true}};
+    return {.what = "counters running, read by nobody", .reason = error.what()};
+  }
+}
+
+struct Overheads {
+  Overhead run, load, armed;
+  std::vector<Overhead> launches;
+
+  bool passed() const {
+    const auto within_limit = [](const Overhead& overhead) { return overhead.passed(); };
+    return run.passed() && load.passed() && armed.passed() &&
+           std::all_of(launches.begin(), launches.end(), within_limit);
+  }
+};
+
+json to_json(const Overheads& all) {
+  json launches = json::array();
+  for (const Overhead& launch : all.launches) launches.push_back(to_json(launch));
+  return {{"machine", machine_json(perf::describe_machine(), "gable_overhead")},
+          {"plan_run", to_json(all.run)},
+          {"load", to_json(all.load)},
+          {"armed_counters", to_json(all.armed)},
+          {"gpu_launches", std::move(launches)}};
+}
+
+void print(const Overheads& all) {
+  fmt::print(
+      "Plan::run() beyond the kernel: {:.0f} ns (limit {:.0f} ns)\nloading libgable: {:.2f} ms (limit {:.0f} ms)\n",
+      all.run.value.value_or(0) * 1e9, kRunLimit * 1e9, all.load.value.value_or(0) * 1e3, kLoadLimit * 1e3);
+  if (all.armed.value) {
+    fmt::print("counters running, read by nobody: {:+.2f} % of T (limit {:.0f} %)\n", *all.armed.value * 100,
+               kArmedLimit * 100);
+  }
+  for (const Overhead& launch : all.launches) {
+    if (launch.value)
+      fmt::print("{}: {:.2f} us (limit {:.0f} us)\n", launch.what, *launch.value * 1e6, kLaunchLimit * 1e6);
   }
 }
 
@@ -274,39 +327,19 @@ json measure_armed_if_possible() {
 
 int main(int argc, char** argv) {
   const std::string file = argc == 2 ? argv[1] : "";
-  const bool asked = file == "--help" || file == "-h";
+  const bool wants_help = file == "--help" || file == "-h";
   if (file.empty() || file.starts_with("-")) {
-    std::fputs("usage: gable_overhead FILE.json\n", asked ? stdout : stderr);
-    return asked ? kDone : kBadInput;
+    std::fputs("usage: gable_overhead FILE.json\n", wants_help ? stdout : stderr);
+    return wants_help ? kDone : kBadInput;
   }
   try {
-    const json run = measure_run();
-    const json load = measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING);
-    const json armed = measure_armed_if_possible();
-    const json launches = measure_launches();
-    const json record{{"machine", machine_json(perf::describe_machine(), "gable_overhead")},
-                      {"plan_run", run},
-                      {"load", load},
-                      {"armed_counters", armed},
-                      {"gpu_launches", launches}};
-    write_file(file, {json_text(record)});
-    fmt::print(
-        "Plan::run() beyond the kernel: {:.0f} ns (limit {:.0f} ns)\nloading libgable: {:.2f} ms (limit {:.0f} ms)\n",
-        run["seconds"].get<double>() * 1e9, kRunLimit * 1e9, load["seconds"].get<double>() * 1e3, kLoadLimit * 1e3);
-    if (armed.contains("fraction")) {
-      fmt::print("counters running, read by nobody: {:+.2f} % of T (limit {:.0f} %)\n",
-                 armed["fraction"].get<double>() * 100, kArmedLimit * 100);
-    }
-    bool launches_passed = true;
-    for (const json& launch : launches) {
-      launches_passed = launches_passed && launch["passed"].get<bool>();
-      if (!launch.contains("seconds")) continue;
-      fmt::print("{}: {:.2f} us (limit {:.0f} us)\n", launch["what"].get<std::string>(),
-                 launch["seconds"].get<double>() * 1e6, kLaunchLimit * 1e6);
-    }
-    const bool passed =
-        launches_passed && run["passed"].get<bool>() && load["passed"].get<bool>() && armed["passed"].get<bool>();
-    return passed ? kDone : kCheckFailed;
+    const Overheads all{.run = measure_run(),
+                        .load = measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING),
+                        .armed = measure_armed_if_possible(),
+                        .launches = measure_launches()};
+    write_file(file, {json_text(to_json(all))});
+    print(all);
+    return all.passed() ? kDone : kCheckFailed;
   } catch (const std::exception& error) {
     std::fputs((std::string("gable_overhead: ") + error.what() + "\n").c_str(), stderr);
     return kFailure;

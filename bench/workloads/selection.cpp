@@ -111,7 +111,7 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
 }
 
 bool is_named(const std::string& name, const std::vector<std::string>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) { return name.find(part) != name.npos; });
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) { return name.find(part) != std::string::npos; });
 }
 
 }  // namespace

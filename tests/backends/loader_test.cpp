@@ -74,14 +74,15 @@ TEST_CASE("a broken plugin is listed as unavailable, with its file and the loade
       {"throwing_probe", {"the driver is on fire"}},
       {"orphan", {"libgable_test_dependency.so", "cannot open shared object file"}},
   };
-  for (const auto& [backend, words] : expectations) {
+  for (const Expectation& expected : expectations) {
+    const std::string backend = expected.backend;
     INFO(backend);
     const std::vector<DeviceInfo> found = listed(backend);
     REQUIRE(found.size() == 1);
     CHECK_FALSE(found[0].available);
-    CHECK(contains(found[0].library, "/found/libgable_" + std::string(backend) + ".so"));
+    CHECK(contains(found[0].library, "/found/libgable_" + backend + ".so"));
     const std::string message = refusal([&] { open(backend); });
-    for (const std::string& word : words) {
+    for (const std::string& word : expected.words) {
       CAPTURE(word);
       CHECK_MESSAGE(contains(found[0].reason, word), found[0].reason);
       CHECK_MESSAGE(contains(message, word), message);
