@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times gable's CUDA kernels beside PyTorch on one GPU, in one process, on the same tensors, taking turns.
+"""Times gable's CUDA kernels and PyTorch in turn on one GPU, in one process, on the same tensors.
 
 Needs PyTorch and a build of gable: shapes come from `gable list`, gable runs through its C API (gable/c.h) on PyTorch's
-memory and streams. Every result is held against f64 arithmetic, gable's against its plan's own error bound. PyTorch
-takes part as eager calls, as cuDNN's fused convolution with bias and relu, and where asked compiled; each as calls
-on a stream and, named "... graph", inside a CUDA graph, which leaves launch costs out. Tensors are channels-last.
+memory and streams. Every result is compared with f64 arithmetic, gable's within its plan's own error bound. PyTorch
+runs as eager calls, as cuDNN's fused convolution with bias and relu, and compiled if the options say so; each as calls
+on a stream and, named "... graph", inside a CUDA graph, which has no launch costs. Tensors are channels-last.
 
     bench/compare_pytorch.py --suite resnet50 --dtype f16,tf32 --json out.json
 
@@ -34,7 +34,7 @@ import torch.nn.functional as F
 Record = dict[str, Any]
 Call = Callable[[], torch.Tensor]
 
-# What --dtype may name: gable's dtype and math.
+# The values of --dtype: gable's dtype and math.
 KINDS = {
     "f32": ("f32", "strict"),
     "tf32": ("f32", "tf32"),
@@ -44,11 +44,11 @@ KINDS = {
     "bf16": ("bf16", "strict"),
 }
 TORCH_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-WRONG = 0.02  # relative error of a whole tensor: beyond it a contestant computes something else
+WRONG = 0.02  # relative error of a whole tensor; above it a contestant's result is wrong
 
 
 class GableError(Exception):
-    """A failed call of gable's, with its message."""
+    """A failed call of gable, with its message."""
 
 
 class CConv2d(ctypes.Structure):
@@ -113,7 +113,7 @@ class Layer:
         return (window, self.conv["pool_stride"]) if window[0] > 0 else None
 
     def symmetric_padding(self) -> list[int] | None:
-        """Padding above and left, if the same below and right gives the same output; PyTorch knows no other."""
+        """Padding above and left, if the same padding below and right gives the same output: PyTorch has no other."""
         c = self.conv
         same = []
         for i in (0, 1):
@@ -135,7 +135,7 @@ class Operands:
 
 @dataclass
 class Contestant:
-    """Something that computes a layer."""
+    """One way to compute a layer."""
 
     device: str
     kernel: str
@@ -148,7 +148,7 @@ class Contestant:
 
 @dataclass
 class Timed:
-    """Samples of one way of calling a contestant; `sample` takes one, in seconds a call."""
+    """Samples of one way to call a contestant. `sample` takes one, in seconds for each call."""
 
     contestant: Contestant
     name: str
@@ -207,7 +207,7 @@ class GablePlan:
         return value
 
     def caller(self, operands: Operands, y: torch.Tensor) -> Call:
-        """Runs on PyTorch's current stream, which is another one while a graph is captured."""
+        """Runs on PyTorch's current stream. While a graph is captured that is another stream."""
         run, plan, packed = self.gable.api.gable_run, self.plan, self.packed
         x, bias, result = pointer_of(operands.x), pointer_of(operands.bias), pointer_of(y)
 
@@ -265,12 +265,12 @@ def activate_(layer: Layer, y: torch.Tensor) -> torch.Tensor:
 
 
 def torch_call(layer: Layer, x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None) -> Call:
-    """The pool before the activation, which commute: the faster order."""
+    """Pools before the activation. The two commute, and this order is faster."""
     return lambda: activate_(layer, pooled(layer, convolution(layer, x, weights, bias)))
 
 
 def fused_call(layer: Layer, x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None) -> Call | None:
-    """cuDNN's convolution with bias and relu in one, then the pool."""
+    """cuDNN's fused convolution with bias and relu, then the pool."""
     c, padding = layer.conv, layer.symmetric_padding()
     if layer.activation != "relu" or padding is None:
         return None
@@ -313,7 +313,7 @@ def f64_reference(layer: Layer, operands: Operands) -> tuple[torch.Tensor, torch
 
 
 def accuracy_of(y: torch.Tensor, exact: torch.Tensor, magnitude: torch.Tensor, bound: CErrorBound | None) -> Record:
-    """Of an unchecked element (NaN) nothing is small: comparisons below are false for it."""
+    """NaN marks an unchecked element: every comparison below is false for it."""
     error = (y.double() - exact).abs_()
     relative = float(torch.linalg.vector_norm(error) / torch.linalg.vector_norm(exact))
     if bound is None:
@@ -331,7 +331,7 @@ def accuracy_of(y: torch.Tensor, exact: torch.Tensor, magnitude: torch.Tensor, b
 
 
 def event_seconds(before: Callable[[], object], measured: Callable[[], object]) -> float:
-    """`before` keeps the GPU busy while the host puts the measured work behind it."""
+    """`before` keeps the GPU busy while the host enqueues the measured work."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     before()
     start.record()
@@ -347,7 +347,7 @@ def repeat(call: Call, times: int) -> None:
 
 
 def warmed_up(call: Call) -> float:
-    """Runs until PyTorch and cuDNN have chosen their kernels; returns about what a call takes."""
+    """Runs until PyTorch and cuDNN have chosen their kernels. Returns the approximate time of a call."""
     repeat(call, 2)
     torch.cuda.synchronize()
     first = event_seconds(call, call)
@@ -368,7 +368,7 @@ def captured(call: Call, calls: int) -> torch.cuda.CUDAGraph:
 
 
 def ways_of(contestant: Contestant, sample_seconds: float) -> Iterator[Timed]:
-    """The contestant's calls on a stream and in a graph, as many a sample as take `sample_seconds`."""
+    """The contestant's calls on a stream and in a graph. A sample has as many calls as take `sample_seconds`."""
     call = contestant.call
     calls = max(1, min(200, round(sample_seconds / warmed_up(call))))
     yield Timed(contestant, contestant.device, calls, lambda: event_seconds(call, lambda: repeat(call, calls)) / calls)
@@ -440,7 +440,7 @@ class Study:
         if self.out_of_time():
             self.refuse(layer, "", f"not measured: the {self.options.seconds_total:g} s for all were over")
             return
-        torch.cuda.empty_cache()  # what PyTorch keeps is not there for gable
+        torch.cuda.empty_cache()  # gable can't allocate memory that PyTorch's cache holds
         set_torch_math(layer)
         operands = make_operands(layer)
         with contextlib.ExitStack() as plans:
@@ -468,7 +468,7 @@ class Study:
             yield from torch_contestants(layer, operands, layout, compiled)
 
     def correct_ones(self, layer: Layer, operands: Operands, contestants: list[Contestant]) -> list[Contestant]:
-        """Checks each; those that fail to run or compute something else are left out."""
+        """Checks each contestant and drops those that fail to run or have a wrong result."""
         exact, magnitude = f64_reference(layer, operands)
         correct = []
         for contestant in contestants:

@@ -22,8 +22,8 @@ failed=0
 
 say() { printf '%s\n' "$*"; }
 
-# check NAME command…: its output goes to OUT/NAME.log; the end of it is shown when it fails. Exit code 3 is a kernel
-# that says why it can't run the problem.
+# check NAME command…: the output goes to OUT/NAME.log; its end is shown if the command fails. Exit code 3: the kernel
+# refused the problem with a reason.
 check() {
   local name=$1 start=$SECONDS status=0
   shift
@@ -64,8 +64,8 @@ verify_step() {
   }
 }
 
-# sanitize TOOL KERNEL: f32 in both maths with a pool, f16 in the other layout without. What a kernel refuses is not its
-# failure, but it must run something: else the exit code is 3.
+# sanitize TOOL KERNEL: f32 in both maths with a pool, f16 in the other layout without. A refusal is no failure, but a
+# kernel that runs nothing gives exit code 3.
 sanitize() {
   local status ran=3 how
   for how in "--dtype f32 --math strict,tf32 --layout nhwc --activation relu --max-pool 2" \

@@ -41,7 +41,7 @@ SUITE_FLOOR_PART = 0.5  # the mean of many layers is steadier than one layer: it
 
 
 class Layer(NamedTuple):
-    """What names a measured row in both builds."""
+    """The fields that identify a measured row in both builds."""
 
     name: str
     problem: str
@@ -190,7 +190,7 @@ def bench_arguments(options: argparse.Namespace, suite: str, names: Sequence[str
 def bench_with(options: argparse.Namespace) -> Bench:
     """Runs `gable bench` of a build folder on the chosen CPUs."""
     cpus = options.cpus or sorted(os.sched_getaffinity(0))[: options.threads or None]
-    # A path for plugins that is set outside would load the same ones into both builds.
+    # With GABLE_BACKEND_PATH of the caller both builds would load the same plugins.
     environment = {name: value for name, value in os.environ.items() if name != "GABLE_BACKEND_PATH"}
 
     def bench(build: Path, suite: str, names: Sequence[str]) -> Run:
@@ -214,7 +214,7 @@ def bench_with(options: argparse.Namespace) -> Bench:
 
 def measure(options: argparse.Namespace, bench: Bench, suite: str, only: Sequence[Layer] = ()) -> SuiteResult:
     """A B A B ... A of one suite, or of some of its layers."""
-    names = sorted({layer.name for layer in only}) or options.names  # --name selects by what a name contains
+    names = sorted({layer.name for layer in only}) or options.names  # --name selects names that contain a text
 
     def run(build: Path) -> Run:
         return {layer: seconds for layer, seconds in bench(build, suite, names).items() if not only or layer in only}
@@ -230,7 +230,7 @@ def measure(options: argparse.Namespace, bench: Bench, suite: str, only: Sequenc
 
 
 def judge(options: argparse.Namespace, bench: Bench, suite: str) -> tuple[SuiteResult, list[str]]:
-    """The first pass of a suite, and what is slower in it and in a second pass."""
+    """The first pass of a suite, and the layers that are slower in it and in a second pass."""
     first = measure(options, bench, suite)
     found = [f"{layer}: not computed by the new build" for layer in first.lost]
     if not first.whole.slower and not first.slower_layers:

@@ -1,7 +1,7 @@
-// gable_instrument_check: whether this machine's times have the order that hardware gives them. Wider vectors are not
-// slower, L1 is read faster than DRAM, several threads reach more than one, a cold run is slower than a warm one, the
-// clock is one that CPUs have. A loop that a compiler broke, or a flush that does not flush, shows here. Run it on a
-// quiet machine: it prints each comparison and exits with 1 where one does not hold.
+// gable_instrument_check: checks that times on this machine have the expected order. Wider vectors are not slower, L1
+// is faster than DRAM, several threads are faster than one, a cold run is slower than a warm one, the clock is
+// plausible. A loop that a compiler broke, or a flush that does not flush, shows here. Run it on a quiet machine: it
+// prints each comparison and exits with 1 where one does not hold.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace gable::perf;
 
-/// What failed so far, and a line for each comparison.
+/// Prints a line for each comparison and counts the failed ones.
 class Checks {
  public:
   void at_least(const std::string& what, double value, double limit) {

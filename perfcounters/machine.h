@@ -11,11 +11,11 @@ namespace gable::perf {
 
 struct Machine {
   std::string cpu_model;      ///< e.g. "Intel(R) Xeon(R) Platinum 8480C"
-  std::string vendor;         ///< "GenuineIntel", "AuthenticAMD", ... as CPUID says it; on ARM the implementer's number
+  std::string vendor;         ///< "GenuineIntel", "AuthenticAMD", ... from CPUID; on ARM the implementer's number
   std::string architecture;   ///< "x86_64", "aarch64"
-  int family = 0, model = 0;  ///< as CPUID says them, extensions added; 0 elsewhere
+  int family = 0, model = 0;  ///< from CPUID, extended values included; 0 elsewhere
   int threads_online = 0;     ///< hardware threads of the whole machine
-  int threads_available = 0;  ///< of those, what affinity and cgroup quota leave to this process
+  int threads_available = 0;  ///< of those, the ones that affinity and cgroup quota allow this process
   int cores_available = 0;    ///< distinct physical cores behind the available threads
   std::vector<int> cpus;      ///< the CPU numbers of the available threads, one thread of each core first
 
@@ -37,7 +37,7 @@ struct Machine {
   std::string hypervisor;  ///< e.g. "KVMKVMKVM"; empty on bare metal
   std::string os;          ///< PRETTY_NAME of os-release
   std::string kernel;      ///< e.g. "Linux 6.1.0"
-  std::string compiler;    ///< that built this library
+  std::string compiler;    ///< the one that built this library
   std::string date;        ///< now, ISO 8601, UTC: "2025-01-31T12:00:00Z"
   std::vector<std::string> notes;
 
@@ -47,7 +47,7 @@ struct Machine {
 /// Describes the machine; takes about 30 ms, most of it the clock.
 Machine describe_machine();
 
-/// What CPUID alone says (vendor, simd, virtual_machine, hypervisor), without measuring anything.
+/// Only the fields from CPUID (vendor, simd, virtual_machine, hypervisor); measures nothing.
 Machine describe_isa_only();
 
 /// The calling thread's core clock in cycles a second, from a chain of dependent register additions (one cycle each on

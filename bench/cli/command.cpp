@@ -24,7 +24,7 @@
 namespace gable::bench {
 namespace {
 
-/// Everything that the options can set; each subcommand reads its part.
+/// The values of all options. Each subcommand reads those that it has.
 struct Arguments {
   StudyOptions study;
   RunOptions run;
@@ -225,10 +225,10 @@ void add_profile(CLI::App& root, Arguments& a) {
   });
 }
 
-/// What gable starts itself; see workload_process.h.
+/// The command `gable counted`, which gable itself starts; see workload_process.h.
 void add_counted(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("counted", "one workload, to be counted from outside");
-  app.group("");  // not in the help
+  app.group("");  // hidden from the help
   add_workload_options(app, a.workload);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console&) {

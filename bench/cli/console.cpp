@@ -25,7 +25,7 @@ void Console::progress(std::size_t done, std::size_t total, const std::string& w
   const auto elapsed = std::chrono::steady_clock::now() - start_;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(elapsed).count();
   const std::string line = fmt::format("[{}/{}] {} ({} s)", done, total, what, seconds);
-  // Erases the line before it writes the next one, which fits one row of a terminal.
+  // Erases the previous line. The new one is cut to fit one row of a terminal.
   const std::string text = terminal_ ? "\r\x1b[K" + line.substr(0, 79) : line + "\n";
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);

@@ -1,5 +1,5 @@
-// Where a command's words go: results to standard output, or to standard error when that is kept for JSON; progress to
-// standard error, as one line that renews itself on a terminal and as plain lines elsewhere.
+// A command's output. Results go to standard output, or to standard error if standard output is for JSON. Progress goes
+// to standard error: on a terminal as one line that is overwritten, elsewhere as separate lines.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ class Console {
   void progress(std::size_t done, std::size_t total, const std::string& what);
   /// Removes the progress line.
   void finish_progress();
-  /// Writes the document where --json says; nothing without the option. Throws Error(invalid_argument).
+  /// Writes the document to the target of --json; does nothing without that option. Throws Error(invalid_argument).
   void emit(const nlohmann::json& document);
-  /// Throws Error(invalid_argument) now if emit() could not write later.
+  /// Throws Error(invalid_argument) if emit() could not write its file. Call it before a long run.
   void check_target() const;
 
  private:
@@ -33,7 +33,7 @@ class Console {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// One line each, for terminals; control characters are made visible.
+/// Prints one line for each refusal, with control characters made visible.
 void print_refusals(const std::vector<Refusal>& refused, Console& console);
 
 }  // namespace gable::bench

@@ -69,7 +69,7 @@ void print_device(const DeviceInfo& device, Console& console) {
   if (!device.library.empty()) console.print(fmt::format("  {:<14} from {}", "", device.library));
 }
 
-/// What a source that works can't give, and the conditions of what it can.
+/// For a source that is available: the quantities that it can't give, and the conditions of the others.
 void print_abilities(const perf::SourceStatus& source, Console& console) {
   for (const perf::Ability& one : source.abilities) {
     if (!source.available || one.reason.empty() || one.reason == source.reason) continue;

@@ -1,4 +1,4 @@
-// `gable info`: what there is to run on and to count with, and for what is not there the reason and the cure.
+// `gable info`: lists devices and counter sources; for those that are not available, the reason and the cure.
 #pragma once
 
 #include "bench/cli/console.h"

@@ -1,5 +1,5 @@
-// `gable list`: what a selection holds, without running it, so that comparisons outside gable take their shapes from
-// here.
+// `gable list`: lists the cases of a selection without running them. Comparisons outside gable take their shapes from
+// its JSON.
 #pragma once
 
 #include "bench/cli/console.h"
@@ -8,8 +8,8 @@
 
 namespace gable::bench {
 
-/// Prints each case; the JSON has each as in a measurement, and its shapes, work and least traffic. `gpu`: with a GPU's
-/// batches.
+/// Prints each case. The JSON has its fields as in a measurement, and its shapes, work and least traffic. `gpu`: with
+/// the batch sizes for GPUs.
 ExitCode list_command(const SelectionOptions& options, bool gpu, Console& console);
 
 }  // namespace gable::bench

@@ -1,5 +1,5 @@
-// NumPy's .npy files (versions 1 to 3; little-endian f32 and f16 in C order), strictly: a header is data from outside,
-// so everything it claims is checked against the file before memory is asked for.
+// NumPy's .npy files (versions 1 to 3; little-endian f32 and f16 in C order). A header is untrusted input, so it is
+// compared with the size of the file before memory is allocated.
 #pragma once
 
 #include <gable/dtype.h>
@@ -17,7 +17,7 @@ using NpyShape = std::vector<std::int64_t>;
 
 std::string to_string(const NpyShape& shape);  ///< as NumPy prints it: "(3, 4)", "(5,)"
 
-/// An open .npy file whose header is sound and whose size is what the header says.
+/// An open .npy file with a valid header, whose size agrees with it.
 class NpyReader {
  public:
   /// Throws Error(invalid_argument) naming the file, the offending value and what would be right.
@@ -29,7 +29,7 @@ class NpyReader {
 
   /// Throws Error(invalid_argument) unless the shape is `expected`; `what` says which tensor it is.
   void require_shape(std::string_view what, const NpyShape& expected) const;
-  /// bytes() bytes of elements into `data`. Once.
+  /// Reads the elements, bytes() bytes, into `data`. Call it once.
   void read(void* data);
 
  private:
@@ -42,7 +42,8 @@ class NpyReader {
   std::size_t bytes_ = 0;
 };
 
-/// Writes version 1.0. `dtype` is f32 or f16 (NumPy has no bf16). All or nothing, as write_file() does.
+/// Writes version 1.0. `dtype` is f32 or f16 (NumPy has no bf16). The file appears whole or not at all, as with
+/// write_file().
 void write_npy(const std::string& path, DType dtype, const NpyShape& shape, const void* data);
 
 }  // namespace gable::bench

@@ -1,4 +1,4 @@
-// `gable profile`: what the runs of a suite are made of, on GPUs by CUPTI's activity records, on CPUs by phases.
+// `gable profile`: where the time of a suite goes, on GPUs from CUPTI's activity records, on CPUs by phases.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace gable::bench {
 
 struct ProfileOptions {
   int runs = 10;      ///< of each case
-  bool deep = false;  ///< GPUs: why warps waited, kernel by kernel, in further runs
+  bool deep = false;  ///< GPUs: stall reasons of each kernel, from additional runs
   std::string csv;    ///< file of the table
   std::string trace;  ///< file of the Chrome trace
 };

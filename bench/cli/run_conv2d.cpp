@@ -23,7 +23,7 @@ std::optional<NpyReader> open_file(const std::string& path) {
   return path.empty() ? std::nullopt : std::make_optional<NpyReader>(path);
 }
 
-/// What a file must hold for a tensor of `dtype`.
+/// The dtype of the file of a tensor of `dtype`.
 DType file_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 void require_dtype(std::string_view what, const std::string& path, const NpyReader& file, DType dtype) {

@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-// What keeps `--quick` within two minutes on two cores and a full study within fifteen, ceilings and report included.
+// Limits that keep `--quick` within two minutes on two cores and a full study within fifteen, with ceilings and report.
 constexpr double kQuickSeconds = 85;
 constexpr double kFullSeconds = 780;
 constexpr double kQuickGflop = 8;
@@ -76,7 +76,7 @@ json read_document(const std::string& path) {
 
 std::string report_folder(const std::string& out) { return out.empty() ? "report" : out; }
 
-/// Now rather than after minutes of measuring.
+/// Checks the output folder now instead of after minutes of measuring.
 void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -94,7 +94,7 @@ void print_tables(const report::Studies& studies, Console& console) {
   if (!beside.empty()) console.print(beside);
 }
 
-/// `no_png`: why the PNG wasn't drawn, or empty.
+/// `no_png`: the reason why there is no PNG, or empty.
 void print_whereabouts(const std::string& folder, bool with_study, const std::string& no_png, Console& console) {
   console.print(
       fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg{1};\n"

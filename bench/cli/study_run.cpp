@@ -18,14 +18,14 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kBelievablePercent = 105;  ///< of a roof
+constexpr double kPlausiblePercent = 105;  ///< of a roof
 constexpr double kCounterSeconds = 60;
 
 RowCounters counters_of(const CounterOptions& options) {
   const CounterMode mode = parse_counter_mode(options.mode.empty() ? "analytic" : options.mode);
   const std::string helper = perf::own_executable();
   std::vector<std::unique_ptr<perf::CounterSource>> sources;
-  // Where none is asked for, none is opened: what a source loads could disturb what is timed.
+  // Without --counters no source is opened: the libraries that it loads could disturb the timing.
   if (mode != CounterMode::analytic) sources = perf::open_counter_sources(helper);
   return RowCounters(mode, std::move(sources), helper,
                      options.seconds_each > 0 ? options.seconds_each : kCounterSeconds);
@@ -37,7 +37,7 @@ class RowMeasurer {
   RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, Console& console)
       : options_(options), plan_(plan), counters_(counters), console_(console) {}
 
-  /// Devices of one kind.
+  /// Runs the rows of the devices of one kind.
   void measure(const std::vector<OpenDevice>& devices, const MeasureOptions& measuring) {
     if (devices.empty()) return;
     const Selection selection = selected(devices.front().on_gpu());
@@ -84,7 +84,8 @@ std::vector<OpenDevice> of_kind(const std::vector<OpenDevice>& devices, DeviceKi
   return some;
 }
 
-/// Ceilings before the rows. A roof that a row passes was taken while something else ran here: it is measured again.
+/// Ceilings are measured before the rows. If a row exceeds a roof, another program ran while the roof was measured; the
+/// roof is then measured again.
 class Ceilings {
  public:
   Ceilings(const perf::Machine& machine, CeilingScope scope, const StudyPlan& plan, Console& console)
@@ -93,7 +94,7 @@ class Ceilings {
   }
 
   const MachineCeilings& judge(std::vector<Row>& rows) {
-    if (judge_rows(rows, ceilings_, machine_) > kBelievablePercent) {
+    if (judge_rows(rows, ceilings_, machine_) > kPlausiblePercent) {
       keep_higher(ceilings_, measured());
       judge_rows(rows, ceilings_, machine_);
     }
@@ -137,7 +138,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   MeasuredStudy measured;
   measured.run = {.machine = perf::describe_machine(), .command = options.command, .mode = plan.mode};
   RowCounters counters = counters_of(options.counters);
-  select(options.selection, false);  // misuse is said before a device's trouble
+  select(options.selection, false);  // reports misuse before any device is opened
   const std::vector<OpenDevice> devices =
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
   counters.require_sources(devices);

@@ -1,6 +1,6 @@
-// One way from a selection to a judged study, for `gable bench` and `gable roofline`: devices are opened, ceilings
-// measured where they are wanted, rows measured, counted and judged. CPUs and GPUs are measured one after the other,
-// since a suite may have other batches for GPUs.
+// From a selection to a judged study, for `gable bench` and `gable roofline`: opens the devices, measures the ceilings
+// if they are wanted, then measures, counts and judges the rows. CPUs come first, then GPUs, because a suite may have
+// other batch sizes for GPUs.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,10 @@ namespace gable::bench {
 
 struct CounterOptions {
   std::string mode;         ///< where W and Q come from: parse_counter_mode(); empty: analytic
-  double seconds_each = 0;  ///< longest run of a process under a simulation; 0: the default
+  double seconds_each = 0;  ///< time limit of one process under a simulation; 0: the default
 };
 
-/// The options as they are written.
+/// The options as the user wrote them.
 struct StudyOptions {
   SelectionOptions selection;
   std::vector<std::string> devices;  ///< default_devices() if empty
@@ -36,10 +36,10 @@ struct StudyOptions {
   std::string command;  ///< the command line, for the record
 };
 
-/// What a command makes of its options.
+/// What a command derives from its options.
 struct StudyPlan {
   MeasureOptions measuring;
-  std::function<void(std::vector<Case>&)> adjust;  ///< of the cases that are selected; may be empty
+  std::function<void(std::vector<Case>&)> adjust;  ///< changes the selected cases; may be empty
   bool ceilings = false;
   bool quick_ceilings = true;
   std::string mode;  ///< for the record: what --quick left out; empty: nothing
@@ -57,7 +57,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
 /// "warm", "cold" or "both". Throws Error(invalid_argument).
 std::vector<perf::Cache> parse_caches(const std::string& name);
 
-/// The console as measure_ceilings() uses it.
+/// Progress and messages of measure_ceilings() on the console.
 CeilingCallbacks ceiling_callbacks(Console& console);
 
 }  // namespace gable::bench

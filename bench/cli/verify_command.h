@@ -1,4 +1,4 @@
-// `gable verify`: the table, the JSON and the exit code around verify().
+// `gable verify`: prints verify()'s results as a table, writes the JSON and gives the exit code.
 #pragma once
 
 #include "bench/cli/console.h"

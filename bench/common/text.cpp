@@ -24,7 +24,8 @@ constexpr std::array<uint16_t, 95> kBold = {
     683, 821,  837, 372, 372, 775,  637, 995, 837, 850, 733, 850, 770, 720,  682, 812, 774, 1103, 771,
     724, 725,  457, 365, 457, 838,  500, 500, 675, 716, 593, 716, 678, 435,  716, 712, 343, 343,  665,
     343, 1042, 712, 687, 716, 716,  493, 595, 478, 712, 652, 924, 645, 652,  582, 712, 365, 712,  838};
-constexpr double kWidestOther = 1.0;  // any other character: an em, so that an estimate errs on the wide side
+constexpr double kWidestOther =
+    1.0;  // any other character: one em, so that the estimate is too wide rather than too narrow
 constexpr double kMiddleDot = 0.318;
 
 constexpr uint32_t kReplacement = 0xFFFD;
@@ -110,7 +111,7 @@ std::string si_text(double value, std::string_view unit) {
 }
 
 std::string flops_text(double flops) {
-  // GFLOP/s is the unit of the axis, so slower things stay in it rather than change to MFLOP/s.
+  // GFLOP/s is the axis' unit, so it is used for slower kernels too.
   return flops < 1e9 ? number_text(flops / 1e9) + " GFLOP/s" : si_text(flops, "FLOP/s");
 }
 

@@ -1,5 +1,5 @@
 // Text for people and for markup: numbers with units, escaping, and the width of a string in DejaVu Sans (labels are
-// placed before any renderer has seen them, so the width must be known here).
+// placed before anything is rendered, so their width is estimated here).
 #pragma once
 
 #include <string>
@@ -25,12 +25,12 @@ std::string level_text(std::string_view level);  // "dram" -> "DRAM", "l1" -> "L
 // Escapes for XML and HTML text and attribute values; what XML forbids (control characters, broken UTF-8) becomes
 // U+FFFD.
 std::string escape_markup(std::string_view text);
-// The same replacement without the escaping, for terminals: no escape sequence of a name reaches the screen.
+// The same replacement without escaping, for terminals: an escape sequence in a name does not reach the terminal.
 std::string printable(std::string_view text);
 
 size_t count_code_points(std::string_view text);
 double text_width(std::string_view text, double font_size, bool bold = false);
-// The text itself, or its beginning and "…" where it is wider than `width`.
+// The text, cut and ended with "…" if it is wider than `width`.
 std::string fit_text(std::string_view text, double font_size, double width);
 
 }  // namespace gable::bench

@@ -1,4 +1,4 @@
-// Work whose FLOP and bytes are known, under the GPU's counters: what gpu_counters_check.py holds against ncu.
+// Counts work of known FLOP and bytes with the GPU's counters. gpu_counters_check.py compares the counts with ncu's.
 //
 //   gable_gpu_counters list             the subjects, one a line
 //   gable_gpu_counters metrics          every metric that is counted here, with commas
@@ -36,7 +36,7 @@ struct OpSubject {
   std::string name;
   std::string uri;
   Op op;
-  double executed;  ///< FLOP that the kernel's tiles make of the op, its epilogue apart
+  double executed;  ///< FLOP of the kernel's tiles, without the epilogue
 };
 
 Op layer(const char* problem, DType dtype, Math math = Math::strict) {
@@ -55,7 +55,7 @@ double padded(double size, double tile) { return std::ceil(size / tile) * tile; 
 
 double product_flop(double m, double n, double k) { return 2 * m * n * k; }
 
-/// What each kernel executes of kOddLayer: 3 images of 61x61 pixels, 72 channels, 200 filters, 9 taps.
+/// FLOP that each kernel executes for kOddLayer: 3 images of 61x61 pixels, 72 channels, 200 filters, 9 taps.
 double odd_register_tile() {  // tiles of 128 pixels x 64 filters; taps and channels in steps of 32
   return product_flop(padded(3 * 61 * 61, 128), padded(200, 64), padded(72 * 9, 32));
 }
@@ -63,7 +63,7 @@ double odd_wgmma() {  // tiles of 8x16 pixels of an image x 128 filters; 64 chan
   return product_flop(3 * padded(61, 8) * padded(61, 16), padded(200, 128), padded(72, 64) * 9);
 }
 
-/// `naive` leaves out taps in the padding: of 224 rows and columns the first and the last lack one of 3.
+/// `naive` skips padding taps: the first and the last of 224 rows and columns have 2 taps instead of 3.
 double small_layer_naive() { return 2.0 * 4 * 64 * 64 * (3 * 224 - 2) * (3 * 224 - 2); }
 
 double layer_flop() { return product_flop(16 * 224 * 224, 64, 64 * 9); }
@@ -93,15 +93,15 @@ std::vector<OpSubject> op_subjects() {
   };
 }
 
-/// Work on the GPU, with what is known of it.
+/// Work on the GPU with its known FLOP and bytes.
 struct Subject {
   std::string name;
   std::string kernel;
   std::string explanation;
   std::function<void()> run;
-  std::function<double(int calls)> time;  ///< seconds of so many calls, where they are timed
+  std::function<double(int calls)> time;  ///< seconds of `calls` calls; empty: not timed
   json expected = json::object();         ///< "W", "Q(dram)" ...: from the shapes, or by construction
-  double executed = 0;                    ///< W with what tiles add; 0: no work
+  double executed = 0;                    ///< W with the products that tiles add beyond the op's shape; 0: no work
 };
 
 Subject known_subject(const perf::KnownWork& known) {
@@ -135,7 +135,7 @@ std::vector<std::string> names() {
   return all;
 }
 
-/// Made one at a time, since some of them fill much of a small GPU.
+/// Subjects are made one at a time, because some take much of a small GPU's memory.
 Subject make_subject(const std::string& name) {
   for (const perf::KnownWork& known : perf::gpu_profiler().known_work(0)) {
     if (known.name == name) return known_subject(known);
@@ -167,7 +167,7 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// T of samples of a few milliseconds, in seconds a call.
+/// T in seconds for one call, from samples of a few milliseconds.
 double time_subject(const Subject& subject) {
   const double first = subject.time(2) / 2;
   const int calls = std::max(2, static_cast<int>(4e-3 / first));
@@ -235,7 +235,7 @@ json count(const std::vector<std::string>& wanted) {
   return document;
 }
 
-/// A switch of the driver's that ncu's --profile-from-start off waits for.
+/// The driver call that ncu waits for under --profile-from-start off.
 void driver_switch(const char* function) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) throw Error(ErrorCode::unavailable, dlerror());
@@ -243,7 +243,7 @@ void driver_switch(const char* function) {
 }
 
 void run_once(const std::string& name) {
-  // Makes the primary context current for this thread, without which the switch does nothing.
+  // Makes the primary context current for this thread; without it the call has no effect.
   const OpenDevice device = open_devices({"cuda:0"}, 0).front();
   const Tensor first = device.device.tensor(DType::f32, Shape{1});
   const Subject subject = make_subject(name);

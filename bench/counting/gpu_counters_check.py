@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Holds what gable counts on a GPU against what is known and against ncu.
+"""Compares gable's GPU counts with known work and with ncu.
 
   bench/counting/gpu_counters_check.py BUILD OUT.json [NAME...]
 
 BUILD holds bin/gable_gpu_counters and lib/, as a build folder of gable does. Each subject (a copy, chains of FFMA and of
 mma.sync, products, convolutions) is counted in process, then once under ncu, kernel by kernel, with the same metrics. The
-record has counter/expected for W and Q, W against what the kernel's tiles execute, and gable/ncu for every metric. Exit
-code 1 where W is off from what is executed by more than 0.5 %, the copy's Q(dram) by more than 2 %, or a metric of W by
-more than 1 % from ncu's; 4 where the GPU can't be used. Traffic of DRAM and L2 depends on what caches hold before, and ncu
-puts memory back between passes; for those metrics ncu runs the program again for each pass instead (application replay).
-They and stall ratios, which depend on timing, are recorded beside ncu's but not judged. Needs the NVIDIA driver, CUPTI, and
+record has counter/expected for W and Q, counted W over the FLOP that the kernel's tiles execute, and gable/ncu for every
+metric. Exit code 1 if W differs from the executed FLOP by more than 0.5 %, the copy's Q(dram) by more than 2 %, or a metric
+of W from ncu's by more than 1 %; 4 if the GPU can't be used. Traffic of DRAM and L2 depends on what the caches hold before,
+and ncu restores memory between passes; for those metrics ncu runs the program again for each pass (application replay).
+They and stall ratios, which depend on timing, are recorded together with ncu's but not judged. Needs the NVIDIA driver, CUPTI, and
 ncu on the PATH.
 """
 
@@ -71,7 +71,7 @@ def ratio(a, b):
 def compare(subject, values):
     for metric, ncu in values.items():
         counted = subject["metrics"].get(metric)
-        if counted is not None and (counted or ncu):  # zeros of both say nothing
+        if counted is not None and (counted or ncu):  # two zeros give no ratio
             subject["ncu"][metric] = {"counted": counted, "ncu": ncu, "ratio": ratio(counted, ncu)}
 
 

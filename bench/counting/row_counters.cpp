@@ -53,8 +53,9 @@ void set_work(const Found& found, Quantity& work) {
   }
 }
 
-/// Tensors that stay in the caches from one warm run to the next leave a few lines of traffic, or none. An intensity of
-/// that would say nothing of the op, and a record's bytes are above zero: there the least traffic stays.
+/// If the tensors stay in the caches from one warm run to the next, there are few lines of traffic, or none. An
+/// intensity from them would be meaningless, and a record's bytes must be above zero, so such a row keeps the least
+/// traffic.
 bool is_resident(double bytes, double analytic) {
   constexpr double kNothing = 0.01;
   return bytes <= kNothing * analytic;
@@ -78,7 +79,7 @@ void set_cache_traffic(const char* level, const Found& found, Row& row) {
   if (bytes && *bytes > 0) row.traffic[level] = quantity_of(found, std::nullopt);
 }
 
-/// The same device on one thread, with the same kernel, and with instructions that valgrind knows.
+/// The device for a simulation: one thread, the same kernel, only instructions that valgrind knows.
 std::string one_thread_device(const Placement& place) {
   DeviceUri uri = parse_device_uri(place.device);
   if (uri.backend == "cpu" || uri.backend == "onednn") uri.options["threads"] = "1";
@@ -176,7 +177,7 @@ Row RowCounters::count(const Measured& measured) {
   Row row = measured.row;
   if (mode_ == CounterMode::analytic) return row;
   ++rows_;
-  std::map<Metric, Found> found = ask_sources(measured, row.counters);
+  std::map<Metric, Found> found = measure_quantities(measured, row.counters);
   const bool any = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.second.source != nullptr; });
   rows_counted_ += any ? 1 : 0;
   set_work(found[Metric::flop], row.work);
@@ -185,7 +186,7 @@ Row RowCounters::count(const Measured& measured) {
   return row;
 }
 
-std::map<Metric, FoundQuantity> RowCounters::ask_sources(const Measured& measured, CounterDetails& details) {
+std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const Measured& measured, CounterDetails& details) {
   const perf::Workload workload = workload_of(measured, helper_);
   std::map<Metric, Found> found;
   for (const auto& source : sources_) {

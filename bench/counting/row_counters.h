@@ -1,4 +1,4 @@
-// W and Q of timed rows from counter sources: which source gives which quantity (--counters).
+// W and Q of timed rows from counter sources. Chooses the source of each quantity (--counters).
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ enum class CounterMode { automatic, counter, simulated, analytic };
 /// "auto", "counter", "simulated", "analytic". Throws Error(invalid_argument).
 CounterMode parse_counter_mode(std::string_view text);
 
-/// A quantity as one source gave it, or why each source did not.
+/// A quantity from one source, or the reason of every source that has none.
 struct FoundQuantity {
   perf::Quantity quantity;
   const perf::CounterSource* source = nullptr;
@@ -29,8 +29,8 @@ struct FoundQuantity {
 
 class RowCounters {
  public:
-  /// `sources` best first; each is calibrated before it is believed. `helper` is the gable program that runs workloads
-  /// in processes of their own, `seconds_limit` the longest that one such process may take.
+  /// `sources`, best first; each is calibrated before it is used. `helper` is the gable program that runs a workload in
+  /// a process of its own, `seconds_limit` the time limit of one such process.
   RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources, std::string helper,
               double seconds_limit);
 
@@ -38,22 +38,22 @@ class RowCounters {
   /// that kind works on any of these devices.
   void require_sources(const std::vector<OpenDevice>& devices) const;
 
-  /// The row with W and Q from counters: each quantity from the best source of the mode that gives it, else analytic
-  /// with the reason.
+  /// The row with W and Q from counters. Each quantity comes from the best source that the mode allows and that has it;
+  /// if none has it, it is analytic, with the reason.
   Row count(const Measured& measured);
 
-  /// Rows for which a source gave something.
+  /// The number of rows for which a source gave a quantity.
   int rows_counted() const { return rows_counted_; }
-  /// The mode names a kind of source, and that gave nothing for any of the rows.
+  /// True if the mode names a kind of source and no source of that kind gave a quantity of any row.
   bool gave_nothing() const;
 
-  /// The mode, each source's status and what its calibration read; none in analytic mode.
+  /// The mode and each source's status and calibration; none in analytic mode.
   std::optional<CountersEntry> entry() const;
-  /// The same for people, a line each.
+  /// The same as text, a line for each source.
   std::vector<std::string> summary() const;
 
  private:
-  std::map<perf::Metric, FoundQuantity> ask_sources(const Measured& measured, CounterDetails& details);
+  std::map<perf::Metric, FoundQuantity> measure_quantities(const Measured& measured, CounterDetails& details);
   bool wants(const perf::CounterSource& source, DeviceKind kind) const;
 
   CounterMode mode_;
@@ -64,7 +64,7 @@ class RowCounters {
   int rows_counted_ = 0;
 };
 
-/// A row's workload, as sources need it. `measured` must outlive it.
+/// The workload of a row, for counter sources. `measured` must outlive it.
 perf::Workload workload_of(const Measured& measured, const std::string& helper);
 
 }  // namespace gable::bench

@@ -1,5 +1,5 @@
-// `gable counted`, a command that gable starts itself and the help does not list: one workload in a process of its own,
-// for sources that count whole processes (perfcounters/sources/counted_region.h).
+// `gable counted`: one workload in a process of its own, for sources that count whole processes
+// (perfcounters/sources/counted_region.h). gable starts this command itself; the help does not list it.
 #pragma once
 
 #include <gable/ops.h>
@@ -35,13 +35,13 @@ struct WorkloadOptions {
 /// The command's options; `options` must outlive the parse.
 void add_workload_options(CLI::App& app, WorkloadOptions& options);
 
-/// The words that make op_of() give this op. Throws Error(unsupported) for an op that has none.
+/// The command line from which op_of() makes this op. Throws Error(unsupported) for an op without one.
 std::vector<std::string> op_arguments(const Op& op);
 
 /// Throws Error(invalid_argument).
 Op op_of(const WorkloadOptions& options);
 
-/// Does the workload as the task says.
+/// Runs the workload as the task requires.
 void run_workload(const WorkloadOptions& options);
 
 }  // namespace gable::bench

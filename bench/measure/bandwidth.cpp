@@ -35,7 +35,7 @@ Row row_of(const BandwidthCase& one, const OpenDevice& device, const Mover& move
   return timed_row(identity_of(one), std::move(place), {mover.time_source, timing, mover.flop, mover.bytes});
 }
 
-/// What is left to measure on a device.
+/// The cases that remain for a device.
 std::vector<BandwidthCase> cases_of(const std::vector<BandwidthCase>& cases, const OpenDevice& device,
                                     const MeasureOptions& options, Outcome& outcome) {
   std::vector<BandwidthCase> kept;

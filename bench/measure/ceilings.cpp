@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kWaitedLaunch = "launch and wait";
 
-/// The name says it all: "avx2 fma f32" of dtype f32 is the unit "avx2 fma".
+/// The unit in a ceiling's name: "avx2 fma" for "avx2 fma f32" of dtype f32.
 std::string unit_of(const perf::Ceiling& ceiling) {
   const std::string suffix = " " + ceiling.dtype;
   return ceiling.name.ends_with(suffix) ? ceiling.name.substr(0, ceiling.name.size() - suffix.size())
@@ -87,7 +87,7 @@ std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick
   return perf::measure_ceilings(machine, options);
 }
 
-/// Each device of this GPU is asked, until one has loops.
+/// Tries each device of this GPU until one has loops.
 GpuCeilings ceilings_of_gpu(int index, bool quick, const CeilingCallbacks& callbacks) {
   std::size_t done = 0;
   CeilingRequest request{.quick = quick};

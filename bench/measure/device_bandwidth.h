@@ -1,4 +1,4 @@
-// The bandwidths that a device's backend has loops for: its memory's levels, and copies from and to the host.
+// Bandwidths by the loops of a device's backend: the levels of its memory, and copies from and to the host.
 #pragma once
 
 #include <gable/study.h>
@@ -9,7 +9,7 @@ namespace gable::bench {
 
 class DeviceBandwidth final : public Bandwidth {
  public:
-  /// Throws Error(unsupported) where the device has no such loops.
+  /// Throws Error(unsupported) if the device has no such loops.
   explicit DeviceBandwidth(const OpenDevice& device);
   Mover mover(const BandwidthCase& one) override;
 
@@ -17,7 +17,7 @@ class DeviceBandwidth final : public Bandwidth {
   Device device_;
 };
 
-/// Times a loop by the device's events; one call is a pass.
+/// Times a loop with the device's events; one call is one pass.
 perf::Subject subject_of(const Device& device, const Loop& loop);
 
 }  // namespace gable::bench

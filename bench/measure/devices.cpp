@@ -23,7 +23,7 @@ std::string with_threads(const std::string& text, int threads) {
   return to_string(uri);
 }
 
-/// Backends without the option run on OpenMP's threads.
+/// Backends without the option `threads` use all of OpenMP's threads.
 int threads_of(const std::string& text) {
   const DeviceUri uri = parse_device_uri(text);
   const auto found = uri.options.find("threads");

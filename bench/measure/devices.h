@@ -1,4 +1,4 @@
-// The devices that a command works on: which, with how many threads, opened.
+// Opens the devices that a command works on.
 #pragma once
 
 #include <gable/device.h>
@@ -13,7 +13,7 @@ namespace gable::bench {
 
 struct OpenDevice {
   Device device;
-  std::string uri;  ///< as it was asked for
+  std::string uri;  ///< as the user wrote it
   DeviceKind kind = DeviceKind::cpu;
   int threads = 0;  ///< of a CPU device; 0 on a GPU
 
@@ -22,14 +22,14 @@ struct OpenDevice {
 
 DeviceKind kind_of(const Memory& memory);
 
-/// Where a plan of this device runs; `auto` is what it chose. Kernel, fusion and cache are not filled in.
+/// Where a plan of this device runs; for `auto`, the chosen device. Kernel, fusion and cache are left unset.
 Placement placement_of(const OpenDevice& device);
 Placement placement_of(const OpenDevice& device, const Plan& plan);
 
-/// What `--device` means when it is not given: of the available devices `cpu`, `onednn` and every GPU.
+/// The devices without `--device`: `cpu`, `onednn` and every GPU, as far as they are available.
 std::vector<std::string> default_devices();
 
-/// Opens each once. `threads` above 0 becomes the CPU devices' ?threads=. Throws what gable::open() throws, and
+/// Opens each device. `threads` above 0 becomes the CPU devices' ?threads=. Throws like gable::open(), and
 /// Error(invalid_argument) for a device that is named twice, or whose own ?threads= contradicts `threads`.
 std::vector<OpenDevice> open_devices(const std::vector<std::string>& uris, int threads);
 

@@ -24,7 +24,7 @@ bool is_direct(Movement m) { return m == Movement::file_read_direct || m == Move
 
 std::string reason() { return std::generic_category().message(errno); }
 
-/// An open file, closed in the end.
+/// An open file; the destructor closes it.
 class Handle {
  public:
   explicit Handle(int number = -1) : number_(number) {}
@@ -69,7 +69,7 @@ class File {
     if (direct) handle_ = std::move(past_cache);
   }
 
-  /// Once over the file. Throws Error(device_failure).
+  /// One pass over the file. Throws Error(device_failure).
   void pass(bool write) const {
     for (std::int64_t at = 0; at < bytes_; at += kBlockBytes) {
       const auto bytes = static_cast<std::size_t>(std::min(kBlockBytes, bytes_ - at));
@@ -84,7 +84,7 @@ class File {
 
  private:
   std::int64_t bytes_;
-  perf::Arena block_;  // on a page boundary, as O_DIRECT wants it
+  perf::Arena block_;  // on a page boundary, as O_DIRECT requires
   Handle handle_;
 };
 

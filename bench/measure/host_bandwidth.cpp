@@ -17,7 +17,7 @@
 namespace gable::bench {
 namespace {
 
-constexpr std::size_t kGrain = 256 * sizeof(float);  // the loops' counts are multiples of it
+constexpr std::size_t kGrain = 256 * sizeof(float);  // the loops take multiples of this
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kApart = kPage + 17 * 64;
 constexpr double kShareOfMemory = 0.5;
@@ -26,10 +26,10 @@ std::size_t streams_of(Movement movement) {
   return movement == Movement::read ? 1 : movement == Movement::copy ? 2 : 3;
 }
 
-/// Bytes from one array to the next.
+/// Distance between the starts of two arrays in bytes.
 std::size_t pitch_of(std::size_t array_bytes) { return (array_bytes + kPage - 1) / kPage * kPage + kApart; }
 
-/// Once over a part, `passes` times.
+/// `passes` passes over one thread's part.
 void move(Movement movement, float* part, std::size_t array_bytes, std::int64_t passes, bool streaming) {
   const std::size_t count = array_bytes / sizeof(float);
   const std::size_t next = pitch_of(array_bytes) / sizeof(float);
@@ -59,7 +59,7 @@ Mover HostBandwidth::mover(const BandwidthCase& one) {
   return between_files(one.movement) ? file_mover(one) : memory_mover(one);
 }
 
-/// The team of so many threads, one a CPU as far as there are CPUs, and the memory of each.
+/// A team of `threads` threads, each on its own CPU as far as there are CPUs, and each thread's memory.
 void HostBandwidth::use_threads(int threads) {
   if (team_ != nullptr && team_->size() == threads) return;
   arenas_.clear();

@@ -1,4 +1,4 @@
-// The host's bandwidths: perfcounters' loops on pinned threads, each over pages that it touched first, and files.
+// The host's bandwidths: perfcounters' loops on pinned threads, each on pages that it touched first, and files.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace gable::bench {
 
 class HostBandwidth final : public Bandwidth {
  public:
-  /// Takes memory for the largest of the cases that half of what is available holds.
+  /// Allocates memory for the largest case that fits half of the available memory.
   HostBandwidth(int threads, const std::vector<BandwidthCase>& cases);
   Mover mover(const BandwidthCase& one) override;
 
@@ -23,8 +23,8 @@ class HostBandwidth final : public Bandwidth {
   Mover memory_mover(const BandwidthCase& one);
 
   int all_threads_;
-  double most_bytes_;     ///< half of what was available
-  double largest_bytes_;  ///< of the cases that stay below
+  double most_bytes_;     ///< half of the available memory
+  double largest_bytes_;  ///< working set of the largest case within most_bytes_
   perf::Machine machine_;
   std::unique_ptr<perf::PinnedTeam> team_;
   std::vector<std::unique_ptr<perf::Arena>> arenas_;  ///< one a thread

@@ -8,7 +8,8 @@
 namespace gable::bench {
 namespace {
 
-/// The level that tensors of `bytes` stay in between warm runs. Threads share the work, so their own caches add up.
+/// The level in which tensors of `bytes` stay between warm runs. Threads share the work, so their private caches add
+/// up.
 std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads, const perf::Machine& machine) {
   const auto fits = [&](std::size_t cache, int instances) { return bytes <= static_cast<double>(cache) * instances; };
   const int caches = std::min(threads, machine.cores_available);
@@ -18,7 +19,7 @@ std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads
   return traffic.dram;
 }
 
-/// The levels that were counted or simulated; none of an analytic row.
+/// The traffic of the levels that were counted or simulated; empty for an analytic row.
 perf::Traffic measured_traffic(const Row& row) {
   perf::Traffic traffic;
   const auto set = [&](const char* level, std::optional<double>& bytes) {
@@ -34,7 +35,7 @@ perf::Traffic measured_traffic(const Row& row) {
 
 bool is_empty(const perf::Traffic& bytes) { return !bytes.l1 && !bytes.l2 && !bytes.l3 && !bytes.dram; }
 
-/// With the traffic that was measured, if any was.
+/// The row as a point of the roofline, with measured traffic if there is any.
 perf::RooflinePoint point_of(const Row& row) {
   const ArithmeticFields& arithmetic = row.place.arithmetic;
   perf::RooflinePoint point;
@@ -57,7 +58,7 @@ perf::Verdict judge_on_cpu(const Row& row, const std::vector<perf::Ceiling>& cei
   return perf::judge(ceilings, point);
 }
 
-/// Without ceilings: the rules that need none.
+/// Applies the rules that need no ceilings.
 perf::Verdict judge_on_gpu(const Row& row, const GpuCeilings* gpu) {
   perf::RooflinePoint point = point_of(row);
   if (gpu == nullptr) return perf::judge({}, point);
@@ -88,7 +89,7 @@ Verdict verdict_of(const Row& row, const MachineCeilings& ceilings, const perf::
 double judge_rows(std::vector<Row>& rows, const MachineCeilings& ceilings, const perf::Machine& machine) {
   double highest = 0;
   for (Row& row : rows) {
-    if (row.identity.only_moves_bytes()) continue;  // bandwidths are roofs themselves
+    if (row.identity.only_moves_bytes()) continue;  // a bandwidth is a roof itself
     row.verdict = verdict_of(row, ceilings, machine);
     highest = std::max(highest, row.verdict.percent_of_roof.value_or(0));
   }

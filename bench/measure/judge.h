@@ -1,4 +1,4 @@
-// What bounds a row, and whether its numbers can be true.
+// Finds what bounds a row and checks whether its numbers are possible.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 namespace gable::bench {
 
 /// Sets each row's verdict: the consistency rules that it breaks and, under its device's ceilings, what bounds it and
-/// how much of its roof it reaches. Counted or simulated traffic is held against the bandwidth of its level; the
-/// analytic traffic of warm tensors that fit a cache against that cache's. Returns the greatest percentage of a roof.
+/// how much of its roof it reaches. Counted or simulated traffic is compared with the bandwidth of its level. Analytic
+/// traffic of warm tensors that fit a cache is compared with that cache's bandwidth. Returns the greatest percentage.
 double judge_rows(std::vector<Row>& rows, const MachineCeilings& ceilings, const perf::Machine& machine);
 
 }  // namespace gable::bench

@@ -21,14 +21,14 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Shares what is left of the total among the cases that are left.
+/// Divides the remaining time among the remaining cases.
 class Budget {
  public:
   Budget(const MeasureOptions& options, std::size_t cases) : options_(options), cases_left_(cases) {}
 
   bool spent() const { return options_.seconds_total > 0 && left() <= 0; }
 
-  /// For one device and cache state of the next case.
+  /// Seconds for one device and one cache state of the next case.
   double next(std::size_t devices) {
     const double share =
         left() / static_cast<double>(cases_left_ * std::max<std::size_t>(1, devices) * options_.caches.size());
@@ -44,7 +44,7 @@ class Budget {
   Clock::time_point start_ = Clock::now();
 };
 
-/// What the contestants of one case have in common.
+/// The measuring options that all contestants of one case share.
 struct Round {
   perf::Cache cache = perf::Cache::warm;
   double budget = 0;   ///< seconds a device
@@ -67,14 +67,14 @@ perf::TimingOptions timing_options(const MeasureOptions& options, const Round& r
   return timing;
 }
 
-/// Cases that differ in their math alone: they have the same data and take turns.
+/// True for cases that differ only in their math: they use the same data and take turns.
 using Rivals = std::span<const Case>;
 
 bool differ_in_math_alone(const Case& a, const Case& b) {
   return a.suite == b.suite && a.name == b.name && a.op == in_math(b.op, math_of(a.op));
 }
 
-/// Each run of neighbours that are rivals.
+/// The cases in groups of neighbouring rivals.
 std::vector<Rivals> rivals_of(const std::vector<Case>& cases) {
   std::vector<Rivals> all;
   for (auto first = cases.begin(); first != cases.end();) {
@@ -86,20 +86,20 @@ std::vector<Rivals> rivals_of(const std::vector<Case>& cases) {
   return all;
 }
 
-/// A case on a device, with the seconds of its first run; on a GPU of its second, since the first call loads code.
+/// A case on a device, with the seconds of its first run, on a GPU of its second, since the first one loads code.
 struct Contestant {
   const Case* one;
   std::unique_ptr<OpRunner> runner;
   double first_run = 0;
 };
 
-/// Plans and places each case on every device that supports it.
+/// Makes a plan and tensors for each case on every device that supports it.
 std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& devices, const OpData& data,
                                 Outcome& outcome) {
   std::vector<Contestant> contestants;
   for (const Case& one : rivals) {
     try {
-      validate(one.op);  // the shape is right; the math may not go with the dtype
+      validate(one.op);  // the shape is valid here, but the dtype may not have this math
     } catch (const Error& error) {
       outcome.refuse(identity_of(one), "", error);
       continue;
@@ -136,8 +136,8 @@ void run_first(std::vector<Contestant>& contestants) {
   }
 }
 
-/// A warm call that took longer than its budget keeps the time of its first run: nothing is left to warm up at such
-/// lengths. The others take turns.
+/// A warm call whose first run exceeded its budget keeps the time of that run: at such lengths a warm-up changes
+/// nothing. The others take turns.
 void measure_in_turn(const std::vector<Contestant>& all, Round round, const MeasureOptions& options,
                      const std::function<void(const Measured&)>& report) {
   std::vector<const Contestant*> taking_turns;
@@ -159,7 +159,7 @@ void measure_in_turn(const std::vector<Contestant>& all, Round round, const Meas
 }
 
 void measure_rivals(Rivals rivals, double budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
-  const Op op = in_math(rivals.front().op, Math::strict);  // what follows is the same for every math
+  const Op op = in_math(rivals.front().op, Math::strict);  // the data are the same for every math
   validate(op);
   require_memory(bytes_needed(op, job.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
   const OpData data = random_data(op);

@@ -1,5 +1,5 @@
-// Times cases on devices. The devices of a case take turns in one run, so the machine's drift does not affect their
-// ratio.
+// Times cases on devices. The devices of a case take turns in one run, so that drift of the machine does not affect
+// their ratio.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@ struct MeasureOptions {
   std::vector<perf::Cache> caches{perf::Cache::warm};
   double seconds_each = 1;  ///< budget of one device on one case with one cache state
   int max_runs = 50;
-  double seconds_total = 0;     ///< 0: no limit. Else budgets shrink to fit, and cases that come later are refused
-  double most_moved_bytes = 0;  ///< of a bandwidth's working set; 0: no limit
+  double seconds_total = 0;     ///< limit of the whole run; 0: none. Budgets shrink to fit; cases beyond it are refused
+  double most_moved_bytes = 0;  ///< limit of a bandwidth's working set; 0: none
 };
 
-/// One device's row of one case, and what ran it.
+/// One device's row of one case, and the runner that it was measured with.
 struct Measured {
   const Case* one = nullptr;
   const OpRunner* runner = nullptr;
   Row row{};
 };
 
-/// Where and how to measure, and where refusals go.
+/// The devices, the options and the list for refusals.
 struct MeasureJob {
   const std::vector<OpenDevice>& devices;
   const MeasureOptions& options;
@@ -38,7 +38,7 @@ struct MeasureJob {
 
 using Progress = std::function<void(std::size_t done, std::size_t total, const std::string& what)>;
 
-/// For rows that have no plan.
+/// Runs rows that have no plan.
 struct RowCallbacks {
   Progress progress;
   std::function<void(Row)> report;
@@ -49,8 +49,8 @@ struct MeasureCallbacks {
   std::function<void(const Measured&)> report;
 };
 
-/// Measures every case on every device of the job. Neighbouring cases that differ in their math alone take turns, as
-/// devices do.
+/// Measures every case on every device of the job. Neighbouring cases that differ only in their math take turns, like
+/// devices.
 void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const MeasureCallbacks& callbacks);
 
 }  // namespace gable::bench

@@ -104,8 +104,8 @@ perf::Subject OpRunner::subject() const {
 double OpRunner::seconds_of(int calls) const {
   Event start = device_->device.event();
   Event end = device_->device.event();
-  // A call before the first event keeps the device busy while the host enqueues the others. A single call has none: it
-  // may need cold caches.
+  // A call before the first event keeps the device busy while the host enqueues the others. A single call has no such
+  // call before it, because it may need cold caches.
   if (calls > 1) enqueue();
   start.record();
   for (int i = 0; i < calls; ++i) enqueue();

@@ -1,4 +1,4 @@
-// One op on one device with its tensors in place: what verify, bench and run have in common.
+// One op on one device with its tensors. verify, bench and run share it.
 #pragma once
 
 #include <gable/device.h>
@@ -12,25 +12,26 @@ namespace gable::bench {
 
 class OpRunner {
  public:
-  /// Plans. Throws Error(unsupported) with the reason of every kernel.
+  /// Makes the plan. Throws Error(unsupported) with the reason of every kernel.
   OpRunner(const OpenDevice& device, const Op& op);
 
-  /// Brings the inputs to the device, packs the weights and makes the output, poisoned. Host devices use `data` in
-  /// place, which then outlives the runner.
+  /// Copies the inputs to the device, packs the weights and allocates the output, filled with NaNs. Host devices use
+  /// `data` in place, so `data` must outlive the runner.
   void prepare(const OpData& data);
-  /// One run, to its end.
+  /// Runs the plan once and waits for its end.
   void run() const;
-  /// How to time it: by events on devices that run on their own, several calls between two of them, else by the clock.
+  /// The timed call. Asynchronous devices are timed with events, with several calls between two events; others with the
+  /// clock.
   perf::Subject subject() const;
-  /// Where subject()'s times come from: "event" or "clock".
+  /// The source of subject()'s times: "event" or "clock".
   const char* time_source() const { return on_host() ? "clock" : "event"; }
-  /// The output, on the host.
+  /// The output as a host tensor.
   Tensor result() const;
 
   bool timed_by_events() const { return !on_host(); }
 
   const OpenDevice& device() const { return *device_; }
-  /// Where the plan runs, its kernel and what that multiplies in; `cache` is left to who times it.
+  /// Where the plan runs, its kernel and that kernel's arithmetic. `cache` is left unset.
   Placement placement() const;
   const Plan& plan() const { return plan_; }
 
@@ -38,7 +39,7 @@ class OpRunner {
   bool on_host() const { return plan_.memory().kind == Memory::Kind::host; }
   double seconds_of(int calls) const;
   void enqueue() const;
-  /// The tensor itself on a host device, else a copy in `storage`.
+  /// The tensor itself on a host device, otherwise a copy in `storage`.
   ConstTensorView place(const Tensor& tensor, Tensor& storage) const;
 
   const OpenDevice* device_;

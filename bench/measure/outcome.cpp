@@ -7,7 +7,7 @@
 namespace gable::bench {
 namespace {
 
-/// "device can't run this:\n  a: why\n  b: why" as "a: why; b: why": the device and the op stand beside it anyway.
+/// "device can't run this:\n  a: why\n  b: why" as "a: why; b: why": the refusal names the device and the op already.
 std::string one_line(std::string text) {
   const std::size_t headline = text.find(":\n");
   if (headline != std::string::npos) text.erase(0, text.find_first_not_of(" \n", headline + 1));
@@ -56,7 +56,7 @@ void Outcome::add(const std::vector<Refusal>& more) {
   for (const Refusal& refusal : more) add(refusal);
 }
 
-/// The CPUs' part of a study and the GPUs' each find what no device can run.
+/// A case that no device can run is found twice: by the CPUs' part of a study and by the GPUs'.
 void Outcome::add(Refusal refusal) {
   const bool known = refusal.device.empty() && std::find(refused.begin(), refused.end(), refusal) != refused.end();
   if (!known) refused.push_back(std::move(refusal));

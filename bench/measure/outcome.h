@@ -1,4 +1,4 @@
-// What became of a list of cases, and the exit code that says it.
+// The results of a list of cases as counts and refusals, and the exit code for them.
 #pragma once
 
 #include <gable/error.h>
@@ -23,14 +23,14 @@ struct Outcome {
   int failed = 0;      ///< pairs in which the device failed
   std::vector<Refusal> refused;
 
-  /// Files the error of one case under the right counter and keeps it as a refusal. An empty device: of every device.
+  /// Counts the error of one case by its kind and keeps it as a refusal. An empty device means all devices.
   void refuse(const Identity& one, const std::string& device, const Error& error);
 
-  /// Refusals that were known before anything ran. What no device can run is kept once.
+  /// Adds refusals that were known before anything ran. A case that no device can run is kept once.
   void add(const std::vector<Refusal>& more);
 
-  /// 1 a mismatch; else 2 bad input; else 4 a failure of the device; else 0 if anything ran; else 4 for want of memory
-  /// and 3 for want of support.
+  /// 1 for a mismatch; else 2 for bad input; else 4 if a device failed; else 0 if anything ran; else 4 if memory did
+  /// not suffice, 3 if nothing is supported.
   ExitCode exit_code() const;
 
  private:

@@ -1,5 +1,5 @@
-// PageRank rows of the suite `primitives`: irregular access, over a graph whose edges are spread evenly and over one
-// whose degrees follow a power law. Ranks are checked against f64 on the host before anything is timed.
+// PageRank rows of the suite `primitives`: irregular access on a graph with evenly spread edges and on one whose
+// degrees follow a power law. Ranks are compared with f64 on the host before anything is timed.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace gable::bench {
 
-/// A device without PageRank, and wrong ranks, are refused in `job.outcome`.
+/// Devices without PageRank and devices with wrong ranks are refused in `job.outcome`.
 void measure_graphs(const std::vector<GraphCase>& cases, const MeasureJob& job, const RowCallbacks& callbacks);
 
 }  // namespace gable::bench

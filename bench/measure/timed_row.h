@@ -1,4 +1,4 @@
-// A row as the clock leaves it: identity, placement, T, and the least W and Q that the shapes allow.
+// A row after timing: identity, placement, T, and the least W and Q that the shapes allow.
 #pragma once
 
 #include "bench/record/row.h"
@@ -6,7 +6,7 @@
 
 namespace gable::bench {
 
-/// What is timed, beside its identity and its placement.
+/// The times of one row, and its work and traffic.
 struct Sample {
   const char* time_source = "clock";  ///< or "event"
   perf::Timing timing{};

@@ -13,7 +13,7 @@
 namespace gable::bench {
 namespace {
 
-/// The oracle keeps an exact value and a magnitude an output, in f64, and f64 weights.
+/// The oracle keeps f64 weights and, for each output, an exact value and a magnitude in f64.
 double oracle_bytes(const Op& op) {
   const double outputs = static_cast<double>(output_shape(op).elements());
   const auto* conv = std::get_if<Conv2d>(&op);

@@ -1,4 +1,4 @@
-// `gable verify`: every device's result against the f64 oracle.
+// `gable verify`: compares every device's result with the f64 oracle.
 #pragma once
 
 #include <gable/oracle.h>
@@ -22,8 +22,8 @@ struct VerifyResult {
   ErrorBound bound;
 };
 
-/// Runs each case on every device that supports it. The data are the same for all of them, the oracle runs once a case,
-/// and outputs start as NaNs. `report` gets each result as it comes; refusals go to `outcome`.
+/// Runs each case on every device that supports it. All devices get the same data, the oracle runs once for each case,
+/// and outputs start as NaNs. `report` is called with each result; refusals go to `outcome`.
 void verify(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices, Outcome& outcome,
             const std::function<void(const VerifyResult&)>& report);
 

@@ -37,7 +37,7 @@ struct Identity {
   bool only_moves_bytes() const { return working_set_bytes.has_value(); }
 };
 
-/// What the kernel multiplies in. It decides the compute roof.
+/// The dtype of the kernel's multiplications. It decides the compute roof.
 struct ArithmeticFields {
   std::string dtype{};  ///< empty: not known (old records)
   int products = 1;     ///< multiplications for one product of the op's dtype
@@ -45,7 +45,7 @@ struct ArithmeticFields {
 
 /// Where and how it ran.
 struct Placement {
-  std::string device{};  ///< URI; what follows a space says how it was called
+  std::string device{};  ///< URI; words after a space say how it was called ("cuda:0 graph")
   DeviceKind kind = DeviceKind::cpu;
   std::optional<int> gpu{};  ///< index of the GPU, where it is known
   std::string device_name{};
@@ -82,8 +82,8 @@ struct Quantity {
   Spread spread{};
   std::optional<double> ratio{};  ///< value / analytic
   std::string note{};
-  std::string reason{};                      ///< of an analytic value: why no better source gave one
-  std::map<std::string, double> resident{};  ///< by source: bytes read of tensors that stay in the caches
+  std::string reason{};                      ///< of an analytic value: why better sources have none
+  std::map<std::string, double> resident{};  ///< by source: bytes counted while the tensors stayed in the caches
 
   bool is_analytic() const { return source == "analytic"; }
 };
@@ -96,7 +96,7 @@ struct Verdict {
   std::vector<std::string> flags{};  ///< one sentence a broken rule
 };
 
-/// Against the reference, where it was checked.
+/// Errors relative to the reference, if they were checked.
 struct Accuracy {
   std::optional<double> max_error{}, error_bound{}, relative_error{};
 };
@@ -106,9 +106,9 @@ struct CounterPasses {
   std::string plan{};
 };
 
-/// What counter sources said beside W and Q.
+/// What counter sources report besides W and Q.
 struct CounterDetails {
-  std::map<std::string, double> extra{};           ///< by the vendors' names
+  std::map<std::string, double> extra{};           ///< by the vendor's names
   std::map<std::string, CounterPasses> sources{};  ///< by source
 };
 
@@ -130,7 +130,7 @@ struct Row {
   double intensity() const { return work.value / traffic.at("dram").value; }
 };
 
-/// What could not run, where, and why. An empty device: no device can.
+/// A case that could not run, with device and reason. An empty device: no device can run it.
 struct Refusal {
   std::string suite{};
   std::string name{};

@@ -115,7 +115,7 @@ Timing timing_from_json(const json& time) {
           .calls_per_run = number_or_empty<int>(time, "calls_per_run")};
 }
 
-/// `amount` is the value's field: "flop" of W, "bytes" of Q.
+/// `amount` is the name of the value's field: "flop" for W, "bytes" for Q.
 json quantity_json(const Quantity& quantity, const char* amount) {
   json entry{{"source", quantity.source}, {amount, quantity.value}, {"analytic", or_null(quantity.analytic)}};
   set_if(entry, "by", quantity.by);

@@ -11,16 +11,16 @@
 namespace gable::bench {
 
 nlohmann::json to_json(const Row& row);
-/// Of a measurement that check_study() accepts, also of an older gable. Unknown fields are ignored.
+/// Reads a measurement that check_study() accepts, also one of an older gable. Unknown fields are ignored.
 Row row_from_json(const nlohmann::json& measurement);
 
-/// suite, name, op, problem, dtype, and what the op has of layout, epilogue, math and tile.
+/// suite, name, op, problem and dtype; layout, epilogue, math and tile if the op has them.
 nlohmann::json to_json(const Identity& identity);
 
 nlohmann::json to_json(const Refusal& refusal);
 Refusal refusal_from_json(const nlohmann::json& refused);
 
-/// `device_kind`, or what the device's name says where an old record lacks it.
+/// `device_kind`, or in an older record the kind from the device's name.
 DeviceKind device_kind_of(const nlohmann::json& entry);
 
 /// The text or number of a field; empty where it is missing, null or of another type.

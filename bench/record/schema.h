@@ -1,5 +1,5 @@
-// The contract of a study (docs/record.md, schema_version 1), checked before anything reads it: a report drawn from a
-// malformed study would be a wrong picture, not an error. Unknown fields are allowed, since the schema only grows.
+// Checks a study against its schema (docs/record.md, schema_version 1) before it is read: a report of a malformed study
+// would be a wrong picture instead of an error. Unknown fields are allowed, since the schema only grows.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace gable::bench {
 
 inline constexpr int kSchemaVersion = 1;
 
-// One violation: where (JSON pointer), what stands there, and what would be right.
+// One violation: the place (JSON pointer), the value there, and what is expected.
 struct Violation {
   std::string pointer;
   std::string value;

@@ -13,7 +13,7 @@
 
 namespace gable::bench {
 
-/// A limit as it was measured, beside what the vendor's formula gives.
+/// A measured limit and the vendor's formula for it.
 struct Limit {
   double value = 0;  ///< median
   double q1 = 0, q3 = 0;
@@ -40,7 +40,7 @@ struct CeilingEntry {
   bool on_gpu() const { return device_kind == DeviceKind::gpu; }
 };
 
-/// A limit that is no roof: instructions a second, what a launch costs, copies from and to the host.
+/// A limit that is no roof: instructions a second, the cost of a launch, copies from and to the host.
 struct RateEntry {
   std::string device{};
   DeviceKind device_kind = DeviceKind::gpu;
@@ -49,27 +49,27 @@ struct RateEntry {
   Limit limit{};
 };
 
-/// Whom the numbers are of. `facts` has every field, flattened, for people.
+/// The machine that was measured. `facts` has every field, flattened, for people.
 struct MachineEntry {
   std::string cpu{}, gpu{}, date{};
   int threads = 0;
   std::vector<std::pair<std::string, std::string>> facts{};
 };
 
-/// A counter source, and how it read work that is known.
+/// A counter source and its calibration with known work.
 struct CounterSourceEntry {
   perf::SourceStatus status{};
   perf::Provenance provenance = perf::Provenance::analytic;
   std::vector<perf::CalibrationCheck> checks{};
 };
 
-/// What --counters asked for and what there was.
+/// The mode of --counters and the sources of this machine.
 struct CountersEntry {
   std::string mode{};
   std::vector<CounterSourceEntry> sources{};
 };
 
-/// Ceilings, rows and refusals, as they are measured and as they are read.
+/// Ceilings, rows and refusals, after measuring and after reading a record.
 struct Study {
   std::vector<CeilingEntry> ceilings{};
   std::vector<RateEntry> rates{};
@@ -77,7 +77,7 @@ struct Study {
   std::vector<Refusal> refused{};
 };
 
-/// Of the run that measured a study.
+/// The run that measured a study.
 struct RunEntry {
   perf::Machine machine{};
   std::string command{};  ///< the command line

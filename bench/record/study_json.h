@@ -9,17 +9,17 @@
 
 namespace gable::bench {
 
-/// Throws SchemaError if it would write what no reader accepts.
+/// Throws SchemaError if the result would break the schema.
 nlohmann::json to_json(const Study& study, const RunEntry& run);
 
 struct ReadStudy {
   MachineEntry machine;
   Study study;
 };
-/// Also of older records. Throws SchemaError.
+/// Reads older records, too. Throws SchemaError.
 ReadStudy study_from_json(const nlohmann::json& document);
 
-/// The record's `machine`; versions are gable's and those that the devices' plugins state in their names.
+/// The record's `machine`. Versions are gable's and those in the names of the plugins' devices.
 nlohmann::json machine_json(const perf::Machine& machine, const std::string& command);
 
 /// The record's `refused`.
@@ -27,7 +27,7 @@ nlohmann::json to_json(const std::vector<Refusal>& refused);
 
 nlohmann::json to_json(const CeilingEntry& ceiling);
 nlohmann::json to_json(const RateEntry& rate);
-/// A quantity of a counter source: what it gives here, or why not.
+/// A quantity of a counter source: whether it is available, and the reason if not.
 nlohmann::json to_json(const perf::Ability& ability);
 
 /// JSON text for people: indented, broken UTF-8 replaced.

@@ -1,4 +1,4 @@
-// Rows that only move bytes, for the terminal: a line a working set, a column a movement.
+// The terminal's table of rows that only move bytes: a line for each working set, a column for each movement.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace gable::bench::report {
 
-// A table a device; empty without such rows.
+// One table for each device; empty without such rows.
 std::string bandwidth_table(const Studies& studies);
 
 }  // namespace gable::bench::report

@@ -1,5 +1,5 @@
-// The roofline figure as geometry: everything decided (ranges, roofs, points, where each label goes), nothing drawn.
-// The SVG and the HTML page draw it; tests ask it whether anything collides.
+// The roofline figure as geometry: ranges, roofs, points and the place of each label. svg.h draws it; tests check that
+// nothing in it collides.
 #pragma once
 
 #include <string>
@@ -13,14 +13,13 @@ namespace gable::bench::report {
 enum class Shape { circle, square, diamond, triangle, wedge, pentagon, star, cross };
 inline constexpr int kShapes = 8;
 
-// Colours by name, resolved by whoever draws: a dtype's ("f32") or "ink".
 struct Marker {
   size_t measurement = 0;
   Pixel center;
-  double x_lo = 0, x_hi = 0, y_lo = 0, y_hi = 0;  // quartile bars; equal to the centre where there are none
+  double x_lo = 0, x_hi = 0, y_lo = 0, y_hi = 0;  // quartile bars; equal to the centre without quartiles
   bool has_x_bar = false;
   Shape shape = Shape::circle;
-  std::string dtype;
+  std::string dtype;     // names the colour, as in the structs below
   bool filled = true;    // warm; a cold cache is hollow
   bool flagged = false;  // the row breaks a consistency rule: drawn with a ring
   Box box;
@@ -79,7 +78,7 @@ struct Panel {
   std::vector<Marker> markers;
   std::vector<Label> labels;
   bool numbered = false;  // labels are numbers of Figure::key
-  size_t unlabelled = 0;  // problems whose label found no place
+  size_t unlabelled = 0;  // problems without room for a label
 };
 
 struct LegendEntry {
@@ -104,7 +103,7 @@ struct Figure {
   std::vector<Panel> panels;
   std::vector<LegendEntry> legend;
   std::vector<KeyEntry> key;
-  std::string note;  // what the plot can't show
+  std::string note;  // counts of what the plot can't show
   Pixel note_at;
 };
 
@@ -115,15 +114,14 @@ struct FigureFonts {
 };
 inline constexpr FigureFonts kFonts{};
 
-// Series in the order in which shapes are given to them, over all panels.
+// All series of all panels; shape_of() takes an index into this list.
 std::vector<std::string> series_of(const Studies& studies);
 std::vector<std::string> dtypes_of(const Studies& studies);
 Shape shape_of(size_t series_rank);
 
-// Which panels there are. The GPU's stands beside the CPU's when both were measured; a study without any
-// measurement still shows the roofs that it has.
+// The panels of the figure: CPU and GPU if both were measured. A study without measurements has a panel for its roofs.
 std::vector<DeviceKind> panels_of(const Studies& studies);
-// One line a machine: its name, threads and date.
+// One line for each machine: its name, threads and date.
 std::vector<std::string> subtitle_of(const Studies& studies);
 
 // Two panels side by side on one pair of axes when there are CPU and GPU measurements, else one. `narrow` is for small

@@ -1,4 +1,4 @@
-// Plane geometry in pixels, y downwards: what the label placement and the figure share.
+// Plane geometry in pixels, y downwards, for label placement and figure.
 #pragma once
 
 #include <algorithm>

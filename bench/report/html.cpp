@@ -120,7 +120,7 @@ json card_of(const Studies& studies, const Measurement& m) {
   return {{"title", m.label + (suite.empty() ? "" : " · " + suite)}, {"rows", rows}};
 }
 
-// What a page's filter chooses by.
+// The properties that the page's filters choose by.
 struct Facet {
   const char* name;
   const char* title;
@@ -187,7 +187,7 @@ std::string filters(const Studies& studies) {
 
 struct Cell {
   std::string text;
-  std::optional<double> number;  // what to sort by
+  std::optional<double> number;  // the value to sort by
 };
 
 std::string cell_markup(const Cell& cell) {
@@ -301,7 +301,7 @@ std::string trainium_section(const Studies& studies) {
 // A ceiling or a rate as a row.
 struct LimitRow {
   const std::string &name, &device;
-  int threads;  // 0: a GPU's
+  int threads;  // 0 for a GPU
   size_t machine;
   const Limit& limit;
 };
@@ -406,7 +406,7 @@ std::string html(const Studies& studies) {
   std::string out =
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-      // The page asks for nothing: even a fault in the escaping could not reach the network.
+      // The page may load nothing: even a fault in the escaping could not reach the network.
       "<meta http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline'\">\n"
       "<title>gable: roofline</title>\n<style>" +

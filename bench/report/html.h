@@ -1,5 +1,5 @@
-// index.html: one file that needs no network. Figure, tables and words are in the markup, so that it can be read
-// without its script; the script adds the hover card, the filters, the sorting and the choice of light or dark.
+// index.html: one file that needs no network. Figure, tables and text are in the markup, so the page can be read
+// without its script. The script adds the hover card, the filters, the sorting and the choice of light or dark.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Label placement. Candidates lie on rings around each anchor; a candidate that covers something solid is out, the rest
-// are ranked by distance, strokes covered and leaders crossed.
+// Label placement. Candidates lie on rings around each anchor. Candidates that cover something solid are dropped; the
+// others are ranked by distance, covered strokes and crossed leaders.
 #include "bench/report/labels.h"
 
 #include <array>
@@ -26,7 +26,7 @@ using Places = std::vector<std::optional<LabelPlace>>;
 
 struct Candidate {
   LabelPlace place;
-  double cost = 0;  // without the other labels
+  double cost = 0;  // cost without regard to other labels
 };
 
 Segment leader_of(const LabelPlace& place) { return {place.anchor, place.box.nearest(place.anchor)}; }
@@ -104,7 +104,7 @@ double cost_beside(const LabelPlace& place, const Places& placed, size_t self) {
   return cost;
 }
 
-// Gives the label its best place beside the others; returns its cost.
+// Moves the label to its best place given the others. Returns its cost.
 double choose(size_t self, const std::vector<Candidate>& candidates, Places& placed) {
   double best = kImpossible;
   std::optional<LabelPlace> chosen;
@@ -120,7 +120,7 @@ double choose(size_t self, const std::vector<Candidate>& candidates, Places& pla
   return chosen ? best : kUnplacedCost;
 }
 
-// The orders that are tried: what comes first takes the best places, and no single rule is best for every study.
+// The orders to try. Earlier labels get better places, and no single order is best for every study.
 std::vector<std::vector<size_t>> orders_of(const std::vector<LabelRequest>& requests,
                                            const std::vector<std::vector<Candidate>>& candidates) {
   std::vector<size_t> order(requests.size());

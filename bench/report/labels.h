@@ -1,6 +1,6 @@
-// Label placement: where the names of points go so that they cover neither each other, nor a point, nor the roof's own
-// text. A greedy pass in each of several orders, then rounds in which each label may move to a better place given the
-// others; the best result is kept. Deterministic: the same study gives the same picture.
+// Label placement: the names of points cover neither each other, nor a point, nor the roofs' names. A greedy pass in
+// each of several orders, then rounds in which each label may move to a better place given the others; the best result
+// is kept. Deterministic: the same study gives the same picture.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ namespace gable::bench::report {
 
 struct LabelRequest {
   double width = 0, height = 0;
-  std::vector<Pixel> anchors;  // points that the label may stand beside (it names all of them)
+  std::vector<Pixel> anchors;  // points that the label names; it is placed next to one of them
 };
 
 struct LabelPlace {
   Box box;
-  Pixel anchor;         // the point of the request that it stands beside
+  Pixel anchor;         // the point of the request that it is next to
   bool leader = false;  // too far away to be obvious: draw a line
 };
 
@@ -27,7 +27,7 @@ struct Surroundings {
   std::vector<Segment> strokes;  // better not covered: roofs, error bars
 };
 
-// One place a request, or none where every candidate would cover something solid.
+// One place for each request, or none if every candidate would cover something solid.
 std::vector<std::optional<LabelPlace>> place_labels(const std::vector<LabelRequest>& requests,
                                                     const Surroundings& surroundings);
 

@@ -52,7 +52,7 @@ int wait_for(pid_t child) {
   return status;
 }
 
-// The exit status of waitpid; the child's errors go to `errors`.
+// Returns waitpid's status. The child's standard error goes to the file `errors`.
 int run(std::vector<std::string> arguments, const std::filesystem::path& errors) {
   SpawnActions actions;
   actions.open(STDIN_FILENO, "/dev/null", O_RDONLY);

@@ -1,4 +1,4 @@
-// roofline.png, by librsvg's command: a renderer of its own would be more code than the rest of the report.
+// roofline.png, drawn by librsvg's command: a renderer of gable's own would be larger than the rest of the report.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace gable::bench::report {
 
-// The program that draws isn't installed; the message names its package.
+// The drawing program is not installed; the message names its package.
 class NoRenderer : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -9,8 +9,8 @@
 namespace gable::bench::report {
 
 // Creates the folder; each file appears whole or not at all. Throws std::invalid_argument when there is no study,
-// filesystem_error, and (after the other files are written) std::runtime_error when drawing the PNG fails. Returns why
-// there is no PNG where nothing here can draw one, else "".
+// filesystem_error, and (after the other files are written) std::runtime_error when drawing the PNG fails. Returns
+// the reason if no PNG could be drawn because the renderer is missing, else "".
 std::string write_report(const Studies& studies, const std::filesystem::path& out_dir);
 
 }  // namespace gable::bench::report

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Studies of the same hardware share a tag; one machine alone needs none.
+// Studies of the same hardware share a tag. A single machine has none.
 void assign_tags(std::vector<Machine>& machines) {
   std::vector<std::string> known;
   std::vector<size_t> rank;
@@ -35,8 +35,8 @@ void assign_tags(std::vector<Machine>& machines) {
 
 std::string math_of(const Measurement& m) { return m.identity.math.empty() ? "strict" : m.identity.math; }
 
-// A device's name, with its math where that is not always strict, and with the machine's tag where two machines have
-// that device: machines differ in what they are used for.
+// A device's name, with its math if not all rows are strict, and with the machine's tag if two machines have that
+// device. Machines may have different devices.
 void name_series(Studies& studies) {
   std::map<std::string, std::set<std::string>> tags_of_device, maths_of_device;
   for (const Measurement& m : studies.measurements) {
@@ -120,7 +120,7 @@ std::vector<const Ceiling*> roof_of(const Studies& studies, DeviceKind kind) {
   std::vector<const Ceiling*> roof;
   for (const std::string& tag : tags) {
     const int threads = threads_of_roof(studies, kind, tag);
-    std::map<std::string, const Ceiling*> best;  // compute by ISA and dtype, bandwidth by level
+    std::map<std::string, const Ceiling*> best;  // keys: ISA and dtype of compute, level of bandwidth
     for (const Ceiling& c : studies.ceilings) {
       if (c.device_kind != kind || studies.machines[c.machine].tag != tag) continue;
       if (c.threads.value_or(threads) != threads) continue;

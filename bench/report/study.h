@@ -29,21 +29,21 @@ struct Refused : Refusal {
 // A row with its place in the merged studies.
 struct Measurement : Row {
   size_t machine = 0;
-  std::string label{};   // name, with "+pool" where the study has it with and without
-  std::string series{};  // device, with its math where others than strict are, and its machine's tag where two have it
+  std::string label{};   // name, with "+pool" if the study has it with and without a pool
+  std::string series{};  // device, its math unless all are strict, its machine's tag if two have the device
 
-  // A logarithmic plot has no place for work of zero (transpose, reorder), and the points of one addition in many tiles
-  // would hide each other, as those of one loop over many working sets: tables show those.
+  // A logarithmic plot can't show zero work (transpose, reorder). The points of one addition in many tiles, or of one
+  // loop with many working sets, would hide each other. Tables show such rows.
   bool can_be_drawn() const { return work.value > 0 && !identity.tile && !identity.only_moves_bytes(); }
 };
 
-// "2x2"; empty without a pair.
+// "2x2"; empty for no value.
 std::string pair_text(const std::optional<std::array<std::int64_t, 2>>& pair);
 // The window of the fused max-pool; empty without one.
 std::string max_pool_of(const Row& row);
 
 struct Studies {
-  std::vector<Machine> machines;  // one a study
+  std::vector<Machine> machines;  // one for each study
   std::vector<Ceiling> ceilings;
   std::vector<Measurement> measurements;
   std::vector<Refused> refused;
@@ -54,8 +54,9 @@ struct Studies {
 // machine share a tag; every entry keeps its machine.
 Studies merge(const std::vector<nlohmann::json>& studies);
 
-// The ceilings that a panel's roof is made of: of one kind of device, at the thread count of its measurements (else
-// the most threads measured); the best bandwidth a level, every compute ceiling. Best first, one machine after another.
+// The ceilings of one panel: those of one kind of device, at the thread count of its measurements (if there are none,
+// at the most threads measured). They are the best bandwidth of each level and every compute ceiling, one machine after
+// another, best first.
 std::vector<const Ceiling*> roof_of(const Studies& studies, DeviceKind kind);
 
 }  // namespace gable::bench::report

@@ -330,7 +330,7 @@ std::string svg(const Studies& studies, Colours colours) {
 
 std::string inline_svg(const Studies& studies, FigureSize size) {
   Figure figure = lay_out(studies, size);
-  // The page has its own title and its filters are the legend; the key and the note stay.
+  // The page has its own title, and its filters replace the legend. The key and the note are drawn.
   const double top = figure.panels[0].frame.y0;
   const bool wide = size == FigureSize::wide;
   const std::string box = fmt::format(

@@ -14,8 +14,8 @@ enum class Colours { adaptive, light, dark };
 // A standalone document with title, panels, legend and key; each point has a native tooltip.
 std::string svg(const Studies& studies, Colours colours = Colours::adaptive);
 
-// For the HTML page: an <svg> element without a style of its own, whose points can be focused and carry data-i (the
-// index of their measurement). Stems and labels carry data-for (the indices that they belong to).
+// For the HTML page: an <svg> element without its own style. Points can be focused and have data-i, the index of their
+// measurement. Stems and labels have data-for, the indices that they belong to.
 std::string inline_svg(const Studies& studies, FigureSize size);
 // A small legend marker as an <svg> element; `dtype` empty: ink.
 std::string marker_svg(Shape shape, const std::string& dtype, bool filled);

@@ -44,7 +44,7 @@ bool is_vendor_library(const std::string& device) {
   return device.starts_with("onednn") || device.starts_with("cudnn") || device.starts_with("pytorch");
 }
 
-// What must agree for two times to be comparable.
+// The fields that must be equal for two times to be comparable.
 std::string comparable(const Measurement& m) {
   const Identity& i = m.identity;
   const EpilogueFields epilogue = i.epilogue.value_or(EpilogueFields{});
@@ -61,7 +61,7 @@ std::map<std::string, const Measurement*> baselines(const Studies& studies) {
   return chosen;
 }
 
-// Where all is analytic, nothing is said of it.
+// Empty if everything is analytic.
 bool was_counted(const Measurement& m) {
   return !m.work.is_analytic() ||
          std::any_of(m.traffic.begin(), m.traffic.end(), [](const auto& level) { return !level.second.is_analytic(); });
@@ -96,7 +96,7 @@ std::string line_of(const Cells& cells, const std::array<size_t, kColumns>& widt
   return line + "\n";
 }
 
-// The sentences behind the marks of the last column.
+// The sentences for the marks in the last column.
 std::string flags(const Studies& studies) {
   std::string text;
   for (const Measurement& m : studies.measurements) {
@@ -108,10 +108,10 @@ std::string flags(const Studies& studies) {
   return text.empty() ? "" : "Numbers that can't all be true (a counter or a ceiling is wrong):\n" + text;
 }
 
-/// Cases that a device refused for one reason share a line: a device without f16 refuses all of a suite's.
+/// Cases that a device refused for the same reason share a line: a device without f16 refuses all f16 cases of a suite.
 std::string refusals(const std::vector<Refused>& refused) {
   if (refused.empty()) return "";
-  std::vector<std::pair<std::string, std::string>> lines;  // where and why, names
+  std::vector<std::pair<std::string, std::string>> lines;  // place and reason, names
   for (const Refused& r : refused) {
     const std::string why = fmt::format("{} on {}: {}", printable(r.dtype), printable(r.device), printable(r.reason));
     const auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& one) { return one.first == why; });
@@ -134,7 +134,7 @@ std::string table(const Studies& studies) {
   std::copy(kHeads.begin(), kHeads.end(), rows[0].begin());
   for (const Measurement& m : studies.measurements) {
     if (!m.identity.only_moves_bytes())
-      rows.push_back(cells_of(m, *chosen.at(comparable(m))));  // others: bandwidth_table()
+      rows.push_back(cells_of(m, *chosen.at(comparable(m))));  // bandwidth_table() has the others
   }
   for (const Column column : {kRoof, kAgainst, kFlags}) {
     const auto says = [&](const Cells& row) { return !row[column].empty(); };

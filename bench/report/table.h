@@ -1,4 +1,4 @@
-// The terminal's table of a study: what a person reads when a run ends.
+// The terminal's table of a study, printed at the end of a run.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace gable::bench::report {
 
-// One line a measurement, columns aligned. Where two devices measured the same problem, the last column compares each
-// with one of them (a vendor library if it is there, else the first): "1.25x onednn" is 1.25 times as fast.
+// One line for each measurement, with aligned columns. Where two devices measured the same problem, the last column
+// compares each with one of them (a vendor library if it is there, else the first): "1.25x onednn" is 1.25 times as
+// fast.
 std::string table(const Studies& studies);
 
 }  // namespace gable::bench::report

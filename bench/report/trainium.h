@@ -1,5 +1,5 @@
-// The suite `primitives` beside the published measurements of the same study on a Trainium: which shape of tile an
-// addition wants, and how much of its peak a fused convolution reaches.
+// Compares the suite `primitives` with published measurements of the same study on a Trainium: the best tile shape of
+// an addition, and how much of its peak a fused convolution reaches.
 #pragma once
 
 #include <string>
@@ -11,25 +11,25 @@ namespace gable::bench::report {
 
 struct TrainiumFigure {
   const char* name;   // of the case
-  const char* here;   // the dtype of the case that it stands beside
-  const char* dtype;  // what it was measured with
+  const char* here;   // the dtype of the case that it is compared with
+  const char* dtype;  // the dtype on the Trainium
   double seconds;
-  double percent;  // of the machine's peak; 0 where it is not known
+  double percent;  // of the machine's peak; 0: not known
 };
 
 struct TrainiumRow {
   const Measurement* here;
-  const TrainiumFigure* there;  // null where the study has no figure
+  const TrainiumFigure* there;  // null if the study has no such measurement
 };
 
-// One row a warm measurement of the suite, in the study's order; empty without any.
+// One row for each warm measurement of the suite, in the study's order.
 std::vector<TrainiumRow> trainium_rows(const Studies& studies);
 
-// What an op is judged by: FLOP/s where it multiplies, bytes/s where it adds or moves.
+// The rate of an op: FLOP/s if it multiplies, bytes/s if it only adds or moves.
 double rate_of(const Measurement& m);
 std::string rate_text(const Measurement& m);
 
-// The rows for the terminal; empty without any.
+// The rows as text for the terminal; empty without rows.
 std::string trainium_table(const Studies& studies);
 
 }  // namespace gable::bench::report

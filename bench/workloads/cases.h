@@ -1,4 +1,4 @@
-// What a run of the command works through: ops with their names, and what was refused on the way.
+// The cases of a run: ops, bandwidths and graphs with their names.
 #pragma once
 
 #include <gable/ops.h>
@@ -16,8 +16,8 @@ struct Case {
   Op op;
 };
 
-/// What a bandwidth loop moves. On GPUs also into shared memory and between device and host. File movements go through
-/// the page cache, or past it (`direct`).
+/// What a bandwidth loop moves. GPUs also have movements into shared memory and between device and host. Files are
+/// moved through the page cache, or past it (`direct`).
 enum class Movement {
   read,
   copy,
@@ -56,30 +56,30 @@ struct BandwidthCase {
   std::string name;
   Movement movement = Movement::read;
   std::int64_t bytes = 0;   ///< working set: all arrays of all threads, or the file
-  bool one_thread = false;  ///< of a device that has several; else as many as it has
+  bool one_thread = false;  ///< one of the device's threads instead of all
 };
 
-/// PageRank over a graph that is made for it.
+/// PageRank on a generated graph.
 struct GraphCase {
   std::string suite;
   std::string name;
-  bool power_law = false;  ///< else edges are spread evenly
+  bool power_law = false;  ///< else the edges are spread evenly
   std::int32_t vertices = 0;
   std::int64_t edges = 0;
 };
 std::string problem_of(const GraphCase& one);  ///< "1048576 vertices, 16777216 edges"
 
-/// The math of a convolution or a matrix product; other ops know only strict.
+/// The math of a convolution or a matrix product; strict for other ops.
 Math math_of(const Op& op);
-/// The same op in another math; others than those two stay as they are.
+/// The op in another math; only convolutions and matrix products change.
 Op in_math(Op op, Math math);
 bool has_math(const Op& op);
 
-/// Caps the batch of each convolution, and the rows of each matrix product, which are its batch.
+/// Caps the batch of each convolution and the rows of each matrix product.
 void cap_batch(std::vector<Case>& cases, std::int64_t max_batch);
 
-/// Halves each case's batch (or its rows, or the sides of what is only moved or added) until it has at most `gflop` of
-/// work, and what is only moved or added at most `gigabytes`, or one image is left.
+/// Halves each case's batch (a matrix product's rows, the sides of ops that only move or add) until it has at most
+/// `gflop` of work, ops that only move or add at most `gigabytes`, or until one image is left.
 void cap_work(std::vector<Case>& cases, double gflop, double gigabytes);
 
 /// Drops the cases whose op an earlier case has (batches that were capped to the same); returns their names,

@@ -106,7 +106,7 @@ Layout output_layout(const Op& op) {
 void poison(const TensorView& host) {
   constexpr std::size_t kChunk = 1 << 20;
   const std::size_t bytes = host.bytes();
-  // In parallel as inputs are filled: where each thread's memory is nearer, the first touch decides where pages lie.
+  // In parallel like the inputs: the thread that first touches a page decides on which NUMA node it lies.
 #pragma omp parallel for schedule(static)
   for (std::size_t begin = 0; begin < bytes; begin += kChunk) {
     std::memset(static_cast<char*>(host.data) + begin, 0xff, std::min(kChunk, bytes - begin));

@@ -1,5 +1,5 @@
-// Tensors to run on: reproducible random numbers, the poison that results must replace, and the check that memory
-// suffices before it is asked for.
+// Tensors to run on: reproducible random inputs, outputs filled with NaNs, and a check of the available memory before
+// allocation.
 #pragma once
 
 #include <gable/ops.h>
@@ -14,7 +14,7 @@ namespace gable::bench {
 /// Host tensors of an op's inputs; those that it does not have are empty.
 struct OpData {
   Tensor x;
-  Tensor second;  ///< what is added to x
+  Tensor second;  ///< the second operand of an addition
   Tensor weights;
   Tensor bias;
 };
@@ -25,19 +25,19 @@ void fill_random(const TensorView& host, std::uint64_t seed, float low, float hi
 /// x and bias in [-1, 1), weights scaled by sqrt(3 / terms), so that results stay near 1 in every dtype.
 OpData random_data(const Op& op, std::uint64_t seed = 1);
 
-/// Where it has one; else nchw.
+/// The op's layout, or nchw if it has none.
 Layout output_layout(const Op& op);
 
-/// Every byte 0xff: a NaN in every dtype, which no correct result leaves.
+/// Sets every byte to 0xff, a NaN in every dtype. A correct result leaves none.
 void poison(const TensorView& host);
 
-/// Bytes that inputs, weights (twice: as given and packed), bias and `outputs` results take.
+/// Bytes of inputs, weights (twice: as given and packed), bias and `outputs` results.
 double bytes_needed(const Op& op, std::size_t outputs);
 
-/// What can be allocated now without swapping: MemAvailable, or what the cgroup leaves if that is less.
+/// Bytes that can be allocated now without swapping: MemAvailable, or the rest of the cgroup's limit if that is less.
 double available_memory();
 
-/// Throws Error(out_of_memory) when `bytes` is more than nine tenths of available_memory().
+/// Throws Error(out_of_memory) if `bytes` is more than nine tenths of available_memory().
 void require_memory(double bytes, const std::string& what);
 
 }  // namespace gable::bench

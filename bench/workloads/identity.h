@@ -1,4 +1,4 @@
-// Cases as the record names them.
+// The record's fields that identify a case.
 #pragma once
 
 #include "bench/record/row.h"

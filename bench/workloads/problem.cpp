@@ -26,18 +26,18 @@ constexpr std::int64_t kMaxValue = 1'000'000'000;
   throw Error(ErrorCode::unsupported, fmt::format("problem '{}': {}", text, message));
 }
 
-/// One spatial dimension as it is written; unset values are what the defaulting rules fill.
+/// One spatial dimension as the user wrote it. The defaulting rules fill unset values.
 struct Axis {
   std::optional<std::int64_t> input, output, kernel, stride, padding, dilation;
 
-  /// benchdnn's test for "this dimension is not there": values that equal their default count as not given.
+  /// benchdnn's test for an absent dimension: values that equal their default count as not given.
   bool absent() const {
     return input.value_or(0) == 0 && output.value_or(0) == 0 && kernel.value_or(0) == 0 && stride.value_or(1) == 1 &&
            padding.value_or(0) == 0 && dilation.value_or(0) == 0;
   }
 };
 
-/// The same after the rules.
+/// A dimension after the defaulting rules.
 struct Resolved {
   std::int64_t input = 1, output = 1, kernel = 1, stride = 1, before = 0, after = 0, dilation = 1;
   bool operator==(const Resolved&) const = default;
@@ -68,14 +68,14 @@ struct Entries {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 
-/// What stands at `at` up to the next entry, for error messages.
+/// The text from `at` to the next entry, for error messages.
 std::string_view word_at(std::string_view text, std::size_t at) {
   std::size_t end = at;
   while (end < text.size() && text[end] != '_' && !is_lower(text[end])) ++end;
   return text.substr(at, end - at);
 }
 
-/// The number at `at`, which moves past it.
+/// Reads the number at `at` and moves `at` past it.
 std::int64_t parse_value(std::string_view text, std::string_view key, std::size_t& at) {
   const std::size_t begin = at;
   while (at < text.size() && is_digit(text[at])) ++at;
@@ -143,7 +143,7 @@ void require(std::string_view text, const std::optional<std::int64_t>& value, st
   if (*value == 0) fail(text, text.find(key), fmt::format("'{}0': must be at least 1", key));
 }
 
-/// Where an output size is given, the padding before is half of what it needs, rounded down.
+/// If the output size is given, the padding before is half of the padding that it needs, rounded down.
 std::int64_t implied_padding(const Resolved& axis) {
   const std::int64_t span = (axis.kernel - 1) * axis.dilation + 1;
   return std::max<std::int64_t>(0, ((axis.output - 1) * axis.stride - axis.input + span) / 2);
@@ -172,7 +172,7 @@ Resolved resolve(std::string_view text, const Axis& axis, char letter) {
     r.output = *axis.output;
     if (!axis.padding) r.before = implied_padding(r);
   }
-  // Rows that the last window doesn't reach make this negative: they are simply not read.
+  // Negative if the last window ends before the last rows, which are then not read.
   r.after = (r.output - 1) * r.stride + span - r.input - r.before;
   if (r.after <= -r.stride) {
     refuse(text, fmt::format("o{0}{1} is smaller than the {2} that i{0}{3} gives; cropped outputs are not supported",

@@ -1,5 +1,5 @@
-// Problems as benchdnn writes them: one descriptor a convolution, lists of them in files. Every public shape list runs
-// unchanged; what gable can't express (3-D, cropped outputs) is kept as a refused entry with its reason.
+// Problems in benchdnn's format: one descriptor for each convolution, and files with lists of them. Public shape lists
+// run unchanged. A problem that gable can't express (3-D, cropped outputs) is kept as a refused entry with its reason.
 #pragma once
 
 #include <gable/ops.h>
@@ -32,10 +32,10 @@ Problem parse_problem(std::string_view descriptor);
 
 /// The canonical descriptor: parse_problem() reads the same convolution from it (dtype, layout and epilogue apart).
 std::string descriptor(const Conv2d& conv);
-/// Of any op, as benchdnn's drivers write them: "4096x700:700x1000" a matrix product, "25600:25600" an addition,
-/// "1024x512" what is only moved.
+/// The descriptor of any op in the format of benchdnn's drivers: "4096x700:700x1000" for a matrix product,
+/// "25600:25600" for an addition, "1024x512" for an op that only moves.
 std::string descriptor(const Op& op);
-/// The same with the problem's name and count.
+/// The descriptor with the problem's name and count.
 std::string to_string(const Problem& problem);
 
 /// "2", "3x2" or "3x3,2" or "3x3,2x1": window, and stride where it differs from the window. Throws
@@ -49,7 +49,7 @@ struct ListEntry {
   std::string text;
   std::optional<Problem> problem;
   std::string refusal;     ///< why there is no problem
-  bool malformed = false;  ///< refused because it can't be read, not because gable can't do it
+  bool malformed = false;  ///< true: it can't be parsed; false: gable can't express it
 };
 
 /// Whitespace-separated descriptors, `#` comments, blank lines, `\` at the end of a word joins it with the next one.

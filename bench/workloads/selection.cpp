@@ -45,7 +45,7 @@ std::vector<Math> maths_of(const SelectionOptions& options) {
   return maths;
 }
 
-/// Each case once in each math, if it has any.
+/// Repeats each case in each math, if its op has a math.
 void multiply(std::vector<Case>& cases, const std::vector<Math>& maths) {
   if (maths.empty()) return;
   std::vector<Case> all;
@@ -111,7 +111,8 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
 }
 
 bool is_named(const std::string& name, const std::vector<std::string>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) { return name.find(part) != std::string::npos; });
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const std::string& part) { return name.find(part) != std::string::npos; });
 }
 
 }  // namespace

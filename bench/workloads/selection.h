@@ -1,4 +1,4 @@
-// From the command line's words to cases: --problem, --suite or --file, with their attributes and filters.
+// From command line options to cases: --problem, --suite or --file, with attributes and filters.
 #pragma once
 
 #include <gable/dtype.h>
@@ -14,17 +14,17 @@
 
 namespace gable::bench {
 
-/// The options as they are written; an unset one has its default.
+/// The options as the user wrote them; an unset one has its default.
 struct SelectionOptions {
   std::vector<std::string> problems;
   std::string suite;
   std::string file;
-  std::vector<std::string> dtypes;  ///< suites: a filter; else what to run, f32 if none
+  std::vector<std::string> dtypes;  ///< suites: a filter; else the dtypes to run, f32 if empty
   std::string layout;
   std::string activation;
   std::string max_pool;
-  std::vector<std::string> maths;  ///< strict if none; several: each case once in each
-  std::vector<std::string> names;  ///< parts of cases' names: those that contain one of them
+  std::vector<std::string> maths;  ///< strict if empty; each case runs in each of them
+  std::vector<std::string> names;  ///< selects the cases whose name contains one of these
   bool bias = false;
   std::int64_t max_batch = 0;
 };
@@ -34,15 +34,15 @@ struct Selection {
   std::vector<BandwidthCase> bandwidths;  ///< of a suite, in f32
   std::vector<GraphCase> graphs;          ///< of a suite, in f32
   std::vector<Refusal> refused;           ///< entries of a list that gable can't express
-  int malformed = 0;                      ///< of those, entries that can't be read at all
-  std::vector<std::string> repeated;  ///< cases of a suite that --max-batch made equal to others, which stand for them
+  int malformed = 0;                      ///< number of refused entries that can't be parsed
+  std::vector<std::string> repeated;      ///< cases of a suite that --max-batch made equal to others; dropped
 };
 
-/// Sets what --layout, --activation, --max-pool and --bias say; neither dtype nor math.
+/// Applies --layout, --activation, --max-pool and --bias, but neither dtype nor math.
 void apply_attributes(const SelectionOptions& options, Conv2d& conv);
 
-/// Cases that differ in their math alone follow one another. Throws Error(invalid_argument) unless exactly one of
-/// problem, suite and file is given and something is left to do, and what parse_problem() throws for --problem.
+/// Cases that differ only in their math are neighbours. Throws Error(invalid_argument) unless exactly one of problem,
+/// suite and file is given and at least one case is selected; for --problem throws like parse_problem().
 Selection select(const SelectionOptions& options, bool gpu);
 
 }  // namespace gable::bench

@@ -1,5 +1,5 @@
-// The suites as tables: a name, benchdnn's descriptor and an epilogue a row; rows are multiplied by dtypes and pools.
-// `primitives` has other ops too.
+// The suites as tables. A row has a name, benchdnn's descriptor and an epilogue; each row is repeated for the dtypes
+// and pools of its suite. `primitives` has other ops too.
 #include "bench/workloads/suites.h"
 
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ std::vector<Case> study() {
   return cases;
 }
 
-/// Layers of a network: bias and relu, every dtype, no pool.
+/// The layers of a network, with bias and relu, in every dtype, without pool.
 std::vector<Case> network(std::string_view name, const std::vector<Layer>& layers, bool gpu) {
   std::vector<Case> cases;
   for (const Layer& layer : layers) {
@@ -80,7 +80,7 @@ std::vector<Case> network(std::string_view name, const std::vector<Layer>& layer
   return cases;
 }
 
-/// Each distinct shape once, named after the first block that has it. v1.5: the 3x3 has the stride, not the 1x1.
+/// Each distinct shape once, named after its first block. ResNet v1.5: the 3x3 has the stride, not the 1x1.
 std::vector<Case> resnet50(bool gpu) {
   return network("resnet50",
                  {
@@ -141,11 +141,11 @@ void add_vector_adds(std::vector<Case>& cases, const std::string& name, std::int
   }
 }
 
-/// The Trainium study: the shape of a tile in an addition, bandwidth in a transpose, matrix products and the fused
+/// The Trainium study: tile shapes of an addition, the bandwidth of a transpose, matrix products and the fused
 /// convolution.
 std::vector<Case> primitives() {
   std::vector<Case> cases;
-  // First the lanes of tiles that are one element long, then the length of tiles that use every lane.
+  // First tiles one element long with more and more lanes, then longer and longer tiles that use every lane.
   add_vector_adds(cases, "vector_add_25600", 25600,
                   {{1, 1},
                    {2, 1},
@@ -201,7 +201,7 @@ std::vector<std::int64_t> working_sets() {
   return sizes;
 }
 
-/// Every level of a GPU's memory, and the way from and to the host.
+/// Every level of a GPU's memory, and copies from and to the host.
 std::vector<BandwidthCase> gpu_bandwidths() {
   std::vector<BandwidthCase> cases;
   for (const Movement movement : {Movement::read, Movement::copy, Movement::triad, Movement::to_shared}) {

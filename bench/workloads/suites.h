@@ -1,4 +1,4 @@
-// The named workloads: fixed lists of convolutions and other ops that studies on different machines share.
+// The named workloads: fixed lists of convolutions and other ops, the same for studies on all machines.
 #pragma once
 
 #include "bench/workloads/cases.h"
@@ -16,11 +16,10 @@ std::vector<std::string> suite_names();
 /// for GPUs; the others are the same for both. Throws Error(invalid_argument) that lists the known names.
 std::vector<Case> suite(std::string_view name, bool gpu = false);
 
-/// The suite's bandwidths: those of `primitives`, which GPUs and CPUs have their own of; else none. Throws as suite()
-/// does.
+/// The bandwidths of `primitives`, which differ between GPUs and CPUs; none for other suites. Throws like suite().
 std::vector<BandwidthCase> bandwidth_cases(std::string_view suite, bool gpu = false);
 
-/// The graphs of `primitives` on GPUs; else none. Throws as suite() does.
+/// The graphs of `primitives` on GPUs; none otherwise. Throws like suite().
 std::vector<GraphCase> graph_cases(std::string_view suite, bool gpu = false);
 
 }  // namespace gable::bench

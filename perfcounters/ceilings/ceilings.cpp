@@ -44,7 +44,7 @@ struct Kernel {
   double units = 0;
 };
 
-// The fastest of a few runs: in a single run a thread may have waited for its CPU.
+// The fastest of a few runs, because in a single run a thread may have waited for its CPU.
 double quickest_run(PinnedTeam& team, const Kernel& kernel, std::int64_t iterations, int tries) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < tries; ++i)
@@ -74,8 +74,8 @@ Timing sample_once(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
 
 bool disturbed(const Timing& rates) { return rates.q3 - rates.q1 > 0.1 * rates.seconds; }
 
-// Other programs can only lower a rate, so of two attempts the higher counts; the second is made where the first one's
-// samples disagree.
+// Measures a second time if the samples of the first attempt disagree, and keeps the higher rate: other programs can
+// only lower it.
 Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
   Timing rates = sample_once(team, kernel, how);
   if (!disturbed(rates) || Clock::now() > how.retry_until) return rates;
@@ -97,7 +97,7 @@ void fill(Ceiling& ceiling, const Timing& rates) {
   if (disturbed(rates)) add_note(ceiling, "samples differ by more than a tenth: other programs were running");
 }
 
-// The threads of one configuration, and the clock that they reach together.
+// The threads of one configuration and the clock that they reach when all run.
 struct Configuration {
   std::unique_ptr<PinnedTeam> team;
   int cores = 1;
@@ -141,8 +141,8 @@ class Progress {
 
 // ---- arithmetic
 
-// Instructions a cycle, as a whole number, from the one-thread measurement: how many units there must be at least. FMA
-// loops reach their units' rate, so it is rounded; mixed loops lose a little to scheduling, so it is rounded up.
+// Instructions for each cycle as a whole number, from the one-thread measurement: the least number of units. FMA loops
+// reach their units' rate, so it is rounded; mixed loops lose a little to scheduling, so it is rounded up.
 double inferred_rate(const ComputeLoop& loop, double flops, double clock_hz) {
   if (loop.instructions_per_cycle_known > 0) return loop.instructions_per_cycle_known;
   const double measured = flops / (clock_hz * loop.flop_per_instruction);

@@ -1,7 +1,7 @@
-// The roofs: what this CPU reaches in arithmetic and in memory traffic, measured, with the theoretical formula beside
-// it. Arithmetic: loops that stay in registers, one a SIMD width, with and without FMA. Bandwidth: reads of working
-// sets that fit one cache level and exceed the level above, and STREAM's triad in DRAM. Each for one thread and for all
-// that this process may use, every thread pinned to a CPU and reading memory that it touched first.
+// The roofs: this CPU's measured limits of arithmetic and memory traffic, each with its theoretical formula.
+// Arithmetic: loops that stay in registers, one a SIMD width, with and without FMA. Bandwidth: reads of working sets
+// that fit one cache level and exceed the level above, and STREAM's triad in DRAM. Each for one thread and for all that
+// this process may use, every thread pinned to a CPU and reading memory that it touched first.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ struct Ceiling {
   double theoretical = 0;             ///< the formula's value; 0 where it is not known
   std::string formula{};              ///< the formula with its numbers and assumptions
   std::size_t working_set_bytes = 0;  ///< bandwidth: of all threads together
-  std::string note{};                 ///< what is counted, and what was peculiar
+  std::string note{};                 ///< what is counted, and anything unusual
 };
 
 struct CeilingOptions {
   bool quick = false;     ///< fewer and shorter runs
   bool compute = true;    ///< measure the arithmetic
   bool bandwidth = true;  ///< measure the memory levels
-  /// Called before each measurement with what comes next, how many are done and how many there are.
+  /// Called before each measurement with its name, the number of finished measurements and their total.
   std::function<void(const std::string& next, int done, int total)> progress;
 };
 
@@ -41,8 +41,8 @@ struct CeilingOptions {
 /// Throws std::runtime_error when the system refuses the memory (at most a quarter of what is available).
 std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptions& options = {});
 
-/// Bytes that each thread reads in order that its data lie in cache level 1, 2 or 3, or in DRAM (level 0), when one
-/// thread runs or all that are available (which then share caches as `machine` says). 0 when there is no such level.
+/// Bytes that each thread reads so that its data lie in cache level 1, 2 or 3, or in DRAM (level 0). Either one thread
+/// runs or all available threads, which share caches as `machine` says. 0 if there is no such level.
 std::size_t working_set(const Machine& machine, int level, bool all_threads);
 
 }  // namespace gable::perf

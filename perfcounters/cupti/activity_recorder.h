@@ -1,6 +1,5 @@
-// What a GPU did, from CUPTI's activity records: kernels, copies, fills, and the calls of the CUDA API that led to
-// them. CUPTI fills buffers on its own threads and hands them over by functions without a context, so there is one
-// recorder.
+// A GPU's activity from CUPTI's records: kernels, copies, fills, and the CUDA API calls that started them. CUPTI fills
+// buffers on its own threads and hands them over by functions without a context, so there is one recorder.
 #pragma once
 
 #include <vector>
@@ -11,7 +10,7 @@ namespace gable::cupti {
 
 void start_recording();
 
-/// Everything since start_recording(), by start. Throws GpuProfilerError where records were lost.
+/// All activity since start_recording(), by start time. Throws GpuProfilerError if records were lost.
 std::vector<perf::Activity> stop_recording();
 
 }  // namespace gable::cupti

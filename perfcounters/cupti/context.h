@@ -1,4 +1,4 @@
-// A GPU by its number, and its primary context, where everything of the CUDA runtime lives.
+// A GPU by its number, and its primary context, which the CUDA runtime uses.
 #pragma once
 
 #include "perfcounters/cupti/library.h"
@@ -23,7 +23,7 @@ class PrimaryContext {
   CUcontext context_ = nullptr;
 };
 
-/// Makes it current for the calling thread, and the former one again at the end.
+/// Makes the context current for the calling thread; the destructor restores the previous one.
 class Current {
  public:
   explicit Current(const PrimaryContext& context);

@@ -1,5 +1,5 @@
-// CUPTI's host half: which metrics a chip has, in how many passes a set of them is counted, the configuration that
-// arms the counters for it, and the values of what was counted. It needs neither a GPU nor a driver.
+// CUPTI's host half: the metrics of a chip, the number of passes for a set of metrics, the configuration that arms the
+// counters, and the decoded values. It needs neither a GPU nor a driver.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  /// The names without rollups of everything that the chip counts.
+  /// The names, without rollups, of all metrics of the chip.
   std::vector<std::string> base_metrics() const;
-  /// Adds metrics to what is counted. One that the chip lacks fails them all, so ask base_metrics() first.
+  /// Adds metrics to count. If the chip lacks one of them, all fail, so check with base_metrics() first.
   void add(const std::vector<std::string>& metrics);
   /// Of all metrics added.
   std::vector<std::uint8_t> config_image() const;
@@ -34,14 +34,14 @@ class Host {
   CUpti_Profiler_Host_Object* object_ = nullptr;
 };
 
-/// Runs of the work that a configuration needs.
+/// The number of passes, which is how often the work runs.
 std::size_t passes(std::vector<std::uint8_t>& config_image);
 
-/// As CUPTI takes them.
+/// The names as CUPTI takes them.
 std::vector<const char*> pointers(const std::vector<std::string>& names);
 
-/// Counted by instrumented code instead of by hardware: such a pass is up to 24 times slower, and sees nothing in CUDA
-/// graphs.
+/// True for metrics that instrumented code counts instead of hardware: such a pass is up to 24 times slower and counts
+/// nothing inside CUDA graphs.
 bool is_sass(const std::string& metric);
 
 }  // namespace gable::cupti

@@ -75,7 +75,8 @@ again:
 }
 )";
 
-// Parameters: destination, rounds. A warp does 4 products of 16x16 and 16x8 a round, in bf16 with sums in f32.
+// Parameters: destination, rounds. A warp does 4 products of 16x16 and 16x8 in each round, in bf16 with f32
+// accumulators.
 constexpr const char* kMatrix = R"(
 .version 7.0
 .target sm_80

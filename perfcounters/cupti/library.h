@@ -76,7 +76,7 @@ struct Driver {
 /// libcupti's functions. Throws GpuProfilerError(kNoCupti) with what the loader said.
 const Functions& functions();
 
-/// The driver, started. Throws GpuProfilerError(kNoDriver).
+/// The driver, initialized. Throws GpuProfilerError(kNoDriver).
 const Driver& driver();
 
 /// Throws GpuProfilerError with CUPTI's code unless `result` is success. `call` is what was called.
@@ -84,7 +84,7 @@ void check(CUptiResult result, const char* call);
 /// Throws GpuProfilerError(kDriverCall).
 void check(CUresult result, const char* call);
 
-/// A parameter block of CUPTI's, zeroed, its size set as the header says it.
+/// A zeroed parameter block of CUPTI with its size set as the header requires.
 template <typename Parameters>
 Parameters sized(std::size_t size) {
   Parameters parameters{};

@@ -1,4 +1,4 @@
-// The plugin's entry and what it offers, for perfcounters/sources/gpu_profiler.h.
+// The plugin's entry and its implementation of perfcounters/sources/gpu_profiler.h.
 #include <algorithm>
 #include <mutex>
 #include <set>

@@ -44,7 +44,7 @@ void initialize_profiler() {
   static_cast<void>(done);
 }
 
-/// The range profiler, enabled on a context while this lives.
+/// Enables the range profiler on a context; the destructor disables it.
 class Enabled {
  public:
   explicit Enabled(CUcontext context) {

@@ -10,13 +10,13 @@
 
 namespace gable::cupti {
 
-/// The chip's name, after every check that counters can be had on this GPU.
+/// The chip's name. Throws if counters are not available on this GPU.
 std::string chip_of(int gpu);
 
 /// Throws where the counters can't be armed.
 void arm_and_disarm(int gpu);
 
-/// Counts `request`, whose metrics are all of one sort: hardware's, or instrumented code's (is_sass()).
+/// Counts `request`. Its metrics are all counted by hardware, or all by instrumented code (is_sass()).
 perf::Counted count_ranges(int gpu, const std::string& chip, const perf::CountRequest& request);
 
 }  // namespace gable::cupti

@@ -10,7 +10,7 @@ namespace gable::perf {
 /// Nothing if the file is missing or empty.
 std::optional<std::string> first_line(const std::string& path);
 
-/// The value behind "key : value" or "key=value" of a text file's first such line; empty if there is none.
+/// The value in the first line "key : value" or "key=value" of a text file; empty if there is none.
 std::string value_of(const std::string& path, const std::string& key, char separator);
 
 /// "48K", "1024K", "32M", "4096" -> bytes; 0 if it is not a number.

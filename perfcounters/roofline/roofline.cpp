@@ -63,7 +63,7 @@ void flag_order(const RooflinePoint& point, double tolerance, std::vector<std::s
   }
 }
 
-/// Parts of f32 are multiplied on the units of bf16, several times for one product.
+/// f32 as bf16 parts uses the bf16 units, with several multiplications for one product.
 Roof compute_roof_of(const std::vector<Ceiling>& ceilings, const RooflinePoint& point) {
   Roof direct = compute_roof(ceilings, point.dtype, point.threads);
   if (point.products <= 1) return direct;

@@ -1,6 +1,6 @@
-// The roofline model: what a point (W, Q a level, T) could attain under measured ceilings, what bounds it, and whether
-// its numbers can be true. With several memory levels it is the cache-aware model: one slanted roof a level, and the
-// lowest roof above the point's own intensities counts.
+// The roofline model: what a point (W, Q of each level, T) can attain under measured ceilings, what bounds it, and
+// whether its numbers are possible. With several memory levels it is the cache-aware model: each level has a slanted
+// roof, and the lowest roof at the point's intensities counts.
 #pragma once
 
 #include <optional>
@@ -22,14 +22,14 @@ struct RooflinePoint {
   double seconds = 0;  ///< T
   std::string dtype = "f32";
   int threads = 0;   ///< 0: as many as the ceilings were measured with
-  int products = 1;  ///< f32 or f16 out of bf16 parts: how many of their products stand for one
+  int products = 1;  ///< multiplications for one product: f32 or f16 as bf16 parts needs several
 };
 
 struct RooflineOptions {
   /// T below this, far from every roof, is the cost of a call rather than of its work: starting a team of threads and
   /// joining it costs 5 to 20 us. The caller may pass what it measured for an empty call instead.
   double overhead_seconds = 20e-6;
-  double tolerance = 0.05;  ///< by how much a number may pass its ceiling before it is flagged
+  double tolerance = 0.05;  ///< fraction by which a number may exceed its ceiling before it is flagged
 };
 
 struct Verdict {
@@ -53,7 +53,7 @@ struct Roof {
 /// and all, one thread's value scales up to that of all.
 Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype, int threads);
 
-/// The best bandwidth of `level` ("l1", "l2", "l3", "dram"), whatever mix of reads and stores gave it.
+/// The best bandwidth of `level` ("l1", "l2", "l3", "dram") over all mixes of reads and stores.
 Roof bandwidth_roof(const std::vector<Ceiling>& ceilings, const std::string& level, int threads);
 
 /// FLOP per byte where `level`'s slanted roof meets the flat one; 0 when either is missing.

@@ -84,17 +84,17 @@ Reading CalibratedSource::measure(const Workload& workload, const CountOptions& 
     calibrated_.insert(calibrated_.end(), fresh.begin(), fresh.end());
   }
   const SourceStatus here = status();
-  CountOptions believed = options;
+  CountOptions trusted = options;
   std::map<Metric, std::string> refused;
   for (const Metric metric : options.metrics) {
     const Ability able = ability(here, metric);
     const std::string why = able.available ? calibration_.refusal(metric) : able.reason;
     if (why.empty()) continue;
     refused[metric] = why;
-    std::erase(believed.metrics, metric);
+    std::erase(trusted.metrics, metric);
   }
   Reading reading{.source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = {}};
-  if (!believed.metrics.empty()) reading = source_->measure(workload, believed);
+  if (!trusted.metrics.empty()) reading = source_->measure(workload, trusted);
   for (auto& [metric, why] : refused) reading.quantities[metric] = Quantity{.reason = std::move(why)};
   return reading;
 }

@@ -155,7 +155,7 @@ std::vector<KnownWork> CuptiSource::known_work() const {
   try {
     return gpu_profiler().known_work(0);
   } catch (const GpuProfilerError&) {
-    return {};  // status() says why
+    return {};  // status() has the reason
   }
 }
 

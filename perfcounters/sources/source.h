@@ -1,7 +1,7 @@
-// Where numbers come from. Every source of W, Q or T says quantity by quantity what it can give on this machine, or why
-// not and what would cure it; nothing falls back in silence to another source. All sources are asked in one way:
-// describe a workload, name the quantities, and get each value with its spread and its provenance, or the reason why
-// there is none. A source is believed after it has read kernels of known W and Q right: see calibration.h.
+// Sources of W, Q and T. For each quantity a source states whether it is available on this machine, or the reason and
+// the cure if not. Nothing falls back to another source in silence. All sources have one interface: the caller
+// describes a workload and names quantities, and gets each value with its spread and provenance, or the reason for its
+// absence. A source is trusted after it has measured kernels of known W and Q correctly: see calibration.h.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@
 
 namespace gable::perf {
 
-/// What can be measured. A level's traffic is what that level serves: `l1` is what the core loads and stores, `l2` what
-/// the L1s exchange with it (L1's misses and write-backs), `l3` likewise, `dram` what the last level exchanges with
-/// memory. They are the bytes under the bandwidth ceilings of the same names.
+/// The quantities. A level's traffic is the bytes that it serves: `l1` the core's loads and stores, `l2` the misses and
+/// write-backs of the L1s, `l3` those of the L2s, `dram` those of the last level. The bandwidth ceilings of the same
+/// names are in these bytes.
 enum class Metric { flop, l1_bytes, l2_bytes, l3_bytes, dram_bytes, seconds };
 
 /// "W", "Q(l1)", "Q(l2)", "Q(l3)", "Q(dram)", "T".
@@ -38,7 +38,7 @@ struct Ability {
 struct SourceStatus {
   std::string name;  ///< "steady_clock", "analytic", "perf_event", "pcm", "callgrind", "cupti"
   bool available = false;
-  std::string provides;  ///< what it provides here, or would: "W", "Q(dram)", "T" and their conditions
+  std::string provides;  ///< its quantities, available here or not: "W", "Q(dram)", "T", and their conditions
   std::string reason;    ///< empty when everything in `provides` is available; else why not, in the system's own words
   std::string cure;      ///< empty when there is nothing to cure
   std::vector<Ability> abilities{};  ///< one for each quantity that the source knows
@@ -54,8 +54,8 @@ struct Quantity {
   double q1 = 0;                  ///< quartiles; equal to the value where there was one repetition
   double q3 = 0;
   int repetitions = 1;
-  /// time_enabled / time_running of the counters behind it. A value is given at 1 alone: above it, it would be an
-  /// extrapolation, and `reason` says so.
+  /// time_enabled / time_running of its counters. There is a value only at 1: above 1 it would be extrapolated, and
+  /// `reason` says so.
   double multiplex = 1;
   std::string note{};  ///< limits of this value: what it misses, what was rounded
 };
@@ -70,7 +70,7 @@ struct ChildTask {
   bool markers = false;  ///< the region is marked for callgrind
 };
 
-/// One piece of work with what a source may need around it. Only `run` is mandatory.
+/// One piece of work, with the callables that a source may need. Only `run` is mandatory.
 struct Workload {
   std::function<void()> run{};      ///< runs the work once and waits for it, also on a GPU
   std::function<void()> restore{};  ///< restores the inputs that run() changed; empty: run() is repeatable as it is
@@ -123,16 +123,15 @@ class CounterSource {
 
   virtual std::string name() const = 0;
   virtual Provenance provenance() const = 0;
-  /// Whether it counts what runs on GPUs; if not, it counts the host.
+  /// True if it counts GPUs, false if it counts the host.
   virtual bool on_gpu() const { return false; }
   /// Makes cheap checks only; runs no workload.
   virtual SourceStatus status() const = 0;
   /// Plans the passes. Quantities that the source can't provide are left out here and refused by measure().
   virtual PassPlan prepare(const CountOptions& options);
   /// Runs `workload` as often as the plan says. Restores inputs and flushes caches before each run if the workload can.
-  /// Never use the time of such a run as T. Throws std::invalid_argument for a workload that lacks what this source
-  /// needs
-  /// (`run` or `child`).
+  /// Never use the time of such a run as T. Throws std::invalid_argument for a workload without the callable that this
+  /// source needs (`run` or `child`).
   virtual Reading measure(const Workload& workload, const CountOptions& options) = 0;
   /// Kernels of known W and Q on this source's device, for its calibration.
   virtual std::vector<KnownWork> known_work() const = 0;

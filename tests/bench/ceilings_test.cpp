@@ -1,5 +1,5 @@
-// How GPUs' measurements are held against their ceilings, and what the record says of both. The ceilings are made up;
-// cuda_test measures real ones where there is a GPU.
+// Judges GPU measurements under ceilings and checks both in the record. The ceilings are made up; cuda_test measures
+// real ones if there is a GPU.
 #include <doctest/doctest.h>
 
 #include <gable/device.h>
@@ -38,7 +38,7 @@ Ceiling bandwidth(const std::string& level, double value, std::size_t bytes) {
           .formula = "twice as much"};
 }
 
-/// f32 10, tf32 100, bf16 200 TFLOP/s; memory 2, L2 of 40 MB 5 TB/s; a launch that is waited for takes 10 us.
+/// f32 10, tf32 100, bf16 200 TFLOP/s; memory 2 TB/s, L2 of 40 MB 5 TB/s; a launch and its wait take 10 us.
 MachineCeilings one_gpu(int index = 0) {
   const std::string uri = "cuda:" + std::to_string(index);
   MachineCeilings ceilings;
@@ -92,7 +92,7 @@ MachineCeilings one_cpu(const std::vector<std::pair<const char*, double>>& flops
   return ceilings;
 }
 
-TEST_CASE("a GPU's measurement is held against its own unit, or the memory that its tensors lie in") {
+TEST_CASE("a GPU's measurement is judged by its own unit, or by the memory that its tensors lie in") {
   const Verdict busy = judged(gpu_row(0, 5e9, 1e9, 1e-3));  // 0.5 ms of each
   CHECK(busy.percent_of_roof.value() == doctest::Approx(50));
   CHECK(judged(gpu_row(0, 6e9, 1e9, 1e-3)).bound == "compute");
@@ -108,7 +108,7 @@ TEST_CASE("a GPU's measurement is held against its own unit, or the memory that 
   CHECK(judged(tf32).percent_of_roof.value() == doctest::Approx(50));
 }
 
-TEST_CASE("f32 out of bf16 parts has the roof of bf16's products, a third or a sixth of it") {
+TEST_CASE("f32 as bf16 parts has a third or a sixth of bf16's roof") {
   for (const int products : {3, 6}) {
     CAPTURE(products);
     Row split = gpu_row(0, 10e9, 1e6, 1e-3);
@@ -120,14 +120,16 @@ TEST_CASE("f32 out of bf16 parts has the roof of bf16's products, a third or a s
   }
 }
 
-TEST_CASE("f16 out of bf16 parts has the roof of its own number of products, other kernels that of f16's own unit") {
+TEST_CASE(
+    "f16 as bf16 parts has bf16's roof divided by its number of products; other kernels have the roof of f16's own "
+    "unit") {
   const MachineCeilings cpu = one_cpu({{"f16", 1e12}, {"bf16", 6e12}});
   CHECK(judged(cpu_row(1e9, "f16", {"bf16", 3}), cpu).percent_of_roof.value() == doctest::Approx(50));
   CHECK(judged(cpu_row(1e9, "f16", {"bf16", 4}), cpu).percent_of_roof.value() == doctest::Approx(100 * 1 / 1.5));
   CHECK(judged(cpu_row(1e9, "f16", {"f16", 1}), cpu).percent_of_roof.value() == doctest::Approx(100));
 }
 
-TEST_CASE("f64 has a roof of its own, or half of f32's: it is never held against f32's") {
+TEST_CASE("f64 has a roof of its own or half of f32's, never f32's") {
   const Row row = cpu_row(1e8, "f32", {"f64", 1});
   const Verdict half = judged(row, one_cpu({{"f32", 1e12}}));
   CHECK(half.percent_of_roof.value() == doctest::Approx(20));
@@ -137,7 +139,7 @@ TEST_CASE("f64 has a roof of its own, or half of f32's: it is never held against
   CHECK(own.roof == "unit f64");
 }
 
-TEST_CASE("a plan says what it multiplies in") {
+TEST_CASE("a plan states its arithmetic") {
   Conv2d conv{.input = {1, 32, 8, 8}, .weights = {32, 32, 3, 3}, .layout = Layout::nhwc};
   const Arithmetic reference = open("reference").plan(conv).arithmetic();
   CHECK(reference.dtype == "f64");
@@ -147,7 +149,7 @@ TEST_CASE("a plan says what it multiplies in") {
   CHECK(direct.products == 1);
 }
 
-TEST_CASE("f16 on AMX says how many products its kernel makes: four of few terms, three of many") {
+TEST_CASE("f16 on AMX states the number of products of its kernel: four for few terms, three for many") {
   const Device amx = open("cpu?kernel=amx");
   const auto conv_of = [](std::int64_t channels, std::int64_t window) {
     return Conv2d{.input = {1, channels, 16, 16},
@@ -172,7 +174,7 @@ TEST_CASE("f16 on AMX says how many products its kernel makes: four of few terms
   }
 }
 
-TEST_CASE("a short time far below the roof is a launch's cost; what is above a roof is flagged") {
+TEST_CASE("a short time far below the roof is bound by the launch; a row above a roof is flagged") {
   CHECK(judged(gpu_row(0, 1e6, 1e6, 9e-6)).bound == "overhead");
   CHECK(judged(gpu_row(0, 1e6, 1e6, 12e-6)).bound != "overhead");
   const Verdict fast = judged(gpu_row(0, 20e9, 1e6, 1e-3));
@@ -180,7 +182,7 @@ TEST_CASE("a short time far below the roof is a launch's cost; what is above a r
   REQUIRE(fast.flags.size() == 1);
 }
 
-TEST_CASE("a GPU is held against its own ceilings alone") {
+TEST_CASE("a GPU is judged only by its own ceilings") {
   CHECK(judged(gpu_row(1, 6e9, 1e9, 1e-3)).bound.empty());
   CHECK(judged(gpu_row(1, 6e9, 1e9, 1e-3), one_gpu(1)).bound == "compute");
   CHECK(judged(gpu_row(0, 6e9, 1e9, 1e-3), one_gpu(1)).bound.empty());
@@ -211,7 +213,7 @@ TEST_CASE("the record lists a GPU's roofs and rates, and follows its schema") {
   CHECK_FALSE(to_json(Study{}, run).contains("rates"));
 }
 
-TEST_CASE("the ceilings of a study are those of what it runs on") {
+TEST_CASE("a study has the ceilings of the hardware that it runs on") {
   const Memory host{};
   CHECK(scope_of({host, host}).cpu);
   CHECK(scope_of({host, host}).gpus.empty());

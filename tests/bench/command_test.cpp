@@ -125,13 +125,15 @@ TEST_CASE("gable_overhead takes options for no file names") {
   CHECK(folder.names().empty());
 }
 
-TEST_CASE("a malformed problem is bad input that is named with its column") {
+TEST_CASE("a malformed problem is bad input; the message names its column") {
   const Result result = run_command("verify --problem ic3ih8oc4kx3 --device reference");
   CHECK(result.code == 2);
   CHECK(contains(result.err, "problem 'ic3ih8oc4kx3', column 10: unknown entry 'kx'"));
 }
 
-TEST_CASE("counters that do not work here exit with 3, a reason and a cure; auto goes on and says what it took") {
+TEST_CASE(
+    "counters that do not work here exit with 3, a reason and a cure; auto continues and names the sources that it "
+    "used") {
   const std::string bench = std::string("bench --device cpu --seconds 0.01 --json - ") + kSmall;
   const Result counter = run_command(bench + " --counters counter");
   if (counter.code != 0) {
@@ -172,7 +174,7 @@ TEST_CASE(
   CHECK(row["Q"]["l2"]["bytes"].get<double>() >= 0.97 * dram["bytes"].get<double>());
 }
 
-TEST_CASE("what no device can do exits with 3, memory that is not there with 4") {
+TEST_CASE("a case that no device can run exits with 3, a lack of memory with 4") {
   CHECK(run_command("verify --problem ic3id8ih8oc4kd3kh3 --device reference").code == 3);
   CHECK(run_command("verify --problem ic3ih8oc4kh3 --device nonsense").code == 3);
   CHECK(run_command("verify --problem ic3ih8oc4kh3 --math split3 --device reference").code == 3);
@@ -225,7 +227,7 @@ TEST_CASE("lists of odd shapes run unchanged: nothing is wrong, nothing is dropp
   CHECK(refused == 7);
 }
 
-TEST_CASE("a list with a line that can't be read is run to its end and exits with 2") {
+TEST_CASE("a list with a malformed line runs to its end and exits with 2") {
   const Folder folder;
   std::ofstream(folder.file("list")) << "mb1ic1ih3oc1kh1\nnonsense\nmb1ic2ih3oc1kh1\n";
   const Result result = run_command("verify --device reference --json - --file '" + folder.file("list") + "'");
@@ -258,7 +260,7 @@ TEST_CASE("bench writes a record that follows its schema, to standard output alo
   CHECK(contains(result.err, "against"));
 }
 
-TEST_CASE("whether a row ran on a GPU is its memory's kind, and what no device can do is refused once") {
+TEST_CASE("a row's memory decides whether it ran on a GPU, and a case that no device can run is refused once") {
   const Folder folder;
   std::ofstream(folder.file("list")) << "mb1ic3ih8oc4kh3\nmb1ic3id8ih8oc4kd3kh3\nnonsense\n";
   const Result result =
@@ -287,7 +289,7 @@ TEST_CASE("a row of `auto` is on the kind of device that runs it, and gives its 
   CHECK(study["measurements"][0]["threads"].is_null() == (study["measurements"][0]["device_kind"] == "gpu"));
 }
 
-TEST_CASE("the reference computes in f64 and is held against f64's roof") {
+TEST_CASE("the reference computes in f64 and is judged by f64's roof") {
   const Result result =
       run_command(std::string("bench ") + kSmall + " --device reference --ceilings --seconds 0.01 --json -");
   REQUIRE(result.code == 0);
@@ -315,7 +317,7 @@ TEST_CASE("several maths take turns in one run, and a device that refuses one of
   std::vector<std::string> measured;
   for (const json& m : study["measurements"]) {
     measured.push_back(m["device"].get<std::string>() + " " + m["math"].get<std::string>());
-    CHECK(m["T"]["runs"] == study["measurements"][0]["T"]["runs"]);  // the most, since time suffices
+    CHECK(m["T"]["runs"] == study["measurements"][0]["T"]["runs"]);  // the maximum, since there is enough time
   }
   CHECK(measured == std::vector<std::string>{"reference strict", "wrong strict", "wrong tf32", "wrong split3"});
   REQUIRE(study["refused"].size() == 2);
@@ -335,7 +337,7 @@ TEST_CASE("a math that a dtype can't have is refused for that dtype alone") {
   CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "math split3 is for f32; with bf16"));
 }
 
-TEST_CASE("primitives are verified and measured as convolutions are, and stand beside the Trainium study") {
+TEST_CASE("primitives are verified and measured like convolutions, and compared with the Trainium study") {
   const std::string some = " --suite primitives --name vector_add_25600_ --device cpu,reference";
   CHECK(run_command("verify" + some).code == 0);
   CHECK(run_command("verify --suite primitives --name transpose_1024 --device cpu").code == 0);
@@ -372,7 +374,7 @@ TEST_CASE("list has each case's shapes and work, with a GPU's batches where aske
   CHECK(run_command("list --suite nonsense").code == 2);
 }
 
-TEST_CASE("bandwidths are measured with exact bytes, on one thread and on all, and other devices say why not") {
+TEST_CASE("bandwidths are measured with exact bytes, on one thread and on all, and other devices give the reason") {
   const Result result =
       run_command("bench --suite primitives --name 64KiB --device cpu?threads=2,reference --seconds 0.01 --json -");
   CHECK(result.code == 0);
@@ -399,7 +401,7 @@ TEST_CASE("on one thread nothing is measured twice, and files are read and writt
       run_command("bench --suite primitives --name 1MiB --device cpu?threads=1 --seconds 0.01 --json -");
   const json study = json::parse(result.out);
   check_study_of(study);
-  // Past the page cache only where the file system of the temporary folder lets it.
+  // Past the page cache only if the file system of the temporary folder allows it.
   CHECK(study["measurements"].size() + study["refused"].size() == 7);
   std::vector<std::string> ops;
   for (const json& m : study["measurements"]) ops.push_back(m["op"]);

@@ -1,4 +1,4 @@
-// --counters: which source a row's W and Q come from, what the record says of it, and the process that is counted.
+// --counters: the source of a row's W and Q, the record's fields for it, and the process that is counted.
 #include "bench/counting/row_counters.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ using perf::Provenance;
 
 namespace {
 
-/// Gives the values that it is made with, and knows them right when it is calibrated.
+/// A source that gives the values of its constructor and passes its calibration.
 class FakeSource final : public perf::CounterSource {
  public:
   FakeSource(std::string name, Provenance provenance, std::map<Metric, double> values, double honesty = 1)
@@ -90,7 +90,7 @@ struct TimedRow {
   std::vector<OpenDevice> devices;
   Case one;
   OpData data;
-  /// What counters make of it, also as JSON.
+  /// The row after counting, also as JSON.
   Row count(RowCounters& counters) {
     counted = counters.count(measured);
     record = to_json(counted);
@@ -117,7 +117,7 @@ WorkloadOptions parsed(std::vector<std::string> words) {
 
 }  // namespace
 
-TEST_CASE("auto takes each quantity from the best source that gives it, and says which in the row") {
+TEST_CASE("auto takes each quantity from the best source that has it, and the row names that source") {
   TimedRow row;
   RowCounters counters(
       CounterMode::automatic,
@@ -159,7 +159,7 @@ TEST_CASE("a mode takes only its own kind of source") {
   CHECK(bytes(CounterMode::analytic) == work(TimedRow().one.op).bytes());
 }
 
-TEST_CASE("a source that fails its calibration gives nothing: the row stays analytic with the numbers") {
+TEST_CASE("a source that fails its calibration is not used: the row stays analytic and its reason has the numbers") {
   TimedRow row;
   RowCounters counters(
       CounterMode::automatic,
@@ -175,7 +175,7 @@ TEST_CASE("a source that fails its calibration gives nothing: the row stays anal
   check_is_valid(row.counted);
 }
 
-TEST_CASE("tensors that stay in the caches keep the least traffic, beside what was read") {
+TEST_CASE("rows whose tensors stay in the caches keep the least traffic and also state the counted bytes") {
   TimedRow row;
   RowCounters counters(
       CounterMode::simulated,
@@ -224,7 +224,7 @@ TEST_CASE("traffic that grows towards memory and rates above a ceiling are flagg
   CHECK(rows[0].verdict.flags.size() == 2);
 }
 
-TEST_CASE("every op of every suite comes back from the words of the process that is counted") {
+TEST_CASE("every op of every suite survives the round trip through the counted process's command line") {
   for (const std::string& name : suite_names()) {
     for (const Case& one : suite(name, false)) {
       CAPTURE(one.name);

@@ -1,5 +1,5 @@
-// A backend whose first device has the memory of a GPU, kept on the host, and whose second has the host's: the kind of
-// a device is its memory's, whatever its name begins with.
+// A backend with two devices: the first has a GPU's kind of memory, held on the host, the second has host memory. A
+// device's kind is that of its memory, whatever its name begins with.
 #include <gable/backend.h>
 #include <gable/gable.h>
 

@@ -1,4 +1,4 @@
-// GPU counters without a GPU: from counts to W and Q, the words for what can go wrong, profiles of given spans.
+// GPU counters without a GPU: W and Q from counts, messages for failures, profiles from given spans.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -84,7 +84,7 @@ TEST_CASE("the names that two chips have for one operation are never counted tog
              .value == 15);
 }
 
-TEST_CASE("instrumented code that saw nothing, numbers that are none, and missing metrics are refused") {
+TEST_CASE("instrumented code that counted nothing, NaNs and missing metrics are refused") {
   const Quantity graph = gpu_work({{kHardwareInstructions, 5000}, {kInstrumentedInstructions, 0}, {sass("ffma"), 0}});
   CHECK_FALSE(graph.value);
   CHECK(graph.reason.find("graph") != std::string::npos);
@@ -141,7 +141,7 @@ TEST_CASE("cupti's status names what it gives; without a GPU every quantity has 
   CuptiSource source;
   const SourceStatus status = source.status();
   CHECK(status.abilities.size() == 4);
-  if (status.available) return;  // cupti_test goes on from there
+  if (status.available) return;  // cupti_test covers this case
   CHECK_FALSE(status.reason.empty());
   CHECK_FALSE(status.cure.empty());
   Workload workload;
@@ -156,7 +156,7 @@ TEST_CASE("cupti's status names what it gives; without a GPU every quantity has 
   CHECK(source.known_work().empty());
 }
 
-TEST_CASE("a plugin of another version is refused by name, and an absent one is said with where it was looked for") {
+TEST_CASE("a plugin of another version is refused by name; for an absent one the message lists the searched folders") {
   const std::string wrong = output_of("GABLE_BACKEND_PATH='" GABLE_TEST_OLD_PLUGINS "' '" GABLE_COMMAND "' info");
   CHECK(wrong.find("built for gable 0.0.1; this is gable") != std::string::npos);
 }

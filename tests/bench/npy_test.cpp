@@ -1,5 +1,5 @@
 // .npy files: what NumPy writes is read, what gable writes is read back, and everything else is refused with a message
-// that names the file and the value, before memory is asked for.
+// that names the file and the value, before memory is allocated.
 #include "bench/cli/npy.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder that goes with the test.
+/// A folder that is removed after the test.
 struct Folder {
   fs::path path = fs::temp_directory_path() / ("gable_npy_test_" + std::to_string(::getpid()));
   Folder() { fs::create_directories(path); }
@@ -41,7 +41,7 @@ std::string dict(const std::string& descr, const std::string& order, const std::
   return "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }   \n";
 }
 
-/// What reading a file of this content says.
+/// The error message for a file of this content.
 std::string error_of(const std::string& content) {
   const Folder folder;
   std::ofstream(folder.file("x.npy"), std::ios::binary) << content;
@@ -59,7 +59,7 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 }  // namespace
 
-TEST_CASE("what is written reads back, aligned as NumPy wants it") {
+TEST_CASE("a written file reads back, with NumPy's alignment") {
   const Folder folder;
   std::vector<float> data(2 * 3 * 5 * 7);
   std::iota(data.begin(), data.end(), -3.5F);
@@ -152,7 +152,7 @@ TEST_CASE("files that are no .npy files are refused") {
   CHECK_THROWS_WITH_AS(NpyReader("/dev/zero"), ".npy file '/dev/zero': is not a regular file", Error);
 }
 
-TEST_CASE("another shape than the wanted one is refused with both") {
+TEST_CASE("a shape other than the expected one is refused with both in the message") {
   const Folder folder;
   const std::vector<float> data(24);
   write_npy(folder.file("x.npy"), DType::f32, {2, 3, 4}, data.data());

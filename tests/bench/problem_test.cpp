@@ -106,7 +106,7 @@ TEST_CASE("names stand with and without quotes, counts are cut off") {
   CHECK(parse_problem("ic1ih3oc1kh1").name.empty());
 }
 
-TEST_CASE("errors name the entry, the column and what would be right") {
+TEST_CASE("errors name the entry, the column and what is expected") {
   CHECK(error_of("ic3ix5") ==
         "problem 'ic3ix5', column 4: unknown entry 'ix'; known are g, mb, ic, oc, "
         "{i,o,k,s,p,d}{d,h,w} and n\"name\"");
@@ -139,7 +139,7 @@ TEST_CASE("the greatest values overflow nothing") {
   CHECK(conv_of("ic1ih1000000000oc1oh1000000000kh1000000000dh999999999sh1000000000").stride.h == 1000000000);
 }
 
-TEST_CASE("what gable can't express is unsupported, not malformed") {
+TEST_CASE("a problem that gable can't express is unsupported, not malformed") {
   CHECK(contains(error_of("ic3id8ih8oc4kd3kh3"), "unsupported: problem 'ic3id8ih8oc4kd3kh3': 3-D"));
   CHECK(contains(error_of("mb0ic3ih8oc4kh3"), "unsupported: "));
   CHECK(contains(error_of("ic3ih8oc4oh4kh3"), "unsupported: problem 'ic3ih8oc4oh4kh3': oh4 is smaller than the 6"));
@@ -161,7 +161,7 @@ TEST_CASE("descriptor() is canonical and reads back as the same convolution") {
   CHECK(parse_problem(to_string(named)).count == 3);
 }
 
-TEST_CASE("max-pools are sizes and strides, square where one number stands") {
+TEST_CASE("max-pools have sizes and strides; one number means a square") {
   CHECK(parse_max_pool("2") == PoolWindow(2, 2));
   CHECK(parse_max_pool("3x2") == PoolWindow(3, 2));
   CHECK(parse_max_pool("3,2") == PoolWindow({3, 3}, {2, 2}));

@@ -1,4 +1,4 @@
-// The record's one writer and one reader: nothing is lost between them, and records of older gables load.
+// The record's writer and reader: nothing is lost between them, and records of older versions load.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-/// A row in which every field has a value of its own.
+/// A row in which every field has a distinct value.
 Row full_row() {
   Row row;
   row.identity = {
@@ -63,7 +63,7 @@ json written(const Study& study) {
   return to_json(study, RunEntry{.machine = gable::perf::describe_machine(), .command = "record_test"});
 }
 
-/// Every value of `before` that is no null stands in `after`.
+/// Checks that every value of `before` except null is in `after`.
 void check_kept(const json& before, const json& after, const std::string& at) {
   if (before.is_null()) return;
   if (!before.is_object()) {
@@ -116,7 +116,7 @@ TEST_CASE("ceilings, rates and refusals come back") {
   CHECK(back.refused == study.refused);
 }
 
-TEST_CASE("every committed record loads, and nothing that it says of a row is lost") {
+TEST_CASE("every committed record loads, and no field of a row is lost") {
   std::size_t rows = 0, gpu_rows = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(GABLE_RESULTS)) {
     if (entry.path().extension() != ".json") continue;
@@ -138,7 +138,7 @@ TEST_CASE("every committed record loads, and nothing that it says of a row is lo
   CHECK(gpu_rows > 1000);
 }
 
-TEST_CASE("an old record's device has its kind from the documented names, a new one's from device_kind alone") {
+TEST_CASE("an old record's device kind comes from the documented names, a new one's only from device_kind") {
   CHECK(device_kind_of({{"device", "cuda:0 graph"}}) == DeviceKind::gpu);
   CHECK(device_kind_of({{"device", "cudnn:1"}}) == DeviceKind::gpu);
   CHECK(device_kind_of({{"device", "pytorch:eager"}}) == DeviceKind::gpu);

@@ -1,5 +1,5 @@
-// The report of a study: what it accepts, what it writes, and that a person can read it. GABLE_REPORT_DIR=DIR keeps the
-// generated reports there, to be looked at.
+// The report of a study: accepted input, written files, readable figures. GABLE_REPORT_DIR=DIR keeps the generated
+// reports in that folder for inspection.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* kHostile = "</script><img src=x onerror=alert(1)>\"'&";
 
-// A folder of its own, removed at the end (unless GABLE_REPORT_DIR asks to keep it).
+// A folder for one test, removed at its end unless GABLE_REPORT_DIR is set.
 class Folder {
  public:
   explicit Folder(const std::string& name) {
@@ -78,7 +78,7 @@ std::string violation_after(Change change) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Well-formedness as far as it can break here: every tag closed in order, no bare "<" or "&" in text.
+// A partial check of well-formedness: every tag is closed in order, text has no bare "<" or "&".
 bool is_well_formed(const std::string& xml) {
   std::vector<std::string> open;
   for (size_t i = 0; i < xml.size(); ++i) {
@@ -149,7 +149,7 @@ TEST_CASE("schema: fields that this version does not know are allowed") {
   CHECK(violation_after([](json& s) { s["machine"]["microcode"] = "0xb002"; }) == "none");
 }
 
-TEST_CASE("schema: a violation names its place, its value and what would be right") {
+TEST_CASE("schema: a violation names its place, its value and what is expected") {
   CHECK(violation_after([](json& s) { s = json::array(); }) == ": []; an object: a study");
   CHECK(violation_after([](json& s) { s["schema_version"] = 2; }) ==
         "/schema_version: 2; 1, the version that this gable reads");
@@ -218,7 +218,7 @@ TEST_CASE("merge: every entry keeps its machine, and devices of two machines sta
 
   const Studies gpu_box = merge({samples::cpu_study(), samples::gpu_study()});
   CHECK(gpu_box.measurements.back().machine == 1);
-  CHECK(gpu_box.measurements.back().series == "cudnn:0");  // no second machine has one
+  CHECK(gpu_box.measurements.back().series == "cudnn:0");  // only this machine has a cudnn:0
 }
 
 TEST_CASE("merge: a name measured with and without pooling gets two labels") {
@@ -376,7 +376,7 @@ TEST_CASE("figure: points in one spot do not stop the layout, and nothing collid
   CHECK(contains(figure.note, "too crowded to name"));
 }
 
-TEST_CASE("figure: CPU and GPU stand side by side on one pair of axes") {
+TEST_CASE("figure: CPU and GPU panels are side by side with the same axes") {
   const Figure figure = lay_out(merge({samples::cpu_study(), samples::gpu_study()}));
   REQUIRE(figure.panels.size() == 2);
   const Panel &cpu = figure.panels[0], &gpu = figure.panels[1];
@@ -450,7 +450,7 @@ TEST_CASE("svg and html: a hostile name is inert") {
   CHECK(contains(page, "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;"));
 }
 
-TEST_CASE("html: asks nothing of the network") {
+TEST_CASE("html: makes no network requests") {
   const std::string page = html(merge({samples::cpu_study(), samples::gpu_study()}));
   CHECK(contains(page, "default-src 'none'"));
   for (const char* fetch : {"src=", "href=", "url(", "@import", "fetch("}) CHECK_FALSE(contains(page, fetch));
@@ -519,7 +519,7 @@ TEST_CASE("table: aligned, and compares with the vendor's library") {
   CHECK(contains(table(studies), "1 refused:\n  fused256 f16 on onednn: oneDNN 2.6 has no f16"));
 }
 
-TEST_CASE("trainium: primitives stand beside the study's figures, other suites don't") {
+TEST_CASE("trainium: primitives are compared with the study's figures, other suites are not") {
   json study = samples::cpu_study({"f32"});
   CHECK(trainium_table(merge({study})).empty());
   CHECK_FALSE(contains(html(merge({study})), "Beside the Trainium study"));
@@ -545,7 +545,7 @@ TEST_CASE("trainium: primitives stand beside the study's figures, other suites d
   CHECK_THROWS_AS(merge({study}), SchemaError);
 }
 
-TEST_CASE("bandwidths have a table of their own: a line a working set, a column a movement") {
+TEST_CASE("bandwidths have their own table: a line for each working set, a column for each movement") {
   json study = samples::cpu_study({"f32"});
   CHECK(bandwidth_table(merge({study})).empty());
   json row = study["measurements"][0];

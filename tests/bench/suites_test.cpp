@@ -116,7 +116,7 @@ TEST_CASE("primitives sweep the tiles of an addition up to 128 lanes, and have p
   CHECK(gflop(find(cases, "fused256+pool", DType::f32)) == doctest::Approx(58.14).epsilon(1e-3));
 }
 
-TEST_CASE("primitives have bandwidths of every level of a GPU and of the way to it, and graphs") {
+TEST_CASE("primitives have bandwidths of every level of a GPU and of copies to it, and graphs") {
   const auto cases = bandwidth_cases("primitives", true);
   for (const char* name : {"bandwidth_read_4KiB", "bandwidth_to_shared_8GiB", "bandwidth_pinned_to_device_1GiB",
                            "bandwidth_device_to_pageable_4KiB"}) {
@@ -131,7 +131,7 @@ TEST_CASE("primitives have bandwidths of every level of a GPU and of the way to 
   CHECK(graph_cases("study", true).empty());
 }
 
-TEST_CASE("a made graph is whole, its power law is one, and its ranks are a distribution") {
+TEST_CASE("a generated graph is complete, its degrees follow a power law, and its ranks are a distribution") {
   for (const bool power_law : {false, true}) {
     CAPTURE(power_law);
     const GraphCase one{.suite = "", .name = "", .power_law = power_law, .vertices = 1000, .edges = 20000};
@@ -179,7 +179,7 @@ TEST_CASE("primitives have bandwidths from 4 KiB to 8 GiB and of files, on CPUs"
   CHECK_THROWS_AS(bandwidth_cases("vgg"), Error);
 }
 
-TEST_CASE("capping the work halves rows of products, and what is only moved until it moves little enough") {
+TEST_CASE("capping the work halves the rows of products and the sides of ops that only move") {
   auto cases = suite("primitives");
   cap_work(cases, 8, 0.25);
   CHECK(std::get<Matmul>(find(cases, "matmul_100k", DType::f32).op).m == 32);

@@ -1,5 +1,5 @@
-// A backend that is wrong on purpose: the reference's result with one element spoiled, in any math. What checks results
-// must say so.
+// A backend that is wrong on purpose: the reference's result with one wrong element, in any math. Checks of results
+// must find it.
 #include <gable/backend.h>
 #include <gable/gable.h>
 

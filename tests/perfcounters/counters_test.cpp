@@ -1,5 +1,5 @@
-// Sources of W and Q below the devices: the arithmetic of what callgrind and other processes write, calibration, and
-// the cache simulation on kernels whose traffic is known.
+// Sources of W and Q for the host: parsing of callgrind's and PCM's output, calibration, and the cache simulation on
+// kernels of known traffic.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ CallgrindSource callgrind_here() {
   return {read_cache_geometries("/sys/devices/system/cpu/cpu0/cache"), GABLE_COMMAND};
 }
 
-/// Reads known values times `factor`, and remembers what it was asked.
+/// A source that returns the known values times `factor` and records the requests.
 class FakeSource final : public CounterSource {
  public:
   explicit FakeSource(double factor, std::vector<std::string>* asked = nullptr) : factor_(factor), asked_(asked) {}
@@ -85,7 +85,7 @@ class FakeSource final : public CounterSource {
 
 // ---- child processes
 
-TEST_CASE("a child's words, exit code and end by a signal are told") {
+TEST_CASE("a child's output, exit code and signal are reported") {
   const ChildResult said =
       run_child({"sh", "-c", "echo $GREETING; echo oops >&2; exit 3"}, 10, {{"GREETING", "hello"}});
   CHECK(said.output == "hello\n");
@@ -106,7 +106,7 @@ TEST_CASE("a child that takes too long is stopped with everything that it starte
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
-TEST_CASE("a program that does not exist says so") {
+TEST_CASE("a program that does not exist is an error with the reason") {
   const ChildResult none = run_child({"/nowhere/at/all"}, 10);
   CHECK(none.exit_code == 127);
   CHECK(none.errors.find("No such file") != std::string::npos);
@@ -138,7 +138,7 @@ TEST_CASE("cache geometries are read from sysfs, instructions apart") {
   CHECK_FALSE(read_cache_geometries("/nowhere").l1d.has_value());
 }
 
-TEST_CASE("a cache keeps its geometry where its sets are a power of two, else nearly its capacity") {
+TEST_CASE("a cache with a power of two of sets keeps its geometry, others nearly keep their capacity") {
   const CacheGeometry zen5_l1{48 << 10, 12, 64};
   CHECK(with_power_of_two_sets(zen5_l1) == zen5_l1);
   CHECK(to_option(zen5_l1) == "49152,12,64");
@@ -162,7 +162,7 @@ TEST_CASE("a profile's totals are read by name, zeros at its end too; other text
   CHECK_THROWS_AS(callgrind_totals("no profile"), std::invalid_argument);
 }
 
-TEST_CASE("fills and write-backs are lines; only a cold region answers for the lines that it leaves dirty") {
+TEST_CASE("fills and write-backs are lines; only a cold region counts the lines that it leaves dirty") {
   const std::map<std::string, double> region{{"ILmr", 5}, {"DLmr", 100}, {"DLmw", 10}, {"DLdmr", 20}, {"DLdmw", 3}};
   const std::map<std::string, double> residue{{"DLmr", 1e6}, {"DLdmr", 30}};
   CHECK(callgrind_bytes(region, residue, false, 64) == 64 * (100 + 10 + 20 + 3));
@@ -239,7 +239,8 @@ Machine sapphire_rapids() {
   return machine;
 }
 
-/// What pcm-raw writes of a child whose start costs 1000 counts an event, and each of whose runs `flop` and `lines`.
+/// pcm-raw's output for a child whose start costs 1000 counts of each event and whose runs cost `flop` and `lines`
+/// each.
 StartChild pcm_of(const std::map<std::string, double>& per_run,
                   std::vector<std::vector<std::string>>* commands = nullptr) {
   return [=](const std::vector<std::string>& argv, double) {
@@ -300,7 +301,7 @@ TEST_CASE("PCM's W and Q are the difference of two processes, so a child's start
   CHECK(commands[1].back() == "11");  // a second's worth of 0.1 s more
 }
 
-TEST_CASE("PCM refuses what it can't know: cold runs, bf16, a tool that fails or stays silent, other CPUs") {
+TEST_CASE("PCM refuses what it can't count: cold runs, bf16, a tool that fails or prints nothing, other CPUs") {
   PcmSource source(sapphire_rapids(), "gable", pcm_of({{"cas_rd", 1}}));
   const CountOptions both{.metrics = {Metric::flop, Metric::dram_bytes}};
   Workload cold = in_child();
@@ -339,7 +340,7 @@ TEST_CASE("PCM refuses what it can't know: cold runs, bf16, a tool that fails or
 
 // ---- calibration
 
-TEST_CASE("a source that reads known work right is believed, quantity by quantity") {
+TEST_CASE("a source that measures known work correctly is trusted, quantity by quantity") {
   std::vector<std::string> asked;
   CalibratedSource source(std::make_unique<FakeSource>(1.01, &asked));
   const Reading reading = source.measure({}, {.metrics = {Metric::flop, Metric::dram_bytes}});
@@ -351,7 +352,7 @@ TEST_CASE("a source that reads known work right is believed, quantity by quantit
   CHECK(asked.size() == 5);  // calibrated once
 }
 
-TEST_CASE("a source that lies is refused with the numbers, and not asked again") {
+TEST_CASE("a source that is wrong is refused with the numbers and not used again") {
   std::vector<std::string> asked;
   CalibratedSource source(std::make_unique<FakeSource>(1.5, &asked));
   const Reading reading = source.measure({}, {.metrics = {Metric::flop, Metric::dram_bytes}});
@@ -365,7 +366,7 @@ TEST_CASE("a source that lies is refused with the numbers, and not asked again")
   CHECK(asked == std::vector<std::string>{"W", "Q(dram)", "W"});
 }
 
-TEST_CASE("a source that reads nothing of known work, or has none for a quantity, is not believed") {
+TEST_CASE("a source without a value for known work, or without known work for a quantity, is not trusted") {
   CalibratedSource silent(std::make_unique<FakeSource>(-1));
   CHECK(silent.measure({}, {.metrics = {Metric::flop}}).at(Metric::flop).reason.find("shared") != std::string::npos);
   CalibratedSource unknown(std::make_unique<FakeSource>(1));
@@ -376,7 +377,7 @@ TEST_CASE("a source that reads nothing of known work, or has none for a quantity
   CHECK(absent.reason.find("does not know of Q(l3)") != std::string::npos);
 }
 
-TEST_CASE("sweeps refuse sizes that their loops have no end for, and names that they lack") {
+TEST_CASE("sweeps refuse sizes that are no multiple of the loop's step, and unknown names") {
   CHECK_THROWS_AS(known_kernel("copy", 100, 1), std::invalid_argument);
   CHECK_THROWS_AS(known_kernel("walk", 256, 1), std::invalid_argument);
   for (const KnownSweep& sweep : known_sweeps()) CHECK_NOTHROW(known_kernel(sweep.name, 256, 1)());

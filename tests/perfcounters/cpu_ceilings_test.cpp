@@ -1,5 +1,4 @@
-// The ceilings' loops and what measuring them gives. How fast the loops are is no matter of this test: see
-// gable_instrument_check.
+// The ceilings' loops and their measurement. gable_instrument_check, not this test, checks how fast they are.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -99,7 +98,7 @@ TEST_CASE("daxpy computes what it counts, once a pass") {
   for (std::size_t i = 0; i < kCount; ++i) CHECK(y[i] == 1 + 6 * static_cast<double>(i));
 }
 
-TEST_CASE("the copy and the triad compute what they count, with non-temporal stores too, and nothing beyond") {
+TEST_CASE("copy and triad compute what they count, also with non-temporal stores, and write nothing beyond") {
   constexpr std::size_t kCount = 512;
   const Arena arena(4 * kCount * sizeof(float));
   REQUIRE(arena.data() != nullptr);

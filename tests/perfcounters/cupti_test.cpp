@@ -1,5 +1,5 @@
-// libgable_cupti.so against the installed CUPTI: its host half knows every chip without a GPU; where there is a GPU,
-// known kernels are counted on it.
+// libgable_cupti.so with the installed CUPTI. Its host half knows every chip without a GPU. If there is a GPU, known
+// kernels are counted on it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ std::set<std::string> parts_of(std::span<const GpuTerm> terms, const std::vector
 
 }  // namespace
 
-TEST_CASE("sm_80, sm_90 and sm_100 have a metric for every part of W that they can do, in a few passes") {
+TEST_CASE("sm_80, sm_90 and sm_100 have a metric for every part of W that they support, in a few passes") {
   GpuProfiler* profiler = profiler_here();
   if (profiler == nullptr) return;
   const std::set<std::string> all{"f32", "f64", "f16", "tensor bf16", "tensor f16", "tensor tf32", "tensor f64"};
@@ -86,7 +86,7 @@ TEST_CASE("traffic of every level takes at most three passes; Hopper's L1 has TM
   }
 }
 
-TEST_CASE("the instruction roofline is there on every chip, and the reasons for which warps wait") {
+TEST_CASE("every chip has the instruction roofline and the stall reasons") {
   GpuProfiler* profiler = profiler_here();
   if (profiler == nullptr) return;
   for (const char* chip : {"GA100", "GH100", "GB100"}) {
@@ -121,7 +121,7 @@ TEST_CASE("on a GPU the source passes its own calibration, for W and for each le
   for (const Metric metric : metrics) CHECK(calibration.refusal(metric) == "");
 }
 
-TEST_CASE("on a GPU counting and tracing keep out of each other's way, and a trace has each kernel once") {
+TEST_CASE("on a GPU counting and tracing exclude each other, and a trace has each kernel once") {
   GpuProfiler* profiler = profiler_here();
   if (profiler == nullptr || !has_gpu(*profiler)) return;
   const std::vector<KnownWork> known = profiler->known_work(0);

@@ -1,4 +1,4 @@
-// What is read of this machine, and the parsing behind it.
+// The description of this machine and the parsing behind it.
 #include <doctest/doctest.h>
 
 #include <string>

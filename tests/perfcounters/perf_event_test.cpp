@@ -1,5 +1,5 @@
-// perf_event as a source: which events a CPU has, what their counts mean, and when they are refused. The system call
-// and sysfs are fakes, but for one test.
+// perf_event as a source: the events of each CPU, the meaning of their counts, and when they are refused. The system
+// call and sysfs are fakes, except in one test.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ Machine neoverse() { return cpu_of("0x41", 0, {"neon", "sve"}); }
 
 std::vector<FlopEvent> amd_events() { return flop_groups(zen(0x19, true)).front(); }
 
-/// Hands out raw counts by configuration: a core event's is the same on each of two threads.
+/// Returns raw counts by configuration; a core event has the same count on each of two threads.
 class FakePerf final : public PerfSystem {
  public:
   explicit FakePerf(std::map<std::uint64_t, std::uint64_t> counts) : counts_(std::move(counts)) {}

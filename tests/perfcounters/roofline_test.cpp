@@ -68,7 +68,7 @@ TEST_CASE("the ridge point is where the roofs meet") {
   CHECK(ridge_point(ceilings, "f32", "hbm", 0) == 0);
 }
 
-TEST_CASE("the roof that demands the most time bounds a point") {
+TEST_CASE("the roof with the greatest least time bounds a point") {
   const auto ceilings = small_machine();
   const Verdict heavy =
       judge(ceilings, {.flop = 400e9, .bytes = {.dram = 1e9, .l3 = {}, .l2 = {}, .l1 = {}}, .seconds = 2});

@@ -89,7 +89,7 @@ TEST_CASE("sampling stops at the budget, but not before min_runs nor after max_r
   CHECK(runs(1, 1000, 2.5) == 10);
 }
 
-TEST_CASE("what rewarms and flushes is paid from the budget too") {
+TEST_CASE("rewarming and flushing count towards the budget") {
   double now = 0;
   const Subject subject{[&](int calls) { return now += 0.25 * calls, 0.25 * calls; }, [&] { now += 0.75; }};
   TimingOptions options{.cache = Cache::cold, .min_runs = 1, .max_runs = 1000, .budget_seconds = 5};
@@ -97,7 +97,7 @@ TEST_CASE("what rewarms and flushes is paid from the budget too") {
   CHECK(measure_alternating(std::span(&subject, 1), options).front().runs == 5);
 }
 
-TEST_CASE("the flusher sweeps what it is told to, and without that at least twice this machine's last level") {
+TEST_CASE("the flusher sweeps the given bytes, by default at least twice this machine's last level") {
   CHECK(CacheFlusher(1 << 20).bytes() >= 1 << 20);
   CHECK(CacheFlusher(1 << 20).bytes() <= (1 << 20) + 64);
   const Machine machine = describe_machine();
