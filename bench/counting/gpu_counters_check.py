@@ -9,8 +9,8 @@ record has counter/expected for W and Q, counted W over the FLOP that the kernel
 metric. Exit code 1 if W differs from the executed FLOP by more than 0.5 %, the copy's Q(dram) by more than 2 %, or a metric
 of W from ncu's by more than 1 %; 4 if the GPU can't be used. Traffic of DRAM and L2 depends on what the caches hold before,
 and ncu restores memory between passes; for those metrics ncu runs the program again for each pass (application replay).
-They and stall ratios, which depend on timing, are recorded together with ncu's but not judged. Needs the NVIDIA driver, CUPTI, and
-ncu on the PATH.
+They and stall ratios, which depend on timing, are recorded together with ncu's but not judged. Needs the NVIDIA driver,
+CUPTI, and ncu on the PATH.
 """
 
 import csv
