@@ -278,7 +278,7 @@ std::string trainium_section(const Studies& studies) {
                                            {"Data type there", false}}};
   std::string body;
   for (const TrainiumRow& row : trainium_rows(studies)) {
-    const Measurement& m = *row.here;
+    const Measurement& m = *row.measurement;
     const std::array<Cell, kHeads.size()> cells = {
         {{m.label, {}},
          {m.identity.dtype, {}},
@@ -287,10 +287,10 @@ std::string trainium_section(const Studies& studies) {
          {rate_text(m), rate_of(m)},
          {m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "–",
           m.verdict.percent_of_roof.value_or(-1)},
-         {row.there ? seconds_text(row.there->seconds) : "–", row.there ? row.there->seconds : -1},
-         {row.there && row.there->percent > 0 ? fmt::format("{:.0f}", row.there->percent) : "–",
-          row.there ? row.there->percent : -1},
-         {row.there ? row.there->dtype : "–", {}}}};
+         {row.trainium ? seconds_text(row.trainium->seconds) : "–", row.trainium ? row.trainium->seconds : -1},
+         {row.trainium && row.trainium->percent > 0 ? fmt::format("{:.0f}", row.trainium->percent) : "–",
+          row.trainium ? row.trainium->percent : -1},
+         {row.trainium ? row.trainium->dtype : "–", {}}}};
     body += "<tr>";
     for (const Cell& cell : cells) body += cell_markup(cell);
     body += "</tr>\n";

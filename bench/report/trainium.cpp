@@ -25,7 +25,7 @@ constexpr std::array<TrainiumFigure, 8> kFigures = {{
 
 const TrainiumFigure* figure_of(const Measurement& m) {
   const auto found = std::find_if(kFigures.begin(), kFigures.end(), [&](const TrainiumFigure& f) {
-    return m.identity.name == f.name && m.identity.dtype == f.here;
+    return m.identity.name == f.name && m.identity.dtype == f.case_dtype;
   });
   return found == kFigures.end() ? nullptr : &*found;
 }
@@ -56,16 +56,16 @@ std::string trainium_table(const Studies& studies) {
       fmt::format("Beside the Trainium study (one NeuronCore)\n{:<26} {:<5} {:<18} {:>9} {:>15} {:>7}  {}\n",
                   "primitive", "dtype", "device", "T", "rate", "% roof", "on Trainium");
   for (const TrainiumRow& row : rows) {
-    const Measurement& m = *row.here;
+    const Measurement& m = *row.measurement;
     const std::string percent = m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "-";
-    std::string there = "-";
-    if (row.there != nullptr) {
-      there = seconds_text(row.there->seconds);
-      if (row.there->percent > 0)
-        there += fmt::format(", {:.0f} % of peak in {}", row.there->percent, row.there->dtype);
+    std::string on_trainium = "-";
+    if (row.trainium != nullptr) {
+      on_trainium = seconds_text(row.trainium->seconds);
+      if (row.trainium->percent > 0)
+        on_trainium += fmt::format(", {:.0f} % of peak in {}", row.trainium->percent, row.trainium->dtype);
     }
     text += fmt::format("{:<26} {:<5} {:<18} {:>9} {:>15} {:>7}  {}\n", printable(m.label), m.identity.dtype,
-                        printable(m.series), seconds_text(m.time.seconds), rate_text(m), percent, there);
+                        printable(m.series), seconds_text(m.time.seconds), rate_text(m), percent, on_trainium);
   }
   return text;
 }

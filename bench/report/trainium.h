@@ -10,16 +10,16 @@
 namespace gable::bench::report {
 
 struct TrainiumFigure {
-  const char* name;   // of the case
-  const char* here;   // the dtype of the case that it is compared with
-  const char* dtype;  // the dtype on the Trainium
+  const char* name;        // of the case
+  const char* case_dtype;  // the dtype of the case that it is compared with
+  const char* dtype;       // the dtype on the Trainium
   double seconds;
   double percent;  // of the machine's peak; 0: not known
 };
 
 struct TrainiumRow {
-  const Measurement* here;
-  const TrainiumFigure* there;  // null if the study has no such measurement
+  const Measurement* measurement;
+  const TrainiumFigure* trainium;  // null if the study has no such measurement
 };
 
 // One row for each warm measurement of the suite, in the study's order.

@@ -64,11 +64,11 @@ std::int64_t calibrate(PinnedTeam& team, const Kernel& kernel, double wanted) {
   return std::max<std::int64_t>(1, std::llround(static_cast<double>(iterations) * scale));
 }
 
-Timing sample_once(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
-  const std::int64_t iterations = calibrate(team, kernel, how.sample_seconds);
+Timing sample_once(PinnedTeam& team, const Kernel& kernel, const Effort& effort) {
+  const std::int64_t iterations = calibrate(team, kernel, effort.sample_seconds);
   const double work = kernel.units * static_cast<double>(iterations) * team.size();
   std::vector<double> rates;
-  for (int run = 0; run < how.runs; ++run) rates.push_back(work / quickest_run(team, kernel, iterations, 1));
+  for (int run = 0; run < effort.runs; ++run) rates.push_back(work / quickest_run(team, kernel, iterations, 1));
   return summarize(std::move(rates));
 }
 
@@ -76,10 +76,10 @@ bool disturbed(const Timing& rates) { return rates.q3 - rates.q1 > 0.1 * rates.s
 
 // Measures a second time if the samples of the first attempt disagree, and keeps the higher rate: other programs can
 // only lower it.
-Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& how) {
-  Timing rates = sample_once(team, kernel, how);
-  if (!disturbed(rates) || Clock::now() > how.retry_until) return rates;
-  Timing again = sample_once(team, kernel, how);
+Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& effort) {
+  Timing rates = sample_once(team, kernel, effort);
+  if (!disturbed(rates) || Clock::now() > effort.retry_until) return rates;
+  Timing again = sample_once(team, kernel, effort);
   return again.seconds > rates.seconds ? again : rates;
 }
 
@@ -174,24 +174,31 @@ void add_compute_formula(Ceiling& ceiling, const ComputeLoop& loop, const Config
                                   rate > 1 ? "s" : "", measured_rate);
 }
 
-void measure_compute(Configuration& where, const std::vector<ComputeLoop>& loops, const Effort& how,
-                     std::map<std::string, double>& single_thread_rates, Progress& progress,
-                     std::vector<Ceiling>& ceilings) {
+/// One call of measure_ceilings().
+struct Run {
+  const Machine& machine;
+  Effort effort;
+  Progress progress;
+  std::vector<Ceiling> ceilings{};
+};
+
+void measure_compute(Run& run, Configuration& where, const std::vector<ComputeLoop>& loops,
+                     std::map<std::string, double>& single_thread_rates) {
   for (const ComputeLoop& loop : loops) {
     Ceiling ceiling{.name = loop.name(), .kind = "compute", .isa_or_level = loop.isa, .dtype = loop.dtype};
     ceiling.threads = where.team->size();
-    progress.next(ceiling.name, ceiling.threads);
+    run.progress.next(ceiling.name, ceiling.threads);
     const Kernel kernel{[&](int, std::int64_t n) { loop.run(n); },
                         static_cast<double>(loop.flop_per_instruction) * loop.instructions_per_iteration};
-    fill(ceiling, sample(*where.team, kernel, how));
+    fill(ceiling, sample(*where.team, kernel, run.effort));
     if (!where.team->pinned()) add_note(ceiling, "threads could not be pinned");
     observe_clock(where, 0.004);
-    ceilings.push_back(std::move(ceiling));
+    run.ceilings.push_back(std::move(ceiling));
   }
   // Formulas come last, when the clock that the loops ran at is known.
-  const std::size_t first = ceilings.size() - loops.size();
+  const std::size_t first = run.ceilings.size() - loops.size();
   for (std::size_t i = 0; i < loops.size(); ++i)
-    add_compute_formula(ceilings[first + i], loops[i], where, single_thread_rates);
+    add_compute_formula(run.ceilings[first + i], loops[i], where, single_thread_rates);
 }
 
 // ---- memory
@@ -276,11 +283,11 @@ std::string dram_note(const Machine& machine, const Configuration& where, std::s
   return fmt::format("an array is only {:.1f} times the last-level cache, as memory is short", ratio);
 }
 
-void measure_reads(const Machine& machine, Configuration& where, const Arenas& arenas, const Effort& how,
-                   Progress& progress, std::vector<Ceiling>& ceilings) {
+void measure_reads(Run& run, Configuration& where, const Arenas& arenas) {
+  const Machine& machine = run.machine;
   for (const Level& level : levels(machine)) {
     Ceiling ceiling = bandwidth_ceiling(level.name + " read", level, where);
-    progress.next(ceiling.name, ceiling.threads);
+    run.progress.next(ceiling.name, ceiling.threads);
     const std::size_t array = arenas[0]->bytes() / 3;
     const std::size_t bytes = level.number == 0 ? array : round_down(working_set(machine, level.number, where.all));
     std::vector<float> sums(arenas.size());
@@ -289,19 +296,18 @@ void measure_reads(const Machine& machine, Configuration& where, const Arenas& a
                           sums[t] = read_loop(arenas[t]->data(), bytes / sizeof(float), passes);
                         },
                         static_cast<double>(bytes)};
-    fill(ceiling, sample(*where.team, kernel, how));
+    fill(ceiling, sample(*where.team, kernel, run.effort));
     ceiling.working_set_bytes = bytes * arenas.size();
     add_note(ceiling, fmt::format("reads {} KiB a thread again and again; counts 4 B a float read", bytes >> 10));
     if (level.number == 0) add_note(ceiling, dram_note(machine, where, bytes * arenas.size()));
-    ceilings.push_back(std::move(ceiling));
+    run.ceilings.push_back(std::move(ceiling));
   }
 }
 
-void measure_triads(const Machine& machine, Configuration& where, const Arenas& arenas, const Effort& how,
-                    Progress& progress, std::vector<Ceiling>& ceilings) {
+void measure_triads(Run& run, Configuration& where, const Arenas& arenas) {
   for (const bool streaming : {false, true}) {
     Ceiling ceiling = bandwidth_ceiling(streaming ? "dram triad nt" : "dram triad", {"dram", 0}, where);
-    progress.next(ceiling.name, ceiling.threads);
+    run.progress.next(ceiling.name, ceiling.threads);
     const std::size_t array = arenas[0]->bytes() / 3;
     const std::size_t count = array / sizeof(float);
     const Kernel kernel{[&](int thread, std::int64_t passes) {
@@ -309,13 +315,13 @@ void measure_triads(const Machine& machine, Configuration& where, const Arenas& 
                           triad_loop(a, a + count, a + 2 * count, count, passes, streaming);
                         },
                         3.0 * static_cast<double>(array)};
-    fill(ceiling, sample(*where.team, kernel, how));
+    fill(ceiling, sample(*where.team, kernel, run.effort));
     ceiling.working_set_bytes = 3 * array * arenas.size();
     add_note(ceiling, streaming ? "a = b + s c with non-temporal stores; counts 12 B an element, all that is moved"
                                 : "a = b + s c; counts 12 B an element (STREAM); 16 B are moved where a store first "
                                   "reads its line");
-    add_note(ceiling, dram_note(machine, where, array * arenas.size()));
-    ceilings.push_back(std::move(ceiling));
+    add_note(ceiling, dram_note(run.machine, where, array * arenas.size()));
+    run.ceilings.push_back(std::move(ceiling));
   }
 }
 
@@ -346,27 +352,26 @@ std::size_t working_set(const Machine& machine, int level, bool all_threads) {
 }
 
 std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptions& options) {
-  const Effort how = effort(options.quick);
   std::vector<ComputeLoop> loops;
   if (options.compute) {
     loops = f32_loops();
     for (ComputeLoop& loop : half_precision_loops()) loops.push_back(std::move(loop));
   }
-  std::vector<Ceiling> ceilings;
   std::map<std::string, double> single_thread_rates;
   const int configurations = machine.threads_available > 1 ? 2 : 1;
   const int bandwidths = options.bandwidth ? static_cast<int>(levels(machine).size()) + 2 : 0;
-  Progress progress(options, configurations * (static_cast<int>(loops.size()) + bandwidths));
+  const int measurements = configurations * (static_cast<int>(loops.size()) + bandwidths);
+  Run run{.machine = machine, .effort = effort(options.quick), .progress = Progress(options, measurements)};
   for (int i = 0; i < configurations; ++i) {
     Configuration where = configuration(machine, i == 1);
-    measure_compute(where, loops, how, single_thread_rates, progress, ceilings);
+    measure_compute(run, where, loops, single_thread_rates);
     if (!options.bandwidth) continue;
     const Arenas arenas = make_arenas(machine, where);
-    measure_reads(machine, where, arenas, how, progress, ceilings);
-    measure_triads(machine, where, arenas, how, progress, ceilings);
+    measure_reads(run, where, arenas);
+    measure_triads(run, where, arenas);
   }
-  progress.finish();
-  return ceilings;
+  run.progress.finish();
+  return std::move(run.ceilings);
 }
 
 }  // namespace gable::perf

@@ -61,7 +61,7 @@ TEST_CASE("W is the weighted sum of what was executed: FMA 2, matrix units 1, in
                          {sass("fmul"), 5},    {sass("dfma"), 100},
                          {sass("dadd"), 3},    {"sm__ops_path_tensor_src_bf16_dst_fp32.sum", 65536},
                          {sass("hfma"), 0},    {"unrelated.sum", 1e9}};
-  const Quantity work = gpu_work(counts);
+  const gable::perf::Quantity work = gpu_work(counts);
   REQUIRE(work.value);
   CHECK(*work.value == 2 * 1000 + 10 + 5 + 2 * 100 + 3 + 65536);
   const auto parts = gpu_parts(gpu_work_terms(), counts);
@@ -85,7 +85,7 @@ TEST_CASE("the names that two chips have for one operation are never counted tog
 }
 
 TEST_CASE("instrumented code that counted nothing, NaNs and missing metrics are refused") {
-  const Quantity graph = gpu_work({{kHardwareInstructions, 5000}, {kInstrumentedInstructions, 0}, {sass("ffma"), 0}});
+  const gable::perf::Quantity graph = gpu_work({{kHardwareInstructions, 5000}, {kInstrumentedInstructions, 0}, {sass("ffma"), 0}});
   CHECK_FALSE(graph.value);
   CHECK(graph.reason.find("graph") != std::string::npos);
   CHECK(gpu_work({{kHardwareInstructions, 5000}, {kInstrumentedInstructions, 4990}, {sass("ffma"), 1}}).value);
