@@ -85,7 +85,8 @@ TEST_CASE("the names that two chips have for one operation are never counted tog
 }
 
 TEST_CASE("instrumented code that counted nothing, NaNs and missing metrics are refused") {
-  const gable::perf::Quantity graph = gpu_work({{kHardwareInstructions, 5000}, {kInstrumentedInstructions, 0}, {sass("ffma"), 0}});
+  const gable::perf::Quantity graph =
+      gpu_work({{kHardwareInstructions, 5000}, {kInstrumentedInstructions, 0}, {sass("ffma"), 0}});
   CHECK_FALSE(graph.value);
   CHECK(graph.reason.find("graph") != std::string::npos);
   CHECK(gpu_work({{kHardwareInstructions, 5000}, {kInstrumentedInstructions, 4990}, {sass("ffma"), 1}}).value);
