@@ -630,7 +630,8 @@ double lay_out_key(Figure& figure, const Studies& studies, double x0, double y) 
   const auto columns = static_cast<size_t>(std::max(1.0, std::floor(room / column)));
   const size_t rows = (names.size() + columns - 1) / columns;
   for (size_t i = 0; i < names.size(); ++i) {
-    const Pixel at = {x0 + column * static_cast<double>(i / rows), y + 16 * static_cast<double>(i % rows)};
+    const size_t column_index = i / rows, row_index = i % rows;
+    const Pixel at = {x0 + column * static_cast<double>(column_index), y + 16 * static_cast<double>(row_index)};
     figure.key.push_back({static_cast<int>(i) + 1, fit_text(printable(names[i]), kFonts.legend, column - 34), at});
   }
   return y + 16 * static_cast<double>(rows) + 6;
