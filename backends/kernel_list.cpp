@@ -3,7 +3,17 @@
 
 #include <gable/error.h>
 
+#include <algorithm>
+#include <limits>
+
 namespace gable {
+
+void put_fastest_first(std::vector<KernelOffer>& offers) {
+  const auto key = [](const KernelOffer& offer) {
+    return offer.seconds.value_or(std::numeric_limits<double>::infinity());
+  };
+  std::stable_sort(offers.begin(), offers.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+}
 
 std::string requested_kernel(const DeviceUri& uri, const std::vector<std::string>& known) {
   const auto option = uri.options.find("kernel");

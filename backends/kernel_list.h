@@ -1,5 +1,8 @@
-// The kernels of one backend of gable's own, best first: the list that offers(), ?kernel= and `gable info` share. CPU
-// and CUDA use the same template.
+// The kernels of one backend of gable's own: the list that offers(), ?kernel= and `gable info` share. CPU and CUDA use
+// the same template.
+//
+// Of the kernels that take an op, the one with the least estimated time makes its plan. Kernels without an estimate
+// come after those, in the order of the list.
 //
 // Each op without weights (max-pool, add, transpose, reorder) has one kernel, named after the op. Convolutions have
 // several. Matrix products are 1x1 convolutions to them, so one list serves both.
@@ -25,10 +28,15 @@ struct WeightedKernel {
   std::string (*missing)(const Machine& machine);  ///< why the machine has no such kernel; empty: it has
   std::string (*refusal)(const WeightedOp& op, const Machine& machine);  ///< empty: it can run the op
   std::unique_ptr<PlanImpl> (*make)(const WeightedOp& op, const Place& place);
+  /// How long a run of an op that it takes will last, in seconds; null: the kernel has no model of its time.
+  double (*seconds)(const WeightedOp& op, const Place& place) = nullptr;
 };
 
 /// The kernels of ops without weights.
 inline constexpr std::array kUnweightedKernels{"max_pool", "add", "transpose", "reorder"};
+
+/// Sorts kernels with an estimated time before the others; equals keep their order.
+void put_fastest_first(std::vector<KernelOffer>& offers);
 
 template <typename Machine, typename Place>
 class KernelList {
@@ -57,7 +65,8 @@ class KernelList {
     return all;
   }
 
-  /// The answers of the kernels for this kind of op, or of `only` if it is not empty. `place` outlives them.
+  /// The answers of the kernels for this kind of op, or of `only` if it is not empty: first the kernel that will be
+  /// used. `place` outlives them.
   std::vector<KernelOffer> offers(const Op& op, const Machine& machine, const Place& place,
                                   const std::string& only) const {
     std::vector<KernelOffer> all;
@@ -69,7 +78,8 @@ class KernelList {
     } else if (only.empty() || only == name(op)) {
       all.push_back({std::string(name(op)), "", [this, op, &place] { return make_unweighted_(op, place); }});
     }
-    if (all.empty()) all.push_back({only, "it is no kernel for " + std::string(name(op)), {}});
+    if (all.empty()) all.push_back({only, "it is no kernel for " + std::string(name(op))});
+    put_fastest_first(all);
     return all;
   }
 
@@ -78,8 +88,10 @@ class KernelList {
                            const Place& place) {
     std::string refusal = kernel.missing(machine);
     if (refusal.empty()) refusal = kernel.refusal(*op, machine);
-    if (!refusal.empty()) return {kernel.name, std::move(refusal), {}};
-    return {kernel.name, "", [make = kernel.make, op, &place] { return make(*op, place); }};
+    if (!refusal.empty()) return {kernel.name, std::move(refusal)};
+    KernelOffer made{kernel.name, "", [make = kernel.make, op, &place] { return make(*op, place); }};
+    if (kernel.seconds != nullptr) made.seconds = kernel.seconds(*op, place);
+    return made;
   }
 
   std::span<const Kernel> weighted_;

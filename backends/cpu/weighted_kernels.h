@@ -1,4 +1,4 @@
-// The convolution kernels of cpu/, best first.
+// The convolution kernels of cpu/.
 //
 // A kernel is a class with description(), workspace_bytes(), packed_bytes(), packing(), pack() and run() as
 // cpu::Conv2dPlan has them, and an entry in this list: its name, why it refuses an op, and how to make its plan.

@@ -116,7 +116,7 @@ constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
   return {name, nothing_missing<cudaDeviceProp>, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
 }
 
-/// Best first. The slower steps of the ladder come last; naive runs every op.
+/// Kernels without an estimate, best first. The slower steps of the ladder come last; naive runs every op.
 constexpr CudaKernels::Kernel kKernels[] = {
     f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
     f32_accumulating<cuda::OneChannelConv2d>("one_channel"),

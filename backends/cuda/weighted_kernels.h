@@ -1,4 +1,4 @@
-// The convolution kernels of cuda/, best first.
+// The convolution kernels of cuda/.
 //
 // A kernel is a class with description(), packed_bytes(), workspace_bytes(), packing(), pack() and run() as
 // cuda::NaiveConv2d has them, and an entry in this list: its name, why a GPU lacks it, why it refuses an op, and how to

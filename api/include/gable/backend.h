@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,7 @@ struct KernelOffer {
   std::string refusal{};  ///< why the kernel can't run the op; empty: it can
   /// Makes the plan. Set where `refusal` is empty. Called while the device lives, at most once.
   std::function<std::unique_ptr<PlanImpl>()> make{};
+  std::optional<double> seconds{};  ///< estimated time of a run, where the kernel has a model of it
 
   bool supported() const { return refusal.empty(); }
 };

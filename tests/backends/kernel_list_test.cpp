@@ -1,0 +1,48 @@
+// Which kernel of a list makes the plan.
+#include "backends/kernel_list.h"
+
+#include <gable/ops.h>
+
+#include <doctest/doctest.h>
+
+using namespace gable;
+
+namespace {
+
+struct Machine {};
+struct Place {};
+using Kernels = KernelList<Machine, Place>;
+
+std::string takes(const WeightedOp&, const Machine&) { return ""; }
+std::string refuses(const WeightedOp&, const Machine&) { return "it never does"; }
+std::unique_ptr<PlanImpl> make(const WeightedOp&, const Place&) { return nullptr; }
+double slow(const WeightedOp&, const Place&) { return 2e-3; }
+double fast(const WeightedOp&, const Place&) { return 1e-3; }
+
+constexpr Kernels::Kernel kernel(const char* name, decltype(&takes) refusal, decltype(&slow) seconds) {
+  return {name, nothing_missing<Machine>, refusal, make, seconds};
+}
+
+std::vector<std::string> order_of(std::span<const Kernels::Kernel> kernels) {
+  const Kernels list(kernels, nullptr);
+  const Conv2d conv{.input = {1, 2, 3, 3}, .weights = {2, 2, 1, 1}};
+  const Place place;
+  std::vector<std::string> names;
+  for (const KernelOffer& offer : list.offers(conv, Machine{}, place, "")) names.push_back(offer.kernel);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("the kernel with the least estimated time comes first, then those without an estimate in their order") {
+  constexpr Kernels::Kernel kernels[] = {
+      kernel("refusing", refuses, fast),   kernel("unknown a", takes, nullptr), kernel("slow", takes, slow),
+      kernel("unknown b", takes, nullptr), kernel("fast", takes, fast),
+  };
+  CHECK(order_of(kernels) == std::vector<std::string>{"fast", "slow", "refusing", "unknown a", "unknown b"});
+}
+
+TEST_CASE("equal estimates keep the order of the list") {
+  constexpr Kernels::Kernel kernels[] = {kernel("b", takes, slow), kernel("a", takes, slow)};
+  CHECK(order_of(kernels) == std::vector<std::string>{"b", "a"});
+}
