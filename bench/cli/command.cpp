@@ -19,6 +19,7 @@
 #include "bench/cli/study_commands.h"
 #include "bench/cli/verify_command.h"
 #include "bench/counting/workload_process.h"
+#include "bench/workloads/networks.h"
 #include "bench/workloads/suites.h"
 
 namespace gable::bench {
@@ -63,9 +64,17 @@ void add_problem(CLI::App& app, SelectionOptions& s) {
       ->allow_extra_args(false);
 }
 
+std::string network_names() {
+  std::vector<std::string> names;
+  for (const NetworkList& list : network_lists(network_folders())) names.push_back(list.suite);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void add_selection(CLI::App& app, SelectionOptions& s) {
   add_problem(app, s);
-  app.add_option("--suite", s.suite, fmt::format("a named suite: {}", fmt::join(suite_names(), ", ")));
+  app.add_option("--suite", s.suite,
+                 fmt::format("a named suite: {}, {} (all), or one of them: {}", fmt::join(suite_names(), ", "),
+                             kNetworks, network_names()));
   app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them");
   add_attributes(app, s);
   add_epilogue(app, s);

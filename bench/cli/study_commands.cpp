@@ -17,6 +17,7 @@
 #include "bench/report/report.h"
 #include "bench/report/study.h"
 #include "bench/report/table.h"
+#include "bench/report/totals.h"
 #include "bench/report/trainium.h"
 
 namespace gable::bench {
@@ -88,6 +89,8 @@ void make_folder(const std::string& folder) {
 
 void print_tables(const report::Studies& studies, Console& console) {
   console.print(report::table(studies));
+  const std::string totals = report::totals_table(studies);
+  if (!totals.empty()) console.print(totals);
   const std::string bandwidths = report::bandwidth_table(studies);
   if (!bandwidths.empty()) console.print(bandwidths);
   const std::string beside = report::trainium_table(studies);

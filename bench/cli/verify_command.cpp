@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "bench/common/text.h"
 #include "bench/measure/verify.h"
 #include "bench/record/verify_json.h"
@@ -12,6 +15,8 @@
 
 namespace gable::bench {
 namespace {
+
+constexpr double kListGflop = 1;
 
 std::string row(const VerifyResult& r) {
   const std::string state = r.comparison.passed ? "ok"
@@ -22,11 +27,21 @@ std::string row(const VerifyResult& r) {
                                r.comparison.worst_ratio, state));
 }
 
+/// A network's layers with 32 images each would keep the f64 reference busy for an hour. They get as many images as are
+/// within kListGflop, so that small layers keep the list's batch. Lists by --file are run as they are.
+void cap_lists(std::vector<Case>& cases, Console& console) {
+  if (std::none_of(cases.begin(), cases.end(), [](const Case& one) { return one.count.has_value(); })) return;
+  cap_work(cases, kListGflop, INFINITY);
+  console.print(fmt::format("lists: batches halved until a layer has at most {} GFLOP; --max-batch sets another limit",
+                            kListGflop));
+}
+
 }  // namespace
 
 ExitCode verify_command(const StudyOptions& options, Console& console) {
   console.check_target();
-  const Selection selection = select(options.selection, false);
+  Selection selection = select(options.selection, false);
+  if (!options.selection.suite.empty() && options.selection.max_batch == 0) cap_lists(selection.cases, console);
   const std::vector<OpenDevice> devices =
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
   Outcome outcome;

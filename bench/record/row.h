@@ -33,6 +33,7 @@ struct Identity {
   std::optional<EpilogueFields> epilogue{};
   std::optional<std::array<std::int64_t, 2>> tile{};  ///< row_chunk and free_dim of an `add` in tiles
   std::optional<double> working_set_bytes{};          ///< of rows that only move bytes
+  std::optional<std::int64_t> count{};                ///< of a list's layer: how often it occurs in its network
 
   bool only_moves_bytes() const { return working_set_bytes.has_value(); }
 };

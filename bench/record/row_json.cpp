@@ -59,7 +59,8 @@ Identity identity_from_json(const json& m) {
           .layout = text_or_empty(m, "layout"),
           .epilogue = epilogue_from_json(m),
           .tile = pair_or_empty(m, "tile"),
-          .working_set_bytes = number_or_empty<double>(m, "working_set_bytes")};
+          .working_set_bytes = number_or_empty<double>(m, "working_set_bytes"),
+          .count = number_or_empty<std::int64_t>(m, "count")};
 }
 
 // ---- placement ----------------------------------------------------------------------------------------------------
@@ -222,6 +223,7 @@ json to_json(const Identity& identity) {
   if (identity.epilogue) entry["epilogue"] = epilogue_json(*identity.epilogue);
   set_if(entry, "tile", identity.tile);
   set_if(entry, "working_set_bytes", identity.working_set_bytes);
+  set_if(entry, "count", identity.count);
   return entry;
 }
 

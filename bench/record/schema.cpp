@@ -314,9 +314,17 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
 
   check.choice({entry, at, "bound", Presence::optional}, kBounds);
   check.positive({entry, at, "working_set_bytes", Presence::optional});
+  check.count({entry, at, "count", Presence::optional});
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
     check.not_negative({entry, at, key, Presence::optional});
   }
+}
+
+void check_total(Checker& check, const json& entry, const std::string& at) {
+  for (const char* key : {"suite", "dtype", "device"}) check.nonempty({entry, at, key});
+  for (const char* key : {"layers", "layers_of_list", "convolutions"}) check.count({entry, at, key});
+  check.positive({entry, at, "seconds"});
+  check.not_negative({entry, at, "flop"});
 }
 
 void check_refused(Checker& check, const json& entry, const std::string& at) {
@@ -371,6 +379,7 @@ std::vector<Violation> check_study(const json& study) {
   check_list(check, {study, "", "measurements"}, check_measurement);
   check_list(check, {study, "", "refused"}, check_refused);
   check_list(check, {study, "", "rates", Presence::optional}, check_rate);
+  check_list(check, {study, "", "totals", Presence::optional}, check_total);
   return violations;
 }
 

@@ -7,6 +7,7 @@
 #include "bench/common/text.h"
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
+#include "bench/record/totals.h"
 
 namespace gable::bench {
 namespace {
@@ -150,6 +151,20 @@ json to_json(const RateEntry& rate) {
   return entry;
 }
 
+json to_json(const NetworkTotal& total) {
+  return {{"suite", total.suite},
+          {"dtype", total.dtype},
+          {"math", total.math},
+          {"layout", total.layout},
+          {"cache", total.cache},
+          {"device", total.device},
+          {"layers", total.layers},
+          {"layers_of_list", total.layers_of_list},
+          {"convolutions", total.convolutions},
+          {"seconds", total.seconds},
+          {"flop", total.flop}};
+}
+
 json to_json(const perf::Ability& ability) {
   return {{"quantity", perf::to_string(ability.metric)},
           {"available", ability.available},
@@ -191,6 +206,9 @@ json to_json(const Study& study, const RunEntry& run) {
                 {"measurements", list_json(study.rows)},
                 {"refused", list_json(study.refused)}};
   if (!run.mode.empty()) document["machine"]["mode"] = run.mode;
+  if (json totals = list_json(network_totals(study.rows, study.refused)); !totals.empty()) {
+    document["totals"] = std::move(totals);
+  }
   if (!study.rates.empty()) document["rates"] = list_json(study.rates);
   if (run.counters) document["counters"] = counters_json(*run.counters);
   validate_study(document);

@@ -92,6 +92,10 @@ std::string pair_text(const std::optional<std::array<std::int64_t, 2>>& pair) {
   return pair ? fmt::format("{}x{}", (*pair)[0], (*pair)[1]) : "";
 }
 
+bool is_vendor_library(const std::string& series) {
+  return series.starts_with("onednn") || series.starts_with("cudnn") || series.starts_with("pytorch");
+}
+
 std::string max_pool_of(const Row& row) {
   return row.identity.epilogue ? pair_text(row.identity.epilogue->max_pool) : "";
 }

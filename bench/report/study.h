@@ -42,6 +42,9 @@ std::string pair_text(const std::optional<std::array<std::int64_t, 2>>& pair);
 // The window of the fused max-pool; empty without one.
 std::string max_pool_of(const Row& row);
 
+// Whether a series is of a vendor's library, which others are compared with.
+bool is_vendor_library(const std::string& series);
+
 struct Studies {
   std::vector<Machine> machines;  // one for each study
   std::vector<Ceiling> ceilings;

@@ -40,10 +40,6 @@ constexpr std::array<const char*, kColumns> kHeads = {"name", "dtype",     "cach
 constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true,
                                                true,  true,  false, false, false, false, false};
 
-bool is_vendor_library(const std::string& device) {
-  return device.starts_with("onednn") || device.starts_with("cudnn") || device.starts_with("pytorch");
-}
-
 // The fields that must be equal for two times to be comparable.
 std::string comparable(const Measurement& m) {
   const Identity& i = m.identity;

@@ -63,7 +63,7 @@ std::vector<std::string> drop_repeated(std::vector<Case>& cases) {
   std::vector<std::string> dropped;
   for (Case& one : cases) {
     const auto same = [&](const Case& other) { return other.op == one.op; };
-    if (std::any_of(kept.begin(), kept.end(), same)) {
+    if (!one.count && std::any_of(kept.begin(), kept.end(), same)) {
       dropped.push_back(one.name);
     } else {
       kept.push_back(std::move(one));

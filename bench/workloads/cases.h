@@ -4,6 +4,7 @@
 #include <gable/ops.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@ struct Case {
   std::string suite;  ///< name of the suite or of the list file; empty for a single problem
   std::string name;   ///< never empty
   Op op;
+  std::optional<std::int64_t> count{};  ///< of a list's layer: how often it occurs in its network
 };
 
 /// What a bandwidth loop moves. GPUs also have movements into shared memory and between device and host. Files are
@@ -83,7 +85,7 @@ void cap_batch(std::vector<Case>& cases, std::int64_t max_batch);
 void cap_work(std::vector<Case>& cases, double gflop, double gigabytes);
 
 /// Drops the cases whose op an earlier case has (batches that were capped to the same); returns their names,
-/// once each.
+/// once each. Layers of lists stay, since the total of their network needs them all.
 std::vector<std::string> drop_repeated(std::vector<Case>& cases);
 
 }  // namespace gable::bench

@@ -23,6 +23,7 @@ Identity identity_of(const Case& one) {
                     .op = std::string(name(one.op)),
                     .problem = descriptor(one.op),
                     .dtype = std::string(to_string(dtype_of(one.op)))};
+  identity.count = one.count;
   if (has_math(one.op)) identity.math = to_string(math_of(one.op));
   if (const auto* conv = std::get_if<Conv2d>(&one.op)) {
     identity.layout = to_string(conv->layout);

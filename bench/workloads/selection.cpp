@@ -2,11 +2,14 @@
 #include "bench/workloads/selection.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gable/error.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
+#include "bench/workloads/networks.h"
 #include "bench/workloads/problem.h"
 #include "bench/workloads/suites.h"
 
@@ -21,8 +24,9 @@ std::vector<DType> dtypes_of(const SelectionOptions& options) {
   return dtypes;
 }
 
-void add_problem(const SelectionOptions& options, const std::string& suite_name, const Problem& problem,
-                 std::vector<Case>& cases) {
+/// Returns the new cases, one for each dtype.
+std::span<Case> add_problem(const SelectionOptions& options, const std::string& suite_name, const Problem& problem,
+                            std::vector<Case>& cases) {
   std::vector<DType> dtypes = dtypes_of(options);
   if (dtypes.empty()) dtypes.push_back(DType::f32);
   for (const DType dtype : dtypes) {
@@ -31,6 +35,7 @@ void add_problem(const SelectionOptions& options, const std::string& suite_name,
     apply_attributes(options, conv);
     cases.push_back({suite_name, problem.name.empty() ? descriptor(conv) : problem.name, conv});
   }
+  return std::span(cases).last(dtypes.size());
 }
 
 std::vector<Math> maths_of(const SelectionOptions& options) {
@@ -54,7 +59,7 @@ void multiply(std::vector<Case>& cases, const std::vector<Math>& maths) {
       all.push_back(one);
       continue;
     }
-    for (const Math math : maths) all.push_back({one.suite, one.name, in_math(one.op, math)});
+    for (const Math math : maths) all.push_back({one.suite, one.name, in_math(one.op, math), one.count});
   }
   cases = std::move(all);
 }
@@ -65,12 +70,13 @@ Selection from_problems(const SelectionOptions& options) {
   return selection;
 }
 
-Selection from_file(const SelectionOptions& options) {
-  Selection selection;
-  const std::string suite_name = std::filesystem::path(options.file).filename().string();
-  for (const ListEntry& entry : read_list(options.file)) {
+void add_list(const SelectionOptions& options, const std::string& suite_name, const std::string& file,
+              Selection& selection) {
+  for (const ListEntry& entry : read_list(file)) {
     if (entry.problem) {
-      add_problem(options, suite_name, *entry.problem, selection.cases);
+      for (Case& one : add_problem(options, suite_name, *entry.problem, selection.cases)) {
+        one.count = entry.problem->count;
+      }
       continue;
     }
     selection.malformed += entry.malformed ? 1 : 0;
@@ -82,16 +88,37 @@ Selection from_file(const SelectionOptions& options) {
                                  .device = "",
                                  .reason = entry.refusal});
   }
+}
+
+Selection from_file(const SelectionOptions& options) {
+  Selection selection;
+  add_list(options, std::filesystem::path(options.file).filename().string(), options.file, selection);
   return selection;
 }
 
-Selection from_suite(const SelectionOptions& options, bool gpu) {
-  if (options.bias || !options.activation.empty() || !options.max_pool.empty()) {
-    misuse(
-        fmt::format("suite '{}' has its own epilogues; --bias, --activation and --max-pool go with --problem or "
-                    "--file",
-                    options.suite));
-  }
+/// Bias and relu, every dtype, NHWC: as the fixed suites of networks.
+Selection from_networks(SelectionOptions options, const std::vector<NetworkList>& lists) {
+  options.bias = true;
+  options.activation = to_string(Activation::relu);
+  if (options.layout.empty()) options.layout = to_string(Layout::nhwc);
+  if (options.dtypes.empty()) options.dtypes = {"f32", "bf16", "f16"};
+  Selection selection;
+  for (const NetworkList& list : lists) add_list(options, list.suite, list.file.string(), selection);
+  return selection;
+}
+
+[[noreturn]] void unknown_suite(const std::string& name, const std::vector<NetworkList>& lists) {
+  std::string known = fmt::format("{}, {}", fmt::join(suite_names(), ", "), kNetworks);
+  for (const NetworkList& list : lists) known += ", " + list.suite;
+  std::vector<std::string> folders;
+  for (const std::filesystem::path& folder : network_folders()) folders.push_back(folder.string());
+  misuse(
+      fmt::format("unknown suite '{}'; known are {} (networks are files NAME.txt in the folders {}; GABLE_NETWORKS "
+                  "names more folders)",
+                  name, known, fmt::join(folders, ", ")));
+}
+
+Selection from_fixed_suite(const SelectionOptions& options, bool gpu) {
   Selection selection;
   selection.cases = suite(options.suite, gpu);
   for (Case& one : selection.cases) {
@@ -108,6 +135,21 @@ Selection from_suite(const SelectionOptions& options, bool gpu) {
     selection.graphs = graph_cases(options.suite, gpu);
   }
   return selection;
+}
+
+Selection from_suite(const SelectionOptions& options, bool gpu) {
+  if (options.bias || !options.activation.empty() || !options.max_pool.empty()) {
+    misuse(
+        fmt::format("suite '{}' has its own epilogues; --bias, --activation and --max-pool go with --problem or "
+                    "--file",
+                    options.suite));
+  }
+  const std::vector<std::string> fixed = suite_names();
+  if (std::find(fixed.begin(), fixed.end(), options.suite) != fixed.end()) return from_fixed_suite(options, gpu);
+  const std::vector<NetworkList> all = network_lists(network_folders());
+  const std::vector<NetworkList> lists = lists_of_suite(options.suite, all);
+  if (lists.empty()) unknown_suite(options.suite, all);
+  return from_networks(options, lists);
 }
 
 bool is_named(const std::string& name, const std::vector<std::string>& parts) {

@@ -75,6 +75,40 @@ constexpr const char* kSmall = "--problem 'mb1ic3ih8oc4kh3n\"small\"'";
 
 }  // namespace
 
+TEST_CASE("a network is a file in a folder of GABLE_NETWORKS: verified, and timed with its total") {
+  const Folder folder;
+  std::ofstream(folder.file("mine.txt")) << "mb2ic3ih8oc4kh3n\"mine:1*2\" mb2ic4ih6oc4kh1n\"mine:2*5\"\n";
+  const std::string networks = "GABLE_NETWORKS='" + fs::path(folder.file("x")).parent_path().string() + "'";
+  for (const char* layout : {"nchw", "nhwc"}) {
+    const Result verified = run_command("verify --suite mine --device cpu --layout " + std::string(layout), networks);
+    CHECK(verified.code == 0);
+    CHECK(contains(verified.out, "6 passed, 0 mismatched"));
+  }
+  const Result timed = run_command("bench --suite mine --dtype f32 --device cpu --seconds 0.01 --json", networks);
+  REQUIRE(timed.code == 0);
+  const json study = json::parse(timed.out);
+  check_study_of(study);
+  REQUIRE(study["measurements"].size() == 2);
+  CHECK(study["measurements"][1]["count"] == 5);
+  REQUIRE(study["totals"].size() == 1);
+  CHECK(study["totals"][0]["convolutions"] == 7);
+  const double first = study["measurements"][0]["T"]["seconds"], second = study["measurements"][1]["T"]["seconds"];
+  CHECK(study["totals"][0]["seconds"].get<double>() == doctest::Approx(2 * first + 5 * second));
+  CHECK(contains(run_command("bench --suite mine --dtype f32 --device cpu --seconds 0.01", networks).out,
+                 "All convolutions of each network"));
+}
+
+TEST_CASE("a list's bad line is named, the others run, and the exit code is 2") {
+  const Folder folder;
+  std::ofstream(folder.file("bad.txt")) << "mb1ic3ih8oc4kh3n\"bad:1\"\nmb1ic3ih8ocfourkh3\n";
+  const std::string networks = "GABLE_NETWORKS='" + fs::path(folder.file("x")).parent_path().string() + "'";
+  const Result listed = run_command("list --suite bad --dtype f32", networks);
+  CHECK(listed.code == 2);
+  CHECK(contains(listed.out, "bad:1"));
+  CHECK(contains(listed.out, "line 2"));
+  CHECK(contains(listed.out, "unknown entry 'ocfourkh'"));
+}
+
 TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
   CHECK(run_command("--help").code == 0);
   CHECK(run_command("--version").out == "gable " GABLE_VERSION_STRING "\n");
