@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 
+#include "bench/cli/cliffs_command.h"
 #include "bench/cli/info.h"
 #include "bench/cli/list_command.h"
 #include "bench/cli/profile_command.h"
@@ -31,6 +32,7 @@ struct Arguments {
   RunOptions run;
   ProfileOptions profile;
   WorkloadOptions workload;
+  CliffOptions cliffs;
   std::string json;
   bool gpu = false;
   std::vector<std::string> files;
@@ -234,6 +236,32 @@ void add_profile(CLI::App& root, Arguments& a) {
   });
 }
 
+void add_cliffs(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand(
+      "cliffs", "random layers: which take longer than in f32, dense, with more channels, image by image, reordered");
+  CliffJob& job = a.cliffs.job;
+  app.add_option("--device", a.cliffs.device, "one device (default: cpu)");
+  add_threads(app, a.cliffs.threads);
+  app.add_option("--layers", job.layers, "layers to sample (default: 2000)")->check(CLI::PositiveNumber);
+  app.add_option("--seconds", job.seconds, "fewer layers where they take longer (default: 600)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seconds-each", job.seconds_each, "time for each op of a layer (default: 0.01)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", job.seed, "the same seed gives the same layers (default: 1)");
+  app.add_option("--gflop", job.limits.gflop, "most work of a layer (default: 0.3; a GPU takes 20)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--megabytes", job.limits.megabytes, "most data of a layer, as f32 (default: 32)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-batch", job.limits.batch, "largest batch (default: 8)")->check(CLI::PositiveNumber);
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      arguments.cliffs.command = arguments.study.command;
+      return cliffs_command(arguments.cliffs, console);
+    };
+  });
+}
+
 /// The command `gable counted`, which gable itself starts; see workload_process.h.
 void add_counted(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("counted", "one workload, to be counted from outside");
@@ -285,7 +313,7 @@ int command(int argc, const char* const* argv) {
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
   for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot,
-                         add_profile, add_counted}) {
+                         add_profile, add_cliffs, add_counted}) {
     add(app, arguments);
   }
   try {
