@@ -385,6 +385,8 @@ def measurement(layer: Layer, timed: Timed, device_name: str) -> Record:
     listed, contestant = layer.listed, timed.contestant
     q1, median, q3 = statistics.quantiles(timed.seconds, n=4, method="inclusive")
     record = {key: listed[key] for key in ("suite", "name", "op", "problem", "dtype", "math", "epilogue")}
+    if "count" in listed:
+        record["count"] = listed["count"]
     analytic = {"source": "analytic"}
     record |= {
         "layout": contestant.layout,
@@ -538,10 +540,12 @@ def selected(options: argparse.Namespace) -> Iterator[Layer]:
     """The convolutions of every list for every dtype, once each."""
     lists = [["--suite", suite] for suite in options.suite]
     epilogue = [word for name in ("activation", "max_pool") for word in flag(name, getattr(options, name))]
+    bias = ["--bias"] if options.bias else []
+    lists += [["--file", file, *epilogue, *bias] for file in options.file]
     problems = [word for problem in options.problem for word in ("--problem", problem)]
     if problems:
-        lists.append([*problems, *epilogue, *(["--bias"] if options.bias else [])])
-    common = ["--gpu", "--layout", "nhwc", *flag("name", options.name)]
+        lists.append([*problems, *epilogue, *bias])
+    common = ["--gpu", "--layout", "nhwc", *flag("name", options.name), *flag("max_batch", options.max_batch)]
     for arguments in lists:
         for kind in options.dtype:
             dtype, arithmetic = KINDS[kind]
@@ -568,11 +572,13 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", type=words, default=[], help="suites of gable's, with commas")
     parser.add_argument("--problem", action="append", default=[], help="benchdnn's descriptor; may be repeated")
+    parser.add_argument("--file", action="append", default=[], help="a list of descriptors; may be repeated")
+    parser.add_argument("--max-batch", help="cap the batch")
     parser.add_argument("--name", help="only layers whose name contains this")
     parser.add_argument("--dtype", type=words, default=["f32", "tf32", "f16", "bf16"], help=", ".join(KINDS))
-    parser.add_argument("--bias", action="store_true", help="of --problem")
-    parser.add_argument("--activation", help="of --problem: none, relu or tanh")
-    parser.add_argument("--max-pool", help="of --problem, as 2")
+    parser.add_argument("--bias", action="store_true", help="of --problem and --file")
+    parser.add_argument("--activation", help="of --problem and --file: none, relu or tanh")
+    parser.add_argument("--max-pool", help="of --problem and --file, as 2")
     parser.add_argument("--device", type=words, default=["cuda:0"], help="gable's devices, e.g. cuda:0,cudnn:0")
     parser.add_argument("--nchw", action="store_true", help="PyTorch in its default layout, too")
     parser.add_argument("--compile", metavar="REGEX", help="layers for torch.compile, which takes seconds each")
@@ -584,8 +590,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--library", type=Path, help="libgable.so (default: beside the command)")
     parser.add_argument("--json", type=Path, help="write the record here")
     options = parser.parse_args()
-    if not options.suite and not options.problem:
-        parser.error("give --suite or --problem")
+    if not options.suite and not options.problem and not options.file:
+        parser.error("give --suite, --problem or --file")
     if options.rounds < 2:
         parser.error(f"--rounds {options.rounds}: quartiles need at least 2")
     for kind in options.dtype:
