@@ -3,6 +3,7 @@
 //   a process that loads libgable, and the same process without it;
 //   a convolution while counters run on every thread, and the same without counters;
 //   on each GPU, Plan::run() of a tiny addition, and the launch of an empty kernel.
+// And what a plan costs: Device::plan() over the layers of all networks, on gable's own devices.
 // Writes medians and quartiles as JSON. Exits with 1 when an overhead is above its limit.
 #include <fmt/format.h>
 #include <gable/backend.h>
@@ -28,6 +29,8 @@
 #include "bench/measure/outcome.h"
 #include "bench/record/study_json.h"
 #include "bench/workloads/data.h"
+#include "bench/workloads/networks.h"
+#include "bench/workloads/selection.h"
 #include "perfcounters/sources/perf_event.h"
 #include "perfcounters/timing.h"
 
@@ -43,6 +46,7 @@ constexpr double kRunLimit = 1e-6;     ///< seconds more than the kernel
 constexpr double kLoadLimit = 5e-3;    ///< seconds
 constexpr double kArmedLimit = 0.01;   ///< fraction of T
 constexpr double kLaunchLimit = 3e-6;  ///< seconds more than a launch
+constexpr double kPlanLimit = 1e-3;    ///< seconds of all plans but one in a hundred
 constexpr int kProcesses = 101;
 
 /// A kernel that does nothing, so that all of Plan::run()'s time is its own.
@@ -63,6 +67,12 @@ class EmptyDevice final : public DeviceImpl {
   }
 };
 
+/// A plan that took long to make.
+struct SlowPlan {
+  std::string layer{}, kernel{};
+  double seconds = 0;
+};
+
 /// One overhead: two times and their difference, or the reason why it was not measured.
 struct Overhead {
   std::string what;
@@ -72,6 +82,7 @@ struct Overhead {
   double limit = 0;
   std::string counters{};  ///< which counters ran; empty: none
   std::string reason{};    ///< why there is no value
+  std::vector<SlowPlan> slowest{};
 
   bool passed() const { return !value || *value <= limit; }
 };
@@ -93,6 +104,9 @@ json to_json(const Overhead& overhead) {
     entry["limit"] = overhead.limit;
   } else {
     entry["reason"] = overhead.reason;
+  }
+  for (const SlowPlan& plan : overhead.slowest) {
+    entry["slowest"].push_back({{"layer", plan.layer}, {"kernel", plan.kernel}, {"seconds", plan.seconds}});
   }
   return entry;
 }
@@ -279,6 +293,70 @@ std::vector<Overhead> measure_launches() {
   return all;
 }
 
+/// The layers of all networks in every dtype and both layouts, as many images as the lists have and one.
+std::vector<Case> network_layers() {
+  std::vector<Case> layers;
+  for (const char* layout : {"nhwc", "nchw"}) {
+    for (const std::int64_t most : {0, 1}) {
+      SelectionOptions options;
+      options.suite = kNetworks;
+      options.layout = layout;
+      options.max_batch = most;
+      const std::vector<Case> cases = select(options, false).cases;
+      layers.insert(layers.end(), cases.begin(), cases.end());
+    }
+  }
+  return layers;
+}
+
+/// The lesser of two: other programs only add time.
+SlowPlan time_of_planning(const OpenDevice& device, const Case& layer) {
+  SlowPlan plan{.layer = describe(layer.op)};
+  for (int i = 0; i < 2; ++i) {
+    const auto start_time = std::chrono::steady_clock::now();
+    const Plan made = device.device.plan(layer.op);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time).count();
+    plan.kernel = made.kernel();
+    plan.seconds = i == 0 ? seconds : std::min(plan.seconds, seconds);
+  }
+  return plan;
+}
+
+/// Device::plan() over all layers that the device takes.
+Overhead measure_plans(const OpenDevice& device, const std::vector<Case>& layers) {
+  constexpr std::size_t kShown = 10;
+  Overhead overhead{.what = "99 of 100 calls of Device::plan() for the layers of the networks, on " + device.uri,
+                    .limit = kPlanLimit,
+                    .reason = "the device takes no layer, or there are no lists of networks"};
+  std::vector<double> samples;
+  for (const Case& layer : layers) {
+    try {
+      overhead.slowest.push_back(time_of_planning(device, layer));
+      samples.push_back(overhead.slowest.back().seconds);
+    } catch (const Error&) {  // no kernel
+    }
+  }
+  if (samples.empty()) return overhead;
+  std::sort(overhead.slowest.begin(), overhead.slowest.end(),
+            [](const SlowPlan& a, const SlowPlan& b) { return a.seconds > b.seconds; });
+  overhead.slowest.resize(std::min(kShown, overhead.slowest.size()));
+  overhead.timings = {{"plan", perf::summarize(samples)}};
+  std::sort(samples.begin(), samples.end());
+  overhead.value = perf::quantile(samples, 0.99);
+  return overhead;
+}
+
+/// One entry for the CPU and for each GPU, on gable's own backends.
+std::vector<Overhead> measure_all_plans() {
+  const std::vector<Case> layers = network_layers();
+  std::vector<Overhead> all{measure_plans(open_devices({"cpu"}, 0).front(), layers)};
+  for (const DeviceInfo& info : devices()) {
+    if (!info.available || info.backend != "cuda") continue;
+    for (const OpenDevice& gpu : open_devices({info.uri}, 0)) all.push_back(measure_plans(gpu, layers));
+  }
+  return all;
+}
+
 /// Containers may forbid the system call. Then there is nothing to measure.
 Overhead measure_armed_if_possible() {
   try {
@@ -290,23 +368,27 @@ Overhead measure_armed_if_possible() {
 
 struct Overheads {
   Overhead run, load, armed;
-  std::vector<Overhead> launches;
+  std::vector<Overhead> launches, plans;
 
   bool passed() const {
     const auto within_limit = [](const Overhead& overhead) { return overhead.passed(); };
     return run.passed() && load.passed() && armed.passed() &&
-           std::all_of(launches.begin(), launches.end(), within_limit);
+           std::all_of(launches.begin(), launches.end(), within_limit) &&
+           std::all_of(plans.begin(), plans.end(), within_limit);
   }
 };
 
 json to_json(const Overheads& all) {
   json launches = json::array();
   for (const Overhead& launch : all.launches) launches.push_back(to_json(launch));
+  json plans = json::array();
+  for (const Overhead& plan : all.plans) plans.push_back(to_json(plan));
   return {{"machine", machine_json(perf::describe_machine(), "gable_overhead")},
           {"plan_run", to_json(all.run)},
           {"load", to_json(all.load)},
           {"armed_counters", to_json(all.armed)},
-          {"gpu_launches", std::move(launches)}};
+          {"gpu_launches", std::move(launches)},
+          {"plans", std::move(plans)}};
 }
 
 void print(const Overheads& all) {
@@ -320,6 +402,13 @@ void print(const Overheads& all) {
   for (const Overhead& launch : all.launches) {
     if (launch.value)
       fmt::print("{}: {:.2f} us (limit {:.0f} us)\n", launch.what, *launch.value * 1e6, kLaunchLimit * 1e6);
+  }
+  for (const Overhead& plan : all.plans) {
+    if (!plan.value) continue;
+    fmt::print("{}: {:.0f} us (limit {:.0f} us), median {:.0f} us\n", plan.what, *plan.value * 1e6, kPlanLimit * 1e6,
+               plan.timings.front().second.seconds * 1e6);
+    for (const SlowPlan& slow : plan.slowest)
+      fmt::print("  {:.0f} us {}: {}\n", slow.seconds * 1e6, slow.kernel, slow.layer);
   }
 }
 
@@ -336,7 +425,8 @@ int main(int argc, char** argv) {
     const Overheads all{.run = measure_run(),
                         .load = measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING),
                         .armed = measure_armed_if_possible(),
-                        .launches = measure_launches()};
+                        .launches = measure_launches(),
+                        .plans = measure_all_plans()};
     write_file(file, {json_text(to_json(all))});
     print(all);
     return all.passed() ? kDone : kCheckFailed;

@@ -112,7 +112,16 @@ def test_layers_are_selected_by_suite_and_kind_and_only_convolutions(monkeypatch
 
     monkeypatch.setattr(compare, "gable_json", fake)
     options = argparse.Namespace(
-        gable="gable", suite=["study"], problem=[], dtype=["f16", "tf32"], activation=None, max_pool=None, bias=False, name=None
+        gable="gable",
+        suite=["study"],
+        problem=[],
+        file=[],
+        dtype=["f16", "tf32"],
+        activation=None,
+        max_pool=None,
+        bias=False,
+        name=None,
+        max_batch=None,
     )
     assert len(list(compare.selected(options))) == 2
     assert [call[-4:] for call in calls] == [
@@ -122,6 +131,10 @@ def test_layers_are_selected_by_suite_and_kind_and_only_convolutions(monkeypatch
     options.problem, options.bias, options.max_pool = ["ic8oc8"], True, "2"
     list(compare.selected(options))
     assert calls[-1][:6] == ["list", "--problem", "ic8oc8", "--max-pool", "2", "--bias"]
+    options.problem, options.file, options.max_batch = [], ["net.txt"], "1"
+    list(compare.selected(options))
+    assert calls[-1][:6] == ["list", "--file", "net.txt", "--max-pool", "2", "--bias"]
+    assert calls[-1][9:11] == ["--max-batch", "1"]
 
 
 def test_the_library_lies_beside_the_command(tmp_path):
