@@ -121,6 +121,8 @@ else()
 endif()
 
 if(COMMAND_BUILT)
+  step("gable list" ${tree}/bin/gable list --suite networks --dtype f32)
+  expect("densenet121:1" "${output}")
   step("gable info" ${tree}/bin/gable info)
   foreach(plugin IN LISTS plugins)
     expect("from ${plugin}" "${output}")
