@@ -3,9 +3,24 @@
 
 #include <gable/error.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace gable::bench {
+namespace {
+
+/// Padding below and to the right that no window reads is left out, as in a descriptor.
+void trim_padding(Conv2d& conv) {
+  const Shape y = output_shape(conv);
+  const auto after = [&](std::size_t axis, std::int64_t stride, std::int64_t dilation, std::int64_t before) {
+    const std::int64_t read = (y[axis] - 1) * stride + (conv.weights[axis] - 1) * dilation + 1;
+    return std::max<std::int64_t>(0, read - conv.input[axis] - before);
+  };
+  conv.padding.bottom = after(2, conv.stride.h, conv.dilation.h, conv.padding.top);
+  conv.padding.right = after(3, conv.stride.w, conv.dilation.w, conv.padding.left);
+}
+
+}  // namespace
 
 std::int64_t RandomLayers::log_uniform(std::int64_t least, std::int64_t most) {
   const double part = static_cast<double>(random_() >> 11) * 0x1p-53;  // [0, 1)
@@ -87,7 +102,10 @@ bool RandomLayers::is_within_limits(const Conv2d& conv) const {
 
 Conv2d RandomLayers::next() {
   while (true) {
-    if (const Conv2d conv = candidate(); is_within_limits(conv)) return conv;
+    Conv2d conv = candidate();
+    if (!is_within_limits(conv)) continue;
+    trim_padding(conv);
+    return conv;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <gable/error.h>
 
 #include "bench/workloads/problem.h"
+#include "bench/workloads/random_layers.h"
 
 namespace gable::bench {
 namespace {
@@ -123,6 +124,26 @@ std::vector<Case> mobilenet(bool gpu) {
                      {"conv6_pw", "ic1024ih7oc1024oh7kh1"},
                  },
                  gpu);
+}
+
+constexpr std::string_view kRandom = "random";
+
+/// Layers that nobody chose, as `gable cliffs` draws them, each in every dtype. For checks of results and of the choice
+/// of kernels on shapes that were not in view when these were made.
+std::vector<Case> random_layers(bool gpu) {
+  constexpr int kLayers = 300;
+  const LayerLimits limits = gpu ? LayerLimits{.gflop = 8, .megabytes = 64, .batch = kGpuBatch} : LayerLimits{};
+  RandomLayers layers(2026, limits);
+  std::vector<Case> cases;
+  for (int i = 1; i <= kLayers; ++i) {
+    Conv2d conv = layers.next();
+    conv.layout = Layout::nhwc;
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      conv.dtype = dtype;
+      cases.push_back({std::string(kRandom), fmt::format("random:{}", i), conv});
+    }
+  }
+  return cases;
 }
 
 constexpr std::string_view kPrimitives = "primitives";
@@ -247,13 +268,16 @@ std::vector<GraphCase> graph_cases(std::string_view name, bool gpu) {
           {std::string(name), "pagerank_power_law", true, vertices, edges}};
 }
 
-std::vector<std::string> suite_names() { return {"study", "resnet50", "mobilenet", std::string(kPrimitives)}; }
+std::vector<std::string> suite_names() {
+  return {"study", "resnet50", "mobilenet", std::string(kPrimitives), std::string(kRandom)};
+}
 
 std::vector<Case> suite(std::string_view name, bool gpu) {
   if (name == "study") return study();
   if (name == "resnet50") return resnet50(gpu);
   if (name == "mobilenet") return mobilenet(gpu);
   if (name == kPrimitives) return primitives();
+  if (name == kRandom) return random_layers(gpu);
   throw Error(ErrorCode::invalid_argument,
               fmt::format("unknown suite '{}'; known are {}", name, fmt::join(suite_names(), ", ")));
 }

@@ -79,8 +79,17 @@ TEST_CASE("networks have their batch for CPUs and GPUs") {
   CHECK(output_shape(find(suite("resnet50"), "res3a_branch2b", DType::f32).op) == Shape{16, 128, 28, 28});
 }
 
+TEST_CASE("random layers are the same in every run, 300 of them in each dtype") {
+  const auto cases = suite("random");
+  CHECK(cases.size() == 300 * 3);
+  CHECK(std::equal(cases.begin(), cases.end(), suite("random").begin(),
+                   [](const Case& a, const Case& b) { return a.op == b.op; }));
+  CHECK(conv_of(cases[0]).input == conv_of(cases[2]).input);
+}
+
 TEST_CASE("an unknown suite names the known ones") {
-  CHECK_THROWS_WITH_AS(suite("vgg"), "unknown suite 'vgg'; known are study, resnet50, mobilenet, primitives", Error);
+  CHECK_THROWS_WITH_AS(suite("vgg"), "unknown suite 'vgg'; known are study, resnet50, mobilenet, primitives, random",
+                       Error);
 }
 
 TEST_CASE("capping the batch and dropping what became equal keeps each shape once") {
