@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t kColumns = 9;
 using Cells = std::array<std::string, kColumns>;
-constexpr Cells kHeads = {"network", "dtype", "cache", "device", "layers", "convolutions", "T", "GFLOP/s", "against"};
 constexpr std::array<bool, kColumns> kRight = {false, false, false, false, true, true, true, true, false};
 
 bool same_network(const NetworkTotal& a, const NetworkTotal& b) {
@@ -147,7 +146,8 @@ bool add_lines(const Layers& layers, std::vector<Cells>& lines) {
 std::string totals_table(const Studies& studies) {
   const Layers layers = layers_of(studies);
   if (layers.rows.empty()) return "";
-  std::vector<Cells> lines{kHeads};
+  std::vector<Cells> lines{
+      {"network", "dtype", "cache", "device", "layers", "convolutions", "T", "GFLOP/s", "against"}};
   const bool whole = add_lines(layers, lines);
   const auto other_suite = [&](const Row& row) { return row.identity.suite != layers.rows.front().identity.suite; };
   if (std::any_of(layers.rows.begin(), layers.rows.end(), other_suite)) add_lines(together(layers), lines);
