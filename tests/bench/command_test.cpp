@@ -98,6 +98,19 @@ TEST_CASE("a network is a file in a folder of GABLE_NETWORKS: verified, and time
                  "All convolutions of each network"));
 }
 
+TEST_CASE("cliffs says how each property held, and exits with 1 where one is broken") {
+  const Result result =
+      run_command("cliffs --layers 3 --gflop 0.01 --max-batch 2 --seconds-each 0.001 --device cpu --threads 1 --json");
+  REQUIRE(result.code <= 1);
+  const json found = json::parse(result.out);
+  CHECK(found["layers"] == 3);
+  CHECK(found["device"] == "cpu?threads=1");
+  CHECK(found["machine"].contains("cpu"));
+  CHECK((result.code == 1) == !found["broken"].empty());
+  CHECK(found["properties"].size() >= 3);
+  CHECK(run_command("cliffs --device nonsense").code != 0);
+}
+
 TEST_CASE("a list's bad line is named, the others run, and the exit code is 2") {
   const Folder folder;
   std::ofstream(folder.file("bad.txt")) << "mb1ic3ih8oc4kh3n\"bad:1\"\nmb1ic3ih8ocfourkh3\n";
