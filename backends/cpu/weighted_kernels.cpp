@@ -9,6 +9,7 @@
 #include "cpu/depthwise/depthwise_staged.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
+#include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
 
 namespace gable {
@@ -147,8 +148,34 @@ std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const CpuPlace& p
       Arithmetic{.dtype = "bf16", .products = products});
 }
 
+std::string refuse_planes(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::planes_refusal(op.problem, 0, cpu::planes::vector_unit(target));
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::string refuse_bf16_planes(const WeightedOp& op, const cpu::planes::TileUnit& unit) {
+  const int products = products_of(op);
+  if (products == 0) {
+    return std::string(name_of(op.problem.dtype)) + " with math " + std::string(to_string(op.problem.math)) +
+           ": it multiplies bf16, f16, or f32 as split3 or split6";
+  }
+  if (!unit.whole_tiles && products > 1) {
+    return std::to_string(products) + " bf16 products a term are slower on it than one in f32";
+  }
+  return cpu::planes_refusal(op.problem, products, unit);
+}
+
+std::unique_ptr<PlanImpl> make_bf16_planes_plan(const WeightedOp& op, const CpuPlace& place,
+                                                const cpu::planes::TileUnit& unit) {
+  const int products = products_of(op);
+  return std::make_unique<WeightedPlan<cpu::PlanesPlan>>(
+      op, bf16_bound(op, products), cpu::PlanesPlan(op.problem, products, unit, place.target, place.threads),
+      Arithmetic{.dtype = "bf16", .products = products});
+}
+
 /// The units use AVX-512 registers, and the code around them is compiled for avx512.
-std::string missing_unit(const cpu::Target& target, const cpu::Bf16Unit& unit) {
+template <typename Unit>
+std::string missing_unit(const cpu::Target& target, const Unit& unit) {
   if (target.name != "avx512") return "target " + std::string(target.name) + ": the unit belongs to avx512";
   return unit.missing;
 }
@@ -158,6 +185,13 @@ constexpr CpuKernels::Kernel bf16_kernel(const char* name) {
   return {name, [](const cpu::Target& target) { return missing_unit(target, unit()); },
           [](const WeightedOp& op, const cpu::Target&) { return refuse_bf16(op, unit()); },
           [](const WeightedOp& op, const CpuPlace& place) { return make_bf16_plan(op, place, unit()); }};
+}
+
+template <const cpu::planes::TileUnit& (*unit)()>
+constexpr CpuKernels::Kernel bf16_planes_kernel(const char* name) {
+  return {name, [](const cpu::Target& target) { return missing_unit(target, unit()); },
+          [](const WeightedOp& op, const cpu::Target&) { return refuse_bf16_planes(op, unit()); },
+          [](const WeightedOp& op, const CpuPlace& place) { return make_bf16_planes_plan(op, place, unit()); }};
 }
 
 template <typename KernelPlan>
@@ -174,6 +208,9 @@ constexpr CpuKernels::Kernel kKernels[] = {
     f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", refuse_depthwise_staged),
     f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels),
     f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise),
+    bf16_planes_kernel<cpu::planes::amx_unit>("planes_amx"),
+    bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
+    f32_kernel<cpu::PlanesPlan>("planes", refuse_planes),
     f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct),
 };
 

@@ -45,6 +45,12 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "pointwise_staged",
     "pointwise_panels_outside",
     "pointwise_non_temporal",
+    "planes_in_place",
+    "planes_staged",
+    "planes_rows",
+    "planes_images",
+    "planes_pool",
+    "planes_non_temporal",
     "bf16_stage",
     "bf16_fold",
     "bf16_split",
@@ -55,6 +61,8 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_flat",
     "bf16_rows",
     "bf16_pool",
+    "bf16_planes",
+    "bf16_planes_split",
     "bf16_non_temporal",
     "max_pool_nhwc",
     "max_pool_nchw",
@@ -76,8 +84,8 @@ constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= P
 /// sixteen at a time.
 constexpr bool takes(PathUnit unit, Path path) {
   if (!is_bf16(path)) return false;
-  return unit == PathUnit::amx ||
-         (path != Path::bf16_split && path != Path::bf16_in_image && path != Path::bf16_by_images);
+  return unit == PathUnit::amx || (path != Path::bf16_split && path != Path::bf16_planes_split &&
+                                   path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;

@@ -7,6 +7,7 @@
 
 #include "cpu/bf16/tile-inl.h"
 #include "cpu/common/half.h"
+#include "cpu/planes/whole_tile-inl.h"
 
 namespace gable::cpu::test {
 namespace {
@@ -103,6 +104,17 @@ const Bf16Unit& emulated_unit() {
                              .runs_epilogue_in_registers = false,
                              .epilogues = {.bf16 = nullptr, .f16 = amx_unit().epilogues.f16},
                              .splits = amx_unit().splits};
+  return unit;
+}
+
+const planes::TileUnit& emulated_planes() {
+  static const planes::TileUnit unit = [] {
+    planes::TileUnit made = planes::whole_tile_unit<EmulatedTiles>();
+    made.name = "emulated";
+    made.coverage = PathUnit::emulated;
+    made.begin = [](int, int steps) { begin(kHalfPositions, steps); };
+    return made;
+  }();
   return unit;
 }
 

@@ -2,9 +2,12 @@
 #pragma once
 
 #include "cpu/bf16/unit.h"
+#include "cpu/planes/tile_unit.h"
 
 namespace gable::cpu::test {
 
 const Bf16Unit& emulated_unit();
+/// The same for the planes kernel.
+const planes::TileUnit& emulated_planes();
 
 }  // namespace gable::cpu::test

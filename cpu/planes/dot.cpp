@@ -1,0 +1,131 @@
+// AVX512-BF16 tiles: as the f32 tile of kernels.cpp, with pairs of channels for channels: 14 lanes x 2 vectors, few
+// lanes 4 vectors. A step of two channels is 28 products of 32 multiply-adds, 2 loads of x and 14 broadcasts of
+// weights.
+#include <algorithm>
+#include <utility>
+
+#include "cpu/bf16/cpuid.h"
+#include "cpu/planes/tile_unit.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define GABLE_CPU_PLANES_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#endif
+
+namespace gable::cpu::planes {
+
+#if defined(__x86_64__)
+namespace {
+
+constexpr int kVector = 16;
+constexpr int kDotLanes = 14;
+constexpr int kDotLanesOfFour = 6;
+
+/// Stores up to 16 bf16.
+GABLE_CPU_PLANES_BF16 inline void store_half(__m512 value, std::uint16_t* y, std::int64_t count) {
+  const auto mask = static_cast<__mmask16>(count >= kVector ? 0xffff : (1u << count) - 1);
+  _mm256_mask_storeu_epi16(y, mask, (__m256i)_mm512_cvtneps_pbh(value));
+}
+
+template <int kVectors, int kLanes>
+GABLE_CPU_PLANES_BF16 void store(const Tile& tile, const __m512 (&sums)[kLanes][kVectors]) {
+  if (tile.direct.y == nullptr) {
+#pragma GCC unroll 14
+    for (int lane = 0; lane < kLanes; ++lane) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        _mm512_storeu_ps(tile.sums + lane * tile.sums_lane + v * kVector, sums[lane][v]);
+    }
+    return;
+  }
+  const __m512 least = _mm512_set1_ps(tile.direct.least);
+  auto* y = static_cast<std::uint16_t*>(tile.direct.y);
+#pragma GCC unroll 14
+  for (int lane = 0; lane < kLanes; ++lane, y += tile.direct.plane) {
+    const __m512 bias = tile.direct.bias == nullptr ? _mm512_setzero_ps() : _mm512_set1_ps(tile.direct.bias[lane]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      // The maximum is its second operand where either is NaN.
+      const __m512 value = _mm512_maskz_max_ps(0xffff, least, _mm512_add_ps(sums[lane][v], bias));
+      const std::int64_t rest = tile.direct.count - v * kVector;
+      if (rest > 0) store_half(value, y + v * kVector, rest);
+    }
+  }
+}
+
+template <int kVectors, int kLanes>
+GABLE_CPU_PLANES_BF16 void dot_tile(const Tile& tile) {
+  __m512 sums[kLanes][kVectors];
+#pragma GCC unroll 14
+  for (auto& lane : sums) {
+#pragma GCC unroll 4
+    for (auto& sum : lane) sum = _mm512_setzero_ps();
+  }
+  const float* weights = tile.weights;
+  const float* block = tile.x;
+  const std::int64_t x_step = tile.x_step;
+  for (std::int64_t left = tile.steps; left > 0; left -= kBlockSteps, block += kBlockSteps * x_step) {
+    const std::int64_t steps = std::min(left, kBlockSteps);
+    for (std::int64_t tap = 0; tap < tile.tap_count; ++tap) {
+      const float* x = block + tile.taps[tap];
+      for (std::int64_t step = 0; step < steps; ++step, x += x_step, weights += kLanes) {
+        __m512bh in[kVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) in[v] = (__m512bh)_mm512_loadu_ps(x + v * kVector);
+#pragma GCC unroll 14
+        for (int lane = 0; lane < kLanes; ++lane) {
+          const __m512bh weight = (__m512bh)_mm512_set1_ps(weights[lane]);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) sums[lane][v] = _mm512_dpbf16_ps(sums[lane][v], weight, in[v]);
+        }
+      }
+    }
+  }
+  store<kVectors, kLanes>(tile, sums);
+}
+
+template <int kVectors, int kLanes>
+void fill_tiles(TileUnit& unit) {
+  unit.tile[kVectors][kLanes] = &dot_tile<kVectors, kLanes>;
+  if constexpr (kLanes > 1) fill_tiles<kVectors, kLanes - 1>(unit);
+}
+
+TileUnit make_unit() {
+  TileUnit unit;
+  unit.name = "planes_bf16_dot";
+  unit.coverage = PathUnit::bf16_dot;
+  unit.missing = bf16::missing_bf16_dot();
+  unit.channels = 2;
+  unit.positions = kVector;
+  unit.most_lanes = kDotLanes;
+  unit.direct_type = DType::bf16;
+  unit.rate = 1e3 * 2 * kVector;
+  fill_tiles<1, kDotLanes>(unit);
+  fill_tiles<2, kDotLanes>(unit);
+  fill_tiles<4, kDotLanesOfFour>(unit);
+  return unit;
+}
+
+}  // namespace
+
+const TileUnit& dot_unit() {
+  static const TileUnit unit = make_unit();
+  return unit;
+}
+
+#else
+
+const TileUnit& dot_unit() {
+  static const TileUnit unit = [] {
+    TileUnit none;
+    none.name = "planes_bf16_dot";
+    none.coverage = PathUnit::bf16_dot;
+    none.missing = bf16::missing_bf16_dot();
+    return none;
+  }();
+  return unit;
+}
+
+#endif
+
+}  // namespace gable::cpu::planes

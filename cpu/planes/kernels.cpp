@@ -1,0 +1,379 @@
+// Staging, register tiles of f32 and epilogues, compiled once for each target.
+// Tile: 14 lanes x 2 vectors of positions with 32 registers (28 sums, 2 vectors of x, 1 broadcast weight), 6 x 2 with
+// 16; few lanes take 4 vectors. Inner step: one channel of one tap. It reads 2 vectors of x (128 B on AVX-512,
+// unaligned, from L1 or L2) and 14 broadcast weights (56 B, a linear stream), and does 28 FMA = 896 FLOP.
+#include "cpu/common/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/planes/kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/planes/kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "cpu/common/half.h"
+#include "cpu/common/stream-inl.h"
+#include "cpu/common/tanh-inl.h"
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+namespace planes_here {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using planes::FinishCall;
+using planes::Kernels;
+using planes::Piece;
+using planes::StageAxis;
+using planes::StageCall;
+using planes::Tile;
+using planes::TileUnit;
+
+using F = hn::ScalableTag<float>;
+using V = hn::Vec<F>;
+constexpr std::int64_t lanes_of_vector() { return static_cast<std::int64_t>(hn::MaxLanes(F())); }
+
+// ---- Register tiles.
+
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kTileLanes = 14;
+constexpr int kLanesOfFour = 6;
+#else
+constexpr int kTileLanes = 6;
+constexpr int kLanesOfFour = 2;
+#endif
+
+template <int kVectors, int kLanes>
+struct PlaneTile {
+  static HWY_INLINE void store(const Tile& tile, const V (&sums)[kLanes][kVectors]) {
+    const F d;
+    const std::int64_t n = lanes_of_vector();
+    if (tile.direct.y == nullptr) {
+      HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
+        HWY_UNROLL(4)
+        for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[lane][v], d, tile.sums + lane * tile.sums_lane + v * n);
+      }
+      return;
+    }
+    const V least = hn::Set(d, tile.direct.least);
+    float* y = static_cast<float*>(tile.direct.y);
+    const bool whole = tile.direct.count == kVectors * n;
+    HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
+      const V bias = tile.direct.bias == nullptr ? hn::Zero(d) : hn::Set(d, tile.direct.bias[lane]);
+      HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+        const V value = at_least(d, least, hn::Add(sums[lane][v], bias));
+        const std::int64_t rest = tile.direct.count - v * n;
+        if (whole || rest >= n) {
+          hn::StoreU(value, d, y + v * n);
+        } else if (rest > 0) {
+          store_first(d, value, y + v * n, static_cast<int>(rest));
+        }
+      }
+      y += tile.direct.plane;
+    }
+  }
+
+  template <bool kPrefetches>
+  static HWY_INLINE void sum(const Tile& tile, V (&sums)[kLanes][kVectors]) {
+    const F d;
+    const std::int64_t n = lanes_of_vector();
+    const float* HWY_RESTRICT weights = tile.weights;
+    const float* block = tile.x;
+    const std::int64_t x_step = tile.x_step;
+    for (std::int64_t left = tile.steps; left > 0; left -= planes::kBlockSteps) {
+      const std::int64_t steps = std::min(left, planes::kBlockSteps);
+      for (std::int64_t tap = 0; tap < tile.tap_count; ++tap) {
+        const float* HWY_RESTRICT x = block + tile.taps[tap];
+        for (std::int64_t step = 0; step < steps; ++step) {
+          V in[kVectors];
+          HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+            in[v] = hn::LoadU(d, x + v * n);
+            if constexpr (kPrefetches) hwy::Prefetch(x + v * n + tile.prefetch);
+          }
+          HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
+            const V weight = hn::Set(d, weights[lane]);
+            HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) sums[lane][v] = hn::MulAdd(weight, in[v], sums[lane][v]);
+          }
+          weights += kLanes;
+          x += x_step;
+        }
+      }
+      block += planes::kBlockSteps * x_step;
+    }
+  }
+
+  static void run(const Tile& tile) {
+    const F d;
+    V sums[kLanes][kVectors];
+    HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
+      HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) sums[lane][v] = hn::Zero(d);
+    }
+    if (tile.prefetch != 0) {
+      sum<true>(tile, sums);
+    } else {
+      sum<false>(tile, sums);
+    }
+    store(tile, sums);
+  }
+};
+
+template <int kVectors, int kLanes>
+void fill_tiles(TileUnit& unit) {
+  unit.tile[kVectors][kLanes] = &PlaneTile<kVectors, kLanes>::run;
+  if constexpr (kLanes > 1) fill_tiles<kVectors, kLanes - 1>(unit);
+}
+
+TileUnit make_unit() {
+  TileUnit unit;
+  unit.name = "planes";
+  unit.positions = static_cast<int>(lanes_of_vector());
+  unit.most_lanes = kTileLanes;
+  unit.rate = 1e3 * static_cast<double>(lanes_of_vector());
+  fill_tiles<1, kTileLanes>(unit);
+  fill_tiles<2, kTileLanes>(unit);
+  fill_tiles<4, kLanesOfFour>(unit);
+  return unit;
+}
+
+// ---- Staging.
+
+/// The positions [begin, end) of an axis whose coordinates lie inside the plane.
+struct Inside {
+  std::int64_t begin, end;
+};
+HWY_INLINE Inside inside_of(const StageAxis& axis) {
+  const std::int64_t begin = axis.first >= 0 ? 0 : ceil_div(-axis.first, axis.step);
+  const std::int64_t end = axis.first >= axis.size ? 0 : ceil_div(axis.size - axis.first, axis.step);
+  const std::int64_t first = std::min(begin, axis.count);
+  return {first, std::clamp(end, first, axis.count)};
+}
+
+/// The first `count` values (a vector or fewer) as f32; reads nothing else.
+template <DType kType>
+HWY_INLINE V load_some(const Storage<kType>* x, std::int64_t count) {
+  const F d;
+  if (count >= lanes_of_vector()) return load_as_f32<kType>(d, x);
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kType == DType::f32) {
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, x);
+  } else {
+    const HalfTag<F> half;
+    return to_f32<kType>(d, hn::MaskedLoad(hn::FirstN(half, static_cast<std::size_t>(count)), half, x));
+  }
+#else
+  return load_first_as_f32<kType>(d, x, static_cast<int>(count));
+#endif
+}
+
+/// A vector of values that lie `step` apart; the first `count` of them are valid.
+template <DType kType>
+HWY_INLINE V load_apart(const Storage<kType>* x, std::int64_t step, std::int64_t count) {
+  const F d;
+  const std::int64_t n = lanes_of_vector();
+#if HWY_TARGET != HWY_SCALAR
+  // The second vector ends with a value between two that are wanted, so the last vector of a row is not read this way.
+  if (step == 2 && count > n) {
+    return hn::ConcatEven(d, load_as_f32<kType>(d, x + n), load_as_f32<kType>(d, x));
+  }
+#endif
+  HWY_ALIGN float values[hn::MaxLanes(F())] = {};
+  for (std::int64_t i = 0; i < std::min(count, n); ++i) values[i] = element_as_f32(x, kType, i * step);
+  return hn::Load(d, values);
+}
+
+template <DType kType>
+HWY_INLINE V load_column(const Storage<kType>* x, std::int64_t step, std::int64_t count) {
+  return step == 1 ? load_some<kType>(x, count) : load_apart<kType>(x, step, count);
+}
+
+/// Calls write(source row, strip row) for the rows of a step inside the plane; rows of padding become zeros.
+template <class Write>
+HWY_INLINE void for_each_row(const StageCall& call, float* strip, const Write& write) {
+  for (std::int64_t i = 0; i < call.rows.count; ++i, strip += call.columns.count) {
+    const std::int64_t row = call.rows.first + i * call.rows.step;
+    if (row >= 0 && row < call.rows.size) {
+      write(row, strip);
+    } else {
+      std::fill_n(strip, call.columns.count, 0.0f);
+    }
+  }
+}
+
+/// Calls vector(first valid column's index, position) for each vector of a row.
+template <class Vector>
+HWY_INLINE void for_each_vector(const Inside& inside, const Vector& vector) {
+  for (std::int64_t i = inside.begin; i < inside.end; i += lanes_of_vector()) vector(i);
+}
+
+HWY_INLINE void zero_padding(const StageCall& call, const Inside& inside, float* strip) {
+  std::fill(strip, strip + inside.begin, 0.0f);
+  std::fill(strip + inside.end, strip + call.columns.count, 0.0f);
+}
+
+template <DType kType>
+void stage_channels(const StageCall& call) {
+  const F d;
+  const Inside inside = inside_of(call.columns);
+  const std::int64_t step = call.columns.step;
+  for (std::int64_t c = 0; c < call.channels; ++c) {
+    const Storage<kType>* plane = static_cast<const Storage<kType>*>(call.x) + c * call.plane;
+    for_each_row(call, call.strip + c * call.step, [&](std::int64_t row, float* strip) HWY_ATTR {
+      const Storage<kType>* x = plane + row * call.columns.size + call.columns.first;
+      for_each_vector(inside, [&](std::int64_t i) HWY_ATTR {
+        hn::StoreU(load_column<kType>(x + i * step, step, inside.end - i), d, strip + i);
+      });
+      zero_padding(call, inside, strip);
+    });
+  }
+}
+
+using U = hn::RebindToUnsigned<F>;
+
+/// f32 to the bits of the nearest bf16, in the low half of each lane. NaN stays NaN.
+HWY_INLINE hn::Vec<U> bf16_bits(V value) {
+  const U du;
+  const auto bits = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), quiet, rounded);
+}
+
+/// The pair of two channels' values as parts: each part is the remainder after the parts before it, rounded to bf16.
+template <DType kType, int kParts>
+HWY_INLINE void store_pairs(V first, V second, std::int64_t part, float* strip) {
+  const F d;
+  const U du;
+  for (int p = 0; p < kParts; ++p) {
+    hn::Vec<U> low, high;
+    if constexpr (kType == DType::bf16) {
+      low = hn::ShiftRight<16>(hn::BitCast(du, first));
+      high = hn::BitCast(du, second);
+    } else {
+      low = bf16_bits(first);
+      high = hn::ShiftLeft<16>(bf16_bits(second));
+    }
+    hn::StoreU(hn::BitCast(d, hn::Or(low, high)), d, strip + p * part);
+    if (p + 1 < kParts) {
+      first = hn::Sub(first, hn::BitCast(d, hn::ShiftLeft<16>(low)));
+      second = hn::Sub(second, hn::BitCast(d, high));
+    }
+  }
+}
+
+template <DType kType, int kParts>
+void stage_pairs(const StageCall& call) {
+  const F d;
+  const Inside inside = inside_of(call.columns);
+  const std::int64_t step = call.columns.step;
+  for (std::int64_t pair = 0; pair < call.steps; ++pair) {
+    const std::int64_t c = 2 * pair;
+    float* first = call.strip + pair * call.step;
+    if (c >= call.channels) {  // of a block that is computed whole
+      for (int p = 0; p < kParts; ++p) std::fill_n(first + p * call.part, call.rows.count * call.columns.count, 0.0f);
+      continue;
+    }
+    const bool single = c + 1 == call.channels;
+    const Storage<kType>* plane = static_cast<const Storage<kType>*>(call.x) + c * call.plane;
+    for_each_row(call, first, [&](std::int64_t row, float* strip) HWY_ATTR {
+      const Storage<kType>* x = plane + row * call.columns.size + call.columns.first;
+      const Storage<kType>* other = x + call.plane;
+      for_each_vector(inside, [&](std::int64_t i) HWY_ATTR {
+        const std::int64_t count = inside.end - i;
+        const V low = load_column<kType>(x + i * step, step, count);
+        const V high = single ? hn::Zero(d) : load_column<kType>(other + i * step, step, count);
+        store_pairs<kType, kParts>(low, high, call.part, strip + i);
+      });
+      for (int p = 0; p < kParts; ++p) zero_padding(call, inside, strip + p * call.part);
+    });
+    for (std::int64_t i = 0; kParts > 1 && i < call.rows.count; ++i) {
+      const std::int64_t row = call.rows.first + i * call.rows.step;
+      if (row >= 0 && row < call.rows.size) continue;
+      for (int p = 1; p < kParts; ++p)
+        std::fill_n(first + p * call.part + i * call.columns.count, call.columns.count, 0.0f);
+    }
+  }
+}
+
+// ---- Epilogue.
+
+/// One vector of pixels after the pool. `sums` is the first pixel's window.
+HWY_INLINE V pooled(const FinishCall& call, const float* sums) {
+  const F d;
+  const std::int64_t step = call.pool.stride_w;
+  const auto load = [&](const float* from) HWY_ATTR {
+    if (step == 1) return hn::LoadU(d, from);
+#if HWY_TARGET != HWY_SCALAR
+    if (step == 2) return hn::ConcatEven(d, hn::LoadU(d, from + lanes_of_vector()), hn::LoadU(d, from));
+#endif
+    HWY_ALIGN float values[hn::MaxLanes(F())];
+    for (std::int64_t i = 0; i < lanes_of_vector(); ++i) values[i] = from[i * step];
+    return hn::Load(d, values);
+  };
+  V best = load(sums);
+  for (std::int64_t h = 0; h < call.pool.h; ++h) {
+    for (std::int64_t w = h == 0 ? 1 : 0; w < call.pool.w; ++w) best = nan_max(d, best, load(sums + h * call.row + w));
+  }
+  return best;
+}
+
+template <DType kType>
+void finish(const FinishCall& call) {
+  const F d;
+  const std::int64_t n = lanes_of_vector();
+  const bool pools = !call.pool.none();
+  const Activation activation = call.activation;
+  for (int lane = 0; lane < call.lanes; ++lane) {
+    const V bias = call.bias == nullptr ? hn::Zero(d) : hn::Set(d, call.bias[lane]);
+    const float* sums_of_lane = call.sums + lane * call.lane;
+    Storage<kType>* plane = static_cast<Storage<kType>*>(call.y) + lane * call.plane;
+    for (std::int64_t p = 0; p < call.piece_count; ++p) {
+      const Piece& piece = call.pieces[p];
+      const float* sums = sums_of_lane + piece.sums;
+      Storage<kType>* y = plane + piece.y;
+      for (std::int64_t i = 0; i < piece.count; i += n) {
+        V value = hn::Add(pools ? pooled(call, sums + i * call.pool.stride_w) : hn::LoadU(d, sums + i), bias);
+        if (activation == Activation::relu) value = relu(d, value);
+        if (activation == Activation::tanh) value = tanh_f32(d, value);
+        const std::int64_t rest = piece.count - i;
+        if (rest < n) {
+          store_first_f32_as<kType>(d, value, y + i, static_cast<int>(rest));
+        } else if (call.non_temporal &&
+                   reinterpret_cast<std::uintptr_t>(y + i) % (static_cast<std::size_t>(n) * sizeof(*y)) == 0) {
+          stream_f32_as<kType>(d, value, y + i);
+        } else {
+          store_f32_as<kType>(d, value, y + i);
+        }
+      }
+    }
+  }
+}
+
+const Kernels& kernels_here() {
+  static const Kernels kernels{
+      .stage_f32 = {&stage_channels<DType::f32>, &stage_channels<DType::f16>, &stage_channels<DType::bf16>},
+      .stage_bf16 = &stage_pairs<DType::bf16, 1>,
+      .stage_f16 = &stage_pairs<DType::f16, 2>,
+      .stage_parts_of_f32 = {nullptr, nullptr, &stage_pairs<DType::f32, 2>, &stage_pairs<DType::f32, 3>},
+      .finish = {&finish<DType::f32>, &finish<DType::f16>, &finish<DType::bf16>}};
+  return kernels;
+}
+const TileUnit& unit_here() {
+  static const TileUnit unit = make_unit();
+  return unit;
+}
+
+}  // namespace planes_here
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu::planes {
+
+const Kernels& kernels(const Target& target) { GABLE_CPU_RETURN_OF(target, planes_here::kernels_here()); }
+const TileUnit& vector_unit(const Target& target) { GABLE_CPU_RETURN_OF(target, planes_here::unit_here()); }
+
+}  // namespace gable::cpu::planes
+#endif  // HWY_ONCE

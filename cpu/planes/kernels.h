@@ -1,0 +1,66 @@
+// The kernels around the tiles, compiled once for each target: input into the strip, sums into the output.
+#pragma once
+
+#include <gable/problem.h>
+
+#include <cstdint>
+
+#include "cpu/common/target.h"
+#include "cpu/planes/tile_unit.h"
+
+namespace gable::cpu::planes {
+
+/// Coordinates along one axis of a plane: `count` of them, `step` apart, from `first` on, in a plane of `size`.
+/// Coordinates outside are padding.
+struct StageAxis {
+  std::int64_t first, step, count, size;
+};
+
+/// Stages the rows and columns of one phase of one image, for all steps. Positions of padding become zero.
+struct StageCall {
+  const void* x;          // the first channel's plane
+  std::int64_t plane;     // elements from one channel to the next
+  std::int64_t channels;  // of the image; later channels of the strip's steps are zero
+  StageAxis rows, columns;
+  float* strip;                    // 16 elements beyond the last row are overwritten
+  std::int64_t steps, step, part;  // how many steps; elements from one step and part to the next
+};
+using StageFunction = void (*)(const StageCall&);
+
+/// Consecutive pixels of one output row: where they lie in a lane of sums and in a plane of y.
+struct Piece {
+  std::int64_t sums, y, count;
+};
+
+/// Pool, bias, activation, conversion and store.
+struct FinishCall {
+  const float* sums;  // 64 elements beyond the last sum of a lane may be read
+  std::int64_t lane;  // elements from one lane to the next
+  int lanes;
+  const Piece* pieces;
+  std::int64_t piece_count;
+  const float* bias;  // of each lane, or null
+  Activation activation;
+  FusedPool pool;
+  std::int64_t row;  // elements from one row of sums to the next, for the pool
+  void* y;
+  std::int64_t plane;  // elements from one output channel to the next
+  bool non_temporal;
+};
+using FinishFunction = void (*)(const FinishCall&);
+
+struct Kernels {
+  StageFunction stage_f32[3];           // one channel a step, by type
+  StageFunction stage_bf16, stage_f16;  // pairs: 1 and 2 parts
+  StageFunction stage_parts_of_f32[4];  // pairs, by the number of parts
+  FinishFunction finish[3];             // by type
+
+  StageFunction stage(const TileUnit& unit, DType type, int parts) const {
+    if (!unit.multiplies_pairs()) return stage_f32[static_cast<int>(type)];
+    return type == DType::bf16 ? stage_bf16 : type == DType::f16 ? stage_f16 : stage_parts_of_f32[parts];
+  }
+};
+
+const Kernels& kernels(const Target& target);
+
+}  // namespace gable::cpu::planes

@@ -1,0 +1,110 @@
+// See planes.h.
+#include "cpu/planes/planes.h"
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+
+#include "cpu/common/cache.h"
+#include "cpu/common/coverage.h"
+#include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
+#include "cpu/planes/packing.h"
+
+namespace gable::cpu {
+namespace {
+
+constexpr std::int64_t kMostThreadBytes = 8 << 20;
+
+std::size_t strip_floats(const planes::Blocking& b, const planes::TileUnit&) {
+  // In place, the last work unit may stage fewer positions than a vector.
+  return line_floats(b.in_place ? b.terms.steps * 2 * planes::kMostPositions + planes::kMostPositions : b.strip.floats);
+}
+std::size_t thread_floats(const planes::Blocking& b, const planes::TileUnit& unit) {
+  return strip_floats(b, unit) + line_floats(b.sums_floats);
+}
+
+}  // namespace
+
+std::string planes_refusal(const Conv2dProblem& p, int products, const planes::TileUnit& unit) {
+  if (!unit.missing.empty()) return unit.missing;
+  if (p.nhwc) return "layout nhwc: its lanes are pixels of a channel's plane";
+  if (is_depthwise(p))
+    return "one input and one output channel in each of several groups: the depthwise kernels take these";
+  const planes::Blocking b = planes::blocking_of(p, products, unit, 1);
+  const auto bytes = static_cast<std::int64_t>(thread_floats(b, unit) * sizeof(float));
+  if (bytes > kMostThreadBytes) {
+    return "its smallest unit of work takes " + text(bytes) + " bytes; at most " + text(kMostThreadBytes) +
+           " a thread are allowed";
+  }
+  return "";
+}
+
+PlanesPlan::PlanesPlan(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, const Target& target,
+                       int threads)
+    : problem_(checked("planes", problem, target, threads)),
+      unit_(&unit),
+      target_(&target),
+      threads_(threads),
+      blocking_(planes::blocking_of(problem, products, unit, threads)),
+      workspace_(static_cast<std::size_t>(threads) * thread_floats(blocking_, unit)),
+      scratch_(static_cast<std::size_t>(threads)) {
+  for (std::size_t thread = 0; thread < scratch_.size(); ++thread) {
+    planes::Scratch& scratch = scratch_[thread];
+    scratch.reserve(blocking_);
+    scratch.strip = workspace_.data() + thread * thread_floats(blocking_, unit);
+    scratch.sums = scratch.strip + strip_floats(blocking_, unit);
+  }
+}
+
+std::size_t PlanesPlan::packed_bytes() const {
+  return static_cast<std::size_t>(problem_.groups * planes::group_elements(blocking_, *unit_)) * sizeof(std::uint32_t);
+}
+
+Packing PlanesPlan::packing() const { return planes::packing_key(blocking_, *unit_); }
+
+void PlanesPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
+  planes::pack_weights(blocking_, *unit_, {weights, strides}, static_cast<std::uint32_t*>(packed));
+}
+
+void PlanesPlan::run(const void* x, const void* packed, const float* bias, void* y) {
+  const bool non_temporal =
+      beyond_last_level(problem_.y_elements() * static_cast<std::int64_t>(size_of(problem_.dtype)));
+  const planes::Run run{.blocking = blocking_,
+                        .unit = *unit_,
+                        .target = *target_,
+                        .x = x,
+                        .packed = static_cast<const float*>(packed),
+                        .bias = problem_.bias ? bias : nullptr,
+                        .y = y,
+                        .non_temporal = non_temporal,
+                        .panel_elements = planes::panel_elements(blocking_, *unit_),
+                        .group_elements = planes::group_elements(blocking_, *unit_)};
+  const int steps = static_cast<int>(std::min(blocking_.terms.steps, planes::kBlockSteps));
+  parallel_units(threads_, blocking_.count(), [&](std::int64_t index, int thread) {
+    if (unit_->begin != nullptr) unit_->begin(unit_->most_lanes, steps);
+    planes::compute_work_unit(run, index, scratch_[static_cast<std::size_t>(thread)]);
+    if (unit_->end != nullptr) unit_->end();
+    if (non_temporal) hwy::FlushStream();
+  });
+}
+
+Conv2dDescription PlanesPlan::description() const {
+  const planes::Blocking& b = blocking_;
+  const planes::Outputs outputs{b.work.images, b.work.rows, b.work.columns};
+  Conv2dDescription d;
+  d.kernel = unit_->name;
+  d.target = target_->name;
+  d.tile = text(b.panels.lanes) + " lanes x " + text(b.vectors * unit_->positions) + " pixels";
+  d.blocking =
+      (b.terms.parts > 1 ? text(b.terms.parts) + " bf16 parts, " + text(b.terms.products) + " products, " : "") +
+      (b.work.images > 1 ? text(b.work.images) + " x " : "") + text(b.work.rows) + "x" + text(b.work.columns) +
+      " outputs a unit, " + text(b.work.panels) + " panels, " + text(b.count()) + " units, tiles " +
+      (planes::prefers_rows(b, *unit_, outputs) ? "row by row" : "flat");
+  d.fusion = std::string(b.in_place ? "input in place" : "input staged by planes") + ", pool, bias and activation " +
+             (b.problem.pool.none() ? "by tile" : "by panel");
+  d.threads = threads_;
+  return d;
+}
+
+}  // namespace gable::cpu

@@ -1,0 +1,76 @@
+// The contract between the loops of the planes kernel and what computes its register tiles: f32 vectors of any target
+// (kernels.cpp), AVX512-BF16 (dot.cpp), AMX (amx.cpp) and its emulation in the tests.
+//
+// Lanes of a vector are pixels: y[k][pixel] += w[k][c] * x[c][pixel]. A weight is broadcast, a row of x is a vector,
+// and sums are stored as they come. Nothing is transposed, neither x nor y. The input is a strip of 32-bit elements
+// [step][position]: a step is one channel in f32, or a pair of channels in bf16. A filter tap is a constant offset.
+#pragma once
+
+#include <gable/problem.h>
+
+#include <cstdint>
+#include <string>
+
+#include "cpu/common/coverage.h"
+#include "cpu/common/target.h"
+
+namespace gable::cpu::planes {
+
+/// Steps of a block. A tile takes all taps of a block before the next block, so that the taps find its input in L1.
+constexpr std::int64_t kBlockSteps = 16;
+constexpr int kMostLanes = 32;
+constexpr int kMostVectors = 4;
+constexpr int kMostPositions = 64;
+
+/// Stores from registers instead of to `sums`: the tile's first `count` positions are consecutive pixels of y.
+struct DirectStore {
+  void* y;             // null: store to sums
+  std::int64_t plane;  // elements from one output channel to the next
+  std::int64_t count;
+  const float* bias;  // of each lane, or null
+  float least;        // 0 for relu, or minus infinity
+};
+
+/// One register tile: output lanes x positions, summed over all steps and taps. Elements are 32 bits wide.
+struct Tile {
+  const float* x;               // the tile's first position, at the first step and the strip's first tap
+  std::int64_t x_step, x_part;  // elements from one to the next
+  const std::int64_t* taps;     // offset of each tap
+  std::int64_t tap_count, steps;
+  std::int64_t prefetch;  // 0, or how many elements ahead of the tile its input is prefetched
+  const float* weights;   // [block][tap][part][step][lane]; a unit of whole tiles: [block][tap][part][lane][step]
+  float* sums;            // [lane][position]
+  std::int64_t sums_lane;
+  DirectStore direct;
+};
+using TileFunction = void (*)(const Tile&);
+
+struct TileUnit {
+  const char* name = "";  // of the kernel
+  PathUnit coverage = PathUnit::vectors;
+  std::string missing;             // why this machine can't run it; empty: it can
+  int channels = 1;                // of a step
+  int positions = 0;               // of a vector
+  int most_lanes = 0;              // of a tile
+  bool whole_tiles = false;        // computes most_lanes lanes and kBlockSteps steps even where fewer are used
+  DType direct_type = DType::f32;  // of results that it can store from registers, if it has no whole tiles
+  /// By vectors (1, 2, 4) and lanes; null where there is none. A unit of whole tiles has them by vectors and products.
+  TileFunction tile[kMostVectors + 1][kMostLanes + 1] = {};
+  /// Before and after the tiles of a work unit; `steps` of a block. Or null.
+  void (*begin)(int lanes, int steps) = nullptr;
+  void (*end)() = nullptr;
+  /// Millions of multiply-adds a second of a full tile, by products a term: a rough figure for estimates.
+  double rate = 0;
+
+  bool multiplies_pairs() const { return channels == 2; }
+};
+
+/// f32 vectors of a target. Takes any storage type.
+const TileUnit& vector_unit(const Target& target);
+const TileUnit& dot_unit();
+const TileUnit& amx_unit();
+
+/// bf16 parts of a value.
+constexpr int parts_of(int products) { return products <= 1 ? 1 : products == 6 ? 3 : 2; }
+
+}  // namespace gable::cpu::planes
