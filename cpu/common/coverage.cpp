@@ -48,6 +48,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "planes_in_place",
     "planes_staged",
     "planes_rows",
+    "planes_by_lanes",
     "planes_images",
     "planes_pool",
     "planes_non_temporal",

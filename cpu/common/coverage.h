@@ -49,6 +49,7 @@ enum class Path {
   planes_in_place,
   planes_staged,
   planes_rows,
+  planes_by_lanes,
   planes_images,
   planes_pool,
   planes_non_temporal,

@@ -43,6 +43,7 @@ class Search {
   }
 
   Blocking run() {
+    choose_by_lanes();
     choose_panels();
     choose_extents();
     feed_threads();
@@ -61,13 +62,38 @@ class Search {
     return t;
   }
 
+  /// Pixels by lanes, where rows of pixels would take more vectors in all. A tile of few accumulators waits for them.
+  void choose_by_lanes() {
+    if (unit_.most_pixels == 0 || !p_.pool.none()) return;
+    constexpr double kTranspose = 1.03;
+    constexpr std::int64_t kLeastAccumulators = 6;
+    const std::int64_t strip_columns = p_.wo + (p_.s - 1) * p_.dilation_w / p_.stride_w;
+    const std::int64_t flat = ceil_div((p_.ho - 1) * strip_columns + p_.wo, unit_.positions);
+    const std::int64_t rows = p_.ho * ceil_div(p_.wo, unit_.positions);
+    const auto of_rows = static_cast<double>(std::min(flat, rows) * p_.group_k());
+    const std::int64_t lane_vectors = ceil_div(p_.group_k(), unit_.positions);
+    const std::int64_t tiles = ceil_div(p_.wo, unit_.most_pixels);
+    const std::int64_t row =
+        std::max(p_.wo, tiles * ceil_div(kLeastAccumulators, std::min<std::int64_t>(2, lane_vectors)));
+    std::int64_t tap_rows = 0;
+    for (std::int64_t out = 0; out < p_.ho; ++out) {
+      const TapRange taps = row_axis(p_).inside(out);
+      tap_rows += taps.end - taps.begin;
+    }
+    const double skipped = static_cast<double>(tap_rows) / static_cast<double>(p_.ho * p_.r);
+    const double of_lanes = static_cast<double>(p_.ho * row * lane_vectors) * skipped;
+    b_.by_lanes = of_lanes * kTranspose < of_rows;
+  }
+
   void choose_panels() {
-    const std::int64_t lanes = unit_.whole_tiles ? unit_.most_lanes : even_part(p_.group_k(), unit_.most_lanes);
+    const std::int64_t lanes = b_.by_lanes         ? 2 * unit_.positions
+                               : unit_.whole_tiles ? unit_.most_lanes
+                                                   : even_part(p_.group_k(), unit_.most_lanes);
     b_.panels = {lanes, ceil_div(p_.group_k(), lanes)};
-    b_.vectors = !unit_.whole_tiles && unit_.tile[kMostVectors][lanes] != nullptr ? kMostVectors : 2;
-    const bool row_of_pixels = is_pointwise(p_) && p_.h == 1 && p_.w >= unit_.positions;
+    b_.vectors = !unit_.whole_tiles && !b_.by_lanes && unit_.tile[kMostVectors][lanes] != nullptr ? kMostVectors : 2;
+    const bool row_of_pixels = is_pointwise(p_) && p_.h == 1 && (b_.by_lanes || p_.w >= unit_.positions);
     const bool may = !unit_.multiplies_pairs() && p_.dtype == DType::f32 && row_of_pixels;
-    b_.in_place = may && b_.panels.count <= kPanelsInPlace;
+    b_.in_place = may && (b_.by_lanes || b_.panels.count <= kPanelsInPlace);
     work_.panels = b_.panels.count;
     work_.weights_outermost = reads_weights_once(p_);
   }
@@ -123,7 +149,7 @@ class Search {
       ++work_.rows;
     }
     work_.rows = even_part(p_.out_h(), work_.rows);
-    if (!b_.in_place && work_.rows == p_.out_h() && work_.columns == p_.out_w()) choose_images();
+    if (!b_.by_lanes && !b_.in_place && work_.rows == p_.out_h() && work_.columns == p_.out_w()) choose_images();
   }
 
   /// Several images where their positions together take fewer vectors.
@@ -183,6 +209,11 @@ class Search {
   void size_buffers() {
     const Outputs all{work_.images, conv_rows(work_.rows), conv_columns(work_.columns)};
     const std::int64_t flat = flat_positions(b_, all);
+    if (b_.by_lanes) {
+      b_.sums_floats = (kMostPositions + kMostPixels) * b_.panels.lanes + kTransposedFloats;
+      b_.most_tiles = b_.most_pieces = all.images * all.rows * ceil_div(all.columns, unit_.most_pixels);
+      return;
+    }
     const std::int64_t lane = p_.pool.none() ? kMostPositions : round_up(flat, kLine) + 2 * kMostPositions;
     b_.sums_floats = b_.panels.lanes * lane + kMostPositions;
     const std::int64_t rows = all.images * all.rows;
@@ -212,13 +243,17 @@ bool prefers_rows(const Blocking& b, const TileUnit& unit, const Outputs& o) {
   return o.images * o.rows * ceil_div(o.columns, unit.positions) < ceil_div(flat_positions(b, o), unit.positions);
 }
 
-std::int64_t vectors_of(const Blocking& b, const TileUnit& unit) {
+double vectors_of(const Blocking& b, const TileUnit& unit) {
   const Conv2dProblem& p = b.problem;
+  const auto units = static_cast<double>(b.work.inputs() * p.groups);
   const Outputs o{b.work.images, conv_extent(b.work.rows, p.pool.h, p.pool.stride_h),
                   conv_extent(b.work.columns, p.pool.w, p.pool.stride_w)};
+  const std::int64_t lane_vectors = ceil_div(p.group_k(), unit.positions);
+  if (b.by_lanes) return units * static_cast<double>(o.images * o.rows * o.columns * lane_vectors);
   const std::int64_t flat = ceil_div(flat_positions(b, o), unit.positions);
   const std::int64_t rows = o.images * o.rows * ceil_div(o.columns, unit.positions);
-  return b.work.inputs() * std::min(flat, rows);
+  const std::int64_t lanes = unit.whole_tiles ? b.panels.count * b.panels.lanes : p.group_k();
+  return units * static_cast<double>(std::min(flat, rows) * lanes);
 }
 
 }  // namespace gable::cpu::planes

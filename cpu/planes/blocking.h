@@ -5,9 +5,10 @@
 //              neighbouring positions and a tap is a constant offset. Images of one row of pixels in f32 need no strip:
 //              tiles may read them in place.
 //   panel      the lanes of a tile. Its weights pass once for each tile, mostly from L1 or L2.
+//              Of small images, 2 vectors of output channels (pixels by lanes, tile_unit.h).
 //   tile       1, 2 or 4 vectors of positions x the lanes of a panel. Flat: positions of the strip one after another,
 //              those between the end of one row and the start of the next included; row by row where that takes fewer
-//              vectors.
+//              vectors. Pixels by lanes: up to 14 pixels of one row; kernel rows that read padding only are skipped.
 #pragma once
 
 #include <gable/problem.h>
@@ -58,7 +59,8 @@ struct Blocking {
   Conv2dProblem problem;  // with its pixels in a row where they may be
   Terms terms;
   Panels panels;
-  int vectors;  // of the widest tile
+  bool by_lanes;  // tiles are pixels by lanes
+  int vectors;    // of the widest tile; of lanes, if by_lanes
   bool in_place;
   Phases phases;
   Strip strip;
@@ -79,7 +81,8 @@ struct Outputs {
 std::int64_t flat_positions(const Blocking& blocking, const Outputs& outputs);
 bool prefers_rows(const Blocking& blocking, const TileUnit& unit, const Outputs& outputs);
 
-/// Vectors that the tiles of all work units of one group compute for each lane.
-std::int64_t vectors_of(const Blocking& blocking, const TileUnit& unit);
+/// Vectors of products that the tiles of all work units compute for each step and tap, both halves of whole tiles and
+/// padding included.
+double vectors_of(const Blocking& blocking, const TileUnit& unit);
 
 }  // namespace gable::cpu::planes

@@ -20,6 +20,8 @@ namespace {
 constexpr int kVector = 16;
 constexpr int kDotLanes = 14;
 constexpr int kDotLanesOfFour = 6;
+/// Weights are prefetched this many elements ahead: a page, which the hardware's stream does not cross.
+constexpr std::int64_t kWeightsAhead = 1024;
 
 /// Stores up to 16 bf16.
 GABLE_CPU_PLANES_BF16 inline void store_half(__m512 value, std::uint16_t* y, std::int64_t count) {
@@ -90,6 +92,55 @@ void fill_tiles(TileUnit& unit) {
   if constexpr (kLanes > 1) fill_tiles<kVectors, kLanes - 1>(unit);
 }
 
+/// Pixels by lanes: a pair of channels of each of up to 14 pixels is broadcast.
+template <int kVectors, int kPixels>
+GABLE_CPU_PLANES_BF16 void dot_pixels(const Tile& tile) {
+  __m512 sums[kPixels][kVectors];
+#pragma GCC unroll 14
+  for (auto& pixel : sums) {
+#pragma GCC unroll 2
+    for (auto& sum : pixel) sum = _mm512_setzero_ps();
+  }
+  constexpr std::int64_t kLanes = kVectors * kVector;
+  const float* weights = tile.weights;
+  const float* block = tile.x;
+  const std::int64_t x_step = tile.x_step;
+  for (std::int64_t left = tile.steps; left > 0; left -= kBlockSteps, block += kBlockSteps * x_step) {
+    const std::int64_t steps = std::min(left, kBlockSteps);
+    weights += tile.first_tap * steps * kLanes;
+    for (std::int64_t tap = tile.first_tap; tap < tile.end_tap; ++tap) {
+      const float* x = block + tile.taps[tap];
+      for (std::int64_t step = 0; step < steps; ++step, x += x_step, weights += kLanes) {
+        __m512bh lanes[kVectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          lanes[v] = (__m512bh)_mm512_loadu_ps(weights + v * kVector);
+          __builtin_prefetch(weights + v * kVector + kWeightsAhead);
+        }
+#pragma GCC unroll 14
+        for (int p = 0; p < kPixels; ++p) {
+          const __m512bh pixel = (__m512bh)_mm512_set1_ps(x[p]);
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v) sums[p][v] = _mm512_dpbf16_ps(sums[p][v], pixel, lanes[v]);
+        }
+      }
+    }
+    weights += (tile.tap_count - tile.end_tap) * steps * kLanes;
+  }
+#pragma GCC unroll 14
+  for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(tile.sums + p * tile.sums_lane + v * kVector, sums[p][v]);
+  }
+}
+
+template <int kPixels>
+void fill_pixel_tiles(TileUnit& unit) {
+  unit.pixel_tile[1][kPixels] = &dot_pixels<1, kPixels>;
+  unit.pixel_tile[2][kPixels] = &dot_pixels<2, kPixels>;
+  if constexpr (kPixels > 1) fill_pixel_tiles<kPixels - 1>(unit);
+}
+
 TileUnit make_unit() {
   TileUnit unit;
   unit.name = "planes_bf16_dot";
@@ -103,6 +154,8 @@ TileUnit make_unit() {
   fill_tiles<1, kDotLanes>(unit);
   fill_tiles<2, kDotLanes>(unit);
   fill_tiles<4, kDotLanesOfFour>(unit);
+  unit.most_pixels = kMostPixels;
+  fill_pixel_tiles<kMostPixels>(unit);
   return unit;
 }
 

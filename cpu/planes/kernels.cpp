@@ -44,6 +44,9 @@ constexpr int kLanesOfFour = 6;
 constexpr int kTileLanes = 6;
 constexpr int kLanesOfFour = 2;
 #endif
+/// Weights are prefetched this many floats ahead: a page, which the hardware's stream does not cross.
+constexpr std::int64_t kWeightsAhead = 1024;
+constexpr std::int64_t kLineFloats = 16;
 
 template <int kVectors, int kLanes>
 struct PlaneTile {
@@ -119,6 +122,55 @@ struct PlaneTile {
   }
 };
 
+/// Pixels by lanes. Inner step: 2 vectors of weights, a linear stream, and 14 broadcast pixels.
+template <int kVectors, int kPixels>
+struct PixelTile {
+  static void run(const Tile& tile) {
+    const F d;
+    const std::int64_t n = lanes_of_vector();
+    V sums[kPixels][kVectors];
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::Zero(d);
+    }
+    const float* HWY_RESTRICT weights = tile.weights;
+    const float* block = tile.x;
+    const std::int64_t x_step = tile.x_step;
+    for (std::int64_t left = tile.steps; left > 0; left -= planes::kBlockSteps) {
+      const std::int64_t steps = std::min(left, planes::kBlockSteps);
+      weights += tile.first_tap * steps * kVectors * n;
+      for (std::int64_t tap = tile.first_tap; tap < tile.end_tap; ++tap) {
+        const float* HWY_RESTRICT x = block + tile.taps[tap];
+        for (std::int64_t step = 0; step < steps; ++step) {
+          V lanes[kVectors];
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+            lanes[v] = hn::LoadU(d, weights + v * n);
+            if (v * n % kLineFloats == 0) hwy::Prefetch(weights + v * n + kWeightsAhead);
+          }
+          HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+            const V pixel = hn::Set(d, x[p]);
+            HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::MulAdd(pixel, lanes[v], sums[p][v]);
+          }
+          weights += kVectors * n;
+          x += x_step;
+        }
+      }
+      weights += (tile.tap_count - tile.end_tap) * steps * kVectors * n;
+      block += planes::kBlockSteps * x_step;
+    }
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+      HWY_UNROLL(2)
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[p][v], d, tile.sums + p * tile.sums_lane + v * n);
+    }
+  }
+};
+
+template <int kPixels>
+void fill_pixel_tiles(TileUnit& unit) {
+  unit.pixel_tile[1][kPixels] = &PixelTile<1, kPixels>::run;
+  unit.pixel_tile[2][kPixels] = &PixelTile<2, kPixels>::run;
+  if constexpr (kPixels > 1) fill_pixel_tiles<kPixels - 1>(unit);
+}
+
 template <int kVectors, int kLanes>
 void fill_tiles(TileUnit& unit) {
   unit.tile[kVectors][kLanes] = &PlaneTile<kVectors, kLanes>::run;
@@ -134,6 +186,8 @@ TileUnit make_unit() {
   fill_tiles<1, kTileLanes>(unit);
   fill_tiles<2, kTileLanes>(unit);
   fill_tiles<4, kLanesOfFour>(unit);
+  unit.most_pixels = kTileLanes;
+  fill_pixel_tiles<kTileLanes>(unit);
   return unit;
 }
 
@@ -173,9 +227,12 @@ HWY_INLINE V load_apart(const Storage<kType>* x, std::int64_t step, std::int64_t
   const F d;
   const std::int64_t n = lanes_of_vector();
 #if HWY_TARGET != HWY_SCALAR
-  // The second vector ends with a value between two that are wanted, so the last vector of a row is not read this way.
-  if (step == 2 && count > n) {
-    return hn::ConcatEven(d, load_as_f32<kType>(d, x + n), load_as_f32<kType>(d, x));
+  // The second vector may end with a value between two that are wanted, so the last vector of a row is read in part.
+  if (step == 2) {
+    if (count > n) return hn::ConcatEven(d, load_as_f32<kType>(d, x + n), load_as_f32<kType>(d, x));
+    const std::int64_t span = 2 * count - 1;
+    const V high = span > n ? load_some<kType>(x + n, span - n) : hn::Zero(d);
+    return hn::ConcatEven(d, high, load_some<kType>(x, span));
   }
 #endif
   HWY_ALIGN float values[hn::MaxLanes(F())] = {};
@@ -351,13 +408,29 @@ void finish(const FinishCall& call) {
   }
 }
 
+/// Sums of pixels by lanes: transposes them and finishes the result.
+template <DType kType>
+void finish_pixels(const FinishCall& call) {
+  FinishCall transposed = call;
+  std::int64_t pixels = 0;
+  for (std::int64_t p = 0; p < call.piece_count; ++p) {
+    pixels = std::max(pixels, call.pieces[p].sums + call.pieces[p].count);
+  }
+  transpose_32bit(call.sums, call.lane, call.transposed, planes::kTransposedPitch, pixels,
+                  static_cast<std::int64_t>(call.lanes));
+  transposed.sums = call.transposed;
+  transposed.lane = planes::kTransposedPitch;
+  finish<kType>(transposed);
+}
+
 const Kernels& kernels_here() {
   static const Kernels kernels{
       .stage_f32 = {&stage_channels<DType::f32>, &stage_channels<DType::f16>, &stage_channels<DType::bf16>},
       .stage_bf16 = &stage_pairs<DType::bf16, 1>,
       .stage_f16 = &stage_pairs<DType::f16, 2>,
       .stage_parts_of_f32 = {nullptr, nullptr, &stage_pairs<DType::f32, 2>, &stage_pairs<DType::f32, 3>},
-      .finish = {&finish<DType::f32>, &finish<DType::f16>, &finish<DType::bf16>}};
+      .finish = {&finish<DType::f32>, &finish<DType::f16>, &finish<DType::bf16>},
+      .finish_pixels = {&finish_pixels<DType::f32>, &finish_pixels<DType::f16>, &finish_pixels<DType::bf16>}};
   return kernels;
 }
 const TileUnit& unit_here() {

@@ -34,8 +34,8 @@ struct Piece {
 
 /// Pool, bias, activation, conversion and store.
 struct FinishCall {
-  const float* sums;  // 64 elements beyond the last sum of a lane may be read
-  std::int64_t lane;  // elements from one lane to the next
+  const float* sums;  // 64 elements beyond the last sum of a lane may be read; of pixels by lanes: [pixel][lane]
+  std::int64_t lane;  // elements from one lane to the next; of pixels by lanes: from one pixel to the next
   int lanes;
   const Piece* pieces;
   std::int64_t piece_count;
@@ -46,7 +46,11 @@ struct FinishCall {
   void* y;
   std::int64_t plane;  // elements from one output channel to the next
   bool non_temporal;
+  float* transposed;  // for sums of pixels by lanes: a buffer of kTransposedFloats
 };
+/// Sums of pixels by lanes are finished in groups of up to kMostPositions + kMostPixels - 1 pixels.
+constexpr std::int64_t kTransposedPitch = kMostPositions + kMostPixels + 2;
+constexpr std::int64_t kTransposedFloats = kTransposedPitch * kMostLanes + kMostPositions;
 using FinishFunction = void (*)(const FinishCall&);
 
 struct Kernels {
@@ -54,6 +58,7 @@ struct Kernels {
   StageFunction stage_bf16, stage_f16;  // pairs: 1 and 2 parts
   StageFunction stage_parts_of_f32[4];  // pairs, by the number of parts
   FinishFunction finish[3];             // by type
+  FinishFunction finish_pixels[3];      // by type, of sums of pixels by lanes
 
   StageFunction stage(const TileUnit& unit, DType type, int parts) const {
     if (!unit.multiplies_pairs()) return stage_f32[static_cast<int>(type)];

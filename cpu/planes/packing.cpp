@@ -42,7 +42,9 @@ std::array<std::uint32_t, 3> element_parts(const Lane& lane, std::int64_t step, 
 }  // namespace
 
 Packing packing_key(const Blocking& b, const TileUnit& unit) {
-  return packing_of(b.problem, "planes", {b.panels.lanes, unit.channels, b.terms.parts, unit.whole_tiles ? 1 : 0});
+  return packing_of(
+      b.problem, "planes",
+      {b.panels.lanes, unit.channels, b.terms.parts, unit.whole_tiles ? 1 : 0, b.by_lanes ? unit.positions : 0});
 }
 
 std::int64_t panel_elements(const Blocking& b, const TileUnit& unit) {
@@ -52,7 +54,8 @@ std::int64_t panel_elements(const Blocking& b, const TileUnit& unit) {
 
 std::int64_t group_elements(const Blocking& b, const TileUnit& unit) {
   if (unit.whole_tiles) return b.panels.count * panel_elements(b, unit);
-  return panel_elements(b, unit) / b.panels.lanes * b.problem.group_k();
+  const std::int64_t lanes = b.by_lanes ? round_up(b.problem.group_k(), unit.positions) : b.problem.group_k();
+  return panel_elements(b, unit) / b.panels.lanes * lanes;
 }
 
 void pack_weights(const Blocking& b, const TileUnit& unit, const SourceWeights& source, std::uint32_t* packed) {
@@ -62,7 +65,9 @@ void pack_weights(const Blocking& b, const TileUnit& unit, const SourceWeights& 
     for (std::int64_t panel = 0; panel < b.panels.count; ++panel) {
       const std::int64_t first_lane = panel * b.panels.lanes;
       const std::int64_t valid = std::min(b.panels.lanes, p.group_k() - first_lane);
-      const std::int64_t lanes = unit.whole_tiles ? b.panels.lanes : valid;
+      const std::int64_t lanes = unit.whole_tiles ? b.panels.lanes
+                                 : b.by_lanes     ? round_up(valid, unit.positions)
+                                                  : valid;
       for (std::int64_t block = 0; block < b.terms.steps; block += kBlockSteps) {
         const std::int64_t valid_steps = std::min(kBlockSteps, b.terms.steps - block);
         const std::int64_t steps = unit.whole_tiles ? kBlockSteps : valid_steps;

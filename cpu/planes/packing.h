@@ -1,6 +1,7 @@
 // Weights in the order that tiles load them: [group][panel][block][tap][part][step][lane], where a panel has as many
-// lanes as its tile; for units of whole tiles [group][panel][block][tap][part][lane][step], padded with zeros. An
-// element is an f32 weight, or the bf16 weights of a pair of channels.
+// lanes as its tile, or whole vectors of them for pixels by lanes; for units of whole tiles
+// [group][panel][block][tap][part][lane][step], padded with zeros. An element is an f32 weight, or the bf16 weights of
+// a pair of channels.
 #pragma once
 
 #include <gable/problem.h>

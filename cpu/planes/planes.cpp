@@ -95,12 +95,14 @@ Conv2dDescription PlanesPlan::description() const {
   Conv2dDescription d;
   d.kernel = unit_->name;
   d.target = target_->name;
-  d.tile = text(b.panels.lanes) + " lanes x " + text(b.vectors * unit_->positions) + " pixels";
+  d.tile = b.by_lanes ? text(std::min<std::int64_t>(unit_->most_pixels, b.work.columns)) + " pixels x " +
+                            text(std::min(b.panels.lanes, round_up(b.problem.group_k(), unit_->positions))) + " lanes"
+                      : text(b.panels.lanes) + " lanes x " + text(b.vectors * unit_->positions) + " pixels";
   d.blocking =
       (b.terms.parts > 1 ? text(b.terms.parts) + " bf16 parts, " + text(b.terms.products) + " products, " : "") +
       (b.work.images > 1 ? text(b.work.images) + " x " : "") + text(b.work.rows) + "x" + text(b.work.columns) +
       " outputs a unit, " + text(b.work.panels) + " panels, " + text(b.count()) + " units, tiles " +
-      (planes::prefers_rows(b, *unit_, outputs) ? "row by row" : "flat");
+      (b.by_lanes || planes::prefers_rows(b, *unit_, outputs) ? "row by row" : "flat");
   d.fusion = std::string(b.in_place ? "input in place" : "input staged by planes") + ", pool, bias and activation " +
              (b.problem.pool.none() ? "by tile" : "by panel");
   d.threads = threads_;

@@ -1,9 +1,13 @@
 // The contract between the loops of the planes kernel and what computes its register tiles: f32 vectors of any target
 // (kernels.cpp), AVX512-BF16 (dot.cpp), AMX (amx.cpp) and its emulation in the tests.
 //
-// Lanes of a vector are pixels: y[k][pixel] += w[k][c] * x[c][pixel]. A weight is broadcast, a row of x is a vector,
-// and sums are stored as they come. Nothing is transposed, neither x nor y. The input is a strip of 32-bit elements
-// [step][position]: a step is one channel in f32, or a pair of channels in bf16. A filter tap is a constant offset.
+// y[k][pixel] += w[k][c] * x[c][pixel], over a strip of 32-bit elements [step][position]: a step is one channel in f32,
+// or a pair of channels in bf16. A filter tap is a constant offset. There are two kinds of tile:
+//   rows of pixels     Lanes of a vector are pixels: a weight is broadcast, a row of x is a vector, and sums are stored
+//   as
+//                      they come. Nothing is transposed, neither x nor y.
+//   pixels by lanes    Lanes of a vector are output channels: a pixel is broadcast. Only the sums are transposed. For
+//                      small images, whose rows fill vectors badly.
 #pragma once
 
 #include <gable/problem.h>
@@ -21,6 +25,7 @@ constexpr std::int64_t kBlockSteps = 16;
 constexpr int kMostLanes = 32;
 constexpr int kMostVectors = 4;
 constexpr int kMostPositions = 64;
+constexpr int kMostPixels = 14;
 
 /// Stores from registers instead of to `sums`: the tile's first `count` positions are consecutive pixels of y.
 struct DirectStore {
@@ -37,10 +42,12 @@ struct Tile {
   std::int64_t x_step, x_part;  // elements from one to the next
   const std::int64_t* taps;     // offset of each tap
   std::int64_t tap_count, steps;
-  std::int64_t prefetch;  // 0, or how many elements ahead of the tile its input is prefetched
-  const float* weights;   // [block][tap][part][step][lane]; a unit of whole tiles: [block][tap][part][lane][step]
-  float* sums;            // [lane][position]
-  std::int64_t sums_lane;
+  std::int64_t first_tap, end_tap;  // those that are multiplied; the others read padding only
+  std::int64_t prefetch;            // 0, or how many elements ahead of the tile its input is prefetched
+  const float* weights;             // of the tile's lanes: [block][tap][part][step][lane]; a unit of whole tiles:
+                                    // [block][tap][part][lane][step]
+  float* sums;                      // [lane][position]; of pixels by lanes: [pixel][lane]
+  std::int64_t sums_lane;           // elements from lane to lane; of pixels by lanes: from pixel to pixel
   DirectStore direct;
 };
 using TileFunction = void (*)(const Tile&);
@@ -56,6 +63,9 @@ struct TileUnit {
   DType direct_type = DType::f32;  // of results that it can store from registers, if it has no whole tiles
   /// By vectors (1, 2, 4) and lanes; null where there is none. A unit of whole tiles has them by vectors and products.
   TileFunction tile[kMostVectors + 1][kMostLanes + 1] = {};
+  /// Pixels by lanes, by vectors of lanes (1, 2) and pixels.
+  int most_pixels = 0;  // 0: it has no such tiles
+  TileFunction pixel_tile[3][kMostPixels + 1] = {};
   /// Before and after the tiles of a work unit; `steps` of a block. Or null.
   void (*begin)(int lanes, int steps) = nullptr;
   void (*end)() = nullptr;

@@ -48,14 +48,16 @@ class WorkUnit {
         outputs_{at_.images, conv_extent(at_.rows, p_.pool.h, p_.pool.stride_h),
                  conv_extent(at_.columns, p_.pool.w, p_.pool.stride_w)},
         // Fewer positions than a vector are not read in place.
-        in_place_(b_.in_place && at_.columns >= unit_.positions),
+        in_place_(b_.in_place && (b_.by_lanes || at_.columns >= unit_.positions)),
         pools_(!p_.pool.none()) {}
 
   void compute() {
     note_paths();
     if (!in_place_) stage();
     cut_tiles();
-    for (std::int64_t panel = at_.first_panel; panel < at_.end_panel; ++panel) compute_panel(panel);
+    for (std::int64_t panel = at_.first_panel; panel < at_.end_panel; ++panel) {
+      b_.by_lanes ? compute_panel_by_lanes(panel) : compute_panel(panel);
+    }
   }
 
  private:
@@ -68,7 +70,8 @@ class WorkUnit {
     if (at_.images > 1) note_path(Path::planes_images, run_.target);
     if (pools_) note_path(Path::planes_pool, run_.target);
     if (run_.non_temporal) note_path(Path::planes_non_temporal, run_.target);
-    if (rows_apart()) note_path(Path::planes_rows, run_.target);
+    if (b_.by_lanes) note_path(Path::planes_by_lanes, run_.target);
+    if (!b_.by_lanes && rows_apart()) note_path(Path::planes_rows, run_.target);
   }
 
   bool rows_apart() const { return prefers_rows(b_, unit_, outputs_); }
@@ -121,6 +124,7 @@ class WorkUnit {
   void cut_tiles() {
     scratch_.tiles.clear();
     scratch_.pieces.clear();
+    if (b_.by_lanes) return cut_pixels();
     if (rows_apart()) {
       for (std::int64_t i = 0; i < outputs_.images; ++i) {
         for (std::int64_t row = 0; row < outputs_.rows; ++row) {
@@ -131,6 +135,28 @@ class WorkUnit {
       cut_run(0, flat_positions(b_, outputs_));
     }
     if (pools_) add_pooled_pieces();
+  }
+
+  /// Tiles of pixels of one row. Rows that follow one another in y are finished together.
+  void cut_pixels() {
+    const bool whole_rows = at_.columns == p_.out_w();
+    std::int64_t waiting = 0;  // pixels that are not finished yet
+    for (std::int64_t row = 0; row < at_.rows; ++row) {
+      const Tiles tiles(at_.columns, unit_.most_pixels);
+      for (std::int64_t i = 0; i < tiles.count; ++i) {
+        const std::int64_t column = tiles.begin(i), width = tiles.width(i);
+        const auto pieces = static_cast<std::int64_t>(scratch_.pieces.size());
+        TileAt tile{row * b_.strip.columns + column, static_cast<int>(width), pieces, 0, waiting, row};
+        waiting += width;
+        const bool last = i + 1 == tiles.count && (row + 1 == at_.rows || !whole_rows);
+        if (waiting >= kMostPositions || last) {
+          scratch_.pieces.push_back({0, row * y_width() + column + width - waiting, waiting});
+          tile.pieces = 1;
+          waiting = 0;
+        }
+        scratch_.tiles.push_back(tile);
+      }
+    }
   }
 
   void cut_run(std::int64_t start, std::int64_t length) {
@@ -148,7 +174,7 @@ class WorkUnit {
   }
 
   void add_tile(std::int64_t start, int vectors, std::int64_t count) {
-    TileAt tile{start, vectors, static_cast<std::int64_t>(scratch_.pieces.size()), 0};
+    TileAt tile{start, vectors, static_cast<std::int64_t>(scratch_.pieces.size()), 0, 0, 0};
     if (!pools_) add_pieces(start, count);
     tile.pieces = static_cast<std::int64_t>(scratch_.pieces.size()) - tile.first_piece;
     if (pools_ || tile.pieces > 0) scratch_.tiles.push_back(tile);
@@ -156,16 +182,27 @@ class WorkUnit {
 
   /// The outputs among the positions [start, start + count).
   void add_pieces(std::int64_t start, std::int64_t count) {
+    const std::size_t first = scratch_.pieces.size();
     for (std::int64_t position = start; position < start + count;) {
       const std::int64_t i = position / b_.strip.image, of_image = position % b_.strip.image;
       const std::int64_t row = of_image / b_.strip.columns, column = of_image % b_.strip.columns;
       const std::int64_t here = std::min(b_.strip.columns - column, start + count - position);
       if (row < outputs_.rows && column < outputs_.columns) {
-        scratch_.pieces.push_back(
-            {position - start, y_pixel(i, row) + column, std::min(here, outputs_.columns - column)});
+        add_piece(first, {position - start, y_pixel(i, row) + column, std::min(here, outputs_.columns - column)});
       }
       position += here;
     }
+  }
+  /// One piece with the tile's piece before it where both follow one another.
+  void add_piece(std::size_t first, const Piece& piece) {
+    if (scratch_.pieces.size() > first) {
+      Piece& before = scratch_.pieces.back();
+      if (before.sums + before.count == piece.sums && before.y + before.count == piece.y) {
+        before.count += piece.count;
+        return;
+      }
+    }
+    scratch_.pieces.push_back(piece);
   }
   std::int64_t y_pixel(std::int64_t i, std::int64_t row) const { return i * p_.k * y_plane() + row * y_width(); }
 
@@ -207,15 +244,40 @@ class WorkUnit {
     return pools_ ? (b_.sums_floats - kMostPositions) / b_.panels.lanes : kMostPositions;
   }
 
-  void compute_panel(std::int64_t panel) const {
-    const PanelOutput out = output_of(panel);
+  Tile tile_of(std::int64_t panel) const {
     Tile tile{};
     tile.x_step = strip_step();
     tile.x_part = b_.strip.part;
     tile.taps = b_.taps.data();
-    tile.tap_count = static_cast<std::int64_t>(b_.taps.size());
+    tile.tap_count = tile.end_tap = static_cast<std::int64_t>(b_.taps.size());
     tile.steps = b_.terms.steps;
     tile.weights = run_.packed + at_.group * run_.group_elements + panel * run_.panel_elements;
+    return tile;
+  }
+
+  void compute_panel_by_lanes(std::int64_t panel) const {
+    const PanelOutput out = output_of(panel);
+    Tile tile = tile_of(panel);
+    const std::int64_t vectors = ceil_div(out.lanes, unit_.positions);
+    tile.sums_lane = vectors * unit_.positions;
+    for (const TileAt& at : scratch_.tiles) {
+      const TapRange rows = row_axis(p_).inside(at_.row + at.row);
+      tile.first_tap = rows.begin * p_.s;
+      tile.end_tap = rows.end * p_.s;
+      tile.x = input() + at.start;
+      tile.sums = scratch_.sums + at.sums * tile.sums_lane;
+      unit_.pixel_tile[vectors][at.vectors](tile);
+      if (at.pieces == 0) continue;
+      FinishCall call = finish_call(out, scratch_.pieces.data() + at.first_piece, at.pieces);
+      call.lane = tile.sums_lane;
+      call.transposed = scratch_.sums + (kMostPositions + kMostPixels) * b_.panels.lanes;
+      kernels(run_.target).finish_pixels[static_cast<std::size_t>(p_.dtype)](call);
+    }
+  }
+
+  void compute_panel(std::int64_t panel) const {
+    const PanelOutput out = output_of(panel);
+    Tile tile = tile_of(panel);
     tile.sums_lane = sums_lane();
     for (const TileAt& at : scratch_.tiles) {
       tile.x = input() + at.start;
@@ -236,19 +298,22 @@ class WorkUnit {
   }
 
   void finish(const PanelOutput& out, const Piece* pieces, std::int64_t count) const {
-    kernels(run_.target)
-        .finish[static_cast<std::size_t>(p_.dtype)]({.sums = scratch_.sums,
-                                                     .lane = sums_lane(),
-                                                     .lanes = out.lanes,
-                                                     .pieces = pieces,
-                                                     .piece_count = count,
-                                                     .bias = out.bias,
-                                                     .activation = p_.activation,
-                                                     .pool = p_.pool,
-                                                     .row = b_.strip.columns,
-                                                     .y = out.y,
-                                                     .plane = y_plane(),
-                                                     .non_temporal = run_.non_temporal});
+    kernels(run_.target).finish[static_cast<std::size_t>(p_.dtype)](finish_call(out, pieces, count));
+  }
+  FinishCall finish_call(const PanelOutput& out, const Piece* pieces, std::int64_t count) const {
+    return {.sums = scratch_.sums,
+            .lane = sums_lane(),
+            .lanes = out.lanes,
+            .pieces = pieces,
+            .piece_count = count,
+            .bias = out.bias,
+            .activation = p_.activation,
+            .pool = p_.pool,
+            .row = b_.strip.columns,
+            .y = out.y,
+            .plane = y_plane(),
+            .non_temporal = run_.non_temporal,
+            .transposed = nullptr};
   }
 
   const Run& run_;

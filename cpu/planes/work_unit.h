@@ -26,11 +26,13 @@ struct Run {
   std::int64_t panel_elements, group_elements;  // of packed weights
 };
 
-/// A tile's positions in the run of all positions, and the pieces of output rows among them.
+/// A tile's positions in the run of all positions, and the pieces of output rows that are finished after it.
 struct TileAt {
   std::int64_t start;
-  int vectors;
+  int vectors;  // of positions; if by_lanes, pixels
   std::int64_t first_piece, pieces;
+  std::int64_t sums;  // if by_lanes: the tile's first pixel among those that are finished together
+  std::int64_t row;   // if by_lanes: of the work unit's outputs
 };
 
 /// A thread's own memory. Nothing is allocated after reserve().
