@@ -60,9 +60,19 @@ MaxPoolProblem problem_of(const MaxPool& pool) {
           .nhwc = pool.layout == Layout::nhwc};
 }
 
+namespace {
+
+/// Whether x and y have the same order in both layouts: one pixel, or one channel.
+bool layouts_agree(const Conv2dProblem& p) {
+  return (p.h * p.w == 1 || p.c == 1) && (p.out_h() * p.out_w() == 1 || p.k == 1);
+}
+
+}  // namespace
+
 WeightedOp weighted_op(const Op& op) {
   if (const auto* conv = std::get_if<Conv2d>(&op)) {
-    const Conv2dProblem problem = problem_of(*conv);
+    Conv2dProblem problem = problem_of(*conv);
+    if (layouts_agree(problem)) problem.nhwc = true;
     return {op, problem, dense_strides(problem)};
   }
   const MatmulProblem problem = problem_of(std::get<Matmul>(op));

@@ -65,12 +65,15 @@ class Search {
   /// Pixels by lanes, where rows of pixels would take more vectors in all. A tile of few accumulators waits for them.
   void choose_by_lanes() {
     if (unit_.most_pixels == 0 || !p_.pool.none()) return;
-    constexpr double kTranspose = 1.03;
+    // Epilogue of an output, in vectors of products.
+    constexpr double kStoreRows = 0.15, kStoreLanes = 0.5;
     constexpr std::int64_t kLeastAccumulators = 6;
     const std::int64_t strip_columns = p_.wo + (p_.s - 1) * p_.dilation_w / p_.stride_w;
     const std::int64_t flat = ceil_div((p_.ho - 1) * strip_columns + p_.wo, unit_.positions);
     const std::int64_t rows = p_.ho * ceil_div(p_.wo, unit_.positions);
-    const auto of_rows = static_cast<double>(std::min(flat, rows) * p_.group_k());
+    const auto products = static_cast<double>(b_.terms.steps * p_.r * p_.s);
+    const auto outputs = static_cast<double>(p_.ho * p_.wo * p_.group_k());
+    const double of_rows = static_cast<double>(std::min(flat, rows) * p_.group_k()) * products + kStoreRows * outputs;
     const std::int64_t lane_vectors = ceil_div(p_.group_k(), unit_.positions);
     const std::int64_t tiles = ceil_div(p_.wo, unit_.most_pixels);
     const std::int64_t row =
@@ -81,8 +84,9 @@ class Search {
       tap_rows += taps.end - taps.begin;
     }
     const double skipped = static_cast<double>(tap_rows) / static_cast<double>(p_.ho * p_.r);
-    const double of_lanes = static_cast<double>(p_.ho * row * lane_vectors) * skipped;
-    b_.by_lanes = of_lanes * kTranspose < of_rows;
+    const double of_lanes =
+        static_cast<double>(p_.ho * row * lane_vectors) * skipped * products + kStoreLanes * outputs;
+    b_.by_lanes = of_lanes < of_rows;
   }
 
   void choose_panels() {

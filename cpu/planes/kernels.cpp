@@ -245,6 +245,20 @@ HWY_INLINE V load_column(const Storage<kType>* x, std::int64_t step, std::int64_
   return step == 1 ? load_some<kType>(x, count) : load_apart<kType>(x, step, count);
 }
 
+using U = hn::RebindToUnsigned<F>;
+
+/// A pair's bits: those of a bf16 value of each channel.
+HWY_INLINE hn::Vec<U> widened(const std::uint16_t* x, std::int64_t count) {
+  const U du;
+  const HalfTag<F> half;
+  if (count >= lanes_of_vector()) return hn::PromoteTo(du, hn::LoadU(half, x));
+#if HWY_TARGET == HWY_AVX3
+  return hn::PromoteTo(du, hn::MaskedLoad(hn::FirstN(half, static_cast<std::size_t>(count)), half, x));
+#else
+  return hn::PromoteTo(du, load_first(half, x, static_cast<int>(count)));
+#endif
+}
+
 /// Calls write(source row, strip row) for the rows of a step inside the plane; rows of padding become zeros.
 template <class Write>
 HWY_INLINE void for_each_row(const StageCall& call, float* strip, const Write& write) {
@@ -285,8 +299,6 @@ void stage_channels(const StageCall& call) {
     });
   }
 }
-
-using U = hn::RebindToUnsigned<F>;
 
 /// f32 to the bits of the nearest bf16, in the low half of each lane. NaN stays NaN.
 HWY_INLINE hn::Vec<U> bf16_bits(V value) {
@@ -339,6 +351,15 @@ void stage_pairs(const StageCall& call) {
       const Storage<kType>* other = x + call.plane;
       for_each_vector(inside, [&](std::int64_t i) HWY_ATTR {
         const std::int64_t count = inside.end - i;
+        if constexpr (kType == DType::bf16) {
+          if (step == 1) {
+            const U du;
+            const auto low = widened(x + i, count);
+            const auto high = single ? hn::Zero(du) : hn::ShiftLeft<16>(widened(other + i, count));
+            hn::StoreU(hn::BitCast(d, hn::Or(low, high)), d, strip + i);
+            return;
+          }
+        }
         const V low = load_column<kType>(x + i * step, step, count);
         const V high = single ? hn::Zero(d) : load_column<kType>(other + i * step, step, count);
         store_pairs<kType, kParts>(low, high, call.part, strip + i);
@@ -377,11 +398,26 @@ HWY_INLINE V pooled(const FinishCall& call, const float* sums) {
 }
 
 template <DType kType>
+HWY_INLINE void finish_vector(const FinishCall& call, V value, Storage<kType>* y, std::int64_t rest) {
+  const F d;
+  const std::int64_t n = lanes_of_vector();
+  if (call.activation == Activation::relu) value = relu(d, value);
+  if (call.activation == Activation::tanh) value = tanh_f32(d, value);
+  if (rest < n) {
+    store_first_f32_as<kType>(d, value, y, static_cast<int>(rest));
+  } else if (call.non_temporal &&
+             reinterpret_cast<std::uintptr_t>(y) % (static_cast<std::size_t>(n) * sizeof(*y)) == 0) {
+    stream_f32_as<kType>(d, value, y);
+  } else {
+    store_f32_as<kType>(d, value, y);
+  }
+}
+
+template <DType kType>
 void finish(const FinishCall& call) {
   const F d;
   const std::int64_t n = lanes_of_vector();
   const bool pools = !call.pool.none();
-  const Activation activation = call.activation;
   for (int lane = 0; lane < call.lanes; ++lane) {
     const V bias = call.bias == nullptr ? hn::Zero(d) : hn::Set(d, call.bias[lane]);
     const float* sums_of_lane = call.sums + lane * call.lane;
@@ -391,23 +427,71 @@ void finish(const FinishCall& call) {
       const float* sums = sums_of_lane + piece.sums;
       Storage<kType>* y = plane + piece.y;
       for (std::int64_t i = 0; i < piece.count; i += n) {
-        V value = hn::Add(pools ? pooled(call, sums + i * call.pool.stride_w) : hn::LoadU(d, sums + i), bias);
-        if (activation == Activation::relu) value = relu(d, value);
-        if (activation == Activation::tanh) value = tanh_f32(d, value);
-        const std::int64_t rest = piece.count - i;
-        if (rest < n) {
-          store_first_f32_as<kType>(d, value, y + i, static_cast<int>(rest));
-        } else if (call.non_temporal &&
-                   reinterpret_cast<std::uintptr_t>(y + i) % (static_cast<std::size_t>(n) * sizeof(*y)) == 0) {
-          stream_f32_as<kType>(d, value, y + i);
-        } else {
-          store_f32_as<kType>(d, value, y + i);
-        }
+        const V value = hn::Add(pools ? pooled(call, sums + i * call.pool.stride_w) : hn::LoadU(d, sums + i), bias);
+        finish_vector<kType>(call, value, y + i, piece.count - i);
       }
     }
   }
 }
 
+#if HWY_TARGET == HWY_AVX3
+/// The 4x4 blocks of 4 rows, transposed: block b of result i is column 4b + i.
+HWY_INLINE void transpose_blocks(V (&rows)[4]) {
+  const F d;
+  const hn::Repartition<double, F> dd;
+  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, rows[0], rows[1]));
+  const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, rows[0], rows[1]));
+  const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, rows[2], rows[3]));
+  const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, rows[2], rows[3]));
+  rows[0] = hn::BitCast(d, hn::InterleaveLower(dd, low01, low23));
+  rows[1] = hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23));
+  rows[2] = hn::BitCast(d, hn::InterleaveLower(dd, high01, high23));
+  rows[3] = hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23));
+}
+
+/// 16 pixels of 16 lanes, from registers to y.
+template <DType kType>
+HWY_INLINE void finish_block(const FinishCall& call, const float* sums, int first_lane, Storage<kType>* y,
+                             std::int64_t pixels) {
+  const F d;
+  V groups[4][4];
+  HWY_UNROLL(4) for (int g = 0; g < 4; ++g) {
+    HWY_UNROLL(4) for (int i = 0; i < 4; ++i) groups[g][i] = hn::LoadU(d, sums + (4 * g + i) * call.lane);
+    transpose_blocks(groups[g]);
+  }
+  const auto store = [&](int lane, V value) HWY_ATTR {
+    if (first_lane + lane >= call.lanes) return;
+    const V bias = call.bias == nullptr ? hn::Zero(d) : hn::Set(d, call.bias[first_lane + lane]);
+    finish_vector<kType>(call, hn::Add(value, bias), y + lane * call.plane, pixels);
+  };
+  HWY_UNROLL(4) for (int i = 0; i < 4; ++i) {
+    const V a = groups[0][i], b = groups[1][i], c = groups[2][i], e = groups[3][i];
+    const V even_ab = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a);
+    const V odd_ab = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
+    const V even_ce = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(e), c);
+    const V odd_ce = hn::OddEvenBlocks(e, hn::SwapAdjacentBlocks(c));
+    store(i, hn::ConcatLowerLower(d, even_ce, even_ab));
+    store(4 + i, hn::ConcatLowerLower(d, odd_ce, odd_ab));
+    store(8 + i, hn::ConcatUpperUpper(d, even_ce, even_ab));
+    store(12 + i, hn::ConcatUpperUpper(d, odd_ce, odd_ab));
+  }
+}
+
+template <DType kType>
+void finish_pixels(const FinishCall& call) {
+  constexpr int kSide = 16;
+  for (std::int64_t p = 0; p < call.piece_count; ++p) {
+    const Piece& piece = call.pieces[p];
+    for (int lane = 0; lane < call.lanes; lane += kSide) {
+      Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + lane * call.plane + piece.y;
+      const float* sums = call.sums + piece.sums * call.lane + lane;
+      for (std::int64_t i = 0; i < piece.count; i += kSide) {
+        finish_block<kType>(call, sums + i * call.lane, lane, y + i, piece.count - i);
+      }
+    }
+  }
+}
+#else
 /// Sums of pixels by lanes: transposes them and finishes the result.
 template <DType kType>
 void finish_pixels(const FinishCall& call) {
@@ -422,6 +506,7 @@ void finish_pixels(const FinishCall& call) {
   transposed.lane = planes::kTransposedPitch;
   finish<kType>(transposed);
 }
+#endif
 
 const Kernels& kernels_here() {
   static const Kernels kernels{
