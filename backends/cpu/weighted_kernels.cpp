@@ -149,8 +149,15 @@ std::unique_ptr<PlanImpl> make_bf16_plan(const WeightedOp& op, const CpuPlace& p
 }
 
 std::string refuse_planes(const WeightedOp& op, const cpu::Target& target) {
+  if (!op.problem.pool.none() && cpu::few_channels_refusal(op.problem, target).empty()) {
+    return "a max-pool after a convolution of few channels: few_channels keeps it in registers";
+  }
   const std::string refusal = cpu::planes_refusal(op.problem, 0, cpu::planes::vector_unit(target));
   return refusal.empty() ? strict_only(op) : refusal;
+}
+
+double planes_seconds(const WeightedOp& op, const CpuPlace& place) {
+  return cpu::planes_seconds(op.problem, 0, cpu::planes::vector_unit(place.target), place.threads);
 }
 
 std::string refuse_bf16_planes(const WeightedOp& op, const cpu::planes::TileUnit& unit) {
@@ -191,7 +198,10 @@ template <const cpu::planes::TileUnit& (*unit)()>
 constexpr CpuKernels::Kernel bf16_planes_kernel(const char* name) {
   return {name, [](const cpu::Target& target) { return missing_unit(target, unit()); },
           [](const WeightedOp& op, const cpu::Target&) { return refuse_bf16_planes(op, unit()); },
-          [](const WeightedOp& op, const CpuPlace& place) { return make_bf16_planes_plan(op, place, unit()); }};
+          [](const WeightedOp& op, const CpuPlace& place) { return make_bf16_planes_plan(op, place, unit()); },
+          [](const WeightedOp& op, const CpuPlace& place) {
+            return cpu::planes_seconds(op.problem, products_of(op), unit(), place.threads);
+          }};
 }
 
 template <typename KernelPlan>
@@ -210,7 +220,7 @@ constexpr CpuKernels::Kernel kKernels[] = {
     f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise),
     bf16_planes_kernel<cpu::planes::amx_unit>("planes_amx"),
     bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
-    f32_kernel<cpu::PlanesPlan>("planes", refuse_planes),
+    {"planes", nothing_missing<cpu::Target>, refuse_planes, make_f32_plan<cpu::PlanesPlan>, planes_seconds},
     f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct),
 };
 

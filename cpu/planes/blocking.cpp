@@ -84,8 +84,10 @@ class Search {
       tap_rows += taps.end - taps.begin;
     }
     const double skipped = static_cast<double>(tap_rows) / static_cast<double>(p_.ho * p_.r);
+    // With one vector of lanes, the tile's broadcasts take as long as its products, or longer.
+    const double broadcasts = lane_vectors > 1 ? 1.0 : unit_.multiplies_pairs() ? 1.3 : 1.1;
     const double of_lanes =
-        static_cast<double>(p_.ho * row * lane_vectors) * skipped * products + kStoreLanes * outputs;
+        static_cast<double>(p_.ho * row * lane_vectors) * skipped * products * broadcasts + kStoreLanes * outputs;
     b_.by_lanes = of_lanes < of_rows;
   }
 

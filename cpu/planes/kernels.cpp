@@ -182,7 +182,8 @@ TileUnit make_unit() {
   unit.name = "planes";
   unit.positions = static_cast<int>(lanes_of_vector());
   unit.most_lanes = kTileLanes;
-  unit.rate = 1e3 * static_cast<double>(lanes_of_vector());
+  // Two vectors of 256 bits a cycle, or one to two of 512 bits; narrower targets have no multiply-add.
+  unit.vector_ns = lanes_of_vector() == 16 ? 0.22 : lanes_of_vector() == 8 ? 0.15 : 0.3;
   fill_tiles<1, kTileLanes>(unit);
   fill_tiles<2, kTileLanes>(unit);
   fill_tiles<4, kLanesOfFour>(unit);
@@ -259,28 +260,10 @@ HWY_INLINE hn::Vec<U> widened(const std::uint16_t* x, std::int64_t count) {
 #endif
 }
 
-/// Calls write(source row, strip row) for the rows of a step inside the plane; rows of padding become zeros.
-template <class Write>
-HWY_INLINE void for_each_row(const StageCall& call, float* strip, const Write& write) {
-  for (std::int64_t i = 0; i < call.rows.count; ++i, strip += call.columns.count) {
-    const std::int64_t row = call.rows.first + i * call.rows.step;
-    if (row >= 0 && row < call.rows.size) {
-      write(row, strip);
-    } else {
-      std::fill_n(strip, call.columns.count, 0.0f);
-    }
-  }
-}
-
-/// Calls vector(first valid column's index, position) for each vector of a row.
-template <class Vector>
-HWY_INLINE void for_each_vector(const Inside& inside, const Vector& vector) {
-  for (std::int64_t i = inside.begin; i < inside.end; i += lanes_of_vector()) vector(i);
-}
-
-HWY_INLINE void zero_padding(const StageCall& call, const Inside& inside, float* strip) {
-  std::fill(strip, strip + inside.begin, 0.0f);
-  std::fill(strip + inside.end, strip + call.columns.count, 0.0f);
+/// Whole vectors of zeros: what they overwrite beyond `end` is staged later, or is slack.
+HWY_INLINE void zero(float* strip, std::int64_t begin, std::int64_t end) {
+  const F d;
+  for (std::int64_t i = begin; i < end; i += lanes_of_vector()) hn::StoreU(hn::Zero(d), d, strip + i);
 }
 
 template <DType kType>
@@ -290,13 +273,20 @@ void stage_channels(const StageCall& call) {
   const std::int64_t step = call.columns.step;
   for (std::int64_t c = 0; c < call.channels; ++c) {
     const Storage<kType>* plane = static_cast<const Storage<kType>*>(call.x) + c * call.plane;
-    for_each_row(call, call.strip + c * call.step, [&](std::int64_t row, float* strip) HWY_ATTR {
+    float* strip = call.strip + c * call.step;
+    for (std::int64_t i = 0; i < call.rows.count; ++i, strip += call.columns.count) {
+      const std::int64_t row = call.rows.first + i * call.rows.step;
+      if (row < 0 || row >= call.rows.size) {
+        zero(strip, 0, call.columns.count);
+        continue;
+      }
       const Storage<kType>* x = plane + row * call.columns.size + call.columns.first;
-      for_each_vector(inside, [&](std::int64_t i) HWY_ATTR {
-        hn::StoreU(load_column<kType>(x + i * step, step, inside.end - i), d, strip + i);
-      });
-      zero_padding(call, inside, strip);
-    });
+      zero(strip, 0, inside.begin);
+      for (std::int64_t at = inside.begin; at < inside.end; at += lanes_of_vector()) {
+        hn::StoreU(load_column<kType>(x + at * step, step, inside.end - at), d, strip + at);
+      }
+      zero(strip, inside.end, call.columns.count);
+    }
   }
 }
 
@@ -311,19 +301,12 @@ HWY_INLINE hn::Vec<U> bf16_bits(V value) {
 }
 
 /// The pair of two channels' values as parts: each part is the remainder after the parts before it, rounded to bf16.
-template <DType kType, int kParts>
+template <int kParts>
 HWY_INLINE void store_pairs(V first, V second, std::int64_t part, float* strip) {
   const F d;
-  const U du;
   for (int p = 0; p < kParts; ++p) {
-    hn::Vec<U> low, high;
-    if constexpr (kType == DType::bf16) {
-      low = hn::ShiftRight<16>(hn::BitCast(du, first));
-      high = hn::BitCast(du, second);
-    } else {
-      low = bf16_bits(first);
-      high = hn::ShiftLeft<16>(bf16_bits(second));
-    }
+    const auto low = bf16_bits(first);
+    const auto high = hn::ShiftLeft<16>(bf16_bits(second));
     hn::StoreU(hn::BitCast(d, hn::Or(low, high)), d, strip + p * part);
     if (p + 1 < kParts) {
       first = hn::Sub(first, hn::BitCast(d, hn::ShiftLeft<16>(low)));
@@ -332,45 +315,61 @@ HWY_INLINE void store_pairs(V first, V second, std::int64_t part, float* strip) 
   }
 }
 
+/// A vector of pairs of bf16 columns `step` apart, of which the first `count` are valid.
+HWY_INLINE hn::Vec<U> bf16_column(const std::uint16_t* x, std::int64_t step, std::int64_t count) {
+  const U du;
+  if (step == 1) return widened(x, count);
+#if HWY_TARGET == HWY_AVX3
+  if (step == 2) {  // two values are one element, of which the first is wanted
+    const hn::Repartition<std::uint16_t, F> both;
+    const auto span = static_cast<std::size_t>(std::min(2 * count - 1, 2 * lanes_of_vector()));
+    return hn::And(hn::BitCast(du, hn::MaskedLoad(hn::FirstN(both, span), both, x)), hn::Set(du, 0xffffu));
+  }
+#endif
+  return hn::ShiftRight<16>(hn::BitCast(du, load_apart<DType::bf16>(x, step, count)));
+}
+
+/// One vector of pairs, as parts.
+template <DType kType, int kParts>
+HWY_INLINE void stage_vector(const StageCall& call, const Storage<kType>* x, bool single, std::int64_t count,
+                             float* strip) {
+  const F d;
+  const std::int64_t step = call.columns.step;
+  if constexpr (kType == DType::bf16) {
+    const U du;
+    const auto low = bf16_column(x, step, count);
+    const auto high = single ? hn::Zero(du) : hn::ShiftLeft<16>(bf16_column(x + call.plane, step, count));
+    hn::StoreU(hn::BitCast(d, hn::Or(low, high)), d, strip);
+  } else {
+    const V low = load_column<kType>(x, step, count);
+    const V high = single ? hn::Zero(d) : load_column<kType>(x + call.plane, step, count);
+    store_pairs<kParts>(low, high, call.part, strip);
+  }
+}
+
 template <DType kType, int kParts>
 void stage_pairs(const StageCall& call) {
-  const F d;
   const Inside inside = inside_of(call.columns);
-  const std::int64_t step = call.columns.step;
+  const auto zero_parts = [&](float* strip, std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (int p = 0; p < kParts; ++p) zero(strip + p * call.part, begin, end);
+  };
   for (std::int64_t pair = 0; pair < call.steps; ++pair) {
     const std::int64_t c = 2 * pair;
-    float* first = call.strip + pair * call.step;
-    if (c >= call.channels) {  // of a block that is computed whole
-      for (int p = 0; p < kParts; ++p) std::fill_n(first + p * call.part, call.rows.count * call.columns.count, 0.0f);
-      continue;
-    }
+    float* strip = call.strip + pair * call.step;
     const bool single = c + 1 == call.channels;
     const Storage<kType>* plane = static_cast<const Storage<kType>*>(call.x) + c * call.plane;
-    for_each_row(call, first, [&](std::int64_t row, float* strip) HWY_ATTR {
-      const Storage<kType>* x = plane + row * call.columns.size + call.columns.first;
-      const Storage<kType>* other = x + call.plane;
-      for_each_vector(inside, [&](std::int64_t i) HWY_ATTR {
-        const std::int64_t count = inside.end - i;
-        if constexpr (kType == DType::bf16) {
-          if (step == 1) {
-            const U du;
-            const auto low = widened(x + i, count);
-            const auto high = single ? hn::Zero(du) : hn::ShiftLeft<16>(widened(other + i, count));
-            hn::StoreU(hn::BitCast(d, hn::Or(low, high)), d, strip + i);
-            return;
-          }
-        }
-        const V low = load_column<kType>(x + i * step, step, count);
-        const V high = single ? hn::Zero(d) : load_column<kType>(other + i * step, step, count);
-        store_pairs<kType, kParts>(low, high, call.part, strip + i);
-      });
-      for (int p = 0; p < kParts; ++p) zero_padding(call, inside, strip + p * call.part);
-    });
-    for (std::int64_t i = 0; kParts > 1 && i < call.rows.count; ++i) {
+    for (std::int64_t i = 0; i < call.rows.count; ++i, strip += call.columns.count) {
       const std::int64_t row = call.rows.first + i * call.rows.step;
-      if (row >= 0 && row < call.rows.size) continue;
-      for (int p = 1; p < kParts; ++p)
-        std::fill_n(first + p * call.part + i * call.columns.count, call.columns.count, 0.0f);
+      if (row < 0 || row >= call.rows.size || c >= call.channels) {  // padding, or steps that fill a block
+        zero_parts(strip, 0, call.columns.count);
+        continue;
+      }
+      const Storage<kType>* x = plane + row * call.columns.size + call.columns.first;
+      zero_parts(strip, 0, inside.begin);
+      for (std::int64_t at = inside.begin; at < inside.end; at += lanes_of_vector()) {
+        stage_vector<kType, kParts>(call, x + at * call.columns.step, single, inside.end - at, strip + at);
+      }
+      zero_parts(strip, inside.end, call.columns.count);
     }
   }
 }

@@ -40,6 +40,26 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
   return "";
 }
 
+double planes_seconds(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, int threads) {
+  // Nanoseconds of an element that is staged, of an output, and of a conversion from or to 16 bits in f32 vectors.
+  constexpr double kStage = 0.06, kOutput = 0.06, kTransposed = 0.1, kConversion = 0.06;
+  constexpr double kUnit = 200;  // of a work unit
+  const planes::Blocking b = planes::blocking_of(problem, products, unit, threads);
+  const Conv2dProblem& p = b.problem;
+  const std::int64_t steps = unit.whole_tiles ? b.terms.blocks() * planes::kBlockSteps : b.terms.steps;
+  const auto sums = static_cast<double>(steps * p.r * p.s * std::max(1, b.terms.products));
+  const auto outputs = static_cast<double>(p.n * p.k * p.ho * p.wo);
+  const bool converts = p.dtype != unit.direct_type || unit.whole_tiles;
+  const auto strips = static_cast<double>(b.work.inputs() * p.groups * b.work.panel_blocks);
+  const auto staged = b.in_place ? 0.0 : strips * static_cast<double>(b.terms.steps * b.strip.step);
+  const double nanoseconds =
+      planes::vectors_of(b, unit) * sums * unit.vector_ns +
+      staged * b.terms.parts * (kStage + (unit.multiplies_pairs() || converts ? kConversion : 0)) +
+      outputs * ((b.by_lanes ? kTransposed : kOutput) + (converts ? kConversion : 0)) + strips * kUnit;
+  const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
+  return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count());
+}
+
 PlanesPlan::PlanesPlan(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, const Target& target,
                        int threads)
     : problem_(checked("planes", problem, target, threads)),

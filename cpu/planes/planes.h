@@ -20,6 +20,9 @@ namespace gable::cpu {
 /// Why PlanesPlan is not made for the problem; empty if it is. `products` of bf16 parts a term; 0: f32 arithmetic.
 std::string planes_refusal(const Conv2dProblem& problem, int products, const planes::TileUnit& unit);
 
+/// How long a run of a problem that it takes will last, in seconds.
+double planes_seconds(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, int threads);
+
 class PlanesPlan {
  public:
   /// Precondition: planes_refusal() is empty. `target` is what the code around the tiles is compiled for. Throws what

@@ -69,8 +69,8 @@ struct TileUnit {
   /// Before and after the tiles of a work unit; `steps` of a block. Or null.
   void (*begin)(int lanes, int steps) = nullptr;
   void (*end)() = nullptr;
-  /// Millions of multiply-adds a second of a full tile, by products a term: a rough figure for estimates.
-  double rate = 0;
+  /// Nanoseconds of one vector of products, `channels` channels each: a figure for estimates.
+  double vector_ns = 0;
 
   bool multiplies_pairs() const { return channels == 2; }
 };
