@@ -23,6 +23,13 @@ constexpr int kDotLanesOfFour = 6;
 /// Weights are prefetched this many elements ahead: a page, which the hardware's stream does not cross.
 constexpr std::int64_t kWeightsAhead = 1024;
 
+/// A pair in all lanes. As an operand in memory, which gcc would make of it, the product takes longer.
+GABLE_CPU_PLANES_BF16 inline __m512bh broadcast(float pair) {
+  __m512 all = _mm512_set1_ps(pair);
+  asm("" : "+v"(all));
+  return (__m512bh)all;
+}
+
 /// Stores up to 16 bf16.
 GABLE_CPU_PLANES_BF16 inline void store_half(__m512 value, std::uint16_t* y, std::int64_t count) {
   const auto mask = static_cast<__mmask16>(count >= kVector ? 0xffff : (1u << count) - 1);
@@ -76,7 +83,7 @@ GABLE_CPU_PLANES_BF16 void dot_tile(const Tile& tile) {
         for (int v = 0; v < kVectors; ++v) in[v] = (__m512bh)_mm512_loadu_ps(x + v * kVector);
 #pragma GCC unroll 14
         for (int lane = 0; lane < kLanes; ++lane) {
-          const __m512bh weight = (__m512bh)_mm512_set1_ps(weights[lane]);
+          const __m512bh weight = broadcast(weights[lane]);
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) sums[lane][v] = _mm512_dpbf16_ps(sums[lane][v], weight, in[v]);
         }
@@ -119,7 +126,7 @@ GABLE_CPU_PLANES_BF16 void dot_pixels(const Tile& tile) {
         }
 #pragma GCC unroll 14
         for (int p = 0; p < kPixels; ++p) {
-          const __m512bh pixel = (__m512bh)_mm512_set1_ps(x[p]);
+          const __m512bh pixel = broadcast(x[p]);
 #pragma GCC unroll 2
           for (int v = 0; v < kVectors; ++v) sums[p][v] = _mm512_dpbf16_ps(sums[p][v], pixel, lanes[v]);
         }

@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cpu/common/half.h"
 #include "cpu/common/stream-inl.h"
@@ -205,72 +206,117 @@ HWY_INLINE Inside inside_of(const StageAxis& axis) {
   return {first, std::clamp(end, first, axis.count)};
 }
 
-/// The first `count` values (a vector or fewer) as f32; reads nothing else.
-template <DType kType>
-HWY_INLINE V load_some(const Storage<kType>* x, std::int64_t count) {
-  const F d;
-  if (count >= lanes_of_vector()) return load_as_f32<kType>(d, x);
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (kType == DType::f32) {
-    return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, x);
-  } else {
-    const HalfTag<F> half;
-    return to_f32<kType>(d, hn::MaskedLoad(hn::FirstN(half, static_cast<std::size_t>(count)), half, x));
-  }
-#else
-  return load_first_as_f32<kType>(d, x, static_cast<int>(count));
-#endif
-}
-
-/// A vector of values that lie `step` apart; the first `count` of them are valid.
-template <DType kType>
-HWY_INLINE V load_apart(const Storage<kType>* x, std::int64_t step, std::int64_t count) {
-  const F d;
-  const std::int64_t n = lanes_of_vector();
-#if HWY_TARGET != HWY_SCALAR
-  // The second vector may end with a value between two that are wanted, so the last vector of a row is read in part.
-  if (step == 2) {
-    if (count > n) return hn::ConcatEven(d, load_as_f32<kType>(d, x + n), load_as_f32<kType>(d, x));
-    const std::int64_t span = 2 * count - 1;
-    const V high = span > n ? load_some<kType>(x + n, span - n) : hn::Zero(d);
-    return hn::ConcatEven(d, high, load_some<kType>(x, span));
-  }
-#endif
-  HWY_ALIGN float values[hn::MaxLanes(F())] = {};
-  for (std::int64_t i = 0; i < std::min(count, n); ++i) values[i] = element_as_f32(x, kType, i * step);
-  return hn::Load(d, values);
-}
-
-template <DType kType>
-HWY_INLINE V load_column(const Storage<kType>* x, std::int64_t step, std::int64_t count) {
-  return step == 1 ? load_some<kType>(x, count) : load_apart<kType>(x, step, count);
-}
-
 using U = hn::RebindToUnsigned<F>;
 
-/// A pair's bits: those of a bf16 value of each channel.
-HWY_INLINE hn::Vec<U> widened(const std::uint16_t* x, std::int64_t count) {
-  const U du;
-  const HalfTag<F> half;
-  if (count >= lanes_of_vector()) return hn::PromoteTo(du, hn::LoadU(half, x));
+/// Reads vectors of a row's columns, `step` apart. The last vector of a row has `tail` columns; its loads are masked,
+/// and the masks are made once for all rows.
+class Columns {
+ public:
+  Columns(std::int64_t step, std::int64_t count)
+      : step_(step), last_((std::max<std::int64_t>(count, 1) - 1) / lanes_of_vector()) {
+    tail_ = count - last_ * lanes_of_vector();
 #if HWY_TARGET == HWY_AVX3
-  return hn::PromoteTo(du, hn::MaskedLoad(hn::FirstN(half, static_cast<std::size_t>(count)), half, x));
-#else
-  return hn::PromoteTo(du, load_first(half, x, static_cast<int>(count)));
+    const auto n = static_cast<std::size_t>(lanes_of_vector()), tail = static_cast<std::size_t>(tail_);
+    const std::size_t span = step == 1 ? tail : 2 * tail - 1;
+    low_ = hn::FirstN(F(), std::min(span, n));
+    high_ = hn::FirstN(F(), span > n ? span - n : 0);
+    half_low_ = hn::FirstN(HalfTag<F>(), std::min(span, n));
+    half_high_ = hn::FirstN(HalfTag<F>(), span > n ? span - n : 0);
+    halves_ = hn::FirstN(hn::Repartition<std::uint16_t, F>(), span);
 #endif
-}
+  }
+
+  std::int64_t vectors() const { return last_ + 1; }
+
+  /// Vector `index` of the row whose first column is at x, as f32.
+  template <DType kType>
+  HWY_INLINE V load(const Storage<kType>* x, std::int64_t index) const {
+    const F d;
+    const std::int64_t n = lanes_of_vector();
+    x += index * n * step_;
+    if (step_ == 1) return index < last_ ? load_as_f32<kType>(d, x) : load_tail<kType>(x);
+#if HWY_TARGET != HWY_SCALAR
+    if (step_ == 2 && index < last_) {
+      return hn::ConcatEven(d, load_as_f32<kType>(d, x + n), load_as_f32<kType>(d, x));
+    }
+#endif
+#if HWY_TARGET == HWY_AVX3
+    if (step_ == 2) return hn::ConcatEven(d, load_high<kType>(x + n), load_tail<kType>(x));
+#endif
+    HWY_ALIGN float values[hn::MaxLanes(F())] = {};
+    const std::int64_t count = index < last_ ? n : tail_;
+    for (std::int64_t i = 0; i < count; ++i) values[i] = element_as_f32(x, kType, i * step_);
+    return hn::Load(d, values);
+  }
+
+  /// The same of bf16, as the bits of each value in the low half of a lane.
+  HWY_INLINE hn::Vec<U> load_bits(const std::uint16_t* x, std::int64_t index) const {
+    const U du;
+#if HWY_TARGET == HWY_AVX3
+    if (step_ == 1) {
+      const HalfTag<F> half;
+      x += index * lanes_of_vector();
+      return hn::PromoteTo(du, index < last_ ? hn::LoadU(half, x) : hn::MaskedLoad(half_low_, half, x));
+    }
+    if (step_ == 2) {  // two values are one element, of which the first is wanted
+      const hn::Repartition<std::uint16_t, F> both;
+      x += index * 2 * lanes_of_vector();
+      const auto pairs = index < last_ ? hn::LoadU(both, x) : hn::MaskedLoad(halves_, both, x);
+      return hn::And(hn::BitCast(du, pairs), hn::Set(du, 0xffffu));
+    }
+#endif
+    return hn::ShiftRight<16>(hn::BitCast(du, load<DType::bf16>(x, index)));
+  }
+
+ private:
+#if HWY_TARGET == HWY_AVX3
+  template <DType kType>
+  HWY_INLINE V load_tail(const Storage<kType>* x) const {
+    if constexpr (kType == DType::f32) {
+      return hn::MaskedLoad(low_, F(), x);
+    } else {
+      return to_f32<kType>(F(), hn::MaskedLoad(half_low_, HalfTag<F>(), x));
+    }
+  }
+  template <DType kType>
+  HWY_INLINE V load_high(const Storage<kType>* x) const {
+    if constexpr (kType == DType::f32) {
+      return hn::MaskedLoad(high_, F(), x);
+    } else {
+      return to_f32<kType>(F(), hn::MaskedLoad(half_high_, HalfTag<F>(), x));
+    }
+  }
+  hn::Mask<F> low_, high_;
+  hn::Mask<HalfTag<F>> half_low_, half_high_;
+  hn::Mask<hn::Repartition<std::uint16_t, F>> halves_;
+#else
+  template <DType kType>
+  HWY_INLINE V load_tail(const Storage<kType>* x) const {
+    const F d;
+    return tail_ == lanes_of_vector() ? load_as_f32<kType>(d, x)
+                                      : load_first_as_f32<kType>(d, x, static_cast<int>(tail_));
+  }
+#endif
+
+  std::int64_t step_, last_, tail_ = 0;
+};
 
 /// Whole vectors of zeros: what they overwrite beyond `end` is staged later, or is slack.
 HWY_INLINE void zero(float* strip, std::int64_t begin, std::int64_t end) {
   const F d;
-  for (std::int64_t i = begin; i < end; i += lanes_of_vector()) hn::StoreU(hn::Zero(d), d, strip + i);
+  if (begin >= end) return;
+  hn::StoreU(hn::Zero(d), d, strip + begin);  // mostly all; gcc makes a call of memset of the loop
+  for (std::int64_t i = begin + lanes_of_vector(); i < end; i += lanes_of_vector())
+    hn::StoreU(hn::Zero(d), d, strip + i);
 }
 
 template <DType kType>
 void stage_channels(const StageCall& call) {
   const F d;
   const Inside inside = inside_of(call.columns);
-  const std::int64_t step = call.columns.step;
+  const Columns columns(call.columns.step, inside.end - inside.begin);
+  const std::int64_t vectors = inside.begin < inside.end ? columns.vectors() : 0;
+  const std::int64_t first = call.columns.first + inside.begin * call.columns.step;
   for (std::int64_t c = 0; c < call.channels; ++c) {
     const Storage<kType>* plane = static_cast<const Storage<kType>*>(call.x) + c * call.plane;
     float* strip = call.strip + c * call.step;
@@ -280,10 +326,10 @@ void stage_channels(const StageCall& call) {
         zero(strip, 0, call.columns.count);
         continue;
       }
-      const Storage<kType>* x = plane + row * call.columns.size + call.columns.first;
+      const Storage<kType>* x = plane + row * call.columns.size + first;
       zero(strip, 0, inside.begin);
-      for (std::int64_t at = inside.begin; at < inside.end; at += lanes_of_vector()) {
-        hn::StoreU(load_column<kType>(x + at * step, step, inside.end - at), d, strip + at);
+      for (std::int64_t v = 0; v < vectors; ++v) {
+        hn::StoreU(columns.template load<kType>(x, v), d, strip + inside.begin + v * lanes_of_vector());
       }
       zero(strip, inside.end, call.columns.count);
     }
@@ -315,34 +361,19 @@ HWY_INLINE void store_pairs(V first, V second, std::int64_t part, float* strip) 
   }
 }
 
-/// A vector of pairs of bf16 columns `step` apart, of which the first `count` are valid.
-HWY_INLINE hn::Vec<U> bf16_column(const std::uint16_t* x, std::int64_t step, std::int64_t count) {
-  const U du;
-  if (step == 1) return widened(x, count);
-#if HWY_TARGET == HWY_AVX3
-  if (step == 2) {  // two values are one element, of which the first is wanted
-    const hn::Repartition<std::uint16_t, F> both;
-    const auto span = static_cast<std::size_t>(std::min(2 * count - 1, 2 * lanes_of_vector()));
-    return hn::And(hn::BitCast(du, hn::MaskedLoad(hn::FirstN(both, span), both, x)), hn::Set(du, 0xffffu));
-  }
-#endif
-  return hn::ShiftRight<16>(hn::BitCast(du, load_apart<DType::bf16>(x, step, count)));
-}
-
-/// One vector of pairs, as parts.
+/// Vector `index` of a row of pairs, as parts.
 template <DType kType, int kParts>
-HWY_INLINE void stage_vector(const StageCall& call, const Storage<kType>* x, bool single, std::int64_t count,
-                             float* strip) {
+HWY_INLINE void stage_vector(const StageCall& call, const Columns& columns, const Storage<kType>* x, bool single,
+                             std::int64_t index, float* strip) {
   const F d;
-  const std::int64_t step = call.columns.step;
   if constexpr (kType == DType::bf16) {
     const U du;
-    const auto low = bf16_column(x, step, count);
-    const auto high = single ? hn::Zero(du) : hn::ShiftLeft<16>(bf16_column(x + call.plane, step, count));
+    const auto low = columns.load_bits(x, index);
+    const auto high = single ? hn::Zero(du) : hn::ShiftLeft<16>(columns.load_bits(x + call.plane, index));
     hn::StoreU(hn::BitCast(d, hn::Or(low, high)), d, strip);
   } else {
-    const V low = load_column<kType>(x, step, count);
-    const V high = single ? hn::Zero(d) : load_column<kType>(x + call.plane, step, count);
+    const V low = columns.template load<kType>(x, index);
+    const V high = single ? hn::Zero(d) : columns.template load<kType>(x + call.plane, index);
     store_pairs<kParts>(low, high, call.part, strip);
   }
 }
@@ -350,6 +381,9 @@ HWY_INLINE void stage_vector(const StageCall& call, const Storage<kType>* x, boo
 template <DType kType, int kParts>
 void stage_pairs(const StageCall& call) {
   const Inside inside = inside_of(call.columns);
+  const Columns columns(call.columns.step, inside.end - inside.begin);
+  const std::int64_t vectors = inside.begin < inside.end ? columns.vectors() : 0;
+  const std::int64_t first = call.columns.first + inside.begin * call.columns.step;
   const auto zero_parts = [&](float* strip, std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (int p = 0; p < kParts; ++p) zero(strip + p * call.part, begin, end);
   };
@@ -364,10 +398,10 @@ void stage_pairs(const StageCall& call) {
         zero_parts(strip, 0, call.columns.count);
         continue;
       }
-      const Storage<kType>* x = plane + row * call.columns.size + call.columns.first;
+      const Storage<kType>* x = plane + row * call.columns.size + first;
       zero_parts(strip, 0, inside.begin);
-      for (std::int64_t at = inside.begin; at < inside.end; at += lanes_of_vector()) {
-        stage_vector<kType, kParts>(call, x + at * call.columns.step, single, inside.end - at, strip + at);
+      for (std::int64_t v = 0; v < vectors; ++v) {
+        stage_vector<kType, kParts>(call, columns, x, single, v, strip + inside.begin + v * lanes_of_vector());
       }
       zero_parts(strip, inside.end, call.columns.count);
     }
@@ -396,38 +430,77 @@ HWY_INLINE V pooled(const FinishCall& call, const float* sums) {
   return best;
 }
 
+/// Stores the first `count` results of each vector, which is prepared once for many vectors.
 template <DType kType>
-HWY_INLINE void finish_vector(const FinishCall& call, V value, Storage<kType>* y, std::int64_t rest) {
-  const F d;
-  const std::int64_t n = lanes_of_vector();
-  if (call.activation == Activation::relu) value = relu(d, value);
-  if (call.activation == Activation::tanh) value = tanh_f32(d, value);
-  if (rest < n) {
-    store_first_f32_as<kType>(d, value, y, static_cast<int>(rest));
-  } else if (call.non_temporal &&
-             reinterpret_cast<std::uintptr_t>(y) % (static_cast<std::size_t>(n) * sizeof(*y)) == 0) {
-    stream_f32_as<kType>(d, value, y);
-  } else {
+class ResultStore {
+ public:
+  ResultStore(const FinishCall& call, std::int64_t count)
+      : count_(std::min(count, lanes_of_vector())), non_temporal_(call.non_temporal) {}
+
+  HWY_INLINE void operator()(V value, Storage<kType>* y) const {
+    const F d;
+    if (count_ < lanes_of_vector()) return store_part(value, y);
+    constexpr std::size_t kBytes = hn::MaxLanes(F()) * sizeof(*y);
+    if (non_temporal_ && reinterpret_cast<std::uintptr_t>(y) % kBytes == 0) return stream_f32_as<kType>(d, value, y);
     store_f32_as<kType>(d, value, y);
+  }
+
+ private:
+  HWY_INLINE void store_part(V value, Storage<kType>* y) const {
+    store_first_f32_as<kType>(F(), value, y, static_cast<int>(count_));
+  }
+
+  std::int64_t count_;
+  bool non_temporal_;
+};
+
+/// Bias and activation. Without bias, `bias` points to a zero.
+struct Activate {
+  V least;
+  bool tanh;
+  explicit Activate(const FinishCall& call)
+      : least(hn::Set(F(), call.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity())),
+        tanh(call.activation == Activation::tanh) {}
+  HWY_INLINE V operator()(V value, const float* bias) const {
+    const F d;
+    value = at_least(d, least, hn::Add(value, hn::Set(d, *bias)));
+    return HWY_UNLIKELY(tanh) ? tanh_f32(d, value) : value;
+  }
+};
+constexpr float kNoBias = 0.0f;
+
+/// One vector of each lane's pixels.
+template <DType kType, bool kPools>
+HWY_INLINE void finish_lanes(const FinishCall& call, const float* sums, Storage<kType>* y, std::int64_t count) {
+  const F d;
+  const Activate activate(call);
+  const ResultStore<kType> store(call, count);
+  const float* bias = call.bias == nullptr ? &kNoBias : call.bias;
+  const std::int64_t bias_step = call.bias == nullptr ? 0 : 1;
+  for (int lane = 0; lane < call.lanes; ++lane) {
+    V value;
+    if constexpr (kPools) {
+      value = pooled(call, sums);
+    } else {
+      value = hn::LoadU(d, sums);
+    }
+    store(activate(value, bias), y);
+    sums += call.lane;
+    y += call.plane;
+    bias += bias_step;
   }
 }
 
 template <DType kType>
 void finish(const FinishCall& call) {
-  const F d;
-  const std::int64_t n = lanes_of_vector();
-  const bool pools = !call.pool.none();
-  for (int lane = 0; lane < call.lanes; ++lane) {
-    const V bias = call.bias == nullptr ? hn::Zero(d) : hn::Set(d, call.bias[lane]);
-    const float* sums_of_lane = call.sums + lane * call.lane;
-    Storage<kType>* plane = static_cast<Storage<kType>*>(call.y) + lane * call.plane;
-    for (std::int64_t p = 0; p < call.piece_count; ++p) {
-      const Piece& piece = call.pieces[p];
-      const float* sums = sums_of_lane + piece.sums;
-      Storage<kType>* y = plane + piece.y;
-      for (std::int64_t i = 0; i < piece.count; i += n) {
-        const V value = hn::Add(pools ? pooled(call, sums + i * call.pool.stride_w) : hn::LoadU(d, sums + i), bias);
-        finish_vector<kType>(call, value, y + i, piece.count - i);
+  for (std::int64_t p = 0; p < call.piece_count; ++p) {
+    const Piece& piece = call.pieces[p];
+    Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + piece.y;
+    for (std::int64_t i = 0; i < piece.count; i += lanes_of_vector()) {
+      if (call.pool.none()) {
+        finish_lanes<kType, false>(call, call.sums + piece.sums + i, y + i, piece.count - i);
+      } else {
+        finish_lanes<kType, true>(call, call.sums + piece.sums + i * call.pool.stride_w, y + i, piece.count - i);
       }
     }
   }
@@ -458,10 +531,12 @@ HWY_INLINE void finish_block(const FinishCall& call, const float* sums, int firs
     HWY_UNROLL(4) for (int i = 0; i < 4; ++i) groups[g][i] = hn::LoadU(d, sums + (4 * g + i) * call.lane);
     transpose_blocks(groups[g]);
   }
+  const Activate activate(call);
+  const ResultStore<kType> store_pixels(call, pixels);
   const auto store = [&](int lane, V value) HWY_ATTR {
     if (first_lane + lane >= call.lanes) return;
-    const V bias = call.bias == nullptr ? hn::Zero(d) : hn::Set(d, call.bias[first_lane + lane]);
-    finish_vector<kType>(call, hn::Add(value, bias), y + lane * call.plane, pixels);
+    const float* bias = call.bias == nullptr ? &kNoBias : call.bias + first_lane + lane;
+    store_pixels(activate(value, bias), y + lane * call.plane);
   };
   HWY_UNROLL(4) for (int i = 0; i < 4; ++i) {
     const V a = groups[0][i], b = groups[1][i], c = groups[2][i], e = groups[3][i];
