@@ -49,7 +49,6 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "planes_staged",
     "planes_rows",
     "planes_by_lanes",
-    "planes_images",
     "planes_pool",
     "planes_non_temporal",
     "bf16_stage",

@@ -50,7 +50,6 @@ enum class Path {
   planes_staged,
   planes_rows,
   planes_by_lanes,
-  planes_images,
   planes_pool,
   planes_non_temporal,
   bf16_stage,

@@ -67,7 +67,6 @@ class WorkUnit {
       return;
     }
     note_path(in_place_ ? Path::planes_in_place : Path::planes_staged, run_.target);
-    if (at_.images > 1) note_path(Path::planes_images, run_.target);
     if (pools_) note_path(Path::planes_pool, run_.target);
     if (run_.non_temporal) note_path(Path::planes_non_temporal, run_.target);
     if (b_.by_lanes) note_path(Path::planes_by_lanes, run_.target);
