@@ -46,3 +46,12 @@ TEST_CASE("equal estimates keep the order of the list") {
   constexpr Kernels::Kernel kernels[] = {kernel("b", takes, slow), kernel("a", takes, slow)};
   CHECK(order_of(kernels) == std::vector<std::string>{"b", "a"});
 }
+
+TEST_CASE("images whose bytes are the same in both layouts are nhwc to the kernels") {
+  Conv2d conv{.input = {2, 3, 1, 1}, .weights = {4, 3, 1, 1}};
+  CHECK(weighted_op(conv).problem.nhwc);
+  conv.input = {2, 3, 1, 2};
+  CHECK(!weighted_op(conv).problem.nhwc);
+  CHECK(weighted_op(Conv2d{.input = {2, 1, 5, 5}, .weights = {1, 1, 3, 3}}).problem.nhwc);
+  CHECK(!weighted_op(Conv2d{.input = {2, 1, 5, 5}, .weights = {2, 1, 3, 3}}).problem.nhwc);
+}
