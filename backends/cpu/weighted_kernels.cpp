@@ -9,6 +9,7 @@
 #include "cpu/depthwise/depthwise_staged.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
+#include "cpu/narrow_groups/narrow_groups.h"
 #include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
 
@@ -80,6 +81,17 @@ std::string refuse_depthwise_planes(const WeightedOp& op, const cpu::Target& tar
 
 std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {
   const std::string refusal = cpu::few_channels_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::string missing_narrow_groups(const cpu::Target& target) {
+  const bool one_lane = target.supported && cpu::narrow_groups_kernels(target).lanes == 1;
+  return one_lane ? "target " + std::string(target.name) + ": a vector has one lane, so it holds no groups" : "";
+}
+
+std::string refuse_narrow_groups(const WeightedOp& op, const cpu::Target& target) {
+  if (cpu::is_depthwise(op.problem)) return "one input and one output channel: the depthwise kernels take these";
+  const std::string refusal = cpu::narrow_groups_refusal(op.problem, target);
   return refusal.empty() ? strict_only(op) : refusal;
 }
 
@@ -204,10 +216,15 @@ constexpr CpuKernels::Kernel bf16_planes_kernel(const char* name) {
           }};
 }
 
+template <double (*seconds)(const Conv2dProblem&, const cpu::Target&, int)>
+double seconds_of(const WeightedOp& op, const CpuPlace& place) {
+  return seconds(op.problem, place.target, place.threads);
+}
+
 template <typename KernelPlan>
-constexpr CpuKernels::Kernel f32_kernel(const char* name,
-                                        std::string (*refusal)(const WeightedOp&, const cpu::Target&)) {
-  return {name, nothing_missing<cpu::Target>, refusal, make_f32_plan<KernelPlan>};
+constexpr CpuKernels::Kernel f32_kernel(const char* name, std::string (*refusal)(const WeightedOp&, const cpu::Target&),
+                                        double (*seconds)(const WeightedOp&, const CpuPlace&) = nullptr) {
+  return {name, nothing_missing<cpu::Target>, refusal, make_f32_plan<KernelPlan>, seconds};
 }
 
 constexpr CpuKernels::Kernel kKernels[] = {
@@ -216,12 +233,14 @@ constexpr CpuKernels::Kernel kKernels[] = {
     f32_kernel<cpu::DepthwisePlan>("depthwise", refuse_depthwise),
     f32_kernel<cpu::DepthwisePlanesPlan>("depthwise_planes", refuse_depthwise_planes),
     f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", refuse_depthwise_staged),
-    f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels),
-    f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise),
+    f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels, seconds_of<cpu::few_channels_seconds>),
+    {"narrow_groups", missing_narrow_groups, refuse_narrow_groups, make_f32_plan<cpu::NarrowGroupsPlan>,
+     seconds_of<cpu::narrow_groups_seconds>},
+    f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise, seconds_of<cpu::pointwise_seconds>),
     bf16_planes_kernel<cpu::planes::amx_unit>("planes_amx"),
     bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
     {"planes", nothing_missing<cpu::Target>, refuse_planes, make_f32_plan<cpu::PlanesPlan>, planes_seconds},
-    f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct),
+    f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct, seconds_of<cpu::conv2d_seconds>),
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_direct_input",
     "conv2d_edge_strips",
     "conv2d_trims",
+    "conv2d_trims_several",
     "conv2d_non_temporal",
     "conv2d_stage_nhwc",
     "conv2d_stage_nchw",
@@ -51,6 +52,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "planes_by_lanes",
     "planes_pool",
     "planes_non_temporal",
+    "narrow_groups",
     "bf16_stage",
     "bf16_fold",
     "bf16_split",
@@ -88,6 +90,9 @@ constexpr bool takes(PathUnit unit, Path path) {
                                    path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
+/// A vector of one lane holds no groups.
+bool exists_on(Path path, const Target& target) { return path != Path::narrow_groups || target.name != "scalar"; }
+
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;
 
 std::atomic<bool>& flag_of(Path path, const Target& target, PathUnit unit) {
@@ -115,6 +120,7 @@ std::vector<PathCoverage> path_coverage() {
   for (std::size_t i = 0; i < kPaths; ++i) {
     const Path path = static_cast<Path>(i);
     for (const Target& target : compiled_targets()) {
+      if (!exists_on(path, target)) continue;
       entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));
     }
     for (const PathUnit unit : {PathUnit::amx, PathUnit::bf16_dot}) {

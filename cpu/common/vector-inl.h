@@ -52,6 +52,21 @@ HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
   asm("" : "+r"(pointer));
 #endif
 }
+/// The same for a distance, of which gcc would keep multiples and sums.
+HWY_INLINE void keep_apart([[maybe_unused]] std::int64_t& distance) {
+#if defined(__GNUC__)
+  asm("" : "+r"(distance));
+#endif
+}
+
+/// Fetches a line that will be stored to: a store whose line is not in L1 delays all later stores.
+HWY_INLINE void prefetch_for_writing(float* line) {
+#if HWY_ARCH_X86
+  asm volatile("prefetchw %0" : : "m"(*line));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
 
 /// The larger value; NaN when either is NaN.
 template <class D, class V = hn::Vec<D>>

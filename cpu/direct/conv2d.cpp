@@ -31,7 +31,7 @@ Conv2dPlan::Conv2dPlan(const Conv2dProblem& problem, const Target& target, int t
       blocking_(choose_blocking(problem, *kernels_, threads)),
       workspace_(static_cast<std::size_t>(threads) * blocking_.workspace.floats) {}
 
-std::int64_t Conv2dPlan::packed_lanes() const { return round_up(problem_.group_k(), kernels_->lanes); }
+std::int64_t Conv2dPlan::packed_lanes() const { return round_up(problem_.group_k(), kernels_->least_lanes); }
 
 std::size_t Conv2dPlan::packed_floats() const {
   return static_cast<std::size_t>(problem_.groups * packed_lanes() * problem_.group_c() * problem_.r * problem_.s);
@@ -42,15 +42,15 @@ Packing Conv2dPlan::packing() const {
 }
 
 // Order: [group][panel][in tile][kh][kw][in lane][lane], so that a register tile reads its weights as one linear
-// stream. Panels have panel_lanes lanes, the last one of a group whole vectors; lanes past the last channel are zero.
+// stream. A group's last panels may be narrower (tile_panel_lanes()); lanes past the last channel are zero.
 void Conv2dPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   const Conv2dProblem& p = problem_;
-  const std::int64_t panel_lanes = blocking_.tile.panel_lanes;
   const std::int64_t in_lanes = blocking_.channels.in_lanes;
   auto* out = static_cast<float*>(packed);
   for (std::int64_t group = 0; group < p.groups; ++group) {
-    for (std::int64_t panel = 0; panel < packed_lanes(); panel += panel_lanes) {
-      const std::int64_t lanes = std::min(panel_lanes, packed_lanes() - panel);
+    std::int64_t lanes = 0;
+    for (std::int64_t panel = 0; panel < p.group_k(); panel += lanes) {
+      lanes = tile_panel_lanes(*kernels_, p.group_k() - panel);
       const std::int64_t valid = std::min(lanes, p.group_k() - panel);
       for (std::int64_t tile = 0; tile < p.group_c(); tile += in_lanes) {
         const std::int64_t tile_end = std::min(tile + in_lanes, p.group_c());

@@ -23,6 +23,9 @@
 
 namespace gable::cpu {
 
+/// How long a run will last (estimate.h).
+double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int threads);
+
 class Conv2dPlan {
  public:
   /// Throws std::invalid_argument naming the value when the problem is inconsistent or the CPU lacks the target.

@@ -164,10 +164,20 @@ class Search {
   Conv2dBlocking& b_;
 };
 
-/// Whether no tile has more than one pixel of padding at either end, and no tap has padding at both ends.
+/// Lanes of nearly equal in tiles: whole steps of the tile's unrolled loop where there are several.
+std::int64_t even_in_lanes(std::int64_t channels) {
+  constexpr std::int64_t kUnrolled = 4;
+  const std::int64_t even = even_part(channels, kInLanes);
+  return even == channels ? channels : round_up(even, kUnrolled);
+}
+
+/// Whether no tap has padding at both ends of a row.
+bool padding_is_apart(const WindowAxis& axis) { return (axis.outputs - 1) * axis.stride <= axis.size; }
+
+/// Whether no tile has more than one pixel of padding at either end.
 bool padding_is_one_pixel(const WindowAxis& axis) {
   const std::int64_t last_tap = axis.first(axis.outputs - 1) + (axis.taps - 1) * axis.dilation;
-  return axis.pad <= axis.stride && last_tap - axis.stride < axis.size && (axis.outputs - 1) * axis.stride <= axis.size;
+  return axis.pad <= axis.stride && last_tap - axis.stride < axis.size;
 }
 
 TileChoice choose_tile(const Conv2dProblem& p, const Conv2dKernels& kernels, bool in_place) {
@@ -190,10 +200,11 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   b.problem = with_pixels_in_a_row(problem);
   const Conv2dProblem& p = b.problem;
   const bool padded = row_axis(p).padded() || column_axis(p).padded();
-  b.input.never_staged = p.dtype == DType::f32 && p.nhwc && (!padded || padding_is_one_pixel(column_axis(p)));
+  b.input.never_staged = p.dtype == DType::f32 && p.nhwc && (!padded || padding_is_apart(column_axis(p)));
   b.input.skips_padding = b.input.never_staged && padded;
+  b.input.skips_several = b.input.skips_padding && !padding_is_one_pixel(column_axis(p));
   b.tile = choose_tile(p, kernels, b.input.never_staged);
-  b.channels.in_lanes = even_part(p.group_c(), kInLanes);
+  b.channels.in_lanes = even_in_lanes(p.group_c());
   Search(kernels, threads, b).run();
   return b;
 }

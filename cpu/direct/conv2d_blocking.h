@@ -4,8 +4,8 @@
 //   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2. Partial sums of
 //           earlier chunks are kept in an L2 buffer. Most layers have one chunk, and accumulators stay in registers.
 //   panel   the lanes of one register tile. Its weights for a chunk stream from L2 once a register tile.
-//   tile    a register tile. If the image is f32 NHWC, only tiles that touch the padding read a staged strip. If taps
-//           skip at most one pixel at either end of a tile, no tile does.
+//   tile    a register tile. If the image is f32 NHWC, only tiles that touch the padding read a staged strip. If no tap
+//           reads padding at both ends of a row, no tile does: taps skip the pixels where they read padding.
 // A unit computes all its rows and pixels with one panel before it takes the next panel.
 #pragma once
 
@@ -36,6 +36,7 @@ struct TileChoice {
 struct InputAccess {
   bool never_staged;   // always in place
   bool skips_padding;  // in place though there is padding: padding taps skip the pixels at a tile's ends
+  bool skips_several;  // of which a tile may have more than one at an end
   StripAxes axes;      // of strips
 };
 

@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "cpu/common/core.h"
 #include "cpu/direct/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,6 +17,7 @@ namespace gable::cpu::HWY_NAMESPACE {
 Conv2dKernels make_conv2d_kernels() {
   Conv2dKernels kernels{};
   kernels.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
+  kernels.least_lanes = HWY_TARGET == HWY_AVX3 && splits_512_bits() ? kernels.lanes / 2 : kernels.lanes;
   kernels.max_pixels = kTilePixels;
   kernels.max_image_pair_pixels = kImagePairPixels;
   fill_tiles<1, kTilePixels>(kernels.tile);

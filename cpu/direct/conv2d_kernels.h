@@ -16,6 +16,8 @@ namespace gable::cpu {
 constexpr int kMaxTilePixels = 14;
 constexpr int kMaxImagePairPixels = 7;
 constexpr int kMaxTileVectors = 2;
+/// The index of half a vector among numbers of vectors.
+constexpr int kHalfTileVector = 0;
 
 /// Packed weights of a tile's lanes: [in tile][kh][kw][in lane][vectors × lanes]. There are in_tiles tiles of in_lanes
 /// input lanes; the last one has last_in_lanes.
@@ -26,10 +28,14 @@ struct WeightPanel {
 };
 
 /// The taps that a tile multiplies. Kernel rows outside `rows` read padding and are skipped. Taps kw < left read
-/// padding at the tile's first pixel, taps kw >= right at its last pixel, and skip that pixel. No tap skips both.
+/// padding at the tile's first pixel, taps kw >= right at its last pixel, and skip that pixel; with `several` also the
+/// ones next to it that read padding. No tap skips pixels at both ends.
 struct TapWindow {
   TapRange rows;
   std::int64_t left, right;
+  bool several = false;
+  /// Pixel p reads column first_column + p * stride + kw * dilation of `columns`.
+  std::int64_t first_column = 0, stride = 1, dilation = 1, columns = 0;
 };
 
 /// What a tile prefetches of its input: the first prefetch_taps taps of a kernel row read pixels that no earlier tap
@@ -61,13 +67,22 @@ struct TileCall {
 using TileFunction = void (*)(const TileCall&);
 
 struct Conv2dKernels {
-  int lanes;       // f32 lanes of a vector
-  int max_pixels;  // of a tile of one row
+  int lanes;        // f32 lanes of a vector
+  int least_lanes;  // of a panel: of half a vector where there are tiles of that, else of one
+  int max_pixels;   // of a tile of one row
   int max_image_pair_pixels;
   /// Indexed [vectors][pixels].
   TileFunction tile[kMaxTileVectors + 1][kMaxTilePixels + 1];
   TileFunction image_pair[kMaxTileVectors + 1][kMaxImagePairPixels + 1];
 };
+
+/// Lanes of the panel that begins with `lanes` output channels left: two vectors, one, or half of one; whatever pads
+/// them least.
+constexpr std::int64_t tile_panel_lanes(const Conv2dKernels& kernels, std::int64_t lanes) {
+  const std::int64_t whole = kMaxTileVectors * kernels.lanes;
+  if (lanes > whole - kernels.least_lanes) return whole;
+  return lanes > kernels.lanes - kernels.least_lanes ? kernels.lanes : kernels.least_lanes;
+}
 
 const Conv2dKernels& conv2d_kernels(const Target& target);
 

@@ -42,7 +42,7 @@ class Unit {
     for (std::int64_t first = 0; first < p_.group_c(); first += b_.channels.chunk) {
       const Chunk chunk{first, std::min(b_.channels.chunk, p_.group_c() - first)};
       stage(chunk);
-      for (std::int64_t lane = 0; lane < lanes_.padded; lane += b_.tile.panel_lanes) compute_panel(chunk, lane, bias);
+      for (std::int64_t lane = 0; lane < lanes_.lanes;) lane += compute_panel(chunk, lane, bias);
     }
     if (!b_.tile.stores) {
       store_results({p_, strip_kernels(run_.target), window_, output_, p_.pool.none() || b_.tile.row_pair,
@@ -94,7 +94,7 @@ class Unit {
 
   WeightPanel weights_of(const Chunk& chunk, std::int64_t lane, std::int64_t panel_lanes) const {
     const std::int64_t taps = p_.r * p_.s;
-    const std::int64_t group_lanes = round_up(p_.group_k(), run_.kernels.lanes);
+    const std::int64_t group_lanes = round_up(p_.group_k(), run_.kernels.least_lanes);
     const std::int64_t first_lane =
         place_.group * group_lanes + place_.out_tile * kPartitionLanes + lane;  // of all packed lanes
     const std::int64_t in_tiles = ceil_div(chunk.channels, b_.channels.in_lanes);
@@ -106,8 +106,9 @@ class Unit {
             .last_in_lanes = chunk.channels - (in_tiles - 1) * b_.channels.in_lanes};
   }
 
-  void compute_panel(const Chunk& chunk, std::int64_t lane, const float* bias) const {
-    const std::int64_t panel_lanes = std::min(b_.tile.panel_lanes, lanes_.padded - lane);
+  /// Returns the panel's lanes.
+  std::int64_t compute_panel(const Chunk& chunk, std::int64_t lane, const float* bias) const {
+    const std::int64_t panel_lanes = tile_panel_lanes(run_.kernels, lanes_.lanes - lane);
     const auto vectors = static_cast<std::size_t>(panel_lanes / run_.kernels.lanes);
     TileCall call;
     call.weights = weights_of(chunk, lane, panel_lanes);
@@ -126,6 +127,7 @@ class Unit {
               .relu = b_.tile.stores && p_.activation == Activation::relu,
               .non_temporal = run_.non_temporal};
     compute_images(call, {lane, run_.kernels.tile[vectors], run_.kernels.image_pair[vectors]});
+    return panel_lanes;
   }
 
   void compute_images(TileCall& call, const Panel& panel) const {
@@ -200,6 +202,11 @@ class Unit {
     if (!input_.in_place(pixel)) return;
     const std::int64_t first = window_.x_column + pixel * p_.stride_w;
     taps.left = taps_before(first, 0, p_.dilation_w, p_.s);
+    taps.several = b_.input.skips_several;
+    taps.first_column = first;
+    taps.stride = p_.stride_w;
+    taps.dilation = p_.dilation_w;
+    taps.columns = p_.w;
     taps.right = taps_before(first + (width - 1) * p_.stride_w, p_.w, p_.dilation_w, p_.s);
   }
 
@@ -224,6 +231,7 @@ void note_plan_paths(const Conv2dRun& run) {
             run.target);
   if (run.non_temporal) note_path(Path::conv2d_non_temporal, run.target);
   if (b.input.skips_padding) note_path(Path::conv2d_trims, run.target);
+  if (b.input.skips_several) note_path(Path::conv2d_trims_several, run.target);
   if (b.channels.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
   if (!b.tile.stores) {
     note_path(b.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);

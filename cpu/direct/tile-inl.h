@@ -21,6 +21,7 @@
 #include <cmath>
 
 #include "cpu/common/output_tile-inl.h"
+#include "cpu/common/pixel_pitch-inl.h"
 #include "cpu/common/vector-inl.h"
 #include "cpu/direct/conv2d_kernels.h"
 
@@ -60,9 +61,9 @@ struct Runs {
   std::int64_t prefetch_count, distance, last_distance;
 };
 
-template <int kRows, int kPixels, int kVectors>
+/// D: the tag of its vectors, whole ones or halves.
+template <int kRows, int kPixels, int kVectors, class D = hn::ScalableTag<float>>
 struct Tile {
-  using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   static constexpr int kAll = kRows * kPixels;
   static constexpr TilePixels kWhole{0, kPixels};
@@ -73,77 +74,93 @@ struct Tile {
   /// Whether a run prefetches all its lines at once: a small tile has too few to fill the line buffers, and its short
   /// steps leave no issue slots for prefetches.
   static constexpr bool kPrefetchAtOnce = kAll <= 8;
-  /// Pixels that share a base address. With more pixels than registers for their addresses, three share one: they are
-  /// the base plus px scaled by 0, 1 and 2.
-  static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
+  /// Input lanes of a step of the unrolled loop, which is for lanes that are neighbours.
+  static constexpr int kUnrolled = 4;
 
   /// Prefetches one line a step: of pixel after pixel up to the last, or of two rows in turn.
   struct LinePrefetch {
     const float* x;
     const float* other;  // the other row, or the last pixel of one row
     std::int64_t px;
-    HWY_INLINE void next() {
-      hwy::Prefetch(x);
-      const float* following = x + px;
+    HWY_INLINE void next(int step) {
       if constexpr (kRows == 2) {
-        x = other;
-        other = following;
+        hwy::Prefetch(step % 2 == 0 ? x : other);
+        if (step % 2 == 1) {
+          x += px;
+          other += px;
+        }
       } else {
-        x = std::min(following, other);
+        hwy::Prefetch(step % 2 == 0 ? x : x + px);
+        if (step % 2 == 1) x += 2 * px;
+        if (step == kUnrolled - 1) x = std::min(x, other);
       }
     }
   };
 
-  /// One input lane of one tap; moves the addresses to the next.
-  template <TilePixels kPart>
-  static HWY_INLINE void multiply_add(const float* (&base)[kRows][kBases], std::int64_t px, std::int64_t x_step,
-                                      const float* HWY_RESTRICT& w, LinePrefetch& prefetch, V (&acc)[kAll][kVectors]) {
+  /// kSteps input lanes of one tap, which are neighbours; or one lane, where x_step is the distance to the next one.
+  /// Moves the addresses past them. Odd lanes add to `odd`, which may be acc.
+  template <TilePixels kPart, int kSteps>
+  static HWY_INLINE void multiply_add(const float* (&base)[kRows][kBases], PixelPitch& px, std::int64_t x_step,
+                                      const float* HWY_RESTRICT& w, LinePrefetch& prefetch, V (&acc)[kAll][kVectors],
+                                      V (&odd)[kAll][kVectors]) {
     const D d;
-    if constexpr (!kPrefetchAtOnce) prefetch.next();
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    V weights[kVectors];
-    HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-      weights[v] = hn::LoadU(d, w + v * lanes);
-      if (v * lanes % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + v * lanes);
-    }
-    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(16) for (int p = kPart.begin; p < kPart.end; ++p) {
-        const float* pixel = base[row][p / kBasePixels] + p % kBasePixels * px;
-        const V input = hn::Set(d, *pixel);
-        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-          acc[row * kPixels + p][v] = hn::MulAdd(input, weights[v], acc[row * kPixels + p][v]);
+    HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
+      if constexpr (kSteps == kUnrolled && !kPrefetchAtOnce) prefetch.next(step);
+      V weights[kVectors];
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+        const std::int64_t at = (step * kVectors + v) * lanes;
+        weights[v] = hn::LoadU(d, w + at);
+        if (kSteps == kUnrolled && at % kLineFloats == 0) hwy::Prefetch(w + kWeightsAhead + at);
+      }
+      px.hide(kPixels);
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(16) for (int p = kPart.begin; p < kPart.end; ++p) {
+          const V input = hn::Set(d, px.at(base[row][p / kBasePixels], p % kBasePixels)[step]);
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+            V& sum = step % 2 == 0 ? acc[row * kPixels + p][v] : odd[row * kPixels + p][v];
+            sum = hn::MulAdd(input, weights[v], sum);
+          }
         }
       }
     }
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
+      HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
         const float* next = base[row][b] + x_step;  // a copy: gcc would keep an array behind the asm in memory
-        if constexpr (kBases > 1) keep_apart(next);
+        keep_apart(next);
         base[row][b] = next;
       }
     }
-    w += kVectors * lanes;
+    w += kSteps * kVectors * lanes;
   }
 
   /// The pixels kPart of all runs. If pixels are far apart, hardware prefetchers miss the next run's lines, so each
-  /// step prefetches one of them. Prefetching all at once would fill the line buffers and stall the loads of weights.
+  /// step prefetches some of them. Prefetching all at once would fill the line buffers and stall the loads of weights.
   template <TilePixels kPart>
   static HWY_INLINE void accumulate(const TileCall& call, const Runs runs, const float* HWY_RESTRICT& w,
                                     V (&acc)[kAll][kVectors]) {
     [[maybe_unused]] const D d;
     const float* HWY_RESTRICT x = runs.x;
-    const std::int64_t px = call.x.px;
     const std::int64_t x_row = call.x.row;
     const std::int64_t x_step = runs.x_step;
     const std::int64_t steps = runs.steps;
-    const bool prefetches = px >= kPrefetchPitch;
+    const std::int64_t unrolled_steps = x_step == 1 ? steps - steps % kUnrolled : 0;
+    const bool prefetches = call.x.px >= kPrefetchPitch;
+    PixelPitch px = PixelPitch::of(call.x.px);
     [[maybe_unused]] V odd_steps[kTwoSets ? kAll : 1][kVectors];
     if constexpr (kTwoSets) {
       HWY_UNROLL(8) for (int i = 0; i < kAll; ++i) {
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) odd_steps[i][v] = hn::Zero(d);
       }
     }
+    const auto odd = [&]() HWY_ATTR -> V(&)[kAll][kVectors] {
+      if constexpr (kTwoSets) {
+        return odd_steps;
+      } else {
+        return acc;
+      }
+    };
     for (std::int64_t run = 0; run < runs.count; ++run) {
       const std::int64_t distance = run + kRunsAhead < runs.count ? runs.distance : runs.last_distance;
       // A run that prefetches nothing repeats a line that is in L1.
@@ -151,25 +168,22 @@ struct Tile {
       if (kPrefetchAtOnce && prefetches) {
         HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
           HWY_UNROLL(16) for (int p = kPart.begin; p < kPart.end; ++p) {
-            hwy::Prefetch(x + distance + row * x_row + p * px);
+            hwy::Prefetch(x + distance + row * x_row + p * call.x.px);
           }
         }
       } else if (prefetches && run < runs.prefetch_count) {
-        const std::int64_t to_other = kRows == 2 ? x_row : (kPixels - 1 + call.prefetch.halo) * px;
-        lines = {x + distance, x + distance + to_other, px};
+        const std::int64_t to_other = kRows == 2 ? x_row : (kPixels - 1 + call.prefetch.halo) * call.x.px;
+        lines = {x + distance, x + distance + to_other, call.x.px};
       }
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * px;
+        HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * call.x.px;
       }
       std::int64_t step = 0;
-      if constexpr (kTwoSets) {
-        for (; step + 2 <= steps; step += 2) {
-          multiply_add<kPart>(base, px, x_step, w, lines, acc);
-          multiply_add<kPart>(base, px, x_step, w, lines, odd_steps);
-        }
+      for (; step < unrolled_steps; step += kUnrolled) {
+        multiply_add<kPart, kUnrolled>(base, px, kUnrolled, w, lines, acc, odd());
       }
-      for (; step < steps; ++step) multiply_add<kPart>(base, px, x_step, w, lines, acc);
+      for (; step < steps; ++step) multiply_add<kPart, 1>(base, px, x_step, w, lines, acc, acc);
       x += runs.x_run;
     }
     if constexpr (kTwoSets) {
@@ -179,23 +193,117 @@ struct Tile {
     }
   }
 
+  /// Products of pixel kPixel of each row, if the tile has it.
+  template <int kPixel>
+  static HWY_INLINE void add_pixel(const float* const (&base)[kRows][kBases], const PixelPitch& px,
+                                   const V (&weights)[kVectors], V (&acc)[kAll][kVectors]) {
+    if constexpr (kPixel < kPixels) {
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        const V input = hn::Set(D(), *px.at(base[row][kPixel / kBasePixels], kPixel % kBasePixels));
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+          V& sum = acc[row * kPixels + kPixel][v];
+          sum = hn::MulAdd(input, weights[v], sum);
+        }
+      }
+    }
+  }
+
+  /// One tap at the pixels from `begin` on, or with kUpTo before `begin`: a jump into the products of all pixels.
+  template <bool kUpTo>
+  static HWY_INLINE void accumulate_part(const TileCall& call, const float* x, std::int64_t steps, std::int64_t begin,
+                                         const float* HWY_RESTRICT& w, V (&acc)[kAll][kVectors]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    PixelPitch px = PixelPitch::of(call.x.px);
+    const float* base[kRows][kBases];
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * call.x.row + b * kBasePixels * call.x.px;
+    }
+    for (std::int64_t step = 0; step < steps; ++step) {
+      V weights[kVectors];
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, w + v * lanes);
+      px.hide(kPixels);
+      // Case n has the pixels that remain: those before n, or n pixels up to the tile's end.
+#define GABLE_TILE_PIXEL(n)                                                                     \
+  case n:                                                                                       \
+    if constexpr (n <= kPixels) add_pixel<kUpTo ? n - 1 : kPixels - n>(base, px, weights, acc); \
+    [[fallthrough]];
+      switch (kUpTo ? begin : kPixels - begin) {
+        GABLE_TILE_PIXEL(14)
+        GABLE_TILE_PIXEL(13)
+        GABLE_TILE_PIXEL(12)
+        GABLE_TILE_PIXEL(11)
+        GABLE_TILE_PIXEL(10)
+        GABLE_TILE_PIXEL(9)
+        GABLE_TILE_PIXEL(8)
+        GABLE_TILE_PIXEL(7)
+        GABLE_TILE_PIXEL(6)
+        GABLE_TILE_PIXEL(5)
+        GABLE_TILE_PIXEL(4)
+        GABLE_TILE_PIXEL(3)
+        GABLE_TILE_PIXEL(2)
+        GABLE_TILE_PIXEL(1)
+        default:
+          break;
+      }
+#undef GABLE_TILE_PIXEL
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+          const float* next = base[row][b] + 1;
+          keep_apart(next);
+          base[row][b] = next;
+        }
+      }
+      w += kVectors * lanes;
+    }
+  }
+
+  /// Taps that read padding at the tile's first pixels.
+  static HWY_INLINE void left_taps(const TileCall& call, const float* x, std::int64_t lanes,
+                                   const float* HWY_RESTRICT& w, V (&acc)[kAll][kVectors]) {
+    const TapWindow& taps = call.taps;
+    for (std::int64_t kw = 0; kw < taps.left; ++kw) {
+      const std::int64_t skipped = ceil_div(-taps.first_column - kw * taps.dilation, taps.stride);
+      accumulate_part<false>(call, x + kw * call.x.kw, lanes, std::min<std::int64_t>(skipped, kPixels), w, acc);
+    }
+  }
+  /// Taps that read padding at the tile's last pixels.
+  static HWY_INLINE void right_taps(const TileCall& call, const float* x, std::int64_t lanes,
+                                    const float* HWY_RESTRICT& w, V (&acc)[kAll][kVectors]) {
+    const TapWindow& taps = call.taps;
+    for (std::int64_t kw = taps.right; kw < call.weights.kernel_w; ++kw) {
+      const std::int64_t inside = ceil_div(taps.columns - taps.first_column - kw * taps.dilation, taps.stride);
+      accumulate_part<true>(call, x + kw * call.x.kw, lanes, std::max<std::int64_t>(inside, 0), w, acc);
+    }
+  }
+
   /// The taps of one kernel row over `lanes` input lanes: one run of steps where taps and lanes are neighbours in the
   /// input, else a run a tap. `distance`: to what is prefetched.
   static HWY_INLINE void kernel_row(const TileCall& call, const float* x, std::int64_t distance,
                                     const float* HWY_RESTRICT& w, std::int64_t lanes, V (&acc)[kAll][kVectors]) {
     const std::int64_t step = call.x.lane;
     const std::int64_t kw = call.x.kw;
-    const auto [rows, left, right] = call.taps;
+    const std::int64_t left = call.taps.left;
+    const std::int64_t right = call.taps.right;
     const std::int64_t kernel_w = call.weights.kernel_w;
-    if (kw == lanes * step && left == 0 && right == kernel_w) {
-      accumulate<kWhole>(call, {x, step, 0, 1, lanes * kernel_w, 1, distance, distance}, w, acc);
-      return;
-    }
     const std::int64_t prefetch_taps = call.prefetch.prefetch_taps;
-    accumulate<kWithoutFirst>(call, {x, step, kw, left, lanes, prefetch_taps, distance, distance}, w, acc);
-    accumulate<kWhole>(call, {x + left * kw, step, kw, right - left, lanes, prefetch_taps - left, distance, distance},
-                       w, acc);
-    accumulate<kWithoutLast>(call, {x + right * kw, step, kw, kernel_w - right, lanes, 0, distance, distance}, w, acc);
+    const bool several = call.taps.several;
+    if (several) {
+      left_taps(call, x, lanes, w, acc);
+    } else if (left > 0) {
+      accumulate<kWithoutFirst>(call, {x, step, kw, left, lanes, prefetch_taps, distance, distance}, w, acc);
+    }
+    const bool one_run = kw == lanes * step && left == 0 && right == kernel_w;
+    const Runs whole =
+        one_run ? Runs{x, step, 0, 1, lanes * kernel_w, 1, distance, distance}
+                : Runs{x + left * kw, step, kw, right - left, lanes, prefetch_taps - left, distance, distance};
+    accumulate<kWhole>(call, whole, w, acc);
+    if (several) {
+      right_taps(call, x, lanes, w, acc);
+    } else if (right < kernel_w) {
+      accumulate<kWithoutLast>(call, {x + right * kw, step, kw, kernel_w - right, lanes, 0, distance, distance}, w,
+                               acc);
+    }
   }
 
   /// Whether there is a single tap without padding: all input tiles are then runs of one loop.
@@ -331,6 +439,9 @@ template <int kRows, int kPixels, std::size_t kSize>
 void fill_tiles(TileFunction (&table)[kMaxTileVectors + 1][kSize]) {
   table[1][kPixels] = &Tile<kRows, kPixels, 1>::run;
   table[2][kPixels] = &Tile<kRows, kPixels, 2>::run;
+#if HWY_TARGET == HWY_AVX3
+  table[kHalfTileVector][kPixels] = &Tile<kRows, kPixels, 1, hn::Half<hn::ScalableTag<float>>>::run;
+#endif
   if constexpr (kPixels > 1) fill_tiles<kRows, kPixels - 1>(table);
 }
 

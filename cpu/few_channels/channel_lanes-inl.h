@@ -12,8 +12,10 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "cpu/common/pixel_pitch-inl.h"
 #include "cpu/few_channels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,7 +43,7 @@ HWY_INLINE FewV pooled(const FewV (&sum)[kRows][kPixels][kVectors], int p, int v
   }
 }
 
-/// Pool, activation none or relu, and `store(value, y)` of whole vectors.
+/// Pool, activation none or relu, and `store(value, y, v)` of each pixel's vector v.
 template <int kRows, int kPixels, int kVectors, class Store>
 HWY_INLINE void finish_in_registers(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors],
                                     const Store& store) {
@@ -50,7 +52,7 @@ HWY_INLINE void finish_in_registers(const FewChannelLanesCall& call, const FewV 
   const FewV least = hn::Set(d, call.activation == Activation::relu ? 0.0f : -INFINITY);
   HWY_UNROLL(14) for (int p = 0; p < kPixels / kRows; ++p) {
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-      store(at_least(d, least, pooled(sum, p, v)), call.y + p * call.y_px + v * lanes);
+      store(at_least(d, least, pooled(sum, p, v)), call.y + p * call.y_px + v * lanes, v);
     }
   }
 }
@@ -88,12 +90,22 @@ HWY_INLINE void finish_in_memory(const FewChannelLanesCall& call, const FewV (&s
 template <int kRows, int kPixels, int kVectors>
 HWY_INLINE void finish_pixels(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
   const FewD d;
-  if (call.activation == Activation::tanh || call.valid < kVectors * static_cast<int>(hn::Lanes(d))) {
+  const int lanes = kVectors * static_cast<int>(hn::Lanes(d));
+#if HWY_TARGET == HWY_AVX3  // a masked store is one instruction
+  if (call.activation != Activation::tanh && call.valid < lanes) {
+    const int vector = static_cast<int>(hn::Lanes(d));
+    finish_in_registers(call, sum, [d, &call, vector](FewV value, float* y, int v) HWY_ATTR {
+      store_first(d, value, y, std::min(vector, call.valid - v * vector));
+    });
+    return;
+  }
+#endif
+  if (call.activation == Activation::tanh || call.valid < lanes) {
     finish_in_memory(call, sum);
   } else if (call.non_temporal) {
-    finish_in_registers(call, sum, [d](FewV value, float* y) HWY_ATTR { hn::Stream(value, d, y); });
+    finish_in_registers(call, sum, [d](FewV value, float* y, int) HWY_ATTR { hn::Stream(value, d, y); });
   } else {
-    finish_in_registers(call, sum, [d](FewV value, float* y) HWY_ATTR { hn::StoreU(value, d, y); });
+    finish_in_registers(call, sum, [d](FewV value, float* y, int) HWY_ATTR { hn::StoreU(value, d, y); });
   }
 }
 
@@ -122,34 +134,34 @@ HWY_INLINE void shared_taps(const FewTileCall& tile, const float* const (&x)[kRo
   }
 }
 
-/// A tile's pixels in groups of three that share a base address: base + {0, 1, 2} * x_px + constant, which is one
-/// addressing mode. Address arithmetic would take issue slots of the FMA ports.
+/// All steps of a tile whose pixels are any distance apart.
 template <int kRows, int kPixels, int kVectors>
 struct FewSteps {
-  static constexpr int kGroup = 3;
-  static constexpr int kBases = (kPixels + kGroup - 1) / kGroup;
+  static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
   using Bases = const float* [kRows][kBases];
   using Sums = FewV[kRows][kPixels][kVectors];
 
   /// kSteps of a run; moves base and weights past them.
   template <int kSteps>
-  static HWY_INLINE void multiply_add(Bases& base, std::int64_t x_px, const float*& weights, Sums& sum) {
+  static HWY_INLINE void multiply_add(Bases& base, PixelPitch& px, const float*& weights, Sums& sum) {
     const FewD d;
     const int lanes = static_cast<int>(hn::Lanes(d));
-    HWY_UNROLL(7) for (int step = 0; step < kSteps; ++step) {
+    HWY_UNROLL(9) for (int step = 0; step < kSteps; ++step) {
       FewV w[kVectors];
       HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + (step * kVectors + v) * lanes);
+      px.hide(kPixels);
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
-          const FewV input = hn::Set(d, base[row][p / kGroup][p % kGroup * x_px + step]);
+          const FewV input = hn::Set(d, px.at(base[row][p / kBasePixels], p % kBasePixels)[step]);
           HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[v], sum[row][p][v]);
         }
       }
     }
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) {
-        base[row][b] += kSteps;
-        keep_apart(base[row][b]);
+      HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+        const float* next = base[row][b] + kSteps;  // a copy: gcc would keep an array behind the asm in memory
+        keep_apart(next);
+        base[row][b] = next;
       }
     }
     weights += kSteps * kVectors * lanes;
@@ -165,20 +177,23 @@ struct FewSteps {
     }
   }
 
+  /// Runs are mostly kernel rows of three channels: multiples of nine or three steps.
   static HWY_INLINE void all(const FewChannelLanesCall& call, const float* const (&x)[kRows], Sums& sum) {
-    constexpr int kUnroll = 7;
     const FewTileCall& tile = call.tile;
-    const std::int64_t x_px = tile.x_px;
+    PixelPitch px = PixelPitch::of(tile.x_px);
     const float* weights = tile.weights;
     for (std::int64_t run = 0; run < tile.runs; ++run) {
       prefetch_output(call, run);
       Bases base;
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(5) for (int b = 0; b < kBases; ++b) base[row][b] = x[row] + tile.offsets[run] + b * kGroup * x_px;
+        HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+          base[row][b] = x[row] + tile.offsets[run] + b * kBasePixels * tile.x_px;
+        }
       }
       std::int64_t step = 0;
-      for (; step + kUnroll <= tile.run_steps; step += kUnroll) multiply_add<kUnroll>(base, x_px, weights, sum);
-      for (; step < tile.run_steps; ++step) multiply_add<1>(base, x_px, weights, sum);
+      for (; step + 9 <= tile.run_steps; step += 9) multiply_add<9>(base, px, weights, sum);
+      for (; step + 3 <= tile.run_steps; step += 3) multiply_add<3>(base, px, weights, sum);
+      for (; step < tile.run_steps; ++step) multiply_add<1>(base, px, weights, sum);
     }
   }
 };

@@ -20,6 +20,9 @@ namespace gable::cpu {
 /// Why FewChannelsPlan is not made for the problem; empty if it is.
 std::string few_channels_refusal(const Conv2dProblem& problem, const Target& target);
 
+/// How long a run will last (estimate.h). Precondition: few_channels_refusal() is empty.
+double few_channels_seconds(const Conv2dProblem& problem, const Target& target, int threads);
+
 class FewChannelsPlan {
  public:
   /// Precondition: few_channels_refusal() is empty. Throws what checked() in check.h throws.

@@ -24,6 +24,7 @@ std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
     return "it takes no padding";
   }
   const PointwiseKernels& kernels = pointwise_kernels(target);
+  if (is_matrix_by_vector(p, kernels)) return "";
   if (cached_pixels(p) < kLeastTilesPerGroup * kernels.most_pixels[kPanelVectors]) {
     return text(p.c) + " input channels: too many for L2 in one piece";
   }
@@ -45,7 +46,7 @@ PointwisePlan::PointwisePlan(const Conv2dProblem& problem, const Target& target,
       blocking_(pointwise_blocking(problem, *kernels_, threads)),
       workspace_(static_cast<std::size_t>(padded_lanes()) + static_cast<std::size_t>(threads) * strip_floats()) {}
 
-std::int64_t PointwisePlan::padded_lanes() const { return round_up(problem_.k, kernels_->lanes); }
+std::int64_t PointwisePlan::padded_lanes() const { return round_up(problem_.k, kernels_->least_lanes); }
 
 std::size_t PointwisePlan::strip_floats() const {
   if (!blocking_.copies_input) return 0;
@@ -59,15 +60,14 @@ std::size_t PointwisePlan::packed_bytes() const {
 
 /// A panel of four vectors reads two panels of two, so the tile does not matter.
 Packing PointwisePlan::packing() const {
-  const std::int64_t panel = std::min<std::int64_t>(kPanelVectors * kernels_->lanes, padded_lanes());
-  return packing_of(problem_, "pointwise", {panel, padded_lanes()});
+  return packing_of(problem_, "pointwise", {packed_panel_lanes(*kernels_, problem_.k), padded_lanes()});
 }
 
 void PointwisePlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
-  const std::int64_t panel_lanes = kPanelVectors * kernels_->lanes;
   auto* out = static_cast<float*>(packed);
-  for (std::int64_t panel = 0; panel < padded_lanes(); panel += panel_lanes) {
-    const std::int64_t lanes = std::min(panel_lanes, padded_lanes() - panel);
+  std::int64_t lanes = 0;
+  for (std::int64_t panel = 0; panel < problem_.k; panel += lanes) {
+    lanes = packed_panel_lanes(*kernels_, problem_.k - panel);
     for (std::int64_t channel = 0; channel < problem_.c; ++channel) {
       for (std::int64_t lane = panel; lane < panel + lanes; ++lane) {
         const std::int64_t source = lane * strides.out + channel * strides.in;

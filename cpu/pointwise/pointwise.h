@@ -16,6 +16,9 @@ namespace gable::cpu {
 /// Why PointwisePlan is not made for the problem; empty if it is.
 std::string pointwise_refusal(const Conv2dProblem& problem, const Target& target);
 
+/// How long a run will last (estimate.h). Precondition: pointwise_refusal() is empty.
+double pointwise_seconds(const Conv2dProblem& problem, const Target& target, int threads);
+
 class PointwisePlan {
  public:
   /// Precondition: pointwise_refusal() is empty. Throws what checked() in check.h throws.

@@ -1,8 +1,7 @@
 // How PointwisePlan cuts a problem.
-//   tile    up to 14 pixels x 2 vectors of output lanes, or 6 x 4, summed over all input channels in registers
-//   panel   a tile's lanes; its packed weights are one stream
-//   group   tiles that pass under one panel before the next panel comes
-//   unit    a block of pixels and lanes that a thread takes
+//   tile    up to 14 pixels x 2 vectors of output lanes, or 6 x 4, or 2 x 8, summed over all input channels in
+//   registers panel   a tile's lanes; its packed weights are one stream group   tiles that pass under one panel before
+//   the next panel comes unit    a block of pixels and lanes that a thread takes
 // Loop order. A tile goes through all panels while its pixels are in L1: each input is read once, and whole pixels of
 // the output are written one after another. Each tile then reads all weights from L2, so they must fit half of it.
 // Larger weights are read once a group instead: pixels that fit half of L2 pass under one panel after another.
@@ -42,6 +41,9 @@ struct PointwiseBlocking {
 
 /// The fewest tiles that a group is worth its copies with.
 constexpr std::int64_t kLeastTilesPerGroup = 4;
+
+/// Whether a tile of eight vectors has all pixels: each weight is then used once, as it streams by.
+bool is_matrix_by_vector(const Conv2dProblem& problem, const PointwiseKernels& kernels);
 
 /// Whether all weights fit half of L2.
 bool l2_keeps_weights(const Conv2dProblem& problem);

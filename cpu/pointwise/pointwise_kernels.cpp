@@ -1,7 +1,8 @@
 // The 1×1 convolution's micro-kernel, compiled once a target: one register tile of pixels × output lanes through all
 // input channels, panel after panel.
 // Tile: 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; and 6 × 4
-// with 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast.
+// with 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast. One or two pixels, a
+// matrix times a vector, take 8 vectors out of four streams of weights: hardware follows several streams further ahead.
 // Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share of the FMA's two
 // ports, so four channels are unrolled with constant offsets, and pixels share base addresses by three.
 // Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched evenly, before each run of 16
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 
+#include "cpu/common/core.h"
 #include "cpu/common/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,9 +30,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kWidest = 14;
 constexpr int kWidestOfFour = 6;
+constexpr int kWidestOfEight = 2;
 #else
 constexpr int kWidest = 6;
 constexpr int kWidestOfFour = 0;
+constexpr int kWidestOfEight = 1;
 #endif
 
 constexpr int kUnrolled = 4;  // channels; a run is whole times as many
@@ -45,17 +49,11 @@ HWY_INLINE void make_opaque([[maybe_unused]] T& value) {
 #endif
 }
 
-HWY_INLINE void prefetch_for_writing(float* line) {
-#if HWY_ARCH_X86
-  asm volatile("prefetchw %0" : : "m"(*line));
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
+using WholeVector = hn::ScalableTag<float>;
 
-template <int kPixels, int kVectors>
+/// D: the tag of its vectors, whole ones or halves.
+template <int kPixels, int kVectors, class D = WholeVector>
 struct PointwiseTile {
-  using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   /// Pixels that share a base address, base + {0, 1, 2} * x_pixel: more where there are too few registers for bases.
   static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels > 4 ? 2 : 1;
@@ -63,6 +61,8 @@ struct PointwiseTile {
   /// Panels that the tile takes side by side, each a stream of weights.
   static constexpr int kStreams = kVectors > kPanelVectors ? kVectors / kPanelVectors : 1;
   static constexpr int kStreamVectors = kVectors / kStreams;
+  /// Sets of accumulators that take channels in turn: fewer than 8 in all would wait for the FMA's latency.
+  static constexpr int kSets = kPixels * kVectors >= 8 ? 1 : kPixels * kVectors >= 4 ? 2 : 4;
   /// Output pixels that are prefetched before a run: all within two runs, or within four where there are four.
   static constexpr int kManyRuns = 4;
   static constexpr int kStoredOfFewRuns = (kPixels + 1) / 2;
@@ -75,25 +75,28 @@ struct PointwiseTile {
 
   /// The next kSteps channels.
   template <int kSteps>
-  static HWY_INLINE void add(Bases& base, std::int64_t x_pixel, Streams& stream, V (&acc)[kPixels][kVectors]) {
+  static HWY_INLINE void add(Bases& base, std::int64_t x_pixel, Streams& stream, V (&acc)[kSets][kPixels][kVectors]) {
     const D d;
     HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
       V weights[kVectors];
-      HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+      HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
         weights[v] = hn::LoadU(d, stream[v / kStreamVectors] + (step * kStreamVectors + v % kStreamVectors) * lanes());
       }
       make_opaque(x_pixel);
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
         const float* pixel = base[p / kBasePixels] + p % kBasePixels * x_pixel;
         const V input = hn::Set(d, pixel[step]);
-        HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) acc[p][v] = hn::MulAdd(input, weights[v], acc[p][v]);
+        HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
+          V& sum = acc[step % kSets][p][v];
+          sum = hn::MulAdd(input, weights[v], sum);
+        }
       }
     }
     HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) {
       base[b] += kSteps;
       make_opaque(base[b]);
     }
-    HWY_UNROLL(2) for (int s = 0; s < kStreams; ++s) {
+    HWY_UNROLL(4) for (int s = 0; s < kStreams; ++s) {
       stream[s] += kSteps * kStreamVectors * lanes();
       make_opaque(stream[s]);
     }
@@ -101,10 +104,10 @@ struct PointwiseTile {
 
   /// All channels of a panel, with prefetches before each run.
   static HWY_INLINE void reduce(const PointwiseCall& call, const float* weights, const float* prefetch, float* y,
-                                V (&acc)[kPixels][kVectors]) {
+                                V (&acc)[kSets][kPixels][kVectors]) {
     Bases base;
     Streams stream;
-    HWY_UNROLL(2) for (int s = 0; s < kStreams; ++s) {
+    HWY_UNROLL(4) for (int s = 0; s < kStreams; ++s) {
       stream[s] = weights + s * kStreamVectors * lanes() * call.channels;
     }
     const float* x = call.x;
@@ -126,11 +129,23 @@ struct PointwiseTile {
     }
   }
 
-  static HWY_INLINE void start(const float* bias, V (&acc)[kPixels][kVectors]) {
+  static HWY_INLINE void start(const float* bias, V (&acc)[kSets][kPixels][kVectors]) {
     const D d;
-    HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       const V first = hn::LoadU(d, bias + v * lanes());
-      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) acc[p][v] = first;
+      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+        acc[0][p][v] = first;
+        HWY_UNROLL(4) for (int set = 1; set < kSets; ++set) acc[set][p][v] = hn::Zero(d);
+      }
+    }
+  }
+
+  /// Adds the other sets to the first.
+  static HWY_INLINE void add_sets(V (&acc)[kSets][kPixels][kVectors]) {
+    HWY_UNROLL(4) for (int set = 1; set < kSets; ++set) {
+      HWY_UNROLL(7) for (int p = 0; p < kPixels; ++p) {
+        HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) acc[0][p][v] = hn::Add(acc[0][p][v], acc[set][p][v]);
+      }
     }
   }
 
@@ -141,7 +156,7 @@ struct PointwiseTile {
     const D d;
     const V least = hn::Set(d, call.least);
     HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
-      HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+      HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
         store(at_least(d, least, acc[p][v]), y + v * lanes(), valid - v * lanes());
       }
       y += call.y_pixel;
@@ -169,10 +184,11 @@ struct PointwiseTile {
     const float* prefetch = call.prefetch.from;
     float* y = call.y;
     for (std::int64_t panel = 1; panel <= call.panels; ++panel) {
-      V acc[kPixels][kVectors];
+      V acc[kSets][kPixels][kVectors];
       start(bias, acc);
       reduce(call, weights, prefetch, y, acc);
-      end(call, y, panel < call.panels ? panel_lanes : call.lanes, acc);
+      add_sets(acc);
+      end(call, y, panel < call.panels ? panel_lanes : call.lanes, acc[0]);
       weights += panel_lanes * call.channels;
       bias += panel_lanes;
       prefetch += call.prefetch.panel_step;
@@ -187,13 +203,32 @@ void fill_tiles(PointwiseKernels& kernels) {
   if constexpr (kPixels > 1) fill_tiles<kVectors, kPixels - 1>(kernels);
 }
 
+#if HWY_TARGET == HWY_AVX3
+using HalfVector = hn::Half<WholeVector>;
+
+template <int kPixels>
+void fill_half_tiles(PointwiseKernels& kernels) {
+  kernels.tile[kHalfVector][kPixels] = &PointwiseTile<kPixels, 1, HalfVector>::run;
+  if constexpr (kPixels > 1) fill_half_tiles<kPixels - 1>(kernels);
+}
+#endif
+
 PointwiseKernels make_pointwise_kernels() {
   PointwiseKernels kernels{};
   kernels.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
-  kernels.most_pixels = {0, kWidest, kWidest, 0, kWidestOfFour};
+  kernels.most_pixels = {0, kWidest, kWidest, 0, kWidestOfFour, 0, 0, 0, kWidestOfEight};
   fill_tiles<1, kWidest>(kernels);
   fill_tiles<2, kWidest>(kernels);
   if constexpr (kWidestOfFour > 0) fill_tiles<4, kWidestOfFour>(kernels);
+  fill_tiles<8, kWidestOfEight>(kernels);
+  kernels.least_lanes = kernels.lanes;
+#if HWY_TARGET == HWY_AVX3
+  if (splits_512_bits()) {
+    fill_half_tiles<kWidest>(kernels);
+    kernels.most_pixels[kHalfVector] = kWidest;
+    kernels.least_lanes = kernels.lanes / 2;
+  }
+#endif
   return kernels;
 }
 

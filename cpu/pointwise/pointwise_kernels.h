@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include <gable/problem.h>
+
 #include "cpu/common/target.h"
 
 namespace gable::cpu {
@@ -12,9 +14,12 @@ namespace gable::cpu {
 /// Input channels that a tile takes at a time: one cache line of each pixel.
 constexpr std::int64_t kPointwiseRun = 16;
 constexpr int kMaxPointwisePixels = 14;
-constexpr int kMaxPointwiseVectors = 4;
-/// A panel of packed weights has two vectors of lanes, [channel][lane]; the last one of a problem may have one vector.
+constexpr int kMaxPointwiseVectors = 8;
+/// A panel of packed weights has two vectors of lanes, [channel][lane]. The remaining lanes of a problem are a panel of
+/// two vectors, or one, or half of one, or one and a half one: whatever pads them least.
 constexpr int kPanelVectors = 2;
+/// The index of half a vector among numbers of vectors.
+constexpr int kHalfVector = 0;
 
 /// Cache lines that later tiles read, which this tile prefetches: `lines` of them, line_step floats apart, before each
 /// run of channels. The first one is `from`; it moves on by run_step after each run and by panel_step after each panel.
@@ -41,11 +46,20 @@ struct PointwiseCall {
 using PointwiseFunction = void (*)(const PointwiseCall&);
 
 struct PointwiseKernels {
-  int lanes;  // of a vector
-  /// Indexed [vectors][pixels], up to most_pixels[vectors]; vectors are 1 and 2, and 4 where most_pixels[4] is not 0.
+  int lanes;        // of a vector
+  int least_lanes;  // of a panel: of half a vector where most_pixels[kHalfVector] is not 0
+  /// Indexed [vectors][pixels], up to most_pixels[vectors]; vectors are 1, 2 and 8, and 4 where most_pixels[4] is not
+  /// 0.
   std::array<int, kMaxPointwiseVectors + 1> most_pixels;
   PointwiseFunction tile[kMaxPointwiseVectors + 1][kMaxPointwisePixels + 1];
 };
+
+/// Lanes of the packed panel that begins with `lanes` output channels left.
+constexpr std::int64_t packed_panel_lanes(const PointwiseKernels& kernels, std::int64_t lanes) {
+  const std::int64_t whole = kPanelVectors * kernels.lanes;
+  if (lanes > whole - kernels.least_lanes) return whole;
+  return lanes > kernels.lanes - kernels.least_lanes ? kernels.lanes : kernels.least_lanes;
+}
 
 const PointwiseKernels& pointwise_kernels(const Target& target);
 

@@ -36,7 +36,7 @@ class Unit {
   }
 
  private:
-  static constexpr std::size_t kMostParts = 3;
+  static constexpr std::size_t kMostParts = 5;
   /// Consecutive panels with the same number of vectors.
   struct Part {
     std::int64_t vectors;
@@ -48,11 +48,12 @@ class Unit {
   void for_each_part(const Visit& visit) const {
     const std::int64_t vector = r_.kernels.lanes;
     std::int64_t lane = first_lane_;
-    for (std::int64_t vectors = b_.tile.vectors; vectors >= 1; vectors /= 2) {
-      const std::int64_t lanes = vectors * vector;
+    for (std::int64_t vectors = b_.tile.vectors; lane < end_lane_; vectors /= 2) {  // the last one is kHalfVector
+      if (r_.kernels.most_pixels[static_cast<std::size_t>(vectors)] == 0) continue;
+      const std::int64_t lanes = vectors == kHalfVector ? r_.kernels.least_lanes : vectors * vector;
       const std::int64_t full = (end_lane_ - lane) / lanes;
       const std::int64_t rest = end_lane_ - lane - full * lanes;
-      const bool takes_rest = vectors <= kPanelVectors && rest > lanes - vector;
+      const bool takes_rest = vectors <= kPanelVectors && rest > lanes - r_.kernels.least_lanes;
       const std::int64_t panels = full + (takes_rest ? 1 : 0);
       if (panels == 0) continue;
       visit(Part{vectors, lane, panels, static_cast<int>(takes_rest ? rest : lanes)});
@@ -62,7 +63,7 @@ class Unit {
 
   /// The call for `panels` panels of the part from panel `panel` on, at the unit's first pixels.
   PointwiseCall make_call(const Part& part, std::int64_t panel, std::int64_t panels) const {
-    const std::int64_t lanes = part.vectors * r_.kernels.lanes;
+    const std::int64_t lanes = part.vectors == kHalfVector ? r_.kernels.least_lanes : part.vectors * r_.kernels.lanes;
     const std::int64_t lane = part.first_lane + panel * lanes;
     PointwiseCall call;
     call.channels = p_.c;

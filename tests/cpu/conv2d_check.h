@@ -20,6 +20,7 @@
 #include "cpu/depthwise/depthwise_staged.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
+#include "cpu/narrow_groups/narrow_groups.h"
 #include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
 #include "tests/cpu/oracle.h"
@@ -85,6 +86,7 @@ inline void check_kernels(const Conv2dProblem& p, const Target& target, int thre
   check_if_taken<FewChannelsPlan>(p, target, threads, sample, few_channels_refusal(p, target), runs["few_channels"]);
   check_if_taken<PlanesPlan>(p, target, threads, sample, planes_refusal(p, 0, planes::vector_unit(target)),
                              runs["planes"]);
+  check_if_taken<NarrowGroupsPlan>(p, target, threads, sample, narrow_groups_refusal(p, target), runs["narrow_groups"]);
   check_if_taken<PointwisePlan>(p, target, threads, sample, pointwise_refusal(p, target), runs["pointwise"]);
   // It takes all; of depthwise problems the small ones are enough.
   const bool slow = is_depthwise(p) && p.y_elements() > 10'000;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -279,11 +280,14 @@ TEST_CASE("conv2d: explains where the input is read") {
   p = same_padded(wide);
   p.dtype = DType::bf16;
   CHECK(input_of(p) == "input staged");
-  // Two columns of padding at stride 1: a strip at either end of a wide row. A row of two tiles has no tile between.
-  p = {.c = 16, .h = 20, .w = 200, .k = 32, .r = 5, .s = 5};
-  CHECK(input_of(same_padded(p)) == "input staged where tiles touch padding");
+  CHECK(input_of(same_padded({.c = 16, .h = 20, .w = 200, .k = 32, .r = 5, .s = 5})) ==
+        "input in place without its padding");
+  // So much padding that one tap reads it at both ends: a strip at either end of a wide row. A row of two tiles has no
+  // tile between.
+  p = {.c = 16, .h = 20, .w = 200, .k = 32, .s = 3, .pad_left = 2};
+  CHECK(input_of(sized(p, 0, 2)) == "input staged where tiles touch padding");
   p.w = 10;
-  CHECK(input_of(same_padded(p)) == "input staged");
+  CHECK(input_of(sized(p, 0, 2)) == "input staged");
 }
 
 TEST_CASE("conv2d: explains the register tile that runs") {
@@ -338,6 +342,35 @@ struct TileSample {
 };
 
 }  // namespace
+
+TEST_CASE("conv2d: taps that read padding at several pixels of a tile, and at both ends of a row") {
+  std::mt19937 random(77);
+  int turn = 0;
+  for (const std::int64_t w : {3, 9, 17, 33}) {
+    for (const auto& [s, dilation, pad, stride] : {std::array<std::int64_t, 4>{7, 1, 3, 1},
+                                                   {5, 1, 2, 2},
+                                                   {3, 6, 6, 1},
+                                                   {3, 12, 12, 2},
+                                                   {3, 1, 2, 1},
+                                                   {1, 1, 4, 1}}) {
+      Conv2dProblem p{.n = 1 + turn % 2,
+                      .c = 5 + turn % 3 * 14,
+                      .h = 4,
+                      .w = w,
+                      .k = turn % 2 == 0 ? 40 : 7,
+                      .r = 1 + turn % 2,
+                      .s = s,
+                      .stride_w = stride,
+                      .pad_left = pad,
+                      .dilation_w = dilation,
+                      .bias = true};
+      p = sized(p, 0, pad);
+      const Sample sample = random_sample(p, random);
+      for (const Target* target : supported_targets()) check_plan<Conv2dPlan>(p, *target, 1 + turn % 2, sample);
+      ++turn;
+    }
+  }
+}
 
 TEST_CASE("conv2d's register tile: padding taps skip the first and the last pixel, partial sums wait in memory") {
   for (const Target* target : supported_targets()) {

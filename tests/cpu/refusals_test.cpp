@@ -30,6 +30,7 @@ TEST_CASE("plans of every kernel throw on a target that the CPU lacks, on imposs
   check_precautions<DepthwiseStagedPlan>();
   check_precautions<FewChannelsPlan>();
   check_precautions<PlanesPlan>();
+  check_precautions<NarrowGroupsPlan>();
   check_precautions<PointwisePlan>();
 }
 
@@ -40,6 +41,8 @@ TEST_CASE("the kernels for special shapes say what they are not made for") {
   const Conv2dProblem large = sized({.c = 64, .h = 9, .w = 9, .k = 64, .r = 5, .s = 5, .groups = 64}, 0, 0);
   CHECK(depthwise_refusal(large, target).find("5x5") != std::string::npos);
   CHECK(pointwise_refusal(wide, target).find("3x3") != std::string::npos);
+  const auto narrow = [&](const Conv2dProblem& p) { return narrow_groups_refusal(p, target); };
+  CHECK(narrow(sized({.c = 64, .h = 2, .w = 2, .k = 64, .groups = 2}, 0, 0)).find("32 output") != std::string::npos);
   const auto refused = [&](const Conv2dProblem& p) { return pointwise_refusal(p, target); };
   CHECK(refused(sized({.c = 4, .h = 2, .w = 2, .k = 4, .groups = 2}, 0, 0)).find("2 groups") != std::string::npos);
   CHECK(refused({.dtype = DType::bf16}).find("bf16") != std::string::npos);
@@ -47,8 +50,8 @@ TEST_CASE("the kernels for special shapes say what they are not made for") {
   CHECK(refused({.activation = Activation::tanh}).find("tanh") != std::string::npos);
   CHECK(refused({.h = 2, .w = 2, .ho = 2, .wo = 2, .pool = {2, 2, 2, 2}}).find("max-pool") != std::string::npos);
   CHECK(refused({.h = 2, .w = 2, .ho = 3, .wo = 2}).find("padding") != std::string::npos);
-  CHECK(refused({.c = 60000}).find("60000 input channels") != std::string::npos);
-  CHECK(refused({.c = 1000, .k = 1000}).find("1 pixels under weights") != std::string::npos);
+  CHECK(refused({.c = 60000, .w = 100, .wo = 100}).find("60000 input channels") != std::string::npos);
+  CHECK(refused({.c = 1000, .w = 5, .k = 1000, .wo = 5}).find("5 pixels under weights") != std::string::npos);
   CHECK(refused(sized({.c = 1000, .w = 14, .k = 9000}, 0, 0)).find("the last level") != std::string::npos);
 }
 

@@ -1,0 +1,40 @@
+// See estimate.h.
+#include "cpu/common/estimate.h"
+
+#include <algorithm>
+
+#include "cpu/common/cache.h"
+#include "cpu/common/core.h"
+#include "cpu/common/tiling.h"
+
+namespace gable::cpu {
+namespace {
+
+constexpr double kHertz = 3e9;
+constexpr double kBytesPerSecond = 30e9;  // of what L2 does not keep
+
+}  // namespace
+
+double fma_cycles(const Target& target, std::int64_t lanes) {
+  const bool halves = target.name == "avx512" && splits_512_bits();
+  return halves && lanes > 8 ? 1 : 0.5;
+}
+
+double kernel_rows_inside(const Conv2dProblem& p) {
+  const WindowAxis axis = row_axis(p);
+  std::int64_t rows = 0;
+  for (std::int64_t output = 0; output < p.ho; ++output) {
+    const TapRange taps = axis.inside(output);
+    rows += taps.end - taps.begin;
+  }
+  return static_cast<double>(rows);
+}
+
+double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t units, int threads) {
+  const auto busy = static_cast<double>(ceil_div(units, threads)) / static_cast<double>(units);
+  const auto bytes = static_cast<double>(4 * (p.x_elements() + p.y_elements() + p.k * p.group_c() * p.r * p.s));
+  const double memory = bytes > static_cast<double>(l2_bytes()) ? bytes / kBytesPerSecond : 0;
+  return std::max(cycles * busy / kHertz, memory / threads);
+}
+
+}  // namespace gable::cpu

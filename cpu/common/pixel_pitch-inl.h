@@ -1,0 +1,42 @@
+// Addresses of a register tile's pixels out of few registers: seven pixels share a base, and each is the base plus an
+// odd multiple of the distance between pixels, which an address mode scales by 1, 2 or 4. A base for each pixel would
+// be moved on in every step, and on Intel scalar instructions take issue slots of the FMA's two ports.
+#if defined(GABLE_CPU_PIXEL_PITCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GABLE_CPU_PIXEL_PITCH_INL_H_
+#undef GABLE_CPU_PIXEL_PITCH_INL_H_
+#else
+#define GABLE_CPU_PIXEL_PITCH_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+/// Pixels that share a base address.
+constexpr int kBasePixels = 7;
+
+/// Odd multiples of the distance between pixels, in bytes.
+struct PixelPitch {
+  std::int64_t one, three, five;
+
+  static PixelPitch of(std::int64_t floats) { return {floats * 4, floats * 12, floats * 20}; }
+  /// Call it before each use of `pixels` pixels: gcc would keep the scaled multiples too, and spill them.
+  HWY_INLINE void hide(int pixels) {
+    keep_apart(one);
+    if (pixels > 3) keep_apart(three);
+    if (pixels > 5) keep_apart(five);
+  }
+  /// Pixel p < kBasePixels.
+  HWY_INLINE const float* at(const float* base, int p) const {
+    const std::int64_t offset = p == 3 ? three : p == 5 ? five : p == 6 ? three * 2 : one * p;
+    return reinterpret_cast<const float*>(reinterpret_cast<const char*>(base) + offset);
+  }
+};
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // GABLE_CPU_PIXEL_PITCH_INL_H_

@@ -1,0 +1,132 @@
+// Which problems NarrowGroupsPlan takes, its packing, and its description.
+#include "cpu/narrow_groups/narrow_groups.h"
+
+#include <algorithm>
+
+#include "cpu/common/cache.h"
+#include "cpu/common/check.h"
+#include "cpu/common/coverage.h"
+#include "cpu/common/half.h"
+#include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
+#include "cpu/narrow_groups/narrow_groups_unit.h"
+
+namespace gable::cpu {
+
+std::string narrow_groups_refusal(const Conv2dProblem& p, const Target& target) {
+  if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
+  const NarrowGroupsKernels& kernels = narrow_groups_kernels(target);
+  if (p.groups == 1 || p.group_k() > kernels.lanes / 2) {
+    return text(p.group_k()) + " output channels in each of " + text(p.groups) +
+           " groups: its vectors hold several groups";
+  }
+  const std::int64_t channels = kernels.lanes / p.group_k() * p.group_c();
+  if (channels > kMostSpreadVectors * kernels.lanes) {
+    return text(p.group_c()) + " input channels for " + text(p.group_k()) + " output channels of a group: too many";
+  }
+  if (p.r > kMaxNarrowGroupsRows) return text(p.r) + " kernel rows: it takes " + text(kMaxNarrowGroupsRows);
+  if (p.dtype != DType::f32) return std::string(name_of(p.dtype)) + ": it reads f32";
+  if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
+  if (!p.pool.none()) return "it fuses no max-pool";
+  if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
+  return "";
+}
+
+/// Units are as high as the image, but for enough of them for the threads, and as wide as 3/4 of L1 for their strip
+/// and a tile allow.
+NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, int threads) {
+  constexpr std::int64_t kLeastRows = 4;  // that share the spread rows above and below them
+  NarrowGroupsBlocking b{};
+  b.block_groups = kernels.lanes / p.group_k();
+  b.blocks = ceil_div(p.groups, b.block_groups);
+  b.span = (p.r - 1) * p.dilation_h + 1;
+  const std::int64_t pixel = p.group_c() * kernels.lanes;
+  const std::int64_t halo = (p.s - 1) * p.dilation_w + 1 - p.stride_w;
+  const std::int64_t cached = l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)) / (pixel * b.span);
+  const std::int64_t pixels = std::max<std::int64_t>(kernels.max_pixels, (cached - halo) / p.stride_w);
+  const std::int64_t pixel_blocks = ceil_div(p.wo, pixels);
+  const std::int64_t row_blocks = ceil_div(units_wanted(threads), p.n * pixel_blocks * b.blocks);
+  const std::int64_t rows = std::min(p.ho, std::max(kLeastRows, ceil_div(p.ho, row_blocks)));
+  b.units = unit_grid(p, 1, rows, pixels);
+  b.units.groups = b.blocks;
+  b.strip_columns = (b.units.pixels - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1;
+  b.strip_row = b.strip_columns * pixel;
+  return b;
+}
+
+NarrowGroupsPlan::NarrowGroupsPlan(const Conv2dProblem& problem, const Target& target, int threads)
+    : problem_(checked("narrow_groups", problem, target, threads)),
+      target_(&target),
+      kernels_(&narrow_groups_kernels(target)),
+      threads_(threads),
+      blocking_(narrow_groups_blocking(problem, *kernels_, threads)),
+      workspace_(static_cast<std::size_t>(blocking_.blocks * kernels_->lanes +
+                                          threads * blocking_.span * blocking_.strip_row)) {
+  for (std::int64_t i = 0; i < problem_.group_c(); ++i) {
+    for (std::int64_t lane = 0; lane < kernels_->lanes; ++lane) {
+      const std::int64_t group = std::min(lane / problem_.group_k(), blocking_.block_groups - 1);
+      source_.push_back(static_cast<std::int32_t>(group * problem_.group_c() + i));
+    }
+  }
+}
+
+std::size_t NarrowGroupsPlan::packed_bytes() const {
+  return static_cast<std::size_t>(blocking_.blocks * block_weights()) * sizeof(float);
+}
+
+Packing NarrowGroupsPlan::packing() const { return packing_of(problem_, "narrow_groups", {kernels_->lanes}); }
+
+void NarrowGroupsPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
+  const Conv2dProblem& p = problem_;
+  auto* out = static_cast<float*>(packed);
+  for (std::int64_t first = 0; first < p.groups; first += blocking_.block_groups) {
+    const std::int64_t valid = std::min(blocking_.block_groups, p.groups - first) * p.group_k();
+    for (std::int64_t tap = 0; tap < p.r * p.s; ++tap) {
+      for (std::int64_t in = 0; in < p.group_c(); ++in) {
+        const std::int64_t source =
+            first * p.group_k() * strides.out + in * strides.in + tap / p.s * strides.row + tap % p.s * strides.column;
+        for (std::int64_t lane = 0; lane < kernels_->lanes; ++lane) {
+          *out++ = lane < valid ? element_as_f32(weights, p.dtype, source + lane * strides.out) : 0.0f;
+        }
+      }
+    }
+  }
+}
+
+void NarrowGroupsPlan::run(const void* x, const void* packed, const float* bias, void* y) {
+  note_path(Path::narrow_groups, *target_);
+  const std::int64_t block_lanes = blocking_.block_groups * problem_.group_k();
+  float* padded_bias = workspace_.data();
+  for (std::int64_t block = 0; problem_.bias && block < blocking_.blocks; ++block) {
+    const std::int64_t first = block * block_lanes;
+    std::copy_n(bias + first, std::min(block_lanes, problem_.k - first), padded_bias + block * kernels_->lanes);
+  }
+  float* strips = padded_bias + blocking_.blocks * kernels_->lanes;
+  const NarrowGroupsRun run{.problem = problem_,
+                            .kernels = *kernels_,
+                            .blocking = blocking_,
+                            .source = source_.data(),
+                            .x = static_cast<const float*>(x),
+                            .packed = static_cast<const float*>(packed),
+                            .bias = padded_bias,
+                            .y = static_cast<float*>(y)};
+  parallel_units(threads_, blocking_.units.count(), [&](std::int64_t unit, int thread) {
+    compute_narrow_groups_unit(run, unit, strips + thread * blocking_.span * blocking_.strip_row);
+  });
+}
+
+Conv2dDescription NarrowGroupsPlan::description() const {
+  const NarrowGroupsBlocking& b = blocking_;
+  Conv2dDescription d;
+  d.kernel = "narrow_groups";
+  d.target = target_->name;
+  d.tile = "1x" + text(Tiles(b.units.pixels, kernels_->max_pixels).width(0)) + " pixels x " +
+           text(b.block_groups * problem_.group_k()) + " lanes of " + text(b.block_groups) + " groups";
+  d.blocking = "strip of " + text(b.span) + " rows x " + text(b.strip_columns) + " columns, unit " +
+               text(b.units.rows) + " rows x " + text(b.units.pixels) + " pixels, " + text(b.units.count()) + " units";
+  d.fusion = "input spread over the lanes of its group, no pool, bias and activation in registers";
+  d.threads = threads_;
+  return d;
+}
+
+}  // namespace gable::cpu

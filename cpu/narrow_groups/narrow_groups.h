@@ -1,0 +1,68 @@
+// Convolutions in groups of few output channels, f32 NHWC. Lanes of a vector are the output channels of as many groups
+// as fit. A lane's input is a channel of its own group, so a broadcast doesn't serve: the strip has a vector for each
+// input channel of a group ("spread"), with that channel of each lane's group in it. A strip row costs a permutation
+// and a store for each vector, and serves all taps: 9 products of a 3×3.
+//   block   the groups of one vector: lanes / group_k of them
+//   strip   a ring of spread rows of a block, as many as the taps of one output row span; in L1
+//   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cpu/common/aligned.h"
+#include "cpu/common/description.h"
+#include "cpu/common/unit_window.h"
+#include "cpu/narrow_groups/narrow_groups_kernels.h"
+
+namespace gable::cpu {
+
+/// Why NarrowGroupsPlan is not made for the problem; empty if it is.
+std::string narrow_groups_refusal(const Conv2dProblem& problem, const Target& target);
+
+struct NarrowGroupsBlocking {
+  std::int64_t block_groups;  // groups of one block; the last one may have fewer
+  std::int64_t blocks;
+  std::int64_t span;           // rows of the ring
+  std::int64_t strip_columns;  // of a unit's row
+  std::int64_t strip_row;      // floats
+  UnitGrid units;
+};
+
+NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& problem, const NarrowGroupsKernels& kernels,
+                                            int threads);
+
+/// How long a run will last (estimate.h). Precondition: narrow_groups_refusal() is empty.
+double narrow_groups_seconds(const Conv2dProblem& problem, const Target& target, int threads);
+
+class NarrowGroupsPlan {
+ public:
+  /// Precondition: narrow_groups_refusal() is empty. Throws what checked() in check.h throws.
+  NarrowGroupsPlan(const Conv2dProblem& problem, const Target& target, int threads);
+
+  Conv2dDescription description() const;
+  std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
+  std::size_t packed_bytes() const;
+  Packing packing() const;
+
+  /// Weights to [block][kh][kw][input channel of a group][lane].
+  void pack(const void* weights, const WeightStrides& strides, void* packed) const;
+
+  /// The same contract as Conv2dPlan::run().
+  void run(const void* x, const void* packed, const float* bias, void* y);
+
+ private:
+  std::int64_t block_weights() const { return problem_.r * problem_.s * problem_.group_c() * kernels_->lanes; }
+
+  Conv2dProblem problem_;
+  const Target* target_;
+  const NarrowGroupsKernels* kernels_;
+  int threads_;
+  NarrowGroupsBlocking blocking_;
+  std::vector<std::int32_t> source_;  // SpreadCall's
+  AlignedFloats workspace_;           // the bias in whole vectors, and a strip for each thread
+};
+
+}  // namespace gable::cpu

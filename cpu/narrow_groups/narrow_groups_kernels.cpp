@@ -1,0 +1,201 @@
+// The kernels of narrow groups, compiled once a target.
+// Tile: 14 pixels (12 with 16 registers) × 1 vector of output channels of several groups. Accumulators in registers;
+// strip and weights in L1. Inner step: one input channel of each group at one tap; 1 vector of weights and 14 vectors
+// of the strip for 14 FMA, each of which reads its strip vector itself. L1's two loads a cycle are the FMA's rate.
+#include "cpu/common/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/narrow_groups/narrow_groups_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/narrow_groups/narrow_groups_kernels.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "cpu/common/output_tile-inl.h"
+#include "cpu/common/pixel_pitch-inl.h"
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kWidest = 14;
+#else
+constexpr int kWidest = 12;
+#endif
+
+using GroupD = hn::ScalableTag<float>;
+using GroupV = hn::Vec<GroupD>;
+
+HWY_INLINE std::int64_t group_lanes() { return static_cast<std::int64_t>(hn::Lanes(GroupD())); }
+
+/// The first `count` floats; touches nothing after them.
+HWY_INLINE GroupV load_channels(const float* x, std::int64_t count) {
+  const GroupD d;
+  if (count >= group_lanes()) return hn::LoadU(d, x);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, x);
+#else
+  return load_first(d, x, static_cast<int>(count));
+#endif
+}
+
+/// A pixel whose channels fill one vector.
+HWY_INLINE void spread_one(const SpreadCall& call, const float* x, float* strip) {
+  const GroupD d;
+  const GroupV channels = load_channels(x, call.channels);
+  for (std::int64_t i = 0; i < call.steps; ++i) {
+    const auto from = hn::SetTableIndices(d, call.source + i * group_lanes());
+    hn::StoreU(hn::TableLookupLanes(channels, from), d, strip + i * group_lanes());
+  }
+}
+
+/// A pixel whose channels fill several vectors: each lane is picked out of its own one.
+HWY_INLINE void spread_several(const SpreadCall& call, const float* x, float* strip) {
+  const GroupD d;
+  const hn::RebindToSigned<GroupD> di;
+  const std::int64_t lanes = group_lanes();
+  for (std::int64_t i = 0; i < call.steps; ++i) {
+    const auto source = hn::LoadU(di, call.source + i * lanes);
+    const auto lane = hn::And(source, hn::Set(di, static_cast<std::int32_t>(lanes - 1)));
+    const auto from = hn::IndicesFromVec(d, lane);
+    GroupV mixed = hn::Zero(d);
+    for (std::int64_t first = 0; first < call.channels; first += lanes) {
+      const GroupV channels = hn::TableLookupLanes(load_channels(x + first, call.channels - first), from);
+      const auto owned = hn::Eq(hn::Sub(source, lane), hn::Set(di, static_cast<std::int32_t>(first)));
+      mixed = hn::IfThenElse(hn::RebindMask(d, owned), channels, mixed);
+    }
+    hn::StoreU(mixed, d, strip + i * lanes);
+  }
+}
+
+void spread(const SpreadCall& call) {
+  const std::int64_t pixel = call.steps * group_lanes();
+  const std::int64_t begin = std::clamp<std::int64_t>(-call.first_column, 0, call.columns);
+  const std::int64_t end = std::clamp<std::int64_t>(call.width - call.first_column, begin, call.columns);
+  std::fill(call.strip, call.strip + begin * pixel, 0.0f);
+  const float* x = call.x + (call.first_column + begin) * call.x_pixel;
+  float* strip = call.strip + begin * pixel;
+  for (std::int64_t column = begin; column < end; ++column, x += call.x_pixel, strip += pixel) {
+    hwy::Prefetch(x + call.next_row);
+    if (call.channels <= group_lanes()) {
+      spread_one(call, x, strip);
+    } else {
+      spread_several(call, x, strip);
+    }
+  }
+  std::fill(strip, call.strip + call.columns * pixel, 0.0f);
+}
+
+template <int kPixels>
+struct NarrowGroupsTile {
+  static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
+  static constexpr int kUnrolled = 4;
+  /// Fewer accumulators would wait for the FMA's latency: a second set takes every other step.
+  static constexpr bool kTwoSets = kPixels < 8;
+  using Bases = const float* [kBases];
+  using Sums = GroupV[kPixels];
+
+  template <int kSteps>
+  static HWY_INLINE void multiply_add(Bases& base, PixelPitch& px, const float*& weights, Sums& sum, Sums& odd) {
+    const GroupD d;
+    HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
+      const GroupV w = hn::LoadU(d, weights + step * group_lanes());
+      px.hide(kPixels);
+      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+        const float* x = px.at(base[p / kBasePixels], p % kBasePixels) + step * group_lanes();
+        GroupV& to = step % 2 == 0 ? sum[p] : odd[p];
+        to = hn::MulAdd(w, hn::LoadU(d, x), to);
+      }
+    }
+    HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+      const float* next = base[b] + kSteps * group_lanes();  // a copy: gcc would keep an array behind the asm in memory
+      keep_apart(next);
+      base[b] = next;
+    }
+    weights += kSteps * group_lanes();
+  }
+
+  static HWY_INLINE void all_taps(const NarrowGroupsCall& call, Sums& sum, Sums& odd) {
+    PixelPitch px = PixelPitch::of(call.x_pixel);
+    const float* weights = call.weights;
+    for (std::int64_t kh = call.first_row; kh < call.end_row; ++kh) {
+      const float* x = call.rows[kh];
+      for (std::int64_t run = 0; run < call.runs; ++run, x += call.x_run) {
+        Bases base;
+        HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) base[b] = x + b * kBasePixels * call.x_pixel;
+        std::int64_t step = 0;
+        for (; step + kUnrolled <= call.steps; step += kUnrolled) multiply_add<kUnrolled>(base, px, weights, sum, odd);
+        for (; step < call.steps; ++step) multiply_add<1>(base, px, weights, sum, odd);
+      }
+    }
+  }
+
+  template <class Store>
+  static HWY_INLINE void finish(const NarrowGroupsCall& call, const Sums& sum, const Store& store) {
+    const GroupD d;
+    const GroupV least = hn::Set(d, call.least);
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+      store(d, at_least(d, least, sum[p]), call.y + p * call.y_pixel, call.valid);
+    }
+  }
+
+  static void run(const NarrowGroupsCall& call) {
+    const GroupD d;
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) prefetch_for_writing(call.y + p * call.y_pixel);
+    Sums sum;
+    const GroupV bias = hn::LoadU(d, call.bias);
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) sum[p] = bias;
+    if constexpr (kTwoSets) {
+      Sums odd;
+      HWY_UNROLL(8) for (int p = 0; p < kPixels; ++p) odd[p] = hn::Zero(d);
+      all_taps(call, sum, odd);
+      HWY_UNROLL(8) for (int p = 0; p < kPixels; ++p) sum[p] = hn::Add(sum[p], odd[p]);
+    } else {
+      all_taps(call, sum, sum);
+    }
+    if (call.valid == group_lanes()) {
+      finish(call, sum, StoreVector());
+    } else {
+      finish(call, sum, StoreValidLanes());
+    }
+  }
+};
+
+template <int kPixels>
+void fill_tiles(NarrowGroupsKernels& kernels) {
+  kernels.tile[kPixels] = &NarrowGroupsTile<kPixels>::run;
+  if constexpr (kPixels > 1) fill_tiles<kPixels - 1>(kernels);
+}
+
+NarrowGroupsKernels make_narrow_groups_kernels() {
+  NarrowGroupsKernels kernels{};
+  kernels.lanes = static_cast<int>(group_lanes());
+  kernels.max_pixels = kWidest;
+  kernels.spread = &spread;
+  fill_tiles<kWidest>(kernels);
+  return kernels;
+}
+
+const NarrowGroupsKernels& narrow_groups_kernels_here() {
+  static const NarrowGroupsKernels kernels = make_narrow_groups_kernels();
+  return kernels;
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu {
+
+const NarrowGroupsKernels& narrow_groups_kernels(const Target& target) {
+  GABLE_CPU_RETURN_OF(target, narrow_groups_kernels_here());
+}
+
+}  // namespace gable::cpu
+#endif  // HWY_ONCE

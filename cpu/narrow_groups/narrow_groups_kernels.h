@@ -1,0 +1,55 @@
+// The contract between NarrowGroupsPlan and its per-target kernels: how a strip is filled, and the register tile that
+// reads it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cpu/common/target.h"
+
+namespace gable::cpu {
+
+constexpr int kMaxNarrowGroupsPixels = 14;
+constexpr std::int64_t kMaxNarrowGroupsRows = 16;  // of the kernel
+/// A block's input channels fill at most this many vectors.
+constexpr std::int64_t kMostSpreadVectors = 4;
+
+/// One row of the image becomes one row of the strip: for each column, `steps` vectors. Lane l of vector i is channel
+/// source[i * lanes + l] of the pixel. Columns outside the image become zeros.
+struct SpreadCall {
+  const float* x;  // column 0 of the row, first channel of the block
+  std::int64_t x_pixel, width;
+  std::int64_t first_column, columns;  // of the strip, in coordinates of the image
+  std::int64_t steps;
+  std::int64_t channels;       // that may be read
+  std::int64_t next_row;       // floats to the row that is spread next, which is prefetched
+  const std::int32_t* source;  // [steps][lanes]
+  float* strip;
+};
+using SpreadFunction = void (*)(const SpreadCall&);
+
+/// One register tile: pixels of one row × one vector of output channels. `rows[kh]` is the tile's first pixel under tap
+/// (kh, 0). A kernel row has `runs` runs of `steps` vectors, x_run floats apart; weights are one stream.
+struct NarrowGroupsCall {
+  const float* const* rows;
+  std::int64_t first_row, end_row;  // kernel rows that read the image
+  std::int64_t x_pixel, x_run, runs, steps;
+  const float* weights;  // of kernel row first_row
+  const float* bias;     // one vector
+  float* y;
+  std::int64_t y_pixel;
+  int valid;    // lanes
+  float least;  // 0 for relu, or minus infinity
+};
+using NarrowGroupsFunction = void (*)(const NarrowGroupsCall&);
+
+struct NarrowGroupsKernels {
+  int lanes;  // of a vector
+  int max_pixels;
+  SpreadFunction spread;
+  NarrowGroupsFunction tile[kMaxNarrowGroupsPixels + 1];  // indexed by pixels
+};
+
+const NarrowGroupsKernels& narrow_groups_kernels(const Target& target);
+
+}  // namespace gable::cpu

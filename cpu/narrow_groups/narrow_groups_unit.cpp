@@ -1,0 +1,111 @@
+// See narrow_groups_unit.h.
+#include "cpu/narrow_groups/narrow_groups_unit.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "cpu/common/strides.h"
+#include "cpu/common/tiling.h"
+
+namespace gable::cpu {
+namespace {
+
+class Unit {
+ public:
+  Unit(const NarrowGroupsRun& run, std::int64_t index, float* strip)
+      : r_(run),
+        p_(run.problem),
+        b_(run.blocking),
+        place_(run.blocking.units.at(index)),
+        window_(unit_window(run.problem, run.blocking.units, place_)),
+        strip_(strip),
+        next_row_(std::numeric_limits<std::int64_t>::min()) {}
+
+  void compute() {
+    const Tiles tiles(window_.pixels, r_.kernels.max_pixels);
+    for (std::int64_t row = 0; row < window_.rows; ++row) {
+      const std::int64_t first = window_.x_row + row * p_.stride_h;
+      const TapRange taps = taps_inside(first, p_.h, p_.dilation_h, p_.r);
+      // From the first row inside the image, even if no tap of this output row reads it: one of a later row may.
+      spread_rows(std::max<std::int64_t>(first, 0), first + (taps.end - 1) * p_.dilation_h + 1);
+      for (std::int64_t tile = 0; tile < tiles.count; ++tile) {
+        compute_tile({row, tiles.begin(tile), tiles.width(tile)}, first, taps);
+      }
+    }
+  }
+
+ private:
+  struct TilePlace {
+    std::int64_t row, pixel, pixels;  // of the window
+  };
+
+  std::int64_t lanes() const { return r_.kernels.lanes; }
+  std::int64_t block_lanes() const { return b_.block_groups * p_.group_k(); }
+  std::int64_t steps() const { return p_.group_c(); }
+
+  float* ring_row(std::int64_t row) const { return strip_ + row % b_.span * b_.strip_row; }
+
+  /// The image rows [begin, end) that are not yet in the ring.
+  void spread_rows(std::int64_t begin, std::int64_t end) {
+    const Strides x = x_strides(p_);
+    const std::int64_t first_channel = place_.group * b_.block_groups * p_.group_c();
+    for (std::int64_t row = std::max(begin, next_row_); row < end; ++row) {
+      r_.kernels.spread({.x = r_.x + place_.first_image * x.image + row * x.row + first_channel,
+                         .x_pixel = x.pixel,
+                         .width = p_.w,
+                         .first_column = window_.x_column,
+                         .columns = (window_.pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1,
+                         .steps = steps(),
+                         .channels = std::min(b_.block_groups * p_.group_c(), p_.c - first_channel),
+                         .next_row = row + 1 < p_.h ? x.row : 0,
+                         .source = r_.source,
+                         .strip = ring_row(row)});
+    }
+    next_row_ = std::max(end, next_row_);
+  }
+
+  /// `first`: the image row under the tile's first tap.
+  void compute_tile(const TilePlace& tile, std::int64_t first, const TapRange& taps) const {
+    const std::int64_t pixel = steps() * lanes();
+    const float* rows[kMaxNarrowGroupsRows];
+    for (std::int64_t kh = taps.begin; kh < taps.end; ++kh) {
+      rows[kh] = ring_row(first + kh * p_.dilation_h) + tile.pixel * p_.stride_w * pixel;
+    }
+    const bool one_run = p_.dilation_w == 1;
+    const Strides y = y_strides(p_);
+    const std::int64_t first_lane = place_.group * block_lanes();
+    const std::int64_t taps_weights = p_.s * pixel;  // of one kernel row
+    r_.kernels.tile[tile.pixels](
+        {.rows = rows,
+         .first_row = taps.begin,
+         .end_row = taps.end,
+         .x_pixel = p_.stride_w * pixel,
+         .x_run = p_.dilation_w * pixel,
+         .runs = one_run ? 1 : p_.s,
+         .steps = one_run ? p_.s * steps() : steps(),
+         .weights = r_.packed + (place_.group * p_.r + taps.begin) * taps_weights,
+         .bias = r_.bias + place_.group * lanes(),
+         .y = r_.y + place_.first_image * y.image + (place_.first_row + tile.row) * y.row +
+              (place_.first_pixel + tile.pixel) * y.pixel + first_lane,
+         .y_pixel = y.pixel,
+         .valid = static_cast<int>(std::min(block_lanes(), p_.k - first_lane)),
+         .least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity()});
+  }
+
+  const NarrowGroupsRun& r_;
+  const Conv2dProblem& p_;
+  const NarrowGroupsBlocking& b_;
+  UnitPlace place_;
+  UnitWindow window_;
+  float* strip_;
+  std::int64_t next_row_;  // of the image; rows before it were spread
+};
+
+}  // namespace
+
+void compute_narrow_groups_unit(const NarrowGroupsRun& run, std::int64_t index, float* strip) {
+  Unit(run, index, strip).compute();
+}
+
+}  // namespace gable::cpu

@@ -1,0 +1,52 @@
+// Estimated times of the f32 kernels.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "cpu/common/estimate.h"
+#include "tests/cpu/conv2d_check.h"
+
+namespace gable::cpu::test {
+namespace {
+
+const Conv2dProblem kFewChannels = sized({.c = 3, .h = 30, .w = 30, .k = 24, .r = 3, .s = 3}, 0, 0);
+const Conv2dProblem kPointwise = sized({.n = 2, .c = 40, .h = 14, .w = 14, .k = 72}, 0, 0);
+const Conv2dProblem kNarrow = sized({.c = 32, .h = 28, .w = 28, .k = 32, .r = 3, .s = 3, .groups = 16}, 0, 0);
+
+using Seconds = double (*)(const Conv2dProblem&, const Target&, int);
+
+void check_estimate(Seconds seconds, const Conv2dProblem& p, const Target& target) {
+  const double one = seconds(p, target, 1);
+  CHECK(one > 0);
+  CHECK(std::isfinite(one));
+  CHECK(seconds(p, target, 4) <= one);
+  Conv2dProblem more = p;
+  more.n *= 3;
+  CHECK(seconds(more, target, 1) > 2 * one);
+}
+
+}  // namespace
+
+TEST_CASE("estimates grow with the images and not with the threads, on every target") {
+  for (const Target* target : supported_targets()) {
+    INFO(target->name);
+    for (const Conv2dProblem& p : {kFewChannels, kPointwise, kNarrow}) check_estimate(conv2d_seconds, p, *target);
+    check_estimate(few_channels_seconds, kFewChannels, *target);
+    check_estimate(pointwise_seconds, kPointwise, *target);
+    if (narrow_groups_refusal(kNarrow, *target).empty()) check_estimate(narrow_groups_seconds, kNarrow, *target);
+  }
+}
+
+TEST_CASE("estimates: none for 16-bit types, for NCHW and for a pool, whose kernels keep the list's order") {
+  Conv2dProblem p = kFewChannels;
+  p.dtype = DType::bf16;
+  CHECK(conv2d_seconds(p, best_target(), 1) == kNoEstimate);
+  p = kFewChannels;
+  p.nhwc = false;
+  CHECK(few_channels_seconds(p, best_target(), 1) == kNoEstimate);
+  p = kFewChannels;
+  p.pool = {2, 2, 2, 2};
+  CHECK(conv2d_seconds(p, best_target(), 1) == kNoEstimate);
+}
+
+}  // namespace gable::cpu::test
