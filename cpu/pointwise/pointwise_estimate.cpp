@@ -27,7 +27,8 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   double cycles = b.copies_input ? pixels * runs * kCopiedVector * static_cast<double>(b.units.lane_blocks) : 0;
   std::int64_t lanes = 0;
   for (std::int64_t lane = 0; lane < p.k; lane += lanes) {
-    lanes = packed_panel_lanes(kernels, p.k - lane);
+    const std::int64_t widest = b.tile.vectors * kernels.lanes;
+    lanes = p.k - lane >= widest ? widest : packed_panel_lanes(kernels, p.k - lane);
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double products =
         pixels * channels * vectors * fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes));
