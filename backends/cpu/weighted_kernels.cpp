@@ -58,8 +58,8 @@ std::string strict_only(const WeightedOp& op) {
 }
 
 std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
-  if (cpu::is_depthwise(op.problem)) {
-    return "one input and one output channel in each of several groups: the depthwise kernels take these";
+  if (cpu::is_depthwise(op.problem) || (cpu::has_single_channel_groups(op.problem) && op.problem.pool.none())) {
+    return "one input channel in each of several groups: the depthwise kernels take these";
   }
   return strict_only(op);
 }
@@ -70,13 +70,13 @@ std::string refuse_depthwise_staged(const WeightedOp& op, const cpu::Target& tar
 }
 
 std::string refuse_depthwise(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = refuse_depthwise_staged(op, target);
-  return refusal.empty() ? cpu::depthwise_refusal(op.problem, target) : refusal;
+  const std::string refusal = cpu::depthwise_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
 }
 
 std::string refuse_depthwise_planes(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = refuse_depthwise_staged(op, target);
-  return refusal.empty() ? cpu::depthwise_planes_refusal(op.problem, target) : refusal;
+  const std::string refusal = cpu::depthwise_planes_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
 }
 
 std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {

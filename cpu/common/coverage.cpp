@@ -23,11 +23,15 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_stage_nchw",
     "conv2d_store_nhwc",
     "conv2d_store_nchw",
-    "depthwise_stride1",
-    "depthwise_stride2",
-    "depthwise_pairs",
-    "depthwise_planes_stride1",
-    "depthwise_planes_stride2",
+    "depthwise_in_place",
+    "depthwise_widened",
+    "depthwise_multiplied",
+    "depthwise_non_temporal",
+    "depthwise_planes_in_place",
+    "depthwise_planes_staged",
+    "depthwise_planes_direct",
+    "depthwise_planes_rows",
+    "depthwise_planes_transposed",
     "depthwise_staged_tile",
     "depthwise_staged_row_pair",
     "depthwise_staged_in_place",
@@ -92,6 +96,8 @@ constexpr bool takes(PathUnit unit, Path path) {
 
 /// A vector of one lane holds no groups.
 bool exists_on(Path path, const Target& target) { return path != Path::narrow_groups || target.name != "scalar"; }
+/// Whether a vector is a cache line, which depthwise's non-temporal stores write as a whole.
+bool stores_lines(const Target& target) { return target.name == "avx512"; }
 
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;
 
@@ -121,6 +127,7 @@ std::vector<PathCoverage> path_coverage() {
     const Path path = static_cast<Path>(i);
     for (const Target& target : compiled_targets()) {
       if (!exists_on(path, target)) continue;
+      if (path == Path::depthwise_non_temporal && !stores_lines(target)) continue;
       entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));
     }
     for (const PathUnit unit : {PathUnit::amx, PathUnit::bf16_dot}) {

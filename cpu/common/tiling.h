@@ -89,6 +89,9 @@ constexpr Conv2dProblem with_pixels_in_a_row(Conv2dProblem p) {
   return p;
 }
 
+/// One input channel, and one or more output channels, in each of several groups.
+constexpr bool has_single_channel_groups(const Conv2dProblem& p) { return p.groups > 1 && p.c == p.groups; }
+
 /// One input and one output channel in each of several groups.
 constexpr bool is_depthwise(const Conv2dProblem& p) { return p.groups > 1 && p.c == p.groups && p.k == p.groups; }
 

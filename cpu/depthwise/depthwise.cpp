@@ -1,175 +1,262 @@
-// Which problems the fast depthwise kernel takes, packing, and the loop over units (image, block of rows).
+// Which problems the NHWC depthwise kernel takes, packing, and the loops over a unit's pixel blocks and rows.
 #include "cpu/depthwise/depthwise.h"
 
 #include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <stdexcept>
 
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/half.h"
 #include "cpu/common/parallel.h"
-#include "cpu/common/tiling.h"
 #include "cpu/common/unit_description.h"
 
 namespace gable::cpu {
 namespace {
 
-// 512 B of neighbouring channels a pixel: long enough for the hardware's prefetcher, and the nine taps' weights of a
-// block (4.6 KB) stay in L1.
-constexpr std::int64_t kBlockChannels = 128;
+/// Vectors of a cache line: narrower non-temporal stores would write a line to memory in parts.
+constexpr std::int64_t kLineLanes = 16;
 
-bool takes_pairs(const Conv2dProblem& p, const DepthwiseKernels& kernels) {
-  return p.dtype == DType::bf16 && p.c >= 2 * kernels.lanes;
-}
-
-/// Even, so that only the image's last row has no partner.
-std::int64_t choose_unit_rows(const Conv2dProblem& p, int threads) {
-  return round_up(ceil_div(p.ho, ceil_div(units_wanted(threads), p.n)), kDepthwiseRows);
+/// Where there is no bias, or fewer channels than lanes, the plan has one of its own.
+std::size_t bias_floats(const Conv2dProblem& p, std::int64_t lanes) {
+  return p.bias && p.k >= lanes ? 0 : line_floats(std::max(p.k, lanes));
 }
 
 }  // namespace
 
 std::string depthwise_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
-  if (!is_depthwise(p)) return "it takes several groups of one channel each";
+  if (!has_single_channel_groups(p)) {
+    return text(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + text(p.group_c()) +
+           " input channels; it takes several groups of one each";
+  }
   if (!p.nhwc) return "layout nchw: its lanes are channels, which must be neighbours";
-  if (p.r != kDepthwiseTaps || p.s != kDepthwiseTaps) {
-    return "kernel " + text(p.r) + "x" + text(p.s) + ": it is made for 3x3";
-  }
-  if (p.stride_h != p.stride_w || p.stride_h > 2) {
-    return "stride " + text(p.stride_h) + "x" + text(p.stride_w) + ": it is made for 1x1 and 2x2";
-  }
-  if (p.dilation_h != 1 || p.dilation_w != 1) return "it is made for no dilation";
   if (!p.pool.none()) return "it fuses no max-pool";
-  if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
-  const int lanes = depthwise_kernels(target).lanes;
-  if (p.c < lanes) return text(p.c) + " channels are less than a vector of " + text(lanes);
-  const std::int64_t right = column_axis(p).overhang();
-  if (p.pad_left > 1 || right > 1) {
-    return "columns of padding: " + text(p.pad_left) + " left, " + text(right) + " right; it is made for at most 1";
-  }
-  if (p.pad_left + std::max<std::int64_t>(right, 0) >= kDepthwiseTaps - 1 && p.wo == 1) {
-    return "one output pixel with padding on both sides";
-  }
   return "";
 }
 
 DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target, int threads)
     : problem_(checked("depthwise", problem, target, threads)),
       target_(&target),
-      kernels_(&depthwise_kernels(target)),
-      pairs_(takes_pairs(problem, *kernels_)),
-      lanes_(pairs_ ? 2 * kernels_->lanes : kernels_->lanes),
       threads_(threads),
-      unit_rows_(choose_unit_rows(problem, threads)),
-      row_blocks_(ceil_div(problem.ho, unit_rows_)),
-      bias_(static_cast<std::size_t>(groups() * lanes_)) {
-  if (row_axis(problem).padded()) {
-    zeros_ =
-        AlignedFloats(static_cast<std::size_t>(problem.w * problem.c) * size_of(problem.dtype) / sizeof(float) + 1);
-  }
-}
+      blocking_(choose_depthwise_blocking(problem, target, threads)),
+      columns_(column_axis(blocking_.problem)),
+      workspace_(static_cast<std::size_t>(threads * blocking_.thread_floats())),
+      bias_(bias_floats(problem, blocking_.sections.front().lanes)),
+      runs_(static_cast<std::size_t>(threads * problem.r * columns_.runs())) {}
 
-/// In a pair of vectors the first has the even channels, the second the odd ones.
-std::int64_t DepthwisePlan::channel_of(std::int64_t group, std::int64_t lane) const {
-  const std::int64_t first = std::min(group * lanes_, problem_.c - lanes_);
-  if (!pairs_) return first + lane;
-  const std::int64_t half = lanes_ / 2;
-  return first + lane % half * 2 + lane / half;
+std::int64_t DepthwisePlan::packed_lanes() const {
+  const ChannelSection& last = blocking_.sections.back();
+  return last.packed_lanes_before + last.vectors() * last.lanes;
 }
-
 std::size_t DepthwisePlan::packed_bytes() const {
-  return static_cast<std::size_t>(groups() * kDepthwiseTaps * kDepthwiseTaps * lanes_) * sizeof(float);
+  return static_cast<std::size_t>(packed_lanes() * problem_.r * problem_.s) * sizeof(float);
+}
+std::size_t DepthwisePlan::workspace_bytes() const {
+  return (workspace_.size() + bias_.size()) * sizeof(float) + runs_.size() * sizeof(TapRun);
 }
 
-Packing DepthwisePlan::packing() const { return packing_of(problem_, "depthwise", {lanes_, pairs_ ? 1 : 0}); }
-
-std::int64_t DepthwisePlan::moved_bytes() const {
-  return (problem_.x_elements() + problem_.y_elements()) * static_cast<std::int64_t>(size_of(problem_.dtype));
-}
-
-// If y does not stay in L2, non-temporal stores save the reads that ordinary stores make of the lines they fill. A
-// vector narrower than a line would write it to memory in parts.
-bool DepthwisePlan::non_temporal() const {
-  return problem_.dtype == DType::f32 && problem_.c % lanes_ == 0 && lanes_ * 4 == 64 && moved_bytes() > 4 * l2_bytes();
+Packing DepthwisePlan::packing() const {
+  const ChannelSection& first = blocking_.sections.front();
+  return packing_of(problem_, "depthwise", {first.lanes, blocking_.sections.back().lanes});
 }
 
 void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
+  const Conv2dProblem& p = problem_;
   auto* out = static_cast<float*>(packed);
-  for (std::int64_t group = 0; group < groups(); ++group) {
-    for (std::int64_t kh = 0; kh < kDepthwiseTaps; ++kh) {
-      for (std::int64_t kw = 0; kw < kDepthwiseTaps; ++kw) {
-        for (std::int64_t lane = 0; lane < lanes_; ++lane) {
-          const std::int64_t tap = kh * strides.row + kw * strides.column;
-          *out++ = element_as_f32(weights, problem_.dtype, channel_of(group, lane) * strides.out + tap);
+  for (const ChannelSection& section : blocking_.sections) {
+    for (std::int64_t vector = 0; vector < section.vectors(); ++vector) {
+      for (std::int64_t kh = 0; kh < p.r; ++kh) {
+        for (std::int64_t kw = 0; kw < p.s; ++kw) {
+          for (std::int64_t lane = 0; lane < section.lanes; ++lane) {
+            const std::int64_t channel = section.channel(vector, lane);
+            const std::int64_t source =
+                (section.first + channel) * strides.out + kh * strides.row + kw * strides.column;
+            *out++ = channel < section.channels ? element_as_f32(weights, p.dtype, source) : 0.0F;
+          }
         }
       }
     }
   }
 }
 
-void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
-  const Conv2dProblem& p = problem_;
-  note_path(p.stride_h == 1 ? Path::depthwise_stride1 : Path::depthwise_stride2, *target_);
-  if (pairs_) note_path(Path::depthwise_pairs, *target_);
-  const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
-  const std::int64_t x_row = p.w * p.c * bytes;
-  const std::int64_t y_row = p.wo * p.c * bytes;
-  for (std::int64_t i = 0; i < groups() * lanes_; ++i) {
-    const float value = p.bias ? bias[channel_of(i / lanes_, i % lanes_)] : 0.0F;
-    bias_.data()[i] = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;  // no payload to round
+// If y does not stay in L2, non-temporal stores save the reads that ordinary stores make of the lines they fill.
+bool DepthwisePlan::non_temporal() const {
+  const std::int64_t bytes = (problem_.x_elements() + problem_.y_elements()) * std::int64_t{sizeof(float)};
+  return problem_.dtype == DType::f32 && !blocking_.stores_rows && blocking_.sections.front().lanes == kLineLanes &&
+         problem_.k % kLineLanes == 0 && bytes > 4 * l2_bytes();
+}
+
+/// A run's pointers.
+struct DepthwisePlan::Run {
+  const char* x;
+  const float* packed;
+  const float* bias;
+  char* y;
+  bool non_temporal;
+};
+
+/// One unit of work.
+class DepthwisePlan::Unit {
+ public:
+  Unit(DepthwisePlan& plan, const Run& run, std::int64_t index, int thread)
+      : plan_(plan),
+        run_(run),
+        b_(plan.blocking_),
+        p_(plan.blocking_.problem),
+        block_(b_.channel_blocks[static_cast<std::size_t>(index) % b_.channel_blocks.size()]),
+        lanes_(b_.sections[block_.section].lanes),
+        element_(static_cast<std::int64_t>(size_of(p_.dtype))),
+        ring_(plan.workspace_.data() + thread * b_.thread_floats()),
+        results_(ring_ + b_.ring_rows * b_.row_floats),
+        runs_(plan.runs_.data() + thread * p_.r * plan.columns_.runs()) {
+    const std::int64_t place = index / static_cast<std::int64_t>(b_.channel_blocks.size());
+    const std::int64_t multiplier = p_.k / p_.c;
+    first_row_ = place % b_.row_blocks * b_.unit_rows;
+    const std::int64_t image = place / b_.row_blocks;
+    x_ = run.x + (image * p_.h * p_.w * p_.c + block_.first / multiplier) * element_;
+    y_ = run.y + (image * p_.ho * p_.wo * p_.k + block_.first) * element_;
+    const std::int64_t packed_lane = b_.sections[block_.section].packed_lanes_before + block_.first_vector * lanes_;
+    call_.bias = run.bias + block_.first;
+    call_.weights_step = lanes_ * p_.r * p_.s;
+    call_.bias_step = lanes_;
+    call_.runs = runs_;
+    call_.weights = run.packed + packed_lane * p_.r * p_.s;
+    call_.vectors = block_.vectors.vectors;
+    call_.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
+    call_.non_temporal = run.non_temporal;
+    const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // where the last vector lies in f32 rows
+    x_pitch_ = b_.stages_input ? block_.vectors.vectors * lanes_ : p_.c;
+    y_pitch_ = b_.stores_rows ? block_.vectors.vectors * lanes_ : p_.k;
+    call_.last = {.x = b_.stages_input ? in_rows : block_.vectors.last,
+                  .y = b_.stores_rows ? in_rows : block_.vectors.last,
+                  .bias = block_.vectors.last};
+    call_.x_step = plan.columns_.position_step() * x_pitch_;
+    call_.y_step = plan.columns_.output_step() * y_pitch_;
   }
-  DepthwiseCall shared{};
-  shared.weights = static_cast<const float*>(packed);
-  shared.bias = bias_.data();
-  shared.channels = p.c;
-  shared.block_channels = kBlockChannels * 4 / bytes;
-  shared.pixels = p.wo;
-  shared.left = static_cast<int>(p.pad_left);
-  shared.right_outside = column_axis(p).overhang() > 0;
-  shared.prefetch_bytes = moved_bytes() > l3_bytes() / 2 ? kDepthwiseRows * p.stride_h * x_row : 0;
-  shared.relu = p.activation == Activation::relu;
-  shared.non_temporal = non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
-  const auto stride = static_cast<std::size_t>(p.stride_h - 1);
-  const DepthwiseFunction(&functions)[kDepthwiseRows] =
-      pairs_ ? kernels_->pairs[stride] : kernels_->rows[static_cast<int>(p.dtype)][stride];
-  parallel_units(threads_, p.n * row_blocks_, [&](std::int64_t unit, int) {
-    const std::int64_t image = unit / row_blocks_;
-    const std::int64_t first = unit % row_blocks_ * unit_rows_;
-    const std::int64_t end = std::min(first + unit_rows_, p.ho);
-    const char* x_image = static_cast<const char*>(x) + image * p.h * x_row;
-    char* y_image = static_cast<char*>(y) + image * p.ho * y_row;
-    DepthwiseCall call = shared;
-    for (std::int64_t row = first; row < end; row += kDepthwiseRows) {
-      const std::int64_t rows = std::min<std::int64_t>(kDepthwiseRows, end - row);
-      const std::int64_t input_rows = (rows - 1) * p.stride_h + kDepthwiseTaps;
-      for (std::int64_t i = 0; i < input_rows; ++i) {
-        const std::int64_t source = row * p.stride_h - p.pad_top + i;
-        const bool inside = source >= 0 && source < p.h;
-        call.rows[static_cast<std::size_t>(i)] = inside ? x_image + source * x_row : static_cast<void*>(zeros_.data());
-      }
-      for (std::int64_t i = 0; i < rows; ++i) call.y[static_cast<std::size_t>(i)] = y_image + (row + i) * y_row;
-      functions[rows - 1](call);
+
+  void compute() {
+    const std::int64_t end = std::min(first_row_ + b_.unit_rows, p_.ho);
+    for (const PixelBlock& pixels : b_.pixel_blocks) {
+      staged_ = 0;
+      for (std::int64_t row = first_row_; row < end; ++row) compute_row(pixels, row);
     }
-    if (call.non_temporal) hwy::FlushStream();
-  });
+    if (run_.non_temporal) hwy::FlushStream();
+  }
+
+ private:
+  void compute_row(const PixelBlock& pixels, std::int64_t row) {
+    const WindowAxis rows = row_axis(p_);
+    const TapRange taps = rows.inside(row);
+    if (b_.stages_input && taps.begin < taps.end) stage(pixels, rows, row, taps);
+    list_runs(rows, row, taps);
+    const DepthwiseTileFunction* functions =
+        block_.tiles->tiles[static_cast<int>(b_.tile_type)][plan_.columns_.tile_stride() - 1];
+    const auto bytes = static_cast<std::int64_t>(size_of(b_.tile_type));
+    const char* x = b_.stages_input ? reinterpret_cast<const char*>(ring_) : x_;
+    char* y = b_.stores_rows ? reinterpret_cast<char*>(results_) : y_ + row * p_.wo * p_.k * bytes;
+    const std::int64_t first_pixel = b_.stores_rows ? pixels.first_pixel : 0;
+    const std::int64_t first_column = b_.stages_input ? pixels.first_column : 0;
+    for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
+      const AxisTile& tile = b_.tiles[i];
+      call_.positions = b_.positions.data() + tile.positions_at;
+      call_.x = x + (tile.input - first_column) * x_pitch_ * bytes;
+      call_.y = y + (tile.first - first_pixel) * y_pitch_ * bytes;
+      call_.tiles = tile.count;
+      functions[tile.outputs - 1](call_);
+    }
+    if (b_.stores_rows) narrow(pixels, row);
+  }
+
+  void list_runs(const WindowAxis& rows, std::int64_t row, const TapRange& taps) {
+    TapRun* next = runs_;
+    for (std::int64_t kh = taps.begin; kh < taps.end; ++kh) {
+      const std::int64_t source = rows.first(row) + kh * p_.dilation_h;
+      const std::int64_t x = b_.stages_input ? ring_row(source) - ring_ : source * p_.w * p_.c;
+      for (std::int64_t run = 0; run < plan_.columns_.runs(); ++run) {
+        const std::int64_t tap = plan_.columns_.run_tap(run);
+        *next++ = {x + tap * p_.dilation_w * x_pitch_, (kh * p_.s + tap) * lanes_,
+                   static_cast<std::int32_t>(plan_.columns_.run_taps(run)), static_cast<std::int32_t>(run)};
+      }
+    }
+    call_.run_count = next - runs_;
+    const bool prefetches = b_.prefetches && call_.run_count > 0;
+    call_.prefetch_bytes = prefetches ? p_.stride_h * p_.w * p_.c * element_ : 0;
+  }
+
+  float* ring_row(std::int64_t source) const { return ring_ + source % b_.ring_rows * b_.row_floats; }
+
+  /// Widens the input rows under a row of output that are not in the ring yet.
+  void stage(const PixelBlock& pixels, const WindowAxis& rows, std::int64_t row, const TapRange& taps) {
+    // Not the first tap inside: with dilation, later rows of output may read rows before it.
+    const std::int64_t first = std::max<std::int64_t>(0, rows.first(row));
+    const std::int64_t end = rows.first(row) + (taps.end - 1) * p_.dilation_h + 1;
+    const std::int64_t multiplier = p_.k / p_.c;
+    const auto& widen = multiplier == 1 ? block_.rows->widen : block_.rows->widen_multiplied;
+    for (std::int64_t source = std::max(first, staged_); source < end; ++source) {
+      widen[static_cast<int>(p_.dtype)]({.x = x_ + (source * p_.w + pixels.first_column) * p_.c * element_,
+                                         .x_step = p_.c,
+                                         .row = ring_row(source),
+                                         .row_step = x_pitch_,
+                                         .pixels = pixels.columns,
+                                         .lanes = block_.vectors,
+                                         .multiplier = multiplier,
+                                         .first_of_input = block_.first % multiplier});
+    }
+    staged_ = std::max(staged_, end);
+  }
+
+  void narrow(const PixelBlock& pixels, std::int64_t row) const {
+    block_.rows->narrow[static_cast<int>(p_.dtype)]({.row = results_,
+                                                     .row_step = y_pitch_,
+                                                     .y = y_ + (row * p_.wo + pixels.first_pixel) * p_.k * element_,
+                                                     .y_step = p_.k,
+                                                     .pixels = pixels.pixels,
+                                                     .lanes = block_.vectors,
+                                                     .tanh = p_.activation == Activation::tanh});
+  }
+
+  DepthwisePlan& plan_;
+  const Run& run_;
+  const DepthwiseBlocking& b_;
+  const Conv2dProblem& p_;
+  const ChannelBlock& block_;
+  std::int64_t lanes_, element_;
+  float* ring_;
+  float* results_;
+  TapRun* runs_;
+  std::int64_t first_row_ = 0, staged_ = 0, x_pitch_ = 0, y_pitch_ = 0;
+  const char* x_ = nullptr;
+  char* y_ = nullptr;
+  DepthwiseTileCall call_{};
+};
+
+void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
+  note_path(blocking_.stages_input ? Path::depthwise_widened : Path::depthwise_in_place, *target_);
+  if (problem_.k != problem_.c) note_path(Path::depthwise_multiplied, *target_);
+  const bool in_place = problem_.bias && bias_.size() == 0;
+  if (problem_.bias && !in_place) std::copy(bias, bias + problem_.k, bias_.data());
+  const Run call{static_cast<const char*>(x), static_cast<const float*>(packed), in_place ? bias : bias_.data(),
+                 static_cast<char*>(y), non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
+  if (call.non_temporal) note_path(Path::depthwise_non_temporal, *target_);
+  parallel_units(threads_, blocking_.units(),
+                 [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
 }
 
 Conv2dDescription DepthwisePlan::description() const {
+  const DepthwiseBlocking& b = blocking_;
+  std::int64_t widest = 1;
+  for (const AxisTile& tile : b.tiles) widest = std::max<std::int64_t>(widest, tile.outputs);
   Conv2dDescription d;
   d.kernel = "depthwise";
   d.target = target_->name;
-  const bool tiles = problem_.wo > kernels_->pixels;  // else pixel by pixel
-  d.tile = text(std::min<std::int64_t>(kDepthwiseRows, problem_.ho)) + "x" + text(tiles ? kernels_->pixels : 1) +
-           " pixels x " + text(lanes_) + " channels";
-  d.blocking =
-      "unit " + text(std::min(unit_rows_, problem_.ho)) + " rows, " + text(problem_.n * row_blocks_) + " units";
-  d.fusion = std::string("input in place, ") + describe_epilogue(problem_, true, true) +
-             (non_temporal() ? ", non-temporal stores" : "");
+  d.tile = text(widest) + " pixels x " + text(b.sections.front().lanes) + " channels";
+  d.blocking = "unit " + text(b.unit_rows) + " rows x " + text(b.channel_blocks.front().vectors.channels) +
+               " channels in blocks of " + text(b.pixel_blocks.front().pixels) + " pixels, " + text(b.units()) +
+               " units";
+  d.fusion = std::string(b.stages_input ? "input widened in L1" : "input in place") + ", " +
+             describe_epilogue(problem_, true, !b.stores_rows) + (non_temporal() ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;
 }

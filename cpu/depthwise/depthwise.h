@@ -1,15 +1,16 @@
-// Depthwise 3x3 convolution of NHWC images, stride 1 or 2: lanes are channels, and each input vector that is loaded
-// serves every output of a tile of two rows. The tiles at a row's ends skip the taps that read padding, so the input is
-// never staged. DepthwiseStagedPlan takes what this one refuses.
+// Depthwise convolution of NHWC images: any window, stride, dilation, padding and number of outputs an input channel.
+// Lanes are channels. f32 input is read in place, padding is skipped; 16-bit input is widened row by row into L1, and
+// results are narrowed from there. DepthwiseStagedPlan takes what has a pool.
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "cpu/common/aligned.h"
 #include "cpu/common/check.h"
 #include "cpu/common/description.h"
-#include "cpu/depthwise/depthwise_kernels.h"
+#include "cpu/depthwise/depthwise_blocking.h"
 
 namespace gable::cpu {
 
@@ -22,32 +23,32 @@ class DepthwisePlan {
   DepthwisePlan(const Conv2dProblem& problem, const Target& target, int threads);
 
   Conv2dDescription description() const;
-  std::size_t workspace_bytes() const { return (zeros_.size() + bias_.size()) * sizeof(float); }
+  std::size_t workspace_bytes() const;
   std::size_t packed_bytes() const;
 
   /// What pack()'s result depends on; not on images, epilogue or threads.
   Packing packing() const;
-  /// Weights of the problem's type to f32 [group][tap][lane].
+  /// Weights of the problem's type to f32 [vector][tap][lane].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
   /// The same contract as Conv2dPlan::run().
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
-  std::int64_t groups() const { return ceil_div(problem_.c, lanes_); }
-  std::int64_t channel_of(std::int64_t group, std::int64_t lane) const;
-  std::int64_t moved_bytes() const;  // of x and y
-  bool non_temporal() const;         // stores are non-temporal, where y is aligned to cache lines
+  struct Run;
+  class Unit;
+
+  std::int64_t packed_lanes() const;
+  bool non_temporal() const;  // stores are non-temporal, where y is aligned to cache lines
 
   Conv2dProblem problem_;
   const Target* target_;
-  const DepthwiseKernels* kernels_;
-  bool pairs_;          // groups are of two vectors
-  std::int64_t lanes_;  // of a group
   int threads_;
-  std::int64_t unit_rows_, row_blocks_;
-  AlignedFloats zeros_;  // a row of padding, which every thread reads
-  AlignedFloats bias_;   // in the order of groups
+  DepthwiseBlocking blocking_;
+  AxisCut columns_;
+  AlignedFloats workspace_;   // a part a thread
+  AlignedFloats bias_;        // empty: the caller's is used
+  std::vector<TapRun> runs_;  // of one row of output, for each thread
 };
 
 }  // namespace gable::cpu

@@ -1,9 +1,5 @@
-// Depthwise 3x3 of planes, compiled once a target. The rows of a call are staged as f32 with their padding (two copies
-// an element, in L1), so that a step tests no coordinates. A step computes 4 vectors of results, each by 9 loads at
-// fixed distances and 9 FMA, with the taps in 9 registers. Two loads a cycle bound it, and a load that crosses a line
-// counts twice: about 8 cycles a vector, against 4.5 of FMA. Results go to a buffer of the same pitch and from there,
-// rounded, to y. Rows shorter than a vector are stored as whole vectors too; the next row overwrites the elements past
-// their end.
+// See depthwise_planes_kernels.h. A row's last vector is masked, so that it writes zeros past the row's end; its pitch
+// has room for them.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_planes_kernels.h"
@@ -14,15 +10,16 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cstddef>
 
+#include "cpu/common/half.h"
+#include "cpu/common/tanh-inl.h"
 #include "cpu/common/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
-constexpr int kRunVectors = 4;
-
-template <DType kType, int kStride>
+template <DType kType>
 struct DepthwisePlanes {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
@@ -30,39 +27,40 @@ struct DepthwisePlanes {
 
   static HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
 
-  /// `count` elements as f32; may write a vector's length beyond them.
-  static HWY_INLINE void widen(const T* x, const T* x_end, std::int64_t count, float* strip) {
+  /// The first `count` elements, at most a vector, and zeros.
+  static HWY_INLINE V load_part(const T* x, const T* x_end, std::int64_t count) {
+    const D d;
+    if (count <= 0) return hn::Zero(d);
+    if (HWY_UNLIKELY(x + lanes() > x_end))
+      return load_first_as_f32<kType>(d, x, static_cast<int>(std::min(count, lanes())));
+    return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count)), load_as_f32<kType>(d, x));
+  }
+
+  static HWY_INLINE void stage_dense(const PlaneRows& call, const T* x, const T* x_end, float* row) {
     const D d;
     std::int64_t i = 0;
-    for (; i < count && x + i + lanes() <= x_end; i += lanes()) hn::StoreU(load_as_f32<kType>(d, x + i), d, strip + i);
-    if (i < count) convert_to_f32<kType>(x + i, strip + i, count - i);
+    for (; i + lanes() <= call.width; i += lanes()) hn::StoreU(load_as_f32<kType>(d, x + i), d, row + i);
+    if (i < call.width) hn::StoreU(load_part(x + i, x_end, call.width - i), d, row + i);
   }
 
-  /// `count` zeros; may write a vector's length beyond them. The first vector stands outside the loop,
-  /// which compilers turn into a call of memset: there are rarely more than two zeros.
-  static HWY_INLINE void clear(float* strip, std::int64_t count) {
-    const D d;
-    hn::StoreU(hn::Zero(d), d, strip);
-    for (std::int64_t i = lanes(); i < count; i += lanes()) hn::StoreU(hn::Zero(d), d, strip + i);
-  }
-
-  /// The even elements of a row as f32 to `even`, the others to `odd`; may write a vector's length beyond them.
-  static HWY_INLINE void deinterleave(const T* x, const T* x_end, std::int64_t width, float* even, float* odd) {
+  /// Columns j of the image to phase (j + pad) % 2.
+  static HWY_INLINE void stage_pairs(const PlaneRows& call, const T* x, const T* x_end, float* row) {
 #if HWY_TARGET == HWY_SCALAR
     (void)x_end;
-    for (std::int64_t i = 0; i < width; ++i) widen(x + i, x + i + 1, 1, (i % 2 == 0 ? even : odd) + i / 2);
+    stage_apart(call, x, row);
 #else
     const D d;
-    for (std::int64_t i = 0; i < width; i += 2 * lanes()) {
-      HWY_ALIGN float last[2 * hn::MaxLanes(D())];
+    const bool swapped = call.pad_left % 2 == 1;
+    float* even = row + call.pad_left / 2 + (swapped ? call.phase_floats : 0);
+    float* odd = row + (call.pad_left + 1) / 2 + (swapped ? 0 : call.phase_floats);
+    for (std::int64_t i = 0; i < call.width; i += 2 * lanes()) {
       V low, high;
-      if (x + i + 2 * lanes() <= x_end) {
+      if (i + 2 * lanes() <= call.width) {
         low = load_as_f32<kType>(d, x + i);
         high = load_as_f32<kType>(d, x + i + lanes());
       } else {
-        convert_to_f32<kType>(x + i, last, std::min(width - i, 2 * lanes()));
-        low = hn::Load(d, last);
-        high = hn::Load(d, last + lanes());
+        low = load_part(x + i, x_end, call.width - i);
+        high = load_part(x + i + lanes(), x_end, call.width - i - lanes());
       }
       hn::StoreU(hn::ConcatEven(d, high, low), d, even + i / 2);
       hn::StoreU(hn::ConcatOdd(d, high, low), d, odd + i / 2);
@@ -70,122 +68,128 @@ struct DepthwisePlanes {
 #endif
   }
 
-  /// Clears the right padding of a row of `floats`, whose elements [pad, pad + count) come from the image.
-  static HWY_INLINE void end_row(float* row, std::int64_t floats, std::int64_t pad, std::int64_t count) {
-    const std::int64_t inside = std::min(count, floats - pad);
-    clear(row + pad + inside, floats - pad - inside);
-  }
-
-  static HWY_INLINE void stage_row(const DepthwisePlanesCall& call, const T* x, float* row) {
-    const DepthwisePlanesBlocking& b = *call.blocking;
-    const T* x_end = static_cast<const T*>(call.input.end);
-    clear(row, 1);
-    if constexpr (kStride == 1) {
-      widen(x, x_end, std::min(call.input.width, b.pitch - call.input.pad_left), row + call.input.pad_left);
-      end_row(row, b.pitch, call.input.pad_left, call.input.width);
-    } else {
-      // Column j of the image is column j + pad_left of the strip, whose even columns are the first phase.
-      const bool swapped = call.input.pad_left % 2 == 1;
-      float* even = row + (swapped ? b.phase : 0);
-      float* odd = row + (swapped ? 0 : b.phase);
-      const std::int64_t even_pad = call.input.pad_left / 2;
-      const std::int64_t odd_pad = (call.input.pad_left + 1) / 2;
-      clear(row + b.phase, 1);
-      const std::int64_t width = std::min(call.input.width, 2 * b.pitch - call.input.pad_left);
-      deinterleave(x, x_end, width, even + even_pad, odd + odd_pad);
-      end_row(even, b.pitch, even_pad, (width + 1) / 2);
-      end_row(odd, b.pitch, odd_pad, width / 2);
+  static HWY_INLINE void stage_apart(const PlaneRows& call, const T* x, float* row) {
+    for (std::int64_t j = 0; j < call.width; ++j) {
+      const std::int64_t padded = j + call.pad_left;
+      row[padded % call.stride * call.phase_floats + padded / call.stride] = element_as_f32(x, kType, j);
     }
   }
 
-  static HWY_INLINE void stage(const DepthwisePlanesCall& call, const T* x, float* strip) {
-    const DepthwisePlanesBlocking& b = *call.blocking;
-    const std::int64_t rows = (call.output.rows - 1) * kStride + kPlaneTaps;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      float* row = strip + i % kStride * kStride * b.phase + i / kStride * b.pitch;
-      const std::int64_t source = call.input.first_row + i;
-      if (source >= 0 && source < call.input.height) {
-        stage_row(call, x + source * call.input.width, row);
-        continue;
-      }
-      for (std::int64_t phase = 0; phase < kStride; ++phase) clear(row + phase * b.phase, b.pitch);
-    }
-  }
-
-  static HWY_INLINE void compute(const DepthwisePlanesCall& call, const float* weights, float bias_value,
-                                 float* strip) {
+  /// Rows of at most a vector: small images, where loops within a row would cost more than the row.
+  static HWY_INLINE void stage_short(const PlaneRows& call, const T* x, const T* x_end) {
     const D d;
-    const DepthwisePlanesBlocking& b = *call.blocking;
-    V taps[kPlaneTaps * kPlaneTaps];
-    const float* inputs[kPlaneTaps * kPlaneTaps];
-    for (int tap = 0; tap < kPlaneTaps * kPlaneTaps; ++tap) {
-      const int kh = tap / kPlaneTaps;
-      const int kw = tap % kPlaneTaps;
-      taps[tap] = hn::Set(d, weights[tap]);
-      inputs[tap] = strip + (kh % kStride * kStride + kw % kStride) * b.phase + kh / kStride * b.pitch + kw / kStride;
+    const auto valid = hn::FirstN(d, static_cast<std::size_t>(call.width));
+    float* row = call.strip + call.pad_left;
+    std::int64_t i = 0;
+    for (; i < call.rows && x + lanes() <= x_end; ++i, x += call.width, row += call.pitch) {
+      hn::StoreU(hn::IfThenElseZero(valid, load_as_f32<kType>(d, x)), d, row);
     }
-    const V bias = hn::Set(d, bias_value);
-    float* out = strip + b.out_offset;
-    const std::int64_t count = (call.output.rows - 1) * b.pitch + call.output.columns;
-    for (std::int64_t i = 0; i < count; i += kRunVectors * lanes()) {
-      V acc[kRunVectors];
-      HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) acc[v] = bias;
-      HWY_UNROLL(9) for (int tap = 0; tap < kPlaneTaps * kPlaneTaps; ++tap) {
-        const float* input = inputs[tap] + i;
-        HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) {
-          acc[v] = hn::MulAdd(hn::LoadU(d, input + v * lanes()), taps[tap], acc[v]);
+    for (; i < call.rows; ++i, x += call.width, row += call.pitch) hn::StoreU(load_part(x, x_end, call.width), d, row);
+  }
+
+  static void stage(const PlaneRows& caller) {
+    const PlaneRows call = caller;
+    const T* x = static_cast<const T*>(call.x);
+    const T* x_end = static_cast<const T*>(call.x_end);
+    if (call.stride == 1 && call.width <= lanes()) return stage_short(call, x, x_end);
+    for (std::int64_t i = 0; i < call.rows; ++i, x += call.width) {
+      float* row = call.strip + i * call.pitch;
+      if (call.stride == 1) {
+        stage_dense(call, x, x_end, row + call.pad_left);
+      } else if (call.stride == 2) {
+        stage_pairs(call, x, x_end, row);
+      } else {
+        stage_apart(call, x, row);
+      }
+    }
+  }
+
+  template <bool kTanh>
+  static HWY_INLINE void finish_as(const PlaneResults& caller) {
+    const PlaneResults call = caller;
+    const D d;
+    T* y = static_cast<T*>(call.y);
+    const T* end = y + call.rows * call.width;
+    const T* limit = static_cast<const T*>(call.y_end);
+    if (!kTanh && call.width <= lanes()) {
+      const float* results = call.results;
+      for (; y < end && y + lanes() <= limit; y += call.width, results += call.pitch) {
+        store_f32_as<kType>(d, hn::LoadU(d, results), y);
+      }
+      for (; y < end; y += call.width, results += call.pitch) {
+        store_first_f32_as<kType>(d, hn::LoadU(d, results), y, static_cast<int>(call.width));
+      }
+      return;
+    }
+    for (std::int64_t row = 0; row < call.rows; ++row, y += call.width) {
+      const float* results = call.results + row * call.pitch;
+      for (std::int64_t i = 0; i < call.width; i += lanes()) {
+        V value = hn::LoadU(d, results + i);
+        if constexpr (kTanh) value = tanh_f32(d, value);
+        if (HWY_LIKELY(y + i + lanes() <= limit)) {
+          store_f32_as<kType>(d, value, y + i);
+        } else {
+          store_first_f32_as<kType>(d, value, y + i, static_cast<int>(std::min(lanes(), call.width - i)));
         }
       }
-      HWY_UNROLL(4) for (int v = 0; v < kRunVectors; ++v) {
-        hn::StoreU(call.relu ? relu(d, acc[v]) : acc[v], d, out + i + v * lanes());
-      }
     }
   }
 
-  static HWY_INLINE void finish(const DepthwisePlanesCall& call, const float* results, T* y) {
+  static void to_pixels(const PlaneGroup& call) {
+    const T* planes = static_cast<const T*>(call.planes);
+    if constexpr (kType == DType::f32) {
+      transpose_32bit(planes, call.size, call.pixels, lanes(), call.count, call.size);
+    } else {
+      convert_to_f32<kType>(planes, call.scratch, call.count * call.size);
+      transpose_32bit<float>(call.scratch, call.size, call.pixels, lanes(), call.count, call.size);
+    }
+  }
+
+  static void from_pixels(const PlaneGroup& call) {
     const D d;
-    const DepthwisePlanesBlocking& b = *call.blocking;
-    const T* end = y + call.output.rows * call.output.columns;
-    for (std::int64_t row = 0; row < call.output.rows; ++row, y += call.output.columns) {
-      const float* out = results + row * b.pitch;
-      std::int64_t i = 0;
-      for (; i < call.output.columns && y + i + lanes() <= end; i += lanes()) {
-        store_f32_as<kType>(d, hn::LoadU(d, out + i), y + i);
+    if (call.tanh) {
+      for (std::int64_t i = 0; i < call.size * lanes(); i += lanes()) {
+        hn::Store(tanh_f32(d, hn::Load(d, call.pixels + i)), d, call.pixels + i);
       }
-      if (i < call.output.columns) convert_from_f32<kType>(out + i, y + i, call.output.columns - i);
+    }
+    T* planes = static_cast<T*>(call.planes);
+    if constexpr (kType == DType::f32) {
+      transpose_32bit<float>(call.pixels, lanes(), planes, call.size, call.size, call.count);
+    } else {
+      transpose_32bit<float>(call.pixels, lanes(), call.scratch, call.size, call.size, call.count);
+      convert_from_f32<kType>(call.scratch, planes, call.count * call.size);
     }
   }
 
-  /// Each pass goes through all channels. A load that overlaps two stores still in the core's store queue would stall;
-  /// by the next pass they have left it.
-  static void run(const DepthwisePlanesCall& call) {
-    const DepthwisePlanesBlocking& b = *call.blocking;
-    for (std::int64_t i = 0; i < call.planes; ++i) {
-      stage(call, static_cast<const T*>(call.input.x) + i * call.input.height * call.input.width,
-            call.workspace + i * b.plane_floats);
-    }
-    for (std::int64_t i = 0; i < call.planes; ++i) {
-      compute(call, call.weights + i * kPlaneTaps * kPlaneTaps, call.bias == nullptr ? 0.0F : call.bias[i],
-              call.workspace + i * b.plane_floats);
-    }
-    for (std::int64_t i = 0; i < call.planes; ++i) {
-      finish(call, call.workspace + i * b.plane_floats + b.out_offset,
-             static_cast<T*>(call.output.y) + i * call.output.height * call.output.columns);
+  static void finish(const PlaneResults& call) {
+    if (call.tanh) {
+      finish_as<true>(call);
+    } else {
+      finish_as<false>(call);
     }
   }
 };
 
-template <DType kType>
-void fill_planes(DepthwisePlanesKernels& kernels) {
-  kernels.run[static_cast<int>(kType)][0] = &DepthwisePlanes<kType, 1>::run;
-  kernels.run[static_cast<int>(kType)][1] = &DepthwisePlanes<kType, 2>::run;
+void spread_weights(const float* weights, std::int64_t count, float* vectors) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < count; ++i) hn::Store(hn::Set(d, weights[i]), d, vectors + i * lanes);
 }
 
-const DepthwisePlanesKernels& depthwise_planes_kernels_here() {
-  static const DepthwisePlanesKernels kernels = [] {
-    DepthwisePlanesKernels made{};
+template <DType kType>
+void fill_planes(PlaneKernels& kernels) {
+  kernels.stage[static_cast<int>(kType)] = &DepthwisePlanes<kType>::stage;
+  kernels.finish[static_cast<int>(kType)] = &DepthwisePlanes<kType>::finish;
+  kernels.to_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::to_pixels;
+  kernels.from_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::from_pixels;
+}
+
+const PlaneKernels& depthwise_plane_kernels_here() {
+  static const PlaneKernels kernels = [] {
+    PlaneKernels made{};
     made.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
-    made.run_lanes = kRunVectors * made.lanes;
+    made.spread = &spread_weights;
+    made.transpose = &transpose_32bit<float>;
     fill_planes<DType::f32>(made);
     fill_planes<DType::f16>(made);
     fill_planes<DType::bf16>(made);
@@ -200,8 +204,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gable::cpu {
 
-const DepthwisePlanesKernels& depthwise_planes_kernels(const Target& target) {
-  GABLE_CPU_RETURN_OF(target, depthwise_planes_kernels_here());
+const PlaneKernels& depthwise_plane_kernels(const Target& target) {
+  GABLE_CPU_RETURN_OF(target, depthwise_plane_kernels_here());
 }
 
 }  // namespace gable::cpu

@@ -1,62 +1,61 @@
-// The contract between DepthwisePlanesPlan and its per-target kernels: some channels, or rows of one channel, a call.
+// What the NCHW depthwise kernel does around its register tiles, compiled once a target: rows of a plane to padded f32
+// rows, weights to vectors, and f32 results to rows of a plane.
 #pragma once
+
+#include <gable/problem.h>
 
 #include <cstdint>
 
-#include <gable/problem.h>
-#include "cpu/common/check.h"
 #include "cpu/common/target.h"
 
 namespace gable::cpu {
 
-constexpr int kPlaneTaps = 3;  // a side of the kernel
-
-/// Sizes in floats. The staged input rows of a call lie in stride x stride phases: phase (a, b) has the rows whose
-/// index modulo the stride is a, and of those the columns whose index modulo the stride is b. So every tap of every
-/// output is at a fixed distance, and one run of vectors passes through all rows. Results between two rows are dropped.
-struct DepthwisePlanesBlocking {
-  std::int64_t unit_rows, row_blocks;      // of the output
-  std::int64_t unit_planes, plane_blocks;  // channels; more than one only where a unit has all their rows
-  std::int64_t pitch;                      // from one row of a phase, or of the results, to the next
-  std::int64_t phase;                      // from one phase to the next
-  std::int64_t out_offset, plane_floats;   // in a channel's part of a thread's workspace
-  std::int64_t thread_floats;
+/// Rows of a plane as tiles read them. Column i of the padded row lies in phase i % stride, at i / stride. Everything
+/// outside the image is zero from the start and stays zero.
+struct PlaneRows {
+  const void* x;      // the first row
+  const void* x_end;  // of the whole tensor: vectors may be read up to here
+  std::int64_t rows, width;
+  float* strip;  // [phase][row][pitch]
+  std::int64_t pitch, phase_floats;
+  std::int64_t pad_left, stride;
 };
 
-/// Planes of input channels, one after another.
-struct PlanesInput {
-  const void* x;               // the first channel's plane
-  const void* end;             // of the whole tensor: vectors may be read up to here
-  std::int64_t height, width;  // of a plane
-  std::int64_t first_row;      // the first tap of the first output row reads it; may lie outside
-  std::int64_t pad_left;
+/// f32 results to rows of y that follow one another. Whole vectors are stored, of which the next row overwrites what is
+/// past a row's end; nothing is written from `y_end` on.
+struct PlaneResults {
+  const float* results;
+  std::int64_t pitch;
+  void* y;
+  const void* y_end;
+  std::int64_t rows, width;
+  bool tanh;
 };
 
-/// The same rows of the planes of output channels.
-struct PlanesOutput {
-  void* y;  // the first of `rows` rows of the first channel
-  std::int64_t rows, columns;
-  std::int64_t height;  // of a plane
+/// Whole planes that follow one another, at most as many as there are lanes, and f32 [pixel][plane] with a vector a
+/// pixel.
+struct PlaneGroup {
+  void* planes;  // x, which is only read, or y
+  float* pixels;
+  float* scratch;  // planes * size floats; not used by f32
+  std::int64_t count, size;
+  bool tanh;
 };
 
-struct DepthwisePlanesCall {
-  PlanesInput input;
-  PlanesOutput output;
-  std::int64_t planes;   // channels
-  const float* weights;  // nine a channel
-  const float* bias;     // or null
-  bool relu;
-  float* workspace;  // of this thread
-  const DepthwisePlanesBlocking* blocking;
-};
-using DepthwisePlanesFunction = void (*)(const DepthwisePlanesCall&);
-
-struct DepthwisePlanesKernels {
+struct PlaneKernels {
   int lanes;
-  int run_lanes;                      ///< of one step; a run computes up to so many results past its end
-  DepthwisePlanesFunction run[3][2];  ///< indexed [Type][stride - 1]
+  /// Indexed by DType.
+  void (*stage[3])(const PlaneRows&);
+  void (*finish[3])(const PlaneResults&);
+  void (*to_pixels[3])(const PlaneGroup&);
+  void (*from_pixels[3])(const PlaneGroup&);
+  /// As in vector-inl.h.
+  void (*transpose)(const float* x, std::int64_t x_stride, float* y, std::int64_t y_stride, std::int64_t rows,
+                    std::int64_t columns);
+  /// Each of `count` weights as a vector.
+  void (*spread)(const float* weights, std::int64_t count, float* vectors);
 };
 
-const DepthwisePlanesKernels& depthwise_planes_kernels(const Target& target);
+const PlaneKernels& depthwise_plane_kernels(const Target& target);
 
 }  // namespace gable::cpu

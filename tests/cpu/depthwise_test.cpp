@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "cpu/common/cache.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -33,7 +35,9 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
   }
   check_everywhere_in("depthwise", sized({.c = 40, .h = 8, .w = 8, .k = 40, .r = 3, .s = 3, .groups = 40}, 0, 1),
                       random);
-  Conv2dProblem p{.c = 144, .h = 64, .w = 64, .k = 144, .r = 3, .s = 3, .groups = 144, .bias = true};
+  // x and y exceed four times L2: non-temporal stores.
+  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(4 * l2_bytes()) / (2.0 * 144 * 4))) + 2;
+  Conv2dProblem p{.c = 144, .h = side, .w = side, .k = 144, .r = 3, .s = 3, .groups = 144, .bias = true};
   check_everywhere_in("depthwise", same_padded(p), random, 2);
   p = {.n = 2, .c = 3, .h = 90, .w = 131, .k = 3, .r = 3, .s = 3, .groups = 3};  // several blocks of rows a plane
   for (const std::int64_t stride : {1, 2}) {
@@ -161,23 +165,136 @@ TEST_CASE("depthwise of any window: explains where the input is read") {
   CHECK(input_of(same_padded(p)) == "input staged in some units and elsewhere where tiles touch padding");
 }
 
-TEST_CASE("depthwise 3x3: explains the register tile and the stores that run") {
+TEST_CASE("depthwise: explains the register tile and the stores that run") {
   const Target& target = best_target();
-  const DepthwiseKernels& kernels = depthwise_kernels(target);
+  const std::int64_t lanes = depthwise_tiles(target).lanes;
   Conv2dProblem p = same_padded({.c = 64, .h = 9, .w = 9, .k = 64, .r = 3, .s = 3, .groups = 64});
-  const std::string lanes = " pixels x " + text(kernels.lanes) + " channels";
-  CHECK(DepthwisePlan(p, target, 1).description().tile == "2x" + text(kernels.pixels) + lanes);
+  CHECK(DepthwisePlan(p, target, 1).description().tile == "5 pixels x " + text(lanes) + " channels");
   CHECK(DepthwisePlan(p, target, 1).description().fusion ==
         "input in place, no pool, bias and activation in registers");
-  p.w = p.wo = kernels.pixels;
-  p.h = p.ho = 1;
-  CHECK(DepthwisePlan(p, target, 1).description().tile == "1x1" + lanes);
+  p.dtype = DType::bf16;
+  CHECK(DepthwisePlan(p, target, 1).description().fusion.find("input in place") == 0);
+  p.activation = Activation::tanh;
+  CHECK(DepthwisePlan(p, target, 1).description().fusion.find("input widened") == 0);
   p = same_padded({.c = 64, .h = 300, .w = 300, .k = 64, .r = 3, .s = 3, .groups = 64});  // 46 MB
   const bool streams = DepthwisePlan(p, target, 1).description().fusion.find("non-temporal") != std::string::npos;
-  CHECK(streams == (kernels.lanes == 16));
+  CHECK(streams == (lanes == 16));
   p.nhwc = false;
   CHECK(DepthwisePlanesPlan(p, target, 1).description().fusion ==
         "input staged, no pool, bias and activation in registers");
+  p = sized(p, 0, 0);
+  p.pad_left = 0;
+  CHECK(DepthwisePlanesPlan(sized(p, 0, 0), target, 1).description().fusion.find("input in place") == 0);
+}
+
+TEST_CASE(
+    "depthwise: windows from one tap to more than a register tile holds, with strides and dilations of every kind") {
+  std::mt19937 random(28);
+  struct Window {
+    std::int64_t r, s, stride_h, stride_w, dilation_h, dilation_w;
+  };
+  // Stride and dilation that divide one another, that do not, and windows of one, two and five runs of taps.
+  for (const Window& w : std::vector<Window>{{1, 1, 1, 1, 1, 1},
+                                             {1, 1, 2, 2, 1, 1},
+                                             {2, 2, 2, 2, 1, 1},
+                                             {5, 5, 1, 1, 1, 1},
+                                             {5, 3, 2, 1, 1, 2},
+                                             {7, 7, 2, 2, 1, 1},
+                                             {9, 4, 1, 2, 1, 1},
+                                             {3, 3, 2, 2, 2, 2},
+                                             {3, 3, 4, 2, 2, 4},
+                                             {3, 3, 2, 3, 3, 2},
+                                             {6, 11, 3, 1, 1, 1},
+                                             {1, 31, 1, 1, 1, 1},
+                                             {31, 1, 1, 2, 1, 1}}) {
+    for (const std::int64_t channels : {3, 16, 24, 37}) {
+      Conv2dProblem p{.n = 2, .c = channels, .h = 13, .w = 21, .k = channels, .r = w.r, .s = w.s, .groups = channels};
+      p.stride_h = w.stride_h;
+      p.stride_w = w.stride_w;
+      p.dilation_h = w.dilation_h;
+      p.dilation_w = w.dilation_w;
+      p.bias = channels % 2 == 1;
+      p.activation = channels == 24 ? Activation::relu : Activation::none;
+      p.pad_top = (w.r - 1) * w.dilation_h / 2;
+      p.pad_left = (w.s - 1) * w.dilation_w / 2;
+      const Runs runs = check_everywhere(sized(p, p.pad_top, p.pad_left), random, channels == 16 ? 3 : 1);
+      CHECK(runs.at("depthwise") == runs_in_one_layout());
+      CHECK(runs.at("depthwise_planes") == runs_in_one_layout());
+      p.pad_top = (w.r - 1) * w.dilation_h;
+      p.pad_left = 1;
+      check_everywhere(sized(p, 2, (w.s - 1) * w.dilation_w), random);
+    }
+  }
+}
+
+TEST_CASE("depthwise: several output channels an input channel, tanh, and images of few pixels") {
+  std::mt19937 random(29);
+  for (const std::int64_t multiplier : {2, 3, 5, 16}) {
+    for (const std::int64_t channels : {2, 7, 16, 40}) {
+      Conv2dProblem p{.n = 2, .c = channels, .h = 9, .w = 10, .k = multiplier * channels, .r = 3, .s = 5};
+      p.groups = channels;
+      p.bias = true;
+      p.stride_h = p.stride_w = multiplier == 3 ? 2 : 1;
+      p.activation = channels == 7 ? Activation::tanh : Activation::relu;
+      const Runs runs = check_everywhere(same_padded(p), random, multiplier == 5 ? 3 : 1);
+      CHECK(runs.at("depthwise") == runs_in_one_layout());
+      CHECK(runs.at("depthwise_planes") == runs_in_one_layout());
+    }
+  }
+  for (const std::int64_t size : {1, 2, 3, 5, 6, 8}) {
+    for (const std::int64_t channels : {2, 4, 8, 9, 15, 17, 41, 127, 128, 129}) {
+      Conv2dProblem p{.n = 3, .c = channels, .h = size, .w = size, .k = channels, .r = 3, .s = 3, .groups = channels};
+      p.activation = size == 2 ? Activation::tanh : Activation::none;
+      check_everywhere(same_padded(p), random, size == 3 ? 4 : 1);
+      p.r = p.s = 7;
+      check_everywhere(same_padded(p), random);
+      p.r = p.s = 1;
+      check_everywhere(same_padded(p), random);
+    }
+  }
+}
+
+TEST_CASE("depthwise: tiles cover every output once, and read what is inside the image") {
+  for (const std::int64_t size : {1, 7, 20, 45}) {
+    for (const std::int64_t taps : {1, 3, 7, 8, 16}) {
+      for (const std::int64_t stride : {1, 2, 3, 4}) {
+        for (const std::int64_t dilation : {1, 2, 3}) {
+          const std::int64_t pad = taps * dilation / 2;
+          const std::int64_t reach = (taps - 1) * dilation + 1;
+          if (size + 2 * pad < reach) continue;
+          const WindowAxis axis{size, (size + 2 * pad - reach) / stride + 1, taps, stride, dilation, pad};
+          const AxisCut cut(axis);
+          std::vector<Positions> positions;
+          std::vector<int> reads(static_cast<std::size_t>(axis.outputs * taps));
+          std::vector<AxisTile> tiles;
+          for (AxisTile tile : cut.tiles(0, axis.outputs, positions)) {
+            for (std::int64_t i = 0; i < tile.count; ++i) {
+              tiles.push_back(tile);
+              tile.first += tile.outputs * cut.output_step();
+              tile.input += tile.outputs * cut.tile_stride() * cut.position_step();
+            }
+          }
+          for (const AxisTile& tile : tiles) {
+            for (std::int64_t run = 0; run < cut.runs(); ++run) {
+              for (std::int64_t tap = 0; tap < cut.run_taps(run); ++tap) {
+                for (int i = 0; i < tile.outputs; ++i) {
+                  const std::int64_t position = i * cut.tile_stride() + tap;
+                  const std::int64_t source = tile.input + cut.run_tap(run) * dilation + position * cut.position_step();
+                  const std::int64_t output = tile.first + i * cut.output_step();
+                  CHECK(source == axis.first(output) + (cut.run_tap(run) + tap) * dilation);
+                  const bool inside =
+                      (positions[tile.positions_at + static_cast<std::size_t>(run)] >> position & 1) != 0;
+                  CHECK(inside == (source >= 0 && source < size));
+                  ++reads[static_cast<std::size_t>(output * taps + cut.run_tap(run) + tap)];
+                }
+              }
+            }
+          }
+          CHECK(std::all_of(reads.begin(), reads.end(), [](int count) { return count == 1; }));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("the staged depthwise register tile: kernel rows in the padding are skipped, two rows are pooled") {

@@ -1,0 +1,156 @@
+// See depthwise_blocking.h.
+#include "cpu/depthwise/depthwise_blocking.h"
+
+#include <algorithm>
+
+#include "cpu/common/cache.h"
+
+namespace gable::cpu {
+namespace {
+
+/// Neighbouring channels of a pixel: long enough for the hardware's prefetcher, and the weights of a block stay in L1.
+constexpr std::int64_t kBlockBytes = 512;
+/// Pointwise pixels are computed in rows of at most this many.
+constexpr std::int64_t kPointwiseRow = 256;
+
+/// Results that need more than the tile does.
+bool stores_rows(const Conv2dProblem& p, std::int64_t lanes) { return p.activation == Activation::tanh || p.k < lanes; }
+
+/// Pointwise images as one image with rows of up to kPointwiseRow pixels.
+Conv2dProblem with_long_rows(Conv2dProblem p) {
+  if (!is_pointwise(p)) return p;
+  const std::int64_t pixels = p.n * p.h * p.w;
+  std::int64_t width = std::min(pixels, kPointwiseRow);
+  while (pixels % width != 0) --width;
+  if (width < kMaxTileOutputs) return p;
+  p.n = 1;
+  p.h = p.ho = pixels / width;
+  p.w = p.wo = width;
+  return p;
+}
+
+class Blocking {
+ public:
+  Blocking(const Conv2dProblem& problem, const Target& target, int threads)
+      : p_(with_long_rows(problem)), threads_(threads), columns_(column_axis(p_)) {
+    b_.problem = p_;
+    b_.sections = choose_sections(p_, target);
+    b_.stores_rows = stores_rows(p_, b_.sections.front().lanes);
+    // A tile reads and writes one type.
+    const bool other_type = b_.stores_rows && p_.dtype != DType::f32;
+    b_.stages_input = p_.k != p_.c || p_.k < b_.sections.front().lanes || other_type;
+    if (p_.dtype != DType::f32) b_.stores_rows = b_.stages_input;
+    b_.tile_type = b_.stages_input ? DType::f32 : p_.dtype;
+    b_.prefetches = !b_.stages_input && (p_.x_elements() + p_.y_elements()) * element_bytes() > l3_bytes() / 2;
+  }
+
+  DepthwiseBlocking run() {
+    const std::int64_t channels = block_channels();
+    for (std::size_t i = 0; i < b_.sections.size(); ++i) cut_channels(i, channels);
+    cut_pixels(std::min(channels, p_.k));
+    const std::int64_t others = p_.n * static_cast<std::int64_t>(b_.channel_blocks.size());
+    b_.unit_rows = ceil_div(p_.ho, ceil_div(units_wanted(threads_), others));
+    b_.row_blocks = ceil_div(p_.ho, b_.unit_rows);
+    lay_out();
+    return b_;
+  }
+
+ private:
+  std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }
+  static std::int64_t l1_floats() { return l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)); }
+  std::int64_t columns_under(std::int64_t pixels) const {
+    return std::min(p_.w, (pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1);
+  }
+  /// Floats of a channel in L1 for so many pixels.
+  std::int64_t floats_of(std::int64_t pixels) const {
+    const std::int64_t elements = std::min(p_.r, p_.h) * columns_under(pixels) + (b_.stores_rows ? pixels : 0);
+    return b_.tile_type == DType::f32 ? elements : ceil_div(elements, 2);
+  }
+
+  /// As many channels as L1 holds for one tile, or for the row if it is short: whole vectors, at least one.
+  std::int64_t block_channels() const {
+    const std::int64_t lanes = b_.sections.front().lanes;
+    const std::int64_t columns = b_.stages_input ? std::min<std::int64_t>(p_.wo, 2 * kMaxTileOutputs) : p_.wo;
+    const std::int64_t fitting = l1_floats() / floats_of(columns);
+    const std::int64_t least = b_.stages_input ? lanes : round_up(kBlockBytes / element_bytes(), lanes);
+    const std::int64_t whole = std::max(least, fitting / lanes * lanes);
+    return even_part(ceil_div(p_.k, lanes), whole / lanes) * lanes;
+  }
+
+  void cut_channels(std::size_t section, std::int64_t most) {
+    const ChannelSection& s = b_.sections[section];
+    const std::int64_t step = std::max<std::int64_t>(1, most / s.lanes);
+    for (std::int64_t vector = 0; vector < s.vectors(); vector += step) {
+      const std::int64_t vectors = std::min(step, s.vectors() - vector);
+      const std::int64_t first = vector * s.lanes;
+      const std::int64_t end = vector + vectors == s.vectors() ? s.channels : first + vectors * s.lanes;
+      // A block of a single overlapping vector begins where the vector does.
+      const std::int64_t begin = vectors == 1 ? s.channel(vector, 0) : first;
+      b_.channel_blocks.push_back({&depthwise_tiles(*s.target),
+                                   &depthwise_row_kernels(*s.target),
+                                   s.first + begin,
+                                   {vectors, std::max<std::int64_t>(0, end - begin - s.lanes), end - begin},
+                                   vector,
+                                   section});
+    }
+  }
+
+  void cut_pixels(std::int64_t channels) {
+    const AxisCut cut(columns_);
+    const std::int64_t step = std::max<std::int64_t>(kMaxTileOutputs, cut.output_step());
+    std::int64_t most = p_.wo;
+    while (b_.stages_input && most > step && floats_of(most) * channels > l1_floats())
+      most = std::max(step, ceil_div(most, 2));
+    const std::int64_t blocks = ceil_div(p_.wo, most);
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const std::int64_t first = p_.wo * i / blocks;
+      const std::int64_t end = p_.wo * (i + 1) / blocks;
+      PixelBlock block{b_.tiles.size(), 0, first, end - first, 0, 0};
+      const std::vector<AxisTile> tiles = cut.tiles(first, end, b_.positions);
+      b_.tiles.insert(b_.tiles.end(), tiles.begin(), tiles.end());
+      block.end_tile = b_.tiles.size();
+      block.first_column = std::clamp<std::int64_t>(columns_.first(first), 0, p_.w);
+      const std::int64_t last = columns_.first(end - 1) + (p_.s - 1) * p_.dilation_w + 1;
+      block.columns = std::max<std::int64_t>(0, std::min(last, p_.w) - block.first_column);
+      b_.pixel_blocks.push_back(block);
+    }
+  }
+
+  void lay_out() {
+    std::int64_t lanes = 0, columns = 0, pixels = 0;
+    for (const ChannelBlock& block : b_.channel_blocks) {
+      lanes = std::max(lanes, block.vectors.vectors * b_.sections[block.section].lanes);
+    }
+    for (const PixelBlock& block : b_.pixel_blocks) {
+      columns = std::max(columns, block.columns);
+      pixels = std::max(pixels, block.pixels);
+    }
+    b_.ring_rows = b_.stages_input ? std::min(p_.h, (p_.r - 1) * p_.dilation_h + 1) : 0;
+    b_.row_floats = static_cast<std::int64_t>(line_floats(columns * lanes));
+    b_.result_floats = b_.stores_rows ? static_cast<std::int64_t>(line_floats(pixels * lanes)) : 0;
+  }
+
+  Conv2dProblem p_;
+  int threads_;
+  WindowAxis columns_;
+  DepthwiseBlocking b_{};
+};
+
+}  // namespace
+
+std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target& target) {
+  const std::int64_t lanes = depthwise_tiles(target).lanes;
+  const Target* half = half_width_target(target);
+  if (half != nullptr && p.k < lanes) return {{half, lanes / 2, 0, p.k, 0}};
+  const std::int64_t tail = p.k % lanes;
+  if (half == nullptr || tail == 0 || tail > lanes / 2) return {{&target, lanes, 0, p.k, 0}};
+  const std::int64_t whole = p.k - tail;
+  // A tail of fewer channels than half a vector takes some from the whole vectors.
+  return {{&target, lanes, 0, whole, 0}, {half, lanes / 2, p.k - lanes / 2, lanes / 2, whole}};
+}
+
+DepthwiseBlocking choose_depthwise_blocking(const Conv2dProblem& problem, const Target& target, int threads) {
+  return Blocking(problem, target, threads).run();
+}
+
+}  // namespace gable::cpu

@@ -1,0 +1,73 @@
+// How a depthwise convolution of NHWC images is cut.
+//   unit           (image, rows of output, block of channels); spread over threads
+//   pixel block    columns of the unit whose input rows are staged together, so many that those under one row of
+//                  output stay in L1. All rows of a pixel block come before the next. Input that is read in place is
+//                  one pixel block: whole rows follow one another in memory
+//   tile           outputs of a row x the channels of the block, vector after vector
+#pragma once
+
+#include <gable/problem.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/depthwise/depthwise_rows.h"
+#include "cpu/depthwise/depthwise_tile.h"
+
+namespace gable::cpu {
+
+struct ChannelBlock {
+  const DepthwiseTiles* tiles;
+  const RowKernels* rows;
+  std::int64_t first;         // output channel
+  PixelVectors vectors;       // its channels
+  std::int64_t first_vector;  // of its section
+  std::size_t section;
+};
+
+/// Channels that vectors of one width compute. Where these do not divide the channels, the last vector overlaps the one
+/// before it; channels fewer than lanes leave lanes unused.
+struct ChannelSection {
+  const Target* target;
+  std::int64_t lanes, first, channels;
+  std::int64_t packed_lanes_before;  // of the sections before it
+
+  std::int64_t vectors() const { return ceil_div(channels, lanes); }
+  std::int64_t last() const { return channels > lanes ? channels - lanes : 0; }
+  /// The channel of a lane of a vector; channels or more: unused.
+  std::int64_t channel(std::int64_t vector, std::int64_t lane) const {
+    return (vector + 1 == vectors() ? last() : vector * lanes) + lane;
+  }
+};
+
+struct PixelBlock {
+  std::size_t first_tile, end_tile;
+  std::int64_t first_pixel, pixels;
+  std::int64_t first_column, columns;  // of the input, inside the image
+};
+
+struct DepthwiseBlocking {
+  Conv2dProblem problem;  // as the loops compute it: pointwise pixels in rows of a handy length
+  bool stages_input;      // tiles read f32 rows in the workspace, else the image
+  bool stores_rows;       // tiles write f32 rows in the workspace, else y
+  DType tile_type;        // what tiles read and write
+  bool prefetches;        // the tensors exceed half of L3: tiles prefetch the next row's input
+  std::int64_t unit_rows, row_blocks;
+  std::vector<ChannelSection> sections;
+  std::vector<ChannelBlock> channel_blocks;
+  std::vector<AxisTile> tiles;
+  std::vector<Positions> positions;
+  std::vector<PixelBlock> pixel_blocks;
+  // A thread's workspace, in floats: a ring of input rows, then a row of results.
+  std::int64_t ring_rows, row_floats, result_floats;
+
+  std::int64_t units() const { return problem.n * row_blocks * static_cast<std::int64_t>(channel_blocks.size()); }
+  std::int64_t thread_floats() const { return ring_rows * row_floats + result_floats; }
+};
+
+/// The widths of vectors, which depend on the channels, the type and the target alone.
+std::vector<ChannelSection> choose_sections(const Conv2dProblem& problem, const Target& target);
+
+DepthwiseBlocking choose_depthwise_blocking(const Conv2dProblem& problem, const Target& target, int threads);
+
+}  // namespace gable::cpu

@@ -1,0 +1,130 @@
+// See depthwise_rows.h.
+#include "cpu/common/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/depthwise/depthwise_rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/depthwise/depthwise_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "cpu/common/half.h"
+#include "cpu/common/tanh-inl.h"
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+template <DType kType>
+struct DepthwiseRows {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  using T = Storage<kType>;
+
+  static HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
+
+  /// Calls visit(pixel, first lane, channel) for each whole vector of each pixel.
+  template <class Visit>
+  static HWY_INLINE void for_each_vector(std::int64_t pixels, const PixelVectors& v, const Visit& visit) {
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+      const std::int64_t whole = (v.vectors - 1) * lanes();
+      for (std::int64_t lane = 0; lane < whole; lane += lanes()) visit(pixel, lane, lane);
+      visit(pixel, whole, v.last);
+    }
+  }
+
+  static void widen(const WidenCall& caller) {
+    const WidenCall call = caller;
+    const D d;
+    const T* x = static_cast<const T*>(call.x);
+    if (call.lanes.channels < lanes()) {
+      for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, x += call.x_step) {
+        float* row = call.row + pixel * call.row_step;
+        for (std::int64_t i = 0; i < call.lanes.channels; ++i) row[i] = element_as_f32(x, kType, i);
+        std::fill(row + call.lanes.channels, row + lanes(), 0.0F);
+      }
+      return;
+    }
+    for_each_vector(call.pixels, call.lanes, [&](std::int64_t pixel, std::int64_t lane, std::int64_t channel) HWY_ATTR {
+      hn::StoreU(load_as_f32<kType>(d, x + pixel * call.x_step + channel), d, call.row + pixel * call.row_step + lane);
+    });
+  }
+
+  static void widen_multiplied(const WidenCall& call) {
+    const T* x = static_cast<const T*>(call.x);
+    const std::int64_t count = std::min(lanes(), call.lanes.channels);
+    for_each_vector(call.pixels, call.lanes, [&](std::int64_t pixel, std::int64_t lane, std::int64_t channel) HWY_ATTR {
+      std::int64_t output = call.first_of_input + channel;
+      std::int64_t input = pixel * call.x_step + output / call.multiplier;
+      output %= call.multiplier;
+      float* row = call.row + pixel * call.row_step + lane;
+      for (std::int64_t i = 0; i < count; ++i) {
+        row[i] = element_as_f32(x, kType, input);
+        if (++output < call.multiplier) continue;
+        output = 0;
+        ++input;
+      }
+      std::fill(row + count, row + lanes(), 0.0F);
+    });
+  }
+
+  template <bool kTanh>
+  static HWY_INLINE void narrow_as(const NarrowCall& caller) {
+    const NarrowCall call = caller;
+    const D d;
+    T* y = static_cast<T*>(call.y);
+    const bool part = call.lanes.channels < lanes();
+    for_each_vector(call.pixels, call.lanes, [&](std::int64_t pixel, std::int64_t lane, std::int64_t channel) HWY_ATTR {
+      V value = hn::LoadU(d, call.row + pixel * call.row_step + lane);
+      if constexpr (kTanh) value = tanh_f32(d, value);
+      T* to = y + pixel * call.y_step + channel;
+      if (part) {
+        store_first_f32_as<kType>(d, value, to, static_cast<int>(call.lanes.channels));
+      } else {
+        store_f32_as<kType>(d, value, to);
+      }
+    });
+  }
+
+  static void narrow(const NarrowCall& call) {
+    if (call.tanh) {
+      narrow_as<true>(call);
+    } else {
+      narrow_as<false>(call);
+    }
+  }
+};
+
+template <DType kType>
+void fill_rows(RowKernels& kernels) {
+  kernels.widen[static_cast<int>(kType)] = &DepthwiseRows<kType>::widen;
+  kernels.widen_multiplied[static_cast<int>(kType)] = &DepthwiseRows<kType>::widen_multiplied;
+  kernels.narrow[static_cast<int>(kType)] = &DepthwiseRows<kType>::narrow;
+}
+
+const RowKernels& depthwise_row_kernels_here() {
+  static const RowKernels kernels = [] {
+    RowKernels made{};
+    fill_rows<DType::f32>(made);
+    fill_rows<DType::f16>(made);
+    fill_rows<DType::bf16>(made);
+    return made;
+  }();
+  return kernels;
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu {
+
+const RowKernels& depthwise_row_kernels(const Target& target) {
+  GABLE_CPU_RETURN_OF(target, depthwise_row_kernels_here());
+}
+
+}  // namespace gable::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,280 @@
+// The register tile (depthwise_tile.h). Registers: up to 8 accumulators, up to 7 weights, 1 input: the 16 of AVX2.
+// A run of t taps at stride 1 loads t vectors of weights and 7 + t of input for 8t FMA: 13 loads for 24 with 3 taps, 17
+// for 40 with 5, 21 for 56 with 7. So the FMA units bound it, even where each load of input crosses a cache line.
+#include "cpu/common/per_target.h"
+// per_target.h first: it decides what Highway compiles.
+#include "cpu/depthwise/depthwise_tile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/depthwise/depthwise_tile.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <limits>
+
+#include "cpu/common/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gable::cpu::HWY_NAMESPACE {
+
+alignas(64) constexpr float kZeroVector[16] = {};  // a vector of any type
+
+/// Whether a run goes tap after tap: with 32 registers, which hold all its input, and where a position brings fewer FMA
+/// than one takes cycles.
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr bool goes_by_taps(int outputs, int taps, int stride) {
+  const int registers = outputs + taps + (outputs - 1) * stride + taps;
+  return taps > 1 && taps <= 4 * stride && registers <= 32;
+}
+#else
+constexpr bool goes_by_taps(int, int, int) { return false; }
+#endif
+
+template <DType kType, int kOutputs, int kStride>
+struct DepthwiseTile {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  using T = Storage<kType>;
+
+  /// As in vector-inl.h: gcc would keep an offset for each position.
+  static HWY_INLINE void next_position([[maybe_unused]] const T*& x) {
+#if defined(__GNUC__)
+    asm("" : "+r"(x));
+#endif
+  }
+
+  static HWY_INLINE V widened(const T* x) {
+    const D d;
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kType == DType::bf16) {
+      // One permutation puts each element into the upper half of a lane; widening and shifting are two operations.
+      alignas(64) static constexpr std::uint16_t kSources[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
+                                                                 0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+      const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+      return V{_mm512_castsi512_ps(
+          _mm512_maskz_permutexvar_epi16(0xaaaaaaaaU, _mm512_load_si512(kSources), _mm512_castsi256_si512(half)))};
+    }
+#endif
+    return load_as_f32<kType>(d, x);
+  }
+
+  /// A position outside the image reads zeros.
+  template <bool kAll>
+  static HWY_INLINE V load(const T* x, Positions inside, int position) {
+    if constexpr (kAll) return widened(x);
+    const T* zeros = reinterpret_cast<const T*>(kZeroVector);
+    return widened(HWY_LIKELY((inside >> position & 1) != 0) ? x : zeros);
+  }
+
+  /// Outputs [kFirst, kFirst + kCount), tap after tap: an accumulator comes again after kCount FMA, about the time that
+  /// one takes.
+  template <int kTaps, bool kAll, int kFirst, int kCount>
+  static HWY_INLINE void by_taps(const T* x, std::int64_t step, const V (&taps)[kTaps], Positions inside,
+                                 V (&acc)[kOutputs]) {
+    constexpr int kPositions = (kCount - 1) * kStride + kTaps;
+    V inputs[kPositions];
+    HWY_UNROLL(21) for (int i = 0; i < kPositions; ++i) {
+      inputs[i] = load<kAll>(x, inside, kFirst * kStride + i);
+      x += step;
+      next_position(x);
+    }
+    HWY_UNROLL(7) for (int tap = 0; tap < kTaps; ++tap) {
+      HWY_UNROLL(8) for (int i = 0; i < kCount; ++i) {
+        acc[kFirst + i] = hn::MulAdd(inputs[i * kStride + tap], taps[tap], acc[kFirst + i]);
+      }
+    }
+  }
+
+  /// All outputs, position after position. An accumulator comes again with the next position, so this is for runs of
+  /// many taps, which bring as many FMA a position.
+  template <int kTaps, bool kAll>
+  static HWY_INLINE void by_positions(const T* x, std::int64_t step, const V (&taps)[kTaps], Positions inside,
+                                      V (&acc)[kOutputs]) {
+    constexpr int kPositions = (kOutputs - 1) * kStride + kTaps;
+    HWY_UNROLL(21) for (int i = 0; i < kPositions; ++i) {
+      if (kAll || HWY_LIKELY((inside >> i & 1) != 0)) {
+        const V input = widened(x);
+        HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
+          const int tap = i - output * kStride;
+          if (tap >= 0 && tap < kTaps) acc[output] = hn::MulAdd(input, taps[tap], acc[output]);
+        }
+      }
+      x += step;
+      next_position(x);
+    }
+  }
+
+  /// kAll: every position is inside the image.
+  template <int kTaps, bool kAll>
+  static HWY_INLINE void multiply_add(const T* x, std::int64_t step, const float* weights, Positions inside,
+                                      V (&acc)[kOutputs]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    V taps[kTaps];
+    HWY_UNROLL(7) for (int tap = 0; tap < kTaps; ++tap) taps[tap] = hn::LoadU(d, weights + tap * lanes);
+    constexpr int kGroup = (kOutputs + 1) / 2;
+    if constexpr (goes_by_taps(kOutputs, kTaps, kStride)) {
+      by_taps<kTaps, kAll, 0, kOutputs>(x, step, taps, inside, acc);
+    } else if constexpr (goes_by_taps(kGroup, kTaps, kStride)) {
+      by_taps<kTaps, kAll, 0, kGroup>(x, step, taps, inside, acc);
+      by_taps<kTaps, kAll, kGroup, kOutputs - kGroup>(x + kGroup * kStride * step, step, taps, inside, acc);
+    } else {
+      by_positions<kTaps, kAll>(x, step, taps, inside, acc);
+    }
+  }
+
+  template <int kTaps>
+  static HWY_INLINE void run_of(const T* x, std::int64_t step, const float* weights, Positions inside,
+                                V (&acc)[kOutputs]) {
+    constexpr Positions kAll = (Positions{1} << ((kOutputs - 1) * kStride + kTaps)) - 1;
+    if (inside == kAll) {
+      multiply_add<kTaps, true>(x, step, weights, inside, acc);
+    } else {
+      multiply_add<kTaps, false>(x, step, weights, inside, acc);
+    }
+  }
+
+  static HWY_INLINE void all_runs(const DepthwiseTileCall& call, const T* first, std::int64_t weights_at,
+                                  V (&acc)[kOutputs]) {
+    for (const TapRun* run = call.runs; run != call.runs + call.run_count; ++run) {
+      const T* x = first + run->x;
+      const float* weights = call.weights + run->weights + weights_at;
+      const Positions inside = call.positions[run->positions];
+      switch (run->taps) {
+        case 1:
+          run_of<1>(x, call.x_step, weights, inside, acc);
+          break;
+        case 2:
+          run_of<2>(x, call.x_step, weights, inside, acc);
+          break;
+        case 3:
+          run_of<3>(x, call.x_step, weights, inside, acc);
+          break;
+        case 5:
+          run_of<5>(x, call.x_step, weights, inside, acc);
+          break;
+        default:
+          run_of<7>(x, call.x_step, weights, inside, acc);
+          break;
+      }
+    }
+  }
+
+  /// bf16 without the care for NaNs whose lower half is not zero: sums of bf16 products are none, and quiet() leaves
+  /// none in the bias.
+  static HWY_INLINE auto rounded(V value) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    return hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+  }
+  static HWY_INLINE void store(V value, T* y) {
+    const D d;
+    if constexpr (kType == DType::bf16) {
+      const auto half = hn::BitCast(hn::RebindToSigned<D>(), hn::ShiftRight<16>(rounded(value)));
+      hn::StoreU(hn::DemoteTo(HalfTag<D>(), half), HalfTag<D>(), y);
+    } else {
+      store_f32_as<kType>(d, value, y);
+    }
+  }
+  /// Two outputs share the operations that gather the upper halves of their lanes.
+  static HWY_INLINE void store_all(const V (&acc)[kOutputs], T* y, std::int64_t step) {
+    int i = 0;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kType == DType::bf16 && kOutputs > 1) {
+      const hn::Repartition<std::uint16_t, D> d16;
+      HWY_UNROLL(4) for (; i + 1 < kOutputs; i += 2) {
+        const auto both = hn::ConcatOdd(d16, hn::BitCast(d16, rounded(acc[i + 1])), hn::BitCast(d16, rounded(acc[i])));
+        hn::StoreU(hn::LowerHalf(both), HalfTag<D>(), y + i * step);
+        hn::StoreU(hn::UpperHalf(HalfTag<D>(), both), HalfTag<D>(), y + (i + 1) * step);
+      }
+    }
+#endif
+    HWY_UNROLL(8) for (; i < kOutputs; ++i) store(acc[i], y + i * step);
+  }
+  static HWY_INLINE V quiet(V bias) {
+    const D d;
+    if constexpr (kType != DType::bf16) return bias;
+    return hn::IfThenElse(hn::IsNaN(bias), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), bias);
+  }
+
+  /// Prefetches the lines that the next row of tiles will read and this one does not.
+  static HWY_INLINE void prefetch(const DepthwiseTileCall& call, const T* x) {
+    const char* line = reinterpret_cast<const char*>(x + call.runs[call.run_count - 1].x) + call.prefetch_bytes;
+    const std::int64_t step = call.x_step * static_cast<std::int64_t>(sizeof(T));
+    HWY_UNROLL(16) for (int i = 0; i < kOutputs * kStride; ++i) {
+      __builtin_prefetch(line, 0, 2);
+      line += step;
+    }
+  }
+
+  /// One vector of lanes.
+  static HWY_INLINE void tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
+                              std::int64_t weights_at) {
+    const D d;
+    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
+    const V first = quiet(hn::LoadU(d, bias));
+    V acc[kOutputs];
+    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = first;
+    all_runs(call, x, weights_at, acc);
+    const V least = hn::Set(d, call.least);
+    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = at_least(d, least, acc[i]);
+    if constexpr (kType == DType::f32) {
+      if (call.non_temporal) {
+        HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) hn::Stream(acc[i], d, y + i * call.y_step);
+        return;
+      }
+    }
+    store_all(acc, y, call.y_step);
+  }
+
+  static void run(const DepthwiseTileCall& caller) {
+    const DepthwiseTileCall call = caller;  // its own, so that stores to y cannot change it
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
+    const T* x = static_cast<const T*>(call.x);
+    T* y = static_cast<T*>(call.y);
+    for (std::int64_t i = 0; i < call.tiles; ++i) {
+      for (std::int64_t v = 0; v < call.vectors; ++v) {
+        const bool last = v + 1 == call.vectors;
+        tile(call, x + (last ? call.last.x : v * lanes), y + (last ? call.last.y : v * lanes),
+             call.bias + (last ? call.last.bias : v * call.bias_step), v * call.weights_step);
+      }
+      x += kOutputs * kStride * call.x_step;
+      y += kOutputs * call.y_step;
+    }
+  }
+};
+
+template <DType kType, int kStride, int kOutputs = kMaxTileOutputs>
+void fill_tiles(DepthwiseTiles& made) {
+  made.tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] = &DepthwiseTile<kType, kOutputs, kStride>::run;
+  if constexpr (kOutputs > 1) fill_tiles<kType, kStride, kOutputs - 1>(made);
+}
+template <DType kType>
+void fill_strides(DepthwiseTiles& made) {
+  fill_tiles<kType, 1>(made);
+  fill_tiles<kType, 2>(made);
+}
+
+const DepthwiseTiles& depthwise_tiles_here() {
+  static const DepthwiseTiles kernels = [] {
+    DepthwiseTiles made{};
+    made.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
+    fill_strides<DType::f32>(made);
+    fill_strides<DType::f16>(made);
+    fill_strides<DType::bf16>(made);
+    return made;
+  }();
+  return kernels;
+}
+
+}  // namespace gable::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gable::cpu {
+
+const DepthwiseTiles& depthwise_tiles(const Target& target) { GABLE_CPU_RETURN_OF(target, depthwise_tiles_here()); }
+
+}  // namespace gable::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,104 @@
+// The register tile of both depthwise kernels, compiled once a target, and how an axis of the output is cut into tiles.
+// A tile is up to eight outputs along one axis of the image x one vector of lanes. In NHWC the axis is a row and the
+// lanes are channels; in NCHW the axis is a column and the lanes are neighbouring pixels of a row. The kernel's taps
+// along the axis form runs of 1, 2, 3, 5 or 7: a run's weights stay in registers, and each input vector that is loaded
+// serves all outputs of the tile that read it. Taps of the other axis are further runs.
+#pragma once
+
+#include <gable/problem.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/common/target.h"
+#include "cpu/common/tiling.h"
+
+namespace gable::cpu {
+
+constexpr int kMaxTileOutputs = 8;
+constexpr int kMaxRunTaps = 7;
+constexpr int kMaxTileStride = 2;
+
+/// Which positions of a tile's input a run may read, a bit each, the first in bit 0. Others are padding and skipped.
+using Positions = std::uint32_t;
+
+/// 1, 2, 3, 5 or 7 taps that are neighbours along the tile's axis.
+struct TapRun {
+  std::int64_t x;        // elements from DepthwiseTileCall::x to what the run's first tap of the first output reads
+  std::int64_t weights;  // floats from DepthwiseTileCall::weights to those of its first tap
+  std::int32_t taps;
+  std::int32_t positions;  // which entry of DepthwiseTileCall::positions
+};
+
+/// Elements from the first vector to the last one, which may overlap the one before it.
+struct LastVector {
+  std::int64_t x, y, bias;
+};
+
+struct DepthwiseTileCall {
+  const TapRun* runs;
+  std::int64_t run_count;
+  const Positions* positions;
+  const void* x;
+  std::int64_t x_step;   // elements between two positions of the input
+  const float* weights;  // of the first vector
+  void* y;
+  std::int64_t y_step;  // elements between two outputs
+  const float* bias;
+  std::int64_t vectors;  // of lanes, one after another
+  LastVector last;
+  std::int64_t weights_step, bias_step;  // floats between those of two vectors; 0: they share them
+  std::int64_t tiles;                    // computed one after another, as far apart as they are wide
+  std::int64_t prefetch_bytes;           // from the last run's input to lines that a later call reads; 0: no prefetch
+  float least;                           // outputs below become this; minus infinity: none
+  bool non_temporal;                     // stores of y: whole aligned vectors of f32
+};
+using DepthwiseTileFunction = void (*)(const DepthwiseTileCall&);
+
+struct DepthwiseTiles {
+  int lanes;
+  /// Indexed [DType of x and y][stride of the outputs in positions - 1][outputs - 1].
+  DepthwiseTileFunction tiles[3][kMaxTileStride][kMaxTileOutputs];
+};
+const DepthwiseTiles& depthwise_tiles(const Target& target);
+
+/// The target whose vectors have half the lanes, or null. Its tiles compute what is left of whole vectors.
+const Target* half_width_target(const Target& target);
+
+/// Some outputs along the axis: first, first + output_step, ..., and such tiles after it.
+struct AxisTile {
+  std::int64_t first;
+  int outputs;
+  std::int64_t input;        // coordinate that the first tap of the first output reads; may lie outside
+  std::size_t positions_at;  // entries in the list of positions, one a run of the axis
+  std::int64_t count;        // tiles in a row that read the same positions, this one first
+};
+
+/// How one axis of the output is cut. Positions are input coordinates `position_step` apart. Where neither of stride
+/// and dilation divides the other, or they are too far apart, each tap is a run of its own.
+class AxisCut {
+ public:
+  explicit AxisCut(const WindowAxis& axis);
+
+  std::int64_t position_step() const { return position_step_; }
+  std::int64_t output_step() const { return output_step_; }
+  int tile_stride() const { return tile_stride_; }
+
+  std::int64_t runs() const { return static_cast<std::int64_t>(run_ends_.size()); }
+  std::int64_t run_tap(std::int64_t run) const { return run == 0 ? 0 : run_ends_[static_cast<std::size_t>(run - 1)]; }
+  std::int64_t run_taps(std::int64_t run) const { return run_ends_[static_cast<std::size_t>(run)] - run_tap(run); }
+
+  /// Tiles of the outputs [first, end), and their positions.
+  std::vector<AxisTile> tiles(std::int64_t first, std::int64_t end, std::vector<Positions>& positions) const;
+
+ private:
+  Positions inside(std::int64_t input, int outputs, std::int64_t run) const;
+  bool continues(const AxisTile& before, const AxisTile& tile, const std::vector<Positions>& positions) const;
+
+  WindowAxis axis_;
+  std::int64_t position_step_, output_step_;
+  int tile_stride_;
+  std::vector<std::int64_t> run_ends_;  // the tap after each run
+};
+
+}  // namespace gable::cpu
