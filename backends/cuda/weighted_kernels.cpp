@@ -111,6 +111,11 @@ std::unique_ptr<PlanImpl> make(const WeightedOp& op, const CudaDevice& device) {
                                                         KernelPlan(op.problem, device.properties()));
 }
 
+template <typename Kernel>
+double seconds(const WeightedOp& op, const CudaDevice& device) {
+  return Kernel::seconds(op.problem, device.properties());
+}
+
 template <typename KernelPlan>
 constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
   return {name, nothing_missing<cudaDeviceProp>, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
@@ -118,7 +123,8 @@ constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
 
 /// Kernels without an estimate, best first. The slower steps of the ladder come last; naive runs every op.
 constexpr CudaKernels::Kernel kKernels[] = {
-    f32_accumulating<cuda::DepthwiseConv2d>("depthwise"),
+    {"depthwise", nothing_missing<cudaDeviceProp>, refuse<cuda::DepthwiseConv2d>,
+     make<cuda::DepthwiseConv2d, f32_bound>, seconds<cuda::Depthwise>},
     f32_accumulating<cuda::OneChannelConv2d>("one_channel"),
     {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsMma>,
      make<cuda::FewChannelsMma, mma_bound>},

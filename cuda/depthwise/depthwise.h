@@ -1,6 +1,6 @@
-// Depthwise 3x3 convolution, stride 1 or 2, each tensor touched once: a thread goes down a strip of the image with the
-// weights and the sums of two or three output rows in registers, so that an input row is loaded once for all of them.
-// Lanes are vectors of channels (nhwc) or neighbouring columns (nchw).
+// Depthwise convolution: one input channel a group, any window, stride, dilation and channel multiplier, in both
+// layouts. Windows of 3x3, 5x5 and 7x7 in nhwc go down strips of the image (strips.h), the rest is depthwise_any
+// (any.h).
 #pragma once
 
 #include "cuda/common/conv2d_plan.h"
@@ -11,6 +11,8 @@ struct Depthwise {
   static constexpr std::size_t kAlignment = 16;
 
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  /// Estimated, inside a CUDA graph, of a problem that it doesn't refuse.
+  static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
 };
 using DepthwiseConv2d = Conv2dKernel<Depthwise>;

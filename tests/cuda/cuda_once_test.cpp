@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "cuda/common/check.h"
-#include "cuda/depthwise/depthwise.h"
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
@@ -153,27 +152,6 @@ TEST_CASE("an infinity reaches only the windows that hold it, also where a reduc
   }
 }
 
-TEST_CASE("depthwise computes strips of vectors of channels and of columns") {
-  if (no_gpu()) return;
-  const Device device = open("cuda:0?kernel=depthwise");
-  for (const std::int64_t channels : {32, 34}) {
-    for (const std::int64_t stride : {1, 2}) {
-      for (const DType dtype : kDTypes) {
-        for (const Layout layout : kLayouts) {
-          check_op(device, Conv2d{.input = {3, channels, 37, 16},
-                                  .weights = {channels, 1, 3, 3},
-                                  .stride = {stride, stride},
-                                  .padding = {1, 1},
-                                  .groups = channels,
-                                  .dtype = dtype,
-                                  .layout = layout,
-                                  .epilogue = {.bias = true, .activation = Activation::relu}});
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("ops without weights compute what 16 bytes divide and what they don't") {
   if (no_gpu()) return;
   const Device device = open("cuda:0");
@@ -272,19 +250,6 @@ TEST_CASE("one_channel refuses by the value that stands against it") {
   p.h = p.w = 1000;
   p.ho = p.wo = 998;
   CHECK(contains(refusal_with<OneChannelConv2d>(p), "bytes of shared memory"));
-}
-
-TEST_CASE("depthwise refuses what is no 3x3 of one channel a group") {
-  using cuda::DepthwiseConv2d;
-  Conv2dProblem p = small_problem();
-  CHECK(contains(refusal_with<DepthwiseConv2d>(p), "1 group of 3 input and 8 output"));
-  p.c = p.k = p.groups = 8;
-  CHECK(refusal_with<DepthwiseConv2d>(p).empty());
-  p.r = 5;
-  CHECK(contains(refusal_with<DepthwiseConv2d>(p), "5x3"));
-  p.r = 3;
-  p.stride_h = 2;
-  CHECK(contains(refusal_with<DepthwiseConv2d>(p), "stride 2x1"));
 }
 
 TEST_CASE("loops over memory and PageRank refuse what is none") {

@@ -1,0 +1,132 @@
+// Registers: the sums of `columns` outputs of `lanes` channels, and the inputs of up to four taps of a kernel row.
+// Where the columns slide, columns + 3 inputs serve 4 x columns products.
+#include "cuda/common/vector_access.cuh"
+#include "cuda/depthwise/any.h"
+
+namespace gable::cuda {
+namespace {
+
+/// What a thread computes; the input coordinates are those of its first output's first tap.
+struct AnyPlace {
+  std::int64_t image;
+  int vector, row, column, in_row, in_column;
+};
+
+__device__ __forceinline__ AnyPlace any_place(const DepthwiseAny& d, std::int64_t index, int columns) {
+  const auto next = [&index](int extent) {
+    const std::int64_t rest = index / extent;
+    const int at = static_cast<int>(index - rest * extent);
+    index = rest;
+    return at;
+  };
+  AnyPlace p;
+  if (d.nhwc) p.vector = next(d.vectors);
+  const int group = next(d.column_groups), phase = next(d.step_w);
+  p.row = next(d.ho);
+  if (!d.nhwc) p.vector = next(d.vectors);
+  p.image = index;
+  p.column = phase + group * columns * d.step_w;
+  p.in_row = p.row * d.stride_h - d.pad_top;
+  p.in_column = p.column * d.stride_w - d.pad_left;
+  return p;
+}
+
+template <typename T, int lanes, int columns, bool slides>
+struct AnySums {
+  float of[columns][lanes] = {};
+
+  /// Adds `taps` taps of a kernel row. `column` is that of the first output's first tap, `from` the address of the
+  /// row's first pixel.
+  template <int taps>
+  __device__ __forceinline__ void add(const DepthwiseAny& d, const T* from, std::int64_t pixel, int column,
+                                      const T* weights) {
+    constexpr int pixels = columns + taps - 1;
+    static_assert(slides || taps == 1);
+    const int step = slides ? d.dilation_w : d.stride_w * d.step_w;
+    float in[pixels][lanes];
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) {
+      const int at = column + i * step;
+#pragma unroll
+      for (int k = 0; k < lanes; ++k) in[i][k] = 0.0f;
+      if (at >= 0 && at < d.w) load_vector<T, lanes>(from + at * pixel, in[i]);
+    }
+#pragma unroll
+    for (int tap = 0; tap < taps; ++tap) {
+      float weight[lanes];
+      load_vector<T, lanes>(weights + static_cast<std::int64_t>(tap) * d.k, weight);
+#pragma unroll
+      for (int i = 0; i < columns; ++i)
+#pragma unroll
+        for (int k = 0; k < lanes; ++k) of[i][k] = fmaf(in[i + tap][k], weight[k], of[i][k]);
+    }
+  }
+};
+
+template <typename T, int lanes, int columns, bool slides>
+__global__ __launch_bounds__(kDepthwiseAnyThreads) void depthwise_any(const DepthwiseAny d) {
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kDepthwiseAnyThreads + threadIdx.x;
+  if (index >= d.threads) return;
+  const AnyPlace p = any_place(d, index, columns);
+  const int channel = p.vector * lanes;
+  const int in_channel = d.multiplier == 1 ? channel : channel / d.multiplier;
+  const std::int64_t pixel = d.nhwc ? d.c : 1;
+  const T* const x = static_cast<const T*>(d.x) + p.image * d.c * d.h * d.w +
+                     (d.nhwc ? in_channel : static_cast<std::int64_t>(in_channel) * d.h * d.w);
+  const T* weights = static_cast<const T*>(d.packed) + channel;
+
+  AnySums<T, lanes, columns, slides> sums;
+  for (int kh = 0; kh < d.r; ++kh) {
+    const int row = p.in_row + kh * d.dilation_h;
+    if (row < 0 || row >= d.h) {
+      weights += static_cast<std::int64_t>(d.s) * d.k;
+      continue;
+    }
+    const T* const from = x + static_cast<std::int64_t>(row) * d.w * pixel;
+    int kw = 0;
+    if constexpr (slides) {
+      for (; kw + 4 <= d.s; kw += 4, weights += 4 * static_cast<std::int64_t>(d.k))
+        sums.template add<4>(d, from, pixel, p.in_column + kw * d.dilation_w, weights);
+    }
+    for (; kw < d.s; ++kw, weights += d.k)
+      sums.template add<1>(d, from, pixel, p.in_column + kw * d.dilation_w, weights);
+  }
+
+  float bias[lanes] = {};
+  if (d.bias != nullptr) load_vector<float, lanes>(d.bias + channel, bias);
+  T* const y = static_cast<T*>(d.y) + p.image * d.k * d.ho * d.wo +
+               (d.nhwc ? channel : static_cast<std::int64_t>(channel) * d.ho * d.wo) +
+               static_cast<std::int64_t>(p.row) * d.wo * (d.nhwc ? d.k : 1);
+#pragma unroll
+  for (int i = 0; i < columns; ++i) {
+    finish_all<lanes>(sums.of[i], bias, d.activation);
+    const int column = p.column + i * d.step_w;
+    if (column < d.wo) store_vector<T, lanes>(y + static_cast<std::int64_t>(column) * (d.nhwc ? d.k : 1), sums.of[i]);
+  }
+}
+
+template <typename T, int lanes>
+DepthwiseAnyVariant variant(bool slides) {
+  if (slides) return {lanes, 8, true, depthwise_any<T, lanes, 8, true>};
+  return {lanes, 4, false, depthwise_any<T, lanes, 4, false>};
+}
+
+template <typename T>
+DepthwiseAnyVariant variant(int lanes, bool slides) {
+  return lanes == 2 ? variant<T, 2>(slides) : variant<T, 1>(slides);
+}
+
+}  // namespace
+
+DepthwiseAnyVariant depthwise_any_variant(DType dtype, int lanes, bool slides) {
+  switch (dtype) {
+    case DType::f16:
+      return variant<__half>(lanes, slides);
+    case DType::bf16:
+      return variant<__nv_bfloat16>(lanes, slides);
+    default:
+      return variant<float>(lanes, slides);
+  }
+}
+
+}  // namespace gable::cuda

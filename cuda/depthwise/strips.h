@@ -1,0 +1,49 @@
+// How a depthwise convolution in NHWC is cut into strips, and the kernels that compute them. A thread computes
+// `columns` neighbouring outputs of two channels and goes down a strip of rows; a block has up to 32 pairs of channels
+// and as many such places as it has threads left. Dilation d without a stride is d x d undilated convolutions of every
+// d-th pixel: the strip's pixels lie d apart.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+
+#include <gable/problem.h>
+
+#include "cuda/common/coverage.h"
+
+namespace gable::cuda {
+
+inline constexpr int kDepthwiseThreads = 128;
+inline constexpr int kDepthwisePairs = 32;  // of channels a block, at most
+
+/// Extents in elements; `x`, `packed`, `bias` and `y` are the call's.
+struct DepthwiseStrips {
+  const void* x;
+  const void* packed;  // [tap][channel]
+  const float* bias;
+  void* y;
+  int c, h, w, ho, wo, pad_top, pad_left;
+  int step_h, step_w;               // between the pixels of a strip: the dilation
+  int block_pairs, channel_blocks;  // pairs of channels a block, and how many such blocks make all channels
+  int column_groups;                // of one phase of the dilation
+  int strips, rows;                 // of one phase; rows of the output a strip
+  int positions;                    // (image, row phase, strip, column phase, column group), the last fastest
+  Activation activation;
+};
+
+using DepthwiseStripsKernel = void (*)(DepthwiseStrips);
+
+/// A compiled kernel: `window` x `window` taps, strides alike.
+struct DepthwiseStripsVariant {
+  int window, stride, columns;
+  int blocks;        // of 128 threads, for which registers suffice on one multiprocessor
+  int shared_bytes;  // of a block
+  Path path;
+  DepthwiseStripsKernel kernel;
+};
+
+std::span<const DepthwiseStripsVariant> depthwise_strips_variants(DType dtype);
+
+}  // namespace gable::cuda
