@@ -29,9 +29,30 @@ __device__ __forceinline__ const T* copy_run(uint4* shared, const T* x, std::int
   return reinterpret_cast<const T*>(shared) + (begin - first);
 }
 
+/// What a thread computes next: rows of one column of the output, in a plane of the block.
+template <typename T, int window>
+struct PlaneColumn {
+  float weights[window * window];
+  float bias;
+  int plane, column, row, rows;
+
+  /// `item` counts columns, planes and strips, columns fastest.
+  __device__ __forceinline__ void load(const DepthwisePlanes& d, int item, int first_plane, int planes, int first_row) {
+    column = item % d.wo;
+    plane = item / d.wo % planes;
+    row = first_row + item / d.wo / planes * d.rows;
+    rows = min(d.rows, d.ho - row);
+    const int channel = (first_plane + plane) % d.c;
+#pragma unroll
+    for (int tap = 0; tap < window * window; ++tap)
+      weights[tap] = to_f32(static_cast<const T*>(d.packed)[static_cast<std::int64_t>(tap) * d.c + channel]);
+    bias = d.bias == nullptr ? 0.0f : __ldg(d.bias + channel);
+  }
+};
+
 template <int window, int stride>
 constexpr int blocks_of() {
-  return window == 3 ? 12 : window == 5 ? 8 : 5;
+  return window == 3 ? 10 : window == 5 ? 8 : 5;
 }
 
 template <typename T, int window, int stride>
@@ -52,29 +73,23 @@ __global__ __launch_bounds__(kDepthwisePlanesThreads,
       copy_run(shared, static_cast<const T*>(d.x), begin,
                begin + (planes - 1) * plane_elements + static_cast<std::int64_t>(in_end - in_begin) * d.w,
                d.planes * plane_elements);
+  // The weights come while the input does.
+  const int items = d.wo * planes * d.block_strips;
+  PlaneColumn<T, window> own;
+  if (static_cast<int>(threadIdx.x) < items) own.load(d, threadIdx.x, plane, planes, first_row);
   wait_copies<0>();
   __syncthreads();
 
-  for (int item = threadIdx.x; item < d.wo * planes * d.block_strips; item += kDepthwisePlanesThreads) {
-    const int column = item % d.wo, rest = item / d.wo;
-    const int own_plane = rest % planes;
-    const int row = first_row + rest / planes * d.rows;
-    const int rows = min(d.rows, d.ho - row);
-    if (rows <= 0) break;
-    const int channel = (plane + own_plane) % d.c;
-    float weights[window * window];
-#pragma unroll
-    for (int tap = 0; tap < window * window; ++tap)
-      weights[tap] = to_f32(static_cast<const T*>(d.packed)[static_cast<std::int64_t>(tap) * d.c + channel]);
-    const float bias = d.bias == nullptr ? 0.0f : __ldg(d.bias + channel);
-
-    const int in_column = column * stride - d.pad_left;
-    int in_row = row * stride - d.pad_top;
-    const T* from = tile + own_plane * static_cast<int>(plane_elements) + (in_row - in_begin) * d.w + in_column;
-    T* to = static_cast<T*>(d.y) + ((static_cast<std::int64_t>(plane) + own_plane) * d.ho + row) * d.wo + column;
+  for (int item = threadIdx.x; item < items; item += kDepthwisePlanesThreads) {
+    if (item >= kDepthwisePlanesThreads) own.load(d, item, plane, planes, first_row);
+    const int in_column = own.column * stride - d.pad_left;
+    int in_row = own.row * stride - d.pad_top;
+    const T* from = tile + own.plane * static_cast<int>(plane_elements) + (in_row - in_begin) * d.w + in_column;
+    T* to =
+        static_cast<T*>(d.y) + ((static_cast<std::int64_t>(plane) + own.plane) * d.ho + own.row) * d.wo + own.column;
     Sums sums;
 #pragma unroll 1
-    for (int step = 0; step < rows + Sums::kSlots - 1; ++step) {
+    for (int step = 0; step < own.rows + Sums::kSlots - 1; ++step) {
 #pragma unroll
       for (int phase = 0; phase < stride; ++phase) {
         const bool inside = in_row >= in_begin && in_row < in_end;
@@ -85,8 +100,10 @@ __global__ __launch_bounds__(kDepthwisePlanesThreads,
             in[kw] = static_cast<unsigned>(in_column + kw) < static_cast<unsigned>(d.w) ? to_f32(from[kw]) : 0.0f;
         }
         sums.add_row(
-            phase, in, bias, inside, [&](int tap) { return weights[tap]; },
-            [&](int slot) { return window == 3 || static_cast<unsigned>(step - slot) < static_cast<unsigned>(rows); });
+            phase, in, own.bias, inside, [&](int tap) { return own.weights[tap]; },
+            [&](int slot) {
+              return window == 3 || static_cast<unsigned>(step - slot) < static_cast<unsigned>(own.rows);
+            });
         ++in_row;
         from += d.w;
       }
