@@ -52,7 +52,7 @@ struct PlaneColumn {
 
 template <int window, int stride>
 constexpr int blocks_of() {
-  return window == 3 ? 10 : window == 5 ? 8 : 5;
+  return window < 7 ? 8 : 5;
 }
 
 template <typename T, int window, int stride>
