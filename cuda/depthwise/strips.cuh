@@ -1,7 +1,7 @@
 // One thread's strip. Registers: the sums of the window / stride output rows that an input row contributes to, one
 // input row as f32 and, for 3x3, the weights, which otherwise are read from shared memory: a pair of weights serves 2 x
 // columns FMA. A thread copies its own input pixels into a ring of rows in shared memory that no other thread reads, so
-// that kStages - 1 rows are in flight without registers or barriers. Pixels left and right of the image stay zero
+// that stages - 1 rows are in flight without registers or barriers. Pixels left and right of the image stay zero
 // there; rows above and below it are skipped, and so are kernel rows that belong to another strip.
 #pragma once
 
@@ -162,8 +162,8 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
   // Blocks beside each other have the same pixels and neighbouring channels.
   const int first_pair = static_cast<int>(blockIdx.x % d.channel_blocks) * d.block_pairs;
   const int block_places = kDepthwiseThreads / d.block_pairs;
-  const int pair = static_cast<int>(threadIdx.x) % d.block_pairs,
-            place_in_block = static_cast<int>(threadIdx.x) / d.block_pairs;
+  const int pair = static_cast<int>(threadIdx.x) % d.block_pairs;
+  const int place_in_block = static_cast<int>(threadIdx.x) / d.block_pairs;
   const int position = static_cast<int>(blockIdx.x / d.channel_blocks) * block_places + place_in_block;
   const int channel = 2 * (first_pair + pair);
   const bool idle = place_in_block >= block_places || position >= d.positions || channel >= d.c;
@@ -187,12 +187,11 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
     for (int tap = 0; tap < taps; ++tap)
       kept[tap] = Pair::to_floats(__ldg(reinterpret_cast<const Access*>(packed + tap * d.c + channel)));
   } else {
-    float2* const to = reinterpret_cast<float2*>(reinterpret_cast<char*>(shared) + Shape::ring);
-    for (int i = threadIdx.x; i < taps * d.block_pairs; i += kDepthwiseThreads) {
-      const int at = 2 * (first_pair + i % d.block_pairs);
-      if (at >= d.c) continue;
-      to[i / d.block_pairs * kDepthwisePairs + i % d.block_pairs] =
-          Pair::to_floats(__ldg(reinterpret_cast<const Access*>(packed + i / d.block_pairs * d.c + at)));
+    float2* const to = reinterpret_cast<float2*>(reinterpret_cast<char*>(shared) + Shape::ring) + pair;
+    if (place_in_block < block_places && channel < d.c) {
+      for (int tap = place_in_block; tap < taps; tap += block_places)
+        to[tap * kDepthwisePairs] =
+            Pair::to_floats(__ldg(reinterpret_cast<const Access*>(packed + tap * d.c + channel)));
     }
     __syncthreads();
     if (!works) return;
