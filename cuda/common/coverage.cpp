@@ -23,9 +23,17 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "register_tile_split",
     "implicit_gemm_128x128",
     "implicit_gemm_128x64",
+    "implicit_gemm_128x32",
     "implicit_gemm_64x64",
-    "implicit_gemm_vectors",
-    "implicit_gemm_elements",
+    "implicit_gemm_64x32",
+    "implicit_gemm_32x32",
+    "implicit_gemm_copies_16",
+    "implicit_gemm_copies_8",
+    "implicit_gemm_copies_4",
+    "implicit_gemm_copies_2",
+    "implicit_gemm_stores_16",
+    "implicit_gemm_stores_narrow",
+    "implicit_gemm_cluster",
     "implicit_gemm_split",
     "few_channels_6x4_5",
     "few_channels_8x6_5",
@@ -102,6 +110,7 @@ std::array<std::atomic<bool>, kPaths> path_ran;
 /// Kernels' names begin those of their paths.
 bool has_path(std::string_view path, const cudaDeviceProp& device) {
   if (path.starts_with("wgmma")) return device.major == 9 && device.minor == 0;
+  if (path == "implicit_gemm_cluster") return device.major >= 9;
   if (path.starts_with("implicit_gemm") || path.starts_with("few_channels_mma")) return device.major >= 8;
   return true;
 }

@@ -40,6 +40,8 @@ ImplicitGemm implicit_gemm_of(const Conv2dProblem& p, int c_multiple, int k_mult
   g.rows = i(p.n * p.out_h() * p.out_w() * (g.pooled ? 4 : 1));
   g.columns = g.group_k;
   g.depth = g.taps * g.padded_c;
+  g.line = p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+           p.ho == p.h && p.wo == p.w && !g.pooled;
   g.bias = p.bias;
   g.activation = p.activation;
   return g;

@@ -9,6 +9,11 @@
 
 namespace gable::cuda {
 
+__device__ __forceinline__ int divide(int value, const Divisor& by) {
+  const auto n = static_cast<unsigned>(value);
+  return static_cast<int>((__umulhi(n, by.multiplier) + n) >> by.shift);
+}
+
 /// The input pixel under a row's first tap; offset in elements, of the group's first channel. Lies in the padding or
 /// outside everything where row or column is out of range.
 struct RowPixel {
@@ -17,11 +22,11 @@ struct RowPixel {
 
 __device__ __forceinline__ RowPixel row_pixel(const ImplicitGemm& g, int row, int group) {
   if (row >= g.rows) return {.row = -(1 << 30), .column = 0, .offset = 0};
-  int pixel = g.pooled ? row >> 2 : row;
-  int column = pixel % g.out_w;
-  pixel /= g.out_w;
-  int line = pixel % g.out_h;
-  const int image = pixel / g.out_h;
+  if (g.line) return {.row = 0, .column = 0, .offset = row * g.c + group * g.group_c};
+  const int pixel = g.pooled ? row >> 2 : row;
+  const int lines = divide(pixel, g.by_out_w), image = divide(lines, g.by_out_h);
+  int column = pixel - lines * g.out_w;
+  int line = lines - image * g.out_h;
   if (g.pooled) {
     line = 2 * line + (row >> 1 & 1);
     column = 2 * column + (row & 1);
@@ -33,12 +38,12 @@ __device__ __forceinline__ RowPixel row_pixel(const ImplicitGemm& g, int row, in
 /// A place in the depth, walked in steps.
 class DepthCursor {
  public:
-  __device__ DepthCursor(const ImplicitGemm& g, int depth) {
+  __device__ DepthCursor(const ImplicitGemm& g, int depth) : channel_(depth), end_(g.r) {
+    if (depth < g.padded_c) return;
     const int tap = depth / g.padded_c;
     channel_ = depth % g.padded_c;
     r_ = tap / g.s;
     s_ = tap % g.s;
-    end_ = g.taps / g.s;
   }
 
   __device__ __forceinline__ void advance(const ImplicitGemm& g, int step) {
@@ -63,7 +68,7 @@ class DepthCursor {
   }
 
  private:
-  int channel_, r_, s_, end_;
+  int channel_, r_ = 0, s_ = 0, end_;
 };
 
 /// A block's place in the product: see GemmGrid. Stages are counted from the depth's beginning.

@@ -16,9 +16,26 @@
 
 namespace gable::cuda {
 
+/// Division of values below 2^31 by a number that is fixed when the plan is made: a product and a shift, where the
+/// hardware's own takes some twenty instructions. (Granlund and Montgomery, "Division by invariant integers using
+/// multiplication", 1994.)
+struct Divisor {
+  unsigned value = 1, multiplier = 0, shift = 0;  // 2^(32 + shift) / value, rounded up, less 2^32
+
+  Divisor() = default;
+  explicit constexpr Divisor(int divisor) : value(static_cast<unsigned>(divisor)) {
+    while (std::uint64_t{1} << shift < value) ++shift;
+    multiplier = static_cast<unsigned>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - value)) / value + 1);
+    if (value == 1) multiplier = 0;
+  }
+};
+
 /// The product as the kernels take it; every index has 32 bits.
 struct ImplicitGemm : ConvDims {
-  explicit ImplicitGemm(const ConvDims& conv) : ConvDims(conv) {}
+  explicit ImplicitGemm(const ConvDims& conv) : ConvDims(conv), by_out_w(conv.out_w), by_out_h(conv.out_h) {}
+
+  Divisor by_out_w, by_out_h;
+  bool line = false;  // output pixels are the input's, one by one
 
   int rows = 1, columns = 1, depth = 1;  // depth = taps * padded_c
   int padded_c = 1, padded_k = 1;        // of a group, as packed

@@ -1,266 +1,245 @@
 // See implicit_gemm.h.
 #include "cuda/gemm/implicit_gemm.h"
 
+#include <array>
+#include <numeric>
+
 #include "cuda/common/coverage.h"
-#include "cuda/gemm/implicit.cuh"
-#include "cuda/gemm/mma.cuh"
+#include "cuda/gemm/mma_epilogue.cuh"
+#include "cuda/gemm/mma_tile.cuh"
 #include "cuda/gemm/packed_weights.h"
 
 namespace gable::cuda {
 namespace {
 
-constexpr int kDepthBytes = 64;  // of a stage
-constexpr int kStages = 3;
-constexpr int kPitchBytes = kDepthBytes + 16;  // 8 rows × 16 bytes then lie in 32 different banks
-constexpr int kWarpRows = 64, kWarpColumns = 32;
-constexpr int kRowTiles = kWarpRows / 16, kColumnTiles = kWarpColumns / 8;
-constexpr int kThreadRows = 8, kThreadColumns = 8;
+constexpr int kPaddedColumns = 8;  // packed output channels come in multiples of this
 
-constexpr int threads_of(int rows, int columns) { return rows / kWarpRows * (columns / kWarpColumns) * 32; }
-constexpr int stage_bytes(int rows, int columns) { return (rows + columns) * kPitchBytes; }
-constexpr int shared_bytes(int rows, int columns) { return kStages * stage_bytes(rows, columns); }
-
-/// Which row lies in a slot of the tile: a thread's slots are 8 apart, its rows neighbours.
-__device__ __forceinline__ int row_of_slot(int slot) {
-  return slot / kWarpRows * kWarpRows + slot % 8 * kThreadRows + slot % kWarpRows / 8;
+/// Grid: x the tiles, columns first, since tiles of the same rows share pixels in the L2; y the groups; z the parts.
+template <typename Tile>
+__device__ __forceinline__ BlockPlace mma_place(const ImplicitGemm& g, int splits, int stage_depth) {
+  const int across = (g.columns + Tile::kColumns - 1) / Tile::kColumns, tile = static_cast<int>(blockIdx.x);
+  const int part = static_cast<int>(blockIdx.z), stages = (g.depth + stage_depth - 1) / stage_depth;
+  const int each = splits == 1 ? stages : stages / splits, more = stages - each * splits;
+  const int row = across == 1 ? tile : tile / across;
+  return {.row = row * Tile::kRows,
+          .column = (tile - row * across) * Tile::kColumns,
+          .group = static_cast<int>(blockIdx.y),
+          .part = part,
+          .first = each * part + min(part, more),
+          .last = each * (part + 1) + min(part + 1, more)};
 }
 
-/// Which column: a thread's slots are pairs 8 apart, its columns neighbours.
-__device__ __forceinline__ int column_of_slot(int slot) {
-  return slot / kWarpColumns * kWarpColumns + slot % 8 / 2 * kThreadColumns + slot % kWarpColumns / 8 * 2 + slot % 2;
+/// The kernel before this one has ended and its writes are visible; the next one may start to set itself up.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
-/// Four 8×8 matrices of 16-bit elements, or 8×4 of f32; each lane gives the address of a row.
-__device__ __forceinline__ void load_matrices(unsigned (&to)[4], std::uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address));
-}
-
-template <typename T, int kRows, int kColumns, bool vector>
-class Loader {
- public:
-  static constexpr int kThreads = threads_of(kRows, kColumns);
-  static constexpr int kChunks = kDepthBytes / 16;
-  static constexpr int kChunkElements = 16 / sizeof(T);
-  static constexpr int kA = kRows * kChunks / kThreads, kB = kColumns * kChunks / kThreads;
-  static constexpr int kSlots = kThreads / kChunks;  // from one of a thread's rows to the next
-
-  __device__ Loader(const ImplicitGemm& g, const T* x, const T* packed, int row, int column, int group, int depth)
-      : x_(x), cursor_(g, depth + chunk() * kChunkElements), depth_(depth + chunk() * kChunkElements) {
-#pragma unroll
-    for (int i = 0; i < kA; ++i) pixels_[i] = row_pixel(g, row + row_of_slot(slot() + i * kSlots), group);
-#pragma unroll
-    for (int i = 0; i < kB; ++i) {
-      const int at = column + column_of_slot(slot() + i * kSlots);
-      columns_[i] = at < g.columns ? (group * g.padded_k + at) * g.depth : -1;
-    }
-    packed_ = packed;
-  }
-
-  /// The next stage of the depth.
-  __device__ __forceinline__ void load(const ImplicitGemm& g, unsigned char* stage) {
-    unsigned char* to = stage + slot() * kPitchBytes + chunk() * 16;
-#pragma unroll
-    for (int i = 0; i < kA; ++i) {
-      copy_pixel<T, vector>(g, x_, pixels_[i], cursor_, reinterpret_cast<T*>(to + i * kSlots * kPitchBytes));
-    }
-    to += kRows * kPitchBytes;
-#pragma unroll
-    for (int i = 0; i < kB; ++i) {
-      const bool valid = columns_[i] >= 0 && depth_ < g.depth;
-      copy_async<16>(to + i * kSlots * kPitchBytes, valid ? packed_ + columns_[i] + depth_ : packed_, valid);
-    }
-    constexpr int kStep = kDepthBytes / sizeof(T);
-    cursor_.advance(g, kStep);
-    depth_ += kStep;
-  }
-
- private:
-  __device__ static int chunk() { return static_cast<int>(threadIdx.x) % kChunks; }
-  __device__ static int slot() { return static_cast<int>(threadIdx.x) / kChunks; }
-
-  const T* x_;
-  const T* packed_;
-  RowPixel pixels_[kA];
-  int columns_[kB];
-  DepthCursor cursor_;
-  int depth_;
-};
-
-/// Adds one stage's products to the warp's accumulators; a and b are the lane's addresses for ldmatrix.
-template <typename T>
-__device__ __forceinline__ void multiply(std::uint32_t a_at, std::uint32_t b_at,
-                                         float (&sums)[kRowTiles][kColumnTiles][4]) {
-#pragma unroll
-  for (int k = 0; k < kDepthBytes; k += 32) {
-    unsigned a[kRowTiles][4], b[kColumnTiles / 2][4];
-#pragma unroll
-    for (int i = 0; i < kRowTiles; ++i) load_matrices(a[i], a_at + i * 16 * kPitchBytes + k);
-#pragma unroll
-    for (int j = 0; j < kColumnTiles / 2; ++j) load_matrices(b[j], b_at + j * 16 * kPitchBytes + k);
-    if constexpr (sizeof(T) == 4) {  // weights are rounded when they are packed
-#pragma unroll
-      for (auto& tile : a) {
-#pragma unroll
-        for (unsigned& value : tile) value = __float_as_uint(round_to_tf32(__uint_as_float(value)));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-      for (int j = 0; j < kColumnTiles; ++j) {
-        multiply_add<T>(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-      }
-    }
-  }
-}
-
-/// Grid: x the tiles, columns first, since tiles of the same rows share pixels in the L2; y groups × parts of the
-/// depth.
-template <typename T, int kRows, int kColumns, bool vector>
-__global__ void __launch_bounds__(threads_of(kRows, kColumns), 512 / threads_of(kRows, kColumns))
-    implicit_gemm_kernel(ImplicitGemm g, int splits, const T* x, const T* packed, const float* bias, T* y,
-                         float* parts) {
+template <typename T, typename Tile, int kResident>
+__global__ void __launch_bounds__(Tile::kThreads, kResident)
+    implicit_gemm_kernel(__grid_constant__ const MmaArguments<T> a) {
   extern __shared__ uint4 memory[];
-  auto* stages = reinterpret_cast<unsigned char*>(memory);
-  constexpr int kStage = stage_bytes(kRows, kColumns), kDepth = kDepthBytes / static_cast<int>(sizeof(T));
-  const BlockPlace place = block_place<kRows, kColumns>(g, splits, kDepth);
-  Loader<T, kRows, kColumns, vector> loader(g, x, packed, place.row, place.column, place.group, place.first * kDepth);
+  auto* const bias = reinterpret_cast<float*>(memory);
+  auto* const ring = reinterpret_cast<unsigned char*>(bias + Tile::kColumns);
+  constexpr int kDepth = kMmaDepthBytes / static_cast<int>(sizeof(T));
+  const BlockPlace place = mma_place<Tile>(a.gemm, a.splits, kDepth);
+  MmaLoader<T, Tile> loader(a, place);
+  wait_for_previous_kernel();
+  if (threadIdx.x < Tile::kColumns) {
+    const int column = place.column + static_cast<int>(threadIdx.x);
+    const bool valid = a.gemm.bias && column < a.gemm.columns;
+    if (valid) {
+      copy_async<4>(bias + threadIdx.x, a.bias + place.group * a.gemm.columns + column, true);
+    } else {
+      bias[threadIdx.x] = 0;
+    }
+  }
 #pragma unroll
-  for (int s = 0; s < kStages - 1; ++s) {
-    if (place.first + s < place.last) loader.load(g, stages + s * kStage);
+  for (int s = 0; s < Tile::kStages - 1; ++s) {
+    if (place.first + s < place.last) loader.load(a, ring + s * Tile::kStageBytes);
     commit_copies();
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp_row = warp / (kColumns / kWarpColumns) * kWarpRows;
-  const int warp_column = warp % (kColumns / kWarpColumns) * kWarpColumns;
+  const int warp_row = warp / Tile::kWarpsAcross * Tile::kWarpRows;
+  const int warp_column = warp % Tile::kWarpsAcross * Tile::kWarpColumns;
   // Of A: rows 0-7 and 8-15, then the next 16 bytes. Of B: 16 bytes, the next, then columns 8-15.
-  const std::uint32_t a_at = shared_address(stages) + (warp_row + lane % 16) * kPitchBytes + lane / 16 * 16;
-  const std::uint32_t b_at =
-      shared_address(stages) + (kRows + warp_column + lane % 8 + lane / 16 * 8) * kPitchBytes + lane / 8 % 2 * 16;
-  float sums[kRowTiles][kColumnTiles][4] = {};
+  const std::uint32_t a_at = shared_address(ring) + (warp_row + lane % 16) * kMmaPitchBytes + lane / 16 * 16;
+  const std::uint32_t b_at = shared_address(ring) +
+                             (Tile::kRows + warp_column + lane % 8 + lane / 16 * 8) * kMmaPitchBytes +
+                             lane / 8 % 2 * 16;
+  float sums[Tile::kRowTiles][Tile::kColumnTiles][4] = {};
   int now = 0;
   for (int step = place.first; step < place.last; ++step) {
-    wait_copies<kStages - 2>();
+    wait_copies<Tile::kStages - 2>();
     __syncthreads();
-    const int next = now == 0 ? kStages - 1 : now - 1;
-    if (step + kStages - 1 < place.last) loader.load(g, stages + next * kStage);
+    const int next = now == 0 ? Tile::kStages - 1 : now - 1;
+    if (step + Tile::kStages - 1 < place.last) loader.load(a, ring + next * Tile::kStageBytes);
     commit_copies();
-    multiply<T>(a_at + now * kStage, b_at + now * kStage, sums);
-    now = now + 1 == kStages ? 0 : now + 1;
+    multiply<T, Tile>(a_at + now * Tile::kStageBytes, b_at + now * Tile::kStageBytes, sums);
+    now = now + 1 == Tile::kStages ? 0 : now + 1;
   }
-  // The thread's accumulators by row and column.
-  float mine[kThreadRows][kThreadColumns];
-#pragma unroll
-  for (int i = 0; i < kThreadRows; ++i) {
-#pragma unroll
-    for (int j = 0; j < kThreadColumns; ++j) mine[i][j] = sums[i / 2][j / 2][i % 2 * 2 + j % 2];
-  }
-  const int thread_row = place.row + warp_row + lane / 4 * kThreadRows;
-  const int at = place.column + warp_column + lane % 4 * kThreadColumns;
-  if (splits == 1) {
-    store_rows(g, bias, y, thread_row, place.group, at, mine);
+  wait_copies<0>();
+  __syncthreads();  // the epilogue's tile takes the place of the ring
+  if (a.splits == 1) {
+    store_tile<T, Tile>(a, place, bias, sums, reinterpret_cast<T*>(ring));
+  } else if (a.cluster) {
+    store_tile_of_cluster<T, Tile>(a, place, bias, sums, ring);
   } else {
-    store_part(g, parts, place.part, thread_row, place.group, at, mine);
+    store_sums<T, Tile>(a, place, sums);
   }
 }
 
-constexpr GemmCandidate candidate(int rows, int columns, double rate) {
-  const int threads = threads_of(rows, columns);
-  return {rows, columns, threads / 32, 512 / threads, shared_bytes(rows, columns), rate};
+// ---- launches ----
+template <typename T>
+struct MmaKernel {
+  void (*function)(MmaArguments<T>);
+  int threads, stages, stage_bytes, fixed_bytes, epilogue_bytes[4];  // of the epilogue: clusters of 1, 2, 4 and 8
+
+  /// Dynamic shared memory: stages that no step needs are left out, so that more blocks fit a multiprocessor.
+  int shared_bytes(const ImplicitGemm& g, const MmaChoice& choice) const {
+    const int depth = kMmaDepthBytes / static_cast<int>(sizeof(T));
+    const int steps = static_cast<int>(ceil_div(ceil_div(g.depth, depth), choice.splits));
+    int log = 0;
+    while (choice.cluster && 1 << log < choice.splits) ++log;
+    return fixed_bytes + std::max(std::min(stages, steps) * stage_bytes, epilogue_bytes[log]);
+  }
+};
+
+template <typename T, typename Tile, int kResident>
+MmaKernel<T> compiled() {
+  return {implicit_gemm_kernel<T, Tile, kResident>,
+          Tile::kThreads,
+          Tile::kStages,
+          Tile::kStageBytes,
+          Tile::kColumns * static_cast<int>(sizeof(float)),
+          {mma_epilogue_bytes<T, Tile>(1), mma_epilogue_bytes<T, Tile>(2), mma_epilogue_bytes<T, Tile>(4),
+           mma_epilogue_bytes<T, Tile>(8)}};
 }
-constexpr GemmCandidate kCandidates[] = {candidate(128, 128, 1.0), candidate(128, 64, 0.9), candidate(64, 64, 0.75)};
 
-int elements_of_stage(const Conv2dProblem& p) { return kDepthBytes / static_cast<int>(size_of(p.dtype)); }
+/// The candidates of mma_choice.cpp.
+template <typename T>
+MmaKernel<T> kernel_of(const MmaChoice& choice) {
+  if (choice.rows == 128) {
+    if (choice.columns == 128) return compiled<T, MmaTile<128, 128, 64, 32, 4>, 2>();
+    if (choice.columns == 64) return compiled<T, MmaTile<128, 64, 64, 32, 4>, 3>();
+    return compiled<T, MmaTile<128, 32, 32, 32, 4>, 5>();
+  }
+  if (choice.rows == 64) {
+    if (choice.columns == 64) return compiled<T, MmaTile<64, 64, 32, 32, 4>, 5>();
+    return compiled<T, MmaTile<64, 32, 32, 16, 6>, 8>();
+  }
+  return compiled<T, MmaTile<32, 32, 16, 16, 8>, 8>();
+}
 
-/// Multiply-adds that mma.sync reaches a cycle on a multiprocessor, approximately: half of the tensor cores' peak on
-/// sm_90, all of it on sm_80.
-double fma_per_cycle(const Conv2dProblem& p) { return p.dtype == DType::f32 ? 512 : 1024; }
-
-/// Channels of a row are whole 16 bytes.
+/// Channels of a row are whole 16 bytes in packed weights.
 int channels_of_chunk(const Conv2dProblem& p) { return 16 / static_cast<int>(size_of(p.dtype)); }
 
-template <typename T>
-using Kernel = GemmKernel<void(ImplicitGemm, int, const T*, const T*, const float*, T*, float*)>;
-
-template <typename T, int kRows, int kColumns, bool vector>
-Kernel<T> compiled() {
-  return {implicit_gemm_kernel<T, kRows, kColumns, vector>, threads_of(kRows, kColumns), shared_bytes(kRows, kColumns)};
-}
-
-template <typename T, bool vector>
-Kernel<T> kernel_of(const GemmTile& tile) {
-  if (tile.columns == 128) return compiled<T, 128, 128, vector>();
-  return tile.rows == 128 ? compiled<T, 128, 64, vector>() : compiled<T, 64, 64, vector>();
-}
-
-/// Channels come in whole, aligned 16 bytes, or one at a time.
-bool has_vectors(const Conv2dProblem& p) {
-  const int chunk = channels_of_chunk(p);
-  return p.c % chunk == 0 && p.group_c() % chunk == 0;
-}
-
-template <typename T>
-Kernel<T> kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
-  return has_vectors(p) ? kernel_of<T, true>(tile) : kernel_of<T, false>(tile);
-}
-
-void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
-  note_path(tile.columns == 128 ? Path::implicit_gemm_128x128
-            : tile.rows == 128  ? Path::implicit_gemm_128x64
-                                : Path::implicit_gemm_64x64);
-  note_path(has_vectors(p) ? Path::implicit_gemm_vectors : Path::implicit_gemm_elements);
-  if (tile.splits > 1) note_path(Path::implicit_gemm_split);
+/// The widest access that a pixel's channels and a group's are multiples of, in bytes, at most 16.
+int access_bytes(const Conv2dProblem& p, std::int64_t channels, std::int64_t of_group) {
+  const std::int64_t common = std::gcd(std::gcd(channels, of_group), std::int64_t{16});
+  return static_cast<int>(std::min<std::int64_t>(16, common * static_cast<std::int64_t>(size_of(p.dtype))));
 }
 
 /// The order of packed weights.
 PackedOrder order_of(const Conv2dProblem& p) {
-  PackedOrder order = packed_order(p, channels_of_chunk(p), kThreadColumns);
+  PackedOrder order = packed_order(p, channels_of_chunk(p), kPaddedColumns);
   order.depth_innermost = true;
   return order;
 }
 
 class ImplicitGemmPlan final : public PackedOrderPlan {
  public:
-  ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const MmaChoice& forced);
 
   Conv2dDescription description() const override;
-  std::size_t workspace_bytes() const override { return parts_bytes(gemm_, tile_.splits); }
+  std::size_t workspace_bytes() const override { return choice_.cluster ? 0 : parts_bytes(gemm_, choice_.splits); }
   void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
            cudaStream_t stream) const override;
 
  private:
+  template <typename T>
+  void launch(const MmaArguments<T>& arguments, cudaStream_t stream) const;
+  void note_paths() const;
+
   ImplicitGemm gemm_;
-  GemmTile tile_;
+  MmaChoice choice_;
+  int copy_bytes_, store_bytes_;
+  bool overlaps_;  // launches may start before the kernel before them has ended
 };
 
-ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
+ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const MmaChoice& forced)
     : PackedOrderPlan(problem, order_of(problem)),
-      gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kThreadColumns)),
-      tile_(choose_tile(gemm_, kCandidates, elements_of_stage(problem), fma_per_cycle(problem), device)) {
-  with_type(problem.dtype, [&](auto zero) { kernel_of<decltype(zero)>(problem, tile_).prepare(); });
+      gemm_(implicit_gemm_of(problem, channels_of_chunk(problem), kPaddedColumns)),
+      choice_(choose_mma(problem, gemm_, device, forced)),
+      copy_bytes_(access_bytes(problem, problem.c, problem.group_c())),
+      store_bytes_(access_bytes(problem, problem.k, problem.group_k())),
+      overlaps_(device.major >= 9) {
+  with_type(problem.dtype, [&](auto zero) {
+    const auto kernel = kernel_of<decltype(zero)>(choice_);
+    GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(device.sharedMemPerBlockOptin)));
+  });
 }
 
 Conv2dDescription ImplicitGemmPlan::description() const {
+  std::string tile = tile_text({choice_.rows, choice_.columns, 1});
+  if (choice_.splits > 1) {
+    tile += ", the depth in " + std::to_string(choice_.splits) + (choice_.cluster ? " blocks of a cluster" : " parts");
+  }
   return {.kernel = "implicit_gemm",
-          .tile = tile_text(tile_) + ", 64x32 a warp",
-          .staging = "three stages of 64 bytes in shared memory",
-          .fusion = "pool, bias and activation in registers"};
+          .tile = tile,
+          .staging = "stages of 64 bytes in shared memory, copies of " + std::to_string(copy_bytes_) + " bytes",
+          .fusion = "pool, bias and activation before stores of " + std::to_string(store_bytes_) + " bytes"};
+}
+
+void ImplicitGemmPlan::note_paths() const {
+  note_path(choice_.rows == 32      ? Path::implicit_gemm_32x32
+            : choice_.rows == 64    ? (choice_.columns == 64 ? Path::implicit_gemm_64x64 : Path::implicit_gemm_64x32)
+            : choice_.columns == 32 ? Path::implicit_gemm_128x32
+            : choice_.columns == 64 ? Path::implicit_gemm_128x64
+                                    : Path::implicit_gemm_128x128);
+  note_path(copy_bytes_ == 16  ? Path::implicit_gemm_copies_16
+            : copy_bytes_ == 8 ? Path::implicit_gemm_copies_8
+            : copy_bytes_ == 4 ? Path::implicit_gemm_copies_4
+                               : Path::implicit_gemm_copies_2);
+  note_path(store_bytes_ == 16 ? Path::implicit_gemm_stores_16 : Path::implicit_gemm_stores_narrow);
+  if (choice_.splits > 1) note_path(choice_.cluster ? Path::implicit_gemm_cluster : Path::implicit_gemm_split);
+}
+
+template <typename T>
+void ImplicitGemmPlan::launch(const MmaArguments<T>& arguments, cudaStream_t stream) const {
+  const MmaKernel<T> kernel = kernel_of<T>(choice_);
+  const auto parts = static_cast<unsigned>(choice_.splits);
+  cudaLaunchConfig_t launch{};
+  launch.gridDim =
+      dim3(static_cast<unsigned>(ceil_div(gemm_.columns, choice_.columns) * ceil_div(gemm_.rows, choice_.rows)),
+           static_cast<unsigned>(gemm_.groups), parts);
+  launch.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  launch.dynamicSmemBytes = static_cast<std::size_t>(kernel.shared_bytes(gemm_, choice_));
+  launch.stream = stream;
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {1, 1, parts};
+  launch.attrs = attributes.data();
+  launch.numAttrs = !overlaps_ ? 0 : choice_.cluster && parts > 1 ? 2 : 1;
+  GABLE_CUDA_CHECK(cudaLaunchKernelEx(&launch, kernel.function, arguments));
 }
 
 void ImplicitGemmPlan::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
                            cudaStream_t stream) const {
-  const GemmGrid grid = grid_of(gemm_, tile_);
   auto* parts = static_cast<float*>(workspace);
   with_type(problem().dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Kernel<T> kernel = kernel_of<T>(problem(), tile_);
-    kernel.function<<<dim3(grid.x, grid.y), kernel.threads, kernel.shared_bytes, stream>>>(
-        gemm_, tile_.splits, static_cast<const T*>(x), static_cast<const T*>(packed), bias, static_cast<T*>(y), parts);
-    check_launch("implicit_gemm");
-    note_paths(problem(), tile_);
-    if (tile_.splits > 1) add_parts(gemm_, tile_.splits, parts, bias, static_cast<T*>(y), stream);
+    launch<T>({gemm_, choice_.splits, choice_.cluster, copy_bytes_, store_bytes_, static_cast<const T*>(x),
+               static_cast<const T*>(packed), bias, static_cast<T*>(y), parts},
+              stream);
+    note_paths();
+    if (choice_.splits > 1 && !choice_.cluster) {
+      add_parts(gemm_, choice_.splits, parts, bias, static_cast<T*>(y), stream);
+    }
   });
 }
 
@@ -278,14 +257,23 @@ std::string ImplicitGemmMma::refusal(const Conv2dProblem& p, const cudaDevicePro
     return p.dtype == DType::f32 ? "f32: it multiplies f16, bf16, and f32 as tf32 (math tf32)"
                                  : "math other than strict";
   if (p.group_k() < kLeastColumns && p.groups > 1) {
-    return std::to_string(p.group_k()) + " output channels a group; a tile of " + std::to_string(kWarpColumns) +
-           " would be empty below " + std::to_string(kLeastColumns);
+    return std::to_string(p.group_k()) + " output channels a group; a tile of 32 would be empty below " +
+           std::to_string(kLeastColumns);
   }
   return implicit_refusal(p);
 }
 
+double ImplicitGemmMma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return choose_mma(problem, implicit_gemm_of(problem, channels_of_chunk(problem), kPaddedColumns), device).seconds;
+}
+
 std::unique_ptr<Conv2dPlan> ImplicitGemmMma::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  return std::make_unique<ImplicitGemmPlan>(problem, device);
+  return make(problem, device, {});
+}
+
+std::unique_ptr<Conv2dPlan> ImplicitGemmMma::make(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                                  const MmaChoice& forced) {
+  return std::make_unique<ImplicitGemmPlan>(problem, device, forced);
 }
 
 }  // namespace gable::cuda

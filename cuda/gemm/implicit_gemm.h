@@ -1,24 +1,32 @@
 // The sixth step of the ladder: the implicit matrix product on the tensor cores of sm_80 and later (mma.sync), for f16,
-// bf16 and f32 as tf32.
+// bf16 and f32 as tf32. Any number of channels, groups, any filter. Made for what wgmma's larger tiles and longer
+// prologue do not suit: few channels, odd channels, few pixels, deep sums of few outputs.
 //
-// A warp computes 64 rows × 32 columns from fragments that ldmatrix reads out of shared memory: for 32 bytes of depth,
-// 4 + 2 loads of 512 bytes feed 16 products of 16×8×16 (f16) or 16×8×8 (tf32). A block of up to 8 warps loads 64 bytes
-// of depth of its rows and columns in a ring of three buffers, filled by cp.async two steps ahead; 80 bytes from row to
-// row keep ldmatrix free of bank conflicts. Rows and columns are dealt to slots so that a thread ends with eight
-// neighbouring rows, two windows of the pool, and eight neighbouring columns, one store of 16 bytes of f16.
+//   mma_tile.cuh      a ring of stages in shared memory that cp.async fills, and a warp's products
+//   mma_epilogue.cuh  bias, activation, pool and stores; sums of the blocks of a cluster
+//   mma_choice.h      the tile, by a model of its time
+//
+// Blocks are short: no tensor maps, no barriers in memory, a prologue of a few hundred cycles that overlaps with the
+// kernel before (programmatic launch). Where tiles are few, a cluster of 2 to 8 blocks shares a tile's depth and adds
+// up the sums through its shared memory, without a workspace and a second kernel.
 #pragma once
 
+#include "cuda/gemm/mma_choice.h"
 #include "cuda/ops/with_reorders.h"
 
 namespace gable::cuda {
 
-/// NHWC, without a pool or with one of 2×2.
+/// NHWC, without a pool or with one of 2x2.
 struct ImplicitGemmMma {
   static constexpr std::size_t kAlignment = 16;
 
   static std::string missing(const cudaDeviceProp& device);
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  /// With a tile and splits of the caller's choice, for tests.
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                          const MmaChoice& forced);
 };
 using ImplicitGemmConv2d = Conv2dKernel<WithReorders<ImplicitGemmMma>>;
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/problems.h"
 #include "cuda/common/check.h"
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/few_channels/few_channels.h"
@@ -135,18 +136,69 @@ TEST_CASE("register_tile computes each of its tiles, ways to gather and split de
   }
 }
 
-TEST_CASE("implicit_gemm computes each of its tiles, single elements and split depths") {
+/// implicit_gemm with a tile and splits of the test's choice.
+void check_mma(const Device& device, const Conv2d& conv, const cuda::MmaChoice& forced) {
+  INFO(describe(conv), ", ", forced.rows, "x", forced.columns, ", ", forced.splits, " splits, cluster ",
+       forced.cluster);
+  cudaDeviceProp properties{};
+  GABLE_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  const Conv2dProblem problem = problem_of(conv);
+  const auto plan = cuda::ImplicitGemmMma::make(problem, properties, forced);
+  const Operands operands = make_operands(conv);
+  const auto bytes_of = [](const Tensor& tensor) {
+    const auto* const bytes = static_cast<const unsigned char*>(tensor.data());
+    return std::vector<unsigned char>(bytes, bytes + tensor.bytes());
+  };
+  const OnDevice x(bytes_of(operands.tensors[0])), weights(bytes_of(operands.tensors[1]));
+  const OnDevice bias(bytes_of(operands.tensors[2]));
+  const std::vector<unsigned char> poison(plan->workspace_bytes() + 1, 0xff);
+  const OnDevice packed(std::vector<unsigned char>(plan->packed_bytes(), 0xff)), workspace(poison);
+  Tensor result(conv.dtype, output_shape(conv), conv.layout);
+  const OnDevice y(std::vector<unsigned char>(result.bytes() + 64, 0xff));
+  plan->pack(weights.get(), dense_strides(problem), packed.get(), nullptr);
+  plan->run(x.get(), packed.get(), reinterpret_cast<const float*>(bias.get()), y.get(), workspace.get(), nullptr);
+  const std::vector<unsigned char> bytes = y.read();
+  CHECK(std::all_of(bytes.end() - 64, bytes.end(), [](unsigned char byte) { return byte == 0xff; }));
+  std::copy(bytes.begin(), bytes.end() - 64, static_cast<unsigned char*>(result.data()));
+  const Comparison comparison = compare(result, oracle(conv, operands.views()), device.plan(conv).error_bound());
+  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
+  CHECK(comparison.mismatches == 0);
+}
+
+/// Channels that need each width of copies and stores, padding, strides, dilation, pools, groups, few and many rows.
+std::vector<Conv2d> mma_problems(DType dtype, Math math) {
+  std::vector<Conv2d> all{
+      nhwc({2, 64, 13, 11}, {72, 64, 3, 3}, dtype, math),  nhwc({1, 36, 20, 17}, {129, 36, 3, 3}, dtype, math),
+      nhwc({3, 10, 9, 14}, {34, 10, 1, 1}, dtype, math),   nhwc({2, 127, 11, 11}, {63, 127, 1, 1}, dtype, math),
+      nhwc({1, 129, 8, 9}, {131, 129, 3, 3}, dtype, math), nhwc({3, 1000, 1, 1}, {12, 1000, 1, 1}, dtype, math),
+      nhwc({1, 640, 1, 1}, {7, 640, 1, 1}, dtype, math)};
+  Conv2d strided = nhwc({2, 13, 17, 12}, {31, 13, 2, 5}, dtype, math);
+  strided.stride = {2, 3};
+  strided.padding = {1, 2, 0, 3};
+  strided.dilation = {2, 1};
+  all.push_back(strided);
+  Conv2d pooled = nhwc({2, 24, 14, 15}, {26, 24, 3, 3}, dtype, math);
+  pooled.epilogue = {.bias = true, .activation = Activation::tanh, .max_pool = {2, 2}};
+  all.push_back(pooled);
+  Conv2d grouped = nhwc({2, 60, 12, 12}, {120, 20, 3, 3}, dtype, math);
+  grouped.groups = 3;
+  all.push_back(grouped);
+  return all;
+}
+
+TEST_CASE("implicit_gemm computes each of its tiles, widths of copies and stores, and split depths") {
   if (!has_kernel("implicit_gemm")) return;
   const Device device = open("cuda:0?kernel=implicit_gemm");
   for (const auto& [dtype, math] :
        {std::pair{DType::f16, Math::strict}, {DType::bf16, Math::strict}, {DType::f32, Math::tf32}}) {
-    check_first(device, "128 pixels x 128 channels", lines(dtype, math));
-    check_first(device, "128 pixels x 64 channels", lines(dtype, math));
-    check_first(device, "64 pixels x 64 channels", uneven(dtype, math));
-    check(device, nhwc({1, 35, 20, 20}, {48, 35, 3, 3}, dtype, math));
-    check_first(
-        device, "the depth in",
-        {nhwc({1, 512, 9, 9}, {48, 512, 3, 3}, dtype, math), nhwc({1, 1024, 7, 7}, {48, 1024, 3, 3}, dtype, math)});
+    for (const Conv2d& conv : mma_problems(dtype, math)) {
+      check(device, conv);
+      for (const cuda::MmaCandidate& tile : cuda::mma_candidates()) {
+        check_mma(device, conv, {.rows = tile.rows, .columns = tile.columns, .splits = 1});
+        check_mma(device, conv, {.rows = tile.rows, .columns = tile.columns, .splits = 4});
+        check_mma(device, conv, {.rows = tile.rows, .columns = tile.columns, .splits = 2, .cluster = false});
+      }
+    }
   }
 }
 

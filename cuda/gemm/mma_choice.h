@@ -1,0 +1,29 @@
+// Which tile the kernel implicit_gemm runs with, by a model of its time. Plain host arithmetic: testable without a GPU.
+#pragma once
+
+#include <span>
+
+#include "cuda/gemm/implicit.h"
+
+namespace gable::cuda {
+
+/// A tile that the kernel is compiled for.
+struct MmaCandidate {
+  int rows, columns;
+  double rate;  // share of mma.sync's peak that full multiprocessors reach with it
+};
+std::span<const MmaCandidate> mma_candidates();
+
+/// Rows and columns of a block. The depth is cut into `splits`, which are a cluster's blocks or, where the GPU has no
+/// clusters, parts whose sums go to the workspace and are added up by a second kernel.
+struct MmaChoice {
+  int rows = 0, columns = 0, splits = 0;
+  bool cluster = true;
+  double seconds = 0;  // estimate
+};
+
+/// Tile and splits of the least estimated time. Numbers of `forced` that are not 0 are kept, for tests.
+MmaChoice choose_mma(const Conv2dProblem& problem, const ImplicitGemm& gemm, const cudaDeviceProp& device,
+                     const MmaChoice& forced = {});
+
+}  // namespace gable::cuda

@@ -1,0 +1,81 @@
+// The host's arithmetic of implicit_gemm, without a GPU: division by a fixed number, and the choice of tiles.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+
+#include "cuda/gemm/mma_choice.h"
+
+namespace gable::cuda {
+namespace {
+
+/// As device code divides: see divide() in implicit.cuh.
+unsigned quotient(unsigned value, const Divisor& by) {
+  const auto high = static_cast<unsigned>(std::uint64_t{value} * by.multiplier >> 32);
+  return (high + value) >> by.shift;
+}
+
+TEST_CASE("a product and a shift divide every value below 2^31") {
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    const int divisor = i < 2000 ? i + 1 : static_cast<int>(1 + random() % 0x7fffffffu);
+    const Divisor by(divisor);
+    const auto d = static_cast<unsigned>(divisor), any = static_cast<unsigned>(random() >> 1);
+    for (const unsigned value :
+         {0u, 1u, d - 1, d, 0x7fffffffu, any, 0x7fffffffu / d * d, std::max(0x7fffffffu / d * d, 1u) - 1}) {
+      if (value > 0x7fffffffu) continue;
+      REQUIRE(quotient(value, by) == value / d);
+    }
+  }
+}
+
+cudaDeviceProp h200() {
+  cudaDeviceProp device{};
+  device.major = 9;
+  device.multiProcessorCount = 132;
+  device.sharedMemPerBlockOptin = 232448;
+  return device;
+}
+
+Conv2dProblem pointwise(std::int64_t n, std::int64_t c, std::int64_t hw, std::int64_t k) {
+  return {.n = n, .c = c, .h = hw, .w = hw, .k = k, .ho = hw, .wo = hw, .dtype = DType::f16};
+}
+
+MmaChoice choice_of(const Conv2dProblem& p, const cudaDeviceProp& device, const MmaChoice& forced = {}) {
+  return choose_mma(p, implicit_gemm_of(p, 8, 8), device, forced);
+}
+
+TEST_CASE("few deep sums are shared by clusters where the GPU has them, and shallow ones are not split") {
+  CHECK(choice_of(pointwise(1, 2048, 1, 256), h200()).splits > 1);
+  CHECK(choice_of(pointwise(1, 2048, 1, 256), h200()).cluster);
+  cudaDeviceProp ampere = h200();
+  ampere.major = 8;
+  CHECK_FALSE(choice_of(pointwise(1, 2048, 1, 256), ampere).cluster);
+  CHECK(choice_of(pointwise(32, 64, 28, 64), h200()).splits == 1);
+}
+
+TEST_CASE("a forced tile is kept, and estimates are finite and grow with the batch") {
+  for (const MmaCandidate& c : mma_candidates()) {
+    const MmaChoice choice =
+        choice_of(pointwise(2, 96, 14, 200), h200(), {.rows = c.rows, .columns = c.columns, .splits = 2});
+    CHECK(choice.rows == c.rows);
+    CHECK(choice.columns == c.columns);
+    CHECK(choice.splits == 2);
+  }
+  for (const std::int64_t c : {3, 64, 1000}) {
+    for (const std::int64_t k : {5, 64, 1000}) {
+      double before = 0;
+      for (const std::int64_t n : {1, 8, 64, 512}) {
+        const double seconds = choice_of(pointwise(n, c, 28, k), h200()).seconds;
+        CHECK(std::isfinite(seconds));
+        CHECK(seconds >= before);
+        before = seconds;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gable::cuda
