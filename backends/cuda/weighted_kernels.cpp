@@ -2,6 +2,7 @@
 #include "backends/cuda/weighted_kernels.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cuda/depthwise/depthwise.h"
 #include "cuda/few_channels/few_channels.h"
@@ -116,6 +117,19 @@ double seconds(const WeightedOp& op, const CudaDevice& device) {
   return Kernel::seconds(op.problem, device.properties());
 }
 
+/// The kernels for few channels have no estimate and come first, in the order of the list. Without a neighbourhood,
+/// which they are made for, products of matrices are faster.
+bool for_few_channels(const Conv2dProblem& p) {
+  const std::int64_t c = p.group_c();
+  return c < 3 || (c <= 8 && p.r * p.s > 1);
+}
+
+template <typename KernelPlan>
+double dense_seconds(const WeightedOp& op, const CudaDevice& device) {
+  if (for_few_channels(op.problem)) return std::numeric_limits<double>::infinity();
+  return KernelPlan::seconds(op.problem, device.properties());
+}
+
 template <typename KernelPlan>
 constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
   return {name, nothing_missing<cudaDeviceProp>, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
@@ -129,9 +143,10 @@ constexpr CudaKernels::Kernel kKernels[] = {
     {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsMma>,
      make<cuda::FewChannelsMma, mma_bound>},
     f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
-    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, wgmma_bound>},
+    {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, wgmma_bound>,
+     dense_seconds<cuda::WgmmaConv2d>},
     {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::ImplicitGemmConv2d>,
-     make<cuda::ImplicitGemmConv2d, mma_bound>},
+     make<cuda::ImplicitGemmConv2d, mma_bound>, dense_seconds<cuda::ImplicitGemmConv2d>},
     f32_accumulating<cuda::RegisterTileConv2d>("register_tile"),
     f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
     f32_accumulating<cuda::SharedConv2d>("shared"),

@@ -2,6 +2,7 @@
 //   kAlignment          of the tensors' addresses in bytes, beyond that of an element
 //   refusal()           why it can't run a problem on a device; empty: it can
 //   make()              its plan of a problem that it doesn't refuse, on the current device
+//   seconds()           where it has a model of its time: how long a run takes, launch included
 // and Conv2dKernel<> of that struct, which backends hold by value. The plan's class stays in the kernel's own file.
 #pragma once
 
@@ -54,6 +55,11 @@ class Conv2dKernel {
   /// Empty, or why a GPU lacks the kernel's instructions.
   static std::string missing(const cudaDeviceProp& device) requires requires { Kernel::missing(device); }
   { return Kernel::missing(device); }
+
+  static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) requires requires {
+    Kernel::seconds(problem, device);
+  }
+  { return Kernel::seconds(problem, device); }
 
   /// `device` is the current one.
   Conv2dKernel(const Conv2dProblem& problem, const cudaDeviceProp& device) : plan_(Kernel::make(problem, device)) {}

@@ -25,6 +25,7 @@ class Passes {
   std::size_t workspace_bytes() const { return bytes_; }
   /// What precedes and follows the kernel; empty if nothing does.
   std::string text() const;
+  double seconds() const;
 
   /// The kernel's x and y: the caller's, or tensors in the workspace.
   const void* input(const void* x, unsigned char* workspace) const { return reorders_ ? workspace + x_at_ : x; }
@@ -68,6 +69,14 @@ std::string Passes::text() const {
     text += ", the pool as a pass of its own (" + megabytes(moved) + " moved)";
   }
   return text;
+}
+
+double Passes::seconds() const {
+  constexpr double kPass = 3e-6, kBytesPerSecond = 2e12;
+  const std::int64_t reordered = reorders_ ? 2 * (problem_.x_elements() + problem_.y_elements()) : 0;
+  const std::int64_t pooled = pools_ ? problem_.conv_elements() + problem_.y_elements() : 0;
+  return (reorders_ ? 2 : 0) * kPass + (pools_ ? 1 : 0) * kPass +
+         static_cast<double>(element() * (reordered + pooled)) / kBytesPerSecond;
 }
 
 void Passes::before(const void* x, unsigned char* workspace, cudaStream_t stream) const {
@@ -140,6 +149,8 @@ Conv2dProblem without_reorders(const Conv2dProblem& problem) {
   if (!inner.pool.is_2x2()) inner.pool = {};
   return inner;
 }
+
+double reorder_seconds(const Conv2dProblem& problem) { return Passes(problem).seconds(); }
 
 std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel) {
   return std::make_unique<PlanWithReorders>(problem, std::move(kernel));

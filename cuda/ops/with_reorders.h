@@ -12,6 +12,9 @@ namespace gable::cuda {
 /// The problem that is left for the kernel: NHWC, without a pool or with one of 2x2.
 Conv2dProblem without_reorders(const Conv2dProblem& problem);
 
+/// Estimated time of the passes before and after the kernel.
+double reorder_seconds(const Conv2dProblem& problem);
+
 /// `kernel` is a plan of without_reorders(problem).
 std::unique_ptr<Conv2dPlan> with_reorders(const Conv2dProblem& problem, std::unique_ptr<Conv2dPlan> kernel);
 
@@ -25,6 +28,10 @@ struct WithReorders {
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device) {
     return Kernel::refusal(without_reorders(problem), device);
   }
+  static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) requires requires {
+    Kernel::seconds(problem, device);
+  }
+  { return Kernel::seconds(without_reorders(problem), device) + reorder_seconds(problem); }
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
     return with_reorders(problem, Kernel::make(without_reorders(problem), device));
   }

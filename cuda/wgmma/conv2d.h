@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/ops/with_reorders.h"
+#include "cuda/wgmma/geometry.h"
 
 namespace gable::cuda {
 
@@ -14,6 +15,10 @@ struct Wgmma {
   static std::string missing(const cudaDeviceProp& device);
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  /// With what the overrides fix, for tests and for fitting the model; throws std::invalid_argument if no tile fits.
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                          const WgmmaOverrides& overrides);
 };
 using WgmmaConv2d = Conv2dKernel<WithReorders<Wgmma>>;
 
