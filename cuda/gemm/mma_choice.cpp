@@ -2,35 +2,46 @@
 #include "cuda/gemm/mma_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace gable::cuda {
 namespace {
 
 constexpr MmaCandidate kCandidates[] = {
-    {128, 128, 1.0}, {128, 64, 0.9}, {128, 32, 0.6}, {64, 64, 0.8}, {64, 32, 0.5}, {32, 32, 0.3},
+    {128, 128, 1.0}, {128, 64, 0.65}, {128, 32, 0.6}, {64, 64, 0.7}, {64, 32, 0.5}, {32, 32, 0.35},
 };
 
-/// The busiest multiprocessor's products or loads, plus the latency of one block; or the memory's time. From the rates
-/// of instructions and latencies of an H200; not fitted to measurements yet.
+/// Seconds, bytes a second of device memory, and cycles: see seconds_of().
+struct MmaCosts {
+  double launch, memory_bytes, block, store_of_output, cluster, narrow_copy;
+};
+constexpr MmaCosts kCosts16{1.4e-6, 3.5e12, 39, 0.288, 2050, 0.23};  // fitted to 56 f16 layers on an H200
+constexpr MmaCosts kCosts32{1.9e-6, 2.15e12, 2, 0.383, 1250, 0.17};  // fitted to 119 tf32 layers
+
+/// Launch, then the greater of memory's time and of the cycles of the busiest multiprocessor: what its blocks compute,
+/// load and store, and the chain of one block's steps, whose latency is seen where blocks are few.
 double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandidate& c, int splits, bool cluster,
                   const cudaDeviceProp& device) {
-  constexpr double kHertz = 1.7e9, kStart = 2.0e-6;
-  constexpr double kBlock = 900, kStepLatency = 60;
-  const auto element = static_cast<double>(size_of(p.dtype));
-  const double stage_depth = 64 / element;
-  const std::int64_t tiles = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups;
-  const std::int64_t blocks = tiles * splits;
-  const int stages = static_cast<int>(ceil_div(g.depth, 64 / static_cast<int>(element)));
-  const double steps = static_cast<double>(ceil_div(stages, splits));
-  const double share = static_cast<double>(ceil_div(blocks, device.multiProcessorCount));
+  constexpr double kHertz = 1.755e9, kLoadBytes = 20.2, kStep = 400;
+  const MmaCosts& costs = p.dtype == DType::f32 ? kCosts32 : kCosts16;
+  const int element = static_cast<int>(size_of(p.dtype));
   const double fma = p.dtype == DType::f32 ? 512 : 1024;
-  const double products = steps * stage_depth * c.rows * c.columns / fma / c.rate;
-  const double bytes = steps * 64 * (c.rows + c.columns);
-  const double busy = share * (std::max(products, bytes / 40) + 150);
-  const double latency = kBlock + steps * kStepLatency + (splits > 1 ? 700 : 0);
-  const double memory = (static_cast<double>(p.x_elements()) + static_cast<double>(p.y_elements())) * element / 4e12;
-  double seconds = kStart + std::max((busy + latency) / kHertz, memory);
+  const double outputs = c.rows * c.columns;
+  const std::int64_t tiles = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups;
+  const auto share = static_cast<double>(ceil_div(tiles * splits, device.multiProcessorCount));
+  const auto steps = static_cast<double>(ceil_div(ceil_div(std::int64_t{g.depth} * element, 64), splits));
+  const std::int64_t copy =
+      std::min<std::int64_t>(16, std::gcd(std::gcd(p.c, p.group_c()), std::int64_t{16}) * element);
+  const double narrow = copy < 16 ? costs.narrow_copy * steps * c.rows * 4 * static_cast<double>(16 / copy) : 0;
+  const double products = steps * 64 / element * outputs / (fma * c.rate), loads = steps * 64 * (c.rows + c.columns);
+  const double busy =
+      share * (std::max(products, loads / kLoadBytes) + costs.block + costs.store_of_output * outputs + narrow);
+  const double cycles = std::cbrt(std::pow(busy, 3) + std::pow(kStep * steps, 3)) + (splits > 1 ? costs.cluster : 0);
+  const auto elements =
+      static_cast<double>(p.x_elements() + p.y_elements() + std::int64_t{g.columns} * g.groups * g.depth);
+  double seconds = costs.launch + std::max(cycles / kHertz, elements * element / costs.memory_bytes);
   if (splits > 1 && !cluster) {
     seconds += 4e-6 + 4.0 * g.rows * g.groups * g.padded_k * (splits + 1) / 2e12;
   }

@@ -62,7 +62,7 @@ __device__ __forceinline__ void copy_single(const T* x, int offset, int valid_el
   for (int i = 0; i < 5; ++i) {
     const int at = first + 2 * i;
     words[i] = 0;
-    if (at < offset + valid_elements) {
+    if (valid_elements > 0 && at < offset + valid_elements) {
       const auto* from = reinterpret_cast<const unsigned short*>(x + at);
       words[i] = at + 1 < end ? *reinterpret_cast<const unsigned*>(from) : *from;
     }
