@@ -47,9 +47,11 @@ struct AnySums {
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
       const int at = column + i * step;
+      const bool inside = at >= 0 && at < d.w;
+      // Without a branch the loads of all pixels are in flight together.
+      load_vector<T, lanes>(from + (inside ? at : 0) * pixel, in[i]);
 #pragma unroll
-      for (int k = 0; k < lanes; ++k) in[i][k] = 0.0f;
-      if (at >= 0 && at < d.w) load_vector<T, lanes>(from + at * pixel, in[i]);
+      for (int k = 0; k < lanes; ++k) in[i][k] = inside ? in[i][k] : 0.0f;
     }
 #pragma unroll
     for (int tap = 0; tap < taps; ++tap) {
@@ -88,6 +90,7 @@ __global__ __launch_bounds__(kDepthwiseAnyThreads) void depthwise_any(const Dept
       for (; kw + 4 <= d.s; kw += 4, weights += 4 * static_cast<std::int64_t>(d.k))
         sums.template add<4>(d, from, pixel, p.in_column + kw * d.dilation_w, weights);
     }
+#pragma unroll 4
     for (; kw < d.s; ++kw, weights += d.k)
       sums.template add<1>(d, from, pixel, p.in_column + kw * d.dilation_w, weights);
   }

@@ -143,8 +143,8 @@ int step_of(const Conv2dProblem& p, const DepthwiseAnyVariant& v) {
 
 AnyPlan::AnyPlan(const Conv2dProblem& p)
     : DepthwisePlan(p),
-      variant_(
-          depthwise_any_variant(p.dtype, p.nhwc && p.c == p.k && p.c % 2 == 0 ? 2 : 1, p.nhwc && p.stride_w == 1)) {
+      variant_(depthwise_any_variant(p.dtype, p.nhwc && p.c == p.k && p.c % 2 == 0 ? 2 : 1,
+                                     p.stride_w == 1 && (p.nhwc || p.s >= 4))) {
   DepthwiseAny& d = any_;
   d.c = static_cast<int>(p.c), d.k = static_cast<int>(p.k), d.multiplier = static_cast<int>(p.k / p.c);
   d.h = static_cast<int>(p.h), d.w = static_cast<int>(p.w);

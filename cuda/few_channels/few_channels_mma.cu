@@ -101,12 +101,20 @@ __device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t i
     return;
   }
   T* const pixel = to + (row * t.out_w + column) * all_channels + channel;
-  if (channels_left >= count && all_channels % count == 0 && t.k % count == 0) {
-    store_vector<T, count>(pixel, values);
-  } else {
+  constexpr int piece = count < 16 / static_cast<int>(sizeof(T)) ? count : 16 / static_cast<int>(sizeof(T));
+  const bool aligned = all_channels % piece == 0 && t.k % piece == 0;
 #pragma unroll
-    for (int i = 0; i < count; ++i)
-      if (i < channels_left) pixel[i] = from_f32<T>(values[i]);
+  for (int first = 0; first < count; first += piece) {
+    float part[piece];
+#pragma unroll
+    for (int i = 0; i < piece; ++i) part[i] = values[first + i];
+    if (aligned && first + piece <= channels_left) {
+      store_vector<T, piece>(pixel + first, part);
+    } else {
+#pragma unroll
+      for (int i = 0; i < piece; ++i)
+        if (first + i < channels_left) pixel[first + i] = from_f32<T>(part[i]);
+    }
   }
 }
 

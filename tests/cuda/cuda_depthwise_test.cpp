@@ -41,51 +41,59 @@ Conv2d depthwise(const Shape& input, std::int64_t kernel_h, std::int64_t kernel_
           .epilogue = {.bias = true, .activation = Activation::relu}};
 }
 
-/// Checks a convolution in every dtype and both layouts. Returns the plans' explanations.
-std::vector<std::string> check_all(const Device& device, Conv2d conv) {
-  std::vector<std::string> explanations;
+void check(const Device& device, const Conv2d& conv) {
+  INFO(describe(conv));
+  const Plan plan = device.plan(conv);
+  INFO(plan.explain());
+  const Operands operands = make_operands(conv);
+  Bench bench(device, plan, operands);
+  bench.run();
+  const Comparison comparison = compare(bench.outcome().y, oracle(conv, operands.views()), plan.error_bound());
+  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
+  CHECK(comparison.mismatches == 0);
+}
+
+/// Every dtype and both layouts.
+void check_all(const Device& device, Conv2d conv) {
   for (const DType dtype : kDTypes) {
     for (const Layout layout : kLayouts) {
       conv.dtype = dtype;
       conv.layout = layout;
-      INFO(describe(conv));
-      const Plan plan = device.plan(conv);
-      INFO(plan.explain());
-      const Operands operands = make_operands(conv);
-      Bench bench(device, plan, operands);
-      bench.run();
-      const Comparison comparison = compare(bench.outcome().y, oracle(conv, operands.views()), plan.error_bound());
-      INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
-      CHECK(comparison.mismatches == 0);
-      explanations.push_back(plan.explain());
+      check(device, conv);
     }
   }
-  return explanations;
-}
-
-bool any_contains(const std::vector<std::string>& explanations, const std::string& wanted) {
-  for (const std::string& explanation : explanations) {
-    if (contains(explanation, wanted)) return true;
-  }
-  return false;
 }
 
 TEST_CASE("depthwise windows of 3, 5 and 7: strides, widths of each register tile, single rows, channel tails") {
   if (is_missing("cuda")) return;
   const Device device = open("cuda:0?kernel=depthwise");
-  bool narrow = false, wide = false;
   for (const std::int64_t window : {3, 5, 7}) {
     for (const std::int64_t stride : {1, 2}) {
       for (const Shape& input : {Shape{3, 34, 37, 16}, Shape{2, 130, 14, 14}, Shape{5, 6, 7, 7}, Shape{1, 2, 130, 141},
                                  Shape{1, 128, 1, 9}, Shape{9, 72, 8, 8}}) {
-        const std::vector<std::string> explanations = check_all(device, depthwise(input, window, window, stride));
-        narrow = narrow || any_contains(explanations, "4 columns a thread, strips");
-        wide = wide || any_contains(explanations, "7 columns a thread, strips");
+        check_all(device, depthwise(input, window, window, stride));
       }
     }
   }
-  CHECK(narrow);
-  CHECK(wide);
+}
+
+TEST_CASE("depthwise windows of 5 and 7 have tiles of 4 and of 7 columns") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0?kernel=depthwise");
+  for (const std::int64_t window : {5, 7}) {
+    for (const char* wanted : {"x 4 columns a thread, strips", "x 7 columns a thread, strips"}) {
+      bool found = false;
+      for (const std::int64_t images : {1, 8, 16, 32, 48}) {
+        Conv2d conv = depthwise({images, 320, 14, 14}, window, window, 1);
+        conv.dtype = DType::f16;
+        conv.layout = Layout::nhwc;
+        if (found || !contains(device.plan(conv).explain(), wanted)) continue;
+        found = true;
+        check(device, conv);
+      }
+      CHECK_MESSAGE(found, "no problem makes it choose '", wanted, "'");
+    }
+  }
 }
 
 TEST_CASE("depthwise: padding on every side of its own, none, and more than the window") {
