@@ -24,7 +24,10 @@ double instructions(const DepthwiseStripsVariant& v, double rows) {
 
 /// Seconds of a cut: the longer of the memory's time and the waves of blocks, each of which begins with a latency.
 double estimate(const Conv2dProblem& p, const cudaDeviceProp& device, const DepthwiseStripsCut& cut) {
-  constexpr double kClock = 1.7e9, kLaunch = 1.2e-6, kStart = 1800, kRowLatency = 60;
+  // Fitted to 38 layers in f16 and f32, batch 1 and 32, on an H200 (1,017 cuts): instructions a cycle of a scheduler,
+  // and cycles an instruction of a warp alone.
+  constexpr double kClock = 1.7e9, kLaunch = 1.2e-6, kStart = 1800, kRowLatency = 60, kRate = 0.65;
+  constexpr double kHidden = 0.7;  // of the shorter time, memory's or the instructions'
   const DepthwiseStripsVariant& v = *cut.variant;
   const double sms = device.multiProcessorCount;
   const double resident = std::max<double>(
@@ -32,14 +35,14 @@ double estimate(const Conv2dProblem& p, const cudaDeviceProp& device, const Dept
   const double blocks = cut.blocks();
   const double issued = instructions(v, cut.strips.rows);
   const double slots = std::ceil(static_cast<double>(v.window) / v.stride);
-  const double alone = (cut.strips.rows + slots - 1) * v.stride * kRowLatency + 2.0 * issued;  // one warp by itself
+  const double alone = (cut.strips.rows + slots - 1) * v.stride * kRowLatency + 3.0 * issued;  // one warp by itself
   const double full_waves = std::floor(blocks / (sms * resident));
   const double rest = std::ceil(blocks / sms - full_waves * resident);
-  double cycles = full_waves * std::max(alone, issued * resident);
-  if (rest > 0) cycles += std::max(alone, issued * rest);
+  double cycles = full_waves * std::max(alone, issued * resident / kRate);
+  if (rest > 0) cycles += std::max(alone, issued * rest / kRate);
   const double bytes = static_cast<double>(p.x_elements() + p.y_elements()) * static_cast<double>(size_of(p.dtype));
-  const double bandwidth = bytes < 40e6 ? 5.5e12 : 4.3e12;
-  return kLaunch + std::max((cycles + kStart) / kClock, bytes / bandwidth);
+  const double memory = bytes / (bytes < 40e6 ? 5.5e12 : 4.3e12), busy = (cycles + kStart) / kClock;
+  return kLaunch + std::max(busy, memory) + (1 - kHidden) * std::min(busy, memory);
 }
 
 }  // namespace
