@@ -57,6 +57,17 @@ class CudaWeightedPlan final : public CudaPlan {
 /// The share of a sum of `count` products that tensor cores lose by truncation: see mma_bound().
 double cut_off(std::int64_t count) { return static_cast<double>(count + 7) / 8 * 0x1p-23; }
 
+/// The terms of a sum, counting those that an addition of eight terms adds together with zeros: with several groups in
+/// a product of matrices, a group's channels may begin and end within such eight.
+std::int64_t terms_of_additions(const WeightedOp& op) {
+  const Conv2dProblem& p = op.problem;
+  constexpr std::int64_t kTogether = 8;
+  const std::int64_t c = p.group_c();
+  if (p.groups == 1 || c % kTogether == 0) return terms(op.op);
+  const std::int64_t additions = kTogether % c == 0 ? 1 : (c + kTogether - 2) / kTogether + 1;
+  return p.r * p.s * additions * kTogether;
+}
+
 /// The bound of mma.sync, with M = sum |x||w| + |bias| over n terms:
 ///   Sums. A product of 16-bit or tf32 values is exact in f32. An instruction adds 8 or 16 of them to the sum with its
 ///     addends cut to about 24 bits: beside the bound of f32 accumulation, up to 2^-23 of the sum for each eight terms,
@@ -64,7 +75,7 @@ double cut_off(std::int64_t count) { return static_cast<double>(count + 7) / 8 *
 ///   tf32. Both operands are rounded to 10 bits of mantissa to nearest: 2^-11 each.
 ErrorBound mma_bound(const WeightedOp& op) {
   ErrorBound bound = f32_bound(op);
-  bound.accumulation += cut_off(terms(op.op));
+  bound.accumulation += cut_off(terms_of_additions(op));
   if (op.problem.math == Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
   return bound;
 }
@@ -79,7 +90,7 @@ ErrorBound mma_bound(const WeightedOp& op) {
 ///     products, which are 2^-6.9 of them; chunks are added up in f32.
 ///   Parts below 2^-126 may be taken as zero: n·2^-101 for operands up to 2^24.
 ErrorBound wgmma_bound(const WeightedOp& op) {
-  const std::int64_t n = terms(op.op);
+  const std::int64_t n = terms_of_additions(op);
   ErrorBound bound = f32_bound(op);
   switch (op.problem.math) {
     case Math::split3:
@@ -121,6 +132,7 @@ double seconds(const WeightedOp& op, const CudaDevice& device) {
 /// which they are made for, products of matrices are faster.
 bool for_few_channels(const Conv2dProblem& p) {
   const std::int64_t c = p.group_c();
+  if (p.groups > 1) return c == 1;
   return c < 3 || (c <= 8 && p.r * p.s > 1);
 }
 

@@ -86,6 +86,8 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "wgmma_split",
     "wgmma_padded_input",
     "wgmma_padded_output",
+    "wgmma_groups",
+    "wgmma_group_windows",
     "reorders_nchw",
     "reorders_pool",
     "max_pool_2x2_nhwc",

@@ -15,6 +15,18 @@ Divisor divisor_up_to(std::int64_t largest, std::int64_t value) {
   return d;
 }
 
+WgmmaChannels channels_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  const WgmmaSlices& s = g.slices;
+  return {.by_parts = divisor_up_to(wgmma_channel_slices(g), s.parts),
+          .by_group_k = divisor_up_to(p.k + kWgmmaChannels, std::max(s.group_k, 1)),
+          .width = s.width,
+          .unit = s.unit,
+          .last = s.last,
+          .group_c = s.group_c,
+          .input_mask = -s.input_alignment,
+          .grouped = p.groups > 1};
+}
+
 }  // namespace
 
 WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
@@ -57,6 +69,8 @@ WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.tiles.by_tap = g.by_tap;
   a.tiles.pixels_first = g.pixels_first;
   a.stages.resident_weights = g.resident_weights;
+  a.channels = channels_of(p, g);
+  a.output.windows = g.slices.windows;
   a.output.pool = !p.pool.none();
   a.output.activation = p.activation;
   std::copy(g.boxes.begin(), g.boxes.end(), a.boxes);

@@ -27,6 +27,13 @@ struct WgmmaReduction {
   WgmmaSchedule schedule;
 };
 
+/// WgmmaSlices for the device.
+struct WgmmaChannels {
+  Divisor by_parts, by_group_k;
+  int width, unit, last, group_c, input_mask;
+  bool grouped;
+};
+
 /// Shared memory.
 struct WgmmaStages {
   int boxes, box_stage_bytes, box_bytes, weights;
@@ -40,6 +47,7 @@ struct WgmmaOutput {
   int row;                                 ///< pixels in a row of the tile
   int chunk_x, chunk_y, chunks_per_image;  ///< from one chunk of a store to the next, in output pixels
   bool pool;
+  bool windows;  ///< see WgmmaSlices
   Activation activation;
 };
 
@@ -51,6 +59,7 @@ struct WgmmaArguments {
   float4* partials;              ///< where blocks of a cluster exchange partial accumulators
   WgmmaTiles tiles;
   WgmmaReduction reduction;
+  WgmmaChannels channels;
   WgmmaStages stages;
   WgmmaOutput output;
   WgmmaBox boxes[kWgmmaMaxBoxes];

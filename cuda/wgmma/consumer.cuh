@@ -151,7 +151,7 @@ __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int cons
     const bool active = item < rounds.end;
     const bool partner = first + other * rounds.partner < rounds.end;
     const Tile tile = tile_of(a, active ? item : first);
-    const int channel = channel_slice(a, tile, consumer) * kWgmmaChannels;
+    const int channel = first_output(a, channel_slice(a, tile, consumer));
     epilogue.set_bias(channel);
     if (a.stages.resident_weights) weights = {};
     if (partner && consumer == 1) {

@@ -46,6 +46,7 @@ void note_paths(DType type, const WgmmaGeometry& g) {
   if (g.schedule == WgmmaSchedule::one_tile) note_path(Path::wgmma_one_tile);
   if (g.resident_weights) note_path(Path::wgmma_resident_weights);
   if (g.split > 1) note_path(Path::wgmma_split);
+  if (g.slices.group_k > 0) note_path(g.slices.windows ? Path::wgmma_group_windows : Path::wgmma_groups);
 }
 
 int shared_bytes_of(const cudaDeviceProp& device) { return static_cast<int>(device.sharedMemPerBlockOptin); }
@@ -94,8 +95,12 @@ class WgmmaPlan final : public Conv2dPlan {
 
   Conv2dDescription description() const override;
   Packing packing() const override {
+    const WgmmaSlices& s = geometry_.slices;
+    const bool grouped = problem_.groups > 1;  // else slices lie in a row, whatever their number in a tile
     return packing_of(problem_, "wgmma",
-                      {wgmma_channel_slices(geometry_), geometry_.parts, wgmma_tap_order(geometry_)});
+                      {wgmma_channel_slices(geometry_), geometry_.parts, wgmma_tap_order(geometry_),
+                       grouped ? wgmma_slices_of_tile(geometry_) : 0, grouped ? geometry_.channel_blocks : 0,
+                       grouped ? s.width * std::int64_t{1 << 16} + s.parts : 0});
   }
   std::size_t packed_bytes() const override { return wgmma_packed_bytes(geometry_); }
   std::size_t workspace_bytes() const override { return copies_.bytes; }

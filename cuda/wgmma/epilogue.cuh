@@ -195,12 +195,22 @@ class Epilogue {
       for (int i = 0; i < kTogether; ++i) {
         if (first + i >= chunks || !finishes(first + i)) continue;
         const Place& at = places[i];
-        ptx::store_box(a_.y, at.channel, at.x, at.y, at.n, slot(i));
-        if constexpr (!kIs16Bit<T>) ptx::store_box(a_.y, at.channel + 32, at.x, at.y, at.n, slot(i) + kSubtile);
+        store_chunk(at, 0, slot(i));
+        if constexpr (!kIs16Bit<T>) store_chunk(at, 32, slot(i) + kSubtile);
       }
       ptx::commit_stores();
     }
     set_ = set_ + 1 == kSets ? 0 : set_ + 1;
+  }
+
+  /// 128 bytes of a chunk's channels, from `channel` of the slice on.
+  __device__ void store_chunk(const Place& at, int channel, std::uint32_t from) const {
+    constexpr int kVector = kIs16Bit<T> ? 8 : 4;
+    if (a_.output.windows) {
+      ptx::store_window(a_.y, channel, at.channel / kVector, at.x, at.y, at.n, from);
+    } else {
+      ptx::store_box(a_.y, at.channel + channel, at.x, at.y, at.n, from);
+    }
   }
 
   template <Activation activation>

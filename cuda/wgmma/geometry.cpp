@@ -148,6 +148,57 @@ bool lay_out_line(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
 
 int slices_of(const WgmmaGeometry& g) { return g.schedule == WgmmaSchedule::one_tile ? 2 : 1; }
 
+/// Tiles of output channels, and the blocks of input channels that the tile with the most of them needs.
+struct ChannelCut {
+  WgmmaSlices slices;
+  int tiles = 0, blocks = 0;
+};
+
+ChannelCut cut_channels(const Conv2dProblem& p, const WgmmaSlices& slices, int count, int slices_of_tile) {
+  const int block = wgmma_channel_block(wgmma_operand(p));
+  ChannelCut cut{.slices = slices, .tiles = as_int(ceil_div(count, slices_of_tile))};
+  for (int tile = 0; tile < cut.tiles; ++tile) {
+    const int first = slices.first_output(tile * slices_of_tile);
+    const std::int64_t end = slices.first_output((tile + 1) * slices_of_tile - 1) + slices.width;
+    const std::int64_t last_group = (std::min(end, p.k) - 1) / p.group_k();
+    const std::int64_t inputs = (last_group + 1) * p.group_c() - slices.first_input(first);
+    cut.blocks = std::max(cut.blocks, as_int(ceil_div(inputs, block)));
+  }
+  return cut;
+}
+
+/// The cut of the fewest products.
+ChannelCut cut_channels(const Conv2dProblem& p, int slices_of_tile) {
+  WgmmaSlices slices;
+  const int rows = as_int(ceil_div(p.k, kWgmmaChannels));
+  if (p.groups == 1) return cut_channels(p, slices, rows, slices_of_tile);
+  const int k = as_int(p.k), group_k = as_int(p.group_k());
+  const int vector = 16 / as_int(static_cast<std::int64_t>(size_of(p.dtype)));
+  slices.group_c = as_int(p.group_c());
+  slices.group_k = group_k;
+  // Split maths lay out the parts of a block of channels one after the other.
+  slices.input_alignment = wgmma_parts(p) > 1 ? wgmma_channel_block(DType::bf16) : vector;
+  ChannelCut best = cut_channels(p, slices, rows, slices_of_tile);
+  const auto consider = [&](int count) {
+    const ChannelCut cut = cut_channels(p, slices, count, slices_of_tile);
+    if (cut.tiles * cut.blocks < best.tiles * best.blocks) best = cut;
+  };
+  if (group_k > kWgmmaChannels) {
+    slices.parts = as_int(ceil_div(group_k, kWgmmaChannels));
+    slices.unit = group_k;
+    if (group_k % vector == 0) consider(slices.parts * as_int(p.groups));
+    return best;
+  }
+  int width = kWgmmaChannels / group_k * group_k;
+  while (width > 0 && width % vector != 0) width -= group_k;
+  if (width == 0 || width > k) return best;
+  slices.width = slices.unit = width;
+  slices.last = k - width;
+  slices.windows = width < kWgmmaChannels;
+  consider(as_int(ceil_div(k, width)));
+  return best;
+}
+
 /// How many stages both rings have; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   // The last row that a tap reads may end past the box. The kernel clears this slack once.
@@ -255,12 +306,14 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverride
     add_boxes(p, box_per_tap, chunk_taps, g);
   }
   if (g.taps.size() > std::size_t{kWgmmaMaxSteps} || g.boxes.size() > std::size_t{kWgmmaMaxBoxes}) return {};
-  g.channel_tiles = as_int(ceil_div(p.k, kWgmmaChannels * slices_of(g)));
-  g.channel_blocks = as_int(ceil_div(p.c, wgmma_channel_block(wgmma_operand(p))));
+  const ChannelCut channels = cut_channels(p, slices_of(g));
+  g.slices = channels.slices;
+  g.channel_tiles = channels.tiles;
+  g.channel_blocks = channels.blocks;
   g.split = candidate.split;
   if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
   share_out_boxes(g);
-  g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w;
+  g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
   if (!share_out_memory(shared_bytes, span, g)) return {};
   estimate(p, multiprocessors, g);
   return g;
@@ -348,6 +401,8 @@ int wgmma_shared_bytes(const WgmmaGeometry& g) {
 
 int wgmma_channel_slices(const WgmmaGeometry& g) { return g.channel_tiles * slices_of(g); }
 
+int wgmma_slices_of_tile(const WgmmaGeometry& g) { return slices_of(g); }
+
 std::int64_t wgmma_tap_order(const WgmmaGeometry& g) {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a
   for (const WgmmaTap& tap : g.taps) {
@@ -375,7 +430,11 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
     return std::string("a math mode for ") + name_of(p.dtype) + "; it takes strict";
   }
   if (!p.nhwc) return "layout nchw; it takes nhwc";
-  if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
+  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(p.dtype));
+  if (p.groups != 1 && (p.c % vector != 0 || p.k % vector != 0)) {
+    return std::to_string(p.groups) + " groups of " + std::to_string(p.c) + " input and " + std::to_string(p.k) +
+           " output channels in all; with groups it takes whole vectors of " + std::to_string(vector);
+  }
   if (p.r * p.s > kWgmmaMaxTaps) {
     return pair(p.r, p.s) + " filter taps; its tables hold " + std::to_string(kWgmmaMaxTaps);
   }

@@ -66,6 +66,30 @@ struct WgmmaOverrides {
   int chunk_taps = 0;    ///< of promoted sums; 0: kWgmmaChunkTaps
 };
 
+/// Which output channels a slice of 64 has, and which input channels they need. With groups, a slice is as many whole
+/// groups as fit, or a part of one group; or 64 channels in a row where that takes fewer products. Its weights are zero
+/// where an output channel doesn't see an input channel, which adds nothing to the sum.
+struct WgmmaSlices {
+  int width = kWgmmaChannels;            ///< channels that a slice stores, less than 64 only in `windows`
+  int parts = 1, unit = kWgmmaChannels;  ///< slices that share a unit, and output channels from one unit to the next
+  int last = 1 << 30;                    ///< greatest first channel: the last slice may overlap with the one before
+  int group_c = 0, group_k = 0;          ///< channels of a group; 0: one group
+  int input_alignment = 1;               ///< of a slice's first input channel, a power of two
+  bool windows = false;                  ///< tensor stores see only the slice's channels of a pixel
+
+  constexpr int first_in_unit(int part) const {
+    return part * kWgmmaChannels < unit - width ? part * kWgmmaChannels : unit - width;
+  }
+  constexpr int first_output(int slice) const {
+    const int first = slice / parts * unit + first_in_unit(slice % parts);
+    return first < last ? first : last;
+  }
+  /// Of the group of an output channel, aligned.
+  constexpr int first_input(int output) const {
+    return group_k == 0 ? 0 : output / group_k * group_c & -input_alignment;
+  }
+};
+
 struct WgmmaGeometry {
   int pixels = 256, row = 8;
   int tile_w = 8, tile_h = 32, tile_n = 1;  ///< output pixels from one tile to the next
@@ -80,8 +104,9 @@ struct WgmmaGeometry {
   std::vector<WgmmaBox> boxes;
   std::vector<WgmmaTap> taps;
   int tiles_x = 1, tiles_y = 1, tiles_n = 1;
-  int channel_tiles = 1;                                       ///< of 64 or (one_tile) 128 output channels
-  int channel_blocks = 1;                                      ///< of 128 bytes of input channels
+  WgmmaSlices slices;
+  int channel_tiles = 1;                                       ///< of one slice or (one_tile) two
+  int channel_blocks = 1;                                      ///< of 128 bytes of input channels that a tile needs
   int items = 1;                                               ///< tiles, all together
   int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;  ///< at most kWgmmaMaxStages of both together
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
@@ -136,5 +161,8 @@ std::int64_t wgmma_tap_order(const WgmmaGeometry& geometry);
 
 /// Slices of 64 output channels that the packed weights hold, those past the last channel included.
 int wgmma_channel_slices(const WgmmaGeometry& geometry);
+
+/// Slices of one tile: those in a row that read the same boxes.
+int wgmma_slices_of_tile(const WgmmaGeometry& geometry);
 
 }  // namespace gable::cuda

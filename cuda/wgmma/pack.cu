@@ -12,7 +12,10 @@ namespace {
 
 struct PackArguments {
   WeightStrides strides;
-  int k, c, channel_blocks, taps;
+  WgmmaSlices slices;
+  int slices_of_tile;
+  int k, c;  // output channels in all, input channels of a group
+  int channel_blocks, taps;
   long long vectors;  // of 16 bytes in the packed weights
   WgmmaTap tap[kWgmmaMaxSteps];
 };
@@ -41,11 +44,16 @@ __global__ void pack_weights(const __grid_constant__ PackArguments a, const E* _
   const long long stage = vector / (8 * kWgmmaChannels);
   const int tap = static_cast<int>(stage % a.taps);
   const int block = static_cast<int>(stage / a.taps % a.channel_blocks);
-  const long long k = stage / a.taps / a.channel_blocks * kWgmmaChannels + row;
-  const int c = block * kBlock + (slot ^ (row % 8)) * kVector;
+  const int slice = static_cast<int>(stage / a.taps / a.channel_blocks);
+  const long long k = a.slices.first_output(slice) + row;
+  int c = block * kBlock + (slot ^ (row % 8)) * kVector;
+  if (a.slices.group_k != 0 && k < a.k) {  // to a channel of the group
+    const int first = slice / a.slices_of_tile * a.slices_of_tile;
+    c += a.slices.first_input(a.slices.first_output(first)) - static_cast<int>(k / a.slices.group_k) * a.slices.group_c;
+  }
   alignas(16) P values[kVector] = {};
   for (int i = 0; i < kVector; ++i) {
-    if (k < a.k && c + i < a.c) {
+    if (k < a.k && c + i >= 0 && c + i < a.c) {
       pack_value(weights[k * a.strides.out + (c + i) * a.strides.in + a.tap[tap].r * a.strides.row +
                          a.tap[tap].s * a.strides.column],
                  a.tap[tap].part, values[i]);
@@ -66,7 +74,9 @@ void pack_wgmma_weights(const Conv2dProblem& p, const WgmmaGeometry& g, const vo
   PackArguments a{};
   a.strides = strides;
   a.k = static_cast<int>(p.k);
-  a.c = static_cast<int>(p.c);
+  a.c = static_cast<int>(p.group_c());
+  a.slices = g.slices;
+  a.slices_of_tile = wgmma_slices_of_tile(g);
   a.channel_blocks = g.channel_blocks;
   a.taps = static_cast<int>(g.taps.size());
   a.vectors = static_cast<long long>(wgmma_packed_bytes(g) / 16);

@@ -31,6 +31,7 @@ class Producer {
   __device__ void load(const Tile& tile, const Share& share, bool weights) {
     const Tile origin = origin_of(a_, tile);
     const int slice = channel_slice(a_, tile, 0);
+    first_channel_ = first_input(a_, slice) * a_.reduction.parts;
     int channel_block = share.begin == 0 ? 0 : share.begin / a_.reduction.box_count;
     int index = share.begin - channel_block * a_.reduction.box_count;
     for (int block = share.begin; block < share.end; ++block) {
@@ -48,7 +49,7 @@ class Producer {
 
   __device__ void load_box(const Tile& origin, const WgmmaBox& b, int channel_block) {
     const std::uint32_t full = m_.box_full(box_.slot), to = m_.box(box_.slot);
-    const int channel = (channel_block * a_.reduction.parts + b.part) * kBlockChannels<T>;
+    const int channel = first_channel_ + (channel_block * a_.reduction.parts + b.part) * kBlockChannels<T>;
     ptx::wait(m_.box_empty(box_.slot), box_.round ^ 1);
     ptx::arrive_expect_bytes(full, a_.stages.box_bytes);
     if (a_.tiles.by_tap) {
@@ -76,6 +77,7 @@ class Producer {
   const WgmmaArguments& a_;
   const SharedMemory& m_;
   Cursor box_, weights_;
+  int first_channel_ = 0;  // of the tile, in the input as it is read
 };
 
 }  // namespace gable::cuda::wgmma

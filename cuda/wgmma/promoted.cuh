@@ -109,7 +109,7 @@ __device__ void consume_promoted(const WgmmaArguments& a, const SharedMemory& m,
   const Rounds rounds = rounds_of(a);
   for (int item = rounds.begin; item < rounds.end; item += rounds.step) {
     const Tile tile = tile_of(a, item);
-    const int channel = tile.channel_tile * kWgmmaChannels;
+    const int channel = first_output(a, tile.channel_tile);
     epilogue.set_bias(channel);
 #pragma unroll
     for (int i = 0; i < pixels / 2; ++i) sums[i] = odd[i] = 0.0f;

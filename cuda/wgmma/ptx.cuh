@@ -130,6 +130,14 @@ __device__ inline void store_box(const CUtensorMap& map, int c, int x, int y, in
                "r"(c), "r"(x), "r"(y), "r"(n), "r"(from)
                : "memory");
 }
+/// The same of a map with windows of channels: `window` is where a window begins, in vectors of 16 bytes.
+__device__ inline void store_window(const CUtensorMap& map, int c, int window, int x, int y, int n,
+                                    std::uint32_t from) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}], [%6];" ::"l"(&map),
+      "r"(c), "r"(window), "r"(x), "r"(y), "r"(n), "r"(from)
+      : "memory");
+}
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Returns once all but the newest `pending` groups of stores have read their shared memory.
 template <int pending>

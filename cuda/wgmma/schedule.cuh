@@ -72,6 +72,20 @@ __device__ inline int channel_slice(const WgmmaArguments& a, const Tile& tile, i
                                                          : tile.channel_tile;
 }
 
+/// A slice's first output channel: WgmmaSlices::first_output().
+__device__ inline int first_output(const WgmmaArguments& a, int slice) {
+  const WgmmaChannels& c = a.channels;
+  if (!c.grouped) return slice * kWgmmaChannels;
+  const int unit = divide(slice, c.by_parts), part = slice - unit * static_cast<int>(c.by_parts.value);
+  return min(unit * c.unit + min(part * kWgmmaChannels, c.unit - c.width), c.last);
+}
+
+/// The first input channel of a tile: WgmmaSlices::first_input().
+__device__ inline int first_input(const WgmmaArguments& a, int slice) {
+  if (!a.channels.grouped) return 0;
+  return divide(first_output(a, slice), a.channels.by_group_k) * a.channels.group_c & a.channels.input_mask;
+}
+
 /// Where a tile's first filter starts in the input.
 __device__ inline Tile origin_of(const WgmmaArguments& a, const Tile& tile) {
   if (!a.tiles.by_tap) return {tile.x * a.tiles.stride_w, tile.y * a.tiles.stride_h, tile.n, 0};

@@ -72,7 +72,7 @@ CUtensorMap make_map(DType type, const MapTensor& t, const std::array<cuuint32_t
 
 /// Channels of a pixel as the kernel reads it.
 std::int64_t input_depth(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  return g.parts > 1 ? std::int64_t{g.channel_blocks} * g.parts * kPartChannels : p.c;
+  return g.parts > 1 ? round_up(p.c, kPartChannels) * g.parts : p.c;
 }
 
 /// The map for copies that gather, for consecutive output pixels, the input pixels that one tap reads.
@@ -89,6 +89,25 @@ CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
             "the input");
+  return map;
+}
+
+/// The map for stores of slices that are narrower than a box: all windows of `width` channels that begin at a vector of
+/// 16 bytes, so that a store can't touch the channels beside its window. `chunk`: pixels of a box.
+CUtensorMap window_map(DType type, const MapTensor& t, int width, cuuint32_t chunk_w, cuuint32_t chunk_h) {
+  const auto bytes = static_cast<cuuint64_t>(size_of(type));
+  const auto channels = static_cast<cuuint64_t>(width);
+  const std::array<cuuint64_t, 5> sizes{channels, (t.sizes[0] - channels) * bytes / 16 + 1, t.sizes[1], t.sizes[2],
+                                        t.sizes[3]};
+  const std::array<cuuint64_t, 4> pitches{16, t.pitches[0], t.pitches[1], t.pitches[2]};
+  const std::array<cuuint32_t, 5> box{static_cast<cuuint32_t>(wgmma_channel_block(type)), 1, chunk_w, chunk_h, 1};
+  const std::array<cuuint32_t, 5> step{1, 1, 1, 1, 1};
+  CUtensorMap map;
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  check_map(encode(&map, map_type(type), 5, t.address, sizes.data(), pitches.data(), box.data(), step.data(),
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            "the output");
   return map;
 }
 
@@ -117,13 +136,11 @@ CUtensorMap wgmma_output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.dtype));
   const auto chunk_w = static_cast<cuuint32_t>(std::min(g.row, kWgmmaChunk));
   const cuuint32_t chunk_h = kWgmmaChunk / chunk_w;
-  if (g.flat) {
-    return make_map(p.dtype, MapTensor(p.dtype, p.k, p.n * p.ho * p.wo, 1, 1), {channels, chunk_w, 1, 1}, {1, 1, 1, 1},
-                    "the output");
-  }
   const cuuint32_t pool = p.pool.none() ? 1 : 2;
-  return make_map(p.dtype, MapTensor(p.dtype, p.k, p.out_w(), p.out_h(), p.n),
-                  {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}, "the output");
+  const MapTensor y =
+      g.flat ? MapTensor(p.dtype, p.k, p.n * p.ho * p.wo, 1, 1) : MapTensor(p.dtype, p.k, p.out_w(), p.out_h(), p.n);
+  if (g.slices.windows) return window_map(p.dtype, y, g.slices.width, chunk_w / pool, chunk_h / pool);
+  return make_map(p.dtype, y, {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}, "the output");
 }
 
 void set_map_address(CUtensorMap& map, const void* address, const char* which) {

@@ -235,6 +235,42 @@ TEST_CASE("wgmma computes each of its tiles, layouts, schedules and splits") {
   check(device, nhwc({2, 35, 24, 24}, {45, 35, 3, 3}, DType::f16, Math::strict));
 }
 
+struct Groups {
+  std::int64_t groups, c, k;  // channels of a group
+};
+
+/// Widths of networks, and odd ones: whole groups in 64 channels, parts of a group, and groups that lie across.
+const std::vector<Groups> kGroups = {{32, 4, 4},  {16, 8, 8},    {8, 16, 16}, {4, 32, 32},  {2, 64, 64},
+                                     {16, 3, 3},  {5, 24, 24},   {3, 40, 40}, {4, 48, 48},  {2, 56, 56},
+                                     {2, 80, 80}, {2, 112, 112}, {2, 32, 64}, {2, 64, 128}, {4, 20, 80},
+                                     {4, 68, 68}, {12, 6, 6},    {45, 8, 8},  {4, 2, 10},   {2, 128, 128}};
+
+Conv2d grouped(const Groups& of, std::int64_t r, std::int64_t h, DType dtype, Math math) {
+  Conv2d conv = nhwc({2, of.groups * of.c, h, h + 3}, {of.groups * of.k, of.c, r, r}, dtype, math);
+  conv.groups = of.groups;
+  return conv;
+}
+
+TEST_CASE("wgmma computes groups of any width") {
+  if (!has_kernel("wgmma")) return;
+  const Device device = open("cuda:0?kernel=wgmma");
+  int turn = 0;
+  for (const auto& [dtype, math] : {std::pair{DType::f16, Math::strict},
+                                    {DType::bf16, Math::strict},
+                                    {DType::f32, Math::tf32},
+                                    {DType::f32, Math::split3},
+                                    {DType::f32, Math::split6}}) {
+    for (const Groups& of : kGroups) {
+      Conv2d conv = grouped(of, turn % 4 == 3 ? 1 : 3, 13, dtype, math);
+      if (turn % 5 == 1) conv.stride = {2, 2};
+      if (turn % 7 == 2) conv.epilogue.max_pool = {2, 2};
+      if (turn % 7 == 4) conv.dilation = {2, 1};
+      ++turn;
+      check(device, conv);
+    }
+  }
+}
+
 /// A layer's problem: c to k channels, r x r, n images of h x h.
 Conv2dProblem layer(std::int64_t c, std::int64_t k, std::int64_t r, std::int64_t n, std::int64_t h) {
   return {.n = n, .c = c, .h = h, .w = h, .k = k, .r = r, .s = r, .ho = h - r + 1, .wo = h - r + 1};

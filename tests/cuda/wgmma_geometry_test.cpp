@@ -304,7 +304,11 @@ TEST_CASE("what the wgmma kernel refuses is named") {
   Conv2dProblem p = problem(1, 64, 8, 8, 64, 3, 1, 1, 1);
   CHECK(wgmma_refusal(p).empty());
   p.groups = 2;
-  CHECK(wgmma_refusal(p) == "2 groups; it takes one");
+  CHECK(wgmma_refusal(p).empty());
+  p.c = 60;
+  CHECK(wgmma_refusal(p) ==
+        "2 groups of 60 input and 64 output channels in all; with groups it takes whole vectors of 8");
+  p.c = 64;
   p.groups = 1;
   p.nhwc = false;
   CHECK(wgmma_refusal(p) == "layout nchw; it takes nhwc");
@@ -359,6 +363,83 @@ TEST_CASE(
   unit.dtype = DType::f32;
   unit.math = Math::split3;
   CHECK(order(unit, halo) != order(unit, gathered));  // taps by part, or parts by tap
+}
+
+struct Groups {
+  std::int64_t groups, c, k;  // channels of a group
+};
+
+/// Every output channel must be stored by a slice whose tile has all inputs of the channel's group.
+void check_slices(const Conv2dProblem& p, const WgmmaGeometry& g) {
+  const std::int64_t block = wgmma_channel_block(wgmma_operand(p));
+  const int of_tile = wgmma_slices_of_tile(g), vector = 16 / static_cast<int>(size_of(p.dtype));
+  std::vector<int> stored(static_cast<std::size_t>(p.k));
+  for (int slice = 0; slice < wgmma_channel_slices(g); ++slice) {
+    const std::int64_t first = g.slices.first_output(slice);
+    const std::int64_t end = std::min(p.k, first + (g.slices.windows ? g.slices.width : kWgmmaChannels));
+    const std::int64_t input = g.slices.first_input(g.slices.first_output(slice / of_tile * of_tile));
+    CHECK(first % vector == 0);
+    CHECK(input % vector == 0);
+    if (g.parts > 1) CHECK(input % block == 0);
+    if (g.slices.windows) CHECK(first + g.slices.width <= p.k);
+    for (std::int64_t k = first; k < end; ++k) {
+      ++stored[static_cast<std::size_t>(k)];
+      const std::int64_t group = k / p.group_k();
+      REQUIRE(input <= group * p.group_c());
+      REQUIRE((group + 1) * p.group_c() <= input + g.channel_blocks * block);
+    }
+  }
+  CHECK(std::count(stored.begin(), stored.end(), 0) == 0);
+}
+
+TEST_CASE("with groups, each output channel is stored by a slice that reads all inputs of its group") {
+  const std::vector<Groups> all = {{32, 4, 4},   {32, 8, 8},    {32, 16, 16},   {32, 32, 32},  {16, 3, 3},
+                                   {32, 6, 6},   {32, 12, 12},  {5, 24, 24},    {9, 24, 24},   {8, 40, 40},
+                                   {7, 48, 48},  {4, 56, 56},   {3, 80, 80},    {6, 112, 112}, {2, 64, 128},
+                                   {2, 32, 64},  {2, 128, 256}, {3, 192, 192},  {4, 20, 80},   {4, 68, 68},
+                                   {3, 16, 240}, {45, 8, 8},    {2, 8, 8},      {8, 120, 120}, {1, 96, 96},
+                                   {3, 8, 24},   {24, 1, 2},    {12, 232, 232}, {16, 2, 1},    {2, 36, 100}};
+  for (const Groups& of : all) {
+    for (const auto& [dtype, math] : {std::pair{DType::f16, Math::strict},
+                                      {DType::f32, Math::tf32},
+                                      {DType::f32, Math::split3},
+                                      {DType::f32, Math::split6}}) {
+      Conv2dProblem p = problem(2, of.groups * of.c, 12, 12, of.groups * of.k, 3, 1, 1, 1);
+      p.groups = of.groups;
+      p.dtype = dtype;
+      p.math = math;
+      CAPTURE(of.groups);
+      CAPTURE(of.c);
+      CAPTURE(of.k);
+      if (!wgmma_refusal(p).empty()) {
+        CHECK(
+            ((p.c * static_cast<int>(size_of(dtype))) % 16 != 0 || (p.k * static_cast<int>(size_of(dtype))) % 16 != 0));
+        continue;
+      }
+      for (const int schedule : {0, 1, 2}) {
+        const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, {.schedule = schedule});
+        REQUIRE(g);
+        check_slices(p, *g);
+      }
+    }
+  }
+}
+
+TEST_CASE("whole groups in a slice need as few channels as the groups have, also where they don't fill 64") {
+  const auto cut = [](const Groups& of) {
+    Conv2dProblem p = problem(2, of.groups * of.c, 12, 12, of.groups * of.k, 3, 1, 1, 1);
+    p.groups = of.groups;
+    const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, {.schedule = 0});
+    REQUIRE(g);
+    return std::array{g->channel_tiles, g->channel_blocks, g->slices.width};
+  };
+  CHECK(cut({32, 4, 4}) == std::array{2, 1, 64});
+  CHECK(cut({32, 32, 32}) == std::array{16, 1, 64});
+  CHECK(cut({32, 3, 3}) == std::array{2, 1, 48});
+  CHECK(cut({8, 24, 24}) == std::array{4, 1, 48});
+  CHECK(cut({9, 24, 24}) == std::array{5, 1, 48});    // the last slice overlaps with the one before
+  CHECK(cut({4, 112, 112}) == std::array{8, 2, 64});  // a group's last slice overlaps with the one before
+  CHECK(cut({2, 32, 64}) == std::array{2, 1, 64});
 }
 
 TEST_CASE("a filter too large for shared memory has no wgmma tile") {
