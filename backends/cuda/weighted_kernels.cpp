@@ -10,6 +10,8 @@
 #include "cuda/few_channels/one_channel.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/register_tile.h"
+#include "cuda/grouped/grouped.h"
+#include "cuda/grouped/grouped_mma.h"
 #include "cuda/ladder/constant.h"
 #include "cuda/ladder/naive.h"
 #include "cuda/ladder/tiled.h"
@@ -143,6 +145,12 @@ double dense_seconds(const WeightedOp& op, const CudaDevice& device) {
 }
 
 template <typename KernelPlan>
+double seconds_with_groups(const WeightedOp& op, const CudaDevice& device) {
+  if (op.problem.groups == 1 || op.problem.group_c() == 1) return std::numeric_limits<double>::infinity();
+  return seconds<KernelPlan>(op, device);
+}
+
+template <typename KernelPlan>
 constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
   return {name, nothing_missing<cudaDeviceProp>, refuse<KernelPlan>, make<KernelPlan, f32_bound>};
 }
@@ -159,7 +167,12 @@ constexpr CudaKernels::Kernel kKernels[] = {
      dense_seconds<cuda::WgmmaConv2d>},
     {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::ImplicitGemmConv2d>,
      make<cuda::ImplicitGemmConv2d, mma_bound>, dense_seconds<cuda::ImplicitGemmConv2d>},
-    f32_accumulating<cuda::RegisterTileConv2d>("register_tile"),
+    {"grouped", nothing_missing<cudaDeviceProp>, refuse<cuda::GroupedConv2d>, make<cuda::GroupedConv2d, f32_bound>,
+     seconds<cuda::GroupedConv2d>},
+    {"grouped_mma", cuda::GroupedMmaConv2d::missing, refuse<cuda::GroupedMmaConv2d>,
+     make<cuda::GroupedMmaConv2d, mma_bound>, seconds<cuda::GroupedMmaConv2d>},
+    {"register_tile", nothing_missing<cudaDeviceProp>, refuse<cuda::RegisterTileConv2d>,
+     make<cuda::RegisterTileConv2d, f32_bound>, seconds_with_groups<cuda::RegisterTileConv2d>},
     f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
     f32_accumulating<cuda::SharedConv2d>("shared"),
     f32_accumulating<cuda::ConstantConv2d>("constant"),

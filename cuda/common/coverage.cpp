@@ -35,6 +35,18 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "implicit_gemm_stores_narrow",
     "implicit_gemm_cluster",
     "implicit_gemm_split",
+    "grouped_8_channels",
+    "grouped_4_channels",
+    "grouped_three_wide",
+    "grouped_taps",
+    "grouped_vectors",
+    "grouped_elements",
+    "grouped_mma_64_pixels",
+    "grouped_mma_32_pixels",
+    "grouped_mma_f16",
+    "grouped_mma_bf16",
+    "grouped_mma_tf32",
+    "grouped_mma_tf32_halves",
     "few_channels_6x4_5",
     "few_channels_8x6_5",
     "few_channels_4x6_5",
@@ -114,6 +126,7 @@ bool has_path(std::string_view path, const cudaDeviceProp& device) {
   if (path.starts_with("wgmma")) return device.major == 9 && device.minor == 0;
   if (path == "implicit_gemm_cluster") return device.major >= 9;
   if (path.starts_with("implicit_gemm") || path.starts_with("few_channels_mma")) return device.major >= 8;
+  if (path.starts_with("grouped_mma")) return device.major >= 8;
   return true;
 }
 

@@ -74,7 +74,7 @@ GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> ca
       const double estimate = cycles(gemm, c, splits, stage_depth, fma_per_cycle, device.multiProcessorCount);
       if (estimate >= least) continue;
       least = estimate;
-      best = {.rows = c.rows, .columns = c.columns, .splits = splits};
+      best = {.rows = c.rows, .columns = c.columns, .splits = splits, .cycles = estimate};
     }
   }
   return best;

@@ -55,6 +55,7 @@ std::string implicit_refusal(const Conv2dProblem& problem);
 /// the workspace, and a second kernel adds them up.
 struct GemmTile {
   int rows = 128, columns = 128, splits = 1;
+  double cycles = 0;  // estimated time
 };
 
 /// A tile that a kernel is compiled for; `rate` is the share of peak throughput that full multiprocessors reach with

@@ -14,8 +14,8 @@ struct Wgmma {
 
   static std::string missing(const cudaDeviceProp& device);
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
-  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
   /// With what the overrides fix, for tests and for fitting the model; throws std::invalid_argument if no tile fits.
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device,
                                           const WgmmaOverrides& overrides);

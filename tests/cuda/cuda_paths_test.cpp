@@ -18,6 +18,8 @@
 #include "cuda/few_channels/one_channel.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/register_tile.h"
+#include "cuda/grouped/grouped.h"
+#include "cuda/grouped/grouped_mma.h"
 #include "cuda/ladder/constant.h"
 #include "cuda/ladder/naive.h"
 #include "cuda/ladder/tiled.h"
@@ -271,6 +273,44 @@ TEST_CASE("wgmma computes groups of any width") {
   }
 }
 
+/// All kinds of layers with groups, on images of one tile, of several and of many.
+void check_groups(const Device& device, DType dtype, Math math, std::int64_t most_channels) {
+  int turn = 0;
+  for (const Groups& of : kGroups) {
+    for (const std::int64_t h : {7, 13, 40}) {
+      ++turn;
+      if (of.c > most_channels) continue;
+      Conv2d conv = grouped(of, turn % 4 == 3 ? 1 : 3, h, dtype, math);
+      if (h == 7) conv.input[0] = 9;
+      if (turn % 5 == 1) conv.stride = {2, 2};
+      if (turn % 7 == 2) conv.epilogue.max_pool = {3, 3};
+      if (turn % 7 == 4) conv.dilation = {2, 1};
+      if (turn % 7 == 5) conv.dilation = {1, 2};
+      if (turn % 6 == 1) conv.padding = {2, 0, 1, 3};
+      if (turn % 6 == 2) conv.layout = Layout::nchw;
+      if (turn % 3 == 1) conv.epilogue.bias = false, conv.epilogue.activation = Activation::tanh;
+      check(device, conv);
+    }
+  }
+}
+
+TEST_CASE("grouped computes groups of any width, stride and layout") {
+  if (!has_kernel("grouped")) return;
+  // The weights of wider groups leave no shared memory for input.
+  check_groups(open("cuda:0?kernel=grouped"), DType::f32, Math::strict, 64);
+}
+
+TEST_CASE("grouped_mma computes groups of any width, stride and layout") {
+  if (!has_kernel("grouped_mma")) return;
+  const Device device = open("cuda:0?kernel=grouped_mma");
+  check_groups(device, DType::f16, Math::strict, 80);
+  check_groups(device, DType::bf16, Math::strict, 80);
+  check_groups(device, DType::f32, Math::tf32, 48);
+  check(device, grouped({3, 50, 30}, 3, 20, DType::f16, Math::strict));
+  check(device, grouped({2, 20, 7}, 5, 20, DType::bf16, Math::strict));
+  check(device, grouped({7, 3, 3}, 3, 20, DType::f32, Math::tf32));
+}
+
 /// A layer's problem: c to k channels, r x r, n images of h x h.
 Conv2dProblem layer(std::int64_t c, std::int64_t k, std::int64_t r, std::int64_t n, std::int64_t h) {
   return {.n = n, .c = c, .h = h, .w = h, .k = k, .r = r, .s = r, .ho = h - r + 1, .wo = h - r + 1};
@@ -322,7 +362,14 @@ TEST_CASE("plans of equal packings pack equal bytes, whatever the batch and the 
   Conv2dProblem depthwise = layer(32, 32, 3, 1, 20);
   depthwise.groups = 32;
   check_packings<cuda::DepthwiseConv2d>("depthwise", depthwise, {1, 8});
+  Conv2dProblem groups = dense;
+  groups.groups = 4;
+  check_packings<cuda::GroupedConv2d>("grouped", groups, {1, 8});
   for (const DType dtype : {DType::f16, DType::f32}) {
+    groups.dtype = dtype;
+    groups.math = dtype == DType::f32 ? Math::tf32 : Math::strict;
+    check_packings<cuda::WgmmaConv2d>("wgmma", groups, {1, 8, 64});
+    check_packings<cuda::GroupedMmaConv2d>("grouped_mma", groups, {1, 8, 64});
     Conv2dProblem tensor = dense;
     tensor.dtype = dtype;
     tensor.math = dtype == DType::f32 ? Math::tf32 : Math::strict;
