@@ -84,7 +84,7 @@ double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, in
   constexpr double kLoadBytes = 32;      // a cycle, from L2 to one multiprocessor
   constexpr double kSharedBytes = 83;    // a cycle, of 128
   constexpr double kDeviceBytes = 2200;  // a cycle, of device memory
-  constexpr double kWarp = 350;          // of each warp of a tile: copies, addresses, epilogue
+  constexpr double kWarp = 600;          // of each warp of a tile: copies, addresses, epilogue
   constexpr double kProduct = 8;
   constexpr int kSchedulers = 4, kReserved = 1024, kMostBlocks = 3;
   constexpr int kFragment = 512;  // bytes of shared memory that one ldmatrix of four reads
@@ -94,7 +94,8 @@ double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, in
       ceil_div(ceil_div(c.tile.pixels(), kProductPixels), std::int64_t{c.pixel_warps} * c.products);
   const auto steps = static_cast<double>(rounds * p.r * p.s * c.channels.steps);  // of a warp
   const double products = steps * c.products * 2 * kProduct * warps / kSchedulers;
-  const double reads = steps * (c.products * halves + 1) * kFragment * warps / kSharedBytes;
+  const int conflicts = p.stride_w % 2 == 0 ? 2 : 1;  // every second pixel lies in the same banks
+  const double reads = steps * (c.products * halves * conflicts + 1) * kFragment * warps / kSharedBytes;
   const double work = std::max(products, reads), load = c.shared_bytes() / kLoadBytes;
   const auto blocks = static_cast<double>(
       ceil_div(std::int64_t{c.tile.tiles_x} * c.tile.tiles_y * c.tile.tiles_n * c.channels.slabs, multiprocessors));
