@@ -124,6 +124,7 @@ const Bf16Unit& amx_unit() {
       .missing = missing_amx(),
       .positions = kHalfPositions,
       .loads_full_halves = true,
+      .merged_width = kChannels,
       .most_padding = 6.0,
       .begin = begin_tiles,
       .end = end_tiles,

@@ -1,6 +1,7 @@
 // AVX512-BF16's pair product: 32 multiply-adds in an instruction. The tile's halves are computed one after the other.
 // A half: 14 positions x 2 vectors of 16 lanes = 28 accumulators in registers, 2 registers of weights, 1 broadcast pair
-// of channels. A step of two channels is 28 products, 2 loads of weights (L1/L2) and 14 of input (L1).
+// of channels. A step of two channels is 28 products, 2 loads of weights (L1/L2) and 14 of input (L1). A panel of at
+// most 16 lanes multiplies one vector.
 #include <array>
 #include <cstring>
 #include <utility>
@@ -22,40 +23,41 @@ GABLE_CPU_BF16 inline __m512i broadcast_pair(const std::uint16_t* a) {
   std::memcpy(&channels, a, sizeof channels);
   return _mm512_set1_epi32(channels);
 }
-/// The pair with zero as its second channel, which may be NaN in memory.
-GABLE_CPU_BF16 inline __m512i broadcast_first(const std::uint16_t* a) {
-  __m512i first = _mm512_set1_epi32(0xffff);
-  asm("" : "+v"(first));  // rebuilds it each time; kept through the loops, it takes a register from the accumulators
-  return _mm512_and_si512(broadcast_pair(a), first);
-}
+/// The pair with zero as its second channel, which may be NaN in memory or lie past the image's end.
+GABLE_CPU_BF16 inline __m512i broadcast_first(const std::uint16_t* a) { return _mm512_set1_epi32(*a); }
 
 /// Products of one pair of channels; kSingle: of its first one.
-template <int kPositions, bool kSingle>
-GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&acc)[kPositions][2], const std::uint16_t* a,
-                                                                   std::int64_t stride, const std::uint16_t* weights) {
-  const __m512bh low = (__m512bh)_mm512_loadu_si512(weights);
-  const __m512bh high = (__m512bh)_mm512_loadu_si512(weights + kWeightBlock / 2);
+template <int kPositions, int kVectors, bool kSingle>
+GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&acc)[kPositions][kVectors],
+                                                                   const std::uint16_t* a, std::int64_t stride,
+                                                                   const std::uint16_t* weights) {
+  __m512bh w[kVectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) w[v] = (__m512bh)_mm512_loadu_si512(weights + v * (kWeightBlock / 2));
 #pragma GCC unroll 14
   for (int i = 0; i < kPositions; ++i) {
     const __m512bh x = (__m512bh)(kSingle ? broadcast_first(a + i * stride) : broadcast_pair(a + i * stride));
-    acc[i][0] = _mm512_dpbf16_ps(acc[i][0], x, low);
-    acc[i][1] = _mm512_dpbf16_ps(acc[i][1], x, high);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = _mm512_dpbf16_ps(acc[i][v], x, w[v]);
   }
 }
 
-/// One half of exactly kPositions positions. kStride is the elements between positions, 0: known at run time only.
-/// kSingle: the only block ends with half a pair.
-template <int kPositions, int kStride, bool kSingle = false>
+/// One half of exactly kPositions positions x kVectors vectors of lanes. kStride is the elements between positions, 0:
+/// known at run time only. kSingle: the last block ends with half a pair.
+template <int kPositions, int kVectors, int kStride, bool kSingle>
 GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
   const Operands& in = tile.operands;
   const std::int64_t stride = kStride == 0 ? in.position : kStride;
-  __m512 acc[kPositions][2];
-  for (auto& position : acc) position[0] = position[1] = _mm512_setzero_ps();
+  __m512 acc[kPositions][kVectors];
+  for (auto& position : acc) {
+    for (__m512& sum : position) sum = _mm512_setzero_ps();
+  }
   const std::int64_t first_tap = tile.taps.of_half[half].begin, end_tap = tile.taps.of_half[half].end;
   const std::int64_t blocks = tile.blocks.count;
   const int last_pairs = tile.blocks.last_pairs;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const int pairs = kSingle ? last_pairs - 1 : block + 1 == blocks ? last_pairs : kChannels / 2;
+    const bool single = kSingle && block + 1 == blocks;
+    const int pairs = (block + 1 == blocks ? last_pairs : kChannels / 2) - (single ? 1 : 0);
     const std::uint16_t* b = in.b + (block * tile.taps.count + first_tap) * kWeightBlock;
     for (std::int64_t tap = first_tap; tap < end_tap; ++tap, b += kWeightBlock) {
       const std::uint16_t* a = in.a[half] + block * in.a_block + in.tap_offsets[tap];
@@ -63,10 +65,10 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
         // A distance of two blocks covers L3's latency. L2's hardware prefetcher restarts at each block.
         __builtin_prefetch(weights + 2 * kWeightBlock);
-        __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
-        dot_pair<kPositions, false>(acc, a, stride, weights);
+        if constexpr (kVectors == 2) __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
+        dot_pair<kPositions, kVectors, false>(acc, a, stride, weights);
       }
-      if constexpr (kSingle) dot_pair<kPositions, true>(acc, a, stride, weights);
+      if (single) dot_pair<kPositions, kVectors, true>(acc, a, stride, weights);
     }
   }
   if (tile.register_epilogue[half] != nullptr) {
@@ -74,44 +76,48 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
     const EpilogueVectors<DType::bf16> vectors(epilogue);
     std::uint16_t* y = static_cast<std::uint16_t*>(epilogue.y);
 #pragma GCC unroll 14
-    for (int i = 0; i < kPositions; ++i) vectors.store(acc[i][0], acc[i][1], y + i * epilogue.y_pixel);
+    for (int i = 0; i < kPositions; ++i) vectors.store(acc[i][0], acc[i][kVectors - 1], y + i * epilogue.y_pixel);
     return;
   }
   float* out = tile.accumulators + static_cast<std::int64_t>(half) * kHalfFloats;
 #pragma GCC unroll 14
   for (int i = 0; i < kPositions; ++i) {
-    _mm512_storeu_ps(out + i * kLanes, acc[i][0]);
-    _mm512_storeu_ps(out + i * kLanes + kLanes / 2, acc[i][1]);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(out + i * kLanes + v * kVector, acc[i][v]);
   }
 }
 
 using DotFunction = void (*)(const Tile&, std::size_t half);
-template <int kStride, bool kSingle, int... kPositions>
+template <int kVectors, int kStride, bool kSingle, int... kPositions>
 constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_sequence<int, kPositions...>) {
-  return {&dot_half<kPositions + 1, kStride, kSingle>...};
+  return {&dot_half<kPositions + 1, kVectors, kStride, kSingle>...};
 }
-constexpr auto kDotDense = dot_table<kChannels, false>(std::make_integer_sequence<int, kDotPositions>());
-constexpr auto kDotStrided = dot_table<0, false>(std::make_integer_sequence<int, kDotPositions>());
-constexpr auto kDotSingle = dot_table<0, true>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kCounts = std::make_integer_sequence<int, kDotPositions>();
+constexpr auto kDotDense = dot_table<2, kChannels, false>(kCounts);
+constexpr auto kDotStrided = dot_table<2, 0, false>(kCounts);
+constexpr auto kDotSingle = dot_table<2, 0, true>(kCounts);
 /// Tables for folded images of three channels with stride 1 and 2.
-constexpr auto kDotThree = dot_table<3, true>(std::make_integer_sequence<int, kDotPositions>());
-constexpr auto kDotSix = dot_table<6, true>(std::make_integer_sequence<int, kDotPositions>());
+constexpr auto kDotThree = dot_table<2, 3, true>(kCounts);
+constexpr auto kDotSix = dot_table<2, 6, true>(kCounts);
+/// Half the accumulators leave registers for a stride that is known at run time only.
+constexpr auto kDotVector = dot_table<1, 0, false>(kCounts);
+constexpr auto kDotVectorSingle = dot_table<1, 0, true>(kCounts);
 
 /// Input in place usually has one of these channel counts. A constant stride takes no register.
 DotFunction whole_half(std::int64_t stride) {
   switch (stride) {
     case 64:
-      return dot_half<kDotPositions, 64>;
+      return dot_half<kDotPositions, 2, 64, false>;
     case 128:
-      return dot_half<kDotPositions, 128>;
+      return dot_half<kDotPositions, 2, 128, false>;
     case 256:
-      return dot_half<kDotPositions, 256>;
+      return dot_half<kDotPositions, 2, 256, false>;
     case 512:
-      return dot_half<kDotPositions, 512>;
+      return dot_half<kDotPositions, 2, 512, false>;
     case 1024:
-      return dot_half<kDotPositions, 1024>;
+      return dot_half<kDotPositions, 2, 1024, false>;
     case 2048:
-      return dot_half<kDotPositions, 2048>;
+      return dot_half<kDotPositions, 2, 2048, false>;
     default:
       return kDotStrided.back();
   }
@@ -119,6 +125,7 @@ DotFunction whole_half(std::int64_t stride) {
 
 DotFunction dot_function(const Tile& tile, std::size_t half) {
   const auto count = static_cast<std::size_t>(tile.positions[half]);
+  if (tile.vectors == 1) return (tile.blocks.last_is_single ? kDotVectorSingle : kDotVector)[count - 1];
   if (tile.blocks.last_is_single) {
     return (tile.operands.position == 3 ? kDotThree : tile.operands.position == 6 ? kDotSix : kDotSingle)[count - 1];
   }
@@ -146,6 +153,7 @@ const Bf16Unit& bf16_dot_unit() {
                              .missing = missing_bf16_dot(),
                              .positions = kDotPositions,
                              .loads_full_halves = false,
+                             .merged_width = kVector,
                              .most_padding = 1.7,
                              .begin = begin_nothing,
                              .end = end_nothing,

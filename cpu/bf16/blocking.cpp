@@ -31,8 +31,8 @@ class Search {
  public:
   Search(const Conv2dProblem& problem, int products, const Bf16Unit& unit, int threads)
       : p_(problem), unit_(unit), threads_(threads) {
-    b_.geometry = geometry_of(problem);
-    b_.terms = terms_of(problem, products, unit);
+    b_.geometry = geometry_of(problem, unit);
+    b_.terms = terms_of(problem, b_.geometry, products, unit);
     b_.phases = phases_of(problem, b_.terms);
   }
 
@@ -106,7 +106,10 @@ class Search {
   }
 
   bool may_read_in_place() const {
-    const bool whole_blocks = unit_.loads_full_halves ? g_.group_c % kChannels == 0 : g_.group_c % 2 == 0;
+    // The last of the merged groups may have fewer channels, which tiles would read all the same.
+    const bool whole_groups = g_.groups * g_.group_c == g_.c;
+    const bool whole_blocks =
+        whole_groups && (unit_.loads_full_halves ? g_.group_c % kChannels == 0 : g_.group_c % 2 == 0);
     // Positions a multiple of 4 KiB apart share one set of L1, which holds fewer lines than a tile reads.
     const bool aliased = !unit_.loads_full_halves && p_.c * kBf16 % kL1WayBytes == 0;
     return b_.terms.parts == 1 && whole_blocks && !aliased;
@@ -115,7 +118,9 @@ class Search {
   bool may_read_in_image() const {
     const std::int64_t columns = outputs_inside(column_axis(p_, g_));
     const std::int64_t rows = outputs_inside(row_axis(p_, g_));
-    if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.group_c % kChannels != 0) return false;
+    if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.group_c % kChannels != 0 || g_.c % g_.group_c != 0) {
+      return false;
+    }
     if (std::min(rows, columns) < b_.positions || work_.weights_outermost) return false;
     if (g_.pool == 2 && (p_.ho > rows || p_.wo > columns)) return false;
     const auto tiled = static_cast<double>(round_up(columns, b_.positions));
@@ -256,9 +261,10 @@ bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, st
   if (b.geometry.pool == 2) return false;
   if (rows == 1) return true;
   const std::int64_t most = b.positions;
+  const std::int64_t half_cost = unit.loads_full_halves || b.weights.fit_l1 ? kHalfCost : kFarHalfCost;
   const auto cost = [&](std::int64_t positions) {
     const std::int64_t halves = ceil_div(positions, most);
-    return (unit.loads_full_halves ? halves * most : positions) + kHalfCost * halves;
+    return (unit.loads_full_halves ? halves * most : positions) + half_cost * halves;
   };
   return cost((rows - 1) * b.strip.columns + columns) < rows * cost(columns);
 }
@@ -273,7 +279,7 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
            std::to_string(p.pool.stride_h) + "x" + std::to_string(p.pool.stride_w) + ": it fuses 2x2 with stride 2x2";
   }
   const bf16::Blocking b = bf16::blocking_of(p, products, unit, 1);
-  const double times = bf16::padding_factor(p, b.terms, unit);
+  const double times = bf16::padding_factor(p, b.geometry, b.terms, unit);
   const double most = p.dtype == DType::f16 ? unit.most_padding / products : unit.most_padding;
   if (times > most) {
     return std::to_string(p.group_c()) + " input and " + std::to_string(p.group_k()) +

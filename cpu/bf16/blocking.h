@@ -62,6 +62,8 @@ Blocking blocking_of(const Conv2dProblem& problem, int products, const Bf16Unit&
 
 /// Time that starting and storing a half takes, in positions.
 constexpr std::int64_t kHalfCost = 2;
+/// The same for a unit that reads weights for each half, where they do not stay in L1.
+constexpr std::int64_t kFarHalfCost = 6;
 
 /// Whether flat tiles need less time than tiles row by row, for a work unit of rows x columns.
 bool prefers_flat(const Blocking& blocking, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns);

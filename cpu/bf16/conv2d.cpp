@@ -37,8 +37,8 @@ const Conv2dProblem& checked(const Conv2dProblem& p, int products, const Bf16Uni
 }
 
 /// Whether every pixel has whole groups of 32 lanes, and the output is better written with non-temporal stores.
-bool stores_non_temporal(const Conv2dProblem& p, OutputStores stores) {
-  if (p.group_k() % bf16::kLanes != 0) return false;
+bool stores_non_temporal(const Conv2dProblem& p, const bf16::Geometry& g, OutputStores stores) {
+  if (g.group_k % bf16::kLanes != 0 || p.k % bf16::kLanes != 0) return false;
   return stores == OutputStores::non_temporal ||
          beyond_last_level(p.y_elements() * static_cast<std::int64_t>(size_of(p.dtype)));
 }
@@ -52,18 +52,19 @@ Bf16Conv2dPlan::Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const
       target_(&target),
       kernels_(&bf16_kernels(target)),
       threads_(threads),
-      non_temporal_(stores_non_temporal(problem, stores)),
       blocking_(bf16::blocking_of(problem, products, unit, threads)),
+      non_temporal_(stores_non_temporal(problem, blocking_.geometry, stores)),
       workspace_(static_cast<std::size_t>(threads) * blocking_.thread_bytes / sizeof(float)) {}
 
 std::size_t Bf16Conv2dPlan::packed_bytes() const {
   return static_cast<std::size_t>(bf16::packed_elements(blocking_.geometry, blocking_.terms)) * sizeof(std::uint16_t);
 }
 
-Packing Bf16Conv2dPlan::packing() const { return bf16::packing_key(problem_, blocking_.terms); }
+Packing Bf16Conv2dPlan::packing() const { return bf16::packing_key(problem_, blocking_.geometry, blocking_.terms); }
 
 void Bf16Conv2dPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
-  bf16::pack_weights(problem_, blocking_.terms, {weights, strides}, static_cast<std::uint16_t*>(packed));
+  bf16::pack_weights(problem_, blocking_.geometry, blocking_.terms, {weights, strides},
+                     static_cast<std::uint16_t*>(packed));
 }
 
 void Bf16Conv2dPlan::run(const void* x, const void* packed, const float* bias, void* y) {

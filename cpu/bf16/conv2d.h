@@ -45,8 +45,8 @@ class Bf16Conv2dPlan {
   const Target* target_;
   const Bf16Kernels* kernels_;
   int threads_;
-  bool non_temporal_;  // where y is aligned
   bf16::Blocking blocking_;
+  bool non_temporal_;  // where y is aligned
   AlignedFloats workspace_;
 };
 

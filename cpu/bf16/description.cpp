@@ -50,11 +50,8 @@ EpiloguePlaces epilogue_places(const Conv2dProblem& p, const Blocking& b, const 
   EpiloguePlaces places;
   for_each_work_unit(b, [&](const WorkUnit& w) {
     const bool whole_tiles = w.rows == 1 || !prefers_flat(b, unit, w.rows, w.columns);
-    for (std::int64_t panel = w.first_panel; panel < w.end_panel; ++panel) {
-      const auto lanes = static_cast<int>(std::min<std::int64_t>(kLanes, b.geometry.group_k - panel * kLanes));
-      const bool here = registers && whole_tiles && unit.takes_epilogue(p.dtype, p.activation, lanes);
-      ++(here ? places.in_registers : places.in_l1);
-    }
+    const bool here = registers && whole_tiles && unit.takes_epilogue(p.dtype, p.activation);
+    (here ? places.in_registers : places.in_l1) += w.end_panel - w.first_panel;
   });
   return places;
 }

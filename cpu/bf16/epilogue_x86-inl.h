@@ -1,5 +1,5 @@
-// Epilogues of 32 lanes of bf16 and f16 in AVX-512 registers, for the x86 units. Highway compiles for no target with
-// AVX512-BF16, so each function names its instruction sets, and runs only where CPUID allows it.
+// Epilogues of up to 32 lanes of bf16 and f16 in AVX-512 registers, for the x86 units. Highway compiles for no target
+// with AVX512-BF16, so each function names its instruction sets, and runs only where CPUID allows it.
 #pragma once
 
 #if defined(__x86_64__)
@@ -33,9 +33,13 @@ GABLE_CPU_BF16 inline __m512 pooled(const Epilogue& call, std::int64_t position)
 template <DType kType, bool kMayBeNonTemporal = true>
 struct EpilogueVectors {
   __m512 low_bias, high_bias, least;
-  bool non_temporal;
+  __mmask32 lanes;
+  bool non_temporal, whole;  // whole: all 32 lanes
 
-  GABLE_CPU_BF16 explicit EpilogueVectors(const Epilogue& call) : non_temporal(call.non_temporal) {
+  GABLE_CPU_BF16 explicit EpilogueVectors(const Epilogue& call)
+      : lanes(static_cast<__mmask32>((std::uint64_t{1} << call.lanes) - 1)),
+        non_temporal(call.non_temporal),
+        whole(call.lanes == kLanes) {
     low_bias = high_bias = _mm512_setzero_ps();
     if (call.bias != nullptr) {
       low_bias = _mm512_loadu_ps(call.bias);
@@ -46,11 +50,13 @@ struct EpilogueVectors {
   GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
     low = max_or_second(least, _mm512_add_ps(low, low_bias));
     high = max_or_second(least, _mm512_add_ps(high, high_bias));
-    const __m512i lanes = narrowed(low, high);
+    const __m512i halves = narrowed(low, high);
     if (kMayBeNonTemporal && non_temporal) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(y), lanes);
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(y), halves);
+    } else if (whole) {
+      _mm512_storeu_si512(y, halves);
     } else {
-      _mm512_storeu_si512(y, lanes);
+      _mm512_mask_storeu_epi16(y, lanes, halves);
     }
   }
   GABLE_CPU_BF16 static __m512i narrowed(__m512 low, __m512 high) {

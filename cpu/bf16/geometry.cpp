@@ -5,7 +5,17 @@
 
 namespace gable::cpu::bf16 {
 
-Geometry geometry_of(const Conv2dProblem& p) {
+namespace {
+
+/// As many groups as fit the unit's width, on either side.
+std::int64_t merged_groups(const Conv2dProblem& p, const Bf16Unit& unit) {
+  return std::clamp<std::int64_t>(unit.merged_width / std::max(p.group_c(), p.group_k()), 1, p.groups);
+}
+
+}  // namespace
+
+Geometry geometry_of(const Conv2dProblem& p, const Bf16Unit& unit) {
+  const std::int64_t merged = merged_groups(p, unit);
   const bool pointwise = is_pointwise(p);
   const std::int64_t pool = p.pool.none() ? 1 : 2;
   const std::int64_t w = pointwise ? p.n * p.h * p.w : p.w;
@@ -14,17 +24,20 @@ Geometry geometry_of(const Conv2dProblem& p) {
           .w = w,
           .rows = pointwise ? 1 : p.out_h() * pool,
           .columns = pointwise ? w : p.out_w() * pool,
-          .groups = p.groups,
-          .group_c = p.group_c(),
-          .group_k = p.group_k(),
-          .panels = ceil_div(p.group_k(), kLanes),
-          .pool = pool};
+          .groups = ceil_div(p.groups, merged),
+          .group_c = merged * p.group_c(),
+          .group_k = merged * p.group_k(),
+          .merged = merged,
+          .panels = ceil_div(merged * p.group_k(), kLanes),
+          .pool = pool,
+          .c = p.c,
+          .k = p.k};
 }
 
-Terms terms_of(const Conv2dProblem& p, int products, const Bf16Unit& unit) {
-  const std::int64_t pixel = unit.loads_full_halves ? round_up(p.group_c(), 2) : p.group_c();
+Terms terms_of(const Conv2dProblem& p, const Geometry& g, int products, const Bf16Unit& unit) {
+  const std::int64_t pixel = unit.loads_full_halves ? round_up(g.group_c, 2) : g.group_c;
   const std::int64_t fold = pixel * p.s <= kChannels && p.dilation_w == 1 ? p.s : 1;
-  const std::int64_t channels = fold > 1 ? pixel * fold : p.group_c();
+  const std::int64_t channels = fold > 1 ? pixel * fold : g.group_c;
   const std::int64_t blocks = ceil_div(channels, kChannels);
   return {.products = products,
           .parts = parts_of(products),
@@ -37,11 +50,11 @@ Terms terms_of(const Conv2dProblem& p, int products, const Bf16Unit& unit) {
           .tap_columns = fold > 1 ? 1 : p.s};
 }
 
-double padding_factor(const Conv2dProblem& p, const Terms& terms, const Bf16Unit& unit) {
+double padding_factor(const Conv2dProblem& p, const Geometry& g, const Terms& terms, const Bf16Unit& unit) {
   const std::int64_t last = unit.loads_full_halves ? kChannels : 2 * terms.last_pairs;
   const std::int64_t channels = ((terms.blocks - 1) * kChannels + last) * terms.tap_count();
   const double of_channels = static_cast<double>(channels) / static_cast<double>(p.group_c() * p.r * p.s);
-  const std::int64_t lanes = ceil_div(p.group_k(), kLanes) * kLanes;
+  const std::int64_t lanes = round_up(g.group_k, kVector);
   return of_channels * static_cast<double>(lanes) / static_cast<double>(p.group_k());
 }
 

@@ -2,8 +2,11 @@
 // the kernel's columns, so that s·c of a position's 32 channels are used: a strip row then holds the image's pixels one
 // after another, of c channels (or c + 1), and a position is s pixels from its first one on. Positions overlap: a row
 // of 224 pixels of 3 channels takes 1.8 KB of L1 instead of 7 KB of L2.
+// Narrow groups are merged: several of them become one group, whose packed weights are zero between channels and lanes
+// of different groups (block-diagonal). An infinite or NaN input then makes NaN in all groups that share a block.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <gable/problem.h>
@@ -12,13 +15,22 @@
 namespace gable::cpu::bf16 {
 
 struct Geometry {
-  std::int64_t n, h, w;        // source images; a pointwise problem is one row of all pixels
-  std::int64_t rows, columns;  // of convolution output that are needed
-  std::int64_t groups, group_c, group_k;
-  std::int64_t panels;  // of 32 output lanes, a group
-  std::int64_t pool;    // 1, or 2 for 2x2
+  std::int64_t n, h, w;                   // source images; a pointwise problem is one row of all pixels
+  std::int64_t rows, columns;             // of convolution output that are needed
+  std::int64_t groups, group_c, group_k;  // after merging; the last group may have fewer channels and lanes
+  std::int64_t merged;                    // groups of the problem in one group
+  std::int64_t panels;                    // of 32 output lanes, a group
+  std::int64_t pool;                      // 1, or 2 for 2x2
+  std::int64_t c, k;                      // of all groups
+
+  std::int64_t channels_of(std::int64_t group) const { return std::min(group_c, c - group * group_c); }
+  /// Lanes of a panel of a group; none where the last group has fewer panels.
+  std::int64_t lanes_of(std::int64_t group, std::int64_t panel) const {
+    return std::clamp<std::int64_t>(k - group * group_k - panel * kLanes, 0,
+                                    std::min<std::int64_t>(kLanes, group_k - panel * kLanes));
+  }
 };
-Geometry geometry_of(const Conv2dProblem& problem);
+Geometry geometry_of(const Conv2dProblem& problem, const Bf16Unit& unit);
 
 /// What a sum adds up: taps x channels x products of parts.
 struct Terms {
@@ -36,9 +48,9 @@ struct Terms {
   std::int64_t panel_elements() const { return steps() * parts * kWeightBlock; }
   std::int64_t panel_bytes() const { return panel_elements() * static_cast<std::int64_t>(sizeof(std::uint16_t)); }
 };
-Terms terms_of(const Conv2dProblem& problem, int products, const Bf16Unit& unit);
+Terms terms_of(const Conv2dProblem& problem, const Geometry& geometry, int products, const Bf16Unit& unit);
 
 /// Products that are computed, padding channels and lanes included, for each product that the result needs.
-double padding_factor(const Conv2dProblem& problem, const Terms& terms, const Bf16Unit& unit);
+double padding_factor(const Conv2dProblem& problem, const Geometry& geometry, const Terms& terms, const Bf16Unit& unit);
 
 }  // namespace gable::cpu::bf16

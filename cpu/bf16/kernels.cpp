@@ -148,6 +148,20 @@ HWY_INLINE void stage_folded(const StageRow& row, const T* x) {
   zero_pixels<kParts>(row, inside.end, row.strip.columns);
 }
 
+/// Copies fewer than 32 channels and adds zeros, in one masked load. False where the target has none.
+template <class T>
+HWY_INLINE bool copy_channels(const T* x, std::int64_t channels, std::uint16_t* strip) {
+#if HWY_TARGET == HWY_AVX3
+  const hn::FixedTag<std::uint16_t, kChannels> d;
+  const auto first = hn::FirstN(d, static_cast<std::size_t>(channels));
+  hn::StoreU(hn::MaskedLoad(first, d, reinterpret_cast<const std::uint16_t*>(x)), d, strip);
+  return true;
+#else
+  static_cast<void>(x), static_cast<void>(channels), static_cast<void>(strip);
+  return false;
+#endif
+}
+
 template <int kParts, class T>
 HWY_INLINE void stage_block(const StageRow& row, const T* x, std::int64_t channels, std::uint16_t* strip) {
   const InsideColumns inside = inside_columns(row);
@@ -164,6 +178,8 @@ HWY_INLINE void stage_block(const StageRow& row, const T* x, std::int64_t channe
   for (std::int64_t i = inside.begin; i < inside.end; ++i, from += pitch) {
     if (channels == kChannels) {
       write_position<kParts>(from, row.strip.part, strip + i * row.strip.position);
+    } else if (kParts == 1 && copy_channels(from, channels, strip + i * row.strip.position)) {
+      continue;
     } else {
       T lanes[kChannels] = {};
       std::copy_n(from, channels, lanes);

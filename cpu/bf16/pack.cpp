@@ -20,63 +20,73 @@ void split_weight(float value, int parts, std::uint16_t* out) {
 
 /// Up to 32 output lanes of the weights.
 struct Panel {
-  std::int64_t first, lanes;  // first: element of the first lane's first weight
+  std::int64_t group;         // after merging
+  std::int64_t first, lanes;  // the first lane, of all groups
 };
 
 class Packer {
  public:
-  Packer(const Conv2dProblem& problem, const Terms& terms, const SourceWeights& source)
-      : p_(problem), terms_(terms), source_(source) {}
+  Packer(const Conv2dProblem& problem, const Geometry& geometry, const Terms& terms, const SourceWeights& source)
+      : p_(problem), g_(geometry), terms_(terms), source_(source) {}
 
   /// One (block, tap), all parts. Padding channels and lanes are zero.
   void pack(const Panel& panel, std::int64_t block, std::int64_t tap, std::uint16_t* out) const {
     std::fill_n(out, terms_.parts * kWeightBlock, std::uint16_t{0});
     for (std::int64_t i = 0; i < kChannels; ++i) {
-      const std::optional<std::int64_t> offset = offset_of(block * kChannels + i, tap);
-      if (offset) pack_channel(panel, panel.first + *offset, out + i / 2 * kLanes + i % 2);
+      const std::optional<Source> from = source_of(panel.group, block * kChannels + i, tap);
+      if (from) pack_channel(panel, *from, out + i / 2 * kLanes + i % 2);
     }
   }
 
  private:
-  /// Elements from a lane's first weight to that of a position's channel and a tap; none in padding.
-  std::optional<std::int64_t> offset_of(std::int64_t channel, std::int64_t tap) const {
+  /// Weights that read one channel: of the lanes of its group, `offset` elements after a lane's first weight.
+  struct Source {
+    std::int64_t group;  // of the problem
+    std::int64_t offset;
+  };
+  /// The weights of a position's channel and a tap; none in padding.
+  std::optional<Source> source_of(std::int64_t group, std::int64_t channel, std::int64_t tap) const {
     const bool folded = terms_.fold > 1;
     const std::int64_t kw = tap % terms_.tap_columns + (folded ? channel / terms_.pixel : 0);
     const std::int64_t c = folded ? channel % terms_.pixel : channel;
-    if (c >= p_.group_c() || kw >= p_.s) return std::nullopt;
+    if (c >= g_.channels_of(group) || kw >= p_.s) return std::nullopt;
     const WeightStrides& strides = source_.strides;
-    return c * strides.in + tap / terms_.tap_columns * strides.row + kw * strides.column;
+    return Source{group * g_.merged + c / p_.group_c(),
+                  c % p_.group_c() * strides.in + tap / terms_.tap_columns * strides.row + kw * strides.column};
   }
-  void pack_channel(const Panel& panel, std::int64_t first, std::uint16_t* out) const {
-    for (std::int64_t lane = 0; lane < panel.lanes; ++lane) {
-      const float value = element_as_f32(source_.data, p_.dtype, first + lane * source_.strides.out);
-      split_weight(value, terms_.parts, out + lane / 16 * (kWeightBlock / 2) + lane % 16 * 2);
+  void pack_channel(const Panel& panel, const Source& from, std::uint16_t* out) const {
+    const std::int64_t begin = std::max(from.group * p_.group_k() - panel.first, std::int64_t{0});
+    const std::int64_t end = std::min((from.group + 1) * p_.group_k() - panel.first, panel.lanes);
+    for (std::int64_t lane = begin; lane < end; ++lane) {
+      const std::int64_t element = (panel.first + lane) * source_.strides.out + from.offset;
+      split_weight(element_as_f32(source_.data, p_.dtype, element), terms_.parts,
+                   out + lane / kVector * (kWeightBlock / 2) + lane % kVector * 2);
     }
   }
 
   const Conv2dProblem& p_;
+  const Geometry& g_;
   const Terms& terms_;
   const SourceWeights& source_;
 };
 
 }  // namespace
 
-Packing packing_key(const Conv2dProblem& p, const Terms& terms) {
+Packing packing_key(const Conv2dProblem& p, const Geometry& g, const Terms& terms) {
   const std::int64_t folded_pixel = terms.fold > 1 ? terms.pixel : 0;  // without folding, pixels do not show in weights
-  return packing_of(p, "bf16 panels", {kLanes, kChannels, terms.parts, terms.fold, folded_pixel, 0});
+  return packing_of(p, "bf16 panels", {kLanes, kChannels, terms.parts, terms.fold, folded_pixel, g.merged});
 }
 
 std::int64_t packed_elements(const Geometry& g, const Terms& terms) {
   return g.groups * g.panels * terms.panel_elements();
 }
 
-void pack_weights(const Conv2dProblem& p, const Terms& terms, const SourceWeights& source, std::uint16_t* packed) {
-  const Packer packer(p, terms, source);
-  const std::int64_t panels = ceil_div(p.group_k(), kLanes);
-  for (std::int64_t index = 0; index < p.groups * panels; ++index) {
-    const std::int64_t first_lane = index % panels * kLanes;
-    const Panel panel{(index / panels * p.group_k() + first_lane) * source.strides.out,
-                      std::min<std::int64_t>(kLanes, p.group_k() - first_lane)};
+void pack_weights(const Conv2dProblem& p, const Geometry& g, const Terms& terms, const SourceWeights& source,
+                  std::uint16_t* packed) {
+  const Packer packer(p, g, terms, source);
+  for (std::int64_t index = 0; index < g.groups * g.panels; ++index) {
+    const std::int64_t group = index / g.panels, of_group = index % g.panels;
+    const Panel panel{group, group * g.group_k + of_group * kLanes, g.lanes_of(group, of_group)};
     for (std::int64_t block = 0; block < terms.blocks; ++block) {
       for (std::int64_t tap = 0; tap < terms.tap_count(); ++tap, packed += terms.parts * kWeightBlock) {
         packer.pack(panel, block, tap, packed);

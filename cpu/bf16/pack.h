@@ -9,7 +9,7 @@
 namespace gable::cpu::bf16 {
 
 /// What the bytes depend on besides the weights.
-Packing packing_key(const Conv2dProblem& problem, const Terms& terms);
+Packing packing_key(const Conv2dProblem& problem, const Geometry& geometry, const Terms& terms);
 
 std::int64_t packed_elements(const Geometry& geometry, const Terms& terms);
 
@@ -19,6 +19,7 @@ struct SourceWeights {
   const WeightStrides& strides;
 };
 /// Writes packed_elements() elements.
-void pack_weights(const Conv2dProblem& problem, const Terms& terms, const SourceWeights& source, std::uint16_t* packed);
+void pack_weights(const Conv2dProblem& problem, const Geometry& geometry, const Terms& terms,
+                  const SourceWeights& source, std::uint16_t* packed);
 
 }  // namespace gable::cpu::bf16

@@ -31,7 +31,7 @@ Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t in
   if (index == current.index && b.input != InputPath::in_image) w = w.without_first(kPositionsAhead, b.geometry.w);
   if (h.count <= 0 || w.count <= 0) return {};
   const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
-  const std::int64_t pixel = p.c * bytes, channels = b.geometry.group_c * bytes;
+  const std::int64_t pixel = p.c * bytes, channels = b.geometry.channels_of(work.group) * bytes;
   const std::int64_t first = ((work.image * b.geometry.h + h.first) * b.geometry.w + w.first) * pixel;
   const bool dense = w.step == 1 && b.geometry.groups == 1;  // a row is one run
   Prefetch prefetch;

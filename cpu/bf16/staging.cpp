@@ -29,7 +29,7 @@ InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip
   row.source.pixel = p.c;
   row.source.width = b.geometry.w;
   row.source.step = folded ? 1 : p.stride_w;
-  row.source.channels = b.geometry.group_c;
+  row.source.channels = b.geometry.channels_of(work.group);
   row.strip.columns = (work.columns + shape.columns - b.work.columns) * (folded ? p.stride_w : 1);
   row.strip.pixel = folded ? b.terms.pixel : 0;
   row.strip.position = shape.position;
@@ -63,7 +63,7 @@ void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std
   row.source.width = b.geometry.w;
   row.source.column = columns.first;
   row.source.step = columns.step;
-  row.source.channels = b.geometry.group_c;
+  row.source.channels = b.geometry.channels_of(work.group);
   row.strip.columns = columns.count;
   row.strip.position = b.work.images * kChannels;
   row.strip.blocks = b.terms.blocks;

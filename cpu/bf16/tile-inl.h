@@ -1,5 +1,6 @@
 // The dataflow of a tile over eight tile registers: 0-3 are the accumulators [half][16 lanes], 4 and 5 the input of the
-// two halves, 6 and 7 the weights of 2 x 16 lanes. A step (one block of channels, one tap) loads 4 KiB for 4 products
+// two halves, 6 and 7 the weights of 2 x 16 lanes
+// (6 alone where a panel has at most 16). A step (one block of channels, one tap) loads 4 KiB for 4 products
 // of 16x16x32. Several products of parts a term are ordered so that only one operand changes from one to the next: 3
 // products load 8 registers, 4 load 10 and 6 load 14.
 // `Tiles` zeroes, loads, multiplies and stores the registers, and prefetches lines. Its `LineEpilogue` stores one line
@@ -146,7 +147,8 @@ class OverlappedWork {
   std::int64_t y_pixel_ = 0, epilogue_left_ = 0;
 };
 
-template <class Tiles, int kProducts, int kHalves, bool kKeepsB>
+/// kVectors: of 16 lanes. One leaves out registers 1, 3 and 7.
+template <class Tiles, int kProducts, int kHalves, int kVectors, bool kKeepsB>
 class TileProducts {
  public:
   GABLE_BF16_TILE_TARGET static void run(const Tile& tile) {
@@ -157,11 +159,9 @@ class TileProducts {
     const std::uint16_t* const b = tile.operands.b;
     Tiles tiles;
     tiles.template zero<0>();
-    tiles.template zero<1>();
-    if constexpr (kHalves == 2) {
-      tiles.template zero<2>();
-      tiles.template zero<3>();
-    }
+    if constexpr (kVectors == 2) tiles.template zero<1>();
+    if constexpr (kHalves == 2) tiles.template zero<2>();
+    if constexpr (kHalves == 2 && kVectors == 2) tiles.template zero<3>();
     OverlappedWork<Tiles, kProducts == 1> overlapped(tile);
     for (std::int64_t block = 0; block < blocks; ++block) {
       for (std::int64_t row = 0; row < tap_rows; ++row) {
@@ -174,12 +174,11 @@ class TileProducts {
       }
     }
     overlapped.end(tile);
-    tiles.template store<0>(tile.accumulators, kLanes);
-    tiles.template store<1>(tile.accumulators + kLanes / 2, kLanes);
-    if constexpr (kHalves == 2) {
-      tiles.template store<2>(tile.accumulators + kHalfFloats, kLanes);
-      tiles.template store<3>(tile.accumulators + kHalfFloats + kLanes / 2, kLanes);
-    }
+    float* const sums = tile.accumulators;
+    tiles.template store<0>(sums, kLanes);
+    if constexpr (kVectors == 2) tiles.template store<1>(sums + kVector, kLanes);
+    if constexpr (kHalves == 2) tiles.template store<2>(sums + kHalfFloats, kLanes);
+    if constexpr (kHalves == 2 && kVectors == 2) tiles.template store<3>(sums + kHalfFloats + kVector, kLanes);
   }
 
  private:
@@ -198,32 +197,33 @@ class TileProducts {
       constexpr PartProduct before = Order::kOrder[kStep == 0 ? 0 : kStep - 1];
       if constexpr (kStep == 0 || now.b != before.b) {
         tiles.template load<6, kKeepsB>(b + now.b * kWeightBlock, kChannels);
-        tiles.template load<7, kKeepsB>(b + now.b * kWeightBlock + kWeightBlock / 2, kChannels);
+        if constexpr (kVectors == 2) {
+          tiles.template load<7, kKeepsB>(b + now.b * kWeightBlock + kWeightBlock / 2, kChannels);
+        }
       }
       if constexpr (kStep == 0 || now.a != before.a) {
         tiles.template load<4>(from.first + offset + now.a * from.part, from.position);
         if constexpr (kHalves == 2) tiles.template load<5>(from.second + offset + now.a * from.part, from.position);
       }
       tiles.template dot<0, 4, 6>();
-      tiles.template dot<1, 4, 7>();
-      if constexpr (kHalves == 2) {
-        tiles.template dot<2, 5, 6>();
-        tiles.template dot<3, 5, 7>();
-      }
+      if constexpr (kVectors == 2) tiles.template dot<1, 4, 7>();
+      if constexpr (kHalves == 2) tiles.template dot<2, 5, 6>();
+      if constexpr (kHalves == 2 && kVectors == 2) tiles.template dot<3, 5, 7>();
       products<kStep + 1>(tiles, from, offset, b);
     }
   }
 };
 
+template <class Tiles, int kProducts, int kHalves>
+void run_tile(const Tile& tile) {
+  if (tile.vectors == 1) return TileProducts<Tiles, kProducts, kHalves, 1, true>::run(tile);
+  (tile.operands.b_bypasses_l1 ? TileProducts<Tiles, kProducts, kHalves, 2, false>::run
+                               : TileProducts<Tiles, kProducts, kHalves, 2, true>::run)(tile);
+}
+
 template <class Tiles, int kProducts>
 void bf16_tile(const Tile& tile) {
-  if (tile.positions[1] > 0) {
-    (tile.operands.b_bypasses_l1 ? TileProducts<Tiles, kProducts, 2, false>::run
-                                 : TileProducts<Tiles, kProducts, 2, true>::run)(tile);
-  } else {
-    (tile.operands.b_bypasses_l1 ? TileProducts<Tiles, kProducts, 1, false>::run
-                                 : TileProducts<Tiles, kProducts, 1, true>::run)(tile);
-  }
+  (tile.positions[1] > 0 ? run_tile<Tiles, kProducts, 2> : run_tile<Tiles, kProducts, 1>)(tile);
 }
 
 }  // namespace gable::cpu::bf16

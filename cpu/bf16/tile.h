@@ -11,6 +11,7 @@
 namespace gable::cpu::bf16 {
 
 constexpr int kLanes = 32;          // output lanes of a tile and of a panel of packed weights
+constexpr int kVector = 16;         // lanes of a vector; a panel of at most so many lanes multiplies one vector
 constexpr int kChannels = 32;       // input channels of a block: one row of a tile register
 constexpr int kHalfPositions = 16;  // rows of a tile register
 /// Packed weights of one (panel, block, tap, part): [2][16 channel pairs][16 lanes][2].
@@ -108,6 +109,7 @@ struct Tile {
   Taps taps;
   ChannelBlocks blocks;
   int positions[2];     // used positions of each half; the second half may have none
+  int vectors;          // of 16 lanes: 2, or 1 where the panel has no more. Accumulators of the other are not written
   float* accumulators;  // [half][position][lane]
   Overlap overlap;
   /// For a unit that runs epilogues in registers: the epilogue of each half, which replaces the store of accumulators.

@@ -48,7 +48,8 @@ class TileLoop {
     const std::int64_t index = work_.group * b.geometry.panels + panel;
     queue_.tile().operands.b = run_.packed + (index * b.terms.steps() + first_tap) * b.terms.parts * kWeightBlock;
     first_lane_ = work_.group * b.geometry.group_k + panel * kLanes;
-    lanes_ = static_cast<int>(std::min<std::int64_t>(kLanes, b.geometry.group_k - panel * kLanes));
+    lanes_ = static_cast<int>(b.geometry.lanes_of(work_.group, panel));
+    queue_.tile().vectors = lanes_ <= kVector ? 1 : 2;
     if (run_.bias == nullptr) return;
     bias_ = run_.bias + first_lane_;
     if (lanes_ == kLanes) return;
@@ -61,7 +62,7 @@ class TileLoop {
     const Conv2dProblem& p = run_.problem;
     const std::int64_t pixel = output_.first + pixels.row * output_.row + pixels.column;
     const std::int64_t bytes = (pixel * p.k + first_lane_) * static_cast<std::int64_t>(size_of(p.dtype));
-    const bool takes = run_.unit.takes_epilogue(p.dtype, p.activation, lanes_);
+    const bool takes = run_.unit.takes_epilogue(p.dtype, p.activation);
     return {.accumulators = nullptr,
             .accumulators_below = nullptr,
             .pixels = pixels.pixels,
@@ -75,7 +76,7 @@ class TileLoop {
   }
   bool runs_epilogue_in_registers() const {
     return run_.unit.runs_epilogue_in_registers && run_.blocking.geometry.pool == 1 &&
-           run_.unit.takes_epilogue(run_.problem.dtype, run_.problem.activation, lanes_);
+           run_.unit.takes_epilogue(run_.problem.dtype, run_.problem.activation);
   }
 
   /// An epilogue of the next tile; `below` is null without a pool.

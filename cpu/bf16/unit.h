@@ -20,7 +20,7 @@ struct TileFunctions {
   TileFunction one = nullptr, three = nullptr, four = nullptr, six = nullptr;
 };
 
-/// Epilogues of all 32 lanes without tanh, faster than the target's; or null.
+/// Epilogues without tanh, faster than the target's; or null.
 struct UnitEpilogues {
   EpilogueFunction bf16 = nullptr, f16 = nullptr;
 };
@@ -44,6 +44,7 @@ struct Bf16Unit {
   int positions = 0;                       // most positions of a half, up to kHalfPositions
   /// It loads and multiplies `positions` positions of a half even where fewer are used, and its halves share weights.
   bool loads_full_halves = false;
+  int merged_width = 1;     // groups are merged up to so many channels and lanes
   double most_padding = 0;  // it loses to the direct kernel where padding multiplies the products by more
   /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block.
   void (*begin)(int positions, int pairs) = nullptr;
@@ -59,9 +60,9 @@ struct Bf16Unit {
   bf16::EpilogueFunction epilogue(DType type) const {
     return type == DType::bf16 ? epilogues.bf16 : type == DType::f16 ? epilogues.f16 : nullptr;
   }
-  /// Whether its own epilogue takes `lanes` lanes of such output.
-  bool takes_epilogue(DType type, Activation activation, int lanes) const {
-    return epilogue(type) != nullptr && lanes == bf16::kLanes && activation != Activation::tanh;
+  /// Whether its own epilogue takes such output.
+  bool takes_epilogue(DType type, Activation activation) const {
+    return epilogue(type) != nullptr && activation != Activation::tanh;
   }
   bf16::SplitFunction split(DType type, int parts) const { return type == DType::f16 ? splits.f16 : splits.f32[parts]; }
 };

@@ -55,14 +55,13 @@ class EmulatedTiles {
   }
 
   static bool overlaps(const Epilogue& call) {
-    return call.lanes == kLanes && call.accumulators_below == nullptr && call.activation != Activation::tanh &&
-           !call.non_temporal;
+    return call.accumulators_below == nullptr && call.activation != Activation::tanh && !call.non_temporal;
   }
   class LineEpilogue {
    public:
     explicit LineEpilogue(const Epilogue& call) : call_(call) {}
     void line(const float* accumulators, std::uint16_t* y) const {
-      for (int lane = 0; lane < kLanes; ++lane) {
+      for (int lane = 0; lane < call_.lanes; ++lane) {
         const float sum = accumulators[lane] + (call_.bias == nullptr ? 0.0f : call_.bias[lane]);
         y[lane] = f32_to_bf16(call_.activation == Activation::relu ? std::max(0.0f, sum) : sum);
       }
@@ -94,6 +93,7 @@ const Bf16Unit& emulated_unit() {
                              .missing = "",
                              .positions = kHalfPositions,
                              .loads_full_halves = true,
+                             .merged_width = kChannels,
                              .most_padding = 1e9,
                              .begin = begin,
                              .end = end,

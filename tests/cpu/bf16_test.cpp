@@ -151,6 +151,18 @@ TEST_CASE("bf16: 2x2 pool, even and odd sizes") {
   }
 }
 
+TEST_CASE("bf16: narrow groups, several of them merged into one") {
+  std::mt19937 random(23);
+  check_everywhere(same_padded({.c = 184, .h = 7, .w = 9, .k = 184, .r = 3, .s = 3, .groups = 23, .bias = true}),
+                   random);
+  check_everywhere(sized({.n = 2, .c = 35, .h = 5, .w = 30, .k = 14, .groups = 7}, 0, 0), random);
+  check_everywhere(same_padded({.c = 64, .h = 20, .w = 34, .k = 128, .r = 3, .s = 3, .groups = 4}), random);
+  check_everywhere(same_padded({.c = 128, .h = 20, .w = 20, .k = 32, .r = 3, .s = 3, .groups = 8}), random, 3);
+  check_everywhere(sized({.c = 6, .h = 9, .w = 11, .k = 9, .r = 3, .s = 3, .groups = 3, .pool = {2, 2, 2, 2}}, 0, 0),
+                   random);
+  check_everywhere(same_padded({.n = 2, .c = 40, .h = 6, .w = 6, .k = 40, .r = 5, .s = 5, .groups = 40}), random);
+}
+
 TEST_CASE("bf16: few channels, folded over the kernel's columns") {
   std::mt19937 random(13);
   check_everywhere(sized({.c = 3,
@@ -419,11 +431,11 @@ TEST_CASE("bf16: what it can't do is refused with the reason") {
   p = good;
   p.k = 16;
   CHECK(bf16_refusal(p, 1, strict).empty());
+  p.k = 8;
   p.dtype = DType::f16;
-  CHECK(
-      bf16_refusal(p, 3, strict) ==
-      "32 input and 16 output channels a group: padding makes it 2.0 times the work, and beyond 1.0 f32 arithmetic is "
-      "faster");
+  CHECK(bf16_refusal(p, 3, strict) ==
+        "32 input and 8 output channels a group: padding makes it 2.0 times the work, and beyond 1.0 f32 arithmetic is "
+        "faster");
   CHECK_THROWS_WITH_AS(Bf16Conv2dPlan(p, 6, unit, best_target(), 1),
                        "conv2d: products a term are 6, must be 3 or 4 for f16", std::invalid_argument);
   p = good;
