@@ -82,25 +82,28 @@ GABLE_CPU_BF16 inline __m512 widened(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));
 }
 
+/// Lanes outside the mask are zero, and are not read.
 template <DType kType>
-GABLE_CPU_BF16 inline __m512 load_as_f32(const void* x, std::int64_t element) {
-  if constexpr (kType == DType::f32) return _mm512_loadu_ps(static_cast<const float*>(x) + element);
+GABLE_CPU_BF16 inline __m512 load_as_f32(__mmask16 lanes, const void* x, std::int64_t element) {
+  if constexpr (kType == DType::f32) return _mm512_maskz_loadu_ps(lanes, static_cast<const float*>(x) + element);
   const void* halves = static_cast<const std::uint16_t*>(x) + element;
-  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(static_cast<const __m256i*>(halves)));
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_maskz_loadu_epi16(lanes, halves));
 }
 
 /// Each part is the remainder after the parts before it, rounded to bf16 (subnormals to zero); subtractions are exact.
 template <DType kType, int kParts>
-GABLE_CPU_BF16 void split_positions(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
-                                    std::uint16_t* strip) {
-  for (std::int64_t i = 0; i < positions; ++i, strip += kChannels) {
-    __m512 low = load_as_f32<kType>(x, i * pitch);
-    __m512 high = load_as_f32<kType>(x, i * pitch + kChannels / 2);
+GABLE_CPU_BF16 void split_positions(const SplitCall& call) {
+  const auto lanes = static_cast<__mmask32>((std::uint64_t{1} << call.channels) - 1);
+  const auto low_lanes = static_cast<__mmask16>(lanes), high_lanes = static_cast<__mmask16>(lanes >> 16);
+  std::uint16_t* strip = call.strip;
+  for (std::int64_t i = 0; i < call.positions; ++i, strip += kChannels) {
+    __m512 low = load_as_f32<kType>(low_lanes, call.x, i * call.pitch);
+    __m512 high = load_as_f32<kType>(high_lanes, call.x, i * call.pitch + kChannels / 2);
 #pragma GCC unroll 3
     for (int p = 0; p < kParts; ++p) {
       const __m256i low_part = (__m256i)_mm512_cvtneps_pbh(low), high_part = (__m256i)_mm512_cvtneps_pbh(high);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * part), low_part);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * part + kChannels / 2), high_part);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * call.part), low_part);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(strip + p * call.part + kChannels / 2), high_part);
       low = _mm512_sub_ps(low, widened(low_part));
       high = _mm512_sub_ps(high, widened(high_part));
     }

@@ -91,7 +91,7 @@ class Search {
   // ---- Where tiles read their input.
   void choose_input() {
     work_.images = 1;
-    if (is_pointwise(p_)) {
+    if (is_pointwise(p_) || reads_single_pixels()) {
       b_.input = may_read_in_place() ? InputPath::in_place : InputPath::staged;
     } else if (may_read_in_image()) {
       b_.input = InputPath::in_image;
@@ -105,11 +105,20 @@ class Search {
     b_.positions = static_cast<int>(std::min<std::int64_t>(p_.n, kHalfPositions));
   }
 
+  /// 1x1 with a stride and without padding, for a unit that loads single positions. Rows of few outputs are better
+  /// staged, to make full halves.
+  bool reads_single_pixels() const {
+    return !unit_.loads_full_halves && p_.r * p_.s == 1 && g_.pool == 1 && outputs_inside(row_axis(p_, g_)) >= p_.ho &&
+           outputs_inside(column_axis(p_, g_)) >= p_.wo && p_.pad_top == 0 && p_.pad_left == 0 &&
+           even_part(p_.wo, b_.positions) * 4 >= b_.positions * 3;
+  }
+
   bool may_read_in_place() const {
     // The last of the merged groups may have fewer channels, which tiles would read all the same.
     const bool whole_groups = g_.groups * g_.group_c == g_.c;
     const bool whole_blocks =
-        whole_groups && (unit_.loads_full_halves ? g_.group_c % kChannels == 0 : g_.group_c % 2 == 0);
+        whole_groups &&
+        (unit_.loads_full_halves ? g_.group_c % 2 == 0 : g_.group_c % 2 == 0 || b_.terms.last_is_single);
     // Positions a multiple of 4 KiB apart share one set of L1, which holds fewer lines than a tile reads.
     const bool aliased = !unit_.loads_full_halves && p_.c * kBf16 % kL1WayBytes == 0;
     return b_.terms.parts == 1 && whole_blocks && !aliased;
@@ -118,7 +127,8 @@ class Search {
   bool may_read_in_image() const {
     const std::int64_t columns = outputs_inside(column_axis(p_, g_));
     const std::int64_t rows = outputs_inside(row_axis(p_, g_));
-    if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.group_c % kChannels != 0 || g_.c % g_.group_c != 0) {
+    if (!unit_.loads_full_halves || b_.terms.parts > 1 || b_.terms.fold > 1 || g_.group_c % 2 != 0 ||
+        g_.c % g_.group_c != 0) {
       return false;
     }
     if (std::min(rows, columns) < b_.positions || work_.weights_outermost) return false;
@@ -260,6 +270,7 @@ Blocking blocking_of(const Conv2dProblem& p, int products, const Bf16Unit& unit,
 bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns) {
   if (b.geometry.pool == 2) return false;
   if (rows == 1) return true;
+  if (b.input == InputPath::in_place) return false;  // strided rows are no run of positions
   const std::int64_t most = b.positions;
   const std::int64_t half_cost = unit.loads_full_halves || b.weights.fit_l1 ? kHalfCost : kFarHalfCost;
   const auto cost = [&](std::int64_t positions) {

@@ -81,9 +81,8 @@ void Bf16Conv2dPlan::run(const void* x, const void* packed, const float* bias, v
                       threads_};
   if (run.non_temporal) note_path(Path::bf16_non_temporal, *target_, unit_->coverage);
   const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
-  const int pairs = blocking_.terms.blocks == 1 ? blocking_.terms.last_pairs : bf16::kChannels / 2;
   parallel_units(threads_, blocking_.work.count, [&](std::int64_t index, int thread) {
-    unit_->begin(blocking_.positions, pairs);
+    unit_->begin(blocking_.positions, blocking_.terms.last_pairs);
     bf16::compute_work_unit(run, index, workspace_.data() + thread * thread_floats);
     unit_->end();
     if (run.non_temporal) hwy::FlushStream();

@@ -12,6 +12,13 @@ std::int64_t merged_groups(const Conv2dProblem& p, const Bf16Unit& unit) {
   return std::clamp<std::int64_t>(unit.merged_width / std::max(p.group_c(), p.group_k()), 1, p.groups);
 }
 
+/// Whether a position takes all columns of the kernel. That saves blocks of products; a unit that multiplies pairs
+/// alone has little to save beyond one block.
+bool folds(const Conv2dProblem& p, std::int64_t pixel, const Bf16Unit& unit) {
+  if (p.dilation_w != 1 || p.s == 1 || pixel > kChannels) return false;
+  return pixel * p.s <= kChannels || (unit.loads_full_halves && ceil_div(pixel * p.s, kChannels) < p.s);
+}
+
 }  // namespace
 
 Geometry geometry_of(const Conv2dProblem& p, const Bf16Unit& unit) {
@@ -35,19 +42,26 @@ Geometry geometry_of(const Conv2dProblem& p, const Bf16Unit& unit) {
 }
 
 Terms terms_of(const Conv2dProblem& p, const Geometry& g, int products, const Bf16Unit& unit) {
-  const std::int64_t pixel = unit.loads_full_halves ? round_up(g.group_c, 2) : g.group_c;
-  const std::int64_t fold = pixel * p.s <= kChannels && p.dilation_w == 1 ? p.s : 1;
+  const bool pairs_only = unit.loads_full_halves;
+  const std::int64_t pixel = pairs_only ? round_up(g.group_c, 2) : g.group_c;
+  const std::int64_t fold = folds(p, pixel, unit) ? p.s : 1;
   const std::int64_t channels = fold > 1 ? pixel * fold : g.group_c;
   const std::int64_t blocks = ceil_div(channels, kChannels);
-  return {.products = products,
-          .parts = parts_of(products),
-          .fold = fold,
-          .pixel = pixel,
-          .blocks = blocks,
-          .last_pairs = static_cast<int>(ceil_div(channels - (blocks - 1) * kChannels, 2)),
-          .last_is_single = fold > 1 && channels % 2 == 1,
-          .tap_rows = p.r,
-          .tap_columns = fold > 1 ? 1 : p.s};
+  Terms terms{.products = products,
+              .parts = parts_of(products),
+              .fold = fold,
+              .pixel = pixel,
+              .channels = pairs_only ? round_up(channels, 2) : channels,
+              .blocks = blocks,
+              .block_channels = pairs_only ? round_up(ceil_div(channels, blocks), 2) : kChannels,
+              .last_block = 0,
+              .last_pairs = 0,
+              .last_is_single = !pairs_only && channels % 2 == 1 && (fold > 1 || p.r * p.s == 1),
+              .tap_rows = p.r,
+              .tap_columns = fold > 1 ? 1 : p.s};
+  terms.last_block = pairs_only ? terms.channels - terms.block_channels : (blocks - 1) * kChannels;
+  terms.last_pairs = static_cast<int>(ceil_div(channels - terms.last_block, 2));
+  return terms;
 }
 
 double padding_factor(const Conv2dProblem& p, const Geometry& g, const Terms& terms, const Bf16Unit& unit) {

@@ -1,9 +1,9 @@
 // A convolution as the loops of the bf16 units see it: extents, and the terms of a sum. Few channels are folded over
-// the kernel's columns, so that s·c of a position's 32 channels are used: a strip row then holds the image's pixels one
-// after another, of c channels (or c + 1), and a position is s pixels from its first one on. Positions overlap: a row
-// of 224 pixels of 3 channels takes 1.8 KB of L1 instead of 7 KB of L2.
-// Narrow groups are merged: several of them become one group, whose packed weights are zero between channels and lanes
-// of different groups (block-diagonal). An infinite or NaN input then makes NaN in all groups that share a block.
+// the kernel's columns, so that a position's blocks of 32 channels hold s·c of them: a strip row then holds the image's
+// pixels one after another, of c channels (or c + 1), and a position is s pixels from its first one on. Positions
+// overlap: a row of 224 pixels of 3 channels takes 1.8 KB of L1 instead of 7 KB of L2. Narrow groups are merged:
+// several of them become one group, whose packed weights are zero between channels and lanes of different groups
+// (block-diagonal). An infinite or NaN input then makes NaN in all groups that share a block.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,24 @@ Geometry geometry_of(const Conv2dProblem& problem, const Bf16Unit& unit);
 /// What a sum adds up: taps x channels x products of parts.
 struct Terms {
   int products, parts;
-  std::int64_t fold;    // columns of the kernel in one position; 1: not folded
-  std::int64_t pixel;   // elements of a folded strip's pixel; even for a unit that multiplies whole pairs only
-  std::int64_t blocks;  // of 32 channels
-  int last_pairs;       // channel pairs in the last block
-  bool last_is_single;  // the last pair's second channel belongs to the next position
+  std::int64_t fold;   // columns of the kernel in one position; 1: not folded
+  std::int64_t pixel;  // elements of a folded strip's pixel; even for a unit that multiplies whole pairs only
+  // Blocks of up to 32 channels. A unit that loads full halves has blocks of equal size. Where these do not divide the
+  // channels, the last one starts earlier: channels that it shares with the block before have half of their weight in
+  // each, so that tiles read no channel but a position's own.
+  std::int64_t channels;                            // of a position, even for a unit that multiplies whole pairs only
+  std::int64_t blocks, block_channels, last_block;  // last_block: its first channel
+  int last_pairs;                                   // channel pairs in the last block
+  bool last_is_single;                              // the last pair's second channel belongs to the next position
   std::int64_t tap_rows, tap_columns;
 
   std::int64_t tap_count() const { return tap_rows * tap_columns; }
+  std::int64_t first_channel(std::int64_t block) const {
+    return block + 1 == blocks ? last_block : block * block_channels;
+  }
+  bool is_in_two_blocks(std::int64_t channel) const {
+    return channel >= last_block && channel < (blocks - 1) * block_channels;
+  }
   std::int64_t steps() const { return blocks * tap_count(); }  // of one tile
   /// Elements and bytes of one panel of packed weights.
   std::int64_t panel_elements() const { return steps() * parts * kWeightBlock; }

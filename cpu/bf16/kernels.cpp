@@ -170,8 +170,9 @@ HWY_INLINE void stage_block(const StageRow& row, const T* x, std::int64_t channe
   const T* from = x + (row.source.column + inside.begin * row.source.step) * row.source.pixel;
   const std::int64_t pitch = row.source.step * row.source.pixel;
   if constexpr (kParts > 1) {
-    if (row.split != nullptr && channels == kChannels) {
-      row.split(from, pitch, inside.end - inside.begin, row.strip.part, strip + inside.begin * row.strip.position);
+    if (row.split != nullptr) {
+      row.split({from, pitch, inside.end - inside.begin, channels, strip + inside.begin * row.strip.position,
+                 row.strip.part});
       return zero_positions<kParts>(row, strip, inside.end, row.strip.columns);
     }
   }
@@ -194,8 +195,8 @@ void stage_row(const StageRow& row) {
   const T* x = static_cast<const T*>(row.source.x);
   if (row.strip.pixel > 0) return stage_folded<kParts>(row, x);
   for (std::int64_t block = 0; block < row.strip.blocks; ++block) {
-    const std::int64_t first = block * kChannels;
-    const std::int64_t channels = std::min<std::int64_t>(kChannels, row.source.channels - first);
+    const std::int64_t first = block + 1 == row.strip.blocks ? row.strip.last_block : block * row.strip.block_channels;
+    const std::int64_t channels = std::min(row.strip.block_channels, row.source.channels - first);
     stage_block<kParts>(row, x + (x == nullptr ? 0 : first), channels, row.strip.first + block * row.strip.block);
   }
 }

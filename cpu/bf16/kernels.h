@@ -23,6 +23,7 @@ struct StripRow {
   std::int64_t columns;
   std::int64_t pixel;                          // elements of a folded strip's pixel; 0: not folded
   std::int64_t position, blocks, block, part;  // elements from one to the next, and how many blocks
+  std::int64_t block_channels, last_block;     // channels of a block, and the last one's first channel
 };
 
 /// Stages one row, with zeros in padding. bf16 input is copied; f16 input is split into 2 bf16 parts that sum to it,
@@ -30,7 +31,7 @@ struct StripRow {
 struct StageRow {
   SourceRow source;
   StripRow strip;
-  SplitFunction split;  // the unit's function for whole blocks, or null
+  SplitFunction split;  // the unit's function, or null
 };
 using StageFunction = void (*)(const StageRow&);
 

@@ -24,7 +24,7 @@ void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
   const WorkUnit& work = loop.work();
   const InputView input = input_of(run, work, strip);
   loop.queue().tile().operands.position = input.position;
-  loop.queue().tile().operands.a_block = input.block;
+  loop.set_blocks(input.block, input.dense);
   const bool flat = prefers_flat(run.blocking, run.unit, work.rows, work.columns);
   note(run, run.blocking.geometry.pool == 2 ? Path::bf16_pool : flat ? Path::bf16_flat : Path::bf16_rows);
   if (flat && run.blocking.weights.chunk > 1) note(run, Path::bf16_panels_inside);

@@ -89,7 +89,7 @@ void multiply_region(TileLoop& loop, const ImagesPass& pass, const Region& rows,
 void multiply_images(TileLoop& loop, const std::uint16_t* strip, std::int64_t images) {
   Tile& tile = loop.queue().tile();
   tile.operands.position = kChannels;
-  tile.operands.a_block = loop.run().blocking.strip.block;
+  loop.set_blocks(loop.run().blocking.strip.block, false);
   tile.taps.pitch = loop.run().problem.s;
   for (Chunk chunk = loop.first_chunk(); chunk.begin < chunk.end; chunk = loop.chunk_after(chunk)) {
     loop.begin_chunk_prefetch(loop.chunk_after(chunk));

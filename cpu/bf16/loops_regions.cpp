@@ -79,7 +79,7 @@ void multiply_region(TileLoop& loop, const Region& rows, const Region& columns) 
 }  // namespace
 
 void multiply_regions(TileLoop& loop) {
-  loop.queue().tile().operands.a_block = kChannels;
+  loop.set_blocks(loop.run().blocking.terms.block_channels, true);
   loop.queue().tile().taps.pitch = loop.run().problem.s;
   for_each_region(loop.run(), loop.work(),
                   [&](const Region& rows, const Region& columns) { multiply_region(loop, rows, columns); });

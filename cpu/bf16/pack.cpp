@@ -33,8 +33,11 @@ class Packer {
   void pack(const Panel& panel, std::int64_t block, std::int64_t tap, std::uint16_t* out) const {
     std::fill_n(out, terms_.parts * kWeightBlock, std::uint16_t{0});
     for (std::int64_t i = 0; i < kChannels; ++i) {
-      const std::optional<Source> from = source_of(panel.group, block * kChannels + i, tap);
-      if (from) pack_channel(panel, *from, out + i / 2 * kLanes + i % 2);
+      if (i >= terms_.block_channels) break;
+      const std::int64_t channel = terms_.first_channel(block) + i;
+      const std::optional<Source> from = source_of(panel.group, channel, tap);
+      if (from)
+        pack_channel(panel, *from, terms_.is_in_two_blocks(channel) ? 0.5f : 1.0f, out + i / 2 * kLanes + i % 2);
     }
   }
 
@@ -54,12 +57,12 @@ class Packer {
     return Source{group * g_.merged + c / p_.group_c(),
                   c % p_.group_c() * strides.in + tap / terms_.tap_columns * strides.row + kw * strides.column};
   }
-  void pack_channel(const Panel& panel, const Source& from, std::uint16_t* out) const {
+  void pack_channel(const Panel& panel, const Source& from, float share, std::uint16_t* out) const {
     const std::int64_t begin = std::max(from.group * p_.group_k() - panel.first, std::int64_t{0});
     const std::int64_t end = std::min((from.group + 1) * p_.group_k() - panel.first, panel.lanes);
     for (std::int64_t lane = begin; lane < end; ++lane) {
       const std::int64_t element = (panel.first + lane) * source_.strides.out + from.offset;
-      split_weight(element_as_f32(source_.data, p_.dtype, element), terms_.parts,
+      split_weight(share * element_as_f32(source_.data, p_.dtype, element), terms_.parts,
                    out + lane / kVector * (kWeightBlock / 2) + lane % kVector * 2);
     }
   }
@@ -74,7 +77,9 @@ class Packer {
 
 Packing packing_key(const Conv2dProblem& p, const Geometry& g, const Terms& terms) {
   const std::int64_t folded_pixel = terms.fold > 1 ? terms.pixel : 0;  // without folding, pixels do not show in weights
-  return packing_of(p, "bf16 panels", {kLanes, kChannels, terms.parts, terms.fold, folded_pixel, g.merged});
+  return packing_of(
+      p, "bf16 panels",
+      {kLanes, terms.blocks > 1 ? terms.block_channels : kChannels, terms.parts, terms.fold, folded_pixel, g.merged});
 }
 
 std::int64_t packed_elements(const Geometry& g, const Terms& terms) {

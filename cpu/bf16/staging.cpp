@@ -15,8 +15,13 @@ const void* source_row(const Run& run, std::int64_t group, std::int64_t image, s
 }  // namespace
 
 InputView view_in_place(const Run& run, const WorkUnit& work) {
-  const std::int64_t first = work.first_column * run.problem.c + work.group * run.blocking.geometry.group_c;
-  return {static_cast<const std::uint16_t*>(run.x) + first, 0, run.problem.c, kChannels};
+  const Conv2dProblem& p = run.problem;
+  const Geometry& g = run.blocking.geometry;
+  const std::int64_t row = g.w * p.c;
+  const std::int64_t first = (work.image * g.h + work.first_row * p.stride_h) * row +
+                             work.first_column * p.stride_w * p.c + work.group * g.group_c;
+  return {static_cast<const std::uint16_t*>(run.x) + first, p.stride_h * row, p.stride_w * p.c,
+          run.blocking.terms.block_channels, true};
 }
 
 InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
@@ -34,6 +39,8 @@ InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip
   row.strip.pixel = folded ? b.terms.pixel : 0;
   row.strip.position = shape.position;
   row.strip.blocks = b.terms.blocks;
+  row.strip.block_channels = b.terms.block_channels;
+  row.strip.last_block = b.terms.last_block;
   row.strip.block = shape.block;
   row.strip.part = shape.part;
   row.strip.first = strip;
@@ -51,7 +58,7 @@ InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip
       row.strip.first += (shape.rows - rows) * pitch;
     }
   }
-  return {strip, pitch, shape.position, shape.block};
+  return {strip, pitch, shape.position, shape.block, folded};
 }
 
 void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std::uint16_t* strip) {
@@ -67,6 +74,8 @@ void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std
   row.strip.columns = columns.count;
   row.strip.position = b.work.images * kChannels;
   row.strip.blocks = b.terms.blocks;
+  row.strip.block_channels = b.terms.block_channels;
+  row.strip.last_block = b.terms.last_block;
   row.strip.block = b.strip.block;
   for (std::int64_t i = 0; i < rows.count; ++i) {
     for (std::int64_t image = 0; image < images; ++image) {

@@ -12,6 +12,7 @@ namespace gable::cpu::bf16 {
 struct InputView {
   const std::uint16_t* first;
   std::int64_t row, position, block;
+  bool dense;  // the channels of all blocks lie together
 };
 
 /// x itself, of a pointwise problem.

@@ -52,8 +52,9 @@ StripShape StripLayout::shape(std::int64_t rows, std::int64_t columns) const {
                                    : columns + (terms.tap_columns - 1) * p.dilation_w / p.stride_w;
     positions = phases.count() * shape.rows * shape.columns;
   }
-  shape.block = positions * shape.position;
-  shape.part = terms.blocks * shape.block;
+  const bool folded = terms.fold > 1;
+  shape.block = folded ? terms.block_channels : positions * shape.position;
+  shape.part = folded ? positions * shape.position : terms.blocks * shape.block;
   return shape;
 }
 

@@ -155,7 +155,8 @@ class TileProducts {
     const Input from{tile.operands.a[0], tile.operands.a[1], tile.operands.position, tile.operands.a_part};
     const std::int64_t* const tap_offsets = tile.operands.tap_offsets;
     const std::int64_t blocks = tile.blocks.count, tap_count = tile.taps.count, tap_rows = tile.taps.rows,
-                       tap_columns = tile.taps.columns, tap_pitch = tile.taps.pitch, a_block = tile.operands.a_block;
+                       tap_columns = tile.taps.columns, tap_pitch = tile.taps.pitch, a_block = tile.operands.a_block,
+                       a_last_block = tile.operands.a_last_block;
     const std::uint16_t* const b = tile.operands.b;
     Tiles tiles;
     tiles.template zero<0>();
@@ -164,11 +165,12 @@ class TileProducts {
     if constexpr (kHalves == 2 && kVectors == 2) tiles.template zero<3>();
     OverlappedWork<Tiles, kProducts == 1> overlapped(tile);
     for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t channels = block + 1 == blocks ? a_last_block : block * a_block;
       for (std::int64_t row = 0; row < tap_rows; ++row) {
         for (std::int64_t column = 0; column < tap_columns; ++column) {
           const std::int64_t tap = row * tap_pitch + column;
           const std::int64_t weights = (block * tap_count + tap) * PartOrder<kProducts>::kParts * kWeightBlock;
-          products<0>(tiles, from, block * a_block + tap_offsets[tap], b + weights);
+          products<0>(tiles, from, channels + tap_offsets[tap], b + weights);
           overlapped.step();
         }
       }

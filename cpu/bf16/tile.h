@@ -68,10 +68,11 @@ struct Prefetch {
 };
 
 /// Where a tile's input and weights lie. Strides are in elements. The input of half h, position i, block, tap and part
-/// is a[h] + i*position + block*a_block + tap_offsets[tap] + part*a_part, 32 channels each.
+/// is a[h] + i*position + block*a_block + tap_offsets[tap] + part*a_part, up to 32 channels each; the last block lies
+/// at a_last_block instead of block*a_block.
 struct Operands {
   const std::uint16_t* a[2];  // a[1] is not read if the second half has no positions
-  std::int64_t position, a_block, a_part;
+  std::int64_t position, a_block, a_last_block, a_part;
   const std::int64_t* tap_offsets;
   const std::uint16_t* b;  // [block][tap][part] of kWeightBlock
   bool b_bypasses_l1;      // weights are kept in L2 only, which leaves L1 to the input

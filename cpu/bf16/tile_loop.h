@@ -37,6 +37,13 @@ class TileLoop {
     tile.overlap.prefetch = &prefetch_;
   }
 
+  /// Elements between blocks of input; `dense`: the channels of all blocks lie together.
+  void set_blocks(std::int64_t elements, bool dense) {
+    const Terms& terms = run_.blocking.terms;
+    queue_.tile().operands.a_block = elements;
+    queue_.tile().operands.a_last_block = dense ? terms.last_block : (terms.blocks - 1) * elements;
+  }
+
   const Run& run() const { return run_; }
   const WorkUnit& work() const { return work_; }
   TileQueue& queue() { return queue_; }

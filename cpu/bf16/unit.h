@@ -25,10 +25,15 @@ struct UnitEpilogues {
   EpilogueFunction bf16 = nullptr, f16 = nullptr;
 };
 
-/// Splits whole blocks of 32 channels of positions that lie `pitch` elements apart, into consecutive positions of the
-/// strip's parts.
-using SplitFunction = void (*)(const void* x, std::int64_t pitch, std::int64_t positions, std::int64_t part,
-                               std::uint16_t* strip);
+/// Splits a block of up to 32 channels of positions that lie `pitch` elements apart, into consecutive positions of the
+/// strip's parts, `part` elements apart. The other channels of the strip's positions become zero.
+struct SplitCall {
+  const void* x;
+  std::int64_t pitch, positions, channels;
+  std::uint16_t* strip;
+  std::int64_t part;
+};
+using SplitFunction = void (*)(const SplitCall&);
 /// Splits faster than the target's, or null; of f32 by the number of parts.
 struct SplitFunctions {
   SplitFunction f16 = nullptr;
