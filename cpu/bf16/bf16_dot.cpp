@@ -42,17 +42,14 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&acc)
   }
 }
 
-/// One half of exactly kPositions positions x kVectors vectors of lanes. kStride is the elements between positions, 0:
-/// known at run time only. kSingle: the last block ends with half a pair.
+/// Adds all products of one half to `acc`. `a` is the half's input.
 template <int kPositions, int kVectors, int kStride, bool kSingle>
-GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
+GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(__m512 (&acc)[kPositions][kVectors],
+                                                                       const Tile& tile, const std::uint16_t* input,
+                                                                       const TapRange& taps, std::int64_t ahead) {
   const Operands& in = tile.operands;
   const std::int64_t stride = kStride == 0 ? in.position : kStride;
-  __m512 acc[kPositions][kVectors];
-  for (auto& position : acc) {
-    for (__m512& sum : position) sum = _mm512_setzero_ps();
-  }
-  const std::int64_t first_tap = tile.taps.of_half[half].begin, end_tap = tile.taps.of_half[half].end;
+  const std::int64_t first_tap = taps.begin, end_tap = taps.end;
   const std::int64_t blocks = tile.blocks.count;
   const int last_pairs = tile.blocks.last_pairs;
   for (std::int64_t block = 0; block < blocks; ++block) {
@@ -60,30 +57,68 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
     const int pairs = (block + 1 == blocks ? last_pairs : kChannels / 2) - (single ? 1 : 0);
     const std::uint16_t* b = in.b + (block * tile.taps.count + first_tap) * kWeightBlock;
     for (std::int64_t tap = first_tap; tap < end_tap; ++tap, b += kWeightBlock) {
-      const std::uint16_t* a = in.a[half] + block * in.a_block + in.tap_offsets[tap];
+      const std::uint16_t* a = input + block * in.a_block + in.tap_offsets[tap];
       const std::uint16_t* weights = b;
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
         // A distance of two blocks covers L3's latency. L2's hardware prefetcher restarts at each block.
         __builtin_prefetch(weights + 2 * kWeightBlock);
         if constexpr (kVectors == 2) __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
+        __builtin_prefetch(weights + ahead, 0, 2);
         dot_pair<kPositions, kVectors, false>(acc, a, stride, weights);
       }
       if (single) dot_pair<kPositions, kVectors, true>(acc, a, stride, weights);
     }
   }
-  if (tile.register_epilogue[half] != nullptr) {
-    const Epilogue& epilogue = *tile.register_epilogue[half];
-    const EpilogueVectors<DType::bf16> vectors(epilogue);
-    std::uint16_t* y = static_cast<std::uint16_t*>(epilogue.y);
+}
+
+/// One half of exactly kPositions positions x kVectors vectors of lanes, and its repeats. kStride is the elements
+/// between positions, 0: known at run time only. kSingle: the last block ends with half a pair.
+template <int kPositions, int kVectors, int kStride, bool kSingle>
+GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
+  const std::uint16_t* input = tile.operands.a[half];
+  float* sums = tile.accumulators + static_cast<std::int64_t>(half) * kHalfFloats;
+  std::int64_t y_offset = 0;
+  for (std::int64_t repeat = 0; repeat < tile.repeats; ++repeat) {
+    __m512 acc[kPositions][kVectors];
+    if (tile.adds) {
 #pragma GCC unroll 14
-    for (int i = 0; i < kPositions; ++i) vectors.store(acc[i][0], acc[i][kVectors - 1], y + i * epilogue.y_pixel);
-    return;
-  }
-  float* out = tile.accumulators + static_cast<std::int64_t>(half) * kHalfFloats;
-#pragma GCC unroll 14
-  for (int i = 0; i < kPositions; ++i) {
+      for (int i = 0; i < kPositions; ++i) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(out + i * kLanes + v * kVector, acc[i][v]);
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = _mm512_loadu_ps(sums + i * kLanes + v * kVector);
+      }
+    } else {
+#pragma GCC unroll 14
+      for (int i = 0; i < kPositions; ++i) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = _mm512_setzero_ps();
+      }
+    }
+    const std::int64_t half_index = tile.first_half + repeat;
+    const bool prefetches = tile.next_weights > 0 && half_index < 2;
+    const std::int64_t ahead = prefetches ? tile.next_weights + half_index * (kWeightBlock / 2) : 2 * kWeightBlock;
+    add_products<kPositions, kVectors, kStride, kSingle>(acc, tile, input, tile.taps.of_half[half], ahead);
+    if (tile.register_epilogue != nullptr) {
+      const Epilogue& epilogue = *tile.register_epilogue;
+      const EpilogueVectors<DType::bf16> vectors(epilogue);
+      std::uint16_t* y = static_cast<std::uint16_t*>(epilogue.y) + y_offset;
+#pragma GCC unroll 14
+      for (int i = 0; i < kPositions; ++i, y += epilogue.y_pixel) {
+        if constexpr (kVectors == 1) {
+          vectors.store_low(acc[i][0], y);
+        } else {
+          vectors.store(acc[i][0], acc[i][1], y);
+        }
+      }
+      y_offset += kPositions * epilogue.y_pixel;
+    } else {
+#pragma GCC unroll 14
+      for (int i = 0; i < kPositions; ++i) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(sums + i * kLanes + v * kVector, acc[i][v]);
+      }
+    }
+    input += kPositions * tile.operands.position;
+    sums += kHalfFloats;
   }
 }
 
@@ -154,7 +189,7 @@ const Bf16Unit& bf16_dot_unit() {
                              .positions = kDotPositions,
                              .loads_full_halves = false,
                              .merged_width = kVector,
-                             .most_padding = 1.7,
+                             .most_padding = 4.5,
                              .begin = begin_nothing,
                              .end = end_nothing,
                              .tiles = {.one = dot_tile},

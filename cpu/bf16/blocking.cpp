@@ -54,9 +54,14 @@ class Search {
   StripShape shape() const { return layout(b_.input).shape(work_.rows, work_.columns); }
   std::int64_t thread_bytes() const {
     const std::int64_t strip = b_.input == InputPath::in_image ? 0 : strip_elements(shape(), b_.terms);
-    return kHeadFloats * static_cast<std::int64_t>(sizeof(float)) + strip * kBf16;
+    return head_floats(unit_) * static_cast<std::int64_t>(sizeof(float)) + strip * kBf16;
   }
-  bool strip_fits() const { return thread_bytes() <= l2_bytes() * 3 / 8; }
+  /// A unit that takes one half at a time reads a panel's weights once for many halves. Where L2 does not keep them,
+  /// more rows are worth more than room for weights.
+  bool strip_fits() const {
+    const bool many_rows = !unit_.loads_full_halves && weight_bytes() > 2 * l2_bytes();
+    return thread_bytes() <= (many_rows ? l2_bytes() * 3 / 4 : l2_bytes() * 3 / 8);
+  }
   std::int64_t panel_bytes() const { return b_.terms.panel_bytes(); }
   std::int64_t weight_bytes() const { return work_.panels * panel_bytes(); }
   std::int64_t column_step() const { return g_.pool * b_.positions; }
@@ -272,10 +277,9 @@ bool prefers_flat(const Blocking& b, const Bf16Unit& unit, std::int64_t rows, st
   if (rows == 1) return true;
   if (b.input == InputPath::in_place) return false;  // strided rows are no run of positions
   const std::int64_t most = b.positions;
-  const std::int64_t half_cost = unit.loads_full_halves || b.weights.fit_l1 ? kHalfCost : kFarHalfCost;
   const auto cost = [&](std::int64_t positions) {
     const std::int64_t halves = ceil_div(positions, most);
-    return (unit.loads_full_halves ? halves * most : positions) + half_cost * halves;
+    return (unit.loads_full_halves ? halves * most : positions) + kHalfCost * halves;
   };
   return cost((rows - 1) * b.strip.columns + columns) < rows * cost(columns);
 }
@@ -290,7 +294,9 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
            std::to_string(p.pool.stride_h) + "x" + std::to_string(p.pool.stride_w) + ": it fuses 2x2 with stride 2x2";
   }
   const bf16::Blocking b = bf16::blocking_of(p, products, unit, 1);
-  const double times = bf16::padding_factor(p, b.geometry, b.terms, unit);
+  // The direct kernel fills up vectors of lanes as well; the depthwise kernels do not.
+  const double lanes = static_cast<double>(p.group_k()) / static_cast<double>(round_up(p.group_k(), bf16::kVector));
+  const double times = bf16::padding_factor(p, b.geometry, b.terms, unit) * (is_depthwise(p) ? 1.0 : lanes);
   const double most = p.dtype == DType::f16 ? unit.most_padding / products : unit.most_padding;
   if (times > most) {
     return std::to_string(p.group_c()) + " input and " + std::to_string(p.group_k()) +

@@ -62,8 +62,6 @@ Blocking blocking_of(const Conv2dProblem& problem, int products, const Bf16Unit&
 
 /// Time that starting and storing a half takes, in positions.
 constexpr std::int64_t kHalfCost = 2;
-/// The same for a unit that reads weights for each half, where they do not stay in L1.
-constexpr std::int64_t kFarHalfCost = 6;
 
 /// Whether flat tiles need less time than tiles row by row, for a work unit of rows x columns.
 bool prefers_flat(const Blocking& blocking, const Bf16Unit& unit, std::int64_t rows, std::int64_t columns);
@@ -71,8 +69,14 @@ bool prefers_flat(const Blocking& blocking, const Bf16Unit& unit, std::int64_t r
 /// Tiles whose accumulators exist at a time: the one that is computed, and the previous one, whose epilogue overlaps.
 constexpr std::int64_t kTilesAlive = 2;
 constexpr std::int64_t kTileFloats = 2 * kHalfFloats;
+/// Halves whose accumulators exist at a time, of a unit that takes one half at a time.
+constexpr std::int64_t kMostHalves = 16;
+/// Floats of a thread's accumulators.
+constexpr std::int64_t accumulator_floats(const Bf16Unit& unit) {
+  return unit.loads_full_halves ? kTilesAlive * kTileFloats : kMostHalves * kHalfFloats;
+}
 /// Floats of a thread's accumulators and of one panel's bias, which come before its strip.
-constexpr std::int64_t kHeadFloats = kTilesAlive * kTileFloats + kLanes;
+constexpr std::int64_t head_floats(const Bf16Unit& unit) { return accumulator_floats(unit) + kLanes; }
 
 }  // namespace bf16
 

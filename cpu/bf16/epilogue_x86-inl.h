@@ -59,6 +59,11 @@ struct EpilogueVectors {
       _mm512_mask_storeu_epi16(y, lanes, halves);
     }
   }
+  /// The first 16 lanes alone, of bf16.
+  GABLE_CPU_BF16 void store_low(__m512 low, std::uint16_t* y) const {
+    low = max_or_second(least, _mm512_add_ps(low, low_bias));
+    _mm256_mask_storeu_epi16(y, static_cast<__mmask16>(lanes), (__m256i)_mm512_cvtneps_pbh(low));
+  }
   GABLE_CPU_BF16 static __m512i narrowed(__m512 low, __m512 high) {
     if constexpr (kType == DType::bf16) {
       return (__m512i)_mm512_cvtne2ps_pbh(high, low);

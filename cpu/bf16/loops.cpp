@@ -32,6 +32,10 @@ void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
   loop.begin_input_prefetch(reads_x_once ? work.index : work.index + run.threads);
   for (Chunk chunk = loop.first_chunk(); chunk.begin < chunk.end; chunk = loop.chunk_after(chunk)) {
     loop.begin_chunk_prefetch(loop.chunk_after(chunk));
+    if (!run.unit.loads_full_halves && run.blocking.geometry.pool == 1) {
+      multiply_runs(loop, input, chunk, flat);
+      continue;
+    }
     if (flat) {
       multiply_flat(loop, input, chunk);
       continue;
@@ -58,7 +62,7 @@ void compute_by_images(TileLoop& loop, std::uint16_t* strip) {
 
 void compute_work_unit(const Run& run, std::int64_t index, float* workspace) {
   TileLoop loop(run, work_unit_at(run.blocking, index), workspace);
-  auto* strip = reinterpret_cast<std::uint16_t*>(workspace + kHeadFloats);
+  auto* strip = reinterpret_cast<std::uint16_t*>(workspace + head_floats(run.unit));
   switch (run.blocking.input) {
     case InputPath::in_image:
       compute_in_image(loop);

@@ -7,11 +7,16 @@
 namespace gable::cpu::bf16 {
 
 /// A tile is the same columns of two output rows, of one panel. The only loop nest for a 2x2 pool of staged input.
+/// Without a pool, only units that load full halves take this and multiply_flat().
 void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel);
 
 /// A tile is consecutive positions of the strip, or consecutive pixels of a pointwise problem. All panels of a chunk
 /// are computed for a tile before the next tile.
 void multiply_flat(TileLoop& loop, const InputView& input, const Chunk& chunk);
+
+/// For a unit that takes one half at a time: halves along rows, or flat. The halves of a group take a few blocks of a
+/// panel's channels while L1 holds their weights, and keep their accumulators in between.
+void multiply_runs(TileLoop& loop, const InputView& input, const Chunk& chunk, bool flat);
 
 /// Tiles read the image itself, region by region. All panels are computed for a tile before the next tile.
 void multiply_regions(TileLoop& loop);

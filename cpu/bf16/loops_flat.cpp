@@ -25,10 +25,6 @@ void add_epilogues(TileLoop& loop, const float* accumulators, std::int64_t posit
 
 void multiply_tile(TileLoop& loop, std::int64_t first, std::int64_t second) {
   const Tile& tile = loop.queue().tile();
-  if (loop.work().rows == 1 && loop.runs_epilogue_in_registers()) {
-    return loop.queue().multiply_in_registers(loop.epilogue(loop.row_of(0, first, tile.positions[0])),
-                                              loop.epilogue(loop.row_of(0, second, tile.positions[1])));
-  }
   const float* accumulators = loop.queue().accumulators();
   if (second - first == kHalfPositions) {
     add_epilogues(loop, accumulators, first, tile.positions[0] + tile.positions[1]);  // both halves lie together
@@ -44,9 +40,8 @@ void multiply_tile(TileLoop& loop, std::int64_t first, std::int64_t second) {
 void multiply_flat(TileLoop& loop, const InputView& input, const Chunk& chunk) {
   const Blocking& b = loop.run().blocking;
   const std::int64_t total = (loop.work().rows - 1) * b.strip.columns + loop.work().columns;
-  const std::int64_t step = loop.run().unit.loads_full_halves ? b.positions : even_part(total, b.positions);
+  const std::int64_t step = b.positions;
   Tile& tile = loop.queue().tile();
-  tile.taps.of_half[0] = tile.taps.of_half[1] = {0, b.terms.tap_count()};
   for (std::int64_t first = 0; first < total; first += 2 * step) {
     const std::int64_t second = first + step;
     tile.operands.a[0] = input.first + first * input.position;

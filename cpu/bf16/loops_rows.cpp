@@ -34,7 +34,6 @@ void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel) {
       run.unit.loads_full_halves ? b.positions : round_up(even_part(work.columns, b.positions), b.geometry.pool);
   Tile& tile = loop.queue().tile();
   loop.begin_panel(panel);
-  const bool in_registers = loop.runs_epilogue_in_registers();
   for (std::int64_t row = 0; row < work.rows; row += 2) {
     tile.taps.of_half[0] = taps_of_row(run, work.first_row + row);
     tile.taps.of_half[1] = taps_of_row(run, work.first_row + row + 1);
@@ -44,11 +43,6 @@ void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel) {
       tile.operands.a[1] = tile.operands.a[0] + input.row;
       tile.positions[0] = static_cast<int>(count);
       tile.positions[1] = row + 1 < work.rows ? static_cast<int>(count) : 0;
-      if (in_registers) {
-        loop.queue().multiply_in_registers(loop.epilogue(loop.row_of(row, column, count)),
-                                           loop.epilogue(loop.row_of(row + 1, column, count)));
-        continue;
-      }
       add_epilogues(loop, row, column, count);
       loop.queue().multiply();
     }

@@ -113,9 +113,14 @@ struct Tile {
   int vectors;          // of 16 lanes: 2, or 1 where the panel has no more. Accumulators of the other are not written
   float* accumulators;  // [half][position][lane]
   Overlap overlap;
-  /// For a unit that runs epilogues in registers: the epilogue of each half, which replaces the store of accumulators.
-  /// Otherwise null.
-  const Epilogue* register_epilogue[2];
+  // Of a unit that takes one half at a time:
+  std::int64_t repeats = 1;  // of the first half: consecutive positions, accumulators and outputs follow
+  bool adds = false;         // the products are added to the accumulators
+  // Elements from weights to those that are read after them from the last level, or 0. The first two halves prefetch
+  // one vector of lanes each. first_half: how many halves have used these weights before.
+  std::int64_t next_weights = 0, first_half = 0;
+  /// The epilogue of the first half, run in registers, which replaces the store of accumulators; or null.
+  const Epilogue* register_epilogue = nullptr;
 };
 using TileFunction = void (*)(const Tile&);
 

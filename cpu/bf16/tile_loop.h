@@ -18,13 +18,13 @@ struct PixelRun {
 
 class TileLoop {
  public:
-  /// `workspace` starts with accumulators and bias (kHeadFloats).
+  /// `workspace` starts with accumulators and bias (head_floats).
   TileLoop(const Run& run, const WorkUnit& work, float* workspace)
       : run_(run),
         work_(work),
         queue_(run.unit.tile(run.blocking.terms.products), workspace, run.non_temporal),
         output_(output_pixels(run.blocking.geometry, work)),
-        padded_bias_(workspace + kTilesAlive * kTileFloats) {
+        padded_bias_(workspace + accumulator_floats(run.unit)) {
     const Blocking& b = run.blocking;
     Tile& tile = queue_.tile();
     tile.operands.a_part = b.strip.part;

@@ -38,13 +38,15 @@ class TileQueue {
     run_all(pending_[now_]);
   }
 
-  /// multiply() for a unit that runs epilogues in registers. A half without positions has no epilogue.
-  void multiply_in_registers(const Epilogue& first, const Epilogue& second) {
-    tile_.register_epilogue[0] = &first;
-    tile_.register_epilogue[1] = &second;
+  /// The first half alone, `repeats` times. The caller also sets the accumulators. With an epilogue, the unit runs it
+  /// in registers.
+  void multiply_half(const Epilogue* epilogue) {
+    tile_.positions[1] = 0;
+    tile_.register_epilogue = epilogue;
     function_(tile_);
-    tile_.register_epilogue[0] = tile_.register_epilogue[1] = nullptr;
+    tile_.register_epilogue = nullptr;
   }
+  float* first_accumulators() const { return accumulators_; }
 
   /// Runs the last tile's epilogues.
   void drain() { run_all(pending_[1 - now_]); }

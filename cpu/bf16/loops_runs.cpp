@@ -1,0 +1,177 @@
+// Runs of halves, for units that take one half at a time: see loops.h.
+#include "cpu/bf16/loops.h"
+#include "cpu/common/cache.h"
+
+namespace gable::cpu::bf16 {
+namespace {
+
+/// Consecutive halves of equal size. Flat, the run starts at `column` of the work unit's consecutive positions.
+struct HalfRun {
+  const std::uint16_t* a;
+  std::int64_t halves;
+  int positions;  // of each half
+  TapRange taps;
+  std::int64_t row, column;
+};
+
+/// Runs whose accumulators exist at a time, so that all of them use a block of weights while L1 holds it.
+class RunGroup {
+ public:
+  explicit RunGroup(std::int64_t most_halves) : most_halves_(most_halves) {}
+
+  bool is_full() const { return halves_ == most_halves_; }
+  void add(const HalfRun& half) {
+    ++halves_;
+    if (count_ > 0) {
+      HalfRun& last = runs_[count_ - 1];
+      const bool follows = last.row == half.row && last.positions == half.positions &&
+                           last.column + last.halves * last.positions == half.column;
+      if (follows) {
+        ++last.halves;
+        return;
+      }
+    }
+    runs_[count_++] = half;
+  }
+  void clear() { count_ = halves_ = 0; }
+  std::int64_t halves() const { return halves_; }
+  const HalfRun* begin() const { return runs_; }
+  const HalfRun* end() const { return runs_ + count_; }
+
+ private:
+  std::int64_t most_halves_, count_ = 0, halves_ = 0;
+  HalfRun runs_[kMostHalves];
+};
+
+class RunLoop {
+ public:
+  RunLoop(TileLoop& loop, const InputView& input, const Chunk& chunk, bool flat)
+      : loop_(loop), b_(loop.run().blocking), input_(input), chunk_(chunk), flat_(flat), group_(most_halves()) {}
+
+  void run() {
+    const WorkUnit& work = loop_.work();
+    if (flat_) {
+      add_row(0, (work.rows - 1) * b_.strip.columns + work.columns, {0, b_.terms.tap_count()});
+    } else {
+      for (std::int64_t row = 0; row < work.rows; ++row) add_row(row, work.columns, taps_of_row(row));
+    }
+    multiply();
+  }
+
+ private:
+  /// All panels of a chunk take a group's input from L1, beside the weights.
+  std::int64_t most_halves() const {
+    if (chunk_.end - chunk_.begin == 1) return kMostHalves;
+    const std::int64_t half_bytes = b_.positions * b_.geometry.group_c * 2;
+    return std::clamp<std::int64_t>(l1_bytes() / 2 / half_bytes, 2, kMostHalves);
+  }
+  /// The taps of kernel rows that read the image.
+  TapRange taps_of_row(std::int64_t row) const {
+    const Conv2dProblem& p = loop_.run().problem;
+    const std::int64_t first = (loop_.work().first_row + row) * p.stride_h - p.pad_top;
+    const TapRange rows = taps_inside(first, b_.geometry.h, p.dilation_h, p.r);
+    return {rows.begin * b_.terms.tap_columns, rows.end * b_.terms.tap_columns};
+  }
+
+  void add_row(std::int64_t row, std::int64_t columns, const TapRange& taps) {
+    const std::int64_t step = even_part(columns, b_.positions);
+    for (std::int64_t column = 0; column < columns; column += step) {
+      const std::uint16_t* a = input_.first + row * input_.row + column * input_.position;
+      group_.add({a, 1, static_cast<int>(std::min(step, columns - column)), taps, row, column});
+      if (group_.is_full()) multiply();
+    }
+  }
+
+  /// The group's halves, panel by panel.
+  void multiply() {
+    for (std::int64_t panel = chunk_.begin; panel < chunk_.end; ++panel) {
+      loop_.begin_panel(panel);
+      multiply_panel();
+    }
+    group_.clear();
+  }
+
+  /// Blocks of channels whose weights fit half of L1, where several halves use them.
+  std::int64_t blocks_at_a_time() const {
+    if (b_.weights.fit_l1 || group_.halves() == 1) return b_.terms.blocks;
+    const std::int64_t block_bytes = b_.terms.panel_bytes() / b_.terms.blocks;
+    return std::clamp<std::int64_t>(l1_bytes() / 2 / block_bytes, 1, b_.terms.blocks);
+  }
+
+  void multiply_panel() {
+    Tile& tile = loop_.queue().tile();
+    const std::int64_t step = blocks_at_a_time(), blocks = b_.terms.blocks;
+    const std::uint16_t* const weights = tile.operands.b;
+    for (std::int64_t first = 0; first < blocks; first += step) {
+      const bool last = first + step >= blocks;
+      tile.blocks = {last ? blocks - first : step, last ? b_.terms.last_pairs : kChannels / 2,
+                     last && b_.terms.last_is_single};
+      tile.operands.b = weights + first * b_.terms.tap_count() * kWeightBlock;
+      tile.adds = first > 0;
+      tile.next_weights = b_.weights.fit_l2 ? 0 : step * b_.terms.tap_count() * kWeightBlock;
+      tile.first_half = 0;
+      float* accumulators = loop_.queue().first_accumulators();
+      for (const HalfRun& run : group_) {
+        tile.accumulators = accumulators;
+        tile.operands.a[0] = run.a + first * tile.operands.a_block;
+        tile.positions[0] = run.positions;
+        tile.repeats = run.halves;
+        tile.taps.of_half[0] = run.taps;
+        multiply_run(run, last);
+        accumulators += run.halves * kHalfFloats;
+        tile.first_half += run.halves;
+      }
+    }
+    tile.adds = false;
+    tile.operands.b = weights;
+  }
+
+  void multiply_run(const HalfRun& run, bool last) {
+    const bool one_row = !flat_ || loop_.work().rows == 1;
+    if (last && one_row && loop_.runs_epilogue_in_registers()) {
+      const Epilogue epilogue = loop_.epilogue(loop_.row_of(run.row, run.column, run.positions));
+      return loop_.queue().multiply_half(&epilogue);
+    }
+    loop_.queue().multiply_half(nullptr);
+    if (!last) return;
+    const float* accumulators = loop_.queue().tile().accumulators;
+    for (std::int64_t half = 0; half < run.halves; ++half, accumulators += kHalfFloats) {
+      run_epilogues(run, run.column + half * run.positions, accumulators);
+    }
+  }
+
+  /// Epilogues of those of a half's positions, from `column` on, that are outputs.
+  void run_epilogues(const HalfRun& run, std::int64_t column, const float* accumulators) const {
+    if (!flat_ || loop_.work().rows == 1) {
+      return run_epilogue(loop_.row_of(run.row, column, run.positions), accumulators);
+    }
+    const std::int64_t columns = b_.strip.columns;
+    for (std::int64_t i = 0; i < run.positions;) {
+      const std::int64_t row = (column + i) / columns, of_row = (column + i) % columns;
+      const std::int64_t here = std::min<std::int64_t>(run.positions - i, columns - of_row);
+      const std::int64_t outputs = std::min(here, loop_.work().columns - of_row);
+      if (outputs > 0) run_epilogue(loop_.row_of(row, of_row, outputs), accumulators + i * kLanes);
+      i += here;
+    }
+  }
+  void run_epilogue(const PixelRun& pixels, const float* accumulators) const {
+    Epilogue call = loop_.epilogue(pixels);
+    call.accumulators = accumulators;
+    call.run(call);
+  }
+
+  TileLoop& loop_;
+  const Blocking& b_;
+  const InputView& input_;
+  const Chunk& chunk_;
+  bool flat_;
+  RunGroup group_;
+};
+
+}  // namespace
+
+void multiply_runs(TileLoop& loop, const InputView& input, const Chunk& chunk, bool flat) {
+  RunLoop(loop, input, chunk, flat).run();
+}
+
+}  // namespace gable::cpu::bf16
