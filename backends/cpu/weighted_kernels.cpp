@@ -12,6 +12,7 @@
 #include "cpu/narrow_groups/narrow_groups.h"
 #include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
+#include "cpu/widened/widened.h"
 
 namespace gable {
 namespace {
@@ -97,6 +98,11 @@ std::string refuse_narrow_groups(const WeightedOp& op, const cpu::Target& target
 
 std::string refuse_pointwise(const WeightedOp& op, const cpu::Target& target) {
   const std::string refusal = cpu::pointwise_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::string refuse_widened_pointwise(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::widened_pointwise_refusal(op.problem, target);
   return refusal.empty() ? strict_only(op) : refusal;
 }
 
@@ -240,6 +246,7 @@ constexpr CpuKernels::Kernel kKernels[] = {
     bf16_planes_kernel<cpu::planes::amx_unit>("planes_amx"),
     bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
     {"planes", nothing_missing<cpu::Target>, refuse_planes, make_f32_plan<cpu::PlanesPlan>, planes_seconds},
+    f32_kernel<cpu::WidenedPointwisePlan>("widened_pointwise", refuse_widened_pointwise),
     f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct, seconds_of<cpu::conv2d_seconds>),
 };
 

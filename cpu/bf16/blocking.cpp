@@ -297,7 +297,7 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
   // The direct kernel fills up vectors of lanes as well; the depthwise kernels do not.
   const double lanes = static_cast<double>(p.group_k()) / static_cast<double>(round_up(p.group_k(), bf16::kVector));
   const double times = bf16::padding_factor(p, b.geometry, b.terms, unit) * (is_depthwise(p) ? 1.0 : lanes);
-  const double most = p.dtype == DType::f16 ? unit.most_padding / products : unit.most_padding;
+  const double most = p.dtype == DType::f16 ? 2 * unit.most_padding / products : unit.most_padding;
   if (times > most) {
     return std::to_string(p.group_c()) + " input and " + std::to_string(p.group_k()) +
            " output channels a group: padding makes it " + bf16::one_decimal(times) + " times the work, and beyond " +

@@ -57,6 +57,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "planes_pool",
     "planes_non_temporal",
     "narrow_groups",
+    "widened_pointwise",
     "bf16_stage",
     "bf16_fold",
     "bf16_split",

@@ -58,6 +58,7 @@ enum class Path {
   planes_pool,
   planes_non_temporal,
   narrow_groups,
+  widened_pointwise,
   bf16_stage,
   bf16_fold,
   bf16_split,

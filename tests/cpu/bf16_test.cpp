@@ -431,10 +431,10 @@ TEST_CASE("bf16: what it can't do is refused with the reason") {
   p = good;
   p.k = 16;
   CHECK(bf16_refusal(p, 1, strict).empty());
-  p.c = 16;
+  p.c = 8;
   p.dtype = DType::f16;
   CHECK(bf16_refusal(p, 3, strict) ==
-        "16 input and 16 output channels a group: padding makes it 2.0 times the work, and beyond 1.0 f32 arithmetic is "
+        "8 input and 16 output channels a group: padding makes it 4.0 times the work, and beyond 2.0 f32 arithmetic is "
         "faster");
   CHECK_THROWS_WITH_AS(Bf16Conv2dPlan(p, 6, unit, best_target(), 1),
                        "conv2d: products a term are 6, must be 3 or 4 for f16", std::invalid_argument);

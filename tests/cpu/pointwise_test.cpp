@@ -6,6 +6,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "cpu/common/cache.h"
+#include "cpu/widened/widened.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -80,6 +82,44 @@ TEST_CASE("pointwise: NaN reaches the outputs of its pixel through relu, and no 
 
 TEST_CASE("pointwise: a result beyond the last level's share, on aligned and unaligned addresses") {
   check_large_result<PointwisePlan>();
+}
+
+namespace {
+
+/// A 1x1 convolution of 16-bit storage in f32 arithmetic, on every supported target.
+void check_widened(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  for (const DType type : {DType::f16, DType::bf16}) {
+    p.dtype = type;
+    const Sample sample = random_sample(p, random);
+    for (const Target* target : supported_targets()) {
+      REQUIRE(widened_pointwise_refusal(p, *target) == "");
+      check_plan<WidenedPointwisePlan>(p, *target, threads, sample);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("widened pointwise: odd channels, strides, threads, and more pixels than a piece") {
+  std::mt19937 random(41);
+  check_widened(sized({.w = 1, .k = 1}, 0, 0), random);
+  check_widened(sized({.n = 2, .c = 13, .h = 5, .w = 7, .k = 19, .bias = true}, 0, 0), random);
+  check_widened(sized({.c = 24, .h = 64, .w = 91, .k = 36, .activation = Activation::relu}, 0, 0), random, 3);
+  check_widened(sized({.n = 3, .c = 127, .h = 9, .w = 31, .k = 129, .stride_h = 2, .stride_w = 2}, 0, 0), random, 2);
+  check_widened(sized({.n = 2, .c = 20, .h = 9, .w = 31, .k = 33, .stride_h = 3, .bias = true}, 0, 0), random);
+  Conv2dProblem cropped = sized({.n = 2, .c = 20, .h = 40, .w = 64, .k = 70, .stride_h = 2}, 0, 0);
+  cropped.wo -= 3;
+  check_widened(cropped, random, 2);
+}
+
+TEST_CASE("widened pointwise: what it can't do is refused with the reason") {
+  const Target& target = best_target();
+  Conv2dProblem p = sized({.c = 32, .w = 8, .k = 32, .dtype = DType::f16}, 0, 0);
+  CHECK(widened_pointwise_refusal(p, target).empty());
+  p.dtype = DType::f32;
+  CHECK(widened_pointwise_refusal(p, target) == "f32: it widens f16 and bf16");
+  p = sized({.c = 256, .w = 100, .k = l2_bytes() / 256, .dtype = DType::f16}, 0, 0);
+  CHECK(widened_pointwise_refusal(p, target).find("weights beyond half of L2") != std::string::npos);
 }
 
 }  // namespace gable::cpu::test
