@@ -209,7 +209,10 @@ template <const cpu::Bf16Unit& (*unit)()>
 constexpr CpuKernels::Kernel bf16_kernel(const char* name) {
   return {name, [](const cpu::Target& target) { return missing_unit(target, unit()); },
           [](const WeightedOp& op, const cpu::Target&) { return refuse_bf16(op, unit()); },
-          [](const WeightedOp& op, const CpuPlace& place) { return make_bf16_plan(op, place, unit()); }};
+          [](const WeightedOp& op, const CpuPlace& place) { return make_bf16_plan(op, place, unit()); },
+          [](const WeightedOp& op, const CpuPlace& place) {
+            return cpu::bf16_seconds(op.problem, products_of(op), unit(), place.threads);
+          }};
 }
 
 template <const cpu::planes::TileUnit& (*unit)()>

@@ -42,7 +42,10 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&acc)
   }
 }
 
-/// Adds all products of one half to `acc`. `a` is the half's input.
+/// Prefetch distance of weights. Two blocks cover L2's latency; L2's hardware prefetcher restarts at each block.
+constexpr std::int64_t kNearWeights = 2 * kWeightBlock;
+
+/// Adds all products of one half to `acc`. `ahead`: of a second line of weights to prefetch.
 template <int kPositions, int kVectors, int kStride, bool kSingle>
 GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(__m512 (&acc)[kPositions][kVectors],
                                                                        const Tile& tile, const std::uint16_t* input,
@@ -60,10 +63,8 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(__m512 (&
       const std::uint16_t* a = input + block * in.a_block + in.tap_offsets[tap];
       const std::uint16_t* weights = b;
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
-        // A distance of two blocks covers L3's latency. L2's hardware prefetcher restarts at each block.
-        __builtin_prefetch(weights + 2 * kWeightBlock);
-        if constexpr (kVectors == 2) __builtin_prefetch(weights + 2 * kWeightBlock + kWeightBlock / 2);
-        __builtin_prefetch(weights + ahead, 0, 2);
+        __builtin_prefetch(weights + kNearWeights);
+        __builtin_prefetch(weights + ahead);
         dot_pair<kPositions, kVectors, false>(acc, a, stride, weights);
       }
       if (single) dot_pair<kPositions, kVectors, true>(acc, a, stride, weights);
@@ -95,7 +96,8 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
     }
     const std::int64_t half_index = tile.first_half + repeat;
     const bool prefetches = tile.next_weights > 0 && half_index < 2;
-    const std::int64_t ahead = prefetches ? tile.next_weights + half_index * (kWeightBlock / 2) : 2 * kWeightBlock;
+    const std::int64_t ahead =
+        prefetches ? tile.next_weights + half_index * (kWeightBlock / 2) : kNearWeights + kWeightBlock / 2;
     add_products<kPositions, kVectors, kStride, kSingle>(acc, tile, input, tile.taps.of_half[half], ahead);
     if (tile.register_epilogue != nullptr) {
       const Epilogue& epilogue = *tile.register_epilogue;
@@ -190,6 +192,9 @@ const Bf16Unit& bf16_dot_unit() {
                              .loads_full_halves = false,
                              .merged_width = kVector,
                              .most_padding = 4.5,
+                             .position_cycles = 64,
+                             .weights_cycles = 50,
+                             .start_cycles = 150,
                              .begin = begin_nothing,
                              .end = end_nothing,
                              .tiles = {.one = dot_tile},

@@ -84,4 +84,7 @@ constexpr std::int64_t head_floats(const Bf16Unit& unit) { return accumulator_fl
 /// f32.
 std::string bf16_refusal(const Conv2dProblem& problem, int products, const Bf16Unit& unit);
 
+/// How long a run will last. Precondition: bf16_refusal() is empty.
+double bf16_seconds(const Conv2dProblem& problem, int products, const Bf16Unit& unit, int threads);
+
 }  // namespace gable::cpu

@@ -43,6 +43,8 @@ class RunGroup {
   HalfRun runs_[kMostHalves];
 };
 
+constexpr std::int64_t kHalvesWorthARound = 4;
+
 class RunLoop {
  public:
   RunLoop(TileLoop& loop, const InputView& input, const Chunk& chunk, bool flat)
@@ -91,9 +93,11 @@ class RunLoop {
     group_.clear();
   }
 
-  /// Blocks of channels whose weights fit half of L1, where several halves use them.
+  /// Blocks of channels whose weights fit half of L1, where enough halves use them to be worth a round of accumulators.
+  /// A block of a single tap is not: its products are too few.
   std::int64_t blocks_at_a_time() const {
-    if (b_.weights.fit_l1 || group_.halves() == 1) return b_.terms.blocks;
+    const bool few = group_.halves() < kHalvesWorthARound || b_.terms.tap_count() == 1;
+    if (b_.weights.fit_l1 || few) return b_.terms.blocks;
     const std::int64_t block_bytes = b_.terms.panel_bytes() / b_.terms.blocks;
     return std::clamp<std::int64_t>(l1_bytes() / 2 / block_bytes, 1, b_.terms.blocks);
   }
