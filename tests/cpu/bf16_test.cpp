@@ -163,6 +163,17 @@ TEST_CASE("bf16: narrow groups, several of them merged into one") {
   check_everywhere(same_padded({.n = 2, .c = 40, .h = 6, .w = 6, .k = 40, .r = 5, .s = 5, .groups = 40}), random);
 }
 
+TEST_CASE("bf16: sums of many blocks of channels, in rounds over several halves") {
+  std::mt19937 random(24);
+  check_everywhere(same_padded({.c = 160, .h = 9, .w = 20, .k = 41, .r = 3, .s = 3, .bias = true}), random);
+  check_everywhere(same_padded({.n = 2, .c = 171, .h = 5, .w = 3, .k = 12, .r = 3, .s = 5}), random, 2);
+  check_everywhere(
+      sized({.c = 130, .h = 17, .w = 34, .k = 33, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .pad_top = 1}, 0, 1),
+      random);
+  check_everywhere(sized({.c = 129, .h = 6, .w = 61, .k = 127, .stride_h = 3, .stride_w = 2, .bias = true}, 0, 0),
+                   random);
+}
+
 TEST_CASE("bf16: few channels, folded over the kernel's columns") {
   std::mt19937 random(13);
   check_everywhere(sized({.c = 3,
@@ -182,6 +193,10 @@ TEST_CASE("bf16: few channels, folded over the kernel's columns") {
   check_everywhere(sized({.c = 5, .h = 6, .w = 23, .k = 8, .r = 2, .s = 3, .stride_w = 4, .pad_left = 2}, 0, 1),
                    random);
   check_everywhere(same_padded({.c = 2, .h = 5, .w = 19, .k = 34, .r = 5, .s = 5, .groups = 2}), random);
+  // A position takes several blocks, the last of which may share channels with the one before.
+  check_everywhere(same_padded({.c = 16, .h = 9, .w = 33, .k = 40, .r = 3, .s = 3, .bias = true}), random);
+  check_everywhere(sized({.c = 19, .h = 8, .w = 35, .k = 17, .r = 3, .s = 5, .stride_w = 2, .pad_left = 1}, 0, 2),
+                   random);
 }
 
 TEST_CASE("bf16: folded positions overlap, and no pixel enters an output that it does not belong to") {
