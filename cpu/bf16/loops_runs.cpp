@@ -112,7 +112,9 @@ class RunLoop {
                      last && b_.terms.last_is_single};
       tile.operands.b = weights + first * b_.terms.tap_count() * kWeightBlock;
       tile.adds = first > 0;
-      tile.next_weights = b_.weights.fit_l2 ? 0 : step * b_.terms.tap_count() * kWeightBlock;
+      // One half alone would prefetch half of them.
+      const bool prefetches = !b_.weights.fit_l2 && group_.halves() > 1;
+      tile.next_weights = prefetches ? step * b_.terms.tap_count() * kWeightBlock : 0;
       tile.first_half = 0;
       float* accumulators = loop_.queue().first_accumulators();
       for (const HalfRun& run : group_) {
