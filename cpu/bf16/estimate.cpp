@@ -18,7 +18,10 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const std::int64_t columns = unit.loads_full_halves ? round_up(g.columns, b.positions) : g.columns;
   const double positions = static_cast<double>(g.n * g.rows * columns);
   const double panels = static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector)) / 2;
-  const double steps = panels * static_cast<double>(b.terms.steps() * products);
+  const double blocks = unit.loads_full_halves
+                            ? static_cast<double>(b.terms.blocks)
+                            : static_cast<double>(b.terms.channels) / static_cast<double>(bf16::kChannels);
+  const double steps = panels * blocks * static_cast<double>(b.terms.tap_count() * products);
   // A step of a tile reads its weights, however few its positions are.
   const double tiles = std::max(1.0, positions / (2 * b.positions));
   const double cycles = steps * std::max(positions * unit.position_cycles, tiles * unit.weights_cycles);

@@ -97,7 +97,7 @@ const Bf16Unit& emulated_unit() {
                              .most_padding = 1e9,
                              .position_cycles = 2.5,
                              .weights_cycles = 80,
-                             .start_cycles = 600,
+                             .start_cycles = 350,
                              .begin = begin,
                              .end = end,
                              .tiles = {.one = bf16_tile<EmulatedTiles, 1>,
