@@ -249,7 +249,10 @@ constexpr CpuKernels::Kernel kKernels[] = {
     bf16_planes_kernel<cpu::planes::amx_unit>("planes_amx"),
     bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
     {"planes", nothing_missing<cpu::Target>, refuse_planes, make_f32_plan<cpu::PlanesPlan>, planes_seconds},
-    f32_kernel<cpu::WidenedPointwisePlan>("widened_pointwise", refuse_widened_pointwise),
+    f32_kernel<cpu::WidenedPointwisePlan>("widened_pointwise", refuse_widened_pointwise,
+                                          [](const WeightedOp& op, const CpuPlace& place) {
+                                            return cpu::widened_pointwise_seconds(op.problem, place.threads);
+                                          }),
     f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct, seconds_of<cpu::conv2d_seconds>),
 };
 

@@ -9,6 +9,10 @@ namespace gable::cpu {
 namespace {
 
 constexpr double kHertz = 3e9;
+// Cycles of a position: to stage a block of 32 channels, also of f16 or f32 split into parts, and to store 16 lanes.
+constexpr double kStage = 8;
+constexpr double kSplit = 25;
+constexpr double kStore = 3;
 
 }  // namespace
 
@@ -24,7 +28,10 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const double steps = panels * blocks * static_cast<double>(b.terms.tap_count() * products);
   // A step of a tile reads its weights, however few its positions are.
   const double tiles = std::max(1.0, positions / (2 * b.positions));
-  const double cycles = steps * std::max(positions * unit.position_cycles, tiles * unit.weights_cycles);
+  const bool stages = b.input == bf16::InputPath::staged || b.input == bf16::InputPath::by_images;
+  const double staging = !stages ? 0 : b.terms.parts > 1 ? kSplit : kStage;
+  const double cycles = steps * std::max(positions * unit.position_cycles, tiles * unit.weights_cycles) +
+                        positions * (staging * blocks * static_cast<double>(g.groups) + 2 * kStore * panels);
   const double busy = static_cast<double>(ceil_div(b.work.count, threads));
   return busy * (cycles / static_cast<double>(b.work.count) + unit.start_cycles) / kHertz;
 }

@@ -17,6 +17,10 @@ namespace gable::cpu {
 /// Why WidenedPointwisePlan is not made for the problem; empty if it is.
 std::string widened_pointwise_refusal(const Conv2dProblem& problem, const Target& target);
 
+/// How long a run of f16 will last, which competes with AMX; for bf16 infinity: no estimate.
+/// Precondition: widened_pointwise_refusal() is empty.
+double widened_pointwise_seconds(const Conv2dProblem& problem, int threads);
+
 class WidenedPointwisePlan {
  public:
   /// Precondition: widened_pointwise_refusal() is empty. Throws what checked() in check.h throws.
