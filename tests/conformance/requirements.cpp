@@ -109,7 +109,7 @@ constexpr Least kLeast[] = {
     {"cpu", "pointwise", 16},
     {"cpu", "planes_amx", 60},
     {"cpu", "planes_bf16_dot", 120},
-    {"cpu", "planes", 600},
+    {"cpu", "planes", 300},
     {"cpu", "widened_pointwise", 8},
     {"cpu", "direct", 600},
     {"cpu", "max_pool", 42},
