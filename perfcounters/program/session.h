@@ -1,0 +1,64 @@
+// What a program that is not gable's left behind when it ran under `gable measure`: its processes, its regions and its
+// GPU kernels. The program's own processes write it into a session folder, each process files of its own, from
+// libraries that the environment names (launch.h); this side reads the folder after the program has ended, however it
+// ended.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gable::perf {
+
+/// Times of many calls. Sum and count are of all calls; the quantiles are of a random sample of at most a few thousand.
+struct CallTimes {
+  std::int64_t calls = 0;
+  double seconds = 0;                                           ///< of all calls together, what they call included
+  double median = 0, q1 = 0, q3 = 0, fastest = 0, slowest = 0;  ///< of one call
+};
+
+struct ProcessRecord {
+  int pid = 0, parent = 0;
+  std::string command;      ///< its arguments, parted by blanks
+  bool ended_well = false;  ///< false: killed, crashed, or left by _exit()
+};
+
+/// A region: gable/region.h's, or an NVTX range.
+struct RegionRecord {
+  int pid = 0;
+  std::string path;         ///< names from the outermost region on, parted by '/' (a '/' in a name becomes '|')
+  std::string origin;       ///< "gable" or "nvtx"
+  int threads = 1;          ///< different threads that ran it
+  bool overlapped = false;  ///< two threads were inside regions at the same time, so counts can't be parted
+  CallTimes times{};
+};
+
+/// All launches of one kernel with one grid and one block from one region of one process on one GPU.
+struct KernelRecord {
+  int pid = 0;
+  int gpu = 0;
+  std::string gpu_name;
+  std::string name;    ///< demangled
+  std::string region;  ///< path of the region that launched it; empty: none
+  std::array<int, 3> grid{}, block{};
+  CallTimes times{};  ///< empty after a run that counts
+  /// Sums over the counted calls by CUPTI's names, e.g. "dram__bytes_read.sum"; empty after a run that times.
+  std::map<std::string, double> metrics{};
+  std::int64_t counted_calls = 0;
+  std::string reason{};  ///< why there are no metrics though they were asked for
+};
+
+struct SessionRecords {
+  std::vector<ProcessRecord> processes{};
+  std::vector<RegionRecord> regions{};
+  std::vector<KernelRecord> kernels{};
+  std::vector<std::string> notes{};  ///< what was lost or refused, for people
+};
+
+/// Reads all files of a session folder. A file that is cut off gives what it has and a note; it never throws for
+/// content.
+SessionRecords read_session(const std::string& folder);
+
+}  // namespace gable::perf
