@@ -126,6 +126,18 @@ void conv2d_row(const Conv2d& conv, const Shape& output, const void* x, const do
   }
 }
 
+/// Calls work(job, thread) for every job. One thread enters no parallel region: OpenMP's runtime would allocate a team
+/// for each.
+template <typename Work>
+void spread(int threads, std::int64_t jobs, const Work& work) {
+  if (threads <= 1) {
+    for (std::int64_t job = 0; job < jobs; ++job) work(job, 0);
+    return;
+  }
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::int64_t job = 0; job < jobs; ++job) work(job, omp_get_thread_num());
+}
+
 /// `scratch` holds scratch_elements() doubles for each of `threads` threads.
 template <typename Store>
 void conv2d(const Conv2d& conv, const void* x, const double* rows, const float* bias, double* scratch, int threads,
@@ -133,20 +145,19 @@ void conv2d(const Conv2d& conv, const void* x, const double* rows, const float* 
   const Shape output = output_shape(conv);
   const std::int64_t per_thread = scratch_elements(conv);
   const std::int64_t jobs = output[0] * conv.groups * output[2];
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::int64_t job = 0; job < jobs; ++job) {
+  spread(threads, jobs, [&](std::int64_t job, int thread) {
     conv2d_row(conv, output, x, rows, bias, job / (conv.groups * output[2]), job / output[2] % conv.groups,
-               job % output[2], scratch + omp_get_thread_num() * per_thread, store);
-  }
+               job % output[2], scratch + thread * per_thread, store);
+  });
 }
 
 template <typename Store>
 void matmul(const Matmul& op, const void* a, const double* rows, const float* bias, double* scratch, int threads,
             const Store& store) {
   const std::int64_t per_thread = scratch_elements(op);
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::int64_t m0 = 0; m0 < op.m; m0 += kBlock) {
-    double* block = scratch + omp_get_thread_num() * per_thread;
+  spread(threads, (op.m + kBlock - 1) / kBlock, [&](std::int64_t job, int thread) {
+    const std::int64_t m0 = job * kBlock;
+    double* block = scratch + thread * per_thread;
     const std::int64_t count = std::min(kBlock, op.m - m0);
     for (std::int64_t i = 0; i < count * op.k; ++i) block[i] = load(a, op.dtype, m0 * op.k + i);
     for (std::int64_t n = 0; n < op.n; ++n) {
@@ -156,7 +167,7 @@ void matmul(const Matmul& op, const void* a, const double* rows, const float* bi
         store((m0 + i) * op.n + n, activate(sum.value + shift, op.activation), sum.magnitude + std::abs(shift));
       }
     }
-  }
+  });
 }
 
 template <typename Store>
