@@ -2,6 +2,7 @@
 // environment that makes its processes write a session (session.h).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,8 @@ struct Launch {
   std::vector<std::pair<std::string, std::string>> environment{};  ///< added to this process's own
   bool own_streams = true;    ///< the program has this process's standard streams; false: /dev/null (repeated runs)
   std::string output_file{};  ///< not empty: standard output and error go to this file instead
+  /// Called with the number of the process that is to become the program, before it does (counters are attached then).
+  std::function<void(int pid)> attach{};
 };
 
 /// How the program ended.
@@ -21,13 +24,17 @@ struct LaunchEnd {
   int signal = 0;            ///< that ended it, or 0
   double seconds = 0;        ///< from its start to its end
   std::string reason{};      ///< why it could not be started; empty: it ran
-  bool interrupted = false;  ///< SIGINT or SIGTERM came to this process meanwhile; it was handed on to the program
+  bool interrupted = false;  ///< SIGINT, SIGTERM, SIGHUP or SIGQUIT came meanwhile; the program had it too
+  int outlived_by = 0;       ///< descendants that still ran a second after its end; they are left running
 
   /// What a shell would return: the exit code, 128 + signal, 126 or 127 where it could not be started.
   int status() const;
 };
 
-/// Returns when the program and its children that stay in its process group have ended.
+/// Returns when the program has ended, at most a second after that: its descendants have so long to end too. The
+/// program is in this process's group, so that the terminal's keys (Ctrl-C, Ctrl-Z) reach it as they would without
+/// gable; signals that are sent to this process alone are handed on. One launch at a time, and without other children
+/// of this process. Throws std::invalid_argument for an empty `argv`, std::runtime_error where no process can be made.
 LaunchEnd launch(const Launch& what);
 
 /// The environment that makes a program write its regions (and NVTX ranges), and its GPU kernels, into `folder`.
@@ -36,7 +43,14 @@ enum class SessionMode {
   counters,   ///< GPU counters: one pass of `metrics`, kernel by kernel
   simulated,  ///< under callgrind: regions mark the profile
 };
+/// GABLE_SESSION_FOLDER (absolute), GABLE_SESSION_MODE ("time", "counters", "simulated"), GABLE_SESSION_METRICS
+/// (parted by commas), GABLE_LISTENER and NVTX_INJECTION64_PATH (libgable_listen.so), CUDA_INJECTION64_PATH
+/// (libgable_cupti.so, unless simulated). A library that is not there, or an injection variable that the user has set
+/// already, is left out: session_notes() says so.
 std::vector<std::pair<std::string, std::string>> session_environment(const std::string& folder, SessionMode mode,
                                                                      const std::vector<std::string>& metrics = {});
+
+/// What session_environment() left out in this mode and why, for people.
+std::vector<std::string> session_notes(SessionMode mode);
 
 }  // namespace gable::perf

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "perfcounters/sources/perf_event.h"
+
 namespace gable::perf {
 
 /// Times of many calls. Sum and count are of all calls; the quantiles are of a random sample of at most a few thousand.
@@ -33,6 +35,11 @@ struct RegionRecord {
   int threads = 1;          ///< different threads that ran it
   bool overlapped = false;  ///< two threads were inside regions at the same time, so counts can't be parted
   CallTimes times{};
+  /// Simulated mode: calls whose begin and end part the profile (callgrind's dumps "gable:PATH"). Of a region with more
+  /// calls only the first ones do; the others are in their parent's part.
+  std::int64_t marked_calls = 0;
+  /// Sums over the calls of the events in GABLE_SESSION_EVENTS, in their order (perf_counts.h); empty: not counted.
+  std::vector<RawGroup> counts{};
 };
 
 /// All launches of one kernel with one grid and one block from one region of one process on one GPU.
@@ -60,5 +67,8 @@ struct SessionRecords {
 /// Reads all files of a session folder. A file that is cut off gives what it has and a note; it never throws for
 /// content.
 SessionRecords read_session(const std::string& folder);
+
+/// The part of it that libgable_cupti.so wrote: kernels, their processes, notes. read_session() calls it.
+SessionRecords read_kernels(const std::string& folder);
 
 }  // namespace gable::perf

@@ -3,46 +3,21 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string_view>
+
+#include "perfcounters/sources/counter_plugins.h"
 
 namespace gable::perf {
 namespace {
 
 constexpr const char* kPlugin = "libgable_cupti.so";
 
-/// Folders to search for counter plugins. They have their own folder, since the loader treats every libgable_*.so
-/// beside the backends as a backend.
-std::vector<std::filesystem::path> plugin_folders() {
-  std::vector<std::filesystem::path> folders;
-  // secure_getenv: a privileged program must not load a library that its caller chose.
-  if (const char* variable = secure_getenv("GABLE_BACKEND_PATH")) {
-    std::string_view rest = variable;
-    while (!rest.empty()) {
-      const std::string_view entry = rest.substr(0, rest.find(':'));
-      rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
-      if (!entry.empty() && entry.front() == '/') folders.push_back(std::filesystem::path(entry) / "counters");
-    }
-  }
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return folders;
-  const std::filesystem::path beside = program.parent_path() / GABLE_LIBDIR_FROM_BINDIR;
-  folders.push_back(program.parent_path().parent_path() / "lib" / "counters");  // the build tree
-  folders.push_back(beside / "gable" / "counters");                             // installed
-  return folders;
-}
-
 std::filesystem::path find_plugin() {
-  std::string looked;
-  for (const std::filesystem::path& folder : plugin_folders()) {
-    std::error_code error;
-    if (std::filesystem::exists(folder / kPlugin, error)) return folder / kPlugin;
-    looked += (looked.empty() ? "" : ", ") + folder.lexically_normal().string();
-  }
-  throw GpuProfilerError(kNoPlugin, std::string(kPlugin) + " is not in " + looked);
+  const CounterPlugin plugin = find_counter_plugin(kPlugin);
+  if (plugin.file.empty()) throw GpuProfilerError(kNoPlugin, std::string(kPlugin) + " is not in " + plugin.looked);
+  return plugin.file;
 }
 
 GpuProfiler* open_plugin() {

@@ -1,0 +1,469 @@
+// See launch.h. Between fork and exec only async-signal-safe calls are made, since this process may have threads.
+#include "perfcounters/program/launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "perfcounters/sources/counter_plugins.h"
+
+namespace gable::perf {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// ---- Which file the program is
+
+/// A program that can be started, or the reason and the exit code of a shell.
+struct Found {
+  std::string file{};
+  std::string reason{};
+  int status = 0;
+};
+
+Found refused(int status, std::string reason) { return {.reason = std::move(reason), .status = status}; }
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+Found checked(const std::string& file) {
+  if (is_folder(file)) return refused(kNotExecutable, fmt::format("'{}' is a folder, not a program", file));
+  if (access(file.c_str(), X_OK) != 0)
+    return refused(kNotExecutable,
+                   fmt::format("'{}' can't be executed ({}); `chmod +x` it, or name its interpreter before it", file,
+                               std::strerror(errno)));
+  return {.file = file};
+}
+
+Found find_file(const std::string& program) {
+  if (program.empty()) return refused(kNotFound, "the name of the program is empty");
+  if (program.find('/') != std::string::npos) {
+    if (exists(program)) return checked(program);
+    return refused(kNotFound, fmt::format("'{}': {}", program, std::strerror(errno)));
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  Found other = refused(kNotFound, fmt::format("'{0}' is in no folder of the PATH{1}", program,
+                                               exists("./" + program) ? fmt::format("; ./{0} is here", program) : ""));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = (folder.empty() ? "." : folder) + "/" + program;
+    if (!exists(file) || is_folder(file)) continue;
+    Found found = checked(file);
+    if (found.status == 0) return found;
+    other = std::move(found);  // a shell looks on too
+  }
+  return other;
+}
+
+/// The interpreter in a script's first line; empty for anything else.
+std::string interpreter_of(const std::string& file) {
+  std::ifstream script(file, std::ios::binary);
+  std::string line;
+  if (!std::getline(script, line) || line.compare(0, 2, "#!") != 0) return "";
+  std::istringstream words(line.substr(2));
+  std::string interpreter;
+  words >> interpreter;
+  return interpreter;
+}
+
+/// Why execve() refused a file that can be executed.
+Found explain_exec(const std::string& file, int error) {
+  const std::string interpreter = interpreter_of(file);
+  if (error == ENOENT && !interpreter.empty())
+    return refused(kNotFound, fmt::format("'{}': its interpreter '{}' does not exist", file, interpreter));
+  if (error == ENOENT && exists(file))
+    return refused(kNotFound, fmt::format("'{}': the dynamic loader that it names does not exist here", file));
+  if (error == ENOEXEC) return refused(kNotExecutable, fmt::format("'{}' is no program of this machine", file));
+  if (error == E2BIG)
+    return refused(kNotExecutable, fmt::format("'{}': its arguments and environment are too long", file));
+  return refused(error == ENOENT ? kNotFound : kNotExecutable, fmt::format("'{}': {}", file, std::strerror(error)));
+}
+
+bool is_elf(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::array<char, 4> magic{};
+  stream.read(magic.data(), magic.size());
+  return std::memcmp(magic.data(), "\177ELF", magic.size()) == 0;
+}
+
+// ---- Signals
+
+constexpr std::array kHandedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+// What the handler sees. There is one launch at a time.
+std::atomic<pid_t> running{0};
+std::atomic<bool> was_interrupted{false};
+
+// The terminal's keys go to the whole process group: the program has such a signal already.
+void hand_on(int number, siginfo_t* info, void*) {
+  const int error = errno;
+  was_interrupted = true;
+  const pid_t program = running;
+  if (program > 0 && info->si_code != SI_KERNEL) kill(program, number);
+  errno = error;
+}
+
+/// While it lives, signals that would end this process are handed on to the program. A signal that is ignored stays so.
+class SignalKeeper {
+ public:
+  SignalKeeper() {
+    was_interrupted = false;
+    struct sigaction handler {};
+    handler.sa_sigaction = hand_on;
+    handler.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigemptyset(&handler.sa_mask);
+    for (std::size_t i = 0; i < kHandedOn.size(); ++i) {
+      sigaction(kHandedOn[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) sigaction(kHandedOn[i], &handler, nullptr);
+    }
+  }
+  ~SignalKeeper() { restore(); }
+  SignalKeeper(const SignalKeeper&) = delete;
+  SignalKeeper& operator=(const SignalKeeper&) = delete;
+  void restore() const {
+    for (std::size_t i = 0; i < kHandedOn.size(); ++i) sigaction(kHandedOn[i], &before_[i], nullptr);
+  }
+
+ private:
+  std::array<struct sigaction, kHandedOn.size()> before_{};
+};
+
+/// Holds back those signals until running says whom they are for.
+class SignalBlock {
+ public:
+  SignalBlock() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int number : kHandedOn) sigaddset(&held, number);
+    pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalBlock() { restore(); }
+  SignalBlock(const SignalBlock&) = delete;
+  SignalBlock& operator=(const SignalBlock&) = delete;
+  void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+/// Descendants whose parent has ended become children of this process, so that they can be seen.
+class Subreaper {
+ public:
+  Subreaper() {
+    prctl(PR_GET_CHILD_SUBREAPER, &before_);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, static_cast<unsigned long>(before_)); }
+  Subreaper(const Subreaper&) = delete;
+  Subreaper& operator=(const Subreaper&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+// ---- The process
+
+/// A file descriptor, closed by the destructor.
+class File {
+ public:
+  explicit File(int descriptor = -1) : descriptor_(descriptor) {}
+  ~File() { reset(); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+  void reset(int descriptor = -1) {
+    if (descriptor_ >= 0) close(descriptor_);
+    descriptor_ = descriptor;
+  }
+
+ private:
+  int descriptor_;
+};
+
+struct Pipe {
+  File reader, writer;
+  Pipe() {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0)
+      throw std::runtime_error(fmt::format("pipe2: {}: no process can be made", std::strerror(errno)));
+    reader.reset(ends[0]);
+    writer.reset(ends[1]);
+  }
+};
+
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& added) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    bool replaced = false;
+    for (const auto& [name, value] : added) replaced = replaced || text.compare(0, name.size() + 1, name + "=") == 0;
+    if (!replaced) all.push_back(text);
+  }
+  for (const auto& [name, value] : added) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Everything that the child needs between fork and exec, made before the fork.
+struct Start {
+  const char* file = nullptr;
+  char* const* argv = nullptr;
+  char* const* through_shell = nullptr;  ///< argv for /bin/sh, for a script without a first line that says by whom
+  char* const* environment = nullptr;
+  int input = -1, output = -1;  ///< -1: this process's own
+  int go = -1;                  ///< end of file: start
+  int failure = -1;             ///< errno of exec is written there
+};
+
+[[noreturn]] void become(const Start& start, const SignalKeeper& signals, const SignalBlock& block) {
+  if (start.input >= 0) dup2(start.input, STDIN_FILENO);
+  if (start.output >= 0) {
+    dup2(start.output, STDOUT_FILENO);
+    dup2(start.output, STDERR_FILENO);
+  }
+  char byte = 0;
+  while (read(start.go, &byte, 1) < 0 && errno == EINTR) {
+  }
+  signals.restore();
+  block.restore();
+  execve(start.file, start.argv, start.environment);
+  if (errno == ENOEXEC && start.through_shell != nullptr) execve("/bin/sh", start.through_shell, start.environment);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(start.failure, &error, sizeof(error));
+  _exit(kNotFound);
+}
+
+int opened(const char* file, int flags) {
+  const int descriptor = open(file, flags | O_CLOEXEC, 0666);
+  if (descriptor < 0) throw std::runtime_error(fmt::format("'{}': {}", file, std::strerror(errno)));
+  return descriptor;
+}
+
+void redirect(const Launch& what, File& input, File& output) {
+  if (!what.own_streams) input.reset(opened("/dev/null", O_RDONLY));
+  if (!what.output_file.empty())
+    output.reset(opened(what.output_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC));
+  else if (!what.own_streams)
+    output.reset(opened("/dev/null", O_WRONLY));
+}
+
+void reap(pid_t child) {
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+/// Waits for the end of the program. It stays a zombie until nobody can send it a signal any more, since its number
+/// could be another process's then.
+void wait_for(pid_t program, Clock::time_point start, LaunchEnd& end) {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(program), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  end.seconds = seconds_since(start);
+  running = 0;
+  int status = 0;
+  while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+}
+
+/// The children of this process that have not ended.
+int count_children() {
+  int count = 0;
+  std::error_code error;
+  for (const auto& task : fs::directory_iterator("/proc/self/task", error)) {
+    std::ifstream file(task.path() / "children");
+    for (int pid = 0; file >> pid;) ++count;
+  }
+  return std::max(count, 1);  // a kernel without that file: there is one, since waitid() says so
+}
+
+/// Gives descendants a second to end; how many are left.
+int wait_for_descendants() {
+  constexpr double kSeconds = 1;
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended > 0) continue;
+    if (ended < 0 && errno == EINTR) continue;
+    if (ended < 0) return 0;  // ECHILD: none
+    if (seconds_since(start) > kSeconds) return count_children();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+// ---- The session
+
+const char* to_string(SessionMode mode) {
+  return mode == SessionMode::time ? "time" : mode == SessionMode::counters ? "counters" : "simulated";
+}
+
+/// A variable that makes the program load one of gable's libraries.
+struct Injection {
+  const char* variable;
+  const char* library;
+  const char* what;      ///< that is lost without it
+  bool only_gables;      ///< it is gable's own: what the user has set is no other tool
+  bool under_callgrind;  ///< it is of use there too
+};
+
+constexpr std::array kInjections{
+    Injection{"GABLE_LISTENER", "libgable_listen.so", "no regions", true, true},
+    Injection{"NVTX_INJECTION64_PATH", "libgable_listen.so", "no NVTX ranges", false, true},
+    Injection{"CUDA_INJECTION64_PATH", "libgable_cupti.so", "no GPU kernels", false, false},
+};
+
+/// Whether the variable can be set to this file, or why not.
+struct InjectionState {
+  std::string file{};
+  std::string reason{};
+};
+
+InjectionState state_of(const Injection& injection) {
+  const CounterPlugin plugin = find_counter_plugin(injection.library);
+  if (plugin.file.empty())
+    return {.reason = fmt::format("{}: {} is not in {}", injection.what, injection.library, plugin.looked)};
+  const char* set = std::getenv(injection.variable);
+  if (!injection.only_gables && set != nullptr && *set != '\0' && plugin.file != set)
+    return {.reason = fmt::format("{}: {} is '{}' already, which is another tool's; unset it to have them",
+                                  injection.what, injection.variable, set)};
+  return {.file = plugin.file};
+}
+
+bool of_use(const Injection& injection, SessionMode mode) {
+  return mode != SessionMode::simulated || injection.under_callgrind;
+}
+
+}  // namespace
+
+int LaunchEnd::status() const { return signal != 0 ? 128 + signal : exit_code; }
+
+LaunchEnd launch(const Launch& what) {
+  if (what.argv.empty()) throw std::invalid_argument("the command line is empty; it needs a program");
+  LaunchEnd end;
+  const Found found = find_file(what.argv.front());
+  if (found.status != 0) {
+    end.exit_code = found.status;
+    end.reason = found.reason;
+    return end;
+  }
+  std::vector<std::string> words = what.argv;
+  std::vector<std::string> shell_words{"sh", found.file};
+  shell_words.insert(shell_words.end(), words.begin() + 1, words.end());
+  std::vector<std::string> variables = environment_with(what.environment);
+  const std::vector<char*> argv = pointers_to(words);
+  const std::vector<char*> shell = pointers_to(shell_words);
+  const std::vector<char*> environment = pointers_to(variables);
+  File input, output;
+  redirect(what, input, output);
+  Pipe go, failure;
+
+  const Subreaper subreaper;
+  const SignalKeeper signals;
+  const Start start{.file = found.file.c_str(),
+                    .argv = argv.data(),
+                    .through_shell = is_elf(found.file) ? nullptr : shell.data(),
+                    .environment = environment.data(),
+                    .input = input.get(),
+                    .output = output.get(),
+                    .go = go.reader.get(),
+                    .failure = failure.writer.get()};
+  pid_t program = 0;
+  {
+    const SignalBlock block;
+    program = fork();
+    if (program < 0) throw std::runtime_error(fmt::format("fork: {}: no process can be made", std::strerror(errno)));
+    if (program == 0) {
+      close(go.writer.get());
+      become(start, signals, block);
+    }
+    running = program;
+  }
+  if (what.attach) {
+    try {
+      what.attach(program);
+    } catch (...) {
+      kill(program, SIGKILL);
+      running = 0;
+      reap(program);
+      throw;
+    }
+  }
+  const Clock::time_point begin = Clock::now();
+  go.writer.reset();
+  failure.writer.reset();
+  int error = 0;
+  ssize_t got = 0;
+  while ((got = read(failure.reader.get(), &error, sizeof(error))) < 0 && errno == EINTR) {
+  }
+  wait_for(program, begin, end);
+  end.interrupted = was_interrupted;
+  if (got == static_cast<ssize_t>(sizeof(error))) {
+    Found reason = explain_exec(found.file, error);
+    end.exit_code = reason.status;
+    end.reason = std::move(reason.reason);
+    return end;
+  }
+  end.outlived_by = wait_for_descendants();
+  return end;
+}
+
+std::vector<std::pair<std::string, std::string>> session_environment(const std::string& folder, SessionMode mode,
+                                                                     const std::vector<std::string>& metrics) {
+  std::vector<std::pair<std::string, std::string>> variables{
+      {"GABLE_SESSION_FOLDER", fs::absolute(folder).lexically_normal().string()},
+      {"GABLE_SESSION_MODE", to_string(mode)}};
+  std::string names;
+  for (const std::string& metric : metrics) names += (names.empty() ? "" : ",") + metric;
+  if (!names.empty()) variables.emplace_back("GABLE_SESSION_METRICS", names);
+  for (const Injection& injection : kInjections) {
+    if (!of_use(injection, mode)) continue;
+    const InjectionState state = state_of(injection);
+    if (!state.file.empty()) variables.emplace_back(injection.variable, state.file);
+  }
+  return variables;
+}
+
+std::vector<std::string> session_notes(SessionMode mode) {
+  std::vector<std::string> notes;
+  for (const Injection& injection : kInjections) {
+    if (!of_use(injection, mode)) continue;
+    InjectionState state = state_of(injection);
+    if (!state.reason.empty()) notes.push_back(std::move(state.reason));
+  }
+  return notes;
+}
+
+}  // namespace gable::perf
