@@ -40,7 +40,8 @@ struct FileHeader {
   std::atomic<std::uint64_t> no_slot;     ///< begins of regions for which there was no slot
   std::atomic<std::uint64_t> too_deep;    ///< begins of regions whose path is too long, or nested too deeply
   std::atomic<std::uint32_t> inherited;   ///< regions that were open when this process was forked: not counted here
-  std::uint32_t nvtx;                     ///< the listener was built with NVTX
+  std::uint32_t unused;
+  std::atomic<std::uint64_t> nanoseconds, cpu_nanoseconds;  ///< of the process; 0 until it ends well
   EventInfo event[kMaxEvents];
   char command[4096];  ///< its arguments, parted by blanks
 };
@@ -56,6 +57,8 @@ struct Slot {
   std::atomic<std::uint64_t> nanoseconds, fastest, slowest;
   std::atomic<std::uint64_t> marked;  ///< calls with a part of the callgrind profile of their own
   std::atomic<std::uint32_t> threads, overlapped;
+  std::atomic<std::uint64_t> cpu_nanoseconds, cpu_of_nanoseconds;  ///< CPU time of the process; during this wall time
+  std::atomic<double> flop, bytes;                                 ///< declared
   std::atomic<std::uint64_t> enabled[kMaxEvents], running[kMaxEvents], counts[kMaxEvents];  ///< of each event
   std::atomic<float> samples[kSamples];  ///< nanoseconds of a random sample of calls
 };

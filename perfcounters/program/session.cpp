@@ -67,6 +67,11 @@ std::int64_t count_of(const std::atomic<std::uint64_t>& count) {
   return static_cast<std::int64_t>(std::min(count.load(std::memory_order_relaxed), kMost));
 }
 
+double sum_of(const std::atomic<double>& sum) {
+  const double value = sum.load(std::memory_order_relaxed);
+  return std::isfinite(value) && value > 0 ? value : 0;
+}
+
 CallTimes times_of(const Slot& slot) {
   CallTimes times{.calls = count_of(slot.calls)};
   if (times.calls == 0) return times;
@@ -114,6 +119,8 @@ class RegionReader {
     process_.parent = header_->parent;
     process_.command = text_of(header_->command, sizeof(header_->command));
     process_.ended_well = header_->ended_well != 0;
+    process_.seconds = seconds_of(header_->nanoseconds);
+    process_.cpu_seconds = seconds_of(header_->cpu_nanoseconds);
     into_.processes.push_back(process_);
     read_slots();
     note_events();
@@ -170,6 +177,10 @@ class RegionReader {
                         .threads = static_cast<int>(std::min<std::uint32_t>(slot_->threads, 1U << 30)),
                         .overlapped = slot_->overlapped != 0,
                         .times = times_of(*slot_)};
+    const double wall = seconds_of(slot_->cpu_of_nanoseconds);
+    if (wall > 0) region.busy_threads = seconds_of(slot_->cpu_nanoseconds) / wall;
+    region.flop = sum_of(slot_->flop);
+    region.bytes = sum_of(slot_->bytes);
     region.marked_calls = count_of(slot_->marked);
     region.counts = counts_of(*slot_, header_->events);
     into_.regions.push_back(std::move(region));

@@ -25,6 +25,8 @@ struct ProcessRecord {
   int pid = 0, parent = 0;
   std::string command;      ///< its arguments, parted by blanks
   bool ended_well = false;  ///< false: killed, crashed, or left by _exit()
+  double seconds = 0;       ///< from its start to its end, to 0.01 s; 0: not known, since it did not end well
+  double cpu_seconds = 0;   ///< of all its threads, in the kernel too; 0: not known
 };
 
 /// A region: gable/region.h's, or an NVTX range.
@@ -35,6 +37,9 @@ struct RegionRecord {
   int threads = 1;          ///< different threads that ran it
   bool overlapped = false;  ///< two threads were inside regions at the same time, so counts can't be parted
   CallTimes times{};
+  double busy_threads = 0;  ///< CPU time of the process / wall time over its first calls; 0: not known
+  double flop = 0;          ///< declared by the program: sum over all calls; 0: none
+  double bytes = 0;         ///< the same
   /// Simulated mode: calls whose begin and end part the profile (callgrind's dumps "gable:PATH"). Of a region with more
   /// calls only the first ones do; the others are in their parent's part.
   std::int64_t marked_calls = 0;
