@@ -56,8 +56,8 @@ int main(int argc, char** argv) {
   std::string folder = (std::filesystem::temp_directory_path() / "gable_regions_XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) return 1;
   using namespace gable::perf;
-  const LaunchEnd end = launch({.argv = {argv[0], "--with-listener"},
-                                .environment = session_environment(folder, SessionMode::time)});
+  const LaunchEnd end =
+      launch({.argv = {argv[0], "--with-listener"}, .environment = session_environment(folder, SessionMode::time)});
   for (const RegionRecord& region : read_session(folder).regions)
     fmt::print("  {}: {} calls, median {:.1f} ns\n", region.path, region.times.calls, 1e9 * region.times.median);
   std::filesystem::remove_all(folder);

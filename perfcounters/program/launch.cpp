@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -217,15 +218,16 @@ struct Pipe {
   }
 };
 
+/// This process's environment with `added`, of which the last of a name counts.
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& added) {
+  std::map<std::string, std::string> values;
+  for (const auto& [name, value] : added) values[name] = value;
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    bool replaced = false;
-    for (const auto& [name, value] : added) replaced = replaced || text.compare(0, name.size() + 1, name + "=") == 0;
-    if (!replaced) all.push_back(text);
+    if (values.count(text.substr(0, text.find('='))) == 0) all.push_back(text);
   }
-  for (const auto& [name, value] : added) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : values) all.push_back(name + "=" + value);
   return all;
 }
 

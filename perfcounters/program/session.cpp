@@ -13,6 +13,7 @@
 #include <optional>
 #include <string_view>
 
+#include "perfcounters/listen/names.h"
 #include "perfcounters/listen/region_file.h"
 #include "perfcounters/timing.h"
 
@@ -49,12 +50,19 @@ std::vector<RegionFile> region_files(const std::string& folder) {
   return files;
 }
 
-/// Text from a file: up to its end mark, without control characters.
-std::string text_of(const char* bytes, std::size_t most) {
-  std::string text(bytes, strnlen(bytes, most));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
+/// A process's arguments from a file: up to their end mark, UTF-8 without control characters.
+std::string command_of(const FileHeader& header) {
+  std::string text(header.command, strnlen(header.command, sizeof(header.command)));
+  std::string clean;
+  for (const char* at = text.c_str(); *at != '\0';) {
+    const std::size_t bytes = listen::utf8_bytes(at);
+    if (bytes > 1)
+      clean.append(at, bytes);
+    else
+      clean += bytes == 0 ? '?' : static_cast<unsigned char>(*at) < 0x20 || *at == 0x7f ? ' ' : *at;
+    at += std::max<std::size_t>(bytes, 1);
+  }
+  return clean;
 }
 
 double seconds_of(const std::atomic<std::uint64_t>& nanoseconds) {
@@ -117,7 +125,7 @@ class RegionReader {
       return refuse("is damaged: its header contradicts itself");
     process_.pid = header_->pid;
     process_.parent = header_->parent;
-    process_.command = text_of(header_->command, sizeof(header_->command));
+    process_.command = command_of(*header_);
     process_.ended_well = header_->ended_well != 0;
     process_.seconds = seconds_of(header_->nanoseconds);
     process_.cpu_seconds = seconds_of(header_->cpu_nanoseconds);
@@ -154,8 +162,10 @@ class RegionReader {
   }
 
   void add_slot(std::uint32_t index) {
-    std::string path = text_of(slot_->name, listen::kMaxNameBytes);
-    std::replace(path.begin(), path.end(), '/', '|');
+    char name[listen::kMaxNameBytes + 1];
+    slot_->name[listen::kMaxNameBytes] = '\0';
+    listen::copy_name(slot_->name, name, listen::kMaxNameBytes);
+    std::string path = name;
     if (slot_->parent > index) {
       note(fmt::format("{} is damaged: region {} is inside a later one", name_, index));
       paths_.emplace_back();
