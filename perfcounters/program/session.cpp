@@ -101,10 +101,12 @@ CallTimes times_of(const Slot& slot) {
   return times;
 }
 
-std::vector<RawGroup> counts_of(const Slot& slot, std::uint32_t events) {
+std::vector<RawGroup> counts_of(const Slot& slot, const FileHeader& header) {
   std::vector<RawGroup> counts;
-  for (std::uint32_t i = 0; i < events; ++i)
-    counts.push_back({slot.enabled[i].load(), slot.running[i].load(), {slot.counts[i].load()}});
+  for (std::uint32_t i = 0; i < header.events; ++i) {
+    counts.push_back({slot.enabled[i].load(), slot.running[i].load(), {}});
+    if (header.event[i].error == 0) counts.back().values.push_back(slot.counts[i].load());
+  }
   return counts;
 }
 
@@ -192,7 +194,7 @@ class RegionReader {
     region.flop = sum_of(slot_->flop);
     region.bytes = sum_of(slot_->bytes);
     region.marked_calls = count_of(slot_->marked);
-    region.counts = counts_of(*slot_, header_->events);
+    region.counts = counts_of(*slot_, *header_);
     into_.regions.push_back(std::move(region));
   }
 

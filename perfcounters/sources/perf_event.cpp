@@ -22,6 +22,7 @@
 
 #include "perfcounters/machine.h"
 #include "perfcounters/sources/known_work.h"
+#include "perfcounters/sources/perf_group.h"
 
 namespace gable::perf {
 namespace {
@@ -114,7 +115,13 @@ class LinuxPerf final : public PerfSystem {
     attributes.type = event.type;
     attributes.config = event.config;
     if (event.leader < 0) attributes.disabled = 1;
-    attributes.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+    attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+    if (event.program) {
+      attributes.inherit = 1;  // which the kernel does not allow for events that are read as a group
+      if (event.leader < 0) attributes.enable_on_exec = 1;
+    } else {
+      attributes.read_format |= PERF_FORMAT_GROUP;
+    }
     if (event.cpu < 0) {  // a thread's own event; a memory controller cannot tell user from kernel
       attributes.exclude_kernel = 1;
       attributes.exclude_hv = 1;
@@ -136,6 +143,12 @@ class LinuxPerf final : public PerfSystem {
     words.resize(static_cast<std::size_t>(got) / sizeof(words[0]));
     return {words[1], words[2], {words.begin() + 3, words.end()}};
   }
+  RawGroup read_alone(int descriptor) override {
+    std::array<std::uint64_t, 3> words{};  // value, enabled, running
+    const ssize_t got = ::read(descriptor, words.data(), sizeof(words));
+    if (got != static_cast<ssize_t>(sizeof(words))) return {};
+    return {words[1], words[2], {words[0]}};
+  }
   std::vector<int> threads() const override {
     std::vector<int> threads;
     std::error_code ignored;
@@ -145,59 +158,20 @@ class LinuxPerf final : public PerfSystem {
   }
 };
 
-// Events that the kernel schedules together or not at all.
-class Group {
- public:
-  explicit Group(PerfSystem& system) : system_(&system) {}
-  Group(Group&& other) noexcept : system_(other.system_), members_(std::exchange(other.members_, {})) {}
-  Group& operator=(Group&&) = delete;
-  ~Group() {
-    for (const int member : members_) system_->close(member);
-  }
-  // Returns errno of an event that could not be opened, else 0.
-  int add(std::uint32_t type, std::uint64_t config, int thread, int cpu) {
-    const int opened = system_->open({type, config, thread, cpu, members_.empty() ? -1 : members_.front()});
-    if (opened < 0) return -opened;
-    members_.push_back(opened);
-    return 0;
-  }
-  void start() const { system_->start(members_.front()); }
-  void stop() const { system_->stop(members_.front()); }
-  RawGroup read() const { return system_->read(members_.front(), members_.size()); }
-
- private:
-  PerfSystem* system_;
-  std::vector<int> members_;
-};
-
-int open_flop_group(std::span<const FlopEvent> events, int thread, Group& group) {
+int open_flop_group(std::span<const FlopEvent> events, int thread, PerfGroup& group) {
   for (const FlopEvent& event : events)
-    if (const int error = group.add(PERF_TYPE_RAW, event.config, thread, -1)) return error;
+    if (const int error = group.add({.type = PERF_TYPE_RAW, .config = event.config, .thread = thread})) return error;
   return 0;
 }
 
 // errno of an event that could not be opened, else 0 and a group for each thread that is alive.
-int open_flop_groups(PerfSystem& system, std::span<const FlopEvent> events, std::vector<Group>& groups) {
+int open_flop_groups(PerfSystem& system, std::span<const FlopEvent> events, std::vector<PerfGroup>& groups) {
   for (const int thread : system.threads()) {
-    Group group(system);
+    PerfGroup group(system);
     const int error = open_flop_group(events, thread, group);
     if (error == ESRCH) continue;  // the thread ended after it was listed
     if (error != 0) return error;
     groups.push_back(std::move(group));
-  }
-  return 0;
-}
-
-// The same for every memory event: groups[i] holds event i's groups, one per CPU.
-int open_memory_groups(PerfSystem& system, std::span<const MemoryEvent> events,
-                       std::vector<std::vector<Group>>& groups) {
-  for (const MemoryEvent& event : events) {
-    groups.emplace_back();
-    for (const int cpu : event.cpus) {
-      Group group(system);
-      if (const int error = group.add(event.type, event.config, -1, cpu)) return error;
-      groups.back().push_back(std::move(group));
-    }
   }
   return 0;
 }
@@ -215,10 +189,6 @@ bool has_cpu_pmu(const std::string& devices) {
       return true;
   }
   return false;
-}
-
-SourceStatus explained(const PerfHost& host, int error) {
-  return explain_failure(error, host.paranoid, host.machine.virtual_machine, has_cpu_pmu(host.devices));
 }
 
 int sve_vector_bits() {
@@ -355,6 +325,70 @@ SourceStatus explain_failure(int error, int paranoid, bool virtual_machine, bool
   return status;
 }
 
+RawGroup PerfGroup::grouped(std::span<const RawGroup> alone) {
+  RawGroup group;
+  for (const RawGroup& event : alone) {
+    if (event.values.size() != 1) continue;  // its count is missing, and so refused
+    const double part = static_cast<double>(event.time_running) / static_cast<double>(event.time_enabled);
+    if (group.values.empty() ||
+        part < static_cast<double>(group.time_running) / static_cast<double>(group.time_enabled)) {
+      group.time_enabled = event.time_enabled;
+      group.time_running = event.time_running;
+    }
+    group.values.push_back(event.values.front());
+  }
+  return group;
+}
+
+int open_memory_groups(PerfSystem& system, std::span<const MemoryEvent> events,
+                       std::vector<std::vector<PerfGroup>>& groups) {
+  for (const MemoryEvent& event : events) {
+    groups.emplace_back();
+    for (const int cpu : event.cpus) {
+      PerfGroup group(system);
+      if (const int error = group.add({.type = event.type, .config = event.config, .cpu = cpu})) return error;
+      groups.back().push_back(std::move(group));
+    }
+  }
+  return 0;
+}
+
+std::vector<std::vector<RawGroup>> read_memory_groups(const std::vector<std::vector<PerfGroup>>& groups) {
+  std::vector<std::vector<RawGroup>> raw;
+  for (const auto& of_event : groups) {
+    raw.emplace_back();
+    for (const PerfGroup& group : of_event) raw.back().push_back(group.read());
+  }
+  return raw;
+}
+
+SourceStatus explain_core_failure(const PerfHost& host, int error) {
+  return explain_failure(error, host.paranoid, host.machine.virtual_machine, has_cpu_pmu(host.devices));
+}
+
+SourceStatus explain_memory_failure(const PerfHost& host, int error) {
+  return explain_failure(error, host.paranoid, host.machine.virtual_machine, true);
+}
+
+void add_extra(std::span<const FlopEvent> events, std::span<const RawGroup> groups,
+               std::map<std::string, double>& extra) {
+  for (std::size_t i = 0; i < events.size(); ++i)
+    for (const RawGroup& group : groups)
+      if (events[i].flop_per_count == 0 && i < group.values.size())
+        extra[events[i].name] += static_cast<double>(group.values[i]);
+}
+
+double amx_cycles(const std::map<std::string, double>& extra) {
+  const auto busy = extra.find(kAmxBusy);
+  return busy == extra.end() ? 0 : busy->second;
+}
+
+Quantity without_amx(Quantity flop, const std::map<std::string, double>& extra) {
+  const double cycles = amx_cycles(extra);
+  if (cycles == 0) return flop;
+  return refused(fmt::format("AMX was busy for {:.0f} cycles, and its operations have no event", cycles));
+}
+
 PerfHost perf_host() { return {describe_isa_only(), kDevices, paranoid_level(), sve_vector_bits()}; }
 
 std::shared_ptr<PerfSystem> linux_perf_system() { return std::make_shared<LinuxPerf>(); }
@@ -371,9 +405,9 @@ SourceStatus PerfEventSource::status() const {
     flop.cure = "an Intel, AMD or Arm CPU; or rely on analytic W and Q";
   }
   for (const auto& events : flop_groups_) {
-    Group group(*system_);
+    PerfGroup group(*system_);
     if (const int error = open_flop_group(events, 0, group)) {
-      const SourceStatus failure = explained(host_, error);
+      const SourceStatus failure = explain_core_failure(host_, error);
       flop.reason = failure.reason;
       flop.cure = failure.cure;
       break;
@@ -383,12 +417,12 @@ SourceStatus PerfEventSource::status() const {
   if (flop.available && host_.machine.vendor == kArmImplementer) flop.reason = "speculative operations count too";
 
   const std::vector<MemoryEvent> memory = memory_events(host_.devices);
-  std::vector<std::vector<Group>> groups;
+  std::vector<std::vector<PerfGroup>> groups;
   if (memory.empty()) {
-    dram.reason = "the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)";
+    dram.reason = kNoMemoryPmu;
     dram.cure = "a server CPU on bare metal with the uncore driver (modprobe intel_uncore; amd_uncore since Linux 6.8)";
   } else if (const int error = open_memory_groups(*system_, memory, groups)) {
-    const SourceStatus failure = explain_failure(error, host_.paranoid, host_.machine.virtual_machine, true);
+    const SourceStatus failure = explain_memory_failure(host_, error);
     dram.reason = failure.reason;
     dram.cure = failure.cure;
   } else {
@@ -420,41 +454,30 @@ namespace {
 
 /// The groups that count around one run.
 struct Armed {
-  std::vector<Group> core;
-  std::vector<std::vector<Group>> boxes;
+  std::vector<PerfGroup> core;
+  std::vector<std::vector<PerfGroup>> boxes;
 
   void run(const std::function<void()>& work) const {
-    each([](const Group& group) { group.start(); });
+    each([](const PerfGroup& group) { group.start(); });
     work();
-    each([](const Group& group) { group.stop(); });
+    each([](const PerfGroup& group) { group.stop(); });
   }
   std::vector<RawGroup> read_core() const { return read_all(core); }
-  std::vector<std::vector<RawGroup>> read_boxes() const {
-    std::vector<std::vector<RawGroup>> raw;
-    for (const auto& groups : boxes) raw.push_back(read_all(groups));
-    return raw;
-  }
+  std::vector<std::vector<RawGroup>> read_boxes() const { return read_memory_groups(boxes); }
 
  private:
-  static std::vector<RawGroup> read_all(const std::vector<Group>& groups) {
+  static std::vector<RawGroup> read_all(const std::vector<PerfGroup>& groups) {
     std::vector<RawGroup> raw;
-    for (const Group& group : groups) raw.push_back(group.read());
+    for (const PerfGroup& group : groups) raw.push_back(group.read());
     return raw;
   }
   template <class Act>
   void each(const Act& act) const {
     for (const auto& groups : boxes)
-      for (const Group& group : groups) act(group);
-    for (const Group& group : core) act(group);
+      for (const PerfGroup& group : groups) act(group);
+    for (const PerfGroup& group : core) act(group);
   }
 };
-
-void add_extra(std::span<const FlopEvent> events, std::span<const RawGroup> raw, std::map<std::string, double>& extra) {
-  for (std::size_t i = 0; i < events.size(); ++i)
-    for (const RawGroup& group : raw)
-      if (events[i].flop_per_count == 0 && i < group.values.size())
-        extra[events[i].name] += static_cast<double>(group.values[i]);
-}
 
 }  // namespace
 
@@ -465,7 +488,7 @@ PerfEventSource::Counts PerfEventSource::count_once(const Workload& workload, co
   Counts counts{.flop = {.value = 0}, .dram_bytes = {}, .extra = {}};
   std::vector<MemoryEvent> memory;
   if (wanted(Metric::dram_bytes)) memory = memory_events(host_.devices);
-  if (memory.empty()) counts.dram_bytes.reason = "the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)";
+  if (memory.empty()) counts.dram_bytes.reason = kNoMemoryPmu;
   if (flop_groups_.empty()) counts.flop = {.reason = "no floating-point events are known for this CPU"};
 
   const std::size_t passes = wanted(Metric::flop) ? std::max<std::size_t>(1, flop_groups_.size()) : 1;
@@ -477,12 +500,12 @@ PerfEventSource::Counts PerfEventSource::count_once(const Workload& workload, co
     Armed armed;
     if (!events.empty())
       if (const int error = open_flop_groups(*system_, events, armed.core)) {
-        counts.flop = {.reason = explained(host_, error).reason};
+        counts.flop = {.reason = explain_core_failure(host_, error).reason};
         armed.core.clear();
       }
     if (pass == 0)
       if (const int error = open_memory_groups(*system_, memory, armed.boxes)) {
-        counts.dram_bytes.reason = explain_failure(error, host_.paranoid, host_.machine.virtual_machine, true).reason;
+        counts.dram_bytes.reason = explain_memory_failure(host_, error).reason;
         armed.boxes.clear();
       }
     armed.run(workload.run);
@@ -516,12 +539,10 @@ Reading PerfEventSource::measure(const Workload& workload, const CountOptions& o
   }
   if (reading.quantities.count(Metric::flop) == 0) return reading;
   const bool intel = host_.machine.vendor == "GenuineIntel";
-  const auto busy = reading.extra.find(kAmxBusy);
-  if (busy != reading.extra.end() && busy->second > 0)
-    reading.quantities[Metric::flop] = {
-        .reason = fmt::format("AMX was busy for {:.0f} cycles, and its operations have no event", busy->second)};
-  else if (intel && workload.dtype == "bf16")
-    reading.quantities[Metric::flop] = {.reason = "Intel's bf16 dot products (VDPBF16PS) have no event"};
+  Quantity& flop = reading.quantities[Metric::flop];
+  flop = without_amx(std::move(flop), reading.extra);
+  if (intel && workload.dtype == "bf16" && amx_cycles(reading.extra) == 0)
+    flop = {.reason = "Intel's bf16 dot products (VDPBF16PS) have no event"};
   return reading;
 }
 

@@ -75,6 +75,8 @@ struct PerfEvent {
   int thread = -1;  ///< -1: every thread on `cpu`
   int cpu = -1;     ///< -1: wherever `thread` runs
   int leader = -1;  ///< descriptor of its group's first event; -1: it is the first
+  /// Counts what `thread` executes from its next exec() on, with the threads and processes that it makes. Read alone.
+  bool program = false;
 };
 
 /// The system calls behind an interface, so that tests can supply raw counts. A descriptor is 0 or more.
@@ -87,7 +89,8 @@ class PerfSystem {
   virtual void start(int leader) = 0;
   virtual void stop(int leader) = 0;
   virtual RawGroup read(int leader, std::size_t members) = 0;
-  virtual std::vector<int> threads() const = 0;  ///< of this process, now
+  virtual RawGroup read_alone(int descriptor) { return read(descriptor, 1); }  ///< an event of a program
+  virtual std::vector<int> threads() const = 0;                                ///< of this process, now
 };
 
 /// What the source knows of the machine.

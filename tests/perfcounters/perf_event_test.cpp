@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -18,47 +15,13 @@
 #include "perfcounters/machine.h"
 #include "perfcounters/sources/perf_event.h"
 #include "perfcounters/sources/source.h"
+#include "tests/perfcounters/fake_perf.h"
 
 using namespace gable::perf;
 
 namespace {
 
-namespace fs = std::filesystem;
-
-// A folder that looks like /sys/bus/event_source/devices.
-class FakeDevices {
- public:
-  FakeDevices() : root_(fs::temp_directory_path() / ("gable_devices_" + unique())) {}
-  ~FakeDevices() { fs::remove_all(root_); }
-  FakeDevices(const FakeDevices&) = delete;
-  FakeDevices& operator=(const FakeDevices&) = delete;
-  void write(const std::string& path, const std::string& text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text << '\n';
-  }
-  std::string path() const { return root_.string(); }
-
- private:
-  static std::string unique() { return std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()); }
-  fs::path root_;
-};
-
 RawGroup whole(std::vector<std::uint64_t> values) { return {1000, 1000, std::move(values)}; }
-
-Machine cpu_of(const std::string& vendor, int family, std::vector<std::string> simd) {
-  Machine machine;
-  machine.vendor = vendor;
-  machine.family = family;
-  machine.simd = std::move(simd);
-  return machine;
-}
-
-Machine icelake() { return cpu_of("GenuineIntel", 6, {"avx512f"}); }
-Machine sapphire_rapids() { return cpu_of("GenuineIntel", 6, {"avx512f", "avx512_bf16", "avx512_fp16", "amx_tile"}); }
-Machine zen(int family, bool bf16) {
-  return cpu_of("AuthenticAMD", family, bf16 ? std::vector<std::string>{"avx512_bf16"} : std::vector<std::string>{});
-}
-Machine neoverse() { return cpu_of("0x41", 0, {"neon", "sve"}); }
 
 std::vector<FlopEvent> amd_events() { return flop_groups(zen(0x19, true)).front(); }
 
@@ -95,13 +58,6 @@ class FakePerf final : public PerfSystem {
   std::vector<PerfEvent> opened_;
   std::vector<int> leader_of_;
 };
-
-void describe_box(const FakeDevices& devices, const std::string& box, const char* read, const char* write) {
-  devices.write(box + "/type", "14");
-  devices.write(box + "/cpumask", "0,48");
-  devices.write(box + "/events/cas_count_read", read);
-  devices.write(box + "/events/cas_count_write", write);
-}
 
 const CountOptions kFlopAndBytes{.metrics = {Metric::flop, Metric::dram_bytes}, .repetitions = 1};
 
@@ -268,8 +224,8 @@ TEST_CASE("every unavailable source names a reason and a cure; T and analytic ar
 
 TEST_CASE("Sapphire Rapids: W of two runs on all threads, Q of all boxes on both sockets") {
   const FakeDevices devices;
-  describe_box(devices, "uncore_imc_0", "event=0x05,umask=0xcf", "event=0x05,umask=0xf0");
-  describe_box(devices, "uncore_imc_1", "event=0x05,umask=0xcf", "event=0x05,umask=0xf0");
+  devices.write_box("uncore_imc_0", "event=0x05,umask=0xcf", "event=0x05,umask=0xf0");
+  devices.write_box("uncore_imc_1", "event=0x05,umask=0xcf", "event=0x05,umask=0xf0");
   const auto system = std::make_shared<FakePerf>(std::map<std::uint64_t, std::uint64_t>{
       {0x80C7, 1000}, {0x03C7, 5}, {0x10CF, 10}, {0x02B7, 0}, {0xcf05, 300}, {0xf005, 100}});
   const Reading reading = read_on(sapphire_rapids(), devices, system);
@@ -294,7 +250,7 @@ TEST_CASE("work of units without an event is refused: busy AMX, and Intel's bf16
 
 TEST_CASE("Ice Lake, Zen 4 and Neoverse give W and Q by their own encodings") {
   const FakeDevices icx;
-  describe_box(icx, "uncore_imc_0", "event=0x04,umask=0x0f", "event=0x04,umask=0x30");
+  icx.write_box("uncore_imc_0", "event=0x04,umask=0x0f", "event=0x04,umask=0x30");
   const auto intel =
       std::make_shared<FakePerf>(std::map<std::uint64_t, std::uint64_t>{{0x60C7, 100}, {0x0f04, 40}, {0x3004, 2}});
   const Reading on_icx = read_on(icelake(), icx, intel);
@@ -319,7 +275,7 @@ TEST_CASE("Ice Lake, Zen 4 and Neoverse give W and Q by their own encodings") {
 
 TEST_CASE("a group that shares its counters, or does not fit them, is refused whole") {
   const FakeDevices devices;
-  describe_box(devices, "uncore_imc_0", "event=0x04,umask=0x0f", "event=0x04,umask=0x30");
+  devices.write_box("uncore_imc_0", "event=0x04,umask=0x0f", "event=0x04,umask=0x30");
   const auto shared = std::make_shared<FakePerf>(std::map<std::uint64_t, std::uint64_t>{{0x60C7, 100}});
   shared->multiplexed = true;
   const Reading multiplexed = read_on(icelake(), devices, shared);

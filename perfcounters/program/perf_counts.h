@@ -1,0 +1,80 @@
+// W and Q(dram) of a program that is not gable's, from the CPU's own counters: perf events of its first process, which
+// its threads and children inherit, and the memory controllers of the whole machine (perf_event.h has the events and
+// the arithmetic). Of its regions, the listener inside the program reads the same events at their begin and end.
+//
+//   ProgramCounts counts;
+//   for (int run = 0; run < counts.runs(); ++run) {
+//     auto environment = session_environment(folder(run), SessionMode::time);
+//     append(environment, counts.environment(run));
+//     launch({.argv = app, .environment = environment, .attach = [&](int pid) { counts.attach(pid, run); }});
+//     counts.collect(read_session(folder(run)));
+//   }
+//   counts.program().flop
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfcounters/program/session.h"
+#include "perfcounters/sources/perf_group.h"
+
+namespace gable::perf {
+
+class ProgramCounts {
+ public:
+  struct Work {
+    Quantity flop{};        ///< W
+    Quantity dram_bytes{};  ///< Q(dram): neighbours' traffic meanwhile counts too
+  };
+
+  explicit ProgramCounts(PerfHost host = perf_host(), std::shared_ptr<PerfSystem> system = linux_perf_system());
+
+  /// What can be counted here, or why not: that of PerfEventSource.
+  const SourceStatus& status() const { return status_; }
+  /// How often the program must run: once for each group of core events. 0: nothing can be counted here, and status()
+  /// says why.
+  int runs() const;
+  /// GABLE_SESSION_EVENTS for the regions of this run.
+  std::vector<std::pair<std::string, std::string>> environment(int run) const;
+  /// Opens the events of this run. `pid`: a process that waits before its exec() (Launch::attach).
+  void attach(int pid, int run);
+  /// Reads what was attached, when the program has ended, and the regions of that run.
+  void collect(const SessionRecords& session);
+
+  /// Of the whole program; of one run, where it ran several times.
+  Work program() const;
+  /// Of one call of each region, on average, what it calls included. By path: processes are added up.
+  std::map<std::string, Work> regions() const;
+
+ private:
+  /// Of one path, over all runs.
+  struct Region {
+    Work work{};
+    std::map<std::string, double> extra{};
+  };
+  struct RegionSum;
+
+  bool counts(Metric metric) const { return ability(status_, metric).available; }
+  /// The core events of this run; empty where W can't be counted.
+  std::vector<FlopEvent> core_events(int run) const;
+  /// The memory controllers' events that the listener reads in this run; where there are none, the reason.
+  std::vector<MemoryEvent> region_memory(int run, std::string& reason) const;
+  void collect_region(const RegionSum& sum, Region& into) const;
+
+  PerfHost host_;
+  std::shared_ptr<PerfSystem> system_;
+  SourceStatus status_;
+  std::vector<std::vector<FlopEvent>> flop_groups_;
+  std::vector<MemoryEvent> memory_;
+  int run_ = -1;  ///< that is attached
+  std::vector<PerfGroup> core_;
+  std::vector<std::vector<PerfGroup>> boxes_;
+  Work program_{};
+  std::map<std::string, double> extra_;
+  std::map<std::string, Region> regions_;
+};
+
+}  // namespace gable::perf
