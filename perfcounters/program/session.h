@@ -43,8 +43,8 @@ struct RegionRecord {
   /// Simulated mode: calls whose begin and end part the profile (callgrind's dumps "gable:PATH"). Of a region with more
   /// calls only the first ones do; the others are in their parent's part.
   std::int64_t marked_calls = 0;
-  /// Sums over the calls of the events in GABLE_SESSION_EVENTS, in their order (perf_counts.h), one value each; no value: it could
-  /// not be opened. Empty: not counted.
+  /// Sums over the calls of the events in GABLE_SESSION_EVENTS, in their order (perf_counts.h), one value each; no
+  /// value: it could not be opened. Empty: not counted.
   std::vector<RawGroup> counts{};
 };
 
