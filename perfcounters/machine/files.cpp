@@ -1,8 +1,15 @@
 // See files.h.
 #include "perfcounters/machine/files.h"
 
+#include <fmt/format.h>
+
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <system_error>
 
 namespace gable::perf {
@@ -35,6 +42,18 @@ std::size_t parse_size(const std::string& text) {
   if (unit == 'K' || unit == 'k') return value << 10;
   if (unit == 'M' || unit == 'm') return value << 20;
   return value;
+}
+
+TemporaryFolder::TemporaryFolder(const std::string& name) {
+  path_ = (std::filesystem::temp_directory_path() / (name + "_XXXXXX")).string();
+  if (mkdtemp(path_.data()) == nullptr)
+    throw std::runtime_error(
+        fmt::format("'{}': no temporary folder can be made there: {}", path_, std::strerror(errno)));
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace gable::perf

@@ -1,4 +1,4 @@
-// Small reads of sysfs, procfs and cgroup files. A missing file is not an error.
+// Small reads of sysfs, procfs and cgroup files, where a missing file is not an error; and temporary folders.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +15,19 @@ std::string value_of(const std::string& path, const std::string& key, char separ
 
 /// "48K", "1024K", "32M", "4096" -> bytes; 0 if it is not a number.
 std::size_t parse_size(const std::string& text);
+
+/// A folder of its own below the system's folder for temporary files, removed by the destructor. Throws
+/// std::runtime_error where none can be made.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& name);  ///< of the folder; a random end is added
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 }  // namespace gable::perf

@@ -2,31 +2,26 @@
 #include "perfcounters/sources/callgrind.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <future>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
+#include "perfcounters/machine/files.h"
+#include "perfcounters/sources/callgrind_profile.h"
 #include "perfcounters/sources/child_process.h"
 #include "perfcounters/sources/counted_region.h"
+#include "perfcounters/sources/instruction_flop.h"
 #include "perfcounters/sources/known_work.h"
 
 namespace gable::perf {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::array kLevels{Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes};
-constexpr const char* kProvides = "Q(l2), Q(l3) and Q(dram) of CPU work, from a cache simulation";
+constexpr const char* kProvides =
+    "W of CPU work, by its instructions; Q(l2), Q(l3) and Q(dram), from a cache simulation";
 // A lower bound of a child's time, used to refuse hopeless workloads early; the clock enforces the limit itself. Memory
 // accesses take 40 to 90 times as long under the simulation. Fused multiply-adds are far slower, since valgrind
 // computes them lane by lane: 30 ns per FLOP. Each workload runs twice: the first run warms caches and creates threads
@@ -37,69 +32,6 @@ constexpr int kRuns = 2;
 
 double least_seconds(const Workload& workload) {
   return std::max(workload.seconds * kLeastSlowdown, workload.flop * kLeastSecondsPerFlop * kRuns);
-}
-
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-std::size_t bytes_of(const std::string& text) {
-  std::size_t end = 0;
-  std::size_t value = 0;
-  try {
-    value = std::stoul(text, &end);
-  } catch (const std::exception&) {
-    return 0;
-  }
-  const char unit = end < text.size() ? text[end] : ' ';
-  return unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : value;
-}
-
-std::optional<CacheGeometry> geometry_in(const fs::path& folder) {
-  const CacheGeometry geometry{.bytes = bytes_of(first_line(folder / "size")),
-                               .ways = static_cast<int>(bytes_of(first_line(folder / "ways_of_associativity"))),
-                               .line = static_cast<int>(bytes_of(first_line(folder / "coherency_line_size")))};
-  if (geometry.bytes == 0 || geometry.ways == 0 || geometry.line == 0) return std::nullopt;
-  return geometry;
-}
-
-std::string described(const CacheGeometry& geometry) {
-  return fmt::format("{} KiB in {} ways", geometry.bytes >> 10, geometry.ways);
-}
-
-/// A temporary folder, removed by the destructor.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "gable_callgrind_XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr)
-      throw std::runtime_error(fmt::format("'{}': no temporary folder can be made there", pattern));
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-/// The dump whose description names `trigger`.
-std::map<std::string, double> dump_of(const fs::path& folder, const std::string& trigger) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    std::ifstream file(entry.path());
-    std::stringstream text;
-    text << file.rdbuf();
-    if (text.str().find("Client Request: " + trigger + "\n") != std::string::npos) return callgrind_totals(text.str());
-  }
-  return {};
 }
 
 double sum_of(const std::map<std::string, double>& totals, std::initializer_list<const char*> events) {
@@ -113,58 +45,6 @@ double sum_of(const std::map<std::string, double>& totals, std::initializer_list
 
 }  // namespace
 
-CacheGeometries read_cache_geometries(const std::string& folder) {
-  CacheGeometries caches;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string level = first_line(entry.path() / "level");
-    const bool instructions = first_line(entry.path() / "type") == "Instruction";
-    if (level == "1") (instructions ? caches.l1i : caches.l1d) = geometry_in(entry.path());
-    if (level == "2") caches.l2 = geometry_in(entry.path());
-    if (level == "3") caches.l3 = geometry_in(entry.path());
-  }
-  return caches;
-}
-
-CacheGeometry with_power_of_two_sets(const CacheGeometry& real) {
-  const std::size_t sets = std::max<std::size_t>(1, real.sets());
-  if (std::has_single_bit(sets)) return real;
-  const std::size_t below = std::bit_floor(sets);
-  const double ratio = static_cast<double>(sets) / static_cast<double>(below);
-  const std::size_t chosen = ratio > std::sqrt(2.0) ? 2 * below : below;
-  const std::size_t set_line = chosen * static_cast<std::size_t>(real.line);
-  const std::size_t ways = std::max<std::size_t>(1, real.bytes / set_line);
-  return {.bytes = ways * set_line, .ways = static_cast<int>(ways), .line = real.line};
-}
-
-std::string to_option(const CacheGeometry& geometry) {
-  return fmt::format("{},{},{}", geometry.bytes, geometry.ways, geometry.line);
-}
-
-std::map<std::string, double> callgrind_totals(const std::string& profile) {
-  std::vector<std::string> events;
-  std::map<std::string, double> totals;
-  std::istringstream lines(profile);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string word;
-    words >> word;
-    if (word == "events:") {
-      while (words >> word) events.push_back(word);
-    } else if (word == "totals:") {
-      // callgrind omits trailing zeros.
-      for (const std::string& event : events) {
-        double value = 0;
-        words >> value;
-        totals[event] = words ? value : 0;
-      }
-    }
-  }
-  if (totals.empty())
-    throw std::invalid_argument("a callgrind profile needs the lines 'events:' and 'totals:'; this text has not both");
-  return totals;
-}
-
 double callgrind_bytes(const std::map<std::string, double>& region, const std::map<std::string, double>& residue,
                        bool cold, int line) {
   double lines = sum_of(region, {"DLmr", "DLmw", "ILdmr", "DLdmr", "DLdmw"});
@@ -174,13 +54,6 @@ double callgrind_bytes(const std::map<std::string, double>& region, const std::m
 
 CallgrindSource::CallgrindSource(CacheGeometries caches, std::string helper)
     : caches_(caches), helper_(std::move(helper)) {}
-
-std::optional<CacheGeometry> CallgrindSource::boundary(Metric metric) const {
-  if (metric == Metric::l2_bytes) return caches_.l1d;
-  if (metric == Metric::l3_bytes) return caches_.l3 ? caches_.l2 : std::nullopt;
-  if (metric == Metric::dram_bytes) return caches_.l3 ? caches_.l3 : caches_.l2;
-  return std::nullopt;
-}
 
 SourceStatus CallgrindSource::status() const {
   SourceStatus status{.name = name(), .available = false, .provides = kProvides, .reason = {}, .cure = {}};
@@ -192,68 +65,103 @@ SourceStatus CallgrindSource::status() const {
     status.reason = "this build of gable can't mark a region: valgrind's header was not there when it was built";
     status.cure = "install valgrind (apt-get install valgrind) and build again";
   }
-  if (status.reason.empty() && find_program("valgrind").empty()) {
-    status.reason = "no program valgrind on the PATH";
-    status.cure = "install valgrind (apt-get install valgrind)";
+  if (status.reason.empty()) {
+    ValgrindStatus valgrind = valgrind_status();
+    status.reason = std::move(valgrind.reason);
+    status.cure = std::move(valgrind.cure);
   }
-  if (status.reason.empty() && (!caches_.l1i || !caches_.l1d || (!caches_.l2 && !caches_.l3))) {
+  const bool runs = status.reason.empty();
+  const bool has_caches = caches_.l1i && caches_.l1d && (caches_.l2 || caches_.l3);
+  status.available = runs && (has_caches || has_disassembler());
+  Ability flop{Metric::flop, runs && has_disassembler(), status.reason, status.cure};
+  if (runs && !has_disassembler()) {
+    flop.reason = status.reason = disassembler_reason();
+    flop.cure = status.cure = disassembler_cure();
+  }
+  status.abilities.push_back(std::move(flop));
+  if (runs && !has_caches) {
     status.reason = "the system does not describe its caches (/sys/devices/system/cpu/cpu0/cache)";
     status.cure = "a kernel, or a container runtime, that shows that folder";
   }
-  status.available = status.reason.empty();
   for (const Metric metric : kLevels) {
-    const auto cache = boundary(metric);
-    Ability one{metric, status.available && cache.has_value(), status.reason, status.cure};
-    if (status.available && !cache) one.reason = "this CPU has no such level";
+    Ability one{metric, runs && has_caches && boundary(caches_, metric), {}, {}};
     if (one.available) {
-      const CacheGeometry simulated = with_power_of_two_sets(*cache);
-      if (simulated != *cache)
-        one.reason = fmt::format("the cache of {} is simulated as {}: valgrind needs a power of two of sets",
-                                 described(*cache), described(simulated));
+      one.reason = rounding_note(caches_, metric);
+    } else if (runs && has_caches) {
+      one.reason = "this CPU has no such level";
+    } else {
+      one.reason = status.reason;
+      one.cure = status.cure;
     }
     status.abilities.push_back(std::move(one));
   }
   return status;
 }
 
-PassPlan CallgrindSource::prepare(const CountOptions& options) {
-  int levels = 0;
-  for (const Metric metric : options.metrics) levels += boundary(metric).has_value() ? 1 : 0;
-  return {levels, fmt::format("a child process for each of {} levels", levels)};
+struct CallgrindSource::Simulation {
+  Metric level = Metric::flop;
+  bool counts_flop = false;
+};
+
+/// W comes from the first level's run, since it is the same in each.
+std::vector<CallgrindSource::Simulation> CallgrindSource::simulations(const std::vector<Metric>& metrics) const {
+  std::vector<Simulation> all;
+  for (const Metric metric : metrics)
+    if (boundary(caches_, metric)) all.push_back({.level = metric});
+  if (std::find(metrics.begin(), metrics.end(), Metric::flop) != metrics.end()) {
+    if (all.empty()) all.emplace_back();
+    all.front().counts_flop = true;
+  }
+  return all;
 }
 
-Quantity CallgrindSource::simulate(Metric metric, const Workload& workload, const CountOptions& options) const {
-  const std::optional<CacheGeometry> real = boundary(metric);
-  if (!real) return {.reason = fmt::format("callgrind gives no {} here", to_string(metric))};
+PassPlan CallgrindSource::prepare(const CountOptions& options) {
+  const auto runs = static_cast<int>(simulations(options.metrics).size());
+  return {runs, fmt::format("{} child process{}, one for each level; W from the first", runs, runs == 1 ? "" : "es")};
+}
+
+std::map<Metric, Quantity> CallgrindSource::simulate(const Simulation& simulation, const Workload& workload,
+                                                     const CountOptions& options) const {
+  const auto [level, counts_flop] = simulation;
+  const auto refused = [&](const std::string& reason) {
+    std::map<Metric, Quantity> all{{level, {.reason = reason}}};
+    if (counts_flop) all[Metric::flop] = {.reason = reason};
+    return all;
+  };
   if (least_seconds(workload) > options.seconds_limit)
-    return {.reason = fmt::format("it would run for {:.0f} s or more under callgrind; the limit is {:.0f} s",
-                                  least_seconds(workload), options.seconds_limit)};
+    return refused(fmt::format("it would run for {:.0f} s or more under callgrind; the limit is {:.0f} s",
+                               least_seconds(workload), options.seconds_limit));
   const bool cold = static_cast<bool>(workload.flush);
-  const CacheGeometry simulated = with_power_of_two_sets(*real);
-  // Where the L1 is simulated as the last level, the level in front of it holds two lines and filters nothing.
-  const CacheGeometry above =
-      metric == Metric::l2_bytes ? CacheGeometry{128, 2, real->line} : with_power_of_two_sets(*caches_.l1d);
-  const TemporaryFolder folder;
-  std::vector<std::string> argv{"valgrind",
-                                "-q",
-                                "--tool=callgrind",
-                                "--vgdb=no",
-                                "--cache-sim=yes",
-                                "--simulate-wb=yes",
-                                "--instr-atstart=no",
-                                "--I1=" + to_option(with_power_of_two_sets(*caches_.l1i)),
-                                "--D1=" + to_option(above),
-                                "--LL=" + to_option(simulated),
-                                "--callgrind-out-file=" + (folder.path() / "profile").string()};
+  const TemporaryFolder folder("gable_callgrind");
+  const std::string file = folder.path() + "/profile";
+  std::vector<std::string> argv = callgrind_command(caches_, level, file);
+  argv.emplace_back("--instr-atstart=no");
   for (std::string& word : workload.child({.repetitions = 1, .cold = cold, .markers = true}))
     argv.push_back(std::move(word));
   const ChildResult child = run_child(argv, options.seconds_limit, {{"OMP_NUM_THREADS", "1"}});
-  if (!child.succeeded()) return {.reason = "the run under callgrind failed: " + child.failure()};
-  const auto region = dump_of(folder.path(), "region");
-  const auto residue = dump_of(folder.path(), "residue");
-  if (region.empty() || residue.empty()) return {.reason = "callgrind wrote no profile of the marked region"};
-  const double bytes = callgrind_bytes(region, residue, cold, simulated.line);
-  return {.value = bytes, .q1 = bytes, .q3 = bytes, .note = ability(status(), metric).reason};
+  if (!child.succeeded()) {
+    const auto instruction = find_unknown_instruction(child.errors);
+    return refused("the run under callgrind failed: " +
+                   (instruction ? instruction->reason + "; " + instruction->cure : child.failure()));
+  }
+  CallgrindProfile profile;
+  add_callgrind_profile(file, profile);
+  if (profile.count("region") == 0 || profile.count("residue") == 0)
+    return refused("callgrind wrote no profile of the marked region");
+  const LabelledProfile& region = profile.at("region");
+  std::map<Metric, Quantity> all;
+  if (level != Metric::flop) {
+    const int line = boundary(caches_, level)->line;
+    const double bytes = callgrind_bytes(region.totals, profile.at("residue").totals, cold, line);
+    all[level] = {.value = bytes, .q1 = bytes, .q3 = bytes, .note = rounding_note(caches_, level)};
+  }
+  if (counts_flop) {
+    const FlopCount count = FlopCounter().count(region);
+    const double flop = count.total();
+    all[Metric::flop] = count.refusal().empty() ? Quantity{.value = flop, .q1 = flop, .q3 = flop, .note = count.note()}
+                                                : Quantity{.reason = count.refusal()};
+  }
+  return all;
 }
 
 Reading CallgrindSource::measure(const Workload& workload, const CountOptions& options) {
@@ -261,18 +169,29 @@ Reading CallgrindSource::measure(const Workload& workload, const CountOptions& o
     throw std::invalid_argument("callgrind counts in a process of its own: Workload::child must give its command line");
   Reading reading{
       .source = name(), .provenance = provenance(), .quantities = {}, .extra = {}, .plan = prepare(options)};
-  std::map<Metric, std::future<Quantity>> levels;  // each waits for its own process
   for (const Metric metric : options.metrics)
-    levels[metric] = std::async(std::launch::async, [&, metric] { return simulate(metric, workload, options); });
-  for (auto& [metric, level] : levels) reading.quantities[metric] = level.get();
+    reading.quantities[metric] = {.reason = fmt::format("callgrind gives no {} here", to_string(metric))};
+  if (!has_disassembler()) reading.quantities[Metric::flop] = {.reason = disassembler_reason()};
+  std::vector<std::future<std::map<Metric, Quantity>>> runs;  // each waits for its own process
+  for (const Simulation& one : simulations(options.metrics))
+    runs.push_back(std::async(std::launch::async, [&, one] { return simulate(one, workload, options); }));
+  for (auto& run : runs)
+    for (auto& [metric, quantity] : run.get()) reading.quantities[metric] = std::move(quantity);
   return reading;
 }
 
 std::vector<KnownWork> CallgrindSource::known_work() const {
   constexpr std::size_t kElements = std::size_t{1} << 20;
-  constexpr double kTolerance = 0.02;
+  constexpr double kFlopTolerance = 0.01;
+  constexpr double kBytesTolerance = 0.02;
+  constexpr std::int64_t kIterations = 20'000;  // valgrind takes 30 ns for a FLOP
   if (helper_.empty()) return {};
-  return known_sweeps_in_child(helper_, kElements, true, kTolerance);
+  std::vector<KnownWork> all = known_sweeps_in_child(helper_, kElements, true, kBytesTolerance);
+  for (std::size_t i = 0; i < known_sweeps().size(); ++i)
+    all[i].expected[Metric::flop] = known_sweeps()[i].flop_per_element * static_cast<double>(kElements);
+  for (KnownWork& chain : known_chains_in_child(helper_, kFlopTolerance, kIterations))
+    if (chain.name.find("avx512") == std::string::npos) all.push_back(std::move(chain));  // valgrind has no AVX-512
+  return all;
 }
 
 }  // namespace gable::perf

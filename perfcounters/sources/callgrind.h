@@ -1,6 +1,7 @@
-// Q without a PMU: a child process runs the workload under valgrind's callgrind, whose cache simulation has the host's
-// geometry and counts fills and write-backs. One run per level simulates that level as callgrind's last one:
-// callgrind's first level writes through, so only the last level knows which lines are dirty.
+// W and Q without a PMU: a child process runs the workload under valgrind's callgrind. It counts how often each
+// instruction is executed; a disassembler says what each computes, which gives W (instruction_flop.h). Its cache
+// simulation has the host's geometry and counts fills and write-backs. One run per level simulates that level as
+// callgrind's last one: callgrind's first level writes through, so only the last level knows which lines are dirty.
 //   Q(l2)    what the L1 exchanges with the L2:  a run whose last level has the L1d's geometry
 //   Q(l3)    what the L2 exchanges with the L3:  ... the L2's
 //   Q(dram)  what the L3 exchanges with memory:  ... the L3's
@@ -8,41 +9,14 @@
 // non-temporal stores as ordinary ones) and deterministic. Q(l1) is not given: callgrind counts accesses, not bytes.
 #pragma once
 
-#include <cstddef>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "perfcounters/sources/callgrind_run.h"
 #include "perfcounters/sources/source.h"
 
 namespace gable::perf {
-
-struct CacheGeometry {
-  std::size_t bytes = 0;
-  int ways = 0;
-  int line = 64;
-
-  std::size_t sets() const { return bytes / (static_cast<std::size_t>(ways) * static_cast<std::size_t>(line)); }
-  bool operator==(const CacheGeometry&) const = default;
-};
-
-/// The cache geometries that the system reports; a missing level is empty.
-struct CacheGeometries {
-  std::optional<CacheGeometry> l1i, l1d, l2, l3;
-};
-
-/// From `folder` (normally /sys/devices/system/cpu/cpu0/cache).
-CacheGeometries read_cache_geometries(const std::string& folder);
-
-/// callgrind requires a power-of-two number of sets: the nearest one, with as many ways as fit the capacity.
-CacheGeometry with_power_of_two_sets(const CacheGeometry& real);
-
-/// "49152,12,64".
-std::string to_option(const CacheGeometry& geometry);
-
-/// Event name -> total of one dump. Throws std::invalid_argument for text that is no callgrind profile.
-std::map<std::string, double> callgrind_totals(const std::string& profile);
 
 /// Bytes that the simulated last level exchanged with the next level. Warm: lines that the previous run left dirty are
 /// written back in this region; they stand for the lines that this run leaves dirty. Cold: the region starts with clean
@@ -65,9 +39,11 @@ class CallgrindSource final : public CounterSource {
   std::vector<KnownWork> known_work() const override;
 
  private:
-  /// The geometry of the level in front of the one that `metric` measures.
-  std::optional<CacheGeometry> boundary(Metric metric) const;
-  Quantity simulate(Metric metric, const Workload& workload, const CountOptions& options) const;
+  /// One child process: the traffic of one level, or none with Metric::flop.
+  struct Simulation;
+  std::vector<Simulation> simulations(const std::vector<Metric>& metrics) const;
+  std::map<Metric, Quantity> simulate(const Simulation& simulation, const Workload& workload,
+                                      const CountOptions& options) const;
 
   CacheGeometries caches_;
   std::string helper_;

@@ -21,6 +21,10 @@ namespace gable::perf {
 namespace {
 
 constexpr std::size_t kLongestInstruction = 15;
+// Shares of the executed instructions. Start-up code in sections that valgrind takes for no file is some hundreds of
+// instructions.
+constexpr double kMostUnknown = 0.01;
+constexpr double kNotedUnknown = 0.001;
 
 #if GABLE_HAS_ZYDIS
 
@@ -138,9 +142,15 @@ std::string disassembler_cure() {
 }
 
 #if GABLE_HAS_ZYDIS
-std::string mnemonic_of(std::span<const std::uint8_t> code) {
+InstructionName name_of(std::span<const std::uint8_t> code) {
   Decoded decoded;
-  return decode(code, decoded) ? std::string(decoded.mnemonic) : "";
+  if (!decode(code, decoded)) return {};
+  const char* text = ZydisISAExtGetString(decoded.instruction.meta.isa_ext);
+  const std::string_view extension = text == nullptr ? "" : text;
+  return {.mnemonic = std::string(decoded.mnemonic),
+          .extension = extension.starts_with("AVX512") ? "AVX-512"
+                       : extension.starts_with("AMX")  ? "AMX"
+                                                       : std::string(extension)};
 }
 
 InstructionFlop flop_of(std::span<const std::uint8_t> code) {
@@ -157,7 +167,7 @@ InstructionFlop flop_of(std::span<const std::uint8_t> code) {
   return {};
 }
 #else
-std::string mnemonic_of(std::span<const std::uint8_t>) { return ""; }
+InstructionName name_of(std::span<const std::uint8_t>) { return {}; }
 InstructionFlop flop_of(std::span<const std::uint8_t>) { throw std::logic_error(disassembler_reason()); }
 #endif
 
@@ -175,16 +185,45 @@ double FlopCount::masked() const {
   return sum;
 }
 
+namespace {
+
+/// "12 % of the executed instructions can't be read: code in no file (generated at run time)"; empty up to `share`.
+std::string unknown_beyond(const FlopCount& count, double share) {
+  double sum = 0;
+  const std::pair<const std::string, double>* most = nullptr;
+  for (const auto& one : count.unknown) {
+    sum += one.second;
+    if (most == nullptr || one.second > most->second) most = &one;
+  }
+  if (sum <= share * count.executions || most == nullptr) return "";
+  return fmt::format("{:.2g} % of the executed instructions can't be read: {}", 100 * sum / count.executions,
+                     most->first);
+}
+
+}  // namespace
+
+std::string FlopCount::refusal() const { return unknown_beyond(*this, kMostUnknown); }
+
+std::string FlopCount::note() const {
+  std::string text = unknown_beyond(*this, kNotedUnknown);
+  if (masked() > 0)
+    text += fmt::format("{}{:.2g} % of W by instructions with a mask, of which all lanes are counted",
+                        text.empty() ? "" : "; ", 100 * masked() / total());
+  return text;
+}
+
 FlopCount& FlopCount::operator+=(const FlopCount& other) {
   for (const auto& [kind, flop] : other.by_kind) by_kind[kind] += flop;
-  for (const auto& [what, executions] : other.unknown) unknown[what] += executions;
+  for (const auto& [what, times] : other.unknown) unknown[what] += times;
+  executions += other.executions;
   return *this;
 }
 
 FlopCount FlopCount::operator*(double factor) const {
   FlopCount scaled = *this;
   for (auto& [kind, flop] : scaled.by_kind) flop *= factor;
-  for (auto& [what, executions] : scaled.unknown) executions *= factor;
+  for (auto& [what, times] : scaled.unknown) times *= factor;
+  scaled.executions *= factor;
   return scaled;
 }
 
@@ -241,6 +280,7 @@ FlopCount FlopCounter::count(const LabelledProfile& profile) {
     Object& its = object(file);
     for (const auto& [address, times] : executions) {
       const InstructionFlop& instruction = its.at(file, address);
+      sum.executions += static_cast<double>(times);
       if (!instruction.unknown.empty()) sum.unknown[instruction.unknown] += static_cast<double>(times);
       if (instruction.flop > 0)
         sum.by_kind[instruction.kind] += static_cast<double>(instruction.flop) * static_cast<double>(times);

@@ -56,17 +56,25 @@ inline bool has_disassembler() { return disassembler_reason().empty(); }
 /// Of the instruction that `code` begins with (64-bit mode). Throws std::logic_error without a disassembler.
 InstructionFlop flop_of(std::span<const std::uint8_t> code);
 
-/// "vfmadd231pd", or "" for bytes that are no instruction.
-std::string mnemonic_of(std::span<const std::uint8_t> code);
+struct InstructionName {
+  std::string mnemonic;   ///< "vfmadd231pd"; empty for bytes that are no instruction, and without a disassembler
+  std::string extension;  ///< "AVX-512", "AMX", otherwise as Zydis calls it: "FMA", "AVX2"
+};
+InstructionName name_of(std::span<const std::uint8_t> code);
 
 struct FlopCount {
   std::map<FlopKind, double> by_kind{};
   /// What is not in by_kind though it may have floating-point operations -> its executions: "tdpbf16ps",
   /// "code in no file (generated at run time)", "/lib/x.so: no such file".
   std::map<std::string, double> unknown{};
+  double executions = 0;  ///< of all instructions
 
   double total() const;   ///< W, masked forms with all their lanes
   double masked() const;  ///< of it, by masked forms
+  /// Why total() is no W: more than 1 % of the executed instructions are unknown. Empty: it is.
+  std::string refusal() const;
+  /// Its limits: masked forms, unknown instructions beyond one in a thousand. Empty: none.
+  std::string note() const;
   FlopCount& operator+=(const FlopCount& other);
   FlopCount operator*(double factor) const;
 };

@@ -46,10 +46,10 @@ std::vector<ComputeLoop> known_loops() {
 
 constexpr std::int64_t kIterations = 1'000'000;
 
-KnownWork known_chain(const ComputeLoop& loop, double tolerance) {
-  const double flop = static_cast<double>(kIterations) * loop.instructions_per_iteration * loop.flop_per_instruction;
+KnownWork known_chain(const ComputeLoop& loop, double tolerance, std::int64_t iterations = kIterations) {
+  const double flop = static_cast<double>(iterations) * loop.instructions_per_iteration * loop.flop_per_instruction;
   return {.name = loop.name() + " chain",
-          .workload = {.run = [run = loop.run] { run(kIterations); }},
+          .workload = {.run = [run = loop.run, iterations] { run(iterations); }},
           .expected = {{Metric::flop, flop}},
           .tolerance = tolerance};
 }
@@ -69,7 +69,8 @@ std::function<std::vector<std::string>(const ChildTask&)> child_of(const std::st
 }  // namespace
 
 const std::vector<KnownSweep>& known_sweeps() {
-  static const std::vector<KnownSweep> sweeps{{"read", 4, 4}, {"copy", 12, 8}, {"triad", 16, 12}, {"daxpy", 24, 24}};
+  static const std::vector<KnownSweep> sweeps{
+      {"read", 4, 4, 1}, {"copy", 12, 8, 0}, {"triad", 16, 12, 2}, {"daxpy", 24, 24, 2}};
   return sweeps;
 }
 
@@ -153,12 +154,12 @@ std::vector<KnownWork> known_sweeps_in_child(const std::string& helper, std::siz
   return all;
 }
 
-std::vector<KnownWork> known_chains_in_child(const std::string& helper, double tolerance) {
+std::vector<KnownWork> known_chains_in_child(const std::string& helper, double tolerance, std::int64_t iterations) {
   std::vector<KnownWork> all;
   for (const ComputeLoop& loop : known_loops()) {
-    KnownWork known = known_chain(loop, tolerance);
+    KnownWork known = known_chain(loop, tolerance, iterations);
     known.workload.run = nullptr;
-    known.workload.child = child_of(helper, loop.name(), 0, kIterations);
+    known.workload.child = child_of(helper, loop.name(), 0, iterations);
     all.push_back(std::move(known));
   }
   return all;

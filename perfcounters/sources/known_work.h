@@ -20,6 +20,7 @@ struct KnownSweep {
   std::string name;  ///< "read", "copy", "triad" (f32) or "daxpy" (f64)
   double bytes_per_element = 0;
   double loaded_bytes_per_element = 0;  ///< between core and L1
+  double flop_per_element = 0;
 };
 
 const std::vector<KnownSweep>& known_sweeps();
@@ -38,7 +39,8 @@ std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop
 std::vector<KnownWork> known_sweeps_in_child(const std::string& helper, std::size_t elements, bool cold,
                                              double tolerance);
 
-/// The same for arithmetic of each width that this CPU has.
-std::vector<KnownWork> known_chains_in_child(const std::string& helper, double tolerance);
+/// The same for arithmetic of each width that this CPU has, so many instructions of each accumulator.
+std::vector<KnownWork> known_chains_in_child(const std::string& helper, double tolerance,
+                                             std::int64_t iterations = 1'000'000);
 
 }  // namespace gable::perf

@@ -152,16 +152,6 @@ TEST_CASE("a cache with a power of two of sets keeps its geometry, others nearly
   }
 }
 
-TEST_CASE("a profile's totals are read by name, zeros at its end too; other text is refused") {
-  const auto totals = callgrind_totals(
-      "desc: Trigger: Client Request: region\nevents: Ir Dr DLmr DLmw DLdmw\n"
-      "fn=(1)\n1 2 3\ntotals: 100 50 7\n");
-  CHECK(totals.at("Ir") == 100);
-  CHECK(totals.at("DLmr") == 7);
-  CHECK(totals.at("DLdmw") == 0);
-  CHECK_THROWS_AS(callgrind_totals("no profile"), std::invalid_argument);
-}
-
 TEST_CASE("fills and write-backs are lines; only a cold region counts the lines that it leaves dirty") {
   const std::map<std::string, double> region{{"ILmr", 5}, {"DLmr", 100}, {"DLmw", 10}, {"DLdmr", 20}, {"DLdmw", 3}};
   const std::map<std::string, double> residue{{"DLmr", 1e6}, {"DLdmr", 30}};
@@ -180,13 +170,13 @@ TEST_CASE(
     MESSAGE("skipped: simulated traffic: ", status.reason);
     return;
   }
-  const Calibration calibration = calibrate(source, {Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes});
+  const Calibration calibration = calibrate(source, {Metric::flop, Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes});
   CHECK(calibration.checks.size() >= 10);
   for (const CalibrationCheck& check : calibration.checks) {
     CAPTURE(check.kernel);
     CAPTURE(to_string(check.metric));
     CAPTURE(check.reason);
-    CHECK(check.measured.value_or(-1) == doctest::Approx(check.expected).epsilon(0.02).scale(check.allowance / 0.02));
+    CHECK(check.measured.value_or(-1) == doctest::Approx(check.expected).epsilon(0.02).scale(check.allowance / 0.02 + 1e-9));
     CHECK(check.passed);
   }
   const KnownWork triad = source.known_work().at(2);
