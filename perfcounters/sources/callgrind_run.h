@@ -26,8 +26,7 @@ struct CacheGeometries {
   std::optional<CacheGeometry> l1i, l1d, l2, l3;
 };
 
-/// From `folder` (normally /sys/devices/system/cpu/cpu0/cache).
-CacheGeometries read_cache_geometries(const std::string& folder);
+CacheGeometries read_cache_geometries(const std::string& folder = "/sys/devices/system/cpu/cpu0/cache");
 
 /// callgrind requires a power-of-two number of sets: the nearest one, with as many ways as fit the capacity.
 CacheGeometry with_power_of_two_sets(const CacheGeometry& real);

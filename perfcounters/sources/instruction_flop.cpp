@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
@@ -160,7 +161,7 @@ InstructionFlop flop_of(std::span<const std::uint8_t> code) {
   if (contains(kX87Operations, name)) return {.kind = {.type = FloatType::x87}, .flop = 1};
   if (name == kX87SineAndCosine) return {.kind = {.type = FloatType::x87}, .flop = 2};
   // AMX: tdpbf16ps, tdpfp16ps, tcmmimfp16ps, …; how large the tiles are is not in the instruction.
-  if (name.starts_with("tdp") || name.starts_with("tcmm") || name.starts_with("tmmul"))
+  if ((name.starts_with("tdp") || name.starts_with("tcmm") || name.starts_with("tmmul")) && ends_with(name, "ps"))
     return {.kind = {}, .flop = 0, .unknown = std::string(name)};
   for (const ElementType& element : kElementTypes)
     if (ends_with(name, element.suffix)) return vector_flop(decoded, element);
@@ -196,7 +197,7 @@ std::string unknown_beyond(const FlopCount& count, double share) {
     if (most == nullptr || one.second > most->second) most = &one;
   }
   if (sum <= share * count.executions || most == nullptr) return "";
-  return fmt::format("{:.2g} % of the executed instructions can't be read: {}", 100 * sum / count.executions,
+  return fmt::format("{:.3g} % of the executed instructions can't be read: {}", 100 * sum / count.executions,
                      most->first);
 }
 
@@ -207,7 +208,7 @@ std::string FlopCount::refusal() const { return unknown_beyond(*this, kMostUnkno
 std::string FlopCount::note() const {
   std::string text = unknown_beyond(*this, kNotedUnknown);
   if (masked() > 0)
-    text += fmt::format("{}{:.2g} % of W by instructions with a mask, of which all lanes are counted",
+    text += fmt::format("{}{:.3g} % of W by instructions with a mask, of which all lanes are counted",
                         text.empty() ? "" : "; ", 100 * masked() / total());
   return text;
 }
@@ -277,6 +278,7 @@ FlopCounter::Object& FlopCounter::object(const std::string& file) {
 FlopCount FlopCounter::count(const LabelledProfile& profile) {
   FlopCount sum;
   for (const auto& [file, executions] : profile.executions) {
+    if (ignored_.count(file.substr(file.rfind('/') + 1)) > 0) continue;
     Object& its = object(file);
     for (const auto& [address, times] : executions) {
       const InstructionFlop& instruction = its.at(file, address);

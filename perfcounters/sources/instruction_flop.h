@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -87,12 +87,15 @@ class FlopCounter {
   ~FlopCounter();
   FlopCounter(const FlopCounter&) = delete;
   FlopCounter& operator=(const FlopCounter&) = delete;
+  /// Files with this name, in any folder, have no FLOP: what measures is no part of what is measured.
+  void ignore(const std::string& file_name) { ignored_.insert(file_name); }
   FlopCount count(const LabelledProfile& profile);
 
  private:
   struct Object;
   Object& object(const std::string& file);
   std::map<std::string, std::unique_ptr<Object>> objects_;
+  std::set<std::string> ignored_;
 };
 
 }  // namespace gable::perf

@@ -64,8 +64,7 @@ std::vector<std::unique_ptr<CounterSource>> open_counter_sources(const std::stri
   std::vector<std::unique_ptr<CounterSource>> sources;
   sources.push_back(std::make_unique<PerfEventSource>());
   sources.push_back(std::make_unique<PcmSource>(describe_machine(), helper));
-  sources.push_back(
-      std::make_unique<CallgrindSource>(read_cache_geometries("/sys/devices/system/cpu/cpu0/cache"), helper));
+  sources.push_back(std::make_unique<CallgrindSource>(read_cache_geometries(), helper));
   sources.push_back(std::make_unique<CuptiSource>());
   return sources;
 }
