@@ -1,13 +1,11 @@
 // See activity_recorder.h. Reads only those fields of a record whose offsets are the same in every CUPTI since 12.6.
 #include "perfcounters/cupti/activity_recorder.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 
+#include "perfcounters/cupti/demangle.h"
 #include "perfcounters/cupti/library.h"
 
 namespace gable::cupti {
@@ -21,13 +19,6 @@ constexpr std::size_t kBufferAlignment = 8;
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_RUNTIME,
                                          CUPTI_ACTIVITY_KIND_DRIVER};
-
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 && text != nullptr ? text.get() : name;
-}
 
 const char* copy_name(std::uint8_t kind) {
   switch (kind) {

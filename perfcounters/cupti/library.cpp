@@ -97,7 +97,11 @@ Functions load_functions() {
   get("cuptiActivityFlushAll", f.activity_flush);
   get("cuptiActivityGetNextRecord", f.activity_next);
   get("cuptiActivityGetNumDroppedRecords", f.activity_dropped);
+  get("cuptiActivityFlushPeriod", f.activity_flush_period);
   get("cuptiGetCallbackName", f.callback_name);
+  get("cuptiSubscribe", f.subscribe);
+  get("cuptiEnableCallback", f.enable_callback);
+  get("cuptiGetDeviceId", f.device_id);
   return f;
 }
 
@@ -116,6 +120,7 @@ Driver load_driver() {
   get("cuCtxSynchronize", d.synchronize);
   get("cuGetErrorName", d.error_name);
   get("cuDeviceGetAttribute", d.attribute);
+  get("cuDeviceGetName", d.device_name);
   get("cuModuleLoadData", d.load_module);
   get("cuModuleUnload", d.unload_module);
   get("cuModuleGetFunction", d.function);
@@ -123,6 +128,13 @@ Driver load_driver() {
   get("cuMemFree_v2", d.free);
   get("cuMemsetD8_v2", d.fill);
   get("cuLaunchKernel", d.launch);
+  get("cuStreamIsCapturing", d.is_capturing);
+  get("cuFuncGetName", d.function_name);
+  get("cuKernelGetName", d.kernel_name);
+  get("cuGraphGetNodes", d.graph_nodes);
+  get("cuGraphNodeGetType", d.node_type);
+  get("cuGraphKernelNodeGetParams_v2", d.kernel_node);
+  get("cuGraphChildGraphNodeGetGraph", d.child_graph);
   if (const CUresult result = d.init(0); result != CUDA_SUCCESS) {
     const char* name = nullptr;
     d.error_name(result, &name);

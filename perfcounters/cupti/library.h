@@ -48,7 +48,12 @@ struct Functions {
   decltype(&cuptiActivityFlushAll) activity_flush;
   decltype(&cuptiActivityGetNextRecord) activity_next;
   decltype(&cuptiActivityGetNumDroppedRecords) activity_dropped;
+  decltype(&cuptiActivityFlushPeriod) activity_flush_period;
   decltype(&cuptiGetCallbackName) callback_name;
+
+  decltype(&cuptiSubscribe) subscribe;
+  decltype(&cuptiEnableCallback) enable_callback;
+  decltype(&cuptiGetDeviceId) device_id;
 
   std::string name;  ///< "libcupti.so.13 (CUPTI 130001)"
 };
@@ -64,6 +69,7 @@ struct Driver {
   decltype(&cuCtxSynchronize) synchronize;
   decltype(&cuGetErrorName) error_name;
   decltype(&cuDeviceGetAttribute) attribute;
+  decltype(&cuDeviceGetName) device_name;
   decltype(&cuModuleLoadData) load_module;
   decltype(&cuModuleUnload) unload_module;
   decltype(&cuModuleGetFunction) function;
@@ -71,6 +77,13 @@ struct Driver {
   decltype(&cuMemFree) free;
   decltype(&cuMemsetD8) fill;
   decltype(&cuLaunchKernel) launch;
+  decltype(&cuStreamIsCapturing) is_capturing;
+  decltype(&cuFuncGetName) function_name;
+  decltype(&cuKernelGetName) kernel_name;
+  decltype(&cuGraphGetNodes) graph_nodes;
+  decltype(&cuGraphNodeGetType) node_type;
+  decltype(&cuGraphKernelNodeGetParams) kernel_node;
+  decltype(&cuGraphChildGraphNodeGetGraph) child_graph;
 };
 
 /// libcupti's functions. Throws GpuProfilerError(kNoCupti) with what the loader said.

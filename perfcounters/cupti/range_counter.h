@@ -1,6 +1,4 @@
 // CUPTI's range profiler on one GPU's primary context, in user replay: the work runs again for each pass.
-// The order of calls matters to CUPTI, which crashes (Start without SetConfig) or spoils what it decodes (two Starts)
-// instead of saying so; here each step is a scope that ends what it began.
 #pragma once
 
 #include <string>

@@ -1,0 +1,146 @@
+// The entry that CUDA calls when it is initialised in a process where CUDA_INJECTION64_PATH names this library. It
+// never disturbs the program: whatever fails becomes a line in the session's folder.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "perfcounters/cupti/context.h"
+#include "perfcounters/cupti/injection/counted_context.h"
+#include "perfcounters/cupti/injection/kernel_counter.h"
+#include "perfcounters/cupti/injection/kernel_timer.h"
+#include "perfcounters/cupti/injection/launches.h"
+#include "perfcounters/cupti/injection/regions.h"
+#include "perfcounters/cupti/injection/session.h"
+#include "perfcounters/cupti/library.h"
+#include "perfcounters/sources/gpu_profiler.h"
+
+namespace gable::cupti {
+namespace {
+
+/// What runs in this process. Never destroyed: CUDA calls back during the process's end.
+struct Injected {
+  explicit Injected(SessionRequest asked) : request(std::move(asked)), file(request.folder) {}
+
+  const SessionRequest request;
+  SessionFile file;
+  const pid_t pid = getpid();
+  std::unique_ptr<KernelCounter> counter{};  ///< null when it times
+  bool ended = false;
+};
+
+Injected* injected = nullptr;
+
+/// The process is not a child that was forked, and not past its end.
+bool alive() { return injected != nullptr && !injected->ended && getpid() == injected->pid; }
+
+/// Runs `task`; a failure becomes a line of the session.
+template <typename Task>
+void guarded(const Task& task) {
+  try {
+    task();
+  } catch (const perf::GpuProfilerError& error) {
+    injected->file.fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    injected->file.note(std::string("the kernels of this process: ") + error.what());
+  }
+}
+
+void learn_gpu(CUcontext context) {
+  std::uint32_t gpu = 0;
+  check(functions().device_id(context, &gpu), "cuptiGetDeviceId");
+  char name[256] = "";
+  check(driver().device_name(name, sizeof name, device_of(static_cast<int>(gpu))), "cuDeviceGetName");
+  note_gpu(static_cast<int>(gpu), name);
+}
+
+void resource(CUpti_CallbackId what, const CUpti_ResourceData& data) {
+  if (what == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
+    if (injected->counter) {
+      injected->counter->context_created(data.context);
+    } else {
+      learn_gpu(data.context);
+    }
+  }
+  if (what == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING && injected->counter) {
+    injected->counter->context_ends(data.context);
+  }
+}
+
+void api_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  const bool enters = data.callbackSite == CUPTI_API_ENTER;
+  if (!injected->counter) {
+    if (enters) note_launch(data.correlationId);
+    return;
+  }
+  if (enters) {
+    injected->counter->before(call, data);
+  } else {
+    injected->counter->after(call, data);
+  }
+}
+
+void CUPTIAPI called_back(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  if (!alive()) return;
+  guarded([&] {
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE) resource(id, *static_cast<const CUpti_ResourceData*>(data));
+    if (domain == CUPTI_CB_DOMAIN_DRIVER_API) api_call(id, *static_cast<const CUpti_CallbackData*>(data));
+  });
+}
+
+void subscribe() {
+  static CUpti_SubscriberHandle subscriber = nullptr;
+  check(functions().subscribe(&subscriber, called_back, nullptr), "cuptiSubscribe");
+  for (const CUpti_CallbackIdResource what :
+       {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING}) {
+    check(functions().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, what), "cuptiEnableCallback");
+  }
+  for (const CUpti_CallbackId call : known_calls()) {
+    // A timed launch needs its region only.
+    if (!injected->counter && kind_of(call) != Call::launch && kind_of(call) != Call::graph_launch) continue;
+    check(functions().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call), "cuptiEnableCallback");
+  }
+}
+
+void start() {
+  functions();
+  find_regions();
+  if (injected->request.mode == SessionRequest::Mode::counters) {
+    std::vector<std::string> metrics = injected->request.metrics;
+    metrics.emplace_back(kBlocks);
+    injected->counter = std::make_unique<KernelCounter>(injected->file, std::move(metrics), injected->request.calls);
+  } else {
+    start_timing(injected->file);
+  }
+  subscribe();
+}
+
+void finish() {
+  if (!alive()) return;
+  guarded([] {
+    if (injected->counter) {
+      injected->counter->finish(true);
+    } else {
+      finish_timing(true);
+    }
+  });
+  injected->ended = true;
+}
+
+}  // namespace
+}  // namespace gable::cupti
+
+/// Called once per process by the driver. CUDA goes on whatever it returns.
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+  using namespace gable::cupti;
+  try {
+    SessionRequest request = session_request();
+    if (injected != nullptr || request.mode == SessionRequest::Mode::none) return 1;
+    injected = new Injected(std::move(request));
+    guarded(start);
+    injected->file.write({}, false);
+    std::atexit(finish);
+  } catch (...) {  // out of memory: the program is to find that out by itself
+  }
+  return 1;
+}

@@ -1,0 +1,333 @@
+// See kernel_counter.h.
+#include "perfcounters/cupti/injection/kernel_counter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+#include <string_view>
+
+#include "perfcounters/cupti/demangle.h"
+#include "perfcounters/cupti/injection/counted_context.h"
+#include "perfcounters/cupti/injection/regions.h"
+#include "perfcounters/sources/gpu_metrics.h"
+#include "perfcounters/sources/gpu_profiler.h"
+
+namespace gable::cupti {
+namespace {
+
+using perf::GpuProfilerError;
+
+constexpr std::size_t kRoom = 128;  // launches that are counted before the counts are fetched
+constexpr int kMostIdle = 2;        // launches that are counted beyond need before the profiler is disarmed
+
+constexpr std::int64_t kGraphCalls = 2;  // counted launches of a CUDA graph
+constexpr double kSameInstructions = 0.01;
+
+constexpr const char* kOnlyInGraph =
+    "it ran only inside a CUDA graph, whose kernels can't be counted one by one; launched once outside, it can be";
+constexpr const char* kUncheckedGraph =
+    "other kernels of its CUDA graph ran only there, so that the counts of its launches outside can't be checked";
+constexpr const char* kUncountedGraph = "its CUDA graph could not be counted";
+constexpr const char* kWaits = "it waits for kernels of other GPUs, so it can't be run again by itself to be counted";
+constexpr const char* kUntied = "its counts could not be tied to its launches";
+
+/// Each kernel is replayed alone, so one that waits for its peers would wait for ever.
+bool waits_for_others(std::string_view name) {
+  return name.find("ncclDevKernel") != name.npos || name.find("ncclKernel") != name.npos ||
+         name.find("nvshmem") != name.npos;
+}
+
+double blocks_of(const KernelShape& shape) {
+  return static_cast<double>(shape.grid[0]) * static_cast<double>(shape.grid[1]) * static_cast<double>(shape.grid[2]);
+}
+
+bool belongs(const std::map<std::string, double>& values, const CountedKernel& kernel) {
+  const auto blocks = values.find(kBlocks);
+  return blocks == values.end() || blocks->second == blocks_of(kernel.shape);
+}
+
+template <typename Counted>
+void add(const std::map<std::string, double>& values, Counted& counted) {
+  ++counted.calls;
+  for (const auto& [metric, value] : values) counted.sums[metric] += value;
+}
+
+/// A metric per call; 0 if it was not counted.
+template <typename Counted>
+double per_call(const Counted& counted, const char* metric) {
+  const auto sum = counted.sums.find(metric);
+  return sum != counted.sums.end() && counted.calls > 0 ? sum->second / static_cast<double>(counted.calls) : 0;
+}
+
+double instructions_of(const CountedKernel& kernel) {
+  const double hardware = per_call(kernel, perf::kHardwareInstructions);
+  return hardware > 0 ? hardware : per_call(kernel, perf::kInstrumentedInstructions);
+}
+
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+perf::KernelRecord record_of(int gpu, const std::string& gpu_name, const KernelShape& shape,
+                             const std::string& region) {
+  perf::KernelRecord record;
+  record.gpu = gpu;
+  record.gpu_name = gpu_name;
+  record.name = demangled(shape.name.c_str());
+  record.region = region;
+  record.grid = shape.grid;
+  record.block = shape.block;
+  return record;
+}
+
+thread_local bool holds_launches = false;  // this thread is between before() and after() of a counted launch
+
+}  // namespace
+
+KernelCounter::KernelCounter(SessionFile& file, std::vector<std::string> metrics, int calls)
+    : file_(file), metrics_(std::move(metrics)), calls_(calls) {}
+
+KernelCounter::~KernelCounter() = default;
+
+void KernelCounter::context_created(CUcontext context) {
+  const std::lock_guard lock(mutex_);
+  try {
+    const MadeCurrent current(context);
+    contexts_[context] = std::make_unique<CountedContext>(context, metrics_);
+  } catch (const GpuProfilerError& error) {
+    file_.fail(error.code(), error.what());
+    write(false);
+  }
+}
+
+void KernelCounter::context_ends(CUcontext context) {
+  const std::lock_guard lock(mutex_);
+  CountedContext* counted = context_of(context);
+  if (counted == nullptr) return;
+  disarm(*counted);
+  contexts_.erase(context);
+  write(false);
+}
+
+CountedContext* KernelCounter::context_of(CUcontext context) {
+  const auto found = contexts_.find(context);
+  return found != contexts_.end() ? found->second.get() : nullptr;
+}
+
+CountedKernel& KernelCounter::kernel_of(const CountedContext& context, const KernelShape& shape) {
+  const std::string region = current_region();
+  const auto [place, is_new] = kernels_.try_emplace({context.gpu(), shape, region});
+  if (is_new) {
+    place->second = {.gpu = context.gpu(), .gpu_name = context.gpu_name(), .shape = shape, .region = region};
+    if (waits_for_others(shape.name)) place->second.reason = kWaits;
+  }
+  return place->second;
+}
+
+bool KernelCounter::wanted(const CountedKernel& kernel) const {
+  return kernel.planned < calls_ && kernel.reason.empty();
+}
+
+void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  const Call kind = kind_of(call);
+  if (kind == Call::begin_capture) {
+    const std::lock_guard lock(mutex_);
+    if (captures_ == 0) disarm_all();
+    ++captures_;
+  }
+  if (kind != Call::launch && kind != Call::graph_launch) return;
+  std::unique_lock lock(mutex_);
+  CountedContext* context = context_of(data.context);
+  if (context == nullptr || context->failed) return;
+  try {
+    if (captures_ > 0) {
+      if (kind == Call::graph_launch) file_.note("CUDA graphs that ran while a stream was captured were not counted");
+      return;
+    }
+    if (kind == Call::launch) {
+      before_launch(*context, call, data);
+    } else {
+      before_graph(*context, data);
+    }
+  } catch (const GpuProfilerError& error) {
+    context->failed = true;
+    context->launches.clear();
+    file_.fail(error.code(), error.what());
+  }
+  if (context->armed() != CountedContext::Armed::no) {
+    holds_launches = true;
+    lock.release();  // until after()
+  }
+}
+
+void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  const std::optional<KernelShape> shape = shape_of(call, data);
+  if (!shape) {
+    disarm(context);
+    file_.note("kernels that are started by " + std::string(data.functionName) + " were not counted");
+    return;
+  }
+  CountedKernel& kernel = kernel_of(context, *shape);
+  const bool counts = wanted(kernel);
+  context.idle = counts ? 0 : context.idle + 1;
+  if (!counts && (context.idle > kMostIdle || !kernel.reason.empty())) disarm(context);
+  const bool armed = context.armed() != CountedContext::Armed::no;
+  if (!counts && !armed) return;
+  if (context.launches.size() >= context.room) disarm(context);
+  if (context.armed() == CountedContext::Armed::no) context.arm_for_launches(kRoom);
+  ++kernel.planned;
+  context.launches.push_back(&kernel);
+}
+
+void KernelCounter::before_graph(CountedContext& context, const CUpti_CallbackData& data) {
+  disarm(context);
+  const std::vector<KernelShape>* shapes = graphs_.kernels(data);
+  if (shapes == nullptr) {
+    file_.note("a CUDA graph whose kernels are not known (it has conditional nodes or was changed) was not counted");
+    return;
+  }
+  if (std::any_of(shapes->begin(), shapes->end(), [](const KernelShape& s) { return waits_for_others(s.name); }))
+    return;
+  CountedGraph& graph = counted_graphs_[{context.gpu(), context.gpu_name(), current_region(), *shapes}];
+  if (graph.planned >= kGraphCalls) return;
+  context.arm_for_graph();
+  ++graph.planned;
+  armed_graph_ = &graph;
+}
+
+void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  const Call kind = kind_of(call);
+  const bool worked = *static_cast<const CUresult*>(data.functionReturnValue) == CUDA_SUCCESS;
+  const std::lock_guard lock(mutex_);
+  switch (kind) {
+    case Call::begin_capture:
+      if (!worked) --captures_;
+      break;
+    case Call::end_capture:
+      // It ends where it fails as well.
+      captures_ = std::max(0, captures_ - 1);
+      break;
+    case Call::graph_instantiate:
+    case Call::graph_change:
+      if (worked) graphs_.learn(call, data);
+      break;
+    case Call::launch:
+    case Call::graph_launch:
+      if (!holds_launches) break;
+      holds_launches = false;
+      if (CountedContext* context = context_of(data.context); context != nullptr) {
+        if (!worked && !context->launches.empty()) context->launches.pop_back();
+        if (kind == Call::graph_launch) disarm(*context);
+      }
+      mutex_.unlock();  // of before()
+      break;
+    default:
+      break;
+  }
+  if (file_.due()) write(false);
+}
+
+void KernelCounter::disarm(CountedContext& context) {
+  if (context.armed() == CountedContext::Armed::no) return;
+  const bool graph = context.armed() == CountedContext::Armed::for_graph;
+  const std::vector<CountedKernel*> launches = std::move(context.launches);
+  context.launches.clear();
+  try {
+    const auto ranges = context.disarm();
+    if (graph) {
+      if (ranges.size() == 1) add(ranges.front(), *armed_graph_);
+      return;
+    }
+    const bool all = ranges.size() == launches.size();
+    if (!all) {
+      file_.note("CUPTI counted " + std::to_string(ranges.size()) + " kernels where " +
+                 std::to_string(launches.size()) + " were launched: these counts were thrown away");
+    }
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      if (all && belongs(ranges[i], *launches[i])) {
+        add(ranges[i], *launches[i]);
+      } else {
+        ++launches[i]->untied;
+      }
+    }
+  } catch (const GpuProfilerError& error) {
+    context.failed = true;
+    file_.fail(error.code(), error.what());
+  }
+}
+
+void KernelCounter::disarm_all() {
+  for (const auto& [handle, context] : contexts_) disarm(*context);
+}
+
+void KernelCounter::finish(bool done) {
+  const std::lock_guard lock(mutex_);
+  disarm_all();
+  write(done);
+}
+
+const CountedKernel* KernelCounter::outside(const GraphKey& graph, const KernelShape& shape) const {
+  const auto same = kernels_.find({graph.gpu, shape, graph.region});
+  if (same != kernels_.end() && same->second.calls > 0) return &same->second;
+  for (auto kernel = kernels_.lower_bound({graph.gpu, shape, ""}); kernel != kernels_.end(); ++kernel) {
+    if (kernel->first.gpu != graph.gpu || kernel->first.shape != shape) break;
+    if (kernel->second.calls > 0) return &kernel->second;
+  }
+  return nullptr;
+}
+
+std::string KernelCounter::refusal(const GraphKey& key, const CountedGraph& graph) const {
+  double expected = 0;
+  for (const KernelShape& shape : key.kernels) {
+    const CountedKernel* kernel = outside(key, shape);
+    if (kernel == nullptr) return kUncheckedGraph;
+    expected += instructions_of(*kernel);
+  }
+  const double executed = per_call(graph, perf::kHardwareInstructions);
+  if (graph.calls == 0 || executed <= 0 || expected <= 0) return kUncountedGraph;
+  if (std::abs(executed / expected - 1) <= kSameInstructions) return "";
+  return "its CUDA graph executes " + rounded(executed / expected) +
+         " times the instructions of launches outside it with the same names, grids and blocks";
+}
+
+void KernelCounter::append_graphs(std::vector<perf::KernelRecord>& records) const {
+  std::set<Key> written;
+  for (const auto& [key, graph] : counted_graphs_) {
+    const std::string refused = refusal(key, graph);
+    for (const KernelShape& shape : key.kernels) {
+      if (!written.insert({key.gpu, shape, key.region}).second) continue;
+      const CountedKernel* kernel = outside(key, shape);
+      perf::KernelRecord record = record_of(key.gpu, key.gpu_name, shape, key.region);
+      if (kernel == nullptr) {
+        record.reason = kOnlyInGraph;
+      } else if (!refused.empty()) {
+        record.reason = refused;
+      } else if (kernel->region != key.region) {
+        record.metrics = kernel->sums;
+        record.counted_calls = kernel->calls;
+      } else {
+        continue;
+      }
+      records.push_back(std::move(record));
+    }
+  }
+}
+
+void KernelCounter::write(bool done) {
+  std::vector<perf::KernelRecord> records;
+  for (const auto& [key, kernel] : kernels_) {
+    perf::KernelRecord record = record_of(kernel.gpu, kernel.gpu_name, kernel.shape, kernel.region);
+    record.metrics = kernel.sums;
+    record.counted_calls = kernel.calls;
+    record.reason = kernel.reason;
+    if (kernel.calls == 0 && record.reason.empty() && kernel.untied > 0) record.reason = kUntied;
+    records.push_back(std::move(record));
+  }
+  append_graphs(records);
+  file_.write(std::move(records), done);
+}
+
+}  // namespace gable::cupti

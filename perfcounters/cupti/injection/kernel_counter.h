@@ -1,0 +1,100 @@
+// W and Q of the kernels of this process: CUPTI's range profiler with a range for each kernel, which runs as often as
+// its metrics need passes; CUPTI restores the memory that it writes in between.
+//
+// The profiler is armed for launches that are still to be counted and disarmed after them, since a kernel of which
+// enough calls have been counted shall run at its own speed. Ranges come in the order of the launches, so a list of
+// launches is kept while it is armed. Each range is then held against the number of blocks that its launch has: counts
+// that may belong to another kernel are thrown away.
+//
+// CUPTI does not part the kernels of a CUDA graph. They get the counts of launches outside it with the same name, grid
+// and block, if the instructions of those launches sum up to what the whole graph executed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "perfcounters/cupti/injection/launches.h"
+#include "perfcounters/cupti/injection/session.h"
+
+namespace gable::cupti {
+
+class CountedContext;
+
+/// What has been counted of one kernel with one shape from one region.
+struct CountedKernel {
+  int gpu = 0;
+  std::string gpu_name{};
+  KernelShape shape{};
+  std::string region{};
+  bool in_graph = false;     ///< without the metrics of instrumented code, which counts nothing there
+  std::int64_t planned = 0;  ///< launches that were chosen to be counted
+  std::int64_t calls = 0;    ///< of those, the ones whose counts came
+  std::int64_t untied = 0;   ///< the ones whose counts were thrown away
+  std::map<std::string, double> sums{};
+  std::string reason{};  ///< why nothing was counted
+};
+
+/// A CUDA graph, counted as a whole.
+struct CountedGraph {
+  std::int64_t planned = 0, calls = 0;
+  std::map<std::string, double> sums{};
+};
+
+class KernelCounter {
+ public:
+  KernelCounter(SessionFile& file, std::vector<std::string> metrics, int calls);
+  ~KernelCounter();
+
+  void context_created(CUcontext context);
+  void context_ends(CUcontext context);
+  /// Around each of known_calls(). From before() of a launch to its after() no other thread can launch.
+  void before(CUpti_CallbackId call, const CUpti_CallbackData& data);
+  void after(CUpti_CallbackId call, const CUpti_CallbackData& data);
+  /// `done`: the process is about to end.
+  void finish(bool done);
+
+ private:
+  struct Key {
+    int gpu;
+    KernelShape shape;
+    std::string region;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct GraphKey {
+    int gpu;
+    std::string gpu_name, region;
+    std::vector<KernelShape> kernels;
+    auto operator<=>(const GraphKey&) const = default;
+  };
+  /// The counts of a graph's kernel outside of it; null where there are none.
+  const CountedKernel* outside(const GraphKey& graph, const KernelShape& shape) const;
+  /// Why the counts outside the graph can't stand for those inside; empty if they can.
+  std::string refusal(const GraphKey& key, const CountedGraph& graph) const;
+  void append_graphs(std::vector<perf::KernelRecord>& records) const;
+
+  void before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
+  void before_graph(CountedContext& context, const CUpti_CallbackData& data);
+  CountedKernel& kernel_of(const CountedContext& context, const KernelShape& shape);
+  bool wanted(const CountedKernel& kernel) const;
+  void disarm(CountedContext& context);
+  void disarm_all();
+  CountedContext* context_of(CUcontext context);
+  void write(bool done);
+
+  SessionFile& file_;
+  const std::vector<std::string> metrics_;
+  const std::int64_t calls_;
+  std::recursive_mutex mutex_;
+  std::map<CUcontext, std::unique_ptr<CountedContext>> contexts_;
+  std::map<Key, CountedKernel> kernels_;
+  std::map<GraphKey, CountedGraph> counted_graphs_;
+  CountedGraph* armed_graph_ = nullptr;
+  Graphs graphs_;
+  int captures_ = 0;  ///< streams that are being captured: meanwhile the driver forbids what arming needs
+};
+
+}  // namespace gable::cupti

@@ -1,0 +1,160 @@
+// See launches.h.
+#include "perfcounters/cupti/injection/launches.h"
+
+#include <algorithm>
+
+namespace gable::cupti {
+namespace {
+
+struct KnownCall {
+  CUpti_CallbackId id;
+  Call call;
+};
+
+constexpr KnownCall kKnown[] = {
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunch, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync, Call::launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, Call::graph_launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz, Call::graph_launch},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate, Call::graph_instantiate},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2, Call::graph_instantiate},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags, Call::graph_instantiate},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams, Call::graph_instantiate},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz, Call::graph_instantiate},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecKernelNodeSetParams, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecKernelNodeSetParams_v2, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture, Call::begin_capture},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz, Call::begin_capture},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2, Call::begin_capture},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz, Call::begin_capture},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph, Call::begin_capture},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz, Call::begin_capture},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture, Call::end_capture},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamEndCapture_ptsz, Call::end_capture},
+};
+
+int of(unsigned int extent) { return static_cast<int>(extent); }
+
+/// From the parameters of a launch or of a graph's node, which have the same names.
+template <typename Parameters>
+KernelShape with_extents(const char* name, const Parameters& p) {
+  return {name, {of(p.gridDimX), of(p.gridDimY), of(p.gridDimZ)}, {of(p.blockDimX), of(p.blockDimY), of(p.blockDimZ)}};
+}
+
+std::optional<KernelShape> of_node(CUgraphNode node) {
+  CUDA_KERNEL_NODE_PARAMS parameters{};
+  if (driver().kernel_node(node, &parameters) != CUDA_SUCCESS) return std::nullopt;
+  const char* name = nullptr;
+  const CUresult named = parameters.func != nullptr ? driver().function_name(&name, parameters.func)
+                                                    : driver().kernel_name(&name, parameters.kern);
+  if (named != CUDA_SUCCESS || name == nullptr) return std::nullopt;
+  return with_extents(name, parameters);
+}
+
+/// Appends the kernels of a graph; false if some of them can't be known (conditional nodes run as often as they like).
+bool append_kernels(CUgraph graph, std::vector<KernelShape>& kernels) {
+  std::size_t count = 0;
+  if (driver().graph_nodes(graph, nullptr, &count) != CUDA_SUCCESS) return false;
+  std::vector<CUgraphNode> nodes(count);
+  if (count > 0 && driver().graph_nodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return false;
+  for (const CUgraphNode node : nodes) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    if (driver().node_type(node, &type) != CUDA_SUCCESS) return false;
+    if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return false;
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+      CUgraph child = nullptr;
+      if (driver().child_graph(node, &child) != CUDA_SUCCESS || !append_kernels(child, kernels)) return false;
+    }
+    if (type != CU_GRAPH_NODE_TYPE_KERNEL) continue;
+    std::optional<KernelShape> shape = of_node(node);
+    if (!shape) return false;
+    kernels.push_back(std::move(*shape));
+  }
+  return true;
+}
+
+// All variants of these calls begin with the same two parameters.
+struct InstantiateParameters {
+  CUgraphExec* exec;
+  CUgraph graph;
+};
+struct ChangeParameters {
+  CUgraphExec exec;
+  CUgraph graph;
+};
+
+bool is_update(CUpti_CallbackId call) {
+  return call == CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate || call == CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2;
+}
+
+}  // namespace
+
+Call kind_of(CUpti_CallbackId call) {
+  const auto* found =
+      std::find_if(std::begin(kKnown), std::end(kKnown), [&](const KnownCall& k) { return k.id == call; });
+  return found != std::end(kKnown) ? found->call : Call::other;
+}
+
+std::vector<CUpti_CallbackId> known_calls() {
+  std::vector<CUpti_CallbackId> calls;
+  for (const KnownCall& known : kKnown) calls.push_back(known.id);
+  return calls;
+}
+
+std::optional<KernelShape> shape_of(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  if (data.symbolName == nullptr) return std::nullopt;
+  switch (call) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
+      return with_extents(data.symbolName, *static_cast<const cuLaunchKernel_params*>(data.functionParams));
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
+      return with_extents(data.symbolName, *static_cast<const cuLaunchCooperativeKernel_params*>(data.functionParams));
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
+      const CUlaunchConfig* config = static_cast<const cuLaunchKernelEx_params*>(data.functionParams)->config;
+      if (config == nullptr) return std::nullopt;
+      return with_extents(data.symbolName, *config);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+void Graphs::learn(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  CUgraphExec exec = nullptr;
+  CUgraph graph = nullptr;
+  if (kind_of(call) == Call::graph_instantiate) {
+    const auto* parameters = static_cast<const InstantiateParameters*>(data.functionParams);
+    if (parameters->exec != nullptr) exec = *parameters->exec;
+    graph = parameters->graph;
+  } else {
+    const auto* parameters = static_cast<const ChangeParameters*>(data.functionParams);
+    exec = parameters->exec;
+    // A node that was changed alone: its graph is not known any more.
+    if (is_update(call)) graph = parameters->graph;
+  }
+  std::vector<KernelShape> kernels;
+  if (graph != nullptr && append_kernels(graph, kernels)) {
+    kernels_[exec] = std::move(kernels);
+  } else {
+    kernels_.erase(exec);
+  }
+}
+
+const std::vector<KernelShape>* Graphs::kernels(const CUpti_CallbackData& data) const {
+  const auto found = kernels_.find(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph);
+  return found != kernels_.end() ? &found->second : nullptr;
+}
+
+}  // namespace gable::cupti

@@ -1,0 +1,43 @@
+// W and Q of a program's GPU kernels: the times of one session and the counts of others put together. Pure arithmetic
+// on records; gpu_metrics.h says what a metric is worth.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perfcounters/program/session.h"
+#include "perfcounters/sources/source.h"
+
+namespace gable::perf {
+
+/// One kernel with one grid and one block from one region, on one kind of GPU: a point of the roofline.
+struct KernelPoint {
+  std::string gpu_name, name, region;
+  std::array<int, 3> grid{}, block{};
+  CallTimes times{};
+  std::int64_t counted_calls = 0;
+  /// Per call: Metric::flop, l1_bytes, l2_bytes and dram_bytes, each with its value or the reason why it has none.
+  std::map<Metric, Quantity> quantities{};
+  std::string work_type{};  ///< the largest part of W: "f32", "tensor bf16"; empty without W
+  /// Per call: the parts of W and Q ("tensor bf16", "dram read"), and what the instruction roofline needs.
+  std::map<std::string, double> parts{};
+};
+
+struct KernelPoints {
+  std::vector<KernelPoint> kernels{};  ///< the longest total time first
+  std::vector<std::string> notes{};
+};
+
+/// What a session must count for W and Q; `deep`: for the instruction roofline too.
+std::vector<std::string> kernel_metrics(bool deep);
+
+/// `timed`: the records of a session in mode `time`; `counted`: those of all sessions in mode `counters`, which may
+/// have counted different metrics. Processes and equal GPUs are put together. Without counts of
+/// the instructions of each type, W is that of the matrix units, or refused where they did nothing.
+KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::vector<KernelRecord>& counted);
+
+/// The times of several records of the same kernel as one; the quartiles of the mixture follow from theirs.
+CallTimes merge_times(const std::vector<CallTimes>& records);
+
+}  // namespace gable::perf

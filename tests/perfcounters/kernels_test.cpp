@@ -1,0 +1,341 @@
+// GPU kernels of a program that is not gable's: the files that its processes write, and W and Q from their counts.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+
+#include "perfcounters/program/kernel_counts.h"
+#include "perfcounters/program/kernel_file.h"
+#include "perfcounters/program/kernels.h"
+#include "perfcounters/sources/gpu_metrics.h"
+
+using namespace gable::perf;
+
+namespace {
+
+/// A folder that is removed at the end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "gable_kernels_XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string path() const { return path_; }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ + "/" + name) << text; }
+
+ private:
+  std::string path_;
+};
+
+KernelRecord kernel(const std::string& name, const std::string& region = "") {
+  KernelRecord record;
+  record.pid = 7;
+  record.gpu_name = "NVIDIA H200";
+  record.name = name;
+  record.region = region;
+  record.grid = {128, 2, 1};
+  record.block = {256, 1, 1};
+  return record;
+}
+
+KernelRecord timed(const std::string& name, const std::string& region = "") {
+  KernelRecord record = kernel(name, region);
+  record.times = {
+      .calls = 10, .seconds = 2e-3, .median = 2e-4, .q1 = 1.9e-4, .q3 = 2.1e-4, .fastest = 1.8e-4, .slowest = 2.4e-4};
+  return record;
+}
+
+KernelRecord counted(const std::string& name, std::int64_t calls, std::map<std::string, double> metrics,
+                     const std::string& region = "") {
+  KernelRecord record = kernel(name, region);
+  record.counted_calls = calls;
+  record.metrics = std::move(metrics);
+  return record;
+}
+
+constexpr const char* kFfma = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum";
+constexpr const char* kHfma = "smsp__sass_thread_inst_executed_op_hfma_pred_on.sum";
+constexpr const char* kTensor = "sm__ops_path_tensor_src_bf16_dst_fp32.sum";
+constexpr const char* kRead = "dram__bytes_read.sum";
+constexpr const char* kWrite = "dram__bytes_write.sum";
+
+bool has(const std::vector<std::string>& notes, const std::string& part) {
+  return std::any_of(notes.begin(), notes.end(), [&](const std::string& n) { return n.find(part) != n.npos; });
+}
+
+const KernelPoint& only(const KernelPoints& points) {
+  REQUIRE(points.kernels.size() == 1);
+  return points.kernels.front();
+}
+
+Quantity work_of(const KernelPoints& points) { return only(points).quantities.at(Metric::flop); }
+
+}  // namespace
+
+TEST_CASE(
+    "kernels come back from their file as they were written, with tabs and line ends in their names made harmless") {
+  KernelFile file{.pid = 7, .done = true};
+  file.kernels = {timed("void k<float, (int)4>(float*)", "step/solve"),
+                  counted("a\tb\nc\\d=e", 3, {{kRead, 1.5e9}, {kFfma, 12}})};
+  file.kernels.back().reason = "a reason = with a\ttab";
+  file.failures = {{35, "cuptiRangeProfilerEnable: INSUFFICIENT"}};
+  file.notes = {"one", "two\nlines"};
+  const KernelFile back = parse_kernel_file(to_text(file), "kernels.7.0.txt");
+  CHECK(back.done);
+  CHECK(back.complete);
+  REQUIRE(back.kernels.size() == 2);
+  CHECK(back.kernels[0].name == file.kernels[0].name);
+  CHECK(back.kernels[0].region == "step/solve");
+  CHECK(back.kernels[0].grid == file.kernels[0].grid);
+  CHECK(back.kernels[0].block == file.kernels[0].block);
+  CHECK(back.kernels[0].times.calls == 10);
+  CHECK(back.kernels[0].times.median == 2e-4);
+  CHECK(back.kernels[0].times.slowest == 2.4e-4);
+  CHECK(back.kernels[1].name == "a?b?c\\d=e");
+  CHECK(back.kernels[1].counted_calls == 3);
+  CHECK(back.kernels[1].metrics == file.kernels[1].metrics);
+  CHECK(back.kernels[1].reason == "a reason = with a?tab");
+  REQUIRE(back.failures.size() == 1);
+  CHECK(back.failures[0].code == 35);
+  CHECK(back.notes == std::vector<std::string>{"one", "two?lines"});
+}
+
+TEST_CASE("a file that is cut off anywhere gives the kernels before the cut, and says so") {
+  KernelFile file{.pid = 7, .done = true};
+  for (int i = 0; i < 4; ++i) file.kernels.push_back(timed("kernel " + std::to_string(i)));
+  const std::string text = to_text(file);
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    const KernelFile back = parse_kernel_file(text.substr(0, length), "f");
+    CHECK_FALSE(back.complete);
+    CHECK_FALSE(back.notes.empty());
+    CHECK(back.kernels.size() <= 4);
+    for (const KernelRecord& record : back.kernels) CHECK(record.times.slowest == 2.4e-4);
+  }
+}
+
+TEST_CASE("text that is no list of kernels, or a spoilt one, never throws and never gives an impossible number") {
+  CHECK(has(parse_kernel_file("", "f").notes, "f: is no list of kernels"));
+  CHECK(has(parse_kernel_file("gable kernels 2 7\n", "f").notes, "no list of kernels of version 1"));
+  CHECK(has(parse_kernel_file("gable kernels 1 -7\n", "f").notes, "no list"));
+  const std::string head = "gable kernels 1 7\n", place = "kernel\t0\tGPU\tname\t\t1,1,1\t1,1,1";
+  for (const char* bad : {"\tseconds=nan", "\tseconds=-1", "\tseconds=1e999", "\tcalls=99999999999999999999",
+                          "\tm:x=inf", "\tm:x=", "\tno value", "\tq1=0x10"}) {
+    CAPTURE(bad);
+    const KernelFile back = parse_kernel_file(head + place + bad + "\nend\tdone\n", "f");
+    CHECK(back.kernels.empty());
+    CHECK(has(back.notes, "1 lines can't be read"));
+  }
+  CHECK(parse_kernel_file(head + "kernel\t0\tGPU\tname\t\t1,1\t1,1,1\nend\tdone\n", "f").kernels.empty());
+  CHECK(parse_kernel_file(head + place + "\tlater=thing\nend\tdone\n", "f").kernels.size() == 1);
+
+  KernelFile file{.pid = 7};
+  file.kernels = {timed("one"), counted("two", 1, {{kRead, 5}})};
+  const std::string good = to_text(file);
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = good;
+    for (int j = 0; j < 3; ++j) text[random() % text.size()] = static_cast<char>(random());
+    for (const KernelRecord& record : parse_kernel_file(text, "f").kernels) {
+      CHECK(std::isfinite(record.times.seconds));
+      CHECK(record.times.calls >= 0);
+      for (const char c : record.name) CHECK(static_cast<unsigned char>(c) >= 0x20);
+    }
+  }
+}
+
+TEST_CASE(
+    "a session's folder gives the kernels of all processes, what ended badly, and each failure once with its cure") {
+  const Folder folder;
+  KernelFile first{.pid = 7, .done = true}, second{.pid = 8};
+  first.kernels = {timed("one")};
+  first.failures = second.failures = {{35, "cuptiRangeProfilerEnable"}};
+  second.kernels = {timed("two")};
+  folder.write("kernels.7.0.txt", to_text(first));
+  folder.write("kernels.8.0.txt", to_text(second));
+  folder.write("kernels.8.0.part", "half a file");
+  folder.write("regions.8", "not mine");
+  std::filesystem::create_directory(folder.path() + "/kernels.9.0.txt");
+  const SessionRecords all = read_kernels(folder.path());
+  CHECK(all.kernels.size() == 2);
+  CHECK(all.kernels[1].pid == 8);
+  CHECK(all.processes.size() == 2);
+  CHECK(has(all.notes, "process 8 did not end by itself"));
+  CHECK(std::count_if(all.notes.begin(), all.notes.end(), [](const std::string& n) {
+          return n.find("only administrators") != n.npos && n.find("NVreg_RestrictProfilingToAdminUsers") != n.npos;
+        }) == 1);
+  CHECK(has(all.notes, "kernels.9.0.txt"));
+  CHECK(read_kernels(folder.path() + "/none").kernels.empty());
+}
+
+TEST_CASE("W and Q are per call, by the metrics' weights; the type is that of most of the work") {
+  const KernelPoints points = combine_kernels({timed("k")}, {counted("k", 4,
+                                                                     {{kFfma, 4e6},
+                                                                      {kTensor, 4e9},
+                                                                      {kRead, 4e8},
+                                                                      {kWrite, 4e7},
+                                                                      {kHardwareInstructions, 40},
+                                                                      {kInstrumentedInstructions, 40},
+                                                                      {"l1tex__t_bytes.sum", 8},
+                                                                      {"lts__t_sectors_srcunit_tex.sum", 4}})});
+  const KernelPoint& point = only(points);
+  CHECK(point.quantities.at(Metric::flop).value.value() == doctest::Approx(1e9 + 2e6));
+  CHECK(point.quantities.at(Metric::dram_bytes).value.value() == doctest::Approx(1.1e8));
+  CHECK(point.quantities.at(Metric::l2_bytes).value.value() == 32);
+  CHECK(point.quantities.at(Metric::l1_bytes).value.value() == 2);
+  CHECK(point.work_type == "tensor bf16");
+  CHECK(point.counted_calls == 4);
+  CHECK(point.times.calls == 10);
+  CHECK(point.parts.at("f32") == 2e6);
+  CHECK(point.parts.at("dram read") == 1e8);
+  CHECK(point.parts.at("warp instructions") == 10);
+}
+
+TEST_CASE("constants that are loaded by half-precision instructions are neither work nor its type") {
+  const KernelPoints points = combine_kernels({timed("k")}, {counted("k", 1, {{kFfma, 100}, {kHfma, 20}})});
+  CHECK(work_of(points).value.value() == 200);
+  CHECK(only(points).work_type == "f32");
+  CHECK(only(combine_kernels({timed("k")}, {counted("k", 1, {{kFfma, 10}, {kHfma, 20}})})).work_type == "f16");
+}
+
+TEST_CASE("sessions that counted different metrics, and processes, are put together") {
+  KernelRecord other = timed("k");
+  other.pid = 8;
+  other.gpu = 1;
+  KernelRecord elsewhere = counted("k", 1, {{kRead, 300}});
+  elsewhere.gpu = 1;
+  const KernelPoints points = combine_kernels(
+      {timed("k"), other}, {counted("k", 2, {{kFfma, 20}}), counted("k", 3, {{kRead, 300}}), elsewhere});
+  CHECK(only(points).times.calls == 20);
+  CHECK(only(points).times.median == doctest::Approx(2e-4).epsilon(1e-6));
+  CHECK(work_of(points).value.value() == 20);
+  CHECK(only(points).quantities.at(Metric::dram_bytes).value.value() == 150);
+  CHECK_FALSE(only(points).quantities.at(Metric::l2_bytes).value.has_value());
+}
+
+TEST_CASE("quartiles of a mixture lie where its calls lie") {
+  const CallTimes fast{.calls = 300, .seconds = 300, .median = 1, .q1 = 1, .q3 = 1, .fastest = 1, .slowest = 1};
+  const CallTimes slow{.calls = 100, .seconds = 1000, .median = 10, .q1 = 9, .q3 = 11, .fastest = 8, .slowest = 12};
+  const CallTimes all = merge_times({fast, {}, slow});
+  CHECK(all.calls == 400);
+  CHECK(all.seconds == 1300);
+  CHECK(all.fastest == 1);
+  CHECK(all.slowest == 12);
+  CHECK(all.q1 == doctest::Approx(1));
+  CHECK(all.median == doctest::Approx(1));
+  const CallTimes turned =
+      merge_times({{.calls = 100, .seconds = 100, .median = 1, .q1 = 1, .q3 = 1, .fastest = 1, .slowest = 1},
+                   {.calls = 300, .seconds = 3000, .median = 10, .q1 = 9, .q3 = 11, .fastest = 8, .slowest = 12}});
+  CHECK(turned.median == doctest::Approx(9.33).epsilon(0.01));  // a third of the slow ones are below it
+  CHECK(turned.q3 == doctest::Approx(10.67).epsilon(0.01));
+}
+
+TEST_CASE("what was not counted has its reason") {
+  KernelRecord refused = kernel("k");
+  refused.reason = "it waits for kernels of other GPUs";
+  CHECK(work_of(combine_kernels({timed("k")}, {refused})).reason == refused.reason);
+  CHECK(work_of(combine_kernels({timed("k")}, {counted("k", 1, {{kFfma, 1}}, "elsewhere")}))
+            .reason.find("no such kernel") != std::string::npos);
+  const KernelPoints points = combine_kernels({timed("k")}, {counted("k", 1, {{kFfma, -1.}})});
+  CHECK_FALSE(work_of(points).value.has_value());
+  CHECK(has(combine_kernels({}, {counted("k", 1, {{kFfma, 1}})}).notes, "1 kernels"));
+}
+
+TEST_CASE("W in a CUDA graph: that of launches outside it, of the matrix units alone, or refused") {
+  KernelRecord graph = kernel("k");
+  graph.reason = "it ran only inside a CUDA graph";
+  CHECK(work_of(combine_kernels({timed("k")}, {graph})).reason == graph.reason);
+
+  const GpuCounts outside{{kTensor, 0}, {kFfma, 50}, {kHardwareInstructions, 10}, {kInstrumentedInstructions, 10}};
+  const Quantity some = work_of(combine_kernels({timed("k")}, {counted("k", 1, outside), graph}));
+  CHECK(some.value.value() == 100);
+  CHECK(some.note.find(graph.reason) != std::string::npos);
+
+  const GpuCounts hardware{{kTensor, 0}, {kRead, 10}, {kHardwareInstructions, 10}};
+  CHECK(work_of(combine_kernels({timed("k")}, {counted("k", 2, hardware)})).reason.find("not counted") !=
+        std::string::npos);
+  GpuCounts units = hardware;
+  units[kTensor] = 2e9;
+  CHECK(work_of(combine_kernels({timed("k")}, {counted("k", 2, units)})).value.value() == 1e9);
+  CHECK(work_of(combine_kernels({timed("k")}, {counted("k", 2, units)})).note.find("matrix units only") !=
+        std::string::npos);
+
+  // Instrumented code that counted nothing where hardware did.
+  GpuCounts zero = outside;
+  zero[kFfma] = zero[kInstrumentedInstructions] = 0;
+  CHECK_FALSE(work_of(combine_kernels({timed("k")}, {counted("k", 1, zero)})).value.has_value());
+}
+
+TEST_CASE("the longest total time comes first") {
+  KernelRecord longer = timed("b");
+  longer.times.seconds = 1;
+  const KernelPoints points = combine_kernels({timed("a"), longer}, {});
+  REQUIRE(points.kernels.size() == 2);
+  CHECK(points.kernels[0].name == "b");
+}
+
+#ifdef GABLE_CUPTI_LIBRARY
+namespace {
+
+/// Runs the injected entry in a process of its own, which goes on to exit with 7; returns how it ended.
+int injected_process(const std::string& folder, const char* mode) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    setenv("GABLE_SESSION_FOLDER", folder.c_str(), 1);
+    setenv("GABLE_SESSION_MODE", mode, 1);
+    setenv("GABLE_SESSION_METRICS", kRead, 1);
+    void* library = dlopen(GABLE_CUPTI_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    const auto entry =
+        library != nullptr ? reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection")) : nullptr;
+    if (entry == nullptr) _exit(1);
+    entry();
+    entry();  // a second call does nothing
+    std::exit(7);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return status;
+}
+
+bool has_driver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("injected where there is no driver: the reason is in the session's folder, and the program goes on") {
+  for (const char* mode : {"time", "counters"}) {
+    CAPTURE(mode);
+    const Folder folder;
+    const int status = injected_process(folder.path(), mode);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 7);
+    const SessionRecords all = read_kernels(folder.path());
+    REQUIRE(all.processes.size() == 1);
+    CHECK(all.processes[0].ended_well);
+    if (!has_driver()) CHECK(has(all.notes, "GPU kernels: "));
+  }
+  // Neither a folder that is not there nor an unknown mode is the program's business.
+  CHECK(WEXITSTATUS(injected_process("/nowhere", "time")) == 7);
+  const Folder folder;
+  CHECK(WEXITSTATUS(injected_process(folder.path(), "simulated")) == 7);
+  CHECK(read_kernels(folder.path()).processes.empty());
+}
+#endif
