@@ -128,7 +128,6 @@ Driver load_driver() {
   get("cuMemFree_v2", d.free);
   get("cuMemsetD8_v2", d.fill);
   get("cuLaunchKernel", d.launch);
-  get("cuStreamIsCapturing", d.is_capturing);
   get("cuFuncGetName", d.function_name);
   get("cuKernelGetName", d.kernel_name);
   get("cuGraphGetNodes", d.graph_nodes);

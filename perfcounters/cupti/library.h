@@ -77,7 +77,6 @@ struct Driver {
   decltype(&cuMemFree) free;
   decltype(&cuMemsetD8) fill;
   decltype(&cuLaunchKernel) launch;
-  decltype(&cuStreamIsCapturing) is_capturing;
   decltype(&cuFuncGetName) function_name;
   decltype(&cuKernelGetName) kernel_name;
   decltype(&cuGraphGetNodes) graph_nodes;

@@ -13,6 +13,7 @@
 #include <limits>
 #include <random>
 
+#include "perfcounters/cupti/injection/reservoir.h"
 #include "perfcounters/program/kernel_counts.h"
 #include "perfcounters/program/kernel_file.h"
 #include "perfcounters/program/kernels.h"
@@ -224,6 +225,23 @@ TEST_CASE("sessions that counted different metrics, and processes, are put toget
   CHECK(work_of(points).value.value() == 20);
   CHECK(only(points).quantities.at(Metric::dram_bytes).value.value() == 150);
   CHECK_FALSE(only(points).quantities.at(Metric::l2_bytes).value.has_value());
+}
+
+TEST_CASE("the times of many calls: all in the sum and the extremes, a sample in the quartiles") {
+  gable::cupti::Reservoir reservoir;
+  for (int i = 1; i <= 100000; ++i) reservoir.add(i * 1e-9);
+  const CallTimes times = reservoir.times();
+  CHECK(times.calls == 100000);
+  CHECK(times.seconds == doctest::Approx(5.00005));
+  CHECK(times.fastest == doctest::Approx(1e-9));
+  CHECK(times.slowest == doctest::Approx(1e-4));
+  CHECK(times.q1 == doctest::Approx(2.5e-5).epsilon(0.1));
+  CHECK(times.median == doctest::Approx(5e-5).epsilon(0.1));
+  CHECK(times.q3 == doctest::Approx(7.5e-5).epsilon(0.1));
+  gable::cupti::Reservoir few;
+  for (const double seconds : {3., 1., 2.}) few.add(seconds);
+  CHECK(few.times().median == 2);
+  CHECK(gable::cupti::Reservoir().times().calls == 0);
 }
 
 TEST_CASE("quartiles of a mixture lie where its calls lie") {

@@ -108,4 +108,9 @@ std::vector<std::map<std::string, double>> CountedContext::disarm() {
   return values;
 }
 
+void CountedContext::abandon() {
+  armed_ = Armed::no;
+  profiler_.reset();
+}
+
 }  // namespace gable::cupti

@@ -61,6 +61,9 @@ class CountedContext {
   /// Waits for the context's work; the values of each range by metric.
   std::vector<std::map<std::string, double>> disarm();
 
+  /// Ends all counting in this context, after a failure.
+  void abandon();
+
   std::vector<CountedKernel*> launches;  ///< since it was armed
   std::size_t room = 0;                  ///< launches that it is armed for
   int idle = 0;                          ///< launches since one that was to be counted

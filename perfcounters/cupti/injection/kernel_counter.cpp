@@ -30,6 +30,7 @@ constexpr const char* kUncheckedGraph =
     "other kernels of its CUDA graph ran only there, so that the counts of its launches outside can't be checked";
 constexpr const char* kUncountedGraph = "its CUDA graph could not be counted";
 constexpr const char* kWaits = "it waits for kernels of other GPUs, so it can't be run again by itself to be counted";
+constexpr const char* kFailed = "counting had failed before it was launched";
 constexpr const char* kUntied = "its counts could not be tied to its launches";
 
 /// Each kernel is replayed alone, so one that waits for its peers would wait for ever.
@@ -141,8 +142,12 @@ void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data
   if (kind != Call::launch && kind != Call::graph_launch) return;
   std::unique_lock lock(mutex_);
   CountedContext* context = context_of(data.context);
-  if (context == nullptr || context->failed) return;
+  if (context == nullptr) return;
   try {
+    if (context->failed) {
+      if (kind == Call::launch) refuse_launch(*context, call, data);
+      return;
+    }
     if (captures_ > 0) {
       if (kind == Call::graph_launch) file_.note("CUDA graphs that ran while a stream was captured were not counted");
       return;
@@ -153,14 +158,27 @@ void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data
       before_graph(*context, data);
     }
   } catch (const GpuProfilerError& error) {
-    context->failed = true;
-    context->launches.clear();
-    file_.fail(error.code(), error.what());
+    give_up(*context, error);
   }
   if (context->armed() != CountedContext::Armed::no) {
     holds_launches = true;
     lock.release();  // until after()
   }
+}
+
+void KernelCounter::give_up(CountedContext& context, const GpuProfilerError& error) {
+  file_.fail(error.code(), error.what());
+  context.failed = true;
+  context.launches.clear();
+  context.abandon();
+}
+
+void KernelCounter::refuse_launch(const CountedContext& context, CUpti_CallbackId call,
+                                  const CUpti_CallbackData& data) {
+  const std::optional<KernelShape> shape = shape_of(call, data);
+  if (!shape) return;
+  CountedKernel& kernel = kernel_of(context, *shape);
+  if (kernel.calls == 0 && kernel.reason.empty()) kernel.reason = kFailed;
 }
 
 void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data) {
@@ -177,6 +195,7 @@ void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call
   const bool armed = context.armed() != CountedContext::Armed::no;
   if (!counts && !armed) return;
   if (context.launches.size() >= context.room) disarm(context);
+  if (context.failed) return;
   if (context.armed() == CountedContext::Armed::no) context.arm_for_launches(kRoom);
   ++kernel.planned;
   context.launches.push_back(&kernel);
@@ -184,6 +203,7 @@ void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call
 
 void KernelCounter::before_graph(CountedContext& context, const CUpti_CallbackData& data) {
   disarm(context);
+  if (context.failed) return;
   const std::vector<KernelShape>* shapes = graphs_.kernels(data);
   if (shapes == nullptr) {
     file_.note("a CUDA graph whose kernels are not known (it has conditional nodes or was changed) was not counted");
@@ -254,8 +274,7 @@ void KernelCounter::disarm(CountedContext& context) {
       }
     }
   } catch (const GpuProfilerError& error) {
-    context.failed = true;
-    file_.fail(error.code(), error.what());
+    give_up(context, error);
   }
 }
 
@@ -266,6 +285,7 @@ void KernelCounter::disarm_all() {
 void KernelCounter::finish(bool done) {
   const std::lock_guard lock(mutex_);
   disarm_all();
+  if (captures_ > 0) file_.note("a stream was captured to the end of the process: launches meanwhile were not counted");
   write(done);
 }
 

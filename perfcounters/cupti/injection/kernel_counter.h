@@ -19,6 +19,7 @@
 
 #include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/session.h"
+#include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
 
@@ -76,6 +77,8 @@ class KernelCounter {
   std::string refusal(const GraphKey& key, const CountedGraph& graph) const;
   void append_graphs(std::vector<perf::KernelRecord>& records) const;
 
+  void give_up(CountedContext& context, const perf::GpuProfilerError& error);
+  void refuse_launch(const CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
   void before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
   void before_graph(CountedContext& context, const CUpti_CallbackData& data);
   CountedKernel& kernel_of(const CountedContext& context, const KernelShape& shape);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{2} << 20;
 constexpr std::size_t kBufferAlignment = 8;
-constexpr std::uint32_t kFlushMilliseconds = 200;
+constexpr std::uint32_t kFlushMilliseconds = 100;
 // Launches in regions whose kernels have not come yet. A graph's kernels share one, so none can be forgotten when the
 // first kernel comes.
 constexpr std::size_t kMostLaunches = std::size_t{1} << 21;

@@ -14,7 +14,7 @@ namespace gable::cupti {
 namespace {
 
 constexpr std::size_t kMostNotes = 50;
-constexpr std::chrono::milliseconds kLeastPause{200};
+constexpr std::chrono::milliseconds kLeastPause{80};
 constexpr int kPauses = 30;  // writing takes at most 1 part in so many of the time
 
 /// secure_getenv: a privileged program must not write where its caller chose.

@@ -1,0 +1,412 @@
+#!/usr/bin/env python3
+"""Checks on an NVIDIA GPU what libgable_cupti.so says about programs that are not gable's.
+
+    bench/program_gpu_check.py check --library BUILD/lib/counters/libgable_cupti.so --json OUT.json [--only NAME...]
+    bench/program_gpu_check.py ncu --json NCU.json [--only NAME...]      (only what ncu says, for a machine with little time)
+    bench/program_gpu_check.py join OUT.json NCU.json                    (puts it beside what check --no-ncu wrote)
+    bench/program_gpu_check.py app NAME...                               (some of the programs)
+
+Each program runs without gable, timed (several times in turn, by its own CUDA events) and counted; then under ncu.
+For each kernel W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
+to write. Needs nvcc (or --cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
+"""
+import argparse
+import csv
+import io
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SASS = "smsp__sass_thread_inst_executed_op_%s_pred_on.sum"
+WORK = {SASS % op: weight for op, weight in [
+    ("ffma", 2), ("fadd", 1), ("fmul", 1), ("dfma", 2), ("dadd", 1), ("dmul", 1)]}
+HALF = {SASS % op: weight for op, weight in [("hfma", 4), ("hadd", 2), ("hmul", 2)]}
+TENSOR = {"sm__ops_path_tensor_%s.sum" % kind: 1 for kind in [
+    "src_bf16_dst_fp32", "src_fp16", "src_tf32_dst_fp32", "src_fp64", "src_fp8"]}
+READ, WRITE, L2 = "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_srcunit_tex.sum"
+L1 = ["l1tex__t_bytes.sum", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
+      "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum",
+      "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+      "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"]
+INSTRUCTIONS = ["smsp__inst_executed.sum", "smsp__sass_inst_executed.sum"]
+METRICS = [READ, WRITE, L2, *L1, *TENSOR, *WORK, *HALF, *INSTRUCTIONS]
+NCU_METRICS = [READ, WRITE, *TENSOR, *WORK, *HALF, "smsp__inst_executed.sum"]
+# Bytes that a call of a streaming kernel writes: (part of its name, blocks) -> bytes.
+KNOWN_WRITES = {("saxpy", 262144): 2**28, ("daxpy", 131072): 2**28, ("fill", 262144): 2**28, ("tagged<3>", 262144): 2**28, ("transpose", 65536): 2**28,
+                ("vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add", 65536): 2**28,
+                ("triton_add", 65536): 2**28, ("cupy_saxpy", 524288): 2**28}
+
+
+# The programs: each prints "name seconds" for what it times with CUDA events.
+
+def torch_time(name, run, result=None, calls=20, warm=5):
+    import torch
+    for _ in range(warm):
+        run()
+    torch.cuda.synchronize()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(calls):
+        run()
+    end.record()
+    end.synchronize()
+    print(name, begin.elapsed_time(end) / calls * 1e-3, flush=True)
+    if result is not None:  # what it computed: nobody who listens may change it
+        print(name + ".check", result().double().abs().mean().item(), flush=True)
+
+
+def app_torch():
+    """cuBLAS, cuDNN and elementwise kernels of PyTorch."""
+    import torch
+    torch.manual_seed(0)
+    x, y = torch.randn(2**26, device="cuda"), torch.randn(2**26, device="cuda")
+    torch_time("torch_add", lambda: torch.add(x, y, out=y), lambda: y)
+    m = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    torch_time("torch_mm_bf16", lambda: m @ m)
+    n = torch.randn(2048, 2048, device="cuda", dtype=torch.float64)
+    torch_time("torch_mm_f64", lambda: n @ n)
+    image = torch.randn(64, 64, 112, 112, device="cuda", dtype=torch.half).to(memory_format=torch.channels_last)
+    weight = torch.randn(128, 64, 3, 3, device="cuda", dtype=torch.half).to(memory_format=torch.channels_last)
+    torch_time("cudnn_conv_f16", lambda: torch.nn.functional.conv2d(image, weight, padding=1))
+    torch_time("torch_softmax", lambda: torch.softmax(m, 1))
+
+
+def app_triton():
+    import torch
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def triton_add(x, y, out, n, block: tl.constexpr):
+        at = tl.program_id(0) * block + tl.arange(0, block)
+        tl.store(out + at, tl.load(x + at, at < n) + tl.load(y + at, at < n), at < n)
+
+    torch.manual_seed(0)
+    n = 2**26
+    x, y, out = (torch.randn(n, device="cuda") for _ in range(3))
+    torch_time("triton_add", lambda: triton_add[(n // 1024,)](x, y, out, n, block=1024), lambda: out)
+
+
+def app_cupy():
+    import cupy
+    n = 2**26
+    x, y = cupy.ones(n, dtype=cupy.float32), cupy.ones(n, dtype=cupy.float32)
+    saxpy = cupy.ElementwiseKernel("float32 a, float32 x", "float32 y", "y = a * x + y", "cupy_saxpy")
+    for _ in range(5):
+        saxpy(2, x, y)
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    begin.record()
+    for _ in range(20):
+        saxpy(2, x, y)
+    end.record()
+    end.synchronize()
+    print("cupy_saxpy", cupy.cuda.get_elapsed_time(begin, end) / 20 * 1e-3)
+
+
+def resnet50():
+    import timm
+    import torch
+    torch.manual_seed(0)
+    model = timm.create_model("resnet50").cuda().half().eval().to(memory_format=torch.channels_last)
+    image = torch.randn(64, 3, 224, 224, device="cuda", dtype=torch.half).to(memory_format=torch.channels_last)
+    return model, image
+
+
+def app_resnet50():
+    """The forward pass of ResNet-50: eager, then the same captured in a CUDA graph."""
+    import torch
+    model, image = resnet50()
+    with torch.inference_mode():
+        steps = torch.zeros(1024, device="cuda")
+        torch_time("resnet50_eager", lambda: model(image), lambda: model(image), warm=3)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            model(image), steps.add_(1)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out, steps = model(image), steps.add_(1)
+        torch_time("resnet50_graph", graph.replay, lambda: out)
+        print("resnet50_steps.check", steps[0].item())
+
+
+def app_resnet50_compiled():
+    import torch
+    model, image = resnet50()
+    compiled = torch.compile(model)
+    with torch.inference_mode():
+        torch_time("resnet50_compiled", lambda: compiled(image), lambda: compiled(image), warm=3)
+
+
+PYTHON_APPS = {"torch": app_torch, "triton": app_triton, "cupy": app_cupy, "resnet50": app_resnet50,
+               "resnet50_compiled": app_resnet50_compiled}
+
+
+# What gable's library wrote, and what ncu prints.
+
+def read_kernels(folder):
+    kernels, notes = [], []
+    for name in sorted(os.listdir(folder)):
+        if not (name.startswith("kernels.") and name.endswith(".txt")):
+            continue
+        for line in open(os.path.join(folder, name), errors="replace"):
+            fields = line.rstrip("\n").split("\t")
+            if fields[0] in ("note", "failure"):
+                notes.append(" ".join(fields))
+            if fields[0] == "end" and fields[1] != "done":
+                notes.append(name + " did not end by itself")
+            if fields[0] != "kernel":
+                continue
+            kernel = {"name": fields[3], "grid": fields[5], "block": fields[6], "metrics": {}}
+            for field in fields[7:]:
+                key, _, value = field.partition("=")
+                if key.startswith("m:"):
+                    kernel["metrics"][key[2:]] = float(value)
+                else:
+                    kernel[key] = value if key == "reason" else float(value)
+            kernels.append(kernel)
+    return kernels, notes
+
+
+def work_of(metrics):
+    """As perfcounters/sources/gpu_metrics.h: half-precision instructions count where they are most of W."""
+    sum_of = lambda weights: sum(weight * metrics.get(name, 0) for name, weight in weights.items())
+    half, rest = sum_of(HALF), sum_of(WORK) + sum_of(TENSOR)
+    return half + rest if half > rest else rest
+
+
+def base_of(name):
+    """The name of a kernel's function without namespaces, arguments and template arguments."""
+    name = re.sub(r"\(anonymous namespace\)::", "", name)
+    name = re.split(r"[<(]", name, maxsplit=1)[0]
+    return name.split("::")[-1].split(" ")[-1]
+
+
+def identity(name, grid, block):
+    numbers = lambda text: ",".join(re.findall(r"\d+", text))
+    return name, numbers(grid), numbers(block)
+
+
+def ncu_kernels(command, options, environment):
+    """Mean metrics of each kernel, grid and block under ncu, from its CSV."""
+    ncu = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "mangled", "--clock-control", "none", "--cache-control", "none",
+           "--metrics", ",".join(NCU_METRICS), *options]
+    done = subprocess.run(ncu + command, capture_output=True, text=True, env=environment)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+    if not lines:
+        return {}, (done.stdout + done.stderr)[-2000:]
+    # The demangler of C++ writes names as gable does.
+    lines = subprocess.run(["c++filt", "--no-strip-underscore"], input="\n".join(lines), capture_output=True, text=True).stdout.splitlines()
+    sums = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines))):
+        if not row["ID"]:
+            continue  # the row of units
+        calls = sums.setdefault(identity(row["Kernel Name"], row["Grid Size"], row["Block Size"]), [])
+        calls.append({m: float(row[m].replace(",", "")) for m in NCU_METRICS if row.get(m) not in (None, "", "n/a")})
+    return {" ".join(key): {m: statistics.fmean(c.get(m, 0) for c in calls) for m in NCU_METRICS} for key, calls in sums.items()}, ""
+
+
+def run(command, environment, limit):
+    start = time.time()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit)
+    times, checks = {}, {}
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if len(words) == 2 and re.fullmatch(r"-?[\d.e+-]+", words[1]):
+            (checks if words[0].endswith(".check") else times)[words[0]] = float(words[1])
+    return {"exit": done.returncode, "wall": time.time() - start, "times": times, "checks": checks,
+            "error": done.stderr[-1000:] if done.returncode else ""}
+
+
+def session(command, mode, options, limit):
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, CUDA_INJECTION64_PATH=os.path.abspath(options.library), GABLE_SESSION_FOLDER=folder,
+                           GABLE_SESSION_MODE=mode, GABLE_SESSION_METRICS=",".join(METRICS))
+        if options.calls:
+            environment["GABLE_SESSION_CALLS"] = str(options.calls)
+        result = run(command, environment, limit)
+        result["kernels"], result["notes"] = read_kernels(folder)
+        return result
+
+
+def per_call(kernel):
+    return {name: value / kernel["counted"] for name, value in kernel["metrics"].items()} if kernel.get("counted") else {}
+
+
+def compare(timed, counted):
+    """One row a kernel that was timed, the longest first."""
+    counts = {}
+    for kernel in counted:
+        if per_call(kernel):
+            counts[(kernel["name"], kernel["grid"], kernel["block"])] = kernel
+    reasons = {(k["name"], k["grid"], k["block"]): k["reason"] for k in counted if "reason" in k}
+    rows = []
+    for kernel in sorted(timed, key=lambda k: -k["seconds"]):
+        key = (kernel["name"], kernel["grid"], kernel["block"])
+        row = {"name": kernel["name"], "grid": kernel["grid"], "block": kernel["block"], "calls": kernel["calls"],
+               "seconds": kernel["seconds"], "median": kernel["median"]}
+        if key in reasons:
+            row["reason"] = reasons[key]
+        if key in counts:
+            mine = per_call(counts[key])
+            row.update(counted=counts[key]["counted"], flop=work_of(mine), read=mine.get(READ), write=mine.get(WRITE),
+                       l2=32 * mine.get(L2, 0), instructions=mine.get(INSTRUCTIONS[0]),
+                       instrumented=mine.get(INSTRUCTIONS[1]))
+            for (part, blocks), known in KNOWN_WRITES.items():
+                grid = [int(n) for n in kernel["grid"].split(",")]
+                if part in kernel["name"] and grid[0] * grid[1] * grid[2] == blocks:
+                    row["write_ratio"] = row["write"] / known
+        rows.append(row)
+    return rows
+
+
+def add_ncu(rows, ncu):
+    """ncu's numbers and the ratios to them."""
+    for row in rows:
+        theirs = ncu.get(" ".join(identity(row["name"], row["grid"], row["block"])))
+        if "flop" not in row or not theirs:
+            continue
+        row["ncu"] = {"flop": work_of(theirs), "read": theirs[READ], "write": theirs[WRITE],
+                      "instructions": theirs.get(INSTRUCTIONS[0])}
+        for name in ("flop", "read", "write", "instructions"):
+            if row["ncu"][name]:
+                row[name + "_to_ncu"] = row[name] / row["ncu"][name]
+
+
+def show(result, most):
+    total = sum(k["seconds"] for k in result["kernels"])
+    have = sum(k["seconds"] for k in result["kernels"] if "flop" in k)
+    print(f"== {result['name']}: {len(result['kernels'])} kernels, {total:.4g} s; with W and Q {have / max(total, 1e-30):.4f} of "
+          f"the time; notes: {result['notes']} {result['errors']} {result['ncu_error']}; wall {result['wall']}")
+    for row in result["kernels"][:most]:
+        ratio = lambda key: f"{row[key]:.4f}" if key in row else "-"
+        print(f"   {100 * row['seconds'] / total:5.1f}% {base_of(row['name'])[:40]:40} {row['grid']:>12} W {row.get('flop', 0):.4g} "
+              f"ncu: W {ratio('flop_to_ncu')} read {ratio('read_to_ncu')} write {ratio('write_to_ncu')} inst "
+              f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')} {row.get('reason', '')[:60]}", flush=True)
+
+
+def check_app(name, command, options, ncu_options):
+    print("==", name, flush=True)
+    plain, timed = [], []
+    for _ in range(options.rounds):
+        plain.append(run(command, dict(os.environ), options.limit))
+        timed.append(session(command, "time", options, options.limit))
+    counted = session(command, "counters", options, options.limit)
+    ncu, trouble = {}, ""
+    if ncu_options is not None and not options.no_ncu:
+        ncu, trouble = ncu_kernels(command, ncu_options, dict(os.environ))
+    result = {"name": name, "command": [os.path.basename(command[0]), *command[1:]], "overhead": {}, "ncu_error": trouble,
+              "notes": timed[-1]["notes"] + counted["notes"],
+              "wall": {"plain": [r["wall"] for r in plain], "timed": [r["wall"] for r in timed], "counted": counted["wall"]},
+              "exits": [r["exit"] for r in plain + timed + [counted]],
+              "errors": [r["error"] for r in plain + timed + [counted] if r["error"]],
+              "kernels": compare(timed[-1]["kernels"], counted["kernels"])}
+    add_ncu(result["kernels"], ncu)
+    result["wrong"] = [(what, value, r["checks"].get(what)) for r in timed + [counted] for what, value in
+                       plain[0]["checks"].items() if abs(r["checks"].get(what, 1e30) - value) > 1e-3 * abs(value)]
+    if result["wrong"]:
+        print("   WRONG RESULTS:", result["wrong"])
+    for what in plain[0]["times"]:
+        alone = statistics.median(r["times"][what] for r in plain)
+        with_gable = statistics.median(r["times"].get(what, float("nan")) for r in timed)
+        result["overhead"][what] = {"plain": alone, "timed": with_gable, "ratio": with_gable / alone,
+                                    "all_plain": [r["times"][what] for r in plain],
+                                    "all_timed": [r["times"].get(what) for r in timed]}
+        print(f"   {what}: {alone:.4g} s, timed {with_gable:.4g} s: {with_gable / alone:.4f}")
+    show(result, options.show)
+    return result
+
+
+def machine():
+    query = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
+                           text=True).stdout.strip()
+    return {"gpu": query, "host": platform.processor() or platform.machine(), "date": time.strftime("%Y-%m-%d")}
+
+
+def programs(options):
+    """Name -> command, and options of ncu: the small programs' kernels three times, of the network an eager pass."""
+    program = options.cuda_program
+    if not program:
+        program = os.path.join(tempfile.mkdtemp(), "program_gpu_check")
+        subprocess.run(["nvcc", "-O3", "-arch=native", "-o", program, os.path.join(HERE, "program_gpu_check.cu"), "-lcublas"],
+                       check=True)
+    cuda_work = ["sgemm", "hgemm", "saxpy", "daxpy", "fill", "transpose", "reduction", "streams", "tagged", "steps", "graph"]
+    python = [sys.executable, os.path.abspath(__file__), "app"]
+    few = ["--launch-count", "60", "--kernel-id", ":::[2-4]"]
+    all_programs = {"cuda": ([os.path.abspath(program), *cuda_work], few),
+                    "python": (python + ["torch", "triton", "cupy"], few),
+                    "resnet50": (python + ["resnet50"], ["--launch-skip", "900", "--launch-count", "70"]),
+                    "resnet50_compiled": (python + ["resnet50_compiled"], None),
+                    "all_python": (python + ["torch", "triton", "cupy", "resnet50"], None)}
+    return {name: all_programs[name] for name in options.only or list(all_programs)[:4]}
+
+
+def write(path, data):
+    with open(path, "w") as file:
+        json.dump(data, file, indent=1)
+
+
+def check(options):
+    record = {"machine": machine(), "command": " ".join(sys.argv), "apps": []}
+    for name, (command, ncu_options) in programs(options).items():
+        try:
+            record["apps"].append(check_app(name, command, options, ncu_options))
+        except Exception as error:  # a program that is not installed here
+            print("   failed:", repr(error)[:500], flush=True)
+        write(options.json, record)
+
+
+def only_ncu(options):
+    found = {}
+    for name, (command, ncu_options) in programs(options).items():
+        kernels, trouble = ncu_kernels(command, ncu_options, dict(os.environ))
+        print(name, len(kernels), "kernels", trouble, flush=True)
+        found.update(kernels)
+        write(options.json, found)
+
+
+def join(options):
+    record, ncu = (json.load(open(path)) for path in (options.check, options.ncu))
+    for result in record["apps"]:
+        add_ncu(result["kernels"], ncu)
+        show(result, options.show)
+    write(options.check, record)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True, dest="what")
+    app = commands.add_parser("app")
+    app.add_argument("names", nargs="+", choices=PYTHON_APPS)
+    app.set_defaults(run=lambda o: [PYTHON_APPS[name]() for name in o.names])
+    joined = commands.add_parser("join")
+    joined.add_argument("check")
+    joined.add_argument("ncu")
+    joined.set_defaults(run=join)
+    checked, counted = commands.add_parser("check"), commands.add_parser("ncu")
+    checked.set_defaults(run=check)
+    counted.set_defaults(run=only_ncu)
+    checked.add_argument("--library", required=True, help="libgable_cupti.so")
+    checked.add_argument("--rounds", type=int, default=3, help="runs without gable and timed, in turn")
+    checked.add_argument("--calls", type=int, help="counted calls of each kernel")
+    checked.add_argument("--limit", type=float, default=300, help="seconds that one run may take")
+    checked.add_argument("--no-ncu", action="store_true")
+    for command in (checked, counted):
+        command.add_argument("--json", required=True)
+        command.add_argument("--cuda-program", help="a built program_gpu_check.cu")
+        command.add_argument("--only", nargs="*", help="cuda, python, resnet50, resnet50_compiled, all_python")
+    for command in (checked, joined):
+        command.add_argument("--show", type=int, default=12, help="rows")
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
