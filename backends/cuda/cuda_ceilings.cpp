@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <optional>
 
 #include "backends/cuda/cuda_loops.h"
 #include "cuda/studies/bandwidth.h"
@@ -113,9 +114,16 @@ double f32_lanes(const cudaDeviceProp& device) {
   return device.major >= 8 ? 128 : 0;
 }
 
-double tensor_flop_a_cycle(const cudaDeviceProp& device, bool tf32) {
+double f64_lanes(const cudaDeviceProp& device) {
+  if (device.major == 9) return 64;
+  if (device.major == 7 || device.major == 8) return device.minor == 0 ? 32 : 2;
+  return 0;
+}
+
+/// Of dense operands; of i8, integer operations.
+double tensor_flop_a_cycle(const cudaDeviceProp& device, const std::string& dtype) {
   const double f16 = device.major == 9 ? 4096 : device.major == 8 && device.minor == 0 ? 2048 : 0;
-  return tf32 ? f16 / 2 : f16;
+  return dtype == "i8" ? f16 * 2 : dtype == "tf32" ? f16 / 2 : dtype == "f64" ? f16 / 16 : f16;
 }
 
 /// The clock that a loop ran at, from the cycles that its last launch counted.
@@ -142,27 +150,29 @@ Ceiling loop_ceiling(const Bench& bench, CeilingLoop loop, Ceiling ceiling) {
   return ceiling;
 }
 
-Ceiling fma_ceiling(const Bench& bench) {
-  const double lanes = f32_lanes(bench.properties());
-  Ceiling ceiling{.name = "fma f32", .kind = Ceiling::Kind::compute, .unit = "fma", .dtype = "f32"};
+Ceiling fma_ceiling(const Bench& bench, const std::string& dtype) {
+  const bool f64 = dtype == "f64";
+  const double lanes = f64 ? f64_lanes(bench.properties()) : f32_lanes(bench.properties());
+  Ceiling ceiling{.name = "fma " + dtype, .kind = Ceiling::Kind::compute, .unit = "fma", .dtype = dtype};
   ceiling.theoretical = bench.multiprocessors() * lanes * 2 * bench.clock_hz();
-  ceiling.formula = lanes > 0 ? bench.clocked() + " x " + number(lanes) + " f32 lanes x 2 (FMA)"
+  ceiling.formula = lanes > 0 ? bench.clocked() + " x " + number(lanes) + " " + dtype + " lanes x 2 (FMA)"
                               : "not known: lanes of this compute capability";
-  return loop_ceiling(bench, CeilingLoop::fma_f32, std::move(ceiling));
+  return loop_ceiling(bench, f64 ? CeilingLoop::fma_f64 : CeilingLoop::fma_f32, std::move(ceiling));
 }
 
 struct TensorLoops {
   const char* dtype;
-  CeilingLoop mma, wgmma;
+  CeilingLoop mma;
+  std::optional<CeilingLoop> wgmma;
 };
 
 /// The better of the two ways to the tensor cores, with the other in its note.
 Ceiling tensor_ceiling(const Bench& bench, const TensorLoops& loops) {
-  const bool tf32 = loops.mma == CeilingLoop::mma_tf32;
-  const double flop = tensor_flop_a_cycle(bench.properties(), tf32);
+  const char* unit_of_work = std::string(loops.dtype) == "i8" ? "operations" : "FLOP";
+  const double flop = tensor_flop_a_cycle(bench.properties(), loops.dtype);
   Ceiling ceiling{.kind = Ceiling::Kind::compute, .dtype = loops.dtype};
   ceiling.theoretical = bench.multiprocessors() * flop * bench.clock_hz();
-  ceiling.formula = flop > 0 ? bench.clocked() + " x " + number(flop) + " FLOP a cycle (dense)"
+  ceiling.formula = flop > 0 ? bench.clocked() + " x " + number(flop) + " " + unit_of_work + " a cycle (dense)"
                              : "not known: tensor cores of this compute capability";
   const auto measured = [&](const char* unit, CeilingLoop loop) {
     Ceiling one = ceiling;
@@ -171,12 +181,13 @@ Ceiling tensor_ceiling(const Bench& bench, const TensorLoops& loops) {
     return loop_ceiling(bench, loop, std::move(one));
   };
   Ceiling mma = measured("mma", loops.mma);
-  if (!cuda::has_ceiling_loop(loops.wgmma, bench.properties())) return mma;
-  Ceiling wgmma = measured("wgmma", loops.wgmma);
+  if (!loops.wgmma || !cuda::has_ceiling_loop(*loops.wgmma, bench.properties())) return mma;
+  Ceiling wgmma = measured("wgmma", *loops.wgmma);
   const bool better = median(wgmma.samples) > median(mma.samples);
   Ceiling& best = better ? wgmma : mma;
   const Ceiling& other = better ? mma : wgmma;
-  best.note += "; " + other.unit + " reaches " + number(median(other.samples) * 1e-12) + " TFLOP/s, " + other.note;
+  best.note += "; " + other.unit + " reaches " + number(median(other.samples) * 1e-12) + " T" + unit_of_work + "/s, " +
+               other.note;
   return std::move(best);
 }
 
@@ -378,10 +389,13 @@ std::vector<Ceiling> measure_cuda_ceilings(const CudaDevice& device, const Ceili
     const CurrentDevice current(device.index());
     const Bench bench(device, request);
     std::vector<Ceiling> found;
-    found.push_back(fma_ceiling(bench));
+    found.push_back(fma_ceiling(bench, "f32"));
+    found.push_back(fma_ceiling(bench, "f64"));
     for (const TensorLoops& loops : {TensorLoops{"f16", CeilingLoop::mma_f16, CeilingLoop::wgmma_f16},
                                      TensorLoops{"bf16", CeilingLoop::mma_bf16, CeilingLoop::wgmma_bf16},
-                                     TensorLoops{"tf32", CeilingLoop::mma_tf32, CeilingLoop::wgmma_tf32}}) {
+                                     TensorLoops{"tf32", CeilingLoop::mma_tf32, CeilingLoop::wgmma_tf32},
+                                     TensorLoops{"f64", CeilingLoop::mma_f64, std::nullopt},
+                                     TensorLoops{"i8", CeilingLoop::mma_i8, CeilingLoop::wgmma_i8}}) {
       if (cuda::has_ceiling_loop(loops.mma, device.properties())) found.push_back(tensor_ceiling(bench, loops));
     }
     found.push_back(shared_ceiling(bench));

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <string>
+
 #include "bench/common/text.h"
 
 namespace gable::bench {
@@ -13,8 +16,11 @@ void print_ceilings(const MachineCeilings& ceilings, Console& console) {
     console.print(fmt::format("{:<8} {:<26} {:>8} {:>16} {:>16}  {}", device, name,
                               threads > 0 ? std::to_string(threads) : "-", measured, theoretical, formula));
   };
+  const auto operations_text = [](double rate) { return si_text(rate, "OP/s"); };
   const auto roof = [&](const std::string& device, const perf::Ceiling& c) {
-    const auto text = c.kind == "compute" ? flops_text : bandwidth_text;
+    const std::function<std::string(double)> text = c.kind != "compute" ? bandwidth_text
+                                                    : c.dtype == "i8"   ? operations_text
+                                                                        : std::function(flops_text);
     line(device, c.name, c.threads, text(c.value), c.theoretical > 0 ? text(c.theoretical) : "-", c.formula);
   };
   console.print(fmt::format("{:<8} {:<26} {:>8} {:>16} {:>16}  {}", "device", "ceiling", "threads", "measured",

@@ -43,6 +43,7 @@ perf::RooflinePoint point_of(const Row& row) {
   point.bytes = measured_traffic(row);
   point.seconds = row.time.seconds;
   point.products = arithmetic.products;
+  point.flop_by_dtype = arithmetic.flop;
   point.dtype = arithmetic.products > 1 || arithmetic.dtype.empty() ? row.identity.dtype : arithmetic.dtype;
   return point;
 }

@@ -40,8 +40,9 @@ struct Identity {
 
 /// The dtype of the kernel's multiplications. It decides the compute roof.
 struct ArithmeticFields {
-  std::string dtype{};  ///< empty: not known (old records)
-  int products = 1;     ///< multiplications for one product of the op's dtype
+  std::string dtype{};                   ///< empty: not known (old records)
+  int products = 1;                      ///< multiplications for one product of the op's dtype
+  std::map<std::string, double> flop{};  ///< W by type ("f64", "f32", "x87", ...); empty: all is `dtype`
 };
 
 /// Where and how it ran.

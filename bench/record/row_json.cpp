@@ -76,13 +76,19 @@ void set_placement(json& entry, const Placement& place) {
   entry["cache"] = place.cache;
   if (!place.arithmetic.dtype.empty()) {
     entry["arithmetic"] = {{"dtype", place.arithmetic.dtype}, {"products", place.arithmetic.products}};
+    if (!place.arithmetic.flop.empty()) entry["arithmetic"]["flop"] = place.arithmetic.flop;
   }
 }
 
 ArithmeticFields arithmetic_from_json(const json& m) {
   const auto found = m.find("arithmetic");
   if (found == m.end() || !found->is_object()) return {};
-  return {.dtype = text_or_empty(*found, "dtype"), .products = number_or_empty<int>(*found, "products").value_or(1)};
+  ArithmeticFields fields{.dtype = text_or_empty(*found, "dtype"),
+                          .products = number_or_empty<int>(*found, "products").value_or(1)};
+  for (const auto& [dtype, flop] : found->value("flop", json::object()).items()) {
+    if (flop.is_number()) fields.flop[dtype] = flop;
+  }
+  return fields;
 }
 
 Placement placement_from_json(const json& m) {

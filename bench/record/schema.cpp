@@ -285,6 +285,7 @@ void check_arithmetic(Checker& check, const json& entry, const std::string& at) 
   if (!arithmetic) return;
   check.choice({*arithmetic, at + "/arithmetic", "dtype"}, kDtypes);
   check.count({*arithmetic, at + "/arithmetic", "products"});
+  check.object({*arithmetic, at + "/arithmetic", "flop", Presence::optional});
 }
 
 void check_measurement(Checker& check, const json& entry, const std::string& at) {

@@ -60,6 +60,19 @@ void name_labels(Studies& studies) {
   }
 }
 
+/// The units of f64 and i8 are drawn where a row of the panel computes in that type, or where there are no rows: among
+/// the roofs of f32 and 16-bit types they would only be clutter.
+bool is_of_interest(const Studies& studies, const Ceiling& ceiling) {
+  if (ceiling.is_bandwidth() || (ceiling.dtype != "f64" && ceiling.dtype != "i8")) return true;
+  bool none = true;
+  for (const Measurement& m : studies.measurements) {
+    if (m.place.kind != ceiling.device_kind) continue;
+    if (m.identity.dtype == ceiling.dtype || m.place.arithmetic.dtype == ceiling.dtype) return true;
+    none = false;
+  }
+  return none;
+}
+
 int threads_of_roof(const Studies& studies, DeviceKind kind, const std::string& tag) {
   int used = 0, most = 0;
   for (const Measurement& m : studies.measurements) {
@@ -127,7 +140,7 @@ std::vector<const Ceiling*> roof_of(const Studies& studies, DeviceKind kind) {
     std::map<std::string, const Ceiling*> best;  // keys: ISA and dtype of compute, level of bandwidth
     for (const Ceiling& c : studies.ceilings) {
       if (c.device_kind != kind || studies.machines[c.machine].tag != tag) continue;
-      if (c.threads.value_or(threads) != threads) continue;
+      if (c.threads.value_or(threads) != threads || !is_of_interest(studies, c)) continue;
       const Ceiling*& slot = best[c.is_bandwidth() ? c.level : c.isa + "\n" + c.dtype];
       if (!slot || c.limit.value > slot->limit.value) slot = &c;
     }

@@ -58,8 +58,8 @@ struct Studies {
 Studies merge(const std::vector<nlohmann::json>& studies);
 
 // The ceilings of one panel: those of one kind of device, at the thread count of its measurements (if there are none,
-// at the most threads measured). They are the best bandwidth of each level and every compute ceiling, one machine after
-// another, best first.
+// at the most threads measured). They are the best bandwidth of each level and every compute ceiling (f64 and i8 only
+// where rows compute in them), one machine after another, best first.
 std::vector<const Ceiling*> roof_of(const Studies& studies, DeviceKind kind);
 
 }  // namespace gable::bench::report

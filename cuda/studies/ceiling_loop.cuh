@@ -8,18 +8,24 @@
 
 namespace gable::cuda {
 
-/// A value in [-1, 1), a hash of `seed`.
-__device__ __forceinline__ float noise(unsigned seed) {
+__device__ __forceinline__ unsigned hash(unsigned seed) {
   unsigned x = seed * 0x9E3779B9u + 0x85EBCA6Bu;
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
   x = (x ^ (x >> 15)) * 0x846CA68Bu;
-  return static_cast<float>(static_cast<int>(x ^ (x >> 16))) * (1.0f / 2147483648.0f);
+  return x ^ (x >> 16);
 }
 
-/// A word of operands: one f32, or two of 16 bits.
+/// A value in [-1, 1).
+__device__ __forceinline__ float noise(unsigned seed) {
+  return static_cast<float>(static_cast<int>(hash(seed))) * (1.0f / 2147483648.0f);
+}
+
+/// A word of operands: one f32, two of 16 bits, or four bytes.
 template <int element_bytes, bool bf16>
 __device__ __forceinline__ unsigned noise_word(unsigned seed) {
-  if constexpr (element_bytes == 4) {
+  if constexpr (element_bytes == 1) {
+    return hash(seed);
+  } else if constexpr (element_bytes == 4) {
     return __float_as_uint(noise(seed));
   } else if constexpr (bf16) {
     return __bfloat16_as_ushort(__float2bfloat16_rn(noise(2 * seed))) |

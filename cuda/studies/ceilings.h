@@ -9,7 +9,11 @@
 namespace gable::cuda {
 
 enum class CeilingLoop {
-  fma_f32,      ///< counts FLOP, as do the next six
+  fma_f32,      ///< counts FLOP, as do the next ten; of bytes, integer operations
+  fma_f64,      //
+  mma_f64,      ///< mma.sync, 16x8x16 (before sm_90 as products of 8x8x4), out of registers
+  mma_i8,       ///< mma.sync, 16x8x32, sums in 32 bits
+  wgmma_i8,     ///< wgmma, 64x256x32, sums in 32 bits
   mma_f16,      ///< mma.sync, 16x8x16, out of registers
   mma_bf16,     //
   mma_tf32,     ///< 16x8x8

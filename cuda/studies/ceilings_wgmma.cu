@@ -3,6 +3,7 @@
 // products read 80.
 #include "cuda/studies/ceilings_wgmma.h"
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -24,12 +25,32 @@ constexpr int kWords = (kWarpgroups * kRows + kColumns) * kRowBytes / 4;
 constexpr int kAlignment = 1024;  // of the swizzle's pattern
 constexpr int kSharedBytes = kWords * 4 + kAlignment;
 
+// The product of bytes: the same registers and operands, but sums of 32-bit integers.
+#define GABLE_I4(i) "+r"(d[i]), "+r"(d[(i) + 1]), "+r"(d[(i) + 2]), "+r"(d[(i) + 3])
+#define GABLE_I16(i) GABLE_I4(i), GABLE_I4((i) + 4), GABLE_I4((i) + 8), GABLE_I4((i) + 12)
+__device__ inline void multiply_bytes(int (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8 {" GABLE_NAMES_OF_256 "}, %128, %129, 1;"
+               : GABLE_I16(0), GABLE_I16(16), GABLE_I16(32), GABLE_I16(48), GABLE_I16(64), GABLE_I16(80), GABLE_I16(96),
+                 GABLE_I16(112)
+               : "l"(a), "l"(b));
+}
+#undef GABLE_I16
+#undef GABLE_I4
+
+template <int count>
+__device__ inline void fence_sums(int (&sums)[count]) {
+#pragma unroll
+  for (int& sum : sums) asm volatile("" : "+r"(sum)::"memory");
+}
+using ptx::fence_sums;
+
 template <typename T>
 __global__ __launch_bounds__(kThreads, 1) void wgmma_ceiling_kernel(int iterations, CeilingSink* sink) {
   extern __shared__ unsigned char memory[];
   auto* const words =
       reinterpret_cast<unsigned*>(memory + (kAlignment - ptx::shared_address(memory) % kAlignment) % kAlignment);
-  constexpr int bytes = std::is_same_v<T, ptx::Tf32> ? 4 : 2;
+  constexpr bool of_bytes = std::is_same_v<T, std::int8_t>;
+  constexpr int bytes = of_bytes ? 1 : std::is_same_v<T, ptx::Tf32> ? 4 : 2;
   for (unsigned i = threadIdx.x; i < kWords; i += kThreads)
     words[i] = noise_word<bytes, std::is_same_v<T, __nv_bfloat16>>(i + blockIdx.x * kWords);
   ptx::fence_shared_for_async();
@@ -38,22 +59,26 @@ __global__ __launch_bounds__(kThreads, 1) void wgmma_ceiling_kernel(int iteratio
   const std::uint32_t rows = base + threadIdx.x / 128 * kRows * kRowBytes;
   const std::uint64_t a = ptx::operand_descriptor(rows, kGroupPitch);
   const std::uint64_t b = ptx::operand_descriptor(base + kWarpgroups * kRows * kRowBytes, kGroupPitch);
-  float sums[kColumns / 2] = {};
+  std::conditional_t<of_bytes, int, float> sums[kColumns / 2] = {};
   const long long start = clock64();
   for (int i = 0; i < iterations; ++i) {
     ptx::fence_operands();
 #pragma unroll
     for (int product = 0; product < kProducts; ++product) {
       const int step = product % 4 * 2;  // 32 bytes, in the descriptor's units of 16
-      ptx::multiply<T, kColumns>(sums, a + step, b + step, 1);
+      if constexpr (of_bytes) {
+        multiply_bytes(sums, a + step, b + step);
+      } else {
+        ptx::multiply<T, kColumns>(sums, a + step, b + step, 1);
+      }
     }
     ptx::commit_products();
     ptx::wait_products<0>();
   }
-  ptx::fence_sums(sums);
+  fence_sums(sums);
   float sum = 0;
 #pragma unroll
-  for (const float one : sums) sum += one;
+  for (const auto one : sums) sum += static_cast<float>(one);
   finish_loop(sink, start, sum);
 }
 
@@ -67,7 +92,7 @@ void launch(unsigned blocks, int iterations, CeilingSink* sink, cudaStream_t str
 }  // namespace
 
 double wgmma_loop_flop(CeilingLoop loop) {
-  const int depth = loop == CeilingLoop::wgmma_tf32 ? 8 : 16;
+  const int depth = loop == CeilingLoop::wgmma_tf32 ? 8 : loop == CeilingLoop::wgmma_i8 ? 32 : 16;
   return 2.0 * kRows * kColumns * depth * kProducts * kWarpgroups;
 }
 
@@ -79,6 +104,8 @@ void run_wgmma_loop(CeilingLoop loop, unsigned blocks, int iterations, CeilingSi
       return launch<__nv_bfloat16>(blocks, iterations, sink, stream);
     case CeilingLoop::wgmma_tf32:
       return launch<ptx::Tf32>(blocks, iterations, sink, stream);
+    case CeilingLoop::wgmma_i8:
+      return launch<std::int8_t>(blocks, iterations, sink, stream);
     default:
       throw std::invalid_argument("ceilings: " + std::to_string(static_cast<int>(loop)) + " is no wgmma loop");
   }

@@ -162,8 +162,9 @@ void add_compute_formula(Ceiling& ceiling, const ComputeLoop& loop, const Config
   const std::string clock =
       fmt::format("{:.2f} GHz x {} core{}", where.clock_hz * 1e-9, where.cores, where.cores == 1 ? "" : "s");
   if (loop.instructions_per_cycle_known > 0)
-    ceiling.formula = fmt::format("{} x {} FLOP per tile product / {:.0f} cycles (vendor's rate)", clock,
-                                  loop.flop_per_instruction, 1 / loop.instructions_per_cycle_known);
+    ceiling.formula =
+        fmt::format("{} x {} {} per tile product / {:.0f} cycles (vendor's rate)", clock, loop.flop_per_instruction,
+                    loop.dtype == "i8" ? "operations" : "FLOP", 1 / loop.instructions_per_cycle_known);
   else if (!loop.fma)
     ceiling.formula =
         fmt::format("{} x {} lane{} x {:.0f} instructions a cycle (measured {:.2f}, rounded up)", clock,
@@ -354,8 +355,8 @@ std::size_t working_set(const Machine& machine, int level, bool all_threads) {
 std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptions& options) {
   std::vector<ComputeLoop> loops;
   if (options.compute) {
-    loops = f32_loops();
-    for (ComputeLoop& loop : half_precision_loops()) loops.push_back(std::move(loop));
+    for (const auto& loops_of_type : {f32_loops, f64_loops, half_precision_loops, i8_loops})
+      for (ComputeLoop& loop : loops_of_type()) loops.push_back(std::move(loop));
   }
   std::map<std::string, double> single_thread_rates;
   const int configurations = machine.threads_available > 1 ? 2 : 1;

@@ -17,10 +17,10 @@ struct Ceiling {
   std::string name;  ///< e.g. "avx2 fma f32", "dram triad"; unique together with `threads`
   std::string kind;  ///< "compute" or "bandwidth"
   std::string
-      isa_or_level;   ///< "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "amx_bf16", ...; "l1" ... "dram"
-  std::string dtype;  ///< of the operands: "f32", "f16", "bf16"; bandwidth is measured with f32
+      isa_or_level;   ///< "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "amx_int8", ...; "l1" ... "dram"
+  std::string dtype;  ///< of the operands: "f64", "f32", "f16", "bf16", "i8"; bandwidth is measured with f32
   int threads = 1;
-  double value = 0;  ///< median; FLOP/s or B/s
+  double value = 0;  ///< median; FLOP/s (of i8: integer operations a second) or B/s
   double q1 = 0, q3 = 0;
   int runs = 0;
   double theoretical = 0;             ///< the formula's value; 0 where it is not known

@@ -1,6 +1,6 @@
-// f32 arithmetic loops, compiled once a Highway target. Without FMA: seven chains of p *= m beside seven of s += a,
-// which no compiler may contract to an FMA because no product meets a sum. With FMA: fourteen chains of s += m * a.
-// Chains start from different values, so that none can be merged, and values stay normal for 2^31 iterations. A
+// f32 and f64 arithmetic loops, compiled once a Highway target. Without FMA: seven chains of p *= m beside seven of s
+// += a, which no compiler may contract to an FMA because no product meets a sum. With FMA: fourteen chains of s += m *
+// a. Chains start from different values, so that none can be merged, and values stay normal for 2^31 iterations. A
 // compiler leaves vectors as they are; scalars need a barrier in each iteration, or they would be packed into vectors.
 #include "perfcounters/ceilings/loops.h"
 
@@ -25,7 +25,7 @@
 #else
 #define GABLE_REGISTER "+m"
 #endif
-// Makes the compiler hold each of fourteen floats in a register of its own at this point.
+// Makes the compiler hold each of fourteen numbers in a register of its own at this point.
 #define GABLE_KEEP_SCALARS(a, b, c, d, e, f, g, h, i, j, k, l, m, n)                                            \
   asm volatile(""                                                                                               \
                : GABLE_REGISTER(a), GABLE_REGISTER(b), GABLE_REGISTER(c), GABLE_REGISTER(d), GABLE_REGISTER(e), \
@@ -38,20 +38,25 @@ namespace gable::perf {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Exact in both types.
 inline constexpr float kFactor = 0x1.fffffep-1F;  // the float just below one
 inline constexpr float kAddend = 0x1p-10F;
 
 // Tells the compiler that the result is used.
-HWY_INLINE void keep(float value) { asm volatile("" : : "m"(value)); }
+template <class T>
+HWY_INLINE void keep(T value) {
+  asm volatile("" : : "m"(value));
+}
 
 template <class D>
 HWY_INLINE void mul_add_chains(D d, std::int64_t iterations) {
-  const auto m = hn::Set(d, kFactor);
-  const auto a = hn::Set(d, kAddend);
-  auto p0 = hn::Set(d, 1.1F), p1 = hn::Set(d, 1.2F), p2 = hn::Set(d, 1.3F), p3 = hn::Set(d, 1.4F);
-  auto p4 = hn::Set(d, 1.5F), p5 = hn::Set(d, 1.6F), p6 = hn::Set(d, 1.7F);
-  auto s0 = hn::Set(d, 2.1F), s1 = hn::Set(d, 2.2F), s2 = hn::Set(d, 2.3F), s3 = hn::Set(d, 2.4F);
-  auto s4 = hn::Set(d, 2.5F), s5 = hn::Set(d, 2.6F), s6 = hn::Set(d, 2.7F);
+  using T = hn::TFromD<D>;
+  const auto m = hn::Set(d, T(kFactor));
+  const auto a = hn::Set(d, T(kAddend));
+  auto p0 = hn::Set(d, T(1.1)), p1 = hn::Set(d, T(1.2)), p2 = hn::Set(d, T(1.3)), p3 = hn::Set(d, T(1.4));
+  auto p4 = hn::Set(d, T(1.5)), p5 = hn::Set(d, T(1.6)), p6 = hn::Set(d, T(1.7));
+  auto s0 = hn::Set(d, T(2.1)), s1 = hn::Set(d, T(2.2)), s2 = hn::Set(d, T(2.3)), s3 = hn::Set(d, T(2.4));
+  auto s4 = hn::Set(d, T(2.5)), s5 = hn::Set(d, T(2.6)), s6 = hn::Set(d, T(2.7));
   for (std::int64_t i = 0; i < iterations; ++i) {
     p0 = hn::Mul(p0, m), s0 = hn::Add(s0, a), p1 = hn::Mul(p1, m), s1 = hn::Add(s1, a);
     p2 = hn::Mul(p2, m), s2 = hn::Add(s2, a), p3 = hn::Mul(p3, m), s3 = hn::Add(s3, a);
@@ -66,12 +71,13 @@ HWY_INLINE void mul_add_chains(D d, std::int64_t iterations) {
 #if GABLE_TARGET_HAS_FMA
 template <class D>
 HWY_INLINE void fma_chains(D d, std::int64_t iterations) {
-  const auto m = hn::Set(d, kFactor);
-  const auto a = hn::Set(d, kAddend);
-  auto s0 = hn::Set(d, 1.1F), s1 = hn::Set(d, 1.2F), s2 = hn::Set(d, 1.3F), s3 = hn::Set(d, 1.4F);
-  auto s4 = hn::Set(d, 1.5F), s5 = hn::Set(d, 1.6F), s6 = hn::Set(d, 1.7F), s7 = hn::Set(d, 1.8F);
-  auto s8 = hn::Set(d, 1.9F), s9 = hn::Set(d, 2.1F), s10 = hn::Set(d, 2.2F), s11 = hn::Set(d, 2.3F);
-  auto s12 = hn::Set(d, 2.4F), s13 = hn::Set(d, 2.5F);
+  using T = hn::TFromD<D>;
+  const auto m = hn::Set(d, T(kFactor));
+  const auto a = hn::Set(d, T(kAddend));
+  auto s0 = hn::Set(d, T(1.1)), s1 = hn::Set(d, T(1.2)), s2 = hn::Set(d, T(1.3)), s3 = hn::Set(d, T(1.4));
+  auto s4 = hn::Set(d, T(1.5)), s5 = hn::Set(d, T(1.6)), s6 = hn::Set(d, T(1.7)), s7 = hn::Set(d, T(1.8));
+  auto s8 = hn::Set(d, T(1.9)), s9 = hn::Set(d, T(2.1)), s10 = hn::Set(d, T(2.2)), s11 = hn::Set(d, T(2.3));
+  auto s12 = hn::Set(d, T(2.4)), s13 = hn::Set(d, T(2.5));
   for (std::int64_t i = 0; i < iterations; ++i) {
     s0 = hn::MulAdd(m, a, s0), s1 = hn::MulAdd(m, a, s1), s2 = hn::MulAdd(m, a, s2), s3 = hn::MulAdd(m, a, s3);
     s4 = hn::MulAdd(m, a, s4), s5 = hn::MulAdd(m, a, s5), s6 = hn::MulAdd(m, a, s6), s7 = hn::MulAdd(m, a, s7);
@@ -83,31 +89,37 @@ HWY_INLINE void fma_chains(D d, std::int64_t iterations) {
   keep(hn::GetLane(hn::Add(low, high)));
 }
 
-HWY_NOINLINE void vector_fma(std::int64_t iterations) { fma_chains(hn::ScalableTag<float>(), iterations); }
-HWY_NOINLINE void vector_fma_128(std::int64_t iterations) { fma_chains(hn::FixedTag<float, 4>(), iterations); }
+HWY_INLINE float fma_of(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+HWY_INLINE double fma_of(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
-HWY_NOINLINE void scalar_fma(std::int64_t iterations) {
-  float m = kFactor, a = kAddend;
-  float s0 = 1.1F, s1 = 1.2F, s2 = 1.3F, s3 = 1.4F, s4 = 1.5F, s5 = 1.6F, s6 = 1.7F;
-  float s7 = 1.8F, s8 = 1.9F, s9 = 2.1F, s10 = 2.2F, s11 = 2.3F, s12 = 2.4F, s13 = 2.5F;
+template <class T>
+HWY_INLINE void scalar_fma_chains(std::int64_t iterations) {
+  T m = kFactor, a = kAddend;
+  T s0 = T(1.1), s1 = T(1.2), s2 = T(1.3), s3 = T(1.4), s4 = T(1.5), s5 = T(1.6), s6 = T(1.7);
+  T s7 = T(1.8), s8 = T(1.9), s9 = T(2.1), s10 = T(2.2), s11 = T(2.3), s12 = T(2.4), s13 = T(2.5);
   asm volatile("" : GABLE_REGISTER(m), GABLE_REGISTER(a));  // hides that m * a is the same in each iteration
   for (std::int64_t i = 0; i < iterations; ++i) {
-    s0 = __builtin_fmaf(m, a, s0), s1 = __builtin_fmaf(m, a, s1), s2 = __builtin_fmaf(m, a, s2);
-    s3 = __builtin_fmaf(m, a, s3), s4 = __builtin_fmaf(m, a, s4), s5 = __builtin_fmaf(m, a, s5);
-    s6 = __builtin_fmaf(m, a, s6), s7 = __builtin_fmaf(m, a, s7), s8 = __builtin_fmaf(m, a, s8);
-    s9 = __builtin_fmaf(m, a, s9), s10 = __builtin_fmaf(m, a, s10), s11 = __builtin_fmaf(m, a, s11);
-    s12 = __builtin_fmaf(m, a, s12), s13 = __builtin_fmaf(m, a, s13);
+    s0 = fma_of(m, a, s0), s1 = fma_of(m, a, s1), s2 = fma_of(m, a, s2), s3 = fma_of(m, a, s3);
+    s4 = fma_of(m, a, s4), s5 = fma_of(m, a, s5), s6 = fma_of(m, a, s6), s7 = fma_of(m, a, s7);
+    s8 = fma_of(m, a, s8), s9 = fma_of(m, a, s9), s10 = fma_of(m, a, s10), s11 = fma_of(m, a, s11);
+    s12 = fma_of(m, a, s12), s13 = fma_of(m, a, s13);
     GABLE_KEEP_SCALARS(s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13);
   }
 }
+
+HWY_NOINLINE void vector_fma_f32(std::int64_t iterations) { fma_chains(hn::ScalableTag<float>(), iterations); }
+HWY_NOINLINE void vector_fma_128_f32(std::int64_t iterations) { fma_chains(hn::FixedTag<float, 4>(), iterations); }
+HWY_NOINLINE void scalar_fma_f32(std::int64_t iterations) { scalar_fma_chains<float>(iterations); }
+HWY_NOINLINE void vector_fma_f64(std::int64_t iterations) { fma_chains(hn::ScalableTag<double>(), iterations); }
+HWY_NOINLINE void vector_fma_128_f64(std::int64_t iterations) { fma_chains(hn::FixedTag<double, 2>(), iterations); }
+HWY_NOINLINE void scalar_fma_f64(std::int64_t iterations) { scalar_fma_chains<double>(iterations); }
 #endif  // GABLE_TARGET_HAS_FMA
 
-HWY_NOINLINE void vector_mul_add(std::int64_t iterations) { mul_add_chains(hn::ScalableTag<float>(), iterations); }
-
-HWY_NOINLINE void scalar_mul_add(std::int64_t iterations) {
-  float m = kFactor, a = kAddend;
-  float p0 = 1.1F, p1 = 1.2F, p2 = 1.3F, p3 = 1.4F, p4 = 1.5F, p5 = 1.6F, p6 = 1.7F;
-  float s0 = 2.1F, s1 = 2.2F, s2 = 2.3F, s3 = 2.4F, s4 = 2.5F, s5 = 2.6F, s6 = 2.7F;
+template <class T>
+HWY_INLINE void scalar_mul_add_chains(std::int64_t iterations) {
+  T m = kFactor, a = kAddend;
+  T p0 = T(1.1), p1 = T(1.2), p2 = T(1.3), p3 = T(1.4), p4 = T(1.5), p5 = T(1.6), p6 = T(1.7);
+  T s0 = T(2.1), s1 = T(2.2), s2 = T(2.3), s3 = T(2.4), s4 = T(2.5), s5 = T(2.6), s6 = T(2.7);
   asm volatile("" : GABLE_REGISTER(m), GABLE_REGISTER(a));
   for (std::int64_t i = 0; i < iterations; ++i) {
     p0 *= m, s0 += a, p1 *= m, s1 += a, p2 *= m, s2 += a, p3 *= m, s3 += a;
@@ -116,9 +128,14 @@ HWY_NOINLINE void scalar_mul_add(std::int64_t iterations) {
   }
 }
 
+HWY_NOINLINE void vector_mul_add_f32(std::int64_t iterations) { mul_add_chains(hn::ScalableTag<float>(), iterations); }
+HWY_NOINLINE void scalar_mul_add_f32(std::int64_t iterations) { scalar_mul_add_chains<float>(iterations); }
+HWY_NOINLINE void vector_mul_add_f64(std::int64_t iterations) { mul_add_chains(hn::ScalableTag<double>(), iterations); }
+HWY_NOINLINE void scalar_mul_add_f64(std::int64_t iterations) { scalar_mul_add_chains<double>(iterations); }
+
 #if !HWY_ARCH_X86
-/// Floats in a vector of this target.
-HWY_NOINLINE int vector_lanes() { return static_cast<int>(hn::Lanes(hn::ScalableTag<float>())); }
+/// Of a vector of this target.
+HWY_NOINLINE int vector_bytes() { return static_cast<int>(hn::Lanes(hn::ScalableTag<float>()) * sizeof(float)); }
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -131,48 +148,72 @@ namespace {
 
 using Loop = void (*)(std::int64_t);
 
-ComputeLoop f32_loop(const char* isa, int lanes, bool fma, Loop run) {
-  return {.isa = isa, .dtype = "f32", .fma = fma, .flop_per_instruction = fma ? 2 * lanes : lanes, .run = run};
+/// The loops of one type; a register of 16 bytes holds 16 / sizeof(T) of them.
+template <class T>
+class LoopList {
+ public:
+  explicit LoopList(const char* dtype) : dtype_(dtype) {}
+
+  /// `bytes` of operands in one instruction; the loop of T is taken.
+  void add(const char* isa, int bytes, bool fma, Loop f32, Loop f64) {
+    const int lanes = bytes / static_cast<int>(sizeof(T));
+    loops_.push_back({.isa = isa,
+                      .dtype = dtype_,
+                      .fma = fma,
+                      .flop_per_instruction = fma ? 2 * lanes : lanes,
+                      .run = sizeof(T) == sizeof(float) ? f32 : f64});
+  }
+  std::vector<ComputeLoop> take() { return std::move(loops_); }
+
+ private:
+  const char* dtype_;
+  std::vector<ComputeLoop> loops_;
+};
+
+template <class T>
+std::vector<ComputeLoop> loops_of(const char* dtype) {
+  constexpr int kScalar = sizeof(T);
+  LoopList<T> list(dtype);
+#if HWY_ARCH_X86
+  const auto supported = hwy::SupportedTargets();
+#if HWY_TARGETS & HWY_SSE4
+  if ((supported & HWY_SSE4) != 0) {
+    list.add("scalar", kScalar, false, N_SSE4::scalar_mul_add_f32, N_SSE4::scalar_mul_add_f64);
+    list.add("sse4", 16, false, N_SSE4::vector_mul_add_f32, N_SSE4::vector_mul_add_f64);
+  }
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  if ((supported & HWY_AVX2) != 0) {
+    list.add("scalar", kScalar, true, N_AVX2::scalar_fma_f32, N_AVX2::scalar_fma_f64);
+    list.add("sse4", 16, true, N_AVX2::vector_fma_128_f32, N_AVX2::vector_fma_128_f64);
+    list.add("avx2", 32, false, N_AVX2::vector_mul_add_f32, N_AVX2::vector_mul_add_f64);
+    list.add("avx2", 32, true, N_AVX2::vector_fma_f32, N_AVX2::vector_fma_f64);
+  }
+#endif
+#if HWY_TARGETS & HWY_AVX3
+  if ((supported & HWY_AVX3) != 0) {
+    list.add("avx512", 64, false, N_AVX3::vector_mul_add_f32, N_AVX3::vector_mul_add_f64);
+    list.add("avx512", 64, true, N_AVX3::vector_fma_f32, N_AVX3::vector_fma_f64);
+  }
+#endif
+#else
+  const char* isa = HWY_ARCH_ARM ? "neon" : "simd";
+  const int vector = HWY_STATIC_DISPATCH(vector_bytes)();
+  list.add("scalar", kScalar, false, HWY_STATIC_DISPATCH(scalar_mul_add_f32), HWY_STATIC_DISPATCH(scalar_mul_add_f64));
+  list.add("scalar", kScalar, true, HWY_STATIC_DISPATCH(scalar_fma_f32), HWY_STATIC_DISPATCH(scalar_fma_f64));
+  list.add(isa, vector, false, HWY_STATIC_DISPATCH(vector_mul_add_f32), HWY_STATIC_DISPATCH(vector_mul_add_f64));
+  list.add(isa, vector, true, HWY_STATIC_DISPATCH(vector_fma_f32), HWY_STATIC_DISPATCH(vector_fma_f64));
+#endif
+  return list.take();
 }
 
 }  // namespace
 
 std::string ComputeLoop::name() const { return isa + (fma ? " fma " : " ") + dtype; }
 
-std::vector<ComputeLoop> f32_loops() {
-  std::vector<ComputeLoop> loops;
-#if HWY_ARCH_X86
-  const auto supported = hwy::SupportedTargets();
-#if HWY_TARGETS & HWY_SSE4
-  if ((supported & HWY_SSE4) != 0) {
-    loops.push_back(f32_loop("scalar", 1, false, N_SSE4::scalar_mul_add));
-    loops.push_back(f32_loop("sse4", 4, false, N_SSE4::vector_mul_add));
-  }
-#endif
-#if HWY_TARGETS & HWY_AVX2
-  if ((supported & HWY_AVX2) != 0) {
-    loops.push_back(f32_loop("scalar", 1, true, N_AVX2::scalar_fma));
-    loops.push_back(f32_loop("sse4", 4, true, N_AVX2::vector_fma_128));
-    loops.push_back(f32_loop("avx2", 8, false, N_AVX2::vector_mul_add));
-    loops.push_back(f32_loop("avx2", 8, true, N_AVX2::vector_fma));
-  }
-#endif
-#if HWY_TARGETS & HWY_AVX3
-  if ((supported & HWY_AVX3) != 0) {
-    loops.push_back(f32_loop("avx512", 16, false, N_AVX3::vector_mul_add));
-    loops.push_back(f32_loop("avx512", 16, true, N_AVX3::vector_fma));
-  }
-#endif
-#else
-  const char* isa = HWY_ARCH_ARM ? "neon" : "simd";
-  const int lanes = HWY_STATIC_DISPATCH(vector_lanes)();
-  loops.push_back(f32_loop("scalar", 1, false, HWY_STATIC_DISPATCH(scalar_mul_add)));
-  loops.push_back(f32_loop("scalar", 1, true, HWY_STATIC_DISPATCH(scalar_fma)));
-  loops.push_back(f32_loop(isa, lanes, false, HWY_STATIC_DISPATCH(vector_mul_add)));
-  loops.push_back(f32_loop(isa, lanes, true, HWY_STATIC_DISPATCH(vector_fma)));
-#endif
-  return loops;
-}
+std::vector<ComputeLoop> f32_loops() { return loops_of<float>("f32"); }
+
+std::vector<ComputeLoop> f64_loops() { return loops_of<double>("f64"); }
 
 }  // namespace gable::perf
 #endif  // HWY_ONCE

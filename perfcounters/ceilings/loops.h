@@ -14,10 +14,11 @@ namespace gable::perf {
 inline constexpr int kChains = 14;
 
 struct ComputeLoop {
-  std::string isa;    ///< "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "avx512_fp16", "amx_bf16"
-  std::string dtype;  ///< of the operands: "f32", "f16", "bf16"
+  std::string isa;    ///< "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "avx512_fp16", "amx_bf16",
+                      ///< "avx_vnni", "avx512_vnni", "amx_int8"
+  std::string dtype;  ///< of the operands: "f64", "f32", "f16", "bf16", "i8"
   bool fma = false;   ///< one fused instruction; otherwise multiplications and additions in equal numbers
-  int flop_per_instruction = 0;  ///< a multiply and an add count two
+  int flop_per_instruction = 0;  ///< a multiply and an add count two, of integers too
   int instructions_per_iteration = kChains;
   double instructions_per_cycle_known =
       0;  ///< where the vendor states a rate (AMX: 1/16); else 0, inferred by measuring
@@ -28,6 +29,12 @@ struct ComputeLoop {
 
 /// f32 loops that this CPU can run: scalar and each SIMD width, without and with FMA.
 std::vector<ComputeLoop> f32_loops();
+
+/// The same in f64.
+std::vector<ComputeLoop> f64_loops();
+
+/// Products of bytes, summed in 32 bits, on the units that this CPU has (none on many CPUs).
+std::vector<ComputeLoop> i8_loops();
 
 /// f16 and bf16 loops on the units that this CPU has (none on many CPUs).
 std::vector<ComputeLoop> half_precision_loops();

@@ -63,8 +63,26 @@ void flag_order(const RooflinePoint& point, double tolerance, std::vector<std::s
   }
 }
 
+/// A mix takes the time of its parts one after the other.
+Roof mixed_roof(const std::vector<Ceiling>& ceilings, const RooflinePoint& point) {
+  double flop = 0;
+  double seconds = 0;
+  std::string names;
+  for (const auto& [dtype, part] : point.flop_by_dtype) {
+    if (part <= 0) continue;
+    const Roof roof = compute_roof(ceilings, dtype, point.threads);
+    if (roof.value <= 0) return {};
+    if (part >= point.flop) return roof;
+    flop += part;
+    seconds += part / roof.value;
+    names += fmt::format("{}{:.0f} % {}", names.empty() ? "" : ", ", 100 * part / point.flop, roof.name);
+  }
+  return flop > 0 ? Roof{flop / seconds, names} : Roof{};
+}
+
 /// f32 as bf16 parts uses the bf16 units, with several multiplications for one product.
 Roof compute_roof_of(const std::vector<Ceiling>& ceilings, const RooflinePoint& point) {
+  if (!point.flop_by_dtype.empty()) return mixed_roof(ceilings, point);
   Roof direct = compute_roof(ceilings, point.dtype, point.threads);
   if (point.products <= 1) return direct;
   const Roof parts = compute_roof(ceilings, "bf16", point.threads);
@@ -79,6 +97,11 @@ Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype
     return best_roof(
         ceilings, [&](const Ceiling& c) { return c.kind == "compute" && c.dtype == wanted; }, threads);
   };
+  if (dtype == "x87") {
+    Roof scalar = best_roof(
+        ceilings, [](const Ceiling& c) { return c.name == "scalar f64"; }, threads);
+    return {scalar.value, scalar.name + " for x87"};
+  }
   Roof own = of(dtype);
   Roof f32 = of("f32");
   if (dtype == "f64") {

@@ -3,6 +3,7 @@
 // roof, and the lowest roof at the point's intensities counts.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct RooflinePoint {
   std::string dtype = "f32";
   int threads = 0;   ///< 0: as many as the ceilings were measured with
   int products = 1;  ///< multiplications for one product: f32 or f16 as bf16 parts needs several
+  /// W by the type of its arithmetic: "f64", "f32", "x87", ... Their sum is `flop`. Empty: all of it is `dtype`.
+  std::map<std::string, double> flop_by_dtype{};
 };
 
 struct RooflineOptions {
@@ -49,8 +52,9 @@ struct Roof {
 };
 
 /// The best arithmetic ceiling for operands of `dtype`: its own units or f32's, whichever is higher, since every half
-/// precision value can be computed on as f32. f64 without a ceiling of its own has half of f32's. Between one thread
-/// and all, one thread's value scales up to that of all.
+/// precision value can be computed on as f32. f64 without a ceiling of its own has half of f32's, and "x87" has that
+/// of scalar f64 without FMA, since it computes one number at a time. Between one thread and all, one thread's value
+/// scales up to that of all.
 Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype, int threads);
 
 /// The best bandwidth of `level` ("l1", "l2", "l3", "dram") over all mixes of reads and stores.

@@ -36,9 +36,10 @@ std::size_t elements_beyond_caches(const Machine& machine) {
   return bytes / sizeof(float) / kElementsStep * kElementsStep;
 }
 
-/// Arithmetic that has events: f32 and f16, not bf16.
+/// Arithmetic that has events: f32, f64 and f16, not bf16.
 std::vector<ComputeLoop> known_loops() {
   std::vector<ComputeLoop> loops = f32_loops();
+  for (const ComputeLoop& loop : f64_loops()) loops.push_back(loop);
   for (const ComputeLoop& loop : half_precision_loops())
     if (loop.dtype == "f16") loops.push_back(loop);
   return loops;

@@ -139,6 +139,21 @@ TEST_CASE("f64 has a roof of its own or half of f32's, never f32's") {
   CHECK(own.roof == "unit f64");
 }
 
+TEST_CASE("rows in f64 and i8 are judged by their own units, on a GPU too; a mix by each part's") {
+  CHECK(judged(cpu_row(1e8, "f64", {"f64", 1}), one_cpu({{"f32", 1e12}, {"f64", 4e11}})).roof == "unit f64");
+  CHECK(judged(cpu_row(1e8, "f64", {}), one_cpu({{"f32", 1e12}, {"f64", 4e11}})).roof == "unit f64");
+  CHECK(judged(cpu_row(1e8, "i8", {"i8", 1}), one_cpu({{"f32", 1e12}, {"i8", 4e12}})).roof == "unit i8");
+  MachineCeilings gpu = one_gpu();
+  gpu.gpus[0].roofs.push_back(gpu_ceilings({}, {compute("f64", 5e12)}).roofs[0]);
+  Row row = gpu_row(0, 4e9, 1e3, 1e-3);
+  row.identity.dtype = "f64";
+  row.place.arithmetic = {.dtype = "f64"};
+  CHECK(judged(row, gpu).percent_of_roof.value() == doctest::Approx(80));
+  row.place.arithmetic.flop = {{"f64", 2e9}, {"f32", 2e9}};
+  CHECK(judged(row, gpu).percent_of_roof.value() == doctest::Approx(60));
+  CHECK(judged(row, gpu).roof == "50 % unit f32, 50 % unit f64");
+}
+
 TEST_CASE("a plan states its arithmetic") {
   Conv2d conv{.input = {1, 32, 8, 8}, .weights = {32, 32, 3, 3}, .layout = Layout::nhwc};
   const Arithmetic reference = open("reference").plan(conv).arithmetic();

@@ -18,24 +18,32 @@ using namespace gable::perf;
 
 TEST_CASE("each unit of this machine has its loops, which count its lanes and an FMA twice") {
   std::map<std::string, ComputeLoop> loops;
-  for (const ComputeLoop& loop : f32_loops()) CHECK(loops.emplace(loop.name(), loop).second);
-  for (const ComputeLoop& loop : half_precision_loops()) CHECK(loops.emplace(loop.name(), loop).second);
+  for (const auto& of_type : {f32_loops, f64_loops, half_precision_loops, i8_loops})
+    for (const ComputeLoop& loop : of_type()) CHECK(loops.emplace(loop.name(), loop).second);
   const Machine machine = describe_machine();
-  std::map<std::string, int> expected{{"scalar f32", 1}};
+  std::map<std::string, int> expected{{"scalar f32", 1}, {"scalar f64", 1}};
 #if defined(__x86_64__)
-  if (machine.has("sse4")) expected["sse4 f32"] = 4;
+  if (machine.has("sse4")) expected["sse4 f32"] = 4, expected["sse4 f64"] = 2;
   if (machine.has("avx2") && machine.has("fma")) {
     expected["avx2 f32"] = 8;
     expected["scalar fma f32"] = 2;
     expected["sse4 fma f32"] = 8;
     expected["avx2 fma f32"] = 16;
+    expected["avx2 f64"] = 4;
+    expected["scalar fma f64"] = 2;
+    expected["sse4 fma f64"] = 4;
+    expected["avx2 fma f64"] = 8;
   }
+  if (machine.has("avx_vnni")) expected["avx_vnni fma i8"] = 64;
+  if (machine.has("avx512_vnni")) expected["avx512_vnni fma i8"] = 128;
   if (machine.has("avx512_bf16")) expected["avx512_bf16 fma bf16"] = 64;
   if (machine.has("avx512_fp16")) expected["avx512_fp16 fma f16"] = 64;
 #elif defined(__aarch64__)
   expected["scalar fma f32"] = 2;
   expected["neon f32"] = 4;
   expected["neon fma f32"] = 8;
+  expected["neon f64"] = 2;
+  expected["neon fma f64"] = 4;
 #endif
   for (const auto& unit : expected) {
     CAPTURE(unit.first);
@@ -67,7 +75,8 @@ TEST_CASE("every ceiling is positive, its quartiles ordered, named once and carr
     CHECK((ceiling.threads == 1 || ceiling.threads == machine.threads_available));
     CHECK(seen.insert(ceiling.name + " " + std::to_string(ceiling.threads)).second);
   }
-  for (const std::string name : {"scalar f32", "l1 read", "l2 read", "dram read", "dram triad", "dram triad nt"}) {
+  for (const std::string name :
+       {"scalar f32", "scalar f64", "l1 read", "l2 read", "dram read", "dram triad", "dram triad nt"}) {
     CAPTURE(name);
     CHECK(seen.contains(name + " 1"));
     CHECK(seen.contains(name + " " + std::to_string(machine.threads_available)));

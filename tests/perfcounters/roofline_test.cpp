@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "perfcounters/ceilings/ceilings.h"
@@ -50,6 +51,34 @@ TEST_CASE("a dtype's roof is its best unit, or f32's where it has none") {
   CHECK(compute_roof(ceilings, "bf16", 0).name == "amx");
   CHECK(compute_roof(ceilings, "f16", 0).name == "avx2");
   CHECK(compute_roof(ceilings, "f16", 1).value == 100e9);
+}
+
+TEST_CASE("f64 finds f64's roof, x87 that of scalar f64, bytes the integer unit's") {
+  auto ceilings = small_machine();
+  CHECK(compute_roof(ceilings, "f64", 0).value == 200e9);
+  for (const auto& [name, dtype, value] :
+       {std::tuple{"scalar f64", "f64", 20e9}, std::tuple{"scalar fma f64", "f64", 30e9},
+        std::tuple{"avx2 fma f64", "f64", 180e9}, std::tuple{"avx512_vnni fma i8", "i8", 900e9}})
+    ceilings.push_back(compute(name, dtype, 4, value));
+  CHECK(compute_roof(ceilings, "f64", 0).name == "avx2 fma f64");
+  CHECK(compute_roof(ceilings, "f64", 0).value == 180e9);
+  CHECK(compute_roof(ceilings, "x87", 0).value == 20e9);
+  CHECK(compute_roof(ceilings, "x87", 0).name == "scalar f64 for x87");
+  CHECK(compute_roof(ceilings, "i8", 0).value == 900e9);
+  CHECK(compute_roof(small_machine(), "i8", 0).name == "avx2");
+}
+
+TEST_CASE("a mix of types takes the time of each part under its own roof") {
+  auto ceilings = small_machine();
+  ceilings.push_back(compute("avx2 f64", "f64", 4, 100e9));
+  RooflinePoint point{.flop = 500e9, .bytes = {}, .seconds = 4, .dtype = "f32", .threads = 4};
+  point.flop_by_dtype = {{"f32", 400e9}, {"f64", 100e9}};  // 1 s and 1 s
+  const Verdict verdict = judge(ceilings, point);
+  CHECK(verdict.least_seconds == doctest::Approx(2));
+  CHECK(verdict.percent_of_roof == doctest::Approx(50));
+  CHECK(verdict.roof == "80 % avx2, 20 % avx2 f64");
+  point.flop_by_dtype = {{"f64", 500e9}, {"f32", 0}};
+  CHECK(judge(ceilings, point).roof == "avx2 f64");
 }
 
 TEST_CASE("between one thread and all, a roof scales up to the measured whole") {

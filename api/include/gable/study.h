@@ -28,7 +28,7 @@ struct Ceiling {
   std::string name{};  ///< unique on its device: "wgmma f16", "dram copy", "launch and wait"
   Kind kind = Kind::rate;
   std::string unit{};             ///< compute: the arithmetic unit, "fma" or "wgmma"; rate: "B/s", "instruction/s", "s"
-  std::string dtype{};            ///< compute: "f32", "tf32", "f16", "bf16"
+  std::string dtype{};            ///< compute: "f64", "f32", "tf32", "f16", "bf16", "i8" (integer operations)
   std::string level{};            ///< bandwidth: "dram", "l2" or "l1"; a GPU's shared memory is its l1
   std::size_t level_bytes = 0;    ///< bandwidth: the level's capacity; 0 where it is not known
   std::vector<double> samples{};  ///< in the order in which they were taken; not empty
