@@ -57,6 +57,9 @@ class CacheFlusher {
   unsigned long long sink_ = 0;
 };
 
+/// flush() of a CacheFlusher that is made at the first call.
+std::function<void()> sweep_caches();
+
 /// A timed call with its own clock, for asynchronous work of a device, which the host's clock can't time.
 struct Subject {
   std::function<double(int calls)> time;  ///< runs `calls` calls back to back and returns their total seconds

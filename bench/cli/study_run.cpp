@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "bench/counting/op_workload.h"
 #include "bench/counting/row_counters.h"
 #include "bench/measure/bandwidth.h"
 #include "bench/measure/devices.h"
@@ -18,17 +19,14 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kPlausiblePercent = 105;  ///< of a roof
 constexpr double kCounterSeconds = 60;
 
 RowCounters counters_of(const CounterOptions& options) {
   const CounterMode mode = parse_counter_mode(options.mode.empty() ? "analytic" : options.mode);
-  const std::string helper = perf::own_executable();
   std::vector<std::unique_ptr<perf::CounterSource>> sources;
   // Without --counters no source is opened: the libraries that it loads could disturb the timing.
-  if (mode != CounterMode::analytic) sources = perf::open_counter_sources(helper);
-  return RowCounters(mode, std::move(sources), helper,
-                     options.seconds_each > 0 ? options.seconds_each : kCounterSeconds);
+  if (mode != CounterMode::analytic) sources = perf::open_counter_sources(perf::own_executable());
+  return RowCounters(mode, std::move(sources), options.seconds_each > 0 ? options.seconds_each : kCounterSeconds);
 }
 
 /// Measures the rows of a study.
@@ -45,7 +43,10 @@ class RowMeasurer {
       console_.progress(done, total, what);
     };
     const MeasureJob job{devices, measuring, outcome_};
-    measure_cases(selection.cases, job, {progress, [this](const Measured& m) { rows_.push_back(counters_.count(m)); }});
+    measure_cases(selection.cases, job, {progress, [this](const Measured& m) {
+                                           const std::string helper = perf::own_executable();
+                                           rows_.push_back(counters_.count(m.row, workload_of(m, helper)));
+                                         }});
     const RowCallbacks callbacks{progress, [this](Row row) { rows_.push_back(std::move(row)); }};
     measure_bandwidths(selection.bandwidths, job, callbacks);
     measure_graphs(selection.graphs, job, callbacks);
@@ -84,8 +85,7 @@ std::vector<OpenDevice> of_kind(const std::vector<OpenDevice>& devices, DeviceKi
   return some;
 }
 
-/// Ceilings are measured before the rows. If a row exceeds a roof, another program ran while the roof was measured; the
-/// roof is then measured again.
+/// Ceilings are measured before the rows.
 class Ceilings {
  public:
   Ceilings(const perf::Machine& machine, CeilingScope scope, const StudyPlan& plan, Console& console)
@@ -94,10 +94,7 @@ class Ceilings {
   }
 
   const MachineCeilings& judge(std::vector<Row>& rows) {
-    if (judge_rows(rows, ceilings_, machine_) > kPlausiblePercent) {
-      keep_higher(ceilings_, measured());
-      judge_rows(rows, ceilings_, machine_);
-    }
+    judge_or_measure_again(rows, ceilings_, machine_, [this] { return measured(); });
     return ceilings_;
   }
 
@@ -141,7 +138,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   select(options.selection, false);  // reports misuse before any device is opened
   const std::vector<OpenDevice> devices =
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
-  counters.require_sources(devices);
+  counters.require_sources(kinds_of(devices));
   Ceilings ceilings(measured.run.machine, scope_of(devices), plan, console);
 
   const std::vector<OpenDevice> cpus = of_kind(devices, DeviceKind::cpu);

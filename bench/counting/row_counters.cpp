@@ -2,18 +2,12 @@
 #include "bench/counting/row_counters.h"
 
 #include <fmt/format.h>
-#include <gable/backend.h>
 #include <gable/error.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <memory>
 #include <utility>
-
-#include "bench/counting/workload_process.h"
-#include "perfcounters/sources/counted_region.h"
-#include "perfcounters/timing.h"
 
 namespace gable::bench {
 namespace {
@@ -79,17 +73,6 @@ void set_cache_traffic(const char* level, const Found& found, Row& row) {
   if (bytes && *bytes > 0) row.traffic[level] = quantity_of(found, std::nullopt);
 }
 
-/// The device for a simulation: one thread, the same kernel, only instructions that valgrind knows.
-std::string one_thread_device(const Placement& place) {
-  DeviceUri uri = parse_device_uri(place.device);
-  if (uri.backend == "cpu" || uri.backend == "onednn") uri.options["threads"] = "1";
-  if (uri.backend == "cpu") {
-    uri.options["kernel"] = place.kernel;
-    if (uri.selector.empty() || uri.selector.starts_with("avx512")) uri.selector = "avx2";
-  }
-  return to_string(uri);
-}
-
 const char* to_string(CounterMode mode) {
   switch (mode) {
     case CounterMode::automatic:
@@ -117,34 +100,9 @@ CounterMode parse_counter_mode(std::string_view text) {
               fmt::format("--counters '{}': must be auto, counter, simulated or analytic", text));
 }
 
-perf::Workload workload_of(const Measured& measured, const std::string& helper) {
-  const OpRunner& runner = *measured.runner;
-  const Row& row = measured.row;
-  perf::Workload workload;
-  workload.run = [&runner] { runner.run(); };
-  workload.gpu = row.place.gpu.value_or(-1);
-  workload.flop = row.work.analytic.value_or(0);
-  workload.dtype = row.place.arithmetic.products > 1 ? row.place.arithmetic.dtype : row.identity.dtype;
-  workload.seconds = row.time.seconds * std::max(1, row.place.threads.value_or(1));
-  if (row.place.cache == "cold") {
-    workload.flush = runner.subject().flush;
-    if (!workload.flush) {
-      workload.flush = [flusher = std::make_shared<perf::CacheFlusher>()] { flusher->flush(); };
-    }
-  }
-  if (row.on_gpu()) return workload;
-  workload.child = [&measured, helper](const perf::ChildTask& task) {
-    std::vector<std::string> argv{helper, "counted", "--device", one_thread_device(measured.row.place)};
-    for (std::string& word : op_arguments(measured.one->op)) argv.push_back(std::move(word));
-    for (std::string& word : perf::task_arguments(task)) argv.push_back(std::move(word));
-    return argv;
-  };
-  return workload;
-}
-
 RowCounters::RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources,
-                         std::string helper, double seconds_limit)
-    : mode_(mode), helper_(std::move(helper)), seconds_limit_(seconds_limit) {
+                         double seconds_limit)
+    : mode_(mode), seconds_limit_(seconds_limit) {
   for (auto& source : sources) sources_.push_back(std::make_unique<perf::CalibratedSource>(std::move(source)));
 }
 
@@ -155,12 +113,12 @@ bool RowCounters::wants(const perf::CounterSource& source, DeviceKind kind) cons
          (mode_ == CounterMode::counter ? perf::Provenance::counter : perf::Provenance::simulated);
 }
 
-void RowCounters::require_sources(const std::vector<OpenDevice>& devices) const {
+void RowCounters::require_sources(const std::vector<DeviceKind>& devices) const {
   if (mode_ == CounterMode::analytic || mode_ == CounterMode::automatic) return;
   std::string why;
   for (const auto& source : sources_) {
     const bool concerned =
-        std::any_of(devices.begin(), devices.end(), [&](const OpenDevice& d) { return wants(*source, d.kind); });
+        std::any_of(devices.begin(), devices.end(), [&](DeviceKind kind) { return wants(*source, kind); });
     if (!concerned) continue;
     const perf::SourceStatus status = source->status();
     if (status.available) return;
@@ -173,11 +131,10 @@ void RowCounters::require_sources(const std::vector<OpenDevice>& devices) const 
                           to_string(mode_), why));
 }
 
-Row RowCounters::count(const Measured& measured) {
-  Row row = measured.row;
+Row RowCounters::count(Row row, const perf::Workload& workload) {
   if (mode_ == CounterMode::analytic) return row;
   ++rows_;
-  std::map<Metric, Found> found = measure_quantities(measured, row.counters);
+  std::map<Metric, Found> found = measure_quantities(workload, row);
   const bool any = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.second.source != nullptr; });
   rows_counted_ += any ? 1 : 0;
   set_work(found[Metric::flop], row.work);
@@ -186,11 +143,10 @@ Row RowCounters::count(const Measured& measured) {
   return row;
 }
 
-std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const Measured& measured, CounterDetails& details) {
-  const perf::Workload workload = workload_of(measured, helper_);
+std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const perf::Workload& workload, Row& row) {
   std::map<Metric, Found> found;
   for (const auto& source : sources_) {
-    if (!wants(*source, measured.row.place.kind)) continue;
+    if (!wants(*source, row.place.kind)) continue;
     const perf::SourceStatus status = source->status();
     perf::CountOptions options;
     options.seconds_limit = seconds_limit_;
@@ -209,8 +165,8 @@ std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const Measured& 
       one.quantity = quantity;
       one.source = source.get();
     }
-    for (const auto& [name, value] : reading.extra) details.extra[name] = value;
-    details.sources[reading.source] = {reading.plan.passes, reading.plan.explanation};
+    for (const auto& [name, value] : reading.extra) row.counters.extra[name] = value;
+    row.counters.sources[reading.source] = {reading.plan.passes, reading.plan.explanation};
   }
   return found;
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/measure/measure.h"
+#include "bench/record/row.h"
 #include "bench/record/study.h"
 #include "perfcounters/sources/calibration.h"
 #include "perfcounters/sources/source.h"
@@ -29,18 +29,17 @@ struct FoundQuantity {
 
 class RowCounters {
  public:
-  /// `sources`, best first; each is calibrated before it is used. `helper` is the gable program that runs a workload in
-  /// a process of its own, `seconds_limit` the time limit of one such process.
-  RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources, std::string helper,
-              double seconds_limit);
+  /// `sources`, best first; each is calibrated before it is used. `seconds_limit` is the time limit of one process that
+  /// runs a workload for them.
+  RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources, double seconds_limit);
 
   /// Throws Error(unsupported) with every source's reason and cure when the mode names a kind of source and none of
-  /// that kind works on any of these devices.
-  void require_sources(const std::vector<OpenDevice>& devices) const;
+  /// that kind works on any of these kinds of devices.
+  void require_sources(const std::vector<DeviceKind>& devices) const;
 
-  /// The row with W and Q from counters. Each quantity comes from the best source that the mode allows and that has it;
-  /// if none has it, it is analytic, with the reason.
-  Row count(const Measured& measured);
+  /// The row with W and Q of `workload`, which is the row's work, from counters. Each quantity comes from the best
+  /// source that the mode allows and that has it; if none has it, it is analytic, with the reason.
+  Row count(Row row, const perf::Workload& workload);
 
   /// The number of rows for which a source gave a quantity.
   int rows_counted() const { return rows_counted_; }
@@ -53,18 +52,14 @@ class RowCounters {
   std::vector<std::string> summary() const;
 
  private:
-  std::map<perf::Metric, FoundQuantity> measure_quantities(const Measured& measured, CounterDetails& details);
+  std::map<perf::Metric, FoundQuantity> measure_quantities(const perf::Workload& workload, Row& row);
   bool wants(const perf::CounterSource& source, DeviceKind kind) const;
 
   CounterMode mode_;
   std::vector<std::unique_ptr<perf::CalibratedSource>> sources_;
-  std::string helper_;
   double seconds_limit_;
   int rows_ = 0;
   int rows_counted_ = 0;
 };
-
-/// The workload of a row, for counter sources. `measured` must outlive it.
-perf::Workload workload_of(const Measured& measured, const std::string& helper);
 
 }  // namespace gable::bench

@@ -52,6 +52,12 @@ DeviceKind kind_of(const Memory& memory) {
   return memory.kind == Memory::Kind::cuda ? DeviceKind::gpu : DeviceKind::cpu;
 }
 
+std::vector<DeviceKind> kinds_of(const std::vector<OpenDevice>& devices) {
+  std::vector<DeviceKind> kinds;
+  for (const OpenDevice& device : devices) kinds.push_back(device.kind);
+  return kinds;
+}
+
 Placement placement_of(const OpenDevice& device) {
   const DeviceInfo& info = device.device.info();
   Placement place{.device = device.uri, .kind = device.kind, .device_name = info.name};

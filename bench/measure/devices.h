@@ -21,6 +21,7 @@ struct OpenDevice {
 };
 
 DeviceKind kind_of(const Memory& memory);
+std::vector<DeviceKind> kinds_of(const std::vector<OpenDevice>& devices);
 
 /// Where a plan of this device runs; for `auto`, the chosen device. Kernel, fusion and cache are left unset.
 Placement placement_of(const OpenDevice& device);

@@ -97,4 +97,12 @@ double judge_rows(std::vector<Row>& rows, const MachineCeilings& ceilings, const
   return highest;
 }
 
+void judge_or_measure_again(std::vector<Row>& rows, MachineCeilings& ceilings, const perf::Machine& machine,
+                            const std::function<MachineCeilings()>& again) {
+  constexpr double kPlausiblePercent = 105;
+  if (judge_rows(rows, ceilings, machine) <= kPlausiblePercent) return;
+  keep_higher(ceilings, again());
+  judge_rows(rows, ceilings, machine);
+}
+
 }  // namespace gable::bench

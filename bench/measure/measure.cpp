@@ -1,5 +1,4 @@
-// See measure.h. One call of a slow kernel may take longer than the budget. So each device runs once first, and the
-// time of that run decides the number of runs.
+// See measure.h.
 #include "bench/measure/measure.h"
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include <new>
 #include <span>
 
+#include "bench/measure/in_turn.h"
 #include "bench/measure/timed_row.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
@@ -43,29 +43,6 @@ class Budget {
   std::size_t cases_left_;
   Clock::time_point start_ = Clock::now();
 };
-
-/// The measuring options that all contestants of one case share.
-struct Round {
-  perf::Cache cache = perf::Cache::warm;
-  double budget = 0;   ///< seconds a device
-  double slowest = 0;  ///< seconds of the slowest first run
-  bool by_events = false;
-};
-
-/// Samples of asynchronous devices are long enough for the host to stay ahead of the device.
-perf::TimingOptions timing_options(const MeasureOptions& options, const Round& round) {
-  constexpr int kLeastRuns = 5;
-  constexpr double kEventSampleSeconds = 2e-3;
-  perf::TimingOptions timing;
-  timing.cache = round.cache;
-  timing.budget_seconds = round.budget;
-  timing.max_runs = options.max_runs;
-  timing.min_runs =
-      std::clamp(static_cast<int>(round.budget / round.slowest), 1, std::min(kLeastRuns, options.max_runs));
-  if (round.by_events) timing.min_sample_seconds = kEventSampleSeconds;
-  timing.warm_up_runs = round.slowest > round.budget ? 0 : 1;
-  return timing;
-}
 
 /// True for cases that differ only in their math: they use the same data and take turns.
 using Rivals = std::span<const Case>;
@@ -127,50 +104,24 @@ Measured measured_of(const Contestant& c, perf::Cache cache, const perf::Timing&
       timed_row(identity_of(*c.one), std::move(place), {c.runner->time_source(), timing, least.flop, least.bytes()})};
 }
 
-void run_first(std::vector<Contestant>& contestants) {
-  for (Contestant& c : contestants) {
-    if (c.runner->timed_by_events()) c.runner->run();
-    const Clock::time_point start = Clock::now();
-    c.runner->run();
-    c.first_run = std::max(1e-9, seconds_since(start));
-  }
-}
-
-/// A warm call whose first run exceeded its budget keeps the time of that run: at such lengths a warm-up changes
-/// nothing. The others take turns.
-void measure_in_turn(const std::vector<Contestant>& all, Round round, const MeasureOptions& options,
-                     const std::function<void(const Measured&)>& report) {
-  std::vector<const Contestant*> taking_turns;
-  std::vector<perf::Subject> subjects;
-  for (const Contestant& c : all) {
-    if (round.cache == perf::Cache::warm && c.first_run > round.budget) {
-      report(measured_of(c, round.cache, perf::summarize({c.first_run})));
-      continue;
-    }
-    taking_turns.push_back(&c);
-    subjects.push_back(c.runner->subject());
-    round.by_events = round.by_events || c.runner->timed_by_events();
-    round.slowest = std::max(round.slowest, c.first_run);
-  }
-  if (subjects.empty()) return;
-  const auto timings =
-      perf::measure_alternating(std::span<const perf::Subject>(subjects), timing_options(options, round));
-  for (std::size_t i = 0; i < taking_turns.size(); ++i) report(measured_of(*taking_turns[i], round.cache, timings[i]));
-}
-
 void measure_rivals(Rivals rivals, double budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   const Op op = in_math(rivals.front().op, Math::strict);  // the data are the same for every math
   validate(op);
   require_memory(bytes_needed(op, job.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
   const OpData data = random_data(op);
   std::vector<Contestant> contestants = prepare(rivals, job.devices, data, job.outcome);
-  run_first(contestants);
+  for (Contestant& c : contestants) c.first_run = run_first([&c] { c.runner->run(); }, c.runner->timed_by_events());
   const auto report = [&](const Measured& measured) {
     callbacks.report(measured);
     ++job.outcome.ran;
   };
+  std::vector<Turn> turns;
+  for (const Contestant& c : contestants)
+    turns.push_back({c.runner->subject(), c.first_run, c.runner->timed_by_events()});
   for (const perf::Cache cache : job.options.caches) {
-    measure_in_turn(contestants, {.cache = cache, .budget = budget}, job.options, report);
+    const std::vector<perf::Timing> timings =
+        time_in_turn(turns, {.cache = cache, .budget = budget, .max_runs = job.options.max_runs});
+    for (std::size_t i = 0; i < turns.size(); ++i) report(measured_of(contestants[i], cache, timings[i]));
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "perfcounters/listen/names.h"
 #include "perfcounters/listen/region_file.h"
+#include "perfcounters/program/kernels.h"
 #include "perfcounters/timing.h"
 
 namespace gable::perf {

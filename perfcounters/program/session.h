@@ -74,7 +74,4 @@ struct SessionRecords {
 /// content.
 SessionRecords read_session(const std::string& folder);
 
-/// The part of it that libgable_cupti.so wrote: kernels, their processes, notes. read_session() calls it.
-SessionRecords read_kernels(const std::string& folder);
-
 }  // namespace gable::perf

@@ -11,7 +11,8 @@ struct CounterPlugin {
   std::string looked;  ///< the folders that were searched, parted by ", "
 };
 
-/// Searches the folder `counters` of each folder in GABLE_BACKEND_PATH, of the build tree and of the installed tree.
+/// Searches the folder `counters` of each folder in GABLE_BACKEND_PATH, of the build tree and of the installed tree. In
+/// a program of others the trees are found from libgable_measure.so.
 CounterPlugin find_counter_plugin(const char* name);
 
 }  // namespace gable::perf

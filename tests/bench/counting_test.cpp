@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/counting/op_workload.h"
 #include "bench/counting/workload_process.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/timed_row.h"
@@ -92,7 +93,7 @@ struct TimedRow {
   OpData data;
   /// The row after counting, also as JSON.
   Row count(RowCounters& counters) {
-    counted = counters.count(measured);
+    counted = counters.count(measured.row, workload_of(measured, "gable"));
     record = to_json(counted);
     return counted;
   }
@@ -124,7 +125,7 @@ TEST_CASE("auto takes each quantity from the best source that has it, and the ro
       sources_of(FakeSource("pmu", Provenance::counter, {{Metric::flop, 20000}}),
                  FakeSource("cachesim", Provenance::simulated,
                             {{Metric::flop, 1}, {Metric::l2_bytes, 9000}, {Metric::dram_bytes, 5000}})),
-      "gable", 60);
+      60);
   row.count(counters);
   CHECK(row.record["W"]["source"] == "counter");
   CHECK(row.record["W"]["by"] == "pmu");
@@ -149,8 +150,8 @@ TEST_CASE("a mode takes only its own kind of source") {
   };
   const auto bytes = [&](CounterMode mode) {
     TimedRow row;
-    RowCounters counters(mode, sources(), "gable", 60);
-    counters.require_sources(row.devices);
+    RowCounters counters(mode, sources(), 60);
+    counters.require_sources(kinds_of(row.devices));
     row.count(counters);
     return row.record["Q"]["dram"]["bytes"].get<double>();
   };
@@ -163,8 +164,7 @@ TEST_CASE("a source that fails its calibration is not used: the row stays analyt
   TimedRow row;
   RowCounters counters(
       CounterMode::automatic,
-      sources_of(FakeSource("liar", Provenance::counter, {{Metric::flop, 5}, {Metric::dram_bytes, 5}}, 3)), "gable",
-      60);
+      sources_of(FakeSource("liar", Provenance::counter, {{Metric::flop, 5}, {Metric::dram_bytes, 5}}, 3)), 60);
   row.count(counters);
   CHECK(row.record["W"]["source"] == "analytic");
   CHECK(row.record["Q"]["dram"]["source"] == "analytic");
@@ -180,7 +180,7 @@ TEST_CASE("rows whose tensors stay in the caches keep the least traffic and also
   RowCounters counters(
       CounterMode::simulated,
       sources_of(FakeSource("cachesim", Provenance::simulated, {{Metric::dram_bytes, 0}, {Metric::l2_bytes, 6000}})),
-      "gable", 60);
+      60);
   row.count(counters);
   CHECK(row.record["Q"]["dram"]["source"] == "analytic");
   CHECK(row.record["Q"]["dram"]["simulated"] == 0);
@@ -191,17 +191,17 @@ TEST_CASE("rows whose tensors stay in the caches keep the least traffic and also
 
 TEST_CASE("a kind of source that does not work here is refused with reason and cure") {
   const TimedRow row;
-  const RowCounters counters(CounterMode::counter, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60);
+  const RowCounters counters(CounterMode::counter, sources_of(FakeSource("pmu", Provenance::counter, {})), 60);
   try {
-    counters.require_sources(row.devices);
+    counters.require_sources(kinds_of(row.devices));
     FAIL("nothing was refused");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::unsupported);
     CHECK(std::string(error.what()).find("pmu: no PMU") != std::string::npos);
     CHECK(std::string(error.what()).find("cure: bare metal") != std::string::npos);
   }
-  CHECK_NOTHROW(RowCounters(CounterMode::automatic, sources_of(FakeSource("pmu", Provenance::counter, {})), "gable", 60)
-                    .require_sources(row.devices));
+  CHECK_NOTHROW(RowCounters(CounterMode::automatic, sources_of(FakeSource("pmu", Provenance::counter, {})), 60)
+                    .require_sources(kinds_of(row.devices)));
   CHECK_THROWS_AS(parse_counter_mode("some"), Error);
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("traffic that grows towards memory and rates above a ceiling are flagg
   RowCounters counters(
       CounterMode::simulated,
       sources_of(FakeSource("cachesim", Provenance::simulated, {{Metric::l2_bytes, 4000}, {Metric::dram_bytes, 5000}})),
-      "gable", 60);
+      60);
   row.count(counters);
   std::vector<Row> rows{row.counted};
   judge_rows(rows, {}, perf::describe_machine());

@@ -1,7 +1,8 @@
 # The installed gable is complete, may be moved, and needs no library of a GPU vendor:
 #   install the build, move the tree, then use it as strangers do: by find_package, by pkg-config, by the command.
 # cmake -D BUILD=<build folder> -D SOURCE=<source folder> -D WORK=<scratch folder> -D VERSION=<gable's version>
-#       -D COMPILER=<C++ compiler> -D DEVICES=<devices to convolve on> [-D COMMAND_BUILT=1] -P install_test.cmake
+#       -D COMPILER=<C++ compiler> -D DEVICES=<devices to convolve on> [-D COMMAND_BUILT=1] [-D MEASURE_BUILT=1]
+#       -P install_test.cmake
 cmake_minimum_required(VERSION 3.25)
 
 # step(what program arguments…): runs it with a bare environment; `output` is what it printed.
@@ -79,8 +80,14 @@ endif()
 cmake_path(GET library PARENT_PATH libdir)
 file(GLOB plugins ${libdir}/gable/libgable_*.so)
 file(GLOB counters ${libdir}/gable/counters/libgable_*.so)
-expect_no_gpu_library(${library} ${plugins} ${counters})
-expect_libgable(${library} ${plugins})
+set(components)
+set(measure_library)
+if(MEASURE_BUILT)
+  set(components measure)
+  set(measure_library ${libdir}/libgable_measure.so)
+endif()
+expect_no_gpu_library(${library} ${measure_library} ${plugins} ${counters})
+expect_libgable(${library} ${measure_library} ${plugins})
 
 # libgable never prints, aborts or exits: it knows no function that does.
 find_program(nm nm)
@@ -93,7 +100,8 @@ if(nm)
 endif()
 
 step("configuring the consumer" ${CMAKE_COMMAND} -S ${SOURCE}/tests/install/consumer -B ${WORK}/consumer -G Ninja
-  -D CMAKE_PREFIX_PATH=${tree} -D CMAKE_CXX_COMPILER=${COMPILER} -D GABLE_WANTED_VERSION=${VERSION})
+  -D CMAKE_PREFIX_PATH=${tree} -D CMAKE_CXX_COMPILER=${COMPILER} -D GABLE_WANTED_VERSION=${VERSION}
+  -D GABLE_WANTED_COMPONENTS=${components})
 step("building the consumer" ${CMAKE_COMMAND} --build ${WORK}/consumer)
 step("running the consumer" ${WORK}/consumer/consumer ${DEVICES})
 foreach(device IN LISTS DEVICES)
@@ -101,6 +109,20 @@ foreach(device IN LISTS DEVICES)
 endforeach()
 step("running the example" ${WORK}/consumer/first_conv)
 expect("y[0] = 9\n" "${output}")
+
+# The component `measure` from the moved tree: a study of own loops, which the command draws.
+if(MEASURE_BUILT)
+  step("measuring own loops" ${WORK}/consumer/measure_loops ${WORK}/loops.json 0.02)
+  expect("stencil" "${output}")
+  if(COMMAND_BUILT)
+    step("drawing own loops" ${tree}/bin/gable plot ${WORK}/loops.json --out ${WORK}/loops)
+    file(STRINGS ${WORK}/loops/study.csv rows REGEX ",(triad|stencil),callable,")
+    list(LENGTH rows count)
+    if(NOT count EQUAL 2)
+      message(FATAL_ERROR "${WORK}/loops/study.csv has ${count} rows of own loops; must have 2")
+    endif()
+  endif()
+endif()
 
 find_program(pkg_config pkg-config)
 if(pkg_config)
@@ -116,6 +138,17 @@ if(pkg_config)
   set(extra_environment)
   step("running what pkg-config built" ${WORK}/by_pkg_config/a.out)
   expect("y[0] = 9\n" "${output}")
+  if(MEASURE_BUILT)
+    set(extra_environment PKG_CONFIG_PATH=${libdir}/pkgconfig)
+    file(WRITE ${WORK}/by_pkg_config/measure.cpp "#include <gable/measure.h>
+int main() { return static_cast<int>(gable::Record().measurements().size()); }
+")
+    string(REPLACE "application.cpp" "measure.cpp" line "${line}")
+    string(REPLACE " gable)" " gable-measure)" line "${line}")
+    step("compiling with gable-measure.pc" sh -c "cd ${WORK}/by_pkg_config && PATH=${WORK}/by_pkg_config:$PATH && ${line}")
+    set(extra_environment)
+    step("running it" ${WORK}/by_pkg_config/a.out)
+  endif()
 else()
   message("skipped: pkg-config is not installed, gable.pc was not tried")
 endif()
