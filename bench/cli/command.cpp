@@ -16,6 +16,7 @@
 #include "bench/cli/info.h"
 #include "bench/cli/list_command.h"
 #include "bench/cli/profile_command.h"
+#include "bench/cli/program_command.h"
 #include "bench/cli/run_conv2d.h"
 #include "bench/cli/study_commands.h"
 #include "bench/cli/verify_command.h"
@@ -33,10 +34,11 @@ struct Arguments {
   ProfileOptions profile;
   WorkloadOptions workload;
   CliffOptions cliffs;
+  ProgramArguments program;
   std::string json;
   bool gpu = false;
   std::vector<std::string> files;
-  std::function<ExitCode(Arguments&, Console&)> action;
+  std::function<int(Arguments&, Console&)> action;  ///< returns the exit code
 };
 
 void add_json(CLI::App& app, Arguments& a) {
@@ -192,8 +194,45 @@ void add_ceilings(CLI::App& root, Arguments& a) {
   });
 }
 
+void add_program(CLI::App& app, Arguments& a) {
+  app.add_option("program", a.program.argv, "after two dashes: a program that is not gable's, and its arguments");
+  app.add_option("--top", a.program.top, "of a program: regions and kernels that get a line of their own (default: 20)")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_measure(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand(
+      "measure", "your own program, unchanged: T, W and Q of the whole, of its regions and of its GPU kernels");
+  add_program(app, a);
+  StudyOptions& s = a.study;
+  app.add_option("--counters", s.counters.mode,
+                 "where W and Q come from: auto (default), counter, simulated, or analytic: only times")
+      ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
+  app.add_option("--counter-seconds", s.counters.seconds_each,
+                 "longest run of the program under a simulation (default: 300); what takes longer is refused")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--ceilings", s.ceilings, "measure the machine's ceilings too, for percents of the roof");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      return program_command(arguments.study, arguments.program, false, console);
+    };
+  });
+}
+
+/// What only a study of gable's own operations takes.
+void refuse_selection(const SelectionOptions& s) {
+  if (s.suite.empty() && s.file.empty() && s.problems.empty()) return;
+  throw Error(ErrorCode::invalid_argument,
+              "--suite, --file and --problem select gable's own operations: give either them or a program after two "
+              "dashes");
+}
+
 void add_roofline(CLI::App& root, Arguments& a) {
-  CLI::App& app = *root.add_subcommand("roofline", "the whole study: ceilings, measurement, report");
+  CLI::App& app = *root.add_subcommand(
+      "roofline",
+      "the whole study: ceilings, measurement, report; of gable's operations or, after --, of your program");
+  add_program(app, a);
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
   add_measuring(app, a.study);
@@ -201,8 +240,12 @@ void add_roofline(CLI::App& root, Arguments& a) {
   app.add_option("--out", a.study.out, "folder of the report (default: report)");
   add_json(app, a);
   app.callback([&a] {
-    a.action = [](Arguments& arguments, Console& console) {
+    a.action = [](Arguments& arguments, Console& console) -> int {
       SelectionOptions& s = arguments.study.selection;
+      if (!arguments.program.argv.empty()) {
+        refuse_selection(s);
+        return program_command(arguments.study, arguments.program, true, console);
+      }
       if (s.suite.empty() && s.file.empty() && s.problems.empty()) s.suite = "study";
       return roofline_command(arguments.study, console);
     };
@@ -289,7 +332,7 @@ int complain(const std::string& message, int code) {
 int run_action(Arguments& arguments) {
   Console console(arguments.json);
   try {
-    const ExitCode code = arguments.action(arguments, console);
+    const int code = arguments.action(arguments, console);
     console.finish_progress();
     return code;
   } catch (const Error& error) {
@@ -312,8 +355,8 @@ int command(int argc, const char* const* argv) {
   app.footer(
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
-  for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_plot,
-                         add_profile, add_cliffs, add_counted}) {
+  for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_measure,
+                         add_plot, add_profile, add_cliffs, add_counted}) {
     add(app, arguments);
   }
   try {

@@ -2,6 +2,7 @@
 #include "bench/cli/console.h"
 
 #include <fmt/format.h>
+#include <gable/error.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,11 +13,20 @@
 
 namespace gable::bench {
 
-Console::Console(std::string json_target) : json_target_(std::move(json_target)), terminal_(::isatty(2) == 1) {}
+Console::Console(std::string json_target)
+    : json_target_(std::move(json_target)), results_to_error_(json_target_ == "-"), terminal_(::isatty(2) == 1) {}
+
+void Console::leave_standard_output() {
+  if (json_target_ == "-") {
+    throw Error(ErrorCode::invalid_argument,
+                "--json '-': standard output is the program's own; name a file, as in --json study.json");
+  }
+  results_to_error_ = true;
+}
 
 void Console::print(const std::string& line) {
   finish_progress();
-  std::FILE* out = json_target_ == "-" ? stderr : stdout;
+  std::FILE* out = results_to_error_ ? stderr : stdout;
   std::fputs((line + "\n").c_str(), out);
   std::fflush(out);
 }

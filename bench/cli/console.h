@@ -17,6 +17,9 @@ class Console {
   explicit Console(std::string json_target);
 
   void print(const std::string& line);
+  /// From now on results go to standard error, since a program that gable started writes to standard output. Throws
+  /// Error(invalid_argument) if that is where the JSON is to go.
+  void leave_standard_output();
   /// "[3/44] vgg_b1 f32 warm", replaced by the next progress or print.
   void progress(std::size_t done, std::size_t total, const std::string& what);
   /// Removes the progress line.
@@ -28,6 +31,7 @@ class Console {
 
  private:
   std::string json_target_;
+  bool results_to_error_ = false;
   bool terminal_;
   bool line_open_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -4,13 +4,12 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "bench/cli/ceilings_text.h"
-#include "bench/common/files.h"
+#include "bench/cli/report_files.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_json.h"
 #include "bench/report/bandwidth.h"
@@ -75,18 +74,6 @@ json read_document(const std::string& path) {
   }
 }
 
-std::string report_folder(const std::string& out) { return out.empty() ? "report" : out; }
-
-/// Checks the output folder now instead of after minutes of measuring.
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("--out '{}': can't be made: {}", folder, error.message()));
-  }
-  check_writable((std::filesystem::path(folder) / "study.json").string());
-}
-
 void print_tables(const report::Studies& studies, Console& console) {
   console.print(report::table(studies));
   const std::string totals = report::totals_table(studies);
@@ -95,15 +82,6 @@ void print_tables(const report::Studies& studies, Console& console) {
   if (!bandwidths.empty()) console.print(bandwidths);
   const std::string beside = report::trainium_table(studies);
   if (!beside.empty()) console.print(beside);
-}
-
-/// `no_png`: the reason why there is no PNG, or empty.
-void print_whereabouts(const std::string& folder, bool with_study, const std::string& no_png, Console& console) {
-  console.print(
-      fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg{1};\n"
-                  "the numbers are in {0}/study.csv{2}",
-                  folder, no_png.empty() ? " and .png" : "", with_study ? " and " + folder + "/study.json" : ""));
-  if (!no_png.empty()) console.print(no_png);
 }
 
 }  // namespace
@@ -131,16 +109,13 @@ ExitCode ceilings_command(const StudyOptions& options, Console& console) {
 ExitCode roofline_command(const StudyOptions& options, Console& console) {
   console.check_target();
   const std::string folder = report_folder(options.out);
-  make_folder(folder);
+  make_report_folder(folder);
   const StudyPlan plan = roofline_plan(options);
   if (!plan.mode.empty()) console.print(plan.mode);
   const MeasuredStudy measured = measure_study(options, plan, console);
   const json document = to_json(measured.study, measured.run);
-  write_file((std::filesystem::path(folder) / "study.json").string(), {json_text(document)});
-  const report::Studies studies = report::merge({document});
-  const std::string no_png = report::write_report(studies, folder);
-  print_tables(studies, console);
-  print_whereabouts(folder, true, no_png, console);
+  print_tables(report::merge({document}), console);
+  write_study_report(document, folder, console);
   console.emit(document);
   return measured.code;
 }
@@ -149,7 +124,7 @@ ExitCode plot_command(const std::vector<std::string>& files, const std::string& 
   std::vector<json> documents;
   for (const std::string& file : files) documents.push_back(read_document(file));
   const std::string folder = report_folder(out);
-  make_folder(folder);
+  make_report_folder(folder);
   const std::string no_png = report::write_report(report::merge(documents), folder);
   print_whereabouts(folder, false, no_png, console);
   return kDone;

@@ -82,6 +82,12 @@ std::string scaled(double value, std::string_view unit, double step, const std::
   return fmt::format("{} {}{}", number_text(value), prefixes[i], unit);
 }
 
+void replace_all(std::string& text, const std::string& what, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+  }
+}
+
 }  // namespace
 
 std::string number_text(double value) {
@@ -193,6 +199,19 @@ std::string fit_text(std::string_view text, double font_size, double width) {
     text.remove_prefix(length);
   }
   return kept + "…";
+}
+
+std::string short_kernel_name(const std::string& demangled) {
+  std::string text = demangled;
+  replace_all(text, "(anonymous namespace)::", "");
+  if (text.starts_with("void ")) text.erase(0, 5);
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '<') ++depth;
+    if (text[i] == '>') --depth;
+    if (text[i] == '(' && depth == 0) return text.substr(0, i);
+  }
+  return text;
 }
 
 }  // namespace gable::bench

@@ -33,4 +33,8 @@ double text_width(std::string_view text, double font_size, bool bold = false);
 // The text, cut and ended with "…" if it is wider than `width`.
 std::string fit_text(std::string_view text, double font_size, double width);
 
+// "void gable::cuda::(anonymous namespace)::naive_kernel<float>(float const*, ...)" ->
+// "gable::cuda::naive_kernel<float>".
+std::string short_kernel_name(const std::string& demangled);
+
 }  // namespace gable::bench

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/record/device_kind.h"
+#include "bench/record/program.h"
 
 namespace gable::bench {
 
@@ -124,6 +125,7 @@ struct Row {
   Accuracy accuracy{};
   CounterDetails counters{};
   std::optional<double> edges_per_second{};  ///< of PageRank
+  std::optional<CallFields> called{};        ///< of a program that is not gable's, its regions and kernels
 
   bool on_gpu() const { return place.kind == DeviceKind::gpu; }
   bool flagged() const { return !verdict.flags.empty(); }

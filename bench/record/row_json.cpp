@@ -1,6 +1,8 @@
 // See row_json.h.
 #include "bench/record/row_json.h"
 
+#include "bench/record/program_json.h"
+
 #include <utility>
 
 namespace gable::bench {
@@ -245,6 +247,7 @@ json to_json(const Row& row) {
   set_accuracy(entry, row.accuracy);
   set_counters(entry, row.counters);
   set_if(entry, "edges_per_second", row.edges_per_second);
+  if (row.called) entry["called"] = to_json(*row.called);
   return entry;
 }
 
@@ -260,6 +263,7 @@ Row row_from_json(const json& m) {
                   number_or_empty<double>(m, "relative_error")};
   row.counters = counters_from_json(m);
   row.edges_per_second = number_or_empty<double>(m, "edges_per_second");
+  row.called = called_from_json(m);
   return row;
 }
 

@@ -288,6 +288,14 @@ void check_arithmetic(Checker& check, const json& entry, const std::string& at) 
   check.object({*arithmetic, at + "/arithmetic", "flop", Presence::optional});
 }
 
+void check_called(Checker& check, const json& entry, const std::string& at, Presence presence) {
+  const json* called = check.object({entry, at, "called", presence});
+  if (!called) return;
+  check.count({*called, at + "/called", "calls"});
+  check.not_negative({*called, at + "/called", "seconds"});
+  check.not_negative({*called, at + "/called", "share", Presence::optional});
+}
+
 void check_measurement(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "problem", "device_name", "kernel"}) check.text({entry, at, key});
   for (const char* key : {"name", "op", "device"}) check.nonempty({entry, at, key});
@@ -316,6 +324,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check.choice({entry, at, "bound", Presence::optional}, kBounds);
   check.positive({entry, at, "working_set_bytes", Presence::optional});
   check.count({entry, at, "count", Presence::optional});
+  check_called(check, entry, at, Presence::optional);
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
     check.not_negative({entry, at, key, Presence::optional});
   }
@@ -326,6 +335,14 @@ void check_total(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"layers", "layers_of_list", "convolutions"}) check.count({entry, at, key});
   check.positive({entry, at, "seconds"});
   check.not_negative({entry, at, "flop"});
+}
+
+void check_part(Checker& check, const json& entry, const std::string& at) {
+  check.choice({entry, at, "kind"}, {"program", "region", "kernel", "rest"});
+  check.nonempty({entry, at, "name"});
+  check.text({entry, at, "device"});
+  check_called(check, entry, at, Presence::required);
+  check.text({entry, at, "reason", Presence::optional});
 }
 
 void check_refused(Checker& check, const json& entry, const std::string& at) {
@@ -339,12 +356,27 @@ void check_list(Checker& check, const Field& field, CheckEntry check_entry) {
       field, [](const json& v) { return v.is_array(); }, "a list");
   if (!list) return;
   for (size_t i = 0; i < list->size(); ++i) {
-    const std::string at = fmt::format("/{}/{}", field.key, i);
+    const std::string at = fmt::format("{}/{}", field.pointer(), i);
     if ((*list)[i].is_object()) {
       check_entry(check, (*list)[i], at);
     } else {
       check.report(at, (*list)[i], "an object");
     }
+  }
+}
+
+void check_program(Checker& check, const json& study) {
+  const json* program = check.object({study, "", "program", Presence::optional});
+  if (!program) return;
+  const std::string at = "/program";
+  check.text({*program, at, "command"});
+  check.not_negative({*program, at, "seconds"});
+  check_list(check, {*program, at, "parts"}, check_part);
+  const json* notes = check.value(
+      {*program, at, "notes"}, [](const json& v) { return v.is_array(); }, "a list");
+  if (!notes) return;
+  for (size_t i = 0; i < notes->size(); ++i) {
+    if (!(*notes)[i].is_string()) check.report(fmt::format("{}/notes/{}", at, i), (*notes)[i], "a string");
   }
 }
 
@@ -381,6 +413,7 @@ std::vector<Violation> check_study(const json& study) {
   check_list(check, {study, "", "refused"}, check_refused);
   check_list(check, {study, "", "rates", Presence::optional}, check_rate);
   check_list(check, {study, "", "totals", Presence::optional}, check_total);
+  check_program(check, study);
   return violations;
 }
 

@@ -75,6 +75,7 @@ struct Study {
   std::vector<RateEntry> rates{};
   std::vector<Row> rows{};
   std::vector<Refusal> refused{};
+  std::optional<ProgramEntry> program{};  ///< of `gable measure`
 };
 
 /// The run that measured a study.

@@ -5,6 +5,7 @@
 #include <gable/version.h>
 
 #include "bench/common/text.h"
+#include "bench/record/program_json.h"
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
 #include "bench/record/totals.h"
@@ -210,6 +211,7 @@ json to_json(const Study& study, const RunEntry& run) {
     document["totals"] = std::move(totals);
   }
   if (!study.rates.empty()) document["rates"] = list_json(study.rates);
+  if (study.program) document["program"] = to_json(*study.program);
   if (run.counters) document["counters"] = counters_json(*run.counters);
   validate_study(document);
   return document;
@@ -222,6 +224,9 @@ ReadStudy study_from_json(const json& document) {
   for (const json& entry : document.value("rates", json::array())) read.study.rates.push_back(rate_from_json(entry));
   for (const json& entry : document["measurements"]) read.study.rows.push_back(row_from_json(entry));
   for (const json& entry : document["refused"]) read.study.refused.push_back(refusal_from_json(entry));
+  if (const auto program = document.find("program"); program != document.end()) {
+    read.study.program = program_from_json(*program);
+  }
   return read;
 }
 

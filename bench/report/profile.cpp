@@ -35,12 +35,6 @@ std::string quoted(const std::string& text) {
   return all + '"';
 }
 
-void replace_all(std::string& text, const std::string& what, const std::string& by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
-    text.replace(at, what.size(), by);
-  }
-}
-
 }  // namespace
 
 std::vector<ProfileRow> profile_rows(const std::vector<Span>& spans) {
@@ -88,19 +82,6 @@ std::vector<ProfileRow> hottest(const std::vector<ProfileRow>& rows, const std::
     kept.push_back(row);
   }
   return kept;
-}
-
-std::string short_kernel_name(const std::string& demangled) {
-  std::string text = demangled;
-  replace_all(text, "(anonymous namespace)::", "");
-  if (text.starts_with("void ")) text.erase(0, 5);
-  int depth = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '<') ++depth;
-    if (text[i] == '>') --depth;
-    if (text[i] == '(' && depth == 0) return text.substr(0, i);
-  }
-  return text;
 }
 
 std::string profile_table(const std::vector<ProfileRow>& rows) {

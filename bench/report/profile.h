@@ -17,10 +17,6 @@ std::vector<ProfileRow> profile_rows(const std::vector<Span>& spans);
 std::vector<ProfileRow> hottest(const std::vector<ProfileRow>& rows, const std::string& device,
                                 const std::string& group, double percent = 90);
 
-/// "void gable::cuda::(anonymous namespace)::naive_kernel<float>(float const*, ...)" ->
-/// "gable::cuda::naive_kernel<float>".
-std::string short_kernel_name(const std::string& demangled);
-
 /// nvprof's columns: Time(%), Total, Calls, Avg, Min, Max, Name.
 std::string profile_table(const std::vector<ProfileRow>& rows);
 std::string profile_csv(const std::vector<ProfileRow>& rows);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bench/record/profile_json.h"
+#include "bench/common/text.h"
 #include "bench/report/profile.h"
 #include "perfcounters/sources/cupti_source.h"
 #include "perfcounters/sources/gpu_metrics.h"

@@ -1,0 +1,142 @@
+// See cpu_counts.h.
+#include "bench/program/cpu_counts.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "perfcounters/program/perf_counts.h"
+#include "perfcounters/program/simulation.h"
+
+namespace gable::bench {
+namespace {
+
+using perf::Metric;
+using perf::Quantity;
+
+/// A simulated run takes about so many times the CPU time of the program. Measured: 60 for loops over memory, 120 for
+/// arithmetic; it only decides which programs `auto` does not try to simulate.
+constexpr double kSlowdown = 100;
+
+void add_level(CountedWork& work, const char* level, const Quantity& quantity, double calls) {
+  if (quantity.value) {
+    work.bytes[level] = *quantity.value / calls;
+    if (!quantity.note.empty() && work.note.find(quantity.note) == std::string::npos) {
+      work.note += (work.note.empty() ? "" : "; ") + quantity.note;
+    }
+  } else if (std::string_view(level) == "dram") {
+    work.reason = "Q(dram): " + quantity.reason;
+  }
+}
+
+// ---- simulated ------------------------------------------------------------------------------------------------------
+
+CountedWork work_of(const perf::SimulatedWork& simulated) {
+  CountedWork work{.source = "simulated", .by = "callgrind"};
+  const double calls = static_cast<double>(std::max<std::int64_t>(1, simulated.calls));
+  if (const Quantity& flop = simulated.quantities.at(Metric::flop); flop.value) {
+    for (const auto& [kind, value] : simulated.flop.by_kind) work.flop[to_string(kind.type)] += value / calls;
+    if (work.flop.empty()) work.flop["f64"] = 0;
+    work.note = flop.note;
+  } else {
+    work.reason = "W: " + flop.reason;
+  }
+  add_level(work, "dram", simulated.quantities.at(Metric::dram_bytes), calls);
+  return work;
+}
+
+CpuCounts simulated_counts(const CpuCountRequest& request) {
+  CpuCounts counts;
+  const perf::SimulatedProgram program =
+      perf::simulate_program({.argv = request.argv, .seconds_limit = request.seconds_limit});
+  counts.notes = program.notes;
+  counts.by_region[""] = work_of(program.whole);
+  for (const auto& [path, region] : program.regions) counts.by_region[path] = work_of(region);
+  if (!program.cure.empty()) counts.notes.push_back(program.cure);
+  if (program.end.status() != request.exit_status) {
+    counts.notes.push_back(
+        fmt::format("under valgrind the program ended with {} instead of {}: what it did there may "
+                    "differ",
+                    program.end.status(), request.exit_status));
+  }
+  counts.reason = "the simulated run had no call of this region";
+  return counts;
+}
+
+/// Why this program is not simulated; empty: it can be.
+std::string refuses_simulation(const CpuCountRequest& request) {
+  const perf::SourceStatus status = perf::simulation_status(perf::read_cache_geometries());
+  if (!status.available) return status.reason + (status.cure.empty() ? "" : " (" + status.cure + ")");
+  if (request.mode == CounterMode::simulated) return "";
+  if (request.uses_gpu) return "not simulated: valgrind can't run CUDA's driver; --counters simulated tries it";
+  const double expected = kSlowdown * request.cpu_seconds;
+  if (expected <= request.seconds_limit) return "";
+  return fmt::format(
+      "not simulated: that takes about {:.0f} s, and --counter-seconds is {:.0f}. Raise it, or give the program less "
+      "to do",
+      expected, request.seconds_limit);
+}
+
+// ---- counted --------------------------------------------------------------------------------------------------------
+
+CountedWork work_of(const perf::ProgramCounts::Work& counted) {
+  CountedWork work{.source = "counter", .by = "perf_event"};
+  if (counted.flop.value) {
+    work.flop["f64"] = *counted.flop.value;
+    work.note = counted.flop.note;
+  } else {
+    work.reason = "W: " + counted.flop.reason;
+  }
+  add_level(work, "dram", counted.dram_bytes, 1);
+  return work;
+}
+
+CpuCounts perf_counts(perf::ProgramCounts& counter, const CpuCountRequest& request) {
+  for (int run = 0; run < counter.runs(); ++run) {
+    const std::string folder = (std::filesystem::path(request.folder) / std::to_string(run)).string();
+    std::filesystem::create_directory(folder);
+    auto environment = perf::session_environment(folder, perf::SessionMode::time);
+    for (auto& variable : counter.environment(run)) environment.push_back(std::move(variable));
+    perf::launch({.argv = request.argv, .environment = environment, .own_streams = false, .attach = [&](int pid) {
+                    counter.attach(pid, run);
+                  }});
+    counter.collect(perf::read_session(folder));
+  }
+  CpuCounts counts;
+  counts.by_region[""] = work_of(counter.program());
+  for (const auto& [path, region] : counter.regions()) counts.by_region[path] = work_of(region);
+  counts.reason = "the counted run had no call of this region";
+  return counts;
+}
+
+bool counts_something(const CpuCounts& counts) {
+  const auto whole = counts.by_region.find("");
+  return whole != counts.by_region.end() && whole->second.is_point();
+}
+
+}  // namespace
+
+CpuCounts count_cpu(const CpuCountRequest& request, const std::function<void(const std::string& what)>& progress) {
+  std::string reason;
+  if (request.mode != CounterMode::simulated) {
+    perf::ProgramCounts counter;
+    if (counter.runs() > 0) {
+      progress("counting");
+      CpuCounts counts = perf_counts(counter, request);
+      if (counts_something(counts) || request.mode == CounterMode::counter) return counts;
+      reason = counts.by_region.at("").reason;
+    } else {
+      reason = counter.status().reason;
+    }
+    if (request.mode == CounterMode::counter) return {.reason = reason};
+  }
+  if (const std::string refusal = refuses_simulation(request); !refusal.empty()) {
+    return {.reason = reason.empty() ? refusal : reason + "; " + refusal};
+  }
+  progress(fmt::format("simulating, at most {:.0f} s", 2 * request.seconds_limit));
+  return simulated_counts(request);
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,28 @@
+// A program's GPU kernels with their times, and with W and Q from the GPU's counters in a further run.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/program/parts.h"
+#include "perfcounters/program/session.h"
+
+namespace gable::bench {
+
+struct GpuCountRequest {
+  std::vector<std::string> argv{};
+  std::string folder{};  ///< empty; for the runs' files
+  bool counts = true;    ///< false: only times
+  int exit_status = 0;   ///< of the run under the clock
+};
+
+struct GpuParts {
+  std::vector<MeasuredPart> parts{};
+  std::vector<std::string> notes{};
+};
+
+GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& request,
+                   const std::function<void(const std::string& what)>& progress);
+
+}  // namespace gable::bench

@@ -1,0 +1,268 @@
+// See program_study.h.
+#include "bench/program/program_study.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "bench/measure/ceilings.h"
+#include "bench/measure/judge.h"
+#include "bench/program/cpu_counts.h"
+#include "bench/program/gpu_counts.h"
+#include "bench/program/parts.h"
+#include "perfcounters/program/session.h"
+
+namespace gable::bench {
+namespace {
+
+/// Where the program's processes write. Removed at the end.
+class SessionFolder {
+ public:
+  SessionFolder() {
+    const std::string pattern = (std::filesystem::temp_directory_path() / "gable-session-XXXXXX").string();
+    std::vector<char> path(pattern.begin(), pattern.end());
+    path.push_back('\0');
+    if (::mkdtemp(path.data()) == nullptr) {
+      throw Error(ErrorCode::device_failure,
+                  fmt::format("no folder '{}' can be made for what the program's processes write: TMPDIR must name a "
+                              "folder that can be written",
+                              pattern));
+    }
+    path_ = path.data();
+  }
+  ~SessionFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  SessionFolder(const SessionFolder&) = delete;
+  SessionFolder& operator=(const SessionFolder&) = delete;
+
+  /// A new folder inside.
+  std::string sub(const std::string& name) const {
+    const std::filesystem::path path = path_ / name;
+    std::filesystem::create_directory(path);
+    return path.string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+int least_one(double threads) { return std::max(1, static_cast<int>(std::lround(threads))); }
+
+/// CPU time of all processes, where each of them said it.
+std::optional<double> cpu_seconds_of(const perf::SessionRecords& timed) {
+  double sum = 0;
+  for (const perf::ProcessRecord& process : timed.processes) sum += process.cpu_seconds;
+  return sum > 0 ? std::optional(sum) : std::nullopt;
+}
+
+MeasuredPart program_part(const std::string& name, const perf::LaunchEnd& end, std::optional<double> cpu_seconds) {
+  MeasuredPart part{.kind = "program", .name = name};
+  part.called = {.calls = 1, .seconds = end.seconds, .share = 1.0};
+  part.times = {.calls = 1,
+                .seconds = end.seconds,
+                .median = end.seconds,
+                .q1 = end.seconds,
+                .q3 = end.seconds,
+                .fastest = end.seconds,
+                .slowest = end.seconds};
+  if (cpu_seconds) part.threads = least_one(*cpu_seconds / end.seconds);
+  return part;
+}
+
+/// What the program itself said of a region's work.
+CountedWork declared_work(const perf::RegionRecord& region) {
+  CountedWork declared;
+  const auto calls = static_cast<double>(region.times.calls);
+  if (region.flop > 0) declared.flop["f64"] = region.flop / calls;
+  if (region.bytes > 0) declared.bytes["dram"] = region.bytes / calls;
+  if (!declared.flop.empty() || !declared.bytes.empty()) declared.note = "declared by the program";
+  return declared;
+}
+
+MeasuredPart region_part(const perf::RegionRecord& region, double program_seconds) {
+  MeasuredPart part{.kind = "region", .name = region.path, .times = region.times};
+  part.called = {.calls = region.times.calls,
+                 .seconds = region.times.seconds,
+                 .share = region.times.seconds / program_seconds,
+                 .origin = region.origin};
+  part.threads = region.busy_threads > 0 ? least_one(region.busy_threads) : region.threads;
+  part.counted = declared_work(region);
+  return part;
+}
+
+/// The regions of all processes under one path each.
+std::vector<perf::RegionRecord> merged(const std::vector<perf::RegionRecord>& regions) {
+  std::vector<perf::RegionRecord> all;
+  for (const perf::RegionRecord& region : regions) {
+    const auto same = std::find_if(all.begin(), all.end(), [&](const perf::RegionRecord& one) {
+      return one.path == region.path && one.origin == region.origin;
+    });
+    if (same == all.end()) {
+      all.push_back(region);
+      continue;
+    }
+    // The quantiles are those of the process with the most calls.
+    perf::CallTimes times = region.times.calls > same->times.calls ? region.times : same->times;
+    times.calls = same->times.calls + region.times.calls;
+    times.seconds = same->times.seconds + region.times.seconds;
+    times.fastest = std::min(same->times.fastest, region.times.fastest);
+    times.slowest = std::max(same->times.slowest, region.times.slowest);
+    same->times = times;
+    same->flop += region.flop;
+    same->bytes += region.bytes;
+    same->threads = std::max(same->threads, region.threads);
+    same->overlapped = same->overlapped || region.overlapped;
+  }
+  return all;
+}
+
+/// Counted work replaces declared work, which stays where nothing was counted.
+void set_counts(MeasuredPart& part, const CpuCounts& counts) {
+  const auto found = counts.by_region.find(part.kind == "program" ? "" : part.name);
+  if (found != counts.by_region.end() && found->second.is_point()) {
+    part.counted = found->second;
+  } else if (!part.counted.is_point()) {
+    part.counted.reason =
+        found != counts.by_region.end() && !found->second.reason.empty() ? found->second.reason : counts.reason;
+  }
+}
+
+/// Runs the program as often as needed and puts together what the runs say.
+class ProgramMeasurer {
+ public:
+  ProgramMeasurer(const ProgramOptions& options, Console& console)
+      : options_(options), console_(console), name_(std::filesystem::path(options.argv.front()).filename().string()) {}
+
+  ProgramStudy measure() {
+    ProgramStudy measured;
+    measured.run = {.machine = perf::describe_machine(), .command = options_.command};
+    run_under_the_clock();
+    measured.end = end_;
+    if (!end_.reason.empty()) return measured;
+    std::vector<MeasuredPart> parts = counted_parts();
+    Study& study = measured.study;
+    for (const MeasuredPart& part : parts) {
+      if (part.counted.is_point()) study.rows.push_back(row_of(part, name_));
+    }
+    study.program = entry_of_program(parts);
+    judge(study, measured.run.machine);
+    return measured;
+  }
+
+ private:
+  void run_under_the_clock() {
+    const std::string folder = folder_.sub("time");
+    for (const std::string& note : perf::session_notes(perf::SessionMode::time)) notes_.push_back(note);
+    end_ = perf::launch(
+        {.argv = options_.argv, .environment = perf::session_environment(folder, perf::SessionMode::time)});
+    timed_ = perf::read_session(folder);
+    notes_.insert(notes_.end(), timed_.notes.begin(), timed_.notes.end());
+    cpu_seconds_ = cpu_seconds_of(timed_);
+  }
+
+  /// A program that was interrupted is not run again.
+  bool may_run_again() const { return !end_.interrupted && options_.mode != CounterMode::analytic; }
+
+  std::vector<MeasuredPart> counted_parts() {
+    std::vector<MeasuredPart> parts{program_part(name_, end_, cpu_seconds_)};
+    for (const perf::RegionRecord& region : merged(timed_.regions)) parts.push_back(region_part(region, end_.seconds));
+    for (MeasuredPart& part : parts) set_counts(part, cpu_counts());
+    for (MeasuredPart& kernel : gpu_parts()) parts.push_back(std::move(kernel));
+    make_names_unique(parts);
+    return with_most_time(std::move(parts), options_.top);
+  }
+
+  const CpuCounts& cpu_counts() {
+    if (!cpu_) {
+      cpu_ = CpuCounts{.reason = end_.interrupted ? "the program was interrupted" : "--counters analytic"};
+      if (may_run_again()) {
+        const CpuCountRequest request{.argv = options_.argv,
+                                      .mode = options_.mode,
+                                      .folder = folder_.sub("cpu"),
+                                      .seconds_limit = options_.counter_seconds,
+                                      .uses_gpu = !timed_.kernels.empty(),
+                                      .cpu_seconds = cpu_seconds_.value_or(end_.seconds),
+                                      .exit_status = end_.status()};
+        cpu_ = count_cpu(request, [this](const std::string& what) { console_.progress(1, 2, what); });
+        console_.finish_progress();
+        notes_.insert(notes_.end(), cpu_->notes.begin(), cpu_->notes.end());
+      }
+    }
+    return *cpu_;
+  }
+
+  std::vector<MeasuredPart> gpu_parts() {
+    if (timed_.kernels.empty()) return {};
+    GpuCountRequest request{.argv = options_.argv,
+                            .folder = folder_.sub("gpu"),
+                            .counts = may_run_again() && options_.mode != CounterMode::simulated,
+                            .exit_status = end_.status()};
+    GpuParts gpu = count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });
+    console_.finish_progress();
+    notes_.insert(notes_.end(), gpu.notes.begin(), gpu.notes.end());
+    return std::move(gpu.parts);
+  }
+
+  ProgramEntry entry_of_program(const std::vector<MeasuredPart>& parts) const {
+    ProgramEntry entry{.command = fmt::format("{}", fmt::join(options_.argv, " ")),
+                       .seconds = end_.seconds,
+                       .cpu_seconds = cpu_seconds_,
+                       .processes = std::max<int>(1, static_cast<int>(timed_.processes.size())),
+                       .interrupted = end_.interrupted,
+                       .notes = notes_};
+    if (end_.signal != 0) {
+      entry.signal = end_.signal;
+    } else {
+      entry.exit_code = end_.exit_code;
+    }
+    for (const MeasuredPart& part : parts) entry.parts.push_back(entry_of(part));
+    return entry;
+  }
+
+  void judge(Study& study, const perf::Machine& machine) {
+    MachineCeilings ceilings;
+    if (options_.ceilings) {
+      CeilingScope scope{.cpu = true, .gpus = {}};
+      std::set<int> gpus;
+      for (const perf::KernelRecord& kernel : timed_.kernels) gpus.insert(kernel.gpu);
+      scope.gpus.assign(gpus.begin(), gpus.end());
+      const CeilingCallbacks callbacks{[this](std::size_t done, std::size_t total, const std::string& what) {
+                                         console_.progress(done, total, what);
+                                       },
+                                       [this](const std::string& line) { console_.print(line); }};
+      ceilings = measure_ceilings(machine, scope, options_.quick_ceilings, callbacks);
+      console_.finish_progress();
+      study.ceilings = ceiling_entries(ceilings);
+      study.rates = rate_entries(ceilings);
+    }
+    judge_rows(study.rows, ceilings, machine);
+  }
+
+  const ProgramOptions& options_;
+  Console& console_;
+  std::string name_;
+  SessionFolder folder_;
+  perf::LaunchEnd end_;
+  perf::SessionRecords timed_;
+  std::optional<double> cpu_seconds_;
+  std::optional<CpuCounts> cpu_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+ProgramStudy measure_program(const ProgramOptions& options, Console& console) {
+  return ProgramMeasurer(options, console).measure();
+}
+
+}  // namespace gable::bench

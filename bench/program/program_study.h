@@ -1,0 +1,35 @@
+// A program that is not gable's, as a study: it runs once under the clock with its own streams, then again for what the
+// counters or the simulation need, with its output thrown away.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/cli/console.h"
+#include "bench/counting/row_counters.h"
+#include "bench/record/study.h"
+#include "perfcounters/program/launch.h"
+
+namespace gable::bench {
+
+struct ProgramOptions {
+  std::vector<std::string> argv;  ///< the program and its arguments
+  CounterMode mode = CounterMode::automatic;
+  double counter_seconds = 300;  ///< longest run under a simulation
+  int top = 20;                  ///< regions, and kernels, with the most time that are kept by themselves
+  bool ceilings = false;
+  bool quick_ceilings = true;
+  std::string command;  ///< gable's command line, for the record
+};
+
+struct ProgramStudy {
+  Study study;
+  RunEntry run;
+  perf::LaunchEnd end;  ///< of the run under the clock
+};
+
+/// Throws Error(unsupported) where the mode names a kind of source that this machine has none of; Error(device) where
+/// no session folder can be made.
+ProgramStudy measure_program(const ProgramOptions& options, Console& console);
+
+}  // namespace gable::bench

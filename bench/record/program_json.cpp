@@ -1,0 +1,72 @@
+// See program_json.h.
+#include "bench/record/program_json.h"
+
+#include "bench/record/row_json.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const ProgramPart& part) {
+  json entry{{"kind", part.kind}, {"name", part.name}, {"device", part.device}, {"called", to_json(part.called)}};
+  if (!part.reason.empty()) entry["reason"] = part.reason;
+  return entry;
+}
+
+ProgramPart part_from_json(const json& entry) {
+  return {.kind = entry["kind"],
+          .name = entry["name"],
+          .device = entry["device"],
+          .called = called_from_json(entry).value_or(CallFields{}),
+          .reason = text_or_empty(entry, "reason")};
+}
+
+}  // namespace
+
+json to_json(const CallFields& called) {
+  json entry{{"calls", called.calls}, {"seconds", called.seconds}};
+  if (called.share) entry["share"] = *called.share;
+  if (!called.region.empty()) entry["region"] = called.region;
+  if (!called.origin.empty()) entry["origin"] = called.origin;
+  return entry;
+}
+
+std::optional<CallFields> called_from_json(const json& measurement) {
+  const auto found = measurement.find("called");
+  if (found == measurement.end() || !found->is_object()) return std::nullopt;
+  return CallFields{.calls = number_or_empty<std::int64_t>(*found, "calls").value_or(1),
+                    .seconds = number_or_empty<double>(*found, "seconds").value_or(0),
+                    .share = number_or_empty<double>(*found, "share"),
+                    .region = text_or_empty(*found, "region"),
+                    .origin = text_or_empty(*found, "origin")};
+}
+
+json to_json(const ProgramEntry& program) {
+  json entry{{"command", program.command},
+             {"exit_code", program.exit_code ? json(*program.exit_code) : json(nullptr)},
+             {"signal", program.signal ? json(*program.signal) : json(nullptr)},
+             {"seconds", program.seconds},
+             {"processes", program.processes},
+             {"interrupted", program.interrupted},
+             {"parts", json::array()},
+             {"notes", program.notes}};
+  if (program.cpu_seconds) entry["cpu_seconds"] = *program.cpu_seconds;
+  for (const ProgramPart& part : program.parts) entry["parts"].push_back(to_json(part));
+  return entry;
+}
+
+ProgramEntry program_from_json(const json& program) {
+  ProgramEntry entry{.command = program["command"],
+                     .exit_code = number_or_empty<int>(program, "exit_code"),
+                     .signal = number_or_empty<int>(program, "signal"),
+                     .seconds = program["seconds"],
+                     .cpu_seconds = number_or_empty<double>(program, "cpu_seconds"),
+                     .processes = number_or_empty<int>(program, "processes").value_or(1),
+                     .interrupted = program.value("interrupted", false)};
+  for (const json& part : program["parts"]) entry.parts.push_back(part_from_json(part));
+  for (const json& note : program["notes"]) entry.notes.push_back(note);
+  return entry;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,113 @@
+// See program.h.
+#include "bench/report/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "bench/common/text.h"
+
+namespace gable::bench::report {
+namespace {
+
+constexpr std::size_t kColumns = 10;
+using Cells = std::array<std::string, kColumns>;
+constexpr Cells kHeads{"what",  "name", "device",  "calls",     "total",
+                       "share", "T",    "GFLOP/s", "FLOP/byte", "% roof, bound"};
+constexpr std::array<bool, kColumns> kRight{false, false, false, true, true, true, true, true, true, false};
+constexpr std::size_t kLongestName = 60;
+
+std::string cut(const std::string& name) {
+  return name.size() <= kLongestName ? name : "…" + name.substr(name.size() - kLongestName + 1);
+}
+
+const Row* row_of(const Study& study, const ProgramPart& part) {
+  for (const Row& row : study.rows) {
+    if (row.identity.op == part.kind && row.identity.name == part.name && row.place.device == part.device) return &row;
+  }
+  return nullptr;
+}
+
+Cells cells_of(const ProgramPart& part, const Row* row) {
+  Cells cells{part.kind, printable(cut(part.name)), part.device, std::to_string(part.called.calls),
+              seconds_text(part.called.seconds)};
+  if (part.called.share) cells[5] = fmt::format("{:.1f} %", 100 * *part.called.share);
+  if (row == nullptr) return cells;
+  cells[6] = seconds_text(row->time.seconds);
+  cells[7] = number_text(row->flops() / 1e9);
+  cells[8] = number_text(row->intensity());
+  const Verdict& verdict = row->verdict;
+  if (verdict.percent_of_roof) cells[9] = fmt::format("{:.1f} {}", *verdict.percent_of_roof, verdict.bound);
+  return cells;
+}
+
+std::string line_of(const Cells& cells, const std::array<std::size_t, kColumns>& widths) {
+  std::string line;
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    if (widths[i] == 0) continue;
+    const std::string pad(widths[i] - count_code_points(cells[i]), ' ');
+    line += (i > 0 ? "  " : "") + (kRight[i] ? pad + cells[i] : cells[i] + pad);
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+/// Each reason once, with the parts that it keeps off the roofline.
+std::string reasons(const ProgramEntry& program) {
+  std::vector<std::pair<std::string, int>> counted;
+  for (const ProgramPart& part : program.parts) {
+    if (part.reason.empty() || part.kind == "rest") continue;
+    const auto same =
+        std::find_if(counted.begin(), counted.end(), [&](const auto& one) { return one.first == part.reason; });
+    if (same == counted.end()) {
+      counted.emplace_back(part.reason, 1);
+    } else {
+      ++same->second;
+    }
+  }
+  std::string text;
+  for (const auto& [reason, parts] : counted) {
+    text += fmt::format("no W or Q for {} of these lines: {}\n", parts, printable(reason));
+  }
+  return text;
+}
+
+std::string ending(const ProgramEntry& program) {
+  std::string text = fmt::format("{}: {}", printable(program.command), seconds_text(program.seconds));
+  if (program.cpu_seconds) text += fmt::format(", {} of CPU time", seconds_text(*program.cpu_seconds));
+  if (program.processes > 1) text += fmt::format(", {} processes", program.processes);
+  if (program.signal) text += fmt::format(", ended by signal {}", *program.signal);
+  if (program.exit_code.value_or(0) != 0) text += fmt::format(", exit code {}", *program.exit_code);
+  if (program.interrupted) text += ", interrupted";
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string program_table(const Study& study) {
+  if (!study.program) return "";
+  std::vector<Cells> lines{kHeads};
+  for (const ProgramPart& part : study.program->parts) lines.push_back(cells_of(part, row_of(study, part)));
+  for (std::size_t column = 5; column < kColumns; ++column) {
+    const auto says = [&](const Cells& cells) { return !cells[column].empty(); };
+    if (std::none_of(lines.begin() + 1, lines.end(), says)) lines[0][column].clear();
+  }
+  std::array<std::size_t, kColumns> widths{};
+  for (const Cells& cells : lines) {
+    for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], count_code_points(cells[i]));
+  }
+  std::string text = ending(*study.program);
+  for (const Cells& cells : lines) text += line_of(cells, widths);
+  text += reasons(*study.program);
+  for (const std::string& note : study.program->notes) text += "note: " + printable(note) + "\n";
+  for (const Row& row : study.rows) {
+    for (const std::string& flag : row.verdict.flags) {
+      text += fmt::format("! {}: {}\n", printable(row.identity.name), printable(flag));
+    }
+  }
+  return text;
+}
+
+}  // namespace gable::bench::report
