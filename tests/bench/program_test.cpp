@@ -1,0 +1,228 @@
+// Programs that are not gable's: from records of a session to parts, rows and the table; and `gable measure` itself, on
+// programs that end well and badly.
+#include "bench/program/parts.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/record/program_json.h"
+#include "bench/record/row_json.h"
+#include "bench/record/schema.h"
+#include "bench/report/program.h"
+#include "tests/tools/expect.h"
+
+using namespace gable;
+using namespace gable::bench;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+MeasuredPart kernel(const std::string& name, const std::string& shape, double seconds) {
+  MeasuredPart part{.kind = "kernel", .name = name, .kernel = "void " + name + "(int)", .shape = shape, .gpu = 0};
+  part.called = {.calls = 4, .seconds = seconds, .share = 0.5};
+  part.times = {.calls = 4, .seconds = seconds, .median = seconds / 4, .q1 = seconds / 5, .q3 = seconds / 3};
+  return part;
+}
+
+CountedWork counted() {
+  return {.flop = {{"f32", 100}, {"f64", 900}}, .bytes = {{"dram", 500}, {"l2", 0}}, .source = "simulated", .by = "x"};
+}
+
+TEST_CASE("a counted part is a row with the calls' W and Q, whose type is that of most of its arithmetic") {
+  MeasuredPart part = kernel("k", "grid 8 block 256", 0.4);
+  part.counted = counted();
+  const Row row = row_of(part, "app");
+  CHECK(row.identity.suite == "app");
+  CHECK(row.identity.op == "kernel");
+  CHECK(row.identity.dtype == "f64");
+  CHECK(row.place.device == "cuda:0");
+  CHECK(row.place.kernel == "void k(int)");
+  CHECK(row.work.value == 1000);
+  CHECK(row.work.source == "simulated");
+  CHECK(row.place.arithmetic.flop.at("f32") == 100);
+  CHECK(row.traffic.at("dram").value == 500);
+  CHECK(row.traffic.count("l2") == 0);  // a level without traffic has no roof to stand under
+  CHECK(row.time.seconds == doctest::Approx(0.1));
+  CHECK(row.time.source == "event");
+  CHECK(row.intensity() == doctest::Approx(2));
+  const Row read = row_from_json(to_json(row));
+  REQUIRE(read.called.has_value());
+  CHECK(read.called->calls == 4);
+  CHECK(read.called->share == doctest::Approx(0.5));
+}
+
+TEST_CASE("x87's arithmetic is f64's, and a part without arithmetic is f32") {
+  CHECK(main_dtype({{"x87", 10}, {"f32", 3}}) == "f64");
+  CHECK(main_dtype({}) == "f32");
+}
+
+TEST_CASE("a part without W or Q is in the list with its reason, and no row") {
+  MeasuredPart part = kernel("k", "", 1);
+  CHECK_FALSE(part.counted.is_point());
+  CHECK(entry_of(part).reason == "W and Q were not counted");
+  part.counted.flop["f32"] = 5;
+  part.counted.reason = "Q(dram): no counter";
+  CHECK_FALSE(part.counted.is_point());
+  CHECK(entry_of(part).reason == "Q(dram): no counter");
+  part.counted = counted();
+  CHECK(part.counted.is_point());
+  CHECK(entry_of(part).reason.empty());
+}
+
+TEST_CASE("kernels of one name are told apart by shape, then region, then number") {
+  std::vector<MeasuredPart> parts{kernel("k", "grid 1", 1), kernel("k", "grid 2", 1), kernel("k", "grid 2", 1),
+                                  kernel("k", "grid 2", 1), kernel("other", "grid 1", 1)};
+  parts[2].called.region = "solve";
+  parts[3].called.region = "solve";
+  make_names_unique(parts);
+  CHECK(parts[0].name == "k grid 1");
+  CHECK(parts[1].name == "k grid 2");
+  CHECK(parts[2].name == "k grid 2 in solve #1");
+  CHECK(parts[3].name == "k grid 2 in solve #2");
+  CHECK(parts[4].name == "other");
+}
+
+TEST_CASE("the parts with the most time stay, the other kernels are summed up") {
+  std::vector<MeasuredPart> parts{kernel("a", "", 1), kernel("b", "", 4), kernel("c", "", 2), kernel("d", "", 3)};
+  const std::vector<MeasuredPart> kept = with_most_time(parts, 2);
+  REQUIRE(kept.size() == 3);
+  CHECK(kept[0].name == "b");
+  CHECK(kept[1].name == "d");
+  CHECK(kept[2].kind == "rest");
+  CHECK(kept[2].name == "2 other kernels");
+  CHECK(kept[2].called.calls == 8);
+  CHECK(kept[2].called.seconds == doctest::Approx(3));
+  CHECK(*kept[2].called.share == doctest::Approx(1.0));
+}
+
+TEST_CASE("the record's program survives writing and reading") {
+  ProgramEntry program{.command = "./app 3", .exit_code = 3, .seconds = 1.5, .cpu_seconds = 2.5, .processes = 2};
+  program.parts.push_back(entry_of(kernel("k", "", 1)));
+  program.notes = {"a note"};
+  const ProgramEntry read = program_from_json(to_json(program));
+  CHECK(read.exit_code == 3);
+  CHECK_FALSE(read.signal.has_value());
+  CHECK(read.cpu_seconds == doctest::Approx(2.5));
+  REQUIRE(read.parts.size() == 1);
+  CHECK(read.parts[0].called.calls == 4);
+  CHECK(read.notes == program.notes);
+}
+
+TEST_CASE("the table has the end of the program, each part and each reason once") {
+  Study study;
+  study.program = ProgramEntry{.command = "./app \x1b[31m", .signal = 11, .seconds = 0.5};
+  MeasuredPart with = kernel("with", "", 1);
+  with.counted = counted();
+  study.program->parts = {entry_of(with), entry_of(kernel("without", "", 1)), entry_of(kernel("nor", "", 1))};
+  study.rows.push_back(row_of(with, "app"));
+  const std::string table = report::program_table(study);
+  CHECK(contains(table, "signal 11"));
+  CHECK_FALSE(contains(table, "\x1b"));
+  CHECK(contains(table, "no W or Q for 2 of these lines: W and Q were not counted"));
+  CHECK(contains(table, "FLOP/byte"));
+  CHECK(report::program_table(Study{}).empty());
+}
+
+/// A folder for one test's files.
+class Folder {
+ public:
+  Folder() { fs::create_directories(path_); }
+  ~Folder() { fs::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_ = fs::temp_directory_path() / ("gable_program_test_" + std::to_string(::getpid()));
+};
+
+std::string read_text(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+Result gable_command(const Folder& folder, const std::string& arguments) {
+  const std::string line =
+      "'" GABLE_COMMAND "' " + arguments + " >'" + folder.file("out") + "' 2>'" + folder.file("err") + "'";
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(folder.file("out")), read_text(folder.file("err"))};
+}
+
+TEST_CASE("measure: the program's output and exit code are its own; the record is valid however it ended") {
+  const Folder folder;
+  struct Ending {
+    std::string script;
+    int code;
+  };
+  for (const Ending& ending : {Ending{"echo said; exit 0", 0}, Ending{"echo said; exit 7", 7},
+                               Ending{"echo said; kill -SEGV $$", 139}, Ending{"echo said; (exit 1) & exit 0", 0}}) {
+    INFO(ending.script);
+    const std::string file = folder.file("study.json");
+    const Result result =
+        gable_command(folder, "measure --counters analytic --json '" + file + "' -- sh -c '" + ending.script + "'");
+    CHECK(result.code == ending.code);
+    CHECK(result.out == "said\n");
+    CHECK(contains(result.err, "program"));
+    const json document = json::parse(read_text(file));
+    CHECK(check_study(document).empty());
+    CHECK(document["measurements"].empty());
+    REQUIRE(document["program"]["parts"].size() == 1);
+    CHECK(document["program"]["parts"][0]["reason"] == "--counters analytic");
+    fs::remove(file);
+  }
+}
+
+TEST_CASE("measure: what can't be started is said as a shell says it, and misuse is exit 2") {
+  const Folder folder;
+  CHECK(gable_command(folder, "measure -- /nowhere/app").code == 127);
+  const Result denied = gable_command(folder, "measure -- '" + folder.file("") + "'");
+  CHECK(denied.code == 126);
+  CHECK_FALSE(denied.err.empty());
+  const Result none = gable_command(folder, "measure");
+  CHECK(none.code == 2);
+  CHECK(contains(none.err, "after two dashes"));
+  const Result both = gable_command(folder, "measure --json -- true");
+  CHECK(both.code == 2);
+  CHECK(contains(both.err, "standard output is the program's own"));
+  CHECK(gable_command(folder, "roofline --suite study -- true").code == 2);
+}
+
+TEST_CASE("measure: regions are as many as ran, and a simulated W is the known one") {
+  const Folder folder;
+  const std::string file = folder.file("study.json");
+  const Result result =
+      gable_command(folder, "measure --counters simulated --json '" + file + "' -- '" GABLE_TRIAD "'");
+  CHECK(result.code == 0);
+  const json document = json::parse(read_text(file));
+  CHECK(check_study(document).empty());
+  const json& parts = document["program"]["parts"];
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0]["kind"] == "program");
+  for (const json& part : parts) {
+    if (part["name"] == "triad") CHECK(part["called"]["calls"] == 5);
+    if (part["name"] == "outer") CHECK(part["called"]["calls"] == 1);
+  }
+  if (document["measurements"].empty()) {
+    MESSAGE("skipped: no simulation here: ", std::string(parts[0]["reason"]));
+    return;
+  }
+  for (const json& row : document["measurements"]) {
+    if (row["name"] == "outer/triad") CHECK(row["W"]["flop"] == doctest::Approx(2.0 * 65536).epsilon(0.01));
+    if (row["name"] == "outer") CHECK(row["W"]["flop"] == doctest::Approx(5 * 2.0 * 65536).epsilon(0.01));
+  }
+}
+
+}  // namespace
