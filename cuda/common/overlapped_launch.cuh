@@ -18,6 +18,14 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 #endif
 }
 
+/// Whether launches on the current device may overlap.
+inline bool launches_overlap() {
+  int device = 0, major = 0;
+  GABLE_CUDA_CHECK(cudaGetDevice(&device));
+  GABLE_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major >= 9;
+}
+
 struct LaunchShape {
   dim3 grid;
   int threads = 32, shared_bytes = 0;

@@ -1,5 +1,6 @@
 // Registers: the sums of `columns` outputs of `lanes` channels, and the inputs of up to four taps of a kernel row.
 // Where the columns slide, columns + 3 inputs serve 4 x columns products.
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/depthwise/any.h"
 
@@ -77,6 +78,7 @@ __global__ __launch_bounds__(kDepthwiseAnyThreads) void depthwise_any(const Dept
                      (d.nhwc ? in_channel : static_cast<std::int64_t>(in_channel) * d.h * d.w);
   const T* weights = static_cast<const T*>(d.packed) + channel;
 
+  wait_for_previous_kernel();
   AnySums<T, lanes, columns, slides> sums;
   for (int kh = 0; kh < d.r; ++kh) {
     const int row = p.in_row + kh * d.dilation_h;

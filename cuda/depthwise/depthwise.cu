@@ -8,9 +8,11 @@
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/device_code.cuh"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/depthwise/any.h"
 #include "cuda/depthwise/planes.h"
 #include "cuda/depthwise/strips_cut.h"
+#include "cuda/ops/with_reorders.h"
 
 namespace gable::cuda {
 namespace {
@@ -25,12 +27,19 @@ __global__ void pack_depthwise(const T* weights, WeightStrides strides, T* packe
   packed[i] = weights[channel * strides.out + tap / kernel_w * strides.row + tap % kernel_w * strides.column];
 }
 
+constexpr std::int64_t kSmallWindow = 9;  // taps
+
 std::string text(std::int64_t value) { return std::to_string(value); }
 
 /// What the plans have in common: the weights.
 class DepthwisePlan : public Conv2dPlan {
  public:
-  explicit DepthwisePlan(const Conv2dProblem& problem) : problem_(problem) {}
+  /// Blocks that start while others still run are spread unevenly, which costs larger windows more than an early start
+  /// saves, unless each has a multiprocessor to itself.
+  DepthwisePlan(const Conv2dProblem& problem, const cudaDeviceProp& device, std::int64_t blocks)
+      : problem_(problem),
+        overlaps_(device.major >= 9 &&
+                  (problem.r * problem.s <= kSmallWindow || blocks <= device.multiProcessorCount)) {}
 
   Packing packing() const override { return packing_of(problem_, "depthwise", {}); }
   std::size_t packed_bytes() const override {
@@ -50,11 +59,13 @@ class DepthwisePlan : public Conv2dPlan {
 
  protected:
   Conv2dProblem problem_;
+  bool overlaps_;
 };
 
 class StripsPlan final : public DepthwisePlan {
  public:
-  StripsPlan(const Conv2dProblem& problem, const DepthwiseStripsCut& cut) : DepthwisePlan(problem), cut_(cut) {
+  StripsPlan(const Conv2dProblem& problem, const DepthwiseStripsCut& cut, const cudaDeviceProp& device)
+      : DepthwisePlan(problem, device, cut.blocks()), cut_(cut) {
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(cut.variant->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           cut.variant->shared_bytes));
   }
@@ -70,8 +81,7 @@ class StripsPlan final : public DepthwisePlan {
     DepthwiseStrips d = cut_.strips;
     d.x = x, d.packed = packed, d.bias = bias, d.y = y;
     const DepthwiseStripsVariant& v = *cut_.variant;
-    v.kernel<<<cut_.blocks(), kDepthwiseThreads, static_cast<std::size_t>(v.shared_bytes), stream>>>(d);
-    check_launch("depthwise");
+    launch(v.kernel, {dim3(cut_.blocks()), kDepthwiseThreads, v.shared_bytes, overlaps_}, stream, d);
     note_path(v.path);
   }
 
@@ -81,7 +91,8 @@ class StripsPlan final : public DepthwisePlan {
 
 class PlanesPlan final : public DepthwisePlan {
  public:
-  PlanesPlan(const Conv2dProblem& problem, const DepthwisePlanesCut& cut) : DepthwisePlan(problem), cut_(cut) {}
+  PlanesPlan(const Conv2dProblem& problem, const DepthwisePlanesCut& cut, const cudaDeviceProp& device)
+      : DepthwisePlan(problem, device, cut.blocks()), cut_(cut) {}
 
   Conv2dDescription description() const override {
     const DepthwisePlanes& d = cut_.planes;
@@ -95,8 +106,8 @@ class PlanesPlan final : public DepthwisePlan {
   void run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const override {
     DepthwisePlanes d = cut_.planes;
     d.x = x, d.packed = packed, d.bias = bias, d.y = y;
-    cut_.variant->kernel<<<cut_.blocks(), kDepthwisePlanesThreads, cut_.shared_bytes, stream>>>(d);
-    check_launch("depthwise");
+    launch(cut_.variant->kernel,
+           {dim3(cut_.blocks()), kDepthwisePlanesThreads, static_cast<int>(cut_.shared_bytes), overlaps_}, stream, d);
     note_path(cut_.variant->path);
     note_path(d.block_planes > 1 ? Path::depthwise_planes_whole : Path::depthwise_planes_rows);
   }
@@ -107,9 +118,10 @@ class PlanesPlan final : public DepthwisePlan {
 
 class AnyPlan final : public DepthwisePlan {
  public:
-  explicit AnyPlan(const Conv2dProblem& p);
+  AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device);
 
-  /// Estimated. Every product costs a load and a conversion, or a share of them where columns slide.
+  /// Estimated, within a factor of 1.5. Every product costs a load and a conversion, or a share of them where columns
+  /// slide.
   double seconds(const cudaDeviceProp& device) const;
 
   Conv2dDescription description() const override {
@@ -123,8 +135,7 @@ class AnyPlan final : public DepthwisePlan {
     DepthwiseAny d = any_;
     d.x = x, d.packed = packed, d.bias = bias, d.y = y;
     const auto blocks = static_cast<unsigned>((d.threads + kDepthwiseAnyThreads - 1) / kDepthwiseAnyThreads);
-    variant_.kernel<<<blocks, kDepthwiseAnyThreads, 0, stream>>>(d);
-    check_launch("depthwise");
+    launch(variant_.kernel, {dim3(blocks), kDepthwiseAnyThreads, 0, overlaps_}, stream, d);
     note_path(variant_.slides ? Path::depthwise_any_slides : Path::depthwise_any);
     note_path(variant_.lanes == 2 ? Path::depthwise_any_pairs : Path::depthwise_any_elements);
   }
@@ -141,8 +152,8 @@ int step_of(const Conv2dProblem& p, const DepthwiseAnyVariant& v) {
   return p.nhwc ? 1 : static_cast<int>((p.wo + v.columns - 1) / v.columns);
 }
 
-AnyPlan::AnyPlan(const Conv2dProblem& p)
-    : DepthwisePlan(p),
+AnyPlan::AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device)
+    : DepthwisePlan(p, device, 0),
       variant_(depthwise_any_variant(p.dtype, p.nhwc && p.c == p.k && p.c % 2 == 0 ? 2 : 1,
                                      p.stride_w == 1 && (p.nhwc || p.s >= 4))) {
   DepthwiseAny& d = any_;
@@ -163,13 +174,14 @@ AnyPlan::AnyPlan(const Conv2dProblem& p)
 }
 
 double AnyPlan::seconds(const cudaDeviceProp& device) const {
-  constexpr double kClock = 1.7e9, kLaunch = 2.2e-6, kTapLatency = 40, kRate = 2.2;  // instructions a cycle
+  constexpr double kClock = 1.7e9, kLaunch = 2.2e-6, kTapLatency = 150;
+  const double rate = problem_.nhwc ? 1.15 : 0.95;  // instructions a cycle
   const DepthwiseAny& d = any_;
   const double taps = static_cast<double>(problem_.r * problem_.s), lanes = variant_.lanes;
   const double inputs = variant_.slides && problem_.s >= 4 ? 0.25 * (variant_.columns + 3) : variant_.columns;
   const double issued = 80 + taps * (2 + inputs * (3 + lanes) + variant_.columns * lanes);
   const double warps = std::ceil(static_cast<double>(d.threads) / 32 / device.multiProcessorCount);
-  const double cycles = std::max(warps * issued / kRate, taps * kTapLatency + issued);
+  const double cycles = std::max(warps * issued / rate, taps * kTapLatency + issued);
   const double bytes =
       static_cast<double>(problem_.x_elements() + problem_.y_elements()) * static_cast<double>(size_of(problem_.dtype));
   return kLaunch + std::max(cycles / kClock, bytes / 3e12);
@@ -182,6 +194,19 @@ DepthwiseStripsCut strips_of(const Conv2dProblem& p, const cudaDeviceProp& devic
 
 DepthwisePlanesCut planes_of(const Conv2dProblem& p, const cudaDeviceProp& device) {
   return p.c == p.k ? best_planes_cut(p, device) : DepthwisePlanesCut{};
+}
+
+/// Estimated, without reorders.
+double seconds_in_layout(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  if (const DepthwiseStripsCut strips = strips_of(p, device); strips.variant != nullptr) return strips.seconds;
+  if (const DepthwisePlanesCut planes = planes_of(p, device); planes.variant != nullptr) return planes.seconds;
+  return AnyPlan(p, device).seconds(device);
+}
+
+/// Estimated, with nchw reordered to nhwc and back: infinite where the layout's own kernel is compiled.
+double seconds_with_reorders(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  if (p.nhwc || planes_of(p, device).variant != nullptr) return std::numeric_limits<double>::infinity();
+  return seconds_in_layout(without_reorders(p), device) + reorder_seconds(p);
 }
 
 }  // namespace
@@ -201,17 +226,17 @@ std::string Depthwise::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
 }
 
 double Depthwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  if (const DepthwiseStripsCut strips = strips_of(p, device); strips.variant != nullptr) return strips.seconds;
-  if (const DepthwisePlanesCut planes = planes_of(p, device); planes.variant != nullptr) return planes.seconds;
-  return AnyPlan(p).seconds(device);
+  return std::min(seconds_in_layout(p, device), seconds_with_reorders(p, device));
 }
 
 std::unique_ptr<Conv2dPlan> Depthwise::make(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  if (seconds_with_reorders(p, device) < seconds_in_layout(p, device))
+    return with_reorders(p, make(without_reorders(p), device));
   if (const DepthwiseStripsCut strips = strips_of(p, device); strips.variant != nullptr)
-    return std::make_unique<StripsPlan>(p, strips);
+    return std::make_unique<StripsPlan>(p, strips, device);
   if (const DepthwisePlanesCut planes = planes_of(p, device); planes.variant != nullptr)
-    return std::make_unique<PlanesPlan>(p, planes);
-  return std::make_unique<AnyPlan>(p);
+    return std::make_unique<PlanesPlan>(p, planes, device);
+  return std::make_unique<AnyPlan>(p, device);
 }
 
 }  // namespace gable::cuda

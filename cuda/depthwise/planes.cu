@@ -3,6 +3,7 @@
 // FMA.
 #include "cuda/common/async_copy.cuh"
 #include "cuda/common/device_code.cuh"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/depthwise/planes.h"
 #include "cuda/depthwise/sliding_sums.cuh"
 
@@ -69,6 +70,7 @@ __global__ __launch_bounds__(kDepthwisePlanesThreads,
   const int in_end = d.block_planes > 1 ? d.h : max(in_begin, min(d.h, last_row * stride - d.pad_top + window));
   const std::int64_t plane_elements = static_cast<std::int64_t>(d.h) * d.w;
   const std::int64_t begin = plane * plane_elements + static_cast<std::int64_t>(in_begin) * d.w;
+  wait_for_previous_kernel();
   const T* const tile =
       copy_run(shared, static_cast<const T*>(d.x), begin,
                begin + (planes - 1) * plane_elements + static_cast<std::int64_t>(in_end - in_begin) * d.w,

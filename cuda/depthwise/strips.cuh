@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/common/async_copy.cuh"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/depthwise/sliding_sums.cuh"
 #include "cuda/depthwise/strips.h"
@@ -170,6 +171,7 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
   const StripPlace place = strip_place<Shape>(d, position);
   if (Shape::weights_in_registers && (idle || place.rows <= 0)) return;
 
+  wait_for_previous_kernel();
   Access* const memory = reinterpret_cast<Access*>(shared) + threadIdx.x;
   StripRing<T, Shape> ring(d, place, channel, memory);
   const bool works = !idle && place.rows > 0;

@@ -7,6 +7,7 @@
 #include <gable/problem.h>
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/ops/transpose.h"
 
 namespace gable::cuda {
@@ -125,6 +126,7 @@ __global__ __launch_bounds__(kThreads) void reorder_kernel(T* x, T* y, Strips s)
   extern __shared__ uint4 memory[];
   T* const rows = reinterpret_cast<T*>(memory);
   const Strip strip = strip_of(s);
+  wait_for_previous_kernel();
   if constexpr (to_nhwc) {
     move_planes<T, width, true>(strip, s, x, rows);
   } else {
@@ -139,29 +141,29 @@ __global__ __launch_bounds__(kThreads) void reorder_kernel(T* x, T* y, Strips s)
 }
 
 template <typename T, int width>
-void launch(const void* x, void* y, std::int64_t n, const Strips& s, bool to_nhwc, cudaStream_t stream) {
+void reorder_strips(const void* x, void* y, std::int64_t n, const Strips& s, bool to_nhwc, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(n * s.an_image);
-  const auto bytes = static_cast<unsigned>(s.channels * s.pitch * static_cast<int>(sizeof(T)));
+  const LaunchShape shape{dim3(blocks), kThreads, s.channels * s.pitch * static_cast<int>(sizeof(T)),
+                          launches_overlap()};
   auto* from = static_cast<T*>(const_cast<void*>(x));  // only read
   auto* to = static_cast<T*>(y);
   if (to_nhwc) {
-    reorder_kernel<T, width, true><<<blocks, kThreads, bytes, stream>>>(from, to, s);
+    launch(reorder_kernel<T, width, true>, shape, stream, from, to, s);
   } else {
-    reorder_kernel<T, width, false><<<blocks, kThreads, bytes, stream>>>(from, to, s);
+    launch(reorder_kernel<T, width, false>, shape, stream, from, to, s);
   }
-  check_launch("reorder");
   note_path(width > 1 ? Path::reorder_vectors : Path::reorder_elements);
 }
 
 /// 16 bytes an access where every plane begins on a multiple of them, else single elements.
 template <typename T>
-void launch(const void* x, void* y, std::int64_t n, const Strips& s, bool to_nhwc, cudaStream_t stream) {
+void reorder_strips(const void* x, void* y, std::int64_t n, const Strips& s, bool to_nhwc, cudaStream_t stream) {
   constexpr int width = 16 / static_cast<int>(sizeof(T));
   const auto address = reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y);
   if (s.pixels % width == 0 && address % 16 == 0) {
-    launch<T, width>(x, y, n, s, to_nhwc, stream);
+    reorder_strips<T, width>(x, y, n, s, to_nhwc, stream);
   } else {
-    launch<T, 1>(x, y, n, s, to_nhwc, stream);
+    reorder_strips<T, 1>(x, y, n, s, to_nhwc, stream);
   }
 }
 
@@ -182,9 +184,9 @@ void reorder(const void* x, void* y, std::int64_t n, std::int64_t channels, std:
       pixels, static_cast<int>(channels),       static_cast<int>(ceil_div(pixels, std::int64_t{1} << bits)),
       bits,   (1 << bits) + 16 / element_bytes, static_cast<unsigned>(ceil_div(std::int64_t{1} << 32, channels))};
   if (element_bytes == 4) {
-    launch<std::uint32_t>(x, y, n, s, to_nhwc, stream);
+    reorder_strips<std::uint32_t>(x, y, n, s, to_nhwc, stream);
   } else {
-    launch<std::uint16_t>(x, y, n, s, to_nhwc, stream);
+    reorder_strips<std::uint16_t>(x, y, n, s, to_nhwc, stream);
   }
 }
 

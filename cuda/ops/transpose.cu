@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include <gable/problem.h>
-#include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
+#include "cuda/common/overlapped_launch.cuh"
 
 namespace gable::cuda {
 namespace {
@@ -52,6 +52,7 @@ __global__ __launch_bounds__(kSide* kSide) void transpose_squares_kernel(const T
     __device__ Square() {}
   };
   Square in;
+  wait_for_previous_kernel();
   const std::int64_t column = static_cast<std::int64_t>(at.column) * side + tx * square;
   const std::int64_t row = static_cast<std::int64_t>(at.row) * side + ty * square;
   if (column < g.columns && row < g.rows) {
@@ -92,6 +93,7 @@ __global__ __launch_bounds__(kTile* kTileRows) void transpose_elements_kernel(co
   y += at.batch * g.rows * g.columns;
   const std::int64_t row = static_cast<std::int64_t>(at.row) * kTile;
   const std::int64_t column = static_cast<std::int64_t>(at.column) * kTile;
+  wait_for_previous_kernel();
 #pragma unroll
   for (int i = ty; i < kTile; i += kTileRows)
     if (row + i < g.rows && column + tx < g.columns) tile[i][tx] = x[(row + i) * g.columns + column + tx];
@@ -108,7 +110,7 @@ struct Matrices {
 };
 
 template <typename T>
-void launch(const void* x, void* y, const Matrices& m, cudaStream_t stream) {
+void transpose_matrices(const void* x, void* y, const Matrices& m, cudaStream_t stream) {
   const auto* from = static_cast<const T*>(x);
   auto* to = static_cast<T*>(y);
   constexpr int square = kSquare<T>;
@@ -118,10 +120,10 @@ void launch(const void* x, void* y, const Matrices& m, cudaStream_t stream) {
                    static_cast<int>(ceil_div(m.columns, side))};
   const auto blocks = static_cast<unsigned>(m.batch * g.tile_rows * g.tile_columns);
   if (in_squares) {
-    transpose_squares_kernel<T><<<blocks, kSide * kSide, 0, stream>>>(from, to, g);
+    launch(transpose_squares_kernel<T>, {dim3(blocks), kSide * kSide, 0, launches_overlap()}, stream, from, to, g);
     note_path(Path::transpose_squares);
   } else {
-    transpose_elements_kernel<T><<<blocks, kTile * kTileRows, 0, stream>>>(from, to, g);
+    launch(transpose_elements_kernel<T>, {dim3(blocks), kTile * kTileRows, 0, launches_overlap()}, stream, from, to, g);
     note_path(Path::transpose_elements);
   }
 }
@@ -131,11 +133,10 @@ void launch(const void* x, void* y, const Matrices& m, cudaStream_t stream) {
 void transpose(const void* x, void* y, std::int64_t batch, std::int64_t rows, std::int64_t columns, int element_bytes,
                cudaStream_t stream) {
   if (element_bytes == 4) {
-    launch<std::uint32_t>(x, y, {batch, rows, columns}, stream);
+    transpose_matrices<std::uint32_t>(x, y, {batch, rows, columns}, stream);
   } else {
-    launch<std::uint16_t>(x, y, {batch, rows, columns}, stream);
+    transpose_matrices<std::uint16_t>(x, y, {batch, rows, columns}, stream);
   }
-  check_launch("transpose");
 }
 
 }  // namespace gable::cuda

@@ -3,15 +3,12 @@
 
 #include "cuda/common/coverage.h"
 #include "cuda/ops/pool.h"
-#include "cuda/ops/transpose.h"
+#include "cuda/ops/reorder.h"
 
 namespace gable::cuda {
 namespace {
 
 constexpr std::int64_t kAligned = 256;
-
-/// With one channel, NCHW and NHWC are the same bytes.
-bool same_layouts(const Conv2dProblem& p) { return p.c == 1 && p.k == 1; }
 
 std::string megabytes(std::int64_t bytes) { return std::to_string((bytes + 500000) / 1000000) + " MB"; }
 
@@ -28,40 +25,48 @@ class Passes {
   double seconds() const;
 
   /// The kernel's x and y: the caller's, or tensors in the workspace.
-  const void* input(const void* x, unsigned char* workspace) const { return reorders_ ? workspace + x_at_ : x; }
-  void* output(void* y, unsigned char* workspace) const { return pools_ || reorders_ ? workspace + conv_at_ : y; }
+  const void* input(const void* x, unsigned char* workspace) const { return reorders_x_ ? workspace + x_at_ : x; }
+  void* output(void* y, unsigned char* workspace) const { return pools_ || reorders_y_ ? workspace + conv_at_ : y; }
 
   void before(const void* x, unsigned char* workspace, cudaStream_t stream) const;
   void after(void* y, unsigned char* workspace, cudaStream_t stream) const;
 
  private:
+  /// Read or written by the reorders.
+  std::int64_t reordered_elements() const {
+    return 2 * ((reorders_x_ ? problem_.x_elements() : 0) + (reorders_y_ ? problem_.y_elements() : 0));
+  }
   int element() const { return static_cast<int>(size_of(problem_.dtype)); }
   void pool(unsigned char* workspace, void* y, cudaStream_t stream) const;
 
   Conv2dProblem problem_;
-  bool reorders_, pools_;
+  bool reorders_x_, reorders_y_;  // a tensor of one channel has the same bytes in both layouts
+  bool pools_;
   std::size_t x_at_ = 0, conv_at_ = 0, y_at_ = 0, bytes_ = 0;
 };
 
 Passes::Passes(const Conv2dProblem& p)
-    : problem_(p), reorders_(!p.nhwc && !same_layouts(p)), pools_(!p.pool.none() && !p.pool.is_2x2()) {
+    : problem_(p),
+      reorders_x_(!p.nhwc && p.c > 1),
+      reorders_y_(!p.nhwc && p.k > 1),
+      pools_(!p.pool.none() && !p.pool.is_2x2()) {
   std::int64_t end = 0;
   const auto place = [&](std::int64_t elements) {
     const std::int64_t at = end;
     end += round_up(elements * element(), kAligned);
     return static_cast<std::size_t>(at);
   };
-  if (reorders_) x_at_ = place(p.x_elements());
+  if (reorders_x_) x_at_ = place(p.x_elements());
   if (pools_) conv_at_ = place(p.conv_elements());
-  if (reorders_) y_at_ = place(p.y_elements());
+  if (reorders_y_) y_at_ = place(p.y_elements());
   if (!pools_) conv_at_ = y_at_;
   bytes_ = static_cast<std::size_t>(end);
 }
 
 std::string Passes::text() const {
   std::string text;
-  if (reorders_) {
-    const std::int64_t moved = 2 * (problem_.x_elements() + problem_.y_elements()) * element();
+  if (reorders_x_ || reorders_y_) {
+    const std::int64_t moved = reordered_elements() * element();
     text += ", nchw reordered to nhwc and back (" + megabytes(moved) + " moved)";
   }
   if (pools_) {
@@ -73,16 +78,15 @@ std::string Passes::text() const {
 
 double Passes::seconds() const {
   constexpr double kPass = 3e-6, kBytesPerSecond = 2e12;
-  const std::int64_t reordered = reorders_ ? 2 * (problem_.x_elements() + problem_.y_elements()) : 0;
   const std::int64_t pooled = pools_ ? problem_.conv_elements() + problem_.y_elements() : 0;
-  return (reorders_ ? 2 : 0) * kPass + (pools_ ? 1 : 0) * kPass +
-         static_cast<double>(element() * (reordered + pooled)) / kBytesPerSecond;
+  return (int{reorders_x_} + int{reorders_y_} + int{pools_}) * kPass +
+         static_cast<double>(element() * (reordered_elements() + pooled)) / kBytesPerSecond;
 }
 
 void Passes::before(const void* x, unsigned char* workspace, cudaStream_t stream) const {
-  if (!reorders_) return;
+  if (!reorders_x_) return;
   note_path(Path::reorders_nchw);
-  transpose(x, workspace + x_at_, problem_.n, problem_.c, problem_.h * problem_.w, element(), stream);
+  nchw_to_nhwc(x, workspace + x_at_, problem_.n, problem_.c, problem_.h * problem_.w, element(), stream);
 }
 
 void Passes::pool(unsigned char* workspace, void* y, cudaStream_t stream) const {
@@ -100,13 +104,13 @@ void Passes::pool(unsigned char* workspace, void* y, cudaStream_t stream) const 
                             .out_w = p.out_w(),
                             .dtype = p.dtype,
                             .nhwc = true};
-  max_pool(pool, workspace + conv_at_, reorders_ ? workspace + y_at_ : y, stream);
+  max_pool(pool, workspace + conv_at_, reorders_y_ ? workspace + y_at_ : y, stream);
 }
 
 void Passes::after(void* y, unsigned char* workspace, cudaStream_t stream) const {
   if (pools_) pool(workspace, y, stream);
-  if (!reorders_) return;
-  transpose(workspace + y_at_, y, problem_.n, problem_.out_h() * problem_.out_w(), problem_.k, element(), stream);
+  if (!reorders_y_) return;
+  nhwc_to_nchw(workspace + y_at_, y, problem_.n, problem_.k, problem_.out_h() * problem_.out_w(), element(), stream);
 }
 
 class PlanWithReorders final : public Conv2dPlan {

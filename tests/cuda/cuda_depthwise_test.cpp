@@ -132,6 +132,17 @@ TEST_CASE("depthwise with dilation, whose phases are strips of their own, also w
   }
 }
 
+TEST_CASE("depthwise in nchw goes through nhwc where only that layout has a kernel for the window") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0?kernel=depthwise");
+  Conv2d conv = depthwise({16, 64, 56, 56}, 5, 5, 1);
+  conv.dilation = {2, 2};
+  conv.padding = {4, 4};
+  conv.dtype = DType::f16;
+  CHECK(contains(device.plan(conv).explain(), "nchw reordered"));
+  check(device, conv);
+}
+
 TEST_CASE("depthwise of any other window, stride, channel count and multiplier") {
   if (is_missing("cuda")) return;
   const Device device = open("cuda:0?kernel=depthwise");
