@@ -131,11 +131,12 @@ double seconds(const WeightedOp& op, const CudaDevice& device) {
 }
 
 /// The kernels for few channels have no estimate and come first, in the order of the list. Without a neighbourhood,
-/// which they are made for, products of matrices are faster.
+/// which they are made for, products of matrices are faster, but for large images of fewer channels than copies take.
 bool for_few_channels(const Conv2dProblem& p) {
+  constexpr std::int64_t kLargeImage = 256;  // pixels of the output
   const std::int64_t c = p.group_c();
   if (p.groups > 1) return c == 1;
-  return c < 3 || (c <= 8 && p.r * p.s > 1);
+  return c < 3 || (c <= 8 && p.r * p.s > 1) || (c < 8 && p.ho * p.wo >= kLargeImage);
 }
 
 template <typename KernelPlan>

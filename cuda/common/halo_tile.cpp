@@ -100,6 +100,12 @@ void cut_rows(HaloTile& t, int images, int row_pairs) {
   t.by_row_pairs = divisor(row_pairs);
 }
 
+bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device) {
+  const HaloTile& t = choice.tile;
+  const std::int64_t blocks = choice.blocks * ceil_div(t.k, t.chunk) * t.groups;
+  return device.major >= 9 && choice.blocks >= t.tiles && blocks <= std::int64_t{2} * device.multiProcessorCount;
+}
+
 TileChoice choose_tile(HaloTile t, const TileKernel& k, const cudaDeviceProp& device) {
   GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(k.kernel),
                                         cudaFuncAttributeMaxDynamicSharedMemorySize,

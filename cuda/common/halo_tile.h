@@ -44,6 +44,7 @@ struct HaloTile {
   int chunk;                // output channels a block
   Divisor by_rows, by_channels, by_columns, by_row_pairs;  // of in_rows, c, columns (or groups of them) and row_pairs
   int line_vector, line_lanes;  // elements of an access, and lanes of a warp, that load a row
+  Divisor by_pairs;             // of the pairs of columns in a row, where pixels are loaded in pairs
 };
 
 HaloTile halo_tile(const Conv2dProblem& problem);
@@ -71,6 +72,10 @@ struct TileKernel {
 /// The cheapest of the rows and images a tile, and threads a block, that fit into shared memory; for the current
 /// device. `tile.chunk` is given.
 TileChoice choose_tile(HaloTile tile, const TileKernel& kernel, const cudaDeviceProp& device);
+
+/// Whether a launch may overlap with the one before it (overlapped_launch.cuh). Blocks that start while others still
+/// run are spread unevenly, which costs more than an early start saves where a block computes several tiles.
+bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device);
 
 /// Why neither kernel can run the problem; empty if one might.
 std::string halo_tile_refusal(const Conv2dProblem& problem);

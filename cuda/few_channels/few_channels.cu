@@ -7,6 +7,7 @@
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.cuh"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/few_channels/few_channels.h"
 
@@ -335,6 +336,7 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_kernel(const Hal
   const int all_blocks = (t.k + channels - 1) / channels;
   const std::int64_t first_block =
       static_cast<std::int64_t>(blockIdx.z) * all_blocks + blockIdx.y * (t.chunk / channels);
+  wait_for_previous_kernel();
   copy_to_shared(static_cast<const float*>(t.packed) + first_block * weights_per_block, weights,
                  channel_blocks * weights_per_block);
   float* now = weights + pad_to(t.chunk / channels * weights_per_block, 4);
@@ -477,12 +479,13 @@ class FewChannelsPlan final : public Conv2dPlan {
   Conv2dProblem problem_;
   const FewChannelsVariant* variant_;
   TileChoice choice_;
+  bool overlaps_;
 };
 
-FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  problem_ = problem;
+FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const cudaDeviceProp& device) : problem_(problem) {
   variant_ = &choose_variant(problem);
   choice_ = choose_chunk(problem, *variant_, device);
+  overlaps_ = may_overlap(choice_, device);
 }
 
 Conv2dDescription FewChannelsPlan::description() const {
@@ -517,10 +520,8 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
                           cudaStream_t stream) const {
   HaloTile t = choice_.tile;
   t.x = x, t.packed = packed, t.bias = bias, t.y = y;
-  variant_
-      ->kernel<<<tile_grid(t, choice_.blocks), static_cast<unsigned>(choice_.threads), choice_.shared_bytes, stream>>>(
-          t);
-  check_launch("few_channels");
+  launch(variant_->kernel,
+         {tile_grid(t, choice_.blocks), choice_.threads, static_cast<int>(choice_.shared_bytes), overlaps_}, stream, t);
   note_path(variant_->path);
 }
 

@@ -7,10 +7,12 @@
 #include "cuda/few_channels/few_channels_mma.h"
 
 #include <algorithm>
+#include <span>
 
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.cuh"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/common/vector_access.cuh"
 #include "cuda/gemm/mma.cuh"
 
@@ -57,35 +59,126 @@ __device__ __forceinline__ T as_operand(T value) {
   return value;
 }
 
-/// The input tile pixel by pixel, each with its channels and zeros up to `channels`.
+/// How two neighbouring pixels are read from x. In words and vectors, the first one lies in an even column of an image
+/// of even width, so that both are inside it or outside.
+enum class PairOrder {
+  planes,    // nchw: a word of two elements in each channel's plane
+  three,     // nhwc of 3 channels: three such words
+  whole,     // nhwc of as many channels as a pixel has in shared memory: whole vectors
+  elements,  // anything else
+};
+
 template <typename T, int channels>
-__device__ __forceinline__ void load_pixels(const HaloTile& t, const TilePlace& place, char* to) {
+union PixelPair {
+  T of[2 * channels];
+  typename AccessOf<2 * sizeof(T)>::Type words[channels];
+  uint4 vectors[2 * channels * sizeof(T) / 16];
+};
+
+/// `x` is the first channel in column `column` of the image. What lies outside it stays as it is.
+template <PairOrder order, typename T, int channels>
+__device__ __forceinline__ void load_pair(const HaloTile& t, const T* x, int column, PixelPair<T, channels>& pair) {
+  const std::int64_t plane = t.nhwc ? 1 : static_cast<std::int64_t>(t.h) * t.w;
+  if constexpr (order == PairOrder::elements) {
+    const int step = t.nhwc ? t.c * t.groups : 1;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const bool inside = column + k >= 0 && column + k < t.w;
+#pragma unroll
+      for (int c = 0; c < channels; ++c)
+        if (inside && c < t.c) pair.of[k * channels + c] = x[k * step + c * plane];
+    }
+  } else if (column >= 0 && column < t.w) {
+    if constexpr (order == PairOrder::whole) {
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(sizeof(pair.vectors) / 16); ++i)
+        pair.vectors[i] = reinterpret_cast<const uint4*>(x)[i];
+    } else {
+      using Word = typename AccessOf<2 * sizeof(T)>::Type;
+#pragma unroll
+      for (int i = 0; i < (order == PairOrder::three ? 3 : channels); ++i)
+        if (order == PairOrder::three || i < t.c)
+          pair.words[i] = *reinterpret_cast<const Word*>(x + (order == PairOrder::three ? 2 * i : i * plane));
+    }
+  }
+}
+
+/// The place of a pixel's channel among the elements of its pair.
+template <PairOrder order, int channels>
+__device__ constexpr int element_of(int pixel, int channel) {
+  return order == PairOrder::planes  ? 2 * channel + pixel
+         : order == PairOrder::three ? 3 * pixel + channel
+                                     : channels * pixel + channel;
+}
+
+/// The input tile, each pixel with its channels and zeros up to `channels`. The pairs of all rows are numbered through,
+/// so that few rows keep all threads busy, and a thread has several pairs' loads in flight.
+template <PairOrder order, typename T, int channels>
+__device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& place, char* to) {
   struct alignas(kUnit) Pixel {
     T of[channels];
   };
-  const std::int64_t plane = t.nhwc ? 1 : static_cast<std::int64_t>(t.h) * t.w;
-  const int step = t.nhwc ? t.c * t.groups : 1;
-  for_lines<T>(t, place, false, [&](const Line<T>(&lines)[kLinesAtOnce]) {
-    for (int column = threadIdx.x % t.line_lanes; column < t.in_columns; column += t.line_lanes) {
-      const int x = column - t.pad_left;
-      const bool inside = x >= 0 && x < t.w;
-      Pixel pixels[kLinesAtOnce];
+  constexpr int pixel_units = channels * static_cast<int>(sizeof(T)) / kUnit;
+  constexpr int kPairsAtOnce = 4 / pixel_units;
+  const int pairs = static_cast<int>(t.by_pairs.value);
+  const int all = place.images * t.in_rows * pairs;
+  const int before = t.pad_left % 2;  // the first pair begins this many columns before the tile
+  for (int first = threadIdx.x; first < all; first += kPairsAtOnce * static_cast<int>(blockDim.x)) {
+    Line<T> lines[kPairsAtOnce];
+    int columns[kPairsAtOnce];
+    PixelPair<T, channels> in[kPairsAtOnce];
 #pragma unroll
-      for (int l = 0; l < kLinesAtOnce; ++l) {
-        const bool there = inside && lines[l].from != nullptr;
-        const T* const from = lines[l].from + static_cast<std::int64_t>(x) * step;
+    for (int i = 0; i < kPairsAtOnce; ++i) {
+      const int index = first + i * static_cast<int>(blockDim.x);
+      const int line = index / t.by_pairs;
+      lines[i] = line_at<T>(t, place, line, false);
+      columns[i] = 2 * (index - line * pairs) - before;
+      const int x = columns[i] - t.pad_left;
 #pragma unroll
-        for (int c = 0; c < channels; ++c) pixels[l].of[c] = there && c < t.c ? from[c * plane] : from_f32<T>(0.0f);
-      }
+      for (int j = 0; j < channels; ++j) in[i].words[j] = {};
+      if (lines[i].from != nullptr)
+        load_pair<order>(t, lines[i].from + static_cast<std::int64_t>(x) * (t.nhwc ? t.c * t.groups : 1), x, in[i]);
+    }
 #pragma unroll
-      for (int l = 0; l < kLinesAtOnce; ++l) {
-        if (lines[l].image < 0) continue;
+    for (int i = 0; i < kPairsAtOnce; ++i) {
+      if (lines[i].image < 0) continue;
+      auto* const row = reinterpret_cast<Pixel*>(to + lines[i].image * t.image + lines[i].row * t.pitch);
 #pragma unroll
-        for (int c = 0; c < channels; ++c) pixels[l].of[c] = as_operand(pixels[l].of[c]);
-        reinterpret_cast<Pixel*>(to + lines[l].image * t.image + lines[l].row * t.pitch)[column] = pixels[l];
+      for (int k = 0; k < 2; ++k) {
+        Pixel pixel;
+#pragma unroll
+        for (int c = 0; c < channels; ++c) {
+          const bool there = order != PairOrder::three || c < 3;
+          pixel.of[c] = there ? as_operand(in[i].of[element_of<order, channels>(k, c)]) : from_f32<T>(0.0f);
+        }
+        const int column = columns[i] + k;
+        if (column >= 0 && column < t.in_columns) row[column] = pixel;
       }
     }
-  });
+  }
+}
+
+/// Of nhwc, words and vectors serve the channels of one group alone.
+__host__ __device__ constexpr PairOrder pair_order(const HaloTile& t) {
+  if (t.w % 2 != 0) return PairOrder::elements;
+  if (!t.nhwc) return PairOrder::planes;
+  if (t.groups > 1) return PairOrder::elements;
+  return t.c == 3 ? PairOrder::three : t.c == padded_channels(t.c) ? PairOrder::whole : PairOrder::elements;
+}
+
+template <typename T, int channels>
+__device__ __forceinline__ void load_tile(const HaloTile& t, const TilePlace& place, char* to) {
+  switch (pair_order(t)) {
+    case PairOrder::planes:
+      return load_pairs<PairOrder::planes, T, channels>(t, place, to);
+    case PairOrder::three:
+      if constexpr (channels == 4) load_pairs<PairOrder::three, T, channels>(t, place, to);
+      return;
+    case PairOrder::whole:
+      return load_pairs<PairOrder::whole, T, channels>(t, place, to);
+    case PairOrder::elements:
+      return load_pairs<PairOrder::elements, T, channels>(t, place, to);
+  }
 }
 
 /// `count` neighbouring channels of one pixel of y, those that there are.
@@ -130,22 +223,27 @@ __device__ __forceinline__ Position position_of(const HaloTile& t, const TilePla
   return {image, (line - image * place.row_pairs) * 2, index - line * t.wo};
 }
 
+/// The first of the group's channels that a thread stores. With a pool, two threads share the channels of a column.
+template <int tiles>
+__device__ __forceinline__ int first_channel(const HaloTile& t) {
+  const int lane = threadIdx.x % 32;
+  const bool second = t.pool && lane / 4 % 2 != 0;
+  return static_cast<int>(blockIdx.y) * t.chunk + lane % 4 * (2 * tiles) + (second ? tiles : 0);
+}
+
 /// The bias of the group's channels from `channel` on; 0 past the last channel.
 template <int count>
-__device__ __forceinline__ void load_bias(const HaloTile& t, const TilePlace& place, int channel,
-                                          float (&bias)[count]) {
+__device__ __forceinline__ void load_bias(const HaloTile& t, int group, int channel, float (&bias)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i)
-    bias[i] = t.bias != nullptr && channel + i < t.k ? __ldg(t.bias + place.group * t.k + channel + i) : 0.0f;
+    bias[i] = t.bias != nullptr && channel + i < t.k ? __ldg(t.bias + group * t.k + channel + i) : 0.0f;
 }
 
 template <typename T, int tiles>
 __device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place, int index, int positions,
-                                       const float (&sums)[tiles][4]) {
+                                       const float (&sums)[tiles][4], const float (&bias)[2 * tiles]) {
   constexpr int mine = 2 * tiles;
-  const int lane = threadIdx.x % 32;
-  const int chunk = static_cast<int>(blockIdx.y) * t.chunk;
-  const int first = chunk + lane % 4 * mine;  // channel of the group
+  const int channel = first_channel<tiles>(t);
   float rows[2][mine];
 #pragma unroll
   for (int i = 0; i < mine; ++i) {
@@ -157,7 +255,7 @@ __device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place
   const int row = place.row + p.row;
   if (t.pool) {
     constexpr int half = tiles;  // of the channels: the quad's neighbour stores the others
-    const bool odd = lane / 4 % 2 != 0;
+    const bool odd = threadIdx.x / 4 % 2 != 0;
     float best[half];
 #pragma unroll
     for (int i = 0; i < mine; ++i) rows[0][i] = max_or_nan(rows[0][i], rows[1][i]);
@@ -167,24 +265,19 @@ __device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place
       const float keep = odd ? rows[0][half + i] : rows[0][i];
       best[i] = max_or_nan(keep, __shfl_xor_sync(0xffffffff, give, 4));
     }
-    const int channel = first + (odd ? half : 0);
-    float bias[half];
-    load_bias(t, place, channel, bias);
-    finish_all(best, bias, t.activation);
+    finish_all<half>(best, bias, t.activation);
     if (index < positions && row < t.ho) {
       store_channels<T, half>(t, image, row / 2, p.column / 2, place.group * t.k + channel, t.k - channel, best);
     }
     return;
   }
-  float bias[mine];
-  load_bias(t, place, first, bias);
   finish_all(rows[0], bias, t.activation);
   finish_all(rows[1], bias, t.activation);
   if (index >= positions) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     if (row + i < t.ho)
-      store_channels<T, mine>(t, image, row + i, p.column, place.group * t.k + first, t.k - first, rows[i]);
+      store_channels<T, mine>(t, image, row + i, p.column, place.group * t.k + channel, t.k - channel, rows[i]);
 }
 
 /// Adds one step of the reduction. In the last step, the units past the last tap multiply zero weights. Their inputs
@@ -224,6 +317,9 @@ __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& plac
   const int steps = steps_of(t);
   const int positions = place.images * place.row_pairs * t.wo;
   const int lower = t.stride_h * t.pitch;
+  // With 64 channels a thread's bias does not fit the registers beside its sums; finish() loads it.
+  float bias[2 * tiles];
+  if (tiles <= 4) load_bias(t, place.group, first_channel<tiles>(t), bias);
   for (int first = threadIdx.x / 32 * (8 * rows); first < positions; first += blockDim.x / 32 * (8 * rows)) {
     const char* pixels[rows];
 #pragma unroll
@@ -239,7 +335,10 @@ __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& plac
       add_step<T, tiles, rows, false>(pixels, lower, *offset, w, sums);
     add_step<T, tiles, rows, true>(pixels, lower, *offset, w, sums);
 #pragma unroll
-    for (int i = 0; i < rows; ++i) finish<T, tiles>(t, place, first + 8 * i + lane / 4, positions, sums[i]);
+    for (int i = 0; i < rows; ++i) {
+      if (tiles > 4) load_bias(t, place.group, first_channel<tiles>(t), bias);
+      finish<T, tiles>(t, place, first + 8 * i + lane / 4, positions, sums[i], bias);
+    }
   }
 }
 
@@ -251,9 +350,6 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_mma_kernel(const
   auto* const weights = reinterpret_cast<char*>(shared_units);
   int* const offsets = reinterpret_cast<int*>(weights + steps * step_bytes(tiles));
   char* const input = reinterpret_cast<char*>(offsets + steps * kUnitsOfStep);
-  const std::int64_t part = static_cast<std::int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
-  copy_to_shared(static_cast<const float*>(t.packed) + part * steps * (step_bytes(tiles) / 4),
-                 reinterpret_cast<float*>(weights), steps * (step_bytes(tiles) / 4));
   const int units_of_pixel = pixel_bytes(t) / kUnit;
   for (int unit = threadIdx.x; unit < steps * kUnitsOfStep; unit += blockDim.x) {
     const int tap = unit / units_of_pixel;
@@ -261,12 +357,16 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_mma_kernel(const
                                        tap % t.kernel_w * t.dilation_w * pixel_bytes(t) + unit % units_of_pixel * kUnit
                                  : -1;
   }
+  wait_for_previous_kernel();
+  const std::int64_t part = static_cast<std::int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+  copy_to_shared(static_cast<const float*>(t.packed) + part * steps * (step_bytes(tiles) / 4),
+                 reinterpret_cast<float*>(weights), steps * (step_bytes(tiles) / 4));
   for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
     const TilePlace place = tile_place(t, tile);
     if (t.c <= 4) {
-      load_pixels<T, 4>(t, place, input);
+      load_tile<T, 4>(t, place, input);
     } else {
-      load_pixels<T, 8>(t, place, input);
+      load_tile<T, 8>(t, place, input);
     }
     __syncthreads();
     compute<T, tiles, rows>(t, place, input, weights, offsets);
@@ -319,27 +419,30 @@ constexpr FewChannelsMmaVariant variant(DType type) {
   return {type, tiles, rows, threads, few_channels_mma_kernel<T, tiles, rows, threads, blocks>};
 }
 
+/// By the output channels of a block, fewest first.
+template <typename T, DType type>
 constexpr FewChannelsMmaVariant kVariants[] = {
-    variant<__half, 8, 2, 256, 2>(DType::f16),         variant<__nv_bfloat16, 8, 2, 256, 2>(DType::bf16),
-    variant<float, 8, 2, 256, 2>(DType::f32),          variant<__half, 2, 4, 256, 3>(DType::f16),
-    variant<__nv_bfloat16, 2, 4, 256, 3>(DType::bf16), variant<float, 2, 4, 256, 3>(DType::f32),
+    variant<T, 2, 4, 256, 3>(type),
+    variant<T, 4, 2, 256, 3>(type),
+    variant<T, 8, 2, 256, 2>(type),
 };
 
-const FewChannelsMmaVariant& choose_variant(const Conv2dProblem& p) {
-  const int tiles = p.group_k() <= 16 ? 2 : 8;
-  for (const FewChannelsMmaVariant& v : kVariants)
-    if (v.type == p.dtype && v.tiles == tiles) return v;
-  return kVariants[0];
+/// Those that may serve: all but those of twice as many channels as there are.
+std::span<const FewChannelsMmaVariant> variants_for(const Conv2dProblem& p) {
+  const std::span<const FewChannelsMmaVariant> all = p.dtype == DType::f16    ? kVariants<__half, DType::f16>
+                                                     : p.dtype == DType::bf16 ? kVariants<__nv_bfloat16, DType::bf16>
+                                                                              : kVariants<float, DType::f32>;
+  const std::int64_t k = p.group_k();
+  return all.first(k <= 16 ? 1 : k <= 32 ? 2 : 3);
 }
 
 std::size_t lay_out(HaloTile& t, const FewChannelsMmaVariant& v) {
   t.chunk = 8 * v.tiles;
-  t.line_vector = 1;
   t.by_columns = divisor(t.wo);
   t.in_columns = (t.wo - 1) * t.stride_w + (t.kernel_w - 1) * t.dilation_w + 1;
   t.pitch = t.in_columns * pixel_bytes(t);
   t.image = t.in_rows * t.pitch;
-  t.line_lanes = t.in_columns <= 8 ? 8 : t.in_columns <= 16 ? 16 : 32;
+  t.by_pairs = divisor((t.in_columns + t.pad_left % 2 + 1) / 2);
   return static_cast<std::size_t>(steps_of(t)) * (step_bytes(v.tiles) + kUnitsOfStep * 4) +
          static_cast<std::size_t>(t.images) * t.image;
 }
@@ -349,9 +452,15 @@ double tile_cost(const HaloTile& t, const FewChannelsMmaVariant& v, int threads)
   const int tiles = (t.images * t.row_pairs * t.wo + 8 * v.rows - 1) / (8 * v.rows);
   const double rounds = (tiles + warps - 1) / warps;
   const double tile = static_cast<double>(steps_of(t)) * v.rows * (4 + v.tiles * 6) + v.rows * v.tiles * 24;
-  const double load = static_cast<double>(t.images) * t.in_rows * t.in_columns * 60 / 32;
+  const double load =
+      static_cast<double>(t.images) * t.in_rows * t.in_columns * (pair_order(t) == PairOrder::elements ? 60 : 40) / 32;
   return rounds * warps * tile + load + 2000;
 }
+
+struct FewChannelsMmaChoice {
+  const FewChannelsMmaVariant* variant = nullptr;
+  TileChoice tile;
+};
 
 TileChoice choose_tile(const Conv2dProblem& p, const FewChannelsMmaVariant& v, const cudaDeviceProp& device) {
   HaloTile t = halo_tile(p);
@@ -362,6 +471,20 @@ TileChoice choose_tile(const Conv2dProblem& p, const FewChannelsMmaVariant& v, c
                       .lay_out = [&v](HaloTile& tile) { return lay_out(tile, v); },
                       .tile_cost = [&v](const HaloTile& tile, int threads) { return tile_cost(tile, v, threads); }},
                      device);
+}
+
+/// The variant of most channels, or one of fewer that is estimated to be clearly cheaper: few pixels are cut by their
+/// channels too, so that more multiprocessors work.
+FewChannelsMmaChoice choose(const Conv2dProblem& p, const cudaDeviceProp& device) {
+  constexpr double kClearly = 1.2;
+  const std::span<const FewChannelsMmaVariant> variants = variants_for(p);
+  FewChannelsMmaChoice best;
+  for (auto v = variants.rbegin(); v != variants.rend(); ++v) {
+    const TileChoice tile = choose_tile(p, *v, device);
+    if (tile.threads == 0) continue;
+    if (best.variant == nullptr || tile.cost * kClearly < best.tile.cost) best = {&*v, tile};
+  }
+  return best;
 }
 
 class FewChannelsMmaPlan final : public Conv2dPlan {
@@ -379,12 +502,20 @@ class FewChannelsMmaPlan final : public Conv2dPlan {
   Conv2dProblem problem_;
   const FewChannelsMmaVariant* variant_;
   TileChoice choice_;
+  bool overlaps_;
 };
 
-FewChannelsMmaPlan::FewChannelsMmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  problem_ = problem;
-  variant_ = &choose_variant(problem);
-  choice_ = choose_tile(problem, *variant_, device);
+FewChannelsMmaPlan::FewChannelsMmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device) : problem_(problem) {
+  const FewChannelsMmaChoice best = choose(problem, device);
+  variant_ = best.variant;
+  choice_ = best.tile;
+  overlaps_ = may_overlap(choice_, device);
+}
+
+Path path_of(const FewChannelsMmaVariant& v) {
+  return v.tiles == 8   ? Path::few_channels_mma_64_channels
+         : v.tiles == 4 ? Path::few_channels_mma_32_channels
+                        : Path::few_channels_mma_16_channels;
 }
 
 Conv2dDescription FewChannelsMmaPlan::description() const {
@@ -422,11 +553,10 @@ void FewChannelsMmaPlan::run(const void* x, const void* packed, const float* bia
                              cudaStream_t stream) const {
   HaloTile t = choice_.tile;
   t.x = x, t.packed = packed, t.bias = bias, t.y = y;
-  variant_
-      ->kernel<<<tile_grid(t, choice_.blocks), static_cast<unsigned>(choice_.threads), choice_.shared_bytes, stream>>>(
-          t);
-  check_launch("few_channels_mma");
-  note_path(variant_->tiles == 8 ? Path::few_channels_mma_64_channels : Path::few_channels_mma_16_channels);
+  launch(variant_->kernel,
+         {tile_grid(t, choice_.blocks), choice_.threads, static_cast<int>(choice_.shared_bytes), overlaps_}, stream, t);
+  note_path(path_of(*variant_));
+  note_path(pair_order(t) == PairOrder::elements ? Path::few_channels_mma_pixels : Path::few_channels_mma_pairs);
 }
 
 }  // namespace
@@ -437,10 +567,10 @@ std::string FewChannelsMmaKernel::refusal(const Conv2dProblem& p, const cudaDevi
   if (!has_math) return std::string(name_of(p.dtype)) + " in this math: it multiplies f16, bf16, and f32 as tf32";
   const std::string refusal = halo_tile_refusal(p);
   if (!refusal.empty()) return refusal;
-  if (p.group_c() < 3) return std::to_string(p.group_c()) + " input channels a group; it takes 3 to 8";
+  if (p.group_c() < 2) return std::to_string(p.group_c()) + " input channel a group; it takes 2 to 8";
   HaloTile t = halo_tile(p);
   cut_rows(t, 1, 1);
-  const std::size_t bytes = lay_out(t, choose_variant(p));
+  const std::size_t bytes = lay_out(t, variants_for(p).front());
   if (bytes <= device.sharedMemPerBlockOptin) return "";
   return "two output rows need " + std::to_string(bytes) + " bytes of shared memory; a block of the device has " +
          std::to_string(device.sharedMemPerBlockOptin);

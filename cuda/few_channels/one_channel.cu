@@ -9,6 +9,7 @@
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
 #include "cuda/common/halo_tile.cuh"
+#include "cuda/common/overlapped_launch.cuh"
 
 namespace gable::cuda {
 
@@ -159,6 +160,7 @@ __global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const Im
   const int thread = threadIdx.x / (32 * kParts) * 32 + threadIdx.x % 32;    // among those of the same channels
   float weights[side * side][channels];
   float bias[channels];
+  wait_for_previous_kernel();
 #pragma unroll
   for (int i = 0; i < side * side; ++i)
 #pragma unroll
@@ -287,13 +289,15 @@ class OneChannelPlan final : public Conv2dPlan {
   ImageTile tile_;
   std::size_t shared_bytes_;
   unsigned blocks_;
+  bool overlaps_;
 };
 
 OneChannelPlan::OneChannelPlan(const Conv2dProblem& problem, const cudaDeviceProp& device)
     : problem_(problem),
       variant_(find_variant(problem)),
       tile_(tile_of(problem)),
-      shared_bytes_(shared_bytes_of(problem)) {
+      shared_bytes_(shared_bytes_of(problem)),
+      overlaps_(device.major >= 9 && problem.n <= device.multiProcessorCount) {
   const auto* const kernel = reinterpret_cast<const void*>(kernel_of(*variant_, problem_.dtype));
   GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(device.sharedMemPerBlockOptin)));
@@ -328,8 +332,8 @@ void OneChannelPlan::run(const void* x, const void* packed, const float* bias, v
                          cudaStream_t stream) const {
   ImageTile t = tile_;
   t.x = x, t.packed = static_cast<const float*>(packed), t.bias = bias, t.y = y;
-  kernel_of(*variant_, problem_.dtype)<<<blocks_, kThreads, shared_bytes_, stream>>>(t);
-  check_launch("one_channel");
+  launch(kernel_of(*variant_, problem_.dtype), {dim3(blocks_), kThreads, static_cast<int>(shared_bytes_), overlaps_},
+         stream, t);
   note_path(variant_->side == 5 ? Path::one_channel_5x5 : Path::one_channel_3x3);
   note_path(tile_.flat ? Path::one_channel_flat : Path::one_channel_margins);
 }
