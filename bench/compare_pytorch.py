@@ -4,7 +4,8 @@
 Needs PyTorch and a build of gable: shapes come from `gable list`, gable runs through its C API (gable/c.h) on PyTorch's
 memory and streams. Every result is compared with f64 arithmetic, gable's within its plan's own error bound. PyTorch
 runs as eager calls, as cuDNN's fused convolution with bias and relu, and compiled if the options say so; each as calls
-on a stream and, named "... graph", inside a CUDA graph, which has no launch costs. Tensors are channels-last.
+on a stream and, named "... graph", inside a CUDA graph, which has no launch costs. Tensors are channels-last, or in
+PyTorch's default layout with --layout nchw.
 
     bench/compare_pytorch.py --suite resnet50 --dtype f16,tf32 --json out.json
 
@@ -44,6 +45,7 @@ KINDS = {
     "bf16": ("bf16", "strict"),
 }
 TORCH_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+MEMORY_FORMATS = {"nhwc": torch.channels_last, "nchw": torch.contiguous_format}
 WRONG = 0.02  # relative error of a whole tensor; above it a contestant's result is wrong
 
 
@@ -100,6 +102,14 @@ class Layer:
         return self.listed["dtype"] if self.math == "strict" else self.math
 
     @property
+    def layout(self) -> str:
+        return self.listed.get("layout", "nhwc")
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        return MEMORY_FORMATS[self.layout]
+
+    @property
     def activation(self) -> str:
         return self.listed["epilogue"]["activation"]
 
@@ -126,7 +136,7 @@ class Layer:
 
 @dataclass
 class Operands:
-    """x is channels-last, weights are (K, C/groups, R, S) in that order, bias is f32 with values of the dtype."""
+    """x is in the layer's layout, weights are (K, C/groups, R, S) in that order, bias is f32 of the dtype's values."""
 
     x: torch.Tensor
     weights: torch.Tensor
@@ -226,7 +236,7 @@ def pointer_of(tensor: torch.Tensor | None) -> ctypes.c_void_p:
 
 def c_conv2d(layer: Layer) -> CConv2d:
     c = layer.conv
-    conv = CConv2d(groups=c["groups"], layout=1, bias=int(layer.has_bias))
+    conv = CConv2d(groups=c["groups"], layout=int(layer.layout == "nhwc"), bias=int(layer.has_bias))
     for name in ("input", "weights", "stride", "padding", "dilation", "pool_window", "pool_stride"):
         getattr(conv, name)[:] = c[name]
     conv.dtype = ["f32", "f16", "bf16"].index(layer.listed["dtype"])
@@ -242,7 +252,7 @@ def make_operands(layer: Layer) -> Operands:
     x = torch.rand(c["input"], device="cuda").mul_(2).sub_(1).to(dtype)
     weights = torch.rand(c["weights"], device="cuda").mul_(2).sub_(1).mul_(math.sqrt(3 / terms)).to(dtype)
     bias = torch.rand(c["weights"][0], device="cuda").sub_(0.5).to(dtype).float() if layer.has_bias else None
-    return Operands(x.contiguous(memory_format=torch.channels_last), weights.contiguous(), bias)
+    return Operands(x.contiguous(memory_format=layer.memory_format), weights.contiguous(), bias)
 
 
 def convolution(layer: Layer, x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -280,7 +290,7 @@ def fused_call(layer: Layer, x: torch.Tensor, weights: torch.Tensor, bias: torch
 
 
 def torch_contestants(layer: Layer, operands: Operands, layout: str, compiled: bool) -> Iterator[Contestant]:
-    memory_format = torch.channels_last if layout == "nhwc" else torch.contiguous_format
+    memory_format = MEMORY_FORMATS[layout]
     x = operands.x.contiguous(memory_format=memory_format)
     weights = operands.weights.contiguous(memory_format=memory_format)
     bias = operands.bias.to(layer.dtype) if operands.bias is not None else None
@@ -461,12 +471,12 @@ class Study:
                 continue
             plans.callback(plan.close)
             y = torch.full(layer.conv["output"], math.nan, device="cuda", dtype=layer.dtype)
-            y = y.contiguous(memory_format=torch.channels_last)
-            yield Contestant(uri, plan.kernel(), plan.fused(), plan.caller(operands, y), bound=plan.bound())
+            y = y.contiguous(memory_format=layer.memory_format)
+            yield Contestant(uri, plan.kernel(), plan.fused(), plan.caller(operands, y), layer.layout, plan.bound())
 
     def peers(self, layer: Layer, operands: Operands) -> Iterator[Contestant]:
         compiled = self.options.compile is not None and bool(re.search(self.options.compile, layer.listed["name"]))
-        for layout in ("nhwc", "nchw") if self.options.nchw else ("nhwc",):
+        for layout in dict.fromkeys([layer.layout, *(["nchw"] if self.options.nchw else [])]):
             yield from torch_contestants(layer, operands, layout, compiled)
 
     def correct_ones(self, layer: Layer, operands: Operands, contestants: list[Contestant]) -> list[Contestant]:
@@ -545,7 +555,7 @@ def selected(options: argparse.Namespace) -> Iterator[Layer]:
     problems = [word for problem in options.problem for word in ("--problem", problem)]
     if problems:
         lists.append([*problems, *epilogue, *bias])
-    common = ["--gpu", "--layout", "nhwc", *flag("name", options.name), *flag("max_batch", options.max_batch)]
+    common = ["--gpu", "--layout", options.layout, *flag("name", options.name), *flag("max_batch", options.max_batch)]
     for arguments in lists:
         for kind in options.dtype:
             dtype, arithmetic = KINDS[kind]
@@ -580,6 +590,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--activation", help="of --problem and --file: none, relu or tanh")
     parser.add_argument("--max-pool", help="of --problem and --file, as 2")
     parser.add_argument("--device", type=words, default=["cuda:0"], help="gable's devices, e.g. cuda:0,cudnn:0")
+    parser.add_argument("--layout", choices=list(MEMORY_FORMATS), default="nhwc", help="of gable and PyTorch")
     parser.add_argument("--nchw", action="store_true", help="PyTorch in its default layout, too")
     parser.add_argument("--compile", metavar="REGEX", help="layers for torch.compile, which takes seconds each")
     parser.add_argument("--rounds", type=int, default=9, help="samples of each")

@@ -59,6 +59,7 @@ def test_gable_s_struct_is_filled_member_by_member():
     assert list(conv.input) == [2, 64, 56, 56] and list(conv.stride) == [2, 1] and list(conv.padding) == [1, 1, 1, 1]
     assert (conv.groups, conv.dtype, conv.math, conv.layout, conv.bias, conv.activation) == (2, 2, 0, 1, 1, 1)
     assert compare.c_conv2d(compare.Layer(listed() | {"math": "split6"})).math == 3
+    assert compare.c_conv2d(compare.Layer(listed() | {"layout": "nchw"})).layout == 0
     assert ctypes.sizeof(compare.CConv2d) % 8 == 0
 
 
@@ -113,6 +114,7 @@ def test_layers_are_selected_by_suite_and_kind_and_only_convolutions(monkeypatch
     monkeypatch.setattr(compare, "gable_json", fake)
     options = argparse.Namespace(
         gable="gable",
+        layout="nhwc",
         suite=["study"],
         problem=[],
         file=[],

@@ -13,6 +13,7 @@ except ImportError:
     # What the script touches while it is imported; whatever computes is left to machines with PyTorch and a GPU.
     torch = types.ModuleType("torch")
     torch.float32, torch.float16, torch.bfloat16 = "float32", "float16", "bfloat16"
+    torch.channels_last, torch.contiguous_format = "channels_last", "contiguous_format"
     torch.Tensor = object
     torch.__version__ = "absent"
     functional = types.ModuleType("torch.nn.functional")
