@@ -7,6 +7,7 @@
 
 #if defined(__x86_64__)
 #define GABLE_BF16_TILE_TARGET GABLE_CPU_BF16
+#include "cpu/bf16/panels-inl.h"
 #include "cpu/bf16/tile-inl.h"
 #endif
 
@@ -74,6 +75,39 @@ struct AmxTiles {
     EpilogueVectors<DType::bf16, false> vectors_;
   };
 
+  class PanelEpilogue {
+   public:
+    GABLE_CPU_BF16 PanelEpilogue(const PanelTile& tile, const PendingPanel& panel) : vectors_(tile, panel) {}
+    GABLE_CPU_BF16 void lines(const float* accumulators, std::uint16_t* y, std::int64_t pitch,
+                              std::int64_t count) const {
+      if (vectors_.non_temporal) {
+        for (std::int64_t i = 0; i < count; ++i, accumulators += kLanes, y += pitch) {
+          vectors_.store(_mm512_loadu_ps(accumulators), _mm512_loadu_ps(accumulators + kVector), y);
+        }
+      } else if (vectors_.lanes <= 0xffff) {
+#pragma GCC unroll 4
+        for (std::int64_t i = 0; i < count; ++i, accumulators += kLanes, y += pitch) {
+          vectors_.store_low(_mm512_loadu_ps(accumulators), y);
+        }
+      } else if (vectors_.whole) {
+#pragma GCC unroll 4
+        for (std::int64_t i = 0; i < count; ++i, accumulators += kLanes, y += pitch) {
+          const __m512 low = _mm512_loadu_ps(accumulators), high = _mm512_loadu_ps(accumulators + kVector);
+          _mm512_storeu_si512(y, vectors_.halves(low, high));
+        }
+      } else {
+#pragma GCC unroll 4
+        for (std::int64_t i = 0; i < count; ++i, accumulators += kLanes, y += pitch) {
+          const __m512 low = _mm512_loadu_ps(accumulators), high = _mm512_loadu_ps(accumulators + kVector);
+          _mm512_mask_storeu_epi16(y, vectors_.lanes, vectors_.halves(low, high));
+        }
+      }
+    }
+
+   private:
+    EpilogueVectors<DType::bf16> vectors_;
+  };
+
   static void prefetch_for_read(const char* line) { __builtin_prefetch(line, 0, 2); }
   static void prefetch_for_write(const char* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
 };
@@ -138,6 +172,7 @@ const Bf16Unit& amx_unit() {
                 .three = bf16_tile<AmxTiles, 3>,
                 .four = bf16_tile<AmxTiles, 4>,
                 .six = bf16_tile<AmxTiles, 6>},
+      .panels = bf16_panels<AmxTiles>,
       .runs_epilogue_in_registers = false,
       .epilogues = {.bf16 = run_epilogue<DType::bf16>, .f16 = with_bf16(run_epilogue<DType::f16>)},
       .splits = {.f16 = with_bf16(split_positions<DType::f16, 2>),

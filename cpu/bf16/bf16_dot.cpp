@@ -18,38 +18,102 @@ namespace {
 
 constexpr int kDotPositions = 14;
 
-GABLE_CPU_BF16 inline __m512i broadcast_pair(const std::uint16_t* a) {
+/// A pair of channels.
+inline int pair_at(const std::uint16_t* a) {
   int channels;
   std::memcpy(&channels, a, sizeof channels);
-  return _mm512_set1_epi32(channels);
+  return channels;
 }
-/// The pair with zero as its second channel, which may be NaN in memory or lie past the image's end.
-GABLE_CPU_BF16 inline __m512i broadcast_first(const std::uint16_t* a) { return _mm512_set1_epi32(*a); }
+
+/// A vector of 16 lanes.
+struct Sixteen {
+  static constexpr bool kPrefetches = true;
+  using Sums = __m512;
+  GABLE_CPU_BF16 static Sums zero() { return _mm512_setzero_ps(); }
+  GABLE_CPU_BF16 static Sums load(const float* sums) { return _mm512_loadu_ps(sums); }
+  GABLE_CPU_BF16 static void store(float* to, Sums sums) { _mm512_storeu_ps(to, sums); }
+  GABLE_CPU_BF16 static __m512i weights(const std::uint16_t* from) { return _mm512_loadu_si512(from); }
+  GABLE_CPU_BF16 static Sums dot(Sums sums, int pair, __m512i weights) {
+    return _mm512_dpbf16_ps(sums, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)weights);
+  }
+  GABLE_CPU_BF16 static Sums add(Sums a, Sums b) { return _mm512_add_ps(a, b); }
+  GABLE_CPU_BF16 static __m512 widened(Sums sums) { return sums; }
+};
+/// A vector of 8 lanes, for panels of no more: a CPU multiplies two of them in the time of one with 16.
+struct Eight {
+  static constexpr bool kPrefetches = false;  // few weights, which L1 keeps; loads are what limits it
+  using Sums = __m256;
+  GABLE_CPU_BF16 static Sums zero() { return _mm256_setzero_ps(); }
+  GABLE_CPU_BF16 static Sums load(const float* sums) { return _mm256_loadu_ps(sums); }
+  GABLE_CPU_BF16 static void store(float* to, Sums sums) { _mm256_storeu_ps(to, sums); }
+  GABLE_CPU_BF16 static __m256i weights(const std::uint16_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  GABLE_CPU_BF16 static Sums dot(Sums sums, int pair, __m256i weights) {
+    return _mm256_dpbf16_ps(sums, (__m256bh)_mm256_set1_epi32(pair), (__m256bh)weights);
+  }
+  GABLE_CPU_BF16 static Sums add(Sums a, Sums b) { return _mm256_add_ps(a, b); }
+  GABLE_CPU_BF16 static __m512 widened(Sums sums) {
+    return _mm512_castpd_ps(_mm512_maskz_insertf64x4(0xff, _mm512_setzero_pd(), _mm256_castps_pd(sums), 0));
+  }
+};
 
 /// Products of one pair of channels; kSingle: of its first one.
-template <int kPositions, int kVectors, bool kSingle>
-GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(__m512 (&acc)[kPositions][kVectors],
+template <class Lanes, int kPositions, int kVectors, bool kSingle>
+GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(typename Lanes::Sums (&acc)[kPositions][kVectors],
                                                                    const std::uint16_t* a, std::int64_t stride,
                                                                    const std::uint16_t* weights) {
-  __m512bh w[kVectors];
+  decltype(Lanes::weights(weights)) w[kVectors];
 #pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) w[v] = (__m512bh)_mm512_loadu_si512(weights + v * (kWeightBlock / 2));
+  for (int v = 0; v < kVectors; ++v) w[v] = Lanes::weights(weights + v * (kWeightBlock / 2));
 #pragma GCC unroll 14
   for (int i = 0; i < kPositions; ++i) {
-    const __m512bh x = (__m512bh)(kSingle ? broadcast_first(a + i * stride) : broadcast_pair(a + i * stride));
+    // A single channel's neighbour may be NaN in memory or lie past the image's end.
+    const int x = kSingle ? a[i * stride] : pair_at(a + i * stride);
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) acc[i][v] = _mm512_dpbf16_ps(acc[i][v], x, w[v]);
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = Lanes::dot(acc[i][v], x, w[v]);
   }
 }
 
 /// Prefetch distance of weights. Two blocks cover L2's latency; L2's hardware prefetcher restarts at each block.
 constexpr std::int64_t kNearWeights = 2 * kWeightBlock;
+/// The same where one position reads them.
+constexpr std::int64_t kStreamAhead = 2 * kWeightBlock;
+
+/// One position, times one block and tap of weights. These are read as they lie, vector after vector: a vector times a
+/// matrix waits for its weights, and hardware prefetchers follow one stream further ahead than two. Several sums a
+/// vector hide the product's latency.
+template <class Lanes, int kVectors>
+GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_one(typename Lanes::Sums (&acc)[1][kVectors],
+                                                                  const std::uint16_t* a, int pairs,
+                                                                  const std::uint16_t* weights) {
+  constexpr int kSums = 4;
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v, weights += kWeightBlock / 2) {
+    typename Lanes::Sums sums[kSums] = {acc[0][v], Lanes::zero(), Lanes::zero(), Lanes::zero()};
+    int pair = 0;
+    for (; pair + kSums <= pairs; pair += kSums) {
+      __builtin_prefetch(weights + pair * kLanes + kStreamAhead);
+      __builtin_prefetch(weights + pair * kLanes + kStreamAhead + kLanes);
+      __builtin_prefetch(weights + pair * kLanes + kStreamAhead + 2 * kLanes);
+      __builtin_prefetch(weights + pair * kLanes + kStreamAhead + 3 * kLanes);
+#pragma GCC unroll 4
+      for (int i = 0; i < kSums; ++i) {
+        sums[i] = Lanes::dot(sums[i], pair_at(a + 2 * (pair + i)), Lanes::weights(weights + (pair + i) * kLanes));
+      }
+    }
+    for (; pair < pairs; ++pair) {
+      sums[0] = Lanes::dot(sums[0], pair_at(a + 2 * pair), Lanes::weights(weights + pair * kLanes));
+    }
+    acc[0][v] = Lanes::add(Lanes::add(sums[0], sums[1]), Lanes::add(sums[2], sums[3]));
+  }
+}
 
 /// Adds all products of one half to `acc`. `ahead`: of a second line of weights to prefetch.
-template <int kPositions, int kVectors, int kStride, bool kSingle>
-GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(__m512 (&acc)[kPositions][kVectors],
-                                                                       const Tile& tile, const std::uint16_t* input,
-                                                                       const TapRange& taps, std::int64_t ahead) {
+template <class Lanes, int kPositions, int kVectors, int kStride, bool kSingle>
+GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
+    typename Lanes::Sums (&acc)[kPositions][kVectors], const Tile& tile, const std::uint16_t* input,
+    const TapRange& taps, std::int64_t ahead) {
   const Operands& in = tile.operands;
   const std::int64_t stride = kStride == 0 ? in.position : kStride;
   const std::int64_t first_tap = taps.begin, end_tap = taps.end;
@@ -62,43 +126,49 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(__m512 (&
     for (std::int64_t tap = first_tap; tap < end_tap; ++tap, b += kWeightBlock) {
       const std::uint16_t* a = input + block * in.a_block + in.tap_offsets[tap];
       const std::uint16_t* weights = b;
-      for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
-        __builtin_prefetch(weights + kNearWeights);
-        __builtin_prefetch(weights + ahead);
-        dot_pair<kPositions, kVectors, false>(acc, a, stride, weights);
+      if constexpr (kPositions == 1 && !kSingle) {
+        dot_one<Lanes, kVectors>(acc, a, pairs, weights);
+        continue;
       }
-      if (single) dot_pair<kPositions, kVectors, true>(acc, a, stride, weights);
+      for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
+        if constexpr (Lanes::kPrefetches) {
+          __builtin_prefetch(weights + kNearWeights);
+          __builtin_prefetch(weights + ahead);
+        }
+        dot_pair<Lanes, kPositions, kVectors, false>(acc, a, stride, weights);
+      }
+      if (single) dot_pair<Lanes, kPositions, kVectors, true>(acc, a, stride, weights);
     }
   }
 }
 
 /// One half of exactly kPositions positions x kVectors vectors of lanes, and its repeats. kStride is the elements
 /// between positions, 0: known at run time only. kSingle: the last block ends with half a pair.
-template <int kPositions, int kVectors, int kStride, bool kSingle>
+template <class Lanes, int kPositions, int kVectors, int kStride, bool kSingle>
 GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
   const std::uint16_t* input = tile.operands.a[half];
   float* sums = tile.accumulators + static_cast<std::int64_t>(half) * kHalfFloats;
   std::int64_t y_offset = 0;
   for (std::int64_t repeat = 0; repeat < tile.repeats; ++repeat) {
-    __m512 acc[kPositions][kVectors];
+    typename Lanes::Sums acc[kPositions][kVectors];
     if (tile.adds) {
 #pragma GCC unroll 14
       for (int i = 0; i < kPositions; ++i) {
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) acc[i][v] = _mm512_loadu_ps(sums + i * kLanes + v * kVector);
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = Lanes::load(sums + i * kLanes + v * kVector);
       }
     } else {
 #pragma GCC unroll 14
       for (int i = 0; i < kPositions; ++i) {
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) acc[i][v] = _mm512_setzero_ps();
+        for (int v = 0; v < kVectors; ++v) acc[i][v] = Lanes::zero();
       }
     }
     const std::int64_t half_index = tile.first_half + repeat;
     const bool prefetches = tile.next_weights > 0 && half_index < 2;
     const std::int64_t ahead =
         prefetches ? tile.next_weights + half_index * (kWeightBlock / 2) : kNearWeights + kWeightBlock / 2;
-    add_products<kPositions, kVectors, kStride, kSingle>(acc, tile, input, tile.taps.of_half[half], ahead);
+    add_products<Lanes, kPositions, kVectors, kStride, kSingle>(acc, tile, input, tile.taps.of_half[half], ahead);
     if (tile.register_epilogue != nullptr) {
       const Epilogue& epilogue = *tile.register_epilogue;
       const EpilogueVectors<DType::bf16> vectors(epilogue);
@@ -106,9 +176,9 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
 #pragma GCC unroll 14
       for (int i = 0; i < kPositions; ++i, y += epilogue.y_pixel) {
         if constexpr (kVectors == 1) {
-          vectors.store_low(acc[i][0], y);
+          vectors.store_low(Lanes::widened(acc[i][0]), y);
         } else {
-          vectors.store(acc[i][0], acc[i][1], y);
+          vectors.store(Lanes::widened(acc[i][0]), Lanes::widened(acc[i][1]), y);
         }
       }
       y_offset += kPositions * epilogue.y_pixel;
@@ -116,7 +186,7 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
 #pragma GCC unroll 14
       for (int i = 0; i < kPositions; ++i) {
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(sums + i * kLanes + v * kVector, acc[i][v]);
+        for (int v = 0; v < kVectors; ++v) Lanes::store(sums + i * kLanes + v * kVector, acc[i][v]);
       }
     }
     input += kPositions * tile.operands.position;
@@ -125,9 +195,9 @@ GABLE_CPU_BF16 void dot_half(const Tile& tile, std::size_t half) {
 }
 
 using DotFunction = void (*)(const Tile&, std::size_t half);
-template <int kVectors, int kStride, bool kSingle, int... kPositions>
+template <int kVectors, int kStride, bool kSingle, class Lanes = Sixteen, int... kPositions>
 constexpr std::array<DotFunction, sizeof...(kPositions)> dot_table(std::integer_sequence<int, kPositions...>) {
-  return {&dot_half<kPositions + 1, kVectors, kStride, kSingle>...};
+  return {&dot_half<Lanes, kPositions + 1, kVectors, kStride, kSingle>...};
 }
 constexpr auto kCounts = std::make_integer_sequence<int, kDotPositions>();
 constexpr auto kDotDense = dot_table<2, kChannels, false>(kCounts);
@@ -136,25 +206,29 @@ constexpr auto kDotSingle = dot_table<2, 0, true>(kCounts);
 /// Tables for folded images of three channels with stride 1 and 2.
 constexpr auto kDotThree = dot_table<2, 3, true>(kCounts);
 constexpr auto kDotSix = dot_table<2, 6, true>(kCounts);
-/// Half the accumulators leave registers for a stride that is known at run time only.
+/// Staged groups of as many channels as a vector has lanes.
+constexpr auto kDotVectorDense = dot_table<1, kVector, false>(kCounts);
 constexpr auto kDotVector = dot_table<1, 0, false>(kCounts);
 constexpr auto kDotVectorSingle = dot_table<1, 0, true>(kCounts);
+constexpr auto kDotEightDense = dot_table<1, kVector / 2, false, Eight>(kCounts);
+constexpr auto kDotEightSixteen = dot_table<1, kVector, false, Eight>(kCounts);
+constexpr auto kDotEight = dot_table<1, 0, false, Eight>(kCounts);
 
 /// Input in place usually has one of these channel counts. A constant stride takes no register.
 DotFunction whole_half(std::int64_t stride) {
   switch (stride) {
     case 64:
-      return dot_half<kDotPositions, 2, 64, false>;
+      return dot_half<Sixteen, kDotPositions, 2, 64, false>;
     case 128:
-      return dot_half<kDotPositions, 2, 128, false>;
+      return dot_half<Sixteen, kDotPositions, 2, 128, false>;
     case 256:
-      return dot_half<kDotPositions, 2, 256, false>;
+      return dot_half<Sixteen, kDotPositions, 2, 256, false>;
     case 512:
-      return dot_half<kDotPositions, 2, 512, false>;
+      return dot_half<Sixteen, kDotPositions, 2, 512, false>;
     case 1024:
-      return dot_half<kDotPositions, 2, 1024, false>;
+      return dot_half<Sixteen, kDotPositions, 2, 1024, false>;
     case 2048:
-      return dot_half<kDotPositions, 2, 2048, false>;
+      return dot_half<Sixteen, kDotPositions, 2, 2048, false>;
     default:
       return kDotStrided.back();
   }
@@ -162,12 +236,19 @@ DotFunction whole_half(std::int64_t stride) {
 
 DotFunction dot_function(const Tile& tile, std::size_t half) {
   const auto count = static_cast<std::size_t>(tile.positions[half]);
-  if (tile.vectors == 1) return (tile.blocks.last_is_single ? kDotVectorSingle : kDotVector)[count - 1];
-  if (tile.blocks.last_is_single) {
-    return (tile.operands.position == 3 ? kDotThree : tile.operands.position == 6 ? kDotSix : kDotSingle)[count - 1];
+  const std::int64_t position = tile.operands.position;
+  if (tile.vectors == 1) {
+    if (tile.blocks.last_is_single) return kDotVectorSingle[count - 1];
+    if (tile.is_half_a_vector) {
+      return (position == kVector / 2 ? kDotEightDense : position == kVector ? kDotEightSixteen : kDotEight)[count - 1];
+    }
+    return (position == kVector ? kDotVectorDense : kDotVector)[count - 1];
   }
-  if (tile.operands.position == kChannels) return kDotDense[count - 1];
-  return count == kDotPositions ? whole_half(tile.operands.position) : kDotStrided[count - 1];
+  if (tile.blocks.last_is_single) {
+    return (position == 3 ? kDotThree : position == 6 ? kDotSix : kDotSingle)[count - 1];
+  }
+  if (position == kChannels) return kDotDense[count - 1];
+  return count == kDotPositions ? whole_half(position) : kDotStrided[count - 1];
 }
 
 void dot_tile(const Tile& tile) {
@@ -190,7 +271,7 @@ const Bf16Unit& bf16_dot_unit() {
                              .missing = missing_bf16_dot(),
                              .positions = kDotPositions,
                              .loads_full_halves = false,
-                             .merged_width = kVector,
+                             .merged_width = kVector / 2,
                              .most_padding = 4.5,
                              .position_cycles = 130,
                              .weights_cycles = 100,

@@ -17,6 +17,13 @@ namespace {
 
 constexpr std::int64_t kMostPositions = 2048;
 constexpr std::int64_t kMostColumns = 128;
+// Halves have at least so many positions where there are as many: fewer wait for their weights.
+constexpr int kFewestPositions = 10;
+constexpr std::int64_t kFewestStridedColumns = 7;
+// Cycles of two halves' products in a step, of a panel besides, and of the shortest work unit that is worth starting.
+constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kLeastUnitCycles = 4000;
+// Time that starting and storing a tile takes, in positions.
+constexpr std::int64_t kTileCost = 6;
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
 constexpr std::int64_t kBf16 = 2;
 constexpr double kMostIdlePositions = 1.15;  // ratio of all positions to those with outputs; staging costs the same
@@ -37,6 +44,7 @@ class Search {
   }
 
   Blocking run() {
+    b_.multiplies_panels = takes_panels();
     choose_panels();
     b_.positions = choose_positions();
     choose_input();
@@ -74,10 +82,17 @@ class Search {
   /// Panels whose weights every thread can keep in the last level until all positions have used them.
   std::int64_t panels_in_l3() const { return std::clamp<std::int64_t>(l3_bytes() / 8 / panel_bytes(), 1, g_.panels); }
 
+  bool takes_panels() const {
+    return unit_.panels != nullptr && b_.terms.products == 1 && p_.r * p_.s == 1 && g_.pool == 1 &&
+           p_.activation != Activation::tanh;
+  }
+
   // ---- Positions of a half.
-  /// Halves of 14 divide rows of 14, 28 and 56 outputs without a tail, and multiply faster than halves of 16.
+  /// A product takes a cycle for each position of a half. So halves of 14 divide rows of 14, 28 and 56 outputs without
+  /// a tail.
   int choose_positions() const {
     if (!unit_.loads_full_halves) return unit_.positions;
+    if (b_.multiplies_panels) return positions_of_panels();
     const StripShape row = layout(InputPath::staged).shape(1, g_.columns);
     int best = unit_.positions;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -89,6 +104,22 @@ class Search {
       if (all >= least) continue;
       best = positions;
       least = all;
+    }
+    return best;
+  }
+  /// Any number, as all of a half's positions lie in one row: four halves of 13 take 7x7 pixels.
+  int positions_of_panels() const {
+    const bool by_rows = !is_pointwise(p_) && reads_single_pixels();
+    const std::int64_t length = by_rows ? g_.columns : g_.rows * g_.columns;
+    const auto most = static_cast<int>(std::min<std::int64_t>(unit_.positions, length));
+    int best = most;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (int positions = most; positions >= std::min(most, kFewestPositions); --positions) {
+      const std::int64_t halves = ceil_div(length, positions) * (by_rows ? g_.rows : 1);
+      const std::int64_t cost = halves * positions + ceil_div(halves, 2) * kTileCost;
+      if (cost >= least) continue;
+      best = positions;
+      least = cost;
     }
     return best;
   }
@@ -110,12 +141,16 @@ class Search {
     b_.positions = static_cast<int>(std::min<std::int64_t>(p_.n, kHalfPositions));
   }
 
-  /// 1x1 with a stride and without padding, for a unit that loads single positions. Rows of few outputs are better
-  /// staged, to make full halves.
+  bool strides_single_pixels() const {
+    return p_.r * p_.s == 1 && g_.pool == 1 && outputs_inside(row_axis(p_, g_)) >= p_.ho &&
+           outputs_inside(column_axis(p_, g_)) >= p_.wo && p_.pad_top == 0 && p_.pad_left == 0;
+  }
+  /// 1x1 with a stride and without padding, where tiles may load single pixels. Rows of few outputs are better staged,
+  /// to make full halves.
   bool reads_single_pixels() const {
-    return !unit_.loads_full_halves && p_.r * p_.s == 1 && g_.pool == 1 && outputs_inside(row_axis(p_, g_)) >= p_.ho &&
-           outputs_inside(column_axis(p_, g_)) >= p_.wo && p_.pad_top == 0 && p_.pad_left == 0 &&
-           even_part(p_.wo, b_.positions) * 4 >= b_.positions * 3;
+    if (!strides_single_pixels()) return false;
+    if (unit_.loads_full_halves) return b_.multiplies_panels && p_.wo >= kFewestStridedColumns;
+    return even_part(p_.wo, b_.positions) * 4 >= b_.positions * 3;
   }
 
   bool may_read_in_place() const {
@@ -199,7 +234,7 @@ class Search {
     while (!strip_fits() && work_.columns > column_step()) {
       work_.columns = round_up(ceil_div(work_.columns, 2), column_step());
     }
-    const std::int64_t most_rows = std::max(g_.pool, positions / work_.columns);
+    const std::int64_t most_rows = std::max(g_.pool, std::min(positions / work_.columns, rows_of_groups()));
     while (work_.rows < std::min(g_.rows, most_rows)) {
       work_.rows += g_.pool;
       if (strip_fits()) continue;
@@ -207,6 +242,13 @@ class Search {
       break;
     }
     work_.rows = round_up(even_part(g_.rows, work_.rows), g_.pool);
+  }
+
+  /// The group after reads other channels of the same cache lines: rows whose lines stay in L2 until then.
+  std::int64_t rows_of_groups() const {
+    if (g_.groups == 1) return g_.rows;
+    const std::int64_t row_bytes = p_.stride_h * g_.w * p_.c * kBf16;
+    return std::max(4 * g_.pool, l2_bytes() / 2 / row_bytes);
   }
 
   // ---- Enough work units for all threads.
@@ -222,6 +264,7 @@ class Search {
       while (units() < threads_ && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
       return;
     }
+    if (b_.multiplies_panels && g_.rows == 1) return feed_threads_panels();
     const std::int64_t wanted = kUnitsPerThread * threads_;
     while (units() < wanted && work_.rows > 4 * g_.pool) {
       work_.rows = round_up(ceil_div(work_.rows, 2), g_.pool);
@@ -230,6 +273,18 @@ class Search {
       work_.columns = round_up(ceil_div(work_.columns, 2), column_step());
     }
     while (units() < wanted && work_.panels > 2) work_.panels = ceil_div(work_.panels, 2);
+  }
+
+  /// Equal shares of pixels, of two tiles at least where panels then suffice for all threads: a thread alone with a
+  /// tile reads all weights for it. Threads take panels apart where pixels do not suffice.
+  void feed_threads_panels() {
+    const std::int64_t tile = 2 * b_.positions, tiles = ceil_div(g_.columns, tile) * g_.groups;
+    const std::int64_t tile_cycles = work_.panels * (b_.terms.blocks * kStepCycles + kPanelCycles);
+    const std::int64_t most = std::max<std::int64_t>(1, tiles * tile_cycles / kLeastUnitCycles / threads_);
+    const std::int64_t wanted = threads_ * std::min(kUnitsPerThread, most);
+    const std::int64_t least_tiles = tiles * work_.panels / 2 >= wanted ? 2 : 1;
+    work_.columns = std::min(work_.columns, std::max(least_tiles, ceil_div(tiles, wanted)) * tile);
+    work_.panels = ceil_div(work_.panels, std::min(work_.panels, ceil_div(wanted, units())));
   }
 
   // ---- What follows from the cut.

@@ -48,7 +48,8 @@ struct WeightsResidency {
 struct Blocking {
   Geometry geometry;
   Terms terms;
-  int positions;  // of a half
+  int positions;           // of a half
+  bool multiplies_panels;  // multiply_panels() of loops.h computes it
   InputPath input;
   Phases phases;
   StripShape strip;
@@ -71,9 +72,9 @@ constexpr std::int64_t kTilesAlive = 2;
 constexpr std::int64_t kTileFloats = 2 * kHalfFloats;
 /// Halves whose accumulators exist at a time, of a unit that takes one half at a time.
 constexpr std::int64_t kMostHalves = 16;
-/// Floats of a thread's accumulators.
+/// Floats of a thread's accumulators, of tiles or of panels.
 constexpr std::int64_t accumulator_floats(const Bf16Unit& unit) {
-  return unit.loads_full_halves ? kTilesAlive * kTileFloats : kMostHalves * kHalfFloats;
+  return unit.loads_full_halves ? kPanelsAlive * kTileFloats : kMostHalves * kHalfFloats;
 }
 /// Floats of a thread's accumulators and of one panel's bias, which come before its strip.
 constexpr std::int64_t head_floats(const Bf16Unit& unit) { return accumulator_floats(unit) + kLanes; }

@@ -47,16 +47,30 @@ struct EpilogueVectors {
     }
     least = _mm512_set1_ps(call.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity());
   }
-  GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
+  GABLE_CPU_BF16 EpilogueVectors(const PanelTile& tile, const PendingPanel& panel)
+      : lanes(static_cast<__mmask32>((std::uint64_t{1} << panel.lanes) - 1)),
+        non_temporal(tile.non_temporal),
+        whole(panel.lanes == kLanes) {
+    low_bias = high_bias = _mm512_setzero_ps();
+    if (panel.bias != nullptr) {
+      low_bias = _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes), panel.bias);
+      high_bias = _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes >> 16), panel.bias + kLanes / 2);
+    }
+    least = _mm512_set1_ps(tile.relu ? 0.0f : -std::numeric_limits<float>::infinity());
+  }
+  GABLE_CPU_BF16 __m512i halves(__m512 low, __m512 high) const {
     low = max_or_second(least, _mm512_add_ps(low, low_bias));
     high = max_or_second(least, _mm512_add_ps(high, high_bias));
-    const __m512i halves = narrowed(low, high);
+    return narrowed(low, high);
+  }
+  GABLE_CPU_BF16 void store(__m512 low, __m512 high, std::uint16_t* y) const {
+    const __m512i line = halves(low, high);
     if (kMayBeNonTemporal && non_temporal) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(y), halves);
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(y), line);
     } else if (whole) {
-      _mm512_storeu_si512(y, halves);
+      _mm512_storeu_si512(y, line);
     } else {
-      _mm512_mask_storeu_epi16(y, lanes, halves);
+      _mm512_mask_storeu_epi16(y, lanes, line);
     }
   }
   /// The first 16 lanes alone, of bf16.

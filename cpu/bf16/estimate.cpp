@@ -21,7 +21,8 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const bf16::Geometry& g = b.geometry;
   const std::int64_t columns = unit.loads_full_halves ? round_up(g.columns, b.positions) : g.columns;
   const double positions = static_cast<double>(g.n * g.rows * columns);
-  const double panels = static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector)) / 2;
+  const std::int64_t vector = unit.loads_full_halves ? bf16::kVector : bf16::kVector / 2;
+  const double panels = static_cast<double>(g.groups * ceil_div(g.group_k, vector) * vector) / bf16::kLanes;
   const double blocks = unit.loads_full_halves
                             ? static_cast<double>(b.terms.blocks)
                             : static_cast<double>(b.terms.channels) / static_cast<double>(bf16::kChannels);

@@ -50,6 +50,8 @@ Terms terms_of(const Conv2dProblem& p, const Geometry& g, int products, const Bf
   Terms terms{.products = products,
               .parts = parts_of(products),
               .fold = fold,
+              // Pairs are read one by one, so that few channels take less of L1.
+              .position = pairs_only || channels > kChannels ? kChannels : round_up(channels, kChannels / 4),
               .pixel = pixel,
               .channels = pairs_only ? round_up(channels, 2) : channels,
               .blocks = blocks,
@@ -68,7 +70,7 @@ double padding_factor(const Conv2dProblem& p, const Geometry& g, const Terms& te
   const std::int64_t last = unit.loads_full_halves ? kChannels : 2 * terms.last_pairs;
   const std::int64_t channels = ((terms.blocks - 1) * kChannels + last) * terms.tap_count();
   const double of_channels = static_cast<double>(channels) / static_cast<double>(p.group_c() * p.r * p.s);
-  const std::int64_t lanes = round_up(g.group_k, kVector);
+  const std::int64_t lanes = round_up(g.group_k, unit.loads_full_halves ? kVector : kVector / 2);
   return of_channels * static_cast<double>(lanes) / static_cast<double>(p.group_k());
 }
 

@@ -35,8 +35,9 @@ Geometry geometry_of(const Conv2dProblem& problem, const Bf16Unit& unit);
 /// What a sum adds up: taps x channels x products of parts.
 struct Terms {
   int products, parts;
-  std::int64_t fold;   // columns of the kernel in one position; 1: not folded
-  std::int64_t pixel;  // elements of a folded strip's pixel; even for a unit that multiplies whole pairs only
+  std::int64_t fold;      // columns of the kernel in one position; 1: not folded
+  std::int64_t position;  // elements of a staged position that is not folded: one block of channels, or fewer
+  std::int64_t pixel;     // elements of a folded strip's pixel; even for a unit that multiplies whole pairs only
   // Blocks of up to 32 channels. A unit that loads full halves has blocks of equal size. Where these do not divide the
   // channels, the last one starts earlier: channels that it shares with the block before have half of their weight in
   // each, so that tiles read no channel but a position's own.

@@ -26,19 +26,6 @@ using bf16::StageRow;
 
 enum class F16 : std::uint16_t {};  // storage; bf16's is std::uint16_t
 
-/// The columns [begin, end) of a row come from the image, the others are padding.
-struct InsideColumns {
-  std::int64_t begin, end;
-};
-HWY_INLINE InsideColumns inside_columns(const StageRow& row) {
-  if (row.source.x == nullptr) return {0, 0};
-  const std::int64_t begin = row.source.column >= 0 ? 0 : ceil_div(-row.source.column, row.source.step);
-  const std::int64_t end =
-      row.source.column >= row.source.width ? 0 : ceil_div(row.source.width - row.source.column, row.source.step);
-  const std::int64_t first = std::min(begin, row.strip.columns);
-  return {first, std::clamp(end, first, row.strip.columns)};
-}
-
 template <class D>
 HWY_INLINE hn::Vec<D> load_as_f32(D d, const float* x) {
   return hn::LoadU(d, x);
@@ -79,7 +66,8 @@ template <int kParts>
 HWY_INLINE void zero_positions(const StageRow& row, std::uint16_t* strip, std::int64_t begin, std::int64_t end) {
   for (int p = 0; p < kParts; ++p) {
     for (std::int64_t i = begin; i < end; ++i) {
-      std::fill_n(strip + p * row.strip.part + i * row.strip.position, kChannels, std::uint16_t{0});
+      std::fill_n(strip + p * row.strip.part + i * row.strip.position,
+                  std::min<std::int64_t>(kChannels, row.strip.position), std::uint16_t{0});
     }
   }
 }
@@ -110,6 +98,20 @@ HWY_INLINE std::int64_t spread_pixels(const std::uint16_t* x, std::int64_t count
 #endif
 }
 
+/// `count` positions of kCount channels, which lie `pitch` elements apart.
+template <int kCount>
+HWY_INLINE void copy_positions(const std::uint16_t* from, std::int64_t pitch, std::int64_t count, std::uint16_t* to,
+                               std::int64_t position) {
+  for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i * position, from + i * pitch, kCount * sizeof(*to));
+}
+HWY_INLINE void copy_eights(const std::uint16_t* from, std::int64_t pitch, std::int64_t count, std::uint16_t* to,
+                            std::int64_t position, std::int64_t channels) {
+  if (channels == 8) return copy_positions<8>(from, pitch, count, to, position);
+  if (channels == 16) return copy_positions<16>(from, pitch, count, to, position);
+  if (channels == 24) return copy_positions<24>(from, pitch, count, to, position);
+  copy_positions<32>(from, pitch, count, to, position);
+}
+
 /// Pixels [begin, end) of the strip, all inside the image.
 template <int kParts, class T>
 HWY_INLINE void stage_pixels(const StageRow& row, const T* x, std::int64_t begin, std::int64_t end) {
@@ -119,6 +121,9 @@ HWY_INLINE void stage_pixels(const StageRow& row, const T* x, std::int64_t begin
     if (row.source.channels == row.strip.pixel && row.source.channels == row.source.pixel) {
       std::copy_n(from, (end - begin) * row.strip.pixel, strip);
       return;
+    }
+    if (row.strip.whole_blocks && row.source.channels == row.strip.pixel) {
+      return copy_eights(from, row.source.pixel, end - begin, strip, row.strip.pixel, row.source.channels);
     }
     if (row.source.channels == 3 && row.source.pixel == 3) begin += spread_pixels(from, end - begin, strip);
   }
@@ -141,7 +146,7 @@ HWY_INLINE void stage_pixels(const StageRow& row, const T* x, std::int64_t begin
 
 template <int kParts, class T>
 HWY_INLINE void stage_folded(const StageRow& row, const T* x) {
-  const InsideColumns inside = inside_columns(row);
+  const TapRange inside = row.source.inside(row.strip.columns);
   if (inside.begin == inside.end) return zero_pixels<kParts>(row, 0, row.strip.columns);
   zero_pixels<kParts>(row, 0, inside.begin);
   stage_pixels<kParts>(row, x, inside.begin, inside.end);
@@ -163,8 +168,8 @@ HWY_INLINE bool copy_channels(const T* x, std::int64_t channels, std::uint16_t* 
 }
 
 template <int kParts, class T>
-HWY_INLINE void stage_block(const StageRow& row, const T* x, std::int64_t channels, std::uint16_t* strip) {
-  const InsideColumns inside = inside_columns(row);
+HWY_INLINE void stage_block(const StageRow& row, const TapRange& inside, const T* x, std::int64_t channels,
+                            std::uint16_t* strip) {
   if (inside.begin == inside.end) return zero_positions<kParts>(row, strip, 0, row.strip.columns);
   zero_positions<kParts>(row, strip, 0, inside.begin);
   const T* from = x + (row.source.column + inside.begin * row.source.step) * row.source.pixel;
@@ -175,12 +180,20 @@ HWY_INLINE void stage_block(const StageRow& row, const T* x, std::int64_t channe
                  row.strip.part});
       return zero_positions<kParts>(row, strip, inside.end, row.strip.columns);
     }
+  } else if (row.strip.whole_blocks) {
+    copy_eights(from, pitch, inside.end - inside.begin, strip + inside.begin * row.strip.position, row.strip.position,
+                channels);
+    return zero_positions<kParts>(row, strip, inside.end, row.strip.columns);
   }
+  const std::int64_t elements = std::min<std::int64_t>(kChannels, row.strip.position);
   for (std::int64_t i = inside.begin; i < inside.end; ++i, from += pitch) {
     if (channels == kChannels) {
       write_position<kParts>(from, row.strip.part, strip + i * row.strip.position);
-    } else if (kParts == 1 && copy_channels(from, channels, strip + i * row.strip.position)) {
+    } else if (kParts == 1 && elements == kChannels && copy_channels(from, channels, strip + i * row.strip.position)) {
       continue;
+    } else if constexpr (kParts == 1) {
+      std::uint16_t* to = strip + i * row.strip.position;
+      std::fill(std::copy_n(from, channels, to), to + elements, std::uint16_t{0});
     } else {
       T lanes[kChannels] = {};
       std::copy_n(from, channels, lanes);
@@ -194,10 +207,12 @@ template <int kParts, class T>
 void stage_row(const StageRow& row) {
   const T* x = static_cast<const T*>(row.source.x);
   if (row.strip.pixel > 0) return stage_folded<kParts>(row, x);
+  const TapRange inside = row.source.inside(row.strip.columns);
   for (std::int64_t block = 0; block < row.strip.blocks; ++block) {
     const std::int64_t first = block + 1 == row.strip.blocks ? row.strip.last_block : block * row.strip.block_channels;
     const std::int64_t channels = std::min(row.strip.block_channels, row.source.channels - first);
-    stage_block<kParts>(row, x + (x == nullptr ? 0 : first), channels, row.strip.first + block * row.strip.block);
+    stage_block<kParts>(row, inside, x + (x == nullptr ? 0 : first), channels,
+                        row.strip.first + block * row.strip.block);
   }
 }
 

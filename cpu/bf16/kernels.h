@@ -1,11 +1,13 @@
 // The kernels around the bf16 units, compiled once for each target: input into the strip, accumulators into the output.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <gable/problem.h>
 #include "cpu/bf16/unit.h"
 #include "cpu/common/target.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu::bf16 {
 
@@ -15,6 +17,16 @@ struct SourceRow {
   std::int64_t pixel, width;
   std::int64_t column, step;
   std::int64_t channels;
+
+  /// Of `columns` positions, [begin, end) come from the image and the others are padding.
+  TapRange inside(std::int64_t columns) const {
+    if (x == nullptr) return {0, 0};
+    const std::int64_t begin = column >= 0 ? 0 : step == 1 ? -column : ceil_div(-column, step);
+    const std::int64_t room = width - column;
+    const std::int64_t end = room <= 0 ? 0 : step == 1 ? room : ceil_div(room, step);
+    const std::int64_t first = std::min(begin, columns);
+    return {first, std::clamp(end, first, columns)};
+  }
 };
 
 /// A row of a strip: positions of 32 channels each, or the pixels of a folded strip.
@@ -24,6 +36,7 @@ struct StripRow {
   std::int64_t pixel;                          // elements of a folded strip's pixel; 0: not folded
   std::int64_t position, blocks, block, part;  // elements from one to the next, and how many blocks
   std::int64_t block_channels, last_block;     // channels of a block, and the last one's first channel
+  bool whole_blocks;  // bf16: a multiple of 8 channels in each block, and nothing reads beyond them
 };
 
 /// Stages one row, with zeros in padding. bf16 input is copied; f16 input is split into 2 bf16 parts that sum to it,

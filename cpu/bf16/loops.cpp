@@ -26,6 +26,7 @@ void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
   loop.queue().tile().operands.position = input.position;
   loop.set_blocks(input.block, input.dense);
   const bool flat = prefers_flat(run.blocking, run.unit, work.rows, work.columns);
+  if (run.blocking.multiplies_panels) note(run, Path::bf16_panels);
   note(run, run.blocking.geometry.pool == 2 ? Path::bf16_pool : flat ? Path::bf16_flat : Path::bf16_rows);
   if (flat && run.blocking.weights.chunk > 1) note(run, Path::bf16_panels_inside);
   const bool reads_x_once = input.first != strip && run.blocking.weights.chunk == run.blocking.work.panels;
@@ -36,12 +37,17 @@ void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
       multiply_runs(loop, input, chunk, flat);
       continue;
     }
+    if (run.blocking.multiplies_panels) {
+      multiply_panels(loop, input, chunk, input.first == strip);
+      continue;
+    }
     if (flat) {
       multiply_flat(loop, input, chunk);
       continue;
     }
     for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) multiply_rows(loop, input, panel);
   }
+  if (run.blocking.multiplies_panels) finish_panels(loop);
 }
 
 void compute_in_image(TileLoop& loop) {

@@ -14,6 +14,12 @@ void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel);
 /// are computed for a tile before the next tile.
 void multiply_flat(TileLoop& loop, const InputView& input, const Chunk& chunk);
 
+/// 1x1 of bf16: a tile is two halves of consecutive pixels, of one row or of two. All panels of a chunk are computed
+/// for a tile before the next tile. In place, the last half of a row starts where it ends with the row.
+void multiply_panels(TileLoop& loop, const InputView& input, const Chunk& chunk, bool staged);
+/// Runs the last epilogue that multiply_panels() left pending.
+void finish_panels(TileLoop& loop);
+
 /// For a unit that takes one half at a time: halves along rows, or flat. The halves of a group take a few blocks of a
 /// panel's channels while L1 holds their weights, and keep their accumulators in between.
 void multiply_runs(TileLoop& loop, const InputView& input, const Chunk& chunk, bool flat);

@@ -8,7 +8,8 @@ namespace {
 constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
 constexpr std::int64_t kRowsAhead = 4;
 constexpr std::int64_t kManyTiles = 4;
-// Between two steps' products more prefetches cost more than they save. So it is with one tap and fewer than 80 lanes.
+// Between the products of two steps, of one product a term, more prefetches cost more than they save. So it is with one
+// tap and fewer than 80 lanes.
 constexpr std::int64_t kMostLinesPerStep = 12;
 constexpr std::int64_t kLine = 64;
 
@@ -45,7 +46,7 @@ Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t in
   prefetch.row_pitch = h.step * b.geometry.w * pixel;
   const std::int64_t lines = prefetch.rows * prefetch.runs * prefetch.run_lines;
   prefetch.lines_per_step = ceil_div(lines, panel_steps(b, current) * (current.end_panel - current.first_panel));
-  if (prefetch.lines_per_step > kMostLinesPerStep) return {};
+  if (prefetch.lines_per_step > kMostLinesPerStep * b.terms.products) return {};
   prefetch.begin();
   return prefetch;
 }

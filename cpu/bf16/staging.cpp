@@ -35,6 +35,10 @@ InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip
   row.source.width = b.geometry.w;
   row.source.step = folded ? 1 : p.stride_w;
   row.source.channels = b.geometry.channels_of(work.group);
+  row.strip.whole_blocks =
+      b.terms.parts == 1 && row.source.channels == b.geometry.group_c &&
+      (folded ? row.source.channels : std::min(b.terms.block_channels, row.source.channels)) % 8 == 0 &&
+      row.source.channels % 8 == 0;
   row.strip.columns = (work.columns + shape.columns - b.work.columns) * (folded ? p.stride_w : 1);
   row.strip.pixel = folded ? b.terms.pixel : 0;
   row.strip.position = shape.position;

@@ -109,9 +109,10 @@ struct Tile {
   Operands operands;
   Taps taps;
   ChannelBlocks blocks;
-  int positions[2];     // used positions of each half; the second half may have none
-  int vectors;          // of 16 lanes: 2, or 1 where the panel has no more. Accumulators of the other are not written
-  float* accumulators;  // [half][position][lane]
+  int positions[2];       // used positions of each half; the second half may have none
+  int vectors;            // of 16 lanes: 2, or 1 where the panel has no more. Accumulators of the other are not written
+  bool is_half_a_vector;  // one vector, of at most 8 lanes
+  float* accumulators;    // [half][position][lane]
   Overlap overlap;
   // Of a unit that takes one half at a time:
   std::int64_t repeats = 1;  // of the first half: consecutive positions, accumulators and outputs follow
@@ -123,5 +124,37 @@ struct Tile {
   const Epilogue* register_epilogue = nullptr;
 };
 using TileFunction = void (*)(const Tile&);
+
+/// A panel's accumulators that wait for their epilogue; [half].
+struct PendingPanel {
+  const float* accumulators[2];
+  int pixels[2] = {0, 0};
+  std::uint16_t* y[2];
+  int lanes = 0;
+  const float* bias = nullptr;  // of the panel, or null
+};
+
+/// Panels whose accumulators exist at a time: the one that is multiplied, and the one before it.
+constexpr int kPanelsAlive = 2;
+
+/// A tile of a 1x1 convolution of bf16, times consecutive panels. The epilogue of a panel runs between the products of
+/// the next one, also from one tile to the next.
+struct PanelTile {
+  Operands operands;     // weights of the first panel; tap_offsets and a_part are not read
+  std::int64_t blocks;   // of input channels
+  std::int64_t lanes;    // of all panels; none: only the pending epilogues run
+  bool has_second;       // half
+  int skipped[2];        // positions of each half before those that are stored
+  int pixels[2];         // positions of each half that are stored
+  std::uint16_t* y[2];   // of the first of them, first lane
+  std::int64_t y_pixel;  // elements from one pixel to the next
+  const float* bias;     // of the first lane, or null
+  bool relu, non_temporal;
+  std::int64_t lines_per_step;  // of an epilogue, between two steps
+  float* accumulators;          // of kPanelsAlive panels
+  int next;                     // which of them the next panel takes
+  PendingPanel pending[kPanelsAlive];
+};
+using PanelsFunction = void (*)(PanelTile&);
 
 }  // namespace gable::cpu::bf16

@@ -35,6 +35,12 @@ class TileLoop {
     tile.blocks = {b.terms.blocks, b.terms.last_pairs, b.terms.last_is_single};
     tile.overlap.y_bytes = kLanes * static_cast<int>(size_of(run.problem.dtype));
     tile.overlap.prefetch = &prefetch_;
+    panel_tile_.y_pixel = run.problem.k;
+    panel_tile_.relu = run.problem.activation == Activation::relu;
+    panel_tile_.non_temporal = run.non_temporal;
+    panel_tile_.lines_per_step = ceil_div(2 * b.positions, b.terms.blocks);
+    panel_tile_.blocks = b.terms.blocks;
+    panel_tile_.accumulators = workspace;
   }
 
   /// Elements between blocks of input; `dense`: the channels of all blocks lie together.
@@ -48,6 +54,7 @@ class TileLoop {
   const WorkUnit& work() const { return work_; }
   TileQueue& queue() { return queue_; }
   const TileQueue& queue() const { return queue_; }
+  PanelTile& panel_tile() { return panel_tile_; }
 
   /// Sets the weights and lanes of the tiles that follow; weights from tap `first_tap` on.
   void begin_panel(std::int64_t panel, std::int64_t first_tap = 0) {
@@ -57,6 +64,7 @@ class TileLoop {
     first_lane_ = work_.group * b.geometry.group_k + panel * kLanes;
     lanes_ = static_cast<int>(b.geometry.lanes_of(work_.group, panel));
     queue_.tile().vectors = lanes_ <= kVector ? 1 : 2;
+    queue_.tile().is_half_a_vector = lanes_ <= kVector / 2;
     if (run_.bias == nullptr) return;
     bias_ = run_.bias + first_lane_;
     if (lanes_ == kLanes) return;
@@ -116,6 +124,7 @@ class TileLoop {
   const Run& run_;
   WorkUnit work_;
   TileQueue queue_;
+  PanelTile panel_tile_{};
   OutputPixels output_;
   float* padded_bias_;  // the bias of the last panel, if it has fewer than 32 lanes
   const float* bias_ = nullptr;

@@ -58,6 +58,7 @@ struct Bf16Unit {
   void (*begin)(int positions, int pairs) = nullptr;
   void (*end)() = nullptr;
   bf16::TileFunctions tiles;
+  bf16::PanelsFunction panels = nullptr;    // for 1x1 in bf16 without a pool or tanh; or null
   bool runs_epilogue_in_registers = false;  // for the outputs that its epilogue takes, without a pool
   bf16::UnitEpilogues epilogues;
   bf16::SplitFunctions splits;

@@ -29,7 +29,7 @@ OutputPixels output_pixels(const Geometry& g, const WorkUnit& work) {
 
 bool may_read_in_place(const Blocking& b, const Bf16Unit& unit, const WorkUnit& work) {
   if (b.input != InputPath::in_place) return false;
-  if (!unit.loads_full_halves) return true;
+  if (!unit.loads_full_halves || b.multiplies_panels) return true;
   return work.first_column + round_up(work.columns, b.positions) <= b.geometry.w;
 }
 

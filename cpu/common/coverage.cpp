@@ -64,6 +64,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_in_place",
     "bf16_in_image",
     "bf16_by_images",
+    "bf16_panels",
     "bf16_panels_inside",
     "bf16_flat",
     "bf16_rows",
@@ -91,8 +92,9 @@ constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= P
 /// sixteen at a time.
 constexpr bool takes(PathUnit unit, Path path) {
   if (!is_bf16(path)) return false;
-  return unit == PathUnit::amx || (path != Path::bf16_split && path != Path::bf16_planes_split &&
-                                   path != Path::bf16_in_image && path != Path::bf16_by_images);
+  return unit == PathUnit::amx ||
+         (path != Path::bf16_split && path != Path::bf16_panels && path != Path::bf16_planes_split &&
+          path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
 /// A vector of one lane holds no groups.

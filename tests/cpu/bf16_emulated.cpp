@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpu/bf16/panels-inl.h"
 #include "cpu/bf16/tile-inl.h"
 #include "cpu/common/half.h"
 #include "cpu/planes/whole_tile-inl.h"
@@ -71,6 +72,23 @@ class EmulatedTiles {
     const Epilogue& call_;
   };
 
+  class PanelEpilogue {
+   public:
+    PanelEpilogue(const PanelTile& tile, const PendingPanel& panel) : panel_(panel), relu_(tile.relu) {}
+    void lines(const float* accumulators, std::uint16_t* y, std::int64_t pitch, std::int64_t count) const {
+      for (std::int64_t i = 0; i < count; ++i, accumulators += kLanes, y += pitch) {
+        for (int lane = 0; lane < panel_.lanes; ++lane) {
+          const float sum = accumulators[lane] + (panel_.bias == nullptr ? 0.0f : panel_.bias[lane]);
+          y[lane] = f32_to_bf16(relu_ ? std::max(0.0f, sum) : sum);
+        }
+      }
+    }
+
+   private:
+    const PendingPanel& panel_;
+    bool relu_;
+  };
+
   static void prefetch_for_read(const char* line) { __builtin_prefetch(line); }
   static void prefetch_for_write(const char* line) { __builtin_prefetch(line); }
 
@@ -104,6 +122,7 @@ const Bf16Unit& emulated_unit() {
                                        .three = bf16_tile<EmulatedTiles, 3>,
                                        .four = bf16_tile<EmulatedTiles, 4>,
                                        .six = bf16_tile<EmulatedTiles, 6>},
+                             .panels = bf16_panels<EmulatedTiles>,
                              .runs_epilogue_in_registers = false,
                              .epilogues = {.bf16 = nullptr, .f16 = amx_unit().epilogues.f16},
                              .splits = amx_unit().splits};

@@ -239,6 +239,53 @@ TEST_CASE("bf16: pointwise, in place and staged, also strided") {
   }
 }
 
+TEST_CASE("bf16: panels of 1x1, with tails of pixels, channels and lanes, in rows and in one run") {
+  std::mt19937 random(31);
+  for (const std::int64_t lanes : {8, 16, 31, 64, 129}) {
+    Conv2dProblem p{.n = 1, .c = 72, .h = 7, .w = 7, .k = lanes, .bias = true};
+    p.activation = Activation::relu;
+    check_everywhere(sized(p, 0, 0), random);
+    check_everywhere(sized(p, 0, 0), random, 5);
+    p.n = 2;
+    p.c = 10;
+    p.h = p.w = 19;
+    p.stride_h = p.stride_w = 2;
+    check_everywhere(sized(p, 0, 0), random);
+    check_everywhere(sized(p, 0, 0), random, 3);
+  }
+  // Staged, as the channels are odd; padding; groups.
+  check_everywhere(same_padded({.c = 33, .h = 9, .w = 20, .k = 40, .bias = true}), random);
+  check_everywhere(sized({.c = 40, .h = 9, .w = 20, .k = 40, .pad_top = 1, .pad_left = 2}, 1, 1), random);
+  check_everywhere(sized({.c = 128, .h = 13, .w = 13, .k = 80, .groups = 2, .bias = true}, 0, 0), random, 4);
+}
+
+TEST_CASE("bf16: groups of 4, 8, 16 and 24 channels, folded and not, staged whole") {
+  std::mt19937 random(32);
+  for (const std::int64_t width : {4, 8, 16, 24}) {
+    for (const std::int64_t stride : {1, 2}) {
+      check_everywhere(same_padded({.c = 3 * width,
+                                    .h = 17,
+                                    .w = 15,
+                                    .k = 3 * width,
+                                    .r = 3,
+                                    .s = 3,
+                                    .stride_h = stride,
+                                    .stride_w = stride,
+                                    .groups = 3,
+                                    .bias = true}),
+                       random);
+    }
+  }
+}
+
+TEST_CASE("bf16: one position of many, few and odd channels") {
+  std::mt19937 random(33);
+  for (const std::int64_t channels : {2, 7, 38, 130, 1000}) {
+    check_everywhere(sized({.c = channels, .k = 45, .bias = true}, 0, 0), random);
+    check_everywhere(sized({.c = channels, .k = 6, .bias = true}, 0, 0), random);
+  }
+}
+
 TEST_CASE("bf16: taps read in the image, with borders of every width") {
   std::mt19937 random(20);
   const auto check_in_image = [&](Conv2dProblem p, int threads = 1) {
@@ -252,7 +299,9 @@ TEST_CASE("bf16: taps read in the image, with borders of every width") {
   Conv2dProblem dilated{.c = 32, .h = 25, .w = 36, .k = 32, .r = 3, .s = 3, .dilation_h = 3, .dilation_w = 2};
   dilated.activation = Activation::relu;
   check_in_image(same_padded(dilated));
-  check_in_image(sized({.n = 2, .c = 64, .h = 33, .w = 64, .k = 40, .stride_h = 2, .stride_w = 2}, 0, 0));
+  Conv2dProblem single = sized({.n = 2, .c = 64, .h = 33, .w = 64, .k = 40, .stride_h = 2, .stride_w = 2}, 0, 0);
+  single.activation = Activation::tanh;
+  check_in_image(single);
   check_in_image(
       sized({.c = 32, .h = 36, .w = 66, .k = 32, .r = 3, .s = 4, .stride_h = 2, .stride_w = 2, .pad_top = 2}, 1, 3));
   check_in_image(sized({.c = 32, .h = 18, .w = 34, .k = 8, .r = 2, .s = 3, .pad_top = 5, .pad_left = 3}, 3, 3));

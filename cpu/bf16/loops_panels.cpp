@@ -1,0 +1,75 @@
+// 1x1 of bf16: see loops.h.
+#include "cpu/bf16/loops.h"
+
+namespace gable::cpu::bf16 {
+namespace {
+
+/// Consecutive positions of the input whose outputs are consecutive pixels: the whole work unit, or one of its rows.
+struct PositionRuns {
+  std::int64_t count, length;
+  std::int64_t readable;  // positions from the first one on that halves may load
+};
+
+PositionRuns runs_of(const Run& run, const WorkUnit& work, bool staged) {
+  const Blocking& b = run.blocking;
+  if (!staged) return {work.rows, work.columns, b.geometry.columns - work.first_column};
+  const bool one_run = work.rows == 1 || (work.columns == b.geometry.columns && b.strip.columns == work.columns);
+  const std::int64_t length = one_run ? work.rows * work.columns : work.columns;
+  return {one_run ? 1 : work.rows, length, round_up(length, b.positions)};
+}
+
+/// The halves of all runs, one after another.
+class Halves {
+ public:
+  Halves(TileLoop& loop, const InputView& input, const PositionRuns& runs, std::int64_t first_lane)
+      : loop_(loop), input_(input), runs_(runs), step_(loop.run().blocking.positions), first_lane_(first_lane) {}
+
+  bool left() const { return row_ < runs_.count; }
+  void take_next(PanelTile& tile, int half) {
+    const std::int64_t start = std::min(first_, runs_.readable - step_);
+    const std::int64_t pixel = loop_.output().first + row_ * loop_.output().row + first_;
+    tile.operands.a[half] = input_.first + row_ * input_.row + start * input_.position;
+    tile.skipped[half] = static_cast<int>(first_ - start);
+    tile.pixels[half] = static_cast<int>(std::min(step_, runs_.length - first_));
+    tile.y[half] = static_cast<std::uint16_t*>(loop_.run().y) + pixel * tile.y_pixel + first_lane_;
+    first_ += step_;
+    if (first_ < runs_.length) return;
+    first_ = 0;
+    ++row_;
+  }
+
+ private:
+  TileLoop& loop_;
+  const InputView& input_;
+  PositionRuns runs_;
+  std::int64_t step_, first_lane_, row_ = 0, first_ = 0;
+};
+
+}  // namespace
+
+void multiply_panels(TileLoop& loop, const InputView& input, const Chunk& chunk, bool staged) {
+  const Run& run = loop.run();
+  const Geometry& g = run.blocking.geometry;
+  const std::int64_t group = loop.work().group, group_lanes = std::min(g.group_k, g.k - group * g.group_k);
+  const std::int64_t first_lane = group * g.group_k + chunk.begin * kLanes;
+  loop.begin_panel(chunk.begin);
+  PanelTile& tile = loop.panel_tile();
+  tile.operands = loop.queue().tile().operands;
+  tile.lanes = std::min(group_lanes, chunk.end * kLanes) - chunk.begin * kLanes;
+  tile.bias = run.bias == nullptr ? nullptr : run.bias + first_lane;
+  Halves halves(loop, input, runs_of(run, loop.work(), staged), first_lane);
+  while (halves.left()) {
+    halves.take_next(tile, 0);
+    tile.has_second = halves.left();
+    tile.pixels[1] = 0;
+    if (tile.has_second) halves.take_next(tile, 1);
+    run.unit.panels(tile);
+  }
+}
+
+void finish_panels(TileLoop& loop) {
+  loop.panel_tile().lanes = 0;
+  loop.run().unit.panels(loop.panel_tile());
+}
+
+}  // namespace gable::cpu::bf16
