@@ -4,6 +4,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -24,6 +26,58 @@ void parallel_units(int threads, std::int64_t units, const Work& work) {
          unit = next.fetch_add(1, std::memory_order_relaxed)) {
       work(unit, thread);
     }
+  }
+}
+
+/// The units of each thread; of more threads than kMost, several have one share.
+class UnitShares {
+ public:
+  static constexpr int kMost = 64;
+
+  UnitShares(int threads, std::int64_t units) : count_(std::min(threads, kMost)), units_(units) {
+    for (int share = 0; share < count_; ++share) next(share).store(first(share), std::memory_order_relaxed);
+  }
+
+  /// Calls work(unit) for the units of the thread's share, and then for what is left of the others.
+  template <class Work>
+  void run(int thread, const Work& work) {
+    for (int i = 0; i < count_; ++i) {
+      const int share = (thread + i) % count_;
+      const std::int64_t end = first(share + 1);
+      while (next(share).load(std::memory_order_relaxed) < end) {
+        const std::int64_t unit = next(share).fetch_add(1, std::memory_order_relaxed);
+        if (unit < end) work(unit);
+      }
+    }
+  }
+
+ private:
+  struct alignas(64) Counter {  // a cache line
+    std::atomic<std::int64_t> next;
+  };
+
+  std::int64_t first(int share) const { return units_ * share / count_; }
+  std::atomic<std::int64_t>& next(int share) { return counters_[static_cast<std::size_t>(share)].next; }
+
+  std::array<Counter, kMost> counters_;
+  int count_;
+  std::int64_t units_;
+};
+
+/// The same for units that take little time for what they write, as depthwise ones do. Each thread begins with a share
+/// of its own, the same in every run, so that the lines it writes lie in its caches from the run before, not in another
+/// core's. A thread without units takes those that other threads have left.
+template <class Work>
+void parallel_shares(int threads, std::int64_t units, const Work& work) {
+  if (threads <= 1 || units <= 1) {
+    for (std::int64_t unit = 0; unit < units; ++unit) work(unit, 0);
+    return;
+  }
+  UnitShares shares(threads, units);
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num();
+    shares.run(thread, [&](std::int64_t unit) { work(unit, thread); });
   }
 }
 

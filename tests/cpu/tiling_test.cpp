@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "cpu/common/parallel.h"
 #include "cpu/common/strips.h"
 #include "cpu/common/tiling.h"
 #include "cpu/common/unit_description.h"
@@ -30,6 +32,23 @@ TEST_CASE("tiles cover the pixels once, in multiples of their step and nearly eq
         }
         CHECK(next == pixels);
       }
+    }
+  }
+}
+
+TEST_CASE("parallel units and shares: each unit runs once, by a thread that exists") {
+  for (const int threads : {1, 2, 3, UnitShares::kMost + 6}) {
+    for (const std::int64_t units : {0, 1, 2, 5, 300}) {
+      std::vector<std::atomic<int>> runs(static_cast<std::size_t>(units));
+      std::atomic<bool> known{true};
+      const auto work = [&](std::int64_t unit, int thread) {
+        ++runs[static_cast<std::size_t>(unit)];
+        if (thread < 0 || thread >= threads) known = false;
+      };
+      parallel_units(threads, units, work);
+      parallel_shares(threads, units, work);
+      CHECK(known);
+      for (const std::atomic<int>& count : runs) CHECK(count == 2);
     }
   }
 }
