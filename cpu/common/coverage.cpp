@@ -13,6 +13,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_tile",
     "conv2d_row_pair",
     "conv2d_image_pair",
+    "conv2d_two_rows",
     "conv2d_partial_sums",
     "conv2d_direct_input",
     "conv2d_edge_strips",

@@ -14,6 +14,7 @@ enum class Path {
   conv2d_tile,
   conv2d_row_pair,
   conv2d_image_pair,
+  conv2d_two_rows,
   conv2d_partial_sums,
   conv2d_direct_input,
   conv2d_edge_strips,

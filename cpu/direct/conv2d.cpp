@@ -93,7 +93,7 @@ Conv2dDescription Conv2dPlan::description() const {
   Conv2dDescription d;
   d.kernel = "direct";
   d.target = target_->name;
-  d.tile = (b.tile.image_pair ? "2x" : "1x") + text(widest_tile(b)) + " pixels x " +
+  d.tile = ((b.tile.image_pair || b.tile.two_rows) ? "2x" : "1x") + text(widest_tile(b)) + " pixels x " +
            text(std::min(b.tile.panel_lanes, packed_lanes())) + " lanes";
   d.blocking = "out tile " + text(std::min<std::int64_t>(kPartitionLanes, p.group_k())) + " lanes, in tile " +
                text(b.channels.in_lanes) + ", chunk " + text(std::min(b.channels.chunk, p.group_c())) +

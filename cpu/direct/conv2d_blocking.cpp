@@ -38,8 +38,10 @@ class Search {
     b_.units = grid(candidate, images(candidate));
     b_.units.weights_once = reads_weights_once(p_);
     // No pairs if L1 has fewer ways than two rows have pixels: pixels a multiple of 4 KiB apart share one set.
-    b_.tile.image_pair = b_.units.images > 1 && !b_.tile.row_pair && p_.out_w() <= kernels_.max_image_pair_pixels &&
-                         2 * p_.out_w() <= b_.tile.pixels;
+    const bool short_rows = !b_.tile.row_pair && p_.out_w() <= kernels_.max_image_pair_pixels &&
+                            2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
+    b_.tile.image_pair = short_rows && b_.units.images > 1;
+    b_.tile.two_rows = short_rows && b_.units.images == 1 && b_.units.rows > 1;
     const Candidate chosen{b_.units.rows, b_.units.pixels, candidate.chunk};
     b_.input.axes = axes(chosen);
     lay_out(chosen);

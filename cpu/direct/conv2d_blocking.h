@@ -28,6 +28,7 @@ struct TileChoice {
   std::int64_t panel_lanes;  // of one panel; a group's last panel may have fewer
   bool row_pair;      // two convolution rows follow one another, and the second tile stores the 2×2 max-pool of both
   bool image_pair;    // a tile is the same row of two images
+  bool two_rows;      // a tile is two rows of one image, where both have the same taps inside
   bool stores;        // the tile stores the final result; else the store kernel finishes a strip
   bool non_temporal;  // its stores are non-temporal, where y is aligned to vectors
 };

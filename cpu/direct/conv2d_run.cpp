@@ -64,6 +64,11 @@ class Unit {
     const TileFunction* image_pair;
   };
 
+  /// A tile's first result in the window, before the pool.
+  struct ConvPosition {
+    std::int64_t image, row, pixel, lane;
+  };
+
   void note_input_paths() const {
     if (input_.stages()) note_path(p_.nhwc ? Path::conv2d_stage_nhwc : Path::conv2d_stage_nchw, run_.target);
     if (input_.reads_in_place()) note_path(Path::conv2d_direct_input, run_.target);
@@ -120,7 +125,7 @@ class Unit {
                     .store = chunk.first + chunk.channels < p_.group_c(),
                     .above = nullptr};
     call.y = {.y = nullptr,
-              .row = y_strides(p_).image,
+              .row = b_.tile.two_rows ? output_.row : y_strides(p_).image,
               .px = output_.px,
               .lanes = static_cast<int>(b_.tile.stores ? std::min(panel_lanes, lanes_.lanes - lane) : panel_lanes),
               .bias = b_.tile.stores && bias != nullptr ? bias + lane : nullptr,
@@ -140,37 +145,48 @@ class Unit {
 
   /// The rows of one image, or with `pair` of two.
   void compute_image(TileCall& call, const Panel& panel, std::int64_t image, bool pair) const {
-    const TileFunction* functions = pair ? panel.image_pair : panel.row;
-    const Strides x = x_strides(p_);
-    const Strides y = y_strides(p_);
-    for (std::int64_t row = 0; row < window_.conv_rows; row += tiles_.step) {
-      std::int64_t pixel = 0;
-      for (std::int64_t tile = 0; tile < tiles_.count; ++tile) {
-        const std::int64_t width = tiles_.width(tile);
-        call.x = input_.at(row, pixel);
-        call.x.x += image * x.image;
-        const std::int64_t next_row = call.x.row;
-        if (pair) call.x.row = x.image;
-        choose_columns(call.taps, pixel, width);
-        call.y.y = output_.at(row / tiles_.step, pixel / tiles_.step) + panel.lane + image * y.image;
-        const ConvPosition position{image, row, pixel, panel.lane};
-        if (b_.tile.row_pair) {
-          compute_row_pair(call, functions[width], position, next_row);
-        } else {
-          compute_tile(call, functions[width], position);
-        }
-        pixel += width;
-      }
+    for (std::int64_t row = 0; row < window_.conv_rows;) {
+      const bool two_rows = takes_two_rows(row);
+      compute_row(call, pair || two_rows ? panel.image_pair : panel.row, {image, row, 0, panel.lane}, pair);
+      row += two_rows ? 2 : tiles_.step;
     }
   }
 
-  /// A tile's first result in the window, before the pool.
-  struct ConvPosition {
-    std::int64_t image, row, pixel, lane;
-  };
+  /// Whether the rows from this one on are a tile of two: as short as those of two images, with the same taps.
+  bool takes_two_rows(std::int64_t row) const {
+    if (!b_.tile.two_rows || row + 1 >= window_.conv_rows) return false;
+    const TapRange first = rows_inside(row);
+    const TapRange second = rows_inside(row + 1);
+    return first.begin == second.begin && first.end == second.end;
+  }
+
+  TapRange rows_inside(std::int64_t row) const {
+    return taps_inside(window_.x_row + row * p_.stride_h, p_.h, p_.dilation_h, p_.r);
+  }
+
+  void compute_row(TileCall& call, const TileFunction* functions, ConvPosition position, bool pair) const {
+    const Strides x = x_strides(p_);
+    const Strides y = y_strides(p_);
+    for (std::int64_t tile = 0; tile < tiles_.count; ++tile) {
+      const std::int64_t width = tiles_.width(tile);
+      call.x = input_.at(position.row, position.pixel);
+      call.x.x += position.image * x.image;
+      const std::int64_t next_row = call.x.row;
+      if (pair) call.x.row = x.image;
+      choose_columns(call.taps, position.pixel, width);
+      call.y.y = output_.at(position.row / tiles_.step, position.pixel / tiles_.step) + position.lane +
+                 position.image * y.image;
+      if (b_.tile.row_pair) {
+        compute_row_pair(call, functions[width], position, next_row);
+      } else {
+        compute_tile(call, functions[width], position);
+      }
+      position.pixel += width;
+    }
+  }
 
   void compute_tile(TileCall& call, TileFunction function, const ConvPosition& position) const {
-    call.taps.rows = taps_inside(window_.x_row + position.row * p_.stride_h, p_.h, p_.dilation_h, p_.r);
+    call.taps.rows = rows_inside(position.row);
     call.partial.sums = partial_sums(position);
     function(call);
   }
@@ -227,6 +243,7 @@ void note_plan_paths(const Conv2dRun& run) {
   const Conv2dBlocking& b = run.blocking;
   note_path(b.tile.row_pair     ? Path::conv2d_row_pair
             : b.tile.image_pair ? Path::conv2d_image_pair
+            : b.tile.two_rows   ? Path::conv2d_two_rows
                                 : Path::conv2d_tile,
             run.target);
   if (run.non_temporal) note_path(Path::conv2d_non_temporal, run.target);

@@ -161,6 +161,24 @@ TEST_CASE("conv2d: small images that share a unit, in pairs and one left over, w
                       random);
 }
 
+TEST_CASE("conv2d: short rows of one image, two by two where their taps are the same, whole or in chunks") {
+  std::mt19937 random(31);
+  for (const std::int64_t h : {4, 9, 12}) {
+    for (const std::int64_t w : {1, 3, 7}) {
+      Conv2dProblem p{.c = 18, .h = h, .w = w, .k = 37, .r = 3, .s = 3, .bias = true};
+      p.activation = Activation::relu;
+      check_everywhere_in("direct", same_padded(p), random);
+      p.r = 5;
+      p.dilation_h = h > 9 ? 2 : 1;
+      check_everywhere_in("direct", same_padded(p), random, 2);
+      p.stride_h = 2;
+      check_everywhere_in("direct", same_padded(p), random);
+    }
+  }
+  check_everywhere_in("direct", same_padded({.c = 1400, .h = 5, .w = 3, .k = 20, .r = 3, .s = 3, .bias = true}),
+                      random);
+}
+
 TEST_CASE("conv2d: several threads give the same as one") {
   std::mt19937 random(10);
   for (const int threads : {2, 3}) {
@@ -295,8 +313,10 @@ TEST_CASE("conv2d: explains the register tile that runs") {
   const std::int64_t w = conv2d_kernels(target).max_image_pair_pixels;
   const Conv2dProblem pairs = same_padded({.n = 2, .c = 16, .h = 3, .w = w, .k = 64, .r = 3, .s = 3});
   CHECK(Conv2dPlan(pairs, target, 1).description().tile.rfind("2x" + text(w) + " pixels", 0) == 0);
-  const Conv2dProblem narrow = same_padded({.c = 16, .h = 3, .w = 5, .k = 64, .r = 3, .s = 3});
-  CHECK(Conv2dPlan(narrow, target, 1).description().tile.rfind("1x5 pixels", 0) == 0);
+  const Conv2dProblem one_image = same_padded({.c = 16, .h = 9, .w = w, .k = 64, .r = 3, .s = 3});
+  CHECK(Conv2dPlan(one_image, target, 1).description().tile.rfind("2x" + text(w) + " pixels", 0) == 0);
+  const Conv2dProblem wider = same_padded({.c = 16, .h = 9, .w = w + 1, .k = 64, .r = 3, .s = 3});
+  CHECK(Conv2dPlan(wider, target, 1).description().tile.rfind("1x" + text(w + 1) + " pixels", 0) == 0);
 }
 
 namespace {
