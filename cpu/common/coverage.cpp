@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "depthwise_widened",
     "depthwise_multiplied",
     "depthwise_non_temporal",
+    "depthwise_row_tiles",
     "depthwise_planes_in_place",
     "depthwise_planes_staged",
     "depthwise_planes_direct",
@@ -98,8 +99,10 @@ constexpr bool takes(PathUnit unit, Path path) {
           path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
-/// A vector of one lane holds no groups.
-bool exists_on(Path path, const Target& target) { return path != Path::narrow_groups || target.name != "scalar"; }
+/// A vector of one lane holds no groups. Depthwise row tiles need registers.
+bool exists_on(Path path, const Target& target) {
+  return (path != Path::narrow_groups && path != Path::depthwise_row_tiles) || target.name != "scalar";
+}
 /// Whether a vector is a cache line, which depthwise's non-temporal stores write as a whole.
 bool stores_lines(const Target& target) { return target.name == "avx512"; }
 

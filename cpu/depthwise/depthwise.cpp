@@ -140,7 +140,14 @@ class DepthwisePlan::Unit {
     const std::int64_t end = std::min(first_row_ + b_.unit_rows, p_.ho);
     for (const PixelBlock& pixels : b_.pixel_blocks) {
       staged_ = 0;
-      for (std::int64_t row = first_row_; row < end; ++row) compute_row(pixels, row);
+      for (std::int64_t row = first_row_; row < end;) {
+        if (takes_row_tiles(row, end)) {
+          compute_row_tiles(pixels, row);
+          row += kRowTileRows;
+        } else {
+          compute_row(pixels, row++);
+        }
+      }
     }
     if (run_.non_temporal) hwy::FlushStream();
   }
@@ -167,6 +174,31 @@ class DepthwisePlan::Unit {
       functions[tile.outputs - 1](call_);
     }
     if (b_.stores_rows) narrow(pixels, row);
+  }
+
+  /// Whether there are rows for a row tile from this one on, and none of them reads padding rows.
+  bool takes_row_tiles(std::int64_t row, std::int64_t end) const {
+    if (b_.row_tile_outputs == 0 || row + kRowTileRows > end) return false;
+    const WindowAxis rows = row_axis(p_);
+    return rows.first(row) >= 0 && rows.first(row + kRowTileRows - 1) + kRowTileTaps <= p_.h;
+  }
+
+  void compute_row_tiles(const PixelBlock& pixels, std::int64_t row) {
+    const DepthwiseTileFunction* functions =
+        block_.tiles->row_tiles[static_cast<int>(b_.tile_type)][plan_.columns_.tile_stride() - 1];
+    const char* x = x_ + row_axis(p_).first(row) * p_.w * p_.c * element_;
+    char* y = y_ + row * p_.wo * p_.k * element_;
+    call_.x_row = p_.w * p_.c;
+    call_.y_row = p_.wo * p_.k;
+    call_.prefetch_bytes = b_.prefetches ? kRowTileRows * p_.stride_h * p_.w * p_.c * element_ : 0;
+    for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
+      const AxisTile& tile = b_.tiles[i];
+      call_.positions = b_.positions.data() + tile.positions_at;
+      call_.x = x + tile.input * x_pitch_ * element_;
+      call_.y = y + tile.first * y_pitch_ * element_;
+      call_.tiles = tile.count;
+      functions[tile.outputs - 1](call_);
+    }
   }
 
   void list_runs(const WindowAxis& rows, std::int64_t row, const TapRange& taps) {
@@ -234,14 +266,15 @@ class DepthwisePlan::Unit {
 
 void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
   note_path(blocking_.stages_input ? Path::depthwise_widened : Path::depthwise_in_place, *target_);
+  if (blocking_.row_tile_outputs > 0) note_path(Path::depthwise_row_tiles, *target_);
   if (problem_.k != problem_.c) note_path(Path::depthwise_multiplied, *target_);
   const bool in_place = problem_.bias && bias_.size() == 0;
   if (problem_.bias && !in_place) std::copy(bias, bias + problem_.k, bias_.data());
   const Run call{static_cast<const char*>(x), static_cast<const float*>(packed), in_place ? bias : bias_.data(),
                  static_cast<char*>(y), non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
   if (call.non_temporal) note_path(Path::depthwise_non_temporal, *target_);
-  parallel_units(threads_, blocking_.units(),
-                 [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
+  parallel_shares(threads_, blocking_.units(),
+                  [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
 }
 
 Conv2dDescription DepthwisePlan::description() const {
@@ -251,7 +284,8 @@ Conv2dDescription DepthwisePlan::description() const {
   Conv2dDescription d;
   d.kernel = "depthwise";
   d.target = target_->name;
-  d.tile = text(widest) + " pixels x " + text(b.sections.front().lanes) + " channels";
+  d.tile = (b.row_tile_outputs > 0 ? text(kRowTileRows) + "x" : "") + text(widest) + " pixels x " +
+           text(b.sections.front().lanes) + " channels";
   d.blocking = "unit " + text(b.unit_rows) + " rows x " + text(b.channel_blocks.front().vectors.channels) +
                " channels in blocks of " + text(b.pixel_blocks.front().pixels) + " pixels, " + text(b.units()) +
                " units";

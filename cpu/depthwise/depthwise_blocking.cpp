@@ -16,11 +16,11 @@ constexpr std::int64_t kPointwiseRow = 256;
 /// Results that need more than the tile does.
 bool stores_rows(const Conv2dProblem& p, std::int64_t lanes) { return p.activation == Activation::tanh || p.k < lanes; }
 
-/// Pointwise images as one image with rows of up to kPointwiseRow pixels.
-Conv2dProblem with_long_rows(Conv2dProblem p) {
+/// Pointwise images as one image with rows of up to kPointwiseRow pixels, and enough rows for the threads.
+Conv2dProblem with_long_rows(Conv2dProblem p, int threads) {
   if (!is_pointwise(p)) return p;
   const std::int64_t pixels = p.n * p.h * p.w;
-  std::int64_t width = std::min(pixels, kPointwiseRow);
+  std::int64_t width = std::min(ceil_div(pixels, units_wanted(threads)), kPointwiseRow);
   while (pixels % width != 0) --width;
   if (width < kMaxTileOutputs) return p;
   p.n = 1;
@@ -29,10 +29,30 @@ Conv2dProblem with_long_rows(Conv2dProblem p) {
   return p;
 }
 
+/// Whether row tiles compute such a window.
+bool suits_row_tiles(const Conv2dProblem& p, const Target& target) {
+  const DepthwiseTiles& tiles = depthwise_tiles(target);
+  const bool window = p.r == kRowTileTaps && p.s == kRowTileTaps && p.dilation_h == 1 && p.dilation_w == 1;
+  const bool stride = p.stride_h == p.stride_w && p.stride_h <= kMaxTileStride;
+  return p.k == p.c && p.k >= tiles.lanes && window && stride &&
+         tiles.row_tile(p.dtype, p.stride_h, tiles.long_row_outputs) != nullptr;
+}
+
+/// Outputs of a row of the widest row tile; 0: none. Rows of few outputs take the widest tile, of one row if it must
+/// be.
+std::int64_t row_tile_outputs(const Conv2dProblem& p, const Target& target) {
+  if (!suits_row_tiles(p, target)) return 0;
+  const DepthwiseTiles& tiles = depthwise_tiles(target);
+  const bool widest = tiles.row_tile(p.dtype, p.stride_h, kMaxTileOutputs) != nullptr;
+  if (p.stride_w == 1 && p.wo <= 2 * kMaxTileOutputs && widest) return kMaxTileOutputs;
+  if (p.stride_w == 1 && p.wo <= kMaxTileOutputs) return 0;
+  return tiles.long_row_outputs;
+}
+
 class Blocking {
  public:
   Blocking(const Conv2dProblem& problem, const Target& target, int threads)
-      : p_(with_long_rows(problem)), threads_(threads), columns_(column_axis(p_)) {
+      : p_(with_long_rows(problem, threads)), threads_(threads), columns_(column_axis(p_)) {
     b_.problem = p_;
     b_.sections = choose_sections(p_, target);
     b_.stores_rows = stores_rows(p_, b_.sections.front().lanes);
@@ -41,16 +61,16 @@ class Blocking {
     b_.stages_input = p_.k != p_.c || p_.k < b_.sections.front().lanes || other_type;
     if (p_.dtype != DType::f32) b_.stores_rows = b_.stages_input;
     b_.tile_type = b_.stages_input ? DType::f32 : p_.dtype;
+    b_.row_tile_outputs = b_.stages_input || b_.stores_rows ? 0 : row_tile_outputs(p_, target);
     b_.prefetches = !b_.stages_input && (p_.x_elements() + p_.y_elements()) * element_bytes() > l3_bytes() / 2;
   }
 
   DepthwiseBlocking run() {
-    const std::int64_t channels = block_channels();
-    for (std::size_t i = 0; i < b_.sections.size(); ++i) cut_channels(i, channels);
-    cut_pixels(std::min(channels, p_.k));
-    const std::int64_t others = p_.n * static_cast<std::int64_t>(b_.channel_blocks.size());
-    b_.unit_rows = ceil_div(p_.ho, ceil_div(units_wanted(threads_), others));
-    b_.row_blocks = ceil_div(p_.ho, b_.unit_rows);
+    const UnitSize unit = choose_unit();
+    for (std::size_t i = 0; i < b_.sections.size(); ++i) cut_channels(i, unit.channels);
+    cut_pixels(std::min(unit.channels, p_.k));
+    b_.unit_rows = unit.rows;
+    b_.row_blocks = ceil_div(p_.ho, unit.rows);
     lay_out();
     return b_;
   }
@@ -77,6 +97,42 @@ class Blocking {
     return even_part(ceil_div(p_.k, lanes), whole / lanes) * lanes;
   }
 
+  struct UnitSize {
+    std::int64_t channels, rows;
+  };
+
+  std::int64_t units_of(const UnitSize& unit) const {
+    std::int64_t blocks = 0;
+    for (const ChannelSection& section : b_.sections) {
+      blocks += ceil_div(section.vectors(), std::max<std::int64_t>(1, unit.channels / section.lanes));
+    }
+    return p_.n * blocks * ceil_div(p_.ho, unit.rows);
+  }
+
+  /// How long the busiest thread takes, in channels of a row of output. A unit takes as long as a row more than it has,
+  /// for its halo; rows without a partner for row tiles do as well. At the end a thread waits for a part of a unit.
+  double cost(const UnitSize& unit) const {
+    const auto turns = static_cast<double>(ceil_div(units_of(unit), threads_));
+    const auto rows = static_cast<double>(unit.rows);
+    const double extra = b_.row_tile_outputs > 0 && unit.rows % kRowTileRows != 0 ? 1.5 : 1;
+    return (turns * (rows + extra) + rows / 4) * static_cast<double>(unit.channels);
+  }
+
+  /// One thread takes whole images. For several, units get fewer rows, and fewer channels down to kBlockBytes.
+  UnitSize choose_unit() const {
+    UnitSize best{block_channels(), p_.ho};
+    if (threads_ == 1) return best;
+    const std::int64_t lanes = b_.sections.front().lanes;
+    const std::int64_t least = std::min(best.channels, round_up(kBlockBytes / element_bytes(), lanes));
+    for (std::int64_t channels = best.channels; channels >= least; channels -= lanes) {
+      for (std::int64_t blocks = 1; blocks <= std::min(p_.ho, units_wanted(threads_)); ++blocks) {
+        const UnitSize unit{channels, ceil_div(p_.ho, blocks)};
+        if (cost(unit) < cost(best)) best = unit;
+      }
+    }
+    return best;
+  }
+
   void cut_channels(std::size_t section, std::int64_t most) {
     const ChannelSection& s = b_.sections[section];
     const std::int64_t step = std::max<std::int64_t>(1, most / s.lanes);
@@ -98,6 +154,7 @@ class Blocking {
   void cut_pixels(std::int64_t channels) {
     const AxisCut cut(columns_);
     const std::int64_t step = std::max<std::int64_t>(kMaxTileOutputs, cut.output_step());
+    const std::int64_t outputs = b_.row_tile_outputs > 0 ? b_.row_tile_outputs : kMaxTileOutputs;
     std::int64_t most = p_.wo;
     while (b_.stages_input && most > step && floats_of(most) * channels > l1_floats())
       most = std::max(step, ceil_div(most, 2));
@@ -106,7 +163,7 @@ class Blocking {
       const std::int64_t first = p_.wo * i / blocks;
       const std::int64_t end = p_.wo * (i + 1) / blocks;
       PixelBlock block{b_.tiles.size(), 0, first, end - first, 0, 0};
-      const std::vector<AxisTile> tiles = cut.tiles(first, end, b_.positions);
+      const std::vector<AxisTile> tiles = cut.tiles(first, end, outputs, b_.positions);
       b_.tiles.insert(b_.tiles.end(), tiles.begin(), tiles.end());
       block.end_tile = b_.tiles.size();
       block.first_column = std::clamp<std::int64_t>(columns_.first(first), 0, p_.w);
@@ -143,7 +200,9 @@ std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target
   const Target* half = half_width_target(target);
   if (half != nullptr && p.k < lanes) return {{half, lanes / 2, 0, p.k, 0}};
   const std::int64_t tail = p.k % lanes;
-  if (half == nullptr || tail == 0 || tail > lanes / 2) return {{&target, lanes, 0, p.k, 0}};
+  // Another pass over the input costs row tiles more than unused lanes.
+  if (half == nullptr || tail == 0 || tail > lanes / 2 || suits_row_tiles(p, target))
+    return {{&target, lanes, 0, p.k, 0}};
   const std::int64_t whole = p.k - tail;
   // A tail of fewer channels than half a vector takes some from the whole vectors.
   return {{&target, lanes, 0, whole, 0}, {half, lanes / 2, p.k - lanes / 2, lanes / 2, whole}};

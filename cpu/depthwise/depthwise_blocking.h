@@ -47,11 +47,12 @@ struct PixelBlock {
 };
 
 struct DepthwiseBlocking {
-  Conv2dProblem problem;  // as the loops compute it: pointwise pixels in rows of a handy length
-  bool stages_input;      // tiles read f32 rows in the workspace, else the image
-  bool stores_rows;       // tiles write f32 rows in the workspace, else y
-  DType tile_type;        // what tiles read and write
-  bool prefetches;        // the tensors exceed half of L3: tiles prefetch the next row's input
+  Conv2dProblem problem;          // as the loops compute it: pointwise pixels in rows of a handy length
+  bool stages_input;              // tiles read f32 rows in the workspace, else the image
+  bool stores_rows;               // tiles write f32 rows in the workspace, else y
+  DType tile_type;                // what tiles read and write
+  std::int64_t row_tile_outputs;  // of the row tiles for the rows that read no padding rows; 0: there are none
+  bool prefetches;                // the tensors exceed half of L3: tiles prefetch the next row's input
   std::int64_t unit_rows, row_blocks;
   std::vector<ChannelSection> sections;
   std::vector<ChannelBlock> channel_blocks;
@@ -65,7 +66,7 @@ struct DepthwiseBlocking {
   std::int64_t thread_floats() const { return ring_rows * row_floats + result_floats; }
 };
 
-/// The widths of vectors, which depend on the channels, the type and the target alone.
+/// The widths of vectors, which depend on the channels, the window, the type and the target alone.
 std::vector<ChannelSection> choose_sections(const Conv2dProblem& problem, const Target& target);
 
 DepthwiseBlocking choose_depthwise_blocking(const Conv2dProblem& problem, const Target& target, int threads);

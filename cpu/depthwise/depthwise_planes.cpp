@@ -90,7 +90,7 @@ class Blocking {
     b_.row_runs = rows.runs();
     for (std::int64_t i = 0; i < b_.row_blocks; ++i) {
       const std::int64_t first = i * b_.unit_rows;
-      b_.tiles.push_back(rows.tiles(first, std::min(first + b_.unit_rows, p_.ho), b_.positions));
+      b_.tiles.push_back(rows.tiles(first, std::min(first + b_.unit_rows, p_.ho), kMaxTileOutputs, b_.positions));
     }
     for (const RowSection& section : b_.sections) list_runs(section, rows);
   }
@@ -358,8 +358,8 @@ void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bi
   const auto* first = static_cast<const char*>(x);
   const Run call{first, first + p.x_elements() * static_cast<std::int64_t>(size_of(p.dtype)),
                  static_cast<const float*>(packed), p.bias ? bias : nullptr, static_cast<char*>(y)};
-  parallel_units(threads_, p.n * blocking_.plane_blocks * blocking_.row_blocks,
-                 [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
+  parallel_shares(threads_, p.n * blocking_.plane_blocks * blocking_.row_blocks,
+                  [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
 }
 
 Conv2dDescription DepthwisePlanesPlan::description() const {

@@ -30,6 +30,25 @@ constexpr bool goes_by_taps(int outputs, int taps, int stride) {
 constexpr bool goes_by_taps(int, int, int) { return false; }
 #endif
 
+/// The vectors of each tile.
+template <class Tile, int kOutputs, int kStride>
+HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
+  using T = typename Tile::T;
+  const DepthwiseTileCall call = caller;  // its own, so that stores to y cannot change it
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(typename Tile::D()));
+  const T* x = static_cast<const T*>(call.x);
+  T* y = static_cast<T*>(call.y);
+  for (std::int64_t i = 0; i < call.tiles; ++i) {
+    for (std::int64_t v = 0; v < call.vectors; ++v) {
+      const bool last = v + 1 == call.vectors;
+      Tile::tile(call, x + (last ? call.last.x : v * lanes), y + (last ? call.last.y : v * lanes),
+                 call.bias + (last ? call.last.bias : v * call.bias_step), v * call.weights_step);
+    }
+    x += kOutputs * kStride * call.x_step;
+    y += kOutputs * call.y_step;
+  }
+}
+
 template <DType kType, int kOutputs, int kStride>
 struct DepthwiseTile {
   using D = hn::ScalableTag<float>;
@@ -198,6 +217,20 @@ struct DepthwiseTile {
     return hn::IfThenElse(hn::IsNaN(bias), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), bias);
   }
 
+  /// Activation and stores of a row.
+  static HWY_INLINE void finish(const DepthwiseTileCall& call, V (&acc)[kOutputs], T* y) {
+    const D d;
+    const V least = hn::Set(d, call.least);
+    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = at_least(d, least, acc[i]);
+    if constexpr (kType == DType::f32) {
+      if (call.non_temporal) {
+        HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) hn::Stream(acc[i], d, y + i * call.y_step);
+        return;
+      }
+    }
+    store_all(acc, y, call.y_step);
+  }
+
   /// Prefetches the lines that the next row of tiles will read and this one does not.
   static HWY_INLINE void prefetch(const DepthwiseTileCall& call, const T* x) {
     const char* line = reinterpret_cast<const char*>(x + call.runs[call.run_count - 1].x) + call.prefetch_bytes;
@@ -217,33 +250,113 @@ struct DepthwiseTile {
     V acc[kOutputs];
     HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = first;
     all_runs(call, x, weights_at, acc);
-    const V least = hn::Set(d, call.least);
-    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = at_least(d, least, acc[i]);
-    if constexpr (kType == DType::f32) {
-      if (call.non_temporal) {
-        HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) hn::Stream(acc[i], d, y + i * call.y_step);
-        return;
-      }
-    }
-    store_all(acc, y, call.y_step);
+    finish(call, acc, y);
   }
 
-  static void run(const DepthwiseTileCall& caller) {
-    const DepthwiseTileCall call = caller;  // its own, so that stores to y cannot change it
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
-    const T* x = static_cast<const T*>(call.x);
-    T* y = static_cast<T*>(call.y);
-    for (std::int64_t i = 0; i < call.tiles; ++i) {
-      for (std::int64_t v = 0; v < call.vectors; ++v) {
-        const bool last = v + 1 == call.vectors;
-        tile(call, x + (last ? call.last.x : v * lanes), y + (last ? call.last.y : v * lanes),
-             call.bias + (last ? call.last.bias : v * call.bias_step), v * call.weights_step);
+  static void run(const DepthwiseTileCall& call) { run_tiles<DepthwiseTile, kOutputs, kStride>(call); }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+/// Outputs of a row of a row tile at most. In short rows it is eight, two such tiles: a tile's fixed time counts more
+/// than its loads. In long rows it is four, whose input lines are so few that they stay in L1 until the next tile. With
+/// 16 registers there is room for three.
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kShortRowOutputs = kMaxTileOutputs;
+constexpr int kLongRowOutputs = 4;
+#else
+constexpr int kShortRowOutputs = 3;
+constexpr int kLongRowOutputs = 3;
+#endif
+
+/// Two rows of outputs with a 3x3 window. Registers: two accumulators for each output of a row, 9 weights, 1 input.
+/// With stride 1 and four outputs a row it loads 4 x 6 vectors of input and 9 of weights for 72 FMA, where a tile of
+/// one row of eight loads 39; of the input that a row of tiles reads again from L2, it reads 4 rows for 2 of outputs
+/// instead of 6.
+template <DType kType, int kOutputs, int kStride>
+struct DepthwiseRowTile {
+  using Tile = DepthwiseTile<kType, kOutputs, kStride>;
+  using D = typename Tile::D;
+  using V = typename Tile::V;
+  using T = typename Tile::T;
+  static constexpr int kTaps = kRowTileTaps;
+  static constexpr int kInputRows = (kRowTileRows - 1) * kStride + kTaps;
+  static constexpr int kPositions = (kOutputs - 1) * kStride + kTaps;
+
+  /// kAll: every position is inside the image.
+  template <bool kAll>
+  static HWY_INLINE void multiply_add(const DepthwiseTileCall& call, const T* first, const float* weights,
+                                      V (&acc)[kRowTileRows][kOutputs]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    V taps[kTaps * kTaps];
+    HWY_UNROLL(9) for (int tap = 0; tap < kTaps * kTaps; ++tap) taps[tap] = hn::LoadU(d, weights + tap * lanes);
+    HWY_UNROLL(5) for (int input_row = 0; input_row < kInputRows; ++input_row) {
+      const T* x = first + input_row * call.x_row;
+      HWY_UNROLL(10) for (int i = 0; i < kPositions; ++i) {
+        const V input = Tile::template load<kAll>(x, call.positions[0], i);
+        HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
+          const int kh = input_row - row * kStride;
+          if (kh < 0 || kh >= kTaps) continue;
+          HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
+            const int kw = i - output * kStride;
+            if (kw >= 0 && kw < kTaps) acc[row][output] = hn::MulAdd(input, taps[kh * kTaps + kw], acc[row][output]);
+          }
+        }
+        x += call.x_step;
+        Tile::next_position(x);
       }
-      x += kOutputs * kStride * call.x_step;
-      y += kOutputs * call.y_step;
     }
   }
+
+  /// Prefetches the lines that the next row of tiles will read and this one does not.
+  static HWY_INLINE void prefetch(const DepthwiseTileCall& call, const T* first) {
+    const std::int64_t step = call.x_step * static_cast<std::int64_t>(sizeof(T));
+    HWY_UNROLL(4) for (int row = kInputRows - kRowTileRows * kStride; row < kInputRows; ++row) {
+      const char* line = reinterpret_cast<const char*>(first + row * call.x_row) + call.prefetch_bytes;
+      HWY_UNROLL(8) for (int i = 0; i < kOutputs * kStride; ++i) {
+        __builtin_prefetch(line, 0, 2);
+        line += step;
+      }
+    }
+  }
+
+  /// One vector of lanes.
+  static HWY_INLINE void tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
+                              std::int64_t weights_at) {
+    const D d;
+    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
+    const V first = Tile::quiet(hn::LoadU(d, bias));
+    V acc[kRowTileRows][kOutputs];
+    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
+      HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[row][i] = first;
+    }
+    constexpr Positions kAll = (Positions{1} << kPositions) - 1;
+    if (HWY_LIKELY(call.positions[0] == kAll)) {
+      multiply_add<true>(call, x, call.weights + weights_at, acc);
+    } else {
+      multiply_add<false>(call, x, call.weights + weights_at, acc);
+    }
+    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) Tile::finish(call, acc[row], y + row * call.y_row);
+  }
+
+  static void run(const DepthwiseTileCall& call) { run_tiles<DepthwiseRowTile, kOutputs, kStride>(call); }
 };
+
+template <DType kType, int kStride, int kOutputs>
+void fill_row_tiles(DepthwiseTiles& made) {
+  made.row_tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] = &DepthwiseRowTile<kType, kOutputs, kStride>::run;
+  if constexpr (kOutputs > 1) fill_row_tiles<kType, kStride, kOutputs - 1>(made);
+}
+template <DType kType>
+void fill_row_strides(DepthwiseTiles& made) {
+  fill_row_tiles<kType, 1, kShortRowOutputs>(made);
+  fill_row_tiles<kType, 2, kLongRowOutputs>(made);
+  made.long_row_outputs = kLongRowOutputs;
+}
+#else
+template <DType kType>
+void fill_row_strides(DepthwiseTiles&) {}
+#endif
 
 template <DType kType, int kStride, int kOutputs = kMaxTileOutputs>
 void fill_tiles(DepthwiseTiles& made) {
@@ -263,6 +376,8 @@ const DepthwiseTiles& depthwise_tiles_here() {
     fill_strides<DType::f32>(made);
     fill_strides<DType::f16>(made);
     fill_strides<DType::bf16>(made);
+    fill_row_strides<DType::f32>(made);
+    fill_row_strides<DType::bf16>(made);
     return made;
   }();
   return kernels;

@@ -19,6 +19,9 @@ constexpr int kMaxTileOutputs = 8;
 constexpr int kMaxRunTaps = 7;
 constexpr int kMaxTileStride = 2;
 
+/// A row tile computes two rows of outputs of a 3x3 window at once: they share the input rows between them.
+constexpr int kRowTileRows = 2;
+constexpr int kRowTileTaps = 3;
 /// Which positions of a tile's input a run may read, a bit each, the first in bit 0. Others are padding and skipped.
 using Positions = std::uint32_t;
 
@@ -52,6 +55,7 @@ struct DepthwiseTileCall {
   std::int64_t prefetch_bytes;           // from the last run's input to lines that a later call reads; 0: no prefetch
   float least;                           // outputs below become this; minus infinity: none
   bool non_temporal;                     // stores of y: whole aligned vectors of f32
+  std::int64_t x_row, y_row;             // row tiles: elements between two rows of input and of outputs
 };
 using DepthwiseTileFunction = void (*)(const DepthwiseTileCall&);
 
@@ -59,6 +63,13 @@ struct DepthwiseTiles {
   int lanes;
   /// Indexed [DType of x and y][stride of the outputs in positions - 1][outputs - 1].
   DepthwiseTileFunction tiles[3][kMaxTileStride][kMaxTileOutputs];
+  /// Row tiles, indexed likewise; null: none. Instead of runs they take all nine taps, none of them in rows of padding.
+  DepthwiseTileFunction row_tiles[3][kMaxTileStride][kMaxTileOutputs];
+  int long_row_outputs;  // of a row tile in a long row; 0: there are no row tiles
+
+  DepthwiseTileFunction row_tile(DType dtype, std::int64_t stride, std::int64_t outputs) const {
+    return outputs == 0 ? nullptr : row_tiles[static_cast<int>(dtype)][stride - 1][outputs - 1];
+  }
 };
 const DepthwiseTiles& depthwise_tiles(const Target& target);
 
@@ -88,8 +99,9 @@ class AxisCut {
   std::int64_t run_tap(std::int64_t run) const { return run == 0 ? 0 : run_ends_[static_cast<std::size_t>(run - 1)]; }
   std::int64_t run_taps(std::int64_t run) const { return run_ends_[static_cast<std::size_t>(run)] - run_tap(run); }
 
-  /// Tiles of the outputs [first, end), and their positions.
-  std::vector<AxisTile> tiles(std::int64_t first, std::int64_t end, std::vector<Positions>& positions) const;
+  /// Tiles of the outputs [first, end) of at most so many outputs, and their positions.
+  std::vector<AxisTile> tiles(std::int64_t first, std::int64_t end, std::int64_t most,
+                              std::vector<Positions>& positions) const;
 
  private:
   Positions inside(std::int64_t input, int outputs, std::int64_t run) const;

@@ -57,10 +57,11 @@ bool AxisCut::continues(const AxisTile& before, const AxisTile& tile, const std:
          std::equal(first, first + runs(), positions.begin() + static_cast<std::ptrdiff_t>(tile.positions_at));
 }
 
-std::vector<AxisTile> AxisCut::tiles(std::int64_t first, std::int64_t end, std::vector<Positions>& positions) const {
+std::vector<AxisTile> AxisCut::tiles(std::int64_t first, std::int64_t end, std::int64_t most,
+                                     std::vector<Positions>& positions) const {
   std::vector<AxisTile> made;
   for (std::int64_t phase = first; phase < std::min(first + output_step_, end); ++phase) {
-    const Tiles cut(ceil_div(end - phase, output_step_), kMaxTileOutputs);
+    const Tiles cut(ceil_div(end - phase, output_step_), most);
     for (std::int64_t i = 0; i < cut.count; ++i) {
       const std::int64_t output = phase + cut.begin(i) * output_step_;
       const AxisTile tile{output, static_cast<int>(cut.width(i)), axis_.first(output), positions.size(), 1};

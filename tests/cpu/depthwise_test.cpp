@@ -177,7 +177,10 @@ TEST_CASE("depthwise: explains the register tile and the stores that run") {
   const Target& target = best_target();
   const std::int64_t lanes = depthwise_tiles(target).lanes;
   Conv2dProblem p = same_padded({.c = 64, .h = 9, .w = 9, .k = 64, .r = 3, .s = 3, .groups = 64});
-  CHECK(DepthwisePlan(p, target, 1).description().tile == "5 pixels x " + text(lanes) + " channels");
+  const DepthwiseTiles& tiles = depthwise_tiles(target);
+  const bool widest = tiles.row_tile(p.dtype, 1, kMaxTileOutputs) != nullptr;
+  const std::string pixels = widest ? "2x5" : tiles.long_row_outputs > 0 ? "2x3" : "5";
+  CHECK(DepthwisePlan(p, target, 1).description().tile == pixels + " pixels x " + text(lanes) + " channels");
   CHECK(DepthwisePlan(p, target, 1).description().fusion ==
         "input in place, no pool, bias and activation in registers");
   p.dtype = DType::bf16;
@@ -205,6 +208,8 @@ TEST_CASE(
   for (const Window& w : std::vector<Window>{{1, 1, 1, 1, 1, 1},
                                              {1, 1, 2, 2, 1, 1},
                                              {2, 2, 2, 2, 1, 1},
+                                             {3, 3, 1, 1, 1, 1},
+                                             {3, 3, 2, 2, 1, 1},
                                              {5, 5, 1, 1, 1, 1},
                                              {5, 3, 2, 1, 1, 2},
                                              {7, 7, 2, 2, 1, 1},
@@ -275,7 +280,7 @@ TEST_CASE("depthwise: tiles cover every output once, and read what is inside the
           std::vector<Positions> positions;
           std::vector<int> reads(static_cast<std::size_t>(axis.outputs * taps));
           std::vector<AxisTile> tiles;
-          for (AxisTile tile : cut.tiles(0, axis.outputs, positions)) {
+          for (AxisTile tile : cut.tiles(0, axis.outputs, kMaxTileOutputs, positions)) {
             for (std::int64_t i = 0; i < tile.count; ++i) {
               tiles.push_back(tile);
               tile.first += tile.outputs * cut.output_step();
