@@ -58,8 +58,9 @@ std::uint32_t slots_within_limits() {
              : static_cast<std::uint32_t>((limit.rlim_cur - sizeof(FileHeader)) / sizeof(Slot));
 }
 
-int open_new_file(const char* folder) {
-  char path[4096];
+/// The descriptor of a new file, whose path it puts into `path`; -1 where there can be none.
+template <std::size_t N>
+int open_new_file(const char* folder, char (&path)[N]) {
   for (int number = 0; number < 1000; ++number) {
     const int length = snprintf(path, sizeof(path), "%s/regions.%d.%d", folder, static_cast<int>(getpid()), number);
     if (length < 0 || length >= static_cast<int>(sizeof(path))) return -1;
@@ -132,11 +133,13 @@ bool RegionTable::open_file() {
   const Slot* parents_slots = slots_;
   const std::uint32_t taken_over = parents_header == nullptr ? 0 : parents_header->used.load(std::memory_order_acquire);
   if (slot_limit_ == 0 || taken_over > slot_limit_) return false;
-  file_ = open_new_file(folder);
-  if (file_ < 0) return false;
+  const int file = open_new_file(folder, file_);
+  if (file < 0) return false;
   reserved_ = 0;
-  if (ftruncate(file_, static_cast<off_t>(bytes_of(slot_limit_))) != 0 || !reserve(taken_over)) return false;
-  void* mapped = mmap(nullptr, bytes_of(slot_limit_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  void* mapped = MAP_FAILED;
+  if (ftruncate(file, static_cast<off_t>(bytes_of(slot_limit_))) == 0 && reserve(taken_over))
+    mapped = mmap(nullptr, bytes_of(slot_limit_), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
   if (mapped == MAP_FAILED) return false;
   header_ = static_cast<FileHeader*>(mapped);
   slots_ = reinterpret_cast<Slot*>(static_cast<char*>(mapped) + sizeof(FileHeader));
@@ -164,9 +167,12 @@ bool RegionTable::reserve(std::uint32_t slots) {
   constexpr std::uint32_t kStep = 64;
   if (slots < reserved_ || reserved_ == slot_limit_) return true;
   const std::uint32_t wanted = slots + kStep < slot_limit_ ? slots + kStep : slot_limit_;
-  if (fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_of(wanted))) != 0 && errno != EOPNOTSUPP &&
-      errno != ENOSYS)
-    return false;
+  const int file = open(file_, O_RDWR | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool there = fallocate(file, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_of(wanted))) == 0 ||
+                     errno == EOPNOTSUPP || errno == ENOSYS;
+  close(file);
+  if (!there) return false;
   reserved_ = wanted;
   return true;
 }

@@ -60,7 +60,7 @@ class RegionTable {
   std::atomic<std::uint32_t*> alive_{&never_};
   FileHeader* header_ = nullptr;
   Slot* slots_ = nullptr;
-  int file_ = -1;
+  char file_[4096] = {};  ///< its path: no descriptor is kept, since a program may close what it did not open
   Mode mode_ = Mode::time;
   std::uint32_t process_ = 0;
   std::uint32_t slot_limit_ = 0;

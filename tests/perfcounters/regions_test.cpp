@@ -239,6 +239,15 @@ TEST_CASE("without a listener, with one that is not there, or statically linked,
 #endif
 }
 
+TEST_CASE("a program that closes files that it did not open keeps its regions, and its own files") {
+  const SessionFolder folder;
+  const std::string inside = "cd " + folder.path() + " && exec \"$0\" closes";
+  CHECK(folder.run({"sh", "-c", inside, GABLE_REGIONS_APP}).status() == 0);
+  CHECK(read(folder).records.regions.size() == 201);
+  CHECK(folder.run({"sh", "-c", inside, GABLE_REGIONS_APP}, SessionMode::time, {{"GABLE_SESSION_EVENTS", "1:0x1:1"}})
+            .status() == 0);
+}
+
 TEST_CASE("a small limit of file sizes means fewer regions, and none at all where nothing fits") {
   const SessionFolder folder;
   CHECK(folder.run({"sh", "-c", "ulimit -f 200; exec \"$0\" many", GABLE_REGIONS_APP}).status() == 0);

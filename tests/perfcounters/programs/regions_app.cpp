@@ -1,5 +1,7 @@
 // A program with regions, for program_test: what it does is its argument.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,6 +127,23 @@ void plugin(const char* file) {
   reinterpret_cast<void (*)()>(dlsym(library, "work"))();
 }
 
+// As daemons do.
+void closes_everything() {
+  { GABLE_REGION("before"); }
+  for (int file = 3; file < 1024; ++file) close(file);
+  const int own = open("own", O_RDWR | O_CREAT | O_TRUNC, 0600);  // with a number that the listener may have had
+  if (own < 0 || write(own, "12345", 5) != 5) std::exit(2);
+  lseek(own, 0, SEEK_SET);
+  for (int i = 0; i < 200; ++i) {
+    const std::string name = "after " + std::to_string(i);
+    gable_region_begin(name.c_str());
+    gable_region_end();
+  }
+  struct stat state {};
+  if (lseek(own, 0, SEEK_CUR) != 0 || fstat(own, &state) != 0 || state.st_size != 5 || state.st_blocks > 8)
+    std::exit(3);
+}
+
 void before_the_end() {
   for (int i = 0; i < 10; ++i) {
     GABLE_REGION("done");
@@ -170,6 +189,8 @@ int main(int argc, char** argv) {
     deep(100);
   else if (what == "many")
     many();
+  else if (what == "closes")
+    closes_everything();
   else if (what == "c")
     from_c();
   else if (what == "plugin")
