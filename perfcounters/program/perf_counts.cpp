@@ -32,7 +32,16 @@ std::size_t listed_events(std::span<const MemoryEvent> events) {
   return count;
 }
 
-ProgramCounts::Work nothing_yet() { return {.flop = {.value = 0}, .dram_bytes = {.reason = "not counted"}}; }
+ProgramCounts::Work nothing_yet() {
+  return {.flop = {.value = 0}, .flop_by_type = {}, .dram_bytes = {.reason = "not counted"}};
+}
+
+void add_by_type(std::span<const FlopEvent> events, const RawGroup& group, double calls,
+                 std::map<std::string, double>& types) {
+  for (std::size_t i = 0; i < events.size() && i < group.values.size(); ++i)
+    if (events[i].flop_per_count != 0)
+      types[events[i].type] += events[i].flop_per_count * static_cast<double>(group.values[i]) / calls;
+}
 
 }  // namespace
 
@@ -63,8 +72,8 @@ struct ProgramCounts::RegionSum {
 ProgramCounts::ProgramCounts(PerfHost host, std::shared_ptr<PerfSystem> system)
     : host_(std::move(host)),
       system_(std::move(system)),
-      status_(PerfEventSource(host_, system_).status()),
-      flop_groups_(flop_groups(host_.machine, host_.sve_bits)),
+      status_(PerfEventSource(host_, system_, flop_groups_by_type(host_.machine, host_.sve_bits)).status()),
+      flop_groups_(flop_groups_by_type(host_.machine, host_.sve_bits)),
       memory_(memory_events(host_.devices)),
       program_(nothing_yet()) {
   if (!counts(Metric::flop)) program_.flop = {.reason = ability(status_, Metric::flop).reason};
@@ -135,6 +144,7 @@ void ProgramCounts::collect(const SessionRecords& session) {
     const std::vector<FlopEvent> events = core_events(run_);
     const RawGroup raw = group.read_program();
     program_.flop = plus(program_.flop, flop_from_counts(events, raw));
+    add_by_type(events, raw, 1, program_.flop_by_type);
     add_extra(events, std::span(&raw, 1), extra_);
   }
   core_.clear();
@@ -169,6 +179,7 @@ void ProgramCounts::collect_region(const RegionSum& sum, Region& into) const {
   if (!events.empty()) {
     const RawGroup core = PerfGroup::grouped(all.first(events.size()));
     into.work.flop = plus(into.work.flop, per_call(flop_from_counts(events, core), sum.calls));
+    add_by_type(events, core, sum.calls, into.work.flop_by_type);
     add_extra(events, std::span(&core, 1), into.extra);
   }
   if (memory.empty()) return;
@@ -182,12 +193,18 @@ void ProgramCounts::collect_region(const RegionSum& sum, Region& into) const {
   into.work.dram_bytes = per_call(bytes_from_counts(memory, boxes), sum.calls);
 }
 
-ProgramCounts::Work ProgramCounts::program() const { return {without_amx(program_.flop, extra_), program_.dram_bytes}; }
+ProgramCounts::Work ProgramCounts::program() const {
+  Work work = program_;
+  work.flop = without_amx(std::move(work.flop), extra_);
+  return work;
+}
 
 std::map<std::string, ProgramCounts::Work> ProgramCounts::regions() const {
   std::map<std::string, Work> works;
-  for (const auto& [path, region] : regions_)
-    works[path] = {without_amx(region.work.flop, region.extra), region.work.dram_bytes};
+  for (const auto& [path, region] : regions_) {
+    Work& work = works[path] = region.work;
+    work.flop = without_amx(std::move(work.flop), region.extra);
+  }
   return works;
 }
 

@@ -26,13 +26,15 @@ namespace gable::perf {
 class ProgramCounts {
  public:
   struct Work {
-    Quantity flop{};        ///< W
+    Quantity flop{};  ///< W
+    /// Its parts: "f64", "f32", "f16"; "" where this CPU's events do not tell types. Of use where `flop` has a value.
+    std::map<std::string, double> flop_by_type{};
     Quantity dram_bytes{};  ///< Q(dram): neighbours' traffic meanwhile counts too
   };
 
   explicit ProgramCounts(PerfHost host = perf_host(), std::shared_ptr<PerfSystem> system = linux_perf_system());
 
-  /// What can be counted here, or why not: that of PerfEventSource.
+  /// What can be counted here, or why not, as PerfEventSource says it.
   const SourceStatus& status() const { return status_; }
   /// How often the program must run: once for each group of core events. 0: nothing can be counted here, and status()
   /// says why.

@@ -199,22 +199,43 @@ int sve_vector_bits() {
   return 128;
 }
 
-std::vector<std::vector<FlopEvent>> intel_groups(const Machine& machine) {
-  // Merged umasks: each sums forms of equal weight, so that five counters see all of f32 and f64.
-  std::vector<std::vector<FlopEvent>> groups{{{"fp_arith_inst_retired.scalar", 0x03C7, 1},
-                                              {"fp_arith_inst_retired.128b_packed_double", 0x04C7, 2},
-                                              {"fp_arith_inst_retired.4_flops", 0x18C7, 4},
-                                              {"fp_arith_inst_retired.8_flops", 0x60C7, 8},
-                                              {"fp_arith_inst_retired.512b_packed_single", 0x80C7, 16}}};
+/// f16's events, and AMX's busy cycles, where this CPU has them.
+std::vector<FlopEvent> newer_intel_events(const Machine& machine) {
   std::vector<FlopEvent> newer;
   if (machine.has("avx512_fp16"))
-    newer = {{"fp_arith_inst_retired2.scalar_half", 0x01CF, 1},
-             {"fp_arith_inst_retired2.128b_packed_half", 0x04CF, 8},
-             {"fp_arith_inst_retired2.256b_packed_half", 0x08CF, 16},
-             {"fp_arith_inst_retired2.512b_packed_half", 0x10CF, 32}};
+    newer = {{"fp_arith_inst_retired2.scalar_half", 0x01CF, 1, "f16"},
+             {"fp_arith_inst_retired2.128b_packed_half", 0x04CF, 8, "f16"},
+             {"fp_arith_inst_retired2.256b_packed_half", 0x08CF, 16, "f16"},
+             {"fp_arith_inst_retired2.512b_packed_half", 0x10CF, 32, "f16"}};
   if (machine.has("amx_tile")) newer.push_back({kAmxBusy, 0x02B7, 0});
-  if (!newer.empty()) groups.push_back(std::move(newer));
+  return newer;
+}
+
+std::vector<std::vector<FlopEvent>> with_newer(std::vector<std::vector<FlopEvent>> groups, const Machine& machine) {
+  if (std::vector<FlopEvent> newer = newer_intel_events(machine); !newer.empty()) groups.push_back(std::move(newer));
   return groups;
+}
+
+std::vector<std::vector<FlopEvent>> intel_groups(const Machine& machine) {
+  // Merged umasks: each sums forms of equal weight, so that five counters see all of f32 and f64.
+  return with_newer({{{"fp_arith_inst_retired.scalar", 0x03C7, 1},
+                      {"fp_arith_inst_retired.128b_packed_double", 0x04C7, 2},
+                      {"fp_arith_inst_retired.4_flops", 0x18C7, 4},
+                      {"fp_arith_inst_retired.8_flops", 0x60C7, 8},
+                      {"fp_arith_inst_retired.512b_packed_single", 0x80C7, 16}}},
+                    machine);
+}
+
+std::vector<std::vector<FlopEvent>> intel_groups_by_type(const Machine& machine) {
+  return with_newer({{{"fp_arith_inst_retired.scalar_double", 0x01C7, 1, "f64"},
+                      {"fp_arith_inst_retired.128b_packed_double", 0x04C7, 2, "f64"},
+                      {"fp_arith_inst_retired.256b_packed_double", 0x10C7, 4, "f64"},
+                      {"fp_arith_inst_retired.512b_packed_double", 0x40C7, 8, "f64"}},
+                     {{"fp_arith_inst_retired.scalar_single", 0x02C7, 1, "f32"},
+                      {"fp_arith_inst_retired.128b_packed_single", 0x08C7, 4, "f32"},
+                      {"fp_arith_inst_retired.256b_packed_single", 0x20C7, 8, "f32"},
+                      {"fp_arith_inst_retired.512b_packed_single", 0x80C7, 16, "f32"}}},
+                    machine);
 }
 
 // Since Zen 5 the upper bits of the unit mask choose a type, and none chooses all; before, bit 4 was bf16's.
@@ -232,6 +253,10 @@ std::vector<std::vector<FlopEvent>> flop_groups(const Machine& machine, int sve_
   if (machine.vendor == kArmImplementer)
     return {{{"fp_scale_ops_spec", 0x80C0, sve_bits / 128.0}, {"fp_fixed_ops_spec", 0x80C1, 1}}};
   return {};
+}
+
+std::vector<std::vector<FlopEvent>> flop_groups_by_type(const Machine& machine, int sve_bits) {
+  return machine.vendor == "GenuineIntel" ? intel_groups_by_type(machine) : flop_groups(machine, sve_bits);
 }
 
 Quantity flop_from_counts(std::span<const FlopEvent> events, const RawGroup& group) {
@@ -394,7 +419,11 @@ PerfHost perf_host() { return {describe_isa_only(), kDevices, paranoid_level(), 
 std::shared_ptr<PerfSystem> linux_perf_system() { return std::make_shared<LinuxPerf>(); }
 
 PerfEventSource::PerfEventSource(PerfHost host, std::shared_ptr<PerfSystem> system)
-    : host_(std::move(host)), system_(std::move(system)), flop_groups_(flop_groups(host_.machine, host_.sve_bits)) {}
+    : PerfEventSource(host, std::move(system), flop_groups(host.machine, host.sve_bits)) {}
+
+PerfEventSource::PerfEventSource(PerfHost host, std::shared_ptr<PerfSystem> system,
+                                 std::vector<std::vector<FlopEvent>> groups)
+    : host_(std::move(host)), system_(std::move(system)), flop_groups_(std::move(groups)) {}
 
 SourceStatus PerfEventSource::status() const {
   SourceStatus status{.name = name(), .available = false, .provides = kProvides, .reason = {}, .cure = {}};

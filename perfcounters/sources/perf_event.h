@@ -23,11 +23,16 @@ struct FlopEvent {
   std::string name;
   std::uint64_t config = 0;
   double flop_per_count = 0;  ///< 0: an extra value, not part of W
+  std::string type{};         ///< "f64", "f32", "f16"; empty: it counts several
 };
 
 /// Groups of events that together count all FLOP of this CPU. Each group fits the counters of one run, so the work runs
 /// once per group. Empty for a CPU whose events gable does not know. `sve_bits`: Arm's vector length.
 std::vector<std::vector<FlopEvent>> flop_groups(const Machine& machine, int sve_bits = 128);
+
+/// The same with an event for each type of operand, for work whose types are not known: more runs, of four events each.
+/// AMD's and Arm's events do not tell types.
+std::vector<std::vector<FlopEvent>> flop_groups_by_type(const Machine& machine, int sve_bits = 128);
 
 /// The kernel's values of one group of counters.
 struct RawGroup {
@@ -109,6 +114,8 @@ std::shared_ptr<PerfSystem> linux_perf_system();
 class PerfEventSource final : public CounterSource {
  public:
   explicit PerfEventSource(PerfHost host = perf_host(), std::shared_ptr<PerfSystem> system = linux_perf_system());
+  /// With other groups than flop_groups().
+  PerfEventSource(PerfHost host, std::shared_ptr<PerfSystem> system, std::vector<std::vector<FlopEvent>> groups);
 
   std::string name() const override { return "perf_event"; }
   Provenance provenance() const override { return Provenance::counter; }
