@@ -193,18 +193,23 @@ void ProgramCounts::collect_region(const RegionSum& sum, Region& into) const {
   into.work.dram_bytes = per_call(bytes_from_counts(memory, boxes), sum.calls);
 }
 
-ProgramCounts::Work ProgramCounts::program() const {
-  Work work = program_;
-  work.flop = without_amx(std::move(work.flop), extra_);
-  return work;
+/// With what the counters could not see.
+ProgramCounts::Work ProgramCounts::finished(const Work& work, const std::map<std::string, double>& extra) const {
+  Work result = work;
+  result.flop = without_amx(std::move(result.flop), extra);
+  if (!result.flop.value) return result;
+  if (host_.machine.vendor == "GenuineIntel" && host_.machine.has("avx512_bf16"))
+    result.flop.note = "bf16 dot products (VDPBF16PS) have no event: they are not in it";
+  else if (ability(status_, Metric::flop).available)
+    result.flop.note = ability(status_, Metric::flop).reason;  // Arm: speculative operations
+  return result;
 }
+
+ProgramCounts::Work ProgramCounts::program() const { return finished(program_, extra_); }
 
 std::map<std::string, ProgramCounts::Work> ProgramCounts::regions() const {
   std::map<std::string, Work> works;
-  for (const auto& [path, region] : regions_) {
-    Work& work = works[path] = region.work;
-    work.flop = without_amx(std::move(work.flop), region.extra);
-  }
+  for (const auto& [path, region] : regions_) works[path] = finished(region.work, region.extra);
   return works;
 }
 

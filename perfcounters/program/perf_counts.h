@@ -65,6 +65,7 @@ class ProgramCounts {
   /// The memory controllers' events that the listener reads in this run; where there are none, the reason.
   std::vector<MemoryEvent> region_memory(int run, std::string& reason) const;
   void collect_region(const RegionSum& sum, Region& into) const;
+  Work finished(const Work& work, const std::map<std::string, double>& extra) const;
 
   PerfHost host_;
   std::shared_ptr<PerfSystem> system_;

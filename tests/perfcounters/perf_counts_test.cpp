@@ -109,6 +109,7 @@ TEST_CASE("Sapphire Rapids: W by type from a run for each, Q from all boxes, and
   const ProgramCounts::Work program = counts.program();
   CHECK(program.flop.value == 5 + 100 * 8 + 7 * 8 + 1000 * 16 + 10 * 32);
   CHECK(program.flop_by_type == std::map<std::string, double>{{"f64", 805}, {"f32", 16056}, {"f16", 320}});
+  CHECK(program.flop.note == "bf16 dot products (VDPBF16PS) have no event: they are not in it");
   CHECK(program.dram_bytes.value == 2 * (300 + 100) * 64);
   const auto regions = counts.regions();
   CHECK(regions.at("a").flop.value == (4 + 20 * 8) / 4.0 + (4 + 8 + 16) / 2.0 + 16 * 32 / 8.0);
@@ -143,6 +144,7 @@ TEST_CASE("Neoverse: scalable operations by vector length; no memory controllers
   CHECK(listed(counts, 0) == "4:0x80c0:2,4:0x80c1:1");
   run(counts, 0, with({region("a", 1, {10, 3})}));
   CHECK(counts.program().flop.value == 64);
+  CHECK(counts.program().flop.note == "speculative operations count too");
   CHECK(counts.program().dram_bytes.reason == "the kernel lists no memory-controller PMU (uncore_imc_*, amd_umc_*)");
   CHECK(counts.regions().at("a").flop.value == 23);
   CHECK(counts.regions().at("a").dram_bytes.reason ==
