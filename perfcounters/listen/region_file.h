@@ -18,6 +18,7 @@ constexpr std::uint32_t kMaxPathBytes = 480;
 constexpr std::uint32_t kSamples = 2048;
 constexpr std::uint32_t kMaxEvents = 64;
 constexpr std::uint32_t kMarkedCalls = 1000;  ///< calls of a region that mark a callgrind profile
+constexpr std::uint32_t kTimedCpuCalls = 64;  ///< the first calls of a region, whose CPU time is taken too
 
 enum class Origin : std::uint32_t { gable = 0, nvtx = 1 };
 

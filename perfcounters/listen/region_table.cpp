@@ -76,6 +76,12 @@ std::uint64_t nanoseconds(clockid_t clock) {
   return static_cast<std::uint64_t>(time.tv_sec) * 1000000000U + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+/// PyTorch's emit_nvtx() numbers its calls, "aten::mm, seq = 4, op_id = 17": without that they are one region.
+void cut_call_numbers(char* name) {
+  for (const char* number : {", seq = ", ", op_id = "})
+    if (char* at = strstr(name, number)) *at = '\0';
+}
+
 /// Since this process started; 0 where /proc does not say.
 std::uint64_t own_age() {
   char text[1024];
@@ -202,6 +208,7 @@ RegionNumber RegionTable::find(RegionNumber parent, const char* name, Origin ori
   char clean[kMaxNameBytes + 1];
   if (name == nullptr || *name == '\0') name = "(no name)";
   const bool cut = !copy_name(name, clean, kMaxNameBytes);
+  if (origin == Origin::nvtx) cut_call_numbers(clean);
   const std::uint32_t hash = hash_of(clean, parent, origin);
   if (const RegionNumber found = look_up(hash, parent, clean, origin)) return found;
   const int error = errno;

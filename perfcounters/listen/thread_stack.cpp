@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::uint32_t kLevels = 64;
 constexpr std::uint32_t kCached = 64;
-constexpr std::uint64_t kTimedCpuCalls = 64;  ///< the first calls, whose CPU time is taken too
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
 /// A region that this thread is in.

@@ -37,9 +37,10 @@ struct RegionRecord {
   int threads = 1;          ///< different threads that ran it
   bool overlapped = false;  ///< two threads were inside regions at the same time, so counts can't be parted
   CallTimes times{};
-  double busy_threads = 0;  ///< CPU time of the process / wall time over its first calls; 0: not known
-  double flop = 0;          ///< declared by the program: sum over all calls; 0: none
-  double bytes = 0;         ///< the same
+  double busy_threads =
+      0;             ///< CPU time of the process / wall time over its first calls; 0: not known (calls below 20 us)
+  double flop = 0;   ///< declared by the program: sum over all calls; 0: none
+  double bytes = 0;  ///< the same
   /// Simulated mode: calls whose begin and end part the profile (callgrind's dumps "gable:PATH"). Of a region with more
   /// calls only the first ones do; the others are in their parent's part.
   std::int64_t marked_calls = 0;

@@ -83,6 +83,7 @@ TEST_CASE("nested regions: calls, times, declared work; a name outside is anothe
   CHECK(outer.times.median <= outer.times.q3);
   CHECK(outer.times.q3 <= outer.times.slowest * 1.000001);  // the sample is in single precision
   CHECK(outer.times.seconds >= 0.012);
+  CHECK(outer.busy_threads > 0);
   CHECK(outer.busy_threads < 0.9);  // asleep
   REQUIRE(ran.records.processes.size() == 1);
   const ProcessRecord& process = ran.records.processes.front();
@@ -102,6 +103,7 @@ TEST_CASE("a region that runs a million times is one record, with quartiles of a
   CHECK(times.median >= times.fastest);
   CHECK(times.median < 10e-6);
   CHECK(times.slowest >= times.q3);
+  CHECK(ran.regions.at("tiny").busy_threads == 0);  // too short to be known
 }
 
 TEST_CASE("threads: each has its own nesting, and regions of two at once are overlapped") {
@@ -271,6 +273,7 @@ TEST_CASE("NVTX ranges are regions: push and pop, wide and registered strings, d
   CHECK(ran.calls("async") == 1);
   CHECK(ran.regions.at("async").overlapped);
   CHECK(ran.calls("after") == 1);
+  CHECK(ran.calls("aten::mm") == 2);
   CHECK(any_says(ran.records.notes, "1 end of a region without a begin"));
 }
 #endif

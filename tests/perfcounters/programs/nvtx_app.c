@@ -44,6 +44,10 @@ int main(void) {
   pthread_join(thread, NULL);
   nvtxRangePushA("after");
   nvtxRangePop();
+  nvtxRangePushA("aten::mm, seq = 3, op_id = 17"); /* as PyTorch's emit_nvtx() */
+  nvtxRangePop();
+  nvtxRangePushA("aten::mm, op_id = 18");
+  nvtxRangePop();
   nvtxRangePop(); /* unbalanced */
   return 0;
 }
