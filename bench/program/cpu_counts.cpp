@@ -84,8 +84,12 @@ std::string refuses_simulation(const CpuCountRequest& request) {
 CountedWork work_of(const perf::ProgramCounts::Work& counted) {
   CountedWork work{.source = "counter", .by = "perf_event"};
   if (counted.flop.value) {
-    work.flop["f64"] = *counted.flop.value;
+    for (const auto& [type, flop] : counted.flop_by_type)
+      if (flop > 0) work.flop[type.empty() ? "f64" : type] = flop;
+    if (work.flop.empty()) work.flop["f64"] = 0;
     work.note = counted.flop.note;
+    if (counted.flop_by_type.count("") != 0)
+      work.note += (work.note.empty() ? "" : "; ") + std::string("this CPU's events do not tell types: taken for f64");
   } else {
     work.reason = "W: " + counted.flop.reason;
   }
