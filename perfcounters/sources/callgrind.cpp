@@ -145,7 +145,11 @@ std::map<Metric, Quantity> CallgrindSource::simulate(const Simulation& simulatio
                    (instruction ? instruction->reason + "; " + instruction->cure : child.failure()));
   }
   CallgrindProfile profile;
-  add_callgrind_profile(file, profile);
+  try {
+    add_callgrind_profile(file, profile);
+  } catch (const std::exception& error) {
+    return refused(std::string("the profile of callgrind can't be read: ") + error.what());
+  }
   if (profile.count("region") == 0 || profile.count("residue") == 0)
     return refused("callgrind wrote no profile of the marked region");
   const LabelledProfile& region = profile.at("region");

@@ -217,7 +217,11 @@ TEST_CASE(
   CHECK(dram["by"] == "callgrind");
   const double output = 16.0 * 6 * 44 * 44 * 4;
   CHECK(dram["bytes"].get<double>() == doctest::Approx(dram["analytic"].get<double>() + output).epsilon(0.03));
-  CHECK(row["W"]["source"] == "analytic");
+  // The kernel computes whole vectors of outputs; without a disassembler W is analytic.
+  const double work = row["W"]["flop"].get<double>() / row["W"]["analytic"].get<double>();
+  CHECK(work > 0.99);
+  CHECK(work < 2);
+  CHECK((row["W"]["source"] == "simulated" || contains(result.err, "Zydis") || row["W"].contains("reason")));
   CHECK(row["Q"]["l2"]["bytes"].get<double>() >= 0.97 * dram["bytes"].get<double>());
 }
 
