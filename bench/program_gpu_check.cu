@@ -3,10 +3,12 @@
 //   nvcc -O3 -arch=native -o program_gpu_check program_gpu_check.cu -lcublas
 //   program_gpu_check saxpy|transpose|reduction|daxpy|fill|sgemm|hgemm|streams|graph|many...
 //
-// For each name it prints "name seconds-per-call" by CUDA events around 50 calls after 10 for warming up.
+// For each name it prints "name seconds-per-call" by CUDA events around 50 calls after 10 for warming up,
+// "name.single seconds" by events around each call, and "name.check value".
 #include <cublas_v2.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -155,6 +157,17 @@ void time(const Work& work, Data& d) {
   float milliseconds = 0;
   CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
   std::printf("%s %.9g\n", work.name, double(milliseconds) / 50e3);
+  // Calls apart, each between two events.
+  std::vector<float> single(20);
+  for (float& call : single) {
+    CHECK(cudaEventRecord(begin, d.stream));
+    work.run(d);
+    CHECK(cudaEventRecord(end, d.stream));
+    CHECK(cudaEventSynchronize(end));
+    CHECK(cudaEventElapsedTime(&call, begin, end));
+  }
+  std::sort(single.begin(), single.end());
+  std::printf("%s.single %.9g\n", work.name, double(single[10]) / 1e3);
   // What it computed: nobody who listens may change it.
   float value = 0;
   CHECK(cudaMemcpy(&value, d.y + 12345, sizeof value, cudaMemcpyDeviceToHost));

@@ -236,16 +236,21 @@ def session(command, mode, options, limit):
         return result
 
 
-def per_call(kernel):
-    return {name: value / kernel["counted"] for name, value in kernel["metrics"].items()} if kernel.get("counted") else {}
+def counts_of(kernels):
+    """Metrics per call of each kernel, grid and block; a kernel's sets of metrics have records of their own."""
+    counts = {}
+    for kernel in kernels:
+        for metric, value in kernel["metrics"].items():
+            sums = counts.setdefault((kernel["name"], kernel["grid"], kernel["block"]), {}).setdefault(metric, [0, 0])
+            sums[0] += value
+            sums[1] += kernel["counted"]
+    return ({key: {metric: value / calls for metric, (value, calls) in sums.items()} for key, sums in counts.items()},
+            {key: max(calls for _, calls in sums.values()) for key, sums in counts.items()})
 
 
 def compare(timed, counted):
     """One row a kernel that was timed, the longest first."""
-    counts = {}
-    for kernel in counted:
-        if per_call(kernel):
-            counts[(kernel["name"], kernel["grid"], kernel["block"])] = kernel
+    counts, calls = counts_of(counted)
     reasons = {(k["name"], k["grid"], k["block"]): k["reason"] for k in counted if "reason" in k}
     rows = []
     for kernel in sorted(timed, key=lambda k: -k["seconds"]):
@@ -255,8 +260,8 @@ def compare(timed, counted):
         if key in reasons:
             row["reason"] = reasons[key]
         if key in counts:
-            mine = per_call(counts[key])
-            row.update(counted=counts[key]["counted"], flop=work_of(mine), read=mine.get(READ), write=mine.get(WRITE),
+            mine = counts[key]
+            row.update(counted=calls[key], flop=work_of(mine), read=mine.get(READ), write=mine.get(WRITE),
                        l2=32 * mine.get(L2, 0), instructions=mine.get(INSTRUCTIONS[0]),
                        instrumented=mine.get(INSTRUCTIONS[1]))
             for (part, blocks), known in KNOWN_WRITES.items():

@@ -97,7 +97,6 @@ Functions load_functions() {
   get("cuptiActivityFlushAll", f.activity_flush);
   get("cuptiActivityGetNextRecord", f.activity_next);
   get("cuptiActivityGetNumDroppedRecords", f.activity_dropped);
-  get("cuptiActivityFlushPeriod", f.activity_flush_period);
   get("cuptiGetCallbackName", f.callback_name);
   get("cuptiSubscribe", f.subscribe);
   get("cuptiEnableCallback", f.enable_callback);

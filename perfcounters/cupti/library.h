@@ -48,7 +48,6 @@ struct Functions {
   decltype(&cuptiActivityFlushAll) activity_flush;
   decltype(&cuptiActivityGetNextRecord) activity_next;
   decltype(&cuptiActivityGetNumDroppedRecords) activity_dropped;
-  decltype(&cuptiActivityFlushPeriod) activity_flush_period;
   decltype(&cuptiGetCallbackName) callback_name;
 
   decltype(&cuptiSubscribe) subscribe;

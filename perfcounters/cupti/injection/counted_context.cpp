@@ -12,9 +12,28 @@
 namespace gable::cupti {
 namespace {
 
-// Counted in one pass on Ampere, Hopper and Blackwell.
+// Both are counted in one pass on Ampere, Hopper and Blackwell.
 const std::vector<std::string> kGraphMetrics{perf::kHardwareInstructions, kBlocks, "dram__bytes_read.sum",
                                              "dram__bytes_write.sum"};
+
+std::vector<std::string> traffic_metrics() {
+  std::vector<std::string> metrics{perf::kHardwareInstructions, kBlocks};
+  append_metrics(perf::gpu_traffic_terms(perf::Metric::dram_bytes), metrics);
+  append_metrics(perf::gpu_traffic_terms(perf::Metric::l2_bytes), metrics);
+  return metrics;
+}
+
+constexpr std::size_t kTrafficRoom = 512, kWorkRoom = 128;  // launches that are counted before the counts are fetched
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+/// Null without metrics beside kBlocks.
+std::unique_ptr<MetricSet> make_set(const std::string& chip, std::vector<std::string> metrics) {
+  if (std::all_of(metrics.begin(), metrics.end(), [](const std::string& m) { return m == kBlocks; })) return nullptr;
+  return std::make_unique<MetricSet>(chip, std::move(metrics));
+}
 
 /// Without names that the chip lacks: one of them would make CUPTI refuse all.
 std::vector<std::string> available(const std::string& chip, const std::vector<std::string>& metrics) {
@@ -53,7 +72,7 @@ MadeCurrent::~MadeCurrent() {
 }
 
 MetricSet::MetricSet(const std::string& chip, std::vector<std::string> metrics)
-    : metrics_(std::move(metrics)), host_(chip), config_(config_of(host_, metrics_)) {}
+    : metrics_(std::move(metrics)), host_(chip), config_(config_of(host_, metrics_)), passes_(cupti::passes(config_)) {}
 
 std::map<std::string, double> MetricSet::values(const std::vector<std::uint8_t>& counters, std::size_t range) const {
   const std::vector<double> values = host_.evaluate(counters, range, metrics_);
@@ -67,36 +86,54 @@ CountedContext::CountedContext(CUcontext context, const std::vector<std::string>
   const std::string chip = chip_of(gpu_);
   const std::vector<std::string> known = available(chip, metrics);
   if (known.empty()) throw perf::GpuProfilerError(perf::kNoMetric, "chip " + chip + " has none of the metrics");
-  launch_set_ = std::make_unique<MetricSet>(chip, known);
-  graph_set_ = std::make_unique<MetricSet>(chip, available(chip, kGraphMetrics));
-  profiler_ = std::make_unique<RangeProfiler>(context_);
+  std::vector<std::string> traffic, work;
+  for (const std::string& metric : known) {
+    if (contains(traffic_metrics(), metric)) traffic.push_back(metric);
+    if (!contains(traffic_metrics(), metric) || metric == kBlocks) work.push_back(metric);
+  }
+  traffic_ = make_set(chip, std::move(traffic));
+  work_ = make_set(chip, std::move(work));
+  graph_ = make_set(chip, available(chip, kGraphMetrics));
 }
 
-void CountedContext::arm(const MetricSet& set, RangeMode mode, std::size_t ranges) {
+const MetricSet* CountedContext::set_for(Armed what) const {
+  switch (what) {
+    case Armed::for_traffic:
+      return traffic_.get();
+    case Armed::for_work:
+      return work_.get();
+    case Armed::for_graph:
+      return graph_.get();
+    default:
+      return nullptr;
+  }
+}
+
+bool CountedContext::can(Armed what) const { return set_for(what) != nullptr; }
+
+void CountedContext::arm(Armed what) {
+  const MetricSet& set = *set_for(what);
+  const MadeCurrent current(context_);
   check(driver().synchronize(), "cuCtxSynchronize");
-  counters_ = profiler_->counter_image(set.metrics(), ranges);
-  profiler_->configure(set.config(), counters_, mode, ranges);
-  profiler_->start();
-}
-
-void CountedContext::arm_for_launches(std::size_t ranges) {
-  const MadeCurrent current(context_);
-  arm(*launch_set_, {CUPTI_AutoRange, CUPTI_KernelReplay}, ranges);
-  armed_ = Armed::for_launches;
-  room = ranges;
+  // A profiler keeps the kind of ranges and replay that it was configured for first.
+  if (last_ != what) profiler_.reset();
+  if (!profiler_) profiler_ = std::make_unique<RangeProfiler>(context_);
+  last_ = what;
+  const bool graph = what == Armed::for_graph;
+  room = graph ? 1 : what == Armed::for_traffic ? kTrafficRoom : kWorkRoom;
   idle = 0;
-}
-
-void CountedContext::arm_for_graph() {
-  const MadeCurrent current(context_);
-  arm(*graph_set_, {CUPTI_UserRange, CUPTI_UserReplay}, 1);
-  armed_ = Armed::for_graph;
-  profiler_->push("graph");
+  counters_ = profiler_->counter_image(set.metrics(), room);
+  profiler_->configure(
+      set.config(), counters_,
+      {graph ? CUPTI_UserRange : CUPTI_AutoRange, set.passes() == 1 ? CUPTI_UserReplay : CUPTI_KernelReplay}, room);
+  profiler_->start();
+  armed_ = what;
+  if (graph) profiler_->push("graph");
 }
 
 std::vector<std::map<std::string, double>> CountedContext::disarm() {
   const bool graph = armed_ == Armed::for_graph;
-  const MetricSet& set = graph ? *graph_set_ : *launch_set_;
+  const MetricSet& set = *set_for(armed_);
   armed_ = Armed::no;
   const MadeCurrent current(context_);
   check(driver().synchronize(), "cuCtxSynchronize");

@@ -33,12 +33,14 @@ class MetricSet {
 
   const std::vector<std::string>& metrics() const { return metrics_; }
   const std::vector<std::uint8_t>& config() const { return config_; }
+  std::size_t passes() const { return passes_; }
   std::map<std::string, double> values(const std::vector<std::uint8_t>& counters, std::size_t range) const;
 
  private:
   std::vector<std::string> metrics_;
   Host host_;
   std::vector<std::uint8_t> config_;
+  std::size_t passes_;
 };
 
 class CountedContext {
@@ -50,14 +52,17 @@ class CountedContext {
   const std::string& gpu_name() const { return gpu_name_; }
   CUcontext context() const { return context_; }
 
-  enum class Armed { no, for_launches, for_graph };
+  enum class Armed { no, for_traffic, for_work, for_graph };
   Armed armed() const { return armed_; }
+  /// Whether there are metrics to count in that state.
+  bool can(Armed what) const;
 
-  /// Waits for the context's work, then arms for at most `ranges` launches, each a range of its own.
-  void arm_for_launches(std::size_t ranges);
-  /// Waits for the context's work, then begins a range for one launch of a CUDA graph, whose kernels CUPTI does not
-  /// part. It runs once, so there are only metrics of one pass: instructions, blocks, and bytes of dram.
-  void arm_for_graph();
+  /// Waits for the context's work, then arms: for_traffic and for_work for a number of launches, each a range of its
+  /// own; for_graph for one launch of a CUDA graph, whose kernels CUPTI does not part.
+  ///   traffic  dram, L2 and instructions, in one pass: the kernel runs once, with the caches as it finds them
+  ///   work     all others: the kernel runs several times, and CUPTI restores the memory that it writes
+  ///   graph    instructions and dram, in one pass
+  void arm(Armed what);
   /// Waits for the context's work; the values of each range by metric.
   std::vector<std::map<std::string, double>> disarm();
 
@@ -70,15 +75,15 @@ class CountedContext {
   bool failed = false;                   ///< CUPTI refused something: this context is counted no more
 
  private:
-  void arm(const MetricSet& set, RangeMode mode, std::size_t ranges);
+  const MetricSet* set_for(Armed what) const;
 
   CUcontext context_;
   int gpu_ = 0;
   std::string gpu_name_;
-  std::unique_ptr<MetricSet> launch_set_, graph_set_;
+  std::unique_ptr<MetricSet> traffic_, work_, graph_;
   std::unique_ptr<RangeProfiler> profiler_;
   std::vector<std::uint8_t> counters_;
-  Armed armed_ = Armed::no;
+  Armed armed_ = Armed::no, last_ = Armed::no;
 };
 
 }  // namespace gable::cupti

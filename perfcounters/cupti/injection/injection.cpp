@@ -121,7 +121,7 @@ void finish() {
     if (injected->counter) {
       injected->counter->finish(true);
     } else {
-      finish_timing(true);
+      finish_timing();
     }
   });
   injected->ended = true;

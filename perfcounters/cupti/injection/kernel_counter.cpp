@@ -17,9 +17,12 @@ namespace gable::cupti {
 namespace {
 
 using perf::GpuProfilerError;
+using Armed = CountedContext::Armed;
 
-constexpr std::size_t kRoom = 128;  // launches that are counted before the counts are fetched
-constexpr int kMostIdle = 2;        // launches that are counted beyond need before the profiler is disarmed
+// Launches that are counted beyond need before the profiler is disarmed, which takes longer than a launch or two.
+constexpr int kMostIdle = 4;
+// Launches whose work is counted: it is the same each time, and takes about 50 ms.
+constexpr std::int64_t kWorkCalls = 3;
 
 constexpr std::int64_t kGraphCalls = 2;  // counted launches of a CUDA graph
 constexpr double kSameInstructions = 0.01;
@@ -48,22 +51,26 @@ bool belongs(const std::map<std::string, double>& values, const CountedKernel& k
   return blocks == values.end() || blocks->second == blocks_of(kernel.shape);
 }
 
-template <typename Counted>
-void add(const std::map<std::string, double>& values, Counted& counted) {
-  ++counted.calls;
-  for (const auto& [metric, value] : values) counted.sums[metric] += value;
+void add(const std::map<std::string, double>& values, Counts& counts) {
+  ++counts.calls;
+  for (const auto& [metric, value] : values) counts.sums[metric] += value;
 }
 
 /// A metric per call; 0 if it was not counted.
-template <typename Counted>
-double per_call(const Counted& counted, const char* metric) {
-  const auto sum = counted.sums.find(metric);
-  return sum != counted.sums.end() && counted.calls > 0 ? sum->second / static_cast<double>(counted.calls) : 0;
+double per_call(const Counts& counts, const char* metric) {
+  const auto sum = counts.sums.find(metric);
+  return sum != counts.sums.end() && counts.calls > 0 ? sum->second / static_cast<double>(counts.calls) : 0;
 }
 
 double instructions_of(const CountedKernel& kernel) {
-  const double hardware = per_call(kernel, perf::kHardwareInstructions);
-  return hardware > 0 ? hardware : per_call(kernel, perf::kInstrumentedInstructions);
+  const double hardware = per_call(kernel.traffic, perf::kHardwareInstructions);
+  return hardware > 0 ? hardware : per_call(kernel.work, perf::kInstrumentedInstructions);
+}
+
+std::int64_t calls_of(const CountedKernel& kernel) { return kernel.traffic.calls + kernel.work.calls; }
+
+Counts& counts_for(Armed what, CountedKernel& kernel) {
+  return what == Armed::for_traffic ? kernel.traffic : kernel.work;
 }
 
 std::string rounded(double value) {
@@ -85,6 +92,17 @@ perf::KernelRecord record_of(int gpu, const std::string& gpu_name, const KernelS
 }
 
 thread_local bool holds_launches = false;  // this thread is between before() and after() of a counted launch
+
+/// A record for each set of metrics, since each has its own number of calls.
+void append_counts(const perf::KernelRecord& identity, const CountedKernel& kernel,
+                   std::vector<perf::KernelRecord>& records) {
+  for (const Counts* counts : {&kernel.traffic, &kernel.work}) {
+    if (counts->calls == 0) continue;
+    records.push_back(identity);
+    records.back().metrics = counts->sums;
+    records.back().counted_calls = counts->calls;
+  }
+}
 
 }  // namespace
 
@@ -128,8 +146,10 @@ CountedKernel& KernelCounter::kernel_of(const CountedContext& context, const Ker
   return place->second;
 }
 
-bool KernelCounter::wanted(const CountedKernel& kernel) const {
-  return kernel.planned < calls_ && kernel.reason.empty();
+bool KernelCounter::wanted(const CountedContext& context, const CountedKernel& kernel, Armed what) const {
+  if (!context.can(what) || !kernel.reason.empty()) return false;
+  return what == Armed::for_traffic ? kernel.traffic.planned < calls_
+                                    : kernel.work.planned < std::min(calls_, kWorkCalls);
 }
 
 void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data) {
@@ -160,7 +180,7 @@ void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data
   } catch (const GpuProfilerError& error) {
     give_up(*context, error);
   }
-  if (context->armed() != CountedContext::Armed::no) {
+  if (context->armed() != Armed::no) {
     holds_launches = true;
     lock.release();  // until after()
   }
@@ -173,12 +193,17 @@ void KernelCounter::give_up(CountedContext& context, const GpuProfilerError& err
   context.abandon();
 }
 
+void KernelCounter::refuse_graphs(CountedContext& context, const GpuProfilerError& error) {
+  context.abandon();  // single kernels can be counted all the same
+  file_.note(std::string("a CUDA graph was not counted: ") + error.what());
+}
+
 void KernelCounter::refuse_launch(const CountedContext& context, CUpti_CallbackId call,
                                   const CUpti_CallbackData& data) {
   const std::optional<KernelShape> shape = shape_of(call, data);
   if (!shape) return;
   CountedKernel& kernel = kernel_of(context, *shape);
-  if (kernel.calls == 0 && kernel.reason.empty()) kernel.reason = kFailed;
+  if (calls_of(kernel) == 0 && kernel.reason.empty()) kernel.reason = kFailed;
 }
 
 void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data) {
@@ -189,15 +214,22 @@ void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call
     return;
   }
   CountedKernel& kernel = kernel_of(context, *shape);
-  const bool counts = wanted(kernel);
-  context.idle = counts ? 0 : context.idle + 1;
-  if (!counts && (context.idle > kMostIdle || !kernel.reason.empty())) disarm(context);
-  const bool armed = context.armed() != CountedContext::Armed::no;
-  if (!counts && !armed) return;
-  if (context.launches.size() >= context.room) disarm(context);
+  if (context.armed() != Armed::no) {
+    context.idle = wanted(context, kernel, context.armed()) ? 0 : context.idle + 1;
+    const bool full = context.launches.size() >= context.room;
+    if (full || context.idle > kMostIdle || !kernel.reason.empty()) disarm(context);
+  }
   if (context.failed) return;
-  if (context.armed() == CountedContext::Armed::no) context.arm_for_launches(kRoom);
-  ++kernel.planned;
+  if (context.armed() == Armed::no) {
+    if (wanted(context, kernel, Armed::for_traffic)) {
+      context.arm(Armed::for_traffic);
+    } else if (wanted(context, kernel, Armed::for_work)) {
+      context.arm(Armed::for_work);
+    } else {
+      return;
+    }
+  }
+  ++counts_for(context.armed(), kernel).planned;
   context.launches.push_back(&kernel);
 }
 
@@ -211,11 +243,15 @@ void KernelCounter::before_graph(CountedContext& context, const CUpti_CallbackDa
   }
   if (std::any_of(shapes->begin(), shapes->end(), [](const KernelShape& s) { return waits_for_others(s.name); }))
     return;
-  CountedGraph& graph = counted_graphs_[{context.gpu(), context.gpu_name(), current_region(), *shapes}];
+  Counts& graph = counted_graphs_[{context.gpu(), context.gpu_name(), current_region(), *shapes}];
   if (graph.planned >= kGraphCalls) return;
-  context.arm_for_graph();
   ++graph.planned;
   armed_graph_ = &graph;
+  try {
+    context.arm(Armed::for_graph);
+  } catch (const GpuProfilerError& error) {
+    refuse_graphs(context, error);
+  }
 }
 
 void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data) {
@@ -251,13 +287,13 @@ void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data)
 }
 
 void KernelCounter::disarm(CountedContext& context) {
-  if (context.armed() == CountedContext::Armed::no) return;
-  const bool graph = context.armed() == CountedContext::Armed::for_graph;
+  if (context.armed() == Armed::no) return;
+  const Armed armed = context.armed();
   const std::vector<CountedKernel*> launches = std::move(context.launches);
   context.launches.clear();
   try {
     const auto ranges = context.disarm();
-    if (graph) {
+    if (armed == Armed::for_graph) {
       if (ranges.size() == 1) add(ranges.front(), *armed_graph_);
       return;
     }
@@ -267,14 +303,14 @@ void KernelCounter::disarm(CountedContext& context) {
                  std::to_string(launches.size()) + " were launched: these counts were thrown away");
     }
     for (std::size_t i = 0; i < launches.size(); ++i) {
-      if (all && belongs(ranges[i], *launches[i])) {
-        add(ranges[i], *launches[i]);
-      } else {
-        ++launches[i]->untied;
-      }
+      if (all && belongs(ranges[i], *launches[i])) add(ranges[i], counts_for(armed, *launches[i]));
     }
   } catch (const GpuProfilerError& error) {
-    give_up(context, error);
+    if (armed == Armed::for_graph) {
+      refuse_graphs(context, error);
+    } else {
+      give_up(context, error);
+    }
   }
 }
 
@@ -291,15 +327,15 @@ void KernelCounter::finish(bool done) {
 
 const CountedKernel* KernelCounter::outside(const GraphKey& graph, const KernelShape& shape) const {
   const auto same = kernels_.find({graph.gpu, shape, graph.region});
-  if (same != kernels_.end() && same->second.calls > 0) return &same->second;
+  if (same != kernels_.end() && calls_of(same->second) > 0) return &same->second;
   for (auto kernel = kernels_.lower_bound({graph.gpu, shape, ""}); kernel != kernels_.end(); ++kernel) {
     if (kernel->first.gpu != graph.gpu || kernel->first.shape != shape) break;
-    if (kernel->second.calls > 0) return &kernel->second;
+    if (calls_of(kernel->second) > 0) return &kernel->second;
   }
   return nullptr;
 }
 
-std::string KernelCounter::refusal(const GraphKey& key, const CountedGraph& graph) const {
+std::string KernelCounter::refusal(const GraphKey& key, const Counts& graph) const {
   double expected = 0;
   for (const KernelShape& shape : key.kernels) {
     const CountedKernel* kernel = outside(key, shape);
@@ -326,8 +362,8 @@ void KernelCounter::append_graphs(std::vector<perf::KernelRecord>& records) cons
       } else if (!refused.empty()) {
         record.reason = refused;
       } else if (kernel->region != key.region) {
-        record.metrics = kernel->sums;
-        record.counted_calls = kernel->calls;
+        append_counts(std::move(record), *kernel, records);
+        continue;
       } else {
         continue;
       }
@@ -340,10 +376,13 @@ void KernelCounter::write(bool done) {
   std::vector<perf::KernelRecord> records;
   for (const auto& [key, kernel] : kernels_) {
     perf::KernelRecord record = record_of(kernel.gpu, kernel.gpu_name, kernel.shape, kernel.region);
-    record.metrics = kernel.sums;
-    record.counted_calls = kernel.calls;
     record.reason = kernel.reason;
-    if (kernel.calls == 0 && record.reason.empty() && kernel.untied > 0) record.reason = kUntied;
+    if (calls_of(kernel) > 0) {
+      append_counts(std::move(record), kernel, records);
+      continue;
+    }
+    const bool chosen = kernel.traffic.planned + kernel.work.planned > 0;
+    if (record.reason.empty()) record.reason = chosen ? kUntied : kFailed;
     records.push_back(std::move(record));
   }
   append_graphs(records);

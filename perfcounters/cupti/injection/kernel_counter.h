@@ -6,6 +6,9 @@
 // launches is kept while it is armed. Each range is then held against the number of blocks that its launch has: counts
 // that may belong to another kernel are thrown away.
 //
+// The counts of dram are of launches that run once, in the program's own order: a kernel that runs again finds in the
+// caches what CUPTI restored (a reduction would seem to write 23 MB).
+//
 // CUPTI does not part the kernels of a CUDA graph. They get the counts of launches outside it with the same name, grid
 // and block, if the instructions of those launches sum up to what the whole graph executed.
 #pragma once
@@ -17,13 +20,19 @@
 #include <string>
 #include <vector>
 
+#include "perfcounters/cupti/injection/counted_context.h"
 #include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/session.h"
 #include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
 
-class CountedContext;
+/// Sums over counted launches.
+struct Counts {
+  std::int64_t planned = 0;  ///< launches that were chosen to be counted
+  std::int64_t calls = 0;    ///< of those, the ones whose counts came
+  std::map<std::string, double> sums{};
+};
 
 /// What has been counted of one kernel with one shape from one region.
 struct CountedKernel {
@@ -32,17 +41,8 @@ struct CountedKernel {
   KernelShape shape{};
   std::string region{};
   bool in_graph = false;     ///< without the metrics of instrumented code, which counts nothing there
-  std::int64_t planned = 0;  ///< launches that were chosen to be counted
-  std::int64_t calls = 0;    ///< of those, the ones whose counts came
-  std::int64_t untied = 0;   ///< the ones whose counts were thrown away
-  std::map<std::string, double> sums{};
-  std::string reason{};  ///< why nothing was counted
-};
-
-/// A CUDA graph, counted as a whole.
-struct CountedGraph {
-  std::int64_t planned = 0, calls = 0;
-  std::map<std::string, double> sums{};
+  Counts traffic{}, work{};  ///< as CountedContext::arm() parts them
+  std::string reason{};      ///< why nothing was counted
 };
 
 class KernelCounter {
@@ -74,15 +74,16 @@ class KernelCounter {
   /// The counts of a graph's kernel outside of it; null where there are none.
   const CountedKernel* outside(const GraphKey& graph, const KernelShape& shape) const;
   /// Why the counts outside the graph can't stand for those inside; empty if they can.
-  std::string refusal(const GraphKey& key, const CountedGraph& graph) const;
+  std::string refusal(const GraphKey& key, const Counts& graph) const;
   void append_graphs(std::vector<perf::KernelRecord>& records) const;
 
   void give_up(CountedContext& context, const perf::GpuProfilerError& error);
+  void refuse_graphs(CountedContext& context, const perf::GpuProfilerError& error);
   void refuse_launch(const CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
   void before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
   void before_graph(CountedContext& context, const CUpti_CallbackData& data);
   CountedKernel& kernel_of(const CountedContext& context, const KernelShape& shape);
-  bool wanted(const CountedKernel& kernel) const;
+  bool wanted(const CountedContext& context, const CountedKernel& kernel, CountedContext::Armed what) const;
   void disarm(CountedContext& context);
   void disarm_all();
   CountedContext* context_of(CUcontext context);
@@ -94,8 +95,8 @@ class KernelCounter {
   std::recursive_mutex mutex_;
   std::map<CUcontext, std::unique_ptr<CountedContext>> contexts_;
   std::map<Key, CountedKernel> kernels_;
-  std::map<GraphKey, CountedGraph> counted_graphs_;
-  CountedGraph* armed_graph_ = nullptr;
+  std::map<GraphKey, Counts> counted_graphs_;
+  Counts* armed_graph_ = nullptr;
   Graphs graphs_;
   int captures_ = 0;  ///< streams that are being captured: meanwhile the driver forbids what arming needs
 };

@@ -1,10 +1,15 @@
 // See kernel_timer.h. Reads only those fields of a record whose offsets are the same in every CUPTI since 12.6.
 #include "perfcounters/cupti/injection/kernel_timer.h"
 
+#include <pthread.h>
+
 #include <array>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 
 #include "perfcounters/cupti/demangle.h"
@@ -15,9 +20,9 @@
 namespace gable::cupti {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{2} << 20;
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;
-constexpr std::uint32_t kFlushMilliseconds = 100;
+constexpr std::chrono::milliseconds kFlushPause{100};  // what a killed process may lose
 // Launches in regions whose kernels have not come yet. A graph's kernels share one, so none can be forgotten when the
 // first kernel comes.
 constexpr std::size_t kMostLaunches = std::size_t{1} << 21;
@@ -80,6 +85,16 @@ class Timer {
     gpus_[gpu] = name;
   }
 
+  /// Has CUPTI hand over the buffers that it has begun to fill, and writes what came.
+  void flush(std::uint32_t flag, bool done) {
+    const std::lock_guard lock(flushing_);
+    if (finished_) return;
+    finished_ = done;
+    functions().activity_flush(flag);
+    if (done || file_.due()) write(done);
+  }
+
+ private:
   void write(bool done) {
     std::vector<perf::KernelRecord> records;
     {
@@ -91,9 +106,6 @@ class Timer {
     file_.write(std::move(records), done);
   }
 
-  bool due() const { return file_.due(); }
-
- private:
   int region_of(std::uint32_t correlation) const {
     const auto found = launches_.find(correlation);
     return found != launches_.end() ? found->second : 0;
@@ -117,6 +129,8 @@ class Timer {
   }
 
   SessionFile& file_;
+  std::mutex flushing_;
+  bool finished_ = false;
   std::mutex mutex_;
   Names kernels_, regions_;
   std::map<Group, Reservoir> times_;
@@ -144,11 +158,28 @@ void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uin
     }
     std::size_t dropped = 0;
     if (functions().activity_dropped(context, stream, &dropped) == CUPTI_SUCCESS) timer->lose(dropped);
-    if (timer->due()) timer->write(false);
   } catch (...) {  // out of memory: the program goes on without these records
     timer->lose(1);
   }
   std::free(buffer);
+}
+
+/// CUPTI hands buffers over when they are full; a process that is killed shall have lost little. The thread takes no
+/// signals, which are the program's.
+void flush_often() {
+  sigset_t all, before;
+  sigfillset(&all);
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return;
+  std::thread([] {
+    for (;;) {
+      std::this_thread::sleep_for(kFlushPause);
+      try {
+        timer->flush(0, false);
+      } catch (...) {  // out of memory: later perhaps
+      }
+    }
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace
@@ -157,7 +188,7 @@ void start_timing(SessionFile& file) {
   timer = new Timer(file);
   check(functions().activity_callbacks(buffer_requested, buffer_completed), "cuptiActivityRegisterCallbacks");
   check(functions().activity_enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
-  check(functions().activity_flush_period(kFlushMilliseconds), "cuptiActivityFlushPeriod");
+  flush_often();
 }
 
 void note_launch(std::uint32_t correlation) {
@@ -170,10 +201,8 @@ void note_gpu(int gpu, const std::string& name) {
   if (timer != nullptr) timer->note_gpu(gpu, name);
 }
 
-void finish_timing(bool done) {
-  if (timer == nullptr) return;
-  functions().activity_flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  timer->write(done);
+void finish_timing() {
+  if (timer != nullptr) timer->flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, true);
 }
 
 }  // namespace gable::cupti

@@ -6,7 +6,7 @@
 
 namespace gable::cupti {
 
-/// Starts; throws GpuProfilerError. `file` gets what is recorded, several times a second and when finish_timing() runs.
+/// Starts; throws GpuProfilerError. `file` gets what is recorded, several times a second and in finish_timing().
 void start_timing(SessionFile& file);
 
 /// A launch's correlation number has been given while the calling thread is in a region.
@@ -15,7 +15,7 @@ void note_launch(std::uint32_t correlation);
 /// A GPU that kernels may run on.
 void note_gpu(int gpu, const std::string& name);
 
-/// Takes what CUPTI has; `done`: the process is about to end.
-void finish_timing(bool done);
+/// Takes what CUPTI has: the process is about to end.
+void finish_timing();
 
 }  // namespace gable::cupti

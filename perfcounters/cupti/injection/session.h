@@ -17,9 +17,7 @@ struct SessionRequest {
   Mode mode = Mode::none;
   std::string folder{};
   std::vector<std::string> metrics{};
-  /// Counted calls of each kernel with one grid and one block from one region. A counted call takes about 50 ms, most
-  /// of it for arming the counters for each pass.
-  int calls = 5;
+  int calls = 20;  ///< most counted calls of each kernel with one grid and one block from one region
 };
 
 SessionRequest session_request();
