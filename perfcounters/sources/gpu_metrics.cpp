@@ -30,7 +30,7 @@ constexpr GpuTerm kWork[] = {
     {"sm__ops_path_tensor_src_fp16_bf16_tf32_dst_fp32.sum", 1, "tensor f16"},
     {"sm__ops_path_tensor_src_tf32_dst_fp32.sum", 1, "tensor tf32"},
     {"sm__ops_path_tensor_src_fp64.sum", 1, "tensor f64"},
-    {"sm__ops_path_tensor_src_int8.sum", 1, "tensor int8"},
+    {"sm__ops_path_tensor_src_int8.sum", 1, "tensor i8"},
     {"sm__ops_path_tensor_src_fp8.sum", 1, "tensor f8"},
     {"sm__ops_path_tensor_src_fp8_dst_fp16.sum", 1, "tensor f8"},
     {"sm__ops_path_tensor_src_fp8_dst_fp32.sum", 1, "tensor f8"},
