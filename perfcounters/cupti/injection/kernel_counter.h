@@ -40,7 +40,6 @@ struct CountedKernel {
   std::string gpu_name{};
   KernelShape shape{};
   std::string region{};
-  bool in_graph = false;     ///< without the metrics of instrumented code, which counts nothing there
   Counts traffic{}, work{};  ///< as CountedContext::arm() parts them
   std::string reason{};      ///< why nothing was counted
 };
@@ -52,7 +51,7 @@ class KernelCounter {
 
   void context_created(CUcontext context);
   void context_ends(CUcontext context);
-  /// Around each of known_calls(). From before() of a launch to its after() no other thread can launch.
+  /// Around each of known_calls(). From before() of a counted launch to its after() no other thread can launch.
   void before(CUpti_CallbackId call, const CUpti_CallbackData& data);
   void after(CUpti_CallbackId call, const CUpti_CallbackData& data);
   /// `done`: the process is about to end.
