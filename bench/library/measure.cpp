@@ -1,4 +1,4 @@
-// See gable/measure.h. T comes first, before any counter is opened: the libraries behind counters could disturb it.
+// See gable/measure.h. T comes first, before any counter counts: the libraries behind counters could disturb it.
 #include <fmt/format.h>
 #include <gable/measure.h>
 
@@ -91,6 +91,12 @@ MeasuredQuantity quantity_of(const bench::Quantity& counted, std::optional<doubl
   return quantity;
 }
 
+perf::Metric metric_of(const std::string& level) {
+  if (level == "l1") return perf::Metric::l1_bytes;
+  if (level == "l2") return perf::Metric::l2_bytes;
+  return level == "l3" ? perf::Metric::l3_bytes : perf::Metric::dram_bytes;
+}
+
 /// Adds what the sources say of themselves: the calibration behind a counted value, or why there is none.
 void explain(MeasuredQuantity& quantity, perf::Metric metric, const bench::OwnCounters& counters) {
   if (!quantity.by.empty()) {
@@ -123,7 +129,7 @@ Measurement counted(const Callable& one, const Row& timed) {
   bench::OwnCounters& counters = bench::own_counters(o.counters, o.gpu.has_value());
   Measurement m = measurement_of(one, counters.rows().count(timed, workload_of(one, timed)));
   explain(m.work, perf::Metric::flop, counters);
-  explain(m.traffic["dram"], perf::Metric::dram_bytes, counters);
+  for (auto& [level, bytes] : m.traffic) explain(bytes, metric_of(level), counters);
   return m;
 }
 
