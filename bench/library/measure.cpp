@@ -1,6 +1,7 @@
 // See gable/measure.h. T comes first, before any counter counts: the libraries behind counters could disturb it.
 #include <fmt/format.h>
 #include <gable/measure.h>
+#include <gable/region.h>
 
 #include <algorithm>
 #include <array>
@@ -55,12 +56,22 @@ void check_share_a_round(const Callable& first, const Callable& other) {
   if (a.counters != b.counters) differs(".counters");
 }
 
+/// The callable, each call of which is a region of its name under `gable measure -- program`: so a whole program's
+/// simulation or counters see it too.
+std::function<void()> as_region(const Callable& one) {
+  return [&one] {
+    const GableRegion region(one.name.c_str(), one.options.flop.value_or(0), one.options.bytes.value_or(0));
+    one.call();
+  };
+}
+
+/// `one` must outlive it.
 bench::Turn turn_of(const Callable& one) {
   const MeasureOptions& o = one.options;
-  bench::Turn turn{.subject = perf::on_host(one.call), .by_events = static_cast<bool>(o.time)};
+  bench::Turn turn{.subject = perf::on_host(as_region(one)), .by_events = static_cast<bool>(o.time)};
   if (o.time) turn.subject.time = o.time;
   turn.subject.flush = o.flush;
-  turn.first_run = bench::run_first(one.call, o.gpu.has_value());
+  turn.first_run = bench::run_first(as_region(one), o.gpu.has_value());
   return turn;
 }
 

@@ -69,7 +69,7 @@ std::string OwnCounters::unavailable(perf::Metric metric) const {
   if (on_gpu_ || text.empty()) return text.substr(0, text.size() - std::min<std::size_t>(2, text.size()));
   return text +
          "callgrind: it simulates a process of its own, where a callable can't be started; `gable measure -- program` "
-         "simulates a whole program and its regions";
+         "simulates a whole program, and each measured callable as a region";
 }
 
 OwnCounters& own_counters(CounterUse use, bool on_gpu) {
