@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "bench/report/study.h"
+#include "perfcounters/sources/child_process.h"
+#include "tests/perfcounters/session_folder.h"
 #include "tests/tools/expect.h"
 
 using namespace gable;
@@ -177,6 +179,18 @@ TEST_CASE("the record is a study that reports read") {
   CHECK(kernel.time.seconds == doctest::Approx(1e-3));
   CHECK(contains(record.table(), "mine"));
   CHECK(record.measurements().size() == 2);
+}
+
+TEST_CASE("a measured callable is a region of its name, with its declared work, where somebody listens") {
+  const perf::SessionFolder session;
+  const perf::LaunchEnd end = session.run({perf::own_executable(), "-tc=T has ordered quartiles*"});
+  CHECK(end.exit_code == 0);
+  const std::vector<perf::RegionRecord> regions = perf::read_session(session.path()).regions;
+  REQUIRE(regions.size() == 1);
+  CHECK(regions[0].path == "spin");
+  CHECK(regions[0].times.calls > 5);
+  CHECK(regions[0].flop == 2000.0 * static_cast<double>(regions[0].times.calls));
+  CHECK(regions[0].bytes == 640.0 * static_cast<double>(regions[0].times.calls));
 }
 
 TEST_CASE("a measurement without W or Q is no point: the record has its time and the reason") {
