@@ -1,4 +1,4 @@
-/* A program that is not gable's, for program_test: five passes of a triad over 65536 doubles, in regions. */
+/* A program that is not gable's, for measure_command_test: five passes of a triad over 65536 doubles, in regions. */
 #include <gable/region.h>
 
 enum { kElements = 65536, kPasses = 5 };
