@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr std::array kLevels{Metric::dram_bytes, Metric::l3_bytes, Metric::l2_bytes};
 constexpr const char* kPreloaded = "libgable_preload.so";
 constexpr const char* kListener = "libgable_listen.so";
-constexpr double kNotedUnswept = 0.005;  // share of Q of processes that left dirty lines
+constexpr double kNotedUnswept = 0.01;  // share of Q that may have been left dirty in the caches
 
 // ---- The time limit
 
@@ -199,6 +199,15 @@ RunResult run_once(const SimulationRequest& request, Metric level) {
   return result;
 }
 
+/// The last line that valgrind printed and that is no warning; empty if there is none.
+std::string last_message(const std::string& printed) {
+  std::istringstream lines(printed);
+  std::string last;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty() && line.find(" warning: ") == std::string::npos) last = line;
+  return last;
+}
+
 /// Why the whole run gives nothing; empty: it gives something.
 std::string failure_of(const RunResult& result, const SimulationRequest& request) {
   if (!result.end.reason.empty()) return "valgrind could not be started: " + result.end.reason;
@@ -208,12 +217,10 @@ std::string failure_of(const RunResult& result, const SimulationRequest& request
   if (result.fatal) return result.fatal->reason;
   if (result.end.interrupted) return "the program was interrupted under valgrind";
   if (!result.profiles.empty()) return "";
-  const std::size_t end = result.printed.find_last_not_of(" \n");
-  if (end == std::string::npos)
-    return fmt::format("callgrind wrote no profile: '{}' did not start there, or was killed (status {})",
-                       request.argv.front(), result.end.status());
-  const std::size_t begin = result.printed.rfind('\n', end) + 1;  // of its last line
-  return "callgrind wrote no profile: " + result.printed.substr(begin, end + 1 - begin);
+  const std::string said = last_message(result.printed);
+  if (!said.empty()) return "callgrind wrote no profile: " + said;
+  return fmt::format("callgrind wrote no profile: '{}' did not start there, or was killed (status {})",
+                     request.argv.front(), result.end.status());
 }
 
 // ---- Sums over processes
@@ -246,6 +253,16 @@ double bytes_of(const SimulatedPart& part, const SimulatedPart& residue, int lin
   return callgrind_bytes(part.events, residue.events, true, line);
 }
 
+/// The most that can be dirty at the end of a process: lines that were filled and not written back.
+double most_dirty_bytes(const SimulatedPart& part, const CacheGeometry& cache) {
+  const auto count = [&](const char* event) {
+    const auto found = part.events.find(event);
+    return found == part.events.end() ? 0.0 : found->second;
+  };
+  const double lines = count("DLmr") + count("DLmw") - count("ILdmr") - count("DLdmr") - count("DLdmw");
+  return std::clamp(lines * cache.line, 0.0, static_cast<double>(cache.bytes));
+}
+
 Sums sums_of(const RunResult& result, FlopCounter* counter, const CacheGeometry& cache) {
   Sums sums;
   Sum& whole = sums.by_path[""];
@@ -257,7 +274,7 @@ Sums sums_of(const RunResult& result, FlopCounter* counter, const CacheGeometry&
     whole.part += part;
     whole.residue += parts.residue;
     if (!parts.is_swept) {
-      unswept += bytes_of(part, {}, cache.line);
+      unswept += most_dirty_bytes(part, cache);
       ++unswept_processes;
     }
     for (const RegionRecord& region : result.session.regions)
@@ -265,9 +282,9 @@ Sums sums_of(const RunResult& result, FlopCounter* counter, const CacheGeometry&
   }
   if (unswept > kNotedUnswept * bytes_of(whole.part, whole.residue, cache.line))
     sums.notes.push_back(fmt::format(
-        "{} process{} ended without exit(), or without loading {}: lines that were dirty in the cache then, at most {} "
-        "KiB of each, are not counted",
-        unswept_processes, unswept_processes == 1 ? "" : "es", kPreloaded, cache.bytes >> 10));
+        "{} process{} ended without exit(), or without loading {}: lines that were dirty in the caches then, at most "
+        "{:.2g} MB, are not counted",
+        unswept_processes, unswept_processes == 1 ? "" : "es", kPreloaded, unswept / 1e6));
   return sums;
 }
 
