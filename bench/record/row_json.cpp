@@ -87,7 +87,8 @@ ArithmeticFields arithmetic_from_json(const json& m) {
   if (found == m.end() || !found->is_object()) return {};
   ArithmeticFields fields{.dtype = text_or_empty(*found, "dtype"),
                           .products = number_or_empty<int>(*found, "products").value_or(1)};
-  for (const auto& [dtype, flop] : found->value("flop", json::object()).items()) {
+  const json by_type = found->value("flop", json::object());  // items() refers to it
+  for (const auto& [dtype, flop] : by_type.items()) {
     if (flop.is_number()) fields.flop[dtype] = flop;
   }
   return fields;
