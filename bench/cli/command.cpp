@@ -7,10 +7,12 @@
 #include <gable/version.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "bench/cli/cliffs_command.h"
 #include "bench/cli/info.h"
@@ -329,6 +331,13 @@ int complain(const std::string& message, int code) {
   return code;
 }
 
+/// How many words are gable's own: those before the first "--", behind which a program's begin. (CLI11 takes "--" for
+/// the end of an option's optional value too, and would read the program's options as gable's.)
+int count_own_words(int argc, const char* const* argv) {
+  const auto* end = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+  return static_cast<int>(end - argv);
+}
+
 int run_action(Arguments& arguments) {
   Console console(arguments.json);
   try {
@@ -359,10 +368,16 @@ int command(int argc, const char* const* argv) {
                          add_plot, add_profile, add_cliffs, add_counted}) {
     add(app, arguments);
   }
+  const int own_words = count_own_words(argc, argv);
   try {
-    app.parse(argc, argv);
+    app.parse(own_words, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kBadInput;
+  }
+  if (own_words < argc) {
+    if (!app.got_subcommand("measure") && !app.got_subcommand("roofline"))
+      return complain("'--': only measure and roofline take a program behind it", kBadInput);
+    arguments.program.argv.insert(arguments.program.argv.end(), argv + own_words + 1, argv + argc);
   }
   return run_action(arguments);
 }
