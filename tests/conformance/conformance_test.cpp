@@ -288,16 +288,17 @@ TEST_CASE("a second run gives the same result, from other memory too") {
   }
 }
 
-/// Heap allocations of 20 runs of the op's plan; -1 if the device refuses the op.
+constexpr int kCountedRuns = 20;
+
+/// Heap allocations of kCountedRuns runs of the op's plan; -1 if the device refuses the op.
 long allocations_of_runs(const Device& device, const Op& op) {
   const std::vector<KernelSupport> answers = device.query(op);
   if (std::none_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.supported; })) return -1;
-  constexpr int kRuns = 20;
   const Plan plan = device.plan(op);
   const Bench bench(device, plan, make_operands(op));
   for (int i = 0; i < 3; ++i) bench.run();  // OpenMP makes its threads
   const long start = allocations();
-  for (int i = 0; i < kRuns; ++i) bench.run();
+  for (int i = 0; i < kCountedRuns; ++i) bench.run();
   return allocations() - start;
 }
 
@@ -339,13 +340,15 @@ TEST_CASE("run() allocates nothing") {
   REQUIRE(allocations() > before);  // the counter counts
   for (const Device& device : available_devices()) {
     const bool is_gables_own = device.info().backend != "onednn" && device.info().backend != "cudnn";
+    // The CUDA driver allocates now and then, on threads of its own too; a run that allocates would do so each time.
+    const long most = device.info().memory.kind == Memory::Kind::host ? 0 : kCountedRuns - 1;
     for (const std::string& uri : ways_to_open(device)) {
       const Device one = open(uri);
       for (const Op& op : one_of_each()) {
         for (const Op& typed : in_every_type(op)) {
           const long made = allocations_of_runs(one, typed);
           INFO(uri, ": ", describe(typed));
-          if (is_gables_own) CHECK(made <= 0);
+          if (is_gables_own) CHECK(made <= most);
           if (!is_gables_own && made > 0) MESSAGE(uri, " allocates inside its own library: ", describe(typed));
         }
       }
