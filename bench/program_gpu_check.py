@@ -215,7 +215,10 @@ def ncu_kernels(command, options, environment):
 
 def run(command, environment, limit):
     start = time.time()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit)
+    except subprocess.TimeoutExpired as error:  # what it has printed and written until then counts
+        done = subprocess.CompletedProcess(command, -9, (error.stdout or b"").decode(), f"ran longer than {limit} s")
     times, checks = {}, {}
     for line in done.stdout.splitlines():
         words = line.split()
@@ -303,6 +306,7 @@ def check_app(name, command, options, ncu_options):
     for _ in range(options.rounds):
         plain.append(run(command, dict(os.environ), options.limit))
         timed.append(session(command, "time", options, options.limit))
+    print("   plain", plain[-1], "\n   timed", {k: v for k, v in timed[-1].items() if k != "kernels"}, flush=True)
     counted = session(command, "counters", options, options.limit)
     ncu, trouble = {}, ""
     if ncu_options is not None and not options.no_ncu:

@@ -19,11 +19,8 @@ namespace {
 using perf::GpuProfilerError;
 using Armed = CountedContext::Armed;
 
-// Launches that are counted beyond need before the profiler is disarmed, which takes longer than a launch or two.
-constexpr int kMostIdle = 4;
-// Launches whose work is counted: it is the same each time, and takes about 50 ms.
-constexpr std::int64_t kWorkCalls = 3;
-
+// Launches whose work is counted: it is the same each time, and takes several passes.
+constexpr std::int64_t kWorkCalls = 2;
 constexpr std::int64_t kGraphCalls = 2;  // counted launches of a CUDA graph
 constexpr double kSameInstructions = 0.01;
 
@@ -66,6 +63,9 @@ double instructions_of(const CountedKernel& kernel) {
   const double hardware = per_call(kernel.traffic, perf::kHardwareInstructions);
   return hardware > 0 ? hardware : per_call(kernel.work, perf::kInstrumentedInstructions);
 }
+
+/// Launches that are counted beyond need before the profiler is disarmed, which takes longer than some launches.
+int most_idle(Armed armed) { return armed == Armed::for_work ? 1 : 4; }
 
 std::int64_t calls_of(const CountedKernel& kernel) { return kernel.traffic.calls + kernel.work.calls; }
 
@@ -217,7 +217,7 @@ void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call
   if (context.armed() != Armed::no) {
     context.idle = wanted(context, kernel, context.armed()) ? 0 : context.idle + 1;
     const bool full = context.launches.size() >= context.room;
-    if (full || context.idle > kMostIdle || !kernel.reason.empty()) disarm(context);
+    if (full || context.idle > most_idle(context.armed()) || !kernel.reason.empty()) disarm(context);
   }
   if (context.failed) return;
   if (context.armed() == Armed::no) {
@@ -297,14 +297,14 @@ void KernelCounter::disarm(CountedContext& context) {
       if (ranges.size() == 1) add(ranges.front(), *armed_graph_);
       return;
     }
-    const bool all = ranges.size() == launches.size();
-    if (!all) {
-      file_.note("CUPTI counted " + std::to_string(ranges.size()) + " kernels where " +
-                 std::to_string(launches.size()) + " were launched: these counts were thrown away");
+    bool tied = ranges.size() == launches.size();
+    for (std::size_t i = 0; tied && i < launches.size(); ++i) tied = belongs(ranges[i], *launches[i]);
+    if (!tied) {
+      file_.note("CUPTI's " + std::to_string(ranges.size()) + " ranges are not of the " +
+                 std::to_string(launches.size()) + " kernels that were launched: their counts were thrown away");
+      return;
     }
-    for (std::size_t i = 0; i < launches.size(); ++i) {
-      if (all && belongs(ranges[i], *launches[i])) add(ranges[i], counts_for(armed, *launches[i]));
-    }
+    for (std::size_t i = 0; i < launches.size(); ++i) add(ranges[i], counts_for(armed, *launches[i]));
   } catch (const GpuProfilerError& error) {
     if (armed == Armed::for_graph) {
       refuse_graphs(context, error);

@@ -1,5 +1,6 @@
 // T of every kernel of this process, from CUPTI's activity records, which the GPU's own clock writes: kernels in CUDA
-// graphs too. The program is slowed by the tracing of its launches alone.
+// graphs too. CUPTI adds a few instructions to each thread: on an H200 kernels of one element a thread took up to 10 %
+// longer, all others 1 %.
 #pragma once
 
 #include "perfcounters/cupti/injection/session.h"
