@@ -5,7 +5,7 @@ if(NOT GABLE_CUDA OR NOT GABLE_SHARED)
   return()
 endif()
 # Machine code for each generation from Turing on, and PTX of the newest for those to come.
-set(GABLE_CUDA_ARCHITECTURES "75-real;80-real;86-real;89-real;90" CACHE STRING "GPU architectures of the portable kernels")
+set(GABLE_CUDA_ARCHITECTURES "75-real;80-real;90" CACHE STRING "GPU architectures of the portable kernels")
 set(CMAKE_CUDA_ARCHITECTURES ${GABLE_CUDA_ARCHITECTURES})
 if(NOT CMAKE_CUDA_HOST_COMPILER)
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
