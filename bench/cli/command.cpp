@@ -60,6 +60,15 @@ void add_attributes(CLI::App& app, SelectionOptions& s) {
       ->allow_extra_args(false);
 }
 
+/// CLI::PositiveNumber, which would tell its range in 300 digits.
+CLI::Validator positive() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return CLI::PositiveNumber(text).empty() ? "" : fmt::format("'{}': must be a number above 0", text);
+      },
+      "POSITIVE");
+}
+
 void add_epilogue(CLI::App& app, SelectionOptions& s) {
   app.add_option("--activation", s.activation, "none, relu or tanh (default: none)");
   app.add_option("--max-pool", s.max_pool, "fused max-pool: window and stride, as 2, 3x2 or 3x3,2");
@@ -88,12 +97,11 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   app.add_option("--name", s.names, "only the cases whose name contains this; several with commas")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")->check(positive());
 }
 
 void add_threads(CLI::App& app, int& threads) {
-  app.add_option("--threads", threads, "threads of CPU devices (default: all)")->check(CLI::PositiveNumber);
+  app.add_option("--threads", threads, "threads of CPU devices (default: all)")->check(positive());
 }
 
 void add_devices(CLI::App& app, StudyOptions& s) {
@@ -106,14 +114,13 @@ void add_devices(CLI::App& app, StudyOptions& s) {
 
 void add_measuring(CLI::App& app, StudyOptions& s) {
   app.add_option("--cache", s.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
-  app.add_option("--seconds", s.seconds, "time for one device on one case in one cache state")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--seconds", s.seconds, "time for one device on one case in one cache state")->check(positive());
   app.add_option("--counters", s.counters.mode,
                  "where W and Q come from: auto (the best source of each), counter, simulated or analytic (default)")
       ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
   app.add_option("--counter-seconds", s.counters.seconds_each,
                  "longest run of a row in a process under a simulation (default: 60); what takes longer is refused")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
 }
 
 void add_info(CLI::App& root, Arguments& a) {
@@ -199,7 +206,7 @@ void add_ceilings(CLI::App& root, Arguments& a) {
 void add_program(CLI::App& app, Arguments& a) {
   app.add_option("program", a.program.argv, "after two dashes: a program that is not gable's, and its arguments");
   app.add_option("--top", a.program.top, "of a program: regions and kernels that get a line of their own (default: 20)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
 }
 
 void add_measure(CLI::App& root, Arguments& a) {
@@ -212,7 +219,7 @@ void add_measure(CLI::App& root, Arguments& a) {
       ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
   app.add_option("--counter-seconds", s.counters.seconds_each,
                  "longest run of the program under a simulation (default: 300); what takes longer is refused")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   app.add_flag("--ceilings", s.ceilings, "measure the machine's ceilings too, for percents of the roof");
   add_json(app, a);
   app.callback([&a] {
@@ -269,7 +276,7 @@ void add_profile(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("profile", "what runs are made of: kernels, copies, API calls; phases on CPUs");
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
-  app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(CLI::PositiveNumber);
+  app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(positive());
   app.add_flag("--deep", a.profile.deep, "GPUs: why warps waited, kernel by kernel, from counters in further runs");
   app.add_option("--csv", a.profile.csv, "write the table to this file");
   app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file");
@@ -287,17 +294,13 @@ void add_cliffs(CLI::App& root, Arguments& a) {
   CliffJob& job = a.cliffs.job;
   app.add_option("--device", a.cliffs.device, "one device (default: cpu)");
   add_threads(app, a.cliffs.threads);
-  app.add_option("--layers", job.layers, "layers to sample (default: 2000)")->check(CLI::PositiveNumber);
-  app.add_option("--seconds", job.seconds, "fewer layers where they take longer (default: 600)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--seconds-each", job.seconds_each, "time for each op of a layer (default: 0.01)")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--layers", job.layers, "layers to sample (default: 2000)")->check(positive());
+  app.add_option("--seconds", job.seconds, "fewer layers where they take longer (default: 600)")->check(positive());
+  app.add_option("--seconds-each", job.seconds_each, "time for each op of a layer (default: 0.01)")->check(positive());
   app.add_option("--seed", job.seed, "the same seed gives the same layers (default: 1)");
-  app.add_option("--gflop", job.limits.gflop, "most work of a layer (default: 0.3; a GPU takes 20)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--megabytes", job.limits.megabytes, "most data of a layer, as f32 (default: 32)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--max-batch", job.limits.batch, "largest batch (default: 8)")->check(CLI::PositiveNumber);
+  app.add_option("--gflop", job.limits.gflop, "most work of a layer (default: 0.3; a GPU takes 20)")->check(positive());
+  app.add_option("--megabytes", job.limits.megabytes, "most data of a layer, as f32 (default: 32)")->check(positive());
+  app.add_option("--max-batch", job.limits.batch, "largest batch (default: 8)")->check(positive());
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {

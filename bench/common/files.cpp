@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
 namespace gable::bench {
@@ -95,7 +94,12 @@ void check_writable(const std::string& path) {
   if (fs::exists(status) && !fs::is_regular_file(status)) fail(path, "is a folder or a device; name a file");
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, error)) fail(path, fmt::format("the folder '{}' does not exist", folder.string()));
-  if (::access(folder.c_str(), W_OK) != 0) fail(path, std::strerror(errno));
+  // Root may write anywhere by its permissions, but not in a file system that is read-only, or /proc.
+  try {
+    const TemporaryFile probe(target);
+  } catch (const fs::filesystem_error& refused) {
+    fail(path, refused.code().message());
+  }
 }
 
 void write_file(const std::string& path, const std::vector<std::string_view>& parts) {
