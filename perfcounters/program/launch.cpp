@@ -1,10 +1,12 @@
 // See launch.h. Between fork and exec only async-signal-safe calls are made, since this process may have threads.
 #include "perfcounters/program/launch.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,6 +113,21 @@ bool is_elf(const std::string& file) {
   std::array<char, 4> magic{};
   stream.read(magic.data(), magic.size());
   return std::memcmp(magic.data(), "\177ELF", magic.size()) == 0;
+}
+
+/// A 64-bit ELF file that names no dynamic loader.
+bool is_static_elf(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  Elf64_Ehdr header{};
+  if (!stream.read(reinterpret_cast<char*>(&header), sizeof(header))) return false;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
+  if (header.e_phentsize != sizeof(Elf64_Phdr)) return false;
+  stream.seekg(static_cast<std::streamoff>(header.e_phoff));
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment{};
+    if (!stream.read(reinterpret_cast<char*>(&segment), sizeof(segment)) || segment.p_type == PT_INTERP) return false;
+  }
+  return true;
 }
 
 // ---- Signals
@@ -286,6 +303,10 @@ void reap(pid_t child) {
   }
 }
 
+double seconds_of(const struct timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+
 /// Waits for the end of the program. It stays a zombie until nobody can send it a signal any more, since its number
 /// could be another process's then.
 void wait_for(pid_t program, Clock::time_point start, LaunchEnd& end) {
@@ -295,8 +316,10 @@ void wait_for(pid_t program, Clock::time_point start, LaunchEnd& end) {
   end.seconds = seconds_since(start);
   running = 0;
   int status = 0;
-  while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
+  struct rusage usage {};
+  while (wait4(program, &status, 0, &usage) < 0 && errno == EINTR) {
   }
+  end.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
 }
@@ -341,10 +364,12 @@ struct Injection {
   bool under_callgrind;  ///< it is of use there too
 };
 
+constexpr const char* kCudaInjection = "CUDA_INJECTION64_PATH";
+
 constexpr std::array kInjections{
     Injection{"GABLE_LISTENER", "libgable_listen.so", "no regions", true, true},
     Injection{"NVTX_INJECTION64_PATH", "libgable_listen.so", "no NVTX ranges", false, true},
-    Injection{"CUDA_INJECTION64_PATH", "libgable_cupti.so", "no GPU kernels", false, false},
+    Injection{kCudaInjection, "libgable_cupti.so", "no GPU kernels", false, false},
 };
 
 /// Whether the variable can be set to this file, or why not.
@@ -438,6 +463,7 @@ LaunchEnd launch(const Launch& what) {
     end.reason = std::move(reason.reason);
     return end;
   }
+  end.is_static = is_static_elf(found.file);
   end.outlived_by = wait_for_descendants();
   return end;
 }
@@ -458,10 +484,16 @@ std::vector<std::pair<std::string, std::string>> session_environment(const std::
   return variables;
 }
 
+/// The last: under WSL the driver is Windows'.
+bool has_nvidia_driver() {
+  return exists("/proc/driver/nvidia/version") || exists("/dev/nvidiactl") || exists("/dev/dxg");
+}
+
 std::vector<std::string> session_notes(SessionMode mode) {
   std::vector<std::string> notes;
   for (const Injection& injection : kInjections) {
     if (!of_use(injection, mode)) continue;
+    if (std::strcmp(injection.variable, kCudaInjection) == 0 && !has_nvidia_driver()) continue;
     InjectionState state = state_of(injection);
     if (!state.reason.empty()) notes.push_back(std::move(state.reason));
   }

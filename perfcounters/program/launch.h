@@ -23,8 +23,10 @@ struct LaunchEnd {
   int exit_code = -1;        ///< -1: it did not exit by itself
   int signal = 0;            ///< that ended it, or 0
   double seconds = 0;        ///< from its start to its end
+  double cpu_seconds = 0;    ///< of all its threads, and of the processes that it waited for; in the kernel too
   std::string reason{};      ///< why it could not be started; empty: it ran
   bool interrupted = false;  ///< SIGINT, SIGTERM, SIGHUP or SIGQUIT came meanwhile; the program had it too
+  bool is_static = false;    ///< it is linked statically: nothing can be loaded into it
   int outlived_by = 0;       ///< descendants that still ran a second after its end; they are left running
 
   /// What a shell would return: the exit code, 128 + signal, 126 or 127 where it could not be started.
@@ -50,7 +52,11 @@ enum class SessionMode {
 std::vector<std::pair<std::string, std::string>> session_environment(const std::string& folder, SessionMode mode,
                                                                      const std::vector<std::string>& metrics = {});
 
-/// What session_environment() left out in this mode and why, for people.
+/// An NVIDIA driver is loaded.
+bool has_nvidia_driver();
+
+/// What session_environment() left out in this mode and why, for people. Without an NVIDIA driver a missing
+/// libgable_cupti.so is no loss, and there is no note of it.
 std::vector<std::string> session_notes(SessionMode mode);
 
 }  // namespace gable::perf
