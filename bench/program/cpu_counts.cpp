@@ -2,6 +2,7 @@
 #include "bench/program/cpu_counts.h"
 
 #include <fmt/format.h>
+#include <gable/error.h>
 
 #include <filesystem>
 #include <optional>
@@ -27,8 +28,16 @@ void add_level(CountedWork& work, const char* level, const Quantity& quantity, d
       work.note += (work.note.empty() ? "" : "; ") + quantity.note;
     }
   } else if (std::string_view(level) == "dram") {
-    work.reason = "Q(dram): " + quantity.reason;
+    const bool same = work.reason == "W: " + quantity.reason;  // of a program that could not be counted at all
+    work.reason = same ? quantity.reason : "Q(dram): " + quantity.reason;
   }
+}
+
+/// Without traffic there is no FLOP/byte.
+void explain_no_traffic(CountedWork& work) {
+  const auto dram = work.bytes.find("dram");
+  if (dram == work.bytes.end() || dram->second > 0 || !work.reason.empty()) return;
+  work.reason = "Q(dram) is 0: its data stay in the caches, so it has no FLOP/byte";
 }
 
 // ---- simulated ------------------------------------------------------------------------------------------------------
@@ -44,6 +53,7 @@ CountedWork work_of(const perf::SimulatedWork& simulated) {
     work.reason = "W: " + flop.reason;
   }
   add_level(work, "dram", simulated.quantities.at(Metric::dram_bytes), calls);
+  explain_no_traffic(work);
   return work;
 }
 
@@ -55,13 +65,15 @@ CpuCounts simulated_counts(const CpuCountRequest& request) {
   counts.by_region[""] = work_of(program.whole);
   for (const auto& [path, region] : program.regions) counts.by_region[path] = work_of(region);
   if (!program.cure.empty()) counts.notes.push_back(program.cure);
-  if (program.end.status() != request.exit_status) {
+  counts.interrupted = program.end.interrupted;
+  const std::string& failure = counts.by_region[""].reason;
+  if (failure.empty() && program.end.status() != request.exit_status) {
     counts.notes.push_back(
         fmt::format("under valgrind the program ended with {} instead of {}: what it did there may "
                     "differ",
                     program.end.status(), request.exit_status));
   }
-  counts.reason = "the simulated run had no call of this region";
+  counts.reason = failure.empty() ? "the simulated run had no call of this region" : failure;
   return counts;
 }
 
@@ -94,21 +106,24 @@ CountedWork work_of(const perf::ProgramCounts::Work& counted) {
     work.reason = "W: " + counted.flop.reason;
   }
   add_level(work, "dram", counted.dram_bytes, 1);
+  explain_no_traffic(work);
   return work;
 }
 
 CpuCounts perf_counts(perf::ProgramCounts& counter, const CpuCountRequest& request) {
+  CpuCounts counts;
   for (int run = 0; run < counter.runs(); ++run) {
     const std::string folder = (std::filesystem::path(request.folder) / std::to_string(run)).string();
     std::filesystem::create_directory(folder);
     auto environment = perf::session_environment(folder, perf::SessionMode::time);
     for (auto& variable : counter.environment(run)) environment.push_back(std::move(variable));
-    perf::launch({.argv = request.argv, .environment = environment, .own_streams = false, .attach = [&](int pid) {
-                    counter.attach(pid, run);
-                  }});
+    const perf::LaunchEnd end =
+        perf::launch({.argv = request.argv, .environment = environment, .own_streams = false, .attach = [&](int pid) {
+                        counter.attach(pid, run);
+                      }});
+    if (end.interrupted) return {.reason = "the program was interrupted while it was counted", .interrupted = true};
     counter.collect(perf::read_session(folder));
   }
-  CpuCounts counts;
   counts.by_region[""] = work_of(counter.program());
   for (const auto& [path, region] : counter.regions()) counts.by_region[path] = work_of(region);
   counts.reason = "the counted run had no call of this region";
@@ -122,6 +137,24 @@ bool counts_something(const CpuCounts& counts) {
 
 }  // namespace
 
+void require_source(CounterMode mode) {
+  perf::SourceStatus status;
+  status.available = true;
+  if (mode == CounterMode::simulated) status = perf::simulation_status(perf::read_cache_geometries());
+  if (mode == CounterMode::counter && !perf::has_nvidia_driver()) {
+    const perf::ProgramCounts counter;
+    if (counter.runs() == 0) {
+      status = counter.status();
+      status.available = false;
+    }
+  }
+  if (status.available) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("--counters {}: no such source works here: {}{}; --counters auto takes what there is",
+                          mode == CounterMode::simulated ? "simulated" : "counter", status.reason,
+                          status.cure.empty() ? "" : " (" + status.cure + ")"));
+}
+
 CpuCounts count_cpu(const CpuCountRequest& request, const std::function<void(const std::string& what)>& progress) {
   std::string reason;
   if (request.mode != CounterMode::simulated) {
@@ -129,7 +162,7 @@ CpuCounts count_cpu(const CpuCountRequest& request, const std::function<void(con
     if (counter.runs() > 0) {
       progress("counting");
       CpuCounts counts = perf_counts(counter, request);
-      if (counts_something(counts) || request.mode == CounterMode::counter) return counts;
+      if (counts.interrupted || counts_something(counts) || request.mode == CounterMode::counter) return counts;
       reason = counts.by_region.at("").reason;
     } else {
       reason = counter.status().reason;

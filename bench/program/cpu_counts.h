@@ -26,7 +26,11 @@ struct CpuCounts {
   std::map<std::string, CountedWork> by_region{};  ///< by the region's path; the whole program is ""
   std::string reason{};                            ///< why a region has no counts
   std::vector<std::string> notes{};
+  bool interrupted = false;  ///< Ctrl-C came while the program ran for its counts
 };
+
+/// Throws Error(unsupported) where the mode names a kind of source that this machine has none of.
+void require_source(CounterMode mode);
 
 CpuCounts count_cpu(const CpuCountRequest& request, const std::function<void(const std::string& what)>& progress);
 

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gable/error.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -27,13 +29,16 @@ namespace {
 class SessionFolder {
  public:
   SessionFolder() {
-    const std::string pattern = (std::filesystem::temp_directory_path() / "gable-session-XXXXXX").string();
+    std::error_code none;
+    const std::filesystem::path base = std::filesystem::temp_directory_path(none);
+    const char* named = std::getenv("TMPDIR");
+    const std::string pattern = (none && named != nullptr ? named : base / "gable-session-XXXXXX").string();
     std::vector<char> path(pattern.begin(), pattern.end());
     path.push_back('\0');
-    if (::mkdtemp(path.data()) == nullptr) {
+    if (none || ::mkdtemp(path.data()) == nullptr) {
       throw Error(ErrorCode::device_failure,
-                  fmt::format("no folder '{}' can be made for what the program's processes write: TMPDIR must name a "
-                              "folder that can be written",
+                  fmt::format("'{}': no folder can be made there for what the program's processes write: TMPDIR must "
+                              "name a folder that can be written",
                               pattern));
     }
     path_ = path.data();
@@ -56,12 +61,52 @@ class SessionFolder {
   std::filesystem::path path_;
 };
 
+/// While it lives, Ctrl-C between the program's runs doesn't end gable, so that what was measured is still written.
+class InterruptKeeper {
+ public:
+  InterruptKeeper() {
+    came_ = 0;
+    struct sigaction handler {};
+    handler.sa_handler = [](int) { came_ = 1; };
+    handler.sa_flags = SA_RESTART;
+    sigemptyset(&handler.sa_mask);
+    for (std::size_t i = 0; i < kKept.size(); ++i) {
+      sigaction(kKept[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) sigaction(kKept[i], &handler, nullptr);
+    }
+  }
+  ~InterruptKeeper() {
+    for (std::size_t i = 0; i < kKept.size(); ++i) sigaction(kKept[i], &before_[i], nullptr);
+  }
+  InterruptKeeper(const InterruptKeeper&) = delete;
+  InterruptKeeper& operator=(const InterruptKeeper&) = delete;
+  static bool came() { return came_ != 0; }
+
+ private:
+  static constexpr std::array kKept{SIGINT, SIGTERM, SIGHUP};
+  static volatile sig_atomic_t came_;
+  std::array<struct sigaction, kKept.size()> before_{};
+};
+
+volatile sig_atomic_t InterruptKeeper::came_ = 0;
+
+/// Ends the measurement of ceilings.
+struct Interrupted {};
+
+/// "process 4711 (./app): a note" -> " (./app): a note": the processes of a later run have other numbers.
+std::string without_process(const std::string& note) {
+  constexpr std::string_view kBegin = "process ";
+  if (note.compare(0, kBegin.size(), kBegin) != 0) return note;
+  return note.substr(std::min(note.size(), note.find_first_not_of("0123456789", kBegin.size())));
+}
+
 int least_one(double threads) { return std::max(1, static_cast<int>(std::lround(threads))); }
 
-/// CPU time of all processes, where each of them said it.
-std::optional<double> cpu_seconds_of(const perf::SessionRecords& timed) {
+/// CPU time of all processes: the kernel knows those that were waited for, and some of the others said theirs.
+std::optional<double> cpu_seconds_of(const perf::SessionRecords& timed, const perf::LaunchEnd& end) {
   double sum = 0;
   for (const perf::ProcessRecord& process : timed.processes) sum += process.cpu_seconds;
+  sum = std::max(sum, end.cpu_seconds);
   return sum > 0 ? std::optional(sum) : std::nullopt;
 }
 
@@ -146,6 +191,7 @@ class ProgramMeasurer {
   ProgramStudy measure() {
     ProgramStudy measured;
     measured.run = {.machine = perf::describe_machine(), .command = options_.command};
+    require_source(options_.mode);
     run_under_the_clock();
     measured.end = end_;
     if (!end_.reason.empty()) return measured;
@@ -162,16 +208,38 @@ class ProgramMeasurer {
  private:
   void run_under_the_clock() {
     const std::string folder = folder_.sub("time");
-    for (const std::string& note : perf::session_notes(perf::SessionMode::time)) notes_.push_back(note);
+    add_notes(perf::session_notes(perf::SessionMode::time));
     end_ = perf::launch(
         {.argv = options_.argv, .environment = perf::session_environment(folder, perf::SessionMode::time)});
     timed_ = perf::read_session(folder);
-    notes_.insert(notes_.end(), timed_.notes.begin(), timed_.notes.end());
-    cpu_seconds_ = cpu_seconds_of(timed_);
+    add_notes(timed_.notes);
+    if (end_.is_static && timed_.regions.empty()) {
+      add_notes({"the program is statically linked: regions, NVTX ranges and GPU kernels in it can't be seen"});
+    }
+    if (end_.outlived_by > 0) {
+      add_notes(
+          {fmt::format("{} of its processes still ran a second after its end: what they did later is not measured",
+                       end_.outlived_by)});
+    }
+    cpu_seconds_ = cpu_seconds_of(timed_, end_);
   }
 
-  /// A program that was interrupted is not run again.
-  bool may_run_again() const { return !end_.interrupted && options_.mode != CounterMode::analytic; }
+  /// Why the program is not run again; empty: it may be.
+  std::string refuses_run() const {
+    if (options_.mode == CounterMode::analytic) return "--counters analytic";
+    if (end_.interrupted || InterruptKeeper::came()) return "the program was interrupted, and is not run again";
+    if (end_.signal != 0) return fmt::format("signal {} ended the program, and it is not run again", end_.signal);
+    return "";
+  }
+
+  void add_notes(const std::vector<std::string>& notes) {
+    for (const std::string& note : notes) {
+      const auto same = [&](const std::string& other) { return without_process(other) == without_process(note); };
+      if (std::none_of(notes_.begin(), notes_.end(), same)) notes_.push_back(note);
+    }
+  }
+
+  int runs_of_phases() const { return timed_.kernels.empty() ? 1 : 2; }
 
   std::vector<MeasuredPart> counted_parts() {
     std::vector<MeasuredPart> parts{program_part(name_, end_, cpu_seconds_)};
@@ -179,13 +247,18 @@ class ProgramMeasurer {
     for (MeasuredPart& part : parts) set_counts(part, cpu_counts());
     for (MeasuredPart& kernel : gpu_parts()) parts.push_back(std::move(kernel));
     make_names_unique(parts);
+    const auto beyond = static_cast<int>(merged(timed_.regions).size()) - options_.top;
+    if (beyond > 0) {
+      add_notes({fmt::format("{} more region{} with less time: --top {} shows {} too", beyond, beyond == 1 ? "" : "s",
+                             options_.top + beyond, beyond == 1 ? "it" : "them")});
+    }
     return with_most_time(std::move(parts), options_.top);
   }
 
   const CpuCounts& cpu_counts() {
     if (!cpu_) {
-      cpu_ = CpuCounts{.reason = end_.interrupted ? "the program was interrupted" : "--counters analytic"};
-      if (may_run_again()) {
+      cpu_ = CpuCounts{.reason = refuses_run()};
+      if (cpu_->reason.empty()) {
         const CpuCountRequest request{.argv = options_.argv,
                                       .mode = options_.mode,
                                       .folder = folder_.sub("cpu"),
@@ -193,9 +266,9 @@ class ProgramMeasurer {
                                       .uses_gpu = !timed_.kernels.empty(),
                                       .cpu_seconds = cpu_seconds_.value_or(end_.seconds),
                                       .exit_status = end_.status()};
-        cpu_ = count_cpu(request, [this](const std::string& what) { console_.progress(1, 2, what); });
+        cpu_ = count_cpu(request, [this](const std::string& what) { console_.progress(1, runs_of_phases(), what); });
         console_.finish_progress();
-        notes_.insert(notes_.end(), cpu_->notes.begin(), cpu_->notes.end());
+        add_notes(cpu_->notes);
       }
     }
     return *cpu_;
@@ -203,13 +276,14 @@ class ProgramMeasurer {
 
   std::vector<MeasuredPart> gpu_parts() {
     if (timed_.kernels.empty()) return {};
-    GpuCountRequest request{.argv = options_.argv,
-                            .folder = folder_.sub("gpu"),
-                            .counts = may_run_again() && options_.mode != CounterMode::simulated,
-                            .exit_status = end_.status()};
+    GpuCountRequest request{
+        .argv = options_.argv,
+        .folder = folder_.sub("gpu"),
+        .counts = refuses_run().empty() && !cpu_counts().interrupted && options_.mode != CounterMode::simulated,
+        .exit_status = end_.status()};
     GpuParts gpu = count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });
     console_.finish_progress();
-    notes_.insert(notes_.end(), gpu.notes.begin(), gpu.notes.end());
+    add_notes(gpu.notes);
     return std::move(gpu.parts);
   }
 
@@ -229,18 +303,29 @@ class ProgramMeasurer {
     return entry;
   }
 
+  static void note_no_ceilings(Study& study) {
+    study.program->notes.emplace_back("interrupted: the machine's ceilings were not measured");
+  }
+
   void judge(Study& study, const perf::Machine& machine) {
     MachineCeilings ceilings;
-    if (options_.ceilings) {
+    const bool interrupted = end_.interrupted || InterruptKeeper::came() || (cpu_ && cpu_->interrupted);
+    if (options_.ceilings && interrupted) note_no_ceilings(study);
+    if (options_.ceilings && !interrupted) {
       CeilingScope scope{.cpu = true, .gpus = {}};
       std::set<int> gpus;
       for (const perf::KernelRecord& kernel : timed_.kernels) gpus.insert(kernel.gpu);
       scope.gpus.assign(gpus.begin(), gpus.end());
       const CeilingCallbacks callbacks{[this](std::size_t done, std::size_t total, const std::string& what) {
+                                         if (InterruptKeeper::came()) throw Interrupted{};
                                          console_.progress(done, total, what);
                                        },
                                        [this](const std::string& line) { console_.print(line); }};
-      ceilings = measure_ceilings(machine, scope, options_.quick_ceilings, callbacks);
+      try {
+        ceilings = measure_ceilings(machine, scope, options_.quick_ceilings, callbacks);
+      } catch (const Interrupted&) {
+        note_no_ceilings(study);
+      }
       console_.finish_progress();
       study.ceilings = ceiling_entries(ceilings);
       study.rates = rate_entries(ceilings);
@@ -251,6 +336,7 @@ class ProgramMeasurer {
   const ProgramOptions& options_;
   Console& console_;
   std::string name_;
+  InterruptKeeper interrupts_;
   SessionFolder folder_;
   perf::LaunchEnd end_;
   perf::SessionRecords timed_;

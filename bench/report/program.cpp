@@ -107,6 +107,7 @@ std::string program_table(const Study& study) {
       text += fmt::format("! {}: {}\n", printable(row.identity.name), printable(flag));
     }
   }
+  text.pop_back();  // whoever prints it ends the last line
   return text;
 }
 
