@@ -95,6 +95,15 @@ void add_numbers(const Measurement& m, CardRows& rows) {
   if (m.identity.only_moves_bytes()) rows.emplace_back("Bandwidth", bandwidth_text(m.bandwidth()));
 }
 
+// Of a program, a region or a GPU kernel: T is of one call.
+void add_calls(const Measurement& m, CardRows& rows) {
+  if (!m.called) return;
+  rows.emplace_back("Calls", std::to_string(m.called->calls));
+  rows.emplace_back("Total time", seconds_text(m.called->seconds));
+  if (m.called->share) rows.emplace_back("Share", percent_text(100 * *m.called->share));
+  if (!m.called->region.empty()) rows.emplace_back("Region", m.called->region);
+}
+
 void add_verdict(const Measurement& m, CardRows& rows) {
   const Verdict& verdict = m.verdict;
   rows.emplace_back("Of the roof", percent_text(verdict.percent_of_roof));
@@ -113,6 +122,7 @@ json card_of(const Studies& studies, const Measurement& m) {
                 {"Problem", m.identity.problem},
                 {"Type", type_text(m)}};
   if (m.identity.op == "conv2d") rows.emplace_back("Epilogue", epilogue_of(m));
+  add_calls(m, rows);
   add_numbers(m, rows);
   add_verdict(m, rows);
   if (studies.machines.size() > 1) rows.emplace_back("Machine", machine_name(studies, m));
@@ -264,6 +274,47 @@ std::string measurements_table(const Studies& studies) {
     body += "</tr>\n";
   }
   return table_markup("measurements", "Measurements", kHeads, body);
+}
+
+std::string end_text(const ProgramEntry& program) {
+  std::string text = "took " + seconds_text(program.seconds);
+  if (program.cpu_seconds) text += fmt::format(", {} of CPU time", seconds_text(*program.cpu_seconds));
+  if (program.processes > 1) text += fmt::format(", {} processes", program.processes);
+  if (program.signal) text += fmt::format(", ended by signal {}", *program.signal);
+  if (program.exit_code.value_or(0) != 0) text += fmt::format(", exit code {}", *program.exit_code);
+  return text + (program.interrupted ? ", interrupted" : "");
+}
+
+// All parts of a program, those without W or Q with the reason.
+std::string program_section(const Program& program) {
+  constexpr std::array<Head, 8> kHeads = {{{"Part", false},
+                                           {"Name", false},
+                                           {"Device", false},
+                                           {"Region", false},
+                                           {"Calls", true},
+                                           {"Total time", true},
+                                           {"Share", true},
+                                           {"Not on the roofline", false}}};
+  std::string body;
+  for (const ProgramPart& part : program.parts) {
+    const CallFields& called = part.called;
+    const std::array<Cell, kHeads.size()> cells = {
+        {{part.kind, {}},
+         {part.name, {}},
+         {part.device, {}},
+         {called.region, {}},
+         {std::to_string(called.calls), static_cast<double>(called.calls)},
+         {seconds_text(called.seconds), called.seconds},
+         {called.share ? percent_text(100 * *called.share) : "–", called.share.value_or(-1)},
+         {part.reason, {}}}};
+    body += "<tr>";
+    for (const Cell& cell : cells) body += cell_markup(cell);
+    body += "</tr>\n";
+  }
+  std::string text = fmt::format("<p><code>{}</code> {}</p>\n", escape_markup(program.command), end_text(program));
+  text += table_markup("program", "Parts of the program", kHeads, body);
+  for (const std::string& note : program.notes) text += "<p class=\"soft\">" + escape_markup(note) + "</p>\n";
+  return text;
 }
 
 std::string trainium_section(const Studies& studies) {
@@ -418,6 +469,7 @@ std::string html(const Studies& studies) {
   out += fmt::format("<section class=\"plot {}\">\n", two ? "two" : "one") + inline_svg(studies, FigureSize::wide) +
          inline_svg(studies, FigureSize::narrow) + "</section>\n";
   out += section("Measurements", measurements_table(studies));
+  for (const Program& program : studies.programs) out += section("Program", program_section(program));
   if (!trainium_rows(studies).empty()) out += section("Beside the Trainium study", trainium_section(studies));
   out += section("Ceilings", ceilings_table(studies));
   out += section("Refused", refused_table(studies));

@@ -121,6 +121,7 @@ Studies merge(const std::vector<json>& studies) {
     for (CeilingEntry& one : read.study.ceilings) merged.ceilings.push_back({std::move(one), i});
     for (RateEntry& one : read.study.rates) merged.rates.push_back({std::move(one), i});
     for (Row& one : read.study.rows) merged.measurements.push_back({std::move(one), i});
+    if (read.study.program) merged.programs.push_back({std::move(*read.study.program), i});
     for (Refusal& one : read.study.refused) merged.refused.push_back({std::move(one), i});
   }
   assign_tags(merged.machines);

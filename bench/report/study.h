@@ -45,12 +45,18 @@ std::string max_pool_of(const Row& row);
 // Whether a series is of a vendor's library, which others are compared with.
 bool is_vendor_library(const std::string& series);
 
+// A program that is not gable's, with all its parts, points or not.
+struct Program : ProgramEntry {
+  size_t machine = 0;
+};
+
 struct Studies {
   std::vector<Machine> machines;  // one for each study
   std::vector<Ceiling> ceilings;
   std::vector<Measurement> measurements;
   std::vector<Refused> refused;
   std::vector<Rate> rates;
+  std::vector<Program> programs;
 };
 
 // Validates each study (SchemaError; with several, the message says which) and merges them in order. Two studies of one
