@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,8 @@
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
 #include "bench/report/program.h"
+#include "perfcounters/program/launch.h"
+#include "perfcounters/program/perf_counts.h"
 #include "tests/tools/expect.h"
 
 using namespace gable;
@@ -143,6 +146,11 @@ class Folder {
   fs::path path_ = fs::temp_directory_path() / ("gable_program_test_" + std::to_string(::getpid()));
 };
 
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
 std::string read_text(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -198,6 +206,83 @@ TEST_CASE("measure: what can't be started is said as a shell says it, and misuse
   CHECK(both.code == 2);
   CHECK(contains(both.err, "standard output is the program's own"));
   CHECK(gable_command(folder, "roofline --suite study -- true").code == 2);
+}
+
+TEST_CASE("measure: a program that a signal ended is not run again, whatever the counters") {
+  const Folder folder;
+  const std::string file = folder.file("runs");
+  const Result result = gable_command(folder, "measure -- sh -c 'echo run >>" + file + "; kill -TERM $$'");
+  CHECK(result.code == 143);
+  CHECK(contains(result.err, "signal 15 ended the program, and it is not run again"));
+  CHECK(read_text(file) == "run\n");
+}
+
+TEST_CASE("measure: what can't be written or counted is refused before the program runs") {
+  const Folder folder;
+  const std::string ran = folder.file("ran");
+  const auto refused = [&](const std::string& options, int code, const std::string& says) {
+    INFO(options);
+    const Result result = gable_command(folder, options + " -- touch '" + ran + "'");
+    CHECK(result.code == code);
+    CHECK(contains(result.err, says));
+    CHECK_FALSE(fs::exists(ran));
+  };
+  refused("measure --json /proc/study.json", 2, "/proc/study.json");  // root may write there, says access()
+  refused("measure --json '" + folder.file("none/study.json") + "'", 2, "does not exist");
+  refused("roofline --out /proc/report", 2, "--out '/proc/report'");
+  refused("measure --top 0", 2, "'0': must be a number above 0");
+  refused("measure --top many", 2, "'many': must be a number above 0");
+  const perf::ProgramCounts counter;
+  if (counter.runs() == 0 && !perf::has_nvidia_driver()) refused("measure --counters counter", 3, "--counters auto");
+}
+
+TEST_CASE("measure: a TMPDIR that does not exist is named, and none of gable's folders is left in another") {
+  const Folder folder;
+  const std::string before = environment("TMPDIR");
+  const std::string none = folder.file("none");
+  ::setenv("TMPDIR", none.c_str(), 1);
+  const Result result = gable_command(folder, "measure --counters analytic -- true");
+  CHECK(result.code != 0);
+  CHECK(contains(result.err, none));
+  CHECK(contains(result.err, "TMPDIR"));
+  fs::create_directory(none);
+  CHECK(gable_command(folder, "measure --counters analytic -- true").code == 0);
+  CHECK(fs::is_empty(none));
+  if (before.empty()) {
+    ::unsetenv("TMPDIR");
+  } else {
+    ::setenv("TMPDIR", before.c_str(), 1);
+  }
+}
+
+TEST_CASE("measure: the CPU time of a program without regions is its processes', and its own words stay its own") {
+  const Folder folder;
+  const std::string file = folder.file("study.json");
+  const Result result = gable_command(
+      folder, "measure --counters analytic --json '" + file +
+                  "' -- sh -c '(i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); echo $0 $*' --json x --help --");
+  CHECK(result.code == 0);
+  CHECK(result.out == "--json x --help --\n");
+  const json document = json::parse(read_text(file));
+  CHECK(document["program"]["cpu_seconds"] > 0.001);
+}
+
+TEST_CASE("measure: beyond --top, regions are said; Ctrl-C in the simulated run keeps the first one's times") {
+  const Folder folder;
+  const std::string file = folder.file("study.json");
+  const Result result =
+      gable_command(folder, "measure --counters analytic --top 1 --json '" + file + "' -- '" GABLE_TRIAD "'");
+  CHECK(contains(result.err, "1 more region with less time: --top 2 shows it too"));
+  // The program's second run, which the environment tells from the first, interrupts the process that measures.
+  const Result interrupted = gable_command(
+      folder,
+      "measure --counter-seconds 5 --json '" + file +
+          "' -- sh -c 'echo said; [ $GABLE_SESSION_MODE = time ] || { kill -INT $PPID; while :; do :; done; }'");
+  CHECK(interrupted.code == 0);
+  CHECK(interrupted.out == "said\n");
+  const json document = json::parse(read_text(file));
+  CHECK(check_study(document).empty());
+  CHECK(document["program"]["parts"].size() == 1);
 }
 
 TEST_CASE("measure: regions are as many as ran, and a simulated W is the known one") {

@@ -55,6 +55,13 @@ std::string read_terminal(int terminal) {
 
 }  // namespace
 
+TEST_CASE("the CPU time is the program's and that of the processes that it waited for") {
+  const LaunchEnd busy = quietly({"sh", "-c", "(i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); true"});
+  CHECK(busy.cpu_seconds > 1e-3);
+  CHECK(busy.cpu_seconds < 2 * busy.seconds);
+  CHECK_FALSE(busy.is_static);
+}
+
 TEST_CASE("exit codes and signals are kept, and the time is the process's") {
   CHECK(quietly({"true"}).status() == 0);
   CHECK(quietly({"sh", "-c", "exit 7"}).status() == 7);
