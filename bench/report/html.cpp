@@ -286,7 +286,7 @@ std::string end_text(const ProgramEntry& program) {
 }
 
 // All parts of a program, those without W or Q with the reason.
-std::string program_section(const Program& program) {
+std::string program_section(const Program& program, size_t number) {
   constexpr std::array<Head, 8> kHeads = {{{"Part", false},
                                            {"Name", false},
                                            {"Device", false},
@@ -311,8 +311,9 @@ std::string program_section(const Program& program) {
     for (const Cell& cell : cells) body += cell_markup(cell);
     body += "</tr>\n";
   }
-  std::string text = fmt::format("<p><code>{}</code> {}</p>\n", escape_markup(program.command), end_text(program));
-  text += table_markup("program", "Parts of the program", kHeads, body);
+  std::string text =
+      fmt::format("<p class=\"program\"><code>{}</code> {}</p>\n", escape_markup(program.command), end_text(program));
+  text += table_markup(fmt::format("program{}", number).c_str(), "Parts of the program", kHeads, body);
   for (const std::string& note : program.notes) text += "<p class=\"soft\">" + escape_markup(note) + "</p>\n";
   return text;
 }
@@ -469,7 +470,8 @@ std::string html(const Studies& studies) {
   out += fmt::format("<section class=\"plot {}\">\n", two ? "two" : "one") + inline_svg(studies, FigureSize::wide) +
          inline_svg(studies, FigureSize::narrow) + "</section>\n";
   out += section("Measurements", measurements_table(studies));
-  for (const Program& program : studies.programs) out += section("Program", program_section(program));
+  for (size_t i = 0; i < studies.programs.size(); ++i)
+    out += section("Program", program_section(studies.programs[i], i));
   if (!trainium_rows(studies).empty()) out += section("Beside the Trainium study", trainium_section(studies));
   out += section("Ceilings", ceilings_table(studies));
   out += section("Refused", refused_table(studies));

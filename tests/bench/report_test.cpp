@@ -450,6 +450,24 @@ TEST_CASE("svg and html: a hostile name is inert") {
   CHECK(contains(page, "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;"));
 }
 
+TEST_CASE("html: a program's parts are listed, points or not, and a point's card has its calls") {
+  json study = samples::cpu_study();
+  const json called{{"calls", 20}, {"seconds", 0.5}, {"share", 0.25}, {"region", "outer<"}};
+  study["measurements"][0]["called"] = called;
+  study["program"] = {{"command", "./app <b>"}, {"exit_code", 3},        {"signal", nullptr},
+                      {"seconds", 2.0},         {"processes", 1},        {"interrupted", false},
+                      {"notes", {"a note"}},    {"parts", json::array()}};
+  study["program"]["parts"].push_back(
+      {{"kind", "region"}, {"name", "hidden"}, {"device", "cpu"}, {"called", called}, {"reason", "no traffic"}});
+  const std::string page = html(merge({study}));
+  for (const char* text :
+       {"[\"Calls\",\"20\"]", "[\"Total time\",\"500 ms\"]", "[\"Share\",\"25.0 %\"]", "[\"Region\",\"outer\\u003c\"]",
+        "<h2>Program</h2>", "./app &lt;b&gt;", "exit code 3", "hidden", "no traffic", "a note"}) {
+    INFO(text);
+    CHECK(contains(page, text));
+  }
+}
+
 TEST_CASE("html: makes no network requests") {
   const std::string page = html(merge({samples::cpu_study(), samples::gpu_study()}));
   CHECK(contains(page, "default-src 'none'"));
