@@ -5,10 +5,13 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
 #include "bench/common/text.h"
+#include "bench/report/box_grid.h"
 #include "bench/report/labels.h"
 
 namespace gable::bench::report {
@@ -17,6 +20,7 @@ namespace {
 constexpr double kMarkerRadius = 4.5;
 constexpr double kMarginGap = 16;       // between the plot and the names of its ceilings
 constexpr size_t kMostTextLabels = 34;  // a panel with more problems than this is numbered
+constexpr size_t kMostNamed = 240;      // names in the key, and labels in a panel: of more, those that take most time
 constexpr double kSameIntensity = 0.02;
 constexpr double kMeanLeader = 20;  // pixels: if names lie farther from their points on average, numbers replace them
 
@@ -193,7 +197,7 @@ std::vector<Box> taken(const Panel& panel) {
 
 // Writes a text along a diagonal, above or below it, at the first place from the left where it covers none of
 // `others`. False if there is no such place.
-bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, const std::vector<Box>& others) {
+bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, BoxGrid& others) {
   const double run = line.b.x - line.a.x, rise = line.b.y - line.a.y;
   const double total = length(line);
   const double width = text_width(text, kFonts.roof), height = text_height(kFonts.roof);
@@ -205,7 +209,8 @@ bool name_diagonal(Panel& panel, const Segment& line, const std::string& text, c
       const Pixel at = {on_line.x + rise / total * above, on_line.y - run / total * above};
       const std::vector<Box> boxes = boxes_along(at, degrees, width, height);
       const bool inside = std::all_of(boxes.begin(), boxes.end(), [&](const Box& b) { return panel.plot.contains(b); });
-      if (!inside || hits(boxes, others)) continue;
+      const auto taken = [&](const Box& box) { return others.overlaps(box); };
+      if (!inside || std::any_of(boxes.begin(), boxes.end(), taken)) continue;
       panel.roof_texts.push_back({text, at, degrees, kFonts.roof, "", false, {}, false, boxes});
       return true;
     }
@@ -364,9 +369,10 @@ void name_where_free(Panel& panel, const Segment& line, const std::vector<std::s
   diagonals.insert(diagonals.end(), steep.begin(), steep.end());
   all.insert(all.end(), steep.begin(), steep.end());
   all.insert(all.end(), flat.begin(), flat.end());
-  for (const std::vector<Box>* obstacles : {&all, &diagonals, &others}) {
+  for (const std::vector<Box>* boxes : {&all, &diagonals, &others}) {
+    BoxGrid obstacles(panel.plot, *boxes);
     for (const std::string& text : texts) {
-      if (name_diagonal(panel, line, text, *obstacles)) return;
+      if (name_diagonal(panel, line, text, obstacles)) return;
     }
   }
 }
@@ -437,15 +443,20 @@ struct Column {
 
 std::vector<Column> columns_of(const Studies& studies, const Panel& panel) {
   std::vector<Column> columns;
+  std::map<std::string, std::vector<size_t>> columns_of_label;
   for (const Marker& marker : panel.markers) {
     const Measurement& m = studies.measurements[marker.measurement];
-    auto same = [&](const Column& column) {
-      const double other = studies.measurements[column.markers[0]->measurement].intensity();
-      return column.label == m.label && std::abs(m.intensity() / other - 1) < kSameIntensity;
+    auto same = [&](size_t column) {
+      const double other = studies.measurements[columns[column].markers[0]->measurement].intensity();
+      return std::abs(m.intensity() / other - 1) < kSameIntensity;
     };
-    auto it = std::find_if(columns.begin(), columns.end(), same);
-    if (it == columns.end()) it = columns.insert(columns.end(), Column{m.label, {}});
-    it->markers.push_back(&marker);
+    std::vector<size_t>& known = columns_of_label[m.label];
+    auto it = std::find_if(known.begin(), known.end(), same);
+    if (it == known.end()) {
+      it = known.insert(known.end(), columns.size());
+      columns.push_back({m.label, {}});
+    }
+    columns[*it].markers.push_back(&marker);
   }
   for (Column& column : columns) {
     std::stable_sort(column.markers.begin(), column.markers.end(),
@@ -514,30 +525,68 @@ double mean_leader(const Panel& panel) {
   return panel.labels.empty() ? 0 : sum / static_cast<double>(panel.labels.size());
 }
 
+// How long a network, or a study, spends in this row.
+double seconds_of(const Measurement& m) { return m.time.seconds * static_cast<double>(m.identity.count.value_or(1)); }
+
+// The ranks of the `most` greatest values, in ascending order.
+std::vector<size_t> greatest(const std::vector<double>& values, size_t most) {
+  std::vector<size_t> ranks(values.size());
+  std::iota(ranks.begin(), ranks.end(), size_t{0});
+  std::stable_sort(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return values[a] > values[b]; });
+  ranks.resize(std::min(most, ranks.size()));
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+// The names that numbers stand for, in the order of the rows. A key of thousands of names would be no key.
 std::vector<std::string> key_of(const Studies& studies) {
   std::vector<std::string> names;
+  std::vector<double> seconds;
+  std::map<std::string, size_t> rank_of;
   for (const Measurement& m : studies.measurements) {
-    if (m.can_be_drawn() && std::find(names.begin(), names.end(), m.label) == names.end()) names.push_back(m.label);
+    if (!m.can_be_drawn()) continue;
+    const auto [it, is_new] = rank_of.try_emplace(m.label, names.size());
+    if (is_new) names.push_back(m.label), seconds.push_back(0);
+    seconds[it->second] += seconds_of(m);
   }
-  return names;
+  std::vector<std::string> key;
+  for (const size_t rank : greatest(seconds, kMostNamed)) key.push_back(names[rank]);
+  return key;
+}
+
+// The columns that get a label: of those whose name is in the key, the ones that take most time.
+std::vector<Column> named_columns(const std::vector<Column>& columns, const Studies& studies,
+                                  const std::map<std::string, size_t>& number_of) {
+  std::vector<Column> candidates, named;
+  std::vector<double> seconds;
+  for (const Column& column : columns) {
+    if (!number_of.contains(column.label)) continue;
+    candidates.push_back(column);
+    seconds.push_back(0);
+    for (const Marker* marker : column.markers) seconds.back() += seconds_of(studies.measurements[marker->measurement]);
+  }
+  for (const size_t rank : greatest(seconds, kMostNamed)) named.push_back(candidates[rank]);
+  return named;
 }
 
 void label_panel(Panel& panel, const Studies& studies, bool numbered) {
-  const std::vector<Column> columns = columns_of(studies, panel);
-  add_stems(panel, columns);
+  std::map<std::string, size_t> number_of;
+  for (const std::string& name : key_of(studies)) number_of.try_emplace(name, number_of.size() + 1);
+  const std::vector<Column> all = columns_of(studies, panel);
+  add_stems(panel, all);
+  const std::vector<Column> columns = named_columns(all, studies, number_of);
   std::vector<std::string> names, numbers;
-  const std::vector<std::string> key = key_of(studies);
   for (const Column& column : columns) {
     constexpr double kWidestLabel = 170;
     names.push_back(fit_text(printable(column.label), kFonts.label, kWidestLabel));
-    numbers.push_back(std::to_string(std::find(key.begin(), key.end(), column.label) - key.begin() + 1));
+    numbers.push_back(std::to_string(number_of.at(column.label)));
   }
   if (!numbered && columns.size() <= kMostTextLabels) {
     panel.numbered = label_columns(panel, columns, names) > 0 || mean_leader(panel) > kMeanLeader;
   } else {
     panel.numbered = true;
   }
-  if (panel.numbered) panel.unlabelled = label_columns(panel, columns, numbers);
+  if (panel.numbered) panel.unlabelled = label_columns(panel, columns, numbers) + all.size() - columns.size();
 }
 
 // ---- figure ---------------------------------------------------------------------------------------------------------

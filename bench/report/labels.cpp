@@ -1,12 +1,16 @@
 // Label placement. Candidates lie on rings around each anchor. Candidates that cover something solid are dropped; the
-// others are ranked by distance, covered strokes and crossed leaders.
+// others are ranked by distance, covered strokes and crossed leaders. A grid finds what is near a candidate, and each
+// label keeps its cheapest candidates only, so that ten thousand points take a second.
 #include "bench/report/labels.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <numeric>
+
+#include "bench/report/box_grid.h"
 
 namespace gable::bench::report {
 namespace {
@@ -16,7 +20,10 @@ constexpr int kDirections = 24;
 constexpr double kLeaderFrom = 12;  // a ring nearer than this needs no leader
 constexpr double kGap = 1.5;        // between labels and what they must not cover
 constexpr int kRounds = 8;
-constexpr double kStrokeCost = 0.8;  // a pixel of line under the text costs as much as this many pixels of distance
+constexpr size_t kMostCandidates = 120;  // of one label
+constexpr size_t kMostAnchors = 12;      // of one label
+constexpr size_t kFew = 80;              // labels up to which every order is tried
+constexpr double kStrokeCost = 0.8;      // a pixel of line under the text costs as much as this many pixels of distance
 constexpr double kCrossingCost = 60;
 constexpr double kLeaderOverPointCost = 50;
 constexpr double kUnplacedCost = 5000;
@@ -31,7 +38,13 @@ struct Candidate {
 
 Segment leader_of(const LabelPlace& place) { return {place.anchor, place.box.nearest(place.anchor)}; }
 
+Box bounds_of(const Segment& s) {
+  return {std::min(s.a.x, s.b.x), std::min(s.a.y, s.b.y), std::max(s.a.x, s.b.x), std::max(s.a.y, s.b.y)};
+}
+
 bool touches(const Segment& segment, const Box& box) {
+  const Box around = bounds_of(segment);
+  if (around.x1 < box.x0 || box.x1 < around.x0 || around.y1 < box.y0 || box.y1 < around.y0) return false;
   Segment inside = segment;
   return clip(inside, box);
 }
@@ -42,35 +55,69 @@ bool cross(const Segment& s, const Segment& t) {
   return turn(s.a, s.b, t.a) * turn(s.a, s.b, t.b) < 0 && turn(t.a, t.b, s.a) * turn(t.a, t.b, s.b) < 0;
 }
 
-double cost_alone(const LabelPlace& place, double ring, const Surroundings& around) {
-  double cost = ring + ring * ring / 60;  // one long leader is worse than two short ones
-  for (const Segment& stroke : around.strokes) {
-    Segment covered = stroke;
-    if (clip(covered, place.box)) cost += 4 + kStrokeCost * length(covered);
+// Each different box once, to a tenth of a pixel: points in one spot are one obstacle.
+std::vector<Box> without_repeats(std::vector<Box> boxes) {
+  const auto key = [](const Box& b) {
+    return std::array{std::round(10 * b.x0), std::round(10 * b.y0), std::round(10 * b.x1), std::round(10 * b.y1)};
+  };
+  std::sort(boxes.begin(), boxes.end(), [&](const Box& a, const Box& b) { return key(a) < key(b); });
+  const auto same = [&](const Box& a, const Box& b) { return key(a) == key(b); };
+  boxes.erase(std::unique(boxes.begin(), boxes.end(), same), boxes.end());
+  return boxes;
+}
+
+// As boxes from end to end: x0 and y0 may be the greater ones.
+std::vector<Segment> without_repeats(const std::vector<Segment>& segments) {
+  std::vector<Box> ends;
+  for (const Segment& s : segments) ends.push_back({s.a.x, s.a.y, s.b.x, s.b.y});
+  std::vector<Segment> once;
+  for (const Box& b : without_repeats(std::move(ends))) once.push_back({{b.x0, b.y0}, {b.x1, b.y1}});
+  return once;
+}
+
+// The surroundings, by place.
+struct Neighbourhood {
+  explicit Neighbourhood(const Surroundings& around)
+      : area(around.area),
+        strokes(without_repeats(around.strokes)),
+        solid_near(around.area, without_repeats(around.solid)),
+        strokes_near(around.area) {
+    for (const Segment& stroke : strokes) strokes_near.add(bounds_of(stroke));
   }
+
+  Box area;
+  std::vector<Segment> strokes;
+  BoxGrid solid_near, strokes_near;
+};
+
+double cost_alone(const LabelPlace& place, double ring, Neighbourhood& around) {
+  double cost = ring + ring * ring / 60;  // one long leader is worse than two short ones
+  around.strokes_near.any_near(place.box, [&](size_t i, const Box&) {
+    Segment covered = around.strokes[i];
+    if (clip(covered, place.box)) cost += 4 + kStrokeCost * length(covered);
+    return false;
+  });
   if (place.leader) {
     cost += 6;
     const Segment leader = leader_of(place);
-    for (const Box& box : around.solid) {
-      const bool own = box.grown(0.5).contains({place.anchor.x, place.anchor.y, place.anchor.x, place.anchor.y});
+    const Pixel from = place.anchor;
+    around.solid_near.any_near(bounds_of(leader), [&](size_t, const Box& box) {
+      const bool own = box.grown(0.5).contains({from.x, from.y, from.x, from.y});
       if (!own && touches(leader, box)) cost += kLeaderOverPointCost;
-    }
+      return false;
+    });
   }
   return cost;
 }
 
-bool is_free(const Box& box, const Surroundings& around) {
-  if (!around.area.contains(box)) return false;
-  const Box padded = box.grown(kGap);
-  for (const Box& solid : around.solid) {
-    if (padded.overlaps(solid)) return false;
-  }
-  return true;
+bool is_free(const Box& box, Neighbourhood& around) {
+  return around.area.contains(box) && !around.solid_near.overlaps(box.grown(kGap));
 }
 
-std::vector<Candidate> candidates_of(const LabelRequest& request, const Surroundings& around) {
+// Cheapest first.
+std::vector<Candidate> candidates_of(const LabelRequest& request, Neighbourhood& around) {
   std::vector<Candidate> candidates;
-  for (size_t rank = 0; rank < request.anchors.size(); ++rank) {
+  for (size_t rank = 0; rank < std::min(request.anchors.size(), kMostAnchors); ++rank) {
     const Pixel anchor = request.anchors[rank];
     for (double ring : kRings) {
       for (int direction = 0; direction < kDirections; ++direction) {
@@ -85,6 +132,9 @@ std::vector<Candidate> candidates_of(const LabelRequest& request, const Surround
       }
     }
   }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  if (candidates.size() > kMostCandidates) candidates.resize(kMostCandidates);
   return candidates;
 }
 
@@ -109,7 +159,7 @@ double choose(size_t self, const std::vector<Candidate>& candidates, Places& pla
   double best = kImpossible;
   std::optional<LabelPlace> chosen;
   for (const Candidate& candidate : candidates) {
-    if (candidate.cost >= best) continue;
+    if (candidate.cost >= best) break;
     const double cost = candidate.cost + cost_beside(candidate.place, placed, self);
     if (cost < best) {
       best = cost;
@@ -132,6 +182,7 @@ std::vector<std::vector<size_t>> orders_of(const std::vector<LabelRequest>& requ
     orders.emplace_back(order.rbegin(), order.rend());
   };
   add([&](size_t i) { return requests[i].anchors[0].x; });
+  if (requests.size() > kFew) return orders;
   add([&](size_t i) { return requests[i].anchors[0].y; });
   add([&](size_t i) { return candidates[i].size(); });
   return orders;
@@ -164,16 +215,19 @@ double length(const Segment& segment) { return std::hypot(segment.b.x - segment.
 
 std::vector<std::optional<LabelPlace>> place_labels(const std::vector<LabelRequest>& requests,
                                                     const Surroundings& surroundings) {
+  Neighbourhood around(surroundings);
   std::vector<std::vector<Candidate>> candidates;
-  for (const LabelRequest& request : requests) candidates.push_back(candidates_of(request, surroundings));
+  for (const LabelRequest& request : requests) candidates.push_back(candidates_of(request, around));
   Places best;
   double least = kImpossible;
   for (const std::vector<size_t>& order : orders_of(requests, candidates)) {
     Places placed(requests.size());
-    double cost = 0;
+    double cost = 0, before = kImpossible;
     for (int round = 0; round < kRounds; ++round) {
       cost = 0;
       for (size_t self : order) cost += choose(self, candidates[self], placed);
+      if (cost == before) break;
+      before = cost;
     }
     if (cost < least || best.empty()) {
       least = cost;

@@ -376,6 +376,30 @@ TEST_CASE("figure: points in one spot do not stop the layout, and nothing collid
   CHECK(contains(figure.note, "too crowded to name"));
 }
 
+TEST_CASE("figure: of thousands of points, those that take most time are named, and the key stays short") {
+  json study = samples::cpu_study({"f32"});
+  const json row = study["measurements"][0];
+  study["measurements"] = json::array();
+  const double flop = row["W"]["flop"], seconds = row["T"]["seconds"];
+  for (int i = 0; i < 2000; ++i) {
+    json m = row;
+    const double bytes = flop / std::pow(10, i % 40 / 10.0), slower = i == 1500 ? 5 : 1 + i / 50 / 40.0;
+    m["name"] = "layer" + std::to_string(i);
+    m["Q"] = {{"dram", {{"source", "analytic"}, {"bytes", bytes}, {"analytic", bytes}}}};
+    m["T"]["seconds"] = m["T"]["q1"] = m["T"]["q3"] = seconds * slower;
+    m["intensity"] = flop / bytes;
+    m["gflops"] = flop / seconds / slower / 1e9;
+    study["measurements"].push_back(m);
+  }
+  const Figure figure = lay_out(merge({study}));
+  REQUIRE(figure.panels.size() == 1);
+  CHECK(figure.panels[0].markers.size() == 2000);
+  REQUIRE(figure.key.size() == 240);
+  CHECK(std::any_of(figure.key.begin(), figure.key.end(), [](const KeyEntry& e) { return e.text == "layer1500"; }));
+  CHECK(figure.panels[0].labels.size() > 20);
+  CHECK(figure.panels[0].labels.size() + figure.panels[0].unlabelled == 2000);
+}
+
 TEST_CASE("figure: CPU and GPU panels are side by side with the same axes") {
   const Figure figure = lay_out(merge({samples::cpu_study(), samples::gpu_study()}));
   REQUIRE(figure.panels.size() == 2);
