@@ -2,15 +2,15 @@
 #include "bench/cli/study_commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gable/error.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "bench/cli/ceilings_text.h"
 #include "bench/cli/report_files.h"
-#include "bench/record/schema.h"
+#include "bench/record/study_file.h"
 #include "bench/record/study_json.h"
 #include "bench/report/bandwidth.h"
 #include "bench/report/report.h"
@@ -60,18 +60,21 @@ StudyPlan roofline_plan(const StudyOptions& options) {
   return plan;
 }
 
-json read_document(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': the file can't be opened", path));
-  try {
-    json study = json::parse(file);
-    validate_study(study);
-    return study;
-  } catch (const json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': is no JSON: {}", path, error.what()));
-  } catch (const SchemaError& error) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': {}", path, error.what()));
+// The studies among these files. Of several files, those that are none are named and left out. Throws
+// Error(invalid_argument) where none is left.
+std::vector<json> read_studies(const std::vector<std::string>& files, Console& console) {
+  std::vector<json> studies;
+  std::vector<std::string> reasons;
+  for (const std::string& file : files) {
+    try {
+      studies.push_back(read_study_file(file));
+    } catch (const Error& error) {
+      reasons.emplace_back(error.what());
+    }
   }
+  if (studies.empty()) throw Error(ErrorCode::invalid_argument, fmt::format("{}", fmt::join(reasons, "\n")));
+  for (const std::string& reason : reasons) console.print("left out: " + reason);
+  return studies;
 }
 
 void print_tables(const report::Studies& studies, Console& console) {
@@ -121,11 +124,10 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
 }
 
 ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console) {
-  std::vector<json> documents;
-  for (const std::string& file : files) documents.push_back(read_document(file));
+  const report::Studies studies = report::merge(read_studies(files, console));
   const std::string folder = report_folder(out);
   make_report_folder(folder);
-  const std::string no_png = report::write_report(report::merge(documents), folder);
+  const std::string no_png = report::write_report(studies, folder);
   print_whereabouts(folder, false, no_png, console);
   return kDone;
 }

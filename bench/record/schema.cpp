@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "bench/common/text.h"
 #include "bench/record/row_json.h"
 
 namespace gable::bench {
@@ -22,6 +23,12 @@ constexpr Names kMaths = {"strict", "tf32", "split3", "split6"};
 constexpr Names kSources = {"counter", "simulated", "analytic"};
 constexpr Names kBounds = {"compute", "memory:dram", "memory:l3", "memory:l2", "memory:l1", "overhead"};
 constexpr double kDerivedTolerance = 0.01;
+
+// What can be measured lies far inside, in any unit of the record. The axes of a figure span what a study has, so
+// 5e-324 FLOP would be an axis of 300 decades.
+constexpr double kLeastDrawn = 1e-18, kMostDrawn = 1e30;
+constexpr double kMostInt = 2147483647;
+constexpr double kMostExact = 9007199254740992;  // 2^53
 
 enum class Presence { required, optional };
 
@@ -57,7 +64,11 @@ bool is_number_from(const json& value, double least) {
 
 bool is_positive(const json& value) { return is_number_from(value, 0) && value.get<double>() > 0; }
 
-bool is_count(const json& value) { return value.is_number_integer() && value.get<double>() >= 1; }
+bool is_in_range(const json& value) { return value.get<double>() >= kLeastDrawn && value.get<double>() <= kMostDrawn; }
+
+bool is_count(const json& value, double most) {
+  return value.is_number_integer() && value.get<double>() >= 1 && value.get<double>() <= most;
+}
 
 /// A field of an object, by its key. `at` is the object's JSON pointer.
 struct Field {
@@ -114,14 +125,23 @@ class Checker {
     return value(field, right, one_of(names));
   }
 
-  const json* positive(const Field& field) { return value(field, is_positive, "a number > 0"); }
+  const json* positive(const Field& field) { return in_range(field, value(field, is_positive, "a number > 0")); }
 
   const json* not_negative(const Field& field) {
     return value(
         field, [](const json& v) { return is_number_from(v, 0); }, "a number >= 0");
   }
 
-  void count(const Field& field) { value(field, is_count, "an integer >= 1"); }
+  // A number >= 0 that a figure draws where it is not 0.
+  const json* zero_or_positive(const Field& field) {
+    const json* number = not_negative(field);
+    return number && *number == 0 ? number : in_range(field, number);
+  }
+
+  void count(const Field& field, double most = kMostInt) {
+    const auto right = [&](const json& v) { return is_count(v, most); };
+    value(field, right, fmt::format("an integer from 1 to {:.0f}", most));
+  }
 
   void flag(const Field& field) {
     value(
@@ -147,6 +167,13 @@ class Checker {
   }
 
  private:
+  // `number`, or null and a violation where it is out of the range of what can be measured.
+  const json* in_range(const Field& field, const json* number) {
+    if (!number || is_in_range(*number)) return number;
+    report(field.pointer(), *number, fmt::format("a number from {:g} to {:g}", kLeastDrawn, kMostDrawn));
+    return nullptr;
+  }
+
   std::vector<Violation>& violations_;
 };
 
@@ -201,7 +228,9 @@ void check_rate(Checker& check, const json& rate, const std::string& at) {
   check.text({rate, at, "formula", Presence::optional});
 }
 
-bool is_pair_of_counts(const json& v) { return v.is_array() && v.size() == 2 && is_count(v[0]) && is_count(v[1]); }
+bool is_pair_of_counts(const json& v) {
+  return v.is_array() && v.size() == 2 && is_count(v[0], kMostExact) && is_count(v[1], kMostExact);
+}
 
 void check_tile(Checker& check, const json& entry, const std::string& at) {
   check.value({entry, at, "tile", Presence::optional}, is_pair_of_counts, "[lanes, length] of integers >= 1");
@@ -249,7 +278,7 @@ const json* check_work(Checker& check, const json& entry, const std::string& at)
   if (!work) return nullptr;
   check.choice({*work, at + "/W", "source"}, kSources);
   check.not_negative({*work, at + "/W", "analytic"});
-  return check.not_negative({*work, at + "/W", "flop"});
+  return check.zero_or_positive({*work, at + "/W", "flop"});
 }
 
 // Returns the bytes of dram, which define the intensity.
@@ -291,7 +320,7 @@ void check_arithmetic(Checker& check, const json& entry, const std::string& at) 
 void check_called(Checker& check, const json& entry, const std::string& at, Presence presence) {
   const json* called = check.object({entry, at, "called", presence});
   if (!called) return;
-  check.count({*called, at + "/called", "calls"});
+  check.count({*called, at + "/called", "calls"}, kMostExact);
   check.not_negative({*called, at + "/called", "seconds"});
   check.not_negative({*called, at + "/called", "share", Presence::optional});
 }
@@ -323,7 +352,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
 
   check.choice({entry, at, "bound", Presence::optional}, kBounds);
   check.positive({entry, at, "working_set_bytes", Presence::optional});
-  check.count({entry, at, "count", Presence::optional});
+  check.count({entry, at, "count", Presence::optional}, kMostExact);
   check_called(check, entry, at, Presence::optional);
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
     check.not_negative({entry, at, key, Presence::optional});
@@ -332,7 +361,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
 
 void check_total(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "dtype", "device"}) check.nonempty({entry, at, key});
-  for (const char* key : {"layers", "layers_of_list", "convolutions"}) check.count({entry, at, key});
+  for (const char* key : {"layers", "layers_of_list", "convolutions"}) check.count({entry, at, key}, kMostExact);
   check.positive({entry, at, "seconds"});
   check.not_negative({entry, at, "flop"});
 }
@@ -385,8 +414,8 @@ std::string message(const std::vector<Violation>& violations) {
   std::string text = "the study does not follow its schema (docs/record.md):";
   for (size_t i = 0; i < violations.size() && i < kMost; ++i) {
     const Violation& v = violations[i];
-    text +=
-        fmt::format("\n  {}: is {}; expected {}", v.pointer.empty() ? "the document" : v.pointer, v.value, v.expected);
+    text += fmt::format("\n  {}: is {}; expected {}", v.pointer.empty() ? "the document" : printable(v.pointer),
+                        printable(v.value), v.expected);
   }
   if (violations.size() > kMost) text += fmt::format("\n  and {} more", violations.size() - kMost);
   return text;

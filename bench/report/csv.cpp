@@ -18,8 +18,27 @@ constexpr std::string_view kHeader =
 
 class Line {
  public:
+  // A spreadsheet would run a text that begins like a formula: an apostrophe before it says that it is text.
   Line& add(std::string_view text) {
     separate();
+    if (!text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos) {
+      return put("'" + std::string(text));
+    }
+    return put(text);
+  }
+  Line& add(const std::string& text) { return add(std::string_view(text)); }
+  Line& add(const char* text) { return add(std::string_view(text)); }
+  Line& add(bool value) { return add(value ? "true" : "false"); }
+  Line& add(int value) { return add_number(fmt::format("{}", value)); }
+  Line& add(double value) { return add_number(fmt::format("{}", value)); }
+  template <class T>
+  Line& add(const std::optional<T>& value) {
+    return value ? add(*value) : add("");
+  }
+  const std::string& line() const { return line_; }
+
+ private:
+  Line& put(std::string_view text) {
     if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
       line_ += text;
       return *this;
@@ -29,18 +48,11 @@ class Line {
     line_ += '"';
     return *this;
   }
-  Line& add(const std::string& text) { return add(std::string_view(text)); }
-  Line& add(const char* text) { return add(std::string_view(text)); }
-  Line& add(bool value) { return add(value ? "true" : "false"); }
-  Line& add(int value) { return add(std::to_string(value)); }
-  Line& add(double value) { return add(fmt::format("{}", value)); }
-  template <class T>
-  Line& add(const std::optional<T>& value) {
-    return value ? add(*value) : add("");
+  Line& add_number(const std::string& digits) {
+    separate();
+    return put(digits);
   }
-  const std::string& line() const { return line_; }
 
- private:
   void separate() {
     if (begun_) line_ += ',';
     begun_ = true;

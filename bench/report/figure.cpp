@@ -87,6 +87,8 @@ double best_compute(const std::vector<const Ceiling*>& roof, const std::string& 
 struct Extent {
   double lo = std::numeric_limits<double>::infinity(), hi = 0;
   void include(double value) {
+    if (!(value > 0) || !std::isfinite(value)) return;
+    value = std::clamp(value, 1e-60, 1e60);
     lo = std::min(lo, value);
     hi = std::max(hi, value);
   }
@@ -138,11 +140,14 @@ std::vector<Tick> ticks_of(Range range, double from, double to) {
   std::vector<Tick> ticks;
   auto at = [&](double power) { return from + (power - range.lo) / (range.hi - range.lo) * (to - from); };
   const double pixels_a_decade = std::abs(to - from) / (range.hi - range.lo);
+  constexpr double kTextPitch = 34;
+  const int decades_a_name = std::max(1, static_cast<int>(std::ceil(kTextPitch / pixels_a_decade)));
   for (double decade = std::floor(range.lo); decade <= range.hi; ++decade) {
     for (int mantissa = 1; mantissa < 10; ++mantissa) {
       const double power = decade + std::log10(mantissa);
       if (power < range.lo - 1e-9 || power > range.hi + 1e-9) continue;
-      const bool is_named = mantissa == 1 || (pixels_a_decade > 110 && (mantissa == 2 || mantissa == 5));
+      const bool is_named = mantissa == 1 ? std::fmod(decade, decades_a_name) == 0
+                                          : pixels_a_decade > 110 && (mantissa == 2 || mantissa == 5);
       ticks.push_back({at(power), is_named ? tick_text(std::pow(10, decade) * mantissa) : ""});
     }
   }
@@ -317,8 +322,8 @@ std::set<const Ceiling*> best_of_each_dtype(const std::vector<const Ceiling*>& r
 // lies outside the plot.
 std::optional<Segment> diagonal_of(const Ceiling& c, const PanelRoof& roof, const Box& plot) {
   const double top = extremes(roof.ceilings, c.machine, roof.studies).top;
-  const double low = 1e-12;  // far left of any plot; clipped
-  const double ridge = top > 0 ? top / c.limit.value : 1e12;
+  const double low = std::pow(10, roof.scale.x.lo - 1);  // left of the plot; clipped
+  const double ridge = top > 0 ? top / c.limit.value : std::pow(10, roof.scale.x.hi + 1);
   Segment line = {roof.scale.at(low, c.limit.value * low), roof.scale.at(ridge, c.limit.value * ridge)};
   if (!clip(line, plot)) return std::nullopt;
   return line;
@@ -346,11 +351,12 @@ std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const P
       continue;
     }
     const MachineRoof best = extremes(roof.ceilings, c->machine, studies);
-    const double from = best.steepest > 0 ? c->limit.value / best.steepest : 1e-12;
-    RoofLine line = {{roof.scale.at(from, c->limit.value), roof.scale.at(1e12, c->limit.value)},
-                     c->dtype,
-                     strong.contains(c),
-                     dashed};
+    const double from = best.steepest > 0 ? c->limit.value / best.steepest : std::pow(10, roof.scale.x.lo - 1);
+    RoofLine line = {
+        {roof.scale.at(from, c->limit.value), roof.scale.at(std::pow(10, roof.scale.x.hi + 1), c->limit.value)},
+        c->dtype,
+        strong.contains(c),
+        dashed};
     if (!clip(line.line, panel.plot)) continue;
     panel.roofs.push_back(line);
     named.emplace_back(

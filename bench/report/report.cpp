@@ -14,10 +14,12 @@ namespace gable::bench::report {
 
 std::string write_report(const Studies& studies, const std::filesystem::path& out_dir) {
   if (studies.machines.empty()) throw std::invalid_argument("no study to report: at least one JSON document is needed");
+  // All is made before anything is written: a report is whole, or the folder is as it was.
+  const std::string rows = csv(studies), drawing = svg(studies), page = html(studies);
   std::filesystem::create_directories(out_dir);
-  write_whole(out_dir / "study.csv", {csv(studies)});
-  write_whole(out_dir / "roofline.svg", {svg(studies)});
-  write_whole(out_dir / "index.html", {html(studies)});
+  write_whole(out_dir / "study.csv", {rows});
+  write_whole(out_dir / "roofline.svg", {drawing});
+  write_whole(out_dir / "index.html", {page});
   try {
     write_png(svg(studies, Colours::light), out_dir / "roofline.png");
   } catch (const NoRenderer& error) {

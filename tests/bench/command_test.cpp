@@ -513,6 +513,11 @@ TEST_CASE("roofline writes its files, and plot draws them again, without a PNG w
   CHECK(bad.code == 2);
   CHECK(contains(bad.err, "bad.json"));
   CHECK_FALSE(fs::exists(folder.file("none")));
+  const Result mixed =
+      run_command("plot '" + folder.file("bad.json") + "' " + json_file + " --out '" + folder.file("mixed") + "'");
+  CHECK(mixed.code == 0);
+  CHECK(contains(mixed.out, "left out: study '" + folder.file("bad.json") + "': is no JSON"));
+  CHECK(fs::file_size(fs::path(folder.file("mixed")) / "index.html") > 0);
 }
 
 namespace {

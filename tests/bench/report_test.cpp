@@ -1,16 +1,19 @@
 // The report of a study: accepted input, written files, readable figures. GABLE_REPORT_DIR=DIR keeps the generated
 // reports in that folder for inspection.
 #include <doctest/doctest.h>
+#include <gable/error.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "bench/common/text.h"
 #include "bench/record/schema.h"
+#include "bench/record/study_file.h"
 #include "bench/report/bandwidth.h"
 #include "bench/report/csv.h"
 #include "bench/report/figure.h"
@@ -185,6 +188,105 @@ TEST_CASE("schema: a wrong type anywhere is a violation, never a crash") {
   CHECK(tried > 300);
 }
 
+TEST_CASE("schema: a number that nothing measures is a violation with its field, not an axis of 300 decades") {
+  CHECK(violation_after([](json& s) {
+          json& m = s["measurements"][0];
+          m["W"]["flop"] = 5e-324;
+          m["gflops"] = m["intensity"] = 0;
+        }) == "/measurements/0/W/flop: 5e-324; a number from 1e-18 to 1e+30");
+  CHECK(violation_after([](json& s) { s["measurements"][0]["Q"]["dram"]["bytes"] = 5e-324; }) ==
+        "/measurements/0/Q/dram/bytes: 5e-324; a number from 1e-18 to 1e+30");
+  CHECK(violation_after([](json& s) {
+          s["ceilings"][0]["value"] = s["ceilings"][0]["q1"] = 1e-310;
+        }).starts_with("/ceilings/0/q1: 1e-310; a number from 1e-18"));
+  CHECK(violation_after([](json& s) {
+          s["measurements"][0]["T"]["seconds"] = 1e300;
+        }).ends_with("1e+300; a number from 1e-18 to 1e+30"));
+  CHECK(violation_after([](json& s) { s["machine"]["threads"] = 4294967297; }) ==
+        "/machine/threads: 4294967297; an integer from 1 to 2147483647");
+}
+
+TEST_CASE("figure: the widest ranges that a study may have still have few ticks, and any numbers end") {
+  json study = samples::cpu_study({"f32"});
+  json& m = study["measurements"][0];
+  m["W"]["flop"] = 1e-18;
+  m["Q"]["dram"]["bytes"] = 1e30;
+  m["T"]["seconds"] = m["T"]["q1"] = m["T"]["q3"] = 1e30;
+  m["intensity"] = 1e-48;
+  m["gflops"] = 1e-57;
+  study["ceilings"][0]["value"] = study["ceilings"][0]["q1"] = 1e-18;
+  Studies studies = merge({study});
+  Figure figure = lay_out(studies);
+  CHECK(figure.panels[0].x_ticks.size() < 1000);
+  size_t named = 0;
+  for (const Tick& tick : figure.panels[0].x_ticks) named += !tick.text.empty();
+  CHECK(named > 5);
+  CHECK(named < 30);
+  for (double value : {5e-324, 1e308, std::numeric_limits<double>::infinity()}) {
+    studies.measurements[0].work.value = studies.ceilings[0].limit.value = value;
+    figure = lay_out(studies);
+    CHECK(figure.panels[0].x_ticks.size() < 2000);
+    CHECK(figure.panels[0].y_ticks.size() < 2000);
+  }
+}
+
+namespace {
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse_document(text, "a.json");
+  } catch (const gable::Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("study file: deep, cut or broken JSON is refused with the file's name") {
+  const std::string deep(50000, '['), objects = "{\"schema_version\":1,\"later\":";
+  CHECK(contains(refusal_of(deep), "study 'a.json': is nested more than 64 levels deep"));
+  CHECK(contains(refusal_of(deep + std::string(50000, ']')), "64 levels"));
+  std::string nested;
+  for (int i = 0; i < 50000; ++i) nested += "{\"a\":";
+  CHECK(contains(refusal_of(objects + nested), "64 levels"));
+  CHECK(refusal_of(std::string(60, '[') + std::string(60, ']')) == "accepted");
+  for (const char* text : {"", "{\"schema_version\": 1", "[1, 2", "nul", "{\"a\": 1e999}", "\"\xff\"", "\x1b[31m"}) {
+    const std::string refusal = refusal_of(text);
+    CHECK(contains(refusal, "study 'a.json': is no JSON"));
+    CHECK_FALSE(contains(refusal, "\x1b"));
+  }
+  const std::string whole = samples::gpu_study().dump();
+  for (size_t cut = 0; cut < whole.size(); cut += 997) CHECK(contains(refusal_of(whole.substr(0, cut)), "is no JSON"));
+}
+
+TEST_CASE("study file: what is no study, or a newer one, says so; no escape sequence reaches the terminal") {
+  Folder folder("files");
+  std::filesystem::create_directories(folder.path());
+  const auto refusal = [&](const json& document) -> std::string {
+    const std::filesystem::path path = folder.path() / "a.json";
+    std::ofstream(path) << document.dump();
+    try {
+      read_study_file(path);
+    } catch (const gable::Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  json study = samples::gpu_study();
+  CHECK(refusal(study) == "accepted");
+  CHECK(contains(refusal(json::array()), "is JSON, but no study"));
+  CHECK(contains(refusal({{"version", 6}}), "is JSON, but no study"));
+  study["schema_version"] = 2;
+  CHECK(contains(refusal(study), "/schema_version: is 2; expected 1, the version that this gable reads"));
+  CHECK(
+      contains(refusal(json::parse(R"({"schema_version": 1, "machine": {"caches": {"\u001b[31m": 1}}})")), "machine"));
+  CHECK_FALSE(
+      contains(refusal(json::parse(R"({"schema_version": 1, "machine": {"caches": {"\u001b[31m": "x"}}})")), "\x1b"));
+  CHECK_THROWS_WITH_AS(read_study_file(folder.path()), doctest::Contains("is a folder"), gable::Error);
+  CHECK_THROWS_WITH_AS(read_study_file(folder.path() / "none"), doctest::Contains("can't be opened"), gable::Error);
+}
+
 TEST_CASE("schema: numbers that contradict each other are a violation") {
   CHECK(contains(violation_after([](json& s) { s["measurements"][0]["gflops"] = 1e6; }), "W.flop / T.seconds / 1e9"));
   CHECK(contains(violation_after([](json& s) { s["measurements"][0]["intensity"] = 1; }), "W.flop / Q.dram.bytes"));
@@ -305,6 +407,15 @@ TEST_CASE("a device is a GPU by its kind, not by its name") {
     if (m["device"] == "cpu") m["device"] = "accelerator:0", m["device_kind"] = "gpu", m["threads"] = nullptr;
   }
   CHECK(panels_of(merge({study})) == std::vector<DeviceKind>{DeviceKind::cpu, DeviceKind::gpu});
+}
+
+TEST_CASE("csv: a spreadsheet runs no text of a study as a formula") {
+  json study = samples::cpu_study();
+  study["measurements"][0]["name"] = "=cmd|' /C calc'!A0";
+  study["measurements"][1]["kernel"] = "@SUM(1,2)";
+  const std::string text = csv(merge({study}));
+  CHECK(contains(text, "study,'=cmd|' /C calc'!A0,conv2d,"));
+  CHECK(contains(text, ",\"'@SUM(1,2)\","));
 }
 
 TEST_CASE("csv: numbers read back exactly") {

@@ -1,0 +1,59 @@
+// See study_file.h.
+#include "bench/record/study_file.h"
+
+#include <fmt/format.h>
+#include <gable/error.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "bench/common/text.h"
+#include "bench/record/schema.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void fail(const std::string& name, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': {}", printable(name), what));
+}
+
+std::string text_of(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail(path, "is a folder; name a file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(path, "the file can't be opened");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+json parse_document(const std::string& text, const std::string& name) {
+  const auto check_depth = [&](int depth, json::parse_event_t, const json&) {
+    if (depth > kMostLevels)
+      fail(name, fmt::format("is nested more than {} levels deep, which no study is", kMostLevels));
+    return true;
+  };
+  try {
+    return json::parse(text, check_depth);
+  } catch (const json::exception& error) {
+    fail(name, fmt::format("is no JSON: {}", printable(error.what())));
+  }
+}
+
+json read_study_file(const std::string& path) {
+  json study = parse_document(text_of(path), path);
+  if (!study.is_object() || !study.contains("schema_version")) {
+    fail(path, "is JSON, but no study: expected an object with a schema_version (docs/record.md)");
+  }
+  try {
+    validate_study(study);
+  } catch (const SchemaError& error) {
+    fail(path, error.what());
+  }
+  return study;
+}
+
+}  // namespace gable::bench
