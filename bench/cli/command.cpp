@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "bench/cli/cliffs_command.h"
+#include "bench/cli/diff_command.h"
 #include "bench/cli/info.h"
 #include "bench/cli/list_command.h"
 #include "bench/cli/profile_command.h"
@@ -36,6 +37,7 @@ struct Arguments {
   ProfileOptions profile;
   WorkloadOptions workload;
   CliffOptions cliffs;
+  DiffArguments diff;
   ProgramArguments program;
   std::string json;
   bool gpu = false;
@@ -272,6 +274,28 @@ void add_plot(CLI::App& root, Arguments& a) {
   });
 }
 
+void add_diff(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand(
+      "diff",
+      "two studies of one machine: what became slower or faster beyond the noise; exit 1 if anything is slower");
+  DiffOptions& options = a.diff.options;
+  app.add_option("old", a.diff.before, "record of the old build")->required();
+  app.add_option("new", a.diff.after, "record of the new build")->required();
+  app.add_option("--noise", options.noise.least,
+                 "least standard deviation between two runs of one build, as a share (default: 0.004)")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--drift", options.noise.drift,
+                 "largest shift of all rows that is taken for the machine's, as a share (default: 0.03)")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--same", options.same, "a row that changed by no more, for certain, is the same (default: 0.03)")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--allow-other-machine", a.diff.allow_other_machine, "compare studies of different machines, too");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) { return diff_command(arguments.diff, console); };
+  });
+}
+
 void add_profile(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("profile", "what runs are made of: kernels, copies, API calls; phases on CPUs");
   add_selection(app, a.study.selection);
@@ -368,7 +392,7 @@ int command(int argc, const char* const* argv) {
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
   for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_measure,
-                         add_plot, add_profile, add_cliffs, add_counted}) {
+                         add_plot, add_diff, add_profile, add_cliffs, add_counted}) {
     add(app, arguments);
   }
   const int own_words = count_own_words(argc, argv);

@@ -125,7 +125,8 @@ TEST_CASE("a list's bad line is named, the others run, and the exit code is 2") 
 TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
   CHECK(run_command("--help").code == 0);
   CHECK(run_command("--version").out == "gable " GABLE_VERSION_STRING "\n");
-  for (const char* command : {"info", "list", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot"}) {
+  for (const char* command :
+       {"info", "list", "run", "run conv2d", "verify", "bench", "ceilings", "roofline", "plot", "diff"}) {
     CAPTURE(command);
     const Result help = run_command(std::string(command) + " --help");
     CHECK(help.code == 0);
@@ -150,6 +151,7 @@ TEST_CASE("help and version exit with 0, bad usage with 2 and a message") {
                                 "verify --problem ic3ih8oc4kh3 --max-pool 0 --device reference",
                                 "plot",
                                 "plot --out x no_such.json",
+                                "diff no_such.json no_such.json",
                                 "verify --problem ic3ih8oc4kh3 --device reference,reference",
                                 "verify --problem ic3ih8oc4kh3 --device 'reference?speed=9'"}) {
     CAPTURE(arguments);
@@ -622,4 +624,46 @@ TEST_CASE("run conv2d refuses what doesn't fit, and leaves no output") {
   const Result nowhere = run_command(std::string(kSwapProblem) + " --output '" + folder.file("none/y.npy") + "'");
   CHECK(nowhere.code == 2);
   CHECK(contains(nowhere.err, "does not exist"));
+}
+
+TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines differ") {
+  const Folder folder;
+  const auto path = [&](const char* name) { return " '" + folder.file(name) + "'"; };
+  REQUIRE(run_command("bench " + std::string(kSmall) + " --device reference --seconds 0.01 --json" + path("old.json"))
+              .code == 0);
+  json study = json::parse(read_text(folder.file("old.json")));
+  const auto write = [&](const char* name) { std::ofstream(folder.file(name)) << study; };
+  json& row = study["measurements"][0];
+  row["T"].merge_patch({{"seconds", 1e-3}, {"q1", 0.999e-3}, {"q3", 1.001e-3}, {"runs", 30}});
+  row["gflops"] = row["W"]["flop"].get<double>() / 1e-3 / 1e9;
+  write("old.json");
+  const Result same = run_command("diff" + path("old.json") + path("old.json"));
+  CHECK(same.code == 0);
+  CHECK(contains(same.out, "1 rows: 0 slower, 0 faster, 0 can't tell, 1 same"));
+
+  row["T"].merge_patch({{"seconds", 2e-3}, {"q1", 1.999e-3}, {"q3", 2.001e-3}});
+  row["gflops"] = row["gflops"].get<double>() / 2;
+  row["kernel"] = "another";
+  write("new.json");
+  const Result slower = run_command("diff" + path("old.json") + path("new.json") + " --json" + path("diff.json"));
+  CHECK(slower.code == 1);
+  CHECK(contains(slower.out, "-> another"));
+  const json diff = json::parse(read_text(folder.file("diff.json")));
+  CHECK(diff["summary"]["slower"] == 1);
+  CHECK(diff["rows"][0]["verdict"] == "slower");
+  CHECK(diff["rows"][0]["kernel_changed"] == true);
+
+  row["name"] = "renamed";
+  write("renamed.json");
+  const Result unpaired = run_command("diff" + path("old.json") + path("renamed.json"));
+  CHECK(unpaired.code == 2);
+  CHECK(contains(unpaired.err, "no row of"));
+
+  row["name"] = "small";
+  study["machine"]["cpu"] = "another CPU";
+  write("elsewhere.json");
+  const Result elsewhere = run_command("diff" + path("old.json") + path("elsewhere.json"));
+  CHECK(elsewhere.code == 2);
+  CHECK(contains(elsewhere.err, "another CPU"));
+  CHECK(run_command("diff --allow-other-machine" + path("old.json") + path("elsewhere.json")).code == 1);
 }

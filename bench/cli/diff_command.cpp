@@ -1,0 +1,204 @@
+// See diff_command.h.
+#include "bench/cli/diff_command.h"
+
+#include <fmt/format.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "bench/common/text.h"
+#include "bench/record/study_file.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array kJudgements = {Judgement::slower, Judgement::faster, Judgement::cannot_tell, Judgement::same};
+
+// ---- for people ----
+
+std::string name_of(const Row& row) {
+  const Identity& i = row.identity;
+  std::string text = i.suite.empty() ? i.name : i.suite + " " + i.name;
+  if (!i.dtype.empty()) text += " " + i.dtype;
+  if (!i.math.empty() && i.math != "strict") text += " " + i.math;
+  if (i.epilogue && i.epilogue->max_pool) text += " +pool";
+  if (row.place.cache != "warm") text += " " + row.place.cache;
+  return printable(text + " " + row.place.device);
+}
+
+std::string kernel_text(const RowPair& pair) {
+  const std::string before = short_kernel_name(pair.before->place.kernel);
+  return printable(pair.kernel_changed() ? before + " -> " + short_kernel_name(pair.after->place.kernel) : before);
+}
+
+using Line = std::array<std::string, 7>;
+
+Line line_of(const RowPair& pair) {
+  return {to_string(pair.judgement),
+          name_of(*pair.before),
+          seconds_text(pair.before->time.seconds),
+          seconds_text(pair.after->time.seconds),
+          fmt::format("{:.3f}", pair.ratio),
+          pair.low ? fmt::format("{:.3f} .. {:.3f}", *pair.low, *pair.high) : "-",
+          kernel_text(pair) + (pair.reason.empty() ? "" : "; " + pair.reason)};
+}
+
+void print_lines(const std::vector<Line>& lines, Console& console) {
+  std::array<std::size_t, 7> widths{};
+  for (const Line& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], count_code_points(line[i]));
+  for (const Line& line : lines) {
+    std::string text;
+    for (std::size_t i = 0; i < line.size(); ++i)
+      text += line[i] + std::string(widths[i] - count_code_points(line[i]) + 2, ' ');
+    text.erase(text.find_last_not_of(' ') + 1);
+    console.print(text);
+  }
+}
+
+/// Slower rows first, then faster ones, those that can't be told and the same; each by how far they moved.
+std::vector<const RowPair*> in_order(const StudyDiff& diff) {
+  std::vector<const RowPair*> order;
+  for (const RowPair& pair : diff.pairs) order.push_back(&pair);
+  const auto rank = [](const RowPair& pair) {
+    const auto at = std::find(kJudgements.begin(), kJudgements.end(), pair.judgement) - kJudgements.begin();
+    return std::pair(at, -std::abs(std::log(pair.ratio)));
+  };
+  std::stable_sort(order.begin(), order.end(), [&](const RowPair* a, const RowPair* b) { return rank(*a) < rank(*b); });
+  return order;
+}
+
+void print_only(const char* which, const std::vector<const Row*>& rows, Console& console) {
+  if (rows.empty()) return;
+  console.print(fmt::format("{} rows only in the {} study:", rows.size(), which));
+  for (const Row* row : rows) console.print("  " + name_of(*row));
+}
+
+std::string noise_text(DeviceKind kind, const Noise& noise) {
+  const std::string where = kind == DeviceKind::gpu ? "GPU" : "CPU";
+  if (noise.rows == 0)
+    return fmt::format("{}: fewer than {} rows to learn the noise from; {:.2f} % between runs is assumed, and no drift",
+                       where, kLeastRows, 100 * noise.between);
+  return fmt::format(
+      "{}: the machine's drift is {:+.2f} % (standard error {:.2f} %), the noise between runs {:.2f} %, "
+      "from {} rows",
+      where, 100 * std::expm1(noise.drift), 100 * noise.drift_error, 100 * noise.between, noise.rows);
+}
+
+void print(const StudyDiff& diff, Console& console) {
+  std::vector<Line> lines{{"", "row", "old T", "new T", "new/old", "interval", "kernel"}};
+  for (const RowPair* pair : in_order(diff)) lines.push_back(line_of(*pair));
+  print_lines(lines, console);
+  print_only("old", diff.only_before, console);
+  print_only("new", diff.only_after, console);
+  console.print("");
+  for (const auto& [kind, noise] : diff.noise) console.print(noise_text(kind, noise));
+  const auto changed =
+      std::count_if(diff.pairs.begin(), diff.pairs.end(), [](const RowPair& p) { return p.kernel_changed(); });
+  console.print(
+      fmt::format("{} rows: {} slower, {} faster, {} can't tell, {} same; {} with another kernel; "
+                  "new/old in the geometric mean {:.3f}, drift included",
+                  diff.pairs.size(), diff.count(Judgement::slower), diff.count(Judgement::faster),
+                  diff.count(Judgement::cannot_tell), diff.count(Judgement::same), changed, diff.geometric_mean));
+}
+
+// ---- for tools ----
+
+json identity_json(const Row& row) {
+  const Identity& i = row.identity;
+  json entry{{"suite", i.suite},
+             {"name", i.name},
+             {"op", i.op},
+             {"problem", i.problem},
+             {"dtype", i.dtype},
+             {"layout", i.layout.empty() ? json() : json(i.layout)},
+             {"math", i.math.empty() ? json() : json(i.math)},
+             {"device", row.place.device},
+             {"cache", row.place.cache},
+             {"threads", row.place.threads ? json(*row.place.threads) : json()}};
+  if (i.epilogue) {
+    entry["epilogue"] = {{"bias", i.epilogue->bias}, {"activation", i.epilogue->activation}, {"max_pool", json()}};
+    if (i.epilogue->max_pool) entry["epilogue"]["max_pool"] = *i.epilogue->max_pool;
+  }
+  return entry;
+}
+
+json side_json(const Row& row) {
+  const Timing& time = row.time;
+  return {
+      {"seconds", time.seconds}, {"q1", time.q1}, {"q3", time.q3}, {"runs", time.runs}, {"kernel", row.place.kernel}};
+}
+
+json to_json(const RowPair& pair) {
+  json entry = identity_json(*pair.before);
+  entry["old"] = side_json(*pair.before);
+  entry["new"] = side_json(*pair.after);
+  entry["verdict"] = to_string(pair.judgement);
+  entry["ratio"] = pair.ratio;
+  entry["low"] = pair.low ? json(*pair.low) : json();
+  entry["high"] = pair.high ? json(*pair.high) : json();
+  entry["kernel_changed"] = pair.kernel_changed();
+  entry["reason"] = pair.reason.empty() ? json() : json(pair.reason);
+  return entry;
+}
+
+json only_json(const std::vector<const Row*>& rows) {
+  json list = json::array();
+  for (const Row* row : rows) list.push_back(identity_json(*row));
+  return list;
+}
+
+json to_json(const StudyDiff& diff) {
+  json document{{"schema_version", 1}, {"rows", json::array()}, {"noise", json::array()}};
+  for (const RowPair& pair : diff.pairs) document["rows"].push_back(to_json(pair));
+  for (const auto& [kind, noise] : diff.noise)
+    document["noise"].push_back({{"device_kind", std::string(to_string(kind))},
+                                 {"drift", std::exp(noise.drift)},
+                                 {"drift_error", noise.drift_error},
+                                 {"between", noise.between},
+                                 {"rows", noise.rows}});
+  document["only_old"] = only_json(diff.only_before);
+  document["only_new"] = only_json(diff.only_after);
+  document["summary"] = {{"rows", diff.pairs.size()},
+                         {"slower", diff.count(Judgement::slower)},
+                         {"faster", diff.count(Judgement::faster)},
+                         {"same", diff.count(Judgement::same)},
+                         {"cannot_tell", diff.count(Judgement::cannot_tell)},
+                         {"geometric_mean", diff.geometric_mean},
+                         {"family_error", kFamilyError}};
+  return document;
+}
+
+}  // namespace
+
+ExitCode diff_command(const DiffArguments& arguments, Console& console) {
+  const ReadStudy before = study_from_json(read_study_file(arguments.before));
+  const ReadStudy after = study_from_json(read_study_file(arguments.after));
+  const std::string other_machine = machine_difference(before.machine, after.machine);
+  if (!other_machine.empty() && !arguments.allow_other_machine)
+    throw Error(ErrorCode::invalid_argument,
+                printable(other_machine) + "; --allow-other-machine compares them all the same");
+  const StudyDiff diff = compare_studies(before.study, after.study, arguments.options);
+  if (diff.pairs.empty())
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("no row of '{}' ({} rows) is also in '{}' ({} rows): suite, name, problem, dtype, device, "
+                            "cache and threads must be the same",
+                            arguments.before, before.study.rows.size(), arguments.after, after.study.rows.size()));
+  console.check_target();
+  if (!other_machine.empty()) console.print(printable(other_machine));
+  for (const std::string& fact : changed_facts(before.machine, after.machine)) console.print(printable(fact));
+  print(diff, console);
+  json document = to_json(diff);
+  document["old"] = arguments.before;
+  document["new"] = arguments.after;
+  console.emit(document);
+  return diff.count(Judgement::slower) > 0 ? kCheckFailed : kDone;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,203 @@
+// See compare.h.
+#include "bench/diff/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "bench/report/study.h"
+
+namespace gable::bench {
+namespace {
+
+/// What two rows of a case have in common, whatever computes it. The parts are apart by a character that none has.
+std::string case_key(const Row& row) {
+  const Identity& i = row.identity;
+  const EpilogueFields epilogue = i.epilogue.value_or(EpilogueFields{});
+  const std::string threads = row.place.threads ? std::to_string(*row.place.threads) : "";
+  std::string key;
+  for (const std::string& part :
+       {i.suite, i.name, i.op, i.problem, i.dtype, i.layout, epilogue.activation, report::pair_text(epilogue.max_pool),
+        report::pair_text(epilogue.max_pool_stride), report::pair_text(i.tile), row.place.cache, threads,
+        std::string(epilogue.bias ? "bias" : "")}) {
+    key += part + '\x1f';
+  }
+  return key;
+}
+
+std::string row_key(const Row& row) {
+  const Identity& i = row.identity;
+  const std::string math = i.math.empty() ? "strict" : i.math;
+  std::string key = case_key(row);
+  for (const std::string& part : {math, row.place.device, row.called ? row.called->region : std::string()}) {
+    key += part + '\x1f';
+  }
+  return key;
+}
+
+void pair_rows(const Study& before, const Study& after, StudyDiff& diff) {
+  std::map<std::string, std::deque<const Row*>> waiting;
+  for (const Row& row : after.rows) waiting[row_key(row)].push_back(&row);
+  std::set<const Row*> paired;
+  for (const Row& row : before.rows) {
+    std::deque<const Row*>& same = waiting[row_key(row)];
+    if (same.empty()) {
+      diff.only_before.push_back(&row);
+      continue;
+    }
+    diff.pairs.push_back({.before = &row, .after = same.front()});
+    paired.insert(same.front());
+    same.pop_front();
+  }
+  for (const Row& row : after.rows)
+    if (!paired.contains(&row)) diff.only_after.push_back(&row);
+}
+
+bool is_control(const Row& row) { return report::is_vendor_library(row.place.device); }
+
+/// Why the times of a pair say nothing about noise, or empty.
+std::string no_statistics(const RowPair& pair) {
+  const Timing &a = pair.before->time, &b = pair.after->time;
+  const int runs = std::min(a.runs, b.runs);
+  if (runs < kLeastRuns) return fmt::format("{} run{}, need {}", runs, runs == 1 ? "" : "s", kLeastRuns);
+  if (a.q1 <= 0 || b.q1 <= 0) return "a lower quartile of 0 s";
+  return "";
+}
+
+/// A pair with its statistics.
+struct Judged {
+  RowPair* pair;
+  Change change;
+  Noise noise{};
+  double half_width = 0;
+
+  double moved() const { return change.moved(noise.drift); }
+  /// Far enough to explain a move of its neighbour.
+  bool moved_at_all() const { return std::abs(moved()) > half_width / 3; }
+};
+
+std::map<DeviceKind, Noise> learn(const std::vector<Judged>& rows, const NoiseLimits& limits) {
+  std::map<DeviceKind, Noise> noise;
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::gpu}) {
+    std::vector<Change> own, controls;
+    for (const Judged& row : rows) {
+      if (row.pair->before->place.kind != kind) continue;
+      (is_control(*row.pair->before) ? controls : own).push_back(row.change);
+    }
+    if (!own.empty() || !controls.empty()) noise[kind] = learn_noise(own, controls, limits);
+  }
+  return noise;
+}
+
+/// How far rows of the case moved in the same direction on the other side: a library's for gable's and gable's for a
+/// library's. The one that moved least counts, twice: a neighbour slows one of them down more than the other.
+double disturbance(const Judged& row, const std::vector<const Judged*>& of_case) {
+  std::optional<double> least;
+  for (const Judged* other : of_case) {
+    if (is_control(*other->pair->before) == is_control(*row.pair->before)) continue;
+    if (other->pair->before->place.kind != row.pair->before->place.kind) continue;
+    const bool alike = other->moved_at_all() && other->moved() * row.moved() > 0;
+    least = std::min(least.value_or(HUGE_VAL), alike ? 2 * std::abs(other->moved()) : 0);
+  }
+  return least.value_or(0);
+}
+
+void judge(const Judged& row, double disturbed, double same) {
+  RowPair& pair = *row.pair;
+  const double center = row.change.median - row.noise.drift;
+  const double half = row.half_width + disturbed;
+  const double margin = std::log1p(same);
+  pair.low = std::exp(center - half);
+  pair.high = std::exp(center + half);
+  if (std::abs(row.moved()) > half) {
+    pair.judgement = row.moved() > 0 ? Judgement::slower : Judgement::faster;
+  } else if (std::abs(center) + half <= margin) {
+    pair.judgement = Judgement::same;
+  } else if (disturbed > 0) {
+    pair.reason = "disturbed: the library's and gable's rows of this case moved alike";
+  } else if (std::abs(center) > half) {
+    pair.reason = "the median moved, the lower quartile did not";
+  } else {
+    pair.reason = "the noise is larger than the change";
+  }
+}
+
+double geometric_mean(const std::vector<RowPair>& pairs) {
+  double sum = 0;
+  for (const RowPair& pair : pairs) sum += std::log(pair.after->time.seconds / pair.before->time.seconds);
+  return pairs.empty() ? 1 : std::exp(sum / static_cast<double>(pairs.size()));
+}
+
+}  // namespace
+
+std::string to_string(Judgement judgement) {
+  switch (judgement) {
+    case Judgement::slower:
+      return "slower";
+    case Judgement::faster:
+      return "faster";
+    case Judgement::same:
+      return "same";
+    case Judgement::cannot_tell:
+      return "can't tell";
+  }
+  return "";
+}
+
+int StudyDiff::count(Judgement judgement) const {
+  return static_cast<int>(
+      std::count_if(pairs.begin(), pairs.end(), [&](const RowPair& pair) { return pair.judgement == judgement; }));
+}
+
+StudyDiff compare_studies(const Study& before, const Study& after, const DiffOptions& options) {
+  StudyDiff diff;
+  pair_rows(before, after, diff);
+  std::vector<Judged> rows;
+  for (RowPair& pair : diff.pairs) {
+    pair.reason = no_statistics(pair);
+    if (pair.reason.empty()) rows.push_back({&pair, change_between(pair.before->time, pair.after->time)});
+  }
+  diff.noise = learn(rows, options.noise);
+  for (RowPair& pair : diff.pairs) {
+    const auto noise = diff.noise.find(pair.before->place.kind);
+    const double drift = noise == diff.noise.end() ? 0 : noise->second.drift;
+    pair.ratio = pair.after->time.seconds / pair.before->time.seconds / std::exp(drift);
+  }
+  std::map<std::string, std::vector<const Judged*>> cases;
+  for (Judged& row : rows) {
+    row.noise = diff.noise.at(row.pair->before->place.kind);
+    row.half_width = half_width(row.change, row.noise, static_cast<int>(rows.size()));
+    cases[case_key(*row.pair->before)].push_back(&row);
+  }
+  for (const Judged& row : rows) judge(row, disturbance(row, cases[case_key(*row.pair->before)]), options.same);
+  diff.geometric_mean = geometric_mean(diff.pairs);
+  return diff;
+}
+
+std::string machine_difference(const MachineEntry& before, const MachineEntry& after) {
+  const auto differ = [](const char* what, const std::string& a, const std::string& b) {
+    return fmt::format("the machines differ: {} '{}' and '{}'", what, a, b);
+  };
+  if (before.cpu != after.cpu) return differ("CPU", before.cpu, after.cpu);
+  if (before.gpu != after.gpu) return differ("GPU", before.gpu, after.gpu);
+  if (before.threads != after.threads)
+    return differ("hardware threads", std::to_string(before.threads), std::to_string(after.threads));
+  return "";
+}
+
+std::vector<std::string> changed_facts(const MachineEntry& before, const MachineEntry& after) {
+  const std::map<std::string, std::string> old(before.facts.begin(), before.facts.end());
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : after.facts) {
+    if (name == "date" || name == "command" || name == "clock_hz") continue;
+    const auto known = old.find(name);
+    if (known != old.end() && known->second != value) lines.push_back(name + ": " + known->second + " -> " + value);
+  }
+  return lines;
+}
+
+}  // namespace gable::bench

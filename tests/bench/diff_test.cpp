@@ -1,0 +1,214 @@
+// `gable diff`: pairing, verdicts, and how often they are wrong on samples drawn at random.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/diff/compare.h"
+#include "perfcounters/timing.h"
+
+using namespace gable;
+using namespace gable::bench;
+
+namespace {
+
+Row row_of(const std::string& name, const perf::Timing& timing, const std::string& device = "cpu") {
+  Row row;
+  row.identity = {.suite = "s", .name = name, .op = "conv2d", .dtype = "f32"};
+  row.place.device = device;
+  row.place.threads = 1;
+  row.time = {.seconds = timing.seconds, .q1 = timing.q1, .q3 = timing.q3, .runs = timing.runs};
+  return row;
+}
+
+/// Quartiles 0.4 % apart.
+perf::Timing steady(double seconds, int runs = 40) {
+  return {.seconds = seconds, .q1 = 0.998 * seconds, .q3 = 1.002 * seconds, .runs = runs, .samples = {}};
+}
+
+Study rows_of(int count, double seconds, const std::string& device = "cpu") {
+  Study study;
+  for (int i = 0; i < count; ++i) study.rows.push_back(row_of(std::to_string(i), steady(seconds), device));
+  return study;
+}
+
+/// How a simulated machine's samples scatter.
+struct Machine {
+  double within = 0.005;   ///< standard deviation of the samples of a run, as a share
+  double skew = 0.005;     ///< mean of the exponential time that others add to each sample
+  double spikes = 0.02;    ///< share of samples that take 1.5 times as long
+  double between = 0.002;  ///< standard deviation of a row's level from run to run
+  double drift = 0.01;     ///< and of all rows together
+  int runs = 30;
+};
+
+class Simulation {
+ public:
+  Simulation(const Machine& machine, unsigned seed) : machine_(machine), random_(seed) {}
+
+  /// A study of `rows` rows. Row 0 takes `factor` times as long.
+  Study study(int rows, double factor = 1) {
+    Study study;
+    const double drift = machine_.drift * normal_(random_);
+    for (int i = 0; i < rows; ++i) {
+      const double level = (i == 0 ? factor : 1) * std::exp(drift + machine_.between * normal_(random_));
+      study.rows.push_back(row_of(std::to_string(i), timing(1e-3 * (1 + i) * level)));
+    }
+    return study;
+  }
+
+ private:
+  perf::Timing timing(double seconds) {
+    std::vector<double> samples;
+    for (int i = 0; i < machine_.runs; ++i) {
+      const double noise = machine_.within * normal_(random_) + machine_.skew * exponential_(random_);
+      samples.push_back(seconds * std::exp(noise) * (uniform_(random_) < machine_.spikes ? 1.5 : 1));
+    }
+    return perf::summarize(std::move(samples));
+  }
+
+  Machine machine_;
+  std::mt19937 random_;
+  std::normal_distribution<double> normal_;
+  std::exponential_distribution<double> exponential_;
+  std::uniform_real_distribution<double> uniform_;
+};
+
+constexpr int kTrials = 400;
+
+/// In how many of kTrials comparisons of identical builds any row is slower or faster.
+int false_alarms(const Machine& machine, int rows) {
+  int alarms = 0;
+  for (unsigned seed = 0; seed < kTrials; ++seed) {
+    Simulation simulation(machine, seed);
+    const Study before = simulation.study(rows), after = simulation.study(rows);
+    const StudyDiff diff = compare_studies(before, after, {});
+    alarms += diff.count(Judgement::slower) + diff.count(Judgement::faster) > 0;
+  }
+  return alarms;
+}
+
+int caught(const Machine& machine, int rows, double factor) {
+  int found = 0;
+  for (unsigned seed = 0; seed < kTrials; ++seed) {
+    Simulation simulation(machine, seed);
+    const Study before = simulation.study(rows), after = simulation.study(rows, factor);
+    found += compare_studies(before, after, {}).pairs[0].judgement == Judgement::slower;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("Student's quantiles are those of the tables") {
+  CHECK(student_quantile(0.025, 10) == doctest::Approx(2.228139).epsilon(1e-5));
+  CHECK(student_quantile(0.005, 3) == doctest::Approx(5.840909).epsilon(1e-5));
+  CHECK(student_quantile(0.0005, 30) == doctest::Approx(3.645959).epsilon(1e-5));
+  CHECK(student_quantile(0.05, 1) == doctest::Approx(6.313752).epsilon(1e-5));
+  CHECK(student_quantile(0.025, 1e6) == doctest::Approx(1.959966).epsilon(1e-5));  // a normal distribution's
+}
+
+TEST_CASE("identical builds: at most 1 % of the comparisons raise a false alarm") {
+  const Machine quiet;
+  CHECK(false_alarms({.drift = 0}, 1) <= kTrials / 100);
+  CHECK(false_alarms(quiet, 10) <= kTrials / 100);
+  CHECK(false_alarms(quiet, 100) <= kTrials / 100);
+  Machine loud{.within = 0.03, .skew = 0.03, .spikes = 0.1, .between = 0.015};
+  CHECK(false_alarms(loud, 100) <= kTrials / 100);
+  loud.runs = 5;
+  loud.spikes = 0.02;  // four spikes of five samples would be a slower row
+  CHECK(false_alarms(loud, 100) <= kTrials / 100);
+}
+
+TEST_CASE("3 % on a quiet row are caught in at least 95 % of the comparisons") {
+  const Machine quiet;
+  for (const int rows : {1, 10, 100}) {
+    CAPTURE(rows);
+    Machine machine = quiet;
+    if (rows < kLeastRows) machine.drift = 0;  // can't be told from a change of the only row
+    CHECK(caught(machine, rows, 1.03) >= kTrials * 95 / 100);
+  }
+}
+
+TEST_CASE("rows pair by all of their identity, equal ones in their order, and the rest are listed") {
+  Study before = rows_of(2, 1e-3), after = rows_of(2, 1e-3);
+  before.rows.push_back(row_of("twice", steady(1e-3)));
+  before.rows.push_back(row_of("twice", steady(2e-3)));
+  after.rows.push_back(row_of("twice", steady(1e-3)));
+  after.rows.push_back(row_of("twice", steady(2e-3)));
+  before.rows.push_back(row_of("cold", steady(1e-3)));
+  after.rows.push_back(row_of("cold", steady(1e-3)));
+  after.rows.back().place.cache = "cold";
+  before.rows.push_back(row_of("math", steady(1e-3)));
+  after.rows.push_back(row_of("math", steady(1e-3)));
+  after.rows.back().identity.math = "strict";  // as no math
+  before.rows.push_back(row_of("epilogue", steady(1e-3)));
+  after.rows.push_back(row_of("epilogue", steady(1e-3)));
+  after.rows.back().identity.epilogue = EpilogueFields{.bias = true};
+  after.rows[0].place.kernel = "another";
+  const StudyDiff diff = compare_studies(before, after, {});
+  REQUIRE(diff.pairs.size() == 5);
+  CHECK(diff.pairs[0].kernel_changed());
+  CHECK(diff.pairs[3].after->time.seconds == 2e-3);
+  REQUIRE(diff.only_before.size() == 2);
+  CHECK(diff.only_before[0]->identity.name == "cold");
+  CHECK(diff.only_after.size() == 2);
+  CHECK(compare_studies(before, {}, {}).pairs.empty());
+}
+
+TEST_CASE("slower, faster, same, and can't tell with its reason") {
+  Study before = rows_of(20, 1e-3), after = rows_of(20, 1e-3);
+  after.rows[0] = row_of("0", steady(1.05e-3));
+  after.rows[1] = row_of("1", steady(0.95e-3));
+  after.rows[2] = row_of("2", steady(2e-3, 1));
+  after.rows[3].time = {.seconds = 1.05e-3, .q1 = 0.998e-3, .q3 = 1.06e-3, .runs = 40};
+  const StudyDiff diff = compare_studies(before, after, {});
+  CHECK(diff.pairs[0].judgement == Judgement::slower);
+  CHECK(*diff.pairs[0].low > 1);
+  CHECK(diff.pairs[0].ratio == doctest::Approx(1.05));
+  CHECK(diff.pairs[1].judgement == Judgement::faster);
+  CHECK(diff.pairs[2].reason == "1 run, need 5");
+  CHECK(!diff.pairs[2].low);
+  CHECK(diff.pairs[3].judgement == Judgement::cannot_tell);
+  CHECK(!diff.pairs[3].reason.empty());
+  CHECK(diff.count(Judgement::same) == 16);
+}
+
+TEST_CASE("a shift of all rows is the machine's up to a limit, and what is above it is the build's") {
+  const Study before = rows_of(20, 1e-3);
+  const StudyDiff within = compare_studies(before, rows_of(20, 1.02e-3), {});
+  CHECK(within.count(Judgement::same) == 20);
+  CHECK(within.geometric_mean == doctest::Approx(1.02));
+  const StudyDiff beyond = compare_studies(before, rows_of(20, 1.1e-3), {});
+  CHECK(beyond.count(Judgement::slower) == 20);
+}
+
+TEST_CASE("a library's rows tell a slower build from a slower machine") {
+  const auto with_library = [](double seconds, double of_library) {
+    Study study = rows_of(20, seconds), library = rows_of(20, of_library, "onednn");
+    study.rows.insert(study.rows.end(), library.rows.begin(), library.rows.end());
+    return study;
+  };
+  const Study before = with_library(1e-3, 1e-3);
+  CHECK(compare_studies(before, with_library(1.025e-3, 1e-3), {}).count(Judgement::slower) == 20);
+  CHECK(compare_studies(before, with_library(1.1e-3, 1.1e-3), {}).count(Judgement::same) == 40);
+
+  Study disturbed = with_library(1e-3, 1e-3);
+  disturbed.rows[4] = row_of("4", steady(2e-3));
+  disturbed.rows[24] = row_of("4", steady(1.8e-3), "onednn");
+  const StudyDiff diff = compare_studies(before, disturbed, {});
+  CHECK(diff.count(Judgement::slower) == 0);
+  CHECK(diff.count(Judgement::cannot_tell) == 2);
+}
+
+TEST_CASE("machines: the same, another, and versions that changed") {
+  const MachineEntry one{.cpu = "A", .gpu = "", .date = "", .threads = 2, .facts = {{"compiler", "1"}, {"date", "x"}}};
+  MachineEntry other = one;
+  other.facts = {{"compiler", "2"}, {"date", "y"}};
+  CHECK(machine_difference(one, other).empty());
+  CHECK(changed_facts(one, other) == std::vector<std::string>{"compiler: 1 -> 2"});
+  other.cpu = "B";
+  CHECK(machine_difference(one, other) == "the machines differ: CPU 'A' and 'B'");
+}
