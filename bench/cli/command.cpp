@@ -223,6 +223,10 @@ void add_measure(CLI::App& root, Arguments& a) {
                  "longest run of the program under a simulation (default: 300); what takes longer is refused")
       ->check(positive());
   app.add_flag("--ceilings", s.ceilings, "measure the machine's ceilings too, for percents of the roof");
+  app.footer(
+      "Exit code: the program's own; 126 or 127 where it can't be started; 2 bad usage, 3 no such counters here, 4 "
+      "system "
+      "failure, each before it runs.");
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {

@@ -202,6 +202,7 @@ TEST_CASE("measure: what can't be started is said as a shell says it, and misuse
   const Result none = gable_command(folder, "measure");
   CHECK(none.code == 2);
   CHECK(contains(none.err, "after two dashes"));
+  CHECK(contains(gable_command(folder, "measure --help").out, "Exit code: the program's own"));
   const Result both = gable_command(folder, "measure --json -- true");
   CHECK(both.code == 2);
   CHECK(contains(both.err, "standard output is the program's own"));
