@@ -34,7 +34,7 @@ void print_whereabouts(const std::string& folder, bool with_study, const std::st
   console.print(
       fmt::format("\nThe report is in {0}: open {0}/index.html, or look at {0}/roofline.svg{1};\n"
                   "the numbers are in {0}/study.csv{2}",
-                  folder, no_png.empty() ? " and .png" : "", with_study ? " and " + folder + "/study.json" : ""));
+                  folder, no_png.empty() ? ", .pdf and .png" : "", with_study ? " and " + folder + "/study.json" : ""));
   if (!no_png.empty()) console.print(no_png);
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "bench/common/files.h"
@@ -65,7 +66,7 @@ int run(std::vector<std::string> arguments, const std::filesystem::path& errors)
   const int failed = posix_spawnp(&child, argv[0], actions.get(), nullptr, argv.data(), environ);
   if (failed == ENOENT) {
     throw NoRenderer(
-        fmt::format("no program \"{}\" on PATH to draw the PNG: install the package librsvg2-bin "
+        fmt::format("no program \"{}\" on PATH to draw the PNG and the PDF: install the package librsvg2-bin "
                     "(apt-get install librsvg2-bin)",
                     arguments[0]));
   }
@@ -73,23 +74,34 @@ int run(std::vector<std::string> arguments, const std::filesystem::path& errors)
   return wait_for(child);
 }
 
-}  // namespace
-
-void write_png(const std::string& svg, const std::filesystem::path& destination, double zoom,
-               const std::string& program) {
+// `how` are the program's options.
+void render(const std::string& svg, const std::filesystem::path& destination, const std::vector<std::string>& how,
+            const std::string& program) {
   // An absolute path can't be mistaken for an option.
   const std::filesystem::path target = std::filesystem::absolute(destination);
   TemporaryFile source(target), image(target), errors(target);
   source.write({svg});
-  const int status = run({program, "--format=png", fmt::format("--zoom={}", zoom), "--output=" + image.path().string(),
-                          source.path().string()},
-                         errors.path());
+  std::vector<std::string> arguments = {program};
+  arguments.insert(arguments.end(), how.begin(), how.end());
+  arguments.insert(arguments.end(), {"--output=" + image.path().string(), source.path().string()});
+  const int status = run(std::move(arguments), errors.path());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const std::string how = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+    const std::string end = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
                                                 : fmt::format("failed with status {}", WEXITSTATUS(status));
-    throw std::runtime_error(fmt::format("\"{}\" {}: {}", program, how, first_words(errors.path())));
+    throw std::runtime_error(fmt::format("\"{}\" {}: {}", program, end, first_words(errors.path())));
   }
   image.rename_to(target);
+}
+
+}  // namespace
+
+void write_png(const std::string& svg, const std::filesystem::path& destination, double zoom,
+               const std::string& program) {
+  render(svg, destination, {"--format=png", fmt::format("--zoom={}", zoom)}, program);
+}
+
+void write_pdf(const std::string& svg, const std::filesystem::path& destination, const std::string& program) {
+  render(svg, destination, {"--format=pdf"}, program);
 }
 
 }  // namespace gable::bench::report

@@ -21,7 +21,8 @@ std::string write_report(const Studies& studies, const std::filesystem::path& ou
   write_whole(out_dir / "roofline.svg", {drawing});
   write_whole(out_dir / "index.html", {page});
   try {
-    write_png(svg(studies, Colours::light), out_dir / "roofline.png");
+    write_png(drawing, out_dir / "roofline.png");
+    write_pdf(drawing, out_dir / "roofline.pdf");
   } catch (const NoRenderer& error) {
     return error.what();
   }

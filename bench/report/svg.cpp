@@ -1,11 +1,19 @@
-// Drawing a Figure as SVG. Colours are named once (kPalette) and reach the markup through classes, so that one drawing
-// serves both schemes. The hues are Okabe and Ito's, shifted in lightness until each has a contrast of 3 or more.
+// Drawing a Figure as SVG. Colours are named once (kPalette) and rules (rules()) give each class its look. In the page
+// the rules are CSS, so that one drawing serves both schemes; a file of its own has them as plain attributes, which
+// every renderer understands. The hues are Okabe and Ito's, shifted in lightness until each has a contrast of 3 or
+// more.
 #include "bench/report/svg.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "bench/common/text.h"
 
@@ -38,26 +46,117 @@ constexpr const char* kFontFamily = "'DejaVu Sans',Verdana,'Bitstream Vera Sans'
 constexpr double kRadius = 4.5;
 constexpr double kFlagRadius = 8;
 
-std::string with_colours(std::string css, Colours colours) {
-  if (colours == Colours::adaptive) return css;
-  for (const Named& colour : kPalette) {
-    const std::string variable = fmt::format("var(--{})", colour.name);
-    const char* concrete = colours == Colours::dark ? colour.dark : colour.light;
-    for (size_t at = css.find(variable); at != std::string::npos; at = css.find(variable, at)) {
-      css.replace(at, variable.size(), concrete);
+// The look of elements that have all of these classes. Later rules and rules of more classes come first.
+struct Rule {
+  std::string classes;
+  std::string properties;  // CSS that is also valid as attributes
+};
+
+std::vector<Rule> rules() {
+  std::vector<Rule> all = {
+      {"page", "fill:var(--page)"},
+      {"ink", "fill:var(--ink)"},
+      {"soft", "fill:var(--soft)"},
+      {"bold", "font-weight:700"},
+      {"mid", "text-anchor:middle"},
+      {"end", "text-anchor:end"},
+      {"halo", "paint-order:stroke;stroke:var(--page);stroke-width:3;stroke-linejoin:round"},
+      {"grid", "stroke:var(--grid);stroke-width:1"},
+      {"minor", "stroke:var(--minor);stroke-width:1"},
+      {"frame", "fill:none;stroke:var(--frame);stroke-width:1"},
+      {"roof", "fill:none"},
+      {"roof slope", "stroke:var(--roof);stroke-width:1.5"},
+      {"roof thin", "stroke:var(--thin);stroke-width:.8"},
+      {"roof top", "stroke-width:2"},
+      {"dashed", "stroke-dasharray:6 4"},
+      {"ridge", "fill:var(--page);stroke:var(--roof);stroke-width:1"},
+      {"leader", "stroke:var(--thin);stroke-width:.7"},
+      {"stem", "stroke:var(--thin);stroke-width:.8;stroke-dasharray:1.5 2.5"},
+      {"flag", "fill:none;stroke:var(--flag);stroke-width:1.6"},
+      {"bar", "stroke-width:1.1"},
+      {"mark", "stroke-width:1.3"},
+      {"target", "fill:transparent;stroke:none"},
+      {"mark filled", "stroke:var(--page);stroke-width:.8"},
+      {"mark hollow", "fill:var(--page);stroke-width:1.7"},
+      {"mark filled c-ink", "fill:var(--soft)"},
+      {"mark hollow c-ink", "stroke:var(--soft)"},
+  };
+  for (const std::string dtype : {"f64", "f32", "tf32", "bf16", "f16", "i8"}) {
+    const std::string colour = "var(--" + dtype + ")";
+    for (const char* stroked : {"bar", "roof", "mark hollow"}) {
+      all.push_back({fmt::format("{} c-{}", stroked, dtype), "stroke:" + colour});
     }
+    all.push_back({"mark filled c-" + dtype, "fill:" + colour});
+    all.push_back({"t-" + dtype, "fill:" + colour});
   }
-  return css;
+  return all;
 }
 
-std::string standalone_style(Colours colours) {
-  std::string css;
-  if (colours == Colours::adaptive) {
-    css = fmt::format(":root{{color-scheme:light dark;{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}",
-                      scheme_properties(false), scheme_properties(true));
-  }
-  return "<style>" + with_colours(css + figure_rules(), colours) + "</style>\n";
+std::vector<std::string> words_of(const std::string& text, char separator) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, separator);) words.push_back(word);
+  return words;
 }
+
+std::string light_colour(const std::string& value) {
+  for (const Named& colour : kPalette) {
+    if (value == fmt::format("var(--{})", colour.name)) return colour.light;
+  }
+  return value;
+}
+
+// ` fill="#1d232b" text-anchor="end"` for "ink end": what the rules say of these classes.
+std::string attributes_of(const std::string& classes) {
+  const std::vector<std::string> has = words_of(classes, ' ');
+  std::map<std::string, std::pair<size_t, std::string>> properties;  // name: number of the rule's classes, value
+  for (const Rule& rule : rules()) {
+    const std::vector<std::string> needs = words_of(rule.classes, ' ');
+    const auto is_there = [&](const std::string& one) { return std::find(has.begin(), has.end(), one) != has.end(); };
+    if (!std::all_of(needs.begin(), needs.end(), is_there)) continue;
+    for (const std::string& property : words_of(rule.properties, ';')) {
+      const size_t colon = property.find(':');
+      auto& [rank, value] = properties[property.substr(0, colon)];
+      if (needs.size() >= rank) rank = needs.size(), value = light_colour(property.substr(colon + 1));
+    }
+  }
+  std::string text;
+  for (const auto& [name, of] : properties) text += fmt::format(" {}=\"{}\"", name, of.second);
+  return text;
+}
+
+// Markup with attributes in place of its classes. No text of a study can look like a class: its quotes are escaped.
+class PlainMarkup {
+ public:
+  std::string operator()(const std::string& markup) {
+    std::string out;
+    size_t done = 0;
+    constexpr std::string_view kClass = " class=\"";
+    for (size_t at = markup.find(kClass); at != std::string::npos; at = markup.find(kClass, done)) {
+      const size_t begin = at + kClass.size(), end = markup.find('"', begin);
+      const std::string classes = markup.substr(begin, end - begin);
+      out += markup.substr(done, at - done);
+      if (classes.ends_with(" halo")) {
+        // Office programs know no paint-order: the halo is a text of its own below the text.
+        const size_t after = markup.find("</text>", end) + 7;
+        out += " aria-hidden=\"true\"" + known(classes) + markup.substr(end + 1, after - end - 1) + "<text" +
+               known(classes.substr(0, classes.size() - 5));
+      } else {
+        out += known(classes);
+      }
+      done = end + 1;
+    }
+    return out + markup.substr(done);
+  }
+
+ private:
+  const std::string& known(const std::string& classes) {
+    const auto [it, is_new] = known_.try_emplace(classes);
+    if (is_new) it->second = attributes_of(classes);
+    return it->second;
+  }
+  std::map<std::string, std::string> known_;
+};
 
 std::string polygon(Pixel center, double radius, int corners, double start_degrees, double inner = 0) {
   std::string points;
@@ -288,34 +387,20 @@ std::string scheme_properties(bool dark) {
 }
 
 std::string figure_rules() {
-  std::string css =
-      ".page{fill:var(--page)}.ink{fill:var(--ink)}.soft{fill:var(--soft)}.bold{font-weight:700}"
-      ".mid{text-anchor:middle}.end{text-anchor:end}"
-      ".halo{paint-order:stroke;stroke:var(--page);stroke-width:3px;stroke-linejoin:round}"
-      ".grid{stroke:var(--grid);stroke-width:1}.minor{stroke:var(--minor);stroke-width:1}"
-      ".frame{fill:none;stroke:var(--frame);stroke-width:1}"
-      ".roof{fill:none}.roof.slope{stroke:var(--roof);stroke-width:1.5}"
-      ".roof.thin{stroke:var(--thin);stroke-width:.8}.roof.top{stroke-width:2}.dashed{stroke-dasharray:6 4}"
-      ".ridge{fill:var(--page);stroke:var(--roof);stroke-width:1}"
-      ".leader{stroke:var(--thin);stroke-width:.7}.stem{stroke:var(--thin);stroke-width:.8;stroke-dasharray:1.5 2.5}"
-      ".flag{fill:none;stroke:var(--flag);stroke-width:1.6}"
-      ".bar{stroke-width:1.1}.mark{stroke-width:1.3}.target{fill:transparent;stroke:none}"
-      ".mark.filled{stroke:var(--page);stroke-width:.8}.mark.hollow{fill:var(--page);stroke-width:1.7}"
-      ".mark.filled.c-ink{fill:var(--soft)}.mark.hollow.c-ink{stroke:var(--soft)}";
-  for (const char* dtype : {"f64", "f32", "tf32", "bf16", "f16", "i8"}) {
-    css += fmt::format(
-        ".bar.c-{0},.roof.c-{0},.mark.hollow.c-{0}{{stroke:var(--{0})}}.mark.filled.c-{0},.t-{0}{{fill:var(--{0})}}",
-        dtype);
+  std::string css;
+  for (const Rule& rule : rules()) {
+    css += fmt::format(".{}{{{}}}", fmt::join(words_of(rule.classes, ' '), "."), rule.properties);
   }
   return css;
 }
 
-std::string svg(const Studies& studies, Colours colours) {
+std::string svg(const Studies& studies) {
   const Figure figure = lay_out(studies);
   std::string out = open_svg(figure, fmt::format(R"(width="{:.0f}" height="{:.0f}" role="img" aria-labelledby="title")",
                                                  std::ceil(figure.width), std::ceil(figure.height)));
-  out += fmt::format("<title id=\"title\">{}</title>\n", escape_markup(figure.title)) + standalone_style(colours);
-  out += R"(<rect class="page" width="100%" height="100%"/>)"
+  out += fmt::format("<title id=\"title\">{}</title>\n", escape_markup(figure.title));
+  out += fmt::format(R"(<rect class="page" width="{:.0f}" height="{:.0f}"/>)", std::ceil(figure.width),
+                     std::ceil(figure.height)) +
          "\n";
   const double left = figure.panels[0].plot.x0;
   out += text({left, 28}, "ink bold", kFonts.title, figure.title) + "\n";
@@ -325,7 +410,7 @@ std::string svg(const Studies& studies, Colours colours) {
   }
   for (const Panel& panel : figure.panels) out += panel_markup(panel, studies, false);
   out += legend(figure) + key(figure) + text(figure.note_at, "soft", kFonts.tick, figure.note) + "\n";
-  return out + "</svg>\n";
+  return PlainMarkup()(out) + "</svg>\n";
 }
 
 std::string inline_svg(const Studies& studies, FigureSize size) {

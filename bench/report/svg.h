@@ -7,12 +7,10 @@
 
 namespace gable::bench::report {
 
-// adaptive: follows the viewer's light or dark scheme through CSS custom properties (browsers). light, dark: concrete
-// colours, for renderers without them (librsvg).
-enum class Colours { adaptive, light, dark };
-
-// A standalone document with title, panels, legend and key; each point has a native tooltip.
-std::string svg(const Studies& studies, Colours colours = Colours::adaptive);
+// A standalone document with title, panels, legend and key; each point has a native tooltip. Its looks are plain
+// attributes with the light scheme's colours: a figure that browsers, librsvg, Inkscape, office programs and papers
+// show alike.
+std::string svg(const Studies& studies);
 
 // For the HTML page: an <svg> element without its own style. Points can be focused and have data-i, the index of their
 // measurement. Stems and labels have data-for, the indices that they belong to.

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "bench/common/text.h"
@@ -391,9 +392,10 @@ TEST_CASE("a row's limiting roof and its flags are in the table, the CSV, the pa
         contains(page, R"x(["\u26a0 Flag","Q(l2) is less than Q(dram)"])x"));
   CHECK_FALSE(contains(html(plain), "class=\"flagged\""));
 
-  CHECK(count_of(svg(studies), "class=\"flag\"") == 2);  // the point and the legend
+  const std::string flag = "stroke=\"#c5162e\"";
+  CHECK(count_of(svg(studies), flag) == 2);  // the point and the legend
   CHECK(contains(svg(studies), "ringed: flagged"));
-  CHECK(count_of(svg(plain), "class=\"flag\"") == 0);
+  CHECK(count_of(svg(plain), flag) == 0);
   CHECK_FALSE(contains(svg(plain), "flagged"));
 }
 
@@ -556,15 +558,45 @@ TEST_CASE("figure: no measurement, no ceiling, no FLOP: still a figure") {
   CHECK(is_well_formed(svg(merge({study}))));
 }
 
-TEST_CASE("svg: well formed; adaptive follows the scheme, light and dark have concrete colours") {
+TEST_CASE("svg: well formed, and its looks are plain attributes; the page's figure follows the scheme") {
   const Studies studies = merge({samples::cpu_study(), samples::gpu_study()});
-  const std::string adaptive = svg(studies);
-  CHECK(is_well_formed(adaptive));
-  CHECK(contains(adaptive, "@media (prefers-color-scheme:dark)"));
-  for (Colours colours : {Colours::light, Colours::dark}) {
-    const std::string concrete = svg(studies, colours);
-    CHECK(is_well_formed(concrete));
-    CHECK_FALSE(contains(concrete, "var("));
+  const std::string drawing = svg(studies);
+  CHECK(is_well_formed(drawing));
+  for (const char* needs_css : {"var(", "class=", "<style"}) {
+    CHECK_FALSE(contains(drawing, needs_css));
+  }
+  CHECK(contains(drawing, "<rect fill=\"#ffffff\""));
+  CHECK(contains(drawing, "font-weight=\"700\""));
+  // The text of a halo follows it without a stroke, for programs that paint strokes over fills.
+  CHECK(contains(drawing, " fill=\"#1d232b\" paint-order=\"stroke\" stroke=\"#ffffff\""));
+  CHECK(count_of(drawing, "aria-hidden=\"true\"") > 10);
+  CHECK(contains(html(studies), ".mark.filled.c-f32{fill:var(--f32)}"));
+  CHECK(contains(html(studies), "@media (prefers-color-scheme:dark)"));
+}
+
+TEST_CASE("svg: librsvg draws it in colours") {
+  if (!has_rsvg()) {
+    MESSAGE("skipped: rsvg-convert is not installed");
+    return;
+  }
+  Folder folder("colours");
+  std::filesystem::create_directories(folder.path());
+  const auto path = [&](const char* name) { return (folder.path() / name).string(); };
+  std::ofstream(path("a.svg")) << svg(merge({samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})}));
+  // As an SVG, librsvg writes what it painted, with each colour as rgb(…).
+  REQUIRE(std::system(("rsvg-convert -f svg -o '" + path("b.svg") + "' '" + path("a.svg") + "'").c_str()) == 0);
+  const std::string painted = content(path("b.svg"));
+  std::map<std::string, size_t> colours;
+  for (size_t at = painted.find("rgb("); at != std::string::npos; at = painted.find("rgb(", at + 1)) {
+    ++colours[painted.substr(at, painted.find(')', at) - at)];
+  }
+  CHECK(colours.size() >= 10);
+  // f32's blue, bf16's orange, f16's green.
+  for (const char* dtype : {"rgb(0%,40.", "rgb(76.", "rgb(0%,50.1"}) {
+    const auto found =
+        std::find_if(colours.begin(), colours.end(), [&](const auto& c) { return c.first.starts_with(dtype); });
+    CHECK_MESSAGE(found != colours.end(), dtype);
+    if (found != colours.end()) CHECK(found->second > 30);
   }
 }
 
@@ -755,7 +787,7 @@ TEST_CASE("table: cases that a device refused for one reason share a line, other
 TEST_CASE("png: a missing program is named with the package that has it") {
   Folder folder("missing");
   std::filesystem::create_directories(folder.path());
-  const std::string drawing = svg(merge({samples::cpu_study()}), Colours::light);
+  const std::string drawing = svg(merge({samples::cpu_study()}));
   CHECK_THROWS_WITH_AS(write_png(drawing, folder.path() / "a.png", 2, "no-such-rsvg-convert"),
                        doctest::Contains("install the package librsvg2-bin"), NoRenderer);
   CHECK(std::filesystem::is_empty(folder.path()));
@@ -770,7 +802,7 @@ TEST_CASE("png: a failing program leaves the destination as it was") {
   CHECK(content(folder.path() / "a.png") == "before");
 }
 
-TEST_CASE("report: four files, whole, with ordinary permissions") {
+TEST_CASE("report: five files, whole, with ordinary permissions") {
   if (!has_rsvg()) {
     MESSAGE("skipped: rsvg-convert is not installed");
     return;
@@ -792,8 +824,9 @@ TEST_CASE("report: four files, whole, with ordinary permissions") {
       names.push_back(entry.path().filename().string());
     }
     std::sort(names.begin(), names.end());
-    CHECK(names == std::vector<std::string>{"index.html", "roofline.png", "roofline.svg", "study.csv"});
+    CHECK(names == std::vector<std::string>{"index.html", "roofline.pdf", "roofline.png", "roofline.svg", "study.csv"});
     CHECK(content(folder.path() / "roofline.png").starts_with("\x89PNG\r\n"));
+    CHECK(content(folder.path() / "roofline.pdf").starts_with("%PDF-"));
     const mode_t mask = umask(0);
     umask(mask);
     struct stat status {};
