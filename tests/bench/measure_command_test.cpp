@@ -291,6 +291,12 @@ TEST_CASE("measure: regions are as many as ran, and a simulated W is the known o
   const std::string file = folder.file("study.json");
   const Result result =
       gable_command(folder, "measure --counters simulated --json '" + file + "' -- '" GABLE_TRIAD "'");
+  if (result.code == 3) {  // no valgrind, or a build with sanitizers
+    CHECK(contains(result.err, "--counters simulated: no such source works here"));
+    CHECK_FALSE(std::filesystem::exists(file));
+    MESSAGE("skipped: a program's simulated W: ", result.err);
+    return;
+  }
   CHECK(result.code == 0);
   const json document = json::parse(read_text(file));
   CHECK(check_study(document).empty());
