@@ -13,7 +13,8 @@ namespace gable::bench {
 std::vector<std::string> suite_names();
 
 /// The cases of a suite, each dtype its own case, in NHWC. resnet50 and mobilenet have a batch of 16 for CPUs and of 64
-/// for GPUs, `random` has larger layers for GPUs; the others are the same for both. Throws Error(invalid_argument) that lists the known names.
+/// for GPUs, `random` has larger layers for GPUs; the others are the same for both. Throws Error(invalid_argument) that
+/// lists the known names.
 std::vector<Case> suite(std::string_view name, bool gpu = false);
 
 /// The bandwidths of `primitives`, which differ between GPUs and CPUs; none for other suites. Throws like suite().

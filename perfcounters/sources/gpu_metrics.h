@@ -19,8 +19,8 @@ struct GpuTerm {
   const char* part;    ///< the part of the quantity: "tensor bf16"
 };
 
-/// FLOP: f32, f64 and f16 instructions of threads that were not predicated off, and the matrix units' operations, those on
-/// int8 too.
+/// FLOP: f32, f64 and f16 instructions of threads that were not predicated off, and the matrix units' operations, those
+/// on int8 too.
 std::span<const GpuTerm> gpu_work_terms();
 
 /// Bytes that a level serves. l1: loads and stores of the SMs through L1, TMA copies, and the shared memory's data path

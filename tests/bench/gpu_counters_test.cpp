@@ -11,8 +11,8 @@
 #include <set>
 #include <string>
 
-#include "bench/record/profile_json.h"
 #include "bench/common/text.h"
+#include "bench/record/profile_json.h"
 #include "bench/report/profile.h"
 #include "perfcounters/sources/cupti_source.h"
 #include "perfcounters/sources/gpu_metrics.h"

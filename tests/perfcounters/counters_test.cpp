@@ -170,13 +170,15 @@ TEST_CASE(
     MESSAGE("skipped: simulated traffic: ", status.reason);
     return;
   }
-  const Calibration calibration = calibrate(source, {Metric::flop, Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes});
+  const Calibration calibration =
+      calibrate(source, {Metric::flop, Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes});
   CHECK(calibration.checks.size() >= 10);
   for (const CalibrationCheck& check : calibration.checks) {
     CAPTURE(check.kernel);
     CAPTURE(to_string(check.metric));
     CAPTURE(check.reason);
-    CHECK(check.measured.value_or(-1) == doctest::Approx(check.expected).epsilon(0.02).scale(check.allowance / 0.02 + 1e-9));
+    CHECK(check.measured.value_or(-1) ==
+          doctest::Approx(check.expected).epsilon(0.02).scale(check.allowance / 0.02 + 1e-9));
     CHECK(check.passed);
   }
   const KnownWork triad = source.known_work().at(2);
