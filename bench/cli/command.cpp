@@ -8,9 +8,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <string_view>
 
@@ -23,7 +26,9 @@
 #include "bench/cli/run_conv2d.h"
 #include "bench/cli/study_commands.h"
 #include "bench/cli/verify_command.h"
+#include "bench/common/files.h"
 #include "bench/counting/workload_process.h"
+#include "bench/measure/outcome.h"
 #include "bench/workloads/networks.h"
 #include "bench/workloads/suites.h"
 
@@ -45,11 +50,29 @@ struct Arguments {
   std::function<int(Arguments&, Console&)> action;  ///< returns the exit code
 };
 
+/// For an option's value: a name, which an unset variable of a script is not.
+CLI::Validator named() {
+  return CLI::Validator([](const std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
+                        "");
+}
+
+/// CLI::PositiveNumber takes nan for a number, and would tell its range in 300 digits.
+CLI::Validator positive() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
+        return good ? std::string() : fmt::format("'{}': must be a number above 0", text);
+      },
+      "POSITIVE");
+}
+
 void add_json(CLI::App& app, Arguments& a) {
   app.add_option("--json", a.json, "write the record as JSON to this file; '-' or nothing: to standard output")
       ->type_name("[FILE]")
       ->expected(0, 1)
-      ->default_str("-");
+      ->default_str("-")
+      ->check(named());
 }
 
 void add_attributes(CLI::App& app, SelectionOptions& s) {
@@ -60,15 +83,6 @@ void add_attributes(CLI::App& app, SelectionOptions& s) {
   app.add_option("--math", s.maths, "strict, tf32, split3, split6; several with commas take turns (default: strict)")
       ->delimiter(',')
       ->allow_extra_args(false);
-}
-
-/// CLI::PositiveNumber, which would tell its range in 300 digits.
-CLI::Validator positive() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        return CLI::PositiveNumber(text).empty() ? "" : fmt::format("'{}': must be a number above 0", text);
-      },
-      "POSITIVE");
 }
 
 void add_epilogue(CLI::App& app, SelectionOptions& s) {
@@ -92,7 +106,7 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   app.add_option("--suite", s.suite,
                  fmt::format("a named suite: {}, {} (all), or one of them: {}", fmt::join(suite_names(), ", "),
                              kNetworks, network_names()));
-  app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them");
+  app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them")->check(named());
   add_attributes(app, s);
   add_epilogue(app, s);
   app.add_flag("--bias", s.bias, "add a bias");
@@ -157,12 +171,14 @@ void add_run(CLI::App& root, Arguments& a) {
   app.get_option("--problem")->required();
   add_attributes(app, a.run.problem);
   add_epilogue(app, a.run.problem);
-  app.add_option("--x", a.run.x, ".npy file, f32 or f16 (f32 for --dtype bf16); default: random numbers");
-  app.add_option("--weights", a.run.weights, ".npy file; default: random numbers");
+  app.add_option("--x", a.run.x, ".npy file, f32 or f16 (f32 for --dtype bf16); default: random numbers")
+      ->check(named());
+  app.add_option("--weights", a.run.weights, ".npy file; default: random numbers")->check(named());
   app.add_option("--bias", a.run.bias, "add a bias: .npy file; random numbers without a file")
       ->type_name("[FILE]")
-      ->expected(0, 1);
-  app.add_option("--output", a.run.output, ".npy file for y; bf16 is written as f32")->required();
+      ->expected(0, 1)
+      ->check(named());
+  app.add_option("--output", a.run.output, ".npy file for y; bf16 is written as f32")->required()->check(named());
   app.add_option("--device", a.run.device, "device (default: auto)");
   add_threads(app, a.run.threads);
   app.callback([&a, &app] {
@@ -252,7 +268,7 @@ void add_roofline(CLI::App& root, Arguments& a) {
   add_devices(app, a.study);
   add_measuring(app, a.study);
   app.add_flag("--quick", a.study.quick, "two minutes on two cores: smaller batches, fewer runs, warm only");
-  app.add_option("--out", a.study.out, "folder of the report (default: report)");
+  app.add_option("--out", a.study.out, "folder of the report (default: report)")->check(named());
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) -> int {
@@ -270,7 +286,7 @@ void add_roofline(CLI::App& root, Arguments& a) {
 void add_plot(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("plot", "draw studies again, merged, also from several machines");
   app.add_option("studies", a.files, "study.json files")->required();
-  app.add_option("--out", a.study.out, "folder of the report")->required();
+  app.add_option("--out", a.study.out, "folder of the report")->required()->check(named());
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
       return plot_command(arguments.files, arguments.study.out, console);
@@ -306,8 +322,9 @@ void add_profile(CLI::App& root, Arguments& a) {
   add_devices(app, a.study);
   app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(positive());
   app.add_flag("--deep", a.profile.deep, "GPUs: why warps waited, kernel by kernel, from counters in further runs");
-  app.add_option("--csv", a.profile.csv, "write the table to this file");
-  app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file");
+  app.add_option("--csv", a.profile.csv, "write the table to this file")->check(named());
+  app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file")
+      ->check(named());
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
@@ -374,10 +391,13 @@ int run_action(Arguments& arguments) {
   try {
     const int code = arguments.action(arguments, console);
     console.finish_progress();
-    return code;
+    return console.lost().empty() ? code : complain(console.lost(), kFailure);
   } catch (const Error& error) {
     console.finish_progress();
     return complain(error.what(), exit_code(error.code()));
+  } catch (const std::filesystem::filesystem_error& error) {
+    console.finish_progress();
+    return complain(error.what(), exit_code(code_of(error.code())));
   } catch (const std::exception& error) {
     console.finish_progress();
     return complain(error.what(), kFailure);
@@ -403,7 +423,9 @@ int command(int argc, const char* const* argv) {
   try {
     app.parse(own_words, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kBadInput;
+    const bool asked_for = app.exit(error) == 0;  // help or version
+    if (asked_for && !std::cout.flush()) return complain("standard output: the text can't be written", kFailure);
+    return asked_for ? kDone : kBadInput;
   }
   if (own_words < argc) {
     if (!app.got_subcommand("measure") && !app.got_subcommand("roofline"))

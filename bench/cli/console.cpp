@@ -5,13 +5,26 @@
 #include <gable/error.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <system_error>
 
 #include "bench/common/files.h"
 #include "bench/common/text.h"
 #include "bench/record/study_json.h"
 
 namespace gable::bench {
+namespace {
+
+/// Empty, or why not all of the text is out.
+std::string write_out(const std::string& text, std::FILE* out) {
+  errno = 0;
+  if (std::fputs(text.c_str(), out) >= 0 && std::fflush(out) == 0) return "";
+  return fmt::format("standard {}: {}; what was to be written there is lost", out == stdout ? "output" : "error",
+                     std::generic_category().message(errno));
+}
+
+}  // namespace
 
 Console::Console(std::string json_target)
     : json_target_(std::move(json_target)), results_to_error_(json_target_ == "-"), terminal_(::isatty(2) == 1) {}
@@ -27,8 +40,8 @@ void Console::leave_standard_output() {
 void Console::print(const std::string& line) {
   finish_progress();
   std::FILE* out = results_to_error_ ? stderr : stdout;
-  std::fputs((line + "\n").c_str(), out);
-  std::fflush(out);
+  const std::string lost = write_out(line + "\n", out);
+  if (lost_.empty()) lost_ = lost;
 }
 
 void Console::progress(std::size_t done, std::size_t total, const std::string& what) {
@@ -67,8 +80,8 @@ void Console::emit(const nlohmann::json& document) {
     write_file(json_target_, {text});
     return;
   }
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  const std::string lost = write_out(text, stdout);
+  if (!lost.empty()) throw Error(ErrorCode::device_failure, "--json '-': " + lost);
 }
 
 }  // namespace gable::bench

@@ -24,14 +24,18 @@ class Console {
   void progress(std::size_t done, std::size_t total, const std::string& what);
   /// Removes the progress line.
   void finish_progress();
-  /// Writes the document to the target of --json; does nothing without that option. Throws Error(invalid_argument).
+  /// Writes the document to the target of --json; does nothing without that option. Throws Error(invalid_argument), or
+  /// Error(device_failure) where the disk or the device behind standard output is full.
   void emit(const nlohmann::json& document);
   /// Throws Error(invalid_argument) if emit() could not write its file. Call it before a long run.
   void check_target() const;
+  /// Why lines of print() were lost, which stops no command: its record is still written. Empty: none were.
+  const std::string& lost() const { return lost_; }
 
  private:
   std::string json_target_;
   bool results_to_error_ = false;
+  std::string lost_;
   bool terminal_;
   bool line_open_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -1,13 +1,18 @@
-// See files.h. A rename within one folder is atomic on POSIX. Nothing is synced, so a power cut may lose the file.
+// See files.h. A rename within one folder is atomic on POSIX. Nothing is synced, so a power cut may lose the file. A
+// temporary file is locked (flock) for as long as its process lives, so that those of killed processes can be told from
+// those in use, also where process ids mean nothing: in containers that share a folder.
 #include "bench/common/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gable/error.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 namespace gable::bench {
@@ -15,8 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& path, const std::string& reason) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("output file '{}': {}", path, reason));
+constexpr std::string_view kPrefix = ".gable.";
+constexpr std::string_view kSuffix = ".tmp";
+
+[[noreturn]] void fail(const std::string& path, const std::string& reason,
+                       ErrorCode code = ErrorCode::invalid_argument) {
+  throw Error(code, fmt::format("output file '{}': {}", path, reason));
 }
 
 [[noreturn]] void fail_errno(const char* what, const fs::path& path, int error) {
@@ -42,26 +51,54 @@ fs::path target_of(const std::string& path) {
   return target;
 }
 
+bool is_temporary(const std::string& name) { return name.starts_with(kPrefix) && name.ends_with(kSuffix); }
+
+/// Removes the temporary files of processes that were killed: nobody has a lock on them.
+void remove_abandoned(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (!is_temporary(it->path().filename().string())) continue;
+    const int descriptor = ::open(it->path().c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) continue;
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
+    ::close(descriptor);
+  }
+}
+
+/// A file that this process holds, or one that another process took for abandoned before it was locked.
+bool is_held(int descriptor) {
+  struct stat status {};
+  ::flock(descriptor, LOCK_EX);
+  return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
+
+/// The permissions that the umask gives to any other file; mkostemp() gives 0600.
+mode_t usual_mode() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
 }  // namespace
 
 TemporaryFile::TemporaryFile(const fs::path& beside) {
-  static std::atomic<unsigned> counter{0};
-  for (;;) {
-    path_ = beside.parent_path() /
-            fmt::format(".{}.{}.{}.tmp", beside.filename().string(), ::getpid(), counter.fetch_add(1));
-    // Not mkstemp: the file keeps the permissions that the umask gives to any other file.
-    const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor >= 0) {
-      ::close(descriptor);
-      return;
-    }
-    if (errno != EEXIST) fail_errno("can't create a file", path_, errno);
-  }
+  const fs::path folder = beside.parent_path().empty() ? fs::path(".") : beside.parent_path();
+  remove_abandoned(folder);
+  do {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    // The name does not hold the destination's, which may be as long as a name can be.
+    std::string name = (folder / fmt::format("{}XXXXXX{}", kPrefix, kSuffix)).string();
+    descriptor_ = ::mkostemps(name.data(), static_cast<int>(kSuffix.size()), O_CLOEXEC);
+    if (descriptor_ < 0) fail_errno("can't create a file", name, errno);
+    path_ = name;
+  } while (!is_held(descriptor_));
+  ::fchmod(descriptor_, usual_mode());
 }
 
 TemporaryFile::~TemporaryFile() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove(path_, ignored);
+  ::close(descriptor_);
 }
 
 void TemporaryFile::write(const std::vector<std::string_view>& parts) const {
@@ -76,6 +113,15 @@ void TemporaryFile::write(const std::vector<std::string_view>& parts) const {
 }
 
 void TemporaryFile::rename_to(const fs::path& destination) {
+  struct stat before {};
+  if (::stat(destination.c_str(), &before) == 0) {
+    if (before.st_nlink > 1) {  // its other names shall show the same data
+      fs::copy_file(path_, destination, fs::copy_options::overwrite_existing);
+      return;
+    }
+    // A program that drew the file may have replaced it: by name, not by the descriptor.
+    ::chmod(path_.c_str(), before.st_mode & 07777);
+  }
   fs::rename(path_, destination);
   path_.clear();
 }
@@ -86,6 +132,14 @@ void write_whole(const fs::path& destination, const std::vector<std::string_view
   file.rename_to(destination);
 }
 
+ErrorCode code_of(const std::error_code& error) {
+  for (const std::errc full : {std::errc::no_space_on_device, std::errc::io_error, std::errc::file_too_large}) {
+    if (error == full) return ErrorCode::device_failure;
+  }
+  return error == std::error_code(EDQUOT, std::generic_category()) ? ErrorCode::device_failure
+                                                                   : ErrorCode::invalid_argument;
+}
+
 void check_writable(const std::string& path) {
   if (path.empty()) fail(path, "the name is empty");
   const fs::path target = target_of(path);
@@ -94,11 +148,14 @@ void check_writable(const std::string& path) {
   if (fs::exists(status) && !fs::is_regular_file(status)) fail(path, "is a folder or a device; name a file");
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, error)) fail(path, fmt::format("the folder '{}' does not exist", folder.string()));
-  // Root may write anywhere by its permissions, but not in a file system that is read-only, or /proc.
+  const long longest = ::pathconf(folder.c_str(), _PC_NAME_MAX);
+  if (longest > 0 && target.filename().string().size() > static_cast<std::size_t>(longest))
+    fail(path, fmt::format("the name has more than {} bytes", longest));
+  if (fs::exists(status) && ::access(target.c_str(), W_OK) != 0) fail(path, std::strerror(errno));
   try {
-    const TemporaryFile probe(target);
-  } catch (const fs::filesystem_error& refused) {
-    fail(path, refused.code().message());
+    const TemporaryFile probe(target);  // the only sure answer: access() says yes to root
+  } catch (const fs::filesystem_error& failure) {
+    fail(path, failure.code().message(), code_of(failure.code()));
   }
 }
 
@@ -107,7 +164,7 @@ void write_file(const std::string& path, const std::vector<std::string_view>& pa
   try {
     write_whole(target_of(path), parts);
   } catch (const fs::filesystem_error& error) {
-    fail(path, error.code().message());
+    fail(path, error.code().message(), code_of(error.code()));
   }
 }
 

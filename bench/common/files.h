@@ -1,15 +1,19 @@
 // Output files that appear whole or not at all: each is written beside its destination and then renamed over it.
+// It then has the destination's permissions and links, symbolic and hard.
 #pragma once
+
+#include <gable/error.h>
 
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace gable::bench {
 
-/// An empty file in the destination's folder. The destructor removes it unless it was renamed. Errors throw
-/// std::filesystem::filesystem_error with the path and the system's reason.
+/// An empty file in the destination's folder, and none there of processes that were killed. The destructor removes it
+/// unless it was renamed. Errors throw std::filesystem::filesystem_error with the path and the system's reason.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& beside);
@@ -24,6 +28,7 @@ class TemporaryFile {
 
  private:
   std::filesystem::path path_;
+  int descriptor_ = -1;
 };
 
 /// A TemporaryFile with these parts, renamed to `destination`. Throws std::filesystem::filesystem_error; `destination`
@@ -31,11 +36,14 @@ class TemporaryFile {
 void write_whole(const std::filesystem::path& destination, const std::vector<std::string_view>& parts);
 
 /// For a file that a user named: check_writable(), then write_whole() to the file behind symbolic links. Throws
-/// Error(invalid_argument) with the system's reason; `path` is then unchanged.
+/// Error(code_of()) with the system's reason; `path` is then unchanged.
 void write_file(const std::string& path, const std::vector<std::string_view>& parts);
 
-/// The checks of write_file() that need no data: the folder exists and is writable, `path` is no device or folder. For
-/// commands that work for minutes before they write.
+/// device_failure where a disk is full or fails, else invalid_argument: what the user named can't be written.
+ErrorCode code_of(const std::error_code& error);
+
+/// The checks of write_file() that need no data: `path` is no device or folder and no file without permission, and
+/// files can be made in its folder. For commands that work for minutes before they write.
 void check_writable(const std::string& path);
 
 }  // namespace gable::bench
