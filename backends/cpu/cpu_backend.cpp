@@ -9,12 +9,11 @@
 
 #include "backends/cpu/cpu_plans.h"
 #include "backends/registry/builtin.h"
+#include "backends/threads.h"
 #include "cpu/common/target.h"
 
 namespace gable {
 namespace {
-
-constexpr int kMaxThreads = 1024;
 
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -94,7 +93,7 @@ class CpuBackend final : public Backend {
     if (!target->supported) {
       throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': " + info_of(*target, "").reason);
     }
-    const int threads = integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads());
+    const int threads = threads_option(uri);
     return std::make_shared<CpuDevice>(info_of(*target, to_string(uri)), *target, threads,
                                        requested_kernel(uri, cpu_kernels().names()));
   }

@@ -6,6 +6,8 @@
 #include "recipe.h"
 #include "version.h"
 
+#include "backends/threads.h"
+
 #include <gable/backend.h>
 #include <gable/error.h>
 
@@ -18,8 +20,6 @@
 
 namespace gable::onednn {
 namespace {
-
-constexpr int kMaxThreads = 1024;
 
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -165,7 +165,7 @@ class OnednnBackend final : public Backend {
                   "device '" + to_string(uri) + "': onednn has no '" + uri.selector + "'; use 'onednn'");
     }
     std::vector<std::string> allowed = allowed_kernels(uri);
-    const int threads = integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads());
+    const int threads = threads_option(uri);
     if (const auto isa = uri.options.find("isa"); isa != uri.options.end()) {
       limit_instruction_set(uri, parse_instruction_set(uri, isa->second));
     }

@@ -1,5 +1,6 @@
 // The public oracle, and the comparison of results with it.
 #include "backends/reference/kernels.h"
+#include "backends/threads.h"
 
 #include <gable/oracle.h>
 
@@ -112,6 +113,15 @@ bool matches(double y, double exact, double tolerance, DType dtype) {
 
 }  // namespace
 
+double oracle_bytes(const Op& op) {
+  double doubles = 2 * static_cast<double>(output_shape(op).elements());
+  if (const auto* c = std::get_if<Conv2d>(&op)) doubles += static_cast<double>(c->weights.elements());
+  if (const auto* m = std::get_if<Matmul>(&op)) doubles += static_cast<double>(m->k) * static_cast<double>(m->n);
+  if (std::holds_alternative<Conv2d>(op) || std::holds_alternative<Matmul>(op))
+    doubles += static_cast<double>(reference::scratch_elements(op)) * omp_get_max_threads();
+  return 8 * doubles;
+}
+
 OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs) {
   validate(op);
   check_inputs(op, inputs);
@@ -123,7 +133,7 @@ OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs) {
     result.exact[static_cast<std::size_t>(i)] = exact;
     result.magnitude[static_cast<std::size_t>(i)] = magnitude;
   };
-  const int threads = omp_get_max_threads();
+  const int threads = threads_option(parse_device_uri("reference"));
   std::vector<double> rows;
   std::vector<double> scratch;
   const float* bias = inputs.size() == 3 ? static_cast<const float*>(inputs[2].data) : nullptr;

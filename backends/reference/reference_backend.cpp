@@ -2,6 +2,7 @@
 #include "backends/problems.h"
 #include "backends/reference/kernels.h"
 #include "backends/registry/builtin.h"
+#include "backends/threads.h"
 
 #include <gable/backend.h>
 
@@ -9,7 +10,6 @@ namespace gable {
 namespace {
 
 constexpr const char* kKernel = "f64_loops";
-constexpr int kMaxThreads = 1024;
 
 void round_to(DType dtype, void* data, std::int64_t i, double exact) {
   const auto value = static_cast<float>(exact);
@@ -139,8 +139,7 @@ class ReferenceBackend final : public Backend {
     }
     DeviceInfo info = probe().front();
     info.uri = to_string(uri);
-    return std::make_shared<ReferenceDevice>(std::move(info),
-                                             integer_option(uri, "threads", 1, kMaxThreads, omp_get_max_threads()));
+    return std::make_shared<ReferenceDevice>(std::move(info), threads_option(uri));
   }
 };
 

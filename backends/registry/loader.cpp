@@ -4,9 +4,15 @@
 #include <gable/error.h>
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 namespace gable::loader {
@@ -34,6 +40,49 @@ std::string backend_of(const std::string& file) {
   throw Error(ErrorCode::unavailable, plugin.path.string() + ": " + reason);
 }
 
+/// Closes the file at the end of a scope.
+struct Descriptor {
+  int number;
+  explicit Descriptor(const std::filesystem::path& path)
+      : number(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+};
+
+/// True if the file is as long as its headers say. What is not ELF of this machine's width is left to the dynamic
+/// loader.
+bool is_whole(int file, std::uint64_t size) {
+  ElfW(Ehdr) header;
+  if (::pread(file, &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) return true;
+  constexpr unsigned char kClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != kClass) return true;
+  const auto fits = [&](std::uint64_t begin, std::uint64_t bytes) { return begin <= size && bytes <= size - begin; };
+  if (!fits(header.e_shoff, std::uint64_t{header.e_shnum} * header.e_shentsize)) return false;
+  for (std::uint64_t i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    const std::uint64_t at = header.e_phoff + i * sizeof(segment);
+    if (!fits(at, sizeof(segment)) ||
+        ::pread(file, &segment, sizeof(segment), static_cast<off_t>(at)) != static_cast<ssize_t>(sizeof(segment)))
+      return false;
+    if (segment.p_type == PT_LOAD && !fits(segment.p_offset, segment.p_filesz)) return false;
+  }
+  return true;
+}
+
+/// dlopen() waits at a FIFO for ever, and a file that ends too early is a SIGBUS.
+void require_whole_file(const PluginFile& plugin) {
+  struct stat status {};
+  if (::stat(plugin.path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse(plugin, "is no regular file");
+  const Descriptor file(plugin.path);
+  if (file.number < 0 || ::fstat(file.number, &status) != 0) return;  // dlopen() says why
+  if (!is_whole(file.number, static_cast<std::uint64_t>(status.st_size)))
+    refuse(plugin, "the file is truncated: its headers speak of more than its " + std::to_string(status.st_size) +
+                       " bytes; copy it again");
+}
+
 }  // namespace
 
 SearchPath search_path() {
@@ -47,6 +96,8 @@ SearchPath search_path() {
       if (entry.empty()) continue;
       if (entry.front() == '/') {
         result.folders.emplace_back(entry);
+        std::error_code error;
+        if (!std::filesystem::is_directory(result.folders.back(), error)) result.missing.emplace_back(entry);
       } else {
         result.refused.emplace_back(entry);
       }
@@ -79,6 +130,7 @@ std::unique_ptr<Backend> load(const PluginFile& plugin) {
   // The plugin would bring libgable.so along: a second registry, and classes that this one does not know.
   refuse(plugin, "this program has gable as a static library, which takes no plugins: build it with GABLE_SHARED=ON");
 #endif
+  require_whole_file(plugin);
   void* library = dlopen(plugin.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -90,6 +90,10 @@ class Registry {
           unavailable("GABLE_BACKEND_PATH", entry,
                       "the entry '" + entry + "' of GABLE_BACKEND_PATH is relative: write an absolute folder"));
     }
+    for (const std::string& folder : loader::search_path().missing) {
+      broken_.push_back(unavailable("GABLE_BACKEND_PATH", folder,
+                                    "the entry '" + folder + "' of GABLE_BACKEND_PATH is no folder that can be read"));
+    }
     load_plugins(std::nullopt);
   }
 
@@ -223,7 +227,12 @@ DeviceUri requested(std::string_view text) {
   if (uri.backend != "auto" || variable == nullptr || *variable == '\0') return uri;
   try {
     DeviceUri named = parse_device_uri(variable);
-    for (const auto& [option, value] : uri.options) named.options.emplace(option, value);
+    for (const auto& [option, value] : uri.options) {
+      const auto [both, added] = named.options.emplace(option, value);
+      if (added || both->second == value) continue;
+      throw Error(ErrorCode::invalid_argument, "says " + option + "=" + both->second + ", but '" + std::string(text) +
+                                                   "' is asked for: " + option + " contradicts itself; give it once");
+    }
     return named;
   } catch (const Error& error) {
     throw Error(error.code(), "GABLE_DEVICE=" + std::string(variable) + ": " + error.what());

@@ -82,6 +82,7 @@ Placement placement_of(const OpenDevice& device, const Plan& plan) {
 }
 
 std::vector<OpenDevice> open_devices(const std::vector<std::string>& uris, int threads) {
+  open("reference");  // throws where OpenMP's own threads, which fill tensors and check results, can't be made
   std::vector<OpenDevice> opened;
   for (const std::string& text : uris) {
     OpenDevice one{open(text), text};

@@ -13,17 +13,6 @@
 namespace gable::bench {
 namespace {
 
-/// The oracle keeps f64 weights and, for each output, an exact value and a magnitude in f64.
-double oracle_bytes(const Op& op) {
-  const double outputs = static_cast<double>(output_shape(op).elements());
-  const auto* conv = std::get_if<Conv2d>(&op);
-  const auto* matmul = std::get_if<Matmul>(&op);
-  const std::int64_t weights = conv != nullptr     ? conv->weights.elements()
-                               : matmul != nullptr ? matmul->k * matmul->n
-                                                   : 0;
-  return 16 * outputs + 8 * static_cast<double>(weights);
-}
-
 std::vector<ConstTensorView> inputs_of(const OpData& data) {
   std::vector<ConstTensorView> inputs{data.x};
   for (const Tensor* tensor : {&data.second, &data.weights, &data.bias}) {

@@ -4,10 +4,12 @@
 #include <gable/abi.h>
 #include <gable/gable.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,9 +19,19 @@
 namespace gable {
 namespace {
 
+/// Half of the plugin, with all of its headers at the begin.
+void make_truncated(const std::string& plugin, const std::string& half) {
+  std::filesystem::copy_file(plugin, half, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::resize_file(half, std::filesystem::file_size(half) / 2);
+}
+
 /// Before the first call into gable: the registry reads the path once. The current folder holds a plugin, too.
 const bool kEnvironmentIsSet = [] {
   const std::string folder = GABLE_TEST_PLUGINS;
+  make_truncated(folder + "/found/libgable_working.so", folder + "/found/libgable_truncated.so");
+  const std::string fifo = folder + "/found/libgable_fifo.so";
+  unlink(fifo.c_str());
+  if (mkfifo(fifo.c_str(), 0600) != 0) return false;
   const std::string path = folder + "/first::.:current:" + folder + "/not_there:" + folder + "/found:";
   unsetenv("GABLE_DEVICE");
   return setenv("GABLE_BACKEND_PATH", path.c_str(), 1) == 0 && chdir((folder + "/current").c_str()) == 0;
@@ -72,6 +84,8 @@ TEST_CASE("a broken plugin is listed as unavailable, with its file and the loade
       {"misnamed", {"libgable_misnamed.so", "'another'", "'misnamed'"}},
       {"throwing_make", {"the backend fell apart"}},
       {"throwing_probe", {"the driver is on fire"}},
+      {"truncated", {"libgable_truncated.so", "the file is truncated", "copy it again"}},
+      {"fifo", {"libgable_fifo.so", "is no regular file"}},
       {"orphan", {"libgable_test_dependency.so", "cannot open shared object file"}},
   };
   for (const Expectation& expected : expectations) {
@@ -119,10 +133,11 @@ TEST_CASE("the current folder is never searched: relative and empty entries are 
   CHECK(listed("stray").empty());
   CHECK(contains(refusal([] { open("stray"); }), "no backend 'stray'"));
   const std::vector<DeviceInfo> refused = listed("GABLE_BACKEND_PATH");
-  REQUIRE(refused.size() == 2);
+  REQUIRE(refused.size() == 3);
+  CHECK(contains(refused[2].reason, "/not_there' of GABLE_BACKEND_PATH is no folder"));
   CHECK(contains(refused[0].reason, "'.'"));
   CHECK(contains(refused[1].reason, "'current'"));
-  for (const DeviceInfo& info : refused) CHECK(contains(info.reason, "absolute"));
+  for (std::size_t i : {0U, 1U}) CHECK(contains(refused[i].reason, "absolute"));
 }
 
 TEST_CASE("files that are not named libgable_<backend>.so are left alone") {
@@ -143,6 +158,18 @@ TEST_CASE("GABLE_DEVICE decides what auto is") {
   const ChosenDevice chosen("working");
   CHECK(open("auto").info().uri == "working");
   CHECK(open("reference").info().uri == "reference");  // a device that is named stays it
+}
+
+TEST_CASE("GABLE_DEVICE and the device that is asked for may not contradict each other") {
+  const ChosenDevice chosen("reference?threads=2");
+  CHECK(open("auto?threads=2").info().uri == "reference?threads=2");
+  try {
+    open("auto?threads=1");
+    FAIL("1 thread, but GABLE_DEVICE says 2");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::invalid_argument);
+    CHECK(contains(error.what(), "says threads=2, but 'auto?threads=1' is asked for"));
+  }
 }
 
 TEST_CASE("GABLE_DEVICE naming a device that is not there is refused with those that are") {

@@ -23,6 +23,9 @@ struct OracleResult {
 /// Error(invalid_argument) if they don't fit the op.
 GABLE_API OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs);
 
+/// Bytes that oracle() takes: its result, the weights in f64, and what each of OpenMP's threads gathers.
+GABLE_API double oracle_bytes(const Op& op);
+
 /// How a device's result compares with the oracle.
 struct Comparison {
   bool passed = false;

@@ -1,0 +1,67 @@
+// See backends/threads.h.
+#include "backends/threads.h"
+
+#include <gable/error.h>
+
+#include <omp.h>
+
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace gable {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+/// Makes threads that exist at the same time. Empty, or why there were fewer.
+std::string why_fewer(int threads) {
+  std::vector<std::thread> made;
+  std::string reason;
+  std::mutex gate;
+  {
+    const std::lock_guard closed(gate);
+    try {
+      made.reserve(static_cast<std::size_t>(threads));
+      while (static_cast<int>(made.size()) < threads) made.emplace_back([&gate] { const std::lock_guard pass(gate); });
+    } catch (const std::system_error& error) {
+      reason = "only " + std::to_string(made.size() + 1) + " can be made: " + error.code().message();
+    }
+  }
+  for (std::thread& thread : made) thread.join();
+  return reason;
+}
+
+/// Throws unless the calling thread can have threads - 1 others beside it. Asks the system once for each greater
+/// number.
+void require_threads(const DeviceUri& uri, int threads) {
+  static std::mutex mutex;
+  static int known = 1;
+  const std::lock_guard lock(mutex);
+  if (threads <= known) return;
+  const std::string reason = why_fewer(threads - 1);
+  if (!reason.empty()) {
+    throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': of " + std::to_string(threads) + " threads " +
+                                            reason +
+                                            "; ask for fewer (threads=N, OMP_NUM_THREADS) or raise the limit (ulimit "
+                                            "-u, ulimit -v, the cgroup's pids.max)");
+  }
+  known = threads;
+}
+
+}  // namespace
+
+int threads_option(const DeviceUri& uri) {
+  const int usual = omp_get_max_threads();
+  const int threads = integer_option(uri, "threads", 1, kMostThreads, usual);
+  if (threads > kMostThreads) {
+    throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': OMP_NUM_THREADS asks for " +
+                                                 std::to_string(usual) + " threads; at most " +
+                                                 std::to_string(kMostThreads) + " are possible");
+  }
+  require_threads(uri, threads);
+  return threads;
+}
+
+}  // namespace gable
