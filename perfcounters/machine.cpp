@@ -8,11 +8,13 @@
 #include <array>
 #include <cstddef>
 #include <ctime>
+#include <fstream>
 #include <limits>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "perfcounters/machine/files.h"
+#include "perfcounters/machine/memory.h"
 #include "perfcounters/machine/parts.h"
 
 namespace gable::perf {
@@ -20,26 +22,47 @@ namespace {
 
 struct MemoryLimit {
   std::size_t limit = std::numeric_limits<std::size_t>::max();
-  std::size_t used = 0;
+  std::size_t rest =
+      limit;  ///< of the limit: files that were read lately (inactive) are given back when memory is short
 };
 
-MemoryLimit cgroup_memory() {
-  constexpr std::array<std::pair<const char*, const char*>, 2> kFiles{
-      {{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-       {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}};
-  for (const auto& [limit_file, used_file] : kFiles) {
-    const std::size_t limit = parse_size(first_line(limit_file).value_or(""));
-    if (limit > 0) return {limit, parse_size(first_line(used_file).value_or(""))};
+void add_limit(const std::string& folder, const char* limit_file, const char* used_file, MemoryLimit& least) {
+  const std::size_t limit = parse_size(first_line(folder + limit_file).value_or(""));
+  if (limit == 0) return;
+  const std::size_t used = parse_size(first_line(folder + used_file).value_or(""));
+  const std::size_t inactive = parse_size(value_of(folder + "/memory.stat", "inactive_file", ' '));
+  const std::size_t held = used - std::min(used, inactive);
+  least.limit = std::min(least.limit, limit);
+  least.rest = std::min(least.rest, limit - std::min(limit, held));
+}
+
+/// The limits of the process's cgroup and of those around it, as far as they can be seen.
+MemoryLimit cgroup_memory(const std::string& root) {
+  MemoryLimit least;
+  std::ifstream own(root + "/proc/self/cgroup");
+  std::vector<std::string> v2{""}, v1{""};
+  for (std::string line; std::getline(own, line);) {
+    const bool is_v2 = line.starts_with("0::/");
+    const std::size_t v1_path = line.find(":memory:/");
+    if (!is_v2 && v1_path == std::string::npos) continue;
+    std::string path = line.substr(is_v2 ? 3 : v1_path + 8);
+    for (; path.size() > 1; path.erase(path.rfind('/'))) (is_v2 ? v2 : v1).push_back(path);
   }
-  return {};
+  for (const std::string& path : v2) add_limit(root + "/sys/fs/cgroup" + path, "/memory.max", "/memory.current", least);
+  for (const std::string& path : v1)
+    add_limit(root + "/sys/fs/cgroup/memory" + path, "/memory.limit_in_bytes", "/memory.usage_in_bytes", least);
+  return least;
+}
+
+std::size_t meminfo(const std::string& root, const char* key) {
+  return parse_size(value_of(root + "/proc/meminfo", key, ':')) << 10;
 }
 
 void describe_memory(Machine& machine) {
-  const std::size_t total = parse_size(value_of("/proc/meminfo", "MemTotal", ':')) << 10;
-  const std::size_t available = parse_size(value_of("/proc/meminfo", "MemAvailable", ':')) << 10;
-  const MemoryLimit cgroup = cgroup_memory();
+  const std::size_t total = meminfo("", "MemTotal");
+  const MemoryLimit cgroup = cgroup_memory("");
   machine.memory_bytes = std::min(total, cgroup.limit);
-  machine.memory_available_bytes = std::min(available, cgroup.limit - std::min(cgroup.limit, cgroup.used));
+  machine.memory_available_bytes = available_memory();
   if (cgroup.limit < total)
     machine.notes.push_back(fmt::format("the cgroup limits memory to {} MiB", cgroup.limit >> 20));
 }
@@ -82,6 +105,10 @@ void describe_system(Machine& machine) {
 
 bool Machine::has(const std::string& feature) const {
   return std::find(simd.begin(), simd.end(), feature) != simd.end();
+}
+
+std::size_t available_memory(const std::string& root) {
+  return std::min(meminfo(root, "MemAvailable"), cgroup_memory(root).rest);
 }
 
 Machine describe_machine() {

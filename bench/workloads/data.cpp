@@ -8,11 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <limits>
-#include <optional>
 
 #include "bench/workloads/cases.h"
+#include "perfcounters/machine/memory.h"
 
 namespace gable::bench {
 namespace {
@@ -33,13 +31,6 @@ template <typename T, typename Convert>
 void fill(T* data, std::int64_t count, std::uint64_t seed, float low, float span, Convert convert) {
 #pragma omp parallel for schedule(static)
   for (std::int64_t i = 0; i < count; ++i) data[i] = convert(uniform(seed, i, low, span));
-}
-
-/// The number in the file, in bytes; nothing if it is "max" or there is no such file.
-std::optional<double> read_bytes(const char* path) {
-  std::ifstream file(path);
-  double value = 0;
-  return file >> value ? std::optional(value) : std::nullopt;
 }
 
 struct InputShapes {
@@ -119,22 +110,10 @@ double bytes_needed(const Op& op, std::size_t outputs) {
   if (has_math(op)) {
     weights = static_cast<double>(shapes_of(op).weights.elements()) * static_cast<double>(size_of(dtype_of(op)));
   }
-  return least.bytes_read + weights + least.bytes_written * static_cast<double>(outputs);
+  return least.bytes_read + weights * static_cast<double>(outputs) + least.bytes_written * static_cast<double>(outputs);
 }
 
-double available_memory() {
-  double available = std::numeric_limits<double>::infinity();
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  double kibibytes = 0;
-  for (std::string unit; meminfo >> key >> kibibytes && std::getline(meminfo, unit);) {
-    if (key == "MemAvailable:") available = kibibytes * 1024;
-  }
-  const auto limit = read_bytes("/sys/fs/cgroup/memory.max");
-  const auto used = read_bytes("/sys/fs/cgroup/memory.current");
-  if (limit && used) available = std::min(available, std::max(0.0, *limit - *used));
-  return available;
-}
+double available_memory() { return static_cast<double>(perf::available_memory()); }
 
 void require_memory(double bytes, const std::string& what) {
   constexpr double kShare = 0.9;

@@ -31,7 +31,7 @@ Layout output_layout(const Op& op);
 /// Sets every byte to 0xff, a NaN in every dtype. A correct result leaves none.
 void poison(const TensorView& host);
 
-/// Bytes of inputs, weights (twice: as given and packed), bias and `outputs` results.
+/// Bytes of inputs, weights, bias, and of `outputs` results with packed weights each.
 double bytes_needed(const Op& op, std::size_t outputs);
 
 /// Bytes that can be allocated now without swapping: MemAvailable, or the rest of the cgroup's limit if that is less.

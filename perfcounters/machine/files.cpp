@@ -45,7 +45,10 @@ std::size_t parse_size(const std::string& text) {
 }
 
 TemporaryFolder::TemporaryFolder(const std::string& name) {
-  path_ = (std::filesystem::temp_directory_path() / (name + "_XXXXXX")).string();
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) throw std::runtime_error(fmt::format("no folder for temporary files (TMPDIR): {}", error.message()));
+  path_ = (folder / (name + "_XXXXXX")).string();
   if (mkdtemp(path_.data()) == nullptr)
     throw std::runtime_error(
         fmt::format("'{}': no temporary folder can be made there: {}", path_, std::strerror(errno)));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -132,8 +133,13 @@ std::map<Metric, Quantity> CallgrindSource::simulate(const Simulation& simulatio
     return refused(fmt::format("it would run for {:.0f} s or more under callgrind; the limit is {:.0f} s",
                                least_seconds(workload), options.seconds_limit));
   const bool cold = static_cast<bool>(workload.flush);
-  const TemporaryFolder folder("gable_callgrind");
-  const std::string file = folder.path() + "/profile";
+  std::optional<TemporaryFolder> folder;
+  try {
+    folder.emplace("gable_callgrind");
+  } catch (const std::runtime_error& error) {
+    return refused(error.what());
+  }
+  const std::string file = folder->path() + "/profile";
   std::vector<std::string> argv = callgrind_command(caches_, level, file);
   argv.emplace_back("--instr-atstart=no");
   for (std::string& word : workload.child({.repetitions = 1, .cold = cold, .markers = true}))

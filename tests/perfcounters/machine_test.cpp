@@ -1,10 +1,15 @@
 // The description of this machine and the parsing behind it.
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "perfcounters/machine.h"
+#include "perfcounters/machine/memory.h"
 
 using namespace gable::perf;
 
@@ -12,6 +17,27 @@ TEST_CASE("CPU lists of the kernel are parsed") {
   CHECK(parse_cpu_list("0-3,8,10-11") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
   CHECK(parse_cpu_list("5") == std::vector<int>{5});
   CHECK(parse_cpu_list("").empty());
+}
+
+TEST_CASE("files in the page cache are no used memory of a cgroup") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("gable_machine_test_" + std::to_string(getpid()));
+  const auto put = [&](const std::string& file, const std::string& text) {
+    fs::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text;
+  };
+  put("proc/meminfo", "MemTotal:  8000000 kB\nMemAvailable:  4000000 kB\n");
+  CHECK(available_memory(root.string()) == std::size_t{4000000} << 10);
+  put("sys/fs/cgroup/memory.max", "1000000\n");
+  put("sys/fs/cgroup/memory.current", "900000\n");
+  CHECK(available_memory(root.string()) == 100000);
+  put("sys/fs/cgroup/memory.stat", "anon 200000\nactive_file 100000\ninactive_file 600000\n");
+  CHECK(available_memory(root.string()) == 700000);
+  put("proc/self/cgroup", "0::/user/app\n");
+  put("sys/fs/cgroup/user/memory.max", "500000\n");
+  put("sys/fs/cgroup/user/memory.current", "200000\n");
+  CHECK(available_memory(root.string()) == 300000);  // the least of all that lie around the process
+  fs::remove_all(root);
 }
 
 TEST_CASE("the machine's description is complete and consistent") {
