@@ -50,12 +50,6 @@ struct Arguments {
   std::function<int(Arguments&, Console&)> action;  ///< returns the exit code
 };
 
-/// For an option's value: a name, which an unset variable of a script is not.
-CLI::Validator named() {
-  return CLI::Validator([](const std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
-                        "");
-}
-
 /// CLI::PositiveNumber takes nan for a number, and would tell its range in 300 digits.
 CLI::Validator positive() {
   return CLI::Validator(
@@ -71,8 +65,7 @@ void add_json(CLI::App& app, Arguments& a) {
   app.add_option("--json", a.json, "write the record as JSON to this file; '-' or nothing: to standard output")
       ->type_name("[FILE]")
       ->expected(0, 1)
-      ->default_str("-")
-      ->check(named());
+      ->default_str("-");
 }
 
 void add_attributes(CLI::App& app, SelectionOptions& s) {
@@ -106,7 +99,7 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   app.add_option("--suite", s.suite,
                  fmt::format("a named suite: {}, {} (all), or one of them: {}", fmt::join(suite_names(), ", "),
                              kNetworks, network_names()));
-  app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them")->check(named());
+  app.add_option("--file", s.file, "a list of descriptors, as benchdnn's --batch reads them");
   add_attributes(app, s);
   add_epilogue(app, s);
   app.add_flag("--bias", s.bias, "add a bias");
@@ -171,14 +164,12 @@ void add_run(CLI::App& root, Arguments& a) {
   app.get_option("--problem")->required();
   add_attributes(app, a.run.problem);
   add_epilogue(app, a.run.problem);
-  app.add_option("--x", a.run.x, ".npy file, f32 or f16 (f32 for --dtype bf16); default: random numbers")
-      ->check(named());
-  app.add_option("--weights", a.run.weights, ".npy file; default: random numbers")->check(named());
+  app.add_option("--x", a.run.x, ".npy file, f32 or f16 (f32 for --dtype bf16); default: random numbers");
+  app.add_option("--weights", a.run.weights, ".npy file; default: random numbers");
   app.add_option("--bias", a.run.bias, "add a bias: .npy file; random numbers without a file")
       ->type_name("[FILE]")
-      ->expected(0, 1)
-      ->check(named());
-  app.add_option("--output", a.run.output, ".npy file for y; bf16 is written as f32")->required()->check(named());
+      ->expected(0, 1);
+  app.add_option("--output", a.run.output, ".npy file for y; bf16 is written as f32")->required();
   app.add_option("--device", a.run.device, "device (default: auto)");
   add_threads(app, a.run.threads);
   app.callback([&a, &app] {
@@ -268,7 +259,7 @@ void add_roofline(CLI::App& root, Arguments& a) {
   add_devices(app, a.study);
   add_measuring(app, a.study);
   app.add_flag("--quick", a.study.quick, "two minutes on two cores: smaller batches, fewer runs, warm only");
-  app.add_option("--out", a.study.out, "folder of the report (default: report)")->check(named());
+  app.add_option("--out", a.study.out, "folder of the report (default: report)");
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) -> int {
@@ -286,7 +277,7 @@ void add_roofline(CLI::App& root, Arguments& a) {
 void add_plot(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("plot", "draw studies again, merged, also from several machines");
   app.add_option("studies", a.files, "study.json files")->required();
-  app.add_option("--out", a.study.out, "folder of the report")->required()->check(named());
+  app.add_option("--out", a.study.out, "folder of the report")->required();
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
       return plot_command(arguments.files, arguments.study.out, console);
@@ -322,9 +313,8 @@ void add_profile(CLI::App& root, Arguments& a) {
   add_devices(app, a.study);
   app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(positive());
   app.add_flag("--deep", a.profile.deep, "GPUs: why warps waited, kernel by kernel, from counters in further runs");
-  app.add_option("--csv", a.profile.csv, "write the table to this file")->check(named());
-  app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file")
-      ->check(named());
+  app.add_option("--csv", a.profile.csv, "write the table to this file");
+  app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file");
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
@@ -375,7 +365,7 @@ std::string command_line(int argc, const char* const* argv) {
 }
 
 int complain(const std::string& message, int code) {
-  std::fputs(("gable: " + message + "\n").c_str(), stderr);
+  std::fputs((printable_lines("gable: " + message) + "\n").c_str(), stderr);
   return code;
 }
 
@@ -384,6 +374,18 @@ int complain(const std::string& message, int code) {
 int count_own_words(int argc, const char* const* argv) {
   const auto* end = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
   return static_cast<int>(end - argv);
+}
+
+/// The option whose value is empty, as an unset variable of a script makes it; empty if there is none. No option means
+/// anything by it, and CLI11 would take some as if they had not been given.
+std::string option_without_value(int own_words, const char* const* argv) {
+  for (int i = 1; i < own_words; ++i) {
+    const std::string_view word = argv[i];
+    if (word.empty()) return i > 1 ? argv[i - 1] : "gable";
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      return std::string(word.substr(0, word.size() - 1));
+  }
+  return "";
 }
 
 int run_action(Arguments& arguments) {
@@ -420,6 +422,8 @@ int command(int argc, const char* const* argv) {
     add(app, arguments);
   }
   const int own_words = count_own_words(argc, argv);
+  const std::string no_value = option_without_value(own_words, argv);
+  if (!no_value.empty()) return complain(fmt::format("{}: the value is empty", no_value), kBadInput);
   try {
     app.parse(own_words, argv);
   } catch (const CLI::ParseError& error) {

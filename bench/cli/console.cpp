@@ -40,7 +40,7 @@ void Console::leave_standard_output() {
 void Console::print(const std::string& line) {
   finish_progress();
   std::FILE* out = results_to_error_ ? stderr : stdout;
-  const std::string lost = write_out(line + "\n", out);
+  const std::string lost = write_out(printable_lines(line) + "\n", out);
   if (lost_.empty()) lost_ = lost;
 }
 
@@ -61,6 +61,17 @@ void Console::finish_progress() {
   line_open_ = false;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string lines;
+  for (;;) {
+    const std::size_t end = text.find('\n');
+    lines += printable(text.substr(0, end));
+    if (end == std::string_view::npos) return lines;
+    lines += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 void print_refusals(const std::vector<Refusal>& refused, Console& console) {
   for (const Refusal& r : refused) {
     const std::string where = r.device.empty() ? "" : fmt::format(" on {}", r.device);
@@ -70,6 +81,14 @@ void print_refusals(const std::vector<Refusal>& refused, Console& console) {
 
 void Console::check_target() const {
   if (!json_target_.empty() && json_target_ != "-") check_writable(json_target_);
+}
+
+void Console::save(const nlohmann::json& document) const {
+  if (!writes_file()) return;
+  try {
+    write_file(json_target_, {json_text(document)});
+  } catch (const Error&) {  // emit() says it
+  }
 }
 
 void Console::emit(const nlohmann::json& document) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/record/row.h"
@@ -27,6 +28,10 @@ class Console {
   /// Writes the document to the target of --json; does nothing without that option. Throws Error(invalid_argument), or
   /// Error(device_failure) where the disk or the device behind standard output is full.
   void emit(const nlohmann::json& document);
+  bool wants_json() const { return !json_target_.empty(); }
+  bool writes_file() const { return wants_json() && json_target_ != "-"; }
+  /// What is known so far, for the case that the process is killed before emit(). Only to a file.
+  void save(const nlohmann::json& document) const;
   /// Throws Error(invalid_argument) if emit() could not write its file. Call it before a long run.
   void check_target() const;
   /// Why lines of print() were lost, which stops no command: its record is still written. Empty: none were.
@@ -40,6 +45,9 @@ class Console {
   bool line_open_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+/// Text whose control characters, but for line ends, are made visible.
+std::string printable_lines(std::string_view text);
 
 /// Prints one line for each refusal, with control characters made visible.
 void print_refusals(const std::vector<Refusal>& refused, Console& console);

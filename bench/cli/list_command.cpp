@@ -39,11 +39,11 @@ ExitCode list_command(const SelectionOptions& options, bool gpu, Console& consol
       continue;
     }
     console.print(row(one));
-    cases.push_back({identity_of(one), one.op});
+    if (console.wants_json()) cases.push_back({identity_of(one), one.op});
     ++outcome.ran;
   }
   print_refusals(outcome.refused, console);
-  console.emit(list_json(cases, outcome.refused));
+  if (console.wants_json()) console.emit(list_json(cases, outcome.refused));
   return outcome.exit_code();
 }
 

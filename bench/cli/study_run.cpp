@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 #include <gable/error.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "bench/measure/devices.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/pagerank.h"
+#include "bench/record/study_json.h"
 #include "perfcounters/sources/child_process.h"
 
 namespace gable::bench {
@@ -32,8 +35,10 @@ RowCounters counters_of(const CounterOptions& options) {
 /// Measures the rows of a study.
 class RowMeasurer {
  public:
-  RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, Console& console)
-      : options_(options), plan_(plan), counters_(counters), console_(console) {}
+  using Keep = std::function<void(const std::vector<Row>&, const Outcome&)>;  ///< called after each row
+
+  RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, Console& console, Keep keep)
+      : options_(options), plan_(plan), counters_(counters), console_(console), keep_(std::move(keep)) {}
 
   /// Runs the rows of the devices of one kind.
   void measure(const std::vector<OpenDevice>& devices, const MeasureOptions& measuring) {
@@ -45,9 +50,9 @@ class RowMeasurer {
     const MeasureJob job{devices, measuring, outcome_};
     measure_cases(selection.cases, job, {progress, [this](const Measured& m) {
                                            const std::string helper = perf::own_executable();
-                                           rows_.push_back(counters_.count(m.row, workload_of(m, helper)));
+                                           add(counters_.count(m.row, workload_of(m, helper)));
                                          }});
-    const RowCallbacks callbacks{progress, [this](Row row) { rows_.push_back(std::move(row)); }};
+    const RowCallbacks callbacks{progress, [this](Row row) { add(std::move(row)); }};
     measure_bandwidths(selection.bandwidths, job, callbacks);
     measure_graphs(selection.graphs, job, callbacks);
     console_.finish_progress();
@@ -57,6 +62,11 @@ class RowMeasurer {
   const Outcome& outcome() const { return outcome_; }
 
  private:
+  void add(Row row) {
+    rows_.push_back(std::move(row));
+    keep_(rows_, outcome_);
+  }
+
   Selection selected(bool gpu) {
     Selection selection = select(options_.selection, gpu);
     if (plan_.adjust) plan_.adjust(selection.cases);
@@ -73,6 +83,7 @@ class RowMeasurer {
   const StudyPlan& plan_;
   RowCounters& counters_;
   Console& console_;
+  Keep keep_;
   Outcome outcome_;
   std::vector<Row> rows_;
 };
@@ -93,6 +104,8 @@ class Ceilings {
     if (plan_.ceilings) ceilings_ = measured();
   }
 
+  const MachineCeilings& so_far() const { return ceilings_; }
+
   const MachineCeilings& judge(std::vector<Row>& rows) {
     judge_or_measure_again(rows, ceilings_, machine_, [this] { return measured(); });
     return ceilings_;
@@ -110,6 +123,32 @@ class Ceilings {
   const StudyPlan& plan_;
   Console& console_;
   MachineCeilings ceilings_;
+};
+
+/// Writes the rows so far to the file of --json, so that a study that is killed leaves them there. Takes a twentieth of
+/// the time at most, between rows.
+class RowKeeper {
+ public:
+  RowKeeper(const RunEntry& run, const Ceilings& ceilings, const Console& console)
+      : run_(run), ceilings_(ceilings), console_(console) {}
+
+  void keep(std::vector<Row> rows, const Outcome& outcome) {
+    const auto start = Clock::now();
+    if (!console_.writes_file() || start < next_) return;
+    const MachineCeilings& roofs = ceilings_.so_far();
+    judge_rows(rows, roofs, run_.machine);
+    console_.save(to_json(Study{ceiling_entries(roofs), rate_entries(roofs), std::move(rows), outcome.refused}, run_));
+    const auto end = Clock::now();
+    next_ = end + std::max<Clock::duration>(std::chrono::seconds(1), 20 * (end - start));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const RunEntry& run_;
+  const Ceilings& ceilings_;
+  const Console& console_;
+  Clock::time_point next_{};
 };
 
 }  // namespace
@@ -145,7 +184,9 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   const std::vector<OpenDevice> gpus = of_kind(devices, DeviceKind::gpu);
   MeasureOptions measuring = plan.measuring;
   if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
-  RowMeasurer measurer(options, plan, counters, console);
+  RowKeeper keeper(measured.run, ceilings, console);
+  RowMeasurer measurer(options, plan, counters, console,
+                       [&](const std::vector<Row>& rows, const Outcome& outcome) { keeper.keep(rows, outcome); });
   measurer.measure(cpus, measuring);
   measurer.measure(gpus, measuring);
   for (const std::string& line : counters.summary()) console.print(line);

@@ -45,7 +45,9 @@ class Handle {
 class File {
  public:
   File(std::int64_t bytes, bool direct) : bytes_(bytes), block_(static_cast<std::size_t>(kBlockBytes)) {
-    const std::filesystem::path folder = std::filesystem::temp_directory_path();
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+    if (error) throw Error(ErrorCode::unsupported, "no folder for temporary files (TMPDIR): " + error.message());
     if (std::filesystem::space(folder).available < static_cast<std::uintmax_t>(2 * bytes)) {
       throw Error(ErrorCode::unsupported,
                   fmt::format("less than twice the file's {} bytes are free in {}", bytes, folder.string()));

@@ -1,7 +1,7 @@
 // See outcome.h.
 #include "bench/measure/outcome.h"
 
-#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace gable::bench {
@@ -58,8 +58,15 @@ void Outcome::add(const std::vector<Refusal>& more) {
 
 /// A case that no device can run is found twice: by the CPUs' part of a study and by the GPUs'.
 void Outcome::add(Refusal refusal) {
-  const bool known = refusal.device.empty() && std::find(refused.begin(), refused.end(), refusal) != refused.end();
-  if (!known) refused.push_back(std::move(refusal));
+  if (refusal.device.empty()) {
+    std::string fields;
+    for (const std::string* field :
+         {&refusal.suite, &refusal.name, &refusal.problem, &refusal.dtype, &refusal.math, &refusal.reason}) {
+      fields += *field + '\0';
+    }
+    if (!everywhere_.insert(std::move(fields)).second) return;
+  }
+  refused.push_back(std::move(refusal));
 }
 
 ExitCode Outcome::exit_code() const {

@@ -4,6 +4,7 @@
 #include <gable/error.h>
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "bench/record/row.h"
@@ -35,6 +36,8 @@ struct Outcome {
 
  private:
   void add(Refusal refusal);
+
+  std::unordered_set<std::string> everywhere_;  ///< the fields of refusals without a device
 };
 
 }  // namespace gable::bench

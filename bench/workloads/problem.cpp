@@ -370,8 +370,10 @@ std::vector<ListEntry> parse_list(std::istream& text) {
   for (std::size_t number = 1; std::getline(text, line); ++number) {
     if (!joined) option.clear();
     for (std::string& part : words_of(line)) {
-      Word word = joined ? Word{joined->line, joined->text + part} : Word{number, std::move(part)};
+      Word word{number, ""};
+      if (joined) word = std::move(*joined);
       joined.reset();
+      word.text += part;
       if (word.text.ends_with('\\')) {
         word.text.pop_back();
         joined = std::move(word);

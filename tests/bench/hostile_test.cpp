@@ -1,0 +1,233 @@
+// The command where the world is against it: full devices, names that are empty, files that lie about, limits of the
+// system. It says what is wrong, exits with the code for it, and loses nothing that it measured.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <gable/error.h>
+#include <gable/oracle.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/cli/console.h"
+#include "bench/common/files.h"
+#include "bench/record/schema.h"
+#include "bench/workloads/problem.h"
+
+using namespace gable;
+using namespace gable::bench;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() { fs::create_directories(path_); }
+  ~Folder() { fs::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_ = fs::temp_directory_path() / ("gable_hostile_test_" + std::to_string(::getpid()));
+};
+
+std::string read_text(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void write_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+struct Result {
+  int code;
+  std::string err;
+};
+
+/// Runs `BEFORE gable ARGUMENTS` in a shell. Standard output is dropped unless the arguments say where it goes.
+Result run_command(const Folder& folder, const std::string& arguments, const std::string& before = "") {
+  const std::string err = folder.file("stderr");
+  const std::string line = "exec >/dev/null 2>'" + err + "'; " + before + " '" GABLE_COMMAND "' " + arguments;
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(err)};
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+constexpr const char* kSmall = "--problem mb1ic3ih8oc4kh3 --device reference";
+
+}  // namespace
+
+TEST_CASE("what can't be written to standard output is said, with exit code 4, and the record is not lost with it") {
+  const Folder folder;
+  const std::string small = kSmall;
+  for (const std::string& arguments : {"verify " + small, "verify " + small + " --json -", std::string("--version"),
+                                       std::string("info"), std::string("verify --help")}) {
+    CAPTURE(arguments);
+    const Result result = run_command(folder, arguments + " >/dev/full");
+    CHECK(result.code == 4);
+    CHECK(contains(result.err, "standard output"));
+  }
+  const std::string record = folder.file("verify.json");
+  CHECK(run_command(folder, "verify " + small + " --json " + record + " >/dev/full").code == 4);
+  CHECK(nlohmann::json::parse(read_text(record)).contains("results"));
+}
+
+TEST_CASE("an option's empty value is bad usage that names the option") {
+  const Folder folder;
+  const std::string run = "run conv2d --problem mb1ic3ih8oc4kh3 --output " + folder.file("y.npy");
+  for (const char* option : {"--x", "--weights", "--bias"}) {
+    for (const std::string& arguments : {run + " " + option + " ''", run + " " + option + "="}) {
+      CAPTURE(arguments);
+      const Result result = run_command(folder, arguments);
+      CHECK(result.code == 2);
+      CHECK(contains(result.err, option));
+      CHECK(contains(result.err, "the value is empty"));
+    }
+  }
+  CHECK(run_command(folder, std::string("verify ") + kSmall + " --json ''").code == 2);
+  CHECK(run_command(folder, "roofline --quick --out ''").code == 2);
+  CHECK_FALSE(fs::exists(folder.file("y.npy")));
+}
+
+TEST_CASE("a number that is none is no time") {
+  const Folder folder;
+  for (const char* seconds : {"nan", "inf", "-1", "0", "1x"}) {
+    CAPTURE(seconds);
+    CHECK(run_command(folder, std::string("bench --seconds ") + seconds + " " + kSmall).code == 2);
+  }
+}
+
+TEST_CASE("an output keeps its mode and its links, whatever its name's length") {
+  const Folder folder;
+  const std::string path = folder.file(std::string(255, 'x'));
+  write_file(path, {"one"});
+  REQUIRE(::chmod(path.c_str(), 0640) == 0);
+  write_file(path, {"two"});
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0640);
+  fs::create_hard_link(path, folder.file("hard"));
+  fs::create_symlink(path, folder.file("soft"));
+  write_file(folder.file("soft"), {"three"});
+  CHECK(read_text(folder.file("hard")) == "three");
+  CHECK(fs::is_symlink(folder.file("soft")));
+  CHECK(fs::hard_link_count(path) == 2);
+  CHECK_THROWS_AS(write_file(folder.file(std::string(256, 'x')), {""}), Error);
+}
+
+TEST_CASE("temporary files of processes that were killed are removed, those in use are not") {
+  const Folder folder;
+  const std::string dead = folder.file(".gable.abcdef.tmp");
+  write_text(dead, "half a fi");
+  const TemporaryFile used(folder.file("other"));
+  write_file(folder.file("file"), {"whole"});
+  CHECK_FALSE(fs::exists(dead));
+  CHECK(fs::exists(used.path()));
+}
+
+TEST_CASE("where nothing can be written is bad input for every command") {
+  const Folder folder;
+  const std::string small = kSmall;
+  for (const std::string& arguments : std::vector<std::string>{
+           "verify " + small + " --json /proc/file", "run conv2d --problem mb1ic3ih8oc4kh3 --output /proc/file",
+           "roofline --quick --out /proc", "roofline --quick --out /proc/folder"}) {
+    CAPTURE(arguments);
+    CHECK(run_command(folder, arguments).code == 2);
+  }
+}
+
+TEST_CASE("GABLE_DEVICE and --threads that contradict each other are an error") {
+  const Folder folder;
+  const std::string verify = "verify --problem mb1ic3ih8oc4kh3 --device auto --threads ";
+  CHECK(run_command(folder, verify + "2", "GABLE_DEVICE='reference?threads=2'").code == 0);
+  const Result result = run_command(folder, verify + "1", "GABLE_DEVICE='reference?threads=2'");
+  CHECK(result.code == 2);
+  CHECK(contains(result.err, "threads=2"));
+  CHECK(contains(result.err, "auto?threads=1"));
+}
+
+TEST_CASE("more threads than can be made are an error before OpenMP ends the process") {
+  const Folder folder;
+  const Result many = run_command(folder, std::string("verify ") + kSmall, "OMP_NUM_THREADS=100000");
+  CHECK(many.code == 2);
+  CHECK(contains(many.err, "100000"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const Result limited = run_command(folder, "verify --problem mb1ic3ih8oc4kh3 --device 'cpu?threads=1000'",
+                                     "ulimit -s 8192; ulimit -v 2000000;");
+  CHECK(limited.code == 3);
+  CHECK(contains(limited.err, "of 1000 threads only"));
+#endif
+}
+
+TEST_CASE("what the oracle takes is known before it is taken: also what each thread gathers") {
+  const Conv2d conv = parse_problem("mb1ic134217732oc1iw27kw3").conv;
+  CHECK(oracle_bytes(conv) > 8.0 * 8 * 134217732 * 3);
+  const Folder folder;
+  const Result result = run_command(
+      folder, "verify --problem mb64ic134217732oc1iw27kw3 --device cpu --json " + folder.file("verify.json"));
+  CHECK(result.code == 4);
+  const std::string reason =
+      nlohmann::json::parse(read_text(folder.file("verify.json")))["refused"][0]["reason"].get<std::string>();
+  CHECK(contains(reason, "GB of memory"));
+  CHECK(contains(reason, "GB available"));
+}
+
+TEST_CASE("rows are in the file of --json while the study runs") {
+  const Folder folder;
+  std::string list;
+  for (int i = 0; i < 200; ++i) list += "mb1ic3ih8oc" + std::to_string(i + 1) + "kh3\n";
+  write_text(folder.file("list.txt"), list);
+  const std::string record = folder.file("study.json");
+  const std::string line = "'" GABLE_COMMAND "' bench --device cpu --threads 1 --seconds 0.3 --file " +
+                           folder.file("list.txt") + " --json " + record +
+                           " >/dev/null 2>&1 & pid=$!; for i in $(seq 400); do [ -s " + record +
+                           " ] && break; sleep 0.05; done; kill -9 $pid";
+  REQUIRE(std::system(line.c_str()) == 0);
+  REQUIRE(fs::exists(record));
+  const nlohmann::json study = nlohmann::json::parse(read_text(record));
+  for (const Violation& v : check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
+  CHECK(study["measurements"].size() >= 1);
+  CHECK(study["measurements"].size() < 200);
+}
+
+TEST_CASE("without a folder for temporary files, rows that need one are refused and the others run") {
+  const Folder folder;
+  const Result result = run_command(folder,
+                                    "bench --suite primitives --name file_read_1MiB,transpose_1024 --device cpu "
+                                    "--seconds 0.01 --dtype f32 --json " +
+                                        folder.file("study.json"),
+                                    "TMPDIR=/not/there");
+  CHECK(result.code == 0);
+  const nlohmann::json study = nlohmann::json::parse(read_text(folder.file("study.json")));
+  REQUIRE(study["refused"].size() == 1);
+  CHECK(contains(study["refused"][0]["reason"].get<std::string>(), "TMPDIR"));
+}
+
+TEST_CASE("control characters of what was read do not reach the terminal") {
+  CHECK(printable_lines("a\x1b[31m\nb\r") == "a\xEF\xBF\xBD[31m\nb\xEF\xBF\xBD");
+  const Folder folder;
+  write_text(folder.file("study.json"), "{\"\\u001b]0;title\": 1}");
+  const Result result = run_command(folder, "plot --out " + folder.file("report") + " " + folder.file("study.json"));
+  CHECK(result.code == 2);
+  CHECK_FALSE(contains(result.err, "\x1b"));
+}
+
+TEST_CASE("lists with a million continued or bad words are read in seconds") {
+  const auto start = std::chrono::steady_clock::now();
+  std::string text;
+  for (int i = 0; i < 200000; ++i) text += "xxxx\\\n";
+  std::istringstream continued(text + "y");
+  const std::vector<ListEntry> entries = parse_list(continued);
+  REQUIRE(entries.size() == 1);
+  CHECK(entries[0].text.size() == 4 * 200000 + 1);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+}
