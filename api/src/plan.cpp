@@ -3,6 +3,7 @@
 #include <gable/backend.h>
 #include <gable/error.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 
@@ -186,6 +187,23 @@ struct Plan::State {
   bool has_bias;
   Memory memory;
   std::uint64_t weights_key;
+  std::atomic<bool> running{false};
+
+  /// The only way to the kernel. Two runs at once would share the plan's workspace and give wrong numbers; the one that
+  /// comes second is refused, and the first is not disturbed.
+  void run(const RunArguments& arguments) {
+    if (running.exchange(true, std::memory_order_acquire)) {
+      throw Error(ErrorCode::invalid_argument,
+                  std::string(name(op)) +
+                      ": this plan is running in another thread, and its workspace serves one run at a time: make a "
+                      "plan for each thread (they can share packed weights)");
+    }
+    struct Ended {
+      std::atomic<bool>& running;
+      ~Ended() { running.store(false, std::memory_order_release); }
+    } const ended{running};
+    impl->run(arguments);
+  }
 };
 
 Plan::Plan(const Op& op, std::shared_ptr<const DeviceImpl> device, std::unique_ptr<PlanImpl> impl,
@@ -194,8 +212,8 @@ Plan::Plan(const Op& op, std::shared_ptr<const DeviceImpl> device, std::unique_p
   const PlanDetails& details = impl->details();
   if (explanation.empty()) explanation = details.explanation;
   const std::uint64_t key = key_in(memory, details.packing_key);
-  state_ = std::make_unique<State>(State{op, std::move(device), std::move(impl), std::move(explanation), signature(op),
-                                         gable::has_bias(op), memory, key});
+  state_.reset(new State{op, std::move(device), std::move(impl), std::move(explanation), signature(op),
+                         gable::has_bias(op), memory, key});
 }
 
 Plan::Plan(Plan&&) noexcept = default;
@@ -240,7 +258,7 @@ void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const Ten
 
 void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const ConstTensorView& bias, const TensorView& y,
                const Stream& stream) const {
-  const State& s = *state_;
+  State& s = *state_;
   if (!s.signature.has_weights) {
     throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + " takes no weights: run(x, y)");
   }
@@ -263,15 +281,15 @@ void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const Con
   check_apart(s.op, y_name, y, {s.signature.inputs[0].name, x.data, x.bytes()});
   check_apart(s.op, y_name, y, {"the packed weights", weights.data(), weights.bytes()});
   if (s.has_bias) check_apart(s.op, y_name, y, {"bias", bias.data, bias.bytes()});
-  s.impl->run({.inputs = {x.data, nullptr},
-               .weights = weights.data(),
-               .bias = static_cast<const float*>(bias.data),
-               .output = y.data,
-               .stream = stream.native()});
+  s.run({.inputs = {x.data, nullptr},
+         .weights = weights.data(),
+         .bias = static_cast<const float*>(bias.data),
+         .output = y.data,
+         .stream = stream.native()});
 }
 
 void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stream) const {
-  const State& s = *state_;
+  State& s = *state_;
   if (s.signature.has_weights || s.signature.input_count != 1) {
     throw Error(ErrorCode::invalid_argument,
                 std::string(name(s.op)) + (s.signature.has_weights ? " needs packed weights: run(x, weights, y)"
@@ -280,11 +298,11 @@ void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stre
   check_tensor(s.op, s.signature.inputs[0], x, s.memory);
   check_tensor(s.op, s.signature.output, y, s.memory);
   check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, x.data, x.bytes()});
-  s.impl->run({.inputs = {x.data, nullptr}, .output = y.data, .stream = stream.native()});
+  s.run({.inputs = {x.data, nullptr}, .output = y.data, .stream = stream.native()});
 }
 
 void Plan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream) const {
-  const State& s = *state_;
+  State& s = *state_;
   if (s.signature.input_count != 2) {
     throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + " does not take two inputs");
   }
@@ -294,7 +312,7 @@ void Plan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorV
   const bool in_place = std::holds_alternative<Add>(s.op);
   check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[0].name, a.data, a.bytes()}, in_place);
   check_apart(s.op, s.signature.output.name, y, {s.signature.inputs[1].name, b.data, b.bytes()}, in_place);
-  s.impl->run({.inputs = {a.data, b.data}, .output = y.data, .stream = stream.native()});
+  s.run({.inputs = {a.data, b.data}, .output = y.data, .stream = stream.native()});
 }
 
 }  // namespace gable

@@ -1,6 +1,8 @@
 // See library.h.
 #include "backends/cudnn/library.h"
 
+#include "backends/trial.h"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -19,7 +21,7 @@ constexpr const char* kFile = "libcudnn.so.9";
 constexpr std::size_t kMaxWords = 300;  // of an error: cuDNN may list every check that an engine failed
 
 std::vector<std::string> places() {
-  const char* given = std::getenv("GABLE_CUDNN");
+  const char* given = ::secure_getenv("GABLE_CUDNN");  // a privileged program must not load what its caller names
   if (given == nullptr || *given == '\0') return {kFile};
   std::vector<std::string> all;
   std::istringstream parts(given);
@@ -54,7 +56,27 @@ void* open_library() {
   throw Error(ErrorCode::unavailable, refused + ": " + cure());
 }
 
+/// cuDNN is several libraries: the first one ends the process where it can't load another, since a file is missing or
+/// memory is short.
+void call_all_parts() {
+  void* handle = open_library();
+  Library library;
+  find(handle, "cudnnGetVersion", library.cudnnGetVersion);
+  find(handle, "cudnnBackendCreateDescriptor", library.cudnnBackendCreateDescriptor);
+  find(handle, "cudnnCreatePoolingDescriptor", library.cudnnCreatePoolingDescriptor);
+  library.cudnnGetVersion();
+  cudnnBackendDescriptor_t graph = nullptr;
+  library.cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &graph);
+  cudnnPoolingDescriptor_t pooling = nullptr;
+  library.cudnnCreatePoolingDescriptor(&pooling);
+}
+
 std::unique_ptr<const Library> load() {
+  const std::string failure = why_it_ends_the_process(call_all_parts);
+  if (!failure.empty()) {
+    throw Error(ErrorCode::unavailable,
+                std::string(kFile) + " is incomplete or finds no memory: in a trial, " + failure + ". " + cure());
+  }
   void* handle = open_library();
   auto made = std::make_unique<Library>();
 #define GABLE_CUDNN_FIND(name) find(handle, #name, made->name);

@@ -4,6 +4,7 @@
 #include <gable/error.h>
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <mutex>
 #include <system_error>
@@ -33,6 +34,13 @@ std::string why_fewer(int threads) {
   return reason;
 }
 
+/// OpenMP's threads do not exist in a child made by fork(), but GCC's runtime would wait for them. They are released
+/// before the fork, and made anew by the next run in the parent and in the child.
+void survive_fork() {
+  static const int registered = ::pthread_atfork([] { omp_pause_resource_all(omp_pause_hard); }, nullptr, nullptr);
+  static_cast<void>(registered);  // fails without memory only; a child then has to use threads=1
+}
+
 /// Throws unless the calling thread can have threads - 1 others beside it. Asks the system once for each greater
 /// number.
 void require_threads(const DeviceUri& uri, int threads) {
@@ -40,6 +48,7 @@ void require_threads(const DeviceUri& uri, int threads) {
   static int known = 1;
   const std::lock_guard lock(mutex);
   if (threads <= known) return;
+  survive_fork();
   const std::string reason = why_fewer(threads - 1);
   if (!reason.empty()) {
     throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': of " + std::to_string(threads) + " threads " +

@@ -2,16 +2,23 @@
 #include <doctest/doctest.h>
 #include <gable/backend.h>
 #include <gable/gable.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "backends/trial.h"
 #include "tests/tools/expect.h"
 
 namespace gable {
@@ -303,6 +310,129 @@ TEST_CASE("kernels are asked once for a plan, and explain() has every refusal") 
     }
   }
 }
+
+/// A device whose runs wait until they are let go.
+class WaitingDevice final : public DeviceImpl {
+ public:
+  WaitingDevice() : DeviceImpl({.uri = "waiting", .backend = "waiting", .available = true}) {}
+
+  class WaitingPlan final : public PlanImpl {
+   public:
+    explicit WaitingPlan(const WaitingDevice& device) : PlanImpl({.kernel = "waits"}), device_(device) {}
+    void run(const RunArguments&) override {
+      ++device_.started;
+      while (device_.held) std::this_thread::yield();
+      if (device_.fails) throw Error(ErrorCode::device_failure, "it fails");
+    }
+
+   private:
+    const WaitingDevice& device_;
+  };
+
+  std::vector<KernelOffer> offers(const Op&) const override {
+    return {{"waits", "", [this] { return std::make_unique<WaitingPlan>(*this); }}};
+  }
+
+  mutable std::atomic<int> started{0};
+  std::atomic<bool> held{true};
+  std::atomic<bool> fails{false};
+};
+
+TEST_CASE("one plan that runs in two threads at once is refused in the second, and runs again afterwards") {
+  const auto waiting = std::make_shared<WaitingDevice>();
+  const Plan plan = Device(waiting).plan(Transpose{.rows = 2, .columns = 2});
+  const Tensor x(DType::f32, {2, 2});
+  const Tensor y(DType::f32, {2, 2});
+  const Tensor z(DType::f32, {2, 2});
+  std::thread first([&] { plan.run(x, y); });
+  while (waiting->started == 0) std::this_thread::yield();
+  CHECK(contains(message_of([&] { plan.run(x, z); }), "transpose: this plan is running in another thread"));
+  waiting->held = false;
+  first.join();
+  CHECK(waiting->started == 1);
+  waiting->fails = true;
+  CHECK(message_of([&] { plan.run(x, y); }, ErrorCode::device_failure) == "it fails");
+  CHECK(message_of([&] { plan.run(x, y); }, ErrorCode::device_failure) == "it fails");
+}
+
+/// A convolution on the CPU with its data; every instance has the same.
+struct Layer {
+  Conv2d conv{.input = {2, 24, 17, 19}, .weights = {40, 24, 3, 3}, .padding = {1, 1, 1, 1}};
+  Plan plan;
+  Tensor x{DType::f32, conv.input};
+  Tensor weights{DType::f32, conv.weights};
+  Tensor y{DType::f32, output_shape(conv)};
+  PackedWeights packed;
+
+  explicit Layer(const Device& device) : plan(device.plan(conv)) {
+    for (const Tensor* tensor : {&x, &weights}) {
+      for (std::int64_t i = 0; i < tensor->shape().elements(); ++i)
+        tensor->as<float>()[i] = static_cast<float>(i * 2654435761 % 1001) / 500 - 1;
+    }
+    packed = plan.pack(weights);
+  }
+  void run() const {
+    std::memset(y.data(), 0xff, y.bytes());
+    plan.run(x, packed, y);
+  }
+  bool equals(const Layer& other) const { return std::memcmp(y.data(), other.y.data(), y.bytes()) == 0; }
+};
+
+TEST_CASE("plans of one device run side by side in threads") {
+  const Device device = open("cpu?threads=2");
+  const Layer alone(device);
+  alone.run();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      const Layer layer(device);
+      for (int i = 0; i < 20; ++i) {
+        layer.plan.run(layer.x, alone.packed, layer.y);
+        if (!layer.equals(alone)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("a child made by fork() after plans ran on several threads runs them too") {
+  const Device device = open("cpu?threads=2");
+  const Layer layer(device);
+  layer.run();
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(30);  // GCC's OpenMP would wait for its threads for ever
+    const Layer own(device);
+    own.run();
+    ::_exit(own.equals(layer) ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  const Layer again(device);
+  again.run();
+  CHECK(again.equals(layer));
+}
+
+TEST_CASE("what ends its process is found out in a child") {
+  CHECK(why_it_ends_the_process([] {}).empty());
+  CHECK(why_it_ends_the_process([] { throw std::runtime_error("an exception"); }).empty());
+  const std::string aborted = why_it_ends_the_process([] {
+    std::fputs("Could not load library libx_part.so.9\n", stderr);
+    std::abort();
+  });
+  CHECK(contains(aborted, "signal 6"));
+  CHECK(contains(aborted, "Could not load library libx_part.so.9"));
+  CHECK(contains(why_it_ends_the_process([] { ::_exit(7); }), "exit code 7"));
+  CHECK(contains(why_it_ends_the_process([] { ::pause(); }, 1), "did not return within 1 s"));
+}
+#endif
 
 TEST_CASE("a packing's key tells everything that packed bytes depend on apart") {
   const Packing base{.order = "panels", .k = 8, .group_c = 4, .r = 3, .s = 3, .groups = 2, .cut = {16, 4}};

@@ -1,0 +1,17 @@
+// Libraries of vendors may end the process where a part of them is missing or memory is short. They are tried where
+// they can't take the process along.
+#pragma once
+
+#include <gable/export.h>
+
+#include <functional>
+#include <string>
+
+namespace gable {
+
+/// Calls `use` in a child process and waits for its end. Empty where `use` returned or threw; otherwise how the child
+/// ended, with what it wrote to standard error last: "signal 6 (Aborted) ended it: ...". Also empty where no child can
+/// be made.
+GABLE_API std::string why_it_ends_the_process(const std::function<void()>& use, int seconds_limit = 60);
+
+}  // namespace gable
