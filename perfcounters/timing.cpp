@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "perfcounters/interrupt.h"
 #include "perfcounters/machine.h"
 
 namespace gable::perf {
@@ -29,6 +30,7 @@ struct Series {
   bool wants_more(const TimingOptions& options) const {
     const int taken = static_cast<int>(samples.size());
     if (taken >= options.max_runs) return false;
+    if (interrupting_signal() != 0 && taken > 0) return false;
     return taken < options.min_runs || spent < options.budget_seconds;
   }
 };

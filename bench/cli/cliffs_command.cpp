@@ -5,6 +5,7 @@
 
 #include "bench/common/text.h"
 #include "bench/record/study_json.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
@@ -40,6 +41,7 @@ ExitCode cliffs_command(const CliffOptions& options, Console& console) {
   const auto progress = [&](int done) {
     console.progress(static_cast<std::size_t>(done), static_cast<std::size_t>(options.job.layers), "random layers");
   };
+  const perf::InterruptKeeper interrupts;
   CliffDocument document = find_cliffs(options.job, timer_on(devices.front()), progress);
   console.finish_progress();
   document.device = devices.front().uri;

@@ -31,11 +31,14 @@
 #include "bench/measure/outcome.h"
 #include "bench/workloads/networks.h"
 #include "bench/workloads/suites.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
 
 /// The values of all options. Each subcommand reads those that it has.
+constexpr int kSignalled = 128;  ///< an exit code above it tells the signal, as in a shell
+
 struct Arguments {
   StudyOptions study;
   RunOptions run;
@@ -393,7 +396,10 @@ int run_action(Arguments& arguments) {
   try {
     const int code = arguments.action(arguments, console);
     console.finish_progress();
-    return console.lost().empty() ? code : complain(console.lost(), kFailure);
+    if (!console.lost().empty()) return complain(console.lost(), kFailure);
+    // Under gable measure the exit code is the program's own.
+    const int signal = arguments.program.argv.empty() ? perf::interrupting_signal() : 0;
+    return signal == 0 ? code : complain("interrupted", kSignalled + signal);
   } catch (const Error& error) {
     console.finish_progress();
     return complain(error.what(), exit_code(error.code()));

@@ -15,6 +15,7 @@
 #include "bench/report/profile.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
+#include "perfcounters/interrupt.h"
 #include "perfcounters/sources/gpu_metrics.h"
 #include "perfcounters/sources/gpu_profiler.h"
 
@@ -231,6 +232,7 @@ Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Co
     profile.outcome.add(selection.refused);
     std::size_t done = 0;
     for (const Case& one : selection.cases) {
+      if (perf::interrupting_signal() != 0) break;
       console.progress(done++, selection.cases.size(), fmt::format("{} on {}", one.name, device.uri));
       profile_case({one, device, options}, profile);
     }
@@ -246,6 +248,7 @@ ExitCode profile_command(const StudyOptions& study, const ProfileOptions& option
   for (const std::string& file : {options.csv, options.trace}) {
     if (!file.empty()) check_writable(file);
   }
+  const perf::InterruptKeeper interrupts;
   const Profile profile = profile_all(study, options, console);
   const std::vector<ProfileRow> rows = profile_rows(profile.spans);
   console.print(profile_table(rows));

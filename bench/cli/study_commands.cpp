@@ -18,6 +18,7 @@
 #include "bench/report/table.h"
 #include "bench/report/totals.h"
 #include "bench/report/trainium.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
@@ -91,6 +92,7 @@ void print_tables(const report::Studies& studies, Console& console) {
 
 ExitCode bench_command(const StudyOptions& options, Console& console) {
   console.check_target();
+  const perf::InterruptKeeper interrupts;
   const MeasuredStudy measured = measure_study(options, bench_plan(options), console);
   const json document = to_json(measured.study, measured.run);
   print_tables(report::merge({document}), console);
@@ -101,6 +103,7 @@ ExitCode bench_command(const StudyOptions& options, Console& console) {
 ExitCode ceilings_command(const StudyOptions& options, Console& console) {
   console.check_target();
   const RunEntry run{.machine = perf::describe_machine(), .command = options.command};
+  const perf::InterruptKeeper interrupts;
   const MachineCeilings ceilings =
       measure_ceilings(run.machine, whole_machine(), options.quick, ceiling_callbacks(console));
   console.finish_progress();
@@ -115,6 +118,7 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
   make_report_folder(folder);
   const StudyPlan plan = roofline_plan(options);
   if (!plan.mode.empty()) console.print(plan.mode);
+  const perf::InterruptKeeper interrupts;
   const MeasuredStudy measured = measure_study(options, plan, console);
   const json document = to_json(measured.study, measured.run);
   print_tables(report::merge({document}), console);
@@ -124,7 +128,9 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
 }
 
 ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console) {
+  const perf::InterruptKeeper interrupts;  // files that were written stay whole
   const report::Studies studies = report::merge(read_studies(files, console));
+  if (perf::interrupting_signal() != 0) return kDone;
   const std::string folder = report_folder(out);
   make_report_folder(folder);
   const std::string no_png = report::write_report(studies, folder);

@@ -17,6 +17,7 @@
 #include "bench/measure/judge.h"
 #include "bench/measure/pagerank.h"
 #include "bench/record/study_json.h"
+#include "perfcounters/interrupt.h"
 #include "perfcounters/sources/child_process.h"
 
 namespace gable::bench {
@@ -45,6 +46,7 @@ class RowMeasurer {
     if (devices.empty()) return;
     const Selection selection = selected(devices.front().on_gpu());
     const Progress progress = [this](std::size_t done, std::size_t total, const std::string& what) {
+      perf::throw_if_interrupted();
       console_.progress(done, total, what);
     };
     const MeasureJob job{devices, measuring, outcome_};
@@ -107,6 +109,10 @@ class Ceilings {
   const MachineCeilings& so_far() const { return ceilings_; }
 
   const MachineCeilings& judge(std::vector<Row>& rows) {
+    if (perf::interrupting_signal() != 0) {
+      judge_rows(rows, ceilings_, machine_);
+      return ceilings_;
+    }
     judge_or_measure_again(rows, ceilings_, machine_, [this] { return measured(); });
     return ceilings_;
   }
@@ -162,12 +168,14 @@ std::vector<perf::Cache> parse_caches(const std::string& name) {
 }
 
 CeilingCallbacks ceiling_callbacks(Console& console) {
-  return {
-      [&console](std::size_t done, std::size_t total, const std::string& what) { console.progress(done, total, what); },
-      [&console](const std::string& line) {
-        console.finish_progress();
-        console.print(line);
-      }};
+  return {[&console](std::size_t done, std::size_t total, const std::string& what) {
+            perf::throw_if_interrupted();
+            console.progress(done, total, what);
+          },
+          [&console](const std::string& line) {
+            console.finish_progress();
+            console.print(line);
+          }};
 }
 
 MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, Console& console) {
@@ -187,8 +195,12 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   RowKeeper keeper(measured.run, ceilings, console);
   RowMeasurer measurer(options, plan, counters, console,
                        [&](const std::vector<Row>& rows, const Outcome& outcome) { keeper.keep(rows, outcome); });
-  measurer.measure(cpus, measuring);
-  measurer.measure(gpus, measuring);
+  try {
+    measurer.measure(cpus, measuring);
+    measurer.measure(gpus, measuring);
+  } catch (const perf::Interrupted&) {
+    console.print(fmt::format("interrupted: {} rows were measured and are kept", measurer.rows().size()));
+  }
   for (const std::string& line : counters.summary()) console.print(line);
 
   const MachineCeilings& roofs = ceilings.judge(measurer.rows());

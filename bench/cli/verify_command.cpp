@@ -12,6 +12,7 @@
 #include "bench/record/verify_json.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
@@ -55,10 +56,15 @@ ExitCode verify_command(const StudyOptions& options, Console& console) {
   console.print(fmt::format("{:<24} {:<5} {:<14} {:<20} {:>9} {:>9}  {}", "name", "dtype", "device", "kernel", "error",
                             "of bound", "result"));
   std::vector<VerifyEntry> results;
-  verify(selection.cases, devices, outcome, [&](const VerifyResult& result) {
-    console.print(row(result));
-    results.push_back({identity_of(*result.one), result.device, result.kernel, result.comparison, result.bound});
-  });
+  const perf::InterruptKeeper interrupts;
+  try {
+    verify(selection.cases, devices, outcome, [&](const VerifyResult& result) {
+      console.print(row(result));
+      results.push_back({identity_of(*result.one), result.device, result.kernel, result.comparison, result.bound});
+    });
+  } catch (const perf::Interrupted&) {
+    console.print("interrupted: the cases after these were not run");
+  }
   const auto begin = outcome.refused.begin() + static_cast<std::ptrdiff_t>(selection.refused.size());
   print_refusals({begin, outcome.refused.end()}, console);
   console.print(fmt::format("{} passed, {} mismatched, {} refused", outcome.ran - outcome.mismatched,

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "perfcounters/interrupt.h"
+
 namespace gable::bench {
 namespace {
 
@@ -171,10 +173,13 @@ MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScop
   std::sort(gpus.begin(), gpus.end());
   gpus.erase(std::unique(gpus.begin(), gpus.end()), gpus.end());
   for (const int index : gpus) {
+    if (perf::interrupting_signal() != 0) break;
     try {
       ceilings.gpus.push_back(ceilings_of_gpu(index, quick, callbacks));
     } catch (const Error& error) {
       callbacks.print(fmt::format("no ceilings of GPU {}: {}", index, error.what()));
+    } catch (const perf::Interrupted&) {
+      callbacks.print(fmt::format("no ceilings of GPU {}: interrupted", index));
     }
   }
   return ceilings;

@@ -11,6 +11,7 @@
 
 #include "bench/measure/op_runner.h"
 #include "bench/workloads/problem.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
@@ -229,7 +230,7 @@ CliffDocument find_cliffs(const CliffJob& job, const TimeOps& time_ops, const st
   RandomLayers layers(job.seed, job.limits);
   Search search(job, time_ops);
   int done = 0;
-  for (; done < job.layers && seconds() < job.seconds; ++done) {
+  for (; done < job.layers && seconds() < job.seconds && perf::interrupting_signal() == 0; ++done) {
     progress(done);
     search.check(layers.next());
   }

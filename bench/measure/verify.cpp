@@ -9,6 +9,7 @@
 #include "bench/measure/op_runner.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
@@ -53,6 +54,7 @@ void verify_case(const Case& one, const std::vector<OpenDevice>& devices, Outcom
 void verify(const std::vector<Case>& cases, const std::vector<OpenDevice>& devices, Outcome& outcome,
             const std::function<void(const VerifyResult&)>& report) {
   for (const Case& one : cases) {
+    perf::throw_if_interrupted();
     try {
       verify_case(one, devices, outcome, report);
     } catch (const Error& error) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gable/error.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +19,7 @@
 #include "bench/program/cpu_counts.h"
 #include "bench/program/gpu_counts.h"
 #include "bench/program/parts.h"
+#include "perfcounters/interrupt.h"
 #include "perfcounters/program/session.h"
 
 namespace gable::bench {
@@ -60,38 +60,6 @@ class SessionFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// While it lives, Ctrl-C between the program's runs doesn't end gable, so that what was measured is still written.
-class InterruptKeeper {
- public:
-  InterruptKeeper() {
-    came_ = 0;
-    struct sigaction handler {};
-    handler.sa_handler = [](int) { came_ = 1; };
-    handler.sa_flags = SA_RESTART;
-    sigemptyset(&handler.sa_mask);
-    for (std::size_t i = 0; i < kKept.size(); ++i) {
-      sigaction(kKept[i], nullptr, &before_[i]);
-      if (before_[i].sa_handler != SIG_IGN) sigaction(kKept[i], &handler, nullptr);
-    }
-  }
-  ~InterruptKeeper() {
-    for (std::size_t i = 0; i < kKept.size(); ++i) sigaction(kKept[i], &before_[i], nullptr);
-  }
-  InterruptKeeper(const InterruptKeeper&) = delete;
-  InterruptKeeper& operator=(const InterruptKeeper&) = delete;
-  static bool came() { return came_ != 0; }
-
- private:
-  static constexpr std::array kKept{SIGINT, SIGTERM, SIGHUP};
-  static volatile sig_atomic_t came_;
-  std::array<struct sigaction, kKept.size()> before_{};
-};
-
-volatile sig_atomic_t InterruptKeeper::came_ = 0;
-
-/// Ends the measurement of ceilings.
-struct Interrupted {};
 
 /// "process 4711 (./app): a note" -> " (./app): a note": the processes of a later run have other numbers.
 std::string without_process(const std::string& note) {
@@ -227,7 +195,8 @@ class ProgramMeasurer {
   /// Why the program is not run again; empty: it may be.
   std::string refuses_run() const {
     if (options_.mode == CounterMode::analytic) return "--counters analytic";
-    if (end_.interrupted || InterruptKeeper::came()) return "the program was interrupted, and is not run again";
+    if (end_.interrupted || perf::interrupting_signal() != 0)
+      return "the program was interrupted, and is not run again";
     if (end_.signal != 0) return fmt::format("signal {} ended the program, and it is not run again", end_.signal);
     return "";
   }
@@ -309,7 +278,7 @@ class ProgramMeasurer {
 
   void judge(Study& study, const perf::Machine& machine) {
     MachineCeilings ceilings;
-    const bool interrupted = end_.interrupted || InterruptKeeper::came() || (cpu_ && cpu_->interrupted);
+    const bool interrupted = end_.interrupted || perf::interrupting_signal() != 0 || (cpu_ && cpu_->interrupted);
     if (options_.ceilings && interrupted) note_no_ceilings(study);
     if (options_.ceilings && !interrupted) {
       CeilingScope scope{.cpu = true, .gpus = {}};
@@ -317,13 +286,13 @@ class ProgramMeasurer {
       for (const perf::KernelRecord& kernel : timed_.kernels) gpus.insert(kernel.gpu);
       scope.gpus.assign(gpus.begin(), gpus.end());
       const CeilingCallbacks callbacks{[this](std::size_t done, std::size_t total, const std::string& what) {
-                                         if (InterruptKeeper::came()) throw Interrupted{};
+                                         perf::throw_if_interrupted();
                                          console_.progress(done, total, what);
                                        },
                                        [this](const std::string& line) { console_.print(line); }};
-      try {
-        ceilings = measure_ceilings(machine, scope, options_.quick_ceilings, callbacks);
-      } catch (const Interrupted&) {
+      ceilings = measure_ceilings(machine, scope, options_.quick_ceilings, callbacks);
+      if (perf::interrupting_signal() != 0) {  // some roofs alone would judge wrongly
+        ceilings = {};
         note_no_ceilings(study);
       }
       console_.finish_progress();
@@ -336,7 +305,7 @@ class ProgramMeasurer {
   const ProgramOptions& options_;
   Console& console_;
   std::string name_;
-  InterruptKeeper interrupts_;
+  perf::InterruptKeeper interrupts_;
   SessionFolder folder_;
   perf::LaunchEnd end_;
   perf::SessionRecords timed_;

@@ -16,6 +16,7 @@
 #include "perfcounters/ceilings/arena.h"
 #include "perfcounters/ceilings/loops.h"
 #include "perfcounters/ceilings/pinned_team.h"
+#include "perfcounters/interrupt.h"
 #include "perfcounters/timing.h"
 
 namespace gable::perf {
@@ -363,15 +364,18 @@ std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptio
   const int bandwidths = options.bandwidth ? static_cast<int>(levels(machine).size()) + 2 : 0;
   const int measurements = configurations * (static_cast<int>(loops.size()) + bandwidths);
   Run run{.machine = machine, .effort = effort(options.quick), .progress = Progress(options, measurements)};
-  for (int i = 0; i < configurations; ++i) {
-    Configuration where = configuration(machine, i == 1);
-    measure_compute(run, where, loops, single_thread_rates);
-    if (!options.bandwidth) continue;
-    const Arenas arenas = make_arenas(machine, where);
-    measure_reads(run, where, arenas);
-    measure_triads(run, where, arenas);
+  try {
+    for (int i = 0; i < configurations; ++i) {
+      Configuration where = configuration(machine, i == 1);
+      measure_compute(run, where, loops, single_thread_rates);
+      if (!options.bandwidth) continue;
+      const Arenas arenas = make_arenas(machine, where);
+      measure_reads(run, where, arenas);
+      measure_triads(run, where, arenas);
+    }
+    run.progress.finish();
+  } catch (const Interrupted&) {  // what was measured is kept
   }
-  run.progress.finish();
   return std::move(run.ceilings);
 }
 

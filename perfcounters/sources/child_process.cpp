@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -18,10 +19,14 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "perfcounters/interrupt.h"
+
 namespace gable::perf {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr double kMostWait = 0.1;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -90,13 +95,14 @@ bool drain(int file, std::string& text) {
   return got > 0 || (got < 0 && errno == EINTR);
 }
 
-/// Reads both until end of file or the time limit; true if both ended.
+/// Reads both until end of file, the time limit or an interrupt; true if both ended.
 bool read_until(Clock::time_point start, double seconds_limit, int output, int errors, ChildResult& result) {
   std::array<pollfd, 2> files{{{output, POLLIN, 0}, {errors, POLLIN, 0}}};
   while (files[0].fd >= 0 || files[1].fd >= 0) {
     const double left = seconds_limit - seconds_since(start);
-    if (left <= 0) return false;
-    poll(files.data(), files.size(), static_cast<int>(left * 1000) + 1);
+    if (left <= 0 || interrupting_signal() != 0) return false;
+    // Another thread may have got the signal: this one looks from time to time.
+    poll(files.data(), files.size(), static_cast<int>(std::min(left, kMostWait) * 1000) + 1);
     if (files[0].revents != 0 && !drain(output, result.output)) files[0].fd = -1;
     if (files[1].revents != 0 && !drain(errors, result.errors)) files[1].fd = -1;
   }
@@ -117,7 +123,8 @@ std::string last_lines(const std::string& text, int count) {
 std::string ChildResult::failure() const {
   if (succeeded()) return "";
   const std::string said = last_lines(errors, 3);
-  const std::string how = timed_out     ? fmt::format("it was stopped after {:.0f} s", seconds)
+  const std::string how = interrupted   ? std::string("it was stopped, since gable was interrupted")
+                          : timed_out   ? fmt::format("it was stopped after {:.0f} s", seconds)
                           : signal != 0 ? fmt::format("signal {} ({}) ended it", signal, strsignal(signal))
                                         : fmt::format("it ended with exit code {}", exit_code);
   return said.empty() ? how : how + ": " + said;
@@ -126,6 +133,7 @@ std::string ChildResult::failure() const {
 ChildResult run_child(const std::vector<std::string>& argv, double seconds_limit,
                       const std::vector<std::pair<std::string, std::string>>& environment) {
   if (argv.empty()) throw std::invalid_argument("the command line of a child process is empty; it needs a program");
+  if (interrupting_signal() != 0) return {.interrupted = true, .output = {}, .errors = {}};
   std::vector<std::string> words = argv;
   std::vector<std::string> variables = environment_with(environment);
   const std::vector<char*> word_pointers = pointers_to(words);
@@ -141,8 +149,11 @@ ChildResult run_child(const std::vector<std::string>& argv, double seconds_limit
   errors.close_writer();
 
   ChildResult result;
-  result.timed_out = !read_until(start, seconds_limit, output.reader(), errors.reader(), result);
-  if (result.timed_out) kill(-child, SIGKILL);
+  if (!read_until(start, seconds_limit, output.reader(), errors.reader(), result)) {
+    result.interrupted = interrupting_signal() != 0;
+    result.timed_out = !result.interrupted;
+    if (kill(-child, SIGKILL) != 0) kill(child, SIGKILL);  // it may not have its own group yet
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

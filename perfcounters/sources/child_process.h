@@ -12,6 +12,7 @@ struct ChildResult {
   int exit_code = -1;  ///< -1: it did not exit by itself
   int signal = 0;      ///< that killed it, or 0
   bool timed_out = false;
+  bool interrupted = false;  ///< gable itself was (perfcounters/interrupt.h), and killed it
   double seconds = 0;
   std::string output;  ///< standard output
   std::string errors;  ///< standard error

@@ -1,14 +1,14 @@
 // The command where the world is against it: full devices, names that are empty, files that lie about, limits of the
 // system. It says what is wrong, exits with the code for it, and loses nothing that it measured.
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <gable/error.h>
 #include <gable/oracle.h>
-#include <sys/file.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -16,12 +16,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/cli/console.h"
 #include "bench/common/files.h"
 #include "bench/record/schema.h"
 #include "bench/workloads/problem.h"
+#include "perfcounters/sources/child_process.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -60,7 +62,68 @@ Result run_command(const Folder& folder, const std::string& arguments, const std
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(err)};
 }
 
+/// `gable ARGUMENTS` while it runs.
+class Running {
+ public:
+  Running(const Folder& folder, const std::string& arguments) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::signal(SIGINT, SIG_DFL);  // a test in the background of a shell ignores it
+    const std::string line = "exec '" GABLE_COMMAND "' " + arguments + " >/dev/null 2>'" + folder.file("stderr") + "'";
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    ::_exit(127);
+  }
+  ~Running() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL), wait();
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  void send(int signal) const { ::kill(pid_, signal); }
+  /// The ids of its children, with blanks between them.
+  std::string children() const {
+    std::string ids;
+    std::error_code ignored;
+    for (const fs::directory_entry& task : fs::directory_iterator("/proc/" + std::to_string(pid_) + "/task", ignored))
+      ids += read_text((task.path() / "children").string());
+    return ids;
+  }
+  /// The exit code, or minus the signal that ended it.
+  int wait() {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+/// Waits until `done`, half a minute at most.
+template <typename Done>
+bool comes(const Done& done) {
+  for (int i = 0; i < 600; ++i) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
+int temporary_files(const Folder& folder) {
+  int count = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder.file("")))
+    count += entry.path().extension() == ".tmp" ? 1 : 0;
+  return count;
+}
+
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+std::string two_hundred_problems() {
+  std::string list;
+  for (int i = 0; i < 200; ++i) list += "mb1ic3ih8oc" + std::to_string(i + 1) + "kh3\n";
+  return list;
+}
 
 constexpr const char* kSmall = "--problem mb1ic3ih8oc4kh3 --device reference";
 
@@ -183,9 +246,7 @@ TEST_CASE("what the oracle takes is known before it is taken: also what each thr
 
 TEST_CASE("rows are in the file of --json while the study runs") {
   const Folder folder;
-  std::string list;
-  for (int i = 0; i < 200; ++i) list += "mb1ic3ih8oc" + std::to_string(i + 1) + "kh3\n";
-  write_text(folder.file("list.txt"), list);
+  write_text(folder.file("list.txt"), two_hundred_problems());
   const std::string record = folder.file("study.json");
   const std::string line = "'" GABLE_COMMAND "' bench --device cpu --threads 1 --seconds 0.3 --file " +
                            folder.file("list.txt") + " --json " + record +
@@ -198,6 +259,72 @@ TEST_CASE("rows are in the file of --json while the study runs") {
   CHECK(study["measurements"].size() >= 1);
   CHECK(study["measurements"].size() < 200);
 }
+
+TEST_CASE("an interrupted study keeps its rows, exits with 128 and the signal, and leaves nothing behind") {
+  const Folder folder;
+  write_text(folder.file("list.txt"), two_hundred_problems());
+  const std::string record = folder.file("study.json");
+  const std::string bench =
+      "bench --device cpu --threads 1 --seconds 0.3 --file " + folder.file("list.txt") + " --json " + record;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    CAPTURE(signal);
+    fs::remove(record);
+    Running running(folder, bench);
+    REQUIRE(comes([&] { return fs::exists(record); }));
+    running.send(signal);
+    CHECK(running.wait() == 128 + signal);
+    const nlohmann::json study = nlohmann::json::parse(read_text(record));
+    for (const Violation& v : check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
+    CHECK(study["measurements"].size() >= 1);
+    CHECK(study["measurements"].size() < 200);
+    CHECK(temporary_files(folder) == 0);
+  }
+}
+
+TEST_CASE("roofline and ceilings that are interrupted while they measure roofs write what they have") {
+  const Folder folder;
+  const std::string study = folder.file("study.json");
+  for (const std::string& arguments :
+       {std::string("ceilings --quick"), "roofline --quick --device cpu --out " + folder.file("report")}) {
+    CAPTURE(arguments);
+    fs::remove(study);
+    Running running(folder, arguments + " --json " + study);
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    running.send(SIGTERM);
+    CHECK(running.wait() == 128 + SIGTERM);
+    CAPTURE(read_text(folder.file("stderr")));
+    for (const Violation& v : check_study(nlohmann::json::parse(read_text(study))))
+      FAIL_CHECK(v.pointer << ": " << v.value);
+    CHECK(temporary_files(folder) == 0);
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("an interrupted simulation ends with its processes") {
+  if (perf::find_program("valgrind").empty()) {
+    MESSAGE("skipped, no valgrind");
+    return;
+  }
+  const Folder folder;
+  const std::string record = folder.file("study.json");
+  Running running(folder,
+                  "bench --device cpu --threads 1 --seconds 0.1 --counters simulated --problem "
+                  "mb1ic3ih40oc8kh3 --json " +
+                      record);
+  std::string children;
+  REQUIRE(comes([&] { return !(children = running.children()).empty(); }));
+  running.send(SIGTERM);
+  CHECK(running.wait() == 128 + SIGTERM);
+  std::istringstream ids(children);
+  for (pid_t id = 0; ids >> id;) CHECK(comes([&] { return ::kill(id, 0) != 0; }));
+  CHECK(nlohmann::json::parse(read_text(record))["measurements"].size() == 1);
+}
+
+TEST_CASE("gable info ends well where memory is short") {
+  const Folder folder;
+  CHECK(run_command(folder, "info", "ulimit -v 100000;").code == 0);
+}
+#endif
 
 TEST_CASE("without a folder for temporary files, rows that need one are refused and the others run") {
   const Folder folder;
