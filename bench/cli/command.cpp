@@ -47,6 +47,7 @@ struct Arguments {
   CliffOptions cliffs;
   DiffArguments diff;
   ProgramArguments program;
+  RandomVerifyOptions random;
   std::string json;
   bool gpu = false;
   std::vector<std::string> files;
@@ -188,9 +189,17 @@ void add_verify(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("verify", "compare devices with the f64 reference; exit 1 on a mismatch");
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
+  app.add_option("--random", a.random.count,
+                 "this many small random problems with odd values, each on a random kernel of every own device or of "
+                 "--device")
+      ->check(positive());
+  app.add_option("--seed", a.random.seed, "of the first random problem; the next one has the next (default: 1)");
   add_json(app, a);
   app.callback([&a] {
-    a.action = [](Arguments& arguments, Console& console) { return verify_command(arguments.study, console); };
+    a.action = [](Arguments& arguments, Console& console) {
+      if (arguments.random.count > 0) return random_verify_command(arguments.study, arguments.random, console);
+      return verify_command(arguments.study, console);
+    };
   });
 }
 

@@ -3,12 +3,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gable/error.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "bench/common/text.h"
+#include "bench/measure/random_verify.h"
 #include "bench/measure/verify.h"
+#include "bench/record/study_json.h"
 #include "bench/record/verify_json.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/problem.h"
@@ -71,6 +75,52 @@ ExitCode verify_command(const StudyOptions& options, Console& console) {
                             outcome.mismatched, outcome.refused.size()));
   console.emit(to_json(VerifyDocument{std::move(results), outcome.refused}));
   return outcome.exit_code();
+}
+
+ExitCode random_verify_command(const StudyOptions& options, const RandomVerifyOptions& random, Console& console) {
+  const SelectionOptions& selection = options.selection;
+  if (!selection.problems.empty() || !selection.suite.empty() || !selection.file.empty() || options.threads > 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "--random draws its own problems and threads: leave out --problem, --suite, --file and --threads");
+  }
+  console.check_target();
+  const std::vector<std::string> devices = options.devices.empty() ? own_devices() : options.devices;
+  open_devices(devices, 0);  // throws where one can't be opened
+  const auto start = std::chrono::steady_clock::now();
+  RandomVerifier verifier(devices);
+  RandomVerifyDocument document{.first_seed = random.seed, .kernels = {}, .values = {}, .mismatches = {}};
+  const perf::InterruptKeeper interrupts;
+  for (; document.problems < random.count && perf::interrupting_signal() == 0; ++document.problems) {
+    console.progress(static_cast<std::size_t>(document.problems), static_cast<std::size_t>(random.count),
+                     "random problems");
+    const RandomResult result = verifier.run(random.seed + static_cast<std::uint64_t>(document.problems));
+    if (result.kernel.empty()) {
+      ++document.refused;
+      continue;
+    }
+    KernelChecks& checks = document.kernels[result.device.substr(0, result.device.find('&'))];
+    ++checks.checked;
+    checks.worst_ratio = std::max(checks.worst_ratio, result.comparison.worst_ratio);
+    ++document.values[std::string(to_string(result.problem.values))];
+    if (result.comparison.passed) continue;
+    const RandomMismatch mismatch{result.seed, result.device, describe(result.problem.op),
+                                  std::string(to_string(result.problem.values)), result.comparison};
+    console.print(fmt::format("MISMATCH in {} elements, the first at {}, seed {}: {} on {}, values {}",
+                              mismatch.comparison.mismatches, mismatch.comparison.first_mismatch, mismatch.seed,
+                              mismatch.problem, mismatch.device, mismatch.values));
+    document.mismatches.push_back(mismatch);
+  }
+  console.finish_progress();
+  document.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const auto& [kernel, checks] : document.kernels)
+    console.print(
+        fmt::format("{:<44} {:>7} checked, worst {:.3f} of the bound", kernel, checks.checked, checks.worst_ratio));
+  console.print(fmt::format("{} problems from seed {}: {} mismatched, {} that no kernel of the device takes",
+                            document.problems, document.first_seed, document.mismatches.size(), document.refused));
+  nlohmann::json record = to_json(document);
+  record["machine"] = machine_json(perf::describe_machine(), options.command);
+  console.emit(record);
+  return document.mismatches.empty() ? kDone : kCheckFailed;
 }
 
 }  // namespace gable::bench

@@ -41,4 +41,33 @@ json to_json(const VerifyDocument& document) {
           {"refused", to_json(document.refused)}};
 }
 
+json to_json(const RandomVerifyDocument& document) {
+  json kernels = json::array();
+  int checked = 0;
+  for (const auto& [kernel, checks] : document.kernels) {
+    kernels.push_back({{"kernel", kernel}, {"checked", checks.checked}, {"worst_ratio", checks.worst_ratio}});
+    checked += checks.checked;
+  }
+  json mismatches = json::array();
+  for (const RandomMismatch& one : document.mismatches) {
+    mismatches.push_back({{"seed", one.seed},
+                          {"device", one.device},
+                          {"problem", one.problem},
+                          {"values", one.values},
+                          {"mismatches", one.comparison.mismatches},
+                          {"first_mismatch", one.comparison.first_mismatch},
+                          {"worst_ratio", one.comparison.worst_ratio}});
+  }
+  return {{"schema_version", 1},
+          {"first_seed", document.first_seed},
+          {"problems", document.problems},
+          {"seconds", document.seconds},
+          {"checked", checked},
+          {"mismatched", document.mismatches.size()},
+          {"refused", document.refused},
+          {"values", document.values},
+          {"kernels", std::move(kernels)},
+          {"mismatches", std::move(mismatches)}};
+}
+
 }  // namespace gable::bench

@@ -326,6 +326,18 @@ TEST_CASE("gable info ends well where memory is short") {
 }
 #endif
 
+TEST_CASE("random problems with odd values are within the bound, and a seed gives one again") {
+  const Folder folder;
+  const std::string record = folder.file("random.json");
+  CHECK(run_command(folder, "verify --random 300 --seed 7 --json " + record).code == 0);
+  const nlohmann::json all = nlohmann::json::parse(read_text(record));
+  CHECK(all["problems"] == 300);
+  CHECK(all["checked"].get<int>() + all["refused"].get<int>() == 300);
+  CHECK(all["kernels"].size() > 10);
+  CHECK(all["values"].size() == 7);
+  CHECK(run_command(folder, "verify --random 3 --suite study").code == 2);
+}
+
 TEST_CASE("without a folder for temporary files, rows that need one are refused and the others run") {
   const Folder folder;
   const Result result = run_command(folder,

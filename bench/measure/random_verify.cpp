@@ -1,0 +1,111 @@
+// See random_verify.h.
+#include "bench/measure/random_verify.h"
+
+#include <gable/backend.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "bench/measure/op_runner.h"
+#include "bench/workloads/cases.h"
+
+namespace gable::bench {
+namespace {
+
+constexpr double kGreatest = 0x1.FFFFFEp127;
+
+bool is_one_of(const std::string& kernel, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), kernel) != names.end();
+}
+
+/// Multiplies by zeros between groups (docs/devices.md): what is infinite or NaN in one makes NaN in others.
+bool mixes_groups(const Plan& plan) {
+  const auto* conv = std::get_if<Conv2d>(&plan.op());
+  return conv != nullptr && conv->groups > 1 && is_one_of(plan.kernel(), {"amx", "bf16_dot", "wgmma", "grouped_mma"});
+}
+
+/// Multiplies parts of numbers, and infinity has none.
+bool multiplies_parts(const Plan& plan) {
+  const bool amx = is_one_of(plan.kernel(), {"amx", "planes_amx"}) && dtype_of(plan.op()) == DType::f16;
+  return amx || plan.arithmetic().products > 1;
+}
+
+double value_at(const ConstTensorView& y, std::int64_t i) {
+  if (y.dtype == DType::f32) return static_cast<const float*>(y.data)[i];
+  const std::uint16_t bits = static_cast<const std::uint16_t*>(y.data)[i];
+  return y.dtype == DType::f16 ? float_from_f16(bits) : float_from_bf16(bits);
+}
+
+std::vector<ConstTensorView> inputs_of(const OpData& data) {
+  std::vector<ConstTensorView> inputs{data.x};
+  for (const Tensor* tensor : {&data.second, &data.weights, &data.bias}) {
+    if (tensor->data() != nullptr) inputs.emplace_back(*tensor);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+Comparison compare_special(const ConstTensorView& y, const OracleResult& expected, const Plan& plan, Values values) {
+  OracleResult claimed = expected;
+  const bool any_nan_allowed = are_non_finite(values) && (mixes_groups(plan) || multiplies_parts(plan));
+  for (std::int64_t i = 0; i < y.shape.elements(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double got = value_at(y, i);
+    const bool overflows = std::isfinite(claimed.magnitude[at]) && claimed.magnitude[at] >= kGreatest;
+    if (overflows || (any_nan_allowed && std::isnan(got))) claimed.exact[at] = got;
+  }
+  return compare(y, claimed, plan.error_bound());
+}
+
+std::vector<std::string> own_devices() {
+  std::vector<std::string> uris;
+  for (const DeviceInfo& info : devices()) {
+    if (info.available && (info.backend == "cuda" || info.uri.starts_with("cpu:"))) uris.push_back(info.uri);
+  }
+  return uris;
+}
+
+/// The problems are so small that the oracle's threads would wait for each other. Kernels have threads of their own.
+RandomVerifier::RandomVerifier(std::vector<std::string> devices) : devices_(std::move(devices)) {
+  omp_set_num_threads(1);
+}
+
+const Device& RandomVerifier::opened(const std::string& uri) {
+  const auto found = open_.find(uri);
+  return found != open_.end() ? found->second : open_.emplace(uri, open(uri)).first->second;
+}
+
+RandomResult RandomVerifier::run(std::uint64_t seed) {
+  RandomResult result{.seed = seed, .problem = random_problem(seed), .device = {}, .kernel = {}, .comparison = {}};
+  std::uint64_t choice = (seed + 1) * 0x9e3779b97f4a7c15U;
+  const auto any = [&choice](std::size_t count) {
+    choice = choice * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<std::size_t>(choice >> 33) % count;
+  };
+  result.device = devices_[any(devices_.size())];
+  std::vector<std::string> kernels;
+  for (const KernelSupport& answer : opened(result.device).query(result.problem.op)) {
+    if (answer.supported) kernels.push_back(answer.kernel);
+  }
+  if (kernels.empty()) return result;
+  result.kernel = kernels[any(kernels.size())];
+  DeviceUri uri = parse_device_uri(result.device);
+  uri.options["kernel"] = result.kernel;
+  if (uri.backend == "cpu" || uri.backend == "onednn") uri.options["threads"] = std::to_string(1 + any(2));
+  result.device = to_string(uri);
+
+  OpenDevice device{opened(result.device), result.device};
+  device.kind = kind_of(device.device.info().memory);
+  const OpData data = data_of(result.problem, seed);
+  OpRunner runner(device, result.problem.op);
+  runner.prepare(data);
+  runner.run();
+  result.comparison = compare_special(runner.result(), oracle(result.problem.op, inputs_of(data)), runner.plan(),
+                                      result.problem.values);
+  return result;
+}
+
+}  // namespace gable::bench
