@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -352,6 +353,51 @@ TEST_CASE("run() allocates nothing") {
           if (!is_gables_own && made > 0) MESSAGE(uri, " allocates inside its own library: ", describe(typed));
         }
       }
+    }
+  }
+}
+
+/// Calls `work` with its first allocation failing, then its second, and so on until it needs no more. Returns how many
+/// failed; each one must be reported as a lack of memory, or done without (a sort needs no buffer).
+int out_of_memory_everywhere(const std::function<void()>& work) {
+  for (int nth = 0;; ++nth) {
+    CAPTURE(nth);
+    fail_allocation(nth);
+    std::string other;
+    try {
+      work();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_memory) other = error.what();
+    } catch (const std::bad_alloc&) {
+    } catch (const std::exception& error) {
+      other = error.what();
+    }
+    if (!allocation_failed()) return nth;
+    CHECK(other.empty());
+  }
+}
+
+TEST_CASE("where any allocation of open, plan, pack and tensor fails, that is reported, and the device works on") {
+  if (!can_count_allocations()) {
+    MESSAGE("skipped: a sanitizer has the allocations");
+    return;
+  }
+  const std::vector<Conv2d> convs{
+      {.input = {1, 24, 9, 9}, .weights = {40, 24, 3, 3}, .padding = {1, 1, 1, 1}, .layout = Layout::nhwc},
+      {.input = {2, 3, 12, 12}, .weights = {16, 3, 3, 3}, .epilogue = {.bias = true}},
+      {.input = {1, 32, 8, 8}, .weights = {32, 1, 3, 3}, .groups = 32, .layout = Layout::nhwc}};
+  for (const char* uri : {"cpu?threads=1", "reference?threads=1"}) {
+    CAPTURE(uri);
+    CHECK(out_of_memory_everywhere([&] { open(uri); }) > 3);
+    const Device device = open(uri);
+    for (const Conv2d& conv : convs) {
+      const Tensor weights = device.tensor(conv.dtype, conv.weights);
+      std::fill_n(weights.as<float>(), conv.weights.elements(), 1.0F);
+      CHECK(out_of_memory_everywhere([&] { device.plan(conv).pack(weights); }) > 3);
+      CHECK(out_of_memory_everywhere([&] { device.query(conv); }) > 3);
+      CHECK(out_of_memory_everywhere([&] { device.tensor(DType::f32, conv.input); }) > 1);
+      const Plan plan = device.plan(conv);
+      CHECK(plan.pack(weights).bytes() > 0);
     }
   }
 }

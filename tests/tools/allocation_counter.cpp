@@ -13,8 +13,21 @@
 #endif
 
 namespace {
+
 std::atomic<long> count{0};
+thread_local long left = -1;  // allocations of this thread until one fails; below 0: none fails
+thread_local bool failed = false;
+
+/// Counts an allocation; true if it shall fail.
+bool fails() {
+  ++count;
+  if (left < 0 || left-- > 0) return false;
+  failed = true;
+  errno = ENOMEM;
+  return true;
 }
+
+}  // namespace
 
 #if GABLE_COUNTS_ALLOCATIONS
 
@@ -26,32 +39,32 @@ void* __libc_realloc(void* memory, std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 
 __attribute__((visibility("default"))) void* malloc(std::size_t bytes) {
-  ++count;
+  if (fails()) return nullptr;
   return __libc_malloc(bytes);
 }
 
 __attribute__((visibility("default"))) void* calloc(std::size_t items, std::size_t bytes) {
-  ++count;
+  if (fails()) return nullptr;
   return __libc_calloc(items, bytes);
 }
 
 __attribute__((visibility("default"))) void* realloc(void* memory, std::size_t bytes) {
-  ++count;
+  if (fails()) return nullptr;
   return __libc_realloc(memory, bytes);
 }
 
 __attribute__((visibility("default"))) void* memalign(std::size_t alignment, std::size_t bytes) {
-  ++count;
+  if (fails()) return nullptr;
   return __libc_memalign(alignment, bytes);
 }
 
 __attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  ++count;
+  if (fails()) return nullptr;
   return __libc_memalign(alignment, bytes);
 }
 
 __attribute__((visibility("default"))) int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
-  ++count;
+  if (fails()) return ENOMEM;
   *memory = __libc_memalign(alignment, bytes);
   return *memory == nullptr ? ENOMEM : 0;
 }
@@ -64,5 +77,14 @@ namespace gable::conformance {
 
 bool can_count_allocations() { return GABLE_COUNTS_ALLOCATIONS != 0; }
 long allocations() { return count.load(); }
+
+void fail_allocation(long nth) {
+  left = nth;
+  failed = false;
+}
+bool allocation_failed() {
+  left = -1;
+  return failed;
+}
 
 }  // namespace gable::conformance

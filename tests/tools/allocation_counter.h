@@ -1,4 +1,4 @@
-// Counts the heap allocations of this process, of every library and every thread in it.
+// Counts the heap allocations of this process, of every library and every thread in it, and lets one fail.
 #pragma once
 
 namespace gable::conformance {
@@ -7,5 +7,11 @@ namespace gable::conformance {
 bool can_count_allocations();
 /// Since the process began. Always 0 where they can't be counted.
 long allocations();
+
+/// Lets the calling thread's allocation number `nth` from now, counted from 0, find no memory. Only where allocations
+/// can be counted.
+void fail_allocation(long nth);
+/// Ends that. True if an allocation failed.
+bool allocation_failed();
 
 }  // namespace gable::conformance
