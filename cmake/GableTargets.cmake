@@ -3,6 +3,22 @@ if(GABLE_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
 
+option(GABLE_HARDEN "Check buffers and stacks at run time, and make tables of addresses read-only; kernels are left out" ON)
+
+# Overflows of buffers and stacks end the process instead of going on. Not in kernels, which check nothing in their loops
+# by design, and not with sanitizers, which find more.
+function(gable_harden name)
+  if(NOT GABLE_HARDEN OR GABLE_SANITIZE OR name STREQUAL "gable_cpu_kernels")
+    return()
+  endif()
+  set(host $<COMPILE_LANGUAGE:C,CXX>)
+  target_compile_options(${name} PRIVATE
+    $<${host}:-fstack-protector-strong>
+    $<$<AND:${host},$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE>
+    $<$<AND:${host},$<NOT:$<CONFIG:Debug>>>:-D_FORTIFY_SOURCE=2>)
+  target_link_options(${name} PRIVATE -Wl,-z,relro,-z,now)
+endfunction()
+
 # What every target of gable has in common: C++20, strict warnings, hidden symbols, the sanitizers of the preset.
 function(gable_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
@@ -16,6 +32,7 @@ function(gable_target name)
     # GCC 12 and 13 report string concatenation as overlapping copies: gcc.gnu.org/PR105329, PR105651.
     target_compile_options(${name} PRIVATE -Wno-restrict)
   endif()
+  gable_harden(${name})
   if(GABLE_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${GABLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -6,6 +6,7 @@
 #include <gable/device.h>
 #include <gable/version.h>
 
+#include "bench/cli/dependencies.h"
 #include "bench/common/text.h"
 #include "bench/measure/devices.h"
 #include "bench/record/study_json.h"
@@ -45,6 +46,12 @@ json source_record(const perf::SourceStatus& source) {
 std::string indented(std::string text) {
   for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 6) text.replace(at, 1, "\n     ");
   return text;
+}
+
+std::vector<std::string> names_of(const std::vector<Dependency>& all) {
+  std::vector<std::string> names;
+  for (const Dependency& one : all) names.push_back(one.name + " " + one.version);
+  return names;
 }
 
 void print_machine(const perf::Machine& machine, Console& console) {
@@ -105,6 +112,10 @@ void info(Console& console) {
     print_source(source, console);
     document["counters"].push_back(source_record(source));
   }
+  console.print(fmt::format("\nBuilt with\n  {}", fmt::join(names_of(dependencies()), ", ")));
+  for (const Dependency& one : dependencies())
+    document["dependencies"].push_back({{"name", one.name}, {"version", one.version}, {"license", one.license}});
+  document["loaded_libraries"] = loaded_libraries();
   console.emit(document);
 }
 

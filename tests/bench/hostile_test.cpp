@@ -326,6 +326,22 @@ TEST_CASE("gable info ends well where memory is short") {
 }
 #endif
 
+TEST_CASE("gable info names what it was built with and what it has loaded") {
+  const Folder folder;
+  const std::string record = folder.file("info.json");
+  CHECK(run_command(folder, "info --json " + record).code == 0);
+  const nlohmann::json info = nlohmann::json::parse(read_text(record));
+  std::vector<std::string> names;
+  for (const nlohmann::json& one : info["dependencies"]) {
+    names.push_back(one["name"]);
+    CHECK(one["version"].get<std::string>().find_first_of("123456789") != std::string::npos);
+    CHECK_FALSE(one["license"].get<std::string>().empty());
+  }
+  for (const char* name : {"highway", "fmt", "nlohmann-json", "CLI11", "glibc"})
+    CHECK(std::find(names.begin(), names.end(), name) != names.end());
+  CHECK(contains(info["loaded_libraries"].dump(), "libgable.so"));
+}
+
 TEST_CASE("random problems with odd values are within the bound, and a seed gives one again") {
   const Folder folder;
   const std::string record = folder.file("random.json");
