@@ -37,7 +37,7 @@ std::string why_fewer(int threads) {
 /// OpenMP's threads do not exist in a child made by fork(), but GCC's runtime would wait for them. They are released
 /// before the fork, and made anew by the next run in the parent and in the child.
 void survive_fork() {
-  static const int registered = ::pthread_atfork([] { omp_pause_resource_all(omp_pause_hard); }, nullptr, nullptr);
+  static const int registered = ::pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
   static_cast<void>(registered);  // fails without memory only; a child then has to use threads=1
 }
 
