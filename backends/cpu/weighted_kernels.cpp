@@ -1,6 +1,7 @@
 // See weighted_kernels.h.
 #include "backends/cpu/weighted_kernels.h"
 
+#include "backends/cpu/reordered.h"
 #include "backends/problems.h"
 #include "cpu/bf16/conv2d.h"
 #include "cpu/common/tiling.h"
@@ -239,7 +240,7 @@ constexpr CpuKernels::Kernel f32_kernel(const char* name, std::string (*refusal)
 constexpr CpuKernels::Kernel kKernels[] = {
     bf16_kernel<cpu::amx_unit>("amx"),
     bf16_kernel<cpu::bf16_dot_unit>("bf16_dot"),
-    f32_kernel<cpu::DepthwisePlan>("depthwise", refuse_depthwise),
+    f32_kernel<cpu::DepthwisePlan>("depthwise", refuse_depthwise, seconds_of<cpu::depthwise_seconds>),
     f32_kernel<cpu::DepthwisePlanesPlan>("depthwise_planes", refuse_depthwise_planes),
     f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", refuse_depthwise_staged),
     f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels, seconds_of<cpu::few_channels_seconds>),
@@ -249,10 +250,9 @@ constexpr CpuKernels::Kernel kKernels[] = {
     bf16_planes_kernel<cpu::planes::amx_unit>("planes_amx"),
     bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
     {"planes", nothing_missing<cpu::Target>, refuse_planes, make_f32_plan<cpu::PlanesPlan>, planes_seconds},
+    {"reordered", nothing_missing<cpu::Target>, refuse_reordered, make_reordered_plan, reordered_seconds},
     f32_kernel<cpu::WidenedPointwisePlan>("widened_pointwise", refuse_widened_pointwise,
-                                          [](const WeightedOp& op, const CpuPlace& place) {
-                                            return cpu::widened_pointwise_seconds(op.problem, place.threads);
-                                          }),
+                                          seconds_of<cpu::widened_pointwise_seconds>),
     f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct, seconds_of<cpu::conv2d_seconds>),
 };
 

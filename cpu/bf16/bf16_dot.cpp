@@ -9,6 +9,7 @@
 #include "cpu/bf16/cpuid.h"
 #include "cpu/bf16/epilogue_x86-inl.h"
 #include "cpu/bf16/unit.h"
+#include "cpu/common/core.h"
 
 namespace gable::cpu {
 
@@ -266,6 +267,7 @@ void end_nothing() {}
 
 const Bf16Unit& bf16_dot_unit() {
   using namespace bf16;
+  const bool beside_amx = amx_unit().missing.empty();  // fitted on such a machine; the others on Zen 4
   static const Bf16Unit unit{.name = "bf16_dot",
                              .coverage = PathUnit::bf16_dot,
                              .missing = missing_bf16_dot(),
@@ -273,9 +275,12 @@ const Bf16Unit& bf16_dot_unit() {
                              .loads_full_halves = false,
                              .merged_width = kVector / 2,
                              .most_padding = 4.5,
-                             .position_cycles = 130,
-                             .weights_cycles = 100,
-                             .start_cycles = 150,
+                             .position_cycles = beside_amx          ? 130
+                                                : splits_512_bits() ? 38
+                                                                    : 20,
+                             .weights_cycles = beside_amx ? 100 : 30,
+                             .tile_cycles = beside_amx ? 0 : 60,
+                             .start_cycles = beside_amx ? 150 : 340,
                              .begin = begin_nothing,
                              .end = end_nothing,
                              .tiles = {.one = dot_tile},

@@ -14,6 +14,28 @@ constexpr double kStage = 8;
 constexpr double kSplit = 25;
 constexpr double kStore = 3;
 
+/// A unit that loads pairs stages every pixel of the input: of one group in long runs, of several groups pixel by
+/// pixel.
+double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
+  if (b.input != bf16::InputPath::staged && b.input != bf16::InputPath::by_images) return 0;
+  const bf16::Geometry& g = b.geometry;
+  const double block = b.terms.parts > 1 ? kSplit : kStage;
+  if (unit.loads_full_halves) {
+    const std::int64_t columns = round_up(g.columns, b.positions);
+    return static_cast<double>(g.n * g.rows * columns * b.terms.blocks * g.groups) * block;
+  }
+  const auto pixels = static_cast<double>(p.n * p.h * p.w);
+  if (g.groups == 1) return pixels * block * static_cast<double>(g.group_c) / static_cast<double>(bf16::kChannels);
+  return pixels * block * static_cast<double>(ceil_div(g.group_c, bf16::kChannels) * g.groups);
+}
+
+/// What tiles cost besides their products.
+double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
+  const bf16::Geometry& g = b.geometry;
+  const std::int64_t tiles = g.n * g.rows * ceil_div(g.columns, std::int64_t{b.positions}) * g.groups * g.panels;
+  return static_cast<double>(tiles) * unit.tile_cycles;
+}
+
 }  // namespace
 
 double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, int threads) {
@@ -29,10 +51,8 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const double steps = panels * blocks * static_cast<double>(b.terms.tap_count() * products);
   // A step of a tile reads its weights, however few its positions are.
   const double tiles = std::max(1.0, positions / (2 * b.positions));
-  const bool stages = b.input == bf16::InputPath::staged || b.input == bf16::InputPath::by_images;
-  const double staging = !stages ? 0 : b.terms.parts > 1 ? kSplit : kStage;
   const double cycles = steps * std::max(positions * unit.position_cycles, tiles * unit.weights_cycles) +
-                        positions * (staging * blocks * static_cast<double>(g.groups) + 2 * kStore * panels);
+                        staging_cycles(p, b, unit) + positions * 2 * kStore * panels + tile_cycles(b, unit);
   const double busy = static_cast<double>(ceil_div(b.work.count, threads));
   return busy * (cycles / static_cast<double>(b.work.count) + unit.start_cycles) / kHertz;
 }

@@ -32,7 +32,9 @@ double kernel_rows_inside(const Conv2dProblem& p) {
 
 double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t units, int threads) {
   const auto busy = static_cast<double>(ceil_div(units, threads)) / static_cast<double>(units);
-  const auto bytes = static_cast<double>(4 * (p.x_elements() + p.y_elements() + p.k * p.group_c() * p.r * p.s));
+  const auto element = static_cast<std::int64_t>(size_of(p.dtype));
+  const auto bytes =
+      static_cast<double>(element * (p.x_elements() + p.y_elements()) + 4 * p.k * p.group_c() * p.r * p.s);
   const double memory = bytes > static_cast<double>(l2_bytes()) ? bytes / kBytesPerSecond : 0;
   return std::max(cycles * busy / kHertz, memory / threads);
 }

@@ -1,8 +1,10 @@
-// Estimated times of the f32 kernels, by which a device chooses among those that take a problem. An estimate is
+// Estimated times of the kernels of f32 arithmetic for NHWC, by which a device chooses among those that take a problem.
+// An estimate is
 //   max(cycles / clock, bytes / bandwidth) of the busiest thread
 // with cycles = products at the rate of the FMA units, plus what a tile, a run of its loop and a copied vector cost.
-// Clock and bandwidth are nominal: only the order of estimates counts. The costs were fitted on a random half of the
-// layers of 50 networks on Zen 4, see bench/results/README.md.
+// Types of 16 bits also cost conversions. Clock and bandwidth are nominal: only the order of estimates counts. The
+// costs were fitted on Zen 4, on a random half of the layers of 50 networks and on random groups, see
+// bench/results/README.md.
 #pragma once
 
 #include <gable/problem.h>
@@ -11,20 +13,28 @@
 #include <limits>
 
 #include "cpu/common/target.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 
 /// The time of what a kernel has no model of: it then keeps its place in the list.
 constexpr double kNoEstimate = std::numeric_limits<double>::infinity();
 
-/// Whether the models hold: f32 NHWC, and no pool.
-constexpr bool has_estimate(const Conv2dProblem& p) { return p.dtype == DType::f32 && p.nhwc && p.pool.none(); }
+/// Whether the models hold: NHWC, and no pool.
+constexpr bool has_estimate(const Conv2dProblem& p) { return p.nhwc && p.pool.none(); }
 
 /// Cycles of a fused multiply-add of `lanes` f32 lanes.
 double fma_cycles(const Target& target, std::int64_t lanes);
 
 /// Kernel rows inside the image, summed over all output rows of an image.
 double kernel_rows_inside(const Conv2dProblem& p);
+
+/// Cycles to widen or narrow `runs` runs of `count` elements; 0 in f32.
+inline double conversion_cycles(const Conv2dProblem& p, std::int64_t runs, std::int64_t count) {
+  constexpr double kRun = 4, kVector = 2;  // of 16 elements
+  if (p.dtype == DType::f32) return 0;
+  return static_cast<double>(runs) * (kRun + kVector * static_cast<double>(ceil_div(count, 16)));
+}
 
 /// Work in cycles, cut into `units`, on `threads` threads.
 double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t units, int threads);

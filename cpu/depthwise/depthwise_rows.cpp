@@ -53,22 +53,29 @@ struct DepthwiseRows {
     });
   }
 
-  static void widen_multiplied(const WidenCall& call) {
+  /// A vector of outputs reads a few neighbouring inputs, each of which goes to the lanes of its outputs.
+  static void widen_multiplied(const WidenCall& caller) {
+    const WidenCall call = caller;
+    const D d;
     const T* x = static_cast<const T*>(call.x);
     const std::int64_t count = std::min(lanes(), call.lanes.channels);
-    for_each_vector(call.pixels, call.lanes, [&](std::int64_t pixel, std::int64_t lane, std::int64_t channel) HWY_ATTR {
-      std::int64_t output = call.first_of_input + channel;
-      std::int64_t input = pixel * call.x_step + output / call.multiplier;
-      output %= call.multiplier;
-      float* row = call.row + pixel * call.row_step + lane;
+    const auto valid = hn::FirstN(d, static_cast<std::size_t>(count));
+    for (std::int64_t vector = 0; vector < call.lanes.vectors; ++vector) {
+      const std::int64_t channel = vector + 1 == call.lanes.vectors ? call.lanes.last : vector * lanes();
+      const std::int64_t output = call.first_of_input + channel;
+      const std::int64_t first = output / call.multiplier;
+      HWY_ALIGN std::int32_t sources[hn::MaxLanes(D())] = {};
       for (std::int64_t i = 0; i < count; ++i) {
-        row[i] = element_as_f32(x, kType, input);
-        if (++output < call.multiplier) continue;
-        output = 0;
-        ++input;
+        sources[i] = static_cast<std::int32_t>((output + i) / call.multiplier - first);
       }
-      std::fill(row + count, row + lanes(), 0.0F);
-    });
+      const auto from = hn::SetTableIndices(d, sources);
+      const int inputs = sources[count - 1] + 1;
+      for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel) {
+        const V input = load_first_as_f32<kType>(d, x + pixel * call.x_step + first, inputs);
+        hn::StoreU(hn::IfThenElseZero(valid, hn::TableLookupLanes(input, from)), d,
+                   call.row + pixel * call.row_step + vector * lanes());
+      }
+    }
   }
 
   template <bool kTanh>

@@ -14,6 +14,8 @@ namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
+/// A run of 16 lanes of a tile of 6 x 2 takes 100 cycles, of which the end of its loop would be a tenth.
+constexpr std::int64_t kInLanesOfSmallTiles = 64;
 constexpr std::int64_t kTilesPerUnit = 16;
 constexpr std::int64_t kLeastTilesPerUnit = 4;
 constexpr std::int64_t kFloat = sizeof(float);
@@ -167,9 +169,9 @@ class Search {
 };
 
 /// Lanes of nearly equal in tiles: whole steps of the tile's unrolled loop where there are several.
-std::int64_t even_in_lanes(std::int64_t channels) {
+std::int64_t even_in_lanes(std::int64_t channels, const Conv2dKernels& kernels) {
   constexpr std::int64_t kUnrolled = 4;
-  const std::int64_t even = even_part(channels, kInLanes);
+  const std::int64_t even = even_part(channels, kernels.max_pixels < kMaxTilePixels ? kInLanesOfSmallTiles : kInLanes);
   return even == channels ? channels : round_up(even, kUnrolled);
 }
 
@@ -206,7 +208,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   b.input.skips_padding = b.input.never_staged && padded;
   b.input.skips_several = b.input.skips_padding && !padding_is_one_pixel(column_axis(p));
   b.tile = choose_tile(p, kernels, b.input.never_staged);
-  b.channels.in_lanes = even_in_lanes(p.group_c());
+  b.channels.in_lanes = even_in_lanes(p.group_c(), kernels);
   Search(kernels, threads, b).run();
   return b;
 }

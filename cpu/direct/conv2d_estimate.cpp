@@ -8,7 +8,7 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 90;
+constexpr double kTile = 130;
 constexpr double kRun = 24;
 
 /// Runs of consecutive input lanes in one kernel row.
@@ -37,6 +37,9 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
     const double products = pixels * steps * vectors * fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes));
     cycles += kernel_rows * (products + tiles * runs_of_row(b) * kRun) + static_cast<double>(p.ho) * tiles * kTile;
   }
+  // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.
+  cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c()) +
+            conversion_cycles(p, p.ho * p.wo, p.group_k());
   return estimated_seconds(problem, cycles * static_cast<double>(p.n * p.groups), b.units.count(), threads);
 }
 

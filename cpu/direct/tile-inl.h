@@ -120,7 +120,7 @@ struct Tile {
           const V input = hn::Set(d, px.at(base[row][p / kBasePixels], p % kBasePixels)[step]);
           HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
             V& sum = step % 2 == 0 ? acc[row * kPixels + p][v] : odd[row * kPixels + p][v];
-            sum = hn::MulAdd(input, weights[v], sum);
+            sum = add_product(d, input, weights[v], sum);
           }
         }
       }

@@ -127,7 +127,7 @@ HWY_INLINE void shared_taps(const FewTileCall& tile, const float* const (&x)[kRo
         const FewV input = hn::Set(d, x[row][offset + column]);
         HWY_UNROLL(5) for (int tap = 0; tap < kTaps; ++tap) {
           const int p = column - tap;
-          if (p >= 0 && p < kPixels) sum[row][p][0] = hn::MulAdd(input, w[tap], sum[row][p][0]);
+          if (p >= 0 && p < kPixels) sum[row][p][0] = add_product(d, input, w[tap], sum[row][p][0]);
         }
       }
     }
@@ -153,7 +153,7 @@ struct FewSteps {
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
           const FewV input = hn::Set(d, px.at(base[row][p / kBasePixels], p % kBasePixels)[step]);
-          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = hn::MulAdd(input, w[v], sum[row][p][v]);
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = add_product(d, input, w[v], sum[row][p][v]);
         }
       }
     }

@@ -8,11 +8,11 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 45;
-constexpr double kStoredVector = 10;  // of pixels, by way of a plane
-constexpr double kRun = 8;
+constexpr double kTile = 100;
+constexpr double kStoredVector = 20;  // of pixels, by way of a plane
+constexpr double kRun = 4;
 constexpr double kCopiedFloat = 0.3;
-constexpr double kSplitFloat = 0.5;
+constexpr double kSplitFloat = 0.8;
 
 }  // namespace
 
@@ -35,6 +35,7 @@ double few_channels_seconds(const Conv2dProblem& p, const Target& target, int th
     const double runs = steps / static_cast<double>(b.strip.run_steps);
     cycles += rows * (static_cast<double>(p.wo) * vectors * steps * fma + tiles * panels * (kTile + runs * kRun));
   }
+  cycles += conversion_cycles(p, p.n * p.ho * p.wo, p.k);
   return estimated_seconds(p, cycles, p.n * b.units.row_blocks, threads);
 }
 

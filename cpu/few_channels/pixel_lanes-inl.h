@@ -50,7 +50,7 @@ HWY_INLINE void pixel_lanes_sums(const FewTileCall& tile, const float* weights, 
     HWY_UNROLL(6) for (int c = 0; c < kChannels; ++c) {
       const FewV w = hn::Set(d, weights[c]);
       HWY_UNROLL(4)
-      for (int row = 0; row < kFewPixelLanesRows; ++row) sum[row][c] = hn::MulAdd(input[row], w, sum[row][c]);
+      for (int row = 0; row < kFewPixelLanesRows; ++row) sum[row][c] = add_product(d, input[row], w, sum[row][c]);
     }
   }
 }

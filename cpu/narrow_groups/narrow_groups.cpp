@@ -25,7 +25,6 @@ std::string narrow_groups_refusal(const Conv2dProblem& p, const Target& target) 
     return text(p.group_c()) + " input channels for " + text(p.group_k()) + " output channels of a group: too many";
   }
   if (p.r > kMaxNarrowGroupsRows) return text(p.r) + " kernel rows: it takes " + text(kMaxNarrowGroupsRows);
-  if (p.dtype != DType::f32) return std::string(name_of(p.dtype)) + ": it reads f32";
   if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
@@ -60,8 +59,7 @@ NarrowGroupsPlan::NarrowGroupsPlan(const Conv2dProblem& problem, const Target& t
       kernels_(&narrow_groups_kernels(target)),
       threads_(threads),
       blocking_(narrow_groups_blocking(problem, *kernels_, threads)),
-      workspace_(static_cast<std::size_t>(blocking_.blocks * kernels_->lanes +
-                                          threads * blocking_.span * blocking_.strip_row)) {
+      workspace_(static_cast<std::size_t>(blocking_.blocks * kernels_->lanes + threads * thread_floats())) {
   for (std::int64_t i = 0; i < problem_.group_c(); ++i) {
     for (std::int64_t lane = 0; lane < kernels_->lanes; ++lane) {
       const std::int64_t group = std::min(lane / problem_.group_k(), blocking_.block_groups - 1);
@@ -106,12 +104,12 @@ void NarrowGroupsPlan::run(const void* x, const void* packed, const float* bias,
                             .kernels = *kernels_,
                             .blocking = blocking_,
                             .source = source_.data(),
-                            .x = static_cast<const float*>(x),
+                            .x = x,
                             .packed = static_cast<const float*>(packed),
                             .bias = padded_bias,
-                            .y = static_cast<float*>(y)};
+                            .y = y};
   parallel_units(threads_, blocking_.units.count(), [&](std::int64_t unit, int thread) {
-    compute_narrow_groups_unit(run, unit, strips + thread * blocking_.span * blocking_.strip_row);
+    compute_narrow_groups_unit(run, unit, strips + thread * thread_floats());
   });
 }
 

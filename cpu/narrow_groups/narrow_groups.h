@@ -1,7 +1,8 @@
-// Convolutions in groups of few output channels, f32 NHWC. Lanes of a vector are the output channels of as many groups
-// as fit. A lane's input is a channel of its own group, so a broadcast doesn't serve: the strip has a vector for each
-// input channel of a group ("spread"), with that channel of each lane's group in it. A strip row costs a permutation
-// and a store for each vector, and serves all taps: 9 products of a 3×3.
+// Convolutions in groups of few output channels, NHWC, in f32 arithmetic. Lanes of a vector are the output channels of
+// as many groups as fit. A lane's input is a channel of its own group, so a broadcast doesn't serve: the strip has a
+// vector for each input channel of a group ("spread"), with that channel of each lane's group in it. A strip row costs
+// a permutation and a store for each vector, and serves all taps: 9 products of a 3×3. Inputs of 16 bits are widened on
+// the way into the strip, and a tile's results are narrowed from L1.
 //   block   the groups of one vector: lanes / group_k of them
 //   strip   a ring of spread rows of a block, as many as the taps of one output row span; in L1
 //   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.
@@ -54,6 +55,9 @@ class NarrowGroupsPlan {
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
+  std::int64_t thread_floats() const {
+    return blocking_.span * blocking_.strip_row + kMaxNarrowGroupsPixels * kernels_->lanes;
+  }
   std::int64_t block_weights() const { return problem_.r * problem_.s * problem_.group_c() * kernels_->lanes; }
 
   Conv2dProblem problem_;
@@ -62,7 +66,8 @@ class NarrowGroupsPlan {
   int threads_;
   NarrowGroupsBlocking blocking_;
   std::vector<std::int32_t> source_;  // SpreadCall's
-  AlignedFloats workspace_;           // the bias in whole vectors, and a strip for each thread
+  /// The bias in whole vectors; for each thread a strip, and a tile's results before they are narrowed.
+  AlignedFloats workspace_;
 };
 
 }  // namespace gable::cpu

@@ -34,21 +34,19 @@ using GroupV = hn::Vec<GroupD>;
 
 HWY_INLINE std::int64_t group_lanes() { return static_cast<std::int64_t>(hn::Lanes(GroupD())); }
 
-/// The first `count` floats; touches nothing after them.
-HWY_INLINE GroupV load_channels(const float* x, std::int64_t count) {
+/// The first `count` elements as f32; touches nothing after them.
+template <DType kType>
+HWY_INLINE GroupV load_channels(const Storage<kType>* x, std::int64_t count) {
   const GroupD d;
-  if (count >= group_lanes()) return hn::LoadU(d, x);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, x);
-#else
-  return load_first(d, x, static_cast<int>(count));
-#endif
+  if (count >= group_lanes()) return load_as_f32<kType>(d, x);
+  return load_first_as_f32<kType>(d, x, static_cast<int>(count));
 }
 
 /// A pixel whose channels fill one vector.
-HWY_INLINE void spread_one(const SpreadCall& call, const float* x, float* strip) {
+template <DType kType>
+HWY_INLINE void spread_one(const SpreadCall& call, const Storage<kType>* x, float* strip) {
   const GroupD d;
-  const GroupV channels = load_channels(x, call.channels);
+  const GroupV channels = load_channels<kType>(x, call.channels);
   for (std::int64_t i = 0; i < call.steps; ++i) {
     const auto from = hn::SetTableIndices(d, call.source + i * group_lanes());
     hn::StoreU(hn::TableLookupLanes(channels, from), d, strip + i * group_lanes());
@@ -56,7 +54,8 @@ HWY_INLINE void spread_one(const SpreadCall& call, const float* x, float* strip)
 }
 
 /// A pixel whose channels fill several vectors: each lane is picked out of its own one.
-HWY_INLINE void spread_several(const SpreadCall& call, const float* x, float* strip) {
+template <DType kType>
+HWY_INLINE void spread_several(const SpreadCall& call, const Storage<kType>* x, float* strip) {
   const GroupD d;
   const hn::RebindToSigned<GroupD> di;
   const std::int64_t lanes = group_lanes();
@@ -66,7 +65,7 @@ HWY_INLINE void spread_several(const SpreadCall& call, const float* x, float* st
     const auto from = hn::IndicesFromVec(d, lane);
     GroupV mixed = hn::Zero(d);
     for (std::int64_t first = 0; first < call.channels; first += lanes) {
-      const GroupV channels = hn::TableLookupLanes(load_channels(x + first, call.channels - first), from);
+      const GroupV channels = hn::TableLookupLanes(load_channels<kType>(x + first, call.channels - first), from);
       const auto owned = hn::Eq(hn::Sub(source, lane), hn::Set(di, static_cast<std::int32_t>(first)));
       mixed = hn::IfThenElse(hn::RebindMask(d, owned), channels, mixed);
     }
@@ -74,19 +73,20 @@ HWY_INLINE void spread_several(const SpreadCall& call, const float* x, float* st
   }
 }
 
+template <DType kType>
 void spread(const SpreadCall& call) {
   const std::int64_t pixel = call.steps * group_lanes();
   const std::int64_t begin = std::clamp<std::int64_t>(-call.first_column, 0, call.columns);
   const std::int64_t end = std::clamp<std::int64_t>(call.width - call.first_column, begin, call.columns);
   std::fill(call.strip, call.strip + begin * pixel, 0.0f);
-  const float* x = call.x + (call.first_column + begin) * call.x_pixel;
+  const auto* x = static_cast<const Storage<kType>*>(call.x) + (call.first_column + begin) * call.x_pixel;
   float* strip = call.strip + begin * pixel;
   for (std::int64_t column = begin; column < end; ++column, x += call.x_pixel, strip += pixel) {
     hwy::Prefetch(x + call.next_row);
     if (call.channels <= group_lanes()) {
-      spread_one(call, x, strip);
+      spread_one<kType>(call, x, strip);
     } else {
-      spread_several(call, x, strip);
+      spread_several<kType>(call, x, strip);
     }
   }
   std::fill(strip, call.strip + call.columns * pixel, 0.0f);
@@ -110,7 +110,7 @@ struct NarrowGroupsTile {
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
         const float* x = px.at(base[p / kBasePixels], p % kBasePixels) + step * group_lanes();
         GroupV& to = step % 2 == 0 ? sum[p] : odd[p];
-        to = hn::MulAdd(w, hn::LoadU(d, x), to);
+        to = add_product(d, w, hn::LoadU(d, x), to);
       }
     }
     HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
@@ -167,6 +167,20 @@ struct NarrowGroupsTile {
   }
 };
 
+template <DType kType>
+void narrow_tile(const NarrowingCall& call) {
+  const GroupD d;
+  auto* y = static_cast<Storage<kType>*>(call.y);
+  for (int p = 0; p < call.pixels; ++p, y += call.y_pixel) {
+    const GroupV result = hn::LoadU(d, call.results + p * group_lanes());
+    if (call.valid == group_lanes()) {
+      store_f32_as<kType>(d, result, y);
+    } else {
+      store_first_f32_as<kType>(d, result, y, call.valid);
+    }
+  }
+}
+
 template <int kPixels>
 void fill_tiles(NarrowGroupsKernels& kernels) {
   kernels.tile[kPixels] = &NarrowGroupsTile<kPixels>::run;
@@ -177,7 +191,9 @@ NarrowGroupsKernels make_narrow_groups_kernels() {
   NarrowGroupsKernels kernels{};
   kernels.lanes = static_cast<int>(group_lanes());
   kernels.max_pixels = kWidest;
-  kernels.spread = &spread;
+  kernels.spread = {&spread<DType::f32>, &spread<DType::f16>, &spread<DType::bf16>};
+  kernels.narrow_f16 = &narrow_tile<DType::f16>;
+  kernels.narrow_bf16 = &narrow_tile<DType::bf16>;
   fill_tiles<kWidest>(kernels);
   return kernels;
 }

@@ -2,7 +2,10 @@
 // reads it.
 #pragma once
 
+#include <gable/problem.h>
+
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "cpu/common/target.h"
@@ -17,12 +20,12 @@ constexpr std::int64_t kMostSpreadVectors = 4;
 /// One row of the image becomes one row of the strip: for each column, `steps` vectors. Lane l of vector i is channel
 /// source[i * lanes + l] of the pixel. Columns outside the image become zeros.
 struct SpreadCall {
-  const float* x;  // column 0 of the row, first channel of the block
+  const void* x;  // column 0 of the row, first channel of the block
   std::int64_t x_pixel, width;
   std::int64_t first_column, columns;  // of the strip, in coordinates of the image
   std::int64_t steps;
   std::int64_t channels;       // that may be read
-  std::int64_t next_row;       // floats to the row that is spread next, which is prefetched
+  std::int64_t next_row;       // elements to the row that is spread next, which is prefetched
   const std::int32_t* source;  // [steps][lanes]
   float* strip;
 };
@@ -43,11 +46,21 @@ struct NarrowGroupsCall {
 };
 using NarrowGroupsFunction = void (*)(const NarrowGroupsCall&);
 
+/// The results of a tile, [pixel][lane], that are stored in 16 bits.
+struct NarrowingCall {
+  const float* results;
+  int pixels, valid;  // lanes
+  void* y;
+  std::int64_t y_pixel;
+};
+using NarrowingFunction = void (*)(const NarrowingCall&);
+
 struct NarrowGroupsKernels {
   int lanes;  // of a vector
   int max_pixels;
-  SpreadFunction spread;
+  std::array<SpreadFunction, 3> spread;                   // indexed by DType
   NarrowGroupsFunction tile[kMaxNarrowGroupsPixels + 1];  // indexed by pixels
+  NarrowingFunction narrow_f16, narrow_bf16;
 };
 
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target);

@@ -51,16 +51,17 @@ class Unit {
     const Strides x = x_strides(p_);
     const std::int64_t first_channel = place_.group * b_.block_groups * p_.group_c();
     for (std::int64_t row = std::max(begin, next_row_); row < end; ++row) {
-      r_.kernels.spread({.x = r_.x + place_.first_image * x.image + row * x.row + first_channel,
-                         .x_pixel = x.pixel,
-                         .width = p_.w,
-                         .first_column = window_.x_column,
-                         .columns = (window_.pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1,
-                         .steps = steps(),
-                         .channels = std::min(b_.block_groups * p_.group_c(), p_.c - first_channel),
-                         .next_row = row + 1 < p_.h ? x.row : 0,
-                         .source = r_.source,
-                         .strip = ring_row(row)});
+      r_.kernels.spread[static_cast<std::size_t>(p_.dtype)](
+          {.x = advance(r_.x, p_.dtype, place_.first_image * x.image + row * x.row + first_channel),
+           .x_pixel = x.pixel,
+           .width = p_.w,
+           .first_column = window_.x_column,
+           .columns = (window_.pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1,
+           .steps = steps(),
+           .channels = std::min(b_.block_groups * p_.group_c(), p_.c - first_channel),
+           .next_row = row + 1 < p_.h ? x.row : 0,
+           .source = r_.source,
+           .strip = ring_row(row)});
     }
     next_row_ = std::max(end, next_row_);
   }
@@ -76,6 +77,12 @@ class Unit {
     const Strides y = y_strides(p_);
     const std::int64_t first_lane = place_.group * block_lanes();
     const std::int64_t taps_weights = p_.s * pixel;  // of one kernel row
+    const int valid = static_cast<int>(std::min(block_lanes(), p_.k - first_lane));
+    void* const y_tile = advance(r_.y, p_.dtype,
+                                 place_.first_image * y.image + (place_.first_row + tile.row) * y.row +
+                                     (place_.first_pixel + tile.pixel) * y.pixel + first_lane);
+    float* const results = strip_ + b_.span * b_.strip_row;
+    const bool narrows = p_.dtype != DType::f32;
     r_.kernels.tile[tile.pixels](
         {.rows = rows,
          .first_row = taps.begin,
@@ -86,11 +93,13 @@ class Unit {
          .steps = one_run ? p_.s * steps() : steps(),
          .weights = r_.packed + (place_.group * p_.r + taps.begin) * taps_weights,
          .bias = r_.bias + place_.group * lanes(),
-         .y = r_.y + place_.first_image * y.image + (place_.first_row + tile.row) * y.row +
-              (place_.first_pixel + tile.pixel) * y.pixel + first_lane,
-         .y_pixel = y.pixel,
-         .valid = static_cast<int>(std::min(block_lanes(), p_.k - first_lane)),
+         .y = narrows ? results : static_cast<float*>(y_tile),
+         .y_pixel = narrows ? lanes() : y.pixel,
+         .valid = narrows ? static_cast<int>(lanes()) : valid,
          .least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity()});
+    if (!narrows) return;
+    const NarrowingFunction narrow = p_.dtype == DType::f16 ? r_.kernels.narrow_f16 : r_.kernels.narrow_bf16;
+    narrow({results, static_cast<int>(tile.pixels), valid, y_tile, y.pixel});
   }
 
   const NarrowGroupsRun& r_;

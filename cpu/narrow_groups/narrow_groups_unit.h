@@ -13,13 +13,13 @@ struct NarrowGroupsRun {
   const NarrowGroupsKernels& kernels;
   const NarrowGroupsBlocking& blocking;
   const std::int32_t* source;  // SpreadCall's
-  const float* x;
+  const void* x;
   const float* packed;
   const float* bias;  // one vector for each block
-  float* y;
+  void* y;
 };
 
-/// Unit `index` of blocking.units. `strip` has room for the ring.
+/// Unit `index` of blocking.units. `strip` has room for the ring, and behind it for the results of a tile.
 void compute_narrow_groups_unit(const NarrowGroupsRun& run, std::int64_t index, float* strip);
 
 }  // namespace gable::cpu

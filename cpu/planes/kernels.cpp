@@ -98,7 +98,8 @@ struct PlaneTile {
           }
           HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
             const V weight = hn::Set(d, weights[lane]);
-            HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) sums[lane][v] = hn::MulAdd(weight, in[v], sums[lane][v]);
+            HWY_UNROLL(4)
+            for (int v = 0; v < kVectors; ++v) sums[lane][v] = add_product(d, weight, in[v], sums[lane][v]);
           }
           weights += kLanes;
           x += x_step;
@@ -149,7 +150,7 @@ struct PixelTile {
           }
           HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
             const V pixel = hn::Set(d, x[p]);
-            HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::MulAdd(pixel, lanes[v], sums[p][v]);
+            HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sums[p][v] = add_product(d, pixel, lanes[v], sums[p][v]);
           }
           weights += kVectors * n;
           x += x_step;

@@ -8,9 +8,9 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 50;
-constexpr double kRun = 6;
-constexpr double kCopiedVector = 2;
+constexpr double kTile = 60;
+constexpr double kRun = 7.5;
+constexpr double kCopiedVector = 5.5;
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 #include "cpu/widened/widened.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "cpu/common/cache.h"
 #include "cpu/common/check.h"
@@ -45,16 +44,6 @@ std::string widened_pointwise_refusal(const Conv2dProblem& p, const Target& targ
   if (!refusal.empty()) return refusal;
   if (!l2_keeps_weights(p)) return "weights beyond half of L2: each piece would read them again";
   return pointwise_refusal(piece_problem(p, p.n * p.ho * p.wo), target);
-}
-
-double widened_pointwise_seconds(const Conv2dProblem& p, int threads) {
-  if (p.dtype != DType::f16) return std::numeric_limits<double>::infinity();
-  // Cycles of a vector of products and of a vector's conversions, and of a run.
-  constexpr double kProduct = 0.6, kConversion = 2, kRun = 150, kHertz = 3e9;
-  const double vectors = static_cast<double>(ceil_div(p.k, 16));
-  const double conversions = static_cast<double>(ceil_div(p.c, 16)) + vectors;
-  const double pixel = kProduct * static_cast<double>(p.c) * vectors + kConversion * conversions;
-  return (static_cast<double>(p.n * p.ho * p.wo) * pixel / threads + kRun) / kHertz;
 }
 
 WidenedPointwisePlan::WidenedPointwisePlan(const Conv2dProblem& problem, const Target& target, int threads)

@@ -17,9 +17,8 @@ namespace gable::cpu {
 /// Why WidenedPointwisePlan is not made for the problem; empty if it is.
 std::string widened_pointwise_refusal(const Conv2dProblem& problem, const Target& target);
 
-/// How long a run of f16 will last, which competes with AMX; for bf16 infinity: no estimate.
-/// Precondition: widened_pointwise_refusal() is empty.
-double widened_pointwise_seconds(const Conv2dProblem& problem, int threads);
+/// How long a run will last (estimate.h). Precondition: widened_pointwise_refusal() is empty.
+double widened_pointwise_seconds(const Conv2dProblem& problem, const Target& target, int threads);
 
 class WidenedPointwisePlan {
  public:

@@ -109,6 +109,7 @@ constexpr Least kLeast[] = {
     {"cpu", "planes_amx", 60},
     {"cpu", "planes_bf16_dot", 120},
     {"cpu", "planes", 300},
+    {"cpu", "reordered", 100},
     {"cpu", "widened_pointwise", 8},
     {"cpu", "direct", 600},
     {"cpu", "max_pool", 42},

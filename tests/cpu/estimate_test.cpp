@@ -1,9 +1,10 @@
-// Estimated times of the f32 kernels.
+// Estimated times of the kernels.
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "cpu/common/estimate.h"
+#include "cpu/widened/widened.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -25,6 +26,11 @@ void check_estimate(Seconds seconds, const Conv2dProblem& p, const Target& targe
   CHECK(seconds(more, target, 1) > 2 * one);
 }
 
+Conv2dProblem bf16_of(Conv2dProblem p) {
+  p.dtype = DType::bf16;
+  return p;
+}
+
 }  // namespace
 
 TEST_CASE("estimates grow with the images and not with the threads, on every target") {
@@ -37,16 +43,28 @@ TEST_CASE("estimates grow with the images and not with the threads, on every tar
   }
 }
 
-TEST_CASE("estimates: none for 16-bit types, for NCHW and for a pool, whose kernels keep the list's order") {
+TEST_CASE("estimates: in 16 bits a conversion costs something, and several outputs a channel have an estimate") {
+  Conv2dProblem p = kNarrow;
+  const double f32 = conv2d_seconds(p, best_target(), 1);
+  p.dtype = DType::f16;
+  CHECK(conv2d_seconds(p, best_target(), 1) > f32);
+  check_estimate(conv2d_seconds, p, best_target());
+  check_estimate(few_channels_seconds, bf16_of(kFewChannels), best_target());
+  check_estimate(widened_pointwise_seconds, bf16_of(kPointwise), best_target());
+  const Conv2dProblem several = sized({.c = 32, .h = 20, .w = 20, .k = 64, .r = 3, .s = 3, .groups = 32}, 1, 1);
+  check_estimate(depthwise_seconds, several, best_target());
+  check_estimate(depthwise_seconds, bf16_of(several), best_target());
+}
+
+TEST_CASE("estimates: none for NCHW, for a pool and for depthwise, whose kernels keep the list's order") {
   Conv2dProblem p = kFewChannels;
-  p.dtype = DType::bf16;
-  CHECK(conv2d_seconds(p, best_target(), 1) == kNoEstimate);
-  p = kFewChannels;
   p.nhwc = false;
   CHECK(few_channels_seconds(p, best_target(), 1) == kNoEstimate);
   p = kFewChannels;
   p.pool = {2, 2, 2, 2};
   CHECK(conv2d_seconds(p, best_target(), 1) == kNoEstimate);
+  CHECK(depthwise_seconds(sized({.c = 32, .h = 9, .w = 9, .k = 32, .groups = 32}, 0, 0), best_target(), 1) ==
+        kNoEstimate);
 }
 
 }  // namespace gable::cpu::test

@@ -1,0 +1,114 @@
+// See reordered.h.
+#include "backends/cpu/reordered.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "cpu/common/aligned.h"
+#include "cpu/common/cache.h"
+#include "cpu/common/tiling.h"
+#include "cpu/ops/transpose.h"
+
+namespace gable {
+namespace {
+
+/// The op on images of NHWC.
+WeightedOp in_nhwc(const WeightedOp& op) {
+  WeightedOp inner = op;
+  inner.problem.nhwc = true;
+  return inner;
+}
+
+struct Fastest {
+  const CpuKernels::Kernel* kernel;  // null: no kernel has an estimate
+  double seconds;
+};
+
+Fastest fastest_in_nhwc(const WeightedOp& inner, const CpuPlace& place) {
+  Fastest best{nullptr, std::numeric_limits<double>::infinity()};
+  for (const CpuKernels::Kernel& kernel : weighted_kernels()) {
+    if (kernel.seconds == nullptr || !kernel.missing(place.target).empty()) continue;
+    if (!kernel.refusal(inner, place.target).empty()) continue;
+    const double seconds = kernel.seconds(inner, place);
+    if (seconds < best.seconds) best = {&kernel, seconds};
+  }
+  return best;
+}
+
+std::size_t tensor_floats(std::int64_t elements, DType type) {
+  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(type);
+  return cpu::line_floats(static_cast<std::int64_t>((bytes + sizeof(float) - 1) / sizeof(float)));
+}
+
+PlanDetails details_of(const Conv2dProblem& p, PlanDetails inner, std::size_t workspace_floats) {
+  inner.kernel = "reordered";
+  inner.explanation += "; input reordered from nchw (" + std::to_string(p.c) + " channels) and output to it";
+  inner.workspace_bytes += workspace_floats * sizeof(float);
+  return inner;
+}
+
+class ReorderedPlan final : public PlanImpl {
+ public:
+  ReorderedPlan(const Conv2dProblem& problem, std::unique_ptr<PlanImpl> inner, const CpuPlace& place)
+      : PlanImpl(details_of(problem, inner->details(), floats(problem))),
+        problem_(problem),
+        inner_(std::move(inner)),
+        target_(&place.target),
+        threads_(place.threads),
+        workspace_(floats(problem)) {}
+
+  void pack(const void* weights, void* packed) override { inner_->pack(weights, packed); }
+
+  void run(const RunArguments& arguments) override {
+    const Conv2dProblem& p = problem_;
+    const auto bytes = static_cast<int>(size_of(p.dtype));
+    float* const x = workspace_.data();
+    float* const y = x + tensor_floats(p.x_elements(), p.dtype);
+    cpu::nchw_to_nhwc(arguments.inputs[0], x, p.n, p.c, p.h, p.w, bytes, *target_, threads_);
+    RunArguments inner = arguments;
+    inner.inputs[0] = x;
+    inner.output = y;
+    inner_->run(inner);
+    cpu::nhwc_to_nchw(y, arguments.output, p.n, p.k, p.ho, p.wo, bytes, *target_, threads_);
+  }
+
+ private:
+  static std::size_t floats(const Conv2dProblem& p) {
+    return tensor_floats(p.x_elements(), p.dtype) + tensor_floats(p.y_elements(), p.dtype);
+  }
+
+  Conv2dProblem problem_;
+  std::unique_ptr<PlanImpl> inner_;
+  const cpu::Target* target_;
+  int threads_;
+  cpu::AlignedFloats workspace_;
+};
+
+}  // namespace
+
+std::string refuse_reordered(const WeightedOp& op, const cpu::Target& target) {
+  if (op.problem.nhwc) return "layout nhwc: it reorders nchw";
+  if (!op.problem.pool.none()) return "it fuses no max-pool";
+  if (fastest_in_nhwc(in_nhwc(op), {target, 1}).kernel == nullptr) return "no kernel of nhwc has an estimated time";
+  return "";
+}
+
+double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
+  // Of an element that is reordered, of a byte that L2 does not keep, and of a reorder. The estimates of NHWC assume a
+  // lower clock than the one with which those of NCHW were measured.
+  constexpr double kElement = 0.13e-9, kFarByte = 0.1e-9, kReorder = 250e-9, kClock = 0.8;
+  const auto elements = static_cast<double>(op.problem.x_elements() + op.problem.y_elements());
+  const double bytes = elements * static_cast<double>(size_of(op.problem.dtype));
+  const double far = std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
+  return kClock * fastest_in_nhwc(in_nhwc(op), place).seconds + (elements * kElement + far * kFarByte) / place.threads +
+         2 * kReorder;
+}
+
+std::unique_ptr<PlanImpl> make_reordered_plan(const WeightedOp& op, const CpuPlace& place) {
+  const WeightedOp inner = in_nhwc(op);
+  return std::make_unique<ReorderedPlan>(op.problem, fastest_in_nhwc(inner, place).kernel->make(inner, place), place);
+}
+
+}  // namespace gable

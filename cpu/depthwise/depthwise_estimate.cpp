@@ -1,0 +1,35 @@
+// The time of DepthwisePlan's loops where a channel has several outputs: see estimate.h.
+#include "cpu/common/estimate.h"
+#include "cpu/depthwise/depthwise.h"
+
+namespace gable::cpu {
+namespace {
+
+// Cycles besides the products.
+constexpr double kTile = 20;
+constexpr double kRun = 3;
+constexpr double kSpreadVector = 6;  // of input, repeated for its outputs
+constexpr double kSpreadVectorOf16Bits = 8;
+
+}  // namespace
+
+double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threads) {
+  if (!has_estimate(p) || p.k == p.c) return kNoEstimate;
+  const DepthwiseBlocking b = choose_depthwise_blocking(p, target, threads);
+  const AxisCut columns(column_axis(p));
+  const double kernel_rows = kernel_rows_inside(p);
+  const auto pixels = static_cast<double>(p.wo);
+  const auto tiles = static_cast<double>(ceil_div(p.wo, kMaxTileOutputs));
+  const double spread_vector = p.dtype == DType::f32 ? kSpreadVector : kSpreadVectorOf16Bits;
+  double cycles = 0;
+  for (const ChannelSection& section : b.sections) {
+    const double row = pixels * static_cast<double>(p.s) * fma_cycles(target, section.lanes) +
+                       tiles * static_cast<double>(columns.runs()) * kRun;
+    cycles += static_cast<double>(section.vectors()) * (kernel_rows * row + static_cast<double>(p.ho) * tiles * kTile +
+                                                        static_cast<double>(p.h * p.w) * spread_vector);
+  }
+  cycles += conversion_cycles(p, p.ho * p.wo, p.k);
+  return estimated_seconds(p, cycles * static_cast<double>(p.n), b.units(), threads);
+}
+
+}  // namespace gable::cpu
