@@ -9,10 +9,12 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "bench/common/text.h"
 #include "bench/report/box_grid.h"
 #include "bench/report/labels.h"
+#include "bench/report/roofs.h"
 
 namespace gable::bench::report {
 namespace {
@@ -22,6 +24,7 @@ constexpr double kMarginGap = 16;       // between the plot and the names of its
 constexpr size_t kMostTextLabels = 34;  // a panel with more problems than this is numbered
 constexpr size_t kMostNamed = 240;      // names in the key, and labels in a panel: of more, those that take most time
 constexpr double kSameIntensity = 0.02;
+constexpr size_t kPanelsInLine = 2;
 constexpr double kMeanLeader = 20;  // pixels: if names lie farther from their points on average, numbers replace them
 
 struct Sizes {
@@ -52,13 +55,13 @@ struct Scale {
 
 // The ceilings of one panel and the scale that they are drawn on.
 struct PanelRoof {
-  const Studies& studies;
-  std::vector<const Ceiling*> ceilings;
+  const RoofGroup& group;
   Scale scale;
 };
 
 // What all panels of a figure share.
 struct PanelStyle {
+  const std::vector<RoofGroup>& groups;
   Sizes sizes;
   Ranges ranges;
   FigureSize size;
@@ -67,19 +70,17 @@ struct PanelStyle {
 
 double text_height(double size) { return size * 1.2; }
 
-bool has_panel(const Studies& studies, DeviceKind kind) {
-  for (const Measurement& m : studies.measurements) {
-    if (m.place.kind == kind) return true;
+// The compute roofs that are drawn strongly.
+std::vector<const Ceiling*> best_of_each_dtype(const RoofGroup& group) {
+  std::map<std::string, const Ceiling*> best;
+  for (const Ceiling& c : group.roofs) {
+    if (c.is_bandwidth()) continue;
+    const Ceiling*& slot = best[c.dtype];
+    if (!slot || c.limit.value > slot->limit.value) slot = &c;
   }
-  return false;
-}
-
-double best_compute(const std::vector<const Ceiling*>& roof, const std::string& tag, const Studies& studies) {
-  double best = 0;
-  for (const Ceiling* c : roof) {
-    if (!c->is_bandwidth() && studies.machines[c->machine].tag == tag) best = std::max(best, c->limit.value);
-  }
-  return best;
+  std::vector<const Ceiling*> strong;
+  for (const auto& [key, c] : best) strong.push_back(c);
+  return strong;
 }
 
 // ---- ranges -------------------------------------------------------------------------------------------------------
@@ -115,23 +116,36 @@ Range rounded(const Extent& extent, double below, double above) {
   return {step(extent.lo / below, false), step(extent.hi * above, true)};
 }
 
-void include_roof(const Studies& studies, DeviceKind kind, Extent& x, Extent& y) {
-  const auto roof = roof_of(studies, kind);
-  for (const Ceiling* c : roof) {
-    const double top = best_compute(roof, studies.machines[c->machine].tag, studies);
-    if (c->is_bandwidth() && top > 0) x.include(top / c->limit.value);
-    if (!c->is_bandwidth()) y.include(c->limit.value / 1e9);
+// The intensity at the level that bounds the row, where that is not DRAM's; 0 where it is.
+double other_intensity(const Measurement& m) {
+  constexpr std::string_view kMemory = "memory:";
+  if (!m.verdict.bound.starts_with(kMemory)) return 0;
+  const auto level = m.traffic.find(m.verdict.bound.substr(kMemory.size()));
+  if (level == m.traffic.end() || level->first == "dram") return 0;
+  const double intensity = m.work.value / level->second.value;
+  return std::abs(intensity / m.intensity() - 1) < kSameIntensity ? 0 : intensity;
+}
+
+// The axes show all points, the ridge of DRAM and the highest roof of each precision. Other roofs give way to the
+// points.
+void include_group(const RoofGroup& group, const Studies& studies, Extent& x, Extent& y) {
+  const double top = group.best_compute();
+  for (const Ceiling& c : group.roofs) {
+    const bool is_far = !c.is_bandwidth() || c.level == "dram" || group.measurements.empty();
+    if (c.is_bandwidth() && is_far && top > 0) x.include(top / c.limit.value);
+  }
+  for (const Ceiling* c : best_of_each_dtype(group)) y.include(c->limit.value / 1e9);
+  for (const size_t i : group.measurements) {
+    const Measurement& m = studies.measurements[i];
+    x.include(m.intensity());
+    x.include(other_intensity(m));
+    y.include(m.flops() / 1e9);
   }
 }
 
-void shared_ranges(const Studies& studies, Range& x_range, Range& y_range) {
+void shared_ranges(const Studies& studies, const std::vector<RoofGroup>& groups, Range& x_range, Range& y_range) {
   Extent x, y;
-  for (const DeviceKind kind : panels_of(studies)) include_roof(studies, kind, x, y);
-  for (const Measurement& m : studies.measurements) {
-    if (!m.can_be_drawn()) continue;
-    x.include(m.intensity());
-    y.include(m.flops() / 1e9);
-  }
+  for (const RoofGroup& group : groups) include_group(group, studies, x, y);
   x_range = rounded(x, 3, 2);
   y_range = rounded(y, 1.6, 1.6);
 }
@@ -178,18 +192,8 @@ bool hits(const std::vector<Box>& boxes, const std::vector<Box>& others) {
   return false;
 }
 
-std::string tagged(const std::string& text, const Studies& studies, size_t machine, bool several) {
-  return several ? text + " · " + studies.machines[machine].tag : text;
-}
-
-std::string ceiling_text(const Ceiling& c, const Studies& studies, bool several) {
-  return tagged(fmt::format("{} · {}", printable(c.name), flops_text(c.limit.value)), studies, c.machine, several);
-}
-
-bool has_several_machines(const std::vector<const Ceiling*>& roof, const Studies& studies) {
-  std::set<std::string> tags;
-  for (const Ceiling* c : roof) tags.insert(studies.machines[c->machine].tag);
-  return tags.size() > 1;
+std::string ceiling_text(const Ceiling& c) {
+  return fmt::format("{} · {}", printable(c.name), flops_text(c.limit.value));
 }
 
 // The boxes of everything that is already in the plot.
@@ -292,36 +296,10 @@ void name_ceilings_inside(Panel& panel, const std::vector<std::pair<RoofLine, st
   }
 }
 
-struct MachineRoof {
-  double top = 0, steepest = 0;  // best FLOP/s and best B/s
-};
-
-MachineRoof extremes(const std::vector<const Ceiling*>& roof, size_t machine, const Studies& studies) {
-  MachineRoof best;
-  for (const Ceiling* c : roof) {
-    if (studies.machines[c->machine].tag != studies.machines[machine].tag) continue;
-    double& slot = c->is_bandwidth() ? best.steepest : best.top;
-    slot = std::max(slot, c->limit.value);
-  }
-  return best;
-}
-
-std::set<const Ceiling*> best_of_each_dtype(const std::vector<const Ceiling*>& roof, const Studies& studies) {
-  std::map<std::string, const Ceiling*> best;
-  for (const Ceiling* c : roof) {
-    if (c->is_bandwidth()) continue;
-    const Ceiling*& slot = best[studies.machines[c->machine].tag + "\n" + c->dtype];
-    if (!slot || c->limit.value > slot->limit.value) slot = c;
-  }
-  std::set<const Ceiling*> strong;
-  for (const auto& [key, c] : best) strong.insert(c);
-  return strong;
-}
-
 // A bandwidth's line from the left edge of the plot to its ridge point with the highest flat roof; nothing where it
 // lies outside the plot.
 std::optional<Segment> diagonal_of(const Ceiling& c, const PanelRoof& roof, const Box& plot) {
-  const double top = extremes(roof.ceilings, c.machine, roof.studies).top;
+  const double top = roof.group.best_compute();
   const double low = std::pow(10, roof.scale.x.lo - 1);  // left of the plot; clipped
   const double ridge = top > 0 ? top / c.limit.value : std::pow(10, roof.scale.x.hi + 1);
   Segment line = {roof.scale.at(low, c.limit.value * low), roof.scale.at(ridge, c.limit.value * ridge)};
@@ -329,39 +307,44 @@ std::optional<Segment> diagonal_of(const Ceiling& c, const PanelRoof& roof, cons
   return line;
 }
 
-// Marks where the flat roof `c` meets each bandwidth of its machine.
+// Marks where the flat roof `c` meets each bandwidth.
 void add_ridges(Panel& panel, const PanelRoof& roof, const Ceiling& c) {
-  for (const Ceiling* b : roof.ceilings) {
-    if (!b->is_bandwidth() || roof.studies.machines[b->machine].tag != roof.studies.machines[c.machine].tag) continue;
-    const Pixel ridge = roof.scale.at(c.limit.value / b->limit.value, c.limit.value);
+  for (const Ceiling& b : roof.group.roofs) {
+    if (!b.is_bandwidth()) continue;
+    const Pixel ridge = roof.scale.at(c.limit.value / b.limit.value, c.limit.value);
     if (panel.plot.contains({ridge.x, ridge.y, ridge.x, ridge.y})) panel.ridges.push_back({ridge});
   }
 }
 
+// Whether the same vectors have a higher roof with fused multiply-adds. The page can show these; on paper they would
+// be clutter.
+bool has_fused_twin(const Ceiling& c, const RoofGroup& group) {
+  return std::any_of(group.roofs.begin(), group.roofs.end(), [&](const Ceiling& other) {
+    return !other.is_bandwidth() && other.dtype == c.dtype && other.isa == c.isa + " fma";
+  });
+}
+
 // Adds every roof; returns the flat ones with their names.
 std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const PanelRoof& roof) {
-  const Studies& studies = roof.studies;
-  const bool several = has_several_machines(roof.ceilings, studies);
-  const std::set<const Ceiling*> strong = best_of_each_dtype(roof.ceilings, studies);
+  const std::vector<const Ceiling*> strong = best_of_each_dtype(roof.group);
+  const double steepest = roof.group.best_bandwidth();
   std::vector<std::pair<RoofLine, std::string>> named;
-  for (const Ceiling* c : roof.ceilings) {
-    const bool dashed = several && studies.machines[c->machine].tag != studies.machines[roof.ceilings[0]->machine].tag;
-    if (c->is_bandwidth()) {
-      if (const auto line = diagonal_of(*c, roof, panel.plot)) panel.roofs.push_back({*line, "", true, dashed});
+  for (const Ceiling& c : roof.group.roofs) {
+    if (c.is_bandwidth()) {
+      if (const auto line = diagonal_of(c, roof, panel.plot)) panel.roofs.push_back({*line, "", true});
       continue;
     }
-    const MachineRoof best = extremes(roof.ceilings, c->machine, studies);
-    const double from = best.steepest > 0 ? c->limit.value / best.steepest : std::pow(10, roof.scale.x.lo - 1);
+    if (has_fused_twin(c, roof.group)) continue;
+    const bool is_strong = std::find(strong.begin(), strong.end(), &c) != strong.end();
+    const double from = steepest > 0 ? c.limit.value / steepest : std::pow(10, roof.scale.x.lo - 1);
     RoofLine line = {
-        {roof.scale.at(from, c->limit.value), roof.scale.at(std::pow(10, roof.scale.x.hi + 1), c->limit.value)},
-        c->dtype,
-        strong.contains(c),
-        dashed};
+        {roof.scale.at(from, c.limit.value), roof.scale.at(std::pow(10, roof.scale.x.hi + 1), c.limit.value)},
+        c.dtype,
+        is_strong};
     if (!clip(line.line, panel.plot)) continue;
     panel.roofs.push_back(line);
-    named.emplace_back(
-        line, tagged(fmt::format("{} · {}", c->name, flops_text(c->limit.value)), studies, c->machine, several));
-    if (strong.contains(c)) add_ridges(panel, roof, *c);
+    named.emplace_back(line, ceiling_text(c));
+    if (is_strong) add_ridges(panel, roof, c);
   }
   return named;
 }
@@ -384,32 +367,27 @@ void name_where_free(Panel& panel, const Segment& line, const std::vector<std::s
 }
 
 void name_diagonals(Panel& panel, const PanelRoof& roof, FigureSize size) {
-  const Studies& studies = roof.studies;
-  const bool several = has_several_machines(roof.ceilings, studies);
-  for (const Ceiling* c : roof.ceilings) {
-    if (!c->is_bandwidth()) continue;
-    const auto line = diagonal_of(*c, roof, panel.plot);
+  const double top = roof.group.best_compute();
+  for (const Ceiling& c : roof.group.roofs) {
+    if (!c.is_bandwidth()) continue;
+    const auto line = diagonal_of(c, roof, panel.plot);
     if (!line) continue;
-    const double top = extremes(roof.ceilings, c->machine, studies).top;
-    const std::string level = c->on_gpu() && c->level == "l1" ? "SHARED" : level_text(c->level);
-    std::vector<std::string> texts = {
-        tagged(fmt::format("{} {}", level, bandwidth_text(c->limit.value)), studies, c->machine, several)};
-    if (size == FigureSize::wide && c->level == "dram" && top > 0) {
-      const std::string more = fmt::format("{} {} · ridge {} FLOP/byte", level, bandwidth_text(c->limit.value),
-                                           number_text(top / c->limit.value));
-      texts.insert(texts.begin(), tagged(more, studies, c->machine, several));
+    const std::string name = level_name(c) + " " + bandwidth_text(c.limit.value);
+    std::vector<std::string> texts = {name};
+    if (size == FigureSize::wide && c.level == "dram" && top > 0) {
+      texts.insert(texts.begin(), fmt::format("{} · ridge {} FLOP/byte", name, number_text(top / c.limit.value)));
     }
     name_where_free(panel, *line, texts);
   }
 }
 
 // The width of the margin that the ceilings' names need.
-double margin_of(const Studies& studies, DeviceKind kind) {
+double margin_of(const RoofGroup& group) {
   double widest = 0;
-  const std::vector<const Ceiling*> roof = roof_of(studies, kind);
-  const bool several = has_several_machines(roof, studies);
-  for (const Ceiling* c : roof) {
-    if (!c->is_bandwidth()) widest = std::max(widest, text_width(ceiling_text(*c, studies, several), kFonts.roof));
+  for (const Ceiling& c : group.roofs) {
+    if (!c.is_bandwidth() && !has_fused_twin(c, group)) {
+      widest = std::max(widest, text_width(ceiling_text(c), kFonts.roof));
+    }
   }
   constexpr double kWidest = 240;
   return std::min(widest, kWidest) + kMarginGap + 6;
@@ -424,6 +402,7 @@ Marker marker_of(const Studies& studies, size_t index, const std::vector<std::st
   marker.center = scale.at(m.intensity(), m.flops());
   marker.y_lo = scale.y_at(m.work.value / m.time.q3);
   marker.y_hi = scale.y_at(m.work.value / m.time.q1);
+  marker.bound_x = other_intensity(m) > 0 ? scale.x_at(other_intensity(m)) : marker.center.x;
   const Spread& dram = m.traffic.at("dram").spread;
   marker.has_x_bar = dram.q1 && dram.q3;
   marker.x_lo = marker.has_x_bar ? scale.x_at(m.work.value / *dram.q3) : marker.center.x;
@@ -433,8 +412,9 @@ Marker marker_of(const Studies& studies, size_t index, const std::vector<std::st
   marker.x_lo = std::max(marker.x_lo, scale.plot.x0);
   marker.x_hi = std::min(marker.x_hi, scale.plot.x1);
   const auto rank = std::find(series.begin(), series.end(), m.series) - series.begin();
-  marker.shape = shape_of(static_cast<size_t>(rank));
-  marker.dtype = m.identity.dtype;
+  marker.shape = static_cast<size_t>(rank);
+  marker.precision = precision_of(m);
+  marker.source = source_of(m);
   marker.flagged = m.flagged();
   marker.filled = m.place.cache == "warm";
   marker.box = box_around(marker.center, 2 * kMarkerRadius + 1, 2 * kMarkerRadius + 1);
@@ -597,44 +577,26 @@ void label_panel(Panel& panel, const Studies& studies, bool numbered) {
 
 // ---- figure ---------------------------------------------------------------------------------------------------------
 
-std::string hardware_of(const Studies& studies, DeviceKind kind) {
-  std::vector<std::string> names;
-  auto add = [&](size_t index) {
-    const Machine& machine = studies.machines[index];
-    std::string name = kind == DeviceKind::gpu && !machine.gpu.empty() ? machine.gpu : machine.cpu;
-    if (!machine.tag.empty()) name = machine.tag + ": " + name;
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  };
-  for (const Measurement& m : studies.measurements) {
-    if (m.place.kind == kind) add(m.machine);
-  }
-  for (const Ceiling* c : roof_of(studies, kind)) add(c->machine);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-Panel lay_out_panel(const Studies& studies, DeviceKind kind, Pixel corner, const PanelStyle& style) {
+Panel lay_out_panel(const Studies& studies, const RoofGroup& group, Pixel corner, const PanelStyle& style) {
   const Sizes& sizes = style.sizes;
   const bool wide = style.size == FigureSize::wide;
   Panel panel;
-  panel.gpu = kind == DeviceKind::gpu;
+  panel.gpu = group.kind == DeviceKind::gpu;
   panel.title = panel.gpu ? "GPU" : "CPU";
-  const double right = wide ? std::max(sizes.right, margin_of(studies, kind)) : sizes.right;
+  const double right = wide ? std::max(sizes.right, margin_of(group)) : sizes.right;
   panel.frame = {corner.x, corner.y, corner.x + sizes.left + sizes.plot_width + right,
                  corner.y + sizes.top + sizes.plot_height + sizes.bottom};
   panel.plot = {corner.x + sizes.left, corner.y + sizes.top, corner.x + sizes.left + sizes.plot_width,
                 corner.y + sizes.top + sizes.plot_height};
-  panel.subtitle = fit_text(printable(hardware_of(studies, kind)), kFonts.subtitle,
+  panel.subtitle = fit_text(title_of(group, style.groups, studies), kFonts.subtitle,
                             panel.frame.width() - sizes.left - text_width(panel.title, kFonts.panel, true) - 14);
   panel.x_ticks = ticks_of(style.ranges.x, panel.plot.x0, panel.plot.x1);
   panel.y_ticks = ticks_of(style.ranges.y, panel.plot.y1, panel.plot.y0);
-  const PanelRoof roof = {studies, roof_of(studies, kind), {style.ranges.x, style.ranges.y, panel.plot}};
+  const PanelRoof roof = {group, {style.ranges.x, style.ranges.y, panel.plot}};
 
   const auto named = add_ceilings(panel, roof);
   const std::vector<std::string> series = series_of(studies);
-  for (size_t i = 0; i < studies.measurements.size(); ++i) {
-    const Measurement& m = studies.measurements[i];
-    if (m.place.kind == kind && m.can_be_drawn()) panel.markers.push_back(marker_of(studies, i, series, roof.scale));
-  }
+  for (const size_t i : group.measurements) panel.markers.push_back(marker_of(studies, i, series, roof.scale));
   name_diagonals(panel, roof, style.size);
   wide ? name_ceilings_in_margin(panel, named) : name_ceilings_inside(panel, named);
   label_panel(panel, studies, style.numbered);
@@ -655,18 +617,20 @@ double lay_out_legend(Figure& figure, const Studies& studies, double x0, double 
     if (!entries.empty()) y += 18;
   };
   std::vector<LegendEntry> dtypes, devices, caches;
-  for (const std::string& dtype : dtypes_of(studies)) dtypes.push_back({dtype, dtype, Shape::circle, true, {}});
+  for (const std::string& one : precisions_of(studies)) dtypes.push_back({.text = one, .precision = one});
   const std::vector<std::string> series = series_of(studies);
-  for (size_t i = 0; i < series.size(); ++i) devices.push_back({printable(series[i]), "", shape_of(i), true, {}});
+  for (size_t i = 0; i < series.size(); ++i) devices.push_back({.text = printable(series[i]), .shape = i});
   std::set<std::string> used;
   for (const Measurement& m : studies.measurements) used.insert(m.place.cache);
   if (used.size() > 1) {
-    caches = {{"filled: warm cache", "", Shape::circle, true, {}},
-              {"hollow: cold cache", "", Shape::circle, false, {}}};
+    caches = {{.text = "filled: warm cache"}, {.text = "hollow: cold cache", .filled = false}};
   } else if (!used.empty()) {
-    caches = {{*used.begin() + " cache", "", Shape::circle, *used.begin() == "warm", {}}};
+    caches = {{.text = *used.begin() + " cache", .filled = *used.begin() == "warm"}};
   }
   dtypes.insert(dtypes.end(), caches.begin(), caches.end());
+  std::set<std::string> sources;
+  for (const Measurement& m : studies.measurements) sources.insert(source_of(m));
+  for (const std::string& source : sources) dtypes.push_back({.text = source + " Q", .source = source});
   const auto drawn_flag = [](const Measurement& m) { return m.flagged() && m.can_be_drawn(); };
   if (std::any_of(studies.measurements.begin(), studies.measurements.end(), drawn_flag)) {
     dtypes.push_back({.text = "ringed: flagged, see the table", .flagged = true});
@@ -707,14 +671,6 @@ std::string note_of(const Studies& studies, const std::vector<Panel>& panels) {
 
 }  // namespace
 
-std::vector<DeviceKind> panels_of(const Studies& studies) {
-  using enum DeviceKind;
-  const bool on_cpu = has_panel(studies, cpu), on_gpu = has_panel(studies, gpu);
-  if (on_cpu && on_gpu) return {cpu, gpu};
-  if (on_cpu || on_gpu) return {on_gpu ? gpu : cpu};
-  return {roof_of(studies, cpu).empty() && !roof_of(studies, gpu).empty() ? gpu : cpu};
-}
-
 std::vector<std::string> subtitle_of(const Studies& studies) {
   std::vector<std::string> lines;
   for (const Machine& machine : studies.machines) {
@@ -727,8 +683,6 @@ std::vector<std::string> subtitle_of(const Studies& studies) {
   return lines;
 }
 
-Shape shape_of(size_t series_rank) { return static_cast<Shape>(series_rank % kShapes); }
-
 std::vector<std::string> series_of(const Studies& studies) {
   std::vector<std::string> series;
   for (const Measurement& m : studies.measurements) {
@@ -737,27 +691,28 @@ std::vector<std::string> series_of(const Studies& studies) {
   return series;
 }
 
-std::vector<std::string> dtypes_of(const Studies& studies) {
-  std::vector<std::string> dtypes;
-  for (const char* known : {"f64", "f32", "tf32", "bf16", "f16", "i8"}) {
-    for (const Measurement& m : studies.measurements) {
-      if (m.identity.dtype != known) continue;
-      dtypes.push_back(known);
-      break;
-    }
+std::vector<std::string> precisions_of(const Studies& studies) {
+  std::vector<std::string> precisions;
+  for (const char* known : {"f64", "f32", "tf32", "split3", "split6", "bf16", "f16", "i8"}) {
+    const auto has = [&](const Measurement& m) { return precision_of(m) == known; };
+    if (std::any_of(studies.measurements.begin(), studies.measurements.end(), has)) precisions.emplace_back(known);
   }
-  return dtypes;
+  return precisions;
+}
+
+std::string level_name(const Ceiling& bandwidth) {
+  return bandwidth.on_gpu() && bandwidth.level == "l1" ? "SHARED" : level_text(bandwidth.level);
 }
 
 Figure lay_out(const Studies& studies, FigureSize size) {
   Figure figure;
-  figure.title = "Measured roofline";
+  const std::vector<RoofGroup> groups = roof_groups(studies);
+  figure.title = figure_title(groups);
   figure.subtitle = subtitle_of(studies);
   Range x, y;
-  shared_ranges(studies, x, y);
-  const std::vector<DeviceKind> kinds = panels_of(studies);
+  shared_ranges(studies, groups, x, y);
   const bool wide = size == FigureSize::wide;
-  const Sizes& sizes = !wide ? kNarrow : kinds.size() > 1 ? kTwoWide : kOneWide;
+  const Sizes& sizes = !wide ? kNarrow : groups.size() > 1 ? kTwoWide : kOneWide;
 
   // The narrow figure has no title: the page around it has one.
   const double top = wide ? 44 + 16 * static_cast<double>(figure.subtitle.size()) : 0;
@@ -765,9 +720,12 @@ Figure lay_out(const Studies& studies, FigureSize size) {
     figure.panels.clear();
     figure.width = figure.height = 0;
     Pixel corner = {0, top};
-    for (const DeviceKind kind : kinds) {
-      const Panel panel = lay_out_panel(studies, kind, corner, {sizes, {x, y}, size, numbered});
-      corner = wide ? Pixel{panel.frame.x1 + sizes.between, top} : Pixel{0, panel.frame.y1 + sizes.between};
+    double line_bottom = top;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const Panel panel = lay_out_panel(studies, groups[i], corner, {groups, sizes, {x, y}, size, numbered});
+      line_bottom = std::max(line_bottom, panel.frame.y1);
+      const bool line_ends = !wide || i % kPanelsInLine == kPanelsInLine - 1;
+      corner = line_ends ? Pixel{0, line_bottom + sizes.between} : Pixel{panel.frame.x1 + sizes.between, corner.y};
       figure.width = std::max(figure.width, panel.frame.x1);
       figure.height = std::max(figure.height, panel.frame.y1);
       figure.panels.push_back(panel);

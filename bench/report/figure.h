@@ -10,18 +10,17 @@
 
 namespace gable::bench::report {
 
-enum class Shape { circle, square, diamond, triangle, wedge, pentagon, star, cross };
-inline constexpr int kShapes = 8;
-
 struct Marker {
   size_t measurement = 0;
   Pixel center;
   double x_lo = 0, x_hi = 0, y_lo = 0, y_hi = 0;  // quartile bars; equal to the centre without quartiles
   bool has_x_bar = false;
-  Shape shape = Shape::circle;
-  std::string dtype;     // names the colour, as in the structs below
-  bool filled = true;    // warm; a cold cache is hollow
-  bool flagged = false;  // the row breaks a consistency rule: drawn with a ring
+  double bound_x = 0;     // where the row stands at the level that bounds it; the centre's x where that is DRAM
+  size_t shape = 0;       // rank of the series: each has a shape of its own
+  std::string precision;  // names the colour and the glyph inside
+  std::string source;     // of Q: counter, simulated or analytic
+  bool filled = true;     // warm; a cold cache is hollow
+  bool flagged = false;   // the row breaks a consistency rule: drawn with a ring
   Box box;
 };
 
@@ -42,7 +41,6 @@ struct RoofLine {
   Segment line;
   std::string dtype;  // empty: ink (bandwidth)
   bool strong = false;
-  bool dashed = false;  // a second machine's
 };
 
 struct RoofText {
@@ -83,8 +81,9 @@ struct Panel {
 
 struct LegendEntry {
   std::string text{};
-  std::string dtype{};  // colour, when it explains one
-  Shape shape = Shape::circle;
+  std::string precision{};  // colour, when it explains one
+  size_t shape = 0;
+  std::string source = "counter";
   bool filled = true;
   Pixel at{};  // centre of the marker
   bool flagged = false;
@@ -114,18 +113,18 @@ struct FigureFonts {
 };
 inline constexpr FigureFonts kFonts{};
 
-// All series of all panels; shape_of() takes an index into this list.
+// All series of all panels; a series' rank in this list is its shape.
 std::vector<std::string> series_of(const Studies& studies);
-std::vector<std::string> dtypes_of(const Studies& studies);
-Shape shape_of(size_t series_rank);
+// The colours of all points.
+std::vector<std::string> precisions_of(const Studies& studies);
+// "L2"; a GPU's L1 roof is of its shared memory.
+std::string level_name(const Ceiling& bandwidth);
 
-// The panels of the figure: CPU and GPU if both were measured. A study without measurements has a panel for its roofs.
-std::vector<DeviceKind> panels_of(const Studies& studies);
 // One line for each machine: its name, threads and date.
 std::vector<std::string> subtitle_of(const Studies& studies);
 
-// Two panels side by side on one pair of axes when there are CPU and GPU measurements, else one. `narrow` is for small
-// screens: a panel 360 px wide, panels below each other, labels as numbers.
+// A panel for each group of rows that share roofs (roofs.h), all with the same axes, two in a line. `narrow` is for
+// small screens: a panel 360 px wide, panels below each other, labels as numbers.
 Figure lay_out(const Studies& studies, FigureSize size = FigureSize::wide);
 
 }  // namespace gable::bench::report

@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "bench/common/text.h"
+#include "bench/report/against.h"
 #include "bench/report/page_assets.h"
+#include "bench/report/page_data.h"
+#include "bench/report/roofs.h"
 #include "bench/report/svg.h"
 #include "bench/report/trainium.h"
 
@@ -42,157 +45,6 @@ std::string script_json(const json& value) {
   return out;
 }
 
-// "3.70 GFLOP (counter), 1.02× analytic"; an analytic value needs no comparison with itself.
-std::string sourced(const std::string& text, const std::string& source, double value, std::optional<double> analytic) {
-  const bool compares = source != "analytic" && analytic && *analytic > 0;
-  return fmt::format("{} ({}){}", text, source,
-                     compares ? fmt::format(", {}× analytic", number_text(value / *analytic)) : "");
-}
-
-std::string epilogue_of(const Measurement& m) {
-  const EpilogueFields epilogue = m.identity.epilogue.value_or(EpilogueFields{});
-  std::vector<std::string> parts;
-  if (epilogue.bias) parts.emplace_back("bias");
-  if (epilogue.activation != "none") parts.push_back(epilogue.activation);
-  if (epilogue.max_pool) parts.push_back("max-pool " + max_pool_of(m));
-  if (parts.empty()) return "none";
-  return fmt::format("{}{}", fmt::join(parts, ", "), m.place.fused ? " (fused)" : " (separate)");
-}
-
-std::string machine_name(const Studies& studies, const Measurement& m) {
-  const Machine& machine = studies.machines[m.machine];
-  return machine.tag.empty() ? machine.cpu : machine.tag + ": " + machine.cpu;
-}
-
-std::string percent_text(const std::optional<double>& percent) {
-  return percent ? fmt::format("{:.1f} %", *percent) : "–";
-}
-
-// "f32, nhwc, strict, warm cache, 2 threads".
-std::string type_text(const Measurement& m) {
-  std::string text = m.identity.dtype;
-  for (const std::string& part : {m.identity.layout, m.identity.math}) text += part.empty() ? "" : ", " + part;
-  text += ", " + m.place.cache + " cache";
-  return m.place.threads ? fmt::format("{}, {} threads", text, *m.place.threads) : text;
-}
-
-std::string quantity_text(const Quantity& q, const char* unit) {
-  return sourced(si_text(q.value, unit), q.source, q.value, q.analytic);
-}
-
-using CardRows = std::vector<std::pair<std::string, std::string>>;  // name, value
-
-void add_numbers(const Measurement& m, CardRows& rows) {
-  rows.emplace_back("T", fmt::format("{} (quartiles {} … {}; {} runs, {})", seconds_text(m.time.seconds),
-                                     seconds_text(m.time.q1), seconds_text(m.time.q3), m.time.runs, m.time.source));
-  rows.emplace_back("W", quantity_text(m.work, "FLOP"));
-  for (const char* level : {"dram", "l3", "l2", "l1"}) {
-    const auto found = m.traffic.find(level);
-    if (found != m.traffic.end()) rows.emplace_back("Q " + level_text(level), quantity_text(found->second, "B"));
-  }
-  rows.emplace_back("Intensity", number_text(m.intensity()) + " FLOP/byte");
-  rows.emplace_back("Performance", flops_text(m.flops()));
-  if (m.identity.only_moves_bytes()) rows.emplace_back("Bandwidth", bandwidth_text(m.bandwidth()));
-}
-
-// Of a program, a region or a GPU kernel: T is of one call.
-void add_calls(const Measurement& m, CardRows& rows) {
-  if (!m.called) return;
-  rows.emplace_back("Calls", std::to_string(m.called->calls));
-  rows.emplace_back("Total time", seconds_text(m.called->seconds));
-  if (m.called->share) rows.emplace_back("Share", percent_text(100 * *m.called->share));
-  if (!m.called->region.empty()) rows.emplace_back("Region", m.called->region);
-}
-
-void add_verdict(const Measurement& m, CardRows& rows) {
-  const Verdict& verdict = m.verdict;
-  rows.emplace_back("Of the roof", percent_text(verdict.percent_of_roof));
-  rows.emplace_back("Bound by", verdict.bound.empty() ? "unknown: no ceiling was measured" : verdict.bound);
-  if (!verdict.roof.empty()) rows.emplace_back("Roof", verdict.roof);
-  for (const std::string& flag : verdict.flags) rows.emplace_back("⚠ Flag", flag);
-  if (m.accuracy.max_error && m.accuracy.error_bound) {
-    rows.emplace_back("Error", fmt::format("{:.2e} (bound {:.2e})", *m.accuracy.max_error, *m.accuracy.error_bound));
-  }
-}
-
-// The hover card of a measurement, ready to show: [[name, value], …].
-json card_of(const Studies& studies, const Measurement& m) {
-  CardRows rows{{"Device", m.series + (m.place.device_name.empty() ? "" : ", " + m.place.device_name)},
-                {"Kernel", m.place.kernel},
-                {"Problem", m.identity.problem},
-                {"Type", type_text(m)}};
-  if (m.identity.op == "conv2d") rows.emplace_back("Epilogue", epilogue_of(m));
-  add_calls(m, rows);
-  add_numbers(m, rows);
-  add_verdict(m, rows);
-  if (studies.machines.size() > 1) rows.emplace_back("Machine", machine_name(studies, m));
-  const std::string& suite = m.identity.suite;
-  return {{"title", m.label + (suite.empty() ? "" : " · " + suite)}, {"rows", rows}};
-}
-
-// The properties that the page's filters choose by.
-struct Facet {
-  const char* name;
-  const char* title;
-  std::string (*of)(const Measurement&);
-};
-constexpr std::array<Facet, 4> kFacets = {{
-    {"device", "Device", [](const Measurement& m) { return m.series; }},
-    {"dtype", "Data type", [](const Measurement& m) { return m.identity.dtype; }},
-    {"cache", "Cache", [](const Measurement& m) { return m.place.cache; }},
-    {"suite", "Suite", [](const Measurement& m) { return m.identity.suite; }},
-}};
-
-json data_of(const Studies& studies) {
-  json points = json::array();
-  for (const Measurement& m : studies.measurements) {
-    json point = card_of(studies, m);
-    for (const Facet& facet : kFacets) point["facets"][facet.name] = facet.of(m);
-    points.push_back(std::move(point));
-  }
-  return points;
-}
-
-// ---- filters ------------------------------------------------------------------------------------------------------
-
-struct Choice {
-  std::string value, swatch;
-};
-
-std::string filter(const std::string& facet, const std::string& title, const std::vector<Choice>& choices) {
-  std::string out = fmt::format("<fieldset><legend>{}</legend>", title);
-  for (const Choice& choice : choices) {
-    out += fmt::format(R"(<label><input type="checkbox" checked data-facet="{}" value="{}">{}<span>{}</span></label>)",
-                       facet, escape_markup(choice.value), choice.swatch,
-                       choice.value.empty() ? "(none)" : escape_markup(choice.value));
-  }
-  return out + "</fieldset>\n";
-}
-
-std::vector<Choice> distinct(const Studies& studies, const Facet& facet) {
-  std::vector<Choice> choices;
-  for (const Measurement& m : studies.measurements) {
-    const std::string value = facet.of(m);
-    auto same = [&](const Choice& choice) { return choice.value == value; };
-    if (std::none_of(choices.begin(), choices.end(), same)) choices.push_back({value, ""});
-  }
-  return choices;
-}
-
-std::string filters(const Studies& studies) {
-  const auto& [device, dtype, cache, suite] = kFacets;
-  std::vector<Choice> devices = distinct(studies, device);
-  for (size_t i = 0; i < devices.size(); ++i) devices[i].swatch = marker_svg(shape_of(i), "", true);
-  std::vector<Choice> dtypes;
-  for (const std::string& one : dtypes_of(studies)) dtypes.push_back({one, marker_svg(Shape::circle, one, true)});
-  std::vector<Choice> caches = distinct(studies, cache);
-  for (Choice& one : caches) one.swatch = marker_svg(Shape::circle, "", one.value == "warm");
-  return "<form class=\"filters\" aria-label=\"filters\" hidden>\n" + filter(device.name, device.title, devices) +
-         filter(dtype.name, dtype.title, dtypes) + filter(cache.name, cache.title, caches) +
-         filter(suite.name, suite.title, distinct(studies, suite)) +
-         "<p class=\"shown\" role=\"status\" aria-live=\"polite\"></p></form>\n";
-}
-
 // ---- tables -------------------------------------------------------------------------------------------------------
 
 struct Cell {
@@ -204,6 +56,8 @@ std::string cell_markup(const Cell& cell) {
   if (!cell.number) return "<td>" + escape_markup(cell.text) + "</td>";
   return fmt::format(R"(<td class="n" data-v="{}">{}</td>)", *cell.number, escape_markup(cell.text));
 }
+
+std::string row_head(const Cell& cell) { return "<th scope=\"row\">" + escape_markup(cell.text) + "</th>"; }
 
 struct Head {
   const char* text;
@@ -226,51 +80,52 @@ std::string flags_text(const Measurement& m) {
   return m.flagged() ? fmt::format("⚠ {}", fmt::join(m.verdict.flags, "; ")) : "";
 }
 
+// "32.1 GFLOP/s", or GB/s for a row without work.
+std::string rate_cell(const Measurement& m) {
+  return m.work.value > 0 ? flops_text(m.flops()) : bandwidth_text(m.bandwidth());
+}
+
 std::string measurements_table(const Studies& studies) {
-  constexpr std::array<Head, 18> kHeads = {{{"Name", false},
-                                            {"Suite", false},
-                                            {"Data type", false},
-                                            {"Cache", false},
-                                            {"Device", false},
-                                            {"Kernel", false},
-                                            {"T", true},
-                                            {"q1", true},
-                                            {"q3", true},
-                                            {"W", true},
-                                            {"Q DRAM", true},
-                                            {"FLOP/byte", true},
-                                            {"GFLOP/s", true},
-                                            {"% of roof", true},
-                                            {"Bound by", false},
-                                            {"Roof", false},
-                                            {"Flags", false},
-                                            {"Problem", false}}};
+  constexpr std::array<Head, 21> kHeads = {
+      {{"Name", false},     {"Data type", false}, {"Device", false},   {"Kernel", false}, {"T", true},
+       {"Rate", true},      {"% of roof", true},  {"Bound by", false}, {"Roof", false},   {"Against", true},
+       {"FLOP/byte", true}, {"Flags", false},     {"Suite", false},    {"Cache", false},  {"q1", true},
+       {"q3", true},        {"W", true},          {"Q DRAM", true},    {"GB/s", true},    {"W, Q from", false},
+       {"Problem", false}}};
+  const Baselines baselines(studies);
   std::string body;
   for (size_t i = 0; i < studies.measurements.size(); ++i) {
     const Measurement& m = studies.measurements[i];
     const double bytes = m.traffic.at("dram").value;
+    const Measurement& other = baselines.of(m);
+    const double factor = other.time.seconds / m.time.seconds;
+    const std::string precision = precision_of(m);
     const std::array<Cell, kHeads.size()> cells = {
         {{m.label, {}},
-         {m.identity.suite, {}},
-         {m.identity.dtype, {}},
-         {m.place.cache, {}},
+         {precision == m.identity.dtype ? precision : m.identity.dtype + " " + precision, {}},
          {m.series, {}},
          {m.place.kernel, {}},
          {seconds_text(m.time.seconds), m.time.seconds},
-         {seconds_text(m.time.q1), m.time.q1},
-         {seconds_text(m.time.q3), m.time.q3},
-         {si_text(m.work.value, "FLOP"), m.work.value},
-         {si_text(bytes, "B"), bytes},
-         {number_text(m.intensity()), m.intensity()},
-         {number_text(m.flops() / 1e9), m.flops() / 1e9},
+         {rate_cell(m), m.work.value > 0 ? m.flops() : m.bandwidth()},
          {m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "–",
           m.verdict.percent_of_roof.value_or(-1)},
          {m.verdict.bound.empty() ? "–" : m.verdict.bound, {}},
          {m.verdict.roof.empty() ? "–" : m.verdict.roof, {}},
+         {other.series == m.series ? "–" : fmt::format("{:.2f}× {}", factor, other.series),
+          other.series == m.series ? 0 : factor},
+         {m.work.value > 0 ? number_text(m.intensity()) : "–", m.intensity()},
          {flags_text(m), {}},
+         {m.identity.suite, {}},
+         {m.place.cache, {}},
+         {seconds_text(m.time.q1), m.time.q1},
+         {seconds_text(m.time.q3), m.time.q3},
+         {si_text(m.work.value, "FLOP"), m.work.value},
+         {si_text(bytes, "B"), bytes},
+         {number_text(m.bandwidth() / 1e9), m.bandwidth() / 1e9},
+         {m.work.source + ", " + source_of(m), {}},
          {m.identity.problem, {}}}};
     body += fmt::format(R"(<tr data-i="{}"{}>)", i, m.flagged() ? R"( class="flagged")" : "");
-    for (const Cell& cell : cells) body += cell_markup(cell);
+    for (const Cell& cell : cells) body += &cell == cells.data() ? row_head(cell) : cell_markup(cell);
     body += "</tr>\n";
   }
   return table_markup("measurements", "Measurements", kHeads, body);
@@ -455,20 +310,20 @@ std::string section(const std::string& title, const std::string& content) {
 }  // namespace
 
 std::string html(const Studies& studies) {
+  const std::string title = figure_title(roof_groups(studies));
   std::string out =
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
       // The page may load nothing: even a fault in the escaping could not reach the network.
       "<meta http-equiv=\"Content-Security-Policy\" "
-      "content=\"default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline'\">\n"
-      "<title>gable: roofline</title>\n<style>" +
-      styles() + "</style>\n</head>\n<body>\n";
-  out += "<header><div><h1>Roofline</h1><p class=\"soft\">" + subtitle(studies) +
-         "</p></div><button type=\"button\" class=\"theme\" hidden>Dark</button></header>\n<main>\n";
-  const bool two = panels_of(studies).size() > 1;
-  out += filters(studies);
-  out += fmt::format("<section class=\"plot {}\">\n", two ? "two" : "one") + inline_svg(studies, FigureSize::wide) +
-         inline_svg(studies, FigureSize::narrow) + "</section>\n";
+      // Images of data: are what the page makes of its own figure when it is saved as PNG.
+      "content=\"default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline';img-src data:\">\n"
+      "<title>gable: " +
+      title + "</title>\n<style>" + styles() + "</style>\n</head>\n<body>\n";
+  out += "<nav class=\"skip\"></nav>\n<header><div><h1>" + title + "</h1><p class=\"soft\">" + subtitle(studies) +
+         "</p></div></header>\n<main>\n";
+  out += "<section id=\"study\" aria-label=\"figure\"><noscript>" + inline_svg(studies, FigureSize::wide) +
+         "</noscript></section>\n";
   out += section("Measurements", measurements_table(studies));
   for (size_t i = 0; i < studies.programs.size(); ++i)
     out += section("Program", program_section(studies.programs[i], i));
@@ -476,8 +331,8 @@ std::string html(const Studies& studies) {
   out += section("Ceilings", ceilings_table(studies));
   out += section("Refused", refused_table(studies));
   out += section(studies.machines.size() > 1 ? "Machines" : "Machine", machine_tables(studies));
-  out += "</main>\n<div class=\"card\" hidden aria-hidden=\"true\"></div>\n";
-  out += "<script type=\"application/json\" id=\"data\">" + script_json(data_of(studies)) + "</script>\n";
+  out += "</main>\n";
+  out += "<script type=\"application/json\" id=\"data\">" + script_json(page_data(studies)) + "</script>\n";
   out += "<script>" + std::string(kPageScript) + "</script>\n</body>\n</html>\n";
   return out;
 }

@@ -1,4 +1,4 @@
-// The page's style sheet and script (page/page.css, page/page.js), embedded by the build.
+// The page's style sheet and script (page/page.css, page/*.js), embedded by the build.
 #pragma once
 
 #include <string_view>

@@ -16,12 +16,25 @@ namespace {
 
 using nlohmann::json;
 
+std::string fact(const Machine& machine, const char* name) {
+  for (const auto& [key, value] : machine.facts) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+// What tells machines apart. A study that ran on some of a machine's CPUs has fewer `threads` than the machine.
+std::string hardware_of(const Machine& machine) {
+  const std::string online = fact(machine, "threads_online");
+  return fmt::format("{}\n{}\n{}", machine.cpu, machine.gpu, online.empty() ? std::to_string(machine.threads) : online);
+}
+
 // Studies of the same hardware share a tag. A single machine has none.
 void assign_tags(std::vector<Machine>& machines) {
   std::vector<std::string> known;
   std::vector<size_t> rank;
   for (const Machine& machine : machines) {
-    const std::string identity = fmt::format("{}\n{}\n{}", machine.cpu, machine.gpu, machine.threads);
+    const std::string identity = hardware_of(machine);
     auto it = std::find(known.begin(), known.end(), identity);
     rank.push_back(static_cast<size_t>(it - known.begin()));
     if (it == known.end()) known.push_back(identity);
@@ -60,34 +73,6 @@ void name_labels(Studies& studies) {
   }
 }
 
-/// The units of f64 and i8 are drawn where a row of the panel computes in that type, or where there are no rows: among
-/// the roofs of f32 and 16-bit types they would only be clutter.
-bool is_of_interest(const Studies& studies, const Ceiling& ceiling) {
-  if (ceiling.is_bandwidth() || (ceiling.dtype != "f64" && ceiling.dtype != "i8")) return true;
-  bool none = true;
-  for (const Measurement& m : studies.measurements) {
-    if (m.place.kind != ceiling.device_kind) continue;
-    if (m.identity.dtype == ceiling.dtype || m.place.arithmetic.dtype == ceiling.dtype) return true;
-    none = false;
-  }
-  return none;
-}
-
-int threads_of_roof(const Studies& studies, DeviceKind kind, const std::string& tag) {
-  int used = 0, most = 0;
-  for (const Measurement& m : studies.measurements) {
-    if (m.place.kind != kind || studies.machines[m.machine].tag != tag) continue;
-    used = std::max(used, m.place.threads.value_or(0));
-  }
-  bool measured = false;
-  for (const Ceiling& c : studies.ceilings) {
-    if (c.device_kind != kind || studies.machines[c.machine].tag != tag) continue;
-    most = std::max(most, c.threads.value_or(0));
-    measured = measured || c.threads.value_or(0) == used;
-  }
-  return measured ? used : most;
-}
-
 ReadStudy read_one(const std::vector<json>& studies, size_t i) {
   try {
     return study_from_json(studies[i]);
@@ -109,6 +94,13 @@ bool is_vendor_library(const std::string& series) {
   return series.starts_with("onednn") || series.starts_with("cudnn") || series.starts_with("pytorch");
 }
 
+std::string precision_of(const Row& row) {
+  const std::string& math = row.identity.math;
+  return math == "tf32" || math == "split3" || math == "split6" ? math : row.identity.dtype;
+}
+
+const std::string& source_of(const Row& row) { return row.traffic.at("dram").source; }
+
 std::string max_pool_of(const Row& row) {
   return row.identity.epilogue ? pair_text(row.identity.epilogue->max_pool) : "";
 }
@@ -128,29 +120,6 @@ Studies merge(const std::vector<json>& studies) {
   name_series(merged);
   name_labels(merged);
   return merged;
-}
-
-std::vector<const Ceiling*> roof_of(const Studies& studies, DeviceKind kind) {
-  std::vector<std::string> tags;
-  for (const Machine& machine : studies.machines) {
-    if (std::find(tags.begin(), tags.end(), machine.tag) == tags.end()) tags.push_back(machine.tag);
-  }
-  std::vector<const Ceiling*> roof;
-  for (const std::string& tag : tags) {
-    const int threads = threads_of_roof(studies, kind, tag);
-    std::map<std::string, const Ceiling*> best;  // keys: ISA and dtype of compute, level of bandwidth
-    for (const Ceiling& c : studies.ceilings) {
-      if (c.device_kind != kind || studies.machines[c.machine].tag != tag) continue;
-      if (c.threads.value_or(threads) != threads || !is_of_interest(studies, c)) continue;
-      const Ceiling*& slot = best[c.is_bandwidth() ? c.level : c.isa + "\n" + c.dtype];
-      if (!slot || c.limit.value > slot->limit.value) slot = &c;
-    }
-    const size_t first = roof.size();
-    for (const auto& [key, ceiling] : best) roof.push_back(ceiling);
-    std::sort(roof.begin() + static_cast<std::ptrdiff_t>(first), roof.end(),
-              [](const Ceiling* a, const Ceiling* b) { return a->limit.value > b->limit.value; });
-  }
-  return roof;
 }
 
 }  // namespace gable::bench::report

@@ -42,6 +42,11 @@ std::string pair_text(const std::optional<std::array<std::int64_t, 2>>& pair);
 // The window of the fused max-pool; empty without one.
 std::string max_pool_of(const Row& row);
 
+// What a point's colour stands for: the dtype, or the math that replaces its products (tf32, split3, split6).
+std::string precision_of(const Row& row);
+// How well the place on the axis of intensity is known: the source of Q(DRAM).
+const std::string& source_of(const Row& row);
+
 // Whether a series is of a vendor's library, which others are compared with.
 bool is_vendor_library(const std::string& series);
 
@@ -62,10 +67,5 @@ struct Studies {
 // Validates each study (SchemaError; with several, the message says which) and merges them in order. Two studies of one
 // machine share a tag; every entry keeps its machine.
 Studies merge(const std::vector<nlohmann::json>& studies);
-
-// The ceilings of one panel: those of one kind of device, at the thread count of its measurements (if there are none,
-// at the most threads measured). They are the best bandwidth of each level and every compute ceiling (f64 and i8 only
-// where rows compute in them), one machine after another, best first.
-std::vector<const Ceiling*> roof_of(const Studies& studies, DeviceKind kind);
 
 }  // namespace gable::bench::report

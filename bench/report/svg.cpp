@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "bench/common/text.h"
+#include "bench/report/roofs.h"
+#include "bench/report/shapes.h"
 
 namespace gable::bench::report {
 namespace {
@@ -25,7 +27,7 @@ struct Named {
   const char* light;
   const char* dark;
 };
-constexpr std::array<Named, 15> kPalette = {{
+constexpr std::array<Named, 17> kPalette = {{
     {"page", "#ffffff", "#14171c"},
     {"ink", "#1d232b", "#e6e9ee"},
     {"soft", "#5a6472", "#a3adba"},
@@ -38,6 +40,8 @@ constexpr std::array<Named, 15> kPalette = {{
     {"bf16", "#c24e00", "#f39345"},
     {"f16", "#00805c", "#2fc49a"},
     {"tf32", "#a5458a", "#e096cb"},
+    {"split3", "#00727f", "#3cc7d8"},
+    {"split6", "#7d4a1e", "#cfa176"},
     {"f64", "#6b5b00", "#e3d350"},
     {"i8", "#5b4bb5", "#a99cf5"},
     {"flag", "#c5162e", "#ff8a94"},
@@ -68,7 +72,6 @@ std::vector<Rule> rules() {
       {"roof slope", "stroke:var(--roof);stroke-width:1.5"},
       {"roof thin", "stroke:var(--thin);stroke-width:.8"},
       {"roof top", "stroke-width:2"},
-      {"dashed", "stroke-dasharray:6 4"},
       {"ridge", "fill:var(--page);stroke:var(--roof);stroke-width:1"},
       {"leader", "stroke:var(--thin);stroke-width:.7"},
       {"stem", "stroke:var(--thin);stroke-width:.8;stroke-dasharray:1.5 2.5"},
@@ -76,18 +79,28 @@ std::vector<Rule> rules() {
       {"bar", "stroke-width:1.1"},
       {"mark", "stroke-width:1.3"},
       {"target", "fill:transparent;stroke:none"},
-      {"mark filled", "stroke:var(--page);stroke-width:.8"},
-      {"mark hollow", "fill:var(--page);stroke-width:1.7"},
-      {"mark filled c-ink", "fill:var(--soft)"},
-      {"mark hollow c-ink", "stroke:var(--soft)"},
+      {"mark c-ink", "fill:var(--soft);stroke:var(--soft)"},
+      {"mark counter", "stroke-width:.8"},
+      {"mark analytic", "fill-opacity:.4;stroke-width:1.2"},
+      {"mark simulated", "fill-opacity:.4;stroke-width:1.4;stroke-dasharray:2 1.4"},
+      {"glyph", "fill:none;stroke-width:1.2;stroke-linecap:round"},
+      {"bound", "fill:var(--page);stroke-width:1.1"},
+      {"bound reach", "stroke-dasharray:1 2"},
+      {"mark hollow", "stroke-width:1.7"},
+      {"mark hollow analytic", "stroke-width:1.3"},
+      {"mark hollow c-ink", "fill:var(--page);fill-opacity:1"},
   };
-  for (const std::string dtype : {"f64", "f32", "tf32", "bf16", "f16", "i8"}) {
-    const std::string colour = "var(--" + dtype + ")";
-    for (const char* stroked : {"bar", "roof", "mark hollow"}) {
-      all.push_back({fmt::format("{} c-{}", stroked, dtype), "stroke:" + colour});
+  for (const std::string precision : {"f64", "f32", "tf32", "split3", "split6", "bf16", "f16", "i8"}) {
+    const std::string colour = "var(--" + precision + ")";
+    for (const char* stroked : {"bar", "roof", "glyph", "bound"}) {
+      all.push_back({fmt::format("{} c-{}", stroked, precision), "stroke:" + colour});
     }
-    all.push_back({"mark filled c-" + dtype, "fill:" + colour});
-    all.push_back({"t-" + dtype, "fill:" + colour});
+    all.push_back({"mark c-" + precision, fmt::format("fill:{0};stroke:{0}", colour)});
+    all.push_back({"mark counter c-" + precision, "stroke:var(--page)"});
+    all.push_back({"glyph counter c-" + precision, "stroke:var(--page)"});
+    all.push_back({"mark hollow c-" + precision, fmt::format("fill:var(--page);fill-opacity:1;stroke:{}", colour)});
+    all.push_back({"glyph hollow c-" + precision, "stroke:" + colour});
+    all.push_back({"t-" + precision, "fill:" + colour});
   }
   return all;
 }
@@ -158,50 +171,30 @@ class PlainMarkup {
   std::map<std::string, std::string> known_;
 };
 
-std::string polygon(Pixel center, double radius, int corners, double start_degrees, double inner = 0) {
-  std::string points;
-  const int count = inner > 0 ? 2 * corners : corners;
-  for (int i = 0; i < count; ++i) {
-    const double angle = (start_degrees + 360.0 * i / count) * std::acos(-1.0) / 180;
-    const double r = inner > 0 && i % 2 ? inner : radius;
-    points +=
-        fmt::format("{}{:.2f},{:.2f}", i ? " " : "", center.x + r * std::cos(angle), center.y + r * std::sin(angle));
-  }
-  return points;
+struct MarkLook {
+  size_t shape = 0;
+  const std::string &precision, &source;
+  bool filled = true;
+};
+
+// The outline of the series and the glyph of the precision, around the origin in pixels.
+std::string mark(const MarkLook& look) {
+  const std::string classes = fmt::format("{}{} c-{}", look.filled ? "" : "hollow ", look.source,
+                                          look.precision.empty() ? "ink" : look.precision);
+  std::string out =
+      fmt::format(R"(<path class="mark {}" d="{}"/>)", classes, scaled_path(shape_path(look.shape), kRadius));
+  const std::string glyph = glyph_path(look.precision);
+  if (!glyph.empty()) out += fmt::format(R"(<path class="glyph {}" d="{}"/>)", classes, scaled_path(glyph, kRadius));
+  return out;
 }
 
-std::string shape_markup(Shape shape, Pixel at, const std::string& classes) {
-  auto poly = [&](double radius, int corners, double start, double inner = 0) {
-    return fmt::format(R"(<polygon class="{}" points="{}"/>)", classes, polygon(at, radius, corners, start, inner));
-  };
-  switch (shape) {
-    case Shape::square:
-      return poly(kRadius * 1.25, 4, 45);
-    case Shape::diamond:
-      return poly(kRadius * 1.3, 4, 0);
-    case Shape::triangle:
-      return poly(kRadius * 1.3, 3, -90);
-    case Shape::wedge:
-      return poly(kRadius * 1.3, 3, 90);
-    case Shape::pentagon:
-      return poly(kRadius * 1.2, 5, -90);
-    case Shape::star:
-      return poly(kRadius * 1.4, 5, -90, kRadius * 0.6);
-    case Shape::cross:
-      return poly(kRadius * 1.4, 4, -90, kRadius * 0.5);
-    case Shape::circle:
-      break;
-  }
-  return fmt::format(R"(<circle class="{}" cx="{:.2f}" cy="{:.2f}" r="{}"/>)", classes, at.x, at.y, kRadius);
+std::string mark_at(Pixel at, const MarkLook& look) {
+  return fmt::format(R"x(<g transform="translate({:.2f} {:.2f})">{}</g>)x", at.x, at.y, mark(look));
 }
 
 // Around the marker of a row that breaks a consistency rule.
 std::string flag_ring(Pixel at) {
   return fmt::format(R"(<circle class="flag" cx="{:.2f}" cy="{:.2f}" r="{}"/>)", at.x, at.y, kFlagRadius);
-}
-
-std::string marker_classes(const std::string& dtype, bool filled) {
-  return fmt::format("mark {} {}", dtype.empty() ? "c-ink" : "c-" + dtype, filled ? "filled" : "hollow");
 }
 
 std::string line(const Segment& s, const std::string& classes, const std::string& more = "") {
@@ -217,10 +210,6 @@ std::string text(Pixel at, const std::string& classes, double size, const std::s
 
 std::string rotated(double degrees, Pixel about) {
   return fmt::format(" transform=\"rotate({:.2f} {:.2f} {:.2f})\"", degrees, about.x, about.y);
-}
-
-std::string belongs_to(const std::vector<size_t>& measurements) {
-  return fmt::format(R"( data-for="{}")", fmt::join(measurements, " "));
 }
 
 std::string grid(const Panel& panel) {
@@ -261,7 +250,7 @@ std::string roofs(const Panel& panel) {
     for (const RoofLine& roof : panel.roofs) {
       if (roof.strong != strong) continue;
       std::string classes = !strong ? "roof thin" : roof.dtype.empty() ? "roof slope" : "roof top c-" + roof.dtype;
-      out += line(roof.line, classes + (roof.dashed ? " dashed" : "")) + "\n";
+      out += line(roof.line, classes) + "\n";
     }
   }
   for (const Ridge& ridge : panel.ridges) {
@@ -285,7 +274,7 @@ std::string roof_texts(const Panel& panel) {
 std::string bars(const Marker& m) {
   std::string out;
   constexpr double kCap = 2.5;
-  const std::string classes = "bar c-" + m.dtype;
+  const std::string classes = "bar c-" + m.precision;
   if (m.y_lo - m.y_hi > 1) {
     out += line({{m.center.x, m.y_lo}, {m.center.x, m.y_hi}}, classes);
     out += line({{m.center.x - kCap, m.y_lo}, {m.center.x + kCap, m.y_lo}}, classes);
@@ -310,20 +299,20 @@ std::string summary(const Measurement& m) {
   return words;
 }
 
-std::string points(const Panel& panel, const Studies& studies, bool interactive) {
+// Where the row stands at the level of memory that bounds it, if that is not DRAM.
+std::string bound_mark(const Marker& m) {
+  if (m.bound_x == m.center.x) return "";
+  const std::string classes = "bound c-" + m.precision;
+  return line({m.center, {m.bound_x, m.center.y}}, classes + " reach") +
+         fmt::format(R"(<circle class="{}" cx="{:.2f}" cy="{:.2f}" r="2.4"/>)", classes, m.bound_x, m.center.y);
+}
+
+std::string points(const Panel& panel, const Studies& studies) {
   std::string out;
   for (const Marker& m : panel.markers) {
-    const std::string words = escape_markup(summary(studies.measurements[m.measurement]));
-    const std::string drawn = (m.flagged ? flag_ring(m.center) : "") + bars(m) +
-                              shape_markup(m.shape, m.center, marker_classes(m.dtype, m.filled));
-    if (interactive) {
-      out +=
-          fmt::format(R"(<g class="point" data-i="{}" tabindex="0" role="img" aria-label="{}">)", m.measurement, words);
-      out += fmt::format(R"(<circle class="target" cx="{:.2f}" cy="{:.2f}" r="10"/>)", m.center.x, m.center.y);
-      out += drawn + "</g>\n";
-    } else {
-      out += "<g><title>" + words + "</title>" + drawn + "</g>\n";
-    }
+    out += "<g><title>" + escape_markup(summary(studies.measurements[m.measurement])) + "</title>" +
+           (m.flagged ? flag_ring(m.center) : "") + bars(m) + bound_mark(m) +
+           mark_at(m.center, {m.shape, m.precision, m.source, m.filled}) + "</g>\n";
   }
   return out;
 }
@@ -331,7 +320,7 @@ std::string points(const Panel& panel, const Studies& studies, bool interactive)
 std::string labels(const Panel& panel) {
   std::string out;
   for (const Label& label : panel.labels) {
-    out += "<g" + belongs_to(label.measurements) + ">";
+    out += "<g>";
     if (label.has_leader) out += line(label.leader, "leader");
     const Pixel at = {label.box.x0 + 1, label.box.y1 - 0.3 * kFonts.label};
     out += text(at, "ink halo", kFonts.label, label.text) + "</g>\n";
@@ -339,7 +328,7 @@ std::string labels(const Panel& panel) {
   return out;
 }
 
-std::string panel_markup(const Panel& panel, const Studies& studies, bool interactive) {
+std::string panel_markup(const Panel& panel, const Studies& studies) {
   std::string out = "<g>\n";
   const double title_y = panel.plot.y0 - 14;
   out += text({panel.plot.x0, title_y}, "ink bold", kFonts.panel, panel.title) + "\n";
@@ -347,8 +336,8 @@ std::string panel_markup(const Panel& panel, const Studies& studies, bool intera
               panel.subtitle) +
          "\n";
   out += grid(panel) + axes(panel) + roofs(panel);
-  for (const Stem& stem : panel.stems) out += line(stem.line, "stem", belongs_to(stem.measurements)) + "\n";
-  out += roof_texts(panel) + points(panel, studies, interactive) + labels(panel);
+  for (const Stem& stem : panel.stems) out += line(stem.line, "stem") + "\n";
+  out += roof_texts(panel) + points(panel, studies) + labels(panel);
   return out + "</g>\n";
 }
 
@@ -356,7 +345,7 @@ std::string legend(const Figure& figure) {
   std::string out;
   for (const LegendEntry& entry : figure.legend) {
     if (entry.flagged) out += flag_ring(entry.at);
-    out += shape_markup(entry.shape, entry.at, marker_classes(entry.dtype, entry.filled));
+    out += mark_at(entry.at, {entry.shape, entry.precision, entry.source, entry.filled});
     const double gap = entry.flagged ? kFlagRadius + 5 : 10;
     out += text({entry.at.x + gap, entry.at.y + 4}, "ink", kFonts.legend, entry.text) + "\n";
   }
@@ -408,7 +397,7 @@ std::string svg(const Studies& studies) {
     const std::string shown = fit_text(figure.subtitle[i], kFonts.subtitle, figure.width - left - 6);
     out += text({left, 47 + 16 * static_cast<double>(i)}, "soft", kFonts.subtitle, shown) + "\n";
   }
-  for (const Panel& panel : figure.panels) out += panel_markup(panel, studies, false);
+  for (const Panel& panel : figure.panels) out += panel_markup(panel, studies);
   out += legend(figure) + key(figure) + text(figure.note_at, "soft", kFonts.tick, figure.note) + "\n";
   return PlainMarkup()(out) + "</svg>\n";
 }
@@ -423,14 +412,9 @@ std::string inline_svg(const Studies& studies, FigureSize size) {
       R"(role="group" aria-label="roofline" font-family="{}">)",
       wide ? "wide" : "narrow", std::floor(top), std::ceil(figure.width), std::ceil(figure.height - top), kFontFamily);
   std::string out = box + "\n";
-  for (const Panel& panel : figure.panels) out += panel_markup(panel, studies, true);
+  for (const Panel& panel : figure.panels) out += panel_markup(panel, studies);
   out += legend(figure) + key(figure) + text(figure.note_at, "soft", kFonts.tick, figure.note) + "\n";
   return out + "</svg>\n";
-}
-
-std::string marker_svg(Shape shape, const std::string& dtype, bool filled) {
-  return fmt::format(R"(<svg class="swatch" width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">{}</svg>)",
-                     shape_markup(shape, {7, 7}, marker_classes(dtype, filled)));
 }
 
 }  // namespace gable::bench::report

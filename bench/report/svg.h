@@ -12,11 +12,8 @@ namespace gable::bench::report {
 // show alike.
 std::string svg(const Studies& studies);
 
-// For the HTML page: an <svg> element without its own style. Points can be focused and have data-i, the index of their
-// measurement. Stems and labels have data-for, the indices that they belong to.
+// For the HTML page: an <svg> element without its own style, shown where no script runs.
 std::string inline_svg(const Studies& studies, FigureSize size);
-// A small legend marker as an <svg> element; `dtype` empty: ink.
-std::string marker_svg(Shape shape, const std::string& dtype, bool filled);
 
 // The style rules of the figure, with var(--…) colours, and the custom properties of each scheme.
 std::string figure_rules();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/common/text.h"
+#include "bench/report/against.h"
 
 namespace gable::bench::report {
 namespace {
@@ -39,23 +40,6 @@ constexpr std::array<const char*, kColumns> kHeads = {"name", "dtype",     "cach
                                                       "roof", "W, Q from", "against",   "flags"};
 constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true,
                                                true,  true,  false, false, false, false, false};
-
-// The fields that must be equal for two times to be comparable.
-std::string comparable(const Measurement& m) {
-  const Identity& i = m.identity;
-  const EpilogueFields epilogue = i.epilogue.value_or(EpilogueFields{});
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", i.suite, i.name, i.op, i.problem, i.dtype, epilogue.bias,
-                     epilogue.activation, max_pool_of(m), m.place.cache);
-}
-
-std::map<std::string, const Measurement*> baselines(const Studies& studies) {
-  std::map<std::string, const Measurement*> chosen;
-  for (const Measurement& m : studies.measurements) {
-    const Measurement*& slot = chosen[comparable(m)];
-    if (!slot || (is_vendor_library(m.place.device) && !is_vendor_library(slot->place.device))) slot = &m;
-  }
-  return chosen;
-}
 
 // Empty if everything is analytic.
 bool was_counted(const Measurement& m) {
@@ -125,12 +109,12 @@ std::string refusals(const std::vector<Refused>& refused) {
 }  // namespace
 
 std::string table(const Studies& studies) {
-  const auto chosen = baselines(studies);
+  const Baselines baselines(studies);
   std::vector<Cells> rows(1);
   std::copy(kHeads.begin(), kHeads.end(), rows[0].begin());
   for (const Measurement& m : studies.measurements) {
     if (!m.identity.only_moves_bytes())
-      rows.push_back(cells_of(m, *chosen.at(comparable(m))));  // bandwidth_table() has the others
+      rows.push_back(cells_of(m, baselines.of(m)));  // bandwidth_table() has the others
   }
   for (const Column column : {kRoof, kAgainst, kFlags}) {
     const auto says = [&](const Cells& row) { return !row[column].empty(); };

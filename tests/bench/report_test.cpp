@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "bench/common/text.h"
@@ -21,6 +22,8 @@
 #include "bench/report/html.h"
 #include "bench/report/png.h"
 #include "bench/report/report.h"
+#include "bench/report/roofs.h"
+#include "bench/report/shapes.h"
 #include "bench/report/svg.h"
 #include "bench/report/table.h"
 #include "bench/report/trainium.h"
@@ -335,16 +338,136 @@ TEST_CASE("merge: a name measured with and without pooling gets two labels") {
   CHECK_FALSE(has("lenet1+pool"));
 }
 
-TEST_CASE("roof: the best bandwidth a level and every ISA, at the thread count of the measurements") {
-  const Studies studies = merge({samples::cpu_study()});
+TEST_CASE("roofs: the best bandwidth a level and every ISA, at the thread count of the measurements") {
+  const std::vector<RoofGroup> groups = roof_groups(merge({samples::cpu_study()}));
+  REQUIRE(groups.size() == 1);
   size_t levels = 0;
-  for (const Ceiling* c : roof_of(studies, DeviceKind::cpu)) {
-    CHECK(c->threads == 2);
-    CHECK(c->name != "DRAM triad");
-    levels += c->is_bandwidth();
+  for (const Ceiling& c : groups[0].roofs) {
+    CHECK(c.threads == 2);
+    CHECK(c.name != "DRAM triad");
+    levels += c.is_bandwidth();
   }
   CHECK(levels == 4);
-  CHECK(roof_of(studies, DeviceKind::gpu).empty());
+  CHECK(groups[0].measurements.size() == 60);
+}
+
+namespace {
+
+json with_threads(json study, int threads) {
+  for (json& m : study["measurements"]) m["threads"] = threads;
+  return study;
+}
+
+json without_ceilings(json study) {
+  study["ceilings"] = json::array();
+  return study;
+}
+
+}  // namespace
+
+TEST_CASE("roofs: rows of other machines or thread counts stand under roofs of their own") {
+  json other = samples::cpu_study();
+  other["machine"]["cpu"] = "Intel Xeon 6";
+  const std::vector<json> all = {samples::cpu_study(), with_threads(samples::cpu_study(), 1), other,
+                                 samples::gpu_study()};
+  const Studies studies = merge(all);
+  const std::vector<RoofGroup> groups = roof_groups(studies);
+  const Figure figure = lay_out(studies);
+  REQUIRE(figure.panels.size() == groups.size());
+  size_t drawn = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    REQUIRE(groups[g].has_roofs());
+    CHECK(figure.panels[g].markers.size() == groups[g].measurements.size());
+    for (const Ceiling& c : groups[g].roofs) {
+      for (const size_t i : groups[g].measurements) {
+        const Measurement& m = studies.measurements[i];
+        CHECK(c.machine == m.machine);
+        CHECK(c.device_kind == m.place.kind);
+        CHECK(c.threads == m.place.threads);
+      }
+    }
+    drawn += groups[g].measurements.size();
+  }
+  CHECK(groups.size() == 4);
+  CHECK(drawn == studies.measurements.size());
+}
+
+TEST_CASE("roofs: a study without ceilings has those of its machine, but not of fewer threads or another machine") {
+  const json bare = without_ceilings(samples::cpu_study());
+  json ceilings_only = samples::cpu_study();
+  ceilings_only["measurements"] = json::array();
+  CHECK(roof_groups(merge({bare, ceilings_only}))[0].has_roofs());
+  // A study that ran on one of the machine's two CPUs is of the same machine.
+  json one_cpu = bare;
+  one_cpu["machine"]["threads"] = 1;
+  one_cpu["machine"]["threads_online"] = ceilings_only["machine"]["threads"];
+  CHECK(roof_groups(merge({one_cpu, ceilings_only}))[0].has_roofs());
+  CHECK_FALSE(roof_groups(merge({with_threads(bare, 64), ceilings_only}))[0].has_roofs());
+  ceilings_only["machine"]["cpu"] = "Intel Xeon 6";
+  CHECK_FALSE(roof_groups(merge({bare, ceilings_only}))[0].has_roofs());
+}
+
+TEST_CASE("roofs: between one thread and all, one thread's roof is scaled, as the verdict does") {
+  json study = with_threads(samples::cpu_study(), 2);
+  json four = json::array();
+  for (json c : study["ceilings"]) {
+    if (c["threads"] != 2) continue;
+    const double value = c["value"];
+    for (const int threads : {1, 4}) {
+      c["threads"] = threads;
+      for (const char* field : {"value", "q1", "q3"}) c[field] = value * threads;
+      four.push_back(c);
+    }
+  }
+  study["ceilings"] = four;
+  const std::vector<RoofGroup> groups = roof_groups(merge({study}));
+  for (const Ceiling& c : groups[0].roofs) {
+    CHECK(c.threads == 2);
+    CHECK(c.name.ends_with(" × 2"));
+  }
+}
+
+TEST_CASE("a study without ceilings is not called a roofline") {
+  const Studies bare = merge({without_ceilings(samples::cpu_study())});
+  for (const std::string& text : {svg(bare), html(bare)}) {
+    CHECK_FALSE(contains(text, "oofline</"));
+    CHECK(contains(text, "no ceilings were measured"));
+  }
+  CHECK(contains(html(merge({samples::cpu_study()})), "<h1>Measured roofline</h1>"));
+}
+
+TEST_CASE("points: no two series share a shape; math, source and cache are to be seen") {
+  std::set<std::string> shapes;
+  for (size_t rank = 0; rank < 60; ++rank) shapes.insert(shape_path(rank));
+  CHECK(shapes.size() == 60);
+  std::set<std::string> glyphs;
+  const std::vector<std::string> precisions = {"f64", "f32", "tf32", "split3", "split6", "bf16", "f16", "i8"};
+  for (const std::string& precision : precisions) glyphs.insert(glyph_path(precision));
+  CHECK(glyphs.size() == precisions.size());
+
+  json study = samples::cpu_study({"f32"});
+  study["measurements"][0]["math"] = "split3";
+  study["measurements"][1]["math"] = "tf32";
+  study["measurements"][2]["Q"]["dram"]["source"] = "counter";
+  study["measurements"][3]["Q"]["dram"]["source"] = "simulated";
+  const Studies studies = merge({study});
+  CHECK(precisions_of(studies) == std::vector<std::string>{"f32", "tf32", "split3"});
+  const std::vector<Marker> markers = lay_out(studies).panels[0].markers;
+  CHECK(markers[0].precision == "split3");
+  CHECK(markers[2].source == "counter");
+  CHECK(markers[3].source == "simulated");
+  CHECK(contains(svg(studies), "stroke-dasharray=\"2 1.4\""));
+}
+
+TEST_CASE("figure: a row that L2 bounds stands at L2's intensity, too") {
+  json study = samples::cpu_study({"f32"});
+  json& m = study["measurements"][0];
+  const double dram = m["Q"]["dram"]["bytes"];
+  m["Q"]["l2"] = {{"source", "counter"}, {"bytes", 8 * dram}, {"analytic", nullptr}};
+  m["bound"] = "memory:l2";
+  const Panel panel = lay_out(merge({study})).panels[0];
+  CHECK(panel.markers[0].bound_x < panel.markers[0].center.x);
+  CHECK(panel.markers[1].bound_x == panel.markers[1].center.x);
 }
 
 TEST_CASE("csv: one row a measurement, RFC 4180") {
@@ -387,7 +510,8 @@ TEST_CASE("a row's limiting roof and its flags are in the table, the CSV, the pa
   const std::string page = html(studies);
   CHECK(count_of(page, "<tr data-i=\"0\" class=\"flagged\">") == 1);
   CHECK(count_of(page, "class=\"flagged\"") == 1);
-  CHECK(contains(page, "<td>AVX-512 FMA f32, 2 threads</td><td>⚠ W/T = 2e+12"));
+  CHECK(contains(page, "<td>AVX-512 FMA f32, 2 threads</td>"));
+  CHECK(contains(page, "<td>⚠ W/T = 2e+12"));
   CHECK(contains(page, R"x(["⚠ Flag","Q(l2) is less than Q(dram)"])x") !=
         contains(page, R"x(["\u26a0 Flag","Q(l2) is less than Q(dram)"])x"));
   CHECK_FALSE(contains(html(plain), "class=\"flagged\""));
@@ -404,11 +528,16 @@ TEST_CASE("a device is a GPU by its kind, not by its name") {
   for (json& m : study["measurements"]) {
     if (m["device"] == "onednn") m["device"] = "cuda_on_cpu", m["device_kind"] = "cpu";
   }
-  CHECK(panels_of(merge({study})) == std::vector<DeviceKind>{DeviceKind::cpu});
+  const auto kinds = [&] {
+    std::vector<DeviceKind> all;
+    for (const RoofGroup& group : roof_groups(merge({study}))) all.push_back(group.kind);
+    return all;
+  };
+  CHECK(kinds() == std::vector<DeviceKind>{DeviceKind::cpu});
   for (json& m : study["measurements"]) {
     if (m["device"] == "cpu") m["device"] = "accelerator:0", m["device_kind"] = "gpu", m["threads"] = nullptr;
   }
-  CHECK(panels_of(merge({study})) == std::vector<DeviceKind>{DeviceKind::cpu, DeviceKind::gpu});
+  CHECK(kinds() == std::vector<DeviceKind>{DeviceKind::cpu, DeviceKind::gpu});
 }
 
 TEST_CASE("csv: a spreadsheet runs no text of a study as a formula") {
@@ -462,7 +591,7 @@ TEST_CASE("figure: few problems are named in words, beside their points") {
 
 TEST_CASE("figure: a crowd is numbered, and every number is in the key") {
   const Studies studies = merge({samples::cpu_study({"f32", "bf16", "f16"}, {"warm", "cold"})});
-  const Figure figure = lay_out(studies);
+  const Figure figure = lay_out(studies, FigureSize::narrow);
   CHECK(figure.panels[0].markers.size() == 180);
   REQUIRE(figure.panels[0].numbered);
   REQUIRE(figure.key.size() == 15);
@@ -535,11 +664,11 @@ TEST_CASE("figure: a point lies where its W, Q and T put it") {
     return std::find_if(ticks.begin(), ticks.end(), [&](const Tick& t) { return t.text == text; })->at;
   };
   const double x10 = tick(panel.x_ticks, "10"), x100 = tick(panel.x_ticks, "100");
-  const double y10 = tick(panel.y_ticks, "10"), y100 = tick(panel.y_ticks, "100");
+  const double y100 = tick(panel.y_ticks, "100"), y1000 = tick(panel.y_ticks, "1000");
   for (const Marker& marker : panel.markers) {
     const Measurement& m = studies.measurements[marker.measurement];
     CHECK(marker.center.x == doctest::Approx(x10 + (x100 - x10) * (std::log10(m.intensity()) - 1)));
-    CHECK(marker.center.y == doctest::Approx(y10 + (y100 - y10) * (std::log10(m.flops() / 1e9) - 1)));
+    CHECK(marker.center.y == doctest::Approx(y100 + (y1000 - y100) * (std::log10(m.flops() / 1e9) - 2)));
     CHECK(marker.y_hi < marker.center.y);
     CHECK(marker.y_lo > marker.center.y);
   }
@@ -570,7 +699,7 @@ TEST_CASE("svg: well formed, and its looks are plain attributes; the page's figu
   // The text of a halo follows it without a stroke, for programs that paint strokes over fills.
   CHECK(contains(drawing, " fill=\"#1d232b\" paint-order=\"stroke\" stroke=\"#ffffff\""));
   CHECK(count_of(drawing, "aria-hidden=\"true\"") > 10);
-  CHECK(contains(html(studies), ".mark.filled.c-f32{fill:var(--f32)}"));
+  CHECK(contains(html(studies), ".mark.c-f32{fill:var(--f32);stroke:var(--f32)}"));
   CHECK(contains(html(studies), "@media (prefers-color-scheme:dark)"));
 }
 
@@ -641,16 +770,17 @@ TEST_CASE("html: makes no network requests") {
   for (const char* fetch : {"src=", "href=", "url(", "@import", "fetch("}) CHECK_FALSE(contains(page, fetch));
 }
 
-TEST_CASE("html: each drawn point is in the page with its numbers, and can have the focus") {
+TEST_CASE("html: each row is in the page with its numbers; without a script, a figure") {
   const json study = samples::cpu_study();
   const std::string page = html(merge({study}));
-  CHECK(count_of(page, "class=\"point\"") == 2 * 60);  // for wide and for narrow screens
-  CHECK(count_of(page, "tabindex=\"0\" role=\"img\" aria-label=\"") == 2 * 60);
+  CHECK(count_of(page, "<noscript><svg") == 1);
+  CHECK(count_of(page, "<g><title>") == 60);
   CHECK(count_of(page, "<tr data-i=") == 60);
+  CHECK(count_of(page, "<th scope=\"row\">") == 60);
   const size_t begin = page.find("id=\"data\">") + 10;
   const json data = json::parse(page.substr(begin, page.find("</script>", begin) - begin));
-  REQUIRE(data.size() == 60);
-  const std::string card = data[0]["rows"].dump();
+  REQUIRE(data["points"].size() == 60);
+  const std::string card = data["points"][0]["rows"].dump();
   for (const char* row : {"Device", "\"T\"", "quartiles", "50 runs, clock", "\"W\"", "(analytic)", "Q DRAM",
                           "Intensity", "Performance", "Of the roof", "Bound by"}) {
     CHECK_MESSAGE(contains(card, row), row);

@@ -1,0 +1,128 @@
+// Roofs: lines of bandwidth, flat lines of arithmetic, their names.
+
+// [x0, y0, x1, y1] in pixels, clipped; null outside the panel.
+const roofLine = (roof, roofs, scale) => {
+  const { ranges, box } = scale;
+  const left = 10 ** (ranges.x[0] - 1), right = 10 ** (ranges.x[1] + 1);
+  if (roof.bandwidth) {
+    const end = Math.min(right, topOf(roofs) > 0 ? topOf(roofs) / roof.value : right);
+    return clip(box, [scale.x(left), scale.y(left * roof.value), scale.x(end), scale.y(end * roof.value)]);
+  }
+  const steepest = Math.max(0, ...roofs.filter((other) => other.bandwidth).map((other) => other.value));
+  const begin = steepest > 0 ? roof.value / steepest : left;
+  return begin > right ? null : clip(box, [scale.x(begin), scale.y(roof.value), scale.x(right), scale.y(roof.value)]);
+};
+
+const lineElement = ([x1, y1, x2, y2], attributes) =>
+  svg("line", { x1: x1.toFixed(1), y1: y1.toFixed(1), x2: x2.toFixed(1), y2: y2.toFixed(1), ...attributes });
+
+// A measured roof is a band: from its lowest to its highest quartile.
+const roofBand = (roof, roofs, scale) => {
+  const low = roofLine({ ...roof, value: roof.low ?? roof.q1 }, roofs, scale);
+  const high = roofLine({ ...roof, value: roof.high ?? roof.q3 }, roofs, scale);
+  if (!low || !high || Math.hypot(low[0] - high[0], low[1] - high[1]) < 1.5) return null;
+  const corners = [[low[0], low[1]], [low[2], low[3]], [high[2], high[3]], [high[0], high[1]]];
+  return svg("polygon", { class: "band", points: corners.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ") });
+};
+
+const drawRoofs = (panel, layer) => {
+  for (const group of panel.groups) {
+    const roofs = visibleRoofs(group), strong = strongRoofs(roofs);
+    for (const roof of roofs) {
+      const line = roofLine(roof, roofs, panel.scale);
+      if (!line) continue;
+      const band = roofBand(roof, roofs, panel.scale);
+      if (band) layer.append(band);
+      const look = roof.bandwidth ? "slope" : strong.has(roof) ? `top c-${roof.dtype}` : "thin";
+      const dashes = panel.groups.indexOf(group) > 0 ? " other" + (panel.groups.indexOf(group) % 3) : "";
+      const element = lineElement(line, { class: `roof ${look}${dashes}`, "data-roof": roof.name });
+      element.append(svg("title", {}, roofTitle(roof, group, panel)));
+      layer.append(element);
+      panel.roofNames.push({ roof, group, line, strong: strong.has(roof) });
+    }
+  }
+};
+const roofTitle = (roof, group, panel) =>
+  `${roof.name}: ${roof.text}${roof.doubt ? `; doubtful: ${roof.doubt}` : ""}${panel.groups.length > 1 ? ` (${groups[group].title})` : ""}`;
+
+// Without the number of threads, which the panel's title has.
+const shortName = (roof) => roof.name.replace(/, \d+ threads?$/, "");
+
+// Names of flat roofs stand in the right margin, pushed apart; on narrow panels above the line's end.
+const kRoofText = 11;
+const nameFlatRoofs = (panel, layer, taken) => {
+  const { box } = panel.scale;
+  const flat = panel.roofNames.filter(({ roof }) => !roof.bandwidth).sort((a, b) => a.line[3] - b.line[3]);
+  const step = kRoofText + 3;
+  if (panel.margin < 60) {
+    for (const { roof, strong, line } of flat) {
+      const text = shortName(roof);
+      const spot = { x0: box.x1 - 4 - textWidth(text, kRoofText), x1: box.x1 - 4, y0: line[3] - 14, y1: line[3] - 2 };
+      if (!strong || spot.x0 < line[0] || !taken.take(spot)) continue;
+      layer.append(svg("text", { class: `t-${roof.dtype} end halo`, x: spot.x1, y: line[3] - 4, "font-size": kRoofText }, text));
+    }
+    return;
+  }
+  let floor = box.y0 - 6;
+  const lowest = box.y1 + 4 - step * (flat.length - 1);
+  flat.forEach(({ roof, group, strong, line }, rank) => {
+    const y = Math.max(floor, Math.min(line[3], lowest + rank * step));
+    floor = y + step;
+    const tag = panel.groups.length > 1 ? ` · ${groups[group].short}` : "";
+    const text = fitText(`${shortName(roof)} · ${roof.text}${tag}`, kRoofText, panel.margin - 18);
+    layer.append(lineElement([box.x1 + 1, line[3], box.x1 + 12, y], { class: "leader" }),
+      svg("text", { class: strong ? `t-${roof.dtype}` : "soft", x: box.x1 + 14, y: y + 4, "font-size": kRoofText }, text));
+  });
+};
+
+// Names of bandwidths lie along their lines, at the first place from the left that is free.
+const nameSlopes = (panel, layer, taken) => {
+  for (const { roof, group, line } of panel.roofNames.filter(({ roof }) => roof.bandwidth)) {
+    const [x0, y0, x1, y1] = line, length = Math.hypot(x1 - x0, y1 - y0);
+    const tag = panel.groups.length > 1 ? ` · ${groups[group].short}` : "";
+    const text = `${roof.title} ${roof.text}${tag}`, width = textWidth(text, kRoofText);
+    const [ux, uy] = [(x1 - x0) / length, (y1 - y0) / length];
+    for (let along = 6; along + width + 4 < length; along += 12) {
+      const boxes = [];
+      for (let at = 0; at < width; at += 9) {
+        const x = x0 + ux * (along + at) + uy * 10, y = y0 + uy * (along + at) - ux * 10;
+        boxes.push({ x0: x - 3, x1: x + 3, y0: y - 3, y1: y + 3 });
+      }
+      if (!boxes.every((spot) => inside(panel.scale.box, spot.x0, spot.y0) && taken.isFree(spot))) continue;
+      boxes.forEach((spot) => taken.add(spot));
+      const x = x0 + ux * along + uy * 4, y = y0 + uy * along - ux * 4;
+      const degrees = (Math.atan2(uy, ux) * 180) / Math.PI;
+      layer.append(svg("text", { class: "soft halo", "font-size": kRoofText,
+        transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) rotate(${degrees.toFixed(1)})` }, text));
+      break;
+    }
+  }
+};
+
+// The roof that the verdict used, through the point's place under it, and the room between.
+const drawUsedRoof = (point, panel, place, layer) => {
+  const attainable = attainableOf(point);
+  if (!(attainable > 0)) return;
+  const { scale } = panel, { ranges, box } = scale;
+  const memory = point.bound.startsWith("memory:");
+  const level = boundLevel(point);
+  const left = 10 ** (ranges.x[0] - 1), right = 10 ** (ranges.x[1] + 1);
+  const intensity = intensityAt(point, memory ? level : levelOf(point));
+  // Overhead has no roof of its own; its verdict is the distance to the lowest roof, through the point's intensity.
+  const slope = memory ? attainable / intensity : 0;
+  const top = topOf(groups[point.group].roofs);
+  const end = slope > 0 && top > 0 ? Math.min(right, top / slope) : right;
+  const line = slope > 0
+    ? clip(box, [scale.x(left), scale.y(left * slope), scale.x(end), scale.y(end * slope)])
+    : clip(box, [scale.x(left), scale.y(attainable), scale.x(right), scale.y(attainable)]);
+  if (line) layer.append(lineElement(line, { class: "used" }));
+  const x = memory ? scale.x(intensity) : place.x;
+  const room = clip(box, [x, scale.y(flopsOf(point)), x, scale.y(attainable)]);
+  if (!room) return;
+  layer.append(lineElement(room, { class: "room" }));
+  if (Math.abs(x - place.x) > 1) layer.append(lineElement([place.x, place.y, x, place.y], { class: "room" }));
+  const text = `${point.percent.toFixed(0)} % of ${point.roof}`;
+  const atEnd = x + 8 + textWidth(text, 11.5) > box.x1;
+  layer.append(svg("text", { class: `ink bold halo${atEnd ? " end" : ""}`, "font-size": 11.5, x: x + (atEnd ? -6 : 6),
+    y: clamp(scale.y(attainable) - 5, box.y0 + 12, box.y1 - 4) }, text));
+};

@@ -1,0 +1,44 @@
+// Which rows stand under which roofs. A row's roofs are those of its own machine, its own kind of device (and GPU), and
+// its own number of threads, so that a merge of studies never draws a point under a foreign roof.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/report/study.h"
+
+namespace gable::bench::report {
+
+// The rows of one machine, device and thread count, with their roofs.
+struct RoofGroup {
+  DeviceKind kind = DeviceKind::cpu;
+  size_t machine = 0;  // index of the study
+  int gpu = -1;        // index of the GPU; -1: not known, or a CPU
+  int threads = 0;     // of a CPU; 0: not known, or a GPU
+  // The best bandwidth of each level and the best of each ISA and dtype, best first. Their values are for `threads`: a
+  // ceiling of one thread that was scaled up, as the verdict does, says so in its name.
+  std::vector<Ceiling> roofs{};
+  std::vector<size_t> measurements{};  // those that can be drawn
+
+  bool has_roofs() const { return !roofs.empty(); }
+  double best_compute() const;    // FLOP/s; 0: none
+  double best_bandwidth() const;  // B/s; 0: none
+};
+
+// CPUs first, in the order of the rows. Without rows to draw: a group for each kind of device that has ceilings, or one
+// empty group.
+std::vector<RoofGroup> roof_groups(const Studies& studies);
+
+// The group of each measurement; -1 where it can't be drawn.
+std::vector<int> group_of_measurements(const Studies& studies, const std::vector<RoofGroup>& groups);
+
+// "AMD EPYC · 2 threads", with what tells this group from the others: the machine's tag, the GPU's index, the date.
+std::string title_of(const RoofGroup& group, const std::vector<RoofGroup>& all, const Studies& studies);
+
+// Whether any group has a roof. Without one, a figure is no roofline.
+bool has_roofs(const std::vector<RoofGroup>& groups);
+
+// What the figure is called: "Measured roofline", or that there are no ceilings.
+std::string figure_title(const std::vector<RoofGroup>& groups);
+
+}  // namespace gable::bench::report
