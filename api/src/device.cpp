@@ -30,6 +30,19 @@ std::vector<KernelSupport> Device::query(const Op& op) const {
   return answers;
 }
 
+Ranking choose(const Device& device, const Op& op) {
+  validate(op);
+  return device.impl().ranking(op);
+}
+
+Ranking tune(const Device& device, const Op& op, double seconds) {
+  validate(op);
+  if (!(seconds > 0)) {
+    throw Error(ErrorCode::invalid_argument, "tune: " + std::to_string(seconds) + " seconds: the time must be above 0");
+  }
+  return device.impl().tune(op, seconds);
+}
+
 Plan Device::plan(const Op& op) const {
   validate(op);
   const Choice choice = impl_->choose(op);

@@ -4,8 +4,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace gable {
 namespace {
@@ -59,7 +61,29 @@ void DeviceImpl::copy(const ConstTensorView& from, const TensorView& to, void*) 
   std::memcpy(to.data, from.data, to.bytes());
 }
 
+std::optional<double> DeviceImpl::predicted_seconds(const Op&) const { return std::nullopt; }
 Choice DeviceImpl::choose(const Op& op) const { return {.offers = offers(op)}; }
+
+Ranking DeviceImpl::ranking(const Op& op) const {
+  Ranking result;
+  bool first = true;
+  for (const KernelOffer& offer : offers(op)) {
+    Candidate one{.device = info_.uri, .kernel = offer.kernel, .refusal = offer.refusal};
+    if (offer.supported() && std::exchange(first, false)) one.predicted = predicted_seconds(op);
+    result.candidates.push_back(std::move(one));
+  }
+  std::stable_partition(result.candidates.begin(), result.candidates.end(),
+                        [](const Candidate& one) { return one.supported(); });
+  return result;
+}
+
+Ranking DeviceImpl::tune(const Op&, double) const {
+  throw Error(ErrorCode::invalid_argument,
+              "device '" + info_.uri +
+                  "' is one device: tuning chooses among several, so open an auto, such as "
+                  "'auto?only=cpu' for the kernels of cpu");
+}
+
 Stream DeviceImpl::stream() const { return {}; }
 void DeviceImpl::synchronize(void*) const {}
 DeviceImpl::~DeviceImpl() = default;

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "backends/cpu/cpu_plans.h"
+#include "backends/cpu/cpu_shape_fits.h"
 #include "backends/registry/builtin.h"
 #include "backends/threads.h"
 #include "cpu/common/target.h"
@@ -51,6 +52,10 @@ class CpuDevice final : public DeviceImpl {
       if (offer.supported()) offer.make = [make = std::move(offer.make), op] { return made(op, make); };
     }
     return all;
+  }
+
+  std::optional<double> predicted_seconds(const Op& op) const override {
+    return modelled_host_seconds(op, place_.threads, kCpuShapeFits);
   }
 
  private:

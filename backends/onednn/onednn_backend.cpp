@@ -2,6 +2,7 @@
 //
 // onednn[?threads=N][&kernel=K][&isa=I]. oneDNN lets a process limit the instruction set once, before its first use. A
 // later ?isa= is refused with that reason.
+#include "onednn_shape_fits.h"
 #include "primitive_plan.h"
 #include "recipe.h"
 #include "version.h"
@@ -102,6 +103,10 @@ class OnednnDevice final : public DeviceImpl {
     std::vector<KernelOffer> all;
     for (const std::string& kernel : considered(op)) all.push_back(offer(op, kernel));
     return all;
+  }
+
+  std::optional<double> predicted_seconds(const Op& op) const override {
+    return modelled_host_seconds(op, threads_, kOnednnShapeFits);
   }
 
  private:

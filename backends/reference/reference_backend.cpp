@@ -109,6 +109,12 @@ class ReferenceDevice final : public DeviceImpl {
     return {{kKernel, refusal(op), [op, threads = threads_] { return std::make_unique<ReferencePlan>(op, threads); }}};
   }
 
+  std::optional<double> predicted_seconds(const Op& op) const override {
+    constexpr double kSeconds = 1e-9;  // of a FLOP or a byte, at the best
+    const Work least = work(op);
+    return kSeconds * std::max(least.flop, least.bytes());
+  }
+
  private:
   int threads_;
 };

@@ -1,10 +1,25 @@
 // See auto_device.h.
 #include "backends/registry/auto_device.h"
 
+#include <gable/error.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "backends/registry/choice_cache.h"
+#include "backends/registry/log.h"
+#include "backends/registry/staged_device.h"
+#include "backends/registry/tuner.h"
 
 namespace gable {
 namespace {
+
+using DevicePointer = std::shared_ptr<DeviceImpl>;
+
+constexpr double kMargin = 1.03;  // a device must be predicted so much faster than one that is preferred
+constexpr double kDoubt = 1.005;  // a candidate must be measured so much faster than the one that was predicted to be
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 DeviceInfo auto_info(const std::string& uri, const DeviceInfo& first) {
   DeviceInfo info = first;
@@ -16,48 +31,140 @@ bool any_supported(const std::vector<KernelOffer>& offers) {
   return std::any_of(offers.begin(), offers.end(), [](const auto& offer) { return offer.supported(); });
 }
 
-/// Takes memory, streams, events and studies from the first candidate.
+std::string text_of(double seconds) {
+  char text[32];
+  const bool micro = seconds < 1e-3;
+  std::snprintf(text, sizeof(text), "%.3g %s", seconds * (micro ? 1e6 : 1e3), micro ? "us" : "ms");
+  return text;
+}
+
+/// A device with its predicted time of an op.
+struct Ranked {
+  DevicePointer device;
+  bool staged = false;
+  std::optional<double> seconds{};
+};
+
+/// The host's memory, where all candidates have another.
+class HostMemory final : public DeviceImpl {
+ public:
+  explicit HostMemory(DeviceInfo info) : DeviceImpl(std::move(info)) { info_.memory = {}; }
+  std::vector<KernelOffer> offers(const Op&) const override { return {}; }
+};
+
+/// Where tensors of an `auto` of these candidates come from.
+DevicePointer owner_of(const std::vector<AutoCandidate>& candidates) {
+  for (const AutoCandidate& one : candidates) {
+    if (!one.staged) return one.device;
+  }
+  return std::make_shared<HostMemory>(candidates.front().device->info());
+}
+
+std::optional<double> finite(std::optional<double> seconds) {
+  return seconds && *seconds < kNever ? seconds : std::nullopt;
+}
+
+/// The offers' candidates, with times that are known: the first supported one is what `seconds` predicts. The others
+/// are as much slower as the device's own estimates say.
+std::vector<Candidate> candidates_of(const DeviceImpl& device, const std::vector<KernelOffer>& offers,
+                                     std::optional<double> seconds) {
+  const auto found = std::find_if(offers.begin(), offers.end(), [](const auto& offer) { return offer.supported(); });
+  const KernelOffer* const first = found == offers.end() ? nullptr : &*found;
+  const double own = first == nullptr ? 0 : first->seconds.value_or(0);
+  std::vector<Candidate> all;
+  for (const KernelOffer& offer : offers) {
+    Candidate one{.device = device.info().uri, .kernel = offer.kernel, .refusal = offer.refusal};
+    if (&offer == first) one.predicted = seconds;
+    const double other = offer.seconds.value_or(kNever);
+    const bool compares = offer.supported() && seconds && own > 0 && own < kNever && other < kNever;
+    if (&offer != first && compares) one.predicted = *seconds * std::max(1.0, other / own);
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+/// "cpu/direct 1.2 ms measured".
+std::string text_of(const Candidate& one) {
+  std::string text = one.device + (one.kernel.empty() ? "" : "/" + one.kernel);
+  if (one.measured) return text + " " + text_of(*one.measured) + " measured";
+  if (!one.predicted) return text + " not predicted";
+  text += " " + text_of(*one.predicted) + " predicted";
+  return one.copies > 0 ? text + " (copies " + text_of(one.copies) + ")" : text;
+}
+
+/// Predicted so much slower than the first that one run of it would be a waste, such as the reference.
+bool is_hopeless(const Candidate& one, const Candidate& first) {
+  constexpr double kHopeless = 8;
+  return one.predicted && first.predicted && *one.predicted > kHopeless * *first.predicted;
+}
+
 class AutoDevice final : public DeviceImpl {
  public:
-  AutoDevice(const std::string& uri, std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string reasons)
-      : DeviceImpl(auto_info(uri, candidates.front()->info())),
+  AutoDevice(AutoOptions options, std::vector<AutoCandidate> candidates, DevicePointer owner)
+      : DeviceImpl(auto_info(options.uri, owner->info())),
         candidates_(std::move(candidates)),
-        reasons_(std::move(reasons)) {}
+        owner_(std::move(owner)),
+        options_(std::move(options)),
+        cache_(options_.cache_folder, options_.identity) {}
 
   /// The offers of every candidate. A kernel's name has the device before it.
   std::vector<KernelOffer> offers(const Op& op) const override {
     std::vector<KernelOffer> all;
-    for (const auto& candidate : candidates_) add_offers(*candidate, candidate->offers(op), all);
+    for (const Ranked& one : ranked(op)) add_offers(*one.device, one.device->offers(op), all);
+    std::stable_partition(all.begin(), all.end(), [](const KernelOffer& offer) { return offer.supported(); });
     return all;
   }
 
-  /// Stops at the first candidate that can run the op.
+  std::optional<double> predicted_seconds(const Op& op) const override { return ranked(op).front().seconds; }
+
   Choice choose(const Op& op) const override {
-    std::string passed_over = reasons_;
-    std::vector<KernelOffer> refused;
-    for (const auto& candidate : candidates_) {
-      std::vector<KernelOffer> offers = candidate->offers(op);
-      const std::string& uri = candidate->info().uri;
-      if (any_supported(offers)) {
-        return {candidate, std::move(offers),
-                "auto chose " + uri + ", the first in order of preference that runs this op\n" + passed_over};
-      }
-      passed_over += "passed over " + uri;
-      for (const KernelOffer& offer : offers) passed_over += "; " + offer.kernel + ": " + offer.refusal;
-      passed_over += "\n";
-      add_offers(*candidate, std::move(offers), refused);
+    const std::string key = describe(op);
+    std::optional<Ranking> known = cache_.find(key);
+    if (!known && options_.measures) known = tune(op, options_.tuning_seconds);
+    if (known) {
+      if (std::optional<Choice> choice = follow(op, *known)) return std::move(*choice);
     }
-    return {nullptr, std::move(refused), reasons_};
+    return by_model(op);
   }
 
-  std::shared_ptr<void> allocate(std::size_t bytes) const override { return first().allocate(bytes); }
-  void copy(const ConstTensorView& from, const TensorView& to, void* stream) const override {
-    first().copy(from, to, stream);
+  Ranking ranking(const Op& op) const override {
+    if (std::optional<Ranking> known = cache_.find(describe(op)); known && is_usable(*known)) return *known;
+    return model_ranking(op);
   }
-  Stream stream() const override { return first().stream(); }
-  void synchronize(void* stream) const override { first().synchronize(stream); }
-  std::shared_ptr<EventImpl> event() const override { return first().event(); }
-  const StudyImpl* studies() const override { return first().studies(); }
+
+  Ranking tune(const Op& op, double seconds) const override {
+    Ranking ranking = model_ranking(op);
+    std::vector<Contestant> contestants;
+    std::vector<Candidate*> measured;
+    std::string all_refused;
+    for (Candidate& one : ranking.candidates) {
+      all_refused += "\n  " + one.device + "/" + one.kernel + ": " + one.refusal;
+      if (!one.supported() || is_hopeless(one, ranking.candidates.front())) continue;
+      contestants.push_back({.device = device_of(one.device), .make = maker(op, one)});
+      measured.push_back(&one);
+    }
+    if (contestants.empty()) {
+      throw Error(ErrorCode::unsupported, "device '" + info().uri + "' can't run " + describe(op) + ":" + all_refused);
+    }
+    measure({.op = op, .owner = owner_, .seconds = seconds}, contestants);
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      measured[i]->measured = contestants[i].seconds;
+      measured[i]->refusal = contestants[i].failure;
+    }
+    sort_by_measured(ranking.candidates);
+    ranking.source = ChoiceSource::measured;
+    if (ranking.first() != nullptr && ranking.first()->measured) cache_.store(describe(op), ranking);
+    return ranking;
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) const override { return owner_->allocate(bytes); }
+  void copy(const ConstTensorView& from, const TensorView& to, void* stream) const override {
+    owner_->copy(from, to, stream);
+  }
+  Stream stream() const override { return owner_->stream(); }
+  void synchronize(void* stream) const override { owner_->synchronize(stream); }
+  std::shared_ptr<EventImpl> event() const override { return owner_->event(); }
+  const StudyImpl* studies() const override { return owner_->studies(); }
 
  private:
   static void add_offers(const DeviceImpl& device, std::vector<KernelOffer> offers, std::vector<KernelOffer>& all) {
@@ -67,17 +174,147 @@ class AutoDevice final : public DeviceImpl {
     }
   }
 
-  const DeviceImpl& first() const { return *candidates_.front(); }
+  /// Fastest first. A device without a model keeps its place before or behind all that have one.
+  std::vector<Ranked> ranked(const Op& op) const {
+    std::vector<Ranked> all;
+    for (const AutoCandidate& one : candidates_) {
+      std::optional<double> seconds = one.device->predicted_seconds(op);
+      if (one.staged && !seconds) seconds = kNever;  // copies that nothing is known to be worth
+      all.push_back({one.device, one.staged, seconds});
+    }
+    const auto known = [](const Ranked& one) { return one.seconds.has_value(); };
+    const auto begin = std::find_if(all.begin(), all.end(), known);
+    if (begin == all.end()) return all;
+    const auto end = std::stable_partition(begin, all.end(), known);
+    const auto here = std::find_if(begin, end, [](const Ranked& one) { return !one.staged; });
+    const DevicePointer preferred = here == end ? begin->device : here->device;
+    const auto key = [&](const Ranked& one) { return one.device == preferred ? *one.seconds : *one.seconds * kMargin; };
+    std::stable_sort(begin, end, [&](const Ranked& a, const Ranked& b) { return key(a) < key(b); });
+    return all;
+  }
 
-  std::vector<std::shared_ptr<DeviceImpl>> candidates_;
-  std::string reasons_;
+  Ranking model_ranking(const Op& op) const {
+    std::vector<Candidate> supported, refused;
+    for (const Ranked& one : ranked(op)) {
+      for (Candidate& candidate : candidates_of(*one.device, one.device->offers(op), finite(one.seconds))) {
+        if (candidate.predicted && one.staged) candidate.copies = staging_seconds(op);
+        (candidate.supported() ? supported : refused).push_back(std::move(candidate));
+      }
+    }
+    // The first is the choice, whatever the margin was; the others follow by time.
+    if (supported.size() > 1) {
+      std::stable_sort(supported.begin() + 1, supported.end(), [](const Candidate& a, const Candidate& b) {
+        return a.predicted.value_or(kNever) < b.predicted.value_or(kNever);
+      });
+    }
+    std::move(refused.begin(), refused.end(), std::back_inserter(supported));
+    return {.candidates = std::move(supported), .source = ChoiceSource::model};
+  }
+
+  /// Measured first, by time; then those that were not measured; refused last.
+  static void sort_by_measured(std::vector<Candidate>& candidates) {
+    const Candidate predicted = candidates.front();
+    const auto key = [&](const Candidate& one) {
+      if (!one.supported()) return std::pair(2, 0.0);
+      if (!one.measured) return std::pair(1, one.predicted.value_or(kNever));
+      const bool first = one.device == predicted.device && one.kernel == predicted.kernel;
+      return std::pair(0, first ? *one.measured / kDoubt : *one.measured);
+    };
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+  }
+
+  DevicePointer device_of(const std::string& uri) const {
+    const auto found = std::find_if(candidates_.begin(), candidates_.end(),
+                                    [&](const AutoCandidate& one) { return one.device->info().uri == uri; });
+    return found == candidates_.end() ? nullptr : found->device;
+  }
+
+  /// What a cache says may be about devices that are gone.
+  bool is_usable(const Ranking& ranking) const {
+    return ranking.first() != nullptr && device_of(ranking.first()->device) != nullptr;
+  }
+
+  /// Makes the plan of a candidate of model_ranking().
+  std::function<std::unique_ptr<PlanImpl>()> maker(const Op& op, const Candidate& one) const {
+    return [op, device = device_of(one.device), kernel = one.kernel] {
+      for (const KernelOffer& offer : device->offers(op)) {
+        if (offer.kernel == kernel && offer.supported()) return offer.make();
+      }
+      throw Error(ErrorCode::unsupported, device->info().uri + " offers no " + kernel + " any more");
+    };
+  }
+
+  /// The measured choice; nothing where its device or kernel is not there.
+  std::optional<Choice> follow(const Op& op, const Ranking& ranking) const {
+    if (is_usable(ranking)) {
+      const Candidate& best = *ranking.first();
+      const DevicePointer device = device_of(best.device);
+      std::vector<KernelOffer> offers = device->offers(op);
+      const auto found = std::find_if(offers.begin(), offers.end(), [&](const KernelOffer& offer) {
+        return offer.kernel == best.kernel && offer.supported();
+      });
+      if (found != offers.end()) {
+        std::rotate(offers.begin(), found, found + 1);
+        return Choice{device, std::move(offers), explanation(ranking) + options_.reasons};
+      }
+    }
+    log_word("a remembered choice for " + describe(op) + " names a device or kernel that is not there: it is ignored");
+    return std::nullopt;
+  }
+
+  static std::string explanation(const Ranking& ranking) {
+    std::string text = "auto chose " + text_of(ranking.candidates.front());
+    for (std::size_t i = 1; i < ranking.candidates.size(); ++i) {
+      if (ranking.candidates[i].supported()) text += "; " + text_of(ranking.candidates[i]);
+    }
+    return text + "\n";
+  }
+
+  /// Stops at the first device, by predicted time, that can run the op.
+  Choice by_model(const Op& op) const {
+    const std::vector<Ranked> all = ranked(op);
+    std::string passed_over = options_.reasons;
+    std::vector<KernelOffer> refused;
+    for (const Ranked& one : all) {
+      std::vector<KernelOffer> offers = one.device->offers(op);
+      if (any_supported(offers)) return {one.device, std::move(offers), explanation(one, all, op) + passed_over};
+      passed_over += "passed over " + one.device->info().uri;
+      for (const KernelOffer& offer : offers) passed_over += "; " + offer.kernel + ": " + offer.refusal;
+      passed_over += "\n";
+      add_offers(*one.device, std::move(offers), refused);
+    }
+    return {nullptr, std::move(refused), options_.reasons};
+  }
+
+  std::string explanation(const Ranked& chosen, const std::vector<Ranked>& all, const Op& op) const {
+    if (!chosen.seconds) {
+      return "auto chose " + chosen.device->info().uri + ", the first in order of preference that runs this op\n";
+    }
+    std::string text = "auto chose " + text_of(candidate_of(chosen, op));
+    for (const Ranked& other : all) {
+      if (other.device != chosen.device) text += "; " + text_of(candidate_of(other, op));
+    }
+    return text + "\n";
+  }
+
+  Candidate candidate_of(const Ranked& one, const Op& op) const {
+    return {.device = one.device->info().uri,
+            .predicted = finite(one.seconds),
+            .copies = one.staged ? staging_seconds(op) : 0};
+  }
+
+  std::vector<AutoCandidate> candidates_;
+  DevicePointer owner_;
+  AutoOptions options_;
+  mutable ChoiceCache cache_;
 };
 
 }  // namespace
 
-std::shared_ptr<DeviceImpl> make_auto_device(const std::string& uri,
-                                             std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string reasons) {
-  return std::make_shared<AutoDevice>(uri, std::move(candidates), std::move(reasons));
+std::shared_ptr<DeviceImpl> make_auto_device(AutoOptions options, std::vector<AutoCandidate> candidates) {
+  DevicePointer owner = owner_of(candidates);
+  return std::make_shared<AutoDevice>(std::move(options), std::move(candidates), std::move(owner));
 }
 
 }  // namespace gable

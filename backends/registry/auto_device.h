@@ -1,17 +1,33 @@
-// "auto": several devices whose tensors lie in the same memory, best first. Each op goes to the first that can run it.
+// "auto": several devices. Each op goes to the one that runs it fastest, by measured times of this machine where the op
+// was tuned, else by the devices' models of their time.
 #pragma once
 
 #include <gable/backend.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace gable {
 
-/// `candidates` is not empty; all have the memory of the first. `reasons` has a line for each device that was passed
-/// over and for each option that a candidate does not know.
-std::shared_ptr<DeviceImpl> make_auto_device(const std::string& uri,
-                                             std::vector<std::shared_ptr<DeviceImpl>> candidates, std::string reasons);
+struct AutoOptions {
+  std::string uri{};
+  bool measures = false;        ///< ?choose=measured: plans of new ops are tuned first
+  double tuning_seconds = 0.3;  ///< ?limit=, for that
+  std::filesystem::path cache_folder{};
+  std::string identity{};  ///< of the machine and the devices, for the cache
+  std::string reasons{};   ///< a line for each device that was passed over and each option that a device does not know
+};
+
+struct AutoCandidate {
+  std::shared_ptr<DeviceImpl> device{};
+  bool staged = false;  ///< made by make_staged_device()
+};
+
+/// `candidates` is not empty and in order of preference, which decides where times are not known. Plans of all of them
+/// take tensors of one memory. The first that is not staged is the device's face: info(), memory, streams, events and
+/// studies are its own.
+std::shared_ptr<DeviceImpl> make_auto_device(AutoOptions options, std::vector<AutoCandidate> candidates);
 
 }  // namespace gable

@@ -1,13 +1,18 @@
 // The registry: the backends of this process, loaded when they are first asked for. The library's only global state.
 #include "backends/registry/auto_device.h"
+#include "backends/registry/auto_options.h"
 #include "backends/registry/builtin.h"
+#include "backends/registry/choice_cache.h"
+#include "backends/registry/choice_identity.h"
 #include "backends/registry/loader.h"
+#include "backends/registry/staged_device.h"
 
 #include <gable/backend.h>
 #include <gable/device.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -47,6 +52,18 @@ class Registry {
   std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) {
     const std::lock_guard lock(mutex_);
     return uri.backend == "auto" ? open_auto(uri) : open_from(find(uri), uri);
+  }
+
+  /// The device that calls with this URI share.
+  Device shared(const DeviceUri& uri) {
+    const std::string text = to_string(uri);
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = shared_.find(text); found != shared_.end()) return Device(found->second);
+    }
+    std::shared_ptr<DeviceImpl> device = open(uri);
+    const std::lock_guard lock(mutex_);
+    return Device(shared_.emplace(text, std::move(device)).first->second);
   }
 
  private:
@@ -146,9 +163,9 @@ class Registry {
     return names;
   }
 
-  /// Throws Error(invalid_argument) naming an option that no backend of this process has.
+  /// Throws Error(invalid_argument) naming an option that neither `auto` nor a backend of this process has.
   void check_auto_options(const DeviceUri& uri) const {
-    std::vector<std::string> known;
+    std::vector<std::string> known(kAutoOptions.begin(), kAutoOptions.end());
     for (const Entry& entry : entries_) {
       for (std::string& option : entry.backend->options()) {
         if (std::find(known.begin(), known.end(), option) == known.end()) known.push_back(std::move(option));
@@ -163,6 +180,7 @@ class Registry {
     DeviceUri result = parse_device_uri(device);
     const std::vector<std::string> known = entry.backend->options();
     for (const auto& [option, value] : uri.options) {
+      if (is_auto_option(option)) continue;
       if (std::find(known.begin(), known.end(), option) != known.end()) {
         result.options[option] = value;
       } else {
@@ -172,7 +190,20 @@ class Registry {
     return result;
   }
 
-  /// The first available device of each backend, of those whose tensors lie in the memory of the best.
+  /// Throws Error(invalid_argument) for a name of ?only= that is no backend's.
+  void check_only(const DeviceUri& uri, const std::vector<DeviceUri>& only) {
+    for (const DeviceUri& one : only) {
+      const bool broken = std::any_of(broken_.begin(), broken_.end(),
+                                      [&](const DeviceInfo& info) { return info.backend == one.backend; });
+      if (loaded(one.backend) != nullptr || broken) continue;
+      throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': only names '" + one.backend +
+                                                   "', which is no backend; there are " + known());
+    }
+  }
+
+  /// The first available device of each backend, or the one that ?only= names. Its tensors must lie in the memory that
+  /// ?memory= names, by default that of the best device; with ?memory=host, devices with a memory of their own are
+  /// staged.
   std::shared_ptr<DeviceImpl> open_auto(const DeviceUri& uri) {
     load_all();
     if (!uri.selector.empty()) {
@@ -180,47 +211,77 @@ class Registry {
                   "device '" + to_string(uri) + "': auto has no '" + uri.selector + "'; use 'auto'");
     }
     check_auto_options(uri);
-    std::vector<std::shared_ptr<DeviceImpl>> candidates;
-    std::string reasons;
+    const std::vector<DeviceUri> only = only_option(uri);
+    check_only(uri, only);
+    AutoOptions options = auto_options(uri);
+    std::optional<Memory> memory = memory_option(uri);
+    std::string& reasons = options.reasons;
+    std::vector<AutoCandidate> candidates;
     const auto pass_over = [&](const std::string& device, const std::string& reason) {
       reasons += "passed over " + device + ": " + reason + "\n";
     };
+    const auto is_staged = [&](const DeviceInfo& info) {
+      return uri.options.contains("memory") && memory == Memory{} && info.memory.kind != Memory::Kind::host;
+    };
     const auto lies_elsewhere = [&](const DeviceInfo& info) {
-      if (candidates.empty() || info.memory == candidates.front()->info().memory) return false;
-      const DeviceInfo& best = candidates.front()->info();
-      pass_over(info.uri, "its tensors lie in " + to_string(info.memory) + " memory, those of " + best.uri + " in " +
-                              to_string(best.memory) + " memory");
+      if (!memory || info.memory == *memory || is_staged(info)) return false;
+      const std::string whose =
+          candidates.empty() ? "option memory asks for " : "those of " + candidates.front().device->info().uri + " in ";
+      pass_over(info.uri,
+                "its tensors lie in " + to_string(info.memory) + " memory, " + whose + to_string(*memory) + " memory");
       return true;
     };
     for (const Entry* entry : by_priority()) {
-      const std::vector<DeviceInfo> found = probe(*entry);
-      const auto usable = std::find_if(found.begin(), found.end(), [](const auto& info) { return info.available; });
-      if (usable == found.end()) {
-        for (const DeviceInfo& info : found) pass_over(info.uri, info.reason);
+      const std::string name = entry->backend->name();
+      const auto named = std::find_if(only.begin(), only.end(), [&](const auto& one) { return one.backend == name; });
+      if (!only.empty() && named == only.end()) {
+        pass_over(name, "option only does not name it");
         continue;
       }
-      if (lies_elsewhere(*usable)) continue;
+      const bool selected = named != only.end() && !named->selector.empty();
+      const std::vector<DeviceInfo> found = probe(*entry);
+      const auto usable = std::find_if(found.begin(), found.end(), [&](const DeviceInfo& info) {
+        return selected ? info.uri == to_string(*named) : info.available && (!memory || info.memory == *memory);
+      });
+      const auto any = std::find_if(found.begin(), found.end(), [](const auto& info) { return info.available; });
+      const auto taken = usable != found.end() ? usable : selected ? found.end() : any;
+      if (taken == found.end() || !taken->available) {
+        if (selected && taken == found.end()) pass_over(to_string(*named), "there is no such device");
+        for (const DeviceInfo& info : found) {
+          if (!selected || info.uri == to_string(*named)) pass_over(info.uri, info.reason);
+        }
+        continue;
+      }
+      if (lies_elsewhere(*taken)) continue;
       try {
         std::string notes;
-        std::shared_ptr<DeviceImpl> device = open_from(*entry, with_options(*entry, usable->uri, uri, notes));
+        std::shared_ptr<DeviceImpl> device = open_from(*entry, with_options(*entry, taken->uri, uri, notes));
         if (lies_elsewhere(device->info())) continue;  // open() knows better than probe()
-        candidates.push_back(std::move(device));
+        const bool staged = is_staged(device->info());
+        if (!memory) memory = device->info().memory;
+        if (staged) device = make_staged_device(std::move(device));
+        candidates.push_back({std::move(device), staged});
         reasons += notes;
       } catch (const Error& error) {
-        pass_over(usable->uri, error.what());
+        pass_over(taken->uri, error.what());
       }
     }
-    if (candidates.empty()) throw Error(ErrorCode::unavailable, "device 'auto': nothing can be opened\n" + reasons);
-    return make_auto_device(to_string(uri), std::move(candidates), std::move(reasons));
+    if (candidates.empty()) {
+      throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': nothing can be opened\n" + reasons);
+    }
+    options.identity = choice_identity(candidates);
+    options.cache_folder = choice_folder();
+    return make_auto_device(std::move(options), std::move(candidates));
   }
 
   std::mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<DeviceInfo> broken_;
   bool all_loaded_ = false;
+  std::map<std::string, std::shared_ptr<DeviceImpl>> shared_;
 };
 
-/// GABLE_DEVICE replaces `auto`. Options of both are kept.
+/// GABLE_DEVICE replaces `auto`. Options of both are kept, but those that mean nothing to a single device.
 DeviceUri requested(std::string_view text) {
   const DeviceUri uri = parse_device_uri(text);
   const char* variable = std::getenv("GABLE_DEVICE");
@@ -228,6 +289,7 @@ DeviceUri requested(std::string_view text) {
   try {
     DeviceUri named = parse_device_uri(variable);
     for (const auto& [option, value] : uri.options) {
+      if (named.backend != "auto" && is_auto_option(option)) continue;
       const auto [both, added] = named.options.emplace(option, value);
       if (added || both->second == value) continue;
       throw Error(ErrorCode::invalid_argument, "says " + option + "=" + both->second + ", but '" + std::string(text) +
@@ -244,5 +306,9 @@ DeviceUri requested(std::string_view text) {
 std::vector<DeviceInfo> devices() { return Registry::instance().devices(); }
 
 Device open(std::string_view uri) { return Device(Registry::instance().open(requested(uri))); }
+
+Ranking choose(const Op& op, Memory memory) {
+  return choose(Registry::instance().shared(requested("auto?memory=" + to_string(memory))), op);
+}
 
 }  // namespace gable

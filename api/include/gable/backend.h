@@ -6,6 +6,7 @@
 #pragma once
 
 #include <gable/abi.h>
+#include <gable/choose.h>
 #include <gable/device.h>
 #include <gable/ops.h>
 #include <gable/plan.h>
@@ -121,8 +122,16 @@ class GABLE_API DeviceImpl {
   void set_library(const std::string& file) { info_.library = file; }  ///< the registry's: where the backend came from
   /// The answers of every kernel that the device considers for `op`, best first. `op` is valid.
   virtual std::vector<KernelOffer> offers(const Op& op) const = 0;
-  /// What plan() is made from. Overridden by a device that stands for several, as `auto` does.
+  /// Seconds of a run of the kernel that plan() would take, with tensors in the device's memory, by a model. `auto`
+  /// compares devices by it before it asks the fastest for its offers, so this takes microseconds and asks no vendor's
+  /// library. Without a model `auto` goes by the backend's priority().
+  virtual std::optional<double> predicted_seconds(const Op& op) const;
+  /// What plan() is made from. Overridden by a device that stands for several, as `auto` does, like the two below.
   virtual Choice choose(const Op& op) const;
+  /// The answers as gable::choose() shows them.
+  virtual Ranking ranking(const Op& op) const;
+  /// Measures the candidates. The version of this class throws Error(invalid_argument): there is one device.
+  virtual Ranking tune(const Op& op, double seconds) const;
 
   // Memory, streams and events. The versions of this class are the host's.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const;

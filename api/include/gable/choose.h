@@ -1,0 +1,61 @@
+// Which device and kernel run an op, and why: what `auto` decides by, as data.
+#pragma once
+
+#include <gable/export.h>
+#include <gable/ops.h>
+#include <gable/tensor.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gable {
+
+class Device;
+
+/// One kernel of one device, as a way to run an op. Times are of one run, in seconds; weights are packed before.
+struct Candidate {
+  std::string device{};               ///< its URI: "cpu", "cuda:0"
+  std::string kernel{};               ///< empty where the device was not asked, since a faster one takes the op
+  std::string refusal{};              ///< why it can't run the op; empty: it can
+  std::optional<double> predicted{};  ///< by the cost model, copies included
+  std::optional<double> measured{};   ///< when the op was tuned on this machine, copies included
+  double copies = 0;  ///< of `predicted`: input, bias and output between the tensors' memory and the device's
+
+  bool supported() const { return refusal.empty(); }
+};
+
+/// How `auto` came to its answer.
+enum class ChoiceSource {
+  model,    ///< predicted times
+  measured  ///< the op was tuned before, by this process or by another: the times are in the cache
+};
+
+struct Ranking {
+  std::vector<Candidate> candidates{};  ///< the first supported one runs the op; refused ones come last
+  ChoiceSource source = ChoiceSource::model;
+
+  /// The candidate that runs the op; null where none can.
+  const Candidate* first() const {
+    return !candidates.empty() && candidates.front().supported() ? &candidates.front() : nullptr;
+  }
+};
+
+/// The candidates of `device` for `op`, fastest first: of `auto`, all kernels of all its devices; of any other device,
+/// its own. `auto`'s plan() takes the first. Throws Error(invalid_argument) for an op that validate() refuses.
+GABLE_API Ranking choose(const Device& device, const Op& op);
+/// The same of `auto` for tensors that lie in `memory`: a device with another memory counts the copies.
+GABLE_API Ranking choose(const Op& op, Memory memory = {});
+
+/// Runs the candidates in turn on random tensors until the faster are told from the slower, at most for about
+/// `seconds`, and remembers their times, also in the cache on disk. `device` is an `auto`. Throws
+/// Error(invalid_argument) for another device and Error(unsupported) where no candidate can run the op.
+GABLE_API Ranking tune(const Device& device, const Op& op, double seconds = 1);
+
+/// Words about what goes wrong and does no harm, such as a damaged cache. Without a callback they are dropped. It is
+/// called from any thread, by one at a time, and must not call gable. Exceptions that it throws are dropped.
+GABLE_API void set_log(std::function<void(std::string_view message)> callback);
+
+}  // namespace gable

@@ -1,0 +1,356 @@
+// See choice_cache.h.
+#include "backends/registry/choice_cache.h"
+
+#include <gable/backend.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "backends/registry/log.h"
+
+namespace gable {
+namespace {
+
+constexpr std::string_view kMagic = "gable choices 1\n";
+constexpr std::size_t kMostBytes = std::size_t{4} << 20;  // of a file
+constexpr std::size_t kMostEntries = 8192;                // of a file
+constexpr std::size_t kMostCandidates = 64;               // of an op
+constexpr std::size_t kMostFiles = 32;                    // of a folder
+constexpr std::size_t kMostText = 300;                    // characters of a name or a refusal
+constexpr double kMostSeconds = 1e6;
+constexpr int kLockTries = 100;
+constexpr std::chrono::milliseconds kLockWait{5};
+
+using std::filesystem::path;
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+  explicit operator bool() const { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_;
+};
+
+std::string error_text() { return std::strerror(errno); }
+
+std::string hex(std::uint64_t value) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
+  return text;
+}
+
+/// FNV-1a.
+std::uint64_t checksum(std::string_view text) { return packing_key(text); }
+
+/// Fields are separated by tabs, entries by newlines.
+std::string plain(std::string_view text) {
+  std::string result(text.substr(0, kMostText));
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  return result;
+}
+
+void append(std::string& line, std::optional<double> value) {
+  char digits[32];
+  const auto [end, error] = std::to_chars(digits, digits + sizeof(digits), value.value_or(0));
+  line.append("\t").append(digits, error == std::errc() ? end : digits);
+}
+
+std::string line_of(const std::string& op, const std::vector<Candidate>& candidates) {
+  std::string line = op;
+  for (const Candidate& one : candidates) {
+    line += "\t" + plain(one.device) + "\t" + plain(one.kernel);
+    append(line, one.predicted);
+    append(line, one.measured);
+    append(line, one.copies);
+    line += "\t" + plain(one.refusal);
+  }
+  return hex(checksum(line)) + "\t" + line + "\n";
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// A time; 0 stands for none. False for text that is none.
+bool parse(std::string_view text, std::optional<double>& value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  if (!(number >= 0 && number < kMostSeconds)) return false;
+  if (number > 0) value = number;
+  return true;
+}
+
+std::optional<Candidate> candidate_of(const std::string_view* fields) {
+  Candidate one{.device = std::string(fields[0]), .kernel = std::string(fields[1]), .refusal = std::string(fields[5])};
+  std::optional<double> copies;
+  if (!parse(fields[2], one.predicted) || !parse(fields[3], one.measured) || !parse(fields[4], copies)) return {};
+  one.copies = copies.value_or(0);
+  return one;
+}
+
+/// The fields of a line whose checksum is right: the op, then six of each candidate. Empty where it is damaged.
+std::vector<std::string_view> fields_of(std::string_view line) {
+  constexpr std::size_t kSumDigits = 16, kEach = 6;
+  if (line.size() <= kSumDigits + 1 || line[kSumDigits] != '\t') return {};
+  const std::string_view rest = line.substr(kSumDigits + 1);
+  if (line.substr(0, kSumDigits) != hex(checksum(rest))) return {};
+  std::vector<std::string_view> fields = split(rest, '\t');
+  const std::size_t candidates = (fields.size() - 1) / kEach;
+  if (fields.size() != 1 + candidates * kEach || candidates == 0 || candidates > kMostCandidates) return {};
+  return fields;
+}
+
+/// Why a file is not to be trusted; empty: it is.
+std::string distrust(const struct stat& status) {
+  if (!S_ISREG(status.st_mode)) return "it is no regular file";
+  if (status.st_uid != geteuid()) return "it belongs to another user";
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "other users may write it";
+  if (static_cast<std::uint64_t>(status.st_size) > kMostBytes) return "it is larger than 4 MiB";
+  return "";
+}
+
+/// Reads all of a file of at most kMostBytes. Returns why not; empty: done. A file that is not there has no text.
+std::string read_file(const path& file, std::string& text) {
+  // O_NONBLOCK: a pipe of that name must not hold the program up.
+  const File opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!opened) return errno == ENOENT || errno == ENOTDIR ? "" : error_text();
+  struct stat status {};
+  if (fstat(opened.get(), &status) != 0) return error_text();
+  if (std::string why = distrust(status); !why.empty()) return why;
+  text.resize(static_cast<std::size_t>(status.st_size));
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::read(opened.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return error_text();
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return "";
+}
+
+/// Returns why not; empty: done.
+std::string write_file(const path& file, std::string_view text) {
+  const File opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!opened) return error_text();
+  while (!text.empty()) {
+    const ssize_t put = ::write(opened.get(), text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return put < 0 ? error_text() : "nothing could be written";
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return "";
+}
+
+/// Waits for other processes, but not long: a lost choice is measured again.
+bool lock(const File& file) {
+  for (int i = 0; i < kLockTries; ++i) {
+    if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+    std::this_thread::sleep_for(kLockWait);
+  }
+  return false;
+}
+
+bool is_choice_file(const path& file) {
+  const std::string name = file.filename().string();
+  return name.starts_with("choices-") && (name.ends_with(".txt") || name.ends_with(".tmp"));
+}
+
+/// Removes the files that were not written for longest, so that kMostFiles remain, and what killed processes left.
+/// Called under the lock, so no other process has a .tmp file.
+void make_room(const path& folder) {
+  std::error_code error;
+  std::vector<std::pair<std::filesystem::file_time_type, path>> files;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (!is_choice_file(it->path())) continue;
+    std::error_code unknown;
+    if (it->path().extension() == ".tmp") {
+      std::filesystem::remove(it->path(), unknown);
+    } else {
+      files.emplace_back(it->last_write_time(unknown), it->path());
+    }
+  }
+  if (files.size() <= kMostFiles) return;
+  std::sort(files.begin(), files.end());
+  for (std::size_t i = 0; i + kMostFiles < files.size(); ++i) std::filesystem::remove(files[i].second, error);
+}
+
+}  // namespace
+
+path choice_folder() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = secure_getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  const std::string chosen = variable("GABLE_CACHE");
+  if (chosen == "off") return {};
+  if (!chosen.empty()) {
+    if (chosen.front() == '/') return chosen;
+    log_word("GABLE_CACHE=" + chosen + ": it must be 'off' or an absolute folder; choices are kept in memory alone");
+    return {};
+  }
+  if (const std::string cache = variable("XDG_CACHE_HOME"); cache.starts_with("/")) return path(cache) / "gable";
+  if (const std::string home = variable("HOME"); home.starts_with("/")) return path(home) / ".cache" / "gable";
+  return {};
+}
+
+ChoiceCache::ChoiceCache(path folder, std::string identity)
+    : folder_(std::move(folder)), identity_(std::move(identity)) {
+  for (char& c : identity_) {
+    if (c == '\n') c = ' ';
+  }
+  if (!folder_.empty()) file_ = folder_ / ("choices-" + hex(checksum(identity_)) + ".txt");
+}
+
+std::optional<Ranking> ChoiceCache::find(const std::string& op) {
+  const std::lock_guard guard(mutex_);
+  if (!file_.empty() && !(stamp_of(file_) == stamp_)) read();
+  const auto found = by_op_.find(op);
+  if (found == by_op_.end()) return std::nullopt;
+  return Ranking{.candidates = found->second->candidates, .source = ChoiceSource::measured};
+}
+
+void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
+  const std::lock_guard guard(mutex_);
+  Entry entry{op, ranking.candidates};
+  if (entry.candidates.size() > kMostCandidates) entry.candidates.resize(kMostCandidates);
+  if (file_.empty()) return put(std::move(entry));
+  try {
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    const File locked(::open((folder_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!locked) {
+      complain(error_text() + ": choices are kept in memory alone");
+    } else if (!lock(locked)) {
+      complain("another process holds its lock: a choice is kept in memory alone");
+    } else {
+      read();
+      put(std::move(entry));
+      return write();
+    }
+  } catch (const std::exception& failure) {
+    complain(std::string(failure.what()) + ": choices are kept in memory alone");
+  }
+  put(std::move(entry));
+}
+
+ChoiceCache::Stamp ChoiceCache::stamp_of(const path& file) {
+  struct stat status {};
+  if (lstat(file.c_str(), &status) != 0) return {};
+  return {.inode = status.st_ino,
+          .seconds = status.st_mtim.tv_sec,
+          .nanoseconds = status.st_mtim.tv_nsec,
+          .bytes = status.st_size};
+}
+
+/// Adds the file's entries to those in memory.
+void ChoiceCache::read() {
+  stamp_ = stamp_of(file_);
+  std::string text;
+  if (const std::string why = read_file(file_, text); !why.empty()) return complain(why + ": it is ignored");
+  if (text.empty()) return;
+  const std::string begin = std::string(kMagic) + identity_ + "\n";
+  if (!text.starts_with(begin)) return complain("it is no cache of this gable and these devices: it is ignored");
+  std::size_t damaged = 0;
+  for (std::string_view rest = std::string_view(text).substr(begin.size()); !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    const std::vector<std::string_view> fields = fields_of(line);
+    Entry entry{fields.empty() ? "" : std::string(fields.front()), {}};
+    bool whole = !fields.empty();
+    for (std::size_t i = 1; whole && i < fields.size(); i += 6) {
+      std::optional<Candidate> one = candidate_of(&fields[i]);
+      whole = one.has_value();
+      if (whole) entry.candidates.push_back(std::move(*one));
+    }
+    if (whole) {
+      put(std::move(entry));
+    } else {
+      ++damaged;
+    }
+  }
+  if (damaged > 0) complain(std::to_string(damaged) + " damaged entries are ignored");
+}
+
+/// Oldest first; the oldest are left out where there is no room for them.
+std::list<std::string> ChoiceCache::newest_lines(std::size_t room) const {
+  std::list<std::string> lines;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    std::string line = line_of(entry->op, entry->candidates);
+    if (line.size() > room) break;
+    room -= line.size();
+    lines.push_front(std::move(line));
+  }
+  return lines;
+}
+
+/// Replaces the file by the entries in memory. Called under the lock.
+void ChoiceCache::write() {
+  std::string text = std::string(kMagic) + identity_ + "\n";
+  for (const std::string& line : newest_lines(kMostBytes - text.size())) text += line;
+  make_room(folder_);
+  const path fresh = path(file_).replace_extension(".tmp");
+  std::string why = write_file(fresh, text);
+  if (why.empty() && rename(fresh.c_str(), file_.c_str()) != 0) why = error_text();
+  if (why.empty()) {
+    stamp_ = stamp_of(file_);
+    return;
+  }
+  unlink(fresh.c_str());
+  complain(why + ": choices are kept in memory alone");
+}
+
+void ChoiceCache::put(Entry entry) {
+  if (const auto found = by_op_.find(entry.op); found != by_op_.end()) {
+    const auto old = found->second;
+    by_op_.erase(found);
+    entries_.erase(old);
+  }
+  entries_.push_back(std::move(entry));
+  by_op_[entries_.back().op] = std::prev(entries_.end());
+  if (entries_.size() > kMostEntries) {
+    by_op_.erase(entries_.front().op);
+    entries_.pop_front();
+  }
+}
+
+/// Each word once in a row.
+void ChoiceCache::complain(const std::string& what) {
+  if (what == last_word_) return;
+  last_word_ = what;
+  log_word("cache of choices " + file_.string() + ": " + what);
+}
+
+}  // namespace gable

@@ -1,0 +1,66 @@
+// Choices of `auto` that were measured, in this process and on disk.
+//
+// On disk: one text file for each set of devices in the folder $GABLE_CACHE, or $XDG_CACHE_HOME/gable, or
+// ~/.cache/gable. GABLE_CACHE=off keeps choices in memory alone. Each line has a checksum, files are replaced by
+// rename() under a lock, so that any number of processes can read and write. What is damaged, foreign or can't be
+// written is left alone, with a word through the log.
+#pragma once
+
+#include <gable/choose.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace gable {
+
+/// The folder; empty where there is none: GABLE_CACHE=off, or no home. Logs a GABLE_CACHE that is no absolute path.
+std::filesystem::path choice_folder();
+
+class ChoiceCache {
+ public:
+  /// `identity` names everything that times depend on, but the op: machine, devices, drivers, versions. One line.
+  ChoiceCache(std::filesystem::path folder, std::string identity);
+
+  std::optional<Ranking> find(const std::string& op);
+  void store(const std::string& op, const Ranking& ranking);
+
+  /// Empty without a folder.
+  const std::filesystem::path& file() const { return file_; }
+
+ private:
+  struct Entry {
+    std::string op;
+    std::vector<Candidate> candidates;
+  };
+  /// What tells one state of the file from another.
+  struct Stamp {
+    std::uint64_t inode = 0;
+    std::int64_t seconds = 0, nanoseconds = 0, bytes = -1;
+    bool operator==(const Stamp&) const = default;
+  };
+
+  static Stamp stamp_of(const std::filesystem::path& file);
+  std::list<std::string> newest_lines(std::size_t room) const;
+  void read();
+  void write();
+  void put(Entry entry);
+  void complain(const std::string& what);
+
+  std::mutex mutex_;
+  std::filesystem::path folder_;
+  std::filesystem::path file_;
+  std::string identity_;
+  Stamp stamp_{};
+  std::string last_word_;
+  std::list<Entry> entries_;  ///< oldest first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_op_;
+};
+
+}  // namespace gable

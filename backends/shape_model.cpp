@@ -1,0 +1,101 @@
+// See shape_model.h.
+#include "backends/shape_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/problems.h"
+
+namespace gable {
+namespace {
+
+constexpr double kHertz = 3.5e9;
+constexpr double kHostBytes = 30e9;    // a second, of one core
+constexpr int kCoresPerMemory = 6;     // more cores find no more bandwidth
+constexpr double kHostCall = 0.5e-6;   // seconds
+constexpr double kHostThreads = 3e-6;  // seconds, to start and to join them
+constexpr std::int64_t kFewChannels = 8;
+
+/// Fits hold for layers like those that were measured; beyond, extents count as the largest of these.
+constexpr double kMostMicroseconds = 2e4, kMostPixels = 65536, kMostChannels = 4096, kMostTaps = 121;
+
+/// Multiply-adds of f32 a cycle. One 512-bit FMA a cycle, as Zen 4 has it: other cores have two, but lower clocks.
+double f32_multiply_adds() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (__builtin_cpu_supports("avx512f")) return 16;
+  if (__builtin_cpu_supports("avx2")) return 16;
+  return 4;
+#else
+  return 8;
+#endif
+}
+
+/// Of lanes that compute nothing.
+double log_waste(std::int64_t count, std::int64_t lanes) {
+  return std::log(static_cast<double>(round_up(count, lanes)) / static_cast<double>(count));
+}
+
+double log_of(std::int64_t count, double most) { return std::log(std::min(static_cast<double>(count), most)); }
+
+double roof_of(double multiply_adds, double bytes, const Rates& rates) {
+  return std::max(multiply_adds / rates.multiply_adds, bytes / rates.bytes) + rates.call;
+}
+
+double roof_of(const Conv2dProblem& p, const Rates& rates) {
+  const auto weights = static_cast<double>(p.k * p.group_c() * p.r * p.s);
+  const double multiply_adds = static_cast<double>(p.n * p.ho * p.wo) * weights;
+  const double element = p.dtype == DType::f32 ? 4 : 2;
+  const double elements = static_cast<double>(p.x_elements() + p.conv_elements()) + weights;
+  return roof_of(multiply_adds, element * elements, rates);
+}
+
+}  // namespace
+
+Rates host_rates(DType dtype, int threads) {
+  const double f32 = f32_multiply_adds() * kHertz;
+  return {.multiply_adds = f32 * (dtype == DType::f32 ? 1 : 2) * threads,
+          .bytes = kHostBytes * std::min(threads, kCoresPerMemory),
+          .call = threads > 1 ? kHostThreads : kHostCall};
+}
+
+ShapeClass shape_class(const Conv2dProblem& p) {
+  if (p.groups > 1) return p.group_c() == 1 ? ShapeClass::depthwise : ShapeClass::grouped;
+  if (p.c <= kFewChannels) return ShapeClass::few_channels;
+  return p.r * p.s == 1 ? ShapeClass::pointwise : ShapeClass::spatial;
+}
+
+double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeFits& fits) {
+  const double roof = roof_of(p, rates);
+  const double size = std::log(std::min(roof * 1e6, kMostMicroseconds));
+  const double pixels = log_of(p.ho * p.wo, kMostPixels);
+  const std::array<double, kShapeFeatures> features{1,
+                                                    size,
+                                                    size * size / 10,
+                                                    log_of(p.group_c(), kMostChannels),
+                                                    log_of(p.group_k(), kMostChannels),
+                                                    pixels,
+                                                    pixels * pixels / 10,
+                                                    log_of(p.r * p.s, kMostTaps),
+                                                    p.stride_h > 1 || p.stride_w > 1 ? 1.0 : 0.0,
+                                                    log_waste(p.group_c(), 16),
+                                                    log_waste(p.group_c(), 4),
+                                                    log_waste(p.group_k(), 16),
+                                                    log_waste(p.wo, 16),
+                                                    log_of(p.groups, kMostChannels)};
+  const ShapeFit& fit = fits[p.nhwc ? 0 : 1][p.dtype == DType::f32 ? 0 : 1][static_cast<std::size_t>(shape_class(p))];
+  double log_inefficiency = 0;
+  for (std::size_t i = 0; i < features.size(); ++i) log_inefficiency += fit.weights[i] * features[i];
+  return roof * std::exp(std::clamp(log_inefficiency, fit.least, fit.most));
+}
+
+double roof_seconds(const Op& op, const Rates& rates) {
+  const Work least = work(op);
+  return roof_of(least.flop / 2, least.bytes(), rates);
+}
+
+double modelled_host_seconds(const Op& op, int threads, const ShapeFits& fits) {
+  const Rates rates = host_rates(dtype_of(op), threads);
+  return has_weights(op) ? modelled_seconds(weighted_op(op).problem, rates, fits) : roof_seconds(op, rates);
+}
+
+}  // namespace gable

@@ -1,0 +1,54 @@
+// Predicted times of convolutions, by which `auto` compares devices: T = roof * inefficiency.
+//
+//   roof          what arithmetic and memory allow: max(multiply-adds / rate, bytes / bandwidth) + a call
+//   inefficiency  exp(weights . features) of the layer's class of shape: a power law of its extents, fitted to measured
+//                 layers and kept within what was seen there. bench/fit_choice.py fits and writes the tables.
+//
+// The rates are nominal. On a host all devices share them, so that their ratio hardly depends on the machine.
+#pragma once
+
+#include <gable/ops.h>
+#include <gable/problem.h>
+
+#include <array>
+#include <optional>
+#include <span>
+
+namespace gable {
+
+/// What a device reaches, nominally.
+struct Rates {
+  double multiply_adds = 1;  ///< a second, in the arithmetic of the op
+  double bytes = 1;          ///< a second, from and to memory
+  double call = 0;           ///< seconds of a call that computes nothing
+};
+
+/// Rates of `threads` cores of this machine: those of its instruction set at 3.5 GHz.
+Rates host_rates(DType dtype, int threads);
+
+enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial };
+inline constexpr int kShapeClasses = 5;
+inline constexpr int kShapeFeatures = 14;
+
+ShapeClass shape_class(const Conv2dProblem& problem);
+
+/// The fitted power law of one class.
+struct ShapeFit {
+  std::array<double, kShapeFeatures> weights{};
+  double least = 0, most = 0;  ///< of log(inefficiency), as measured
+};
+
+/// The fits of one device, by layout (NHWC first), bytes of an element (4 first) and class.
+using ShapeFits = std::array<std::array<std::array<ShapeFit, kShapeClasses>, 2>, 2>;
+
+/// Seconds of a run of a convolution.
+double modelled_seconds(const Conv2dProblem& problem, const Rates& rates, const ShapeFits& fits);
+
+/// Seconds of an op on this machine's cores: modelled_seconds() of ops with weights, the time of their bytes for
+/// others.
+double modelled_host_seconds(const Op& op, int threads, const ShapeFits& fits);
+
+/// The least time of an op.
+double roof_seconds(const Op& op, const Rates& rates);
+
+}  // namespace gable

@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Fits the cost model that `auto` compares CPU devices by (backends/shape_model.h), and checks it on other layers.
+
+    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--write FOLDER]
+
+The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads 1 --json ...`.
+--write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
+is `backends`. The features and rates are those of backends/shape_model.cpp: change both together.
+
+Times are the fastest of each row's runs. Rows of few runs are left out: one run that the system interrupted would decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial")
+LAYOUTS = ("nhwc", "nchw")
+DTYPES = ("f32", "bf16")
+DEVICES = ("cpu", "onednn")
+ELEMENT = {"f32": 4, "bf16": 2}
+RATE = {"f32": 16 * 3.5e9, "bf16": 32 * 3.5e9}  # multiply-adds a second of one core
+BYTES, CALL = 30e9, 0.5e-6
+LEAST_RUNS = 10
+RIDGE = 0.3
+MARGIN = 1.03  # as in backends/registry/auto_device.cpp
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution with the seconds of each device."""
+
+    problem: str
+    dtype: str
+    layout: str
+    seconds: dict[str, float]
+
+    @property
+    def extents(self) -> dict[str, int]:
+        found = {key: int(value) for key, value in re.findall(r"(mb|[iod][chw]|[kspd][hw]|g)(\d+)", self.problem)}
+        for key, missing in (("g", 1), ("mb", 1), ("ih", 1), ("kh", 1), ("sh", 1), ("ph", 0), ("dh", 0)):
+            found.setdefault(key, missing)
+        for wide, high in (("iw", "ih"), ("kw", "kh"), ("sw", "sh"), ("pw", "ph"), ("dw", "dh")):
+            found.setdefault(wide, found[high])
+        found.setdefault("oh", out(found, "h"))
+        found.setdefault("ow", out(found, "w") if found["iw"] != found["ih"] or found["kw"] != found["kh"] else found["oh"])
+        return found
+
+
+def out(e: dict[str, int], axis: str) -> int:
+    return (e["i" + axis] + 2 * e["p" + axis] - (e["k" + axis] - 1) * (e["d" + axis] + 1) - 1) // e["s" + axis] + 1
+
+
+def shape_class(e: dict[str, int]) -> str:
+    if e["g"] > 1:
+        return "depthwise" if e["ic"] == e["g"] else "grouped"
+    if e["ic"] <= 8:
+        return "few_channels"
+    return "pointwise" if e["kh"] * e["kw"] == 1 else "spatial"
+
+
+def roof(e: dict[str, int], dtype: str) -> float:
+    weights = e["oc"] * e["ic"] // e["g"] * e["kh"] * e["kw"]
+    products = e["mb"] * e["oh"] * e["ow"] * weights
+    elements = e["mb"] * (e["ic"] * e["ih"] * e["iw"] + e["oc"] * e["oh"] * e["ow"]) + weights
+    return max(products / RATE[dtype], ELEMENT[dtype] * elements / BYTES) + CALL
+
+
+def log_waste(channels: int, lanes: int) -> float:
+    return math.log(math.ceil(channels / lanes) * lanes / channels)
+
+
+def features(layer: Layer) -> list[float]:
+    e = layer.extents
+    size = math.log(min(roof(e, layer.dtype) * 1e6, 2e4))
+    group_c, group_k = e["ic"] // e["g"], e["oc"] // e["g"]
+    pixels = math.log(min(e["oh"] * e["ow"], 1 << 16))
+    return [
+        1,
+        size,
+        size * size / 10,
+        math.log(min(group_c, 4096)),
+        math.log(min(group_k, 4096)),
+        pixels,
+        pixels * pixels / 10,
+        math.log(min(e["kh"] * e["kw"], 121)),
+        1 if e["sh"] > 1 or e["sw"] > 1 else 0,
+        log_waste(group_c, 16),
+        log_waste(group_c, 4),
+        log_waste(group_k, 16),
+        log_waste(e["ow"], 16),
+        math.log(min(e["g"], 4096)),
+    ]
+
+
+def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Gaussian elimination with pivoting; the matrix is positive definite."""
+    n = len(right)
+    rows = [row[:] + [value] for row, value in zip(matrix, right)]
+    for i in range(n):
+        pivot = max(range(i, n), key=lambda r: abs(rows[r][i]))
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        for r in range(n):
+            if r != i:
+                factor = rows[r][i] / rows[i][i]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[i])]
+    return [rows[i][n] / rows[i][i] for i in range(n)]
+
+
+def dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(a, b))
+
+
+def least_squares(xs: list[list[float]], ys: list[float]) -> list[float]:
+    n = len(xs[0])
+    matrix = [[sum(x[i] * x[j] for x in xs) + (RIDGE if i == j and i > 0 else 0) for j in range(n)] for i in range(n)]
+    return solve(matrix, [sum(x[i] * y for x, y in zip(xs, ys)) for i in range(n)])
+
+
+@dataclass(frozen=True)
+class Fit:
+    weights: list[float]
+    least: float
+    most: float
+
+    def seconds(self, layer: Layer) -> float:
+        value = dot(self.weights, features(layer))
+        return roof(layer.extents, layer.dtype) * math.exp(min(max(value, self.least), self.most))
+
+
+def fit(layers: Sequence[Layer], device: str) -> Fit:
+    """Least squares, and again without the layers that lie far off: runs that something else disturbed."""
+    xs = [features(layer) for layer in layers]
+    ys = [math.log(layer.seconds[device] / roof(layer.extents, layer.dtype)) for layer in layers]
+    weights = least_squares(xs, ys)
+    for _ in range(2):
+        off = [abs(dot(weights, x) - y) for x, y in zip(xs, ys)]
+        limit = 6 * max(0.03, sorted(off)[len(off) // 2])
+        kept = [i for i, value in enumerate(off) if value < limit]
+        weights = least_squares([xs[i] for i in kept], [ys[i] for i in kept])
+    return Fit(weights, min(ys[i] for i in kept), max(ys[i] for i in kept))
+
+
+def read(files: Iterable[str]) -> list[Layer]:
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    for file in files:
+        for row in json.loads(Path(file).read_text(encoding="utf-8"))["measurements"]:
+            if row["T"]["runs"] < LEAST_RUNS:
+                continue
+            key = (row["problem"], row["dtype"], row["layout"])
+            seconds = found.setdefault(key, {})
+            device = row["device"].partition("?")[0]
+            seconds[device] = min(seconds.get(device, math.inf), row["T"]["fastest"])
+    return [Layer(*key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
+
+
+Fits = dict[tuple[str, str, str, str], Fit]  # by device, layout, dtype, class
+
+
+def fit_all(layers: Sequence[Layer]) -> Fits:
+    fits: Fits = {}
+    for layout in LAYOUTS:
+        for dtype in DTYPES:
+            for name in CLASSES:
+                of_class = [
+                    one
+                    for one in layers
+                    if one.layout == layout and one.dtype == dtype and shape_class(one.extents) == name
+                ]
+                for device in DEVICES:
+                    if of_class:
+                        fits[device, layout, dtype, name] = fit(of_class, device)
+    return fits
+
+
+def pick(layer: Layer, fits: Fits) -> str:
+    name = shape_class(layer.extents)
+    cpu, onednn = (fits[device, layer.layout, layer.dtype, name].seconds(layer) for device in DEVICES)
+    return "onednn" if onednn * MARGIN < cpu else "cpu"
+
+
+def check(layers: Sequence[Layer], fits: Fits, title: str) -> None:
+    for layout in LAYOUTS:
+        for dtype in DTYPES:
+            these = [one for one in layers if one.layout == layout and one.dtype == dtype]
+            if not these:
+                continue
+            ratios = [(one.seconds[pick(one, fits)] / min(one.seconds.values()), one) for one in these]
+            first = [one.seconds["cpu"] / min(one.seconds.values()) for one in these]
+            geo = math.exp(sum(math.log(ratio) for ratio, _ in ratios) / len(ratios))
+            geo_first = math.exp(sum(map(math.log, first)) / len(first))
+            print(
+                f"{title:<6} {layout} {dtype:<4} {len(these):>4} layers: geo {geo:.4f}, worst {max(ratios, key=lambda r: r[0])[0]:.2f}, "
+                f"{sum(ratio > 1.05 for ratio, _ in ratios)} above 1.05; always cpu: geo {geo_first:.4f}, worst {max(first):.2f}"
+            )
+            for ratio, one in sorted(ratios, key=lambda r: -r[0])[:5]:
+                if ratio > 1.1:
+                    print(f"         {ratio:.2f} {one.problem} picked {pick(one, fits)}")
+
+
+def number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def table(fits: Fits, device: str) -> str:
+    lines = []
+    for layout in LAYOUTS:
+        for dtype in DTYPES:
+            lines.append(f"    // {layout}, {'4' if dtype == 'f32' else '2'} bytes")
+            for name in CLASSES:
+                one = fits[device, layout, dtype, name]
+                weights = ", ".join(map(number, one.weights))
+                lines.append(f"    ShapeFit{{{{{weights}}}, {number(one.least)}, {number(one.most)}}},  // {name}")
+    return "\n".join(lines)
+
+
+def header(fits: Fits, device: str, count: int) -> str:
+    rows = table(fits, device).split("\n")
+    nested = []
+    for i, layout in enumerate(LAYOUTS):
+        nested.append("    {{")
+        for j, _ in enumerate(DTYPES):
+            begin = (i * len(DTYPES) + j) * (len(CLASSES) + 1)
+            nested.append(rows[begin])
+            nested.append("        {{")
+            nested += ["        " + row for row in rows[begin + 1 : begin + 1 + len(CLASSES)]]
+            nested.append("        }},")
+        nested.append("    }},")
+    body = "\n".join(nested)
+    return (
+        f"// The time of convolutions on {device}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
+        "// backends/shape_model.h and bench/results/README.md.\n"
+        "#pragma once\n\n"
+        '#include "backends/shape_model.h"\n\n'
+        "namespace gable {\n\n"
+        f"inline constexpr ShapeFits k{device.capitalize()}ShapeFits{{{{\n{body}\n}}}};\n\n"
+        "}  // namespace gable\n"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fit", nargs="+", required=True, help="records to fit to")
+    parser.add_argument("--check", nargs="*", default=[], help="records of other layers")
+    parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
+    options = parser.parse_args(arguments)
+    layers = read(options.fit)
+    fits = fit_all(layers)
+    check(layers, fits, "fit")
+    check(read(options.check), fits, "check")
+    if options.write:
+        for device in DEVICES:
+            file = options.write / device / f"{device}_shape_fits.h"
+            file.write_text(header(fits, device, len(layers)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

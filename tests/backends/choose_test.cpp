@@ -1,0 +1,255 @@
+// The choices of `auto`: by the devices' models, by measured times, and where tensors lie. The devices are plugins of
+// this test (plugins/choose_gpu.cpp).
+#include <doctest/doctest.h>
+#include <gable/gable.h>
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tests/tools/expect.h"
+
+namespace gable {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of this process.
+const fs::path& cache() {
+  static const fs::path folder = [] {
+    std::string name = (fs::temp_directory_path() / "gable_choose_XXXXXX").string();
+    return fs::path(mkdtemp(name.data()));
+  }();
+  return folder;
+}
+
+struct RemoveCache {
+  ~RemoveCache() { fs::remove_all(cache()); }
+} const kRemoveCache;
+
+/// Before the first call into gable: the registry reads the path once.
+const bool kEnvironmentIsSet = [] {
+  unsetenv("GABLE_DEVICE");
+  setenv("GABLE_CACHE", cache().c_str(), 1);
+  return setenv("GABLE_BACKEND_PATH", GABLE_TEST_PLUGINS "/choose", 1) == 0;
+}();
+
+constexpr const char* kBoth = "auto?only=choose_gpu,choose_host&memory=host";
+
+Op add(std::int64_t elements) { return Add{.shape = {elements}}; }
+
+/// What the log says meanwhile.
+class Words {
+ public:
+  Words() {
+    set_log([this](std::string_view word) { text_ += std::string(word) + "\n"; });
+  }
+  ~Words() { set_log({}); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void check_sum(const Plan& plan, std::int64_t elements) {
+  const Tensor a(DType::f32, {elements}), b(DType::f32, {elements}), c(DType::f32, {elements});
+  for (std::int64_t i = 0; i < elements; ++i) {
+    a.as<float>()[i] = static_cast<float>(i);
+    b.as<float>()[i] = 10;
+    c.as<float>()[i] = -1;
+  }
+  plan.run(a, b, c);
+  CHECK(c.as<float>()[0] == 10);
+  CHECK(c.as<float>()[elements - 1] == static_cast<float>(elements - 1) + 10);
+}
+
+TEST_CASE("with host tensors a device of its own memory counts its copies, so that small ops stay on the host") {
+  REQUIRE(kEnvironmentIsSet);
+  const Device device = open(kBoth);
+  CHECK(device.info().memory == Memory{});
+  CHECK(device.tensor(DType::f32, {4}).view().memory == Memory{});
+
+  const Ranking small = choose(device, add(1000));
+  REQUIRE(small.first() != nullptr);
+  CHECK(small.source == ChoiceSource::model);
+  CHECK(small.first()->device == "choose_host");
+  CHECK(small.first()->kernel == "slow");
+  CHECK(small.first()->copies == 0);
+  CHECK(small.first()->predicted.value() == doctest::Approx(4e-6));
+
+  const std::int64_t many = 1 << 20;
+  const Ranking large = choose(device, add(many));
+  REQUIRE(large.first() != nullptr);
+  // 4.2 ms on the host, 12.6 MB of copies at 12 GB/s on the other.
+  CHECK(large.first()->device == "choose_gpu");
+  CHECK(large.first()->copies > 1e-3);
+  CHECK(large.first()->predicted.value() == doctest::Approx(large.first()->copies + 1e-6));
+  const Plan plan = device.plan(add(many));
+  CHECK(plan.device_uri() == "choose_gpu");
+  CHECK(contains(plan.explain(), "predicted (copies 1.08 ms); choose_host 4.19 ms predicted"));
+  check_sum(plan, many);
+}
+
+TEST_CASE("a plan of a staged device copies its tensors there and back") {
+  const std::int64_t elements = 1001;
+  const Plan plan = open("auto?only=choose_gpu&memory=host").plan(add(elements));
+  CHECK(plan.device_uri() == "choose_gpu");
+  CHECK(plan.memory() == Memory{});
+  CHECK(contains(plan.explain(), "each run copies them to cuda:7 and back"));
+  CHECK(plan.workspace_bytes() >= 3 * 4 * elements);
+  check_sum(plan, elements);
+}
+
+TEST_CASE("without ?memory= the best device's memory decides, as ever") {
+  const Device device = open("auto?only=choose_gpu,choose_host");
+  CHECK(device.info().memory == Memory{Memory::Kind::cuda, 7});
+  const Plan plan = device.plan(add(8));
+  CHECK(plan.device_uri() == "choose_gpu");
+  CHECK(contains(plan.explain(), "passed over choose_host: its tensors lie in host memory"));
+}
+
+TEST_CASE("choose() of a memory ranks what can use it") {
+  const Ranking host = choose(add(1000));
+  REQUIRE(host.first() != nullptr);
+  CHECK(host.first()->copies == 0);
+  bool staged = false;
+  for (const Candidate& one : host.candidates) staged = staged || (one.device == "choose_gpu" && one.copies > 0);
+  CHECK(staged);
+  const Ranking gpu = choose(add(1000), Memory{Memory::Kind::cuda, 7});
+  REQUIRE(gpu.first() != nullptr);
+  CHECK(gpu.first()->device == "choose_gpu");
+  CHECK(gpu.first()->copies == 0);
+  for (const Candidate& one : gpu.candidates) CHECK(one.device == "choose_gpu");
+  message_of([] { choose(add(1000), Memory{Memory::Kind::cuda, 3}); }, ErrorCode::unavailable);
+}
+
+TEST_CASE("refusals come last, each with its reason; one device's ranking is its own") {
+  const Op transpose = Transpose{.rows = 2, .columns = 3};
+  const Ranking none = choose(open(kBoth), transpose);
+  CHECK(none.first() == nullptr);
+  REQUIRE(none.candidates.size() == 2);
+  for (const Candidate& one : none.candidates) CHECK(one.refusal == "it only adds");
+  const Ranking cpu = choose(open("cpu"), transpose);
+  REQUIRE(cpu.first() != nullptr);
+  CHECK(cpu.first()->kernel == "transpose");
+  CHECK(cpu.first()->predicted.has_value());
+  CHECK(contains(message_of([&] { tune(open("cpu"), transpose); }), "auto?only=cpu"));
+  CHECK(contains(message_of([&] { tune(open(kBoth), transpose); }, ErrorCode::unsupported), "it only adds"));
+}
+
+TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another auto through the cache") {
+  const Words words;
+  const Op op = add(5000);
+  const Device device = open(kBoth);
+  CHECK(device.plan(op).kernel() == "slow");
+  const Ranking tuned = tune(device, op, 0.2);
+  REQUIRE(tuned.first() != nullptr);
+  CHECK(tuned.source == ChoiceSource::measured);
+  CHECK(tuned.first()->kernel == "quick");
+  CHECK(tuned.first()->measured.value() < 200e-6);
+  bool broken = false;
+  for (const Candidate& one : tuned.candidates) broken = broken || contains(one.refusal, "no memory at all");
+  CHECK(broken);
+  for (const Device& other : {device, open(kBoth)}) {
+    const Ranking known = choose(other, op);
+    CHECK(known.source == ChoiceSource::measured);
+    CHECK(known.first()->kernel == "quick");
+    const Plan plan = other.plan(op);
+    CHECK(plan.kernel() == "quick");
+    CHECK(contains(plan.explain(), "measured"));
+    check_sum(plan, 5000);
+  }
+  // Another set of devices has a cache of its own.
+  CHECK(choose(open("auto?only=choose_host"), op).source == ChoiceSource::model);
+  CHECK(words.text().empty());
+}
+
+TEST_CASE("?choose=measured tunes an op when its first plan is made") {
+  const Op op = add(6000);
+  const Device device = open("auto?only=choose_host&choose=measured&limit=0.1");
+  CHECK(device.plan(op).kernel() == "quick");
+  CHECK(choose(device, op).source == ChoiceSource::measured);
+  CHECK(open("auto?only=choose_host").plan(op).kernel() == "quick");
+}
+
+TEST_CASE("a cache that is damaged or can't be written is ignored with a word") {
+  const Op op = add(7000);
+  const auto only_file = [] {
+    fs::path found;
+    for (const auto& entry : fs::directory_iterator(cache())) {
+      if (entry.path().extension() == ".txt") found = entry.path();
+    }
+    return found;
+  };
+  fs::remove_all(cache());
+  fs::create_directories(cache());
+  const Device device = open("auto?only=choose_host");
+  tune(device, op, 0.05);
+  const fs::path file = only_file();
+  REQUIRE_FALSE(file.empty());
+  {
+    const Words words;
+    fs::resize_file(file, fs::file_size(file) - 3);
+    CHECK(choose(open("auto?only=choose_host"), op).source == ChoiceSource::model);
+    CHECK(contains(words.text(), "1 damaged entries are ignored"));
+  }
+  {
+    const Words words;
+    setenv("GABLE_CACHE", "/dev/null/gable", 1);
+    tune(open("auto?only=choose_host"), op, 0.05);
+    CHECK(contains(words.text(), "kept in memory alone"));
+  }
+  {
+    const Words words;
+    setenv("GABLE_CACHE", "relative", 1);
+    tune(open("auto?only=choose_host"), op, 0.05);
+    CHECK(contains(words.text(), "it must be 'off' or an absolute folder"));
+  }
+  {
+    const Words words;
+    setenv("GABLE_CACHE", "off", 1);
+    const Device without = open("auto?only=choose_host");
+    CHECK(choose(without, op).source == ChoiceSource::model);
+    tune(without, op, 0.05);
+    CHECK(choose(without, op).source == ChoiceSource::measured);
+    CHECK(words.text().empty());
+  }
+  setenv("GABLE_CACHE", cache().c_str(), 1);
+}
+
+TEST_CASE("wrong options are refused with what would be right") {
+  CHECK(contains(message_of([] { open("auto?only=abacus"); }), "'abacus', which is no backend"));
+  CHECK(contains(message_of([] { open("auto?only=cpu,,cpu"); }), "write devices with commas"));
+  CHECK(contains(message_of([] { open("auto?only=cpu,cpu:avx2"); }), "'cpu' twice"));
+  CHECK(contains(message_of([] { open("auto?only=auto"); }), "it takes devices"));
+  CHECK(contains(message_of([] { open("auto?memory=disk"); }), "host or cuda:N"));
+  CHECK(contains(message_of([] { open("auto?choose=random"); }), "model or measured"));
+  CHECK(contains(message_of([] { open("auto?limit=-1"); }), "above 0"));
+  CHECK(contains(message_of([] { open("auto?only=cpu:pdp11"); }, ErrorCode::unavailable), "there is no such device"));
+  CHECK(contains(message_of([] { tune(open("auto?only=cpu"), add(4), -1); }), "must be above 0"));
+}
+
+TEST_CASE("?only= takes several devices, threads go to those that have them, GABLE_DEVICE drops what is auto's alone") {
+  const Device device = open("auto?only=cpu+reference&threads=1");
+  const Conv2d conv{.input = {1, 16, 8, 8}, .weights = {16, 16, 3, 3}, .padding = {1, 1}};
+  const Plan plan = device.plan(conv);
+  CHECK(plan.device_uri() == "cpu?threads=1");
+  CHECK(contains(plan.explain(), "reference?threads=1"));
+  CHECK(contains(plan.explain(), "predicted"));
+  setenv("GABLE_DEVICE", "reference", 1);
+  CHECK(open("auto?only=cpu&choose=measured&limit=1&memory=host").info().uri == "reference");
+  unsetenv("GABLE_DEVICE");
+}
+
+TEST_CASE("a callback that throws does no harm") {
+  set_log([](std::string_view) { throw 1; });
+  setenv("GABLE_CACHE", "relative", 1);
+  CHECK_NOTHROW(open("auto?only=cpu"));
+  setenv("GABLE_CACHE", cache().c_str(), 1);
+  set_log({});
+}
+
+}  // namespace
+}  // namespace gable

@@ -1,0 +1,83 @@
+// Devices for choose_test, which add f32 tensors. Their time is what they say.
+//   choose_gpu    its memory is "cuda:7" (pointers are the host's); fast: 1 us for a run, plus copies where tensors lie
+//                 on the host. It refuses to copy to a memory that is not cuda:7, and counts copies in its kernel's
+//                 text
+//   choose_host   host memory; 4 ns an element predicted; two kernels, of which the second is the faster in truth
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "tests/backends/plugins/test_backend.h"
+
+namespace gable::test {
+namespace {
+
+constexpr bool kIsGpu = std::string_view(GABLE_TEST_BACKEND) == "choose_gpu";
+constexpr Memory kMemory = kIsGpu ? Memory{Memory::Kind::cuda, 7} : Memory{};
+
+DeviceInfo info() {
+  return {.uri = GABLE_TEST_BACKEND,
+          .backend = GABLE_TEST_BACKEND,
+          .name = "a loop",
+          .available = true,
+          .memory = kMemory,
+          .kernels = {"slow", "quick"}};
+}
+
+/// Adds, and takes some time over it.
+class TimedAdd final : public PlanImpl {
+ public:
+  TimedAdd(const Op& op, const std::string& kernel, std::chrono::microseconds time)
+      : PlanImpl({.kernel = kernel, .explanation = "adds", .bound = f32_accumulation_bound(1, DType::f32, {})}),
+        adds_(op),
+        time_(time) {}
+  void run(const RunArguments& arguments) override {
+    const auto end = std::chrono::steady_clock::now() + time_;
+    adds_.run(arguments);
+    while (std::chrono::steady_clock::now() < end) continue;
+  }
+
+ private:
+  AddPlan adds_;
+  std::chrono::microseconds time_;
+};
+
+class ChooseDevice final : public DeviceImpl {
+ public:
+  ChooseDevice() : DeviceImpl(test::info()) {}
+
+  std::vector<KernelOffer> offers(const Op& op) const override {
+    if (!std::holds_alternative<Add>(op)) return {{"slow", "it only adds", {}}};
+    const auto offer = [&op](const char* kernel, int microseconds) -> KernelOffer {
+      return {kernel, "",
+              [=] { return std::make_unique<TimedAdd>(op, kernel, std::chrono::microseconds(microseconds)); }};
+    };
+    if (kIsGpu) return {offer("quick", 0)};
+    return {offer("slow", 300), offer("quick", 0), {"broken", "", []() -> std::unique_ptr<PlanImpl> {
+                                                      throw Error(ErrorCode::out_of_memory, "no memory at all");
+                                                    }}};
+  }
+
+  std::optional<double> predicted_seconds(const Op& op) const override {
+    return kIsGpu ? 1e-6 : 4e-9 * static_cast<double>(output_shape(op).elements());
+  }
+
+  void copy(const ConstTensorView& from, const TensorView& to, void*) const override {
+    const bool one_is_here = (from.memory == kMemory) != (to.memory == kMemory);
+    if (kIsGpu && !one_is_here) throw Error(ErrorCode::invalid_argument, "no copy between host and device");
+    std::memcpy(to.data, from.data, to.bytes());
+  }
+};
+
+class ChooseBackend final : public TestBackend {
+ public:
+  ChooseBackend() : TestBackend(GABLE_TEST_BACKEND) {}
+  int priority() const override { return kIsGpu ? 1002 : 1001; }
+  std::vector<DeviceInfo> probe() const override { return {info()}; }
+  std::shared_ptr<DeviceImpl> open(const DeviceUri&) const override { return std::make_shared<ChooseDevice>(); }
+};
+
+}  // namespace
+}  // namespace gable::test
+
+GABLE_PLUGIN(gable::test::ChooseBackend)
