@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gable/choose.h>
 #include <gable/error.h>
 #include <gable/version.h>
 
@@ -17,6 +18,7 @@
 #include <memory>
 #include <string_view>
 
+#include "bench/cli/choice_commands.h"
 #include "bench/cli/cliffs_command.h"
 #include "bench/cli/diff_command.h"
 #include "bench/cli/info.h"
@@ -45,6 +47,7 @@ struct Arguments {
   ProfileOptions profile;
   WorkloadOptions workload;
   CliffOptions cliffs;
+  ChoiceOptions choice;
   DiffArguments diff;
   ProgramArguments program;
   RandomVerifyOptions random;
@@ -357,6 +360,48 @@ void add_cliffs(CLI::App& root, Arguments& a) {
   });
 }
 
+void add_choice(CLI::App& app, ChoiceOptions& choice) {
+  add_selection(app, choice.selection);
+  app.add_option("--device", choice.device, "an auto, e.g. auto?only=cpu+onednn or auto?memory=host (default: auto)");
+  add_threads(app, choice.threads);
+}
+
+void add_tune(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand(
+      "tune", "measure the devices and kernels that auto chooses among, and remember the fastest for each op");
+  add_choice(app, a.choice);
+  app.add_option("--seconds", a.choice.seconds, "limit of the whole run (default: 60)")->check(positive());
+  app.add_flag("--again", a.choice.again, "also what was tuned before");
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      arguments.choice.command = arguments.study.command;
+      return tune_command(arguments.choice, console);
+    };
+  });
+}
+
+void add_regret(CLI::App& root, Arguments& a) {
+  CLI::App& app = *root.add_subcommand(
+      "regret", "how good auto's choices are: time of what it chose / time of the best; exit 1 beyond the limits");
+  add_choice(app, a.choice);
+  RegretJob& job = a.choice.job;
+  app.add_option("--seconds", job.seconds_each, "time for one contestant on one layer (default: 0.1)")
+      ->check(positive());
+  app.add_flag("--kernels", job.kernels,
+               "compare with every kernel of each device, not only with the one it would take");
+  app.add_option("--geo", a.choice.geo, "most geometric mean of a dtype and layout (default: 1.05)")->check(positive());
+  app.add_option("--worst", a.choice.worst, "most of one layer (default: 1.3)")->check(positive());
+  app.add_option("--most", a.choice.most, "layers to print (default: 20)")->check(positive());
+  add_json(app, a);
+  app.callback([&a] {
+    a.action = [](Arguments& arguments, Console& console) {
+      arguments.choice.command = arguments.study.command;
+      return regret_command(arguments.choice, console);
+    };
+  });
+}
+
 /// The command `gable counted`, which gable itself starts; see workload_process.h.
 void add_counted(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("counted", "one workload, to be counted from outside");
@@ -426,6 +471,7 @@ int run_action(Arguments& arguments) {
 int command(int argc, const char* const* argv) {
   Arguments arguments;
   arguments.study.command = command_line(argc, argv);
+  set_log([](std::string_view message) { std::fputs(("gable: " + std::string(message) + "\n").c_str(), stderr); });
   CLI::App app("gable: one tensor/conv API over CPU and GPU, on one measured roofline", "gable");
   app.set_version_flag("--version", "gable " GABLE_VERSION_STRING);
   app.require_subcommand(1);
@@ -433,7 +479,7 @@ int command(int argc, const char* const* argv) {
       "Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 the device can't do it, 4 device or system "
       "failure.");
   for (const auto add : {add_info, add_list, add_run, add_verify, add_bench, add_ceilings, add_roofline, add_measure,
-                         add_plot, add_diff, add_profile, add_cliffs, add_counted}) {
+                         add_plot, add_diff, add_profile, add_cliffs, add_tune, add_regret, add_counted}) {
     add(app, arguments);
   }
   const int own_words = count_own_words(argc, argv);

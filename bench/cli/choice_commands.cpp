@@ -1,0 +1,199 @@
+// See choice_commands.h.
+#include "bench/cli/choice_commands.h"
+
+#include <fmt/format.h>
+#include <gable/backend.h>
+#include <gable/choose.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "bench/common/text.h"
+#include "bench/record/study_json.h"
+#include "bench/workloads/identity.h"
+
+namespace gable::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr double kMostSecondsEach = 1;  // of tuning one op
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+OpenDevice open_auto(const ChoiceOptions& options) {
+  OpenDevice device = open_devices({options.device}, options.threads).front();
+  if (parse_device_uri(options.device).backend != "auto") {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--device {}: there is something to choose among several devices or kernels: write "
+                            "auto?only={}",
+                            options.device, options.device));
+  }
+  return device;
+}
+
+std::string title(const Case& one) { return printable(fmt::format("{} {}", one.name, to_string(dtype_of(one.op)))); }
+
+std::string text_of(const Candidate& one) { return fmt::format("{}/{}", one.device, one.kernel); }
+
+/// One op that was tuned, beside what the model would have taken.
+struct Tuned {
+  const Case* one;
+  Candidate best;
+  Candidate predicted;
+};
+
+const Candidate* same_candidate(const Ranking& ranking, const Candidate& wanted) {
+  for (const Candidate& one : ranking.candidates) {
+    if (one.device == wanted.device && one.kernel == wanted.kernel) return &one;
+  }
+  return nullptr;
+}
+
+std::string line_of(const Tuned& tuned) {
+  std::string line = fmt::format("{:<28} {:<26} {:>8}", title(*tuned.one), text_of(tuned.best),
+                                 tuned.best.measured ? seconds_text(*tuned.best.measured) : "-");
+  const bool other = tuned.best.device != tuned.predicted.device || tuned.best.kernel != tuned.predicted.kernel;
+  if (other && tuned.predicted.measured && tuned.best.measured) {
+    line += fmt::format("  the model's {} {} ({:.2f}x)", text_of(tuned.predicted),
+                        seconds_text(*tuned.predicted.measured), *tuned.predicted.measured / *tuned.best.measured);
+  }
+  return line;
+}
+
+json tuned_json(const Tuned& tuned) {
+  const Identity identity = identity_of(*tuned.one);
+  json row{{"suite", identity.suite},
+           {"name", identity.name},
+           {"problem", identity.problem},
+           {"dtype", identity.dtype},
+           {"layout", identity.layout},
+           {"device", tuned.best.device},
+           {"kernel", tuned.best.kernel},
+           {"model_device", tuned.predicted.device},
+           {"model_kernel", tuned.predicted.kernel}};
+  if (tuned.best.measured) row["seconds"] = *tuned.best.measured;
+  if (tuned.predicted.measured) row["model_seconds"] = *tuned.predicted.measured;
+  return row;
+}
+
+Selection selected(const ChoiceOptions& options, const OpenDevice& device, Console& console) {
+  Selection selection = select(options.selection, device.on_gpu());
+  print_refusals(selection.refused, console);
+  return selection;
+}
+
+}  // namespace
+
+ExitCode tune_command(const ChoiceOptions& options, Console& console) {
+  console.check_target();
+  const OpenDevice device = open_auto(options);
+  const Selection selection = selected(options, device, console);
+  const Clock::time_point start = Clock::now();
+  const std::size_t count = selection.cases.size();
+  std::vector<Refusal> refused;
+  json rows = json::array();
+  int tuned = 0, known = 0, left = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Case& one = selection.cases[i];
+    console.progress(i, count, title(one));
+    const double remaining = options.seconds - seconds_since(start);
+    try {
+      const Ranking before = choose(device.device, one.op);
+      if (before.source == ChoiceSource::measured && !options.again) {
+        ++known;
+        continue;
+      }
+      if (remaining <= 0) {
+        ++left;
+        continue;
+      }
+      const double seconds = std::min(kMostSecondsEach, remaining / static_cast<double>(count - i));
+      const Ranking after = tune(device.device, one.op, seconds);
+      const Candidate* const best = after.first();
+      const Candidate* const predicted = before.first() == nullptr ? nullptr : same_candidate(after, *before.first());
+      if (best == nullptr || predicted == nullptr) {
+        throw Error(ErrorCode::device_failure, "every candidate failed: " + after.candidates.front().refusal);
+      }
+      const Tuned result{&one, *best, *predicted};
+      console.print(line_of(result));
+      rows.push_back(tuned_json(result));
+      ++tuned;
+    } catch (const Error& error) {
+      const Identity identity = identity_of(one);
+      refused.push_back(
+          {identity.suite, identity.name, identity.problem, identity.dtype, identity.math, device.uri, error.what()});
+    }
+  }
+  console.finish_progress();
+  print_refusals(refused, console);
+  const double took = seconds_since(start);
+  console.print(fmt::format("{} tuned in {:.1f} s, {} known before, {} left, since the {} s of --seconds were over",
+                            tuned, took, known, left, options.seconds));
+  console.emit({{"schema_version", 1},
+                {"machine", machine_json(perf::describe_machine(), options.command)},
+                {"device", device.uri},
+                {"seconds", took},
+                {"known", known},
+                {"left", left},
+                {"tuned", std::move(rows)}});
+  return tuned + known > 0 || refused.empty() ? kDone : kUnsupported;
+}
+
+ExitCode regret_command(const ChoiceOptions& options, Console& console) {
+  console.check_target();
+  const OpenDevice device = open_auto(options);
+  const Selection selection = selected(options, device, console);
+  RegretDocument document{.device = device.uri};
+  RegretMeter meter(device, options.job);
+  std::vector<double> choosing;
+  for (std::size_t i = 0; i < selection.cases.size(); ++i) {
+    const Case& one = selection.cases[i];
+    console.progress(i, selection.cases.size(), title(one));
+    try {
+      meter.measure(one, document);
+      const Clock::time_point start = Clock::now();
+      choose(device.device, one.op);
+      choosing.push_back(seconds_since(start));
+    } catch (const Error&) {
+      ++document.without_choice;
+    }
+  }
+  console.finish_progress();
+  if (document.layers.empty()) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("'{}' has nothing to choose for these layers: one device and kernel "
+                            "takes each of them (--kernels compares all kernels)",
+                            device.uri));
+  }
+  std::sort(choosing.begin(), choosing.end());
+  document.choosing = choosing[choosing.size() / 2];
+  summarize(document);
+  std::vector<const RegretLayer*> worst;
+  for (const RegretLayer& layer : document.layers) worst.push_back(&layer);
+  std::stable_sort(worst.begin(), worst.end(), [](const auto* a, const auto* b) { return a->ratio() > b->ratio(); });
+  console.print(fmt::format("{:>6}  {:<5} {:<6} {:<28} {:<28} layer", "regret", "dtype", "layout", "pick", "best"));
+  for (std::size_t i = 0; i < std::min(options.most, worst.size()) && worst[i]->ratio() > 1; ++i) {
+    const RegretLayer& one = *worst[i];
+    console.print(
+        printable(fmt::format("{:6.2f}  {:<5} {:<6} {:<28} {:<28} {} {}", one.ratio(), one.identity.dtype,
+                              one.identity.layout, one.pick.device + "/" + one.pick.kernel,
+                              one.best.device + "/" + one.best.kernel, one.identity.name, one.identity.problem)));
+  }
+  bool within = true;
+  for (const RegretSummary& one : document.summaries) {
+    within = within && one.geo <= options.geo && one.worst <= options.worst;
+    console.print(fmt::format("{} {}: {} layers with a choice: geo {:.3f}, worst {:.2f}, {} above 1.05, {} right",
+                              one.dtype, one.layout, one.layers, one.geo, one.worst, one.above, one.right));
+  }
+  console.print(fmt::format("{} without a choice; choosing took {} (median)", document.without_choice,
+                            seconds_text(document.choosing)));
+  json record = to_json(document);
+  record["machine"] = machine_json(perf::describe_machine(), options.command);
+  console.emit(record);
+  return within ? kDone : kCheckFailed;
+}
+
+}  // namespace gable::bench

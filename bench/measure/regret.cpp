@@ -1,0 +1,140 @@
+// See regret.h.
+#include "bench/measure/regret.h"
+
+#include <gable/backend.h>
+#include <gable/choose.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "bench/measure/measure.h"
+#include "bench/workloads/identity.h"
+
+namespace gable::bench {
+namespace {
+
+/// Candidates so much slower than the pick, by prediction or measurement, are no contestants.
+constexpr double kFarSlower = 8;
+
+bool is_far_slower(const Candidate& one, const Candidate& pick) {
+  if (one.measured && pick.measured) return *one.measured > kFarSlower * *pick.measured;
+  return one.predicted && pick.predicted && *one.predicted > kFarSlower * *pick.predicted;
+}
+
+std::string with_option(const std::string& text, const std::string& option, const std::string& value) {
+  DeviceUri uri = parse_device_uri(text);
+  uri.options[option] = value;
+  return to_string(uri);
+}
+
+std::string without_kernel(const std::string& text) {
+  DeviceUri uri = parse_device_uri(text);
+  uri.options.erase("kernel");
+  return to_string(uri);
+}
+
+/// A device whose times hold copies is run by an `auto` of it alone.
+std::string uri_of(const Candidate& one) {
+  if (one.copies == 0) return one.device;
+  DeviceUri inner = parse_device_uri(one.device);
+  DeviceUri uri{.backend = "auto", .options = std::move(inner.options)};
+  inner.options.clear();
+  uri.options["only"] = to_string(inner);
+  uri.options["memory"] = "host";
+  return to_string(uri);
+}
+
+/// The first quartile: what else runs on the machine only adds to times.
+RegretTime time_of(const Row& row) { return {row.place.device, row.place.kernel, row.time.q1}; }
+
+bool same_program(const RegretTime& a, const RegretTime& b) { return a.device == b.device && a.kernel == b.kernel; }
+
+}  // namespace
+
+RegretMeter::RegretMeter(OpenDevice automatic, const RegretJob& job) : automatic_(std::move(automatic)), job_(job) {}
+
+const OpenDevice* RegretMeter::opened(const std::string& uri) {
+  const auto found = std::find_if(opened_.begin(), opened_.end(), [&](const auto& one) { return one.uri == uri; });
+  if (found != opened_.end()) return &*found;
+  try {
+    opened_.push_back(open_devices({uri}, 0).front());
+  } catch (const Error&) {
+    return nullptr;  // cudnn has no ?kernel=
+  }
+  return &opened_.back();
+}
+
+std::vector<OpenDevice> RegretMeter::contestants(const Ranking& ranking) {
+  std::map<std::string, int> supported;
+  for (const Candidate& one : ranking.candidates) supported[one.device] += one.supported() ? 1 : 0;
+  std::vector<std::string> uris;
+  for (const Candidate& one : ranking.candidates) {
+    if (!one.supported() || is_far_slower(one, *ranking.first())) continue;
+    const std::string device = uri_of(one);
+    const bool by_kernel = job_.kernels && supported[one.device] > 1;
+    const std::string uri = by_kernel ? with_option(device, "kernel", one.kernel) : device;
+    if (std::find(uris.begin(), uris.end(), uri) == uris.end()) uris.push_back(uri);
+  }
+  std::vector<OpenDevice> all;
+  for (const std::string& uri : uris) {
+    if (const OpenDevice* const device = opened(uri)) all.push_back(*device);
+  }
+  return all;
+}
+
+void RegretMeter::measure(const Case& one, RegretDocument& document) {
+  const Ranking ranking = choose(automatic_.device, one.op);
+  std::vector<OpenDevice> devices;
+  if (ranking.first() != nullptr) devices = contestants(ranking);
+  if (devices.size() < 2) {
+    ++document.without_choice;
+    return;
+  }
+  devices.insert(devices.begin(), automatic_);
+  Outcome outcome;
+  MeasureOptions options;
+  options.seconds_each = job_.seconds_each;
+  std::vector<RegretTime> times;
+  measure_cases({one}, {devices, options, outcome},
+                {[](std::size_t, std::size_t, const std::string&) {},
+                 [&](const Measured& measured) { times.push_back(time_of(measured.row)); }});
+  if (times.size() < 3) {
+    ++document.without_choice;
+    return;
+  }
+  RegretLayer layer{.identity = identity_of(one),
+                    .pick = times.front(),
+                    .source = ranking.source == ChoiceSource::model ? "model" : "measured",
+                    .predicted = ranking.first()->predicted};
+  // The same program under another name: a right pick has a regret of 1 whatever the noise.
+  for (RegretTime& time : times) {
+    const RegretTime plain{without_kernel(time.device), time.kernel, time.seconds};
+    if (same_program(plain, layer.pick)) layer.pick.seconds = std::min(layer.pick.seconds, time.seconds);
+  }
+  times.front() = layer.pick;
+  layer.best = *std::min_element(times.begin(), times.end(),
+                                 [](const RegretTime& a, const RegretTime& b) { return a.seconds < b.seconds; });
+  layer.times = std::move(times);
+  document.layers.push_back(std::move(layer));
+}
+
+void summarize(RegretDocument& document) {
+  std::map<std::pair<std::string, std::string>, RegretSummary> all;
+  for (const RegretLayer& layer : document.layers) {
+    RegretSummary& one = all[{layer.identity.dtype, layer.identity.layout}];
+    one.dtype = layer.identity.dtype;
+    one.layout = layer.identity.layout;
+    const double ratio = layer.ratio();
+    one.geo = std::exp((std::log(one.geo) * one.layers + std::log(ratio)) / (one.layers + 1));
+    ++one.layers;
+    one.worst = std::max(one.worst, ratio);
+    one.above += ratio > 1.05 ? 1 : 0;
+    one.right += ratio <= 1 ? 1 : 0;
+  }
+  for (auto& [key, one] : all) document.summaries.push_back(std::move(one));
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,40 @@
+// How good the choices of an `auto` are: time of what it chose / time of the best that it could have chosen, in turn.
+#pragma once
+
+#include <gable/choose.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/measure/devices.h"
+#include "bench/record/regret.h"
+#include "bench/workloads/cases.h"
+
+namespace gable::bench {
+
+struct RegretJob {
+  double seconds_each = 0.1;  ///< budget of one contestant on one layer
+  bool kernels = false;       ///< contestants are all kernels of each device, not only the one that it would take
+};
+
+/// Opens devices once, by URI.
+class RegretMeter {
+ public:
+  RegretMeter(OpenDevice automatic, const RegretJob& job);
+
+  /// Adds the layer to the document; without anything to choose, or with a refusal, only counts it.
+  void measure(const Case& one, RegretDocument& document);
+
+ private:
+  std::vector<OpenDevice> contestants(const Ranking& ranking);
+  const OpenDevice* opened(const std::string& uri);
+
+  OpenDevice automatic_;
+  RegretJob job_;
+  std::vector<OpenDevice> opened_;
+};
+
+/// Geometric mean, worst and counts for each dtype and layout.
+void summarize(RegretDocument& document);
+
+}  // namespace gable::bench

@@ -1,0 +1,47 @@
+// See regret.h.
+#include "bench/record/regret.h"
+
+namespace gable::bench {
+namespace {
+
+using nlohmann::json;
+
+json time_json(const RegretTime& one) {
+  return {{"device", one.device}, {"kernel", one.kernel}, {"seconds", one.seconds}};
+}
+
+json layer_json(const RegretLayer& layer) {
+  json times = json::array();
+  for (const RegretTime& one : layer.times) times.push_back(time_json(one));
+  json result{{"suite", layer.identity.suite}, {"name", layer.identity.name},     {"problem", layer.identity.problem},
+              {"dtype", layer.identity.dtype}, {"layout", layer.identity.layout}, {"regret", layer.ratio()},
+              {"pick", time_json(layer.pick)}, {"source", layer.source},          {"best", time_json(layer.best)},
+              {"times", std::move(times)}};
+  if (layer.predicted) result["predicted"] = *layer.predicted;
+  return result;
+}
+
+}  // namespace
+
+json to_json(const RegretDocument& document) {
+  json summaries = json::array();
+  for (const RegretSummary& one : document.summaries) {
+    summaries.push_back({{"dtype", one.dtype},
+                         {"layout", one.layout},
+                         {"layers", one.layers},
+                         {"geo", one.geo},
+                         {"worst", one.worst},
+                         {"above_1.05", one.above},
+                         {"right", one.right}});
+  }
+  json layers = json::array();
+  for (const RegretLayer& layer : document.layers) layers.push_back(layer_json(layer));
+  return {{"schema_version", 1},
+          {"device", document.device},
+          {"choosing_seconds", document.choosing},
+          {"without_choice", document.without_choice},
+          {"summary", std::move(summaries)},
+          {"layers", std::move(layers)}};
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,48 @@
+// What `gable regret` measured: the choices of an `auto`, layer by layer.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/record/row.h"
+
+namespace gable::bench {
+
+struct RegretTime {
+  std::string device{}, kernel{};
+  double seconds = 0;
+};
+
+struct RegretLayer {
+  Identity identity{};
+  RegretTime pick{};
+  std::string source{};               ///< of the choice: "model" or "measured"
+  std::optional<double> predicted{};  ///< of the pick
+  std::vector<RegretTime> times{};    ///< of all contestants, the pick's first
+  RegretTime best{};
+
+  double ratio() const { return pick.seconds / best.seconds; }
+};
+
+/// The layers of one dtype in one layout.
+struct RegretSummary {
+  std::string dtype{}, layout{};
+  int layers = 0;
+  double geo = 1, worst = 1;
+  int above = 0;  ///< by more than 5 %
+  int right = 0;  ///< the pick is the best
+};
+
+struct RegretDocument {
+  std::string device{};
+  double choosing = 0;  ///< seconds of choosing, median over the layers
+  int without_choice = 0;
+  std::vector<RegretLayer> layers{};
+  std::vector<RegretSummary> summaries{};
+};
+
+nlohmann::json to_json(const RegretDocument& document);
+
+}  // namespace gable::bench
