@@ -7,9 +7,14 @@
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_loops.h"
 #include "backends/cuda/cuda_plans.h"
+#include "backends/cuda/cuda_rates.h"
 
 namespace gable {
 namespace {
+
+/// Time over roof of depthwise, grouped, few_channels, pointwise and spatial convolutions: geometric means over
+/// bench/results/h200/layers-*.json, in graphs.
+constexpr std::array<double, kShapeClasses> kInefficiency{1.7, 1.5, 1.0, 1.4, 1.9};
 
 /// The GPU measures itself.
 class CudaStudies final : public StudyImpl {
@@ -40,6 +45,10 @@ class KernelDevice final : public CudaDevice {
     return all;
   }
 
+  std::optional<double> predicted_seconds(const Op& op) const override {
+    return modelled_cuda_seconds(op, rates_, kInefficiency);
+  }
+
   const StudyImpl* studies() const override { return &studies_; }
 
  private:
@@ -51,6 +60,7 @@ class KernelDevice final : public CudaDevice {
   }
 
   std::string kernel_;
+  CudaRates rates_ = reporting(uri(), [this] { return CudaRates(*this); });
   CudaStudies studies_{*this};
 };
 

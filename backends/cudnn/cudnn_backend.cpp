@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/cuda_rates.h"
 #include "backends/cudnn/cudnn_plan.h"
 
 namespace gable::cudnn {
@@ -13,6 +14,10 @@ namespace {
 
 constexpr const char* kMeasured = "measured";
 constexpr const char* kHeuristic = "heuristic";
+
+/// Time over roof of depthwise, grouped, few_channels, pointwise and spatial convolutions, fused by PyTorch's cuDNN or
+/// not, whichever was faster: as in backends/cuda/cuda_backend.cpp.
+constexpr std::array<double, kShapeClasses> kInefficiency{3.4, 2.4, 1.5, 1.6, 2.1};
 
 bool wants_measuring(const DeviceUri& uri) {
   const auto option = uri.options.find("algorithm");
@@ -26,7 +31,12 @@ class CudnnDevice final : public CudaDevice {
  public:
   CudnnDevice(DeviceInfo info, const Library& library, bool measured)
       : CudaDevice(std::move(info)),
-        planner_(std::make_unique<Planner>(std::make_shared<Session>(library, CudaDevice::index()), measured)) {}
+        planner_(std::make_unique<Planner>(std::make_shared<Session>(library, CudaDevice::index()), measured)),
+        rates_(reporting(uri(), [this] { return CudaRates(*this); })) {}
+
+  std::optional<double> predicted_seconds(const Op& op) const override {
+    return modelled_cuda_seconds(op, rates_, kInefficiency);
+  }
 
   std::vector<KernelOffer> offers(const Op& op) const override {
     return reporting(uri(), [&]() -> std::vector<KernelOffer> {
@@ -46,6 +56,7 @@ class CudnnDevice final : public CudaDevice {
   }
 
   std::unique_ptr<Planner> planner_;
+  CudaRates rates_;
 };
 
 class CudnnBackend final : public Backend {
