@@ -80,6 +80,8 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_waste(p.group_c(), 16),
                                                     log_waste(p.group_c(), 4),
                                                     log_waste(p.group_k(), 16),
+                                                    log_waste(p.group_k(), 8),
+                                                    log_waste(p.k, 16),
                                                     log_waste(p.wo, 16),
                                                     log_of(p.groups, kMostChannels)};
   const ShapeFit& fit = fits[p.nhwc ? 0 : 1][p.dtype == DType::f32 ? 0 : 1][static_cast<std::size_t>(shape_class(p))];

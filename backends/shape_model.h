@@ -28,7 +28,7 @@ Rates host_rates(DType dtype, int threads);
 
 enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial };
 inline constexpr int kShapeClasses = 5;
-inline constexpr int kShapeFeatures = 14;
+inline constexpr int kShapeFeatures = 16;
 
 ShapeClass shape_class(const Conv2dProblem& problem);
 

@@ -95,6 +95,8 @@ def features(layer: Layer) -> list[float]:
         log_waste(group_c, 16),
         log_waste(group_c, 4),
         log_waste(group_k, 16),
+        log_waste(group_k, 8),
+        log_waste(e["oc"], 16),
         log_waste(e["ow"], 16),
         math.log(min(e["g"], 4096)),
     ]
