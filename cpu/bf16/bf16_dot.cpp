@@ -275,12 +275,12 @@ const Bf16Unit& bf16_dot_unit() {
                              .loads_full_halves = false,
                              .merged_width = kVector / 2,
                              .most_padding = 4.5,
-                             .position_cycles = beside_amx          ? 130
-                                                : splits_512_bits() ? 38
-                                                                    : 20,
-                             .weights_cycles = beside_amx ? 100 : 30,
-                             .tile_cycles = beside_amx ? 0 : 60,
-                             .start_cycles = beside_amx ? 150 : 340,
+                             .position_cycles = beside_amx          ? 130.0
+                                                : splits_512_bits() ? 38.0
+                                                                    : 20.0,
+                             .weights_cycles = beside_amx ? 100.0 : 30.0,
+                             .tile_cycles = beside_amx ? 0.0 : 60.0,
+                             .start_cycles = beside_amx ? 150.0 : 340.0,
                              .begin = begin_nothing,
                              .end = end_nothing,
                              .tiles = {.one = dot_tile},
