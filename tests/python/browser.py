@@ -1,6 +1,7 @@
 """Drives headless Chromium over the DevTools pipe (file descriptors 3 and 4), with nothing but the standard library."""
 
 import base64
+import fcntl
 import itertools
 import json
 import os
@@ -26,12 +27,20 @@ class Browser:
         self.profile = tempfile.mkdtemp(prefix="gable-browser-")
         to_read, self.write_end = os.pipe()
         self.read_end, to_write = os.pipe()
+
+        def take_descriptors_3_and_4():
+            away = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_read, to_write)]
+            for end, wanted in zip(away, (3, 4)):
+                os.dup2(end, wanted)
+                os.close(end)
+
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec 3<&{to_read} 4>&{to_write}; exec "$@"', "sh", program(), "--headless", "--no-sandbox",
-             "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions", "--disable-dev-shm-usage",
-             "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
-             f"--user-data-dir={self.profile}", f"--window-size={width},{height}", "about:blank"],
-            pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [program(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+             "--disable-extensions", "--disable-dev-shm-usage", "--disable-background-networking",
+             "--disable-component-update", "--remote-debugging-pipe", f"--user-data-dir={self.profile}",
+             f"--window-size={width},{height}", "about:blank"],
+            preexec_fn=take_descriptors_3_and_4, pass_fds=(3, 4), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
         os.close(to_read)
         os.close(to_write)
         self.numbers = itertools.count(1)
@@ -86,17 +95,16 @@ class Browser:
                 return answer["result"]
 
     def open(self, path, fragment=""):
-        self.call("Page.navigate", url="about:blank")  # a new fragment alone would not load the page again
-        self.events.clear()
-        self.call("Page.navigate", url=Path(path).resolve().as_uri() + ("#" + fragment if fragment else ""))
-        self._until_loaded()
+        # By way of an empty page: a new fragment alone would not load the page again.
+        for url in ("about:blank", Path(path).resolve().as_uri() + ("#" + fragment if fragment else "")):
+            self._load("Page.navigate", url=url)
 
     def reload(self):
-        self.events.clear()
-        self.call("Page.reload")
-        self._until_loaded()
+        self._load("Page.reload")
 
-    def _until_loaded(self):
+    def _load(self, method, **parameters):
+        self.events.clear()
+        self.call(method, **parameters)
         until = time.monotonic() + 60
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._message(until)

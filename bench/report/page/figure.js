@@ -215,7 +215,7 @@ const coverLine = (taken, [x0, y0, x1, y1]) => {
 
 const drawPanel = (panel, longest) => {
   const root = svg("g", { class: "panel" });
-  const roofs = svg("g", { class: "roofs" }), trails = svg("g"), marks = svg("g"), names = svg("g");
+  const roofs = svg("g", { class: "roofs" }), trails = svg("g"), marks = svg("g"), names = svg("g", { class: "names" });
   root.append(drawAxes(panel), roofs, trails, marks, names, drawTitle(panel));
   drawRoofs(panel, roofs);
   placePoints(panel);
@@ -246,6 +246,7 @@ const drawJoins = (pairs, kind, layer) => {
 
 let focusedPoint = -1;
 const draw = () => {
+  const hadFocus = figure?.contains(document.activeElement);
   const width = Math.max(280, canvas.clientWidth);
   panels = layOut(width);
   placeOf = new Map();
@@ -267,7 +268,6 @@ const draw = () => {
   if (state.joins) drawJoins(joinsOf(places), "pair", joins);
   if (state.steps) drawJoins(stepsOf(places), "step", joins);
   if (state.names) for (const panel of panels) drawNames(panel, panel.names, panel.taken, longest);
-  const hadFocus = figure?.contains(document.activeElement);
   if (figure) figure.replaceWith(next);
   else canvas.append(next);
   figure = next;

@@ -62,31 +62,40 @@ const summaryOf = (point) => {
   return `${point.label}, ${point.series}, ${point.precision}: ${rate}${roof}${flags}`;
 };
 
-// Quartiles of T as a vertical bar, of Q as a horizontal one, around the origin.
+// Quartiles of T as a vertical bar, of Q as a horizontal one, around the origin; nothing where they are too short.
 const barsOf = (point, place, scale) => {
-  const bars = [];
-  const kind = { class: `bar c-${point.precision}` };
+  let d = "";
   const y0 = scale.y(point.flop / point.q3) - place.y, y1 = scale.y(point.flop / point.q1) - place.y;
-  if (y0 - y1 > 1.5) bars.push(lineElement([0, y0, 0, y1], kind));
+  if (y0 - y1 > 1.5) d += `M0 ${y0.toFixed(1)}V${y1.toFixed(1)}`;
   const q = point.traffic[levelOf(point)];
   if (q.q1 !== undefined) {
     const x0 = scale.x(point.flop / q.q3) - place.x, x1 = scale.x(point.flop / q.q1) - place.x;
-    if (x1 - x0 > 1.5) bars.push(lineElement([x0, 0, x1, 0], kind));
+    if (x1 - x0 > 1.5) d += `M${x0.toFixed(1)} 0H${x1.toFixed(1)}`;
   }
-  return bars;
+  return d ? [svg("path", { class: `bar c-${point.precision}`, d })] : [];
+};
+
+// A point's mark without its bars. Marks are kept from one drawing to the next: making them takes most of the time.
+const kept = new Map();
+const markOfPoint = (point, radius) => {
+  const known = kept.get(point.index);
+  if (known?.radius === radius) return known.group;
+  const group = svg("g", { class: `point${point.flags.length ? " flagged" : ""}`, "data-i": point.index, role: "img",
+    "aria-label": summaryOf(point) },
+  svg("circle", { class: "target", r: Math.max(10, radius) }), ...markElements(point, radius));
+  if (point.flags.length) group.append(svg("circle", { class: "flag", r: radius + 3.5 }));
+  kept.set(point.index, { radius, group });
+  return group;
 };
 
 const drawPoint = (place, panel, longest) => {
   const { point } = place;
-  const radius = radiusOf(point, longest);
-  const group = svg("g", {
-    class: `point${point.flags.length ? " flagged" : ""}${state.pinned === point.index ? " pinned" : ""}`,
-    "data-i": point.index, tabindex: -1, role: "img", "aria-label": summaryOf(point),
-    transform: `translate(${place.x.toFixed(2)} ${place.y.toFixed(2)})`,
-  });
-  if (!place.spread) group.append(...barsOf(point, place, panel.scale));
-  group.append(svg("circle", { class: "target", r: Math.max(10, radius) }), ...markElements(point, radius));
-  if (point.flags.length) group.append(svg("circle", { class: "flag", r: radius + 3.5 }));
+  const group = markOfPoint(point, radiusOf(point, longest));
+  group.setAttribute("tabindex", -1);
+  group.setAttribute("transform", `translate(${place.x.toFixed(2)} ${place.y.toFixed(2)})`);
+  group.classList.toggle("pinned", state.pinned === point.index);
+  one(".bar", group)?.remove();
+  if (!place.spread) group.prepend(...barsOf(point, place, panel.scale));
   return group;
 };
 

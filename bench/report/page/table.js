@@ -50,6 +50,7 @@ const joinRowsToPoints = () => {
   const table = document.getElementById("measurements");
   tableRows = all("tbody tr", table);
   table.tBodies[0].replaceChildren();
+  table.classList.add("ready");
   table.parentElement.after(moreRows);
   table.parentElement.addEventListener("scroll", ({ target }) => {
     if (!moreRows.hidden && target.scrollTop + target.clientHeight > target.scrollHeight - 200) showRows(rowsShown + 200);
