@@ -15,6 +15,7 @@
 #include "bench/report/page_data.h"
 #include "bench/report/roofs.h"
 #include "bench/report/svg.h"
+#include "bench/report/totals.h"
 #include "bench/report/trainium.h"
 
 namespace gable::bench::report {
@@ -288,9 +289,18 @@ std::string refused_table(const Studies& studies) {
   return table_markup("refused", "Refused", kHeads, body);
 }
 
+// The machines, then what their studies left out: --quick's mode, refusals.
 std::string subtitle(const Studies& studies) {
   std::vector<std::string> lines;
   for (const std::string& line : subtitle_of(studies)) lines.push_back(escape_markup(line));
+  for (const Machine& machine : studies.machines) {
+    for (const auto& [name, value] : machine.facts) {
+      if (name == "mode") lines.push_back((machine.tag.empty() ? "" : machine.tag + ": ") + escape_markup(value));
+    }
+  }
+  if (!studies.refused.empty()) {
+    lines.push_back(fmt::format("{} cases did not run: see “Refused” below the tables", studies.refused.size()));
+  }
   return fmt::format("{}", fmt::join(lines, "<br>"));
 }
 
@@ -327,6 +337,11 @@ std::string html(const Studies& studies) {
   out += section("Measurements", measurements_table(studies));
   for (size_t i = 0; i < studies.programs.size(); ++i)
     out += section("Program", program_section(studies.programs[i], i));
+  const std::string totals = totals_table(studies);
+  if (!totals.empty()) {
+    out += section("Networks", R"(<div class="scroll" tabindex="0" role="region" aria-label="Networks"><pre>)" +
+                                   escape_markup(totals) + "</pre></div>\n");
+  }
   if (!trainium_rows(studies).empty()) out += section("Beside the Trainium study", trainium_section(studies));
   out += section("Ceilings", ceilings_table(studies));
   out += section("Refused", refused_table(studies));

@@ -63,9 +63,11 @@ void add_numbers(const Measurement& m, CardRows& rows) {
     const auto found = m.traffic.find(level);
     if (found != m.traffic.end()) rows.emplace_back("Q " + level_text(level), quantity_text(found->second, "B"));
   }
-  rows.emplace_back("Intensity", number_text(m.intensity()) + " FLOP/byte");
-  rows.emplace_back("Performance", flops_text(m.flops()));
-  if (m.identity.only_moves_bytes()) rows.emplace_back("Bandwidth", bandwidth_text(m.bandwidth()));
+  if (m.work.value > 0) {
+    rows.emplace_back("Intensity", number_text(m.intensity()) + " FLOP/byte");
+    rows.emplace_back("Performance", flops_text(m.flops()));
+  }
+  if (m.work.value == 0 || m.identity.only_moves_bytes()) rows.emplace_back("Bandwidth", bandwidth_text(m.bandwidth()));
 }
 
 // Of a program, a region or a GPU kernel: T is of one call.

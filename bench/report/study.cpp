@@ -63,13 +63,25 @@ void name_series(Studies& studies) {
   }
 }
 
+// " (mb4)" of a row whose batch --quick may have made smaller than that of its name; else empty.
+std::string quick_batch(const Measurement& m, const Machine& machine) {
+  if (!fact(machine, "mode").starts_with("quick")) return "";
+  const std::string& problem = m.identity.problem;
+  const size_t batch = problem.find("mb");
+  if (batch == std::string::npos) return "";
+  const size_t end = problem.find_first_not_of("0123456789", batch + 2);
+  const std::string number = problem.substr(batch + 2, end - batch - 2);
+  const bool is_in_name = m.identity.name.ends_with("_b" + number);
+  return number.empty() || is_in_name ? "" : " (mb" + number + ")";
+}
+
 void name_labels(Studies& studies) {
   std::map<std::string, std::set<std::string>> pools_of_name;
   for (const Measurement& m : studies.measurements) pools_of_name[m.identity.name].insert(max_pool_of(m));
   for (Measurement& m : studies.measurements) {
     const std::string& name = m.identity.name;
     const bool ambiguous = pools_of_name[name].size() > 1 && !max_pool_of(m).empty();
-    m.label = ambiguous ? name + "+pool" : name;
+    m.label = (ambiguous ? name + "+pool" : name) + quick_batch(m, studies.machines[m.machine]);
   }
 }
 

@@ -29,7 +29,7 @@ struct Refused : Refusal {
 // A row with its place in the merged studies.
 struct Measurement : Row {
   size_t machine = 0;
-  std::string label{};   // name, with "+pool" if the study has it with and without a pool
+  std::string label{};   // name, with "+pool" if the study has it with and without a pool, "(mbN)" after --quick
   std::string series{};  // device, its math unless all are strict, its machine's tag if two have the device
 
   // A logarithmic plot can't show zero work (transpose, reorder). The points of one addition in many tiles, or of one

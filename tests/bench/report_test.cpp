@@ -459,6 +459,22 @@ TEST_CASE("points: no two series share a shape; math, source and cache are to be
   CHECK(contains(svg(studies), "stroke-dasharray=\"2 1.4\""));
 }
 
+TEST_CASE("merge: a name of --quick says which batch it has; a row without FLOP has its bandwidth") {
+  json study = samples::cpu_study({"f32"});
+  study["machine"]["mode"] = "quick: batches halved";
+  json& m = study["measurements"][0];
+  m["problem"] = "mb40ic1ih48oc6oh44kh5";
+  m["op"] = "transpose";
+  m["W"]["flop"] = m["W"]["analytic"] = m["gflops"] = m["intensity"] = 0;
+  const Studies studies = merge({study});
+  CHECK(studies.measurements[0].label == "lenet1 (mb40)");
+  const std::string page = html(studies);
+  CHECK(contains(page, "quick: batches halved"));
+  const std::string bandwidth = bandwidth_text(studies.measurements[0].bandwidth());
+  CHECK(contains(page, "[\"Bandwidth\",\"" + bandwidth + "\"]"));
+  CHECK(contains(page, ">" + bandwidth + "</td>"));
+}
+
 TEST_CASE("figure: a row that L2 bounds stands at L2's intensity, too") {
   json study = samples::cpu_study({"f32"});
   json& m = study["measurements"][0];

@@ -57,7 +57,8 @@ const markElements = (point, radius) => {
 
 const summaryOf = (point) => {
   const rate = point.group >= 0 ? `${flopsText(flopsOf(point))} at ${digits(intensityAt(point, "dram"))} FLOP/byte` : "";
-  const roof = point.percent ? `, ${point.percent.toFixed(0)} % of ${point.roof || "its roof"}, bound by ${point.bound}` : "";
+  const headroom = point.headroom ?? `${point.percent?.toFixed(0)} % of ${point.roof || "its roof"}`;
+  const roof = point.percent ? `, ${headroom}, bound by ${point.bound}` : "";
   const flags = point.flags.map((flag) => `; flagged: ${flag}`).join("");
   return `${point.label}, ${point.series}, ${point.precision}: ${rate}${roof}${flags}`;
 };

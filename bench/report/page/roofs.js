@@ -121,7 +121,7 @@ const drawUsedRoof = (point, panel, place, layer) => {
   if (!room) return;
   layer.append(lineElement(room, { class: "room" }));
   if (Math.abs(x - place.x) > 1) layer.append(lineElement([place.x, place.y, x, place.y], { class: "room" }));
-  const text = `${point.percent.toFixed(0)} % of ${point.roof}`;
+  const text = point.headroom ?? `${point.percent.toFixed(0)} % of ${point.roof}`;
   const atEnd = x + 8 + textWidth(text, 11.5) > box.x1;
   layer.append(svg("text", { class: `ink bold halo${atEnd ? " end" : ""}`, "font-size": 11.5, x: x + (atEnd ? -6 : 6),
     y: clamp(scale.y(attainable) - 5, box.y0 + 12, box.y1 - 4) }, text));
