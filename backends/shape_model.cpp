@@ -84,7 +84,8 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_waste(p.k, 16),
                                                     log_waste(p.wo, 16),
                                                     log_of(p.groups, kMostChannels)};
-  const ShapeFit& fit = fits[p.nhwc ? 0 : 1][p.dtype == DType::f32 ? 0 : 1][static_cast<std::size_t>(shape_class(p))];
+  const ShapeFit& fit =
+      fits[p.n == 1 ? 0 : 1][p.nhwc ? 0 : 1][p.dtype == DType::f32 ? 0 : 1][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;
   for (std::size_t i = 0; i < features.size(); ++i) log_inefficiency += fit.weights[i] * features[i];
   return roof * std::exp(std::clamp(log_inefficiency, fit.least, fit.most));

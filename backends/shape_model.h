@@ -38,8 +38,8 @@ struct ShapeFit {
   double least = 0, most = 0;  ///< of log(inefficiency), as measured
 };
 
-/// The fits of one device, by layout (NHWC first), bytes of an element (4 first) and class.
-using ShapeFits = std::array<std::array<std::array<ShapeFit, kShapeClasses>, 2>, 2>;
+/// The fits of one device, by images (one, several), layout (NHWC, NCHW), bytes of an element (4, 2) and class.
+using ShapeFits = std::array<std::array<std::array<std::array<ShapeFit, kShapeClasses>, 2>, 2>, 2>;
 
 /// Seconds of a run of a convolution.
 double modelled_seconds(const Conv2dProblem& problem, const Rates& rates, const ShapeFits& fits);

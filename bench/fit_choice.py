@@ -3,8 +3,8 @@
 
     bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--write FOLDER]
 
-The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads 1 --json ...`.
---write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
+The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
+The first law of a class is fitted to layers of one image, the second to those of several, near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
 is `backends`. The features and rates are those of backends/shape_model.cpp: change both together.
 
 Times are the fastest of each row's runs. Rows of few runs are left out: one run that the system interrupted would decide.
@@ -27,9 +27,10 @@ DTYPES = ("f32", "bf16")
 DEVICES = ("cpu", "onednn")
 ELEMENT = {"f32": 4, "bf16": 2}
 RATE = {"f32": 16 * 3.5e9, "bf16": 32 * 3.5e9}  # multiply-adds a second of one core
-BYTES, CALL = 30e9, 0.5e-6
+BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
+CORES_PER_MEMORY = 6
 LEAST_RUNS = 10
-RIDGE = 0.3
+RIDGE, RIDGE_NEAR = 0.3, 100
 MARGIN = 1.03  # as in backends/registry/auto_device.cpp
 
 
@@ -41,6 +42,7 @@ class Layer:
     dtype: str
     layout: str
     seconds: dict[str, float]
+    threads: int = 1
 
     @property
     def extents(self) -> dict[str, int]:
@@ -58,6 +60,10 @@ def out(e: dict[str, int], axis: str) -> int:
     return (e["i" + axis] + 2 * e["p" + axis] - (e["k" + axis] - 1) * (e["d" + axis] + 1) - 1) // e["s" + axis] + 1
 
 
+def is_batched(layer: Layer) -> bool:
+    return layer.extents["mb"] > 1
+
+
 def shape_class(e: dict[str, int]) -> str:
     if e["g"] > 1:
         return "depthwise" if e["ic"] == e["g"] else "grouped"
@@ -66,11 +72,13 @@ def shape_class(e: dict[str, int]) -> str:
     return "pointwise" if e["kh"] * e["kw"] == 1 else "spatial"
 
 
-def roof(e: dict[str, int], dtype: str) -> float:
+def roof(layer: Layer) -> float:
+    e, dtype, threads = layer.extents, layer.dtype, layer.threads
     weights = e["oc"] * e["ic"] // e["g"] * e["kh"] * e["kw"]
     products = e["mb"] * e["oh"] * e["ow"] * weights
     elements = e["mb"] * (e["ic"] * e["ih"] * e["iw"] + e["oc"] * e["oh"] * e["ow"]) + weights
-    return max(products / RATE[dtype], ELEMENT[dtype] * elements / BYTES) + CALL
+    bandwidth = BYTES * min(threads, CORES_PER_MEMORY)
+    return max(products / (RATE[dtype] * threads), ELEMENT[dtype] * elements / bandwidth) + (FORK if threads > 1 else CALL)
 
 
 def log_waste(channels: int, lanes: int) -> float:
@@ -79,7 +87,7 @@ def log_waste(channels: int, lanes: int) -> float:
 
 def features(layer: Layer) -> list[float]:
     e = layer.extents
-    size = math.log(min(roof(e, layer.dtype) * 1e6, 2e4))
+    size = math.log(min(roof(layer) * 1e6, 2e4))
     group_c, group_k = e["ic"] // e["g"], e["oc"] // e["g"]
     pixels = math.log(min(e["oh"] * e["ow"], 1 << 16))
     return [
@@ -120,10 +128,14 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(a, b))
 
 
-def least_squares(xs: list[list[float]], ys: list[float]) -> list[float]:
+def least_squares(xs: list[list[float]], ys: list[float], near: list[float] | None) -> list[float]:
+    """The weights of least squares; where the layers don't say, those of `near`, or 0."""
     n = len(xs[0])
-    matrix = [[sum(x[i] * x[j] for x in xs) + (RIDGE if i == j and i > 0 else 0) for j in range(n)] for i in range(n)]
-    return solve(matrix, [sum(x[i] * y for x, y in zip(xs, ys)) for i in range(n)])
+    ridge = RIDGE_NEAR if near else RIDGE
+    start = near or [0.0] * n
+    matrix = [[sum(x[i] * x[j] for x in xs) + (ridge if i == j and i > 0 else 0) for j in range(n)] for i in range(n)]
+    right = [sum(x[i] * (y - dot(start, x)) for x, y in zip(xs, ys)) for i in range(n)]
+    return [a + b for a, b in zip(start, solve(matrix, right))]
 
 
 @dataclass(frozen=True)
@@ -134,57 +146,56 @@ class Fit:
 
     def seconds(self, layer: Layer) -> float:
         value = dot(self.weights, features(layer))
-        return roof(layer.extents, layer.dtype) * math.exp(min(max(value, self.least), self.most))
+        return roof(layer) * math.exp(min(max(value, self.least), self.most))
 
 
-def fit(layers: Sequence[Layer], device: str) -> Fit:
+def fit(layers: Sequence[Layer], device: str, near: Fit | None = None) -> Fit:
     """Least squares, and again without the layers that lie far off: runs that something else disturbed."""
     xs = [features(layer) for layer in layers]
-    ys = [math.log(layer.seconds[device] / roof(layer.extents, layer.dtype)) for layer in layers]
-    weights = least_squares(xs, ys)
+    ys = [math.log(layer.seconds[device] / roof(layer)) for layer in layers]
+    start = near.weights if near else None
+    weights = least_squares(xs, ys, start)
     for _ in range(2):
         off = [abs(dot(weights, x) - y) for x, y in zip(xs, ys)]
         limit = 6 * max(0.03, sorted(off)[len(off) // 2])
         kept = [i for i, value in enumerate(off) if value < limit]
-        weights = least_squares([xs[i] for i in kept], [ys[i] for i in kept])
+        weights = least_squares([xs[i] for i in kept], [ys[i] for i in kept], start)
     return Fit(weights, min(ys[i] for i in kept), max(ys[i] for i in kept))
 
 
 def read(files: Iterable[str]) -> list[Layer]:
-    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    found: dict[tuple[str, str, str, int], dict[str, float]] = {}
     for file in files:
         for row in json.loads(Path(file).read_text(encoding="utf-8"))["measurements"]:
             if row["T"]["runs"] < LEAST_RUNS:
                 continue
-            key = (row["problem"], row["dtype"], row["layout"])
+            key = (row["problem"], row["dtype"], row["layout"], row["threads"])
             seconds = found.setdefault(key, {})
             device = row["device"].partition("?")[0]
             seconds[device] = min(seconds.get(device, math.inf), row["T"]["fastest"])
-    return [Layer(*key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
+    both = [(key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
+    return [Layer(problem, dtype, layout, seconds, threads) for (problem, dtype, layout, threads), seconds in both]
 
 
-Fits = dict[tuple[str, str, str, str], Fit]  # by device, layout, dtype, class
+Fits = dict[tuple[str, bool, str, str, str], Fit]  # by device, several images, layout, dtype, class
 
 
 def fit_all(layers: Sequence[Layer]) -> Fits:
+    groups: dict[tuple[bool, str, str, str], list[Layer]] = {}
+    for one in layers:
+        key = (is_batched(one), one.layout, one.dtype, shape_class(one.extents))
+        groups.setdefault(key, []).append(one)
     fits: Fits = {}
-    for layout in LAYOUTS:
-        for dtype in DTYPES:
-            for name in CLASSES:
-                of_class = [
-                    one
-                    for one in layers
-                    if one.layout == layout and one.dtype == dtype and shape_class(one.extents) == name
-                ]
-                for device in DEVICES:
-                    if of_class:
-                        fits[device, layout, dtype, name] = fit(of_class, device)
+    for batched, *rest in sorted(groups):
+        for device in DEVICES:
+            near = fits.get((device, False, *rest)) if batched else None
+            fits[device, batched, *rest] = fit(groups[batched, *rest], device, near)
     return fits
 
 
 def pick(layer: Layer, fits: Fits) -> str:
-    name = shape_class(layer.extents)
-    cpu, onednn = (fits[device, layer.layout, layer.dtype, name].seconds(layer) for device in DEVICES)
+    key = (is_batched(layer), layer.layout, layer.dtype, shape_class(layer.extents))
+    cpu, onednn = (fits[device, *key].seconds(layer) for device in DEVICES)
     return "onednn" if onednn * MARGIN < cpu else "cpu"
 
 
@@ -211,31 +222,24 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def table(fits: Fits, device: str) -> str:
-    lines = []
-    for layout in LAYOUTS:
-        for dtype in DTYPES:
-            lines.append(f"    // {layout}, {'4' if dtype == 'f32' else '2'} bytes")
-            for name in CLASSES:
-                one = fits[device, layout, dtype, name]
-                weights = ", ".join(map(number, one.weights))
-                lines.append(f"    ShapeFit{{{{{weights}}}, {number(one.least)}, {number(one.most)}}},  // {name}")
-    return "\n".join(lines)
+def row(one: Fit) -> str:
+    return f"ShapeFit{{{{{', '.join(map(number, one.weights))}}}, {number(one.least)}, {number(one.most)}}}"
 
 
 def header(fits: Fits, device: str, count: int) -> str:
-    rows = table(fits, device).split("\n")
-    nested = []
-    for i, layout in enumerate(LAYOUTS):
-        nested.append("    {{")
-        for j, _ in enumerate(DTYPES):
-            begin = (i * len(DTYPES) + j) * (len(CLASSES) + 1)
-            nested.append(rows[begin])
-            nested.append("        {{")
-            nested += ["        " + row for row in rows[begin + 1 : begin + 1 + len(CLASSES)]]
-            nested.append("        }},")
-        nested.append("    }},")
-    body = "\n".join(nested)
+    lines = []
+    for batched in (False, True):
+        lines.append("{{")
+        for layout in LAYOUTS:
+            lines.append("{{")
+            for dtype in DTYPES:
+                lines.append(f"// {'several images' if batched else 'one image'}, {layout}, {ELEMENT[dtype]} bytes")
+                lines.append("{{")
+                lines += [f"{row(fits[device, batched, layout, dtype, name])},  // {name}" for name in CLASSES]
+                lines.append("}},")
+            lines.append("}},")
+        lines.append("}},")
+    body = "\n".join(lines)
     return (
         f"// The time of convolutions on {device}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
         "// backends/shape_model.h and bench/results/README.md.\n"

@@ -667,3 +667,46 @@ TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines d
   CHECK(contains(elsewhere.err, "another CPU"));
   CHECK(run_command("diff --allow-other-machine" + path("old.json") + path("elsewhere.json")).code == 1);
 }
+
+TEST_CASE("tune remembers what it measured, and regret compares what auto chooses with the best") {
+  const Folder folder;
+  const std::string cache = "GABLE_CACHE='" + fs::path(folder.file("cache")).string() + "'";
+  // Two kernels of cpu take it: pointwise and direct.
+  const std::string layer =
+      " --problem 'mb1ic64ih8oc32kh1n\"layer\"' --layout nhwc --device 'auto?only=cpu' --threads 1 --json";
+  const Result tuned = run_command("tune" + layer, cache);
+  REQUIRE(tuned.code == 0);
+  const json first = json::parse(tuned.out);
+  CHECK(first["known"] == 0);
+  REQUIRE(first["tuned"].size() == 1);
+  CHECK(first["tuned"][0]["device"] == "cpu?threads=1");
+  CHECK(first["tuned"][0]["seconds"].get<double>() > 0);
+  CHECK(json::parse(run_command("tune" + layer, cache).out)["known"] == 1);
+  CHECK(json::parse(run_command("tune --again" + layer, cache).out)["tuned"].size() == 1);
+
+  const std::string limits = "regret --kernels --seconds 0.01 --geo 100 --worst 100";
+  for (const bool known : {true, false}) {
+    const Result measured = run_command(limits + layer, known ? cache : "GABLE_CACHE=off");
+    REQUIRE(measured.code == 0);
+    const json record = json::parse(measured.out);
+    REQUIRE(record["layers"].size() == 1);
+    CHECK(record["layers"][0]["source"] == (known ? "measured" : "model"));
+    CHECK(record["layers"][0]["regret"].get<double>() >= 1);
+    CHECK(record["layers"][0]["times"].size() >= 3);
+    CHECK(record["summary"][0]["layers"] == 1);
+  }
+  const Result beyond = run_command("regret --kernels --seconds 0.01 --geo 0.5" + layer, cache);
+  CHECK(beyond.code == 1);
+  const Result nothing = run_command("regret --seconds 0.01" + layer, cache);
+  CHECK(nothing.code == 3);
+  CHECK(contains(nothing.err, "has nothing to choose"));
+  const Result named = run_command(std::string("tune --device cpu ") + kSmall, cache);
+  CHECK(named.code == 2);
+  CHECK(contains(named.err, "auto?only=cpu"));
+}
+
+TEST_CASE("a cache that can't be used is told on standard error and nothing else") {
+  const Result tuned = run_command(std::string("tune --device 'auto?only=cpu' ") + kSmall, "GABLE_CACHE=/dev/null/x");
+  CHECK(tuned.code == 0);
+  CHECK(contains(tuned.err, "kept in memory alone"));
+}

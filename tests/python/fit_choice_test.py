@@ -1,0 +1,81 @@
+"""bench/fit_choice.py: laws that are known are found again; the tables are those that C++ reads."""
+
+import json
+import math
+import random
+import re
+from pathlib import Path
+
+import fit_choice
+import pytest
+
+ROOT = Path(fit_choice.__file__).resolve().parents[1]
+
+
+def layer(problem, cpu=1.0, onednn=1.0, dtype="f32", layout="nhwc"):
+    return fit_choice.Layer(problem, dtype, layout, {"cpu": cpu, "onednn": onednn})
+
+
+def test_extents_are_those_of_the_descriptor():
+    e = layer("g2mb3ic8ih9iw7oc4kh3kw1sh2ph1pw0").extents
+    assert (e["g"], e["mb"], e["ih"], e["iw"], e["oh"], e["ow"], e["kw"], e["sw"]) == (2, 3, 9, 7, 5, 4, 1, 2)
+    assert fit_choice.shape_class(e) == "grouped"
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [
+        ("g8mb1ic8ih4oc8kh3ph1", "depthwise"),
+        ("mb1ic3ih4oc8kh3ph1", "few_channels"),
+        ("mb1ic16ih4oc8kh1", "pointwise"),
+        ("mb1ic16ih4oc8kh3ph1", "spatial"),
+    ],
+)
+def test_classes(problem, name):
+    assert fit_choice.shape_class(layer(problem).extents) == name
+
+
+def layers_by_law():
+    """onednn takes 1 / channels of the time of cpu at 16 channels, times 16."""
+    rng = random.Random(1)
+    found = []
+    for _ in range(80):
+        channels, size = rng.choice([9, 12, 16, 24, 32, 48, 64]), rng.choice([4, 7, 14, 28])
+        one = layer(f"mb1ic{channels}ih{size}oc{rng.choice([16, 32, 64])}kh1")
+        base = fit_choice.roof(one)
+        found.append(layer(one.problem, cpu=2 * base, onednn=2 * base * 16 / channels))
+    return found
+
+
+def test_a_law_of_the_extents_is_found_again_and_decides():
+    layers = layers_by_law()
+    fits = fit_choice.fit_all(layers)
+    for one in layers:
+        for device, seconds in one.seconds.items():
+            fitted = fits[device, False, "nhwc", "f32", "pointwise"].seconds(one)
+            assert fitted == pytest.approx(seconds, rel=0.1)
+    assert fit_choice.pick(layer("mb1ic64ih14oc32kh1"), fits) == "onednn"
+    assert fit_choice.pick(layer("mb1ic9ih14oc32kh1"), fits) == "cpu"
+
+
+def test_rows_of_few_runs_are_left_out(tmp_path):
+    def row(device, runs):
+        time = {"runs": runs, "fastest": 1.0}
+        return {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": time}
+
+    record = tmp_path / "record.json"
+    for runs, count in ((50, 1), (2, 0)):
+        record.write_text(json.dumps({"measurements": [row("cpu?threads=1", 50), row("onednn?threads=1", runs)]}))
+        assert len(fit_choice.read([str(record)])) == count
+
+
+def test_the_shipped_tables_have_the_features_of_the_model():
+    model = (ROOT / "backends" / "shape_model.h").read_text(encoding="utf-8")
+    count = int(re.search(r"kShapeFeatures = (\d+)", model).group(1))
+    assert len(fit_choice.features(layer("mb1ic16ih4oc8kh1"))) == count
+    for device in fit_choice.DEVICES:
+        table = (ROOT / "backends" / device / f"{device}_shape_fits.h").read_text(encoding="utf-8")
+        numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?(?=[,}])", table.partition("ShapeFits{{")[2])
+        fits = 2 * len(fit_choice.LAYOUTS) * len(fit_choice.DTYPES) * len(fit_choice.CLASSES)
+        assert len(numbers) == fits * (count + 2)
+        assert all(math.isfinite(float(number)) for number in numbers)
