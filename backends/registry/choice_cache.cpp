@@ -30,7 +30,7 @@ constexpr std::size_t kMostCandidates = 64;               // of an op
 constexpr std::size_t kMostFiles = 32;                    // of a folder
 constexpr std::size_t kMostText = 300;                    // characters of a name or a refusal
 constexpr double kMostSeconds = 1e6;
-constexpr int kLockTries = 100;
+constexpr int kLockTries = 1000;
 constexpr std::chrono::milliseconds kLockWait{5};
 
 using std::filesystem::path;
