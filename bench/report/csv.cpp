@@ -18,13 +18,9 @@ constexpr std::string_view kHeader =
 
 class Line {
  public:
-  // A spreadsheet would run a text that begins like a formula: an apostrophe before it says that it is text.
   Line& add(std::string_view text) {
     separate();
-    if (!text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos) {
-      return put("'" + std::string(text));
-    }
-    return put(text);
+    return put(cell_text(text));
   }
   Line& add(const std::string& text) { return add(std::string_view(text)); }
   Line& add(const char* text) { return add(std::string_view(text)); }
@@ -95,6 +91,11 @@ std::string row_of(const Measurement& m, const Machine& machine) {
 }
 
 }  // namespace
+
+std::string cell_text(std::string_view text) {
+  const bool is_formula = !text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos;
+  return (is_formula ? "'" : "") + std::string(text);
+}
 
 std::string csv(const Studies& studies) {
   std::string text = std::string(kHeader) + "\r\n";

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/common/text.h"
+#include "bench/report/csv.h"
 
 namespace gable::bench {
 namespace {
@@ -31,7 +32,7 @@ void add(ProfileRow& row, double seconds) {
 
 std::string quoted(const std::string& text) {
   std::string all = "\"";
-  for (const char c : text) all += c == '"' ? std::string("\"\"") : std::string(1, c);
+  for (const char c : report::cell_text(text)) all += c == '"' ? std::string("\"\"") : std::string(1, c);
   return all + '"';
 }
 

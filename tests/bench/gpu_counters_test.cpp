@@ -197,8 +197,11 @@ TEST_CASE("the hottest rows are the fewest kernels that reach nine tenths of the
   CHECK(hottest(rows, "cpu", kGpuActivities).empty());
 }
 
-TEST_CASE("CSV quotes what has commas and quotes") {
-  const std::string csv = profile_csv(profile_rows(some_spans()));
+TEST_CASE("CSV quotes what has commas and quotes, and has no formulas") {
+  std::vector<Span> spans = some_spans();
+  spans.push_back(span(kGpuActivities, "=cmd|' /C calc'!A0", 3, 0.015));
+  const std::string csv = profile_csv(profile_rows(spans));
+  CHECK(csv.find("\"'=cmd|' /C calc'!A0\"") != std::string::npos);
   CHECK(csv.find("\"kernel \"\"a\"\"\"") != std::string::npos);
   CHECK(csv.find("\"[memcpy, up]\"") != std::string::npos);
 }

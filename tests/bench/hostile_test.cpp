@@ -1,6 +1,7 @@
 // The command where the world is against it: full devices, names that are empty, files that lie about, limits of the
 // system. It says what is wrong, exits with the code for it, and loses nothing that it measured.
 #include <doctest/doctest.h>
+#include <gable/device.h>
 #include <gable/error.h>
 #include <gable/oracle.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +23,7 @@
 
 #include "bench/cli/console.h"
 #include "bench/common/files.h"
+#include "bench/measure/random_verify.h"
 #include "bench/record/schema.h"
 #include "bench/workloads/problem.h"
 #include "perfcounters/sources/child_process.h"
@@ -325,6 +328,22 @@ TEST_CASE("gable info ends well where memory is short") {
   CHECK(run_command(folder, "info", "ulimit -v 100000;").code == 0);
 }
 #endif
+
+TEST_CASE("the comparison of random problems sees a wrong number and a NaN, and excuses only what the docs do") {
+  const Conv2d conv{.input = {1, 2, 1, 3}, .weights = {2, 2, 1, 1}};
+  const Plan plan = open("reference?threads=1").plan(conv);
+  const OracleResult expected{.exact = {1, 2, 3, INFINITY, NAN, 1e38}, .magnitude = {1, 2, 3, INFINITY, NAN, 1e39}};
+  const Tensor y(DType::f32, output_shape(conv));
+  const auto mismatches = [&](std::vector<float> numbers) {
+    std::copy(numbers.begin(), numbers.end(), y.as<float>());
+    return compare_special(y, expected, plan, Values::infinite).mismatches;
+  };
+  CHECK(mismatches({1, 2, 3, INFINITY, NAN, 1e38F}) == 0);
+  CHECK(mismatches({1, 2, 3, INFINITY, NAN, INFINITY}) == 0);  // partial sums may overflow
+  CHECK(mismatches({1, 2.01F, 3, INFINITY, NAN, 1e38F}) == 1);
+  CHECK(mismatches({NAN, 2, 3, INFINITY, NAN, 1e38F}) == 1);
+  CHECK(mismatches({1, 2, 3, -INFINITY, 5, 1e38F}) == 2);
+}
 
 TEST_CASE("gable info names what it was built with and what it has loaded") {
   const Folder folder;
