@@ -13,6 +13,7 @@ void problem(std::string_view data);     ///< a descriptor, there and back
 void list(std::string_view data);        ///< a list file
 void npy(std::string_view data);         ///< an .npy file
 void study(std::string_view data);       ///< a study's JSON, or changes of one; the report's texts
+void choices(std::string_view data);     ///< the cache of measured choices: a file, or lines with right checksums
 void device_uri(std::string_view data);  ///< a device's URI, there and back
 void conv2d(std::string_view data);   ///< a convolution's attributes: validate(), shapes, work, every kernel's answer
 void kernels(std::string_view data);  ///< a seed: a random problem on a random kernel against the oracle
@@ -21,9 +22,10 @@ struct Target {
   const char* name;
   void (*run)(std::string_view data);
 };
-inline constexpr std::array kTargets{
-    Target{"problem", problem},       Target{"list", list},     Target{"npy", npy},        Target{"study", study},
-    Target{"device_uri", device_uri}, Target{"conv2d", conv2d}, Target{"kernels", kernels}};
+inline constexpr std::array kTargets{Target{"problem", problem}, Target{"list", list},
+                                     Target{"npy", npy},         Target{"study", study},
+                                     Target{"choices", choices}, Target{"device_uri", device_uri},
+                                     Target{"conv2d", conv2d},   Target{"kernels", kernels}};
 
 /// Ends the process: gable broke a promise on this input.
 [[noreturn]] void fail(std::string_view what);

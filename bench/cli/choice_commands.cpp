@@ -12,6 +12,7 @@
 #include "bench/common/text.h"
 #include "bench/record/study_json.h"
 #include "bench/workloads/identity.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
@@ -96,7 +97,8 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
   std::vector<Refusal> refused;
   json rows = json::array();
   int tuned = 0, known = 0, left = 0;
-  for (std::size_t i = 0; i < count; ++i) {
+  const perf::InterruptKeeper interrupts;
+  for (std::size_t i = 0; i < count && perf::interrupting_signal() == 0; ++i) {
     const Case& one = selection.cases[i];
     console.progress(i, count, title(one));
     const double remaining = options.seconds - seconds_since(start);
@@ -149,7 +151,8 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
   RegretDocument document{.device = device.uri};
   RegretMeter meter(device, options.job);
   std::vector<double> choosing;
-  for (std::size_t i = 0; i < selection.cases.size(); ++i) {
+  const perf::InterruptKeeper interrupts;
+  for (std::size_t i = 0; i < selection.cases.size() && perf::interrupting_signal() == 0; ++i) {
     const Case& one = selection.cases[i];
     console.progress(i, selection.cases.size(), title(one));
     try {
@@ -162,6 +165,7 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
     }
   }
   console.finish_progress();
+  if (document.layers.empty() && perf::interrupting_signal() != 0) return kDone;
   if (document.layers.empty()) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("'{}' has nothing to choose for these layers: one device and kernel "

@@ -284,6 +284,20 @@ TEST_CASE("an interrupted study keeps its rows, exits with 128 and the signal, a
   }
 }
 
+TEST_CASE("an interrupted search for the fastest writes what it found") {
+  const Folder folder;
+  write_text(folder.file("list.txt"), two_hundred_problems());
+  const std::string record = folder.file("tuned.json");
+  ::setenv("GABLE_CACHE", folder.file("cache").c_str(), 1);
+  Running running(folder, "tune --file " + folder.file("list.txt") + " --json " + record);
+  REQUIRE(comes([&] { return fs::exists(folder.file("cache")); }));
+  running.send(SIGTERM);
+  CHECK(running.wait() == 128 + SIGTERM);
+  ::unsetenv("GABLE_CACHE");
+  CHECK(nlohmann::json::parse(read_text(record))["tuned"].size() < 200);
+  CHECK(temporary_files(folder) == 0);
+}
+
 TEST_CASE("roofline and ceilings that are interrupted while they measure roofs write what they have") {
   const Folder folder;
   const std::string study = folder.file("study.json");
