@@ -1,7 +1,7 @@
 // See library.h.
 #include "backends/cudnn/library.h"
 
-#include "backends/trial.h"
+#include "backends/cudnn/trial.h"
 
 #include <dlfcn.h>
 

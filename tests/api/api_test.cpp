@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/trial.h"
+#include "backends/cudnn/trial.h"
 #include "tests/tools/expect.h"
 
 namespace gable {

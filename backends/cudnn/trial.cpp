@@ -1,6 +1,6 @@
-// See backends/trial.h. The child has one thread and leaves by _exit(), so that nothing of this process is written or
-// destroyed twice.
-#include "backends/trial.h"
+// See backends/cudnn/trial.h. The child has one thread and leaves by _exit(), so that nothing of this process is
+// written or destroyed twice.
+#include "backends/cudnn/trial.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -2,8 +2,6 @@
 // they can't take the process along.
 #pragma once
 
-#include <gable/export.h>
-
 #include <functional>
 #include <string>
 
@@ -12,6 +10,6 @@ namespace gable {
 /// Calls `use` in a child process and waits for its end. Empty where `use` returned or threw; otherwise how the child
 /// ended, with what it wrote to standard error last: "signal 6 (Aborted) ended it: ...". Also empty where no child can
 /// be made, and where it had not ended after `seconds_limit` and was killed.
-GABLE_API std::string why_it_ends_the_process(const std::function<void()>& use, int seconds_limit = 20);
+std::string why_it_ends_the_process(const std::function<void()>& use, int seconds_limit = 20);
 
 }  // namespace gable
