@@ -98,7 +98,12 @@ void print(const StudyDiff& diff, Console& console) {
   print_only("old", diff.only_before, console);
   print_only("new", diff.only_after, console);
   console.print("");
-  for (const auto& [kind, noise] : diff.noise) console.print(noise_text(kind, noise));
+  for (const auto& [kind, noise] : diff.noise) {
+    console.print(noise_text(kind, noise));
+    if (noise.widening > 1)
+      console.print(fmt::format("a library's rows, which did not change, moved: intervals are {:.1f} times as wide",
+                                noise.widening));
+  }
   const auto changed =
       std::count_if(diff.pairs.begin(), diff.pairs.end(), [](const RowPair& p) { return p.kernel_changed(); });
   console.print(
@@ -162,6 +167,7 @@ json to_json(const StudyDiff& diff) {
                                  {"drift", std::exp(noise.drift)},
                                  {"drift_error", noise.drift_error},
                                  {"between", noise.between},
+                                 {"widening", noise.widening},
                                  {"rows", noise.rows}});
   document["only_old"] = only_json(diff.only_before);
   document["only_new"] = only_json(diff.only_after);

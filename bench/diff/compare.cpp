@@ -57,7 +57,12 @@ void pair_rows(const Study& before, const Study& after, StudyDiff& diff) {
     if (!paired.contains(&row)) diff.only_after.push_back(&row);
 }
 
-bool is_control(const Row& row) { return report::is_vendor_library(row.place.device); }
+bool is_library(const Row& row) { return report::is_vendor_library(row.place.device); }
+
+/// A library whose name, which holds its version, is the same in both.
+bool is_control(const RowPair& pair) {
+  return is_library(*pair.before) && pair.before->place.device_name == pair.after->place.device_name;
+}
 
 /// Why the times of a pair say nothing about noise, or empty.
 std::string no_statistics(const RowPair& pair) {
@@ -74,6 +79,7 @@ struct Judged {
   Change change;
   Noise noise{};
   double half_width = 0;
+  double disturbed = 0;
 
   double moved() const { return change.moved(noise.drift); }
   /// Far enough to explain a move of its neighbour.
@@ -86,7 +92,7 @@ std::map<DeviceKind, Noise> learn(const std::vector<Judged>& rows, const NoiseLi
     std::vector<Change> own, controls;
     for (const Judged& row : rows) {
       if (row.pair->before->place.kind != kind) continue;
-      (is_control(*row.pair->before) ? controls : own).push_back(row.change);
+      (is_control(*row.pair) ? controls : own).push_back(row.change);
     }
     if (!own.empty() || !controls.empty()) noise[kind] = learn_noise(own, controls, limits);
   }
@@ -98,7 +104,7 @@ std::map<DeviceKind, Noise> learn(const std::vector<Judged>& rows, const NoiseLi
 double disturbance(const Judged& row, const std::vector<const Judged*>& of_case) {
   std::optional<double> least;
   for (const Judged* other : of_case) {
-    if (is_control(*other->pair->before) == is_control(*row.pair->before)) continue;
+    if (is_library(*other->pair->before) == is_library(*row.pair->before)) continue;
     if (other->pair->before->place.kind != row.pair->before->place.kind) continue;
     const bool alike = other->moved_at_all() && other->moved() * row.moved() > 0;
     least = std::min(least.value_or(HUGE_VAL), alike ? 2 * std::abs(other->moved()) : 0);
@@ -106,10 +112,20 @@ double disturbance(const Judged& row, const std::vector<const Judged*>& of_case)
   return least.value_or(0);
 }
 
-void judge(const Judged& row, double disturbed, double same) {
+/// By how much intervals are too narrow on this machine: the farthest that a control lies outside its own.
+double widening(const std::vector<Judged>& rows, DeviceKind kind) {
+  double factor = 1;
+  for (const Judged& row : rows) {
+    if (!is_control(*row.pair) || row.pair->before->place.kind != kind) continue;
+    factor = std::max(factor, 1.001 * std::abs(row.moved()) / (row.half_width + row.disturbed));
+  }
+  return factor;
+}
+
+void judge(const Judged& row, double wider, double same) {
   RowPair& pair = *row.pair;
   const double center = row.change.median - row.noise.drift;
-  const double half = row.half_width + disturbed;
+  const double half = wider * (row.half_width + row.disturbed);
   const double margin = std::log1p(same);
   pair.low = std::exp(center - half);
   pair.high = std::exp(center + half);
@@ -117,7 +133,7 @@ void judge(const Judged& row, double disturbed, double same) {
     pair.judgement = row.moved() > 0 ? Judgement::slower : Judgement::faster;
   } else if (std::abs(center) + half <= margin) {
     pair.judgement = Judgement::same;
-  } else if (disturbed > 0) {
+  } else if (row.disturbed > 0) {
     pair.reason = "disturbed: the library's and gable's rows of this case moved alike";
   } else if (std::abs(center) > half) {
     pair.reason = "the median moved, the lower quartile did not";
@@ -173,7 +189,9 @@ StudyDiff compare_studies(const Study& before, const Study& after, const DiffOpt
     row.half_width = half_width(row.change, row.noise, static_cast<int>(rows.size()));
     cases[case_key(*row.pair->before)].push_back(&row);
   }
-  for (const Judged& row : rows) judge(row, disturbance(row, cases[case_key(*row.pair->before)]), options.same);
+  for (Judged& row : rows) row.disturbed = disturbance(row, cases[case_key(*row.pair->before)]);
+  for (auto& [kind, noise] : diff.noise) noise.widening = widening(rows, kind);
+  for (const Judged& row : rows) judge(row, diff.noise.at(row.pair->before->place.kind).widening, options.same);
   diff.geometric_mean = geometric_mean(diff.pairs);
   return diff;
 }

@@ -3,9 +3,10 @@
 // Rows pair by what was computed and where: suite, name, op, problem, dtype, layout, math, epilogue, tile, device,
 // cache, threads; of a program's kernel also its region. Rows that are alike in all of these pair in their order.
 //
-// Rows of a vendor's library, measured in turn with gable's, are controls. Drift is theirs where there are enough of
-// them. Where gable's row and the library's of the same case moved alike, the machine was disturbed during this case:
-// twice the library's move is added to the row's noise, and the other way round.
+// Rows of a vendor's library of one version, measured in turn with gable's, are controls. Drift is theirs where there
+// are enough of them. Where gable's row and the library's of the same case moved alike, the machine was disturbed
+// during this case: twice the library's move is added to the row's noise, and the other way round. A control outside
+// its own interval shows that the intervals are too narrow here: all are widened until it is inside.
 #pragma once
 
 #include <map>

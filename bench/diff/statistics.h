@@ -65,6 +65,7 @@ struct Noise {
   double between = 0;      ///< standard deviation
   double freedom = 1e6;    ///< of `between`
   double spread = 0;       ///< variance * runs of the median row
+  double widening = 1;     ///< factor of all intervals: controls lie within them (compare.h)
   int rows = 0;            ///< that it was learnt from; 0: assumed
 };
 

@@ -201,6 +201,14 @@ TEST_CASE("a library's rows tell a slower build from a slower machine") {
   const StudyDiff diff = compare_studies(before, disturbed, {});
   CHECK(diff.count(Judgement::slower) == 0);
   CHECK(diff.count(Judgement::cannot_tell) == 2);
+
+  Study alone = with_library(1e-3, 1e-3);
+  alone.rows[4] = row_of("4", steady(1.05e-3));
+  CHECK(compare_studies(before, alone, {}).count(Judgement::slower) == 1);
+  alone.rows[25] = row_of("5", steady(1.2e-3), "onednn");
+  CHECK(compare_studies(before, alone, {}).count(Judgement::slower) == 0);
+  alone.rows[25].place.device_name = "another version";
+  CHECK(compare_studies(before, alone, {}).count(Judgement::slower) == 2);
 }
 
 TEST_CASE("machines: the same, another, and versions that changed") {
