@@ -305,8 +305,14 @@ void add_diff(CLI::App& root, Arguments& a) {
       "diff",
       "two studies of one machine: what became slower or faster beyond the noise; exit 1 if anything is slower");
   DiffOptions& options = a.diff.options;
-  app.add_option("old", a.diff.before, "record of the old build")->required();
-  app.add_option("new", a.diff.after, "record of the new build")->required();
+  app.add_option("old", a.diff.before, "record of the old build; better several, with commas between")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->required();
+  app.add_option("new", a.diff.after, "record of the new build; likewise")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->required();
   app.add_option("--noise", options.noise.least,
                  "least standard deviation between two runs of one build, as a share (default: 0.004)")
       ->check(CLI::Range(0.0, 1.0));

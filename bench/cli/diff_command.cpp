@@ -2,6 +2,7 @@
 #include "bench/cli/diff_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gable/error.h>
 
 #include <algorithm>
@@ -98,6 +99,10 @@ void print(const StudyDiff& diff, Console& console) {
   print_only("old", diff.only_before, console);
   print_only("new", diff.only_after, console);
   console.print("");
+  if (!diff.pooled)
+    console.print(
+        "one study a side: what rows differ from run to run is learnt from other rows, and a row that differs more can "
+        "be named wrongly; give several studies a side (old1.json,old2.json,… new1.json,new2.json,…)");
   for (const auto& [kind, noise] : diff.noise) {
     console.print(noise_text(kind, noise));
     if (noise.widening > 1)
@@ -183,26 +188,51 @@ json to_json(const StudyDiff& diff) {
 
 }  // namespace
 
+namespace {
+
+/// The studies of one side; the machine is the first one's.
+struct Side {
+  MachineEntry machine;
+  std::vector<Study> studies;
+};
+
+Side read_side(const std::vector<std::string>& files) {
+  Side side;
+  for (const std::string& file : files) {
+    ReadStudy read = study_from_json(read_study_file(file));
+    if (side.studies.empty()) side.machine = read.machine;
+    side.studies.push_back(std::move(read.study));
+  }
+  return side;
+}
+
+}  // namespace
+
 ExitCode diff_command(const DiffArguments& arguments, Console& console) {
-  const ReadStudy before = study_from_json(read_study_file(arguments.before));
-  const ReadStudy after = study_from_json(read_study_file(arguments.after));
+  if ((arguments.before.size() < 2) != (arguments.after.size() < 2))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} old and {} new studies: give one of each, or several of each, with commas between",
+                            arguments.before.size(), arguments.after.size()));
+  const Side before = read_side(arguments.before), after = read_side(arguments.after);
   const std::string other_machine = machine_difference(before.machine, after.machine);
   if (!other_machine.empty() && !arguments.allow_other_machine)
     throw Error(ErrorCode::invalid_argument,
                 printable(other_machine) + "; --allow-other-machine compares them all the same");
-  const StudyDiff diff = compare_studies(before.study, after.study, arguments.options);
+  const StudyDiff diff = compare_studies(before.studies, after.studies, arguments.options);
   if (diff.pairs.empty())
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("no row of '{}' ({} rows) is also in '{}' ({} rows): suite, name, problem, dtype, device, "
                             "cache and threads must be the same",
-                            arguments.before, before.study.rows.size(), arguments.after, after.study.rows.size()));
+                            fmt::join(arguments.before, ","), before.studies.front().rows.size(),
+                            fmt::join(arguments.after, ","), after.studies.front().rows.size()));
   console.check_target();
   if (!other_machine.empty()) console.print(printable(other_machine));
   for (const std::string& fact : changed_facts(before.machine, after.machine)) console.print(printable(fact));
   print(diff, console);
   json document = to_json(diff);
-  document["old"] = arguments.before;
-  document["new"] = arguments.after;
+  document["old"] = fmt::format("{}", fmt::join(arguments.before, ","));
+  document["new"] = fmt::format("{}", fmt::join(arguments.after, ","));
+  document["studies"] = {before.studies.size(), after.studies.size()};
   console.emit(document);
   return diff.count(Judgement::slower) > 0 ? kCheckFailed : kDone;
 }

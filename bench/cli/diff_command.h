@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bench/cli/console.h"
 #include "bench/diff/compare.h"
@@ -10,7 +11,7 @@
 namespace gable::bench {
 
 struct DiffArguments {
-  std::string before, after;  ///< files
+  std::vector<std::string> before, after;  ///< files; several studies of one build are compared together
   bool allow_other_machine = false;
   DiffOptions options;
 };

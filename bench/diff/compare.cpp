@@ -9,7 +9,9 @@
 #include <set>
 #include <utility>
 
+#include "bench/diff/repeated.h"
 #include "bench/report/study.h"
+#include "perfcounters/timing.h"
 
 namespace gable::bench {
 namespace {
@@ -142,6 +144,88 @@ void judge(const Judged& row, double wider, double same) {
   }
 }
 
+// ---- several studies a side
+
+/// A row's times in all studies of a side, where it is in all of them.
+struct Repeats {
+  std::vector<const Row*> rows;
+};
+
+/// By key and, of rows that are alike, by their order. Keys in the order of the first study.
+struct Side {
+  std::vector<std::string> order;
+  std::map<std::string, Repeats> by_key;
+};
+
+Side side_of(std::span<const Study> studies) {
+  Side side;
+  for (const Study& study : studies) {
+    std::map<std::string, int> seen;
+    for (const Row& row : study.rows) {
+      const std::string plain = row_key(row);
+      const std::string key = fmt::format("{}{}", plain, seen[plain]++);
+      if (&study == &studies.front()) side.order.push_back(key);
+      side.by_key[key].rows.push_back(&row);
+    }
+  }
+  return side;
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return perf::quantile(values, 0.5);
+}
+
+/// The first study's row with the medians of all.
+Row pooled_row(const Repeats& repeats) {
+  Row row = *repeats.rows.front();
+  const auto over_all = [&](double Timing::*field) {
+    std::vector<double> values;
+    for (const Row* one : repeats.rows) values.push_back(one->time.*field);
+    return median_of(std::move(values));
+  };
+  row.time.seconds = over_all(&Timing::seconds);
+  row.time.q1 = over_all(&Timing::q1);
+  row.time.q3 = over_all(&Timing::q3);
+  row.time.runs = 0;
+  for (const Row* one : repeats.rows) row.time.runs += one->time.runs;
+  return row;
+}
+
+Study pooled_study(const Side& side, std::size_t studies) {
+  Study pooled;
+  for (const std::string& key : side.order) {
+    const Repeats& repeats = side.by_key.at(key);
+    if (repeats.rows.size() == studies) pooled.rows.push_back(pooled_row(repeats));
+  }
+  return pooled;
+}
+
+RowTimes times_of(const Side& side, const std::string& key) {
+  RowTimes times;
+  for (const Row* row : side.by_key.at(key).rows) {
+    times.lower.push_back(std::log(std::max(row->time.q1, 1e-18)));
+    times.median.push_back(std::log(row->time.seconds));
+  }
+  return times;
+}
+
+void judge(RowPair& pair, const RepeatedChange& change, double same) {
+  const double half = change.half_width;
+  pair.ratio = std::exp(change.lower);
+  pair.low = std::exp(change.lower - half);
+  pair.high = std::exp(change.lower + half);
+  if (std::abs(change.moved()) > half) {
+    pair.judgement = change.moved() > 0 ? Judgement::slower : Judgement::faster;
+  } else if (std::abs(change.lower) + half <= std::log1p(same)) {
+    pair.judgement = Judgement::same;
+  } else if (std::abs(change.lower) > half) {
+    pair.reason = "the lower quartile moved, the median did not";
+  } else {
+    pair.reason = "the row's noise from study to study is larger than the change";
+  }
+}
+
 double geometric_mean(const std::vector<RowPair>& pairs) {
   double sum = 0;
   for (const RowPair& pair : pairs) sum += std::log(pair.after->time.seconds / pair.before->time.seconds);
@@ -192,6 +276,34 @@ StudyDiff compare_studies(const Study& before, const Study& after, const DiffOpt
   for (Judged& row : rows) row.disturbed = disturbance(row, cases[case_key(*row.pair->before)]);
   for (auto& [kind, noise] : diff.noise) noise.widening = widening(rows, kind);
   for (const Judged& row : rows) judge(row, diff.noise.at(row.pair->before->place.kind).widening, options.same);
+  diff.geometric_mean = geometric_mean(diff.pairs);
+  return diff;
+}
+
+StudyDiff compare_studies(std::span<const Study> before, std::span<const Study> after, const DiffOptions& options) {
+  if (std::min(before.size(), after.size()) < kLeastStudies)
+    return compare_studies(before.front(), after.front(), options);
+  const Side old_side = side_of(before), new_side = side_of(after);
+  StudyDiff diff;
+  diff.pooled = std::make_shared<std::array<Study, 2>>(
+      std::array{pooled_study(old_side, before.size()), pooled_study(new_side, after.size())});
+  pair_rows((*diff.pooled)[0], (*diff.pooled)[1], diff);
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::gpu}) {
+    std::vector<RepeatedRow> rows;
+    std::vector<RowPair*> pairs;
+    std::map<std::string, int> seen;
+    for (RowPair& pair : diff.pairs) {
+      const std::string plain = row_key(*pair.before);
+      const std::string key = fmt::format("{}{}", plain, seen[plain]++);
+      if (pair.before->place.kind != kind) continue;
+      rows.push_back({times_of(old_side, key), times_of(new_side, key), is_control(pair)});
+      pairs.push_back(&pair);
+    }
+    if (rows.empty()) continue;
+    const RepeatedResult result = compare_repeated(rows, options.noise);
+    diff.noise[kind] = result.noise;
+    for (std::size_t i = 0; i < rows.size(); ++i) judge(*pairs[i], result.rows[i], options.same);
+  }
   diff.geometric_mean = geometric_mean(diff.pairs);
   return diff;
 }

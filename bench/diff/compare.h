@@ -9,8 +9,11 @@
 // its own interval shows that the intervals are too narrow here: all are widened until it is inside.
 #pragma once
 
+#include <array>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,17 +41,21 @@ struct RowPair {
   bool kernel_changed() const { return before->place.kernel != after->place.kernel; }
 };
 
-/// Its pointers are to rows of the two studies.
+/// Its pointers are to rows of the two studies, of several studies to those of `pooled`.
 struct StudyDiff {
   std::vector<RowPair> pairs;  ///< in the order of the old study
   std::vector<const Row*> only_before, only_after;
   std::map<DeviceKind, Noise> noise;
-  double geometric_mean = 1;  ///< of new time / old time, drift included
+  std::shared_ptr<std::array<Study, 2>> pooled{};  ///< each row's medians over the studies of a side
+  double geometric_mean = 1;                       ///< of new time / old time, drift included
 
   int count(Judgement judgement) const;
 };
 
 StudyDiff compare_studies(const Study& before, const Study& after, const DiffOptions& options);
+
+/// Several studies of each build (repeated.h). Rows that are not in all studies of a side are left out.
+StudyDiff compare_studies(std::span<const Study> before, std::span<const Study> after, const DiffOptions& options);
 
 /// Why two machines are not the same, or empty.
 std::string machine_difference(const MachineEntry& before, const MachineEntry& after);

@@ -211,6 +211,54 @@ TEST_CASE("a library's rows tell a slower build from a slower machine") {
   CHECK(compare_studies(before, alone, {}).count(Judgement::slower) == 2);
 }
 
+TEST_CASE("several studies a side: a row that differs from run to run is not named, and 3 % on a quiet one are") {
+  constexpr int kRows = 20, kStudies = 5, kTries = 300;
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  // Row 0 is quiet; the last five lie 20 % higher in a quarter of the runs, as where buffers lie badly.
+  const auto study = [&](double factor) {
+    Study made;
+    const double drift = 0.01 * normal(random);
+    for (int i = 0; i < kRows; ++i) {
+      const double noise = (i == 0 ? 0.002 : 0.01) * normal(random);
+      const bool high = i >= kRows - 5 && random() % 4 == 0;
+      const double level = std::exp(drift + noise) * (high ? 1.2 : 1) * (i == 0 ? factor : 1);
+      made.rows.push_back(row_of(std::to_string(i), steady(1e-3 * level)));
+    }
+    return made;
+  };
+  const auto side = [&](double factor) {
+    std::vector<Study> studies;
+    for (int i = 0; i < kStudies; ++i) studies.push_back(study(factor));
+    return studies;
+  };
+  int alarms = 0, found = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const StudyDiff same = compare_studies(side(1), side(1), DiffOptions{});
+    alarms += same.count(Judgement::slower) + same.count(Judgement::faster) > 0;
+    found += compare_studies(side(1), side(1.03), DiffOptions{}).pairs[0].judgement == Judgement::slower;
+  }
+  CHECK(alarms <= kTries / 100);
+  CHECK(found >= kTries * 95 / 100);
+}
+
+TEST_CASE("several studies a side: pooled times, rows of all studies alone, and a library's drift") {
+  const auto with_library = [](double seconds, double of_library) {
+    Study study = rows_of(10, seconds), library = rows_of(10, of_library, "onednn");
+    study.rows.insert(study.rows.end(), library.rows.begin(), library.rows.end());
+    return study;
+  };
+  std::vector<Study> before{with_library(1e-3, 1e-3), with_library(1.01e-3, 1.01e-3), with_library(1e-3, 1e-3)};
+  std::vector<Study> after{with_library(1.03e-3, 1e-3), with_library(1.03e-3, 1e-3), with_library(1.05e-3, 1.02e-3)};
+  before[1].rows.push_back(row_of("only here", steady(1)));
+  const StudyDiff diff = compare_studies(before, after, DiffOptions{});
+  CHECK(diff.pairs.size() == 20);
+  CHECK(diff.pairs[0].before->time.seconds == 1e-3);
+  CHECK(diff.pairs[0].before->time.runs == 120);
+  CHECK(diff.pairs[0].ratio == doctest::Approx(1.03).epsilon(0.002));
+  CHECK(diff.count(Judgement::slower) == 10);
+}
+
 TEST_CASE("machines: the same, another, and versions that changed") {
   const MachineEntry one{.cpu = "A", .gpu = "", .date = "", .threads = 2, .facts = {{"compiler", "1"}, {"date", "x"}}};
   MachineEntry other = one;
