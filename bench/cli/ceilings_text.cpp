@@ -21,7 +21,10 @@ void print_ceilings(const MachineCeilings& ceilings, Console& console) {
     const std::function<std::string(double)> text = c.kind != "compute" ? bandwidth_text
                                                     : c.dtype == "i8"   ? operations_text
                                                                         : std::function(flops_text);
-    line(device, c.name, c.threads, text(c.value), c.theoretical > 0 ? text(c.theoretical) : "-", c.formula);
+    std::string formula = c.formula;
+    if (c.rounds > 1) formula += fmt::format("; {} rounds from {} to {}", c.rounds, text(c.low), text(c.high));
+    if (!c.doubt.empty()) formula += "; doubtful: " + c.doubt;
+    line(device, c.name, c.threads, text(c.value), c.theoretical > 0 ? text(c.theoretical) : "-", formula);
   };
   console.print(fmt::format("{:<8} {:<26} {:>8} {:>16} {:>16}  {}", "device", "ceiling", "threads", "measured",
                             "theoretical", "formula"));

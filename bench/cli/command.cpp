@@ -53,7 +53,7 @@ struct Arguments {
   RandomVerifyOptions random;
   std::string json;
   bool gpu = false;
-  std::vector<std::string> files;
+  PlotOptions plot;
   std::function<int(Arguments&, Console&)> action;  ///< returns the exit code
 };
 
@@ -291,11 +291,14 @@ void add_roofline(CLI::App& root, Arguments& a) {
 
 void add_plot(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("plot", "draw studies again, merged, also from several machines");
-  app.add_option("studies", a.files, "study.json files")->required();
-  app.add_option("--out", a.study.out, "folder of the report")->required();
+  app.add_option("studies", a.plot.files, "study.json files")->required();
+  app.add_option("--out", a.plot.out, "folder of the report");
+  app.add_flag("--ascii", a.plot.ascii, "print the roofline as text");
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
-      return plot_command(arguments.files, arguments.study.out, console);
+      if (arguments.plot.out.empty() && !arguments.plot.ascii)
+        throw Error(ErrorCode::invalid_argument, "give --out DIR for the report, or --ascii for text");
+      return plot_command(arguments.plot, console);
     };
   });
 }

@@ -10,9 +10,13 @@
 
 #include "bench/cli/ceilings_text.h"
 #include "bench/cli/report_files.h"
+#include "bench/measure/judge.h"
+#include "bench/measure/recorded_ceilings.h"
 #include "bench/record/study_file.h"
 #include "bench/record/study_json.h"
+#include "bench/report/ascii.h"
 #include "bench/report/bandwidth.h"
+#include "bench/report/insight.h"
 #include "bench/report/report.h"
 #include "bench/report/study.h"
 #include "bench/report/table.h"
@@ -26,7 +30,7 @@ namespace {
 using nlohmann::json;
 
 // Limits that keep `--quick` within two minutes on two cores and a full study within fifteen, with ceilings and report.
-constexpr double kQuickSeconds = 85;
+constexpr double kQuickSeconds = 80;
 constexpr double kFullSeconds = 780;
 constexpr double kQuickGflop = 8;
 constexpr double kQuickGigabytes = 0.25;
@@ -57,6 +61,7 @@ StudyPlan roofline_plan(const StudyOptions& options) {
       "layer and device, short ceilings",
       kQuickGflop, kQuickGigabytes, measuring.seconds_each);
   measuring.most_moved_bytes = kQuickGigabytes * 1e9;
+  plan.little_time = true;
   plan.adjust = [](std::vector<Case>& cases) { cap_work(cases, kQuickGflop, kQuickGigabytes); };
   return plan;
 }
@@ -78,14 +83,40 @@ std::vector<json> read_studies(const std::vector<std::string>& files, Console& c
   return studies;
 }
 
+/// Rows of a study without ceilings get the verdict of those that another study measured on their machine.
+void judge_merged(report::Studies& studies) {
+  for (std::size_t i = 0; i < studies.machines.size(); ++i) {
+    const std::string& tag = studies.machines[i].tag;
+    std::vector<CeilingEntry> entries;
+    std::vector<RateEntry> rates;
+    for (const report::Ceiling& one : studies.ceilings) {
+      if (studies.machines[one.machine].tag == tag) entries.push_back(one);
+    }
+    for (const report::Rate& one : studies.rates) {
+      if (studies.machines[one.machine].tag == tag) rates.push_back(one);
+    }
+    if (entries.empty()) continue;
+    std::vector<Row> rows;
+    std::vector<report::Measurement*> measurements;
+    for (report::Measurement& m : studies.measurements) {
+      if (m.machine != i || !m.verdict.bound.empty()) continue;
+      rows.push_back(m);
+      measurements.push_back(&m);
+    }
+    judge_rows(rows, ceilings_of(entries, rates), machine_of(studies.machines[i]));
+    for (std::size_t row = 0; row < rows.size(); ++row) static_cast<Row&>(*measurements[row]) = rows[row];
+  }
+}
+
 void print_tables(const report::Studies& studies, Console& console) {
   console.print(report::table(studies));
   const std::string totals = report::totals_table(studies);
   if (!totals.empty()) console.print(totals);
   const std::string bandwidths = report::bandwidth_table(studies);
   if (!bandwidths.empty()) console.print(bandwidths);
-  const std::string beside = report::trainium_table(studies);
-  if (!beside.empty()) console.print(beside);
+  for (const auto table : {report::trainium_table, report::regime_table, report::naive_table, report::fusion_table}) {
+    if (const std::string text = table(studies); !text.empty()) console.print(text);
+  }
 }
 
 }  // namespace
@@ -104,9 +135,9 @@ ExitCode ceilings_command(const StudyOptions& options, Console& console) {
   console.check_target();
   const RunEntry run{.machine = perf::describe_machine(), .command = options.command};
   const perf::InterruptKeeper interrupts;
-  const MachineCeilings ceilings =
-      measure_ceilings(run.machine, whole_machine(), options.quick, ceiling_callbacks(console));
-  console.finish_progress();
+  CeilingRounds rounds(ceiling_source(run.machine, options.quick, console), whole_machine());
+  std::vector<Row> none;
+  const MachineCeilings& ceilings = rounds.judge(none, run.machine);
   print_ceilings(ceilings, console);
   console.emit(to_json(Study{.ceilings = ceiling_entries(ceilings), .rates = rate_entries(ceilings)}, run));
   return kDone;
@@ -127,11 +158,13 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
   return measured.code;
 }
 
-ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console) {
+ExitCode plot_command(const PlotOptions& options, Console& console) {
   const perf::InterruptKeeper interrupts;  // files that were written stay whole
-  const report::Studies studies = report::merge(read_studies(files, console));
-  if (perf::interrupting_signal() != 0) return kDone;
-  const std::string folder = report_folder(out);
+  report::Studies studies = report::merge(read_studies(options.files, console));
+  judge_merged(studies);
+  if (options.ascii) console.print(report::ascii_plot(studies));
+  if (options.out.empty() || perf::interrupting_signal() != 0) return kDone;
+  const std::string folder = report_folder(options.out);
   make_report_folder(folder);
   const std::string no_png = report::write_report(studies, folder);
   print_whereabouts(folder, false, no_png, console);

@@ -13,7 +13,12 @@ namespace gable::bench {
 ExitCode bench_command(const StudyOptions& options, Console& console);
 ExitCode ceilings_command(const StudyOptions& options, Console& console);
 ExitCode roofline_command(const StudyOptions& options, Console& console);
-/// Throws Error(invalid_argument) for a file that is no study.
-ExitCode plot_command(const std::vector<std::string>& files, const std::string& out, Console& console);
+struct PlotOptions {
+  std::vector<std::string> files;
+  std::string out;     ///< folder of the report; empty: none
+  bool ascii = false;  ///< print the roofline as text
+};
+/// Throws Error(invalid_argument) where no file is a study.
+ExitCode plot_command(const PlotOptions& options, Console& console);
 
 }  // namespace gable::bench

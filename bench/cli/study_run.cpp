@@ -7,16 +7,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "bench/counting/op_workload.h"
 #include "bench/counting/row_counters.h"
 #include "bench/measure/bandwidth.h"
+#include "bench/measure/ceiling_rounds.h"
 #include "bench/measure/devices.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/pagerank.h"
 #include "bench/record/study_json.h"
+#include "bench/workloads/identity.h"
+#include "bench/workloads/spread.h"
 #include "perfcounters/interrupt.h"
 #include "perfcounters/sources/child_process.h"
 
@@ -33,6 +37,21 @@ RowCounters counters_of(const CounterOptions& options) {
   return RowCounters(mode, std::move(sources), options.seconds_each > 0 ? options.seconds_each : kCounterSeconds);
 }
 
+/// "; 3 of 60 cases were left out for lack of time: fused128 bf16 on cuda:0, …"; empty if none was.
+std::string left_out(const std::vector<Refusal>& refused) {
+  constexpr std::size_t kMost = 12;
+  std::vector<std::string> names;
+  for (const Refusal& one : refused) {
+    if (one.reason.starts_with(kOutOfTime))
+      names.push_back(fmt::format("{} {} on {}", one.name, one.dtype, one.device));
+  }
+  if (names.empty()) return "";
+  const std::size_t all = names.size();
+  names.resize(std::min(all, kMost));
+  return fmt::format("{} rows left out for lack of time: {}{}", all, fmt::join(names, ", "),
+                     all > kMost ? fmt::format(" and {} more", all - kMost) : "");
+}
+
 /// Measures the rows of a study.
 class RowMeasurer {
  public:
@@ -41,19 +60,24 @@ class RowMeasurer {
   RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, Console& console, Keep keep)
       : options_(options), plan_(plan), counters_(counters), console_(console), keep_(std::move(keep)) {}
 
-  /// Runs the rows of the devices of one kind.
-  void measure(const std::vector<OpenDevice>& devices, const MeasureOptions& measuring) {
+  /// Runs the rows of the devices of one kind. `between` is called between them.
+  void measure(const std::vector<OpenDevice>& devices, const MeasureOptions& measuring,
+               const std::function<void(DeviceKind)>& between) {
     if (devices.empty()) return;
     const Selection selection = selected(devices.front().on_gpu());
-    const Progress progress = [this](std::size_t done, std::size_t total, const std::string& what) {
+    const Progress progress = [&](std::size_t done, std::size_t total, const std::string& what) {
       perf::throw_if_interrupted();
+      between(devices.front().kind);
       console_.progress(done, total, what);
     };
     const MeasureJob job{devices, measuring, outcome_};
-    measure_cases(selection.cases, job, {progress, [this](const Measured& m) {
-                                           const std::string helper = perf::own_executable();
-                                           add(counters_.count(m.row, workload_of(m, helper)));
-                                         }});
+    const std::vector<Case> order = plan_.little_time ? spread(selection.cases) : selection.cases;
+    const std::size_t first_row = rows_.size();
+    measure_cases(order, job, {progress, [this](const Measured& m) {
+                                 const std::string helper = perf::own_executable();
+                                 add(counters_.count(m.row, workload_of(m, helper)));
+                               }});
+    sort_as(selection.cases, first_row);
     const RowCallbacks callbacks{progress, [this](Row row) { add(std::move(row)); }};
     measure_bandwidths(selection.bandwidths, job, callbacks);
     measure_graphs(selection.graphs, job, callbacks);
@@ -67,6 +91,17 @@ class RowMeasurer {
   void add(Row row) {
     rows_.push_back(std::move(row));
     keep_(rows_, outcome_);
+  }
+
+  /// Puts the rows from `first_row` on into the order of the cases.
+  void sort_as(const std::vector<Case>& cases, std::size_t first_row) {
+    const auto key = [](const Identity& i) {
+      return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", i.suite, i.name, i.op, i.problem, i.dtype, i.math);
+    };
+    std::map<std::string, std::size_t> places;
+    for (const Case& one : cases) places.emplace(key(identity_of(one)), places.size());
+    std::stable_sort(rows_.begin() + static_cast<std::ptrdiff_t>(first_row), rows_.end(),
+                     [&](const Row& a, const Row& b) { return places[key(a.identity)] < places[key(b.identity)]; });
   }
 
   Selection selected(bool gpu) {
@@ -98,50 +133,29 @@ std::vector<OpenDevice> of_kind(const std::vector<OpenDevice>& devices, DeviceKi
   return some;
 }
 
-/// Ceilings are measured before the rows.
-class Ceilings {
- public:
-  Ceilings(const perf::Machine& machine, CeilingScope scope, const StudyPlan& plan, Console& console)
-      : machine_(machine), scope_(std::move(scope)), plan_(plan), console_(console) {
-    if (plan_.ceilings) ceilings_ = measured();
-  }
-
-  const MachineCeilings& so_far() const { return ceilings_; }
-
-  const MachineCeilings& judge(std::vector<Row>& rows) {
-    if (perf::interrupting_signal() != 0) {
-      judge_rows(rows, ceilings_, machine_);
-      return ceilings_;
-    }
-    judge_or_measure_again(rows, ceilings_, machine_, [this] { return measured(); });
-    return ceilings_;
-  }
-
- private:
-  MachineCeilings measured() {
-    MachineCeilings ceilings = measure_ceilings(machine_, scope_, plan_.quick_ceilings, ceiling_callbacks(console_));
-    console_.finish_progress();
-    return ceilings;
-  }
-
-  const perf::Machine& machine_;
-  CeilingScope scope_;
-  const StudyPlan& plan_;
-  Console& console_;
-  MachineCeilings ceilings_;
-};
+CeilingCallbacks ceiling_callbacks(Console& console) {
+  return {[&console](std::size_t done, std::size_t total, const std::string& what) {
+            perf::throw_if_interrupted();
+            console.progress(done, total, what);
+          },
+          [&console](const std::string& line) {
+            console.finish_progress();
+            console.print(line);
+          }};
+}
 
 /// Writes the rows so far to the file of --json, so that a study that is killed leaves them there. Takes a twentieth of
 /// the time at most, between rows.
 class RowKeeper {
  public:
-  RowKeeper(const RunEntry& run, const Ceilings& ceilings, const Console& console)
+  /// `ceilings` may be null.
+  RowKeeper(const RunEntry& run, const MachineCeilings* ceilings, const Console& console)
       : run_(run), ceilings_(ceilings), console_(console) {}
 
   void keep(std::vector<Row> rows, const Outcome& outcome) {
     const auto start = Clock::now();
     if (!console_.writes_file() || start < next_) return;
-    const MachineCeilings& roofs = ceilings_.so_far();
+    const MachineCeilings roofs = ceilings_ != nullptr ? *ceilings_ : MachineCeilings{};
     judge_rows(rows, roofs, run_.machine);
     console_.save(to_json(Study{ceiling_entries(roofs), rate_entries(roofs), std::move(rows), outcome.refused}, run_));
     const auto end = Clock::now();
@@ -152,7 +166,7 @@ class RowKeeper {
   using Clock = std::chrono::steady_clock;
 
   const RunEntry& run_;
-  const Ceilings& ceilings_;
+  const MachineCeilings* ceilings_;
   const Console& console_;
   Clock::time_point next_{};
 };
@@ -167,15 +181,14 @@ std::vector<perf::Cache> parse_caches(const std::string& name) {
   throw Error(ErrorCode::invalid_argument, fmt::format("--cache '{}': must be warm, cold or both", name));
 }
 
-CeilingCallbacks ceiling_callbacks(Console& console) {
-  return {[&console](std::size_t done, std::size_t total, const std::string& what) {
-            perf::throw_if_interrupted();
-            console.progress(done, total, what);
-          },
-          [&console](const std::string& line) {
-            console.finish_progress();
-            console.print(line);
-          }};
+CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& console) {
+  const auto measure = [&machine, quick, &console](const CeilingRound& round) {
+    MachineCeilings ceilings = measure_ceilings(machine, round.scope, quick || round.known != nullptr,
+                                                ceiling_callbacks(console), round.known);
+    console.finish_progress();
+    return ceilings;
+  };
+  return {measure, steady_seconds};
 }
 
 MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, Console& console) {
@@ -186,26 +199,36 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   const std::vector<OpenDevice> devices =
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
   counters.require_sources(kinds_of(devices));
-  Ceilings ceilings(measured.run.machine, scope_of(devices), plan, console);
+  std::optional<CeilingRounds> ceilings;
+  const CeilingSource source = ceiling_source(measured.run.machine, plan.quick_ceilings, console);
+  if (plan.ceilings) ceilings.emplace(source, scope_of(devices));
+  const auto between = [&](DeviceKind kind) {
+    if (ceilings) ceilings->between(kind);
+  };
 
   const std::vector<OpenDevice> cpus = of_kind(devices, DeviceKind::cpu);
   const std::vector<OpenDevice> gpus = of_kind(devices, DeviceKind::gpu);
   MeasureOptions measuring = plan.measuring;
   if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
-  RowKeeper keeper(measured.run, ceilings, console);
+  RowKeeper keeper(measured.run, ceilings ? &ceilings->so_far() : nullptr, console);
   RowMeasurer measurer(options, plan, counters, console,
                        [&](const std::vector<Row>& rows, const Outcome& outcome) { keeper.keep(rows, outcome); });
   try {
-    measurer.measure(cpus, measuring);
-    measurer.measure(gpus, measuring);
+    measurer.measure(cpus, measuring, between);
+    measurer.measure(gpus, measuring, between);
   } catch (const perf::Interrupted&) {
     console.print(fmt::format("interrupted: {} rows were measured and are kept", measurer.rows().size()));
   }
   for (const std::string& line : counters.summary()) console.print(line);
 
-  const MachineCeilings& roofs = ceilings.judge(measurer.rows());
+  const MachineCeilings roofs = ceilings ? ceilings->judge(measurer.rows(), measured.run.machine) : MachineCeilings{};
+  if (!ceilings) judge_rows(measurer.rows(), roofs, measured.run.machine);
   measured.study = {ceiling_entries(roofs), rate_entries(roofs), std::move(measurer.rows()),
                     measurer.outcome().refused};
+  if (const std::string missing = left_out(measured.study.refused); !missing.empty()) {
+    console.print(missing);
+    measured.run.mode += (measured.run.mode.empty() ? "" : "; ") + missing;
+  }
   measured.run.counters = counters.entry();
   measured.code = measurer.outcome().exit_code();
   if (measured.code == kDone && counters.gave_nothing()) measured.code = kUnsupported;

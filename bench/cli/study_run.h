@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/cli/console.h"
-#include "bench/measure/ceilings.h"
+#include "bench/measure/ceiling_rounds.h"
 #include "bench/measure/measure.h"
 #include "bench/measure/outcome.h"
 #include "bench/record/study.h"
@@ -40,6 +40,7 @@ struct StudyOptions {
 struct StudyPlan {
   MeasureOptions measuring;
   std::function<void(std::vector<Case>&)> adjust;  ///< changes the selected cases; may be empty
+  bool little_time = false;                        ///< measures in the order of spread()
   bool ceilings = false;
   bool quick_ceilings = true;
   std::string mode;  ///< for the record: what --quick left out; empty: nothing
@@ -57,7 +58,8 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
 /// "warm", "cold" or "both". Throws Error(invalid_argument).
 std::vector<perf::Cache> parse_caches(const std::string& name);
 
-/// Progress and messages of measure_ceilings() on the console.
-CeilingCallbacks ceiling_callbacks(Console& console);
+/// Measures rounds of ceilings, the first one in full unless `quick`, with progress on the console. `machine` and
+/// `console` must outlive it.
+CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& console);
 
 }  // namespace gable::bench

@@ -10,7 +10,7 @@
 #include "bench/common/files.h"
 #include "bench/library/own_counters.h"
 #include "bench/library/own_row.h"
-#include "bench/measure/ceilings.h"
+#include "bench/measure/ceiling_rounds.h"
 #include "bench/measure/judge.h"
 #include "bench/record/study_json.h"
 #include "bench/report/study.h"
@@ -74,11 +74,12 @@ void Record::add(const Measurement& measurement) {
 
 void Record::measure_ceilings(bool quick) {
   const bench::CeilingCallbacks quiet{[](std::size_t, std::size_t, const std::string&) {}, [](const std::string&) {}};
-  const auto measured = [&] {
-    return bench::measure_ceilings(bench::this_machine(), scope_of(impl_->rows), quick, quiet);
+  const auto measure = [&](const bench::CeilingRound& round) {
+    return bench::measure_ceilings(bench::this_machine(), round.scope, quick || round.known != nullptr, quiet,
+                                   round.known);
   };
-  impl_->ceilings = measured();
-  bench::judge_or_measure_again(impl_->rows, impl_->ceilings, bench::this_machine(), measured);
+  bench::CeilingRounds rounds({measure, bench::steady_seconds}, scope_of(impl_->rows));
+  impl_->ceilings = rounds.judge(impl_->rows, bench::this_machine());
 }
 
 std::vector<Measurement> Record::measurements() const {

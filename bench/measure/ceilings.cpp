@@ -5,13 +5,16 @@
 #include <gable/error.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "perfcounters/ceilings/ladder.h"
 
 #include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
-
-constexpr const char* kWaitedLaunch = "launch and wait";
 
 /// The unit in a ceiling's name: "avx2 fma" for "avx2 fma f32" of dtype f32.
 std::string unit_of(const perf::Ceiling& ceiling) {
@@ -42,7 +45,13 @@ CeilingEntry entry_of(const std::string& device, DeviceKind kind, const perf::Ce
                                .runs = ceiling.runs,
                                .theoretical = if_positive(ceiling.theoretical),
                                .formula = ceiling.formula,
-                               .note = ceiling.note}};
+                               .note = ceiling.note,
+                               .rounds = ceiling.rounds,
+                               .doubt = ceiling.doubt}};
+  if (ceiling.rounds > 1) {
+    entry.limit.low = ceiling.low;
+    entry.limit.high = ceiling.high;
+  }
   if (ceiling.threads > 0) entry.threads = ceiling.threads;
   if (ceiling.working_set_bytes > 0) entry.working_set_bytes = static_cast<double>(ceiling.working_set_bytes);
   return entry;
@@ -80,13 +89,46 @@ perf::Ceiling roof_of(const Ceiling& measured) {
   return roof;
 }
 
-std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick, const CeilingCallbacks& callbacks) {
+std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick, const CeilingCallbacks& callbacks,
+                                        const MachineCeilings* known) {
   perf::CeilingOptions options;
   options.quick = quick;
+  if (known != nullptr) options.only = perf::worth_repeating(known->cpu);
   options.progress = [&](const std::string& next, int done, int total) {
     callbacks.progress(static_cast<std::size_t>(done), static_cast<std::size_t>(total), "ceiling " + next);
   };
   return perf::measure_ceilings(machine, options);
+}
+
+/// Starting and joining an empty team, for one thread and for all.
+std::map<int, perf::Timing> measure_team_starts(const perf::Machine& machine) {
+  constexpr int kSamples = 21, kTeams = 50;
+  std::map<int, perf::Timing> starts;
+  for (const int threads : {1, machine.threads_available}) {
+    std::vector<double> samples;
+    for (int sample = 0; sample < kSamples; ++sample) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (int team = 0; team < kTeams; ++team) {
+#pragma omp parallel num_threads(threads)
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // so that the team is not left out
+      }
+      samples.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kTeams);
+    }
+    starts[threads] = perf::summarize(std::move(samples));
+  }
+  return starts;
+}
+
+RateEntry team_start_entry(int threads, const perf::Timing& start) {
+  return {.device = "cpu",
+          .device_kind = DeviceKind::cpu,
+          .name = fmt::format("start and join {} thread{}", threads, threads == 1 ? "" : "s"),
+          .unit = "s",
+          .limit = {.value = start.seconds,
+                    .q1 = start.q1,
+                    .q3 = start.q3,
+                    .runs = start.runs,
+                    .formula = "none: a cost, not a rate of the hardware"}};
 }
 
 /// Tries each device of this GPU until one has loops.
@@ -103,18 +145,6 @@ GpuCeilings ceilings_of_gpu(int index, bool quick, const CeilingCallbacks& callb
     if (!measured.empty()) return gpu_ceilings(info, measured);
   }
   throw Error(ErrorCode::unsupported, "no backend has loops for it");
-}
-
-void keep_higher(std::vector<perf::Ceiling>& ceilings, const std::vector<perf::Ceiling>& again) {
-  for (perf::Ceiling& first : ceilings) {
-    for (const perf::Ceiling& second : again) {
-      if (second.name != first.name || second.threads != first.threads || second.value <= first.value) continue;
-      first = second;
-      first.note += (first.note.empty() ? "" : "; ") + std::string(
-                                                           "measured twice, the higher is kept: a layer had "
-                                                           "passed the first roof");
-    }
-  }
 }
 
 }  // namespace
@@ -166,9 +196,12 @@ CeilingScope scope_of(const std::vector<OpenDevice>& devices) {
 }
 
 MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScope& scope, bool quick,
-                                 const CeilingCallbacks& callbacks) {
+                                 const CeilingCallbacks& callbacks, const MachineCeilings* known) {
   MachineCeilings ceilings;
-  if (scope.cpu) ceilings.cpu = cpu_ceilings(machine, quick, callbacks);
+  if (scope.cpu) {
+    ceilings.cpu = cpu_ceilings(machine, quick, callbacks, known);
+    ceilings.team_starts = measure_team_starts(machine);
+  }
   std::vector<int> gpus = scope.gpus;
   std::sort(gpus.begin(), gpus.end());
   gpus.erase(std::unique(gpus.begin(), gpus.end()), gpus.end());
@@ -185,10 +218,25 @@ MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScop
   return ceilings;
 }
 
-void keep_higher(MachineCeilings& ceilings, const MachineCeilings& again) {
-  keep_higher(ceilings.cpu, again.cpu);
-  for (std::size_t i = 0; i < std::min(ceilings.gpus.size(), again.gpus.size()); ++i)
-    keep_higher(ceilings.gpus[i].roofs, again.gpus[i].roofs);
+void add_round(MachineCeilings& ceilings, const MachineCeilings& again) {
+  perf::add_round(ceilings.cpu, again.cpu);
+  for (const auto& [threads, start] : again.team_starts) {
+    perf::Timing& known = ceilings.team_starts[threads];
+    if (known.seconds <= 0 || start.seconds < known.seconds) known = start;
+  }
+  for (GpuCeilings& gpu : ceilings.gpus) {
+    if (const GpuCeilings* same = again.of_gpu(gpu.memory.index)) perf::add_round(gpu.roofs, same->roofs);
+  }
+}
+
+int set_doubts(MachineCeilings& ceilings) {
+  const auto doubts_of = [](std::vector<perf::Ceiling>& roofs) {
+    perf::set_doubts(roofs);
+    return static_cast<int>(std::count_if(roofs.begin(), roofs.end(), [](const auto& c) { return !c.doubt.empty(); }));
+  };
+  int doubts = doubts_of(ceilings.cpu);
+  for (GpuCeilings& gpu : ceilings.gpus) doubts += doubts_of(gpu.roofs);
+  return doubts;
 }
 
 std::vector<CeilingEntry> ceiling_entries(const MachineCeilings& ceilings) {
@@ -202,6 +250,7 @@ std::vector<CeilingEntry> ceiling_entries(const MachineCeilings& ceilings) {
 
 std::vector<RateEntry> rate_entries(const MachineCeilings& ceilings) {
   std::vector<RateEntry> entries;
+  for (const auto& [threads, start] : ceilings.team_starts) entries.push_back(team_start_entry(threads, start));
   for (const GpuCeilings& gpu : ceilings.gpus) {
     for (const Rate& rate : gpu.rates) entries.push_back(entry_of(gpu.device, rate));
   }

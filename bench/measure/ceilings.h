@@ -5,6 +5,7 @@
 #include <gable/study.h>
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ struct Rate {
   std::string note;
 };
 
+/// The rate that is a GPU's overhead.
+constexpr const char* kWaitedLaunch = "launch and wait";
+
 struct GpuCeilings {
   std::string device;  ///< "cuda:0"; rows of other backends on the same GPU use the same roofs
   Memory memory;
@@ -38,6 +42,7 @@ struct GpuCeilings {
 
 struct MachineCeilings {
   std::vector<perf::Ceiling> cpu;
+  std::map<int, perf::Timing> team_starts{};  ///< by threads: seconds to start and join so many
   std::vector<GpuCeilings> gpus;
 
   /// The ceilings of the GPU with this index, or null.
@@ -61,12 +66,15 @@ struct CeilingCallbacks {
   std::function<void(const std::string& line)> print;  ///< prints a message for people
 };
 
-/// A GPU that can't be measured is left out; its reason is printed.
+/// A GPU that can't be measured is left out; its reason is printed. `known`: a further round, of what is worth it on a
+/// CPU (perfcounters/ceilings/ladder.h); null: all.
 MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScope& scope, bool quick,
-                                 const CeilingCallbacks& callbacks);
+                                 const CeilingCallbacks& callbacks, const MachineCeilings* known = nullptr);
 
-/// For each roof, the higher of two measurements: other programs can only lower one.
-void keep_higher(MachineCeilings& ceilings, const MachineCeilings& again);
+/// Adds another round of the hardware that `again` has (perfcounters/ceilings/ladder.h).
+void add_round(MachineCeilings& ceilings, const MachineCeilings& again);
+/// Sets the doubt of each ceiling that contradicts another one; returns how many there are.
+int set_doubts(MachineCeilings& ceilings);
 
 /// The entries for the record.
 std::vector<CeilingEntry> ceiling_entries(const MachineCeilings& ceilings);

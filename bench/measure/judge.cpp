@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bench/measure/insight.h"
 #include "perfcounters/roofline/roofline.h"
 
 namespace gable::bench {
@@ -48,7 +49,18 @@ perf::RooflinePoint point_of(const Row& row) {
   return point;
 }
 
-perf::Verdict judge_on_cpu(const Row& row, const std::vector<perf::Ceiling>& ceilings, const perf::Machine& machine) {
+/// Analytic values are what the shapes say. A kernel may do less than they say, and leave data where they were.
+perf::RooflineOptions options_for(const Row& row) {
+  perf::RooflineOptions options;
+  const bool gable_own = row.place.device.starts_with("cpu") || row.place.device.starts_with("cuda");
+  if (row.work.is_analytic() && row.identity.op == "conv2d" && !gable_own)
+    options.work_doubt = "the library's kernel may multiply less than the definition (Winograd)";
+  if (row.traffic.at("dram").is_analytic() && row.place.cache == "warm")
+    options.traffic_doubt = "a part of its tensors may stay in a nearer cache";
+  return options;
+}
+
+perf::Verdict judge_on_cpu(const Row& row, const MachineCeilings& ceilings, const perf::Machine& machine) {
   perf::RooflinePoint point = point_of(row);
   point.threads = row.place.threads.value_or(0);
   if (is_empty(point.bytes)) {
@@ -56,7 +68,9 @@ perf::Verdict judge_on_cpu(const Row& row, const std::vector<perf::Ceiling>& cei
     const bool warm = row.place.cache == "warm";
     (warm ? home_of(point.bytes, least, point.threads, machine) : point.bytes.dram) = least;
   }
-  return perf::judge(ceilings, point);
+  perf::RooflineOptions options = options_for(row);
+  if (const auto overhead = overhead_seconds(row, ceilings)) options.overhead_seconds = *overhead;
+  return perf::judge(ceilings.cpu, point, options);
 }
 
 /// Applies the rules that need no ceilings.
@@ -68,20 +82,22 @@ perf::Verdict judge_on_gpu(const Row& row, const GpuCeilings* gpu) {
     const bool in_l2 = row.place.cache == "warm" && least <= gpu->l2_bytes;
     (in_l2 ? point.bytes.l2 : point.bytes.dram) = least;
   }
-  perf::RooflineOptions options;
+  perf::RooflineOptions options = options_for(row);
   if (gpu->overhead_seconds > 0) options.overhead_seconds = gpu->overhead_seconds;
   return perf::judge(gpu->roofs, point, options);
 }
 
 Verdict verdict_of(const Row& row, const MachineCeilings& ceilings, const perf::Machine& machine) {
   const GpuCeilings* gpu = row.on_gpu() ? ceilings.of_gpu(row.place.gpu) : nullptr;
-  const perf::Verdict judged = row.on_gpu() ? judge_on_gpu(row, gpu) : judge_on_cpu(row, ceilings.cpu, machine);
+  const perf::Verdict judged = row.on_gpu() ? judge_on_gpu(row, gpu) : judge_on_cpu(row, ceilings, machine);
   Verdict verdict{.flags = judged.flags};
   const bool has_roof = row.on_gpu() ? gpu != nullptr : !ceilings.cpu.empty();
   if (!has_roof || judged.bound.empty()) return verdict;
   verdict.bound = judged.bound;
   verdict.roof = judged.roof;
   verdict.percent_of_roof = judged.percent_of_roof;
+  for (const perf::Limit& limit : judged.limits)
+    verdict.limits.push_back({limit.bound, limit.roof, limit.value, 100 * limit.least_seconds / row.time.seconds});
   return verdict;
 }
 
@@ -94,15 +110,8 @@ double judge_rows(std::vector<Row>& rows, const MachineCeilings& ceilings, const
     row.verdict = verdict_of(row, ceilings, machine);
     highest = std::max(highest, row.verdict.percent_of_roof.value_or(0));
   }
+  set_insights(rows, ceilings);
   return highest;
-}
-
-void judge_or_measure_again(std::vector<Row>& rows, MachineCeilings& ceilings, const perf::Machine& machine,
-                            const std::function<MachineCeilings()>& again) {
-  constexpr double kPlausiblePercent = 105;
-  if (judge_rows(rows, ceilings, machine) <= kPlausiblePercent) return;
-  keep_higher(ceilings, again());
-  judge_rows(rows, ceilings, machine);
 }
 
 }  // namespace gable::bench

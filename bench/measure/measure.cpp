@@ -94,14 +94,24 @@ std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& de
   return contestants;
 }
 
+/// The convolution without reuse: a multiplication reads both operands, and each output is written once.
+std::optional<NaiveModel> naive_model(const Op& op, double flop) {
+  const auto* conv = std::get_if<Conv2d>(&op);
+  if (conv == nullptr) return std::nullopt;
+  const double terms = static_cast<double>(conv->weights[1] * conv->weights[2] * conv->weights[3]);
+  const double outputs = flop / (2 * terms);
+  return NaiveModel{.bytes = static_cast<double>(size_of(conv->dtype)) * outputs * (2 * terms + 1), .seconds = {}};
+}
+
 Measured measured_of(const Contestant& c, perf::Cache cache, const perf::Timing& timing) {
   const Plan& plan = c.runner->plan();
   Placement place = c.runner->placement();
   place.cache = cache == perf::Cache::warm ? "warm" : "cold";
   const Work least = plan.work();
-  return {
-      c.one, c.runner.get(),
-      timed_row(identity_of(*c.one), std::move(place), {c.runner->time_source(), timing, least.flop, least.bytes()})};
+  Row row =
+      timed_row(identity_of(*c.one), std::move(place), {c.runner->time_source(), timing, least.flop, least.bytes()});
+  row.naive = naive_model(c.one->op, least.flop);
+  return {c.one, c.runner.get(), std::move(row)};
 }
 
 void measure_rivals(Rivals rivals, double budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
@@ -125,6 +135,15 @@ void measure_rivals(Rivals rivals, double budget, const MeasureJob& job, const M
   }
 }
 
+/// Each device could have measured them.
+void leave_out(Rivals rivals, const MeasureJob& job) {
+  const Error over(ErrorCode::unsupported,
+                   fmt::format("{} ({:.3g} s for these devices)", kOutOfTime, job.options.seconds_total));
+  for (const Case& one : rivals) {
+    for (const OpenDevice& device : job.devices) job.outcome.refuse(identity_of(one), device.uri, over);
+  }
+}
+
 void refuse_all(Rivals rivals, const Error& error, Outcome& outcome) {
   for (const Case& one : rivals) outcome.refuse(identity_of(one), "", error);
 }
@@ -140,8 +159,8 @@ void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const 
     callbacks.progress(done++, all.size(), fmt::format("{} {}", one.name, to_string(dtype_of(one.op))));
     try {
       if (budget.spent()) {
-        throw Error(ErrorCode::unsupported,
-                    fmt::format("not measured: the {} s for the whole study were over", job.options.seconds_total));
+        leave_out(rivals, job);
+        continue;
       }
       measure_rivals(rivals, budget.next(job.devices.size() * rivals.size()), job, callbacks);
     } catch (const Error& error) {

@@ -14,6 +14,9 @@
 
 namespace gable::bench {
 
+/// What the reason of a case begins with that was not measured since the time was over.
+constexpr const char* kOutOfTime = "not measured: the time was over";
+
 struct MeasureOptions {
   std::vector<perf::Cache> caches{perf::Cache::warm};
   double seconds_each = 1;  ///< budget of one device on one case with one cache state

@@ -57,12 +57,31 @@ CountedWork work_of(const perf::SimulatedWork& simulated) {
   return work;
 }
 
+std::optional<WorkEvidence> evidence_of(const perf::SimulatedWork& simulated) {
+  const auto flop = simulated.quantities.find(Metric::flop);
+  const auto dram = simulated.quantities.find(Metric::dram_bytes);
+  if (flop == simulated.quantities.end() || !flop->second.value) return std::nullopt;
+  const auto count = [&](const char* event) {
+    const auto found = simulated.events.find(event);
+    return found == simulated.events.end() ? 0.0 : found->second;
+  };
+  WorkEvidence work{.flop = *flop->second.value,
+                    .instructions = simulated.flop.executions,
+                    .mispredictions = count("Bcm") + count("Bim"),
+                    .bytes_accessed = simulated.flop.bytes,
+                    .l1_fills = count("D1mr") + count("D1mw")};
+  for (const auto& [kind, value] : simulated.flop.by_kind) work.scalar_flop += kind.bits == 0 ? value : 0;
+  if (dram != simulated.quantities.end()) work.dram_bytes = dram->second.value.value_or(0);
+  return work;
+}
+
 CpuCounts simulated_counts(const CpuCountRequest& request) {
   CpuCounts counts;
   const perf::SimulatedProgram program =
       perf::simulate_program({.argv = request.argv, .seconds_limit = request.seconds_limit});
   counts.notes = program.notes;
   counts.by_region[""] = work_of(program.whole);
+  counts.evidence = evidence_of(program.whole);
   for (const auto& [path, region] : program.regions) counts.by_region[path] = work_of(region);
   if (!program.cure.empty()) counts.notes.push_back(program.cure);
   counts.interrupted = program.end.interrupted;

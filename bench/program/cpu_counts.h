@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/counting/row_counters.h"
+#include "bench/program/findings.h"
 #include "bench/program/parts.h"
 
 namespace gable::bench {
@@ -26,7 +28,8 @@ struct CpuCounts {
   std::map<std::string, CountedWork> by_region{};  ///< by the region's path; the whole program is ""
   std::string reason{};                            ///< why a region has no counts
   std::vector<std::string> notes{};
-  bool interrupted = false;  ///< Ctrl-C came while the program ran for its counts
+  std::optional<WorkEvidence> evidence{};  ///< of a simulation
+  bool interrupted = false;                ///< Ctrl-C came while the program ran for its counts
 };
 
 /// Throws Error(unsupported) where the mode names a kind of source that this machine has none of.

@@ -10,20 +10,26 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <utility>
 
-#include "bench/measure/ceilings.h"
+#include "bench/measure/ceiling_rounds.h"
 #include "bench/measure/judge.h"
 #include "bench/program/cpu_counts.h"
+#include "bench/program/findings.h"
 #include "bench/program/gpu_counts.h"
 #include "bench/program/parts.h"
 #include "perfcounters/interrupt.h"
+#include "perfcounters/program/changed_run.h"
 #include "perfcounters/program/session.h"
+#include "perfcounters/roofline/roofline.h"
 
 namespace gable::bench {
 namespace {
+
+constexpr double kSeveralThreads = 1.1;  // CPU time / time
 
 /// Where the program's processes write. Removed at the end.
 class SessionFolder {
@@ -169,7 +175,8 @@ class ProgramMeasurer {
       if (part.counted.is_point()) study.rows.push_back(row_of(part, name_));
     }
     study.program = entry_of_program(parts);
-    judge(study, measured.run.machine);
+    const MachineCeilings ceilings = judge(study, measured.run.machine);
+    study.program->findings = findings_of(evidence(measured.run.machine, ceilings.cpu));
     return measured;
   }
 
@@ -276,7 +283,43 @@ class ProgramMeasurer {
     study.program->notes.emplace_back("interrupted: the machine's ceilings were not measured");
   }
 
-  void judge(Study& study, const perf::Machine& machine) {
+  /// What tells where the program's time on the CPU goes; with further runs, if it may be run again.
+  ProgramEvidence evidence(const perf::Machine& machine, const std::vector<perf::Ceiling>& ceilings) {
+    ProgramEvidence evidence{.run = {.seconds = end_.seconds,
+                                     .cpu_seconds = cpu_seconds_.value_or(end_.cpu_seconds),
+                                     .system_seconds = end_.system_seconds,
+                                     .page_faults = static_cast<double>(end_.page_faults),
+                                     .waits = static_cast<double>(end_.waits),
+                                     .preemptions = static_cast<double>(end_.preemptions)},
+                             .clock_hz = machine.clock_hz};
+    evidence.threads = least_one(evidence.run.cpu_seconds / end_.seconds);
+    evidence.work = cpu_counts().evidence;
+    if (evidence.work) evidence.ceilings = ceiling_evidence(ceilings, evidence.threads);
+    const bool may_run = refuses_run().empty() && timed_.kernels.empty() && !cpu_counts().interrupted;
+    if (!may_run || !wants_experiments(evidence)) return evidence;
+    const auto cpu_seconds = [&](perf::Change change) {
+      return perf::changed_cpu_seconds(options_.argv, change, 10 * end_.seconds + 1, end_.status());
+    };
+    if (evidence.work && evidence.work->flop > 0)
+      evidence.cpu_seconds_flushed = cpu_seconds(perf::Change::denormals_as_zeros);
+    if (evidence.run.cpu_seconds > kSeveralThreads * end_.seconds)
+      evidence.cpu_seconds_on_one_cpu = cpu_seconds(perf::Change::one_cpu);
+    return evidence;
+  }
+
+  CeilingEvidence ceiling_evidence(const std::vector<perf::Ceiling>& ceilings, int threads) {
+    const CpuCounts& counts = cpu_counts();
+    const auto whole = counts.by_region.find("");
+    const std::string dtype = whole == counts.by_region.end() ? "f32" : main_dtype(whole->second.flop);
+    std::vector<perf::Ceiling> scalar;
+    std::copy_if(ceilings.begin(), ceilings.end(), std::back_inserter(scalar),
+                 [](const perf::Ceiling& ceiling) { return ceiling.isa_or_level == "scalar"; });
+    return {.flops = perf::compute_roof(ceilings, dtype, threads).value,
+            .scalar_flops = perf::compute_roof(scalar, dtype, threads).value,
+            .dram = perf::bandwidth_roof(ceilings, "dram", threads).value};
+  }
+
+  MachineCeilings judge(Study& study, const perf::Machine& machine) {
     MachineCeilings ceilings;
     const bool interrupted = end_.interrupted || perf::interrupting_signal() != 0 || (cpu_ && cpu_->interrupted);
     if (options_.ceilings && interrupted) note_no_ceilings(study);
@@ -290,7 +333,12 @@ class ProgramMeasurer {
                                          console_.progress(done, total, what);
                                        },
                                        [this](const std::string& line) { console_.print(line); }};
-      ceilings = measure_ceilings(machine, scope, options_.quick_ceilings, callbacks);
+      const auto measure = [&](const CeilingRound& round) {
+        return measure_ceilings(machine, round.scope, options_.quick_ceilings || round.known != nullptr, callbacks,
+                                round.known);
+      };
+      CeilingRounds rounds({measure, steady_seconds}, scope);
+      ceilings = rounds.judge(study.rows, machine);
       if (perf::interrupting_signal() != 0) {  // some roofs alone would judge wrongly
         ceilings = {};
         note_no_ceilings(study);
@@ -300,6 +348,7 @@ class ProgramMeasurer {
       study.rates = rate_entries(ceilings);
     }
     judge_rows(study.rows, ceilings, machine);
+    return ceilings;
   }
 
   const ProgramOptions& options_;

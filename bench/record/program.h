@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/record/insight.h"
+
 namespace gable::bench {
 
 /// Calls of a region, launches of a kernel, or the one run of a program.
@@ -37,6 +39,7 @@ struct ProgramEntry {
   bool interrupted = false;
   std::vector<ProgramPart> parts{};  ///< the program, its regions, its kernels; those with the most time first
   std::vector<std::string> notes{};  ///< what was lost, refused or estimated
+  std::vector<Regime> findings{};    ///< what takes the time, the best supported first (bench/program/findings.h)
 };
 
 }  // namespace gable::bench

@@ -53,6 +53,7 @@ json to_json(const ProgramEntry& program) {
              {"notes", program.notes}};
   if (program.cpu_seconds) entry["cpu_seconds"] = *program.cpu_seconds;
   for (const ProgramPart& part : program.parts) entry["parts"].push_back(to_json(part));
+  for (const Regime& finding : program.findings) entry["findings"].push_back(to_json(finding));
   return entry;
 }
 
@@ -66,6 +67,9 @@ ProgramEntry program_from_json(const json& program) {
                      .interrupted = program.value("interrupted", false)};
   for (const json& part : program["parts"]) entry.parts.push_back(part_from_json(part));
   for (const json& note : program["notes"]) entry.notes.push_back(note);
+  for (const json& finding : program.value("findings", json::array())) {
+    if (auto regime = regime_from_json(finding)) entry.findings.push_back(std::move(*regime));
+  }
   return entry;
 }
 

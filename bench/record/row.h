@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/record/device_kind.h"
+#include "bench/record/insight.h"
 #include "bench/record/program.h"
 
 namespace gable::bench {
@@ -91,11 +92,20 @@ struct Quantity {
   bool is_analytic() const { return source == "analytic"; }
 };
 
+/// One of the roofs above a row.
+struct RoofLimit {
+  std::string bound{};  ///< as Verdict's
+  std::string roof{};   ///< name of the ceiling
+  double value = 0;     ///< of it, for this row's threads and products: FLOP/s or B/s
+  double percent = 0;   ///< of it that the row reaches
+};
+
 /// What bounds the row under its device's ceilings, and which consistency rules it breaks.
 struct Verdict {
   std::string bound{};  ///< "compute", "memory:LEVEL", "overhead"; empty: no ceiling was measured
   std::string roof{};   ///< name of the limiting ceiling
   std::optional<double> percent_of_roof{};
+  std::vector<RoofLimit> limits{};   ///< all roofs, the lowest first: that one is `roof`
   std::vector<std::string> flags{};  ///< one sentence a broken rule
 };
 
@@ -126,6 +136,9 @@ struct Row {
   CounterDetails counters{};
   std::optional<double> edges_per_second{};  ///< of PageRank
   std::optional<CallFields> called{};        ///< of a program that is not gable's, its regions and kernels
+  std::optional<Regime> regime{};
+  std::optional<NaiveModel> naive{};  ///< of convolutions
+  std::optional<Fusion> fusion{};     ///< of fused max-pools, where the study has the row without it
 
   bool on_gpu() const { return place.kind == DeviceKind::gpu; }
   bool flagged() const { return !verdict.flags.empty(); }

@@ -164,13 +164,29 @@ void set_verdict(json& entry, const Verdict& verdict) {
   entry["bound"] = text_or_null(verdict.bound);
   entry["percent_of_roof"] = or_null(verdict.percent_of_roof);
   set_if(entry, "roof", verdict.roof);
+  for (const RoofLimit& limit : verdict.limits) {
+    entry["limits"].push_back(
+        {{"bound", limit.bound}, {"roof", limit.roof}, {"value", limit.value}, {"percent", limit.percent}});
+  }
   if (!verdict.flags.empty()) entry["flags"] = verdict.flags;
+}
+
+std::vector<RoofLimit> limits_from_json(const json& m) {
+  std::vector<RoofLimit> limits;
+  for (const json& limit : m.value("limits", json::array())) {
+    limits.push_back({.bound = text_or_empty(limit, "bound"),
+                      .roof = text_or_empty(limit, "roof"),
+                      .value = number_or_empty<double>(limit, "value").value_or(0),
+                      .percent = number_or_empty<double>(limit, "percent").value_or(0)});
+  }
+  return limits;
 }
 
 Verdict verdict_from_json(const json& m) {
   Verdict verdict{.bound = text_or_empty(m, "bound"),
                   .roof = text_or_empty(m, "roof"),
-                  .percent_of_roof = number_or_empty<double>(m, "percent_of_roof")};
+                  .percent_of_roof = number_or_empty<double>(m, "percent_of_roof"),
+                  .limits = limits_from_json(m)};
   const auto flags = m.find("flags");
   if (flags == m.end() || !flags->is_array()) return verdict;
   for (const json& flag : *flags) {
@@ -208,7 +224,49 @@ CounterDetails counters_from_json(const json& m) {
   return counters;
 }
 
+// ---- insight ------------------------------------------------------------------------------------------------------
+
+void set_insight(json& entry, const Row& row) {
+  if (row.regime) entry["regime"] = to_json(*row.regime);
+  if (row.naive) {
+    entry["naive"] = {{"model", "convolution"}, {"bytes", row.naive->bytes}};
+    set_if(entry["naive"], "seconds", row.naive->seconds);
+    if (row.naive->seconds) entry["naive"]["ratio"] = *row.naive->seconds / row.time.seconds;
+  }
+  if (row.fusion) {
+    entry["fusion"] = {{"bytes_saved", row.fusion->bytes_saved}};
+    set_if(entry["fusion"], "seconds_saved", row.fusion->seconds_saved);
+  }
+}
+
+void read_insight(const json& m, Row& row) {
+  if (const auto regime = m.find("regime"); regime != m.end()) row.regime = regime_from_json(*regime);
+  if (const auto naive = m.find("naive"); naive != m.end() && naive->is_object()) {
+    row.naive = {.bytes = number_or_empty<double>(*naive, "bytes").value_or(0),
+                 .seconds = number_or_empty<double>(*naive, "seconds")};
+  }
+  if (const auto fusion = m.find("fusion"); fusion != m.end() && fusion->is_object()) {
+    row.fusion = {.bytes_saved = number_or_empty<double>(*fusion, "bytes_saved").value_or(0),
+                  .seconds_saved = number_or_empty<double>(*fusion, "seconds_saved")};
+  }
+}
+
 }  // namespace
+
+json to_json(const Regime& regime) {
+  return {{"name", regime.name}, {"evidence", regime.evidence}, {"advice", regime.advice}};
+}
+
+std::optional<Regime> regime_from_json(const json& entry) {
+  if (!entry.is_object() || text_or_empty(entry, "name").empty()) return std::nullopt;
+  Regime regime{.name = text_or_empty(entry, "name"), .evidence = text_or_empty(entry, "evidence"), .advice = {}};
+  const auto advice = entry.find("advice");
+  if (advice == entry.end() || !advice->is_array()) return regime;
+  for (const json& one : *advice) {
+    if (one.is_string()) regime.advice.push_back(one);
+  }
+  return regime;
+}
 
 std::string text_or_empty(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -249,6 +307,7 @@ json to_json(const Row& row) {
   set_counters(entry, row.counters);
   set_if(entry, "edges_per_second", row.edges_per_second);
   if (row.called) entry["called"] = to_json(*row.called);
+  set_insight(entry, row);
   return entry;
 }
 
@@ -265,6 +324,7 @@ Row row_from_json(const json& m) {
   row.counters = counters_from_json(m);
   row.edges_per_second = number_or_empty<double>(m, "edges_per_second");
   row.called = called_from_json(m);
+  read_insight(m, row);
   return row;
 }
 

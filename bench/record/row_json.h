@@ -11,6 +11,9 @@
 namespace gable::bench {
 
 nlohmann::json to_json(const Row& row);
+nlohmann::json to_json(const Regime& regime);
+/// Empty where it is no object with a name.
+std::optional<Regime> regime_from_json(const nlohmann::json& entry);
 /// Reads a measurement that check_study() accepts, also one of an older gable. Unknown fields are ignored.
 Row row_from_json(const nlohmann::json& measurement);
 

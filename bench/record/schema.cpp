@@ -217,6 +217,8 @@ void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
   check.count({ceiling, at, "runs"});
   check.positive({ceiling, at, "theoretical", Presence::optional});
   check.text({ceiling, at, "formula", Presence::optional});
+  check.count({ceiling, at, "rounds", Presence::optional});
+  for (const char* key : {"low", "high"}) check.positive({ceiling, at, key, Presence::optional});
 }
 
 void check_rate(Checker& check, const json& rate, const std::string& at) {
@@ -317,6 +319,35 @@ void check_arithmetic(Checker& check, const json& entry, const std::string& at) 
   check.object({*arithmetic, at + "/arithmetic", "flop", Presence::optional});
 }
 
+template <class CheckEntry>
+void check_list(Checker& check, const Field& field, CheckEntry check_entry) {
+  const json* list = check.value(
+      field, [](const json& v) { return v.is_array(); }, "a list");
+  if (!list) return;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string at = fmt::format("{}/{}", field.pointer(), i);
+    if ((*list)[i].is_object()) {
+      check_entry(check, (*list)[i], at);
+    } else {
+      check.report(at, (*list)[i], "an object");
+    }
+  }
+}
+
+void check_limit(Checker& check, const json& limit, const std::string& at) {
+  check.choice({limit, at, "bound"}, kBounds);
+  check.text({limit, at, "roof"});
+  check.positive({limit, at, "value"});
+  check.not_negative({limit, at, "percent"});
+}
+
+void check_regime(Checker& check, const json& entry, const std::string& at) {
+  const json* regime = check.object({entry, at, "regime", Presence::optional});
+  if (!regime) return;
+  check.nonempty({*regime, at + "/regime", "name"});
+  check.text({*regime, at + "/regime", "evidence"});
+}
+
 void check_called(Checker& check, const json& entry, const std::string& at, Presence presence) {
   const json* called = check.object({entry, at, "called", presence});
   if (!called) return;
@@ -351,6 +382,8 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check_ratio(check, at + "/gflops", {gflops, flop, seconds, 1e-9, "W.flop / T.seconds / 1e9"});
 
   check.choice({entry, at, "bound", Presence::optional}, kBounds);
+  check_list(check, {entry, at, "limits", Presence::optional}, check_limit);
+  check_regime(check, entry, at);
   check.positive({entry, at, "working_set_bytes", Presence::optional});
   check.count({entry, at, "count", Presence::optional}, kMostExact);
   check_called(check, entry, at, Presence::optional);
@@ -377,21 +410,6 @@ void check_part(Checker& check, const json& entry, const std::string& at) {
 void check_refused(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "name", "problem", "dtype", "device", "reason"}) check.text({entry, at, key});
   check.choice({entry, at, "math", Presence::optional}, kMaths);
-}
-
-template <class CheckEntry>
-void check_list(Checker& check, const Field& field, CheckEntry check_entry) {
-  const json* list = check.value(
-      field, [](const json& v) { return v.is_array(); }, "a list");
-  if (!list) return;
-  for (size_t i = 0; i < list->size(); ++i) {
-    const std::string at = fmt::format("{}/{}", field.pointer(), i);
-    if ((*list)[i].is_object()) {
-      check_entry(check, (*list)[i], at);
-    } else {
-      check.report(at, (*list)[i], "an object");
-    }
-  }
 }
 
 void check_program(Checker& check, const json& study) {

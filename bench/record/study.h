@@ -1,6 +1,7 @@
 // A study: rows with the machine, its ceilings and what was refused. study_json.h writes and reads it.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,9 @@ struct Limit {
   std::optional<double> theoretical{};
   std::string formula{};
   std::string note{};
+  int rounds = 1;                       ///< in which it was measured; `value` is that of the best
+  std::optional<double> low{}, high{};  ///< of the rounds' medians: how far it drifted; none of one round
+  std::string doubt{};                  ///< which other ceiling it contradicts; empty: none
 };
 
 /// Peak arithmetic or bandwidth of a device: a roof.
@@ -52,7 +56,9 @@ struct RateEntry {
 /// The machine that was measured. `facts` has every field, flattened, for people.
 struct MachineEntry {
   std::string cpu{}, gpu{}, date{};
+  int cores = 1;
   int threads = 0;
+  std::map<std::string, double> caches{};  ///< bytes by name: "l1d", "l2", "l3"
   std::vector<std::pair<std::string, std::string>> facts{};
 };
 

@@ -46,6 +46,10 @@ void set_limit(json& entry, const Limit& limit) {
   entry["theoretical"] = or_null(limit.theoretical);
   entry["formula"] = limit.formula;
   if (!limit.note.empty()) entry["note"] = limit.note;
+  if (limit.rounds > 1) entry["rounds"] = limit.rounds;
+  if (limit.low) entry["low"] = *limit.low;
+  if (limit.high) entry["high"] = *limit.high;
+  if (!limit.doubt.empty()) entry["doubt"] = limit.doubt;
 }
 
 template <class Entry>
@@ -96,8 +100,12 @@ void flatten(const json& value, const std::string& name, Facts& facts) {
 }
 
 MachineEntry machine_from_json(const json& source) {
-  MachineEntry machine{
-      .cpu = source["cpu"], .gpu = text_or_empty(source, "gpu"), .date = source["date"], .threads = source["threads"]};
+  MachineEntry machine{.cpu = source["cpu"],
+                       .gpu = text_or_empty(source, "gpu"),
+                       .date = source["date"],
+                       .cores = source["cores"],
+                       .threads = source["threads"],
+                       .caches = source["caches"]};
   flatten(source, "", machine.facts);
   return machine;
 }
@@ -109,7 +117,11 @@ Limit limit_from_json(const json& source) {
           .runs = source["runs"],
           .theoretical = number_or_empty<double>(source, "theoretical"),
           .formula = text_or_empty(source, "formula"),
-          .note = text_or_empty(source, "note")};
+          .note = text_or_empty(source, "note"),
+          .rounds = number_or_empty<int>(source, "rounds").value_or(1),
+          .low = number_or_empty<double>(source, "low"),
+          .high = number_or_empty<double>(source, "high"),
+          .doubt = text_or_empty(source, "doubt")};
 }
 
 CeilingEntry ceiling_from_json(const json& source) {

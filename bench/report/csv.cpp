@@ -6,6 +6,8 @@
 
 #include <string_view>
 
+#include "bench/record/headroom.h"
+
 namespace gable::bench::report {
 namespace {
 
@@ -14,7 +16,8 @@ constexpr std::string_view kHeader =
     "T_source,T_seconds,T_q1,T_q3,T_runs,W_source,W_flop,W_analytic,"
     "Q_dram_source,Q_dram_bytes,Q_dram_analytic,Q_l3_source,Q_l3_bytes,Q_l3_analytic,"
     "Q_l2_source,Q_l2_bytes,Q_l2_analytic,Q_l1_source,Q_l1_bytes,Q_l1_analytic,"
-    "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date,tile,device_kind,roof,flags";
+    "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date,tile,device_kind,roof,flags,"
+    "next_bound,next_roof,percent_of_next_roof,regime,evidence,advice,naive_seconds,bytes_saved,seconds_saved";
 
 class Line {
  public:
@@ -76,6 +79,23 @@ void add_placement(Line& row, const Placement& place) {
   row.add(place.device).add(place.device_name).add(place.kernel).add(place.fused).add(place.cache).add(place.threads);
 }
 
+void add_insight(Line& row, const Measurement& m) {
+  const RoofLimit* next = next_limit(m.verdict);
+  if (next != nullptr) {
+    row.add(next->bound).add(next->roof).add(next->percent);
+  } else {
+    row.add("").add("").add("");
+  }
+  const Regime regime = m.regime.value_or(Regime{});
+  row.add(regime.name).add(regime.evidence).add(fmt::format("{}", fmt::join(regime.advice, "; ")));
+  row.add(m.naive ? m.naive->seconds : std::nullopt);
+  if (m.fusion) {
+    row.add(m.fusion->bytes_saved).add(m.fusion->seconds_saved);
+  } else {
+    row.add("").add("");
+  }
+}
+
 std::string row_of(const Measurement& m, const Machine& machine) {
   Line row;
   add_identity(row, m.identity, max_pool_of(m));
@@ -87,6 +107,7 @@ std::string row_of(const Measurement& m, const Machine& machine) {
   row.add(m.verdict.percent_of_roof).add(m.accuracy.max_error).add(m.accuracy.error_bound);
   row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date).add(pair_text(m.identity.tile));
   row.add(to_string(m.place.kind)).add(m.verdict.roof).add(fmt::format("{}", fmt::join(m.verdict.flags, "; ")));
+  add_insight(row, m);
   return row.line();
 }
 

@@ -74,6 +74,16 @@ std::string reasons(const ProgramEntry& program) {
   return text;
 }
 
+std::string findings(const ProgramEntry& program) {
+  std::string text;
+  for (const Regime& finding : program.findings) {
+    text += fmt::format("{} {}: {}\n", text.empty() ? "time goes to" : "         and", printable(finding.name),
+                        printable(finding.evidence));
+    for (const std::string& one : finding.advice) text += fmt::format("             - {}\n", printable(one));
+  }
+  return text;
+}
+
 std::string ending(const ProgramEntry& program) {
   std::string text = fmt::format("{}: {}", printable(program.command), seconds_text(program.seconds));
   if (program.cpu_seconds) text += fmt::format(", {} of CPU time", seconds_text(*program.cpu_seconds));
@@ -100,7 +110,7 @@ std::string program_table(const Study& study) {
   }
   std::string text = ending(*study.program);
   for (const Cells& cells : lines) text += line_of(cells, widths);
-  text += reasons(*study.program);
+  text += findings(*study.program) + reasons(*study.program);
   for (const std::string& note : study.program->notes) text += "note: " + printable(note) + "\n";
   for (const Row& row : study.rows) {
     for (const std::string& flag : row.verdict.flags) {

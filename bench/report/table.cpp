@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/common/text.h"
+#include "bench/record/headroom.h"
 #include "bench/report/against.h"
 
 namespace gable::bench::report {
@@ -28,6 +29,7 @@ enum Column : size_t {
   kPercent,
   kBound,
   kRoof,
+  kNext,
   kSources,
   kAgainst,
   kFlags
@@ -35,11 +37,11 @@ enum Column : size_t {
 constexpr size_t kColumns = kFlags + 1;
 using Cells = std::array<std::string, kColumns>;
 
-constexpr std::array<const char*, kColumns> kHeads = {"name", "dtype",     "cache",     "device", "kernel",
-                                                      "T",    "GFLOP/s",   "FLOP/byte", "% roof", "bound",
-                                                      "roof", "W, Q from", "against",   "flags"};
-constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true,
-                                               true,  true,  false, false, false, false, false};
+constexpr std::array<const char*, kColumns> kHeads = {"name", "dtype",      "cache",     "device",  "kernel",
+                                                      "T",    "GFLOP/s",    "FLOP/byte", "% roof",  "bound",
+                                                      "roof", "next limit", "W, Q from", "against", "flags"};
+constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true, true,
+                                               true,  false, false, false, false, false, false};
 
 // Empty if everything is analytic.
 bool was_counted(const Measurement& m) {
@@ -49,6 +51,7 @@ bool was_counted(const Measurement& m) {
 
 Cells cells_of(const Measurement& m, const Measurement& baseline) {
   const bool is_other = m.series != baseline.series;
+  const RoofLimit* next = next_limit(m.verdict);
   return {printable(m.label),
           m.identity.dtype,
           m.place.cache,
@@ -60,6 +63,7 @@ Cells cells_of(const Measurement& m, const Measurement& baseline) {
           m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "-",
           m.verdict.bound.empty() ? "-" : m.verdict.bound,
           printable(m.verdict.roof),
+          next != nullptr ? fmt::format("{} {:.0f} %", printable(next->roof), next->percent) : "",
           m.work.source + ", " + m.traffic.at("dram").source,
           is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : "",
           m.flagged() ? fmt::format("! {}", m.verdict.flags.size()) : ""};
@@ -116,7 +120,7 @@ std::string table(const Studies& studies) {
     if (!m.identity.only_moves_bytes())
       rows.push_back(cells_of(m, baselines.of(m)));  // bandwidth_table() has the others
   }
-  for (const Column column : {kRoof, kAgainst, kFlags}) {
+  for (const Column column : {kRoof, kNext, kAgainst, kFlags}) {
     const auto says = [&](const Cells& row) { return !row[column].empty(); };
     if (std::none_of(rows.begin() + 1, rows.end(), says)) rows[0][column].clear();
   }

@@ -179,14 +179,23 @@ void add_compute_formula(Ceiling& ceiling, const ComputeLoop& loop, const Config
 /// One call of measure_ceilings().
 struct Run {
   const Machine& machine;
+  const CeilingOptions& options;
   Effort effort;
   Progress progress;
   std::vector<Ceiling> ceilings{};
+
+  bool wants(const std::string& name, const Configuration& where) const {
+    return options.only.empty() || options.only.contains({name, where.team->size()});
+  }
 };
 
 void measure_compute(Run& run, Configuration& where, const std::vector<ComputeLoop>& loops,
                      std::map<std::string, double>& single_thread_rates) {
+  const std::size_t first = run.ceilings.size();
+  std::vector<const ComputeLoop*> measured;
   for (const ComputeLoop& loop : loops) {
+    if (!run.wants(loop.name(), where)) continue;
+    measured.push_back(&loop);
     Ceiling ceiling{.name = loop.name(), .kind = "compute", .isa_or_level = loop.isa, .dtype = loop.dtype};
     ceiling.threads = where.team->size();
     run.progress.next(ceiling.name, ceiling.threads);
@@ -198,9 +207,8 @@ void measure_compute(Run& run, Configuration& where, const std::vector<ComputeLo
     run.ceilings.push_back(std::move(ceiling));
   }
   // Formulas come last, when the clock that the loops ran at is known.
-  const std::size_t first = run.ceilings.size() - loops.size();
-  for (std::size_t i = 0; i < loops.size(); ++i)
-    add_compute_formula(run.ceilings[first + i], loops[i], where, single_thread_rates);
+  for (std::size_t i = 0; i < measured.size(); ++i)
+    add_compute_formula(run.ceilings[first + i], *measured[i], where, single_thread_rates);
 }
 
 // ---- memory
@@ -288,6 +296,7 @@ std::string dram_note(const Machine& machine, const Configuration& where, std::s
 void measure_reads(Run& run, Configuration& where, const Arenas& arenas) {
   const Machine& machine = run.machine;
   for (const Level& level : levels(machine)) {
+    if (!run.wants(level.name + " read", where)) continue;
     Ceiling ceiling = bandwidth_ceiling(level.name + " read", level, where);
     run.progress.next(ceiling.name, ceiling.threads);
     const std::size_t array = arenas[0]->bytes() / 3;
@@ -308,7 +317,9 @@ void measure_reads(Run& run, Configuration& where, const Arenas& arenas) {
 
 void measure_triads(Run& run, Configuration& where, const Arenas& arenas) {
   for (const bool streaming : {false, true}) {
-    Ceiling ceiling = bandwidth_ceiling(streaming ? "dram triad nt" : "dram triad", {"dram", 0}, where);
+    const std::string name = streaming ? "dram triad nt" : "dram triad";
+    if (!run.wants(name, where)) continue;
+    Ceiling ceiling = bandwidth_ceiling(name, {"dram", 0}, where);
     run.progress.next(ceiling.name, ceiling.threads);
     const std::size_t array = arenas[0]->bytes() / 3;
     const std::size_t count = array / sizeof(float);
@@ -362,8 +373,12 @@ std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptio
   std::map<std::string, double> single_thread_rates;
   const int configurations = machine.threads_available > 1 ? 2 : 1;
   const int bandwidths = options.bandwidth ? static_cast<int>(levels(machine).size()) + 2 : 0;
-  const int measurements = configurations * (static_cast<int>(loops.size()) + bandwidths);
-  Run run{.machine = machine, .effort = effort(options.quick), .progress = Progress(options, measurements)};
+  const int all = configurations * (static_cast<int>(loops.size()) + bandwidths);
+  const int measurements = options.only.empty() ? all : static_cast<int>(options.only.size());
+  Run run{.machine = machine,
+          .options = options,
+          .effort = effort(options.quick),
+          .progress = Progress(options, measurements)};
   try {
     for (int i = 0; i < configurations; ++i) {
       Configuration where = configuration(machine, i == 1);

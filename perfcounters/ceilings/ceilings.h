@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "perfcounters/machine.h"
@@ -27,12 +29,16 @@ struct Ceiling {
   std::string formula{};              ///< the formula with its numbers and assumptions
   std::size_t working_set_bytes = 0;  ///< bandwidth: of all threads together
   std::string note{};                 ///< what is counted, and anything unusual
+  int rounds = 1;                     ///< in which it was measured (ladder.h); `value` is that of the best
+  double low = 0, high = 0;           ///< of the rounds' medians; 0: one round
+  std::string doubt{};                ///< which other ceiling this one contradicts; empty: none
 };
 
 struct CeilingOptions {
-  bool quick = false;     ///< fewer and shorter runs
-  bool compute = true;    ///< measure the arithmetic
-  bool bandwidth = true;  ///< measure the memory levels
+  bool quick = false;                            ///< fewer and shorter runs
+  bool compute = true;                           ///< measure the arithmetic
+  bool bandwidth = true;                         ///< measure the memory levels
+  std::set<std::pair<std::string, int>> only{};  ///< names and threads of those to measure; empty: all
   /// Called before each measurement with its name, the number of finished measurements and their total.
   std::function<void(const std::string& next, int done, int total)> progress;
 };

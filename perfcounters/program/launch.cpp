@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -264,6 +265,7 @@ struct Start {
   int input = -1, output = -1;  ///< -1: this process's own
   int go = -1;                  ///< end of file: start
   int failure = -1;             ///< errno of exec is written there
+  int one_cpu = -1;             ///< as Launch's
 };
 
 [[noreturn]] void become(const Start& start, const SignalKeeper& signals, const SignalBlock& block) {
@@ -271,6 +273,12 @@ struct Start {
   if (start.output >= 0) {
     dup2(start.output, STDOUT_FILENO);
     dup2(start.output, STDERR_FILENO);
+  }
+  if (start.one_cpu >= 0) {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(start.one_cpu, &only);
+    sched_setaffinity(0, sizeof(only), &only);
   }
   char byte = 0;
   while (read(start.go, &byte, 1) < 0 && errno == EINTR) {
@@ -320,6 +328,10 @@ void wait_for(pid_t program, Clock::time_point start, LaunchEnd& end) {
   while (wait4(program, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   end.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+  end.system_seconds = seconds_of(usage.ru_stime);
+  end.page_faults = usage.ru_minflt;
+  end.waits = usage.ru_nvcsw;
+  end.preemptions = usage.ru_nivcsw;
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
 }
@@ -426,7 +438,8 @@ LaunchEnd launch(const Launch& what) {
                     .input = input.get(),
                     .output = output.get(),
                     .go = go.reader.get(),
-                    .failure = failure.writer.get()};
+                    .failure = failure.writer.get(),
+                    .one_cpu = what.one_cpu};
   pid_t program = 0;
   {
     const SignalBlock block;

@@ -14,20 +14,25 @@ struct Launch {
   std::vector<std::pair<std::string, std::string>> environment{};  ///< added to this process's own
   bool own_streams = true;    ///< the program has this process's standard streams; false: /dev/null (repeated runs)
   std::string output_file{};  ///< not empty: standard output and error go to this file instead
+  int one_cpu = -1;           ///< the only CPU that it may use; -1: any
   /// Called with the number of the process that is to become the program, before it does (counters are attached then).
   std::function<void(int pid)> attach{};
 };
 
 /// How the program ended.
 struct LaunchEnd {
-  int exit_code = -1;        ///< -1: it did not exit by itself
-  int signal = 0;            ///< that ended it, or 0
-  double seconds = 0;        ///< from its start to its end
-  double cpu_seconds = 0;    ///< of all its threads, and of the processes that it waited for; in the kernel too
-  std::string reason{};      ///< why it could not be started; empty: it ran
-  bool interrupted = false;  ///< SIGINT, SIGTERM, SIGHUP or SIGQUIT came meanwhile; the program had it too
-  bool is_static = false;    ///< it is linked statically: nothing can be loaded into it
-  int outlived_by = 0;       ///< descendants that still ran a second after its end; they are left running
+  int exit_code = -1;         ///< -1: it did not exit by itself
+  int signal = 0;             ///< that ended it, or 0
+  double seconds = 0;         ///< from its start to its end
+  double cpu_seconds = 0;     ///< of all its threads, and of the processes that it waited for; in the kernel too
+  double system_seconds = 0;  ///< of them, in the kernel
+  long page_faults = 0;       ///< of the same processes, without reading from a disk
+  long waits = 0;             ///< how often they gave their CPU away to wait
+  long preemptions = 0;       ///< how often others got it while they could have gone on
+  std::string reason{};       ///< why it could not be started; empty: it ran
+  bool interrupted = false;   ///< SIGINT, SIGTERM, SIGHUP or SIGQUIT came meanwhile; the program had it too
+  bool is_static = false;     ///< it is linked statically: nothing can be loaded into it
+  int outlived_by = 0;        ///< descendants that still ran a second after its end; they are left running
 
   /// What a shell would return: the exit code, 128 + signal, 126 or 127 where it could not be started.
   int status() const;

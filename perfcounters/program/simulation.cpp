@@ -2,24 +2,20 @@
 #include "perfcounters/program/simulation.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
 
 #include "perfcounters/machine/files.h"
 #include "perfcounters/program/session.h"
 #include "perfcounters/program/simulated_parts.h"
+#include "perfcounters/program/time_limit.h"
 #include "perfcounters/sources/callgrind.h"
 #include "perfcounters/sources/callgrind_profile.h"
 #include "perfcounters/sources/counter_plugins.h"
@@ -33,52 +29,6 @@ constexpr std::array kLevels{Metric::dram_bytes, Metric::l3_bytes, Metric::l2_by
 constexpr const char* kPreloaded = "libgable_preload.so";
 constexpr const char* kListener = "libgable_listen.so";
 constexpr double kNotedUnswept = 0.01;  // share of Q that may have been left dirty in the caches
-
-// ---- The time limit
-
-void add_descendants(int pid, std::set<int>& all) {
-  if (!all.insert(pid).second) return;
-  std::error_code ignored;
-  for (const auto& task : fs::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {
-    std::ifstream file(task.path() / "children");
-    for (int child = 0; file >> child;) add_descendants(child, all);
-  }
-}
-
-/// Kills a process with its descendants when the time is over.
-class TimeLimit {
- public:
-  TimeLimit(int pid, double seconds)
-      : watcher_([this, pid, seconds] {
-          std::unique_lock lock(mutex_);
-          if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return is_over_; })) return;
-          has_killed_ = true;
-          std::set<int> all;
-          add_descendants(pid, all);
-          for (const int one : all) kill(one, SIGKILL);
-        }) {}
-  ~TimeLimit() { stop(); }
-  TimeLimit(const TimeLimit&) = delete;
-  TimeLimit& operator=(const TimeLimit&) = delete;
-
-  /// Whether it has killed.
-  bool stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    changed_.notify_all();
-    if (watcher_.joinable()) watcher_.join();
-    return has_killed_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_over_ = false;
-  bool has_killed_ = false;
-  std::thread watcher_;
-};
 
 // ---- One run
 
@@ -124,9 +74,9 @@ Launch launch_for(const SimulationRequest& request, Metric level, const fs::path
   Launch what;
   what.own_streams = false;
   what.argv = callgrind_command(request.caches, level, (folder / "profile.%p").string());
-  for (const std::string& word :
-       {std::string("--trace-children=yes"), std::string("--fair-sched=try"),  // a thread that spins lets others run
-        "--log-file=" + (folder / "log.%p").string()})
+  for (const std::string& word : {std::string("--branch-sim=yes"), std::string("--trace-children=yes"),
+                                  std::string("--fair-sched=try"),  // a thread that spins lets others run
+                                  "--log-file=" + (folder / "log.%p").string()})
     what.argv.push_back(word);
   what.argv.insert(what.argv.end(), request.argv.begin(), request.argv.end());
   what.environment = session_environment((folder / "session").string(), SessionMode::simulated);
@@ -316,6 +266,7 @@ void add_run(const Run& run, const Sum& sum, const SimulationRequest& request, S
   }
   if (!run.counts_flop) return;
   work.flop = sum.part.flop;
+  work.events = sum.part.events;
   const std::string why = joined(refusal, work.flop.refusal());
   work.quantities[Metric::flop] =
       why.empty() ? known(work.flop.total(), joined(work.flop.note(), scaling_note(sum))) : Quantity{.reason = why};

@@ -42,6 +42,7 @@ struct SimulatedWork {
   std::int64_t counted_calls = 0;           ///< those of them that were counted; the values are scaled to all calls
   std::map<Metric, Quantity> quantities{};  ///< one entry for each metric of the request
   FlopCount flop{};                         ///< W by type and width, and what was not understood
+  std::map<std::string, double> events{};   ///< callgrind's: "Ir", "Dr", "D1mr", "Bcm", …; of the run that has W
 };
 
 struct SimulatedProgram {

@@ -22,6 +22,14 @@ std::array<LevelBytes, 4> by_level(const Traffic& traffic) {
   return {{{"dram", traffic.dram}, {"l3", traffic.l3}, {"l2", traffic.l2}, {"l1", traffic.l1}}};
 }
 
+/// Why a ceiling may be too low: what it contradicts, or how far its rounds lie apart.
+std::string doubt_of(const Ceiling& ceiling) {
+  constexpr double kSteady = 0.9;
+  if (!ceiling.doubt.empty()) return ceiling.doubt;
+  if (ceiling.rounds < 2 || ceiling.low >= kSteady * ceiling.high) return "";
+  return fmt::format("it drifted by {:.0f} % in {} rounds", 100 * (1 - ceiling.low / ceiling.high), ceiling.rounds);
+}
+
 // The best of the matching ceilings for `threads` (0: the most that were measured).
 Roof best_roof(const std::vector<Ceiling>& ceilings, const std::function<bool(const Ceiling&)>& matches, int threads) {
   int most = 0;
@@ -33,9 +41,11 @@ Roof best_roof(const std::vector<Ceiling>& ceilings, const std::function<bool(co
   Roof scaled;  // one thread's value times the threads wanted
   for (const Ceiling& ceiling : ceilings) {
     if (!matches(ceiling)) continue;
-    if (ceiling.threads == most && ceiling.value > whole.value) whole = {ceiling.value, ceiling.name};
-    if (ceiling.threads == wanted && ceiling.value > exact.value) exact = {ceiling.value, ceiling.name};
-    if (ceiling.threads == 1 && ceiling.value * wanted > scaled.value) scaled = {ceiling.value * wanted, ceiling.name};
+    const Roof roof{ceiling.value, ceiling.name, doubt_of(ceiling)};
+    if (ceiling.threads == most && roof.value > whole.value) whole = roof;
+    if (ceiling.threads == wanted && roof.value > exact.value) exact = roof;
+    if (ceiling.threads == 1 && roof.value * wanted > scaled.value)
+      scaled = {roof.value * wanted, roof.name, "it is one thread's, scaled"};
   }
   if (exact.value > 0) return exact;
   if (scaled.value > 0 && scaled.value < whole.value) return scaled;
@@ -87,7 +97,25 @@ Roof compute_roof_of(const std::vector<Ceiling>& ceilings, const RooflinePoint& 
   if (point.products <= 1) return direct;
   const Roof parts = compute_roof(ceilings, "bf16", point.threads);
   if (parts.value / point.products <= direct.value) return direct;
-  return {parts.value / point.products, fmt::format("{} / {} products", parts.name, point.products)};
+  return {parts.value / point.products, fmt::format("{} / {} products", parts.name, point.products), parts.doubt};
+}
+
+/// What may be wrong where a number is above its roof.
+std::string why_above(const Roof& roof, const std::string& doubt) {
+  const std::string ceiling =
+      roof.doubt.empty() ? "other programs may have slowed the ceiling down whenever it was measured" : roof.doubt;
+  return fmt::format(": {}{}{}", doubt, doubt.empty() ? "" : ", or ", ceiling);
+}
+
+/// The roof that demands the most time bounds the point; the next one would without it.
+void set_limits(std::vector<Limit> limits, Verdict& verdict) {
+  std::stable_sort(limits.begin(), limits.end(),
+                   [](const Limit& a, const Limit& b) { return a.least_seconds > b.least_seconds; });
+  if (limits.empty()) return;
+  verdict.least_seconds = limits[0].least_seconds;
+  verdict.bound = limits[0].bound;
+  verdict.roof = limits[0].roof;
+  verdict.limits = std::move(limits);
 }
 
 }  // namespace
@@ -100,13 +128,13 @@ Roof compute_roof(const std::vector<Ceiling>& ceilings, const std::string& dtype
   if (dtype == "x87") {
     Roof scalar = best_roof(
         ceilings, [](const Ceiling& c) { return c.name == "scalar f64"; }, threads);
-    return {scalar.value, scalar.name + " for x87"};
+    return {scalar.value, scalar.name + " for x87", scalar.doubt};
   }
   Roof own = of(dtype);
   Roof f32 = of("f32");
   if (dtype == "f64") {
     // A vector holds half as many f64 as f32, and f64 can't be computed on as f32.
-    return own.value > 0 ? own : Roof{f32.value / 2, f32.name + " / 2 for f64"};
+    return own.value > 0 ? own : Roof{f32.value / 2, f32.name + " / 2 for f64", f32.doubt};
   }
   return own.value >= f32.value ? own : f32;
 }
@@ -128,25 +156,24 @@ Verdict judge(const std::vector<Ceiling>& ceilings, const RooflinePoint& point, 
   verdict.flops = point.flop / point.seconds;
   flag_order(point, options.tolerance, verdict.flags);
 
+  std::vector<Limit> limits;
   const auto consider = [&](const std::string& bound, const Roof& roof, double amount) {
-    if (roof.value <= 0 || amount <= 0 || amount / roof.value <= verdict.least_seconds) return;
-    verdict.least_seconds = amount / roof.value;
-    verdict.bound = bound;
-    verdict.roof = roof.name;
+    if (roof.value > 0 && amount > 0) limits.push_back({bound, roof.name, roof.value, amount / roof.value});
+    return roof.value > 0 && amount / point.seconds > roof.value * (1 + options.tolerance);
   };
   const Roof compute = compute_roof_of(ceilings, point);
-  consider("compute", compute, point.flop);
-  if (compute.value > 0 && verdict.flops > compute.value * (1 + options.tolerance))
-    verdict.flags.push_back(fmt::format("W/T = {:.4g} FLOP/s is above the peak of {:.4g} FLOP/s ({})", verdict.flops,
-                                        compute.value, compute.name));
+  if (consider("compute", compute, point.flop))
+    verdict.flags.push_back(fmt::format("W/T = {:.4g} FLOP/s is above the peak of {:.4g} FLOP/s ({}){}", verdict.flops,
+                                        compute.value, compute.name, why_above(compute, options.work_doubt)));
   for (const auto& [name, bytes] : by_level(point.bytes)) {
     if (!bytes) continue;
     const Roof roof = bandwidth_roof(ceilings, name, point.threads);
-    consider(std::string("memory:") + name, roof, *bytes);
-    if (roof.value > 0 && *bytes / point.seconds > roof.value * (1 + options.tolerance))
-      verdict.flags.push_back(fmt::format("Q({})/T = {:.4g} B/s is above the bandwidth of {:.4g} B/s ({})", name,
-                                          *bytes / point.seconds, roof.value, roof.name));
+    if (consider(std::string("memory:") + name, roof, *bytes))
+      verdict.flags.push_back(fmt::format("Q({})/T = {:.4g} B/s is above the bandwidth of {:.4g} B/s ({}){}", name,
+                                          *bytes / point.seconds, roof.value, roof.name,
+                                          why_above(roof, options.traffic_doubt)));
   }
+  set_limits(std::move(limits), verdict);
 
   verdict.percent_of_roof = 100 * verdict.least_seconds / point.seconds;
   if (verdict.least_seconds > 0) verdict.attainable = point.flop / verdict.least_seconds;

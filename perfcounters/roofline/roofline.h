@@ -32,7 +32,18 @@ struct RooflineOptions {
   /// T below this, far from every roof, is the cost of a call rather than of its work: starting a team of threads and
   /// joining it costs 5 to 20 us. The caller may pass what it measured for an empty call instead.
   double overhead_seconds = 20e-6;
-  double tolerance = 0.05;  ///< fraction by which a number may exceed its ceiling before it is flagged
+  double tolerance = 0.02;  ///< fraction by which a number may exceed its ceiling before it is flagged
+  /// Why the work or the traffic may be less than what `RooflinePoint` says; added to the flag of a row that is above
+  /// its roof. Empty: it can't.
+  std::string work_doubt{}, traffic_doubt{};
+};
+
+/// A roof as the least time that it allows the point.
+struct Limit {
+  std::string bound;  ///< as Verdict's
+  std::string roof;   ///< the ceiling, by name
+  double value = 0;   ///< of the roof: FLOP/s or B/s
+  double least_seconds = 0;
 };
 
 struct Verdict {
@@ -42,6 +53,7 @@ struct Verdict {
   double percent_of_roof = 0;  ///< 100 x least_seconds / T
   std::string bound;  ///< "compute", "memory:dram", "memory:l3", "memory:l2", "memory:l1", "overhead"; "" unknown
   std::string roof;   ///< the ceiling that bounds it, by name
+  std::vector<Limit> limits;       ///< all roofs, the lowest first: that one bounds it
   std::vector<std::string> flags;  ///< each a violated consistency rule, in words with its numbers
 };
 
@@ -49,6 +61,7 @@ struct Verdict {
 struct Roof {
   double value = 0;
   std::string name;
+  std::string doubt{};  ///< why the ceiling may be too low; empty: nothing says so
 };
 
 /// The best arithmetic ceiling for operands of `dtype`: its own units or f32's, whichever is higher, since every half

@@ -101,6 +101,16 @@ bool is_masked(const ZydisDecodedInstruction& instruction) {
   return mask != ZYDIS_REGISTER_NONE && mask != ZYDIS_REGISTER_K0;
 }
 
+/// Of its operands in memory, the stack's included. A gather counts one element.
+int memory_bytes(const Decoded& decoded) {
+  int bits = 0;
+  for (std::size_t i = 0; i < decoded.instruction.operand_count; ++i) {
+    const ZydisDecodedOperand& operand = decoded.operands[i];
+    if (operand.type == ZYDIS_OPERAND_TYPE_MEMORY && operand.mem.type == ZYDIS_MEMOP_TYPE_MEM) bits += operand.size;
+  }
+  return bits / 8;
+}
+
 /// Of an SSE, AVX or AVX-512 instruction with that element type in its name.
 InstructionFlop vector_flop(const Decoded& decoded, const ElementType& element) {
   std::string_view name = decoded.mnemonic;
@@ -119,6 +129,18 @@ InstructionFlop vector_flop(const Decoded& decoded, const ElementType& element) 
   const int scalar_lanes = complex ? 2 : 1;
   result.flop = operation->flop * (element.scalar ? scalar_lanes : result.kind.bits / element.bits);
   return result;
+}
+
+InstructionFlop flop_of(const Decoded& decoded) {
+  const std::string_view name = decoded.mnemonic;
+  if (contains(kX87Operations, name)) return {.kind = {.type = FloatType::x87}, .flop = 1};
+  if (name == kX87SineAndCosine) return {.kind = {.type = FloatType::x87}, .flop = 2};
+  // AMX: tdpbf16ps, tdpfp16ps, tcmmimfp16ps, …; how large the tiles are is not in the instruction.
+  if ((name.starts_with("tdp") || name.starts_with("tcmm") || name.starts_with("tmmul")) && ends_with(name, "ps"))
+    return {.kind = {}, .flop = 0, .unknown = std::string(name)};
+  for (const ElementType& element : kElementTypes)
+    if (ends_with(name, element.suffix)) return vector_flop(decoded, element);
+  return {};
 }
 #endif
 
@@ -157,15 +179,9 @@ InstructionName name_of(std::span<const std::uint8_t> code) {
 InstructionFlop flop_of(std::span<const std::uint8_t> code) {
   Decoded decoded;
   if (!decode(code, decoded)) return {.kind = {}, .flop = 0, .unknown = "bytes that are no known instruction"};
-  const std::string_view name = decoded.mnemonic;
-  if (contains(kX87Operations, name)) return {.kind = {.type = FloatType::x87}, .flop = 1};
-  if (name == kX87SineAndCosine) return {.kind = {.type = FloatType::x87}, .flop = 2};
-  // AMX: tdpbf16ps, tdpfp16ps, tcmmimfp16ps, …; how large the tiles are is not in the instruction.
-  if ((name.starts_with("tdp") || name.starts_with("tcmm") || name.starts_with("tmmul")) && ends_with(name, "ps"))
-    return {.kind = {}, .flop = 0, .unknown = std::string(name)};
-  for (const ElementType& element : kElementTypes)
-    if (ends_with(name, element.suffix)) return vector_flop(decoded, element);
-  return {};
+  InstructionFlop result = flop_of(decoded);
+  result.bytes = memory_bytes(decoded);
+  return result;
 }
 #else
 InstructionName name_of(std::span<const std::uint8_t>) { return {}; }
@@ -217,6 +233,7 @@ FlopCount& FlopCount::operator+=(const FlopCount& other) {
   for (const auto& [kind, flop] : other.by_kind) by_kind[kind] += flop;
   for (const auto& [what, times] : other.unknown) unknown[what] += times;
   executions += other.executions;
+  bytes += other.bytes;
   return *this;
 }
 
@@ -225,6 +242,7 @@ FlopCount FlopCount::operator*(double factor) const {
   for (auto& [kind, flop] : scaled.by_kind) flop *= factor;
   for (auto& [what, times] : scaled.unknown) times *= factor;
   scaled.executions *= factor;
+  scaled.bytes *= factor;
   return scaled;
 }
 
@@ -283,6 +301,7 @@ FlopCount FlopCounter::count(const LabelledProfile& profile) {
     for (const auto& [address, times] : executions) {
       const InstructionFlop& instruction = its.at(file, address);
       sum.executions += static_cast<double>(times);
+      sum.bytes += static_cast<double>(instruction.bytes) * static_cast<double>(times);
       if (!instruction.unknown.empty()) sum.unknown[instruction.unknown] += static_cast<double>(times);
       if (instruction.flop > 0)
         sum.by_kind[instruction.kind] += static_cast<double>(instruction.flop) * static_cast<double>(times);

@@ -45,6 +45,7 @@ std::string to_string(const FlopKind& kind);
 struct InstructionFlop {
   FlopKind kind{};
   int flop = 0;           ///< of one execution; 0: no floating-point arithmetic
+  int bytes = 0;          ///< of memory that its operands read and write
   std::string unknown{};  ///< not empty: it can't be said; what it is, e.g. "tdpbf16ps"
 };
 
@@ -68,6 +69,7 @@ struct FlopCount {
   /// "code in no file (generated at run time)", "/lib/x.so: no such file".
   std::map<std::string, double> unknown{};
   double executions = 0;  ///< of all instructions
+  double bytes = 0;       ///< that they read and write in memory, from whatever cache
 
   double total() const;   ///< W, masked forms with all their lanes
   double masked() const;  ///< of it, by masked forms

@@ -9,10 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "bench/measure/ceiling_rounds.h"
 #include "bench/measure/ceilings.h"
 #include "bench/measure/judge.h"
+#include "bench/measure/recorded_ceilings.h"
+#include "bench/record/headroom.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_json.h"
+#include "perfcounters/ceilings/ladder.h"
 #include "tests/tools/expect.h"
 
 namespace gable::bench {
@@ -197,6 +201,120 @@ TEST_CASE("a short time far below the roof is bound by the launch; a row above a
   REQUIRE(fast.flags.size() == 1);
 }
 
+perf::Ceiling loop(const std::string& isa, bool fma, double value, int threads = 1) {
+  perf::Ceiling ceiling{
+      .name = isa + (fma ? " fma f32" : " f32"), .kind = "compute", .isa_or_level = isa, .dtype = "f32"};
+  ceiling.threads = threads;
+  ceiling.value = ceiling.q1 = ceiling.q3 = value;
+  return ceiling;
+}
+
+perf::Ceiling level_read(const std::string& level, double value, int threads = 1) {
+  perf::Ceiling ceiling{.name = level + " read", .kind = "bandwidth", .isa_or_level = level, .dtype = "f32"};
+  ceiling.threads = threads;
+  ceiling.value = ceiling.q1 = ceiling.q3 = value;
+  return ceiling;
+}
+
+TEST_CASE("a ladder of ceilings that contradicts itself is marked: by width, fusion, threads and memory level") {
+  std::vector<perf::Ceiling> ladder{
+      loop("scalar", false, 8e9),     loop("sse4", false, 30e9), loop("avx2", true, 110e9), loop("avx512", true, 100e9),
+      loop("avx512", true, 190e9, 2), level_read("l1", 300e9),   level_read("l2", 100e9),   level_read("dram", 10e9)};
+  CHECK(perf::contradictions(ladder).empty());  // a lower clock for wide vectors is no contradiction
+  ladder[3].value = 28e9;                       // below SSE4
+  ladder[4].value = 20e9;                       // two threads below one
+  ladder[5].value = 90e9;                       // L1 below L2
+  perf::set_doubts(ladder);
+  CHECK(contains(ladder[3].doubt, "avx2 fma f32"));
+  CHECK(contains(ladder[4].doubt, "avx512 fma f32, 1 thread"));
+  CHECK(contains(ladder[5].doubt, "l2 read"));
+  CHECK(ladder[2].doubt.empty());
+  const auto again = perf::worth_repeating(ladder);
+  for (const auto& [name, threads] : {std::pair{"avx2 fma f32", 1}, {"avx512 fma f32", 1}, {"l1 read", 1}})
+    CHECK(again.contains({name, threads}));
+  CHECK_FALSE(again.contains({"scalar f32", 1}));
+}
+
+TEST_CASE("ceilings are measured before, between and after the rows; the best round counts, and the drift is kept") {
+  double clock = 0;
+  int rounds = 0;
+  const std::vector<double> values{100e9, 80e9, 120e9, 110e9, 110e9, 110e9};
+  const auto measure = [&](const CeilingRound& round) {
+    CHECK((round.known == nullptr) == (rounds == 0));
+    clock += 2;
+    return MachineCeilings{.cpu = {loop("avx2", true, values.at(static_cast<std::size_t>(rounds++)))}};
+  };
+  CeilingRounds ceilings({measure, [&] { return clock; }}, {.cpu = true, .gpus = {}});
+  clock += 10;
+  ceilings.between(DeviceKind::cpu);  // rounds may take a tenth of the time: too early
+  CHECK(rounds == 1);
+  clock += 11;
+  ceilings.between(DeviceKind::cpu);
+  CHECK(rounds == 2);
+  std::vector<Row> rows{cpu_row(60e6, "f32", {"f32", 1})};
+  const perf::Ceiling best = ceilings.judge(rows, perf::Machine{}).cpu.at(0);
+  CHECK(rounds == 3);
+  CHECK(best.value == 120e9);
+  CHECK(best.rounds == 3);
+  CHECK(best.low == 80e9);
+  CHECK(best.high == 120e9);
+  CHECK(*rows[0].verdict.percent_of_roof == doctest::Approx(50));
+  const CeilingEntry entry = ceiling_entries({.cpu = {best}}).at(0);
+  CHECK(entry.limit.low == 80e9);
+  CHECK(entry.limit.rounds == 3);
+}
+
+TEST_CASE("a row that stays above its roof after two more rounds has a flag that says why") {
+  int rounds = 0;
+  const auto measure = [&](const CeilingRound&) {
+    ++rounds;
+    return MachineCeilings{.cpu = {loop("avx2", true, rounds == 1 ? 50e9 : 90e9)}};
+  };
+  CeilingRounds ceilings({measure, [] { return 0.0; }}, {.cpu = true, .gpus = {}});
+  std::vector<Row> rows{cpu_row(100e6, "f32", {"f32", 1})};
+  ceilings.judge(rows, perf::Machine{});
+  CHECK(rounds == 4);
+  REQUIRE(rows[0].verdict.flags.size() == 1);
+  CHECK(contains(rows[0].verdict.flags[0], "is above the peak of 9e+10 FLOP/s (avx2 fma f32): it drifted by 44 %"));
+}
+
+TEST_CASE("a verdict has all limits, lowest first, and its regime comes with advice") {
+  Row row = gpu_row(0, 5e9, 1e9, 1e-3);
+  row.verdict = judged(row);
+  REQUIRE(row.verdict.limits.size() == 2);
+  CHECK(headroom_text(row.verdict) ==
+        "50 % of " + row.verdict.roof + "; the next limit is " + row.verdict.limits[1].roof + " (50 %)");
+  const auto regime_of = [](const Row& one) {
+    std::vector<Row> rows{one};
+    judge_rows(rows, one_gpu(), perf::Machine{});
+    return rows[0].regime.value();
+  };
+  CHECK(regime_of(gpu_row(0, 9e9, 1e9, 1e-3)).name == "compute");
+  CHECK(regime_of(gpu_row(0, 1e9, 1e9, 0.6e-3)).name == "memory:dram");
+  CHECK(regime_of(gpu_row(0, 1e6, 1e6, 9e-6)).name == "overhead");
+  CHECK(regime_of(gpu_row(0, 1e9, 1e8, 1e-3)).name == "below");
+  CHECK(regime_of(gpu_row(0, 9e9, 1e9, 1e-3)).advice.size() == 2);
+}
+
+TEST_CASE("fused pools say what they save, and the naive model stands beside the measurement") {
+  Row plain = gpu_row(0, 5e9, 0, 1e-3);  // 100 MB of output, pooled 2x2: 25 MB
+  plain.identity.op = "conv2d";
+  plain.identity.epilogue = EpilogueFields{.bias = true};
+  plain.traffic["dram"] = {.value = 300e6, .analytic = 300e6};
+  plain.naive = {.bytes = 20e9, .seconds = {}};
+  Row fused = plain;
+  fused.place.fused = true;
+  fused.identity.epilogue->max_pool = {{2, 2}};
+  fused.traffic["dram"] = {.value = 225e6, .analytic = 225e6};
+  std::vector<Row> rows{plain, fused};
+  judge_rows(rows, one_gpu(), perf::Machine{});
+  CHECK(!rows[0].fusion);
+  REQUIRE(rows[1].fusion);
+  CHECK(rows[1].fusion->bytes_saved == doctest::Approx(200e6));
+  CHECK(*rows[1].fusion->seconds_saved == doctest::Approx(125e6 / 2e12));
+  CHECK(*rows[0].naive->seconds == doctest::Approx(20e9 / 2e12));
+}
+
 TEST_CASE("a GPU is judged only by its own ceilings") {
   CHECK(judged(gpu_row(1, 6e9, 1e9, 1e-3)).bound.empty());
   CHECK(judged(gpu_row(1, 6e9, 1e9, 1e-3), one_gpu(1)).bound == "compute");
@@ -226,6 +344,26 @@ TEST_CASE("the record lists a GPU's roofs and rates, and follows its schema") {
   document["rates"][0]["unit"] = "";
   CHECK(check_study(document).size() == 1);
   CHECK_FALSE(to_json(Study{}, run).contains("rates"));
+}
+
+TEST_CASE("rows are judged under the ceilings of a record as under those that were just measured") {
+  const MachineCeilings measured = one_gpu();
+  const MachineCeilings recorded = ceilings_of(ceiling_entries(measured), rate_entries(measured));
+  Row row = gpu_row(0, 5e9, 1e9, 0.7e-3);
+  row.place.cache = "cold";  // a record has no size of the L2
+  CHECK(judged(row, recorded).percent_of_roof == judged(row, measured).percent_of_roof);
+  CHECK(judged(row, recorded).roof == judged(row, measured).roof);
+  CHECK(judged(gpu_row(0, 1e6, 1e6, 9e-6), recorded).bound == "overhead");
+  MachineCeilings cpu{.cpu = {loop("avx2", true, 100e9), loop("avx2", true, 180e9, 2), level_read("dram", 1e10)}};
+  const MachineCeilings same = ceilings_of(ceiling_entries(cpu), rate_entries(cpu));
+  REQUIRE(same.cpu.size() == 3);
+  CHECK(same.cpu[1].name == "avx2 fma f32");
+  CHECK(same.cpu[1].threads == 2);
+  CHECK(same.cpu[1].isa_or_level == "avx2");
+  const perf::Machine machine = machine_of({.cores = 4, .threads = 8, .caches = {{"l1d", 32768}, {"l3", 1 << 24}}});
+  CHECK(machine.l1d_bytes == 32768);
+  CHECK(machine.l2_bytes == 0);
+  CHECK(machine.cores_available == 4);
 }
 
 TEST_CASE("a study has the ceilings of the hardware that it runs on") {

@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "bench/program/findings.h"
 #include "bench/record/program_json.h"
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
@@ -105,6 +107,43 @@ TEST_CASE("the parts with the most time stay, the other kernels are summed up") 
   CHECK(kept[2].called.calls == 8);
   CHECK(kept[2].called.seconds == doctest::Approx(3));
   CHECK(*kept[2].called.share == doctest::Approx(1.0));
+}
+
+/// A second of one busy thread at 3 GHz that computes in L1; ceilings of 50 GFLOP/s (scalar: 10) and 10 GB/s.
+ProgramEvidence busy() {
+  ProgramEvidence evidence{.run = {.seconds = 1, .cpu_seconds = 1, .system_seconds = 0.01, .page_faults = 1000},
+                           .clock_hz = 3e9};
+  evidence.work =
+      WorkEvidence{.flop = 1e9, .instructions = 2e9, .bytes_accessed = 4e9, .l1_fills = 1e5, .dram_bytes = 1e7};
+  evidence.ceilings = {.flops = 50e9, .scalar_flops = 10e9, .dram = 10e9};
+  evidence.cpu_seconds_flushed = evidence.cpu_seconds_on_one_cpu = 1;
+  return evidence;
+}
+
+std::string finding(const std::function<void(ProgramEvidence&)>& change) {
+  ProgramEvidence evidence = busy();
+  change(evidence);
+  const std::vector<Regime> found = findings_of(evidence);
+  return found.empty() ? "" : found.front().name;
+}
+
+TEST_CASE("what takes a program's time is named from its evidence") {
+  CHECK(finding([](auto&) {}) == "latency");
+  CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 80; }) == "waiting");
+  CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 8, e.run.preemptions = 90; }) == "latency");
+  CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 8000; }) == "overhead");
+  CHECK(finding([](auto& e) { e.run.system_seconds = 0.5, e.run.page_faults = 1e6; }) == "page faults");
+  CHECK(finding([](auto& e) { e.run.system_seconds = 0.5; }) == "overhead");
+  CHECK(finding([](auto& e) { e.cpu_seconds_flushed = 0.1; }) == "denormals");
+  CHECK(finding([](auto& e) { e.cpu_seconds_on_one_cpu = 0.3; }) == "sharing");
+  CHECK(finding([](auto& e) { e.work->mispredictions = 1e8; }) == "branches");
+  CHECK(finding([](auto& e) { e.work->l1_fills = 5e8; }) == "scattered");
+  CHECK(finding([](auto& e) { e.work->dram_bytes = 1e9, e.work->instructions = 1e8; }) == "scattered");
+  CHECK(finding([](auto& e) { e.work->dram_bytes = 8e9, e.work->l1_fills = 1e8; }) == "memory:dram");
+  CHECK(finding([](auto& e) { e.work->flop = 40e9; }) == "compute");
+  CHECK(finding([](auto& e) { e.work->flop = e.work->scalar_flop = 6e9; }) == "scalar");
+  CHECK(finding([](auto& e) { e.work.reset(); }).empty());
+  CHECK(!wants_experiments({.run = {.seconds = 1, .cpu_seconds = 0.1}}));
 }
 
 TEST_CASE("the record's program survives writing and reading") {

@@ -50,10 +50,17 @@ Row full_row() {
               .note = "a note"};
   row.traffic["dram"] = {.value = 2e6, .analytic = 2e6, .reason = "cached", .resident = {{"counter", 12}}};
   row.traffic["l2"] = {.source = "simulated", .value = 5e6, .by = "callgrind"};
-  row.verdict = {.bound = "memory:l2", .roof = "L2 read", .percent_of_roof = 55, .flags = {"one", "two"}};
+  row.verdict = {.bound = "memory:l2",
+                 .roof = "L2 read",
+                 .percent_of_roof = 55,
+                 .limits = {{"memory:l2", "L2 read", 5e12, 55}, {"compute", "wgmma f16", 6e14, 20}},
+                 .flags = {"one", "two"}};
   row.accuracy = {.max_error = 1e-6, .error_bound = 2e-6, .relative_error = 3e-6};
   row.counters = {.extra = {{"warps", 32}}, .sources = {{"cupti", {2, "two passes"}}}};
   row.edges_per_second = 1e9;
+  row.regime = Regime{"memory:l2", "55 % of L2 read", {"a larger tile", "fewer bytes"}};
+  row.naive = {.bytes = 3e7, .seconds = 4e-3};
+  row.fusion = {.bytes_saved = 5e5, .seconds_saved = 1e-4};
   return row;
 }
 
@@ -93,8 +100,11 @@ TEST_CASE("a row comes back from its record with every field") {
   CHECK(row.identity.epilogue->max_pool_stride == std::array<std::int64_t, 2>{2, 1});
   CHECK(row.traffic.at("dram").resident.at("counter") == 12);
   CHECK(row.verdict.flags.size() == 2);
+  CHECK(row.verdict.limits[1].roof == "wgmma f16");
+  CHECK(row.regime->advice.size() == 2);
+  CHECK(document["measurements"][0]["naive"]["ratio"] == 2);
   CHECK(row.counters.sources.at("cupti").plan == "two passes");
-  CHECK(document["measurements"][0].size() == 34);  // fields: one that the writer forgets would be missing
+  CHECK(document["measurements"][0].size() == 38);  // fields: one that the writer forgets would be missing
 }
 
 TEST_CASE("ceilings, rates and refusals come back") {
@@ -106,7 +116,7 @@ TEST_CASE("ceilings, rates and refusals come back") {
                             .level = "dram",
                             .dtype = "f32",
                             .working_set_bytes = 1e9,
-                            .limit = {2, 1, 3, 5, 4, "a formula", "a note"}});
+                            .limit = {2, 1, 3, 5, 4, "a formula", "a note", 3, 1.5, 2, "below another"}});
   study.rates.push_back({.device = "cuda:0", .name = "launch", .unit = "s", .limit = {2, 1, 3, 5, {}, "", ""}});
   study.refused.push_back({"suite", "name", "problem", "f32", "split3", "cpu", "why"});
   const json document = written(study);

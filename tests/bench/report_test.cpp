@@ -16,10 +16,12 @@
 #include "bench/common/text.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_file.h"
+#include "bench/report/ascii.h"
 #include "bench/report/bandwidth.h"
 #include "bench/report/csv.h"
 #include "bench/report/figure.h"
 #include "bench/report/html.h"
+#include "bench/report/insight.h"
 #include "bench/report/png.h"
 #include "bench/report/report.h"
 #include "bench/report/roofs.h"
@@ -537,6 +539,57 @@ TEST_CASE("a row's limiting roof and its flags are in the table, the CSV, the pa
   CHECK(contains(svg(studies), "ringed: flagged"));
   CHECK(count_of(svg(plain), flag) == 0);
   CHECK_FALSE(contains(svg(plain), "flagged"));
+}
+
+namespace {
+
+// A study whose rows have limits, a regime, the naive model and a fused pool.
+json explained_study() {
+  json study = samples::cpu_study();
+  for (json& m : study["measurements"]) {
+    m["limits"] = {{{"bound", "compute"}, {"roof", "AVX-512 FMA f32"}, {"value", 5e11}, {"percent", 60}},
+                   {{"bound", "memory:dram"}, {"roof", "DRAM read"}, {"value", 2e10}, {"percent", 20}}};
+    m["roof"] = "AVX-512 FMA f32";
+    m["percent_of_roof"] = 60;
+    m["regime"] = {{"name", "compute"}, {"evidence", "60 % of it"}, {"advice", {"fewer products", "more cores"}}};
+    m["naive"] = {{"model", "convolution"}, {"bytes", 1e9}, {"seconds", 2 * m["T"]["seconds"].get<double>()}};
+  }
+  study["measurements"][1]["fusion"] = {{"bytes_saved", 4e6}, {"seconds_saved", -2e-3}};
+  return study;
+}
+
+}  // namespace
+
+TEST_CASE("limits, regimes, the naive model and what fusion saves are in the tables and the CSV") {
+  const Studies studies = merge({explained_study()}), plain = merge({samples::cpu_study()});
+  CHECK(contains(table(studies), "next limit"));
+  CHECK(contains(table(studies), "DRAM read 20 %"));
+  CHECK_FALSE(contains(table(plain), "next limit"));
+  const std::string regimes = regime_table(studies);
+  CHECK(contains(regimes, "compute on cpu: lenet1 f32, "));
+  CHECK(contains(regimes, " more\n  - fewer products\n  - more cores\n"));
+  CHECK(count_of(naive_table(studies), "2.0x") == 60);
+  CHECK(contains(fusion_table(studies), "4.00 MB  -2.00 ms"));
+  for (const auto& text : {regime_table(plain), naive_table(plain), fusion_table(plain)}) CHECK(text.empty());
+  const std::string lines = csv(studies);
+  CHECK(contains(lines, ",memory:dram,DRAM read,20,compute,60 % of it,fewer products; more cores,"));
+}
+
+TEST_CASE("ascii: roofs, points and a legend in lines of one width; a study without ceilings is no roofline") {
+  const std::string text = ascii_plot(merge({explained_study()}));
+  CHECK(contains(text, "FLOP/byte"));
+  CHECK(contains(text, "---"));
+  CHECK(contains(text, "/"));
+  CHECK(contains(text, "a lenet1 f32 warm cpu: "));
+  CHECK(contains(text, "60 % of AVX-512 FMA f32; the next limit is DRAM read (20 %)"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() > 10 && line[10] == '|') CHECK(line.size() == 100);
+  }
+  CHECK(contains(ascii_plot(merge({samples::cpu_study()})), "no roofline"));
+  json empty = samples::cpu_study();
+  empty["measurements"] = json::array();
+  CHECK(contains(ascii_plot(merge({empty})), "nothing to draw"));
 }
 
 TEST_CASE("a device is a GPU by its kind, not by its name") {

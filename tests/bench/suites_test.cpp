@@ -1,5 +1,6 @@
 // The suites are the workloads that studies share: their shapes, work and variants are pinned here.
 #include "bench/workloads/suites.h"
+#include "bench/workloads/spread.h"
 
 #include <doctest/doctest.h>
 #include <gable/error.h>
@@ -12,6 +13,7 @@
 
 #include "bench/workloads/graph.h"
 #include "bench/workloads/problem.h"
+#include "bench/workloads/spread.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -85,6 +87,38 @@ TEST_CASE("random layers are the same in every run, 300 of them in each dtype") 
   CHECK(std::equal(cases.begin(), cases.end(), suite("random").begin(),
                    [](const Case& a, const Case& b) { return a.op == b.op; }));
   CHECK(conv_of(cases[0]).input == conv_of(cases[2]).input);
+}
+
+TEST_CASE("little time: the first cases have every layer, dtype and pool, and no case is lost") {
+  const std::vector<Case> cases = suite("study"), ordered = spread(cases);
+  REQUIRE(ordered.size() == cases.size());
+  for (const Case& one : cases) {
+    CHECK(std::count_if(ordered.begin(), ordered.end(),
+                        [&](const Case& other) { return other.name == one.name && other.op == one.op; }) == 1);
+  }
+  // A GPU's half of --quick measured 20 cases with four devices when they ran in the list's order: no fused layer.
+  std::set<std::string> layers, dtypes, pooled;
+  for (std::size_t i = 0; i < 10; ++i) {
+    const auto& conv = std::get<Conv2d>(ordered[i].op);
+    layers.insert(ordered[i].name.substr(0, ordered[i].name.find_first_of("_+")));
+    dtypes.insert(std::string(to_string(conv.dtype)));
+    pooled.insert(conv.epilogue.max_pool ? "pool" : "no pool");
+  }
+  CHECK(layers == std::set<std::string>{"fused", "fused128", "fused256", "lenet1", "lenet2", "vgg", "vggdeep"});
+  CHECK(dtypes.size() == 3);
+  CHECK(pooled.size() == 2);
+  const std::vector<Case> mobilenet = spread(suite("mobilenet"));
+  CHECK(std::get<Conv2d>(mobilenet[0].op).groups != std::get<Conv2d>(mobilenet[1].op).groups);
+}
+
+TEST_CASE("little time: cases that differ only in their math stay neighbours") {
+  std::vector<Case> cases;
+  for (const Case& one : suite("study")) {
+    if (dtype_of(one.op) != DType::f32) continue;
+    for (const Math math : {Math::strict, Math::split3}) cases.push_back({one.suite, one.name, in_math(one.op, math)});
+  }
+  const std::vector<Case> ordered = spread(cases);
+  for (std::size_t i = 0; i + 1 < ordered.size(); i += 2) CHECK(ordered[i].name == ordered[i + 1].name);
 }
 
 TEST_CASE("an unknown suite names the known ones") {

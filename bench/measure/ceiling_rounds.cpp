@@ -1,0 +1,62 @@
+// See ceiling_rounds.h.
+#include "bench/measure/ceiling_rounds.h"
+
+#include <chrono>
+#include <utility>
+
+#include "bench/measure/judge.h"
+#include "perfcounters/interrupt.h"
+
+namespace gable::bench {
+namespace {
+
+constexpr double kShare = 0.1;             // of the time, for rounds between rows
+constexpr double kPlausiblePercent = 102;  // RooflineOptions::tolerance
+constexpr int kMostMore = 2;
+
+}  // namespace
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+CeilingRounds::CeilingRounds(CeilingSource source, const CeilingScope& scope)
+    : source_(std::move(source)), scope_(scope) {
+  const double start = source_.now();
+  ceilings_ = source_.measure({scope_, nullptr});
+  ended_ = source_.now();
+  seconds_ = ended_ - start;
+}
+
+void CeilingRounds::between(DeviceKind kind) {
+  if (source_.now() - ended_ >= seconds_ / kShare) add(scope_of(kind));
+}
+
+const MachineCeilings& CeilingRounds::judge(std::vector<Row>& rows, const perf::Machine& machine) {
+  judge_rows(rows, ceilings_, machine);
+  for (int more = 0; more <= kMostMore && perf::interrupting_signal() == 0; ++more) {
+    add(scope_);
+    const int doubts = set_doubts(ceilings_);
+    if (judge_rows(rows, ceilings_, machine) <= kPlausiblePercent && doubts == 0) break;
+  }
+  return ceilings_;
+}
+
+CeilingScope CeilingRounds::scope_of(DeviceKind kind) const {
+  CeilingScope scope;
+  if (kind == DeviceKind::gpu) {
+    scope.gpus = scope_.gpus;
+  } else {
+    scope.cpu = scope_.cpu;
+  }
+  return scope;
+}
+
+void CeilingRounds::add(const CeilingScope& scope) {
+  const double start = source_.now();
+  add_round(ceilings_, source_.measure({scope, &ceilings_}));
+  ended_ = source_.now();
+  seconds_ = ended_ - start;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,80 @@
+// See recorded_ceilings.h.
+#include "bench/measure/recorded_ceilings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+namespace gable::bench {
+namespace {
+
+/// "avx2 fma f32, 2 threads" -> "avx2 fma f32", as entries are named.
+std::string without_threads(const std::string& name) { return name.substr(0, name.rfind(", ")); }
+
+perf::Ceiling ceiling_of(const CeilingEntry& entry) {
+  perf::Ceiling ceiling{.name = entry.threads ? without_threads(entry.name) : entry.name,
+                        .kind = entry.kind,
+                        .isa_or_level = entry.is_bandwidth() ? entry.level : entry.isa.substr(0, entry.isa.find(' ')),
+                        .dtype = entry.dtype,
+                        .threads = entry.threads.value_or(0),
+                        .value = entry.limit.value,
+                        .q1 = entry.limit.q1,
+                        .q3 = entry.limit.q3,
+                        .runs = entry.limit.runs};
+  ceiling.rounds = entry.limit.rounds;
+  ceiling.low = entry.limit.low.value_or(0);
+  ceiling.high = entry.limit.high.value_or(0);
+  ceiling.doubt = entry.limit.doubt;
+  return ceiling;
+}
+
+/// "cuda:1" -> 1.
+int gpu_index(const std::string& device) {
+  const std::size_t colon = device.find(':');
+  int index = 0;
+  if (colon != std::string::npos) std::from_chars(device.data() + colon + 1, device.data() + device.size(), index);
+  return index;
+}
+
+GpuCeilings& gpu_of(MachineCeilings& ceilings, const std::string& device) {
+  const auto found = std::find_if(ceilings.gpus.begin(), ceilings.gpus.end(),
+                                  [&](const GpuCeilings& gpu) { return gpu.device == device; });
+  if (found != ceilings.gpus.end()) return *found;
+  GpuCeilings gpu;
+  gpu.device = device;
+  gpu.memory = {Memory::Kind::cuda, gpu_index(device)};
+  return ceilings.gpus.emplace_back(std::move(gpu));
+}
+
+}  // namespace
+
+MachineCeilings ceilings_of(const std::vector<CeilingEntry>& entries, const std::vector<RateEntry>& rates) {
+  MachineCeilings ceilings;
+  for (const CeilingEntry& entry : entries) {
+    std::vector<perf::Ceiling>& roofs = entry.on_gpu() ? gpu_of(ceilings, entry.device).roofs : ceilings.cpu;
+    roofs.push_back(ceiling_of(entry));
+  }
+  for (const RateEntry& rate : rates) {
+    if (rate.device_kind == DeviceKind::gpu && rate.name == kWaitedLaunch)
+      gpu_of(ceilings, rate.device).overhead_seconds = rate.limit.value;
+  }
+  return ceilings;
+}
+
+perf::Machine machine_of(const MachineEntry& entry) {
+  perf::Machine machine;
+  const auto bytes = [&](const char* cache) {
+    const auto found = entry.caches.find(cache);
+    return found == entry.caches.end() ? std::size_t{0} : static_cast<std::size_t>(found->second);
+  };
+  machine.l1d_bytes = bytes("l1d");
+  machine.l2_bytes = bytes("l2");
+  machine.l3_bytes = bytes("l3");
+  machine.l3_instances = 1;
+  machine.cores_available = entry.cores;
+  machine.threads_available = entry.threads;
+  return machine;
+}
+
+}  // namespace gable::bench

@@ -1,0 +1,193 @@
+// See findings.h.
+#include "bench/program/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "bench/common/text.h"
+
+namespace gable::bench {
+namespace {
+
+// Shares of the time from which a cause is named.
+constexpr double kIdle = 0.5;           // of the wall time that no CPU was used
+constexpr double kSystem = 0.25;        // of the CPU time in the kernel
+constexpr double kFasterWithout = 0.7;  // CPU time with the cause removed, against the time with it
+constexpr double kBranches = 0.25;      // of the CPU time for mispredictions
+constexpr double kOfRoof = 0.5;
+constexpr double kScalarOfRoof = 0.3;
+constexpr double kOfBandwidth = 0.4;
+constexpr double kUsedOfLine = 0.4;        // bytes that loads and stores touch for a byte of a filled line
+constexpr double kFillsMatter = 1.0 / 64;  // lines filled for an instruction
+constexpr double kMissesOfTime = 0.4;      // of the CPU time, for misses one after another
+constexpr double kStalled = 0.5;           // instructions a cycle
+// Costs. A misprediction refills the pipeline: 15 to 20 cycles on cores since 2013 (Fog: Microarchitecture). A page
+// fault takes 0.25 us in the kernel and more where it zeroes the page, in a virtual machine 1 to 2 us. A line from
+// memory takes 60 ns and more.
+constexpr double kMispredictionCycles = 15;
+constexpr double kPageFaultSeconds = 0.25e-6;
+constexpr double kMissSeconds = 60e-9;
+constexpr double kLongWaitSeconds = 1e-3;  // shorter ones are other threads that do little
+
+class Findings {
+ public:
+  explicit Findings(const ProgramEvidence& evidence) : e_(evidence) {}
+
+  std::vector<Regime> all() {
+    waiting();
+    system();
+    experiments();
+    if (e_.work) {
+      branches(*e_.work);
+      memory(*e_.work);
+      arithmetic(*e_.work);
+      if (found_.empty()) latency(*e_.work);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void add(const char* name, std::string evidence, std::vector<std::string> advice) {
+    found_.push_back({name, std::move(evidence), std::move(advice)});
+  }
+  double cpu() const { return std::max(e_.run.cpu_seconds, 1e-9); }
+  double busy_seconds() const { return cpu() / e_.threads; }
+
+  /// Seconds in which the program could have used a CPU and did not ask for one; 0 where other programs may have had
+  /// them all.
+  double idle_seconds() const {
+    const double idle = e_.run.seconds - cpu();
+    return idle > kIdle * e_.run.seconds && e_.run.waits >= e_.run.preemptions ? idle : 0;
+  }
+  bool waits_are_short() const { return idle_seconds() < kLongWaitSeconds * e_.run.waits; }
+
+  void waiting() {
+    if (idle_seconds() <= 0 || waits_are_short()) return;
+    add("waiting",
+        fmt::format("the CPUs worked {} of {}; the program waited {:.0f} times", seconds_text(cpu()),
+                    seconds_text(e_.run.seconds), e_.run.waits),
+        {"overlap input, output and communication with the computation", "look for locks and sleeps"});
+  }
+
+  void system() {
+    const double in_kernel = e_.run.system_seconds;
+    const bool many_waits = idle_seconds() > 0 && waits_are_short();
+    if (in_kernel < kSystem * cpu() && !many_waits) return;
+    const std::string share = fmt::format("{:.0f} % of the CPU time is the kernel's", 100 * in_kernel / cpu());
+    if (!many_waits && e_.run.page_faults * kPageFaultSeconds > 0.1 * in_kernel) {
+      add("page faults", fmt::format("{}, with {:.0f} page faults", share, e_.run.page_faults),
+          {"allocate once and use the memory again; glibc: GLIBC_TUNABLES=glibc.malloc.trim_threshold=4294967296 and "
+           "mmap_threshold alike keep freed memory",
+           "huge pages: madvise(MADV_HUGEPAGE), or GLIBC_TUNABLES=glibc.malloc.hugetlb=1"});
+    } else {
+      add("overhead",
+          fmt::format("{}, with {:.0f} waits and {:.0f} page faults: system calls and thread starts, not work", share,
+                      e_.run.waits, e_.run.page_faults),
+          {"give each call, task and message more to do", "start threads once; buffer input and output"});
+    }
+  }
+
+  void experiments() {
+    if (e_.cpu_seconds_flushed && *e_.cpu_seconds_flushed < kFasterWithout * cpu()) {
+      add("denormals",
+          fmt::format("with denormal numbers as zeros the CPU time is {} instead of {}",
+                      seconds_text(*e_.cpu_seconds_flushed), seconds_text(cpu())),
+          {"flush them: _mm_setcsr(_mm_getcsr() | 0x8040) in each thread, or link with -ffast-math",
+           "scale the data, or stop iterating below the smallest normal number"});
+    }
+    if (e_.cpu_seconds_on_one_cpu && *e_.cpu_seconds_on_one_cpu < kFasterWithout * cpu()) {
+      add("sharing",
+          fmt::format("with all threads on one CPU the CPU time is {} instead of {}: they take cache lines from each "
+                      "other, or spin while they wait",
+                      seconds_text(*e_.cpu_seconds_on_one_cpu), seconds_text(cpu())),
+          {"keep what different threads write at least 64 bytes apart (alignas(64), sums in local variables)",
+           "fewer atomics and locks; a blocking wait instead of spinning"});
+    }
+  }
+
+  void branches(const WorkEvidence& w) {
+    if (e_.clock_hz <= 0) return;
+    const double seconds = w.mispredictions * kMispredictionCycles / e_.clock_hz;
+    if (seconds < kBranches * cpu()) return;
+    add("branches",
+        fmt::format("{:.3g} mispredicted branches in {:.3g} instructions, simulated with a simple predictor: about "
+                    "{:.0f} % of the CPU time at {:.0f} cycles each",
+                    w.mispredictions, w.instructions, std::min(100.0, 100 * seconds / cpu()), kMispredictionCycles),
+        {"compute both sides and select (conditional moves, vector masks)", "sort or partition the data first"});
+  }
+
+  void memory(const WorkEvidence& w) {
+    const double used = w.l1_fills > 0 ? w.bytes_accessed / (64 * w.l1_fills) : 1;
+    if (used < kUsedOfLine && w.l1_fills > kFillsMatter * w.instructions) {
+      add("scattered",
+          fmt::format("loads and stores touch {:.0f} of the 64 bytes of each line that comes into the L1", 64 * used),
+          {"walk along the fastest index: exchange loops, transpose the array, or structs of arrays",
+           "block the loops so that a line is used again before it leaves the cache"});
+    }
+    const double rate = w.dram_bytes / busy_seconds();
+    const bool is_stalled = e_.clock_hz > 0 && w.instructions < kStalled * cpu() * e_.clock_hz;
+    const double miss_seconds = w.dram_bytes / 64 * kMissSeconds;
+    if (found_.empty() && is_stalled && miss_seconds > kMissesOfTime * cpu() &&
+        rate < kOfBandwidth * e_.ceilings.dram) {
+      add("scattered",
+          fmt::format(
+              "{:.3g} lines come from memory at {:.0f} % of its bandwidth, while {:.2f} instructions a cycle run: "
+              "loads wait for each other, at addresses that no prefetcher expects",
+              w.dram_bytes / 64, 100 * rate / e_.ceilings.dram, w.instructions / (cpu() * e_.clock_hz)),
+          {"several independent walks at once, or prefetch instructions", "data that are used together side by side"});
+    }
+    if (e_.ceilings.dram > 0 && rate > kOfBandwidth * e_.ceilings.dram) {
+      add("memory:dram",
+          fmt::format("{} from and to memory, {:.0f} % of the measured bandwidth", bandwidth_text(rate),
+                      100 * rate / e_.ceilings.dram),
+          {"do more with each byte: fuse loops over the same data, block for the caches", "smaller types"});
+    }
+  }
+
+  void arithmetic(const WorkEvidence& w) {
+    const double rate = w.flop / busy_seconds();
+    if (e_.ceilings.flops > 0 && rate > kOfRoof * e_.ceilings.flops) {
+      add("compute", fmt::format("{}, {:.0f} % of the measured peak", flops_text(rate), 100 * rate / e_.ceilings.flops),
+          {"a smaller type (f32, bf16) has more lanes", "an algorithm with less arithmetic"});
+    }
+    const bool is_scalar = w.flop > 0 && w.scalar_flop > 0.5 * w.flop;
+    if (is_scalar && e_.ceilings.scalar_flops > 0 && rate > kScalarOfRoof * e_.ceilings.scalar_flops) {
+      add("scalar",
+          fmt::format("{:.0f} % of the arithmetic is scalar, at {:.0f} % of the scalar peak and {:.0f} % of the vector "
+                      "units'",
+                      100 * w.scalar_flop / w.flop, 100 * rate / e_.ceilings.scalar_flops,
+                      100 * rate / e_.ceilings.flops),
+          {"let the compiler use vectors: -O3 -march=native, restrict, no calls and exits in the loop",
+           "sums need -ffast-math or `#pragma omp simd reduction`"});
+    }
+  }
+
+  void latency(const WorkEvidence& w) {
+    if (e_.clock_hz <= 0 || w.instructions <= 0) return;
+    const double per_cycle = w.instructions / (cpu() * e_.clock_hz);
+    add("latency",
+        fmt::format("{:.2f} instructions a cycle, and neither memory, branches, denormals nor the kernel explain it: "
+                    "instructions wait for each other's results. Without a PMU, unaligned accesses, store "
+                    "forwarding, TLB misses and busy ports can't be told from that",
+                    per_cycle),
+        {"several independent chains: unroll sums into 4 to 8 accumulators", "replace divisions and square roots"});
+  }
+
+  const ProgramEvidence& e_;
+  std::vector<Regime> found_;
+};
+
+}  // namespace
+
+bool wants_experiments(const ProgramEvidence& evidence) {
+  const RunEvidence& run = evidence.run;
+  const bool idle = run.cpu_seconds < kIdle * run.seconds && run.waits >= run.preemptions;
+  return !idle && run.system_seconds < kSystem * run.cpu_seconds;
+}
+
+std::vector<Regime> findings_of(const ProgramEvidence& evidence) { return Findings(evidence).all(); }
+
+}  // namespace gable::bench

@@ -1,0 +1,57 @@
+// What takes a program's time, without a PMU: from the kernel's account of its run, from the simulation's counts, from
+// ceilings, and from runs in which one thing is different (denormals flushed to zero; all threads on one CPU).
+//
+// Names: "waiting", "page faults", "overhead", "denormals", "sharing" (false sharing, locks), "branches", "scattered"
+// (strided or random access), "memory:dram", "compute", "scalar" arithmetic, "latency" (dependent instructions).
+// What nothing here can tell: unaligned accesses that split lines, store forwarding, aliasing of 4 KiB, TLB misses,
+// contention for ports. They end as "latency", whose evidence says so.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "bench/record/insight.h"
+
+namespace gable::bench {
+
+/// Of the run under the clock.
+struct RunEvidence {
+  double seconds = 0, cpu_seconds = 0, system_seconds = 0;
+  double page_faults = 0, waits = 0;
+  double preemptions = 0;  ///< by other programs
+};
+
+/// Of the simulated run; the whole program.
+struct WorkEvidence {
+  double flop = 0, scalar_flop = 0;
+  double instructions = 0;
+  double mispredictions = 0;  ///< by a simple predictor
+  double bytes_accessed = 0;  ///< by loads and stores
+  double l1_fills = 0;        ///< lines
+  double dram_bytes = 0;
+};
+
+/// Ceilings for the program's threads; 0 where they were not measured.
+struct CeilingEvidence {
+  double flops = 0;         ///< of the program's dtype
+  double scalar_flops = 0;  ///< of scalar arithmetic with its threads
+  double dram = 0;          ///< B/s
+};
+
+struct ProgramEvidence {
+  RunEvidence run;
+  int threads = 1;
+  double clock_hz = 0;  ///< 0: not known
+  std::optional<WorkEvidence> work{};
+  CeilingEvidence ceilings{};
+  std::optional<double> cpu_seconds_flushed{};     ///< of a run with denormals as zeros
+  std::optional<double> cpu_seconds_on_one_cpu{};  ///< of a run of all threads on one CPU
+};
+
+/// Whether the run with that change could find something: the system and memory don't explain the time.
+bool wants_experiments(const ProgramEvidence& evidence);
+
+/// The best supported first; empty where nothing is known.
+std::vector<Regime> findings_of(const ProgramEvidence& evidence);
+
+}  // namespace gable::bench

@@ -1,0 +1,240 @@
+// Programs with one planted bottleneck each: planted NAME [SCALE]. `gable measure --ceilings -- planted NAME` should
+// name it (bench/planted.py). About a tenth of a second of CPU time at scale 1, since a simulation takes a hundred
+// times as long. Built with -O2 for any x86-64; what needs more asks for it.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <fcntl.h>
+#include <immintrin.h>
+#endif
+
+namespace {
+
+volatile double sink;
+
+void on_two_threads(const std::function<void(int)>& work) {
+  std::thread other([&] { work(1); });
+  work(0);
+  other.join();
+}
+
+/// Two threads write to two numbers of one cache line.
+void false_sharing(int scale) {
+  alignas(64) static std::atomic<std::uint64_t> counters[8];
+  on_two_threads([&](int thread) {
+    for (int i = 0; i < 60'000'000 * scale; ++i) counters[thread].fetch_add(1, std::memory_order_relaxed);
+  });
+}
+
+/// Column by column through a matrix that lies row by row.
+void strided(int scale) {
+  constexpr std::size_t kSide = 2048;
+  std::vector<float> matrix(kSide * kSide, 1.0F);
+  float sum = 0;
+  for (int pass = 0; pass < 4 * scale; ++pass)
+    for (std::size_t column = 0; column < kSide; ++column)
+      for (std::size_t row = 0; row < kSide; ++row) sum += matrix[row * kSide + column];
+  sink = sum;
+}
+
+/// Each load's address comes from the load before.
+void chase(int scale) {
+  constexpr std::size_t kNodes = 1 << 20;
+  struct alignas(64) Node {
+    std::size_t next;
+  };
+  std::vector<std::size_t> order(kNodes);
+  std::iota(order.begin(), order.end(), 0);
+  std::minstd_rand random(1);
+  for (std::size_t i = kNodes - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
+  std::vector<Node> nodes(kNodes);
+  for (std::size_t i = 0; i < kNodes; ++i) nodes[order[i]].next = order[(i + 1) % kNodes];
+  std::size_t at = 0;
+  for (int i = 0; i < 1'500'000 * scale; ++i) at = nodes[at].next;
+  sink = static_cast<double>(at);
+}
+
+/// Operands and results are below the smallest normal number. (Recent CPUs add and multiply them at full speed.)
+void denormals(int scale) {
+  std::vector<double> x(512, 1e-310), y(512);
+  for (int pass = 0; pass < 40000 * scale; ++pass) {
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = std::sqrt(x[i]) * 1e-160;
+    asm volatile("" ::"r"(y.data()) : "memory");
+  }
+  sink = y[7];
+}
+
+/// Memory is taken from the system, touched once and given back.
+void page_faults(int scale) {
+  constexpr std::size_t kBytes = 16 << 20;
+  for (int i = 0; i < 20 * scale; ++i) {
+    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    auto* bytes = static_cast<char*>(memory);
+    for (std::size_t at = 0; at < kBytes; at += 4096) bytes[at] = 1;
+    munmap(memory, kBytes);
+  }
+}
+
+/// A thread for each tiny task.
+void tiny_tasks(int scale) {
+  std::atomic<int> done{0};
+  for (int i = 0; i < 2000 * scale; ++i) std::thread([&] { ++done; }).join();
+  sink = done;
+}
+
+/// A system call for each byte.
+void tiny_writes(int scale) {
+  const int file = open("/dev/null", O_WRONLY);
+  for (int i = 0; i < 600'000 * scale; ++i)
+    if (write(file, "x", 1) != 1) std::abort();
+  close(file);
+}
+
+/// A branch that depends on a random bit.
+void branches(int scale) {
+  std::minstd_rand random(1);
+  std::vector<unsigned char> bits(1 << 14);
+  for (unsigned char& bit : bits) bit = static_cast<unsigned char>(random() >> 16 & 1);
+  std::uint64_t sum = 0;
+  for (int pass = 0; pass < 9000 * scale; ++pass)
+    for (const unsigned char bit : bits) {
+      if (bit != 0) {
+        asm volatile("" ::: "memory");  // keeps the branch
+        sum += 3;
+      } else {
+        sum ^= 5;
+      }
+    }
+  sink = static_cast<double>(sum);
+}
+
+/// a = b + 3c, far larger than any cache.
+void triad(int scale) {
+  constexpr std::size_t kCount = 8 << 20;
+  std::vector<float> a(kCount), b(kCount, 1.0F), c(kCount, 2.0F);
+  for (int pass = 0; pass < 40 * scale; ++pass) {
+    for (std::size_t i = 0; i < kCount; ++i) a[i] = b[i] + 3 * c[i];
+    asm volatile("" ::"r"(a.data()) : "memory");
+  }
+  sink = a[7];
+}
+
+/// Sums in which each addition waits for the one before.
+void chain(int scale) {
+  double sum = 1;
+  for (int i = 0; i < 60'000'000 * scale; ++i) {
+    sum = sum * 0.9999999 + 1e-9;
+    asm volatile("" : "+x"(sum));
+  }
+  sink = sum;
+}
+
+/// Eight independent chains of scalar arithmetic.
+void scalar(int scale) {
+  double s[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  for (int i = 0; i < 20'000'000 * scale; ++i) {
+#pragma GCC unroll 8
+    for (double& one : s) {
+      one = one + 1e-9;
+      asm volatile("" : "+x"(one));
+    }
+  }
+  sink = s[0] + s[7];
+}
+
+#if defined(__x86_64__)
+/// Independent chains of products and sums in vectors, in equal numbers. (Fused ones take valgrind minutes.)
+__attribute__((target("avx2"))) void compute(int scale) {
+  __m256 products[7], sums[7];
+  for (int i = 0; i < 7; ++i) products[i] = sums[i] = _mm256_set1_ps(1.0F + static_cast<float>(i));
+  const __m256 factor = _mm256_set1_ps(0.9999999F), term = _mm256_set1_ps(1e-3F);
+  for (int i = 0; i < 20'000'000 * scale; ++i) {
+#pragma GCC unroll 7
+    for (int k = 0; k < 7; ++k) {
+      products[k] = _mm256_mul_ps(products[k], factor);
+      sums[k] = _mm256_add_ps(sums[k], term);
+      asm volatile("" : "+x"(products[k]), "+x"(sums[k]));
+    }
+  }
+  for (int k = 0; k < 7; ++k) sums[0] = _mm256_add_ps(sums[0], _mm256_mul_ps(sums[k], products[k]));
+  sink = _mm256_cvtss_f32(sums[0]);
+}
+
+/// Vector loads of which each crosses two cache lines.
+__attribute__((target("avx2"))) void unaligned(int scale) {
+  std::vector<float> x(4096 + 64, 1.0F);
+  auto address = reinterpret_cast<std::uintptr_t>(x.data());
+  const float* from = reinterpret_cast<const float*>((address + 63) / 64 * 64 + 48);
+  __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
+  for (int pass = 0; pass < 1'200'000 * scale; ++pass) {
+    for (int i = 0; i < 2048; i += 64) {
+      a = _mm256_or_ps(a, _mm256_loadu_ps(from + i));
+      b = _mm256_or_ps(b, _mm256_loadu_ps(from + i + 16));
+      c = _mm256_or_ps(c, _mm256_loadu_ps(from + i + 32));
+      d = _mm256_or_ps(d, _mm256_loadu_ps(from + i + 48));
+    }
+    asm volatile("" ::: "memory");
+  }
+  sink = _mm256_cvtss_f32(_mm256_or_ps(_mm256_or_ps(a, b), _mm256_or_ps(c, d)));
+}
+#endif
+
+void waiting(int scale) {
+  for (int i = 0; i < 20 * scale; ++i) usleep(10'000);
+}
+
+struct Planted {
+  const char* name;
+  void (*run)(int scale);
+};
+
+constexpr Planted kPlanted[] = {
+    {"false_sharing", false_sharing},
+    {"strided", strided},
+    {"chase", chase},
+    {"denormals", denormals},
+    {"page_faults", page_faults},
+    {"tiny_tasks", tiny_tasks},
+    {"tiny_writes", tiny_writes},
+    {"branches", branches},
+    {"triad", triad},
+    {"chain", chain},
+    {"scalar", scalar},
+    {"waiting", waiting},
+#if defined(__x86_64__)
+    {"compute", compute},
+    {"unaligned", unaligned},
+#endif
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int scale = argc > 2 ? std::atoi(argv[2]) : 1;
+  for (const Planted& one : kPlanted) {
+    if (argc < 2 || std::strcmp(one.name, argv[1]) != 0) continue;
+    one.run(scale);
+    return 0;
+  }
+  std::fputs("planted NAME [SCALE]; NAME is one of", stderr);
+  for (const Planted& one : kPlanted) std::fprintf(stderr, " %s", one.name);
+  std::fputs("\n", stderr);
+  return 2;
+}
