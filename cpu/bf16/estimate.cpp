@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/bf16/blocking.h"
+#include "cpu/common/cache.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -13,8 +14,9 @@ constexpr double kHertz = 3e9;
 constexpr double kStage = 8;
 constexpr double kSplit = 25;
 constexpr double kStore = 3;
+constexpr double kFarLine = 8;  // of a group's pixels in an image that L2 does not keep
 
-/// A unit that loads pairs stages every pixel of the input: of one group in long runs, of several groups pixel by
+/// A unit that loads pairs stages every pixel that taps read: of one group in long runs, of several groups pixel by
 /// pixel.
 double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
   if (b.input != bf16::InputPath::staged && b.input != bf16::InputPath::by_images) return 0;
@@ -24,9 +26,11 @@ double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf1
     const std::int64_t columns = round_up(g.columns, b.positions);
     return static_cast<double>(g.n * g.rows * columns * b.terms.blocks * g.groups) * block;
   }
-  const auto pixels = static_cast<double>(p.n * p.h * p.w);
+  const auto pixels = static_cast<double>(p.n * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s));
   if (g.groups == 1) return pixels * block * static_cast<double>(g.group_c) / static_cast<double>(bf16::kChannels);
-  return pixels * block * static_cast<double>(ceil_div(g.group_c, bf16::kChannels) * g.groups);
+  const bool far = p.h * p.w * p.c * static_cast<std::int64_t>(size_of(p.dtype)) > l2_bytes();
+  const auto blocks = static_cast<double>(ceil_div(g.group_c, bf16::kChannels) * g.groups);
+  return pixels * blocks * (block + (far ? kFarLine : 0));
 }
 
 /// What tiles cost besides their products.

@@ -184,6 +184,13 @@ bool padding_is_one_pixel(const WindowAxis& axis) {
   return axis.pad <= axis.stride && last_tap - axis.stride < axis.size;
 }
 
+/// Whether a tile's pixels lie a multiple of 4 KiB apart, so that they share one set of L1, and a copy pays: each out
+/// tile makes one.
+bool copies_aliased(const Conv2dProblem& p) {
+  constexpr std::int64_t kMostOutTiles = 4;
+  return p.s > 1 && p.stride_w * p.c * kFloat % kL1WayBytes == 0 && p.group_k() <= kMostOutTiles * kPartitionLanes;
+}
+
 TileChoice choose_tile(const Conv2dProblem& p, const Conv2dKernels& kernels, bool in_place) {
   TileChoice tile{};
   tile.row_pair = p.pool.is_2x2();
@@ -204,7 +211,8 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   b.problem = with_pixels_in_a_row(problem);
   const Conv2dProblem& p = b.problem;
   const bool padded = row_axis(p).padded() || column_axis(p).padded();
-  b.input.never_staged = p.dtype == DType::f32 && p.nhwc && (!padded || padding_is_apart(column_axis(p)));
+  const bool in_place = p.dtype == DType::f32 && p.nhwc && !copies_aliased(p);
+  b.input.never_staged = in_place && (!padded || padding_is_apart(column_axis(p)));
   b.input.skips_padding = b.input.never_staged && padded;
   b.input.skips_several = b.input.skips_padding && !padding_is_one_pixel(column_axis(p));
   b.tile = choose_tile(p, kernels, b.input.never_staged);
@@ -215,7 +223,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
 
 PixelRange pixels_in_place(const Conv2dBlocking& b, const UnitWindow& window) {
   if (b.input.never_staged) return all_in_place(window);
-  if (b.problem.dtype != DType::f32 || !b.problem.nhwc) return all_staged(window);
+  if (b.problem.dtype != DType::f32 || !b.problem.nhwc || copies_aliased(b.problem)) return all_staged(window);
   return inner_tiles_in_place(column_axis(b.problem), window, tiles_of(b, window), b.input.axes.columns);
 }
 

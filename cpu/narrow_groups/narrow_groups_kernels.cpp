@@ -75,6 +75,7 @@ HWY_INLINE void spread_several(const SpreadCall& call, const Storage<kType>* x, 
 
 template <DType kType>
 void spread(const SpreadCall& call) {
+  constexpr auto kLineElements = static_cast<std::int64_t>(64 / sizeof(Storage<kType>));
   const std::int64_t pixel = call.steps * group_lanes();
   const std::int64_t begin = std::clamp<std::int64_t>(-call.first_column, 0, call.columns);
   const std::int64_t end = std::clamp<std::int64_t>(call.width - call.first_column, begin, call.columns);
@@ -82,7 +83,8 @@ void spread(const SpreadCall& call) {
   const auto* x = static_cast<const Storage<kType>*>(call.x) + (call.first_column + begin) * call.x_pixel;
   float* strip = call.strip + begin * pixel;
   for (std::int64_t column = begin; column < end; ++column, x += call.x_pixel, strip += pixel) {
-    hwy::Prefetch(x + call.next_row);
+    for (std::int64_t i = 0; i < call.channels; i += kLineElements) hwy::Prefetch(x + call.next_row + i);
+    hwy::Prefetch(x + call.next_row + call.channels - 1);
     if (call.channels <= group_lanes()) {
       spread_one<kType>(call, x, strip);
     } else {

@@ -41,9 +41,10 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 }
 
 double planes_seconds(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, int threads) {
-  // Nanoseconds of an element that is staged, of an output, and of a conversion from or to 16 bits in f32 vectors.
-  constexpr double kStage = 0.06, kOutput = 0.06, kTransposed = 0.1, kConversion = 0.06;
-  constexpr double kUnit = 200;  // of a work unit
+  // Nanoseconds of an element that is staged, also where its row is cut into phases of the stride, of an output, and of
+  // a conversion from or to 16 bits in f32 vectors.
+  constexpr double kStage = 0.06, kStagePhase = 0.35, kOutput = 0.06, kTransposed = 0.1, kConversion = 0.06;
+  constexpr double kUnit = 200, kTile = 10;  // of a work unit, of a tile
   const planes::Blocking b = planes::blocking_of(problem, products, unit, threads);
   const Conv2dProblem& p = b.problem;
   const std::int64_t steps = unit.whole_tiles ? b.terms.blocks() * planes::kBlockSteps : b.terms.steps;
@@ -52,9 +53,13 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const bool converts = p.dtype != unit.direct_type || unit.whole_tiles;
   const auto strips = static_cast<double>(b.work.inputs() * p.groups * b.work.panel_blocks);
   const auto staged = b.in_place ? 0.0 : strips * static_cast<double>(b.terms.steps * b.strip.step);
+  const double stage = p.stride_w > 1 ? kStagePhase : kStage;
+  const double vectors = planes::vectors_of(b, unit);
+  const double tile_vectors = static_cast<double>(b.vectors * (b.by_lanes ? 1 : b.panels.lanes));
+  const double tiles = unit.whole_tiles ? 0 : vectors / tile_vectors;
   const double nanoseconds =
-      planes::vectors_of(b, unit) * sums * unit.vector_ns +
-      staged * b.terms.parts * (kStage + (unit.multiplies_pairs() || converts ? kConversion : 0)) +
+      vectors * sums * unit.vector_ns + tiles * kTile +
+      staged * b.terms.parts * (stage + (unit.multiplies_pairs() || converts ? kConversion : 0)) +
       outputs * ((b.by_lanes ? kTransposed : kOutput) + (converts ? kConversion : 0)) + strips * kUnit;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
   return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count());

@@ -288,6 +288,17 @@ std::string input_of(const Conv2dProblem& p) {
 
 }  // namespace
 
+TEST_CASE("conv2d: pixels a multiple of 4 KiB apart are copied for few out tiles, and read in place for many") {
+  std::mt19937 random(71);
+  const Conv2dProblem strided{
+      .c = 512, .h = 7, .w = 13, .k = 9, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .pad_top = 1, .pad_left = 1};
+  const Conv2dProblem wide{.c = 1024, .h = 3, .w = 5, .k = 520, .r = 1, .s = 3, .pad_left = 1};
+  for (const Conv2dProblem& p : {sized(strided, 1, 1), sized(wide, 0, 1)}) {
+    const Sample sample = random_sample(p, random);
+    for (const Target* target : supported_targets()) check_plan<Conv2dPlan>(p, *target, 1, sample);
+  }
+}
+
 TEST_CASE("conv2d: explains where the input is read") {
   const Conv2dProblem wide{.c = 16, .h = 20, .w = 200, .k = 32, .r = 3, .s = 3};
   CHECK(input_of(sized(wide, 0, 0)) == "input in place");
