@@ -14,7 +14,7 @@ constexpr double kHertz = 3e9;
 constexpr double kStage = 8;
 constexpr double kSplit = 25;
 constexpr double kStore = 3;
-constexpr double kFarLine = 8;  // of a group's pixels in an image that L2 does not keep
+constexpr double kFarLine = 8;  // a pixel of a group, in an image that L2 does not keep
 
 /// A unit that loads pairs stages every pixel that taps read: of one group in long runs, of several groups pixel by
 /// pixel.
