@@ -41,9 +41,9 @@ struct GpuCeilings {
 };
 
 struct MachineCeilings {
-  std::vector<perf::Ceiling> cpu;
+  std::vector<perf::Ceiling> cpu{};
   std::map<int, perf::Timing> team_starts{};  ///< by threads: seconds to start and join so many
-  std::vector<GpuCeilings> gpus;
+  std::vector<GpuCeilings> gpus{};
 
   /// The ceilings of the GPU with this index, or null.
   const GpuCeilings* of_gpu(std::optional<int> index) const;
