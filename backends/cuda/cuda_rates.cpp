@@ -6,8 +6,9 @@
 namespace gable {
 namespace {
 
-constexpr double kCall = 3e-6;     // seconds of a launch among others
-constexpr double kReached = 0.85;  // of the memory's clock, by a copy
+constexpr double kCall = 3e-6;          // seconds of a launch among others
+constexpr double kReached = 0.85;       // of the memory's clock, by a copy
+constexpr double kUnknownBytes = 50e9;  // of a GPU that tells no memory clock: what CPUs with a GPU inside reach
 
 /// Multiply-adds of an SM in a cycle: FMA units, and dense tensor cores of 16-bit and tf32 types.
 struct PerCycle {
@@ -49,6 +50,7 @@ CudaRates::CudaRates(const CudaDevice& device) : major_(device.properties().majo
   GABLE_CUDA_CHECK(cudaDeviceGetAttribute(&memory, cudaDevAttrMemoryClockRate, device.index()));
   cycles_ = core * 1e3 * device.properties().multiProcessorCount;
   bytes_ = kReached * memory * 1e3 * 2 * device.properties().memoryBusWidth / 8;
+  if (bytes_ <= 0) bytes_ = kUnknownBytes;
 }
 
 Rates CudaRates::of(const Op& op) const {

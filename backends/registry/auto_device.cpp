@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <mutex>
+#include <new>
 
 #include "backends/registry/choice_cache.h"
 #include "backends/registry/log.h"
@@ -120,7 +122,7 @@ class AutoDevice final : public DeviceImpl {
   Choice choose(const Op& op) const override {
     const std::string key = describe(op);
     std::optional<Ranking> known = cache_.find(key);
-    if (!known && options_.measures) known = tune(op, options_.tuning_seconds);
+    if (!known && options_.measures) known = tuned(op);
     if (known) {
       if (std::optional<Choice> choice = follow(op, *known)) return std::move(*choice);
     }
@@ -133,6 +135,8 @@ class AutoDevice final : public DeviceImpl {
   }
 
   Ranking tune(const Op& op, double seconds) const override {
+    static std::mutex one_at_a_time;  // ops that are measured at once slow each other down
+    const std::lock_guard turn(one_at_a_time);
     Ranking ranking = model_ranking(op);
     std::vector<Contestant> contestants;
     std::vector<Candidate*> measured;
@@ -191,6 +195,20 @@ class AutoDevice final : public DeviceImpl {
     const auto key = [&](const Ranked& one) { return one.device == preferred ? *one.seconds : *one.seconds * kMargin; };
     std::stable_sort(begin, end, [&](const Ranked& a, const Ranked& b) { return key(a) < key(b); });
     return all;
+  }
+
+  /// Nothing where tensors to measure with find no memory: the plan itself needs none of them.
+  std::optional<Ranking> tuned(const Op& op) const {
+    std::string why = "out of memory";
+    try {
+      return tune(op, options_.tuning_seconds);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_memory) throw;
+      why = error.what();
+    } catch (const std::bad_alloc&) {
+    }
+    log_word(describe(op) + " could not be measured, so the model chooses: " + why);
+    return std::nullopt;
   }
 
   Ranking model_ranking(const Op& op) const {

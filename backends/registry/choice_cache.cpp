@@ -242,17 +242,23 @@ std::optional<Ranking> ChoiceCache::find(const std::string& op) {
 }
 
 void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
-  const std::lock_guard guard(mutex_);
   Entry entry{op, ranking.candidates};
   if (entry.candidates.size() > kMostCandidates) entry.candidates.resize(kMostCandidates);
-  if (file_.empty()) return put(std::move(entry));
+  std::unique_lock guard(mutex_, std::defer_lock);  // other threads find() while this one waits for the file's lock
+  if (file_.empty()) {
+    guard.lock();
+    return put(std::move(entry));
+  }
   try {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     const File locked(::open((folder_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    const std::string why = locked ? "" : error_text();
+    const bool is_mine = locked && lock(locked);
+    guard.lock();
     if (!locked) {
-      complain(error_text() + ": choices are kept in memory alone");
-    } else if (!lock(locked)) {
+      complain(why + ": choices are kept in memory alone");
+    } else if (!is_mine) {
       complain("another process holds its lock: a choice is kept in memory alone");
     } else {
       read();
@@ -260,6 +266,7 @@ void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
       return write();
     }
   } catch (const std::exception& failure) {
+    if (!guard.owns_lock()) guard.lock();
     complain(std::string(failure.what()) + ": choices are kept in memory alone");
   }
   put(std::move(entry));

@@ -40,6 +40,14 @@ std::string cpu_text() {
   return text;
 }
 
+/// Names of GPUs have the CUDA version of their driver, which many drivers share.
+std::string gpu_driver() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
 /// Host devices compute with OpenMP's threads unless ?threads= says how many.
 std::string uri_of(const AutoCandidate& one) {
   DeviceUri uri = parse_device_uri(one.device->info().uri);
@@ -53,7 +61,7 @@ std::string uri_of(const AutoCandidate& one) {
 
 std::string choice_identity(const std::vector<AutoCandidate>& candidates) {
   std::string text = "gable " GABLE_VERSION_STRING " abi " + std::to_string(GABLE_PLUGIN_ABI) + " " +
-                     stamp_of_libgable() + "; cpu" + cpu_text();
+                     stamp_of_libgable() + "; cpu" + cpu_text() + "; " + gpu_driver();
   for (const AutoCandidate& one : candidates) {
     const DeviceInfo& info = one.device->info();
     text += "; " + uri_of(one) + " = " + info.name;

@@ -18,9 +18,15 @@ constexpr int kMostThreads = 1024;
 
 /// Makes threads that exist at the same time. Empty, or why there were fewer.
 std::string why_fewer(int threads) {
-  std::vector<std::thread> made;
   std::string reason;
   std::mutex gate;
+  struct Joined {  // also where a bad_alloc passes
+    std::vector<std::thread> threads{};
+    ~Joined() {
+      for (std::thread& thread : threads) thread.join();
+    }
+  } joined;
+  std::vector<std::thread>& made = joined.threads;
   {
     const std::lock_guard closed(gate);
     try {
@@ -30,7 +36,6 @@ std::string why_fewer(int threads) {
       reason = "only " + std::to_string(made.size() + 1) + " can be made: " + error.code().message();
     }
   }
-  for (std::thread& thread : made) thread.join();
   return reason;
 }
 

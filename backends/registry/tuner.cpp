@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSampleSeconds = 100e-6;  // several runs make a sample where one is shorter
 constexpr int kMostRuns = 2000;            // of a sample
 constexpr std::size_t kLeastSamples = 3, kMostSamples = 60;
-constexpr double kPrepareShare = 0.5;  // of the limit: after that no further contestant is made
+constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
 constexpr double kHopeless = 3;        // times the fastest, after the first samples
 constexpr double kSlow = 1.25;         // times the fastest, after kLeastSamples
 constexpr double kBehind = 1.08;       // times the fastest, after three times as many
@@ -98,15 +98,15 @@ class Track {
 /// A contestant with its plan.
 class Runner {
  public:
-  Runner(Contestant& contestant, const Track& track) : contestant_(&contestant), arguments_(track.arguments()) {
-    plan_ = contestant.make();
+  Runner(Contestant& contestant, std::unique_ptr<PlanImpl> plan, const Track& track)
+      : contestant_(&contestant), arguments_(track.arguments()), plan_(std::move(plan)) {
     if (track.weights() != nullptr) {
       packed_ = contestant.device->allocate(plan_->details().packed_bytes);
       plan_->pack(track.weights(), packed_.get());
       arguments_.weights = packed_.get();
     }
-    const double first = seconds_of(1);  // a GPU loads code in the first run
-    const double second = first < kSampleSeconds * 100 ? seconds_of(1) : first;
+    seconds_of(1);  // a GPU loads or translates code in the first run, which may take seconds
+    const double second = seconds_of(1);
     runs_ = std::clamp(static_cast<int>(kSampleSeconds / std::max(second, 1e-9)), 1, kMostRuns);
     least_ = second;
   }
@@ -159,13 +159,18 @@ void drop_slower_than(double limit, std::vector<Runner>& runners) {
   runners.erase(slow, runners.end());
 }
 
-std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& track, double seconds,
-                            Clock::time_point start) {
+/// Takes the time of first runs from `left`, at most kPrepareShare of it. That of making plans does not count: cuDNN's
+/// takes seconds, since it measures its engines.
+std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& track, double& left) {
   std::vector<Runner> runners;
+  const double kept = (1 - kPrepareShare) * left;
   for (Contestant& one : contestants) {
-    if (!runners.empty() && seconds_since(start) > seconds) break;
+    if (!runners.empty() && left < kept) break;
     try {
-      runners.emplace_back(one, track);
+      std::unique_ptr<PlanImpl> plan = one.make();
+      const Clock::time_point start = Clock::now();
+      runners.emplace_back(one, std::move(plan), track);
+      left -= seconds_since(start);
     } catch (const std::bad_alloc&) {
       one.failure = "out of memory";
     } catch (const std::exception& error) {
@@ -173,19 +178,21 @@ std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& t
     }
     if (!runners.empty()) drop_slower_than(kHopeless * least(runners), runners);
   }
+  left = std::max(left, kept);
   return runners;
 }
 
 }  // namespace
 
 void measure(const Contest& contest, std::vector<Contestant>& contestants) {
-  const Clock::time_point start = Clock::now();
   const Track track(contest.op, *contest.owner);
-  std::vector<Runner> runners = prepare(contestants, track, kPrepareShare * contest.seconds, start);
+  double left = contest.seconds;
+  std::vector<Runner> runners = prepare(contestants, track, left);
+  const Clock::time_point start = Clock::now();
   for (std::size_t round = 1; round <= kMostSamples && !runners.empty(); ++round) {
     double next = 0;
     for (const Runner& one : runners) next += one.sample_seconds();
-    if (round > 1 && seconds_since(start) + next > contest.seconds) break;
+    if (round > 1 && seconds_since(start) + next > left) break;
     for (Runner& one : runners) one.sample();
     if (round == kLeastSamples) drop_slower_than(kSlow * least(runners), runners);
     if (round == 3 * kLeastSamples) drop_slower_than(kBehind * least(runners), runners);

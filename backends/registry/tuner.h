@@ -23,7 +23,7 @@ struct Contest {
   Op op{};
   std::shared_ptr<const DeviceImpl>
       owner{};         ///< allocates the tensors, and copies to them where they are not the host's
-  double seconds = 1;  ///< limit of the whole contest; one run of each may exceed it
+  double seconds = 1;  ///< of running; the making of plans comes on top, and three runs of each may exceed it
 };
 
 /// Fills in `seconds` of the contestants, the most promising first. Those that are far slower than the fastest are

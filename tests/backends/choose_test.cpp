@@ -239,6 +239,7 @@ TEST_CASE("?only= takes several devices, threads go to those that have them, GAB
   CHECK(plan.device_uri() == "cpu?threads=1");
   CHECK(contains(plan.explain(), "reference?threads=1"));
   CHECK(contains(plan.explain(), "predicted"));
+  CHECK(open("auto?only=cpu+reference").plan(add(4)).device_uri() == "cpu");  // however small an op is
   setenv("GABLE_DEVICE", "reference", 1);
   CHECK(open("auto?only=cpu&choose=measured&limit=1&memory=host").info().uri == "reference");
   unsetenv("GABLE_DEVICE");
