@@ -37,9 +37,9 @@ RIGHT = {
 
 def measure(build: pathlib.Path, name: str, scale: int) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".json") as record:
-        subprocess.run([build / "bin" / "gable", "measure", "--ceilings", "--json", record.name, "--",
+        subprocess.run([build / "bin" / "gable", "measure", "--ceilings", "--experiments", "--json", record.name, "--",
                         build / "tests" / "planted", name, str(scale)],
-                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                       check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return json.loads(pathlib.Path(record.name).read_text())
 
 

@@ -231,6 +231,8 @@ void add_program(CLI::App& app, Arguments& a) {
   app.add_option("program", a.program.argv, "after two dashes: a program that is not gable's, and its arguments");
   app.add_option("--top", a.program.top, "of a program: regions and kernels that get a line of their own (default: 20)")
       ->check(positive());
+  app.add_flag("--experiments", a.program.experiments,
+               "run the program up to twice more, with denormals as zeros and on one CPU: what takes its time?");
 }
 
 void add_measure(CLI::App& root, Arguments& a) {

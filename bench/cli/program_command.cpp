@@ -20,6 +20,7 @@ ProgramOptions program_options(const StudyOptions& options, const ProgramArgumen
   if (options.counters.seconds_each > 0) measured.counter_seconds = options.counters.seconds_each;
   measured.ceilings = report || options.ceilings;
   measured.quick_ceilings = !report || options.quick;
+  measured.experiments = program.experiments;
   return measured;
 }
 

@@ -11,6 +11,7 @@ namespace gable::bench {
 struct ProgramArguments {
   std::vector<std::string> argv;  ///< the program and its arguments
   int top = 20;
+  bool experiments = false;
 };
 
 /// Writes the record, with `report` also the report's folder. The program keeps standard output for itself; what gable

@@ -16,7 +16,9 @@ namespace {
 constexpr double kIdle = 0.5;           // of the wall time that no CPU was used
 constexpr double kSystem = 0.25;        // of the CPU time in the kernel
 constexpr double kFasterWithout = 0.7;  // CPU time with the cause removed, against the time with it
-constexpr double kBranches = 0.25;      // of the CPU time for mispredictions
+constexpr double kFasterOnOneCpu =
+    0.5;  // the same of all threads on one CPU: two threads of a core slow each other, down to 0.55
+constexpr double kBranches = 0.25;  // of the CPU time for mispredictions
 constexpr double kOfRoof = 0.5;
 constexpr double kScalarOfRoof = 0.3;
 constexpr double kOfBandwidth = 0.4;
@@ -98,7 +100,7 @@ class Findings {
           {"flush them: _mm_setcsr(_mm_getcsr() | 0x8040) in each thread, or link with -ffast-math",
            "scale the data, or stop iterating below the smallest normal number"});
     }
-    if (e_.cpu_seconds_on_one_cpu && *e_.cpu_seconds_on_one_cpu < kFasterWithout * cpu()) {
+    if (e_.cpu_seconds_on_one_cpu && *e_.cpu_seconds_on_one_cpu < kFasterOnOneCpu * cpu()) {
       add("sharing",
           fmt::format("with all threads on one CPU the CPU time is {} instead of {}: they take cache lines from each "
                       "other, or spin while they wait",
@@ -182,12 +184,12 @@ class Findings {
 
 }  // namespace
 
+std::vector<Regime> findings_of(const ProgramEvidence& evidence) { return Findings(evidence).all(); }
+
 bool wants_experiments(const ProgramEvidence& evidence) {
   const RunEvidence& run = evidence.run;
   const bool idle = run.cpu_seconds < kIdle * run.seconds && run.waits >= run.preemptions;
   return !idle && run.system_seconds < kSystem * run.cpu_seconds;
 }
-
-std::vector<Regime> findings_of(const ProgramEvidence& evidence) { return Findings(evidence).all(); }
 
 }  // namespace gable::bench

@@ -30,6 +30,7 @@ namespace gable::bench {
 namespace {
 
 constexpr double kSeveralThreads = 1.1;  // CPU time / time
+constexpr double kWaitedFor = 0.9;       // of the CPU time by children that were waited for, as in a changed run
 
 /// Where the program's processes write. Removed at the end.
 class SessionFolder {
@@ -295,15 +296,24 @@ class ProgramMeasurer {
     evidence.threads = least_one(evidence.run.cpu_seconds / end_.seconds);
     evidence.work = cpu_counts().evidence;
     if (evidence.work) evidence.ceilings = ceiling_evidence(ceilings, evidence.threads);
-    const bool may_run = refuses_run().empty() && timed_.kernels.empty() && !cpu_counts().interrupted;
+    const bool may_run = options_.experiments && refuses_run().empty() && timed_.kernels.empty() &&
+                         !cpu_counts().interrupted && end_.cpu_seconds > kWaitedFor * evidence.run.cpu_seconds;
     if (!may_run || !wants_experiments(evidence)) return evidence;
-    const auto cpu_seconds = [&](perf::Change change) {
-      return perf::changed_cpu_seconds(options_.argv, change, 10 * end_.seconds + 1, end_.status());
+    const auto cpu_seconds = [&](perf::Change change, const char* what) {
+      console_.progress(1, runs_of_phases(), what);
+      const double limit = std::min(10 * end_.seconds + 1, options_.counter_seconds);
+      const auto found = perf::changed_cpu_seconds(options_.argv, change, limit, end_.status());
+      console_.finish_progress();
+      return found;
     };
-    if (evidence.work && evidence.work->flop > 0)
-      evidence.cpu_seconds_flushed = cpu_seconds(perf::Change::denormals_as_zeros);
-    if (evidence.run.cpu_seconds > kSeveralThreads * end_.seconds)
-      evidence.cpu_seconds_on_one_cpu = cpu_seconds(perf::Change::one_cpu);
+    if (evidence.work && evidence.work->flop > 0) {
+      evidence.cpu_seconds_flushed =
+          cpu_seconds(perf::Change::denormals_as_zeros, "running again with denormals as zeros");
+      if (!evidence.cpu_seconds_flushed) return evidence;  // interrupted, or it does not run so
+    }
+    // Without ceilings nothing tells what threads share from memory that they wait for.
+    if (evidence.run.cpu_seconds > kSeveralThreads * end_.seconds && evidence.ceilings.dram > 0)
+      evidence.cpu_seconds_on_one_cpu = cpu_seconds(perf::Change::one_cpu, "running again on one CPU");
     return evidence;
   }
 

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::size_t kColumns = 10;
 using Cells = std::array<std::string, kColumns>;
-const Cells kHeads{"what",  "name", "device",  "calls",     "total",
-                       "share", "T",    "GFLOP/s", "FLOP/byte", "% roof, bound"};
+const Cells kHeads{"what", "name", "device", "calls", "total", "share", "T", "GFLOP/s", "FLOP/byte", "% roof, bound"};
 constexpr std::array<bool, kColumns> kRight{false, false, false, true, true, true, true, true, true, false};
 constexpr std::size_t kLongestName = 60;
 
