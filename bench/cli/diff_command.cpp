@@ -196,11 +196,15 @@ struct Side {
   std::vector<Study> studies;
 };
 
-Side read_side(const std::vector<std::string>& files) {
+Side read_side(const std::vector<std::string>& files, bool allow_other_machine) {
   Side side;
   for (const std::string& file : files) {
     ReadStudy read = study_from_json(read_study_file(file));
     if (side.studies.empty()) side.machine = read.machine;
+    const std::string other = machine_difference(side.machine, read.machine);
+    if (!other.empty() && !allow_other_machine)
+      throw Error(ErrorCode::invalid_argument,
+                  printable(file + ": " + other) + "; --allow-other-machine compares them all the same");
     side.studies.push_back(std::move(read.study));
   }
   return side;
@@ -213,7 +217,8 @@ ExitCode diff_command(const DiffArguments& arguments, Console& console) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} old and {} new studies: give one of each, or several of each, with commas between",
                             arguments.before.size(), arguments.after.size()));
-  const Side before = read_side(arguments.before), after = read_side(arguments.after);
+  const Side before = read_side(arguments.before, arguments.allow_other_machine),
+             after = read_side(arguments.after, arguments.allow_other_machine);
   const std::string other_machine = machine_difference(before.machine, after.machine);
   if (!other_machine.empty() && !arguments.allow_other_machine)
     throw Error(ErrorCode::invalid_argument,

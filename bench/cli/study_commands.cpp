@@ -83,6 +83,12 @@ std::vector<json> read_studies(const std::vector<std::string>& files, Console& c
   return studies;
 }
 
+/// Whether ceilings from a record can judge the row: they don't say how much a GPU's L2 holds, and those of fewer
+/// threads are no roofs of it.
+bool can_be_judged(const report::Measurement& m, int most_threads) {
+  return m.on_gpu() ? m.place.cache == "cold" : m.place.threads.value_or(0) <= most_threads;
+}
+
 /// Rows of a study without ceilings get the verdict of those that another study measured on their machine.
 void judge_merged(report::Studies& studies) {
   for (std::size_t i = 0; i < studies.machines.size(); ++i) {
@@ -96,10 +102,12 @@ void judge_merged(report::Studies& studies) {
       if (studies.machines[one.machine].tag == tag) rates.push_back(one);
     }
     if (entries.empty()) continue;
+    int most_threads = 0;
+    for (const CeilingEntry& one : entries) most_threads = std::max(most_threads, one.threads.value_or(0));
     std::vector<Row> rows;
     std::vector<report::Measurement*> measurements;
     for (report::Measurement& m : studies.measurements) {
-      if (m.machine != i || !m.verdict.bound.empty()) continue;
+      if (m.machine != i || !m.verdict.bound.empty() || !can_be_judged(m, most_threads)) continue;
       rows.push_back(m);
       measurements.push_back(&m);
     }

@@ -217,7 +217,9 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
     measurer.measure(cpus, measuring, between);
     measurer.measure(gpus, measuring, between);
   } catch (const perf::Interrupted&) {
-    console.print(fmt::format("interrupted: {} rows were measured and are kept", measurer.rows().size()));
+    const std::string kept = fmt::format("interrupted: {} rows were measured and are kept", measurer.rows().size());
+    console.print(kept);
+    measured.run.mode += (measured.run.mode.empty() ? "" : "; ") + kept;
   }
   for (const std::string& line : counters.summary()) console.print(line);
 

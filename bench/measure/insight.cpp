@@ -44,7 +44,7 @@ Regime memory_regime(const Row& row) {
 
 Regime compute_regime(const Row& row) {
   std::vector<std::string> advice;
-  if (row.identity.dtype == "f32") {
+  if (row.identity.dtype == "f32" && (row.identity.math.empty() || row.identity.math == "strict")) {
     advice = {row.on_gpu() ? "tf32, split3 or 16-bit types use the tensor cores"
                            : "bf16 where the CPU has units for it (AMX, AVX512-BF16)",
               "less arithmetic: a smaller kernel, groups"};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace gable::bench {
@@ -47,6 +48,14 @@ GpuCeilings& gpu_of(MachineCeilings& ceilings, const std::string& device) {
   return ceilings.gpus.emplace_back(std::move(gpu));
 }
 
+/// "start and join 2 threads" -> 2; 0 for other rates.
+int team_of(const std::string& rate) {
+  constexpr std::string_view kBegin = "start and join ";
+  int threads = 0;
+  if (rate.starts_with(kBegin)) std::from_chars(rate.data() + kBegin.size(), rate.data() + rate.size(), threads);
+  return threads;
+}
+
 }  // namespace
 
 MachineCeilings ceilings_of(const std::vector<CeilingEntry>& entries, const std::vector<RateEntry>& rates) {
@@ -58,6 +67,10 @@ MachineCeilings ceilings_of(const std::vector<CeilingEntry>& entries, const std:
   for (const RateEntry& rate : rates) {
     if (rate.device_kind == DeviceKind::gpu && rate.name == kWaitedLaunch)
       gpu_of(ceilings, rate.device).overhead_seconds = rate.limit.value;
+    if (const int team = rate.device_kind == DeviceKind::cpu ? team_of(rate.name) : 0; team > 0) {
+      perf::Timing& start = ceilings.team_starts[team];
+      if (start.seconds <= 0 || rate.limit.value < start.seconds) start.seconds = rate.limit.value;
+    }
   }
   return ceilings;
 }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "bench/common/text.h"
+#include "bench/record/headroom.h"
 #include "bench/report/figure.h"
 #include "bench/report/roofs.h"
 #include "bench/report/shapes.h"
@@ -84,10 +85,21 @@ void add_verdict(const Measurement& m, CardRows& rows) {
   rows.emplace_back("Of the roof", percent_text(verdict.percent_of_roof));
   rows.emplace_back("Bound by", verdict.bound.empty() ? "unknown: no ceiling was measured" : verdict.bound);
   if (!verdict.roof.empty()) rows.emplace_back("Roof", verdict.roof);
+  if (next_limit(verdict) != nullptr) rows.emplace_back("Headroom", headroom_text(verdict));
   for (const std::string& flag : verdict.flags) rows.emplace_back("⚠ Flag", flag);
   if (m.accuracy.max_error && m.accuracy.error_bound) {
     rows.emplace_back("Error", fmt::format("{:.2e} (bound {:.2e})", *m.accuracy.max_error, *m.accuracy.error_bound));
   }
+}
+
+// What would help, and what the naive convolution and an unfused pool would cost.
+void add_insight(const Measurement& m, CardRows& rows) {
+  if (m.regime) {
+    rows.emplace_back("Regime", m.regime->name + ": " + m.regime->evidence);
+    for (const std::string& advice : m.regime->advice) rows.emplace_back("What helps", advice);
+  }
+  if (m.naive && m.naive->seconds) rows.emplace_back("Naive model", seconds_text(*m.naive->seconds));
+  if (m.fusion) rows.emplace_back("Fusion saves", si_text(m.fusion->bytes_saved, "B"));
 }
 
 // The hover card of a measurement, ready to show: [[name, value], …].
@@ -100,6 +112,7 @@ json card_of(const Studies& studies, const Measurement& m) {
   add_calls(m, rows);
   add_numbers(m, rows);
   add_verdict(m, rows);
+  add_insight(m, rows);
   if (studies.machines.size() > 1) rows.emplace_back("Machine", machine_name(studies, m));
   const std::string& suite = m.identity.suite;
   return {{"title", m.label + (suite.empty() ? "" : " · " + suite)}, {"rows", rows}};
@@ -159,6 +172,11 @@ json roof_json(const Ceiling& c, const RoofGroup& group) {
   });
   json roof{{"name", c.name},   {"value", c.limit.value}, {"q1", c.limit.q1},
             {"q3", c.limit.q3}, {"text", value_text(c)},  {"bandwidth", c.is_bandwidth()}};
+  if (c.limit.low && c.limit.high) {
+    roof["low"] = *c.limit.low;
+    roof["high"] = *c.limit.high;
+  }
+  if (!c.limit.doubt.empty()) roof["doubt"] = c.limit.doubt;
   if (c.is_bandwidth()) {
     roof["level"] = c.level;
     roof["title"] = level_name(c);
@@ -222,6 +240,7 @@ json point_json(const Studies& studies, const Measurement& m) {
   point["bound"] = m.verdict.bound;
   point["roof"] = m.verdict.roof;
   if (m.verdict.percent_of_roof) point["percent"] = *m.verdict.percent_of_roof;
+  if (next_limit(m.verdict) != nullptr) point["headroom"] = headroom_text(m.verdict);
   point["flags"] = m.verdict.flags;
   return point;
 }

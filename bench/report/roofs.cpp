@@ -66,6 +66,9 @@ Ceiling best_for(const std::vector<const Ceiling*>& sort, int threads) {
   scaled.name += fmt::format(" × {}", wanted);
   scaled.threads = wanted;
   for (double* value : {&scaled.limit.value, &scaled.limit.q1, &scaled.limit.q3}) *value *= wanted;
+  for (std::optional<double>* value : {&scaled.limit.low, &scaled.limit.high}) {
+    if (*value) **value *= wanted;
+  }
   return scaled;
 }
 

@@ -115,7 +115,9 @@ const stepsOf = (places) => {
   const ladders = new Map();
   for (const place of places) {
     const { point } = place;
-    const key = `${point.layer} ${point.dtype} ${point.cold} ${groups[point.group].title.split(" · ")[0]} ${groups[point.group].kind}`;
+    const { title, kind } = groups[point.group];
+    const threads = / · \d+ threads?(?= ·|$)/.exec(title)?.[0] ?? "";
+    const key = `${point.layer} ${point.dtype} ${point.cold} ${title.split(" · ")[0]}${threads} ${kind}`;
     ladders.set(key, [...(ladders.get(key) ?? []), place]);
   }
   return [...ladders.values()].flatMap((list) => {
