@@ -71,7 +71,8 @@ std::string quick_batch(const Measurement& m, const Machine& machine) {
   if (batch == std::string::npos) return "";
   const size_t end = problem.find_first_not_of("0123456789", batch + 2);
   const std::string number = problem.substr(batch + 2, end - batch - 2);
-  const bool is_in_name = m.identity.name.ends_with("_b" + number);
+  const std::string name = m.identity.name.substr(0, m.identity.name.find("+pool"));
+  const bool is_in_name = name.ends_with("_b" + number);
   return number.empty() || is_in_name ? "" : " (mb" + number + ")";
 }
 
