@@ -38,7 +38,7 @@ RIGHT = {
 def measure(build: pathlib.Path, name: str, scale: int) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".json") as record:
         subprocess.run([build / "bin" / "gable", "measure", "--ceilings", "--experiments", "--json", record.name, "--",
-                        build / "tests" / "planted", name, str(scale)],
+                        build / "tests" / "perfcounters" / "planted", name, str(scale)],
                        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return json.loads(pathlib.Path(record.name).read_text())
 
@@ -54,7 +54,7 @@ def main() -> None:
     named = 0
     machine: dict[str, Any] = {}
     for name in arguments.name or RIGHT:
-        document = measure(arguments.build, name, arguments.scale)
+        document = measure(arguments.build.resolve(), name, arguments.scale)
         machine = document["machine"]
         findings = document["program"].get("findings", [])
         first = findings[0]["name"] if findings else ""
