@@ -23,8 +23,9 @@ bool is_one_of(const std::string& kernel, std::initializer_list<std::string_view
 /// Multiplies by zeros between groups (docs/devices.md): what is infinite or NaN in one makes NaN in others.
 bool mixes_groups(const Plan& plan) {
   const auto* conv = std::get_if<Conv2d>(&plan.op());
-  return conv != nullptr && conv->groups > 1 &&
-         is_one_of(plan.kernel(), {"amx", "bf16_dot", "reordered", "wgmma", "grouped_mma"});
+  if (conv == nullptr || conv->groups == 1) return false;
+  if (plan.kernel() == "reordered") return plan.arithmetic().dtype == "bf16";  // amx or bf16_dot inside
+  return is_one_of(plan.kernel(), {"amx", "bf16_dot", "wgmma", "grouped_mma"});
 }
 
 /// Multiplies parts of numbers, and infinity has none.
