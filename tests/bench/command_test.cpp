@@ -16,6 +16,7 @@
 
 #include "bench/cli/npy.h"
 #include "bench/record/schema.h"
+#include "tests/tools/folder.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -24,27 +25,11 @@ using nlohmann::json;
 
 namespace {
 
-/// An empty folder that the commands of one test run in.
-class Folder {
- public:
-  Folder() { fs::create_directories(path_); }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const auto& entry : fs::directory_iterator(path_)) all.push_back(entry.path().filename().string());
-    return all;
-  }
-
- private:
-  fs::path path_ = fs::temp_directory_path() / ("gable_command_test_" + std::to_string(::getpid()));
+struct Folder : test::Folder {
+  Folder() : test::Folder("command_test") {}
 };
 
-std::string read_text(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
+using test::read_text;
 
 struct Result {
   int code;

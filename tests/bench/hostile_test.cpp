@@ -27,6 +27,7 @@
 #include "bench/record/schema.h"
 #include "bench/workloads/problem.h"
 #include "perfcounters/sources/child_process.h"
+#include "tests/tools/folder.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -34,23 +35,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class Folder {
- public:
-  Folder() { fs::create_directories(path_); }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_ = fs::temp_directory_path() / ("gable_hostile_test_" + std::to_string(::getpid()));
+struct Folder : test::Folder {
+  Folder() : test::Folder("hostile_test") {}
 };
 
-std::string read_text(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
+using test::read_text;
 
-void write_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+using test::write_text;
 
 struct Result {
   int code;

@@ -23,6 +23,7 @@
 #include "perfcounters/program/launch.h"
 #include "perfcounters/program/perf_counts.h"
 #include "tests/tools/expect.h"
+#include "tests/tools/folder.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -174,15 +175,8 @@ TEST_CASE("the table has the end of the program, each part and each reason once"
   CHECK(report::program_table(Study{}).empty());
 }
 
-/// A folder for one test's files.
-class Folder {
- public:
-  Folder() { fs::create_directories(path_); }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_ = fs::temp_directory_path() / ("gable_program_test_" + std::to_string(::getpid()));
+struct Folder : test::Folder {
+  Folder() : test::Folder("program_test") {}
 };
 
 std::string environment(const char* name) {
@@ -190,11 +184,7 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-std::string read_text(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
+using test::read_text;
 
 struct Result {
   int code = -1;

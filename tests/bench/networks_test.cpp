@@ -13,6 +13,7 @@
 #include "bench/record/totals.h"
 #include "bench/report/totals.h"
 #include "bench/workloads/selection.h"
+#include "tests/tools/folder.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -20,16 +21,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder of lists.
-class Folder {
- public:
-  Folder() { fs::create_directories(path_); }
-  ~Folder() { fs::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_ = fs::temp_directory_path() / ("gable_networks_test_" + std::to_string(::getpid()));
+struct Folder : test::Folder {
+  Folder() : test::Folder("networks_test") {}
+  void write(const std::string& name, const std::string& text) const { test::write_text(file(name), text); }
 };
 
 std::vector<std::string> names_of(const std::vector<NetworkList>& lists) {
