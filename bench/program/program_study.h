@@ -20,7 +20,7 @@ struct ProgramOptions {
   bool ceilings = false;
   bool quick_ceilings = true;
   bool experiments = false;  ///< runs it up to twice more, changed, to tell what takes its time (findings.h)
-  std::string command;  ///< gable's command line, for the record
+  std::string command;       ///< gable's command line, for the record
 };
 
 struct ProgramStudy {

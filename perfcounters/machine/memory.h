@@ -6,8 +6,8 @@
 
 namespace gable::perf {
 
-/// What can be allocated now without swapping: MemAvailable, or what is left of a cgroup's limit if that is less. `root`:
-/// before the paths in /proc and /sys, for tests.
+/// What can be allocated now without swapping: MemAvailable, or what is left of a cgroup's limit if that is less.
+/// `root`: before the paths in /proc and /sys, for tests.
 std::size_t available_memory(const std::string& root = "");
 
 }  // namespace gable::perf
