@@ -83,6 +83,13 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "depthwise_any",
     "depthwise_any_pairs",
     "depthwise_any_elements",
+    "pointwise_8_channels",
+    "pointwise_16_channels",
+    "pointwise_32_channels",
+    "pointwise_64_channels",
+    "pointwise_narrow_loads",
+    "pointwise_narrow_stores",
+    "pointwise_strided",
     "wgmma_f16",
     "wgmma_bf16",
     "wgmma_tf32",
@@ -129,7 +136,7 @@ bool has_path(std::string_view path, const cudaDeviceProp& device) {
   if (path.starts_with("wgmma")) return device.major == 9 && device.minor == 0;
   if (path == "implicit_gemm_cluster") return device.major >= 9;
   if (path.starts_with("implicit_gemm") || path.starts_with("few_channels_mma")) return device.major >= 8;
-  if (path.starts_with("grouped_mma")) return device.major >= 8;
+  if (path.starts_with("grouped_mma") || path.starts_with("pointwise")) return device.major >= 8;
   return true;
 }
 

@@ -17,6 +17,7 @@
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
 #include "cuda/gemm/implicit_gemm.h"
+#include "cuda/gemm/pointwise.h"
 #include "cuda/gemm/register_tile.h"
 #include "cuda/grouped/grouped.h"
 #include "cuda/grouped/grouped_mma.h"
@@ -138,33 +139,74 @@ TEST_CASE("register_tile computes each of its tiles, ways to gather and split de
   }
 }
 
-/// implicit_gemm with a tile and splits of the test's choice.
-void check_mma(const Device& device, const Conv2d& conv, const cuda::MmaChoice& forced) {
-  INFO(describe(conv), ", ", forced.rows, "x", forced.columns, ", ", forced.splits, " splits, cluster ",
-       forced.cluster);
+/// Convolutions by plans of the test's choice, with the outputs between poisoned bytes.
+class PlanCheck {
+ public:
+  PlanCheck(const Device& device, const Conv2d& conv)
+      : conv_(conv),
+        operands_(make_operands(conv)),
+        expected_(oracle(conv, operands_.views())),
+        bound_(device.plan(conv).error_bound()) {}
+
+  void run(const cuda::Conv2dPlan& plan) const {
+    const auto bytes_of = [](const Tensor& tensor) {
+      const auto* const bytes = static_cast<const unsigned char*>(tensor.data());
+      return std::vector<unsigned char>(bytes, bytes + tensor.bytes());
+    };
+    INFO(describe(conv_), ", ", plan.description().tile);
+    const OnDevice x(bytes_of(operands_.tensors[0])), weights(bytes_of(operands_.tensors[1]));
+    const OnDevice bias(bytes_of(operands_.tensors[2]));
+    const std::vector<unsigned char> poison(plan.workspace_bytes() + 1, 0xff);
+    const OnDevice packed(std::vector<unsigned char>(plan.packed_bytes(), 0xff)), workspace(poison);
+    Tensor result(conv_.dtype, output_shape(conv_), conv_.layout);
+    const OnDevice y(std::vector<unsigned char>(result.bytes() + 64, 0xff));
+    plan.pack(weights.get(), dense_strides(problem_of(conv_)), packed.get(), nullptr);
+    plan.run(x.get(), packed.get(), reinterpret_cast<const float*>(bias.get()), y.get(), workspace.get(), nullptr);
+    const std::vector<unsigned char> bytes = y.read();
+    CHECK(std::all_of(bytes.end() - 64, bytes.end(), [](unsigned char byte) { return byte == 0xff; }));
+    std::copy(bytes.begin(), bytes.end() - 64, static_cast<unsigned char*>(result.data()));
+    const Comparison comparison = compare(result, expected_, bound_);
+    INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
+    CHECK(comparison.mismatches == 0);
+  }
+
+ private:
+  Conv2d conv_;
+  Operands operands_;
+  OracleResult expected_;
+  ErrorBound bound_;
+};
+
+cudaDeviceProp device_properties() {
   cudaDeviceProp properties{};
   GABLE_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  return properties;
+}
+
+/// implicit_gemm with a tile and splits of the test's choice.
+void check_mma(const PlanCheck& check, const Conv2dProblem& problem, const cuda::MmaChoice& forced) {
+  INFO("cluster ", forced.cluster);
+  check.run(*cuda::ImplicitGemmMma::make(problem, device_properties(), forced));
+}
+
+/// wgmma with each combination of these that fits.
+void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int>& splits) {
+  const PlanCheck check(device, conv);
+  const cudaDeviceProp properties = device_properties();
   const Conv2dProblem problem = problem_of(conv);
-  const auto plan = cuda::ImplicitGemmMma::make(problem, properties, forced);
-  const Operands operands = make_operands(conv);
-  const auto bytes_of = [](const Tensor& tensor) {
-    const auto* const bytes = static_cast<const unsigned char*>(tensor.data());
-    return std::vector<unsigned char>(bytes, bytes + tensor.bytes());
-  };
-  const OnDevice x(bytes_of(operands.tensors[0])), weights(bytes_of(operands.tensors[1]));
-  const OnDevice bias(bytes_of(operands.tensors[2]));
-  const std::vector<unsigned char> poison(plan->workspace_bytes() + 1, 0xff);
-  const OnDevice packed(std::vector<unsigned char>(plan->packed_bytes(), 0xff)), workspace(poison);
-  Tensor result(conv.dtype, output_shape(conv), conv.layout);
-  const OnDevice y(std::vector<unsigned char>(result.bytes() + 64, 0xff));
-  plan->pack(weights.get(), dense_strides(problem), packed.get(), nullptr);
-  plan->run(x.get(), packed.get(), reinterpret_cast<const float*>(bias.get()), y.get(), workspace.get(), nullptr);
-  const std::vector<unsigned char> bytes = y.read();
-  CHECK(std::all_of(bytes.end() - 64, bytes.end(), [](unsigned char byte) { return byte == 0xff; }));
-  std::copy(bytes.begin(), bytes.end() - 64, static_cast<unsigned char*>(result.data()));
-  const Comparison comparison = compare(result, oracle(conv, operands.views()), device.plan(conv).error_bound());
-  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
-  CHECK(comparison.mismatches == 0);
+  for (const int pixels : {64, 128, 192, 224, 256}) {
+    for (const int row : {8, 16, pixels}) {
+      for (const int schedule : {0, 1}) {
+        for (const int split : splits) {
+          const cuda::WgmmaOverrides forced{.pixels = pixels, .row = row, .split = split, .schedule = schedule};
+          if (!cuda::find_wgmma_geometry(problem, properties.multiProcessorCount,
+                                         static_cast<int>(properties.sharedMemPerBlockOptin), forced))
+            continue;
+          check.run(*cuda::Wgmma::make(problem, properties, forced));
+        }
+      }
+    }
+  }
 }
 
 /// Channels that need each width of copies and stores, padding, strides, dilation, pools, groups, few and many rows.
@@ -195,10 +237,12 @@ TEST_CASE("implicit_gemm computes each of its tiles, widths of copies and stores
        {std::pair{DType::f16, Math::strict}, {DType::bf16, Math::strict}, {DType::f32, Math::tf32}}) {
     for (const Conv2d& conv : mma_problems(dtype, math)) {
       check(device, conv);
+      const PlanCheck forced(device, conv);
+      const Conv2dProblem problem = problem_of(conv);
       for (const cuda::MmaCandidate& tile : cuda::mma_candidates()) {
-        check_mma(device, conv, {.rows = tile.rows, .columns = tile.columns, .splits = 1});
-        check_mma(device, conv, {.rows = tile.rows, .columns = tile.columns, .splits = 4});
-        check_mma(device, conv, {.rows = tile.rows, .columns = tile.columns, .splits = 2, .cluster = false});
+        check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 1});
+        check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 4});
+        check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 2, .cluster = false});
       }
     }
   }
@@ -217,24 +261,32 @@ TEST_CASE("wgmma computes each of its tiles, layouts, schedules and splits") {
                                     {DType::f32, Math::tf32},
                                     {DType::f32, Math::split3}}) {
     INFO("math ", static_cast<int>(math));
-    for (const char* pixels : {"128", "192", "224", "256"}) {
-      check_first(device, std::string("; ") + pixels + " pixels by", lines(dtype, math));
-    }
-    check_first(
-        device, "blocks of a cluster",
-        {nhwc({1, 256, 14, 14}, {256, 256, 3, 3}, dtype, math), nhwc({1, 512, 7, 7}, {512, 512, 3, 3}, dtype, math)});
-    check_first(
-        device, "all weights stay",
-        {nhwc({1, 64, 16, 16}, {64, 64, 3, 3}, dtype, math), nhwc({1, 64, 96, 96}, {64, 64, 1, 1}, dtype, math),
-         nhwc({1, 32, 64, 96}, {64, 32, 1, 1}, dtype, math), nhwc({4, 32, 96, 96}, {64, 32, 1, 1}, dtype, math)});
+    check_wgmma(device, nhwc({2, 72, 13, 11}, {72, 72, 3, 3}, dtype, math), {1, 2});
+    check_wgmma(device, nhwc({1, 520, 5, 9}, {136, 520, 1, 1}, dtype, math), {1, 4, 8});
+    check_wgmma(device, nhwc({1, 8, 150, 100}, {64, 8, 1, 1}, dtype, math), {1});  // several tiles a block
   }
   check_first(device, "gathered",
               {nhwc({1, 64, 16, 16}, {64, 64, 3, 3}, DType::f32, Math::split3),
                nhwc({1, 256, 14, 14}, {256, 256, 3, 3}, DType::f32, Math::split3)});
-  check_first(device, "by 64 channels", {nhwc({2, 64, 24, 24}, {128, 64, 3, 3}, DType::f16, Math::strict)});
-  check_first(device, "by 128 channels", lines(DType::f16, Math::strict));
   check(device, nhwc({2, 64, 24, 24}, {128, 64, 3, 3}, DType::f32, Math::split6));
   check(device, nhwc({2, 35, 24, 24}, {45, 35, 3, 3}, DType::f16, Math::strict));
+}
+
+TEST_CASE("pointwise computes each of its tiles, widths of accesses and strides") {
+  if (!has_kernel("pointwise")) return;
+  const Device device = open("cuda:0?kernel=pointwise");
+  for (const auto& [dtype, math] :
+       {std::pair{DType::f16, Math::strict}, {DType::bf16, Math::strict}, {DType::f32, Math::tf32}}) {
+    for (const std::int64_t k : {8, 12, 16, 24, 32, 36, 48, 62, 64}) {
+      for (const std::int64_t c : {8, 12, 16, 34, 64, 72, 200}) {
+        Conv2d conv = nhwc({3, c, 13, 11}, {k, c, 1, 1}, dtype, math);
+        if (c == 16) conv.stride = {2, 2};
+        if (c == 34) conv.epilogue.activation = Activation::tanh;
+        check(device, conv);
+      }
+    }
+    check(device, nhwc({3, 40, 160, 161}, {12, 40, 1, 1}, dtype, math));  // several tiles a warp
+  }
 }
 
 struct Groups {
