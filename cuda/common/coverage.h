@@ -100,6 +100,7 @@ enum class Path {
   wgmma_224_pixels,
   wgmma_192_pixels,
   wgmma_128_pixels,
+  wgmma_64_pixels,
   wgmma_halo,
   wgmma_flat,
   wgmma_gathered,

@@ -62,6 +62,7 @@ WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.stages.box_stage_bytes = g.box_stage_bytes;
   a.stages.box_bytes = g.box_w * g.box_h * g.box_n * 128;
   a.stages.weights = g.weight_stages;
+  a.stages.output_bytes = wgmma_output_bytes(g);
   a.stages.group_pitch = g.group_pitch;
   a.tiles.first_x = wgmma_corners(p).left;
   a.tiles.first_y = wgmma_corners(p).top;

@@ -36,7 +36,7 @@ struct WgmmaChannels {
 
 /// Shared memory.
 struct WgmmaStages {
-  int boxes, box_stage_bytes, box_bytes, weights;
+  int boxes, box_stage_bytes, box_bytes, weights, output_bytes;
   int group_pitch;  ///< bytes between groups of eight pixels
   bool resident_weights;
 };
@@ -56,7 +56,6 @@ struct WgmmaArguments {
   CUtensorMap x, y;
   const unsigned char* weights;  ///< see pack.h
   const float* bias;             ///< or null
-  float4* partials;              ///< where blocks of a cluster exchange partial accumulators
   WgmmaTiles tiles;
   WgmmaReduction reduction;
   WgmmaChannels channels;

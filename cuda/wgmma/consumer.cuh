@@ -177,7 +177,7 @@ __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int cons
     }
     if (!active) continue;
     ptx::fence_sums(sums);
-    epilogue.template run<pixels>(sums, tile, channel, item);
+    epilogue.template run<pixels>(sums, tile, channel);
   }
   if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores_read<0>();  // shared memory must outlive them
 }

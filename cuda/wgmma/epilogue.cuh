@@ -52,10 +52,10 @@ class Epilogue {
   /// Activation and pool are template arguments from here on: a branch for each element would cost more than its
   /// arithmetic.
   template <int pixels>
-  __device__ void run(float (&sums)[pixels / 2], const Tile& tile, int channel, int item) {
+  __device__ void run(float (&sums)[pixels / 2], const Tile& tile, int channel) {
     if (a_.reduction.split > 1) {
-      exchange<pixels / kWgmmaChunk>(sums, item);
-      gather<pixels / kWgmmaChunk>(sums, item);
+      exchange<pixels / kWgmmaChunk>(sums);
+      gather<pixels / kWgmmaChunk>(sums);
     }
     if (a_.output.activation == Activation::relu) {
       run_pooled_or_not<pixels, Activation::relu>(sums, tile, channel);
@@ -125,43 +125,47 @@ class Epilogue {
   static constexpr int kSets = kWgmmaOutputBytes / kSlotBytes / kTogether;
   static constexpr int kSubtile = 4096;  // f32: 32 channels of 32 pixels; 16 bit: all 64
 
-  /// Where one chunk's partial accumulators lie: four float4 a thread, threads innermost.
+  /// Where partial accumulators of a chunk lie in the shared memory of the block that finishes it, in the place of
+  /// outputs: four vectors a thread, threads innermost. `sender` counts the other blocks from 1.
   template <int chunks>
-  __device__ float4* partials(int item, int rank, int chunk) const {
-    const std::size_t tile = (static_cast<std::size_t>(item) * kConsumers + consumer()) * a_.reduction.split + rank;
-    return a_.partials + (tile * chunks + chunk) * (4 * kWarpgroup) + thread();
+  __device__ std::uint32_t partials(int sender, int chunk) const {
+    constexpr int kVectorBytes = 16, kChunkBytes = 4 * kWarpgroup * kVectorBytes;
+    const int finished = (chunks + a_.reduction.split - 1) >> log_of(a_.reduction.split);
+    const int place = (sender - 1) * finished + (chunk >> log_of(a_.reduction.split));
+    return m_.outputs(consumer()) + place * kChunkBytes + thread() * kVectorBytes;
   }
 
   /// Writes the partial accumulators of chunks that other blocks of the cluster finish, and waits until the others have
-  /// written those of this block's chunks.
+  /// written those of this block's chunks. A cluster has one item, so nothing else lies there yet.
   template <int chunks>
-  __device__ void exchange(const float (&sums)[16 * chunks], int item) {
+  __device__ void exchange(const float (&sums)[16 * chunks]) {
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
       if (finishes(chunk)) continue;
-      float4* const to = partials<chunks>(item, rank(), chunk);
+      const int owner = chunk & (a_.reduction.split - 1), sender = (rank() - owner) & (a_.reduction.split - 1);
+      const std::uint32_t to = ptx::remote_address(partials<chunks>(sender, chunk), owner);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* d = sums + 16 * chunk + 4 * i;
-        __stcg(to + i * kWarpgroup, make_float4(d[0], d[1], d[2], d[3]));
+        ptx::store_remote(to + i * kWarpgroup * 16, d[0], d[1], d[2], d[3]);
       }
     }
     ptx::named_sync(barrier(), kWarpgroup);
     if (thread() < a_.reduction.split) ptx::arrive_remote(m_.partials_ready(consumer()), thread());
-    ptx::wait_cluster(m_.partials_ready(consumer()), exchanges_++ % 2);
+    ptx::wait_cluster(m_.partials_ready(consumer()), 0);
   }
 
   /// Adds the other blocks' partial accumulators of the chunks that this block finishes.
   template <int chunks>
-  __device__ void gather(float (&sums)[16 * chunks], int item) const {
-    for (int other = 1; other < a_.reduction.split; ++other) {
+  __device__ void gather(float (&sums)[16 * chunks]) const {
+    for (int sender = 1; sender < a_.reduction.split; ++sender) {
 #pragma unroll
       for (int chunk = 0; chunk < chunks; ++chunk) {
         if (!finishes(chunk)) continue;
-        const float4* const from = partials<chunks>(item, (rank() + other) & (a_.reduction.split - 1), chunk);
+        const std::uint32_t from = partials<chunks>(sender, chunk);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float4 v = __ldcg(from + i * kWarpgroup);
+          const float4 v = ptx::load_vector(from + i * kWarpgroup * 16);
           float* const d = sums + 16 * chunk + 4 * i;
           d[0] += v.x;
           d[1] += v.y;
@@ -170,6 +174,7 @@ class Epilogue {
         }
       }
     }
+    ptx::named_sync(barrier(), kWarpgroup);  // outputs take the place of what has been read
   }
 
   __device__ std::uint32_t slot(int i) const { return m_.outputs(consumer()) + (set_ * kTogether + i) * kSlotBytes; }
@@ -290,7 +295,6 @@ class Epilogue {
 
   const WgmmaArguments& a_;
   const SharedMemory& m_;
-  std::uint32_t exchanges_ = 0;
   int set_ = 0;
   float bias_[2] = {};
 };

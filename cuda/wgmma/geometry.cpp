@@ -2,14 +2,17 @@
 #include "cuda/wgmma/geometry.h"
 
 #include <algorithm>
+#include <cmath>
+#include <initializer_list>
 #include <map>
 
 namespace gable::cuda {
 namespace {
 
 constexpr int kPixelBytes = 128;
-constexpr int kMostBoxStages = 4, kMostWeightStages = 16;  // of weights in a ring; resident ones take what they need
-constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
+constexpr int kMostBoxStages = 4, kMostSmallBoxStages = 8;
+constexpr int kMostWeightStages = 16;  // in a ring; resident ones take what they need
+constexpr int kAlignment = 1024;       // the swizzle's period; dynamic shared memory is aligned to less
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
 
@@ -204,7 +207,7 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
   // The last row that a tap reads may end past the box. The kernel clears this slack once.
   const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
   g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
-  const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * kWgmmaOutputBytes;
+  const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * wgmma_output_bytes(g);
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
   g.resident_weights = g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 &&
@@ -214,12 +217,14 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
     g.box_stages = std::min(beside_resident, kMostBoxStages);
     return true;
   }
-  static_assert(kMostBoxStages + kMostWeightStages <= kWgmmaMaxStages);
-  const int wanted = g.taps_per_box() >= 4 ? 2 : kMostBoxStages;
+  static_assert(kMostSmallBoxStages + kMostWeightStages <= kWgmmaMaxStages);
+  const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
+  const int of_both = std::clamp(free / (g.box_stage_bytes + weight_bytes), kMostBoxStages, kMostSmallBoxStages);
+  const int wanted = g.taps_per_box() >= 4 ? 2 : g.taps_per_box() > 1 ? kMostBoxStages : of_both;
   const int least_weights = slices_of(g) == 2 ? 3 : 4;
   for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
     const int left = free - g.box_stages * g.box_stage_bytes;
-    g.weight_stages = std::min(kMostWeightStages, left / (kWgmmaWeightBytes * slices_of(g)));
+    g.weight_stages = std::min(kMostWeightStages, left / weight_bytes);
     if (left > 0 && g.weight_stages >= least_weights) return true;
   }
   return false;
@@ -244,28 +249,38 @@ void share_out_boxes(WgmmaGeometry& g) {
   g.share_ends[static_cast<std::size_t>(g.split - 1)] = boxes;
 }
 
+/// What takes as long as the slowest of several that run at the same time, and longer where others are nearly as slow.
+double slower_of(std::initializer_list<double> cycles) {
+  double sum = 0;
+  for (const double each : cycles) sum += each * each * each * each;
+  return std::sqrt(std::sqrt(sum));
+}
+
 /// Cycles of the busiest multiprocessor or of memory, whichever are more. The constants are fitted to an H100.
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kStart = 2500;                          // to the first product
-  constexpr double kTurn = 250;                            // the matrix unit idles while the consumers change turns
-  constexpr double kEpilogue = 400;                        // of a chunk of 16-bit outputs
-  constexpr double kBetweenItems = 300;                    // of a consumer
-  constexpr double kExchange = 4500, kExchangeEach = 500;  // of partial sums through L2; more for each block
-  constexpr double kLoadBytes = 44;                        // a cycle, from L2 to one multiprocessor
-  constexpr double kLoadBytesOfAll = 37;                   // the same while all load
-  constexpr double kDeviceBytes = 1650;                    // a cycle, of device memory
-  constexpr double kSmallInTurns = 1.45;  // one consumer alone can't keep the unit busy with 128 pixels
-  constexpr double kSmallSideBySide = 1.08;
+  constexpr double kStart = 2894;           // to the first product
+  constexpr double kTurn = 627;             // the matrix unit idles while the consumers change turns
+  constexpr double kEpilogue = 274;         // of a chunk of 16-bit outputs
+  constexpr double kBetweenItems = 844;     // of a consumer
+  constexpr double kExchange = 1389;        // of partial sums between the blocks of a cluster
+  constexpr double kExchangeBytes = 16.6;   // a cycle, to other blocks
+  constexpr double kLoadBytes = 49.6;       // a cycle, from L2 to one multiprocessor
+  constexpr double kLoadBytesOfAll = 45.8;  // the same while all load
+  constexpr double kDeviceBytes = 2426;     // a cycle, of device memory
+  constexpr double kSmallInTurns = 1.18;    // one consumer alone can't keep the unit busy with 128 pixels
+  constexpr double kSmallSideBySide = 1.61;
+  constexpr double kSmallest = 1.5;                              // of 64 pixels, beyond that
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
-  // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 8 blocks, 15 run at once
-  // on 132 multiprocessors, not 16.
-  const int workers = multiprocessors / g.split - (g.split > 2 ? 1 : 0);
+  // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
+  // on 132 multiprocessors, of 8 blocks 15 at most.
+  const int workers = multiprocessors / g.split - (g.split == 4 ? 3 : g.split == 8 ? 2 : 0);
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
-  g.ctas = std::min(g.items, workers) * g.split;
+  g.ctas = g.split > 1 ? g.items * g.split : std::min(g.items, workers);  // a split item has its own cluster
   const auto element = static_cast<double>(size_of(p.dtype));
   const double waves = static_cast<double>(ceil_div(g.items, workers));
   const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
-  const double small = g.pixels > 128 ? 1 : one_tile ? kSmallSideBySide : kSmallInTurns;
+  const double smallest = g.pixels > 64 ? 1 : kSmallest;
+  const double small = g.pixels > 128 ? 1 : smallest * (one_tile ? kSmallSideBySide : kSmallInTurns);
   const double products = steps * g.pixels * 2 * slices_of(g) * small;
   const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
@@ -273,13 +288,15 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const double by_size = p.dtype == DType::f32 ? 1.5 : 1;
   const double epilogue = kEpilogue * g.pixels / kWgmmaChunk * by_size * (p.pool.none() ? 1 : 0.5);
   const double both = main + epilogue + kBetweenItems;
+  const double sent = slices_of(g) * g.pixels * kWgmmaChannels * 4.0 * (g.split - 1) / g.split;
+  const double exchange = g.split > 1 ? kExchange + sent / kExchangeBytes : 0;
   const double item = one_tile ? both : std::max(main + kTurn, both / 2);
   const double busiest =
-      waves * (item + (g.split > 1 ? kExchange + kExchangeEach * g.split : 0)) + (one_tile ? 0 : epilogue);
+      waves * (item + exchange) + (g.split > 1 ? (waves - 1) * kStart : 0) + (one_tile ? 0 : epilogue);
   const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
   const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
   const double device = (static_cast<double>(p.n * p.h * p.w * p.c) + outputs) * element / kDeviceBytes;
-  g.cycles = kStart + std::max({busiest, l2, device});
+  g.cycles = kStart + slower_of({busiest, l2, device});
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
@@ -338,7 +355,7 @@ std::vector<int> schedules(const Conv2dProblem& p, const WgmmaOverrides& overrid
 std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverrides& overrides) {
   std::vector<WgmmaOverrides> list;
   const auto allows = [](int wanted, int open, int value) { return wanted == open || wanted == value; };
-  for (const int pixels : {256, 224, 192, 128}) {
+  for (const int pixels : {256, 224, 192, 128, 64}) {
     for (const int row : {pixels, 16, 8}) {
       if (!allows(overrides.pixels, 0, pixels) || !allows(overrides.row, 0, row) || (row == pixels && !can_be_flat(p)))
         continue;
@@ -387,15 +404,15 @@ int WgmmaGeometry::loads_per_block() const {
   return static_cast<int>(std::count_if(boxes.begin(), boxes.end(), [](const WgmmaBox& box) { return box.first; }));
 }
 
-std::size_t wgmma_workspace_bytes(const WgmmaGeometry& g) {
-  if (g.split == 1) return 0;
-  constexpr std::size_t kConsumers = kWgmmaConsumers;
-  const auto sums = static_cast<std::size_t>(g.pixels) * kWgmmaChannels * sizeof(float);
-  return static_cast<std::size_t>(g.items) * kConsumers * static_cast<std::size_t>(g.split) * sums;
+int wgmma_output_bytes(const WgmmaGeometry& g) {
+  constexpr int kChunkBytes = kWgmmaChunk * kWgmmaChannels * static_cast<int>(sizeof(float));
+  const int pixels = g.schedule == WgmmaSchedule::promoted ? g.pixels / kWgmmaConsumers : g.pixels;
+  const int finished = as_int(ceil_div(pixels / kWgmmaChunk, g.split));  // chunks, by one block of the cluster
+  return std::max(kWgmmaOutputBytes, (g.split - 1) * finished * kChunkBytes);
 }
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {
-  return kAlignment + kWgmmaBarrierBytes + 2 * kWgmmaOutputBytes + g.box_stages * g.box_stage_bytes +
+  return kAlignment + kWgmmaBarrierBytes + 2 * wgmma_output_bytes(g) + g.box_stages * g.box_stage_bytes +
          g.weight_stages * slices_of(g) * kWgmmaWeightBytes;
 }
 

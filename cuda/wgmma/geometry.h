@@ -25,7 +25,7 @@ inline constexpr int kWgmmaChunkTaps = 1;         ///< products of first parts t
 inline constexpr int kWgmmaMaxSplit = 8;          ///< blocks of a cluster
 inline constexpr int kWgmmaPromotedPixels = 256;  ///< of a tile whose sums are promoted
 inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue stores at a time
-inline constexpr int kWgmmaOutputBytes = 24576;   ///< shared memory of a consumer for outputs before their stores
+inline constexpr int kWgmmaOutputBytes = 24576;   ///< least shared memory of a consumer for outputs
 inline constexpr int kWgmmaConsumers = 2;         ///< warpgroups of a block that multiply
 inline constexpr int kWgmmaBarrierBytes = 1024;   ///< of shared memory for mbarriers of 8 bytes
 /// Pipeline stages of boxes and weights together. Each has two barriers, full and empty; each consumer has one more.
@@ -58,7 +58,7 @@ enum class WgmmaSchedule {
 
 /// Overrides of the choice by estimated time, for tests; 0 and -1 leave the choice open.
 struct WgmmaOverrides {
-  int pixels = 0;        ///< 128, 192, 224 or 256
+  int pixels = 0;        ///< 64, 128, 192, 224 or 256
   int row = 0;           ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
   int box_per_tap = -1;  ///< 1: a box for each tap; 0: boxes that serve many taps
   int split = 0;         ///< 1, 2, 4 or 8 blocks for one item
@@ -150,8 +150,9 @@ std::string wgmma_refusal(const Conv2dProblem& problem);
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& problem, int multiprocessors, int shared_bytes,
                                                  const WgmmaOverrides& overrides = {});
 
-/// Workspace in which the blocks of a cluster exchange partial accumulators; 0 without a split.
-std::size_t wgmma_workspace_bytes(const WgmmaGeometry& geometry);
+/// Shared memory of a consumer for outputs before their stores, and before that for the partial accumulators that the
+/// other blocks of a cluster write there.
+int wgmma_output_bytes(const WgmmaGeometry& geometry);
 
 /// Dynamic shared memory of the kernel: alignment, barriers, stages, outputs.
 int wgmma_shared_bytes(const WgmmaGeometry& geometry);

@@ -12,6 +12,8 @@ namespace gable::cuda::wgmma {
 template <typename T>
 const void* kernel_of(int pixels) {
   switch (pixels) {
+    case 64:
+      return reinterpret_cast<const void*>(kernel<T, consume<T, 64>>);
     case 128:
       return reinterpret_cast<const void*>(kernel<T, consume<T, 128>>);
     case 192:

@@ -51,7 +51,7 @@ struct Cursor {
 /// Addresses in shared memory: barriers, then stages of boxes, stages of weights and outputs.
 struct SharedMemory {
   std::uint32_t base;
-  int box_stages, weight_stages, box_stage_bytes, slices;
+  int box_stages, weight_stages, box_stage_bytes, slices, output_bytes;
 
   __device__ std::uint32_t box_full(int i) const { return base + 8 * i; }
   __device__ std::uint32_t box_empty(int i) const { return base + 8 * (box_stages + i); }
@@ -64,9 +64,7 @@ struct SharedMemory {
   __device__ std::uint32_t weights(int i, int slice) const {
     return box(box_stages) + (i * slices + slice) * kWgmmaWeightBytes;
   }
-  __device__ std::uint32_t outputs(int consumer) const {
-    return weights(weight_stages, 0) + consumer * kWgmmaOutputBytes;
-  }
+  __device__ std::uint32_t outputs(int consumer) const { return weights(weight_stages, 0) + consumer * output_bytes; }
 };
 
 }  // namespace gable::cuda::wgmma

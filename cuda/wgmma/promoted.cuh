@@ -125,7 +125,7 @@ __device__ void consume_promoted(const WgmmaArguments& a, const SharedMemory& m,
         break;
       }
     }
-    epilogue.template run<pixels>(sums, tile, channel, item);
+    epilogue.template run<pixels>(sums, tile, channel);
   }
   if (threadIdx.x % kWarpgroup == 0) ptx::wait_stores_read<0>();  // shared memory must outlive them
 }
