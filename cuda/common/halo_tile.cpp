@@ -103,7 +103,7 @@ void cut_rows(HaloTile& t, int images, int row_pairs) {
 bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device) {
   const HaloTile& t = choice.tile;
   const std::int64_t blocks = choice.blocks * ceil_div(t.k, t.chunk) * t.groups;
-  return device.major >= 9 && choice.blocks >= t.tiles && blocks <= std::int64_t{2} * device.multiProcessorCount;
+  return device.major >= 9 && choice.blocks >= t.tiles && blocks <= device.multiProcessorCount;
 }
 
 TileChoice choose_tile(HaloTile t, const TileKernel& k, const cudaDeviceProp& device) {

@@ -74,7 +74,7 @@ struct TileKernel {
 TileChoice choose_tile(HaloTile tile, const TileKernel& kernel, const cudaDeviceProp& device);
 
 /// Whether a launch may overlap with the one before it (overlapped_launch.cuh). Blocks that start while others still
-/// run are spread unevenly, which costs more than an early start saves where a block computes several tiles.
+/// run are spread unevenly, which costs more than an early start saves unless each has a multiprocessor to itself.
 bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device);
 
 /// Why neither kernel can run the problem; empty if one might.

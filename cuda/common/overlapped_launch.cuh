@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "cuda/common/check.h"
@@ -24,6 +25,17 @@ inline bool launches_overlap() {
   GABLE_CUDA_CHECK(cudaGetDevice(&device));
   GABLE_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   return major >= 9;
+}
+
+/// Whether an early start pays for a kernel of so many blocks and estimated seconds. It saves about a microsecond. But
+/// blocks that start while others still run are spread unevenly over the multiprocessors, which takes up to a quarter
+/// longer where each has several and no later ones make up for it (300 layers on an H200).
+inline bool pays_to_overlap(std::int64_t blocks, double seconds, const cudaDeviceProp& device) {
+  constexpr double kShort = 8e-6;
+  constexpr std::int64_t kManyBlocks = 8;  // of a multiprocessor
+  const std::int64_t multiprocessors = device.multiProcessorCount;
+  return device.major >= 9 &&
+         (seconds < kShort || blocks <= multiprocessors || blocks >= kManyBlocks * multiprocessors);
 }
 
 struct LaunchShape {

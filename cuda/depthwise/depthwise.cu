@@ -27,19 +27,12 @@ __global__ void pack_depthwise(const T* weights, WeightStrides strides, T* packe
   packed[i] = weights[channel * strides.out + tap / kernel_w * strides.row + tap % kernel_w * strides.column];
 }
 
-constexpr std::int64_t kSmallWindow = 9;  // taps
-
 std::string text(std::int64_t value) { return std::to_string(value); }
 
 /// What the plans have in common: the weights.
 class DepthwisePlan : public Conv2dPlan {
  public:
-  /// Blocks that start while others still run are spread unevenly, which costs larger windows more than an early start
-  /// saves, unless each has a multiprocessor to itself.
-  DepthwisePlan(const Conv2dProblem& problem, const cudaDeviceProp& device, std::int64_t blocks)
-      : problem_(problem),
-        overlaps_(device.major >= 9 &&
-                  (problem.r * problem.s <= kSmallWindow || blocks <= device.multiProcessorCount)) {}
+  DepthwisePlan(const Conv2dProblem& problem, bool overlaps) : problem_(problem), overlaps_(overlaps) {}
 
   Packing packing() const override { return packing_of(problem_, "depthwise", {}); }
   std::size_t packed_bytes() const override {
@@ -65,7 +58,7 @@ class DepthwisePlan : public Conv2dPlan {
 class StripsPlan final : public DepthwisePlan {
  public:
   StripsPlan(const Conv2dProblem& problem, const DepthwiseStripsCut& cut, const cudaDeviceProp& device)
-      : DepthwisePlan(problem, device, cut.blocks()), cut_(cut) {
+      : DepthwisePlan(problem, pays_to_overlap(cut.blocks(), cut.seconds, device)), cut_(cut) {
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(cut.variant->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           cut.variant->shared_bytes));
   }
@@ -92,7 +85,7 @@ class StripsPlan final : public DepthwisePlan {
 class PlanesPlan final : public DepthwisePlan {
  public:
   PlanesPlan(const Conv2dProblem& problem, const DepthwisePlanesCut& cut, const cudaDeviceProp& device)
-      : DepthwisePlan(problem, device, cut.blocks()), cut_(cut) {}
+      : DepthwisePlan(problem, pays_to_overlap(cut.blocks(), cut.seconds, device)), cut_(cut) {}
 
   Conv2dDescription description() const override {
     const DepthwisePlanes& d = cut_.planes;
@@ -134,13 +127,16 @@ class AnyPlan final : public DepthwisePlan {
   void run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const override {
     DepthwiseAny d = any_;
     d.x = x, d.packed = packed, d.bias = bias, d.y = y;
-    const auto blocks = static_cast<unsigned>((d.threads + kDepthwiseAnyThreads - 1) / kDepthwiseAnyThreads);
-    launch(variant_.kernel, {dim3(blocks), kDepthwiseAnyThreads, 0, overlaps_}, stream, d);
+    launch(variant_.kernel, {dim3(blocks()), kDepthwiseAnyThreads, 0, overlaps_}, stream, d);
     note_path(variant_.slides ? Path::depthwise_any_slides : Path::depthwise_any);
     note_path(variant_.lanes == 2 ? Path::depthwise_any_pairs : Path::depthwise_any_elements);
   }
 
  private:
+  unsigned blocks() const {
+    return static_cast<unsigned>((any_.threads + kDepthwiseAnyThreads - 1) / kDepthwiseAnyThreads);
+  }
+
   DepthwiseAnyVariant variant_;
   DepthwiseAny any_{};
 };
@@ -153,7 +149,7 @@ int step_of(const Conv2dProblem& p, const DepthwiseAnyVariant& v) {
 }
 
 AnyPlan::AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device)
-    : DepthwisePlan(p, device, 0),
+    : DepthwisePlan(p, false),
       variant_(depthwise_any_variant(p.dtype, p.nhwc && p.c == p.k && p.c % 2 == 0 ? 2 : 1,
                                      p.stride_w == 1 && (p.nhwc || p.s >= 4))) {
   DepthwiseAny& d = any_;
@@ -171,6 +167,7 @@ AnyPlan::AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device)
   const std::int64_t columns = (p.wo + d.step_w - 1) / d.step_w;
   d.column_groups = static_cast<int>((columns + variant_.columns - 1) / variant_.columns);
   d.threads = p.n * p.ho * d.vectors * d.column_groups * d.step_w;
+  overlaps_ = pays_to_overlap(blocks(), seconds(device), device);
 }
 
 double AnyPlan::seconds(const cudaDeviceProp& device) const {

@@ -17,14 +17,15 @@ constexpr MmaCandidate kCandidates[] = {
 struct MmaCosts {
   double launch, memory_bytes, block, store_of_output, cluster, narrow_copy;
 };
-constexpr MmaCosts kCosts16{1.5e-6, 3.5e12, 117, 0.288, 2150, 0.161};  // fitted to 56 f16 layers on an H200
-constexpr MmaCosts kCosts32{1.9e-6, 2.15e12, 2, 0.383, 1250, 0.238};   // fitted to 119 tf32 layers
+// Fitted together with wgmma's (wgmma/conv2d.cpp).
+constexpr MmaCosts kCosts16{2.1e-6, 3.5e12, 44, 0.288, 1220, 0.113};
+constexpr MmaCosts kCosts32{1.79e-6, 2.15e12, 2, 0.375, 875, 0.238};
 
 /// Launch, then the greater of memory's time and of the cycles of the busiest multiprocessor: what its blocks compute,
 /// load and store, and the chain of one block's steps, whose latency is seen where blocks are few.
 double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandidate& c, int splits, bool cluster,
                   const cudaDeviceProp& device) {
-  constexpr double kHertz = 1.755e9, kLoadBytes = 22.64, kStep = 330.4;
+  constexpr double kHertz = 1.755e9, kLoadBytes = 22.08, kStep = 245.6;
   const MmaCosts& costs = p.dtype == DType::f32 ? kCosts32 : kCosts16;
   const int element = static_cast<int>(size_of(p.dtype));
   const double fma = p.dtype == DType::f32 ? 512 : 1024;

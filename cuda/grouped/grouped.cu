@@ -265,13 +265,18 @@ GroupedCut checked_cut_of(const Conv2dProblem& p, const cudaDeviceProp& device) 
   return *cut;
 }
 
+double seconds_of(const GroupedCut& cut) {
+  constexpr double kClock = 1.7e9;  // of an H200 under load
+  return cut.cycles / kClock;
+}
+
 class GroupedPlan final : public PackedOrderPlan {
  public:
   GroupedPlan(const Conv2dProblem& p, const GroupedCut& cut, const cudaDeviceProp& device)
       : PackedOrderPlan(p, packed_order(p, kVector, cut.slab.out)),
         cut_(cut),
         kernel_(kernel_of(p, cut.slab)),
-        overlaps_(device.major >= 9) {
+        overlaps_(pays_to_overlap(cut.blocks, seconds_of(cut), device)) {
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_),
                                           cudaFuncAttributeMaxDynamicSharedMemorySize, cut_.shared_bytes()));
   }
@@ -338,8 +343,7 @@ std::unique_ptr<Conv2dPlan> Grouped::make(const Conv2dProblem& problem, const cu
 }
 
 double Grouped::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  constexpr double kClock = 1.7e9;  // of an H200 under load
-  return checked_cut_of(problem, device).cycles / kClock;
+  return seconds_of(checked_cut_of(problem, device));
 }
 
 }  // namespace gable::cuda

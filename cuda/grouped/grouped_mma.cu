@@ -319,10 +319,20 @@ MmaCut checked_cut_of(const Conv2dProblem& p, const cudaDeviceProp& device) {
   return *cut;
 }
 
+std::int64_t blocks_of(const MmaCut& cut) {
+  const MmaTile& t = cut.tile;
+  return std::int64_t{t.tiles_x} * t.tiles_y * t.tiles_n * cut.channels.slabs;
+}
+
+double seconds_of(const MmaCut& cut) {
+  constexpr double kClock = 1.7e9;  // of an H200 under load
+  return cut.cycles / kClock;
+}
+
 class GroupedMmaPlan final : public Conv2dPlan {
  public:
   GroupedMmaPlan(const Conv2dProblem& problem, const MmaCut& cut, const cudaDeviceProp& device)
-      : problem_(problem), cut_(cut), overlaps_(device.major >= 9) {
+      : problem_(problem), cut_(cut), overlaps_(pays_to_overlap(blocks_of(cut), seconds_of(cut), device)) {
     with_type(problem.dtype, [&](auto zero) {
       GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_of<decltype(zero)>(cut_)),
                                             cudaFuncAttributeMaxDynamicSharedMemorySize, cut_.shared_bytes()));
@@ -377,15 +387,14 @@ void GroupedMmaPlan::pack(const void* weights, const WeightStrides& strides, voi
 
 void GroupedMmaPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
                          cudaStream_t stream) const {
-  const MmaTile& t = cut_.tile;
   const GroupedMmaArguments a{.d = conv_dims(problem_),
                               .channels = cut_.channels,
-                              .tile = t,
+                              .tile = cut_.tile,
                               .pixel_warps = cut_.pixel_warps,
                               .pixel_bytes = cut_.pixel_bytes,
                               .weight_bytes = cut_.weight_bytes,
                               .activation = problem_.activation};
-  const auto blocks = static_cast<unsigned>(std::int64_t{t.tiles_x} * t.tiles_y * t.tiles_n * a.channels.slabs);
+  const auto blocks = static_cast<unsigned>(blocks_of(cut_));
   with_type(problem_.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(kernel_of<T>(cut_), {dim3(blocks), cut_.threads(), cut_.shared_bytes(), overlaps_}, stream, a,
@@ -431,8 +440,7 @@ std::unique_ptr<Conv2dPlan> GroupedMma::make(const Conv2dProblem& problem, const
 }
 
 double GroupedMma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  constexpr double kClock = 1.7e9;  // of an H200 under load
-  return checked_cut_of(problem, device).cycles / kClock;
+  return seconds_of(checked_cut_of(problem, device));
 }
 
 }  // namespace gable::cuda

@@ -27,6 +27,19 @@ WgmmaChannels channels_of(const Conv2dProblem& p, const WgmmaGeometry& g) {
           .grouped = p.groups > 1};
 }
 
+void share_out(const WgmmaGeometry& g, WgmmaShare (&shares)[kWgmmaMaxSplit]) {
+  const int boxes = static_cast<int>(g.boxes.size()), taps = static_cast<int>(g.taps.size());
+  const auto steps_before = [&](int box) {
+    return box / boxes * taps + (box % boxes == 0 ? 0 : g.boxes[static_cast<std::size_t>(box % boxes)].first_tap);
+  };
+  int begin = 0;
+  for (int rank = 0; rank < g.split; ++rank) {
+    const int end = g.share_ends[static_cast<std::size_t>(rank)], first_step = steps_before(begin);
+    shares[rank] = {begin, end, begin / boxes, begin % boxes, first_step, steps_before(end) - first_step};
+    begin = end;
+  }
+}
+
 }  // namespace
 
 WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
@@ -57,7 +70,7 @@ WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.reduction.box_count = static_cast<int>(g.boxes.size());
   a.reduction.tap_count = static_cast<int>(g.taps.size());
   a.reduction.split = g.split;
-  std::copy(g.share_ends.begin(), g.share_ends.end(), a.reduction.share_ends);
+  share_out(g, a.reduction.shares);
   a.stages.boxes = g.box_stages;
   a.stages.box_stage_bytes = g.box_stage_bytes;
   a.stages.box_bytes = g.box_w * g.box_h * g.box_n * 128;

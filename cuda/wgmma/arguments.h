@@ -19,11 +19,18 @@ struct WgmmaTiles {
   bool by_tap, pixels_first;
 };
 
+/// What one block of a cluster does of an item: boxes, numbered through all channel blocks, and their steps.
+struct WgmmaShare {
+  int begin, end;            ///< boxes
+  int channel_block, index;  ///< of the first box
+  int first_step, steps;
+};
+
 /// The steps of an item.
 struct WgmmaReduction {
   int channel_blocks, parts, box_count, tap_count;
   int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
-  int share_ends[kWgmmaMaxSplit];
+  WgmmaShare shares[kWgmmaMaxSplit];
   WgmmaSchedule schedule;
 };
 

@@ -12,12 +12,8 @@ namespace gable::cuda::wgmma {
 /// unit works on the current one, because the unit idles between two steps.
 class Steps {
  public:
-  __device__ Steps(const WgmmaArguments& a, const SharedMemory& m, const Share& share, int slice)
-      : a_(a),
-        m_(m),
-        blocks_(share.end - share.begin),
-        first_box_(share.begin == 0 ? 0 : share.begin % a.reduction.box_count),
-        slice_(slice) {}
+  __device__ Steps(const WgmmaArguments& a, const SharedMemory& m, const WgmmaShare& share, int slice)
+      : a_(a), m_(m), blocks_(share.end - share.begin), first_box_(share.index), slice_(slice) {}
 
   __device__ void begin(const Cursor& box, const Cursor& weights) {
     box_ = box;
@@ -137,10 +133,10 @@ __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int cons
   const bool turns = a.reduction.schedule != WgmmaSchedule::one_tile;
   const int other = 1 - consumer;
   const Rounds rounds = rounds_of(a);
-  const Share share = share_of(a);
+  const WgmmaShare share = share_of(a);
   // Stages of the other consumer's item, which lie between this consumer's in the rings.
   const int partner_boxes = turns ? share.end - share.begin : 0;
-  const int partner_steps = turns && !a.stages.resident_weights ? steps_of(a, share) : 0;
+  const int partner_steps = turns && !a.stages.resident_weights ? share.steps : 0;
   Epilogue<T> epilogue(a, m);
   Steps steps(a, m, share, turns ? 0 : consumer);
   Cursor box, weights;

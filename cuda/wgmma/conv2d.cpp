@@ -221,11 +221,10 @@ std::string Wgmma::refusal(const Conv2dProblem& problem, const cudaDeviceProp& d
 }
 
 double Wgmma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  // With the constants of geometry.cpp fitted to one half of 158 layers (f16 and tf32, batch 32 and 1, all tiles, in
-  // graphs on an H200). On the other half the kernel and tile that are picked take 1.04 times as long as the best
-  // (geometric mean), at most 1.65 times. Times of tiles of 64 pixels and of splits are corrected ones, of a slower
-  // loop.
-  constexpr double kLaunch = 0.71e-6, kHertz = 1.76e9;
+  // Fitted with the constants of geometry.cpp and mma_choice.cpp to one half of 161 layers (f16 and tf32, batch 32 and
+  // 1, all tiles, in graphs on an H200). On the other half the kernel and tile that are picked take 1.03 times as long
+  // as the best (geometric mean), at most 1.65 times.
+  constexpr double kLaunch = 0.99e-6, kHertz = 1.76e9;
   constexpr double kCopyLaunch = 2.2e-6, kCopyBytesPerSecond = 1.1e12;  // of a padded copy, read and written
   const Conv2dProblem padded = with_whole_vectors(problem);
   const WgmmaGeometry geometry = geometry_of(padded, device, {});

@@ -122,7 +122,7 @@ class Epilogue {
   /// Chunks between two barriers. Their slots are free again two barriers later.
   static constexpr int kTogether = kIs16Bit<T> ? 2 : 1;
   static constexpr int kSlotBytes = kIs16Bit<T> ? 4096 : 8192;
-  static constexpr int kSets = kWgmmaOutputBytes / kSlotBytes / kTogether;
+  static_assert(kTogether * kSlotBytes == kWgmmaOutputSetBytes);
   static constexpr int kSubtile = 4096;  // f32: 32 channels of 32 pixels; 16 bit: all 64
 
   /// Where partial accumulators of a chunk lie in the shared memory of the block that finishes it, in the place of
@@ -191,6 +191,7 @@ class Epilogue {
   /// Starts the tensor stores of the chunks from `first` on, as far as this block finishes them.
   template <int chunks>
   __device__ void store_chunks(int first, const Place (&places)[kTogether]) {
+    constexpr int kSets = wgmma_output_sets(chunks * kWgmmaChunk);
     ptx::fence_shared_for_async();
     // After the barrier the next set of slots is free for all threads: at most kSets - 2 sets are still being read.
     if (thread() == 0) ptx::wait_stores_read<kSets - 2>();

@@ -204,6 +204,8 @@ ChannelCut cut_channels(const Conv2dProblem& p, int slices_of_tile) {
 
 /// How many stages both rings have; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
+  constexpr int kReserved = 1024;  // by the system, of each block
+  if (wgmma_resident_blocks(g.pixels) == 2) shared_bytes = (shared_bytes + kReserved) / 2 - kReserved;
   // The last row that a tap reads may end past the box. The kernel clears this slack once.
   const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
   g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
@@ -258,22 +260,24 @@ double slower_of(std::initializer_list<double> cycles) {
 
 /// Cycles of the busiest multiprocessor or of memory, whichever are more. The constants are fitted to an H100.
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kStart = 2894;           // to the first product
-  constexpr double kTurn = 627;             // the matrix unit idles while the consumers change turns
+  constexpr double kStart = 1925;           // to the first product
+  constexpr double kTurn = 521;             // the matrix unit idles while the consumers change turns
   constexpr double kEpilogue = 274;         // of a chunk of 16-bit outputs
-  constexpr double kBetweenItems = 844;     // of a consumer
-  constexpr double kExchange = 1389;        // of partial sums between the blocks of a cluster
-  constexpr double kExchangeBytes = 16.6;   // a cycle, to other blocks
-  constexpr double kLoadBytes = 49.6;       // a cycle, from L2 to one multiprocessor
-  constexpr double kLoadBytesOfAll = 45.8;  // the same while all load
-  constexpr double kDeviceBytes = 2426;     // a cycle, of device memory
-  constexpr double kSmallInTurns = 1.18;    // one consumer alone can't keep the unit busy with 128 pixels
-  constexpr double kSmallSideBySide = 1.61;
-  constexpr double kSmallest = 1.5;                              // of 64 pixels, beyond that
+  constexpr double kBetweenItems = 591;     // of a consumer
+  constexpr double kExchange = 868;         // of partial sums between the blocks of a cluster
+  constexpr double kExchangeBytes = 17.4;   // a cycle, to other blocks
+  constexpr double kLoadBytes = 109;        // a cycle, from L2 to one multiprocessor
+  constexpr double kLoadBytesOfAll = 54.5;  // the same while all load
+  constexpr double kDeviceBytes = 2305;     // a cycle, of device memory
+  constexpr double kSmallInTurns = 1.05;    // one consumer alone can't keep the unit busy with 128 pixels
+  constexpr double kSmallSideBySide = 1.13;
+  constexpr double kSmallest = 1.68;                             // of 64 pixels, beyond that
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
   // on 132 multiprocessors, of 8 blocks 15 at most.
-  const int workers = multiprocessors / g.split - (g.split == 4 ? 3 : g.split == 8 ? 2 : 0);
+  const int residents = wgmma_resident_blocks(g.pixels);
+  const int clusters = multiprocessors / g.split - (g.split == 4 ? 3 : g.split == 8 ? 2 : 0);
+  const int workers = residents * clusters;
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
   g.ctas = g.split > 1 ? g.items * g.split : std::min(g.items, workers);  // a split item has its own cluster
   const auto element = static_cast<double>(size_of(p.dtype));
@@ -291,8 +295,11 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const double sent = slices_of(g) * g.pixels * kWgmmaChannels * 4.0 * (g.split - 1) / g.split;
   const double exchange = g.split > 1 ? kExchange + sent / kExchangeBytes : 0;
   const double item = one_tile ? both : std::max(main + kTurn, both / 2);
-  const double busiest =
-      waves * (item + exchange) + (g.split > 1 ? (waves - 1) * kStart : 0) + (one_tile ? 0 : epilogue);
+  double busiest = waves * (item + exchange) + (g.split > 1 ? (waves - 1) * kStart : 0) + (one_tile ? 0 : epilogue);
+  if (residents > 1) {  // what a block does besides products overlaps with the other's
+    const double of_one = static_cast<double>(ceil_div(g.items, clusters));
+    busiest = of_one * main + waves * (epilogue + kBetweenItems + exchange);
+  }
   const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
   const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
   const double device = (static_cast<double>(p.n * p.h * p.w * p.c) + outputs) * element / kDeviceBytes;
@@ -406,9 +413,10 @@ int WgmmaGeometry::loads_per_block() const {
 
 int wgmma_output_bytes(const WgmmaGeometry& g) {
   constexpr int kChunkBytes = kWgmmaChunk * kWgmmaChannels * static_cast<int>(sizeof(float));
+  const int slots = kWgmmaOutputSetBytes * wgmma_output_sets(g.pixels);
   const int pixels = g.schedule == WgmmaSchedule::promoted ? g.pixels / kWgmmaConsumers : g.pixels;
   const int finished = as_int(ceil_div(pixels / kWgmmaChunk, g.split));  // chunks, by one block of the cluster
-  return std::max(kWgmmaOutputBytes, (g.split - 1) * finished * kChunkBytes);
+  return std::max(slots, (g.split - 1) * finished * kChunkBytes);
 }
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {

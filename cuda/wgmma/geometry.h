@@ -16,18 +16,22 @@
 
 namespace gable::cuda {
 
-inline constexpr int kWgmmaChannels = 64;         ///< output channels of a consumer warpgroup's tile
-inline constexpr int kWgmmaWeightBytes = 8192;    ///< of one stage: 64 output channels x 128 bytes of input channels
-inline constexpr int kWgmmaMaxTaps = 64;          ///< of a filter
-inline constexpr int kWgmmaMaxSteps = 160;        ///< the tables' size: taps times products of parts
-inline constexpr int kWgmmaMaxBoxes = 128;        ///< 26 taps, each with a box and four chunks for it, need 104
-inline constexpr int kWgmmaChunkTaps = 1;         ///< products of first parts that the matrix unit sums by itself
-inline constexpr int kWgmmaMaxSplit = 8;          ///< blocks of a cluster
-inline constexpr int kWgmmaPromotedPixels = 256;  ///< of a tile whose sums are promoted
-inline constexpr int kWgmmaChunk = 32;            ///< pixels that the epilogue stores at a time
-inline constexpr int kWgmmaOutputBytes = 24576;   ///< least shared memory of a consumer for outputs
-inline constexpr int kWgmmaConsumers = 2;         ///< warpgroups of a block that multiply
-inline constexpr int kWgmmaBarrierBytes = 1024;   ///< of shared memory for mbarriers of 8 bytes
+inline constexpr int kWgmmaChannels = 64;          ///< output channels of a consumer warpgroup's tile
+inline constexpr int kWgmmaWeightBytes = 8192;     ///< of one stage: 64 output channels x 128 bytes of input channels
+inline constexpr int kWgmmaMaxTaps = 64;           ///< of a filter
+inline constexpr int kWgmmaMaxSteps = 160;         ///< the tables' size: taps times products of parts
+inline constexpr int kWgmmaMaxBoxes = 128;         ///< 26 taps, each with a box and four chunks for it, need 104
+inline constexpr int kWgmmaChunkTaps = 1;          ///< products of first parts that the matrix unit sums by itself
+inline constexpr int kWgmmaMaxSplit = 8;           ///< blocks of a cluster
+inline constexpr int kWgmmaPromotedPixels = 256;   ///< of a tile whose sums are promoted
+inline constexpr int kWgmmaChunk = 32;             ///< pixels that the epilogue stores at a time
+inline constexpr int kWgmmaOutputSetBytes = 8192;  ///< shared memory for outputs that are stored together
+inline constexpr int kWgmmaConsumers = 2;          ///< warpgroups of a block that multiply
+inline constexpr int kWgmmaBarrierBytes = 1024;    ///< of shared memory for mbarriers of 8 bytes
+/// Blocks of a tile's kernel that fit into the registers of a multiprocessor, and into its shared memory.
+constexpr int wgmma_resident_blocks(int pixels) { return pixels == 64 ? 2 : 1; }
+/// Sets of outputs of a consumer: while one is written, others are read by the copy engine.
+constexpr int wgmma_output_sets(int pixels) { return pixels == 64 ? 2 : 3; }
 /// Pipeline stages of boxes and weights together. Each has two barriers, full and empty; each consumer has one more.
 inline constexpr int kWgmmaMaxStages = (kWgmmaBarrierBytes / 8 - kWgmmaConsumers) / 2;
 

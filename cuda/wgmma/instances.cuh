@@ -8,20 +8,30 @@
 
 namespace gable::cuda::wgmma {
 
+/// With two blocks in a multiprocessor the next kernel's blocks get ready while this one's end.
+template <typename T, int pixels>
+const void* kernel_of_tile() {
+  if constexpr (wgmma_resident_blocks(pixels) == 2) {
+    return reinterpret_cast<const void*>(kernel<T, consume<T, pixels>, 2, 56, 88>);
+  } else {
+    return reinterpret_cast<const void*>(kernel<T, consume<T, pixels>>);
+  }
+}
+
 /// Null if no kernel has this many pixels.
 template <typename T>
 const void* kernel_of(int pixels) {
   switch (pixels) {
     case 64:
-      return reinterpret_cast<const void*>(kernel<T, consume<T, 64>>);
+      return kernel_of_tile<T, 64>();
     case 128:
-      return reinterpret_cast<const void*>(kernel<T, consume<T, 128>>);
+      return kernel_of_tile<T, 128>();
     case 192:
-      return reinterpret_cast<const void*>(kernel<T, consume<T, 192>>);
+      return kernel_of_tile<T, 192>();
     case 224:
-      return reinterpret_cast<const void*>(kernel<T, consume<T, 224>>);
+      return kernel_of_tile<T, 224>();
     case 256:
-      return reinterpret_cast<const void*>(kernel<T, consume<T, 256>>);
+      return kernel_of_tile<T, 256>();
     default:
       return nullptr;
   }

@@ -21,28 +21,29 @@
 
 namespace gable::cuda::wgmma {
 
-/// Barriers, tensor maps and the zeros behind the boxes.
+/// Uniform in a warp, as the compiler can see.
+__device__ inline int warp_of_block() { return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0); }
+
+/// Barriers, tensor maps and the zeros behind the boxes, shared out to the warps: all of it by one thread takes longer
+/// than the first loads.
 __device__ inline void set_up(const WgmmaArguments& a, const SharedMemory& m) {
-  if (threadIdx.x == 0) {
-    const int box_readers = a.reduction.schedule == WgmmaSchedule::own_tiles ? 4 : 4 * kConsumers;  // warps
-    for (int i = 0; i < a.stages.boxes; ++i) {
-      ptx::init_barrier(m.box_full(i), 1);
-      ptx::init_barrier(m.box_empty(i), box_readers);
+  constexpr int kWarps = kThreads / 32;
+  const int warp = warp_of_block();
+  const int lane = threadIdx.x % 32;
+  if (lane == 0) {
+    if (warp == kWarps - 1) ptx::prefetch_map(a.x);
+    if (warp == kWarps - 2) ptx::prefetch_map(a.y);
+    const int readers = a.reduction.schedule == WgmmaSchedule::own_tiles ? 4 : 4 * kConsumers;  // warps
+    for (int i = warp; i < m.barriers(); i += kWarps) {
+      ptx::init_barrier(m.barrier(i), m.is_partials(i) ? a.reduction.split : m.is_full(i) ? 1 : readers);
     }
-    for (int i = 0; i < a.stages.weights; ++i) {
-      ptx::init_barrier(m.weights_full(i), 1);
-      ptx::init_barrier(m.weights_empty(i), box_readers);
-    }
-    for (int i = 0; i < kConsumers; ++i) ptx::init_barrier(m.partials_ready(i), a.reduction.split);
     ptx::fence_barrier_init();
-    ptx::prefetch_map(a.x);
-    ptx::prefetch_map(a.y);
   }
   // Rows below the last image read the slack behind a box; it must hold zeros.
-  for (int i = 0; i < a.stages.boxes; ++i) {
-    for (int at = a.stages.box_bytes + 4 * threadIdx.x; at < a.stages.box_stage_bytes; at += 4 * kThreads) {
-      ptx::store_word(m.box(i) + at, 0.0f);
-    }
+  const int slack = a.stages.box_stage_bytes - a.stages.box_bytes;
+  for (int i = warp; slack > 0 && i < m.box_stages; i += kWarps) {
+    const std::uint32_t behind = m.box(i) + a.stages.box_bytes;
+    for (int at = 4 * lane; at < slack; at += 4 * 32) ptx::store_word(behind + at, 0.0f);
   }
   ptx::fence_shared_for_async();
   __syncthreads();
@@ -50,8 +51,9 @@ __device__ inline void set_up(const WgmmaArguments& a, const SharedMemory& m) {
 }
 
 /// `consumer` is what a consumer warpgroup runs: consume<> or consume_promoted<>.
-template <typename T, auto consumer, int producer_registers = 56, int consumer_registers = 224>
-__global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ WgmmaArguments a) {
+/// `blocks` fit into a multiprocessor's registers.
+template <typename T, auto consumer, int blocks = 1, int producer_registers = 56, int consumer_registers = 224>
+__global__ void __launch_bounds__(kThreads, blocks) kernel(const __grid_constant__ WgmmaArguments a) {
   extern __shared__ unsigned char shared[];
   const SharedMemory m{(ptx::shared_address(shared) + 1023) & ~1023u,
                        a.stages.boxes,
@@ -61,14 +63,15 @@ __global__ void __launch_bounds__(kThreads, 1) kernel(const __grid_constant__ Wg
                        a.stages.output_bytes};
   set_up(a, m);
   ptx::allow_next_kernel();
-  ptx::wait_for_previous_kernel();
-  const int warpgroup =
-      __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kWarpgroup, 0);  // uniform in a warp, as the compiler can see
+  const int warpgroup = warp_of_block() / 4;
   if (warpgroup == kConsumers) {
     ptx::release_registers<producer_registers>();
-    if (threadIdx.x == kConsumers * kWarpgroup) Producer<T>(a, m).run();
+    const int producer = warp_of_block() - 4 * kConsumers;
+    if (producer == 0) load_boxes<T>(a, m);
+    if (producer == 1) load_weights(a, m);
   } else {
     ptx::take_registers<consumer_registers>();
+    ptx::wait_for_previous_kernel();
     consumer(a, m, warpgroup);
   }
 }

@@ -62,6 +62,8 @@ __global__ void pack_weights(const __grid_constant__ PackArguments a, const E* _
   packed[vector] = *reinterpret_cast<const uint4*>(values);
 }
 
+__global__ void end_of_packing() {}
+
 }  // namespace
 
 std::size_t wgmma_packed_bytes(const WgmmaGeometry& g) {
@@ -93,6 +95,9 @@ void pack_wgmma_weights(const Conv2dProblem& p, const WgmmaGeometry& g, const vo
     pack_weights<Half, Half><<<blocks, kBlock, 0, stream>>>(a, static_cast<const Half*>(weights), to);
   }
   check_launch("pack_weights");
+  // The convolution reads them before the launch before it has ended, which must not be the one that writes them.
+  end_of_packing<<<1, 1, 0, stream>>>();
+  check_launch("end_of_packing");
 }
 
 }  // namespace gable::cuda

@@ -14,7 +14,8 @@ namespace gable::cuda {
 std::size_t wgmma_packed_bytes(const WgmmaGeometry& geometry);
 
 /// `problem` is the caller's, with channels as they are. Device pointers; `packed` is aligned to 128 bytes.
-/// Asynchronous on the stream.
+/// Asynchronous on the stream. What follows on the stream may read the packed weights at once, without waiting for the
+/// launch before it.
 void pack_wgmma_weights(const Conv2dProblem& problem, const WgmmaGeometry& geometry, const void* weights,
                         const WeightStrides& strides, void* packed, cudaStream_t stream);
 

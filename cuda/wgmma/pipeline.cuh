@@ -53,13 +53,17 @@ struct SharedMemory {
   std::uint32_t base;
   int box_stages, weight_stages, box_stage_bytes, slices, output_bytes;
 
-  __device__ std::uint32_t box_full(int i) const { return base + 8 * i; }
-  __device__ std::uint32_t box_empty(int i) const { return base + 8 * (box_stages + i); }
-  __device__ std::uint32_t weights_full(int i) const { return base + 8 * (2 * box_stages + i); }
-  __device__ std::uint32_t weights_empty(int i) const { return base + 8 * (2 * box_stages + weight_stages + i); }
-  __device__ std::uint32_t partials_ready(int consumer) const {
-    return base + 8 * (2 * box_stages + 2 * weight_stages + consumer);
-  }
+  // Barriers: full ones of boxes and of weights, empty ones of both, partial accumulators.
+  __device__ int stages() const { return box_stages + weight_stages; }
+  __device__ int barriers() const { return 2 * stages() + kConsumers; }
+  __device__ bool is_full(int barrier) const { return barrier < stages(); }
+  __device__ bool is_partials(int barrier) const { return barrier >= 2 * stages(); }
+  __device__ std::uint32_t barrier(int i) const { return base + 8 * i; }
+  __device__ std::uint32_t box_full(int i) const { return barrier(i); }
+  __device__ std::uint32_t weights_full(int i) const { return barrier(box_stages + i); }
+  __device__ std::uint32_t box_empty(int i) const { return barrier(stages() + i); }
+  __device__ std::uint32_t weights_empty(int i) const { return barrier(stages() + box_stages + i); }
+  __device__ std::uint32_t partials_ready(int consumer) const { return barrier(2 * stages() + consumer); }
   __device__ std::uint32_t box(int i) const { return base + kWgmmaBarrierBytes + i * box_stage_bytes; }
   __device__ std::uint32_t weights(int i, int slice) const {
     return box(box_stages) + (i * slices + slice) * kWgmmaWeightBytes;

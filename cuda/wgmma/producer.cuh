@@ -1,4 +1,7 @@
-// The producer of the wgmma kernel: one thread that issues all bulk and tensor copies into the pipeline's stages.
+// The producers of the wgmma kernel: two warps that issue all bulk and tensor copies into the pipeline's stages. A warp
+// takes some 300 cycles for a copy, so one loads boxes and one weights. All lanes run the loops and one issues: where
+// a single lane runs them, the compiler (13.0) takes the consumers' loop out of uniform registers, and the matrix unit
+// idles between steps, for 8 % of a 3x3 layer's time.
 #pragma once
 
 #include "cuda/wgmma/pipeline.cuh"
@@ -6,78 +9,84 @@
 
 namespace gable::cuda::wgmma {
 
-template <typename T>
-class Producer {
- public:
-  __device__ Producer(const WgmmaArguments& a, const SharedMemory& m) : a_(a), m_(m) {}
-
-  /// Loads the operands of all items in the order in which the consumers read them.
-  __device__ void run() {
-    const Rounds rounds = rounds_of(a_);
-    const Share share = share_of(a_);
-    bool weights_loaded = false;
-    for (int first = rounds.begin; first < rounds.end; first += rounds.step) {
-      const int tiles = a_.reduction.schedule == WgmmaSchedule::own_tiles ? kConsumers : 1;
-      for (int consumer = 0; consumer < tiles; ++consumer) {
-        const int item = first + consumer * rounds.partner;
-        if (item >= rounds.end) continue;
-        load(tile_of(a_, item), share, !weights_loaded);
-        weights_loaded = a_.stages.resident_weights;
-      }
+/// Calls load(tile) for all tiles of this block, in the order in which the consumers read their operands.
+template <typename Load>
+__device__ void for_each_tile(const WgmmaArguments& a, Load load) {
+  const Rounds rounds = rounds_of(a);
+  const int tiles = a.reduction.schedule == WgmmaSchedule::own_tiles ? kConsumers : 1;
+  for (int first = rounds.begin; first < rounds.end; first += rounds.step) {
+    for (int consumer = 0; consumer < tiles; ++consumer) {
+      const int item = first + consumer * rounds.partner;
+      if (item < rounds.end) load(tile_of(a, item));
     }
   }
+}
 
- private:
-  __device__ void load(const Tile& tile, const Share& share, bool weights) {
-    const Tile origin = origin_of(a_, tile);
-    const int slice = channel_slice(a_, tile, 0);
-    first_channel_ = first_input(a_, slice) * a_.reduction.parts;
-    int channel_block = share.begin == 0 ? 0 : share.begin / a_.reduction.box_count;
-    int index = share.begin - channel_block * a_.reduction.box_count;
-    for (int block = share.begin; block < share.end; ++block) {
-      const WgmmaBox b = a_.boxes[index];
-      if (b.first || block == share.begin) load_box(origin, b, channel_block);
-      if (weights) {
-        for (int tap = b.first_tap; tap < b.first_tap + b.taps; ++tap) load_weights(slice, channel_block, tap);
+/// Loads the weights of all items. It begins while the kernel before this one may still run, because no such kernel
+/// writes packed weights (pack.h).
+__device__ inline void load_weights(const WgmmaArguments& a, const SharedMemory& m) {
+  const WgmmaShare share = share_of(a);
+  const std::int64_t slice_bytes = std::int64_t{a.reduction.channel_blocks} * a.reduction.tap_count * kWgmmaWeightBytes;
+  const int stages = m.weight_stages, slices = m.slices;
+  const bool resident = a.stages.resident_weights;
+  Cursor at;
+  bool loaded = false;
+  for_each_tile(a, [&](const Tile& tile) {
+    if (loaded && resident) return;
+    loaded = true;
+    const unsigned char* from =
+        a.weights + channel_slice(a, tile, 0) * slice_bytes + share.first_step * kWgmmaWeightBytes;
+    for (int left = share.steps; left > 0; left = left - 1, from += kWgmmaWeightBytes) {
+      const std::uint32_t full = m.weights_full(at.slot), to = m.weights(at.slot, 0);
+      if (!resident) ptx::wait(m.weights_empty(at.slot), at.round ^ 1);
+      if (ptx::is_elected()) {
+        ptx::arrive_expect_bytes(full, slices * kWgmmaWeightBytes);
+        ptx::load_bulk(to, from, kWgmmaWeightBytes, full);
+        if (slices > 1) ptx::load_bulk(to + kWgmmaWeightBytes, from + slice_bytes, kWgmmaWeightBytes, full);
       }
-      if (++index == a_.reduction.box_count) {
+      __syncwarp();
+      at.advance_one(stages);
+    }
+  });
+}
+
+/// Loads the input boxes of all items, once the kernels before this one have ended.
+template <typename T>
+__device__ void load_boxes(const WgmmaArguments& a, const SharedMemory& m) {
+  const WgmmaShare share = share_of(a);
+  const int boxes = a.reduction.box_count, stages = m.box_stages, bytes = a.stages.box_bytes;
+  const bool by_tap = a.tiles.by_tap;
+  Cursor at;
+  bool waited = false;
+  for_each_tile(a, [&](const Tile& tile) {
+    const Tile origin = origin_of(a, tile);
+    const int first_channel = first_input(a, channel_slice(a, tile, 0)) * a.reduction.parts;
+    int channel_block = share.channel_block, index = share.index;
+    if (!waited) ptx::wait_for_previous_kernel();
+    waited = true;
+    for (int block = share.begin; block < share.end; block = block + 1) {
+      const WgmmaBox b = a.boxes[index];
+      if (b.first || block == share.begin) {
+        const std::uint32_t full = m.box_full(at.slot), to = m.box(at.slot);
+        const int channel = first_channel + (channel_block * a.reduction.parts + b.part) * kBlockChannels<T>;
+        ptx::wait(m.box_empty(at.slot), at.round ^ 1);
+        if (ptx::is_elected()) {
+          ptx::arrive_expect_bytes(full, bytes);
+          if (by_tap) {
+            ptx::load_pixels_of_tap(to, a.x, channel, origin.x, origin.y, origin.n, b.dx, b.dy, full);
+          } else {
+            ptx::load_box(to, a.x, channel, origin.x + b.dx, origin.y + b.dy, origin.n, full);
+          }
+        }
+        __syncwarp();
+        at.advance_one(stages);
+      }
+      if (++index == boxes) {
         index = 0;
         ++channel_block;
       }
     }
-  }
-
-  __device__ void load_box(const Tile& origin, const WgmmaBox& b, int channel_block) {
-    const std::uint32_t full = m_.box_full(box_.slot), to = m_.box(box_.slot);
-    const int channel = first_channel_ + (channel_block * a_.reduction.parts + b.part) * kBlockChannels<T>;
-    ptx::wait(m_.box_empty(box_.slot), box_.round ^ 1);
-    ptx::arrive_expect_bytes(full, a_.stages.box_bytes);
-    if (a_.tiles.by_tap) {
-      ptx::load_pixels_of_tap(to, a_.x, channel, origin.x, origin.y, origin.n, b.dx, b.dy, full);
-    } else {
-      ptx::load_box(to, a_.x, channel, origin.x + b.dx, origin.y + b.dy, origin.n, full);
-    }
-    box_.advance_one(a_.stages.boxes);
-  }
-
-  __device__ void load_weights(int first_slice, int channel_block, int tap) {
-    const std::uint32_t full = m_.weights_full(weights_.slot);
-    if (!a_.stages.resident_weights) ptx::wait(m_.weights_empty(weights_.slot), weights_.round ^ 1);
-    ptx::arrive_expect_bytes(full, m_.slices * kWgmmaWeightBytes);
-    for (int slice = 0; slice < m_.slices; ++slice) {
-      const std::size_t stage =
-          (static_cast<std::size_t>(first_slice + slice) * a_.reduction.channel_blocks + channel_block) *
-              a_.reduction.tap_count +
-          tap;
-      ptx::load_bulk(m_.weights(weights_.slot, slice), a_.weights + stage * kWgmmaWeightBytes, kWgmmaWeightBytes, full);
-    }
-    weights_.advance_one(a_.stages.weights);
-  }
-
-  const WgmmaArguments& a_;
-  const SharedMemory& m_;
-  Cursor box_, weights_;
-  int first_channel_ = 0;  // of the tile, in the input as it is read
-};
+  });
+}
 
 }  // namespace gable::cuda::wgmma

@@ -22,7 +22,7 @@ class Chunks {
 
   /// Multiplies the chunk that begins at entry `block` into `chunk`, and adds `finished`, the previous chunk, to `sums`
   /// in the meantime. Returns the entry after the chunk.
-  __device__ int multiply(int block, const Share& share, Sums& chunk, Sums& finished, Sums& sums) {
+  __device__ int multiply(int block, const WgmmaShare& share, Sums& chunk, Sums& finished, Sums& sums) {
     WgmmaBox b = enter(block, share);
     step(b.first_tap, 0, chunk);  // and the previous chunk's products have ended
     ptx::fence_sums(finished);
@@ -58,7 +58,7 @@ class Chunks {
 
  private:
   /// Waits for the box of the entry at `block`.
-  __device__ WgmmaBox enter(int block, const Share& share) const {
+  __device__ WgmmaBox enter(int block, const WgmmaShare& share) const {
     const WgmmaBox b = a_.boxes[block % a_.reduction.box_count];
     if (b.first || block == share.begin) ptx::wait(m_.box_full(box_.slot), box_.round);
     return b;
@@ -104,7 +104,7 @@ template <typename T, int pixels>
 __device__ void consume_promoted(const WgmmaArguments& a, const SharedMemory& m, int consumer) {
   Epilogue<T> epilogue(a, m);
   Chunks<T, pixels> chunks(a, m, consumer);
-  const Share share = share_of(a);
+  const WgmmaShare share = share_of(a);
   float sums[pixels / 2], even[pixels / 2], odd[pixels / 2];
   const Rounds rounds = rounds_of(a);
   for (int item = rounds.begin; item < rounds.end; item += rounds.step) {

@@ -51,20 +51,7 @@ __device__ inline int rank_of(const WgmmaArguments& a) {
   return static_cast<int>(blockIdx.x) & (a.reduction.split - 1);
 }
 
-/// The boxes that this block loads for an item, numbered through all channel blocks.
-struct Share {
-  int begin, end;
-};
-__device__ inline Share share_of(const WgmmaArguments& a) {
-  const int rank = rank_of(a);
-  return {rank == 0 ? 0 : a.reduction.share_ends[rank - 1], a.reduction.share_ends[rank]};
-}
-__device__ inline int steps_of(const WgmmaArguments& a, const Share& share) {
-  if (a.reduction.split == 1) return a.reduction.channel_blocks * a.reduction.tap_count;
-  int steps = 0;
-  for (int block = share.begin; block < share.end; ++block) steps += a.boxes[block % a.reduction.box_count].taps;
-  return steps;
-}
+__device__ inline const WgmmaShare& share_of(const WgmmaArguments& a) { return a.reduction.shares[rank_of(a)]; }
 
 /// Which 64 output channels a consumer computes.
 __device__ inline int channel_slice(const WgmmaArguments& a, const Tile& tile, int consumer) {
