@@ -324,7 +324,7 @@ def check_app(name, command, options, ncu_options):
         print("   WRONG RESULTS:", result["wrong"])
     for what in plain[0]["times"]:
         alone = statistics.median(r["times"][what] for r in plain)
-        with_gable = statistics.median(r["times"].get(what, float("nan")) for r in timed)
+        with_gable = statistics.median(r["times"].get(what) or float("nan") for r in timed)
         result["overhead"][what] = {"plain": alone, "timed": with_gable, "ratio": with_gable / alone,
                                     "all_plain": [r["times"][what] for r in plain],
                                     "all_timed": [r["times"].get(what) for r in timed]}
