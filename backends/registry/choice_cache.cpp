@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "backends/registry/log.h"
+#include "backends/registry/names_in.h"
 
 namespace gable {
 namespace {
@@ -192,13 +193,14 @@ bool is_choice_file(const path& file) {
 void make_room(const path& folder) {
   std::error_code error;
   std::vector<std::pair<std::filesystem::file_time_type, path>> files;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (!is_choice_file(it->path())) continue;
+  for (const std::string& name : names_in(folder)) {
+    const path file = folder / name;
+    if (!is_choice_file(file)) continue;
     std::error_code unknown;
-    if (it->path().extension() == ".tmp") {
-      std::filesystem::remove(it->path(), unknown);
+    if (file.extension() == ".tmp") {
+      std::filesystem::remove(file, unknown);
     } else {
-      files.emplace_back(it->last_write_time(unknown), it->path());
+      files.emplace_back(std::filesystem::last_write_time(file, unknown), file);
     }
   }
   if (files.size() <= kMostFiles) return;
@@ -340,13 +342,18 @@ void ChoiceCache::write() {
 }
 
 void ChoiceCache::put(Entry entry) {
-  if (const auto found = by_op_.find(entry.op); found != by_op_.end()) {
+  std::list<Entry> one;
+  one.push_back(std::move(entry));
+  by_op_.reserve(by_op_.size() + 1);
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> index{{one.front().op, one.begin()}};
+  // Nothing was changed so far, and nothing needs memory from here on.
+  if (const auto found = by_op_.find(one.front().op); found != by_op_.end()) {
     const auto old = found->second;
     by_op_.erase(found);
     entries_.erase(old);
   }
-  entries_.push_back(std::move(entry));
-  by_op_[entries_.back().op] = std::prev(entries_.end());
+  by_op_.merge(index);
+  entries_.splice(entries_.end(), one);
   if (entries_.size() > kMostEntries) {
     by_op_.erase(entries_.front().op);
     entries_.pop_front();

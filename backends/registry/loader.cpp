@@ -15,6 +15,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "backends/registry/names_in.h"
+
 namespace gable::loader {
 namespace {
 
@@ -114,10 +116,9 @@ std::vector<PluginFile> find_plugins(const SearchPath& path) {
   std::vector<PluginFile> plugins;
   for (const std::filesystem::path& folder : path.folders) {
     std::vector<PluginFile> here;
-    std::error_code error;  // a folder that does not exist holds no plugins
-    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-      const std::string backend = backend_of(it->path().filename().string());
-      if (!backend.empty()) here.push_back({backend, it->path()});
+    for (const std::string& name : names_in(folder)) {  // a folder that does not exist holds no plugins
+      const std::string backend = backend_of(name);
+      if (!backend.empty()) here.push_back({backend, folder / name});
     }
     std::sort(here.begin(), here.end(), [](const auto& a, const auto& b) { return a.backend < b.backend; });
     plugins.insert(plugins.end(), here.begin(), here.end());

@@ -7,15 +7,19 @@
 #include <gable/error.h>
 #include <gable/version.h>
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <string_view>
 
 #include "bench/cli/choice_commands.h"
@@ -437,6 +441,11 @@ int complain(const std::string& message, int code) {
   return code;
 }
 
+int complain_of_memory() {
+  std::fputs("gable: host memory ran out\n", stderr);  // as text that needs none
+  return kFailure;
+}
+
 /// How many words are gable's own: those before the first "--", behind which a program's begin. (CLI11 takes "--" for
 /// the end of an option's optional value too, and would read the program's options as gable's.)
 int count_own_words(int argc, const char* const* argv) {
@@ -456,6 +465,7 @@ std::string option_without_value(int own_words, const char* const* argv) {
   return "";
 }
 
+/// Throws std::bad_alloc alone.
 int run_action(Arguments& arguments) {
   Console console(arguments.json);
   try {
@@ -471,15 +481,16 @@ int run_action(Arguments& arguments) {
   } catch (const std::filesystem::filesystem_error& error) {
     console.finish_progress();
     return complain(error.what(), exit_code(code_of(error.code())));
+  } catch (const std::bad_alloc&) {
+    console.finish_progress();
+    throw;
   } catch (const std::exception& error) {
     console.finish_progress();
     return complain(error.what(), kFailure);
   }
 }
 
-}  // namespace
-
-int command(int argc, const char* const* argv) {
+int parse_and_run(int argc, const char* const* argv) {
   Arguments arguments;
   arguments.study.command = command_line(argc, argv);
   set_log([](std::string_view message) { std::fputs(("gable: " + std::string(message) + "\n").c_str(), stderr); });
@@ -509,6 +520,28 @@ int command(int argc, const char* const* argv) {
     arguments.program.argv.insert(arguments.program.argv.end(), argv + own_words + 1, argv + argc);
   }
   return run_action(arguments);
+}
+
+}  // namespace
+
+int command(int argc, const char* const* argv) {
+  try {
+    return parse_and_run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return complain_of_memory();
+  }
+}
+
+void exit_where_memory_runs_out() {
+  std::set_terminate([] {
+    try {
+      if (std::current_exception()) throw;
+    } catch (const std::bad_alloc&) {
+      ::_exit(complain_of_memory());
+    } catch (...) {
+    }
+    std::abort();
+  });
 }
 
 }  // namespace gable::bench

@@ -14,6 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <utility>
+
+#include "perfcounters/names_in.h"
 
 namespace gable::bench {
 namespace {
@@ -55,12 +58,12 @@ bool is_temporary(const std::string& name) { return name.starts_with(kPrefix) &&
 
 /// Removes the temporary files of processes that were killed: nobody has a lock on them.
 void remove_abandoned(const fs::path& folder) {
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (!is_temporary(it->path().filename().string())) continue;
-    const int descriptor = ::open(it->path().c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  for (const std::string& name : perf::names_in(folder)) {
+    if (!is_temporary(name)) continue;
+    const fs::path file = folder / name;
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) continue;
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(file.c_str());
     ::close(descriptor);
   }
 }
@@ -81,24 +84,23 @@ mode_t usual_mode() {
 
 }  // namespace
 
-TemporaryFile::TemporaryFile(const fs::path& beside) {
+TemporaryFile::TemporaryFile(const fs::path& beside) : TemporaryFile() {  // so an error below runs the destructor
   const fs::path folder = beside.parent_path().empty() ? fs::path(".") : beside.parent_path();
   remove_abandoned(folder);
   do {
-    if (descriptor_ >= 0) ::close(descriptor_);
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
     // The name does not hold the destination's, which may be as long as a name can be.
     std::string name = (folder / fmt::format("{}XXXXXX{}", kPrefix, kSuffix)).string();
     descriptor_ = ::mkostemps(name.data(), static_cast<int>(kSuffix.size()), O_CLOEXEC);
     if (descriptor_ < 0) fail_errno("can't create a file", name, errno);
-    path_ = name;
+    path_ = std::move(name);
   } while (!is_held(descriptor_));
   ::fchmod(descriptor_, usual_mode());
 }
 
 TemporaryFile::~TemporaryFile() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove(path_, ignored);
-  ::close(descriptor_);
+  if (!path_.empty()) ::unlink(path_.c_str());
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void TemporaryFile::write(const std::vector<std::string_view>& parts) const {

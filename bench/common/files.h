@@ -21,13 +21,15 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path path() const { return path_; }
   /// The parts one after the other; replaces what the file had.
   void write(const std::vector<std::string_view>& parts) const;
   void rename_to(const std::filesystem::path& destination);
 
  private:
-  std::filesystem::path path_;
+  TemporaryFile() = default;
+
+  std::string path_;
   int descriptor_ = -1;
 };
 

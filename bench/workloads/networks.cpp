@@ -6,6 +6,7 @@
 #include <map>
 
 #include "bench/workloads/suites.h"
+#include "perfcounters/names_in.h"
 #include "perfcounters/sources/child_process.h"
 
 namespace gable::bench {
@@ -44,9 +45,9 @@ std::vector<fs::path> network_folders() {
 std::vector<NetworkList> network_lists(const std::vector<fs::path>& folders) {
   std::map<std::string, fs::path> files;
   for (const fs::path& folder : folders) {
-    std::error_code error;
-    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-      if (it->path().extension() == ".txt") files.try_emplace(it->path().stem().string(), it->path());
+    for (const std::string& name : perf::names_in(folder)) {
+      const fs::path file = folder / name;
+      if (file.extension() == ".txt") files.try_emplace(file.stem().string(), file);
     }
   }
   std::vector<NetworkList> lists;

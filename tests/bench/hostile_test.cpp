@@ -1,6 +1,7 @@
 // The command where the world is against it: full devices, names that are empty, files that lie about, limits of the
 // system. It says what is wrong, exits with the code for it, and loses nothing that it measured.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <gable/device.h>
 #include <gable/error.h>
 #include <gable/oracle.h>
@@ -21,13 +22,16 @@
 #include <thread>
 #include <vector>
 
+#include "bench/cli/command.h"
 #include "bench/cli/console.h"
 #include "bench/common/files.h"
+#include "bench/measure/outcome.h"
 #include "bench/measure/random_verify.h"
 #include "bench/record/schema.h"
 #include "bench/workloads/problem.h"
 #include "perfcounters/sources/child_process.h"
 #include "tests/tools/folder.h"
+#include "tests/tools/out_of_memory.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -409,4 +413,63 @@ TEST_CASE("lists with a million continued or bad words are read in seconds") {
   REQUIRE(entries.size() == 1);
   CHECK(entries[0].text.size() == 4 * 200000 + 1);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+}
+
+namespace {
+
+/// How a command ends of whose allocations the n-th fails, and all that follow or that one alone.
+struct Ending {
+  int code = 0;         ///< of the process; minus the signal that ended it
+  bool failed = false;  ///< it came to that allocation
+};
+
+/// In a child: memory may run out in a destructor, which ends the process.
+Ending end_of_command(const std::vector<std::string>& words, long nth, conformance::Failing failing) {
+  std::vector<const char*> argv{"gable"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  constexpr int kWithoutFailure = 64;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int null = ::open("/dev/null", O_WRONLY);
+    ::dup2(null, 1);
+    ::dup2(null, 2);
+    exit_where_memory_runs_out();
+    conformance::fail_allocation(nth, failing);
+    const int code = command(static_cast<int>(argv.size()), argv.data());
+    ::_exit(conformance::allocation_failed() ? code : code + kWithoutFailure);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status)) return {-WTERMSIG(status), true};
+  const int code = WEXITSTATUS(status);
+  return code < kWithoutFailure ? Ending{code, true} : Ending{code - kWithoutFailure, false};
+}
+
+}  // namespace
+
+TEST_CASE("commands that run out of memory at any allocation say so with exit code 4, and leave their files whole") {
+  if (!conformance::can_count_allocations()) return;
+  const Folder folder;
+  const std::string study = folder.file("study.json");
+  const std::vector<std::string> bench{"bench",     "--problem", "mb1ic3ih8oc4kh3", "--device", "cpu", "--threads", "1",
+                                       "--seconds", "1e-4",      "--json",          study};
+  const std::vector<std::string> plot{"plot", study, "--out", folder.file("report"), "--ascii"};
+  const std::vector<std::string> verify{"verify", "--problem", "mb1ic3ih8oc4kh3", "--device", "reference"};
+  for (const std::vector<std::string>& words : {bench, plot, verify}) {
+    CAPTURE(words.front());
+    int out_of_memory = 0;
+    for (const conformance::Failing failing : {conformance::Failing::one, conformance::Failing::from_there_on}) {
+      Ending ending{.failed = true};
+      for (long nth = 0; ending.failed; nth += 1 + nth / 16) {
+        ending = end_of_command(words, nth, failing);
+        CAPTURE(nth);
+        CHECK((ending.code == kDone || (ending.code == kFailure && ending.failed)));
+        out_of_memory += ending.code == kFailure ? 1 : 0;
+      }
+      CHECK(temporary_files(folder) == 0);
+      CHECK(check_study(nlohmann::json::parse(read_text(study))).empty());
+    }
+    CHECK(out_of_memory > 50);
+  }
 }

@@ -16,6 +16,7 @@
 #include "perfcounters/sources/child_process.h"
 #include "tests/perfcounters/session_folder.h"
 #include "tests/tools/expect.h"
+#include "tests/tools/out_of_memory.h"
 
 using namespace gable;
 using nlohmann::json;
@@ -218,4 +219,12 @@ TEST_CASE("a file is written whole, or an Error names it") {
   CHECK(json::parse(file) == json::parse(record.json()));
   std::remove(path.c_str());
   CHECK(contains(message_of([&] { record.write("/no/such/folder/study.json"); }), "/no/such/folder"));
+}
+
+TEST_CASE("a measurement whose allocations fail, one after the other, says so and leaves no memory behind") {
+  if (!conformance::can_count_allocations()) return;
+  MeasureOptions options = declared(2000, 640);
+  options.seconds = 1e-5;
+  const auto works_after = [&] { return short_measurement(options).work.value == 2000; };
+  CHECK(conformance::out_of_memory_everywhere([&] { short_measurement(options); }, works_after) > 3);
 }

@@ -8,6 +8,7 @@
 #include "tests/tools/allocation_counter.h"
 #include "tests/tools/expect.h"
 #include "tests/tools/fast.h"
+#include "tests/tools/out_of_memory.h"
 
 #include <doctest/doctest.h>
 #include <gable/gable.h>
@@ -18,7 +19,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -357,49 +357,89 @@ TEST_CASE("run() allocates nothing") {
   }
 }
 
-/// Calls `work` with its first allocation failing, then its second, and so on until it needs no more. Returns how many
-/// failed; each one must be reported as a lack of memory, or done without (a sort needs no buffer).
-int out_of_memory_everywhere(const std::function<void()>& work) {
-  for (int nth = 0;; ++nth) {
-    CAPTURE(nth);
-    fail_allocation(nth);
-    std::string other;
-    try {
-      work();
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::out_of_memory) other = error.what();
-    } catch (const std::bad_alloc&) {
-    } catch (const std::exception& error) {
-      other = error.what();
-    }
-    if (!allocation_failed()) return nth;
-    CHECK(other.empty());
-  }
+/// Small convolutions, of which each kernel of the CPU takes at least one.
+std::vector<Conv2d> one_for_each_family() {
+  Conv2d dense{.input = {1, 24, 9, 9}, .weights = {40, 24, 3, 3}, .padding = {1, 1, 1, 1}, .layout = Layout::nhwc};
+  Conv2d half = dense, pointwise = dense, planes = dense, groups = dense;
+  half.dtype = DType::bf16;
+  pointwise.weights = {40, 24, 1, 1};
+  pointwise.padding = {};
+  planes.layout = Layout::nchw;
+  groups.weights = {24, 4, 3, 3};
+  groups.groups = 6;
+  Conv2d half_planes = planes, half_pointwise = pointwise;
+  half_planes.dtype = half_pointwise.dtype = DType::bf16;
+  const Conv2d few{.input = {2, 3, 12, 12}, .weights = {16, 3, 3, 3}, .epilogue = {.bias = true}};
+  Conv2d deep{.input = {1, 32, 8, 8}, .weights = {32, 1, 3, 3}, .groups = 32, .layout = Layout::nhwc};
+  Conv2d deep_planes = deep, pooled = dense;
+  deep_planes.layout = Layout::nchw;
+  pooled.epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}};
+  return {dense, half, pointwise, half_pointwise, planes, half_planes, groups, few, deep, deep_planes, pooled};
 }
 
-TEST_CASE("where any allocation of open, plan, pack and tensor fails, that is reported, and the device works on") {
+bool runs(const Device& device, const Op& op) {
+  const std::vector<KernelSupport> answers = device.query(op);
+  return std::any_of(answers.begin(), answers.end(), [](const auto& answer) { return answer.supported; });
+}
+
+/// The op's plan, packed weights and first run, each of whose allocations fails once; after that, the device still
+/// plans and an earlier plan still gives the right numbers.
+void run_out_of_memory(const Device& device, const Op& op) {
+  const Operands operands = make_operands(op);
+  const Plan before = device.plan(op);
+  Bench ran(device, before, operands);
+  const OracleResult expected = oracle(op, operands.views());
+  const auto all = [&] {
+    const Plan plan = device.plan(op);
+    Bench(device, plan, operands).run();
+  };
+  const auto works_after = [&] {
+    ran.output().poison();
+    ran.run();
+    return compare(ran.outcome().y, expected, before.error_bound()).passed;
+  };
+  CHECK(out_of_memory_everywhere(all, works_after) > 3);
+  CHECK(works_after());
+  const Plan after = device.plan(op);
+  Bench again(device, after, operands);
+  again.run();
+  CHECK(compare(again.outcome().y, expected, after.error_bound()).passed);
+}
+
+TEST_CASE("where any allocation of open, query, plan, pack and run fails, that is reported, and the device works on") {
   if (!can_count_allocations()) {
     MESSAGE("skipped: a sanitizer has the allocations");
     return;
   }
-  const std::vector<Conv2d> convs{
-      {.input = {1, 24, 9, 9}, .weights = {40, 24, 3, 3}, .padding = {1, 1, 1, 1}, .layout = Layout::nhwc},
-      {.input = {2, 3, 12, 12}, .weights = {16, 3, 3, 3}, .epilogue = {.bias = true}},
-      {.input = {1, 32, 8, 8}, .weights = {32, 1, 3, 3}, .groups = 32, .layout = Layout::nhwc}};
-  for (const char* uri : {"cpu?threads=1", "reference?threads=1"}) {
+  for (const char* uri : {"cpu?threads=1", "reference?threads=1", "auto?only=cpu+reference&threads=1"}) {
     CAPTURE(uri);
     CHECK(out_of_memory_everywhere([&] { open(uri); }) > 3);
     const Device device = open(uri);
-    for (const Conv2d& conv : convs) {
-      const Tensor weights = device.tensor(conv.dtype, conv.weights);
-      std::fill_n(weights.as<float>(), conv.weights.elements(), 1.0F);
-      CHECK(out_of_memory_everywhere([&] { device.plan(conv).pack(weights); }) > 3);
-      CHECK(out_of_memory_everywhere([&] { device.query(conv); }) > 3);
-      CHECK(out_of_memory_everywhere([&] { device.tensor(DType::f32, conv.input); }) > 1);
-      const Plan plan = device.plan(conv);
-      CHECK(plan.pack(weights).bytes() > 0);
+    CHECK(out_of_memory_everywhere([&] { device.query(small_conv()); }) > 3);
+    CHECK(out_of_memory_everywhere([&] { device.tensor(DType::f32, small_conv().input); }) > 1);
+    for (const Op& op : one_of_each()) {
+      CAPTURE(describe(op));
+      run_out_of_memory(device, op);
     }
   }
+  const Device cpu = open("cpu");
+  for (const std::string& kernel : cpu.info().kernels) {
+    CAPTURE(kernel);
+    const Device device = open("cpu?threads=1&kernel=" + kernel);
+    std::vector<Conv2d> convs = one_for_each_family();
+    const auto taken = std::find_if(convs.begin(), convs.end(), [&](const Conv2d& conv) { return runs(device, conv); });
+    if (taken != convs.end()) run_out_of_memory(device, *taken);
+    const bool only_moves = kernel == "max_pool" || kernel == "add" || kernel == "transpose" || kernel == "reorder";
+    CHECK((taken != convs.end()) != only_moves);
+  }
+}
+
+TEST_CASE("a search for the fastest that runs out of memory is reported, and the device plans on") {
+  if (!can_count_allocations()) return;
+  const Device device = open("auto?only=cpu+reference&threads=1");
+  const Op op = one_for_each_family().front();
+  const auto works_after = [&] { return device.plan(op).explain().starts_with("auto chose"); };
+  CHECK(out_of_memory_everywhere([&] { tune(device, op, 1e-4); }, works_after) > 3);
 }
 
 TEST_CASE("a plan refuses what it was not made for and names it") {
