@@ -143,6 +143,11 @@ void add_measuring(CLI::App& app, StudyOptions& s) {
       ->check(positive());
 }
 
+void add_resume(CLI::App& app, StudyOptions& s) {
+  app.add_flag("--resume", s.resume,
+               "go on with the record that an interrupted run of the same command left: measure what it lacks");
+}
+
 void add_info(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("info", "devices, kernels, counters: available, or why not");
   add_json(app, a);
@@ -216,6 +221,7 @@ void add_bench(CLI::App& root, Arguments& a) {
   add_devices(app, a.study);
   add_measuring(app, a.study);
   app.add_flag("--ceilings", a.study.ceilings, "measure the machine's ceilings first, for percents of the roof");
+  add_resume(app, a.study);
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) { return bench_command(arguments.study, console); };
@@ -281,12 +287,16 @@ void add_roofline(CLI::App& root, Arguments& a) {
   add_measuring(app, a.study);
   app.add_flag("--quick", a.study.quick, "two minutes on two cores: smaller batches, fewer runs, warm only");
   app.add_option("--out", a.study.out, "folder of the report (default: report)");
+  add_resume(app, a.study);
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) -> int {
       SelectionOptions& s = arguments.study.selection;
       if (!arguments.program.argv.empty()) {
         refuse_selection(s);
+        if (arguments.study.resume) {
+          throw Error(ErrorCode::invalid_argument, "--resume: a program is measured in one go; leave the option out");
+        }
         return program_command(arguments.study, arguments.program, true, console);
       }
       if (s.suite.empty() && s.file.empty() && s.problems.empty()) s.suite = "study";
@@ -430,9 +440,20 @@ void add_counted(CLI::App& root, Arguments& a) {
   });
 }
 
+/// How many words are gable's own: those before the first "--", behind which a program's begin. (CLI11 takes "--" for
+/// the end of an option's optional value too, and would read the program's options as gable's.)
+int count_own_words(int argc, const char* const* argv) {
+  const auto* end = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+  return static_cast<int>(end - argv);
+}
+
+/// For the record. Without --resume, so that a resumed study has the command of the whole one.
 std::string command_line(int argc, const char* const* argv) {
+  const int own_words = count_own_words(argc, argv);
   std::string text = "gable";
-  for (int i = 1; i < argc; ++i) text += fmt::format(" {}", argv[i]);
+  for (int i = 1; i < argc; ++i) {
+    if (i >= own_words || std::string_view(argv[i]) != "--resume") text += fmt::format(" {}", argv[i]);
+  }
   return text;
 }
 
@@ -444,13 +465,6 @@ int complain(const std::string& message, int code) {
 int complain_of_memory() {
   std::fputs("gable: host memory ran out\n", stderr);  // as text that needs none
   return kFailure;
-}
-
-/// How many words are gable's own: those before the first "--", behind which a program's begin. (CLI11 takes "--" for
-/// the end of an option's optional value too, and would read the program's options as gable's.)
-int count_own_words(int argc, const char* const* argv) {
-  const auto* end = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
-  return static_cast<int>(end - argv);
 }
 
 /// The option whose value is empty, as an unset variable of a script makes it; empty if there is none. No option means

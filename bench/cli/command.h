@@ -7,8 +7,8 @@ namespace gable::bench {
 /// can't do it, 4 device or system failure.
 int command(int argc, const char* const* argv);
 
-/// For main(): where memory runs out inside something that must not throw (nlohmann's JSON takes memory to free itself),
-/// the process says so and exits with 4, as elsewhere, instead of ending with SIGABRT.
+/// For main(): where memory runs out inside something that must not throw (nlohmann's JSON takes memory to free
+/// itself), the process says so and exits with 4, as elsewhere, instead of ending with SIGABRT.
 void exit_where_memory_runs_out();
 
 }  // namespace gable::bench

@@ -83,14 +83,6 @@ void Console::check_target() const {
   if (!json_target_.empty() && json_target_ != "-") check_writable(json_target_);
 }
 
-void Console::save(const nlohmann::json& document) const {
-  if (!writes_file()) return;
-  try {
-    write_file(json_target_, {json_text(document)});
-  } catch (const Error&) {  // emit() says it
-  }
-}
-
 void Console::emit(const nlohmann::json& document) {
   finish_progress();
   if (json_target_.empty()) return;

@@ -29,9 +29,8 @@ class Console {
   /// Error(device_failure) where the disk or the device behind standard output is full.
   void emit(const nlohmann::json& document);
   bool wants_json() const { return !json_target_.empty(); }
-  bool writes_file() const { return wants_json() && json_target_ != "-"; }
-  /// What is known so far, for the case that the process is killed before emit(). Only to a file.
-  void save(const nlohmann::json& document) const;
+  /// The file of --json; empty if there is none.
+  std::string json_file() const { return json_target_ == "-" ? "" : json_target_; }
   /// Throws Error(invalid_argument) if emit() could not write its file. Call it before a long run.
   void check_target() const;
   /// Why lines of print() were lost, which stops no command: its record is still written. Empty: none were.

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <gable/error.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -132,7 +133,9 @@ void print_tables(const report::Studies& studies, Console& console) {
 ExitCode bench_command(const StudyOptions& options, Console& console) {
   console.check_target();
   const perf::InterruptKeeper interrupts;
-  const MeasuredStudy measured = measure_study(options, bench_plan(options), console);
+  StudyPlan plan = bench_plan(options);
+  plan.file = console.json_file();
+  const MeasuredStudy measured = measure_study(options, plan, console);
   const json document = to_json(measured.study, measured.run);
   print_tables(report::merge({document}), console);
   console.emit(document);
@@ -155,7 +158,9 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
   console.check_target();
   const std::string folder = report_folder(options.out);
   make_report_folder(folder);
-  const StudyPlan plan = roofline_plan(options);
+  StudyPlan plan = roofline_plan(options);
+  plan.file =
+      console.json_file().empty() ? (std::filesystem::path(folder) / "study.json").string() : console.json_file();
   if (!plan.mode.empty()) console.print(plan.mode);
   const perf::InterruptKeeper interrupts;
   const MeasuredStudy measured = measure_study(options, plan, console);

@@ -11,6 +11,8 @@
 #include <memory>
 #include <utility>
 
+#include "bench/cli/resume.h"
+#include "bench/common/files.h"
 #include "bench/counting/op_workload.h"
 #include "bench/counting/row_counters.h"
 #include "bench/measure/bandwidth.h"
@@ -18,6 +20,7 @@
 #include "bench/measure/devices.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/pagerank.h"
+#include "bench/measure/recorded_ceilings.h"
 #include "bench/record/study_json.h"
 #include "bench/workloads/identity.h"
 #include "bench/workloads/spread.h"
@@ -55,10 +58,13 @@ std::string left_out(const std::vector<Refusal>& refused) {
 /// Measures the rows of a study.
 class RowMeasurer {
  public:
-  using Keep = std::function<void(const std::vector<Row>&, const Outcome&)>;  ///< called after each row
+  using Keep = std::function<void(const RowMeasurer&)>;  ///< called after each row
 
   RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, Console& console, Keep keep)
       : options_(options), plan_(plan), counters_(counters), console_(console), keep_(std::move(keep)) {}
+
+  /// Cases whose rows are all here are not measured.
+  void resume(std::vector<Row> known) { known_ = KnownRows(std::move(known)); }
 
   /// Runs the rows of the devices of one kind. `between` is called between them.
   void measure(const std::vector<OpenDevice>& devices, const MeasureOptions& measuring,
@@ -70,13 +76,16 @@ class RowMeasurer {
       between(devices.front().kind);
       console_.progress(done, total, what);
     };
-    const MeasureJob job{devices, measuring, outcome_};
+    const MeasureJob job{devices, measuring, outcome_, known_};
     const std::vector<Case> order = plan_.little_time ? spread(selection.cases) : selection.cases;
     const std::size_t first_row = rows_.size();
-    measure_cases(order, job, {progress, [this](const Measured& m) {
-                                 const std::string helper = perf::own_executable();
-                                 add(counters_.count(m.row, workload_of(m, helper)));
-                               }});
+    measure_cases(order, job,
+                  {progress,
+                   [this](const Measured& m) {
+                     const std::string helper = perf::own_executable();
+                     add(counters_.count(m.row, workload_of(m, helper)));
+                   },
+                   [this](Row row) { add(std::move(row)); }});
     sort_as(selection.cases, first_row);
     const RowCallbacks callbacks{progress, [this](Row row) { add(std::move(row)); }};
     measure_bandwidths(selection.bandwidths, job, callbacks);
@@ -84,13 +93,21 @@ class RowMeasurer {
     console_.finish_progress();
   }
 
-  std::vector<Row>& rows() { return rows_; }
+  /// Measured or kept so far.
+  const std::vector<Row>& rows() const { return rows_; }
+  /// With the known rows that no case has asked for yet.
+  std::vector<Row> rows_and_known() const {
+    std::vector<Row> rows = rows_;
+    for (Row& row : known_.rest()) rows.push_back(std::move(row));
+    return rows;
+  }
+  std::size_t kept() const { return known_.taken(); }
   const Outcome& outcome() const { return outcome_; }
 
  private:
   void add(Row row) {
     rows_.push_back(std::move(row));
-    keep_(rows_, outcome_);
+    keep_(*this);
   }
 
   /// Puts the rows from `first_row` on into the order of the cases.
@@ -122,6 +139,7 @@ class RowMeasurer {
   Console& console_;
   Keep keep_;
   Outcome outcome_;
+  KnownRows known_;
   std::vector<Row> rows_;
 };
 
@@ -144,20 +162,25 @@ CeilingCallbacks ceiling_callbacks(Console& console) {
           }};
 }
 
-/// Writes the rows so far to the file of --json, so that a study that is killed leaves them there. Takes a twentieth of
-/// the time at most, between rows.
+/// Writes the rows so far to a file, so that a study that is killed leaves them there. Takes a twentieth of the time at
+/// most, between rows.
 class RowKeeper {
  public:
-  /// `ceilings` may be null.
-  RowKeeper(const RunEntry& run, const MachineCeilings* ceilings, const Console& console)
-      : run_(run), ceilings_(ceilings), console_(console) {}
+  /// `file` may be empty: then nothing is written. `ceilings` may be null.
+  RowKeeper(std::string file, const RunEntry& run, const MachineCeilings* ceilings)
+      : file_(std::move(file)), run_(run), ceilings_(ceilings) {}
 
-  void keep(std::vector<Row> rows, const Outcome& outcome) {
+  void keep(const RowMeasurer& measurer) {
     const auto start = Clock::now();
-    if (!console_.writes_file() || start < next_) return;
+    if (file_.empty() || start < next_) return;
     const MachineCeilings roofs = ceilings_ != nullptr ? *ceilings_ : MachineCeilings{};
+    std::vector<Row> rows = measurer.rows_and_known();
     judge_rows(rows, roofs, run_.machine);
-    console_.save(to_json(Study{ceiling_entries(roofs), rate_entries(roofs), std::move(rows), outcome.refused}, run_));
+    const Study study{ceiling_entries(roofs), rate_entries(roofs), std::move(rows), measurer.outcome().refused};
+    try {
+      write_file(file_, {json_text(to_json(study, run_))});
+    } catch (const Error&) {  // Console::emit() says it
+    }
     const auto end = Clock::now();
     next_ = end + std::max<Clock::duration>(std::chrono::seconds(1), 20 * (end - start));
   }
@@ -165,11 +188,25 @@ class RowKeeper {
  private:
   using Clock = std::chrono::steady_clock;
 
+  std::string file_;
   const RunEntry& run_;
   const MachineCeilings* ceilings_;
-  const Console& console_;
   Clock::time_point next_{};
 };
+
+/// The study to go on with; nothing without --resume or where there is no such file yet.
+std::optional<ReadStudy> resumed_study(const StudyOptions& options, const StudyPlan& plan, const RunEntry& run,
+                                       Console& console) {
+  if (!options.resume) return std::nullopt;
+  if (plan.file.empty())
+    throw Error(ErrorCode::invalid_argument, "--resume: goes on with the file of --json; name it, as in --json a.json");
+  std::optional<ReadStudy> before = study_to_resume(plan.file, run);
+  console.print(before ? fmt::format("resuming '{}' with its {} rows", plan.file, before->study.rows.size())
+                       : fmt::format("nothing to resume: there is no '{}' yet", plan.file));
+  return before;
+}
+
+void add_to_mode(RunEntry& run, const std::string& text) { run.mode += (run.mode.empty() ? "" : "; ") + text; }
 
 }  // namespace
 
@@ -196,12 +233,14 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   measured.run = {.machine = perf::describe_machine(), .command = options.command, .mode = plan.mode};
   RowCounters counters = counters_of(options.counters);
   select(options.selection, false);  // reports misuse before any device is opened
+  const std::optional<ReadStudy> before = resumed_study(options, plan, measured.run, console);
   const std::vector<OpenDevice> devices =
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
   counters.require_sources(kinds_of(devices));
   std::optional<CeilingRounds> ceilings;
   const CeilingSource source = ceiling_source(measured.run.machine, plan.quick_ceilings, console);
   if (plan.ceilings) ceilings.emplace(source, scope_of(devices));
+  if (ceilings && before) ceilings->add_recorded(ceilings_of(before->study.ceilings, before->study.rates));
   const auto between = [&](DeviceKind kind) {
     if (ceilings) ceilings->between(kind);
   };
@@ -210,26 +249,29 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   const std::vector<OpenDevice> gpus = of_kind(devices, DeviceKind::gpu);
   MeasureOptions measuring = plan.measuring;
   if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
-  RowKeeper keeper(measured.run, ceilings ? &ceilings->so_far() : nullptr, console);
-  RowMeasurer measurer(options, plan, counters, console,
-                       [&](const std::vector<Row>& rows, const Outcome& outcome) { keeper.keep(rows, outcome); });
+  RowKeeper keeper(plan.file, measured.run, ceilings ? &ceilings->so_far() : nullptr);
+  RowMeasurer measurer(options, plan, counters, console, [&](const RowMeasurer& rows) { keeper.keep(rows); });
+  if (before) measurer.resume(before->study.rows);
+  std::vector<Row> rows;
   try {
     measurer.measure(cpus, measuring, between);
     measurer.measure(gpus, measuring, between);
+    rows = measurer.rows();
   } catch (const perf::Interrupted&) {
-    const std::string kept = fmt::format("interrupted: {} rows were measured and are kept", measurer.rows().size());
+    rows = measurer.rows_and_known();
+    const std::string kept = fmt::format("interrupted: {} rows were measured and are kept", rows.size());
     console.print(kept);
-    measured.run.mode += (measured.run.mode.empty() ? "" : "; ") + kept;
+    add_to_mode(measured.run, kept);
   }
+  if (before) add_to_mode(measured.run, resumed_text(measurer.kept(), *before));
   for (const std::string& line : counters.summary()) console.print(line);
 
-  const MachineCeilings roofs = ceilings ? ceilings->judge(measurer.rows(), measured.run.machine) : MachineCeilings{};
-  if (!ceilings) judge_rows(measurer.rows(), roofs, measured.run.machine);
-  measured.study = {ceiling_entries(roofs), rate_entries(roofs), std::move(measurer.rows()),
-                    measurer.outcome().refused};
+  const MachineCeilings roofs = ceilings ? ceilings->judge(rows, measured.run.machine) : MachineCeilings{};
+  if (!ceilings) judge_rows(rows, roofs, measured.run.machine);
+  measured.study = {ceiling_entries(roofs), rate_entries(roofs), std::move(rows), measurer.outcome().refused};
   if (const std::string missing = left_out(measured.study.refused); !missing.empty()) {
     console.print(missing);
-    measured.run.mode += (measured.run.mode.empty() ? "" : "; ") + missing;
+    add_to_mode(measured.run, missing);
   }
   measured.run.counters = counters.entry();
   measured.code = measurer.outcome().exit_code();

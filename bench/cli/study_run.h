@@ -32,6 +32,7 @@ struct StudyOptions {
   bool quick = false;
   bool ceilings = false;  ///< bench: measure them too, for percents of the roof
   CounterOptions counters;
+  bool resume = false;  ///< goes on with the rows that an interrupted run has left
   std::string out;      ///< folder of roofline's and plot's report
   std::string command;  ///< the command line, for the record
 };
@@ -44,6 +45,7 @@ struct StudyPlan {
   bool ceilings = false;
   bool quick_ceilings = true;
   std::string mode;  ///< for the record: what --quick left out; empty: nothing
+  std::string file;  ///< where rows are written as they come; empty: nowhere
 };
 
 struct MeasuredStudy {

@@ -28,11 +28,19 @@ perf::TimingOptions timing_options(const MeasureOptions& options) {
   return timing;
 }
 
-Row row_of(const BandwidthCase& one, const OpenDevice& device, const Mover& mover, const perf::Timing& timing) {
+Placement place_of(const OpenDevice& device, const Mover& mover) {
   Placement place = placement_of(device);
   place.kernel = mover.kernel;
   if (place.kind == DeviceKind::cpu) place.threads = mover.threads;
-  return timed_row(identity_of(one), std::move(place), {mover.time_source, timing, mover.flop, mover.bytes});
+  return place;
+}
+
+/// The row of one case on one device, measured unless it is known.
+Row row_of(const BandwidthCase& one, const OpenDevice& device, const Mover& mover, const MeasureJob& job) {
+  Placement place = place_of(device, mover);
+  if (job.known.count(identity_of(one), place) > 0) return job.known.take(identity_of(one), place);
+  const auto timings = perf::measure_alternating(std::span(&mover.subject, 1), timing_options(job.options));
+  return timed_row(identity_of(one), std::move(place), {mover.time_source, timings.front(), mover.flop, mover.bytes});
 }
 
 /// The cases that remain for a device.
@@ -77,9 +85,7 @@ void measure_bandwidths(const std::vector<BandwidthCase>& cases, const MeasureJo
     for (const BandwidthCase& one : own) {
       callbacks.progress(done++, own.size(), one.name);
       try {
-        const Mover mover = bandwidth->mover(one);
-        const auto timings = perf::measure_alternating(std::span(&mover.subject, 1), timing_options(job.options));
-        callbacks.report(row_of(one, device, mover, timings.front()));
+        callbacks.report(row_of(one, device, bandwidth->mover(one), job));
         ++job.outcome.ran;
       } catch (const Error& error) {
         job.outcome.refuse(identity_of(one), device.uri, error);

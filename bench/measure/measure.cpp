@@ -27,12 +27,12 @@ class Budget {
   Budget(const MeasureOptions& options, std::size_t cases) : options_(options), cases_left_(cases) {}
 
   bool spent() const { return options_.seconds_total > 0 && left() <= 0; }
+  void finish_case() { --cases_left_; }
 
-  /// Seconds for one device and one cache state of the next case.
-  double next(std::size_t devices) {
+  /// Seconds for one device and one cache state of the case.
+  double of_case(std::size_t devices) const {
     const double share =
         left() / static_cast<double>(cases_left_ * std::max<std::size_t>(1, devices) * options_.caches.size());
-    --cases_left_;
     return options_.seconds_total > 0 ? std::min(options_.seconds_each, share) : options_.seconds_each;
   }
 
@@ -70,9 +70,8 @@ struct Contestant {
   double first_run = 0;
 };
 
-/// Makes a plan and tensors for each case on every device that supports it.
-std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& devices, const OpData& data,
-                                Outcome& outcome) {
+/// Makes a plan for each case on every device that supports it.
+std::vector<Contestant> plan_all(Rivals rivals, const std::vector<OpenDevice>& devices, Outcome& outcome) {
   std::vector<Contestant> contestants;
   for (const Case& one : rivals) {
     try {
@@ -83,15 +82,26 @@ std::vector<Contestant> prepare(Rivals rivals, const std::vector<OpenDevice>& de
     }
     for (const OpenDevice& device : devices) {
       try {
-        auto runner = std::make_unique<OpRunner>(device, one.op);
-        runner->prepare(data);
-        contestants.push_back({&one, std::move(runner)});
+        contestants.push_back({&one, std::make_unique<OpRunner>(device, one.op)});
       } catch (const Error& error) {
         outcome.refuse(identity_of(one), device.uri, error);
       }
     }
   }
   return contestants;
+}
+
+/// Makes their tensors. Those that find no memory are refused and left out.
+void prepare(std::vector<Contestant>& contestants, const OpData& data, Outcome& outcome) {
+  std::erase_if(contestants, [&](const Contestant& c) {
+    try {
+      c.runner->prepare(data);
+      return false;
+    } catch (const Error& error) {
+      outcome.refuse(identity_of(*c.one), c.runner->device().uri, error);
+      return true;
+    }
+  });
 }
 
 /// The convolution without reuse: a multiplication reads both operands, and each output is written once.
@@ -103,23 +113,64 @@ std::optional<NaiveModel> naive_model(const Op& op, double flop) {
   return NaiveModel{.bytes = static_cast<double>(size_of(conv->dtype)) * outputs * (2 * terms + 1), .seconds = {}};
 }
 
-Measured measured_of(const Contestant& c, perf::Cache cache, const perf::Timing& timing) {
-  const Plan& plan = c.runner->plan();
+Placement place_of(const Contestant& c, perf::Cache cache) {
   Placement place = c.runner->placement();
   place.cache = cache == perf::Cache::warm ? "warm" : "cold";
+  return place;
+}
+
+Measured measured_of(const Contestant& c, perf::Cache cache, const perf::Timing& timing) {
+  const Plan& plan = c.runner->plan();
   const Work least = plan.work();
   Row row =
-      timed_row(identity_of(*c.one), std::move(place), {c.runner->time_source(), timing, least.flop, least.bytes()});
+      timed_row(identity_of(*c.one), place_of(c, cache), {c.runner->time_source(), timing, least.flop, least.bytes()});
   row.naive = naive_model(c.one->op, least.flop);
   return {c.one, c.runner.get(), std::move(row)};
 }
 
-void measure_rivals(Rivals rivals, double budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
+/// Keeps the rows of the contestants if all of them are known; else false.
+bool keep_known(const std::vector<Contestant>& contestants, const MeasureJob& job, const MeasureCallbacks& callbacks) {
+  if (job.known.empty()) return false;
+  for (const perf::Cache cache : job.options.caches) {
+    for (const Contestant& c : contestants) {
+      if (job.known.count(identity_of(*c.one), place_of(c, cache)) == 0) return false;
+    }
+  }
+  for (const perf::Cache cache : job.options.caches) {
+    for (const Contestant& c : contestants) {
+      callbacks.keep(job.known.take(identity_of(*c.one), place_of(c, cache)));
+      ++job.outcome.ran;
+    }
+  }
+  return true;
+}
+
+/// The device could have measured it.
+void leave_out(const Case& one, const OpenDevice& device, const MeasureJob& job) {
+  job.outcome.refuse(identity_of(one), device.uri,
+                     Error(ErrorCode::unsupported,
+                           fmt::format("{} ({:.3g} s for these devices)", kOutOfTime, job.options.seconds_total)));
+}
+
+void leave_out(Rivals rivals, const MeasureJob& job) {
+  for (const Case& one : rivals) {
+    for (const OpenDevice& device : job.devices) leave_out(one, device, job);
+  }
+}
+
+void measure_rivals(Rivals rivals, const Budget& budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   const Op op = in_math(rivals.front().op, Math::strict);  // the data are the same for every math
   validate(op);
   require_memory(bytes_needed(op, job.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
+  std::vector<Contestant> contestants = plan_all(rivals, job.devices, job.outcome);
+  if (keep_known(contestants, job, callbacks)) return;
+  if (budget.spent()) {
+    for (const Contestant& c : contestants) leave_out(*c.one, c.runner->device(), job);
+    return;
+  }
+  const double seconds = budget.of_case(job.devices.size() * rivals.size());
   const OpData data = random_data(op);
-  std::vector<Contestant> contestants = prepare(rivals, job.devices, data, job.outcome);
+  prepare(contestants, data, job.outcome);
   for (Contestant& c : contestants) c.first_run = run_first([&c] { c.runner->run(); }, c.runner->timed_by_events());
   const auto report = [&](const Measured& measured) {
     callbacks.report(measured);
@@ -130,17 +181,8 @@ void measure_rivals(Rivals rivals, double budget, const MeasureJob& job, const M
     turns.push_back({c.runner->subject(), c.first_run, c.runner->timed_by_events()});
   for (const perf::Cache cache : job.options.caches) {
     const std::vector<perf::Timing> timings =
-        time_in_turn(turns, {.cache = cache, .budget = budget, .max_runs = job.options.max_runs});
+        time_in_turn(turns, {.cache = cache, .budget = seconds, .max_runs = job.options.max_runs});
     for (std::size_t i = 0; i < turns.size(); ++i) report(measured_of(contestants[i], cache, timings[i]));
-  }
-}
-
-/// Each device could have measured them.
-void leave_out(Rivals rivals, const MeasureJob& job) {
-  const Error over(ErrorCode::unsupported,
-                   fmt::format("{} ({:.3g} s for these devices)", kOutOfTime, job.options.seconds_total));
-  for (const Case& one : rivals) {
-    for (const OpenDevice& device : job.devices) job.outcome.refuse(identity_of(one), device.uri, over);
   }
 }
 
@@ -158,16 +200,17 @@ void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const 
     const Case& one = rivals.front();
     callbacks.progress(done++, all.size(), fmt::format("{} {}", one.name, to_string(dtype_of(one.op))));
     try {
-      if (budget.spent()) {
+      if (budget.spent() && job.known.empty()) {
         leave_out(rivals, job);
-        continue;
+      } else {
+        measure_rivals(rivals, budget, job, callbacks);
       }
-      measure_rivals(rivals, budget.next(job.devices.size() * rivals.size()), job, callbacks);
     } catch (const Error& error) {
       refuse_all(rivals, error, job.outcome);
     } catch (const std::bad_alloc&) {
       refuse_all(rivals, Error(ErrorCode::out_of_memory, "host memory ran out"), job.outcome);
     }
+    budget.finish_case();
   }
 }
 

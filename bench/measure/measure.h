@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure/known_rows.h"
 #include "bench/measure/op_runner.h"
 #include "bench/measure/outcome.h"
 #include "bench/workloads/cases.h"
@@ -32,11 +33,12 @@ struct Measured {
   Row row{};
 };
 
-/// The devices, the options and the list for refusals.
+/// The devices, the options, the list for refusals, and what needs no measuring.
 struct MeasureJob {
   const std::vector<OpenDevice>& devices;
   const MeasureOptions& options;
   Outcome& outcome;
+  KnownRows& known;
 };
 
 using Progress = std::function<void(std::size_t done, std::size_t total, const std::string& what)>;
@@ -44,16 +46,17 @@ using Progress = std::function<void(std::size_t done, std::size_t total, const s
 /// Runs rows that have no plan.
 struct RowCallbacks {
   Progress progress;
-  std::function<void(Row)> report;
+  std::function<void(Row)> report;  ///< also of known rows
 };
 
 struct MeasureCallbacks {
   Progress progress;
   std::function<void(const Measured&)> report;
+  std::function<void(Row)> keep{};  ///< of known rows
 };
 
 /// Measures every case on every device of the job. Neighbouring cases that differ only in their math take turns, like
-/// devices.
+/// devices. Where all rows of those that take turns are known, they are kept; else all of them are measured.
 void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const MeasureCallbacks& callbacks);
 
 }  // namespace gable::bench

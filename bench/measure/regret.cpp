@@ -98,7 +98,8 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
   MeasureOptions options;
   options.seconds_each = job_.seconds_each;
   std::vector<RegretTime> times;
-  measure_cases({one}, {devices, options, outcome},
+  KnownRows none;
+  measure_cases({one}, {devices, options, outcome, none},
                 {[](std::size_t, std::size_t, const std::string&) {},
                  [&](const Measured& measured) { times.push_back(time_of(measured.row)); }});
   if (times.size() < 3) {

@@ -279,6 +279,77 @@ TEST_CASE("an interrupted study keeps its rows, exits with 128 and the signal, a
   }
 }
 
+TEST_CASE("--resume measures what an interrupted study lacks: same rows in the same order, each measured once") {
+  const Folder folder;
+  std::string list;
+  for (int i = 0; i < 30; ++i) list += "mb1ic3ih8oc" + std::to_string(i + 1) + "kh3\n";
+  write_text(folder.file("list.txt"), list);
+  const std::string record = folder.file("study.json");
+  const std::string bench =
+      "bench --device cpu,reference --threads 1 --seconds 0.02 --file " + folder.file("list.txt") + " --json " + record;
+  const auto read_rows = [&] { return nlohmann::json::parse(read_text(record))["measurements"]; };
+  const auto places = [](const nlohmann::json& rows) {
+    std::vector<std::string> names;
+    for (const nlohmann::json& row : rows)
+      names.push_back(row["name"].get<std::string>() + " " + row["problem"].get<std::string>() + " " +
+                      row["device"].get<std::string>() + " " + row["cache"].get<std::string>());
+    return names;
+  };
+  {
+    Running running(folder, bench + " --resume");
+    REQUIRE(comes([&] { return fs::exists(record); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    running.send(SIGTERM);
+    CHECK(running.wait() == 128 + SIGTERM);
+    CHECK(contains(read_text(folder.file("stderr")), "interrupted"));
+  }
+  // Of the last case half is there, as after a kill: it is measured again as a whole.
+  nlohmann::json half = nlohmann::json::parse(read_text(record));
+  const nlohmann::json before = half["measurements"];
+  REQUIRE(before.size() >= 2);
+  REQUIRE(before.size() < 60);
+  half["measurements"].erase(half["measurements"].size() - 1);
+  write_text(record, half.dump());
+  const Result resumed = run_command(folder, bench + " --resume");
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  const nlohmann::json whole = nlohmann::json::parse(read_text(record));
+  const nlohmann::json& rows = whole["measurements"];
+  CHECK(contains(whole["machine"]["mode"].get<std::string>(), "resumed: " + std::to_string(before.size() - 2)));
+  for (std::size_t i = 0; i + 2 < before.size(); ++i) CHECK(rows[i]["T"] == before[i]["T"]);
+  CHECK(rows[before.size() - 2]["T"] != before[before.size() - 2]["T"]);
+  REQUIRE(run_command(folder, bench).code == 0);
+  CHECK(places(rows) == places(read_rows()));
+  CHECK(nlohmann::json::parse(read_text(record))["machine"]["command"] == whole["machine"]["command"]);
+}
+
+TEST_CASE("--resume refuses what is no record of the same command, machine and gable, and says what differs") {
+  const Folder folder;
+  const std::string record = folder.file("study.json");
+  const std::string bench = std::string("bench --seconds 0.01 ") + kSmall + " --json " + record;
+  CHECK(contains(run_command(folder, std::string("bench --resume ") + kSmall).err, "--json"));
+  CHECK(contains(run_command(folder, "roofline --resume -- /bin/true").err, "--resume"));
+  write_text(record, "{");
+  CHECK(run_command(folder, bench + " --resume").code == 2);
+  CHECK(read_text(record) == "{");
+  REQUIRE(run_command(folder, bench).code == 0);
+  const Result other = run_command(folder, bench + " --max-batch 1 --resume");
+  CHECK(other.code == 2);
+  CHECK(contains(other.err, "its command is"));
+  const nlohmann::json study = nlohmann::json::parse(read_text(record));
+  for (const char* field : {"cpu", "versions", "threads"}) {
+    CAPTURE(field);
+    nlohmann::json changed = study;
+    if (std::string(field) == "threads") changed["machine"]["threads"] = 4096;
+    if (std::string(field) == "cpu") changed["machine"]["cpu"] = "another";
+    if (std::string(field) == "versions") changed["machine"]["versions"]["gable"] = "0.0.1";
+    write_text(record, changed.dump());
+    const Result result = run_command(folder, bench + " --resume");
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, std::string("its ") + field));
+  }
+}
+
 TEST_CASE("an interrupted search for the fastest writes what it found") {
   const Folder folder;
   write_text(folder.file("list.txt"), two_hundred_problems());
