@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "libgable_";
 constexpr std::string_view kSuffix = ".so";
-constexpr std::uint64_t kMostAbi = 1'000'000;  // beyond: an address, from an entry without the number
+constexpr std::string_view kMeasure = "measure";  // libgable_measure.so is a library for programs, no plugin
+constexpr std::uint64_t kMostAbi = 1'000'000;     // beyond: an address, from an entry without the number
 
 std::filesystem::path library_folder() {
   Dl_info info{};
@@ -118,7 +119,7 @@ std::vector<PluginFile> find_plugins(const SearchPath& path) {
     std::vector<PluginFile> here;
     for (const std::string& name : names_in(folder)) {  // a folder that does not exist holds no plugins
       const std::string backend = backend_of(name);
-      if (!backend.empty()) here.push_back({backend, folder / name});
+      if (!backend.empty() && backend != kMeasure) here.push_back({backend, folder / name});
     }
     std::sort(here.begin(), here.end(), [](const auto& a, const auto& b) { return a.backend < b.backend; });
     plugins.insert(plugins.end(), here.begin(), here.end());

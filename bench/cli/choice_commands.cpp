@@ -132,8 +132,8 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
   console.finish_progress();
   print_refusals(refused, console);
   const double took = seconds_since(start);
-  console.print(fmt::format("{} tuned in {:.1f} s, {} known before, {} left, since the {} s of --seconds were over",
-                            tuned, took, known, left, options.seconds));
+  const std::string why = left > 0 ? fmt::format(", since the {} s of --seconds were over", options.seconds) : "";
+  console.print(fmt::format("{} tuned in {:.1f} s, {} known before, {} left{}", tuned, took, known, left, why));
   console.emit({{"schema_version", 1},
                 {"machine", machine_json(perf::describe_machine(), options.command)},
                 {"device", device.uri},

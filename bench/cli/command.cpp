@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -72,6 +74,20 @@ CLI::Validator positive() {
       "POSITIVE");
 }
 
+/// CLI11 takes the nearest number for one that is out of range, and counts -1 as the greatest without a sign.
+CLI::Validator whole(std::uint64_t least, std::uint64_t most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool good = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+        return good ? std::string() : fmt::format("'{}': must be a whole number from {} to {}", text, least, most);
+      },
+      "NUMBER");
+}
+constexpr std::uint64_t kMostBatch = 1'000'000'000;  // as in a problem
+constexpr std::uint64_t kMostSeed = std::numeric_limits<std::uint64_t>::max();
+
 void add_json(CLI::App& app, Arguments& a) {
   app.add_option("--json", a.json, "write the record as JSON to this file; '-' or nothing: to standard output")
       ->type_name("[FILE]")
@@ -117,7 +133,8 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
   app.add_option("--name", s.names, "only the cases whose name contains this; several with commas")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")->check(positive());
+  app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")
+      ->check(whole(1, kMostBatch));
 }
 
 void add_threads(CLI::App& app, int& threads) {
@@ -205,7 +222,8 @@ void add_verify(CLI::App& root, Arguments& a) {
                  "this many small random problems with odd values, each on a random kernel of every own device or of "
                  "--device")
       ->check(positive());
-  app.add_option("--seed", a.random.seed, "of the first random problem; the next one has the next (default: 1)");
+  app.add_option("--seed", a.random.seed, "of the first random problem; the next one has the next (default: 1)")
+      ->check(whole(0, kMostSeed));
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
@@ -372,10 +390,10 @@ void add_cliffs(CLI::App& root, Arguments& a) {
   app.add_option("--layers", job.layers, "layers to sample (default: 2000)")->check(positive());
   app.add_option("--seconds", job.seconds, "fewer layers where they take longer (default: 600)")->check(positive());
   app.add_option("--seconds-each", job.seconds_each, "time for each op of a layer (default: 0.01)")->check(positive());
-  app.add_option("--seed", job.seed, "the same seed gives the same layers (default: 1)");
+  app.add_option("--seed", job.seed, "the same seed gives the same layers (default: 1)")->check(whole(0, kMostSeed));
   app.add_option("--gflop", job.limits.gflop, "most work of a layer (default: 0.3; a GPU takes 20)")->check(positive());
   app.add_option("--megabytes", job.limits.megabytes, "most data of a layer, as f32 (default: 32)")->check(positive());
-  app.add_option("--max-batch", job.limits.batch, "largest batch (default: 8)")->check(positive());
+  app.add_option("--max-batch", job.limits.batch, "largest batch (default: 8)")->check(whole(1, kMostBatch));
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
@@ -472,7 +490,7 @@ int complain_of_memory() {
 std::string option_without_value(int own_words, const char* const* argv) {
   for (int i = 1; i < own_words; ++i) {
     const std::string_view word = argv[i];
-    if (word.empty()) return i > 1 ? argv[i - 1] : "gable";
+    if (word.find_first_not_of(',') == std::string_view::npos) return i > 1 ? argv[i - 1] : "gable";
     if (word.starts_with("--") && word.find('=') == word.size() - 1)
       return std::string(word.substr(0, word.size() - 1));
   }

@@ -16,6 +16,8 @@
 namespace gable::bench {
 namespace {
 
+constexpr std::size_t kMostOfProgress = 55;  // beside numbers and seconds
+
 /// Empty, or why not all of the text is out.
 std::string write_out(const std::string& text, std::FILE* out) {
   errno = 0;
@@ -47,9 +49,10 @@ void Console::print(const std::string& line) {
 void Console::progress(std::size_t done, std::size_t total, const std::string& what) {
   const auto elapsed = std::chrono::steady_clock::now() - start_;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(elapsed).count();
-  const std::string line = fmt::format("[{}/{}] {} ({} s)", done, total, what, seconds);
-  // Erases the previous line. The new one is cut to fit one row of a terminal.
-  const std::string text = terminal_ ? "\r\x1b[K" + line.substr(0, 79) : line + "\n";
+  // Cut to fit one row of a terminal, where it erases the previous line.
+  const std::string line =
+      fmt::format("[{}/{}] {} ({} s)", done, total, shortened(printable(what), kMostOfProgress), seconds);
+  const std::string text = terminal_ ? "\r\x1b[K" + line : line + "\n";
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);
   line_open_ = terminal_;

@@ -13,9 +13,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
+#include "bench/common/text.h"
 #include "perfcounters/names_in.h"
 
 namespace gable::bench {
@@ -132,6 +134,25 @@ void write_whole(const fs::path& destination, const std::vector<std::string_view
   TemporaryFile file(destination);
   file.write(parts);
   file.rename_to(destination);
+}
+
+std::string read_whole(const std::string& what, const std::string& path) {
+  constexpr std::size_t kMost = std::size_t{256} << 20, kPiece = std::size_t{1} << 16;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} '{}': {}", what, printable(path), why));
+  };
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) refuse("is a folder; name a file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse("the file can't be opened");
+  std::string text;
+  std::vector<char> piece(kPiece);
+  while (file.read(piece.data(), kPiece), file.gcount() > 0) {
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kMost) refuse("has more than 256 MiB");
+  }
+  if (file.bad()) refuse("reading failed");
+  return text;
 }
 
 ErrorCode code_of(const std::error_code& error) {

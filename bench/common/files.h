@@ -41,6 +41,10 @@ void write_whole(const std::filesystem::path& destination, const std::vector<std
 /// Error(code_of()) with the system's reason; `path` is then unchanged.
 void write_file(const std::string& path, const std::vector<std::string_view>& parts);
 
+/// All of the file or pipe. Throws Error(invalid_argument) that begins with `what` and its path ("study 'a.json'") if
+/// it is a folder, can't be read, or holds more than 256 MiB: a device may have no end.
+std::string read_whole(const std::string& what, const std::string& path);
+
 /// device_failure where a disk is full or fails, else invalid_argument: what the user named can't be written.
 ErrorCode code_of(const std::error_code& error);
 

@@ -174,6 +174,16 @@ size_t count_code_points(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); }));
 }
 
+std::string shortened(std::string_view text, size_t most) {
+  if (count_code_points(text) <= most) return std::string(text);
+  size_t bytes = 0;
+  for (size_t points = 0; bytes < text.size(); ++bytes) {
+    const bool begins = (static_cast<unsigned char>(text[bytes]) & 0xC0) != 0x80;
+    if (begins && points++ == most - 1) break;
+  }
+  return std::string(text.substr(0, bytes)) + "…";
+}
+
 double text_width(std::string_view text, double font_size, bool bold) {
   double ems = 0;
   while (!text.empty()) {

@@ -29,6 +29,8 @@ std::string escape_markup(std::string_view text);
 std::string printable(std::string_view text);
 
 size_t count_code_points(std::string_view text);
+// At most so many code points; the last one is "…" if some were cut off.
+std::string shortened(std::string_view text, size_t most);
 double text_width(std::string_view text, double font_size, bool bold = false);
 // The text, cut and ended with "…" if it is wider than `width`.
 std::string fit_text(std::string_view text, double font_size, double width);

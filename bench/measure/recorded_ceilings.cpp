@@ -69,7 +69,12 @@ MachineCeilings ceilings_of(const std::vector<CeilingEntry>& entries, const std:
       gpu_of(ceilings, rate.device).overhead_seconds = rate.limit.value;
     if (const int team = rate.device_kind == DeviceKind::cpu ? team_of(rate.name) : 0; team > 0) {
       perf::Timing& start = ceilings.team_starts[team];
-      if (start.seconds <= 0 || rate.limit.value < start.seconds) start.seconds = rate.limit.value;
+      if (start.seconds <= 0 || rate.limit.value < start.seconds) {
+        start.seconds = rate.limit.value;
+        start.q1 = rate.limit.q1;
+        start.q3 = rate.limit.q3;
+        start.runs = rate.limit.runs;
+      }
     }
   }
   return ceilings;

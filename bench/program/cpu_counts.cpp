@@ -191,7 +191,7 @@ CpuCounts count_cpu(const CpuCountRequest& request, const std::function<void(con
   if (const std::string refusal = refuses_simulation(request); !refusal.empty()) {
     return {.reason = reason.empty() ? refusal : reason + "; " + refusal};
   }
-  progress(fmt::format("simulating, at most {:.0f} s", request.seconds_limit));
+  progress(fmt::format("simulating, at most {:.6g} s", request.seconds_limit));
   return simulated_counts(request);
 }
 

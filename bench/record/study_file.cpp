@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-
+#include "bench/common/files.h"
 #include "bench/common/text.h"
 #include "bench/record/schema.h"
 
@@ -18,14 +15,6 @@ using nlohmann::json;
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw Error(ErrorCode::invalid_argument, fmt::format("study '{}': {}", printable(name), what));
-}
-
-std::string text_of(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) fail(path, "is a folder; name a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(path, "the file can't be opened");
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -44,7 +33,7 @@ json parse_document(const std::string& text, const std::string& name) {
 }
 
 json read_study_file(const std::string& path) {
-  json study = parse_document(text_of(path), path);
+  json study = parse_document(read_whole("study", path), path);
   if (!study.is_object() || !study.contains("schema_version")) {
     fail(path, "is JSON, but no study: expected an object with a schema_version (docs/record.md)");
   }

@@ -9,9 +9,10 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <fstream>
 #include <istream>
 #include <sstream>
+
+#include "bench/common/files.h"
 
 namespace gable::bench {
 namespace {
@@ -387,12 +388,8 @@ std::vector<ListEntry> parse_list(std::istream& text) {
 }
 
 std::vector<ListEntry> read_list(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("problem list '{}': the file can't be opened", path));
-  std::vector<ListEntry> entries = parse_list(file);
-  // Opening a folder succeeds; reading it doesn't.
-  if (file.bad()) throw Error(ErrorCode::invalid_argument, fmt::format("problem list '{}': reading failed", path));
-  return entries;
+  std::istringstream text(read_whole("problem list", path));
+  return parse_list(text);
 }
 
 }  // namespace gable::bench

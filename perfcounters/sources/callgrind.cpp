@@ -123,7 +123,8 @@ PassPlan CallgrindSource::prepare(const CountOptions& options) {
 
 std::map<Metric, Quantity> CallgrindSource::simulate(const Simulation& simulation, const Workload& workload,
                                                      const CountOptions& options) const {
-  const auto [level, counts_flop] = simulation;
+  const Metric level = simulation.level;
+  const bool counts_flop = simulation.counts_flop;  // clang before 16 captures no structured binding
   const auto refused = [&](const std::string& reason) {
     std::map<Metric, Quantity> all{{level, {.reason = reason}}};
     if (counts_flop) all[Metric::flop] = {.reason = reason};

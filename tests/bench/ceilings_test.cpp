@@ -355,7 +355,10 @@ TEST_CASE("rows are judged under the ceilings of a record as under those that we
   CHECK(judged(row, recorded).roof == judged(row, measured).roof);
   CHECK(judged(gpu_row(0, 1e6, 1e6, 9e-6), recorded).bound == "overhead");
   MachineCeilings cpu{.cpu = {loop("avx2", true, 100e9), loop("avx2", true, 180e9, 2), level_read("dram", 1e10)}};
+  cpu.team_starts[2] = {.seconds = 2e-6, .q1 = 1e-6, .q3 = 3e-6, .fastest = 1e-6, .runs = 7, .samples = {}};
   const MachineCeilings same = ceilings_of(ceiling_entries(cpu), rate_entries(cpu));
+  CHECK(same.team_starts.at(2).q3 == 3e-6);  // a resumed study writes them again
+  CHECK(same.team_starts.at(2).runs == 7);
   REQUIRE(same.cpu.size() == 3);
   CHECK(same.cpu[1].name == "avx2 fma f32");
   CHECK(same.cpu[1].threads == 2);

@@ -475,6 +475,49 @@ TEST_CASE("control characters of what was read do not reach the terminal") {
   CHECK_FALSE(contains(result.err, "\x1b"));
 }
 
+TEST_CASE(
+    "control characters of a name do not reach the terminal with the progress, and long names are cut in tables") {
+  const Folder folder;
+  const std::string name = "n\"\x1b]0;title\x07" + std::string(5000, 'x') + "\"";
+  const Result result = run_command(folder, "bench --device reference --seconds 0.01 --problem 'mb1ic3ih8oc4kh3" +
+                                                name + "' >" + folder.file("stdout"));
+  CHECK(result.code == 0);
+  CHECK(contains(result.err, "[0/1]"));
+  for (const std::string& text : {result.err, read_text(folder.file("stdout"))}) {
+    CHECK_FALSE(contains(text, "\x1b"));
+    CHECK_FALSE(contains(text, std::string(100, 'x')));
+  }
+}
+
+TEST_CASE("a file without an end is refused, not read until memory runs out") {
+  const Folder folder;
+  for (const std::string& arguments :
+       {std::string("plot /dev/zero --ascii"), std::string("bench --device reference --file /dev/zero")}) {
+    CAPTURE(arguments);
+    const Result result = run_command(folder, arguments);
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, "256 MiB"));
+  }
+}
+
+TEST_CASE("whole numbers out of range and values of commas alone are bad usage that names the option") {
+  const Folder folder;
+  for (const char* option : {"--seed 18446744073709551616", "--seed -1", "--max-batch 99999999999999999999",
+                             "--max-batch 1.5", "--device ,,,", "--dtype ,"}) {
+    CAPTURE(option);
+    const Result result = run_command(folder, std::string("verify ") + kSmall + " " + option);
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, std::string(option).substr(0, std::string(option).find(' '))));
+  }
+}
+
+TEST_CASE("closed standard streams: the record is whole, and that the table is lost is said with exit code 4") {
+  const Folder folder;
+  const std::string record = folder.file("verify.json");
+  CHECK(run_command(folder, std::string("verify ") + kSmall + " --json " + record + " <&- >&- 2>&-").code == 4);
+  CHECK(nlohmann::json::parse(read_text(record)).contains("results"));
+}
+
 TEST_CASE("lists with a million continued or bad words are read in seconds") {
   const auto start = std::chrono::steady_clock::now();
   std::string text;
