@@ -397,6 +397,28 @@ TEST_CASE("plans of one device run side by side in threads") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("threads open, list, choose and plan at once, on devices of their own and on one") {
+  const Device shared = open("auto?only=cpu+reference&threads=2");
+  const Layer alone(shared);
+  alone.run();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 4; ++i) {
+        const Device own = open(t % 2 == 0 ? "auto?only=cpu+reference&threads=2" : "cpu?threads=2");
+        const Layer layer(i % 2 == 0 ? own : shared);
+        layer.run();
+        if (!layer.equals(alone) || devices().empty() || !choose(shared, layer.plan.op()).first()) ++wrong;
+        set_log(t == 0 ? [](std::string_view) {} : std::function<void(std::string_view)>());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  set_log({});
+  CHECK(wrong == 0);
+}
+
 #if !defined(__SANITIZE_THREAD__)
 TEST_CASE("a child made by fork() after plans ran on several threads runs them too") {
   const Device device = open("cpu?threads=2");

@@ -13,8 +13,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "backends/registry/log.h"
 
@@ -30,7 +33,11 @@ std::string& words() {
 
 }  // namespace
 
-void log_word(std::string_view message) noexcept { words() += std::string(message) + "\n"; }
+void log_word(std::string_view message) noexcept {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  words() += std::string(message) + "\n";
+}
 
 namespace {
 
@@ -139,6 +146,26 @@ TEST_CASE("processes that store at once lose nothing") {
   for (int i = 0; i < kProcesses * kEach; ++i) found += cache.find("op " + std::to_string(i)).has_value() ? 1 : 0;
   CHECK(found == kProcesses * kEach);
   CHECK(words().empty());
+}
+
+TEST_CASE("threads that share a cache, and others with the same file, store and find at once") {
+  const Folder folder;
+  constexpr int kThreads = 4, kEach = 20;
+  ChoiceCache shared(folder.path(), "m");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      ChoiceCache own(folder.path(), "m");
+      for (int i = 0; i < kEach; ++i) {
+        (i % 2 == 0 ? own : shared).store("op " + std::to_string(t * kEach + i), ranking(1));
+        shared.find("op " + std::to_string(i));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int found = 0;
+  for (int i = 0; i < kThreads * kEach; ++i) found += shared.find("op " + std::to_string(i)).has_value() ? 1 : 0;
+  CHECK(found == kThreads * kEach);
 }
 
 TEST_CASE("damaged lines are left out, whole ones are used") {
