@@ -64,7 +64,7 @@ ProgramEntry program_from_json(const json& program) {
                      .seconds = program["seconds"],
                      .cpu_seconds = number_or_empty<double>(program, "cpu_seconds"),
                      .processes = number_or_empty<int>(program, "processes").value_or(1),
-                     .interrupted = program.value("interrupted", false)};
+                     .interrupted = program.contains("interrupted") && program["interrupted"] == true};
   for (const json& part : program["parts"]) entry.parts.push_back(part_from_json(part));
   for (const json& note : program["notes"]) entry.notes.push_back(note);
   for (const json& finding : program.value("findings", json::array())) {

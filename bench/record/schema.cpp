@@ -416,6 +416,7 @@ void check_program(Checker& check, const json& study) {
   const json* program = check.object({study, "", "program", Presence::optional});
   if (!program) return;
   const std::string at = "/program";
+  check.flag({*program, at, "interrupted", Presence::optional});
   check.text({*program, at, "command"});
   check.not_negative({*program, at, "seconds"});
   check_list(check, {*program, at, "parts"}, check_part);
