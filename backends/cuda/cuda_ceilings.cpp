@@ -66,6 +66,15 @@ class Bench {
     if (request_.next) request_.next(device_.uri() + " " + name);
   }
 
+  /// Lets the caller run a roof's loop for longer. `launch()` does `units` of work.
+  void hold(const Ceiling& roof, const std::function<void()>& launch, double units) const {
+    if (!request_.hold || roof.kind == Ceiling::Kind::rate) return;
+    request_.hold(roof.name, [&] {
+      seconds(launch);
+      return units;
+    });
+  }
+
   /// Measures by events on the default stream.
   double seconds(const std::function<void()>& launch) const {
     start_->record(nullptr);
@@ -147,6 +156,8 @@ Ceiling loop_ceiling(const Bench& bench, CeilingLoop loop, Ceiling ceiling) {
   seconds = units(last) / ceiling.samples.back();
   const std::string clock = clock_note(bench, seconds);
   ceiling.note = ceiling.note.empty() ? clock : ceiling.note + "; " + clock;
+  bench.hold(
+      ceiling, [&] { cuda::run_ceiling_loop(loop, bench.properties(), last, bench.sink(), nullptr); }, units(last));
   return ceiling;
 }
 
@@ -270,6 +281,14 @@ Ceiling memory_ceiling(const Bench& bench, const Arrays& arrays, MemoryLoop loop
   }
   ceiling.note += ", " + std::to_string(arrays.bytes / kMebi) + " MiB an array in " + std::to_string(blocks_of_best) +
                   " blocks (the best of four)";
+  const MemorySweep sweep = sweep_of(arrays.bytes, blocks_of_best);
+  bench.hold(
+      ceiling,
+      [&] {
+        cuda::run_memory_loop(loop, sweep, arrays.a.get(), arrays.b.get(), arrays.c.get(), &bench.sink()->value,
+                              nullptr);
+      },
+      static_cast<double>(cuda::bytes_moved(loop, sweep)));
   return ceiling;
 }
 
@@ -321,6 +340,14 @@ Ceiling l2_ceiling(const Bench& bench) {
       [&](int passes) {
         return static_cast<double>(cuda::bytes_moved(MemoryLoop::read_past_l1, with_passes(passes)));
       });
+  constexpr int kPasses = 500;  // about 5 ms of an H100
+  bench.hold(
+      ceiling,
+      [&] {
+        cuda::run_memory_loop(MemoryLoop::read_past_l1, with_passes(kPasses), array.get(), nullptr, nullptr,
+                              &bench.sink()->value, nullptr);
+      },
+      static_cast<double>(cuda::bytes_moved(MemoryLoop::read_past_l1, with_passes(kPasses))));
   return ceiling;
 }
 

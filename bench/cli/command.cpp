@@ -158,6 +158,8 @@ void add_measuring(CLI::App& app, StudyOptions& s) {
   app.add_option("--counter-seconds", s.counters.seconds_each,
                  "longest run of a row in a process under a simulation (default: 60); what takes longer is refused")
       ->check(positive());
+  app.add_flag("--energy", s.energy,
+               "joules of a call, from RAPL or NVML: repeats each row, and each ceiling, for about a second more");
 }
 
 void add_resume(CLI::App& app, StudyOptions& s) {

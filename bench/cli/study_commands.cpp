@@ -84,10 +84,12 @@ std::vector<json> read_studies(const std::vector<std::string>& files, Console& c
   return studies;
 }
 
-/// Whether ceilings from a record can judge the row: they don't say how much a GPU's L2 holds, and those of fewer
-/// threads are no roofs of it.
-bool can_be_judged(const report::Measurement& m, int most_threads) {
-  return m.on_gpu() ? m.place.cache == "cold" : m.place.threads.value_or(0) <= most_threads;
+/// Whether ceilings from a record can judge the row: an old one does not say how much a GPU's L2 holds, and those of
+/// fewer threads are no roofs of it.
+bool can_be_judged(const report::Measurement& m, const MachineCeilings& ceilings, int most_threads) {
+  if (!m.on_gpu()) return m.place.threads.value_or(0) <= most_threads;
+  const GpuCeilings* gpu = ceilings.of_gpu(m.place.gpu);
+  return m.place.cache == "cold" || (gpu != nullptr && gpu->l2_bytes > 0);
 }
 
 /// Rows of a study without ceilings get the verdict of those that another study measured on their machine.
@@ -105,14 +107,15 @@ void judge_merged(report::Studies& studies) {
     if (entries.empty()) continue;
     int most_threads = 0;
     for (const CeilingEntry& one : entries) most_threads = std::max(most_threads, one.threads.value_or(0));
+    const MachineCeilings ceilings = ceilings_of(entries, rates);
     std::vector<Row> rows;
     std::vector<report::Measurement*> measurements;
     for (report::Measurement& m : studies.measurements) {
-      if (m.machine != i || !m.verdict.bound.empty() || !can_be_judged(m, most_threads)) continue;
+      if (m.machine != i || !m.verdict.bound.empty() || !can_be_judged(m, ceilings, most_threads)) continue;
       rows.push_back(m);
       measurements.push_back(&m);
     }
-    judge_rows(rows, ceilings_of(entries, rates), machine_of(studies.machines[i]));
+    judge_rows(rows, ceilings, machine_of(studies.machines[i]));
     for (std::size_t row = 0; row < rows.size(); ++row) static_cast<Row&>(*measurements[row]) = rows[row];
   }
 }

@@ -60,8 +60,14 @@ class RowMeasurer {
  public:
   using Keep = std::function<void(const RowMeasurer&)>;  ///< called after each row
 
-  RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, Console& console, Keep keep)
-      : options_(options), plan_(plan), counters_(counters), console_(console), keep_(std::move(keep)) {}
+  RowMeasurer(const StudyOptions& options, const StudyPlan& plan, RowCounters& counters, EnergyMeasurer& energy,
+              Console& console, Keep keep)
+      : options_(options),
+        plan_(plan),
+        counters_(counters),
+        energy_(energy),
+        console_(console),
+        keep_(std::move(keep)) {}
 
   /// Cases whose rows are all here are not measured.
   void resume(std::vector<Row> known) { known_ = KnownRows(std::move(known)); }
@@ -83,7 +89,9 @@ class RowMeasurer {
                   {progress,
                    [this](const Measured& m) {
                      const std::string helper = perf::own_executable();
-                     add(counters_.count(m.row, workload_of(m, helper)));
+                     Row row = counters_.count(m.row, workload_of(m, helper));
+                     energy_.measure(row, m.runner->subject());
+                     add(std::move(row));
                    },
                    [this](Row row) { add(std::move(row)); }});
     sort_as(selection.cases, first_row);
@@ -136,6 +144,7 @@ class RowMeasurer {
   const StudyOptions& options_;
   const StudyPlan& plan_;
   RowCounters& counters_;
+  EnergyMeasurer& energy_;
   Console& console_;
   Keep keep_;
   Outcome outcome_;
@@ -149,6 +158,12 @@ std::vector<OpenDevice> of_kind(const std::vector<OpenDevice>& devices, DeviceKi
     if (device.kind == kind) some.push_back(device);
   }
   return some;
+}
+
+/// Before anything runs, so that idle power is that of an idle device.
+void prepare_energy(EnergyMeasurer& energy, const std::vector<OpenDevice>& devices) {
+  for (const OpenDevice& device : devices)
+    energy.prepare(device.on_gpu() ? std::optional(device.device.info().memory.index) : std::nullopt);
 }
 
 CeilingCallbacks ceiling_callbacks(Console& console) {
@@ -218,10 +233,16 @@ std::vector<perf::Cache> parse_caches(const std::string& name) {
   throw Error(ErrorCode::invalid_argument, fmt::format("--cache '{}': must be warm, cold or both", name));
 }
 
-CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& console) {
-  const auto measure = [&machine, quick, &console](const CeilingRound& round) {
-    MachineCeilings ceilings = measure_ceilings(machine, round.scope, quick || round.known != nullptr,
-                                                ceiling_callbacks(console), round.known);
+CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& console, EnergyMeasurer* energy) {
+  const auto measure = [&machine, quick, &console, energy](const CeilingRound& round) {
+    CeilingCallbacks callbacks = ceiling_callbacks(console);
+    if (energy != nullptr && energy->wanted()) {
+      callbacks.per_joule = [energy](std::optional<int> gpu, const std::function<double()>& work) {
+        return energy->per_joule(gpu, work);
+      };
+    }
+    MachineCeilings ceilings =
+        measure_ceilings(machine, round.scope, quick || round.known != nullptr, callbacks, round.known);
     console.finish_progress();
     return ceilings;
   };
@@ -238,7 +259,9 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
       open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
   counters.require_sources(kinds_of(devices));
   std::optional<CeilingRounds> ceilings;
-  const CeilingSource source = ceiling_source(measured.run.machine, plan.quick_ceilings, console);
+  EnergyMeasurer energy = options.energy ? EnergyMeasurer(open_energy()) : EnergyMeasurer();
+  prepare_energy(energy, devices);
+  const CeilingSource source = ceiling_source(measured.run.machine, plan.quick_ceilings, console, &energy);
   if (plan.ceilings) ceilings.emplace(source, scope_of(devices));
   if (ceilings && before) ceilings->add_recorded(ceilings_of(before->study.ceilings, before->study.rates));
   const auto between = [&](DeviceKind kind) {
@@ -250,7 +273,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   MeasureOptions measuring = plan.measuring;
   if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
   RowKeeper keeper(plan.file, measured.run, ceilings ? &ceilings->so_far() : nullptr);
-  RowMeasurer measurer(options, plan, counters, console, [&](const RowMeasurer& rows) { keeper.keep(rows); });
+  RowMeasurer measurer(options, plan, counters, energy, console, [&](const RowMeasurer& rows) { keeper.keep(rows); });
   if (before) measurer.resume(before->study.rows);
   std::vector<Row> rows;
   try {
@@ -265,6 +288,8 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   }
   if (before) add_to_mode(measured.run, resumed_text(measurer.kept(), *before));
   for (const std::string& line : counters.summary()) console.print(line);
+  for (const std::string& line : energy.summary()) console.print(line);
+  measured.run.energy = energy.entries();
 
   const MachineCeilings roofs = ceilings ? ceilings->judge(rows, measured.run.machine) : MachineCeilings{};
   if (!ceilings) judge_rows(rows, roofs, measured.run.machine);

@@ -10,6 +10,7 @@
 
 #include "bench/cli/console.h"
 #include "bench/measure/ceiling_rounds.h"
+#include "bench/measure/energy.h"
 #include "bench/measure/measure.h"
 #include "bench/measure/outcome.h"
 #include "bench/record/study.h"
@@ -33,6 +34,7 @@ struct StudyOptions {
   bool ceilings = false;  ///< bench: measure them too, for percents of the roof
   CounterOptions counters;
   bool resume = false;  ///< goes on with the rows that an interrupted run has left
+  bool energy = false;  ///< measure the energy of rows and ceilings, too
   std::string out;      ///< folder of roofline's and plot's report
   std::string command;  ///< the command line, for the record
 };
@@ -60,8 +62,9 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
 /// "warm", "cold" or "both". Throws Error(invalid_argument).
 std::vector<perf::Cache> parse_caches(const std::string& name);
 
-/// Measures rounds of ceilings, the first one in full unless `quick`, with progress on the console. `machine` and
-/// `console` must outlive it.
-CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& console);
+/// Measures rounds of ceilings, the first one in full unless `quick`, with progress on the console, and their energy if
+/// that is wanted. The arguments must outlive it.
+CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& console,
+                             EnergyMeasurer* energy = nullptr);
 
 }  // namespace gable::bench

@@ -128,6 +128,11 @@ std::string rate_text(double value, std::string_view unit) {
   return unit == "instruction/s" ? number_text(value / 1e9) + " GIPS" : si_text(value, unit);
 }
 
+std::string joules_text(double joules) {
+  if (joules >= 1) return si_text(joules, "J");
+  return joules >= 1e-3 ? number_text(joules * 1e3) + " mJ" : number_text(joules * 1e6) + " µJ";
+}
+
 std::string bytes_text(double bytes) { return scaled(bytes, "B", 1024, {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}); }
 
 std::string tick_text(double value) {

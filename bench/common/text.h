@@ -11,6 +11,7 @@ namespace gable::bench {
 std::string seconds_text(double seconds);
 std::string flops_text(double flops);
 std::string bandwidth_text(double bytes_per_second);
+std::string joules_text(double joules);  ///< "3.21 mJ"
 std::string bytes_text(double bytes);
 // Plain SI with a unit: si_text(3.7e9, "FLOP") = "3.70 GFLOP".
 std::string si_text(double value, std::string_view unit);

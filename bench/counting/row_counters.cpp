@@ -155,6 +155,7 @@ std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const perf::Work
       if (!found[metric].quantity.value && perf::ability(status, metric).available) options.metrics.push_back(metric);
     }
     if (options.metrics.empty()) continue;
+    options.instructions = source->on_gpu();
     const perf::Reading reading = source->measure(workload, options);
     for (const auto& [metric, quantity] : reading.quantities) {
       Found& one = found[metric];
@@ -166,6 +167,7 @@ std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const perf::Work
       one.source = source.get();
     }
     for (const auto& [name, value] : reading.extra) row.counters.extra[name] = value;
+    if (reading.instructions) row.instructions = reading.instructions;
     row.counters.sources[reading.source] = {reading.plan.passes, reading.plan.explanation};
   }
   return found;

@@ -1,6 +1,7 @@
 // See ceiling_rounds.h.
 #include "bench/measure/ceiling_rounds.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -34,10 +35,13 @@ void CeilingRounds::between(DeviceKind kind) {
 
 const MachineCeilings& CeilingRounds::judge(std::vector<Row>& rows, const perf::Machine& machine) {
   judge_rows(rows, ceilings_, machine);
+  CeilingScope scope = scope_;
   for (int more = 0; more <= kMostMore && perf::interrupting_signal() == 0; ++more) {
-    add(scope_);
-    const int doubts = set_doubts(ceilings_);
-    if (judge_rows(rows, ceilings_, machine) <= kPlausiblePercent && doubts == 0) break;
+    add(scope);
+    set_doubts(ceilings_);
+    judge_rows(rows, ceilings_, machine);
+    scope = in_trouble(rows);
+    if (!scope.cpu && scope.gpus.empty()) break;
   }
   return ceilings_;
 }
@@ -48,6 +52,25 @@ CeilingScope CeilingRounds::scope_of(DeviceKind kind) const {
     scope.gpus = scope_.gpus;
   } else {
     scope.cpu = scope_.cpu;
+  }
+  return scope;
+}
+
+CeilingScope CeilingRounds::in_trouble(const std::vector<Row>& rows) const {
+  const auto doubtful = [](const std::vector<perf::Ceiling>& roofs) {
+    return std::any_of(roofs.begin(), roofs.end(), [](const perf::Ceiling& roof) { return !roof.doubt.empty(); });
+  };
+  const auto above = [&](const auto& is_there) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row& row) {
+      return is_there(row) && row.verdict.percent_of_roof.value_or(0) > kPlausiblePercent;
+    });
+  };
+  CeilingScope scope;
+  scope.cpu = scope_.cpu && (doubtful(ceilings_.cpu) || above([](const Row& row) { return !row.on_gpu(); }));
+  for (const int index : scope_.gpus) {
+    const GpuCeilings* gpu = ceilings_.of_gpu(index);
+    const auto is_there = [&](const Row& row) { return row.on_gpu() && row.place.gpu == index; };
+    if (gpu != nullptr && (doubtful(gpu->roofs) || above(is_there))) scope.gpus.push_back(index);
   }
   return scope;
 }

@@ -37,12 +37,15 @@ class CeilingRounds {
 
   const MachineCeilings& so_far() const { return ceilings_; }
 
-  /// After the rows: the closing round, and up to two more while ceilings contradict each other or a row is above its
-  /// roof. Then judges the rows. After an interruption (perfcounters/interrupt.h) nothing more is measured.
+  /// After the rows: the closing round, and up to two more of the hardware whose ceilings contradict each other or
+  /// where a row is above its roof. Then judges the rows. After an interruption (perfcounters/interrupt.h) nothing more
+  /// is measured.
   const MachineCeilings& judge(std::vector<Row>& rows, const perf::Machine& machine);
 
  private:
   CeilingScope scope_of(DeviceKind kind) const;
+  /// The hardware whose ceilings contradict each other or are below a row.
+  CeilingScope in_trouble(const std::vector<Row>& rows) const;
   void add(const CeilingScope& scope);
 
   CeilingSource source_;

@@ -47,12 +47,14 @@ CeilingEntry entry_of(const std::string& device, DeviceKind kind, const perf::Ce
                                .formula = ceiling.formula,
                                .note = ceiling.note,
                                .rounds = ceiling.rounds,
-                               .doubt = ceiling.doubt}};
+                               .doubt = ceiling.doubt,
+                               .per_joule = if_positive(ceiling.per_joule)}};
   if (ceiling.rounds > 1) {
     entry.limit.low = ceiling.low;
     entry.limit.high = ceiling.high;
   }
   if (ceiling.threads > 0) entry.threads = ceiling.threads;
+  entry.level_bytes = if_positive(ceiling.level_bytes);
   if (ceiling.working_set_bytes > 0) entry.working_set_bytes = static_cast<double>(ceiling.working_set_bytes);
   return entry;
 }
@@ -86,6 +88,7 @@ perf::Ceiling roof_of(const Ceiling& measured) {
                      .theoretical = measured.theoretical,
                      .formula = measured.formula};
   roof.note = measured.note;
+  roof.level_bytes = static_cast<double>(measured.level_bytes);
   return roof;
 }
 
@@ -97,7 +100,16 @@ std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick
   options.progress = [&](const std::string& next, int done, int total) {
     callbacks.progress(static_cast<std::size_t>(done), static_cast<std::size_t>(total), "ceiling " + next);
   };
-  return perf::measure_ceilings(machine, options);
+  std::vector<perf::Ceiling> ceilings = perf::measure_ceilings(machine, options);
+  if (known != nullptr || !callbacks.per_joule) return ceilings;
+  // Energy takes a second a loop, so only the roofs' is measured.
+  options.only = perf::worth_repeating(ceilings);
+  options.quick = true;
+  options.hold = [&](perf::Ceiling& ceiling, const std::function<double()>& work) {
+    ceiling.per_joule = callbacks.per_joule(std::nullopt, work).value_or(0);
+  };
+  perf::add_round(ceilings, perf::measure_ceilings(machine, options));
+  return ceilings;
 }
 
 /// Starting and joining an empty team, for one thread and for all.
@@ -132,17 +144,26 @@ RateEntry team_start_entry(int threads, const perf::Timing& start) {
 }
 
 /// Tries each device of this GPU until one has loops.
-GpuCeilings ceilings_of_gpu(int index, bool quick, const CeilingCallbacks& callbacks) {
+GpuCeilings ceilings_of_gpu(int index, bool quick, const CeilingCallbacks& callbacks, bool first_round) {
   std::size_t done = 0;
   CeilingRequest request{.quick = quick};
   request.next = [&](const std::string& next) {
     callbacks.progress(done, done + 1, "ceiling " + next);
     ++done;
   };
+  std::map<std::string, double> per_joule;
+  if (callbacks.per_joule && first_round) {
+    request.hold = [&](const std::string& name, const std::function<double()>& work) {
+      per_joule[name] = callbacks.per_joule(index, work).value_or(0);
+    };
+  }
   for (const DeviceInfo& info : devices()) {
     if (!info.available || info.memory != Memory{Memory::Kind::cuda, index}) continue;
     const std::vector<Ceiling> measured = device_ceilings(open(info.uri), request);
-    if (!measured.empty()) return gpu_ceilings(info, measured);
+    if (measured.empty()) continue;
+    GpuCeilings gpu = gpu_ceilings(info, measured);
+    for (perf::Ceiling& roof : gpu.roofs) roof.per_joule = per_joule[roof.name];
+    return gpu;
   }
   throw Error(ErrorCode::unsupported, "no backend has loops for it");
 }
@@ -208,7 +229,7 @@ MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScop
   for (const int index : gpus) {
     if (perf::interrupting_signal() != 0) break;
     try {
-      ceilings.gpus.push_back(ceilings_of_gpu(index, quick, callbacks));
+      ceilings.gpus.push_back(ceilings_of_gpu(index, quick, callbacks, known == nullptr));
     } catch (const Error& error) {
       callbacks.print(fmt::format("no ceilings of GPU {}: {}", index, error.what()));
     } catch (const perf::Interrupted&) {

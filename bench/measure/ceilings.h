@@ -64,6 +64,9 @@ CeilingScope scope_of(const std::vector<OpenDevice>& devices);
 struct CeilingCallbacks {
   std::function<void(std::size_t done, std::size_t total, const std::string& what)> progress;
   std::function<void(const std::string& line)> print;  ///< prints a message for people
+  /// FLOP or bytes a joule of a loop, of the CPU (no index) or a GPU; `work()` runs the loop once more and returns the
+  /// FLOP or bytes that it did. Empty: energy is not wanted.
+  std::function<std::optional<double>(std::optional<int> gpu, const std::function<double()>& work)> per_joule{};
 };
 
 /// A GPU that can't be measured is left out; its reason is printed. `known`: a further round, of what is worth it on a

@@ -73,10 +73,15 @@ Placement placement_of(const OpenDevice& device, const Plan& plan) {
   Placement place = placement_of(device);
   if (parse_device_uri(device.uri).backend != "auto") return place;
   place.device = plan.device_uri();
-  place.kind = kind_of(plan.memory());
+  const Memory memory = open(place.device).info().memory;  // the plan's own may be the host's: auto?memory=host
+  place.kind = kind_of(memory);
+  place.gpu.reset();
+  place.threads.reset();
   if (place.kind == DeviceKind::cpu) {
-    place.gpu.reset();
     place.threads = threads_of(place.device);
+  } else {
+    place.gpu = memory.index;
+    if (kind_of(plan.memory()) == DeviceKind::cpu) place.device += " from the host";
   }
   return place;
 }

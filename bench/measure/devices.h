@@ -23,7 +23,8 @@ struct OpenDevice {
 DeviceKind kind_of(const Memory& memory);
 std::vector<DeviceKind> kinds_of(const std::vector<OpenDevice>& devices);
 
-/// Where a plan of this device runs; for `auto`, the chosen device. Kernel, fusion and cache are left unset.
+/// Where a plan of this device runs; for `auto`, the chosen device, with "from the host" behind a GPU to which the
+/// tensors are copied. Kernel, fusion and cache are left unset.
 Placement placement_of(const OpenDevice& device);
 Placement placement_of(const OpenDevice& device, const Plan& plan);
 

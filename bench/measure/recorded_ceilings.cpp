@@ -27,6 +27,8 @@ perf::Ceiling ceiling_of(const CeilingEntry& entry) {
   ceiling.low = entry.limit.low.value_or(0);
   ceiling.high = entry.limit.high.value_or(0);
   ceiling.doubt = entry.limit.doubt;
+  ceiling.level_bytes = entry.level_bytes.value_or(0);
+  ceiling.per_joule = entry.limit.per_joule.value_or(0);
   return ceiling;
 }
 
@@ -62,6 +64,7 @@ MachineCeilings ceilings_of(const std::vector<CeilingEntry>& entries, const std:
   MachineCeilings ceilings;
   for (const CeilingEntry& entry : entries) {
     std::vector<perf::Ceiling>& roofs = entry.on_gpu() ? gpu_of(ceilings, entry.device).roofs : ceilings.cpu;
+    if (entry.on_gpu() && entry.level == "l2") gpu_of(ceilings, entry.device).l2_bytes = entry.level_bytes.value_or(0);
     roofs.push_back(ceiling_of(entry));
   }
   for (const RateEntry& rate : rates) {
@@ -89,7 +92,8 @@ perf::Machine machine_of(const MachineEntry& entry) {
   machine.l1d_bytes = bytes("l1d");
   machine.l2_bytes = bytes("l2");
   machine.l3_bytes = bytes("l3");
-  machine.l3_instances = 1;
+  const auto instances = entry.cache_instances.find("l3");
+  machine.l3_instances = instances == entry.cache_instances.end() ? 1 : instances->second;
   machine.cores_available = entry.cores;
   machine.threads_available = entry.threads;
   return machine;

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "bench/record/device_kind.h"
+#include "bench/record/energy.h"
 #include "bench/record/insight.h"
 #include "bench/record/program.h"
+#include "perfcounters/sources/source.h"
 
 namespace gable::bench {
 
@@ -139,11 +141,17 @@ struct Row {
   std::optional<Regime> regime{};
   std::optional<NaiveModel> naive{};  ///< of convolutions
   std::optional<Fusion> fusion{};     ///< of fused max-pools, where the study has the row without it
+  std::optional<perf::InstructionCounts> instructions{};  ///< of a GPU, where they were counted
+  std::optional<EnergyFields> energy{};                   ///< with --energy
 
   bool on_gpu() const { return place.kind == DeviceKind::gpu; }
   bool flagged() const { return !verdict.flags.empty(); }
   double flops() const { return work.value / time.seconds; }
   double bandwidth() const { return traffic.at("dram").value / time.seconds; }
+  /// FLOP a joule; none where the energy is not known.
+  std::optional<double> flop_per_joule() const {
+    return energy && energy->joules ? std::optional(work.value / *energy->joules) : std::nullopt;
+  }
   double intensity() const { return work.value / traffic.at("dram").value; }
 };
 

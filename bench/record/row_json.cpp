@@ -251,6 +251,62 @@ void read_insight(const json& m, Row& row) {
   }
 }
 
+// ---- instructions -------------------------------------------------------------------------------------------------
+
+json instructions_json(const perf::InstructionCounts& counts) {
+  json entry{{"warp", counts.warp},
+             {"thread", counts.thread},
+             {"thread_active", counts.thread_active},
+             {"levels", json::object()}};
+  for (const auto& [name, level] : counts.levels)
+    entry["levels"][name] = {{"instructions", level.instructions}, {"transactions", level.transactions}};
+  return entry;
+}
+
+std::optional<perf::InstructionCounts> instructions_from_json(const json& m) {
+  const auto found = m.find("instructions");
+  if (found == m.end() || !found->is_object()) return std::nullopt;
+  const auto number = [](const json& entry, const char* key) {
+    return number_or_empty<double>(entry, key).value_or(0);
+  };
+  perf::InstructionCounts counts{.warp = number(*found, "warp"),
+                                 .thread = number(*found, "thread"),
+                                 .thread_active = number(*found, "thread_active")};
+  const json levels = found->value("levels", json::object());  // items() refers to it
+  for (const auto& [name, level] : levels.items())
+    counts.levels[name] = {number(level, "instructions"), number(level, "transactions")};
+  return counts;
+}
+
+// ---- energy -------------------------------------------------------------------------------------------------------
+
+json energy_json(const EnergyFields& energy, double flop) {
+  json entry{{"joules", or_null(energy.joules)}};
+  set_if(entry, "by", energy.by);
+  set_if(entry, "reason", energy.reason);
+  if (energy.calls == 0) return entry;
+  entry["watts"] = energy.watts;
+  entry["seconds"] = energy.seconds;
+  entry["calls"] = energy.calls;
+  entry["updates"] = energy.updates;
+  entry["uncertainty"] = energy.uncertainty;
+  if (energy.joules) entry["gflop_per_joule"] = flop / *energy.joules / 1e9;
+  return entry;
+}
+
+std::optional<EnergyFields> energy_from_json(const json& m) {
+  const auto found = m.find("energy");
+  if (found == m.end() || !found->is_object()) return std::nullopt;
+  return EnergyFields{.joules = number_or_empty<double>(*found, "joules"),
+                      .reason = text_or_empty(*found, "reason"),
+                      .by = text_or_empty(*found, "by"),
+                      .watts = number_or_empty<double>(*found, "watts").value_or(0),
+                      .seconds = number_or_empty<double>(*found, "seconds").value_or(0),
+                      .calls = number_or_empty<std::int64_t>(*found, "calls").value_or(0),
+                      .updates = number_or_empty<int>(*found, "updates").value_or(0),
+                      .uncertainty = number_or_empty<double>(*found, "uncertainty").value_or(0)};
+}
+
 }  // namespace
 
 json to_json(const Regime& regime) {
@@ -308,6 +364,8 @@ json to_json(const Row& row) {
   set_if(entry, "edges_per_second", row.edges_per_second);
   if (row.called) entry["called"] = to_json(*row.called);
   set_insight(entry, row);
+  if (row.instructions) entry["instructions"] = instructions_json(*row.instructions);
+  if (row.energy) entry["energy"] = energy_json(*row.energy, row.work.value);
   return entry;
 }
 
@@ -325,6 +383,8 @@ Row row_from_json(const json& m) {
   row.edges_per_second = number_or_empty<double>(m, "edges_per_second");
   row.called = called_from_json(m);
   read_insight(m, row);
+  row.instructions = instructions_from_json(m);
+  row.energy = energy_from_json(m);
   return row;
 }
 

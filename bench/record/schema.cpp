@@ -189,6 +189,11 @@ void check_machine(Checker& check, const json& study) {
       if (!is_positive(bytes)) check.report(at + "/caches/" + pointer_token(name), bytes, "a number of bytes > 0");
     }
   }
+  if (const json* instances = check.object({*machine, at, "cache_instances", Presence::optional})) {
+    for (const auto& [name, count] : instances->items()) {
+      if (!is_count(count, kMostInt)) check.report(at + "/cache_instances/" + pointer_token(name), count, "a count");
+    }
+  }
   if (const json* versions = check.object({*machine, at, "versions"})) {
     for (const auto& [name, version] : versions->items()) {
       if (!version.is_string()) check.report(at + "/versions/" + pointer_token(name), version, "a string");
@@ -213,12 +218,13 @@ void check_ceiling(Checker& check, const json& ceiling, const std::string& at) {
     check.choice({ceiling, at, "dtype", Presence::optional}, kDtypes);
   }
   check.count({ceiling, at, "threads", Presence::optional});
+  check.positive({ceiling, at, "level_bytes", Presence::optional});
   check.quartiles({ceiling, at, "value"});
   check.count({ceiling, at, "runs"});
   check.positive({ceiling, at, "theoretical", Presence::optional});
   check.text({ceiling, at, "formula", Presence::optional});
   check.count({ceiling, at, "rounds", Presence::optional});
-  for (const char* key : {"low", "high"}) check.positive({ceiling, at, key, Presence::optional});
+  for (const char* key : {"low", "high", "per_joule"}) check.positive({ceiling, at, key, Presence::optional});
 }
 
 void check_rate(Checker& check, const json& rate, const std::string& at) {
@@ -334,6 +340,43 @@ void check_list(Checker& check, const Field& field, CheckEntry check_entry) {
   }
 }
 
+void check_energy(Checker& check, const json& entry, const std::string& at) {
+  const json* energy = check.object({entry, at, "energy", Presence::optional});
+  if (!energy) return;
+  // A figure draws FLOP a joule.
+  check.positive({*energy, at + "/energy", "joules", Presence::optional});
+  for (const char* key : {"watts", "seconds", "uncertainty", "gflop_per_joule"}) {
+    check.not_negative({*energy, at + "/energy", key, Presence::optional});
+  }
+  for (const char* key : {"reason", "by"}) check.text({*energy, at + "/energy", key, Presence::optional});
+}
+
+void check_instructions(Checker& check, const json& entry, const std::string& at) {
+  const json* counts = check.object({entry, at, "instructions", Presence::optional});
+  if (!counts) return;
+  const std::string here = at + "/instructions";
+  check.positive({*counts, here, "warp"});
+  for (const char* key : {"thread", "thread_active"}) check.not_negative({*counts, here, key});
+  const json* levels = check.object({*counts, here, "levels"});
+  if (!levels) return;
+  for (const auto& [name, level] : levels->items()) {
+    const std::string place = here + "/levels/" + pointer_token(name);
+    if (!level.is_object()) {
+      check.report(place, level, "an object");
+      continue;
+    }
+    for (const char* key : {"instructions", "transactions"}) check.positive({level, place, key});
+  }
+}
+
+void check_energy_counter(Checker& check, const json& entry, const std::string& at) {
+  check.nonempty({entry, at, "device"});
+  check_device_kind(check, entry, at);
+  check.flag({entry, at, "available"});
+  for (const char* key : {"by", "reason", "cure", "note"}) check.text({entry, at, key, Presence::optional});
+  check.not_negative({entry, at, "idle_watts", Presence::optional});
+}
+
 void check_limit(Checker& check, const json& limit, const std::string& at) {
   check.choice({limit, at, "bound"}, kBounds);
   check.text({limit, at, "roof"});
@@ -387,6 +430,8 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check.positive({entry, at, "working_set_bytes", Presence::optional});
   check.count({entry, at, "count", Presence::optional}, kMostExact);
   check_called(check, entry, at, Presence::optional);
+  check_energy(check, entry, at);
+  check_instructions(check, entry, at);
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
     check.not_negative({entry, at, key, Presence::optional});
   }
@@ -461,6 +506,7 @@ std::vector<Violation> check_study(const json& study) {
   check_list(check, {study, "", "refused"}, check_refused);
   check_list(check, {study, "", "rates", Presence::optional}, check_rate);
   check_list(check, {study, "", "totals", Presence::optional}, check_total);
+  check_list(check, {study, "", "energy", Presence::optional}, check_energy_counter);
   check_program(check, study);
   return violations;
 }

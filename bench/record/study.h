@@ -25,6 +25,7 @@ struct Limit {
   int rounds = 1;                       ///< in which it was measured; `value` is that of the best
   std::optional<double> low{}, high{};  ///< of the rounds' medians: how far it drifted; none of one round
   std::string doubt{};                  ///< which other ceiling it contradicts; empty: none
+  std::optional<double> per_joule{};    ///< with --energy: FLOP or bytes a joule, of its own loop
 };
 
 /// Peak arithmetic or bandwidth of a device: a roof.
@@ -38,6 +39,7 @@ struct CeilingEntry {
   std::string dtype{};
   std::optional<int> threads{};  ///< none on a GPU
   std::optional<double> working_set_bytes{};
+  std::optional<double> level_bytes{};  ///< of a GPU's memory level: its capacity
   Limit limit{};
 
   bool is_bandwidth() const { return kind == "bandwidth"; }
@@ -58,7 +60,8 @@ struct MachineEntry {
   std::string cpu{}, gpu{}, date{};
   int cores = 1;
   int threads = 0;
-  std::map<std::string, double> caches{};  ///< bytes by name: "l1d", "l2", "l3"
+  std::map<std::string, double> caches{};        ///< bytes by name: "l1d", "l2", "l3"
+  std::map<std::string, int> cache_instances{};  ///< of "l2" and "l3", that the threads reach; empty in old records
   std::vector<std::pair<std::string, std::string>> facts{};
 };
 
@@ -90,6 +93,7 @@ struct RunEntry {
   std::string command{};  ///< the command line
   std::string mode{};     ///< what --quick left out; empty: nothing
   std::optional<CountersEntry> counters{};
+  std::vector<EnergyCounterEntry> energy{};  ///< with --energy
 };
 
 }  // namespace gable::bench

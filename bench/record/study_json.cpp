@@ -38,6 +38,13 @@ json caches_json(const perf::Machine& machine) {
   return caches;
 }
 
+json instances_json(const perf::Machine& machine) {
+  json instances = json::object();
+  if (machine.l2_instances > 0) instances["l2"] = machine.l2_instances;
+  if (machine.l3_instances > 0) instances["l3"] = machine.l3_instances;
+  return instances;
+}
+
 void set_limit(json& entry, const Limit& limit) {
   entry["value"] = limit.value;
   entry["q1"] = limit.q1;
@@ -50,6 +57,7 @@ void set_limit(json& entry, const Limit& limit) {
   if (limit.low) entry["low"] = *limit.low;
   if (limit.high) entry["high"] = *limit.high;
   if (!limit.doubt.empty()) entry["doubt"] = limit.doubt;
+  if (limit.per_joule) entry["per_joule"] = *limit.per_joule;
 }
 
 template <class Entry>
@@ -83,6 +91,15 @@ json counters_json(const CountersEntry& counters) {
   return {{"mode", counters.mode}, {"sources", std::move(sources)}};
 }
 
+json to_json(const EnergyCounterEntry& counter) {
+  json entry{{"device", counter.device}, {"device_kind", to_string(counter.device_kind)},
+             {"by", counter.by},         {"available", counter.reason.empty()},
+             {"note", counter.note},     {"idle_watts", or_null(counter.idle_watts)}};
+  if (!counter.reason.empty()) entry["reason"] = counter.reason;
+  if (!counter.cure.empty()) entry["cure"] = counter.cure;
+  return entry;
+}
+
 // ---- reading ------------------------------------------------------------------------------------------------------
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -106,6 +123,8 @@ MachineEntry machine_from_json(const json& source) {
                        .cores = source["cores"],
                        .threads = source["threads"],
                        .caches = source["caches"]};
+  const json instances = source.value("cache_instances", json::object());  // items() refers to it
+  for (const auto& [name, count] : instances.items()) machine.cache_instances[name] = count;
   flatten(source, "", machine.facts);
   return machine;
 }
@@ -121,7 +140,8 @@ Limit limit_from_json(const json& source) {
           .rounds = number_or_empty<int>(source, "rounds").value_or(1),
           .low = number_or_empty<double>(source, "low"),
           .high = number_or_empty<double>(source, "high"),
-          .doubt = text_or_empty(source, "doubt")};
+          .doubt = text_or_empty(source, "doubt"),
+          .per_joule = number_or_empty<double>(source, "per_joule")};
 }
 
 CeilingEntry ceiling_from_json(const json& source) {
@@ -134,6 +154,7 @@ CeilingEntry ceiling_from_json(const json& source) {
           .dtype = text_or_empty(source, "dtype"),
           .threads = number_or_empty<int>(source, "threads"),
           .working_set_bytes = number_or_empty<double>(source, "working_set_bytes"),
+          .level_bytes = number_or_empty<double>(source, "level_bytes"),
           .limit = limit_from_json(source)};
 }
 
@@ -153,6 +174,7 @@ json to_json(const CeilingEntry& ceiling) {
              {"dtype", ceiling.dtype},   {"threads", or_null(ceiling.threads)}};
   entry[ceiling.is_bandwidth() ? "level" : "isa"] = ceiling.is_bandwidth() ? ceiling.level : ceiling.isa;
   if (ceiling.working_set_bytes) entry["working_set_bytes"] = *ceiling.working_set_bytes;
+  if (ceiling.level_bytes) entry["level_bytes"] = *ceiling.level_bytes;
   set_limit(entry, ceiling.limit);
   return entry;
 }
@@ -195,6 +217,7 @@ json machine_json(const perf::Machine& machine, const std::string& command) {
              {"threads", machine.threads_available},
              {"threads_online", machine.threads_online},
              {"caches", caches_json(machine)},
+             {"cache_instances", instances_json(machine)},
              {"simd", machine.simd},
              {"clock_hz", machine.clock_hz},
              {"memory_bytes", machine.memory_bytes},
@@ -225,6 +248,7 @@ json to_json(const Study& study, const RunEntry& run) {
   if (!study.rates.empty()) document["rates"] = list_json(study.rates);
   if (study.program) document["program"] = to_json(*study.program);
   if (run.counters) document["counters"] = counters_json(*run.counters);
+  for (const EnergyCounterEntry& counter : run.energy) document["energy"].push_back(to_json(counter));
   validate_study(document);
   return document;
 }

@@ -17,7 +17,9 @@ constexpr std::string_view kHeader =
     "Q_dram_source,Q_dram_bytes,Q_dram_analytic,Q_l3_source,Q_l3_bytes,Q_l3_analytic,"
     "Q_l2_source,Q_l2_bytes,Q_l2_analytic,Q_l1_source,Q_l1_bytes,Q_l1_analytic,"
     "intensity,gflops,bound,percent_of_roof,max_error,error_bound,machine,cpu,gpu,date,tile,device_kind,roof,flags,"
-    "next_bound,next_roof,percent_of_next_roof,regime,evidence,advice,naive_seconds,bytes_saved,seconds_saved";
+    "next_bound,next_roof,percent_of_next_roof,regime,evidence,advice,naive_seconds,bytes_saved,seconds_saved,"
+    "joules,watts,gflop_per_joule,energy_by,energy_reason,"
+    "warp_instructions,active_threads,global_sectors_per_access,shared_wavefronts_per_access";
 
 class Line {
  public:
@@ -96,6 +98,26 @@ void add_insight(Line& row, const Measurement& m) {
   }
 }
 
+void add_energy(Line& row, const Measurement& m) {
+  const EnergyFields energy = m.energy.value_or(EnergyFields{});
+  const bool known = energy.joules.has_value();
+  row.add(energy.joules).add(known ? std::optional(energy.watts) : std::nullopt);
+  row.add(known ? std::optional(*m.flop_per_joule() / 1e9) : std::nullopt).add(energy.by).add(energy.reason);
+}
+
+void add_instructions(Line& row, const Measurement& m) {
+  const perf::InstructionCounts counts = m.instructions.value_or(perf::InstructionCounts{});
+  const auto per_access = [&](const char* level) {
+    const auto found = counts.levels.find(level);
+    return found == counts.levels.end() ? std::nullopt
+                                        : std::optional(found->second.transactions / found->second.instructions);
+  };
+  const bool known = m.instructions.has_value();
+  row.add(known ? std::optional(counts.warp) : std::nullopt);
+  row.add(known ? std::optional(counts.active_share()) : std::nullopt);
+  row.add(per_access("global")).add(per_access("shared"));
+}
+
 std::string row_of(const Measurement& m, const Machine& machine) {
   Line row;
   add_identity(row, m.identity, max_pool_of(m));
@@ -108,6 +130,8 @@ std::string row_of(const Measurement& m, const Machine& machine) {
   row.add(machine.tag).add(machine.cpu).add(machine.gpu).add(machine.date).add(pair_text(m.identity.tile));
   row.add(to_string(m.place.kind)).add(m.verdict.roof).add(fmt::format("{}", fmt::join(m.verdict.flags, "; ")));
   add_insight(row, m);
+  add_energy(row, m);
+  add_instructions(row, m);
   return row.line();
 }
 

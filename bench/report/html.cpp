@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "bench/common/text.h"
@@ -65,9 +66,7 @@ struct Head {
   bool numeric;
 };
 
-template <size_t N>
-std::string table_markup(const char* id, const char* caption, const std::array<Head, N>& heads,
-                         const std::string& body) {
+std::string table_markup(const char* id, const char* caption, std::span<const Head> heads, const std::string& body) {
   std::string out = fmt::format(R"(<div class="scroll" tabindex="0" role="region" aria-label="{0}"><table id="{1}">)"
                                 R"(<caption class="hidden">{0}</caption><thead><tr>)",
                                 caption, id);
@@ -86,13 +85,26 @@ std::string rate_cell(const Measurement& m) {
   return m.work.value > 0 ? flops_text(m.flops()) : bandwidth_text(m.bandwidth());
 }
 
+// "GFLOP/J" and "Energy", behind "% of roof"; the reason where the energy is not known.
+void add_energy(const Measurement& m, std::vector<Cell>& cells) {
+  const bool known = m.energy && m.energy->joules;
+  const Cell efficiency =
+      known ? Cell{number_text(*m.flop_per_joule() / 1e9), *m.flop_per_joule() / 1e9} : Cell{"–", -1.0};
+  const Cell energy = known ? Cell{joules_text(*m.energy->joules), *m.energy->joules}
+                            : Cell{m.energy && !m.energy->reason.empty() ? "– " + m.energy->reason : "–", -1.0};
+  cells.insert(cells.begin() + 7, {efficiency, energy});
+}
+
 std::string measurements_table(const Studies& studies) {
-  constexpr std::array<Head, 21> kHeads = {
-      {{"Name", false},     {"Data type", false}, {"Device", false},   {"Kernel", false}, {"T", true},
-       {"Rate", true},      {"% of roof", true},  {"Bound by", false}, {"Roof", false},   {"Against", true},
-       {"FLOP/byte", true}, {"Flags", false},     {"Suite", false},    {"Cache", false},  {"q1", true},
-       {"q3", true},        {"W", true},          {"Q DRAM", true},    {"GB/s", true},    {"W, Q from", false},
-       {"Problem", false}}};
+  std::vector<Head> heads = {{"Name", false},   {"Data type", false}, {"Device", false},   {"Kernel", false},
+                             {"T", true},       {"Rate", true},       {"% of roof", true}, {"Bound by", false},
+                             {"Roof", false},   {"Against", true},    {"FLOP/byte", true}, {"Flags", false},
+                             {"Suite", false},  {"Cache", false},     {"q1", true},        {"q3", true},
+                             {"W", true},       {"Q DRAM", true},     {"GB/s", true},      {"W, Q from", false},
+                             {"Problem", false}};
+  const bool with_energy = std::any_of(studies.measurements.begin(), studies.measurements.end(),
+                                       [](const Measurement& m) { return m.energy.has_value(); });
+  if (with_energy) heads.insert(heads.begin() + 7, {{"GFLOP/J", true}, {"Energy", true}});
   const Baselines baselines(studies);
   std::string body;
   for (size_t i = 0; i < studies.measurements.size(); ++i) {
@@ -101,35 +113,35 @@ std::string measurements_table(const Studies& studies) {
     const Measurement& other = baselines.of(m);
     const double factor = other.time.seconds / m.time.seconds;
     const std::string precision = precision_of(m);
-    const std::array<Cell, kHeads.size()> cells = {
-        {{m.label, {}},
-         {precision == m.identity.dtype ? precision : m.identity.dtype + " " + precision, {}},
-         {m.series, {}},
-         {m.place.kernel, {}},
-         {seconds_text(m.time.seconds), m.time.seconds},
-         {rate_cell(m), m.work.value > 0 ? m.flops() : m.bandwidth()},
-         {m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "–",
-          m.verdict.percent_of_roof.value_or(-1)},
-         {m.verdict.bound.empty() ? "–" : m.verdict.bound, {}},
-         {m.verdict.roof.empty() ? "–" : m.verdict.roof, {}},
-         {other.series == m.series ? "–" : fmt::format("{:.2f}× {}", factor, other.series),
-          other.series == m.series ? 0 : factor},
-         {m.work.value > 0 ? number_text(m.intensity()) : "–", m.intensity()},
-         {flags_text(m), {}},
-         {m.identity.suite, {}},
-         {m.place.cache, {}},
-         {seconds_text(m.time.q1), m.time.q1},
-         {seconds_text(m.time.q3), m.time.q3},
-         {si_text(m.work.value, "FLOP"), m.work.value},
-         {si_text(bytes, "B"), bytes},
-         {number_text(m.bandwidth() / 1e9), m.bandwidth() / 1e9},
-         {m.work.source + ", " + source_of(m), {}},
-         {m.identity.problem, {}}}};
+    std::vector<Cell> cells = {{m.label, {}},
+                               {precision == m.identity.dtype ? precision : m.identity.dtype + " " + precision, {}},
+                               {m.series, {}},
+                               {m.place.kernel, {}},
+                               {seconds_text(m.time.seconds), m.time.seconds},
+                               {rate_cell(m), m.work.value > 0 ? m.flops() : m.bandwidth()},
+                               {m.verdict.percent_of_roof ? fmt::format("{:.1f}", *m.verdict.percent_of_roof) : "–",
+                                m.verdict.percent_of_roof.value_or(-1)},
+                               {m.verdict.bound.empty() ? "–" : m.verdict.bound, {}},
+                               {m.verdict.roof.empty() ? "–" : m.verdict.roof, {}},
+                               {other.series == m.series ? "–" : fmt::format("{:.2f}× {}", factor, other.series),
+                                other.series == m.series ? 0 : factor},
+                               {m.work.value > 0 ? number_text(m.intensity()) : "–", m.intensity()},
+                               {flags_text(m), {}},
+                               {m.identity.suite, {}},
+                               {m.place.cache, {}},
+                               {seconds_text(m.time.q1), m.time.q1},
+                               {seconds_text(m.time.q3), m.time.q3},
+                               {si_text(m.work.value, "FLOP"), m.work.value},
+                               {si_text(bytes, "B"), bytes},
+                               {number_text(m.bandwidth() / 1e9), m.bandwidth() / 1e9},
+                               {m.work.source + ", " + source_of(m), {}},
+                               {m.identity.problem, {}}};
+    if (with_energy) add_energy(m, cells);
     body += fmt::format(R"(<tr data-i="{}"{}>)", i, m.flagged() ? R"( class="flagged")" : "");
     for (const Cell& cell : cells) body += &cell == cells.data() ? row_head(cell) : cell_markup(cell);
     body += "</tr>\n";
   }
-  return table_markup("measurements", "Measurements", kHeads, body);
+  return table_markup("measurements", "Measurements", heads, body);
 }
 
 std::string end_text(const ProgramEntry& program) {

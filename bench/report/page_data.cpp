@@ -92,6 +92,37 @@ void add_verdict(const Measurement& m, CardRows& rows) {
   }
 }
 
+// Instructions and how they accessed global and shared memory.
+void add_instructions(const Measurement& m, CardRows& rows) {
+  if (!m.instructions) return;
+  const perf::InstructionCounts& counts = *m.instructions;
+  rows.emplace_back("Warp instructions",
+                    fmt::format("{} ({} GIPS); {:.0f} % of their threads active", si_text(counts.warp, ""),
+                                number_text(counts.warp / m.time.seconds / 1e9), 100 * counts.active_share()));
+  const auto per_access = [&](const char* level, const char* name, const char* unit) {
+    const auto found = counts.levels.find(level);
+    if (found != counts.levels.end())
+      rows.emplace_back(name, fmt::format("{} {} a load or store",
+                                          number_text(found->second.transactions / found->second.instructions), unit));
+  };
+  per_access("global", "Global memory", "sectors");
+  per_access("shared", "Shared memory", "wavefronts");
+}
+
+// Of one call, with the idle power that flowed meanwhile.
+void add_energy(const Measurement& m, CardRows& rows) {
+  if (!m.energy) return;
+  const EnergyFields& energy = *m.energy;
+  if (!energy.joules) {
+    rows.emplace_back("Energy", "unknown: " + energy.reason);
+    return;
+  }
+  rows.emplace_back("Energy",
+                    fmt::format("{} ± {:.0f} % ({:.0f} W, {}, idle power included)", joules_text(*energy.joules),
+                                100 * energy.uncertainty, energy.watts, energy.by));
+  if (m.work.value > 0) rows.emplace_back("Efficiency", si_text(*m.flop_per_joule(), "FLOP/J"));
+}
+
 // What would help, and what the naive convolution and an unfused pool would cost.
 void add_insight(const Measurement& m, CardRows& rows) {
   if (m.regime) {
@@ -112,6 +143,8 @@ json card_of(const Studies& studies, const Measurement& m) {
   add_calls(m, rows);
   add_numbers(m, rows);
   add_verdict(m, rows);
+  add_instructions(m, rows);
+  add_energy(m, rows);
   add_insight(m, rows);
   if (studies.machines.size() > 1) rows.emplace_back("Machine", machine_name(studies, m));
   const std::string& suite = m.identity.suite;
@@ -177,6 +210,7 @@ json roof_json(const Ceiling& c, const RoofGroup& group) {
     roof["high"] = *c.limit.high;
   }
   if (!c.limit.doubt.empty()) roof["doubt"] = c.limit.doubt;
+  if (c.limit.per_joule) roof["perJoule"] = *c.limit.per_joule;
   if (c.is_bandwidth()) {
     roof["level"] = c.level;
     roof["title"] = level_name(c);
@@ -188,10 +222,23 @@ json roof_json(const Ceiling& c, const RoofGroup& group) {
   return roof;
 }
 
+// Warp instructions a second that the group's GPU issues; 0 where it was not measured.
+double issue_rate(const Studies& studies, const RoofGroup& group) {
+  double best = 0;
+  for (const Rate& rate : studies.rates) {
+    const bool same_gpu = group.gpu < 0 || rate.device.ends_with(fmt::format(":{}", group.gpu));
+    const bool same_machine = studies.machines[rate.machine].tag == studies.machines[group.machine].tag;
+    if (rate.unit == "instruction/s" && group.kind == rate.device_kind && same_gpu && same_machine)
+      best = std::max(best, rate.limit.value);
+  }
+  return best;
+}
+
 json groups_json(const Studies& studies, const std::vector<RoofGroup>& groups) {
   json all = json::array();
   for (const RoofGroup& group : groups) {
     json one{{"title", title_of(group, groups, studies)}, {"kind", to_string(group.kind)}};
+    one["issue"] = issue_rate(studies, group);
     one["roofs"] = json::array();
     for (const Ceiling& c : group.roofs) one["roofs"].push_back(roof_json(c, group));
     all.push_back(std::move(one));
@@ -216,6 +263,15 @@ json traffic_json(const Measurement& m) {
   return levels;
 }
 
+// What the page's instruction roofline needs: levels, and the share of threads that did something.
+json instructions_json(const perf::InstructionCounts& counts) {
+  json levels = json::object();
+  for (const auto& [name, level] : counts.levels) {
+    levels[name] = {{"instructions", level.instructions}, {"transactions", level.transactions}};
+  }
+  return {{"active", counts.active_share()}, {"levels", std::move(levels)}};
+}
+
 json point_json(const Studies& studies, const Measurement& m) {
   json point = card_of(studies, m);
   for (const Facet& facet : kFacets) point["facets"][facet.name] = facet.of(m);
@@ -236,6 +292,8 @@ json point_json(const Studies& studies, const Measurement& m) {
   point["q1"] = m.time.q1;
   point["q3"] = m.time.q3;
   point["count"] = m.identity.count.value_or(1);
+  if (m.instructions) point["instructions"] = instructions_json(*m.instructions);
+  if (m.energy && m.energy->joules) point["joules"] = *m.energy->joules;
   point["traffic"] = traffic_json(m);
   point["bound"] = m.verdict.bound;
   point["roof"] = m.verdict.roof;

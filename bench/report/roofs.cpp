@@ -65,6 +65,7 @@ Ceiling best_for(const std::vector<const Ceiling*>& sort, int threads) {
   Ceiling scaled = *one;
   scaled.name += fmt::format(" × {}", wanted);
   scaled.threads = wanted;
+  scaled.limit.per_joule.reset();  // idle power does not grow with the threads
   for (double* value : {&scaled.limit.value, &scaled.limit.q1, &scaled.limit.q3}) *value *= wanted;
   for (std::optional<double>* value : {&scaled.limit.low, &scaled.limit.high}) {
     if (*value) **value *= wanted;

@@ -30,6 +30,7 @@ enum Column : size_t {
   kBound,
   kRoof,
   kNext,
+  kEnergy,
   kSources,
   kAgainst,
   kFlags
@@ -38,11 +39,11 @@ constexpr size_t kColumns = kFlags + 1;
 constexpr size_t kMostOfName = 80;  // a name may be as long as a command line
 using Cells = std::array<std::string, kColumns>;
 
-constexpr std::array<const char*, kColumns> kHeads = {"name", "dtype",      "cache",     "device",  "kernel",
-                                                      "T",    "GFLOP/s",    "FLOP/byte", "% roof",  "bound",
-                                                      "roof", "next limit", "W, Q from", "against", "flags"};
-constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true, true,
-                                               true,  false, false, false, false, false, false};
+constexpr std::array<const char*, kColumns> kHeads = {
+    "name",   "dtype", "cache", "device",     "kernel",  "T",         "GFLOP/s", "FLOP/byte",
+    "% roof", "bound", "roof",  "next limit", "GFLOP/J", "W, Q from", "against", "flags"};
+constexpr std::array<bool, kColumns> kRight = {false, false, false, false, false, true,  true,  true,
+                                               true,  false, false, false, true,  false, false, false};
 
 // Empty if everything is analytic.
 bool was_counted(const Measurement& m) {
@@ -65,6 +66,7 @@ Cells cells_of(const Measurement& m, const Measurement& baseline) {
           m.verdict.bound.empty() ? "-" : m.verdict.bound,
           printable(m.verdict.roof),
           next != nullptr ? fmt::format("{} {:.0f} %", printable(next->roof), next->percent) : "",
+          m.flop_per_joule() ? number_text(*m.flop_per_joule() / 1e9) : "",
           m.work.source + ", " + m.traffic.at("dram").source,
           is_other ? fmt::format("{:.2f}x {}", baseline.time.seconds / m.time.seconds, printable(baseline.series)) : "",
           m.flagged() ? fmt::format("! {}", m.verdict.flags.size()) : ""};
@@ -121,7 +123,7 @@ std::string table(const Studies& studies) {
     if (!m.identity.only_moves_bytes())
       rows.push_back(cells_of(m, baselines.of(m)));  // bandwidth_table() has the others
   }
-  for (const Column column : {kRoof, kNext, kAgainst, kFlags}) {
+  for (const Column column : {kRoof, kNext, kEnergy, kAgainst, kFlags}) {
     const auto says = [&](const Cells& row) { return !row[column].empty(); };
     if (std::none_of(rows.begin() + 1, rows.end(), says)) rows[0][column].clear();
   }

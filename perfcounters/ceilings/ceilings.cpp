@@ -176,6 +176,18 @@ void add_compute_formula(Ceiling& ceiling, const ComputeLoop& loop, const Config
                                   rate > 1 ? "s" : "", measured_rate);
 }
 
+/// Lets the caller run the loop of a ceiling for longer.
+void hold(const CeilingOptions& options, PinnedTeam& team, const Kernel& kernel, Ceiling& ceiling) {
+  if (!options.hold) return;
+  constexpr double kSeconds = 0.01;
+  const std::int64_t iterations = calibrate(team, kernel, kSeconds);
+  const double work = kernel.units * static_cast<double>(iterations) * team.size();
+  options.hold(ceiling, [&] {
+    team.run([&](int thread) { kernel.run(thread, iterations); });
+    return work;
+  });
+}
+
 /// One call of measure_ceilings().
 struct Run {
   const Machine& machine;
@@ -202,6 +214,7 @@ void measure_compute(Run& run, Configuration& where, const std::vector<ComputeLo
     const Kernel kernel{[&](int, std::int64_t n) { loop.run(n); },
                         static_cast<double>(loop.flop_per_instruction) * loop.instructions_per_iteration};
     fill(ceiling, sample(*where.team, kernel, run.effort));
+    hold(run.options, *where.team, kernel, ceiling);
     if (!where.team->pinned()) add_note(ceiling, "threads could not be pinned");
     observe_clock(where, 0.004);
     run.ceilings.push_back(std::move(ceiling));
@@ -308,6 +321,7 @@ void measure_reads(Run& run, Configuration& where, const Arenas& arenas) {
                         },
                         static_cast<double>(bytes)};
     fill(ceiling, sample(*where.team, kernel, run.effort));
+    hold(run.options, *where.team, kernel, ceiling);
     ceiling.working_set_bytes = bytes * arenas.size();
     add_note(ceiling, fmt::format("reads {} KiB a thread again and again; counts 4 B a float read", bytes >> 10));
     if (level.number == 0) add_note(ceiling, dram_note(machine, where, bytes * arenas.size()));
@@ -329,6 +343,7 @@ void measure_triads(Run& run, Configuration& where, const Arenas& arenas) {
                         },
                         3.0 * static_cast<double>(array)};
     fill(ceiling, sample(*where.team, kernel, run.effort));
+    hold(run.options, *where.team, kernel, ceiling);
     ceiling.working_set_bytes = 3 * array * arenas.size();
     add_note(ceiling, streaming ? "a = b + s c with non-temporal stores; counts 12 B an element, all that is moved"
                                 : "a = b + s c; counts 12 B an element (STREAM); 16 B are moved where a store first "

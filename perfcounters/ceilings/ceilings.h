@@ -32,6 +32,8 @@ struct Ceiling {
   int rounds = 1;                     ///< in which it was measured (ladder.h); `value` is that of the best
   double low = 0, high = 0;           ///< of the rounds' medians; 0: one round
   std::string doubt{};                ///< which other ceiling this one contradicts; empty: none
+  double level_bytes = 0;             ///< bandwidth of a GPU: the level's capacity; 0: not known
+  double per_joule = 0;               ///< FLOP or bytes a joule, as CeilingOptions::hold found; 0: not known
 };
 
 struct CeilingOptions {
@@ -41,6 +43,9 @@ struct CeilingOptions {
   std::set<std::pair<std::string, int>> only{};  ///< names and threads of those to measure; empty: all
   /// Called before each measurement with its name, the number of finished measurements and their total.
   std::function<void(const std::string& next, int done, int total)> progress;
+  /// Called after each measurement, if set: `work()` runs the ceiling's loop once more, for about 10 ms or more, and
+  /// returns the FLOP or bytes that it did. For what takes longer than a ceiling: its energy.
+  std::function<void(Ceiling& ceiling, const std::function<double()>& work)> hold{};
 };
 
 /// Measures on `machine`, which must be this one. Full mode takes 10 to 20 s, quick mode 3 to 8 s.

@@ -85,6 +85,7 @@ void add_round(std::vector<Ceiling>& ceilings, const std::vector<Ceiling>& again
       first.q3 = same->q3;
       first.runs = same->runs;
     }
+    if (same->per_joule > first.per_joule) first.per_joule = same->per_joule;
     first.rounds = rounds;
     first.low = low;
     first.high = first.value;

@@ -27,8 +27,8 @@ std::vector<std::string> metrics_for(const CountOptions& options) {
     metrics.emplace_back(kHardwareInstructions);
     metrics.emplace_back(kInstrumentedInstructions);
   }
+  if (options.instructions || options.deep) append_metrics(gpu_instruction_terms(), metrics);
   if (options.deep) {
-    append_metrics(gpu_instruction_terms(), metrics);
     append_metrics(gpu_stall_terms(), metrics);
   }
   return metrics;
@@ -143,6 +143,7 @@ Reading CuptiSource::measure(const Workload& workload, const CountOptions& optio
                                                             .repetitions = std::max(1, options.repetitions)});
       for (const auto& values : counted.ranges) repetitions.push_back(counts_of(metrics, values));
       reading.extra = extra_of(options, repetitions.back());
+      if (options.instructions) reading.instructions = gpu_instructions(repetitions.back());
     }
     for (const Metric metric : options.metrics) reading.quantities[metric] = quantity_of(metric, repetitions);
     return reading;

@@ -164,6 +164,36 @@ Quantity gpu_work(const GpuCounts& counts) {
   return work;
 }
 
+std::optional<InstructionCounts> gpu_instructions(const GpuCounts& counts) {
+  const auto sum = [&](std::initializer_list<const char*> metrics) {
+    double total = 0;
+    for (const char* metric : metrics) {
+      if (const auto found = counts.find(metric); found != counts.end() && std::isfinite(found->second))
+        total += found->second;
+    }
+    return total;
+  };
+  InstructionCounts found{.warp = sum({kHardwareInstructions}),
+                          .thread = sum({"smsp__thread_inst_executed.sum"}),
+                          .thread_active = sum({"smsp__thread_inst_executed_pred_on.sum"})};
+  if (found.warp <= 0) return std::nullopt;
+  const auto add = [&](const char* level, double instructions, double transactions) {
+    if (instructions > 0 && transactions > 0) found.levels[level] = {instructions, transactions};
+  };
+  const auto sectors = [&](Metric level) {
+    return weighted_sum(gpu_traffic_terms(level), counts).value.value_or(0) / kSector;
+  };
+  add("l1", found.warp, sectors(Metric::l1_bytes));
+  add("l2", found.warp, sectors(Metric::l2_bytes));
+  add("dram", found.warp, sectors(Metric::dram_bytes));
+  add("global", sum({"smsp__inst_executed_op_global_ld.sum", "smsp__inst_executed_op_global_st.sum"}),
+      sum({"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"}));
+  add("shared", sum({"smsp__inst_executed_op_shared_ld.sum", "smsp__inst_executed_op_shared_st.sum"}),
+      sum({"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+           "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"}));
+  return found;
+}
+
 std::map<std::string, double> gpu_parts(std::span<const GpuTerm> terms, const GpuCounts& counts) {
   std::map<std::string, double> parts;
   for (const GpuTerm& term : terms) {

@@ -32,6 +32,9 @@ std::span<const GpuTerm> gpu_traffic_terms(Metric level);
 /// conflicts of shared memory. Weights are 1.
 std::span<const GpuTerm> gpu_instruction_terms();
 
+/// The instruction roofline from those and from the traffic's; nothing if the warps' instructions were not counted.
+std::optional<InstructionCounts> gpu_instructions(const std::map<std::string, double>& counts);
+
 /// Stall reasons, in stalled warps per issued instruction; their sum is the latency of an instruction.
 std::span<const GpuTerm> gpu_stall_terms();
 

@@ -86,6 +86,7 @@ struct Workload {
 struct CountOptions {
   std::vector<Metric> metrics{Metric::flop, Metric::l1_bytes, Metric::l2_bytes, Metric::l3_bytes, Metric::dram_bytes};
   int repetitions = 3;
+  bool instructions = false;   ///< also the instruction roofline of a GPU
   bool deep = false;           ///< also the named extra values: instruction roofline, stall ratios
   double seconds_limit = 120;  ///< of one child process: a workload that takes longer is refused with that reason
 };
@@ -96,12 +97,32 @@ struct PassPlan {
   std::string explanation;  ///< for people: which quantities share a pass
 };
 
+/// Instructions of a GPU's warps beside the transactions that they caused in a memory ("An Instruction Roofline Model
+/// for GPUs", Ding and Williams 2019).
+struct InstructionLevel {
+  double instructions = 0;
+  double transactions = 0;
+};
+
+struct InstructionCounts {
+  double warp = 0;           ///< instructions of warps
+  double thread = 0;         ///< of their threads: at most 32 a warp's
+  double thread_active = 0;  ///< of threads that were not predicated off
+  /// "l1", "l2", "dram": all of them, and transactions of 32 B. "global", "shared": loads and stores of that memory,
+  /// and the sectors of 32 B in L1 or the wavefronts of 128 B that they took. Without transactions there is no entry.
+  std::map<std::string, InstructionLevel> levels{};
+
+  /// The share of the warps' 32 threads that did something.
+  double active_share() const { return warp > 0 ? thread_active / (32 * warp) : 0; }
+};
+
 /// A source's values for one workload.
 struct Reading {
   std::string source;  ///< the concrete source: "perf_event", "callgrind", "cupti"
   Provenance provenance = Provenance::counter;
-  std::map<Metric, Quantity> quantities;  ///< one entry for each requested metric
-  std::map<std::string, double> extra;    ///< further values by the vendor's own names
+  std::map<Metric, Quantity> quantities;            ///< one entry for each requested metric
+  std::map<std::string, double> extra;              ///< further values by the vendor's own names
+  std::optional<InstructionCounts> instructions{};  ///< if they were asked for and the source counts them
   PassPlan plan;
 
   /// The quantity; a refused one if it was not requested.

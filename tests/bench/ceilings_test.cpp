@@ -278,6 +278,26 @@ TEST_CASE("a row that stays above its roof after two more rounds has a flag that
   CHECK(contains(rows[0].verdict.flags[0], "is above the peak of 9e+10 FLOP/s (avx2 fma f32): it drifted by 44 %"));
 }
 
+TEST_CASE("only the ceilings of hardware whose rows are above them are measured again") {
+  std::vector<CeilingScope> rounds;
+  const auto measure = [&](const CeilingRound& round) {
+    rounds.push_back(round.scope);
+    MachineCeilings ceilings;
+    if (round.scope.cpu) ceilings.cpu = {loop("avx2", true, 100e9)};
+    if (!round.scope.gpus.empty()) ceilings.gpus = one_gpu().gpus;
+    return ceilings;
+  };
+  CeilingRounds ceilings({measure, [] { return 0.0; }}, {.cpu = true, .gpus = {0}});
+  std::vector<Row> rows{cpu_row(50e6, "f32", {"f32", 1}), gpu_row(0, 1e12, 1e9, 1e-3)};  // 100 times the f32 peak
+  ceilings.judge(rows, perf::Machine{});
+  REQUIRE(rounds.size() == 4);  // before, after, and two more
+  CHECK((rounds[1].cpu && rounds[1].gpus.size() == 1));
+  for (const std::size_t more : {2, 3}) {
+    CHECK_FALSE(rounds[more].cpu);
+    CHECK(rounds[more].gpus == std::vector<int>{0});
+  }
+}
+
 TEST_CASE("a verdict has all limits, lowest first, and its regime comes with advice") {
   Row row = gpu_row(0, 5e9, 1e9, 1e-3);
   row.verdict = judged(row);
@@ -367,6 +387,9 @@ TEST_CASE("rows are judged under the ceilings of a record as under those that we
   CHECK(machine.l1d_bytes == 32768);
   CHECK(machine.l2_bytes == 0);
   CHECK(machine.cores_available == 4);
+  CHECK(machine.l3_instances == 1);  // an old record does not say
+  CHECK(machine_of({.caches = {{"l3", 1 << 24}}, .cache_instances = {{"l3", 8}}}).l3_instances == 8);
+  CHECK(recorded.of_gpu(0)->l2_bytes == 40'000'000);
 }
 
 TEST_CASE("a study has the ceilings of the hardware that it runs on") {

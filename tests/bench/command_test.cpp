@@ -327,6 +327,39 @@ TEST_CASE("a row of `auto` is on the kind of device that runs it, and gives its 
   CHECK(study["measurements"][0]["threads"].is_null() == (study["measurements"][0]["device_kind"] == "gpu"));
 }
 
+TEST_CASE("a row of `auto` that goes from the host's memory to a GPU ran on the GPU") {
+  const Result result = run_command(
+      std::string("bench ") + kSmall + " --device 'auto?only=cuda_double:0&memory=host' --seconds 0.01 --json -",
+      "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "'");
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const json row = json::parse(result.out)["measurements"][0];
+  CHECK(row["device"] == "cuda_double:0 from the host");
+  CHECK(row["device_kind"] == "gpu");
+  CHECK(row["gpu_index"] == 0);
+  CHECK(row["threads"].is_null());
+  CHECK(row["T"]["source"] == "clock");
+}
+
+TEST_CASE("--energy: joules of a row, or why there are none here, in the record and in words") {
+  const Result result =
+      run_command(std::string("bench ") + kSmall + " --device reference --seconds 0.01 --energy --json -");
+  REQUIRE(result.code == 0);
+  const json study = json::parse(result.out);
+  check_study_of(study);
+  REQUIRE(study["energy"].size() == 1);
+  CHECK(study["energy"][0]["device"] == "cpu");
+  const json& energy = study["measurements"][0]["energy"];
+  CHECK(energy["joules"].is_null() == energy.contains("reason"));
+  if (!study["energy"][0]["available"]) {
+    CHECK(energy["reason"] == study["energy"][0]["reason"]);
+    CHECK(contains(result.err, "energy: none here: " + energy["reason"].get<std::string>()));
+  }
+  const json plain =
+      json::parse(run_command(std::string("bench ") + kSmall + " --device reference --seconds 0.01 --json -").out);
+  CHECK_FALSE(plain.contains("energy"));
+  CHECK_FALSE(plain["measurements"][0].contains("energy"));
+}
+
 TEST_CASE("the reference computes in f64 and is judged by f64's roof") {
   const Result result =
       run_command(std::string("bench ") + kSmall + " --device reference --ceilings --seconds 0.01 --json -");

@@ -14,6 +14,7 @@
 
 #include "bench/counting/op_workload.h"
 #include "bench/counting/workload_process.h"
+#include "bench/measure/energy.h"
 #include "bench/measure/judge.h"
 #include "bench/measure/timed_row.h"
 #include "bench/record/row_json.h"
@@ -243,4 +244,46 @@ TEST_CASE("every op of every suite survives the round trip through the counted p
   CHECK(op_of(parsed(op_arguments(odd))) == odd);
   CHECK_THROWS_AS(op_arguments(MaxPool{.input = {1, 1, 4, 4}}), Error);
   CHECK_THROWS_AS(op_of(parsed({"--op", "matmul", "--sizes", "1,2"})), Error);
+}
+
+TEST_CASE("--energy: a row has joules of a call, a cold row and a machine without counters the reason") {
+  double seconds = 0;
+  const auto open = [&](std::optional<int> gpu) -> perf::EnergySource {
+    if (gpu) return {.by = "nvml", .reason = "no NVML", .cure = "install it"};
+    return {.by = "rapl", .counters = {{"package-0", [&] { return 100 * seconds; }, 0}}, .note = "all CPU packages"};
+  };
+  const auto clock = [&] { return seconds += 0.005; };
+  EnergyMeasurer energy(open, {.seconds = 1, .clock = clock, .nap = [&](double nap) { seconds += nap; }});
+  Row row;
+  row.time.seconds = 0.02;
+  row.work.value = 1e9;
+  const perf::Subject subject{.time = [&](int calls) { return seconds += 0.02 * calls, 0.02 * calls; }, .flush = {}};
+  energy.measure(row, subject);
+  REQUIRE_MESSAGE(row.energy->joules.has_value(), row.energy->reason);
+  CHECK(*row.energy->joules == doctest::Approx(2.5));  // 25 ms with the clock's own step
+  CHECK(row.energy->by == "rapl");
+  CHECK(*row.flop_per_joule() == doctest::Approx(4e8));
+  row.place.cache = "cold";
+  energy.measure(row, subject);
+  CHECK(row.energy->reason.find("sweeping the caches") != std::string::npos);
+  Row on_gpu;
+  on_gpu.place.kind = DeviceKind::gpu;
+  on_gpu.place.gpu = 1;
+  energy.measure(on_gpu, subject);
+  CHECK(on_gpu.energy->reason == "no NVML");
+  REQUIRE(energy.entries().size() == 2);
+  CHECK(energy.entries()[0].idle_watts.has_value());
+  CHECK(energy.entries()[1].reason == "no NVML");
+  CHECK(energy.summary()[1] == "energy of cuda:1: none: no NVML; cure: install it");
+  const auto per_joule = energy.per_joule(std::nullopt, [&] { return seconds += 0.02, 1e6; });
+  CHECK(*per_joule == doctest::Approx(1e6 / 2.5));
+  CHECK_FALSE(energy.per_joule(1, [] { return 1.0; }));
+
+  EnergyMeasurer nowhere([](std::optional<int>) { return perf::EnergySource{.reason = "no /sys/class/powercap"}; });
+  nowhere.prepare(std::nullopt);
+  CHECK(nowhere.summary() == std::vector<std::string>{"energy: none here: no /sys/class/powercap (cpu)"});
+  EnergyMeasurer unwanted;
+  Row plain;
+  unwanted.measure(plain, subject);
+  CHECK_FALSE(plain.energy);
 }

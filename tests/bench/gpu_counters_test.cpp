@@ -57,6 +57,36 @@ const std::vector<Span>& some_spans() {
 
 }  // namespace
 
+TEST_CASE("instruction roofline: instructions beside the transactions of each memory, from raw counts") {
+  const GpuCounts counts{{"smsp__inst_executed.sum", 1000},
+                         {"smsp__thread_inst_executed.sum", 30000},
+                         {"smsp__thread_inst_executed_pred_on.sum", 24000},
+                         {"smsp__inst_executed_op_global_ld.sum", 100},
+                         {"smsp__inst_executed_op_global_st.sum", 20},
+                         {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 3200},  // each thread a sector of its own
+                         {"l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", 80},    // unit stride
+                         {"smsp__inst_executed_op_shared_ld.sum", 50},
+                         {"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", 1600},  // 32-way conflicts
+                         {"l1tex__t_bytes.sum", 3280 * 32},
+                         {"lts__t_sectors_srcunit_tex.sum", 3000},
+                         {"dram__bytes_read.sum", 6400},
+                         {"dram__bytes_write.sum", 3200}};
+  const auto found = gpu_instructions(counts);
+  REQUIRE(found);
+  CHECK(found->active_share() == 0.75);
+  CHECK(found->levels.at("l1").transactions == 3280 + 1600 * 4);  // wavefronts are 128 B
+  CHECK(found->levels.at("l2").transactions == 3000);
+  CHECK(found->levels.at("dram").transactions == 300);
+  CHECK(found->levels.at("dram").instructions == 1000);
+  CHECK(found->levels.at("global").instructions == 120);
+  CHECK(found->levels.at("global").transactions == 3280);
+  CHECK(found->levels.at("shared").transactions / found->levels.at("shared").instructions == 32);
+  CHECK_FALSE(gpu_instructions({{"dram__bytes_read.sum", 6400}}));
+  GpuCounts resident = counts;
+  resident["dram__bytes_read.sum"] = resident["dram__bytes_write.sum"] = 0;
+  CHECK_FALSE(gpu_instructions(resident)->levels.contains("dram"));
+}
+
 TEST_CASE("W is the weighted sum of what was executed: FMA 2, matrix units 1, in f64 as in f32") {
   const GpuCounts counts{{sass("ffma"), 1000}, {sass("fadd"), 10},
                          {sass("fmul"), 5},    {sass("dfma"), 100},

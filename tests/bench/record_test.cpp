@@ -61,6 +61,16 @@ Row full_row() {
   row.regime = Regime{"memory:l2", "55 % of L2 read", {"a larger tile", "fewer bytes"}};
   row.naive = {.bytes = 3e7, .seconds = 4e-3};
   row.fusion = {.bytes_saved = 5e5, .seconds_saved = 1e-4};
+  row.instructions = {
+      .warp = 1e6, .thread = 3.1e7, .thread_active = 3e7, .levels = {{"l1", {1e6, 4e6}}, {"global", {1e5, 4e5}}}};
+  row.energy = {.joules = 0.4,
+                .reason = {},
+                .by = "nvml",
+                .watts = 300,
+                .seconds = 1,
+                .calls = 750,
+                .updates = 20,
+                .uncertainty = 0.05};
   return row;
 }
 
@@ -104,7 +114,10 @@ TEST_CASE("a row comes back from its record with every field") {
   CHECK(row.regime->advice.size() == 2);
   CHECK(document["measurements"][0]["naive"]["ratio"] == 2);
   CHECK(row.counters.sources.at("cupti").plan == "two passes");
-  CHECK(document["measurements"][0].size() == 38);  // fields: one that the writer forgets would be missing
+  CHECK(row.energy->updates == 20);
+  CHECK(row.instructions->levels.at("global").transactions == 4e5);
+  CHECK(document["measurements"][0]["energy"]["gflop_per_joule"] == doctest::Approx(row.work.value / 0.4e9));
+  CHECK(document["measurements"][0].size() == 40);  // fields: one that the writer forgets would be missing
 }
 
 TEST_CASE("ceilings, rates and refusals come back") {

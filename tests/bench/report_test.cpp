@@ -575,6 +575,33 @@ TEST_CASE("limits, regimes, the naive model and what fusion saves are in the tab
   CHECK(contains(lines, ",memory:dram,DRAM read,20,compute,60 % of it,fewer products; more cores,"));
 }
 
+TEST_CASE("energy is in the table, the CSV and the page, with the reason where it is not known") {
+  json study = samples::cpu_study();
+  json& known = study["measurements"][0];
+  known["energy"] = {{"joules", 0.25}, {"by", "rapl"}, {"watts", 80.5},
+                     {"seconds", 1.1}, {"calls", 350}, {"updates", 30}};
+  study["measurements"][1]["energy"] = {{"joules", nullptr}, {"by", "rapl"}, {"reason", "the counter did not move"}};
+  for (json& ceiling : study["ceilings"]) ceiling["per_joule"] = 4e9;
+  study["energy"] = {{{"device", "cpu"}, {"device_kind", "cpu"}, {"available", true}, {"idle_watts", 40}}};
+  const Studies studies = merge({study}), plain = merge({samples::cpu_study()});
+  const std::string gflop_per_joule = number_text(known["W"]["flop"].get<double>() / 0.25e9);
+  CHECK(contains(table(studies), "GFLOP/J"));
+  CHECK(contains(table(studies), "  " + gflop_per_joule + "  "));
+  CHECK_FALSE(contains(table(plain), "GFLOP/J"));
+  CHECK(contains(csv(studies), ",0.25,80.5,"));
+  CHECK(contains(csv(studies), ",rapl,the counter did not move,"));
+  const std::string page = html(studies);
+  CHECK(contains(page, ">GFLOP/J</th>"));
+  CHECK(contains(page, ">" + gflop_per_joule + "</td>"));
+  CHECK(contains(page, "– the counter did not move</td>"));
+  CHECK(contains(page, "\"perJoule\":4000000000.0"));
+  CHECK(contains(page, "\"joules\":0.25"));
+  CHECK_FALSE(contains(html(plain), ">GFLOP/J</th>"));
+  json wrong = study;
+  wrong["measurements"][0]["energy"]["joules"] = -1;
+  CHECK_THROWS_AS(merge({wrong}), SchemaError);
+}
+
 TEST_CASE("ascii: roofs, points and a legend in lines of one width; a study without ceilings is no roofline") {
   const std::string text = ascii_plot(merge({explained_study()}));
   CHECK(contains(text, "FLOP/byte"));

@@ -94,6 +94,16 @@ TEST_CASE("every chip has the instruction roofline and the stall reasons") {
     const auto instructions = names_of(gpu_instruction_terms());
     CHECK(profiler->available(chip, instructions) == instructions);
     CHECK(profiler->passes(chip, instructions) <= 8);
+    // With --counters they are counted beside W and Q, in few passes more.
+    auto all = names_of(gpu_work_terms());
+    all.emplace_back(kInstrumentedInstructions);
+    for (const Metric level : {Metric::dram_bytes, Metric::l2_bytes, Metric::l1_bytes})
+      append_metrics(gpu_traffic_terms(level), all);
+    const int without = profiler->passes(chip, profiler->available(chip, all));
+    append_metrics(gpu_instruction_terms(), all);
+    const int with = profiler->passes(chip, profiler->available(chip, all));
+    MESSAGE(std::string(chip), ": ", without, " passes, with the instruction roofline ", with);
+    CHECK(with <= without + 4);
     const auto stalls = profiler->available(chip, names_of(gpu_stall_terms()));
     CHECK(stalls.size() >= 17);
     CHECK(profiler->passes(chip, stalls) <= 8);

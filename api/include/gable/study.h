@@ -40,6 +40,9 @@ struct Ceiling {
 struct CeilingRequest {
   bool quick = false;                                   ///< fewer and shorter runs
   std::function<void(const std::string& next)> next{};  ///< called before each measurement, if set
+  /// Called after the measurement of each roof, if set: `work()` runs its loop once more, for some milliseconds, waits,
+  /// and returns the FLOP or bytes that it did. For what takes longer to measure than a roof: its energy.
+  std::function<void(const std::string& name, const std::function<double()>& work)> hold{};
 };
 
 /// A loop that only moves bytes. One pass goes once over `bytes`, the size of all its arrays together.

@@ -105,7 +105,20 @@ const levelChoice = () => {
     state.views = {};
     changed();
   });
-  return html("label", {}, html("span", {}, "Intensity at"), select);
+  return html("label", {}, html("span", {}, view() === instructionView ? "Transactions of" : "Intensity at"), select);
+};
+const viewChoice = () => {
+  const names = viewsWithPoints();
+  if (names.length < 2) return null;
+  const select = html("select", { name: "axes" });
+  for (const name of names) select.append(html("option", { value: name, selected: name === state.view }, kViews[name].title));
+  select.addEventListener("change", () => {
+    state.view = select.value;
+    state.views = {};
+    if (!kLevels().some(([level]) => level === state.level)) state.level = kLevels()[0][0];
+    rebuild();
+  });
+  return html("label", {}, html("span", {}, "Axes"), select);
 };
 const hasSteps = () => stepsOf(points.filter((point) => point.group >= 0).map((point) => ({ point }))).length > 0;
 const hasJoins = () => joinsOf(points.filter((point) => point.group >= 0).map((point) => ({ point }))).length > 0;
@@ -144,7 +157,7 @@ const part = (name, fields) => {
 };
 
 const buildControls = () => {
-  const toggles = html("div", { class: "line" }, searchField(), levelChoice());
+  const toggles = html("div", { class: "line" }, searchField(), ...[viewChoice()].filter(Boolean), levelChoice());
   if (groups.length > 1) {
     toggles.append(toggle("overlay", "one panel", "All machines in one panel; each point's own roof is lit under the pointer"),
       toggle("sameAxes", "same axes", "CPU and GPU on one pair of axes"));

@@ -45,12 +45,11 @@ const drawAxes = (panel) => {
     if (tick.text) texts.push(svg("text", { class: "soft end", x: box.x0 - 6, y: at + 4, "font-size": 11 }, tick.text));
   }
   lines.sort((a, b) => (a.getAttribute("class") === "grid") - (b.getAttribute("class") === "grid"));
-  const level = { bound: "the limiting level", all: "each level" }[state.level] ?? kLevelNames[state.level];
   const middle = (box.y0 + box.y1) / 2;
   layer.append(...lines, ...texts,
     svg("rect", { class: "frame", x: box.x0, y: box.y0, width: box.x1 - box.x0, height: box.y1 - box.y0 }),
-    svg("text", { class: "ink mid", x: (box.x0 + box.x1) / 2, y: box.y1 + 35, "font-size": 12 }, `intensity, FLOP/byte (${level})`),
-    svg("text", { class: "ink mid", "font-size": 12, transform: `translate(${panel.x + 12} ${middle}) rotate(-90)` }, "performance, GFLOP/s"));
+    svg("text", { class: "ink mid", x: (box.x0 + box.x1) / 2, y: box.y1 + 35, "font-size": 12 }, view().xTitle(levelName(state.level))),
+    svg("text", { class: "ink mid", "font-size": 12, transform: `translate(${panel.x + 12} ${middle}) rotate(-90)` }, view().yTitle));
   return layer;
 };
 
@@ -68,7 +67,7 @@ const drawTitle = (panel) => {
 // A row that is bound by L1, L2 or L3 stands at that level's intensity, too; with all levels shown, each row at each.
 const drawTrail = (place, panel, layer) => {
   const { point } = place;
-  const levels = state.level === "all" ? Object.keys(point.traffic) : [boundLevel(point)];
+  const levels = state.level === "all" ? trailLevels(point) : otherLevel(point);
   const stops = levels.map((level) => ({ level, x: panel.scale.x(intensityAt(point, level)) }))
     .filter((stop) => Math.abs(stop.x - place.home.x) > 4).sort((a, b) => a.x - b.x);
   if (!stops.length) return;
@@ -79,7 +78,7 @@ const drawTrail = (place, panel, layer) => {
   trail.append(lineElement(line, { class: `bound reach c-${point.precision}` }));
   for (const stop of stops.filter((stop) => inside(panel.box, stop.x, place.home.y))) {
     trail.append(svg("circle", { class: `bound c-${point.precision}`, cx: stop.x.toFixed(1), cy: place.home.y.toFixed(1), r: 2.6 },
-      svg("title", {}, `${point.label} at ${kLevelNames[stop.level]}`)));
+      svg("title", {}, `${point.label} at ${view().levelNames[stop.level]}`)));
   }
   layer.append(trail);
 };
@@ -200,7 +199,7 @@ const placePoints = (panel) => {
   const member = new Set(panel.groups);
   for (const point of shown) {
     if (!member.has(point.group) || !canBeDrawn(point)) continue;
-    const home = { x: panel.scale.x(intensityAt(point, levelOf(point))), y: panel.scale.y(flopsOf(point)) };
+    const home = { x: panel.scale.x(intensityAt(point, levelOf(point))), y: panel.scale.y(heightOf(point)) };
     if (inside(panel.box, home.x, home.y)) panel.places.push({ point, panel, home, x: home.x, y: home.y });
   }
   spreadPlaces(panel);
@@ -223,6 +222,7 @@ const drawPanel = (panel, longest) => {
   placePoints(panel);
   const taken = coverOf(panel.box);
   for (const place of panel.places) taken.add(nameBox(place, longest));
+  drawWalls(panel, roofs, taken);
   for (const { line, strong, roof } of panel.roofNames) if (strong || roof.bandwidth) coverLine(taken, line);
   nameSlopes(panel, roofs, taken);
   nameFlatRoofs(panel, roofs, taken);
@@ -283,11 +283,12 @@ const markOf = (index) => placeOf.get(index)?.mark;
 
 const noteLine = html("p", { class: "note soft" });
 const note = (drawn) => {
-  const parts = ["bars and bands: quartiles"];
+  const parts = [view() === instructionView ? "bars: down to the instructions of threads that were not predicated off"
+    : "bars and bands: quartiles"];
   const moving = shown.filter((point) => point.group < 0).length;
   if (moving) parts.push(`${moving} rows have no FLOP: the table has their GB/s`);
   const absent = shown.filter((point) => point.group >= 0 && !canBeDrawn(point)).length;
-  if (absent) parts.push(`${absent} rows have no Q at ${kLevelNames[state.level]}`);
+  if (absent) parts.push(`${absent} rows have ${view().missing(levelName(state.level))}`);
   const outside = shown.length - moving - absent - drawn;
   if (outside > 0) parts.push(`${outside} outside of this view`);
   noteLine.textContent = parts.join(" · ");

@@ -56,7 +56,7 @@ const markElements = (point, radius) => {
 };
 
 const summaryOf = (point) => {
-  const rate = point.group >= 0 ? `${flopsText(flopsOf(point))} at ${digits(intensityAt(point, "dram"))} FLOP/byte` : "";
+  const rate = point.group >= 0 ? `${flopsText(flopsOf(point))} at ${digits(timeView.x(point, "dram"))} FLOP/byte` : "";
   const headroom = point.headroom ?? `${point.percent?.toFixed(0)} % of ${point.roof || "its roof"}`;
   const roof = point.percent ? `, ${headroom}, bound by ${point.bound}` : "";
   const flags = point.flags.map((flag) => `; flagged: ${flag}`).join("");
@@ -66,6 +66,11 @@ const summaryOf = (point) => {
 // Quartiles of T as a vertical bar, of Q as a horizontal one, around the origin; nothing where they are too short.
 const barsOf = (point, place, scale) => {
   let d = "";
+  if (view() === energyView) return [];
+  if (view() === instructionView) {  // predication: down to what threads did, were each warp full
+    const y = Math.min(scale.box.y1, scale.y(heightOf(point) * Math.max(point.instructions.active, 1e-9))) - place.y;
+    return y > 1.5 ? [svg("path", { class: `bar c-${point.precision}`, d: `M0 0V${y.toFixed(1)}` })] : [];
+  }
   const y0 = scale.y(point.flop / point.q3) - place.y, y1 = scale.y(point.flop / point.q1) - place.y;
   if (y0 - y1 > 1.5) d += `M0 ${y0.toFixed(1)}V${y1.toFixed(1)}`;
   const q = point.traffic[levelOf(point)];

@@ -42,6 +42,17 @@ const drawRoofs = (panel, layer) => {
     }
   }
 };
+// Access patterns: which instructions per transaction they have. Their names stand upright, left of the lines.
+const drawWalls = (panel, layer, taken) => {
+  const { scale } = panel, { box } = scale;
+  for (const [name, intensity] of view().walls()) {
+    const x = scale.x(intensity), y = box.y1 - 8;
+    if (x < box.x0 || x > box.x1) continue;
+    taken.add({ x0: x - 16, x1: x + 1, y0: y - textWidth(name, kRoofText), y1: y });
+    layer.append(lineElement([x, box.y0, x, box.y1], { class: "wall" }),
+      svg("text", { class: "soft halo", "font-size": kRoofText, transform: `translate(${(x - 4).toFixed(1)} ${y}) rotate(-90)` }, name));
+  }
+};
 const roofTitle = (roof, group, panel) =>
   `${roof.name}: ${roof.text}${roof.doubt ? `; doubtful: ${roof.doubt}` : ""}${panel.groups.length > 1 ? ` (${groups[group].title})` : ""}`;
 
@@ -101,7 +112,7 @@ const nameSlopes = (panel, layer, taken) => {
 
 // The roof that the verdict used, through the point's place under it, and the room between.
 const drawUsedRoof = (point, panel, place, layer) => {
-  const attainable = attainableOf(point);
+  const attainable = view() === timeView ? attainableOf(point) : 0;
   if (!(attainable > 0)) return;
   const { scale } = panel, { ranges, box } = scale;
   const memory = point.bound.startsWith("memory:");

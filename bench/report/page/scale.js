@@ -2,13 +2,16 @@
 
 // ---- levels of memory -----------------------------------------------------------------------------------------------
 
-const kLevelNames = { dram: "DRAM", l3: "L3", l2: "L2", l1: "L1" };
+const levelName = (level) =>
+  ({ bound: "the limiting level", all: "each level" }[level] ?? view().levelNames[level]);
 const kLevels = () => {
-  const has = (level) => points.some((point) => point.group >= 0 && point.traffic[level]);
-  const levels = Object.keys(kLevelNames).filter((level) => level === "dram" || has(level));
-  const named = levels.map((level) => [level, kLevelNames[level]]);
-  return levels.length > 1 ? [...named, ["bound", "the limiting level"], ["all", "all levels, as a trail"]] : named;
+  const named = view().levels().map((level) => [level, view().levelNames[level]]);
+  if (named.length < 2) return named;
+  const bound = view() === instructionView ? [] : [["bound", "the limiting level"]];
+  return [...named, ...bound, ["all", "all levels, as a trail"]];
 };
+// The levels of a trail: those through which all of a row's work goes.
+const trailLevels = (point) => Object.keys(kMemories).filter((level) => view().has(point, level));
 
 // "l2" for a row that is bound by L2 and has traffic there; else DRAM.
 const boundLevel = (point) => {
@@ -16,17 +19,20 @@ const boundLevel = (point) => {
   return point.traffic[level] ? level : "dram";
 };
 const levelOf = (point) => (state.level === "bound" ? boundLevel(point) : state.level === "all" ? "dram" : state.level);
-const intensityAt = (point, level) => point.flop / point.traffic[level].bytes;
+// Where a row stands, too, that another level bounds.
+const otherLevel = (point) => (view() === timeView ? [boundLevel(point)] : []);
+const intensityAt = (point, level) => view().x(point, level);
+const heightOf = (point) => view().y(point, levelOf(point));
 const flopsOf = (point) => point.flop / point.seconds;
 const timeOf = (point) => point.seconds * point.count;
-const canBeDrawn = (point) => point.group >= 0 && point.traffic[levelOf(point)] !== undefined;
+const canBeDrawn = (point) => point.group >= 0 && view().has(point, levelOf(point));
 
 // FLOP/s that the verdict's roof allows; 0 without a verdict.
 const attainableOf = (point) => (point.percent > 0 ? (flopsOf(point) * 100) / point.percent : 0);
 
 // ---- ranges ---------------------------------------------------------------------------------------------------------
 
-const visibleRoofs = (group) => groups[group].roofs.filter((roof) => !state.roofsOff.has(roofKey(roof)));
+const visibleRoofs = (group) => view().roofs(groups[group]).filter((roof) => !state.roofsOff.has(roofKey(roof)));
 const topOf = (roofs) => Math.max(0, ...roofs.filter((roof) => !roof.bandwidth).map((roof) => roof.value));
 
 // The best of each data type is strong; the others are thin.
@@ -42,10 +48,12 @@ const strongRoofs = (roofs) => {
 const rangeOf = (shownPoints, groupIndices) => {
   const x = [], y = [];
   for (const point of shownPoints) {
-    const levels = state.level === "all" ? Object.keys(point.traffic) : unique([levelOf(point), boundLevel(point)]);
+    const levels = state.level === "all" ? trailLevels(point) : unique([levelOf(point), ...otherLevel(point)]);
     for (const level of levels) x.push(Math.log10(intensityAt(point, level)));
-    y.push(Math.log10(flopsOf(point)));
+    y.push(Math.log10(heightOf(point)));
+    if (view() === instructionView) y.push(Math.log10(heightOf(point) * Math.max(point.instructions.active, 0.01)));
   }
+  for (const [, wall] of shownPoints.length ? view().walls() : []) x.push(Math.log10(wall));
   for (const index of groupIndices) {
     const roofs = visibleRoofs(index);
     const far = roofs.find((roof) => roof.bandwidth && roof.level === "dram") ?? roofs.find((roof) => roof.bandwidth);

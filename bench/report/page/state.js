@@ -1,6 +1,7 @@
 // What the reader chose. All of it is in the address behind "#", so that a link or a reload brings the same view back.
 const kDefaults = () => ({
   theme: "",        // "light", "dark", or the system's
+  view: "time",     // what the axes show: a key of kViews
   level: "dram",    // whose intensity the points stand at; "bound": the one that bounds the row; "all": a trail
   query: "",
   off: {},          // facet -> values that are hidden
@@ -27,6 +28,7 @@ const sameSet = (a, b) => a.size === b.size && [...a].every((value) => b.has(val
 const hashOf = () => {
   const fields = new URLSearchParams();
   if (state.theme) fields.set("theme", state.theme);
+  if (state.view !== "time") fields.set("axes", state.view);
   if (state.level !== "dram") fields.set("level", state.level);
   if (state.query) fields.set("q", state.query);
   for (const [facet, values] of Object.entries(state.off)) {
@@ -52,6 +54,8 @@ const readHash = () => {
   state = kDefaults();
   const theme = fields.get("theme") ?? (fields.has("dark") ? "dark" : fields.has("light") ? "light" : "");
   if (theme === "dark" || theme === "light") state.theme = theme;
+  if (viewsWithPoints().includes(fields.get("axes"))) state.view = fields.get("axes");
+  if (!kLevels().some(([level]) => level === "dram")) state.level = kLevels()[0][0];
   if (kLevels().some(([level]) => level === fields.get("level"))) state.level = fields.get("level");
   state.query = fields.get("q") ?? "";
   for (const hidden of fields.getAll("hide")) {
