@@ -67,6 +67,7 @@ std::optional<WorkEvidence> evidence_of(const perf::SimulatedWork& simulated) {
   };
   WorkEvidence work{.flop = *flop->second.value,
                     .instructions = simulated.flop.executions,
+                    .arithmetic = simulated.flop.arithmetic,
                     .mispredictions = count("Bcm") + count("Bim"),
                     .bytes_accessed = simulated.flop.bytes,
                     .l1_fills = count("D1mr") + count("D1mw")};

@@ -24,14 +24,21 @@ constexpr double kScalarOfRoof = 0.3;
 constexpr double kOfBandwidth = 0.4;
 constexpr double kUsedOfLine = 0.4;        // bytes that loads and stores touch for a byte of a filled line
 constexpr double kFillsMatter = 1.0 / 64;  // lines filled for an instruction
-constexpr double kMissesOfTime = 0.4;      // of the CPU time, for misses one after another
+constexpr double kMissesOfTime = 0.4;      // of the program's time, for misses one after another
 constexpr double kStalled = 0.5;           // instructions a cycle
+// Arithmetic instructions a cycle: half of the two pipes that cores with SIMD have had for fused multiply-adds since
+// 2013 (more for additions alone, on some).
+constexpr double kBusyPipes = 1;
+constexpr double kOfTime = 0.5;  // the kernel's share of the CPU time from which it comes first
 // Costs. A misprediction refills the pipeline: 15 to 20 cycles on cores since 2013 (Fog: Microarchitecture). A page
-// fault takes 0.25 us in the kernel and more where it zeroes the page, in a virtual machine 1 to 2 us. A line from
-// memory takes 60 ns and more.
+// fault takes 0.25 us in the kernel and more where it zeroes the page; in a virtual machine whose host must find the
+// page, too, 20 us were measured. A line from memory takes 60 to 120 ns, with misses of the TLB under nested page
+// tables 250 ns and more (measured).
 constexpr double kMispredictionCycles = 15;
-constexpr double kPageFaultSeconds = 0.25e-6;
-constexpr double kMissSeconds = 60e-9;
+constexpr double kMostPageFaultSeconds = 25e-6;
+constexpr double kPageBytes = 4096;
+constexpr double kAgain = 2;  // page faults for each page that the program ever had at a time
+constexpr double kMostMissSeconds = 160e-9;
 constexpr double kLongWaitSeconds = 1e-3;  // shorter ones are other threads that do little
 
 class Findings {
@@ -40,13 +47,19 @@ class Findings {
 
   std::vector<Regime> all() {
     waiting();
+    const std::size_t first_of_kernel = found_.size();
     system();
+    const std::size_t first_of_program = found_.size();
     experiments();
     if (e_.work) {
       branches(*e_.work);
-      memory(*e_.work);
+      memory(*e_.work, first_of_program);
       arithmetic(*e_.work);
-      if (found_.empty()) latency(*e_.work);
+      if (found_.size() == first_of_program && !kernel_comes_first()) latency(*e_.work);
+    }
+    if (!kernel_comes_first()) {
+      const auto at = [this](std::size_t index) { return found_.begin() + static_cast<std::ptrdiff_t>(index); };
+      std::rotate(at(first_of_kernel), at(first_of_program), found_.end());
     }
     return std::move(found_);
   }
@@ -56,7 +69,11 @@ class Findings {
     found_.push_back({name, std::move(evidence), std::move(advice)});
   }
   double cpu() const { return std::max(e_.run.cpu_seconds, 1e-9); }
-  double busy_seconds() const { return cpu() / e_.threads; }
+  /// CPU time in the program's own code, which alone is simulated.
+  double own() const { return std::max(cpu() - e_.run.system_seconds, 1e-9); }
+  double busy_seconds() const { return own() / e_.threads; }
+  bool many_waits() const { return idle_seconds() > 0 && waits_are_short(); }
+  bool kernel_comes_first() const { return many_waits() || e_.run.system_seconds > kOfTime * cpu(); }
 
   /// Seconds in which the program could have used a CPU and did not ask for one; 0 where other programs may have had
   /// them all.
@@ -76,20 +93,34 @@ class Findings {
 
   void system() {
     const double in_kernel = e_.run.system_seconds;
-    const bool many_waits = idle_seconds() > 0 && waits_are_short();
-    if (in_kernel < kSystem * cpu() && !many_waits) return;
+    if (in_kernel < kSystem * cpu() && !many_waits()) return;
     const std::string share = fmt::format("{:.0f} % of the CPU time is the kernel's", 100 * in_kernel / cpu());
-    if (!many_waits && e_.run.page_faults * kPageFaultSeconds > 0.1 * in_kernel) {
-      add("page faults", fmt::format("{}, with {:.0f} page faults", share, e_.run.page_faults),
-          {"allocate once and use the memory again; glibc: GLIBC_TUNABLES=glibc.malloc.trim_threshold=4294967296 and "
-           "mmap_threshold alike keep freed memory",
-           "huge pages: madvise(MADV_HUGEPAGE), or GLIBC_TUNABLES=glibc.malloc.hugetlb=1"});
+    if (!many_waits() && e_.run.page_faults * kMostPageFaultSeconds > kOfTime * in_kernel) {
+      page_faults(share);
     } else {
       add("overhead",
           fmt::format("{}, with {:.0f} waits and {:.0f} page faults: system calls and thread starts, not work", share,
                       e_.run.waits, e_.run.page_faults),
           {"give each call, task and message more to do", "start threads once; buffer input and output"});
     }
+  }
+
+  /// Memory that is touched once costs a fault for each page; more faults than pages are memory given back and taken
+  /// again.
+  void page_faults(const std::string& share) {
+    const double pages = e_.run.resident_bytes / kPageBytes;
+    const char* huge = "huge pages: madvise(MADV_HUGEPAGE), or GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+    if (pages > 0 && e_.run.page_faults < kAgain * pages) {
+      add("page faults",
+          fmt::format("{}, with {:.0f} page faults: the first touch of each page of {}", share, e_.run.page_faults,
+                      bytes_text(e_.run.resident_bytes)),
+          {huge, "less memory: use buffers again, smaller types"});
+      return;
+    }
+    add("page faults", fmt::format("{}, with {:.0f} page faults", share, e_.run.page_faults),
+        {"allocate once and use the memory again; glibc: GLIBC_TUNABLES=glibc.malloc.trim_threshold=4294967296 and "
+         "mmap_threshold alike keep freed memory",
+         huge});
   }
 
   void experiments() {
@@ -113,15 +144,15 @@ class Findings {
   void branches(const WorkEvidence& w) {
     if (e_.clock_hz <= 0) return;
     const double seconds = w.mispredictions * kMispredictionCycles / e_.clock_hz;
-    if (seconds < kBranches * cpu()) return;
+    if (seconds < kBranches * own()) return;
     add("branches",
         fmt::format("{:.3g} mispredicted branches in {:.3g} instructions, simulated with a simple predictor: about "
-                    "{:.0f} % of the CPU time at {:.0f} cycles each",
-                    w.mispredictions, w.instructions, std::min(100.0, 100 * seconds / cpu()), kMispredictionCycles),
+                    "{:.0f} % of the program's own CPU time at {:.0f} cycles each",
+                    w.mispredictions, w.instructions, std::min(100.0, 100 * seconds / own()), kMispredictionCycles),
         {"compute both sides and select (conditional moves, vector masks)", "sort or partition the data first"});
   }
 
-  void memory(const WorkEvidence& w) {
+  void memory(const WorkEvidence& w, std::size_t first_of_program) {
     const double used = w.l1_fills > 0 ? w.bytes_accessed / (64 * w.l1_fills) : 1;
     if (used < kUsedOfLine && w.l1_fills > kFillsMatter * w.instructions) {
       add("scattered",
@@ -130,15 +161,15 @@ class Findings {
            "block the loops so that a line is used again before it leaves the cache"});
     }
     const double rate = w.dram_bytes / busy_seconds();
-    const bool is_stalled = e_.clock_hz > 0 && w.instructions < kStalled * cpu() * e_.clock_hz;
-    const double miss_seconds = w.dram_bytes / 64 * kMissSeconds;
-    if (found_.empty() && is_stalled && miss_seconds > kMissesOfTime * cpu() &&
+    const bool is_stalled = e_.clock_hz > 0 && w.instructions < kStalled * own() * e_.clock_hz;
+    const double miss_seconds = w.dram_bytes / 64 * kMostMissSeconds;
+    if (found_.size() == first_of_program && is_stalled && miss_seconds > kMissesOfTime * own() &&
         rate < kOfBandwidth * e_.ceilings.dram) {
       add("scattered",
           fmt::format(
               "{:.3g} lines come from memory at {:.0f} % of its bandwidth, while {:.2f} instructions a cycle run: "
               "loads wait for each other, at addresses that no prefetcher expects",
-              w.dram_bytes / 64, 100 * rate / e_.ceilings.dram, w.instructions / (cpu() * e_.clock_hz)),
+              w.dram_bytes / 64, 100 * rate / e_.ceilings.dram, w.instructions / (own() * e_.clock_hz)),
           {"several independent walks at once, or prefetch instructions", "data that are used together side by side"});
     }
     if (e_.ceilings.dram > 0 && rate > kOfBandwidth * e_.ceilings.dram) {
@@ -151,11 +182,19 @@ class Findings {
 
   void arithmetic(const WorkEvidence& w) {
     const double rate = w.flop / busy_seconds();
+    const bool is_scalar = w.flop > 0 && w.scalar_flop > 0.5 * w.flop;
+    const double per_cycle = e_.clock_hz > 0 ? w.arithmetic / (own() * e_.clock_hz) : 0;
     if (e_.ceilings.flops > 0 && rate > kOfRoof * e_.ceilings.flops) {
       add("compute", fmt::format("{}, {:.0f} % of the measured peak", flops_text(rate), 100 * rate / e_.ceilings.flops),
           {"a smaller type (f32, bf16) has more lanes", "an algorithm with less arithmetic"});
+    } else if (!is_scalar && per_cycle > kBusyPipes) {
+      add("compute",
+          fmt::format("{:.2f} vector instructions of arithmetic a cycle keep the pipes busy, at {}, {:.0f} % of the "
+                      "measured peak",
+                      per_cycle, flops_text(rate), e_.ceilings.flops > 0 ? 100 * rate / e_.ceilings.flops : 0),
+          {"fused multiply-adds and wider vectors: -march=native, -ffp-contract=fast",
+           "an algorithm with less arithmetic"});
     }
-    const bool is_scalar = w.flop > 0 && w.scalar_flop > 0.5 * w.flop;
     if (is_scalar && e_.ceilings.scalar_flops > 0 && rate > kScalarOfRoof * e_.ceilings.scalar_flops) {
       add("scalar",
           fmt::format("{:.0f} % of the arithmetic is scalar, at {:.0f} % of the scalar peak and {:.0f} % of the vector "
@@ -169,7 +208,7 @@ class Findings {
 
   void latency(const WorkEvidence& w) {
     if (e_.clock_hz <= 0 || w.instructions <= 0) return;
-    const double per_cycle = w.instructions / (cpu() * e_.clock_hz);
+    const double per_cycle = w.instructions / (own() * e_.clock_hz);
     add("latency",
         fmt::format("{:.2f} instructions a cycle, and neither memory, branches, denormals nor the kernel explain it: "
                     "instructions wait for each other's results. Without a PMU, unaligned accesses, store "
@@ -189,7 +228,7 @@ std::vector<Regime> findings_of(const ProgramEvidence& evidence) { return Findin
 bool wants_experiments(const ProgramEvidence& evidence) {
   const RunEvidence& run = evidence.run;
   const bool idle = run.cpu_seconds < kIdle * run.seconds && run.waits >= run.preemptions;
-  return !idle && run.system_seconds < kSystem * run.cpu_seconds;
+  return !idle && run.system_seconds < kOfTime * run.cpu_seconds;
 }
 
 }  // namespace gable::bench

@@ -17,7 +17,9 @@ namespace gable::bench {
 /// Of the run under the clock.
 struct RunEvidence {
   double seconds = 0, cpu_seconds = 0, system_seconds = 0;
-  double page_faults = 0, waits = 0;
+  double page_faults = 0;
+  double resident_bytes = 0;  ///< most memory at a time: each of its pages was touched for a first time
+  double waits = 0;
   double preemptions = 0;  ///< by other programs
 };
 
@@ -25,6 +27,7 @@ struct RunEvidence {
 struct WorkEvidence {
   double flop = 0, scalar_flop = 0;
   double instructions = 0;
+  double arithmetic = 0;      ///< instructions with floating-point operations
   double mispredictions = 0;  ///< by a simple predictor
   double bytes_accessed = 0;  ///< by loads and stores
   double l1_fills = 0;        ///< lines
@@ -51,7 +54,8 @@ struct ProgramEvidence {
 /// Whether the run with that change could find something: the system and memory don't explain the time.
 bool wants_experiments(const ProgramEvidence& evidence);
 
-/// The best supported first; empty where nothing is known.
+/// The best supported first: what the kernel did stands behind what the program did where the program took more time.
+/// Empty where nothing is known.
 std::vector<Regime> findings_of(const ProgramEvidence& evidence);
 
 }  // namespace gable::bench

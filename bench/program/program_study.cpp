@@ -290,6 +290,7 @@ class ProgramMeasurer {
                                      .cpu_seconds = cpu_seconds_.value_or(end_.cpu_seconds),
                                      .system_seconds = end_.system_seconds,
                                      .page_faults = static_cast<double>(end_.page_faults),
+                                     .resident_bytes = end_.resident_bytes,
                                      .waits = static_cast<double>(end_.waits),
                                      .preemptions = static_cast<double>(end_.preemptions)},
                              .clock_hz = machine.clock_hz};

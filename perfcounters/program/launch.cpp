@@ -330,6 +330,7 @@ void wait_for(pid_t program, Clock::time_point start, LaunchEnd& end) {
   end.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
   end.system_seconds = seconds_of(usage.ru_stime);
   end.page_faults = usage.ru_minflt;
+  end.resident_bytes = 1024.0 * static_cast<double>(usage.ru_maxrss);
   end.waits = usage.ru_nvcsw;
   end.preemptions = usage.ru_nivcsw;
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);

@@ -27,6 +27,7 @@ struct LaunchEnd {
   double cpu_seconds = 0;     ///< of all its threads, and of the processes that it waited for; in the kernel too
   double system_seconds = 0;  ///< of them, in the kernel
   long page_faults = 0;       ///< of the same processes, without reading from a disk
+  double resident_bytes = 0;  ///< most memory that one of them had at a time
   long waits = 0;             ///< how often they gave their CPU away to wait
   long preemptions = 0;       ///< how often others got it while they could have gone on
   std::string reason{};       ///< why it could not be started; empty: it ran

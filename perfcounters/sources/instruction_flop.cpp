@@ -233,6 +233,7 @@ FlopCount& FlopCount::operator+=(const FlopCount& other) {
   for (const auto& [kind, flop] : other.by_kind) by_kind[kind] += flop;
   for (const auto& [what, times] : other.unknown) unknown[what] += times;
   executions += other.executions;
+  arithmetic += other.arithmetic;
   bytes += other.bytes;
   return *this;
 }
@@ -242,6 +243,7 @@ FlopCount FlopCount::operator*(double factor) const {
   for (auto& [kind, flop] : scaled.by_kind) flop *= factor;
   for (auto& [what, times] : scaled.unknown) times *= factor;
   scaled.executions *= factor;
+  scaled.arithmetic *= factor;
   scaled.bytes *= factor;
   return scaled;
 }
@@ -303,8 +305,9 @@ FlopCount FlopCounter::count(const LabelledProfile& profile) {
       sum.executions += static_cast<double>(times);
       sum.bytes += static_cast<double>(instruction.bytes) * static_cast<double>(times);
       if (!instruction.unknown.empty()) sum.unknown[instruction.unknown] += static_cast<double>(times);
-      if (instruction.flop > 0)
-        sum.by_kind[instruction.kind] += static_cast<double>(instruction.flop) * static_cast<double>(times);
+      if (instruction.flop <= 0) continue;
+      sum.arithmetic += static_cast<double>(times);
+      sum.by_kind[instruction.kind] += static_cast<double>(instruction.flop) * static_cast<double>(times);
     }
   }
   return sum;

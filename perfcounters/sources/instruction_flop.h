@@ -69,6 +69,7 @@ struct FlopCount {
   /// "code in no file (generated at run time)", "/lib/x.so: no such file".
   std::map<std::string, double> unknown{};
   double executions = 0;  ///< of all instructions
+  double arithmetic = 0;  ///< of those with floating-point operations
   double bytes = 0;       ///< that they read and write in memory, from whatever cache
 
   double total() const;   ///< W, masked forms with all their lanes
