@@ -162,19 +162,24 @@ void scalar(int scale) {
 #if defined(__x86_64__)
 /// Independent chains of products and sums in vectors, in equal numbers. (Fused ones take valgrind minutes.)
 __attribute__((target("avx2"))) void compute(int scale) {
-  __m256 products[6], sums[6];  // with two constants they fit 16 registers
-  for (int i = 0; i < 6; ++i) products[i] = sums[i] = _mm256_set1_ps(1.0F + static_cast<float>(i));
+  // Twelve numbers and two constants fit 16 registers; arrays would stay in memory.
+  __m256 p0 = _mm256_set1_ps(1.0F), p1 = p0, p2 = p0, p3 = p0, p4 = p0, p5 = p0;
+  __m256 s0 = p0, s1 = p0, s2 = p0, s3 = p0, s4 = p0, s5 = p0;
   const __m256 factor = _mm256_set1_ps(0.9999999F), term = _mm256_set1_ps(1e-3F);
   for (int i = 0; i < 20'000'000 * scale; ++i) {
-#pragma GCC unroll 6
-    for (int k = 0; k < 6; ++k) {
-      products[k] = _mm256_mul_ps(products[k], factor);
-      sums[k] = _mm256_add_ps(sums[k], term);
-      asm volatile("" : "+x"(products[k]), "+x"(sums[k]));
-    }
+    asm volatile("" : "+x"(p0), "+x"(p1), "+x"(p2), "+x"(p3), "+x"(p4), "+x"(p5));
+    asm volatile("" : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5));
+    p0 = _mm256_mul_ps(p0, factor), s0 = _mm256_add_ps(s0, term);
+    p1 = _mm256_mul_ps(p1, factor), s1 = _mm256_add_ps(s1, term);
+    p2 = _mm256_mul_ps(p2, factor), s2 = _mm256_add_ps(s2, term);
+    p3 = _mm256_mul_ps(p3, factor), s3 = _mm256_add_ps(s3, term);
+    p4 = _mm256_mul_ps(p4, factor), s4 = _mm256_add_ps(s4, term);
+    p5 = _mm256_mul_ps(p5, factor), s5 = _mm256_add_ps(s5, term);
   }
-  for (int k = 0; k < 6; ++k) sums[0] = _mm256_add_ps(sums[0], _mm256_mul_ps(sums[k], products[k]));
-  sink = _mm256_cvtss_f32(sums[0]);
+  const __m256 products =
+      _mm256_mul_ps(_mm256_mul_ps(p0, p1), _mm256_mul_ps(_mm256_mul_ps(p2, p3), _mm256_mul_ps(p4, p5)));
+  const __m256 sums = _mm256_add_ps(_mm256_add_ps(s0, s1), _mm256_add_ps(_mm256_add_ps(s2, s3), _mm256_add_ps(s4, s5)));
+  sink = _mm256_cvtss_f32(_mm256_add_ps(products, sums));
 }
 
 /// Vector loads of which each crosses two cache lines.
