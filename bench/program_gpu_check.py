@@ -269,7 +269,7 @@ def compare(timed, counted):
                        instrumented=mine.get(INSTRUCTIONS[1]))
             for (part, blocks), known in KNOWN_WRITES.items():
                 grid = [int(n) for n in kernel["grid"].split(",")]
-                if part in kernel["name"] and grid[0] * grid[1] * grid[2] == blocks:
+                if part in kernel["name"] and grid[0] * grid[1] * grid[2] == blocks and row["write"] is not None:
                     row["write_ratio"] = row["write"] / known
         rows.append(row)
     return rows
@@ -284,7 +284,7 @@ def add_ncu(rows, ncu):
         row["ncu"] = {"flop": work_of(theirs), "read": theirs[READ], "write": theirs[WRITE],
                       "instructions": theirs.get(INSTRUCTIONS[0])}
         for name in ("flop", "read", "write", "instructions"):
-            if row["ncu"][name]:
+            if row["ncu"][name] and row[name] is not None:
                 row[name + "_to_ncu"] = row[name] / row["ncu"][name]
 
 

@@ -165,7 +165,7 @@ const Bf16Unit& amx_unit() {
       .most_padding = 17.0,
       .position_cycles = 2.5,
       .weights_cycles = 80,
-      .start_cycles = 350,
+      .start_cycles = 700,
       .begin = begin_tiles,
       .end = end_tiles,
       .tiles = {.one = bf16_tile<AmxTiles, 1>,

@@ -16,6 +16,14 @@ constexpr double kSplit = 25;
 constexpr double kStore = 3;
 constexpr double kFarLine = 8;  // a pixel of a group, in an image that L2 does not keep
 
+/// Positions that are computed. Full halves end with a row, or go on with the next one where that takes fewer.
+double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
+  const bf16::Geometry& g = b.geometry;
+  if (!unit.loads_full_halves) return static_cast<double>(g.n * g.rows * g.columns);
+  const std::int64_t by_rows = g.rows * round_up(g.columns, b.positions);
+  return static_cast<double>(g.n * std::min(by_rows, round_up(g.rows * g.columns, b.positions)));
+}
+
 /// A unit that loads pairs stages every pixel that taps read: of one group in long runs, of several groups pixel by
 /// pixel.
 double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
@@ -23,8 +31,7 @@ double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf1
   const bf16::Geometry& g = b.geometry;
   const double block = b.terms.parts > 1 ? kSplit : kStage;
   if (unit.loads_full_halves) {
-    const std::int64_t columns = round_up(g.columns, b.positions);
-    return static_cast<double>(g.n * g.rows * columns * b.terms.blocks * g.groups) * block;
+    return computed_positions(b, unit) * static_cast<double>(b.terms.blocks * g.groups) * block;
   }
   const auto pixels = static_cast<double>(p.n * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s));
   if (g.groups == 1) return pixels * block * static_cast<double>(g.group_c) / static_cast<double>(bf16::kChannels);
@@ -45,8 +52,7 @@ double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
 double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, int threads) {
   const bf16::Blocking b = bf16::blocking_of(p, products, unit, threads);
   const bf16::Geometry& g = b.geometry;
-  const std::int64_t columns = unit.loads_full_halves ? round_up(g.columns, b.positions) : g.columns;
-  const double positions = static_cast<double>(g.n * g.rows * columns);
+  const double positions = computed_positions(b, unit);
   const std::int64_t vector = unit.loads_full_halves ? bf16::kVector : bf16::kVector / 2;
   const double panels = static_cast<double>(g.groups * ceil_div(g.group_k, vector) * vector) / bf16::kLanes;
   const double blocks = unit.loads_full_halves
