@@ -127,13 +127,23 @@ class CudaEvent final : public EventImpl {
   bool recorded_ = false;
 };
 
+/// Frees that are pending end before their pool does.
+void destroy_pool(cudaMemPool_t pool, int index) noexcept {
+  int former = index;
+  cuda::ignore(cudaGetDevice(&former));
+  cuda::ignore(cudaSetDevice(index));
+  cuda::ignore(cudaStreamSynchronize(nullptr));
+  cuda::ignore(cudaMemPoolDestroy(pool));
+  if (former != index) cuda::ignore(cudaSetDevice(former));
+}
+
 std::shared_ptr<void> make_pool(int index) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location = {cudaMemLocationTypeDevice, index};
   cudaMemPool_t pool = nullptr;
   GABLE_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
-  std::shared_ptr<void> owner(pool, [](void* p) { cuda::ignore(cudaMemPoolDestroy(static_cast<cudaMemPool_t>(p))); });
+  std::shared_ptr<void> owner(pool, [index](void* p) { destroy_pool(static_cast<cudaMemPool_t>(p), index); });
   std::uint64_t kept = kKeptBytes;
   GABLE_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
   return owner;
@@ -229,7 +239,7 @@ std::shared_ptr<void> CudaDevice::allocate(std::size_t bytes) const {
                                                 " are free: release tensors and plans, or take a smaller batch");
     }
     cuda::check(status, "cudaMallocFromPoolAsync");
-    return {memory, [device = index()](void* p) { release(p, device); }};
+    return {memory, [device = index(), pool = pool_](void* p) { release(p, device); }};
   });
 }
 

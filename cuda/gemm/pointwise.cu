@@ -54,7 +54,8 @@ struct PixelChunk {
   uint4 rows[4];
 };
 
-/// 16 bytes from `from` in accesses of `bytes`, with zeros past the first `valid` elements.
+/// 16 bytes from `from` in accesses of `bytes`, with zeros past the first `valid` elements. Past L1, where lines may be
+/// older than the kernel before.
 template <int bytes, typename T>
 __device__ __forceinline__ uint4 load_pieces(const T* from, int valid) {
   constexpr int kElements = bytes / static_cast<int>(sizeof(T));
@@ -66,7 +67,7 @@ __device__ __forceinline__ uint4 load_pieces(const T* from, int valid) {
   v.vector = make_uint4(0, 0, 0, 0);
 #pragma unroll
   for (int i = 0; i < 16 / bytes; ++i) {
-    if (i * kElements < valid) v.pieces[i] = __ldg(reinterpret_cast<const Access*>(from) + i);
+    if (i * kElements < valid) v.pieces[i] = __ldcg(reinterpret_cast<const Access*>(from) + i);
   }
   return v.vector;
 }
@@ -155,8 +156,8 @@ __device__ __forceinline__ void store_pieces(T* to, const float (&values)[count]
 }
 
 template <typename T, int column_tiles>
-__device__ __forceinline__ void store_tile(const PointwiseArguments<T>& a, int tile, int first_column,
-                                           const float* bias, float (&sums)[2][column_tiles][4]) {
+__device__ __forceinline__ void store_tile(const PointwiseArguments<T>& a, int tile, const float* bias,
+                                           float (&sums)[2][column_tiles][4]) {
   constexpr int m = kTogether<column_tiles>;
   const ImplicitGemm& g = a.gemm;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -166,7 +167,7 @@ __device__ __forceinline__ void store_tile(const PointwiseArguments<T>& a, int t
     if (pixel >= g.rows) break;
 #pragma unroll
     for (int group = 0; group < column_tiles / m; ++group) {
-      const int column = group * 8 * m + lane % 4 * 2 * m, valid = g.columns - first_column - column;
+      const int column = group * 8 * m + lane % 4 * 2 * m, valid = g.columns - column;
       if (valid <= 0) break;
       float values[2 * m];
 #pragma unroll
@@ -177,7 +178,7 @@ __device__ __forceinline__ void store_tile(const PointwiseArguments<T>& a, int t
           values[2 * j + e] = activate(sum, g.activation);
         }
       }
-      T* to = a.y + static_cast<std::int64_t>(pixel) * g.k + first_column + column;
+      T* to = a.y + static_cast<std::int64_t>(pixel) * g.k + column;
       if (a.store_bytes == 16) {
         store_pieces<16>(to, values, valid);
       } else if (a.store_bytes == 8) {
@@ -189,7 +190,7 @@ __device__ __forceinline__ void store_tile(const PointwiseArguments<T>& a, int t
   }
 }
 
-/// Grid: x warps' tiles, each warp taking several; y the output channels, 8 column_tiles a block.
+/// Each warp takes several tiles.
 template <typename T, int column_tiles>
 __global__ void __launch_bounds__(kThreads, 2) pointwise_kernel(__grid_constant__ const PointwiseArguments<T> a) {
   extern __shared__ uint4 memory[];
@@ -197,20 +198,20 @@ __global__ void __launch_bounds__(kThreads, 2) pointwise_kernel(__grid_constant_
   auto* const bias = reinterpret_cast<float*>(memory);
   auto* const weights = reinterpret_cast<unsigned char*>(bias + kColumns);
   const ImplicitGemm& g = a.gemm;
-  const int first_column = static_cast<int>(blockIdx.y) * kColumns, warps = static_cast<int>(gridDim.x) * kWarps;
+  const int warps = static_cast<int>(gridDim.x) * kWarps;
   int tile = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   wait_for_previous_kernel();
   PixelLoader<T> loader(a, tile);
   PixelChunk ahead = loader.next();
   const int vectors = a.chunks * (kChunkBytes / 16);
   for (int i = static_cast<int>(threadIdx.x); i < kColumns * vectors; i += kThreads) {
-    const int row = i / vectors, at = i - row * vectors, column = first_column + column_of<column_tiles>(row);
+    const int row = i / vectors, at = i - row * vectors, column = column_of<column_tiles>(row);
     const bool valid = column < g.columns && at * kElements < g.depth;
     copy_async<16>(weights + row * a.pitch_bytes + at * 16,
                    valid ? a.packed + column * g.depth + at * kElements : a.packed, valid);
   }
   for (int i = static_cast<int>(threadIdx.x); i < kColumns; i += kThreads) {
-    bias[i] = g.bias && first_column + i < g.columns ? a.bias[first_column + i] : 0.0f;
+    bias[i] = g.bias && i < g.columns ? a.bias[i] : 0.0f;
   }
   commit_copies();
   wait_copies<0>();
@@ -225,7 +226,7 @@ __global__ void __launch_bounds__(kThreads, 2) pointwise_kernel(__grid_constant_
       ahead = loader.next();
       multiply<T, column_tiles>(now, mine + chunk * kChunkBytes, a.pitch_bytes, sums);
     }
-    store_tile<T, column_tiles>(a, tile, first_column, bias, sums);
+    store_tile<T, column_tiles>(a, tile, bias, sums);
   }
 }
 
@@ -243,7 +244,7 @@ PackedOrder order_of(const Conv2dProblem& p) {
   return order;
 }
 
-/// Tiles of eight output channels that a block computes: 1, 2, 4 or 8.
+/// Tiles of eight output channels: 1, 2, 4 or 8.
 int column_tiles_of(const Conv2dProblem& p) {
   int tiles = 1;
   while (tiles < kMostColumnTiles && 8 * tiles < p.k) tiles *= 2;
@@ -251,6 +252,11 @@ int column_tiles_of(const Conv2dProblem& p) {
 }
 
 int chunks_of(const Conv2dProblem& p) { return static_cast<int>(ceil_div(p.c * element_bytes(p), kChunkBytes)); }
+
+/// Of a block: bias and weights.
+int shared_bytes_of(const Conv2dProblem& p) {
+  return 8 * column_tiles_of(p) * (pitch_of(chunks_of(p)) + static_cast<int>(sizeof(float)));
+}
 
 template <typename T>
 auto kernel_of(int column_tiles) -> void (*)(PointwiseArguments<T>) {
@@ -291,7 +297,7 @@ PointwisePlan::PointwisePlan(const Conv2dProblem& problem, const cudaDeviceProp&
       chunks_(chunks_of(problem)),
       load_bytes_(access_bytes(problem, problem.c)),
       store_bytes_(access_bytes(problem, problem.k)),
-      shared_bytes_(8 * column_tiles_ * (pitch_of(chunks_) + static_cast<int>(sizeof(float)))) {
+      shared_bytes_(shared_bytes_of(problem)) {
   with_type(problem.dtype, [&](auto zero) {
     const auto kernel = kernel_of<decltype(zero)>(column_tiles_);
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -299,10 +305,9 @@ PointwisePlan::PointwisePlan(const Conv2dProblem& problem, const cudaDeviceProp&
     int resident = 1;
     GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kThreads,
                                                                    static_cast<std::size_t>(shared_bytes_)));
-    const std::int64_t across = ceil_div(problem.k, 8 * column_tiles_);
     const std::int64_t wanted = ceil_div(gemm_.rows, kPixels * kWarps);
-    const std::int64_t most = std::max<std::int64_t>(1, resident * device.multiProcessorCount / across);
-    shape_.grid = dim3(static_cast<unsigned>(std::min(wanted, most)), static_cast<unsigned>(across));
+    const std::int64_t most = std::max(1, resident * device.multiProcessorCount);
+    shape_.grid = dim3(static_cast<unsigned>(std::min(wanted, most)));
   });
   shape_.threads = kThreads;
   shape_.shared_bytes = shared_bytes_;
@@ -357,7 +362,7 @@ std::string Pointwise::missing(const cudaDeviceProp& device) {
   return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
 }
 
-std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
+std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
   const bool tensor = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
   if (!tensor) return "it multiplies f16, bf16, and f32 as tf32 (math tf32)";
   if (!p.nhwc) return "layout nchw; it takes nhwc";
@@ -380,6 +385,10 @@ std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
     return std::to_string(p.c) + " input channels; its shared memory holds weights of " +
            std::to_string(kMostDepthBytes / element_bytes(p));
   }
+  if (static_cast<std::size_t>(shared_bytes_of(p)) > device.sharedMemPerBlockOptin) {
+    return "weights of " + std::to_string(shared_bytes_of(p)) + " bytes; a block's shared memory holds " +
+           std::to_string(device.sharedMemPerBlockOptin);
+  }
   return implicit_refusal(p);
 }
 
@@ -389,8 +398,10 @@ double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) 
   constexpr double kLaunch = 1.2e-6, kTile = 1.1e-6, kChunk = 0.6e-6, kProducts = 0.15e-6;
   constexpr double kBytesPerSecond = 4e12;
   const double column = p.dtype == DType::f32 ? 0.8e-6 : 0.44e-6;
-  constexpr std::int64_t kResident = 2;  // blocks of a multiprocessor
-  const std::int64_t pixels = p.n * p.ho * p.wo, warps = device.multiProcessorCount * kResident * kWarps;
+  constexpr int kReserved = 1024;  // bytes of shared memory, by the system, of each block
+  const int fit = static_cast<int>(device.sharedMemPerMultiprocessor) / (shared_bytes_of(p) + kReserved);
+  const std::int64_t resident = std::clamp(fit, 1, 2);
+  const std::int64_t pixels = p.n * p.ho * p.wo, warps = device.multiProcessorCount * resident * kWarps;
   const auto rounds = static_cast<double>(ceil_div(ceil_div(pixels, kPixels), warps));
   const int columns = column_tiles_of(p);
   const double tile = kTile + column * columns + std::max(kChunk, kProducts * columns) * (chunks_of(p) - 1);

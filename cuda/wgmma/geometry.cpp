@@ -258,7 +258,8 @@ double slower_of(std::initializer_list<double> cycles) {
   return std::sqrt(std::sqrt(sum));
 }
 
-/// Cycles of the busiest multiprocessor or of memory, whichever are more. The constants are fitted to an H100.
+/// Cycles of the busiest multiprocessor or of memory, whichever are more. The constants are fitted to an H200: see
+/// Wgmma::seconds().
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   constexpr double kStart = 1925;           // to the first product
   constexpr double kTurn = 521;             // the matrix unit idles while the consumers change turns
@@ -271,12 +272,12 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   constexpr double kDeviceBytes = 2305;     // a cycle, of device memory
   constexpr double kSmallInTurns = 1.05;    // one consumer alone can't keep the unit busy with 128 pixels
   constexpr double kSmallSideBySide = 1.13;
-  constexpr double kSmallest = 1.68;                             // of 64 pixels, beyond that
+  constexpr double kSmallest = 1.68;                             // 64 pixels take so much longer again
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
-  // on 132 multiprocessors, of 8 blocks 15 at most.
+  // on 132 multiprocessors, of 8 blocks 14.
   const int residents = wgmma_resident_blocks(g.pixels);
-  const int clusters = multiprocessors / g.split - (g.split == 4 ? 3 : g.split == 8 ? 2 : 0);
+  const int clusters = std::max(1, multiprocessors / g.split - (g.split == 4 ? 3 : g.split == 8 ? 2 : 0));
   const int workers = residents * clusters;
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
   g.ctas = g.split > 1 ? g.items * g.split : std::min(g.items, workers);  // a split item has its own cluster

@@ -8,7 +8,8 @@
 
 namespace gable::cuda::wgmma {
 
-/// With two blocks in a multiprocessor the next kernel's blocks get ready while this one's end.
+/// The kernel for tiles of so many pixels. Where two blocks fit into a multiprocessor the next kernel's blocks get
+/// ready while this one's end: each has 80 registers for 384 threads, 56 for a producer's and 88 for a consumer's.
 template <typename T, int pixels>
 const void* kernel_of_tile() {
   if constexpr (wgmma_resident_blocks(pixels) == 2) {

@@ -1,12 +1,12 @@
 // wgmma: implicit-GEMM convolution on Hopper's warpgroup matrix product, persistent and warp-specialised.
 // One step, for each filter tap and 128 bytes of input channels: accumulators of 64 output channels x N pixels (N =
 // 256, 224, 192, 128 or 64) += W[64][128 B] * X[N][128 B]^T, four m64nNk16. Two consumer warpgroups hold N/2
-// accumulators a thread (consumer.cuh, epilogue.cuh); one producer thread loads for both (producer.cuh).
+// accumulators a thread (consumer.cuh, epilogue.cuh); two producer warps load for both (producer.cuh).
 //
 // Shared memory (pipeline.cuh): 2 to 8 stages of input boxes, of 8x32 pixels with a 3x3 halo 43.5 KB each. All taps
 // read a box at shifted start addresses, which works because the swizzle is a function of the address; or a box holds N
 // pixels that the copy engine gathers for one tap. Weights: a ring of 8 KB stages, or all of them where they fit.
-// Outputs: 24 KB a consumer, for the tensor stores.
+// Outputs: 16 KB a consumer or more, for the tensor stores (wgmma_output_bytes()).
 //
 // Schedules. The consumers take turns on the matrix unit, each with its own tile, so that the epilogue of one overlaps
 // with the products of the other. Or they multiply side by side, 64 channels of the same tile each, which reads less

@@ -35,8 +35,8 @@ __device__ inline void load_weights(const WgmmaArguments& a, const SharedMemory&
     if (loaded && resident) return;
     loaded = true;
     const unsigned char* from =
-        a.weights + channel_slice(a, tile, 0) * slice_bytes + share.first_step * kWgmmaWeightBytes;
-    for (int left = share.steps; left > 0; left = left - 1, from += kWgmmaWeightBytes) {
+        a.weights + channel_slice(a, tile, 0) * slice_bytes + std::int64_t{share.first_step} * kWgmmaWeightBytes;
+    for (int left = share.steps; left > 0; --left, from += kWgmmaWeightBytes) {
       const std::uint32_t full = m.weights_full(at.slot), to = m.weights(at.slot, 0);
       if (!resident) ptx::wait(m.weights_empty(at.slot), at.round ^ 1);
       if (ptx::is_elected()) {
@@ -64,7 +64,7 @@ __device__ void load_boxes(const WgmmaArguments& a, const SharedMemory& m) {
     int channel_block = share.channel_block, index = share.index;
     if (!waited) ptx::wait_for_previous_kernel();
     waited = true;
-    for (int block = share.begin; block < share.end; block = block + 1) {
+    for (int block = share.begin; block < share.end; ++block) {
       const WgmmaBox b = a.boxes[index];
       if (b.first || block == share.begin) {
         const std::uint32_t full = m.box_full(at.slot), to = m.box(at.slot);
