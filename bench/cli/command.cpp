@@ -159,7 +159,8 @@ void add_measuring(CLI::App& app, StudyOptions& s) {
                  "longest run of a row in a process under a simulation (default: 60); what takes longer is refused")
       ->check(positive());
   app.add_flag("--energy", s.energy,
-               "joules of a call, from RAPL or NVML: repeats each row, and each ceiling, for about a second more");
+               "joules of a call, from RAPL or NVML: repeats each warm row, and each ceiling, for about a "
+               "second more; rows that only move bytes and pagerank have none");
 }
 
 void add_resume(CLI::App& app, StudyOptions& s) {
@@ -316,6 +317,10 @@ void add_roofline(CLI::App& root, Arguments& a) {
         refuse_selection(s);
         if (arguments.study.resume) {
           throw Error(ErrorCode::invalid_argument, "--resume: a program is measured in one go; leave the option out");
+        }
+        if (arguments.study.energy) {
+          throw Error(ErrorCode::invalid_argument,
+                      "--energy: a program's energy is not measured; leave the option out");
         }
         return program_command(arguments.study, arguments.program, true, console);
       }

@@ -91,6 +91,7 @@ class RowMeasurer {
                      const std::string helper = perf::own_executable();
                      Row row = counters_.count(m.row, workload_of(m, helper));
                      energy_.measure(row, m.runner->subject());
+                     known_.forget(row.identity, row.place);
                      add(std::move(row));
                    },
                    [this](Row row) { add(std::move(row)); }});

@@ -26,6 +26,11 @@ KnownRows::KnownRows(std::vector<Row> rows) : left_(rows.size()) {
   }
 }
 
+bool KnownRows::alike(const Identity& identity, const Placement& place, const Identity& other_identity,
+                      const Placement& other_place) {
+  return key_of(identity, place) == key_of(other_identity, other_place);
+}
+
 std::size_t KnownRows::count(const Identity& identity, const Placement& place) const {
   const auto found = rows_.find(key_of(identity, place));
   return found == rows_.end() ? 0 : found->second.size();
@@ -38,6 +43,13 @@ Row KnownRows::take(const Identity& identity, const Placement& place) {
   --left_;
   ++taken_;
   return row;
+}
+
+void KnownRows::forget(const Identity& identity, const Placement& place) {
+  const auto found = rows_.find(key_of(identity, place));
+  if (found == rows_.end() || found->second.empty()) return;
+  found->second.pop_front();
+  --left_;
 }
 
 std::vector<Row> KnownRows::rest() const {

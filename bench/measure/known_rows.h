@@ -17,11 +17,16 @@ class KnownRows {
   KnownRows() = default;  ///< nothing is known
   explicit KnownRows(std::vector<Row> rows);
 
+  /// Whether two rows are of the same case in the same place.
+  static bool alike(const Identity& identity, const Placement& place, const Identity& other_identity,
+                    const Placement& other_place);
   bool empty() const { return left_ == 0; }
   /// How many rows of this case in this place, with its cache and threads, were not taken yet.
   std::size_t count(const Identity& identity, const Placement& place) const;
   /// Takes the first of them. There must be one.
   Row take(const Identity& identity, const Placement& place);
+  /// Drops the first of them, if there is one: it was measured again.
+  void forget(const Identity& identity, const Placement& place);
   std::size_t taken() const { return taken_; }
   /// Those that were not taken.
   std::vector<Row> rest() const;

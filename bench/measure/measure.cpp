@@ -133,7 +133,12 @@ bool keep_known(const std::vector<Contestant>& contestants, const MeasureJob& jo
   if (job.known.empty()) return false;
   for (const perf::Cache cache : job.options.caches) {
     for (const Contestant& c : contestants) {
-      if (job.known.count(identity_of(*c.one), place_of(c, cache)) == 0) return false;
+      // One for each of those that can't be told apart: the same problem given twice, or a device under two names.
+      const auto alike = std::count_if(contestants.begin(), contestants.end(), [&](const Contestant& other) {
+        return KnownRows::alike(identity_of(*c.one), place_of(c, cache), identity_of(*other.one),
+                                place_of(other, cache));
+      });
+      if (job.known.count(identity_of(*c.one), place_of(c, cache)) < static_cast<std::size_t>(alike)) return false;
     }
   }
   for (const perf::Cache cache : job.options.caches) {

@@ -189,9 +189,10 @@ class Findings {
           {"a smaller type (f32, bf16) has more lanes", "an algorithm with less arithmetic"});
     } else if (!is_scalar && per_cycle > kBusyPipes) {
       add("compute",
-          fmt::format("{:.2f} vector instructions of arithmetic a cycle keep the pipes busy, at {}, {:.0f} % of the "
-                      "measured peak",
-                      per_cycle, flops_text(rate), e_.ceilings.flops > 0 ? 100 * rate / e_.ceilings.flops : 0),
+          fmt::format(
+              "{:.2f} arithmetic instructions a cycle keep the pipes busy, at {}{}", per_cycle, flops_text(rate),
+              e_.ceilings.flops > 0 ? fmt::format(", {:.0f} % of the measured peak", 100 * rate / e_.ceilings.flops)
+                                    : ""),
           {"fused multiply-adds and wider vectors: -march=native, -ffp-contract=fast",
            "an algorithm with less arithmetic"});
     }

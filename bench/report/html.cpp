@@ -85,14 +85,17 @@ std::string rate_cell(const Measurement& m) {
   return m.work.value > 0 ? flops_text(m.flops()) : bandwidth_text(m.bandwidth());
 }
 
-// "GFLOP/J" and "Energy", behind "% of roof"; the reason where the energy is not known.
+// Of "GFLOP/J" and "Energy": behind "Flags", whose place page.css counts on.
+constexpr std::ptrdiff_t kEnergyColumn = 12;
+
+// The reason stands where the energy is not known.
 void add_energy(const Measurement& m, std::vector<Cell>& cells) {
   const bool known = m.energy && m.energy->joules;
   const Cell efficiency =
       known ? Cell{number_text(*m.flop_per_joule() / 1e9), *m.flop_per_joule() / 1e9} : Cell{"–", -1.0};
   const Cell energy = known ? Cell{joules_text(*m.energy->joules), *m.energy->joules}
                             : Cell{m.energy && !m.energy->reason.empty() ? "– " + m.energy->reason : "–", -1.0};
-  cells.insert(cells.begin() + 7, {efficiency, energy});
+  cells.insert(cells.begin() + kEnergyColumn, {efficiency, energy});
 }
 
 std::string measurements_table(const Studies& studies) {
@@ -104,7 +107,7 @@ std::string measurements_table(const Studies& studies) {
                              {"Problem", false}};
   const bool with_energy = std::any_of(studies.measurements.begin(), studies.measurements.end(),
                                        [](const Measurement& m) { return m.energy.has_value(); });
-  if (with_energy) heads.insert(heads.begin() + 7, {{"GFLOP/J", true}, {"Energy", true}});
+  if (with_energy) heads.insert(heads.begin() + kEnergyColumn, {{"GFLOP/J", true}, {"Energy", true}});
   const Baselines baselines(studies);
   std::string body;
   for (size_t i = 0; i < studies.measurements.size(); ++i) {

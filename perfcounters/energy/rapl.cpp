@@ -11,8 +11,10 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include "perfcounters/energy/energy.h"
+#include "perfcounters/names_in.h"
 
 namespace gable::perf {
 namespace {
@@ -42,10 +44,8 @@ double read_joules(const std::string& path, const FileReader& read) {
 /// The names of the zones in the folder, sorted; none where it can't be listed.
 std::vector<std::string> zones_in(const std::string& folder) {
   std::vector<std::string> zones;
-  std::error_code error;
-  for (auto entry = std::filesystem::directory_iterator(folder, error);
-       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    if (entry->path().filename().string().starts_with(kZone)) zones.push_back(entry->path().filename().string());
+  for (const std::string& name : names_in(folder)) {
+    if (name.starts_with(kZone)) zones.push_back(name);
   }
   std::sort(zones.begin(), zones.end());
   return zones;
@@ -68,8 +68,9 @@ FileRead read_whole_file(const std::string& path) {
 
 EnergySource rapl_energy(const std::string& folder, const FileReader& read) {
   EnergySource source{.by = "rapl", .note = "all CPU packages"};
-  if (!std::filesystem::exists(folder)) {
-    source.reason = "no " + folder;
+  std::error_code unknown;
+  if (!std::filesystem::exists(folder, unknown)) {
+    source.reason = unknown ? folder + ": " + unknown.message() : "no " + folder;
     source.cure = "run on bare metal, with a kernel that has CONFIG_POWERCAP";
     return source;
   }

@@ -306,6 +306,16 @@ TEST_CASE("--resume measures what an interrupted study lacks: same rows in the s
   REQUIRE(before.size() < 400);
   half["measurements"].erase(half["measurements"].size() - 1);
   write_text(record, half.dump());
+  {
+    Running running(folder, bench + " --resume");
+    REQUIRE(comes([&] { return read_rows().size() > before.size(); }));
+    running.send(SIGTERM);
+    CHECK(running.wait() == 128 + SIGTERM);
+    std::vector<std::string> names = places(read_rows());
+    std::sort(names.begin(), names.end());
+    CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  }
+  write_text(record, half.dump());
   const Result resumed = run_command(folder, bench + " --resume");
   CAPTURE(resumed.err);
   REQUIRE(resumed.code == 0);
@@ -319,12 +329,34 @@ TEST_CASE("--resume measures what an interrupted study lacks: same rows in the s
   CHECK(nlohmann::json::parse(read_text(record))["machine"]["command"] == whole["machine"]["command"]);
 }
 
+TEST_CASE("--resume measures a problem that was given twice again where one of its two rows is lost") {
+  const Folder folder;
+  const std::string record = folder.file("study.json");
+  const std::string bench =
+      std::string("bench --seconds 0.01 ") + kSmall + " --problem mb1ic3ih8oc4kh3 --json " + record + " --resume";
+  REQUIRE(run_command(folder, bench).code == 0);
+  nlohmann::json study = nlohmann::json::parse(read_text(record));
+  REQUIRE(study["measurements"].size() == 2);
+  study["measurements"].erase(1);
+  write_text(record, study.dump());
+  const Result resumed = run_command(folder, bench);
+  CAPTURE(resumed.err);
+  CHECK(resumed.code == 0);
+  study = nlohmann::json::parse(read_text(record));
+  CHECK(study["measurements"].size() == 2);
+  CHECK(contains(study["machine"]["mode"].get<std::string>(), "resumed: 0"));
+  CHECK(run_command(folder, bench).code == 0);
+  study = nlohmann::json::parse(read_text(record));
+  CHECK(contains(study["machine"]["mode"].get<std::string>(), "resumed: 2"));
+}
+
 TEST_CASE("--resume refuses what is no record of the same command, machine and gable, and says what differs") {
   const Folder folder;
   const std::string record = folder.file("study.json");
   const std::string bench = std::string("bench --seconds 0.01 ") + kSmall + " --json " + record;
   CHECK(contains(run_command(folder, std::string("bench --resume ") + kSmall).err, "--json"));
   CHECK(contains(run_command(folder, "roofline --resume -- /bin/true").err, "--resume"));
+  CHECK(contains(run_command(folder, "roofline --energy -- /bin/true").err, "--energy: a program's energy is not"));
   write_text(record, "{");
   CHECK(run_command(folder, bench + " --resume").code == 2);
   CHECK(read_text(record) == "{");

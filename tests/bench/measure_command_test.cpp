@@ -145,6 +145,11 @@ TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto& e) { e.work->flop = e.work->scalar_flop = 6e9; }) == "scalar");
   CHECK(finding([](auto& e) { e.work->arithmetic = 4e9, e.work->flop = 16e9; }) == "compute");  // without FMA
   CHECK(finding([](auto& e) { e.work.reset(); }).empty());
+  ProgramEvidence unmeasured = busy();  // without --ceilings
+  unmeasured.work->arithmetic = 4e9, unmeasured.work->flop = 16e9;
+  unmeasured.ceilings = {};
+  CHECK(findings_of(unmeasured)[0].name == "compute");
+  CHECK_FALSE(contains(findings_of(unmeasured)[0].evidence, "peak"));
   CHECK(!wants_experiments({.run = {.seconds = 1, .cpu_seconds = 0.1}}));
 }
 

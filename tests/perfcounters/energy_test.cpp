@@ -132,6 +132,8 @@ TEST_CASE("energy: RAPL counts all packages and their DRAM, not parts of a packa
 
 TEST_CASE("energy: without RAPL, without a package, without permission: the reason and the cure") {
   CHECK(rapl_energy("/nonexistent/powercap").reason == "no /nonexistent/powercap");
+  const std::string too_long = "/" + std::string(300, 'a');  // as of any folder that can't be asked about
+  CHECK(rapl_energy(too_long).reason == too_long + ": File name too long");
   FakePowercap empty;
   CHECK(rapl_energy(empty.folder.path()).reason == "no CPU package in " + empty.folder.path());
   FakePowercap machine;

@@ -283,7 +283,8 @@ const markOf = (index) => placeOf.get(index)?.mark;
 
 const noteLine = html("p", { class: "note soft" });
 const note = (drawn) => {
-  const parts = [view() === instructionView ? "bars: down to the instructions of threads that were not predicated off"
+  const parts = [view() === instructionView
+    ? "bars: down to the instructions of threads that were neither inactive nor predicated off"
     : "bars and bands: quartiles"];
   const moving = shown.filter((point) => point.group < 0).length;
   if (moving) parts.push(`${moving} rows have no FLOP: the table has their GB/s`);

@@ -67,7 +67,7 @@ const summaryOf = (point) => {
 const barsOf = (point, place, scale) => {
   let d = "";
   if (view() === energyView) return [];
-  if (view() === instructionView) {  // predication: down to what threads did, were each warp full
+  if (view() === instructionView) {  // inactive threads and predication: down to what threads did
     const y = Math.min(scale.box.y1, scale.y(heightOf(point) * Math.max(point.instructions.active, 1e-9))) - place.y;
     return y > 1.5 ? [svg("path", { class: `bar c-${point.precision}`, d: `M0 0V${y.toFixed(1)}` })] : [];
   }
