@@ -166,6 +166,21 @@ TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in
   }
 }
 
+TEST_CASE("wgmma has a tile and an estimate for GPUs of any number of multiprocessors, as parts of one have few") {
+  for (const Conv2dProblem& p : kProblems) {
+    for (const int multiprocessors : {1, 7, 8, 16, 20, 78, 114}) {
+      for (const int split : {0, 1, 2, 4, 8}) {
+        WgmmaOverrides overrides;
+        overrides.split = split;
+        const auto g = find_wgmma_geometry(p, multiprocessors, kSharedBytes, overrides);
+        if (!g) continue;
+        CHECK(g->ctas >= 1);
+        CHECK(g->cycles > 0);
+      }
+    }
+  }
+}
+
 /// Part of x, part of the weights, row and column of the filter.
 using Product = std::array<int, 4>;
 
