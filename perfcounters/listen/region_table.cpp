@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 #include "perfcounters/listen/names.h"
 #include "perfcounters/listen/perf_counts.h"
 
