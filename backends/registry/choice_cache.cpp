@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "backends/registry/log.h"
-#include "backends/registry/names_in.h"
+#include "common/names_in.h"
 
 namespace gable {
 namespace {

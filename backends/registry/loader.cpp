@@ -15,7 +15,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "backends/registry/names_in.h"
+#include "common/names_in.h"
 
 namespace gable::loader {
 namespace {

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "bench/common/text.h"
-#include "perfcounters/names_in.h"
+#include "common/names_in.h"
 
 namespace gable::bench {
 namespace {
@@ -60,7 +60,7 @@ bool is_temporary(const std::string& name) { return name.starts_with(kPrefix) &&
 
 /// Removes the temporary files of processes that were killed: nobody has a lock on them.
 void remove_abandoned(const fs::path& folder) {
-  for (const std::string& name : perf::names_in(folder)) {
+  for (const std::string& name : names_in(folder)) {
     if (!is_temporary(name)) continue;
     const fs::path file = folder / name;
     const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);

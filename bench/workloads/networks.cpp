@@ -6,7 +6,7 @@
 #include <map>
 
 #include "bench/workloads/suites.h"
-#include "perfcounters/names_in.h"
+#include "common/names_in.h"
 #include "perfcounters/sources/child_process.h"
 
 namespace gable::bench {
@@ -45,7 +45,7 @@ std::vector<fs::path> network_folders() {
 std::vector<NetworkList> network_lists(const std::vector<fs::path>& folders) {
   std::map<std::string, fs::path> files;
   for (const fs::path& folder : folders) {
-    for (const std::string& name : perf::names_in(folder)) {
+    for (const std::string& name : names_in(folder)) {
       const fs::path file = folder / name;
       if (file.extension() == ".txt") files.try_emplace(file.stem().string(), file);
     }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cuda/common/coverage.h"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/gemm/mma_epilogue.cuh"
 #include "cuda/gemm/mma_tile.cuh"
 #include "cuda/gemm/packed_weights.h"
@@ -27,13 +28,6 @@ __device__ __forceinline__ BlockPlace mma_place(const ImplicitGemm& g, int split
           .part = part,
           .first = each * part + min(part, more),
           .last = each * (part + 1) + min(part + 1, more)};
-}
-
-/// The kernel before this one has ended and its writes are visible; the next one may start to set itself up.
-__device__ __forceinline__ void wait_for_previous_kernel() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
-#endif
 }
 
 template <typename T, typename Tile, int kResident>

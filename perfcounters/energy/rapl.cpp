@@ -13,8 +13,8 @@
 #include <string>
 #include <system_error>
 
+#include "common/names_in.h"
 #include "perfcounters/energy/energy.h"
-#include "perfcounters/names_in.h"
 
 namespace gable::perf {
 namespace {
