@@ -181,6 +181,7 @@ InstructionFlop flop_of(std::span<const std::uint8_t> code) {
   if (!decode(code, decoded)) return {.kind = {}, .flop = 0, .unknown = "bytes that are no known instruction"};
   InstructionFlop result = flop_of(decoded);
   result.bytes = memory_bytes(decoded);
+  result.length = decoded.instruction.length;
   return result;
 }
 #else

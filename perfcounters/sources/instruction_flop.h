@@ -46,6 +46,7 @@ struct InstructionFlop {
   FlopKind kind{};
   int flop = 0;           ///< of one execution; 0: no floating-point arithmetic
   int bytes = 0;          ///< of memory that its operands read and write
+  int length = 0;         ///< of its code, in bytes; 0: no instruction
   std::string unknown{};  ///< not empty: it can't be said; what it is, e.g. "tdpbf16ps"
 };
 

@@ -4,17 +4,60 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "perfcounters/ceilings/arena.h"
 #include "perfcounters/ceilings/ceilings.h"
 #include "perfcounters/ceilings/loops.h"
 #include "perfcounters/machine.h"
+#include "perfcounters/sources/instruction_flop.h"
 
 using namespace gable::perf;
+
+namespace {
+
+/// One iteration of the last loop before a function's return.
+struct InnerLoop {
+  int instructions = 0;
+  int bytes = 0;  ///< of memory, read and written
+};
+
+/// How far the conditional jump `code` goes from its end; 0: it is no such jump.
+std::ptrdiff_t jump_distance(const std::uint8_t* code) {
+  if ((code[0] & 0xf0) == 0x70) return static_cast<std::int8_t>(code[1]);
+  if (code[0] != 0x0f || (code[1] & 0xf0) != 0x80) return 0;
+  std::int32_t distance = 0;
+  std::memcpy(&distance, code + 2, sizeof distance);
+  return distance;
+}
+
+InnerLoop inner_loop_of(void (*function)(std::int64_t)) {
+  constexpr std::size_t kLongest = 15;
+  constexpr std::uint8_t kReturn = 0xc3;
+  const auto* code = reinterpret_cast<const std::uint8_t*>(function);
+  std::vector<std::pair<const std::uint8_t*, int>> seen;  // its end, bytes of memory
+  InnerLoop loop;
+  while (*code != kReturn) {
+    const InstructionFlop instruction = flop_of({code, kLongest});
+    REQUIRE(instruction.length > 0);
+    const std::ptrdiff_t distance = jump_distance(code);
+    code += instruction.length;
+    seen.emplace_back(code, instruction.bytes);
+    if (distance >= 0) continue;
+    loop = {};
+    for (const auto& [end, bytes] : seen) {
+      if (end > code + distance) ++loop.instructions, loop.bytes += bytes;
+    }
+  }
+  return loop;
+}
+
+}  // namespace
 
 TEST_CASE("each unit of this machine has its loops, which count its lanes and an FMA twice") {
   std::map<std::string, ComputeLoop> loops;
@@ -58,6 +101,24 @@ TEST_CASE("each unit of this machine has its loops, which count its lanes and an
     loop.run(100);
   }
 }
+
+#if defined(__x86_64__)
+// A compiler that keeps the accumulators in memory would report its stores as the unit's speed.
+TEST_CASE("the arithmetic loops leave memory alone") {
+  if (!has_disassembler()) {
+    MESSAGE("not checked: " << disassembler_reason());
+    return;
+  }
+  for (const auto& of_type : {f32_loops, f64_loops, half_precision_loops, i8_loops}) {
+    for (const ComputeLoop& loop : of_type()) {
+      CAPTURE(loop.name());
+      const InnerLoop inner = inner_loop_of(loop.run);
+      CHECK(inner.instructions > loop.instructions_per_iteration);
+      CHECK(inner.bytes == 0);
+    }
+  }
+}
+#endif
 
 TEST_CASE("every ceiling is positive, its quartiles ordered, named once and carries a formula") {
   const Machine machine = describe_machine();
