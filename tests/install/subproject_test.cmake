@@ -22,7 +22,7 @@ endfunction()
 
 # Without optimisation and for one instruction set: seconds, where all of Highway's targets take minutes.
 set(options -G Ninja -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D GABLE_CUDA=OFF
-  "-DCMAKE_CXX_FLAGS=-O0 -DHWY_COMPILE_ONLY_STATIC")
+  -D GABLE_UNITY=ON "-DCMAKE_CXX_FLAGS=-O0 -DHWY_COMPILE_ONLY_STATIC")
 set(project ${SOURCE}/tests/install/subproject)
 file(REMOVE_RECURSE ${WORK})
 
