@@ -1,17 +1,30 @@
 // See interrupt.h.
 #include "perfcounters/interrupt.h"
 
+#include <ctime>
+
 namespace gable::perf {
 namespace {
 
+/// One signal may arrive twice: timeout(1) sends it to the program and then to the program's group.
+constexpr double kSameSignal = 0.3;  // seconds
+
 volatile sig_atomic_t came = 0;
+timespec came_at{};
 
 void note(int signal) {
-  if (came != 0) {
-    ::signal(signal, SIG_DFL);
-    raise(signal);
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (came == 0) {
+    came_at = now;
+    came = signal;
+    return;
   }
-  came = signal;
+  const double since =
+      static_cast<double>(now.tv_sec - came_at.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec - came_at.tv_nsec);
+  if (since < kSameSignal) return;
+  ::signal(signal, SIG_DFL);
+  raise(signal);
 }
 
 }  // namespace

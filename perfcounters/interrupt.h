@@ -8,8 +8,8 @@
 
 namespace gable::perf {
 
-/// While it lives, the first SIGINT, SIGTERM or SIGHUP is only noted, and a second one ends the process as usual.
-/// Signals that were ignored before stay so. One at a time.
+/// While it lives, the first SIGINT, SIGTERM or SIGHUP is only noted, and a second one, at least 0.3 s later, ends the
+/// process as usual. Signals that were ignored before stay so. One at a time.
 class InterruptKeeper {
  public:
   InterruptKeeper();

@@ -215,7 +215,7 @@ class AutoDevice final : public DeviceImpl {
     std::vector<Candidate> supported, refused;
     for (const Ranked& one : ranked(op)) {
       for (Candidate& candidate : candidates_of(*one.device, one.device->offers(op), finite(one.seconds))) {
-        if (candidate.predicted && one.staged) candidate.copies = staging_seconds(op);
+        if (one.staged) candidate.copies = staging_seconds(op);
         (candidate.supported() ? supported : refused).push_back(std::move(candidate));
       }
     }

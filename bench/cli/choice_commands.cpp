@@ -160,11 +160,15 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
       const Clock::time_point start = Clock::now();
       choose(device.device, one.op);
       choosing.push_back(seconds_since(start));
-    } catch (const Error&) {
+    } catch (const Error& error) {
       ++document.without_choice;
+      const Identity identity = identity_of(one);
+      document.refused.push_back(
+          {identity.suite, identity.name, identity.problem, identity.dtype, identity.math, device.uri, error.what()});
     }
   }
   console.finish_progress();
+  print_refusals(document.refused, console);
   if (document.layers.empty() && perf::interrupting_signal() != 0) return kDone;
   if (document.layers.empty()) {
     throw Error(ErrorCode::unsupported,

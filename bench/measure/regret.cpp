@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -104,6 +105,7 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
                  [&](const Measured& measured) { times.push_back(time_of(measured.row)); }});
   if (times.size() < 3) {
     ++document.without_choice;
+    std::move(outcome.refused.begin(), outcome.refused.end(), std::back_inserter(document.refused));
     return;
   }
   RegretLayer layer{.identity = identity_of(one),

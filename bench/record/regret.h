@@ -41,6 +41,7 @@ struct RegretDocument {
   int without_choice = 0;
   std::vector<RegretLayer> layers{};
   std::vector<RegretSummary> summaries{};
+  std::vector<Refusal> refused{};  ///< what left layers without a choice, where it was no lack of candidates
 };
 
 nlohmann::json to_json(const RegretDocument& document);

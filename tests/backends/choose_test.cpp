@@ -87,6 +87,9 @@ TEST_CASE("with host tensors a device of its own memory counts its copies, so th
   CHECK(large.first()->device == "choose_gpu");
   CHECK(large.first()->copies > 1e-3);
   CHECK(large.first()->predicted.value() == doctest::Approx(large.first()->copies + 1e-6));
+  for (const Candidate& one : large.candidates) {
+    if (one.device == "choose_gpu") CHECK(one.copies == large.first()->copies);
+  }
   const Plan plan = device.plan(add(many));
   CHECK(plan.device_uri() == "choose_gpu");
   CHECK(contains(plan.explain(), "predicted (copies 1.08 ms); choose_host 4.19 ms predicted"));

@@ -270,6 +270,8 @@ TEST_CASE("an interrupted study keeps its rows, exits with 128 and the signal, a
     Running running(folder, bench);
     REQUIRE(comes([&] { return fs::exists(record); }));
     running.send(signal);
+    ::usleep(5000);
+    running.send(signal);  // as timeout(1) does, to the program and to its group
     CHECK(running.wait() == 128 + signal);
     const nlohmann::json study = nlohmann::json::parse(read_text(record));
     for (const Violation& v : check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
