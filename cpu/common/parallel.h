@@ -1,5 +1,7 @@
 // Spreads independent work units over an explicit number of OpenMP threads. One thread never enters a parallel region.
-// Units are handed out one after another, so a thread that the machine slows down takes fewer of them.
+// Each thread begins with a share of its own: neighbouring units, the same in every run. So the lines that it writes
+// lie in its caches from the run before, and only at the ends of shares do two threads write near each other at a time.
+// A thread without units takes those that others have left, so one that the machine slows down computes fewer.
 #pragma once
 
 #include <omp.h>
@@ -10,24 +12,6 @@
 #include <cstdint>
 
 namespace gable::cpu {
-
-/// Calls work(unit, thread) for every unit in [0, units), thread in [0, threads). `work` must not throw.
-template <class Work>
-void parallel_units(int threads, std::int64_t units, const Work& work) {
-  if (threads <= 1 || units <= 1) {
-    for (std::int64_t unit = 0; unit < units; ++unit) work(unit, 0);
-    return;
-  }
-  std::atomic<std::int64_t> next{0};
-#pragma omp parallel num_threads(threads)
-  {
-    const int thread = omp_get_thread_num();
-    for (std::int64_t unit = next.fetch_add(1, std::memory_order_relaxed); unit < units;
-         unit = next.fetch_add(1, std::memory_order_relaxed)) {
-      work(unit, thread);
-    }
-  }
-}
 
 /// The units of each thread; of more threads than kMost, several have one share.
 class UnitShares {
@@ -64,11 +48,9 @@ class UnitShares {
   std::int64_t units_;
 };
 
-/// The same for units that take little time for what they write, as depthwise ones do. Each thread begins with a share
-/// of its own, the same in every run, so that the lines it writes lie in its caches from the run before, not in another
-/// core's. A thread without units takes those that other threads have left.
+/// Calls work(unit, thread) for every unit in [0, units), thread in [0, threads). `work` must not throw.
 template <class Work>
-void parallel_shares(int threads, std::int64_t units, const Work& work) {
+void parallel_units(int threads, std::int64_t units, const Work& work) {
   if (threads <= 1 || units <= 1) {
     for (std::int64_t unit = 0; unit < units; ++unit) work(unit, 0);
     return;

@@ -44,7 +44,9 @@ DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target,
       columns_(column_axis(blocking_.problem)),
       workspace_(static_cast<std::size_t>(threads * blocking_.thread_floats())),
       bias_(bias_floats(problem, blocking_.sections.front().lanes)),
-      runs_(static_cast<std::size_t>(threads * problem.r * columns_.runs())) {}
+      runs_(static_cast<std::size_t>(kRunsGap + threads * runs_apart())) {}
+
+std::int64_t DepthwisePlan::runs_apart() const { return problem_.r * columns_.runs() + kRunsGap; }
 
 std::int64_t DepthwisePlan::packed_lanes() const {
   const ChannelSection& last = blocking_.sections.back();
@@ -110,7 +112,7 @@ class DepthwisePlan::Unit {
         element_(static_cast<std::int64_t>(size_of(p_.dtype))),
         ring_(plan.workspace_.data() + thread * b_.thread_floats()),
         results_(ring_ + b_.ring_rows * b_.row_floats),
-        runs_(plan.runs_.data() + thread * p_.r * plan.columns_.runs()) {
+        runs_(plan.runs_of(thread)) {
     const std::int64_t place = index / static_cast<std::int64_t>(b_.channel_blocks.size());
     const std::int64_t multiplier = p_.k / p_.c;
     first_row_ = place % b_.row_blocks * b_.unit_rows;
@@ -273,8 +275,8 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   const Run call{static_cast<const char*>(x), static_cast<const float*>(packed), in_place ? bias : bias_.data(),
                  static_cast<char*>(y), non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
   if (call.non_temporal) note_path(Path::depthwise_non_temporal, *target_);
-  parallel_shares(threads_, blocking_.units(),
-                  [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
+  parallel_units(threads_, blocking_.units(),
+                 [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
 }
 
 Conv2dDescription DepthwisePlan::description() const {

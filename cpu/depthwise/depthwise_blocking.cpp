@@ -118,6 +118,12 @@ class Blocking {
     return (turns * (rows + extra) + rows / 4) * static_cast<double>(unit.channels);
   }
 
+  /// Whether threads get rows of their own, all channels of them, as far as there are rows enough. Threads that write
+  /// channels of the same pixels fetch lines from each other's caches: two then take longer than one.
+  bool rows_apart(const UnitSize& unit) const {
+    return p_.n * ceil_div(p_.ho, unit.rows) >= std::min<std::int64_t>(threads_, p_.n * p_.ho);
+  }
+
   /// One thread takes whole images. For several, units get fewer rows, and fewer channels down to kBlockBytes.
   UnitSize choose_unit() const {
     UnitSize best{block_channels(), p_.ho};
@@ -127,7 +133,8 @@ class Blocking {
     for (std::int64_t channels = best.channels; channels >= least; channels -= lanes) {
       for (std::int64_t blocks = 1; blocks <= std::min(p_.ho, units_wanted(threads_)); ++blocks) {
         const UnitSize unit{channels, ceil_div(p_.ho, blocks)};
-        if (cost(unit) < cost(best)) best = unit;
+        if (!rows_apart(unit)) continue;
+        if (!rows_apart(best) || cost(unit) < cost(best)) best = unit;
       }
     }
     return best;

@@ -194,7 +194,7 @@ void DepthwiseStagedPlan::run(const void* x, const void* packed, const float* bi
   note_path(b.row_pair ? Path::depthwise_staged_row_pair : Path::depthwise_staged_tile, *target_);
   if (run.non_temporal) note_path(Path::depthwise_staged_non_temporal, *target_);
   if (!b.tile_stores) note_path(Path::depthwise_staged_store, *target_);
-  parallel_shares(threads_, b.units.count(),
+  parallel_units(threads_, b.units.count(),
                   [&run](std::int64_t unit, int thread) { Unit(run, unit, thread).compute(); });
 }
 

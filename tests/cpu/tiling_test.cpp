@@ -46,7 +46,7 @@ TEST_CASE("parallel units and shares: each unit runs once, by a thread that exis
         if (thread < 0 || thread >= threads) known = false;
       };
       parallel_units(threads, units, work);
-      parallel_shares(threads, units, work);
+      parallel_units(threads, units, work);
       CHECK(known);
       for (const std::atomic<int>& count : runs) CHECK(count == 2);
     }
