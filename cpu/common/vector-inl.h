@@ -72,6 +72,35 @@ HWY_INLINE V add_product(D, V a, V b, V sum) {
 #endif
 }
 
+/// The same in a tile of so many accumulators. With 32 registers gcc does the like to tiles of more than 16, and moves
+/// accumulators to the stack and back; of fewer it may read a factor from memory.
+template <int kAccumulators, class D, class V = hn::Vec<D>>
+HWY_INLINE V add_product_of_tile(D d, V a, V b, V sum) {
+#if HWY_TARGET == HWY_AVX3 && defined(__GNUC__)
+  if constexpr (kAccumulators > 16) {
+    asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+#endif
+  return add_product(d, a, b, sum);
+}
+
+/// sum + *a * b: AVX-512 broadcasts a factor from memory in the instruction that multiplies.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V add_broadcast_product(D d, const float* a, V b, V sum) {
+#if HWY_TARGET == HWY_AVX3 && defined(__GNUC__)
+  (void)d;
+  if constexpr (sizeof(b.raw) == 64) {
+    asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "m"(*a));
+  } else {
+    asm("vfmadd231ps %2%{1to8%}, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "m"(*a));
+  }
+  return sum;
+#else
+  return add_product(d, hn::Set(d, *a), b, sum);
+#endif
+}
+
 /// Fetches a line that will be stored to: a store whose line is not in L1 delays all later stores.
 HWY_INLINE void prefetch_for_writing(float* line) {
 #if HWY_ARCH_X86

@@ -20,6 +20,7 @@
 #include <algorithm>
 
 #include "cpu/common/core.h"
+#include "cpu/common/pixel_pitch-inl.h"
 #include "cpu/common/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,23 +41,12 @@ constexpr int kWidestOfEight = 1;
 constexpr int kUnrolled = 4;  // channels; a run is whole times as many
 constexpr std::int64_t kLineFloats = 16;
 
-/// Hides from gcc how a value was computed. gcc would keep its sums with constants in registers, run out of them, and
-/// reload the sums from the stack in every step.
-template <class T>
-HWY_INLINE void make_opaque([[maybe_unused]] T& value) {
-#if defined(__GNUC__)
-  asm volatile("" : "+r"(value));  // volatile, so that it is not moved out of a loop
-#endif
-}
-
 using WholeVector = hn::ScalableTag<float>;
 
 /// D: the tag of its vectors, whole ones or halves.
 template <int kPixels, int kVectors, class D = WholeVector>
 struct PointwiseTile {
   using V = hn::Vec<D>;
-  /// Pixels that share a base address, base + {0, 1, 2} * x_pixel: more where there are too few registers for bases.
-  static constexpr int kBasePixels = kPixels > 8 ? 3 : kPixels > 4 ? 2 : 1;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
   /// Panels that the tile takes side by side, each a stream of weights.
   static constexpr int kStreams = kVectors > kPanelVectors ? kVectors / kPanelVectors : 1;
@@ -78,30 +68,37 @@ struct PointwiseTile {
 
   /// The next kSteps channels.
   template <int kSteps>
-  static HWY_INLINE void add(Bases& base, std::int64_t x_pixel, Streams& stream, V (&acc)[kSets][kPixels][kVectors]) {
+  static HWY_INLINE void add(Bases& base, PixelPitch& px, Streams& stream, V (&acc)[kSets][kPixels][kVectors]) {
     const D d;
     HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
       V weights[kVectors];
       HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
         weights[v] = hn::LoadU(d, stream[v / kStreamVectors] + (step * kStreamVectors + v % kStreamVectors) * lanes());
       }
-      make_opaque(x_pixel);
+      px.hide(kPixels);
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
-        const float* pixel = base[p / kBasePixels] + p % kBasePixels * x_pixel;
-        const V input = hn::Set(d, pixel[step]);
+        const int of_base = p % kBasePixels;
+        const V input = hn::Set(d, px.at(base[p / kBasePixels], of_base)[step]);
         HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
           V& sum = acc[step % kSets][p][v];
-          sum = add_product(d, input, weights[v], sum);
+          if (broadcasts_in_products(of_base, kVectors)) {
+            if (v > 0) px.hide_one(of_base);
+            sum = add_broadcast_product(d, px.at(base[p / kBasePixels], of_base) + step, weights[v], sum);
+          } else {
+            sum = add_product_of_tile<kPixels * kVectors>(d, input, weights[v], sum);
+          }
         }
       }
     }
-    HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) {
-      base[b] += kSteps;
-      make_opaque(base[b]);
+    HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+      const float* next = base[b] + kSteps;  // a copy: gcc would keep an array behind the asm in memory
+      keep_apart(next);
+      base[b] = next;
     }
     HWY_UNROLL(4) for (int s = 0; s < kStreams; ++s) {
-      stream[s] += kSteps * kStreamVectors * lanes();
-      make_opaque(stream[s]);
+      const float* next = stream[s] + kSteps * kStreamVectors * lanes();
+      keep_apart(next);
+      stream[s] = next;
     }
   }
 
@@ -114,6 +111,7 @@ struct PointwiseTile {
       stream[s] = weights + s * kStreamVectors * lanes() * call.channels;
     }
     HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = call.x + b * kBasePixels * call.x_pixel;
+    PixelPitch px = PixelPitch::of(call.x_pixel);
     const std::int64_t stored = call.channels < kManyRuns * kPointwiseRun ? kStoredOfFewRuns : kStoredOfManyRuns;
     float* const y_end = call.non_temporal ? y : y + kPixels * call.y_pixel;
     for (std::int64_t left = call.channels; left > 0; left -= kRunsTogether * kPointwiseRun) {
@@ -127,8 +125,8 @@ struct PointwiseTile {
         }
       }
       std::int64_t step = 0;
-      for (; step + kUnrolled <= steps; step += kUnrolled) add<kUnrolled>(base, call.x_pixel, stream, acc);
-      for (; step < steps; ++step) add<1>(base, call.x_pixel, stream, acc);
+      for (; step + kUnrolled <= steps; step += kUnrolled) add<kUnrolled>(base, px, stream, acc);
+      for (; step < steps; ++step) add<1>(base, px, stream, acc);
     }
   }
 
