@@ -7,6 +7,7 @@
 #include "cpu/direct/conv2d_blocking.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/common/cache.h"
 
@@ -16,6 +17,7 @@ namespace {
 constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
 /// A run of 16 lanes of a tile of 6 x 2 takes 100 cycles, of which the end of its loop would be a tenth.
 constexpr std::int64_t kInLanesOfSmallTiles = 64;
+constexpr int kTilePixelsOfManyRegisters = 14;
 constexpr std::int64_t kTilesPerUnit = 16;
 constexpr std::int64_t kLeastTilesPerUnit = 4;
 constexpr std::int64_t kFloat = sizeof(float);
@@ -171,7 +173,8 @@ class Search {
 /// Lanes of nearly equal in tiles: whole steps of the tile's unrolled loop where there are several.
 std::int64_t even_in_lanes(std::int64_t channels, const Conv2dKernels& kernels) {
   constexpr std::int64_t kUnrolled = 4;
-  const std::int64_t even = even_part(channels, kernels.max_pixels < kMaxTilePixels ? kInLanesOfSmallTiles : kInLanes);
+  const std::int64_t even =
+      even_part(channels, kernels.max_pixels < kTilePixelsOfManyRegisters ? kInLanesOfSmallTiles : kInLanes);
   return even == channels ? channels : round_up(even, kUnrolled);
 }
 
@@ -191,13 +194,18 @@ bool copies_aliased(const Conv2dProblem& p) {
   return p.s > 1 && p.stride_w * p.c * kFloat % kL1WayBytes == 0 && p.group_k() <= kMostOutTiles * kPartitionLanes;
 }
 
+/// Neighbouring pixels of a tile whose lines lie in different sets of L1.
+std::int64_t pixels_of_a_way(const Conv2dProblem& p) {
+  return kL1WayBytes / std::gcd(p.stride_w * p.c * kFloat, kL1WayBytes);
+}
+
 TileChoice choose_tile(const Conv2dProblem& p, const Conv2dKernels& kernels, bool in_place) {
   TileChoice tile{};
   tile.row_pair = p.pool.is_2x2();
   tile.stores = p.dtype == DType::f32 && p.nhwc && p.activation != Activation::tanh && (p.pool.none() || tile.row_pair);
-  tile.pixels = kernels.max_pixels;
-  const bool aliased = in_place && p.stride_w * p.c * kFloat % kL1WayBytes == 0;
-  if (aliased) tile.pixels = std::min(tile.pixels, l1_bytes() / kL1WayBytes);
+  const bool narrow = p.group_k() <= kernels.lanes && !tile.row_pair;
+  tile.pixels = narrow ? kernels.max_narrow_pixels : kernels.max_pixels;
+  if (in_place) tile.pixels = std::min(tile.pixels, l1_bytes() / kL1WayBytes * pixels_of_a_way(p));
   tile.panel_lanes = kMaxTileVectors * kernels.lanes;
   // With ordinary stores, a result larger than the last level would evict the input.
   tile.non_temporal = tile.stores && p.group_k() % kernels.lanes == 0 && beyond_last_level(p.y_elements() * kFloat);

@@ -19,8 +19,10 @@ Conv2dKernels make_conv2d_kernels() {
   kernels.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
   kernels.least_lanes = HWY_TARGET == HWY_AVX3 && splits_512_bits() ? kernels.lanes / 2 : kernels.lanes;
   kernels.max_pixels = kTilePixels;
+  kernels.max_narrow_pixels = kNarrowTilePixels;
   kernels.max_image_pair_pixels = kImagePairPixels;
   fill_tiles<1, kTilePixels>(kernels.tile);
+  fill_narrow_tiles<kNarrowTilePixels>(kernels.tile);
   fill_tiles<2, kImagePairPixels>(kernels.image_pair);
   return kernels;
 }

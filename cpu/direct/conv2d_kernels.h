@@ -13,7 +13,7 @@
 
 namespace gable::cpu {
 
-constexpr int kMaxTilePixels = 14;
+constexpr int kMaxTilePixels = 28;
 constexpr int kMaxImagePairPixels = 7;
 constexpr int kMaxTileVectors = 2;
 /// The index of half a vector among numbers of vectors.
@@ -67,9 +67,10 @@ struct TileCall {
 using TileFunction = void (*)(const TileCall&);
 
 struct Conv2dKernels {
-  int lanes;        // f32 lanes of a vector
-  int least_lanes;  // of a panel: of half a vector where there are tiles of that, else of one
-  int max_pixels;   // of a tile of one row
+  int lanes;              // f32 lanes of a vector
+  int least_lanes;        // of a panel: of half a vector where there are tiles of that, else of one
+  int max_pixels;         // of a tile of one row and two vectors
+  int max_narrow_pixels;  // of a tile of one row and a vector or half of one
   int max_image_pair_pixels;
   /// Indexed [vectors][pixels].
   TileFunction tile[kMaxTileVectors + 1][kMaxTilePixels + 1];

@@ -1,12 +1,14 @@
 // The convolution's micro-kernel: one register tile of output lanes × pixels, through all taps and input lanes.
-// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16. Of
-// rows up to 7 (3) pixels a tile has the same row of two images, which halves the weights it reads. A 2×2 max-pool
-// reads the accumulators of the row above from L1. Inner step: one input lane of one tap. It reads 2 vectors of weights
-// (128 B on AVX-512, a linear stream from L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14
-// cycles at 2 FMA a cycle, 13 B a cycle. Prefetch: one line of input a step, and the weights a page ahead; hardware
-// prefetchers miss these. Padding taps skip the tile's first or last pixel, so no zeros are multiplied.
-// Accumulators start from the bias. Tiles of fewer than 8 accumulators would wait for the FMA's latency (2 a cycle, 4
-// cycles): they have a second set of accumulators, which takes every other step.
+// Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16.
+// Where a group has no more output channels than a vector has lanes it is up to 28 pixels × 1 on AVX-512: a group of
+// few input channels has short runs, and what a run costs besides its products is shared by more of them. Of rows up to
+// 7 (3) pixels a tile has the same row of two images, which halves the weights it reads. A 2×2 max-pool reads the
+// accumulators of the row above from L1. Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on
+// AVX-512, a linear stream from L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at
+// 2 FMA a cycle, 13 B a cycle. Prefetch: one line of input a step, and the weights a page ahead; hardware prefetchers
+// miss these. Padding taps skip the tile's first or last pixel, so no zeros are multiplied. Accumulators start from the
+// bias. Tiles of fewer than 8 accumulators would wait for the FMA's latency (2 a cycle, 4 cycles): they have a second
+// set of accumulators, which takes every other step.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
 #undef GABLE_CPU_TILE_INL_H_
@@ -32,9 +34,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kTilePixels = 14;
+constexpr int kNarrowTilePixels = HWY_TARGET == HWY_AVX3 ? 28 : kTilePixels;
 constexpr int kImagePairPixels = 7;
 #else
 constexpr int kTilePixels = 6;
+constexpr int kNarrowTilePixels = kTilePixels;
 constexpr int kImagePairPixels = 3;
 #endif
 
@@ -116,7 +120,7 @@ struct Tile {
       }
       px.hide(kPixels);
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(16) for (int p = kPart.begin; p < kPart.end; ++p) {
+        HWY_UNROLL(28) for (int p = kPart.begin; p < kPart.end; ++p) {
           const int of_base = p % kBasePixels;
           const V input = hn::Set(d, px.at(base[row][p / kBasePixels], of_base)[step]);
           HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
@@ -132,7 +136,7 @@ struct Tile {
       }
     }
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+      HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
         const float* next = base[row][b] + x_step;  // a copy: gcc would keep an array behind the asm in memory
         keep_apart(next);
         base[row][b] = next;
@@ -173,7 +177,7 @@ struct Tile {
       LinePrefetch lines{x, x, 0};
       if (kPrefetchAtOnce && prefetches) {
         HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-          HWY_UNROLL(16) for (int p = kPart.begin; p < kPart.end; ++p) {
+          HWY_UNROLL(28) for (int p = kPart.begin; p < kPart.end; ++p) {
             hwy::Prefetch(x + distance + row * x_row + p * call.x.px);
           }
         }
@@ -183,7 +187,7 @@ struct Tile {
       }
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * call.x.px;
+        HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * x_row + b * kBasePixels * call.x.px;
       }
       std::int64_t step = 0;
       for (; step < unrolled_steps; step += kUnrolled) {
@@ -223,7 +227,7 @@ struct Tile {
     PixelPitch px = PixelPitch::of(call.x.px);
     const float* base[kRows][kBases];
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * call.x.row + b * kBasePixels * call.x.px;
+      HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * call.x.row + b * kBasePixels * call.x.px;
     }
     for (std::int64_t step = 0; step < steps; ++step) {
       V weights[kVectors];
@@ -235,6 +239,20 @@ struct Tile {
     if constexpr (n <= kPixels) add_pixel<kUpTo ? n - 1 : kPixels - n>(base, px, weights, acc); \
     [[fallthrough]];
       switch (kUpTo ? begin : kPixels - begin) {
+        GABLE_TILE_PIXEL(28)
+        GABLE_TILE_PIXEL(27)
+        GABLE_TILE_PIXEL(26)
+        GABLE_TILE_PIXEL(25)
+        GABLE_TILE_PIXEL(24)
+        GABLE_TILE_PIXEL(23)
+        GABLE_TILE_PIXEL(22)
+        GABLE_TILE_PIXEL(21)
+        GABLE_TILE_PIXEL(20)
+        GABLE_TILE_PIXEL(19)
+        GABLE_TILE_PIXEL(18)
+        GABLE_TILE_PIXEL(17)
+        GABLE_TILE_PIXEL(16)
+        GABLE_TILE_PIXEL(15)
         GABLE_TILE_PIXEL(14)
         GABLE_TILE_PIXEL(13)
         GABLE_TILE_PIXEL(12)
@@ -254,7 +272,7 @@ struct Tile {
       }
 #undef GABLE_TILE_PIXEL
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+        HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
           const float* next = base[row][b] + 1;
           keep_apart(next);
           base[row][b] = next;
@@ -398,11 +416,11 @@ struct Tile {
             call.y.lanes - v * lanes);
     };
     if (kRows == 1 && kPixels % 2 == 0 && call.partial.above != nullptr) {
-      HWY_UNROLL(16) for (int p = 0; p < kPixels / 2; ++p) {
+      HWY_UNROLL(28) for (int p = 0; p < kPixels / 2; ++p) {
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) finish_pixel(largest_with_above(call, acc, p, v), 0, p, v);
       }
     } else {
-      HWY_UNROLL(16) for (int i = 0; i < kAll; ++i) {
+      HWY_UNROLL(28) for (int i = 0; i < kAll; ++i) {
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) finish_pixel(acc[i][v], i / kPixels, i % kPixels, v);
       }
     }
@@ -449,6 +467,18 @@ void fill_tiles(TileFunction (&table)[kMaxTileVectors + 1][kSize]) {
   table[kHalfTileVector][kPixels] = &Tile<kRows, kPixels, 1, hn::Half<hn::ScalableTag<float>>>::run;
 #endif
   if constexpr (kPixels > 1) fill_tiles<kRows, kPixels - 1>(table);
+}
+
+/// Of one vector and half of one, more pixels than fill_tiles() has: kPixels, kPixels - 1, …
+template <int kPixels, std::size_t kSize>
+void fill_narrow_tiles([[maybe_unused]] TileFunction (&table)[kMaxTileVectors + 1][kSize]) {
+  if constexpr (kPixels > kTilePixels) {
+    table[1][kPixels] = &Tile<1, kPixels, 1>::run;
+#if HWY_TARGET == HWY_AVX3
+    table[kHalfTileVector][kPixels] = &Tile<1, kPixels, 1, hn::Half<hn::ScalableTag<float>>>::run;
+#endif
+    fill_narrow_tiles<kPixels - 1>(table);
+  }
 }
 
 }  // namespace gable::cpu::HWY_NAMESPACE

@@ -406,7 +406,7 @@ TEST_CASE("conv2d: taps that read padding at several pixels of a tile, and at bo
 TEST_CASE("conv2d's register tile: padding taps skip the first and the last pixel, partial sums wait in memory") {
   for (const Target* target : supported_targets()) {
     const Conv2dKernels& kernels = conv2d_kernels(*target);
-    for (std::int64_t pixels = 2; pixels <= kernels.max_pixels; ++pixels) {
+    for (std::int64_t pixels = 2; pixels <= kernels.max_narrow_pixels; ++pixels) {
       INFO(target->name << ", " << pixels << " pixels");
       const TileFunction tile = kernels.tile[1][pixels];
       TileSample whole(pixels, 3, kernels.lanes);
