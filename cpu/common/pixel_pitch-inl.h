@@ -29,26 +29,12 @@ struct PixelPitch {
     if (pixels > 3) keep_apart(three);
     if (pixels > 5) keep_apart(five);
   }
-  /// Hides what the address of pixel p is made of: gcc would keep an address that is used twice in a register.
-  HWY_INLINE void hide_one(int p) { keep_apart(p == 3 || p == 6 ? three : p == 5 ? five : one); }
   /// Pixel p < kBasePixels.
   HWY_INLINE const float* at(const float* base, int p) const {
     const std::int64_t offset = p == 3 ? three : p == 5 ? five : p == 6 ? three * 2 : one * p;
     return reinterpret_cast<const float*>(reinterpret_cast<const char*>(base) + offset);
   }
 };
-
-/// Whether the products of pixel p of a base each broadcast their own input from memory, in a tile of so many vectors.
-/// Of one vector all do. Of two, a broadcast and its products are three micro-operations, and products that broadcast
-/// are two, which counts where another thread shares the core. Were all of those, there would be as many loads as
-/// products, and L1 has as many a cycle as the FMA units take; three of seven pixels leave a fifth for others.
-constexpr bool broadcasts_in_products([[maybe_unused]] int p, [[maybe_unused]] int vectors) {
-#if HWY_TARGET == HWY_AVX3
-  return vectors == 1 || (vectors == 2 && p % 2 == 1);
-#else
-  return false;
-#endif
-}
 
 }  // namespace gable::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -121,13 +121,12 @@ struct Tile {
       px.hide(kPixels);
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
         HWY_UNROLL(28) for (int p = kPart.begin; p < kPart.end; ++p) {
-          const int of_base = p % kBasePixels;
-          const V input = hn::Set(d, px.at(base[row][p / kBasePixels], of_base)[step]);
+          const float* x = px.at(base[row][p / kBasePixels], p % kBasePixels) + step;
+          [[maybe_unused]] const V input = hn::Set(d, *x);
           HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
             V& sum = step % 2 == 0 ? acc[row * kPixels + p][v] : odd[row * kPixels + p][v];
-            if (broadcasts_in_products(of_base, kVectors)) {
-              if (v > 0) px.hide_one(of_base);
-              sum = add_broadcast_product(d, px.at(base[row][p / kBasePixels], of_base) + step, weights[v], sum);
+            if constexpr (kVectors == 1) {
+              sum = add_broadcast_product(d, x, weights[v], sum);
             } else {
               sum = add_product_of_tile<kAll * kVectors>(d, input, weights[v], sum);
             }

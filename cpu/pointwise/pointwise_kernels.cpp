@@ -77,13 +77,12 @@ struct PointwiseTile {
       }
       px.hide(kPixels);
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
-        const int of_base = p % kBasePixels;
-        const V input = hn::Set(d, px.at(base[p / kBasePixels], of_base)[step]);
+        const float* x = px.at(base[p / kBasePixels], p % kBasePixels) + step;
+        [[maybe_unused]] const V input = hn::Set(d, *x);
         HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
           V& sum = acc[step % kSets][p][v];
-          if (broadcasts_in_products(of_base, kVectors)) {
-            if (v > 0) px.hide_one(of_base);
-            sum = add_broadcast_product(d, px.at(base[p / kBasePixels], of_base) + step, weights[v], sum);
+          if constexpr (kVectors == 1) {
+            sum = add_broadcast_product(d, x, weights[v], sum);
           } else {
             sum = add_product_of_tile<kPixels * kVectors>(d, input, weights[v], sum);
           }
