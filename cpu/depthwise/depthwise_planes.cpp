@@ -359,7 +359,7 @@ void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bi
   const Run call{first, first + p.x_elements() * static_cast<std::int64_t>(size_of(p.dtype)),
                  static_cast<const float*>(packed), p.bias ? bias : nullptr, static_cast<char*>(y)};
   parallel_units(threads_, p.n * blocking_.plane_blocks * blocking_.row_blocks,
-                  [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
+                 [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
 }
 
 Conv2dDescription DepthwisePlanesPlan::description() const {

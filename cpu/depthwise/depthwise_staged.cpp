@@ -195,7 +195,7 @@ void DepthwiseStagedPlan::run(const void* x, const void* packed, const float* bi
   if (run.non_temporal) note_path(Path::depthwise_staged_non_temporal, *target_);
   if (!b.tile_stores) note_path(Path::depthwise_staged_store, *target_);
   parallel_units(threads_, b.units.count(),
-                  [&run](std::int64_t unit, int thread) { Unit(run, unit, thread).compute(); });
+                 [&run](std::int64_t unit, int thread) { Unit(run, unit, thread).compute(); });
 }
 
 Conv2dDescription DepthwiseStagedPlan::description() const {
