@@ -22,6 +22,7 @@ struct Ran {
   SessionRecords records;
   std::map<std::string, RegionRecord> regions;
   LaunchEnd end;
+  std::string output{};
 
   std::int64_t calls(const std::string& path) const {
     const auto found = regions.find(path);
@@ -42,6 +43,7 @@ Ran run(const std::string& what, const std::string& argument = "") {
   const LaunchEnd end = folder.run(argv);
   Ran ran = read(folder);
   ran.end = end;
+  ran.output = folder.text("output");
   return ran;
 }
 
@@ -108,7 +110,16 @@ TEST_CASE("a region that runs a million times is one record, with quartiles of a
 
 TEST_CASE("threads: each has its own nesting, and regions of two at once are overlapped") {
   const Ran ran = run("threads");
+  CHECK_MESSAGE(ran.end.status() == 0, ran.output);  // what ThreadSanitizer says, if it is in the program
   CHECK(ran.calls("work") == 4000);
+  CHECK(ran.records.regions.size() == 3 + 50 + 4 * 50);
+  for (int i = 0; i < 50; ++i) {
+    const std::string shared = "shared " + std::to_string(i);
+    CHECK(ran.calls(shared) == 4);
+    CHECK(ran.regions.at(shared).threads == 4);
+    CHECK(ran.regions.at(shared).flop == 4);
+    for (int t = 0; t < 4; ++t) CHECK(ran.calls(shared + "/own " + std::to_string(t)) == 1);
+  }
   CHECK(ran.regions.at("work").threads == 4);
   CHECK(ran.regions.at("work").overlapped);
   CHECK(ran.regions.at("team").overlapped);

@@ -45,9 +45,15 @@ void threads() {
   GABLE_REGION("team");
   std::vector<std::thread> team;
   for (int t = 0; t < 4; ++t)
-    team.emplace_back([] {
+    team.emplace_back([t] {
       for (int i = 0; i < 1000; ++i) {
         GABLE_REGION("work");
+      }
+      // Names that no thread has used before: all come to the table at once.
+      for (int i = 0; i < 50; ++i) {
+        const std::string shared = "shared " + std::to_string(i), own = "own " + std::to_string(t);
+        const GableRegion outer(shared.c_str(), 1, 2);
+        const GableRegion inner(own.c_str());
       }
       sleep_ms(5);
     });
