@@ -11,6 +11,7 @@
 #include <charconv>
 #include <istream>
 #include <sstream>
+#include <utility>
 
 #include "bench/common/files.h"
 
@@ -180,6 +181,13 @@ Resolved resolve(std::string_view text, const Axis& axis, char letter) {
                              letter, r.output, (-r.after) / r.stride + r.output, r.input));
   }
   r.after = std::max<std::int64_t>(0, r.after);
+  // What follows from the others has the same limit as what is given: a descriptor of it can be read.
+  for (const auto& [what, value] : {std::pair{"an output", r.output}, {"a padding", std::max(r.before, r.after)}}) {
+    if (value > kMaxValue) {
+      refuse(text,
+             fmt::format("its sizes along {} mean {} of {}; at most {} is supported", letter, what, value, kMaxValue));
+    }
+  }
   return r;
 }
 

@@ -2,6 +2,7 @@
 #include "cpu/bf16/strip.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/bf16/axis.h"
 #include "cpu/common/cache.h"
@@ -11,12 +12,10 @@ namespace {
 
 constexpr std::int64_t kSlackPositions = 64;  // that a tile may read past the strip's end
 
+/// Distinct ones, in the order of the taps; they repeat after stride / gcd(stride, dilation) taps.
 std::vector<std::int64_t> phases_of_axis(std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t tap = 0; tap < taps; ++tap) {
-    const std::int64_t phase = tap * dilation % stride;
-    if (std::find(found.begin(), found.end(), phase) == found.end()) found.push_back(phase);
-  }
+  std::vector<std::int64_t> found(static_cast<std::size_t>(std::min(taps, stride / std::gcd(stride, dilation))));
+  for (std::size_t tap = 0; tap < found.size(); ++tap) found[tap] = static_cast<std::int64_t>(tap) * dilation % stride;
   return found;
 }
 
@@ -26,8 +25,9 @@ std::int64_t in_other_sets(std::int64_t positions) {
   return positions + (kWay + kWay / 2 - positions % kWay) % kWay;
 }
 
-std::int64_t index_of(const std::vector<std::int64_t>& all, std::int64_t phase) {
-  return std::find(all.begin(), all.end(), phase) - all.begin();
+/// The place of a tap's phase among the axis' phases.
+std::int64_t index_of(const std::vector<std::int64_t>& phases, std::int64_t tap) {
+  return tap % static_cast<std::int64_t>(phases.size());
 }
 
 }  // namespace
@@ -62,8 +62,8 @@ std::int64_t StripLayout::tap_offset(const StripShape& shape, std::int64_t row, 
   if (path == InputPath::by_images) return (row * shape.columns + column) * kHalfPositions * kChannels;
   if (path == InputPath::in_image) return (row * problem.w + column) * problem.c;
   const std::int64_t phase =
-      index_of(phases.rows, row % problem.stride_h) * static_cast<std::int64_t>(phases.columns.size()) +
-      index_of(phases.columns, column % problem.stride_w);
+      index_of(phases.rows, row / problem.dilation_h) * static_cast<std::int64_t>(phases.columns.size()) +
+      index_of(phases.columns, column / problem.dilation_w);
   const std::int64_t strip_row = phase * shape.rows + row / problem.stride_h;
   return (strip_row * shape.columns + column / problem.stride_w) * shape.position;
 }

@@ -4,6 +4,7 @@
 #include "cpu/planes/blocking.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/common/cache.h"
 #include "cpu/common/tiling.h"
@@ -19,18 +20,16 @@ constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kPanelsInPlace = 4;
 constexpr std::int64_t kLine = 16;  // elements of a cache line
 
+/// Distinct ones in rising order; those of the taps repeat after stride / gcd(stride, dilation) taps.
 std::vector<std::int64_t> phases_of_axis(std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t tap = 0; tap < taps; ++tap) {
-    const std::int64_t phase = tap * dilation % stride;
-    if (std::find(found.begin(), found.end(), phase) == found.end()) found.push_back(phase);
-  }
+  std::vector<std::int64_t> found(static_cast<std::size_t>(std::min(taps, stride / std::gcd(stride, dilation))));
+  for (std::size_t tap = 0; tap < found.size(); ++tap) found[tap] = static_cast<std::int64_t>(tap) * dilation % stride;
   std::sort(found.begin(), found.end());
   return found;
 }
 
 std::int64_t index_of(const std::vector<std::int64_t>& all, std::int64_t phase) {
-  return std::find(all.begin(), all.end(), phase) - all.begin();
+  return std::lower_bound(all.begin(), all.end(), phase) - all.begin();
 }
 
 class Search {

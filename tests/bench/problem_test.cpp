@@ -136,7 +136,12 @@ TEST_CASE("errors name the entry, the column and what is expected") {
 
 TEST_CASE("the greatest values overflow nothing") {
   CHECK(contains(error_of("ic1ih1000000000oc1kh1000000000dh999999999sh1000000000"), "spans 999999999000000001"));
-  CHECK(conv_of("ic1ih1000000000oc1oh1000000000kh1000000000dh999999999sh1000000000").stride.h == 1000000000);
+  CHECK(conv_of("ic1ih1000000000oc1oh1kh1sh1000000000").stride.h == 1000000000);
+  for (const char* text : {"ic1ih1000000000oc1oh1000000000kh1000000000dh999999999sh1000000000",
+                           "ic1ih9oc1oh9kh1sh999999999", "ic1ih1000000000oc1kh1ph1000000000"}) {
+    CHECK(contains(error_of(text), "unsupported: "));
+    CHECK(contains(error_of(text), "at most 1000000000 is supported"));  // a descriptor of it could not be read
+  }
 }
 
 TEST_CASE("a problem that gable can't express is unsupported, not malformed") {

@@ -228,6 +228,20 @@ TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's i
   }
 }
 
+TEST_CASE("bf16 staging: phases of strides and windows of any size are found at once") {
+  Conv2dProblem p = sized({.n = 1, .c = 8, .h = 1, .w = 1 << 18, .k = 8, .r = 1, .s = 6, .stride_w = 4}, 1, 3);
+  p.dilation_w = 6;
+  p = sized(p, 1, 3);
+  Terms terms{};
+  terms.tap_rows = 1;
+  terms.tap_columns = 6;
+  CHECK(phases_of(p, terms).columns == std::vector<std::int64_t>{0, 2});
+  p.stride_w = 1 << 18;
+  p.dilation_w = 1;
+  terms.tap_columns = 1 << 18;
+  CHECK(phases_of(p, terms).columns.size() == 1 << 18);  // comparing each with all before takes half a minute
+}
+
 TEST_CASE("bf16 axis: source ranges hold what the taps of some outputs read, and nothing outside the image") {
   for (const Axis& axis : {Axis{20, 3, 1, 1, 1, 1}, Axis{20, 3, 2, 1, 2, 1}, Axis{20, 1, 3, 0, 1, 1}}) {
     for (std::int64_t first = 0; first < 4; ++first) {
