@@ -74,6 +74,17 @@ CLI::Validator positive() {
       "POSITIVE");
 }
 
+/// CLI::Range takes nan.
+CLI::Validator share() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1;
+        return good ? std::string() : fmt::format("'{}': must be a number from 0 to 1", text);
+      },
+      "SHARE");
+}
+
 /// CLI11 takes the nearest number for one that is out of range, and counts -1 as the greatest without a sign.
 CLI::Validator whole(std::uint64_t least, std::uint64_t most) {
   return CLI::Validator(
@@ -359,12 +370,12 @@ void add_diff(CLI::App& root, Arguments& a) {
       ->required();
   app.add_option("--noise", options.noise.least,
                  "least standard deviation between two runs of one build, as a share (default: 0.004)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(share());
   app.add_option("--drift", options.noise.drift,
                  "largest shift of all rows that is taken for the machine's, as a share (default: 0.03)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(share());
   app.add_option("--same", options.same, "a row that changed by no more, for certain, is the same (default: 0.03)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(share());
   app.add_flag("--allow-other-machine", a.diff.allow_other_machine, "compare studies of different machines, too");
   add_json(app, a);
   app.callback([&a] {

@@ -222,8 +222,9 @@ void require_tracing(const std::vector<OpenDevice>& devices) {
 
 Profile profile_all(const StudyOptions& study, const ProfileOptions& options, Console& console) {
   select(study.selection, false);  // reports misuse before any device is opened
-  const std::vector<OpenDevice> devices =
-      open_devices(study.devices.empty() ? default_devices() : study.devices, study.threads);
+  std::vector<std::string> closed;
+  const std::vector<OpenDevice> devices = open_asked(study.devices, study.threads, closed);
+  for (const std::string& line : closed) console.print(line);
   require_tracing(devices);
   Profile profile;
   for (const OpenDevice& device : devices) {

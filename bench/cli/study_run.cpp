@@ -90,9 +90,12 @@ class RowMeasurer {
                    [this](const Measured& m) {
                      const std::string helper = perf::own_executable();
                      Row row = counters_.count(m.row, workload_of(m, helper));
+                     const double start = steady_seconds();
                      energy_.measure(row, m.runner->subject());
+                     const double seconds = steady_seconds() - start;
                      known_.forget(row.identity, row.place);
                      add(std::move(row));
+                     return seconds;
                    },
                    [this](Row row) { add(std::move(row)); }});
     sort_as(selection.cases, first_row);
@@ -238,8 +241,9 @@ CeilingSource ceiling_source(const perf::Machine& machine, bool quick, Console& 
   const auto measure = [&machine, quick, &console, energy](const CeilingRound& round) {
     CeilingCallbacks callbacks = ceiling_callbacks(console);
     if (energy != nullptr && energy->wanted()) {
-      callbacks.per_joule = [energy](std::optional<int> gpu, const std::function<double()>& work) {
-        return energy->per_joule(gpu, work);
+      callbacks.per_joule = [energy](std::optional<int> gpu) -> CeilingCallbacks::PerJoule {
+        if (!energy->available(gpu)) return {};
+        return [energy, gpu](const std::function<double()>& work) { return energy->per_joule(gpu, work); };
       };
     }
     MachineCeilings ceilings =
@@ -256,8 +260,12 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   RowCounters counters = counters_of(options.counters);
   select(options.selection, false);  // reports misuse before any device is opened
   const std::optional<ReadStudy> before = resumed_study(options, plan, measured.run, console);
-  const std::vector<OpenDevice> devices =
-      open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  std::vector<std::string> closed;
+  const std::vector<OpenDevice> devices = open_asked(options.devices, options.threads, closed);
+  for (const std::string& line : closed) {
+    console.print(line);
+    add_to_mode(measured.run, line);
+  }
   counters.require_sources(kinds_of(devices));
   std::optional<CeilingRounds> ceilings;
   EnergyMeasurer energy = options.energy ? EnergyMeasurer(open_energy()) : EnergyMeasurer();

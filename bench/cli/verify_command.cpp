@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gable/backend.h>
 #include <gable/error.h>
 
 #include <algorithm>
@@ -47,8 +48,9 @@ ExitCode verify_command(const StudyOptions& options, Console& console) {
   console.check_target();
   Selection selection = select(options.selection, false);
   if (!options.selection.suite.empty() && options.selection.max_batch == 0) cap_lists(selection.cases, console);
-  const std::vector<OpenDevice> devices =
-      open_devices(options.devices.empty() ? default_devices() : options.devices, options.threads);
+  std::vector<std::string> closed;
+  const std::vector<OpenDevice> devices = open_asked(options.devices, options.threads, closed);
+  for (const std::string& line : closed) console.print(line);
   Outcome outcome;
   outcome.malformed = selection.malformed;
   outcome.add(selection.refused);
@@ -78,10 +80,19 @@ ExitCode verify_command(const StudyOptions& options, Console& console) {
 }
 
 ExitCode random_verify_command(const StudyOptions& options, const RandomVerifyOptions& random, Console& console) {
-  const SelectionOptions& selection = options.selection;
-  if (!selection.problems.empty() || !selection.suite.empty() || !selection.file.empty() || options.threads > 0) {
-    throw Error(ErrorCode::invalid_argument,
-                "--random draws its own problems and threads: leave out --problem, --suite, --file and --threads");
+  if (options.threads > 0 || !(options.selection == SelectionOptions{})) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "--random draws its own problems and threads: leave out --threads and what selects or changes problems");
+  }
+  for (const std::string& uri : options.devices) {
+    if (parse_device_uri(uri).backend == "auto") {
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("--random --device {}: it draws a kernel of each device, and auto chooses itself; name the "
+                      "devices",
+                      printable(uri)));
+    }
   }
   console.check_target();
   const std::vector<std::string> devices = options.devices.empty() ? own_devices() : options.devices;

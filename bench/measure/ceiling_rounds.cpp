@@ -29,6 +29,11 @@ CeilingRounds::CeilingRounds(CeilingSource source, const CeilingScope& scope)
   seconds_ = ended_ - start;
 }
 
+void CeilingRounds::add_recorded(const MachineCeilings& before) {
+  add_round(ceilings_, before);
+  add_missing(ceilings_, before);
+}
+
 void CeilingRounds::between(DeviceKind kind) {
   if (source_.now() - ended_ >= seconds_ / kShare) add(scope_of(kind));
 }

@@ -29,8 +29,9 @@ class CeilingRounds {
   /// Measures the first round.
   CeilingRounds(CeilingSource source, const CeilingScope& scope);
 
-  /// The rounds of an earlier run on this machine count too.
-  void add_recorded(const MachineCeilings& before) { add_round(ceilings_, before); }
+  /// The rounds of an earlier run on this machine count too. What only they have is kept: the first round of this run
+  /// may have been interrupted.
+  void add_recorded(const MachineCeilings& before);
 
   /// Between rows: measures the ceilings of this kind of device again, if rounds take less than a tenth of the time.
   void between(DeviceKind kind);

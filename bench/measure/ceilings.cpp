@@ -101,12 +101,13 @@ std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick
     callbacks.progress(static_cast<std::size_t>(done), static_cast<std::size_t>(total), "ceiling " + next);
   };
   std::vector<perf::Ceiling> ceilings = perf::measure_ceilings(machine, options);
-  if (known != nullptr || !callbacks.per_joule) return ceilings;
+  const auto per_joule = callbacks.per_joule ? callbacks.per_joule(std::nullopt) : nullptr;
+  if (known != nullptr || !per_joule) return ceilings;
   // Energy takes a second a loop, so only the roofs' is measured.
   options.only = perf::worth_repeating(ceilings);
   options.quick = true;
   options.hold = [&](perf::Ceiling& ceiling, const std::function<double()>& work) {
-    ceiling.per_joule = callbacks.per_joule(std::nullopt, work).value_or(0);
+    ceiling.per_joule = per_joule(work).value_or(0);
   };
   perf::add_round(ceilings, perf::measure_ceilings(machine, options));
   return ceilings;
@@ -151,10 +152,11 @@ GpuCeilings ceilings_of_gpu(int index, bool quick, const CeilingCallbacks& callb
     callbacks.progress(done, done + 1, "ceiling " + next);
     ++done;
   };
-  std::map<std::string, double> per_joule;
-  if (callbacks.per_joule && first_round) {
+  std::map<std::string, double> found;
+  const auto per_joule = callbacks.per_joule && first_round ? callbacks.per_joule(index) : nullptr;
+  if (per_joule) {
     request.hold = [&](const std::string& name, const std::function<double()>& work) {
-      per_joule[name] = callbacks.per_joule(index, work).value_or(0);
+      found[name] = per_joule(work).value_or(0);
     };
   }
   for (const DeviceInfo& info : devices()) {
@@ -162,7 +164,7 @@ GpuCeilings ceilings_of_gpu(int index, bool quick, const CeilingCallbacks& callb
     const std::vector<Ceiling> measured = device_ceilings(open(info.uri), request);
     if (measured.empty()) continue;
     GpuCeilings gpu = gpu_ceilings(info, measured);
-    for (perf::Ceiling& roof : gpu.roofs) roof.per_joule = per_joule[roof.name];
+    for (perf::Ceiling& roof : gpu.roofs) roof.per_joule = found[roof.name];
     return gpu;
   }
   throw Error(ErrorCode::unsupported, "no backend has loops for it");
@@ -248,6 +250,30 @@ void add_round(MachineCeilings& ceilings, const MachineCeilings& again) {
   for (GpuCeilings& gpu : ceilings.gpus) {
     if (const GpuCeilings* same = again.of_gpu(gpu.memory.index)) perf::add_round(gpu.roofs, same->roofs);
   }
+}
+
+void add_missing(MachineCeilings& ceilings, const MachineCeilings& others) {
+  const auto add = [](auto& all, const auto& more, const auto& same) {
+    for (const auto& one : more) {
+      if (std::none_of(all.begin(), all.end(), [&](const auto& known) { return same(known, one); })) all.push_back(one);
+    }
+  };
+  const auto same_roof = [](const perf::Ceiling& a, const perf::Ceiling& b) {
+    return a.name == b.name && a.threads == b.threads;
+  };
+  const auto same_rate = [](const Rate& a, const Rate& b) { return a.name == b.name; };
+  const auto same_gpu = [](const GpuCeilings& a, const GpuCeilings& b) { return a.memory == b.memory; };
+  add(ceilings.cpu, others.cpu, same_roof);
+  ceilings.team_starts.insert(others.team_starts.begin(), others.team_starts.end());
+  for (GpuCeilings& gpu : ceilings.gpus) {
+    const GpuCeilings* same = others.of_gpu(gpu.memory.index);
+    if (same == nullptr) continue;
+    add(gpu.roofs, same->roofs, same_roof);
+    add(gpu.rates, same->rates, same_rate);
+    if (gpu.l2_bytes <= 0) gpu.l2_bytes = same->l2_bytes;
+    if (gpu.overhead_seconds <= 0) gpu.overhead_seconds = same->overhead_seconds;
+  }
+  add(ceilings.gpus, others.gpus, same_gpu);
 }
 
 int set_doubts(MachineCeilings& ceilings) {

@@ -64,9 +64,10 @@ CeilingScope scope_of(const std::vector<OpenDevice>& devices);
 struct CeilingCallbacks {
   std::function<void(std::size_t done, std::size_t total, const std::string& what)> progress;
   std::function<void(const std::string& line)> print;  ///< prints a message for people
-  /// FLOP or bytes a joule of a loop, of the CPU (no index) or a GPU; `work()` runs the loop once more and returns the
-  /// FLOP or bytes that it did. Empty: energy is not wanted.
-  std::function<std::optional<double>(std::optional<int> gpu, const std::function<double()>& work)> per_joule{};
+  /// FLOP or bytes a joule of a loop; `work()` runs the loop once more and returns the FLOP or bytes that it did.
+  using PerJoule = std::function<std::optional<double>(const std::function<double()>& work)>;
+  /// That of the CPU's (no index) or a GPU's counter of energy; empty where it has none. Empty: energy is not wanted.
+  std::function<PerJoule(std::optional<int> gpu)> per_joule{};
 };
 
 /// A GPU that can't be measured is left out; its reason is printed. `known`: a further round, of what is worth it on a
@@ -76,6 +77,8 @@ MachineCeilings measure_ceilings(const perf::Machine& machine, const CeilingScop
 
 /// Adds another round of the hardware that `again` has (perfcounters/ceilings/ladder.h).
 void add_round(MachineCeilings& ceilings, const MachineCeilings& again);
+/// Adds the ceilings and rates that only `others` has.
+void add_missing(MachineCeilings& ceilings, const MachineCeilings& others);
 /// Sets the doubt of each ceiling that contradicts another one; returns how many there are.
 int set_doubts(MachineCeilings& ceilings);
 

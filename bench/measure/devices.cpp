@@ -2,6 +2,7 @@
 #include "bench/measure/devices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gable/backend.h>
 #include <gable/error.h>
 #include <omp.h>
@@ -84,6 +85,23 @@ Placement placement_of(const OpenDevice& device, const Plan& plan) {
     if (kind_of(plan.memory()) == DeviceKind::cpu) place.device += " from the host";
   }
   return place;
+}
+
+std::vector<OpenDevice> open_asked(const std::vector<std::string>& asked, int threads,
+                                   std::vector<std::string>& left_out) {
+  if (!asked.empty()) return open_devices(asked, threads);
+  std::vector<std::string> good;
+  for (const std::string& uri : default_devices()) {
+    try {
+      static_cast<void>(open(uri));
+      good.push_back(uri);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::invalid_argument) throw;  // such as OMP_NUM_THREADS
+      left_out.push_back(fmt::format("left out: {}", error.what()));
+    }
+  }
+  if (good.empty()) throw Error(ErrorCode::unavailable, fmt::format("{}", fmt::join(left_out, "\n")));
+  return open_devices(good, threads);
 }
 
 std::vector<OpenDevice> open_devices(const std::vector<std::string>& uris, int threads) {

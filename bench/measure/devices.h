@@ -31,6 +31,12 @@ Placement placement_of(const OpenDevice& device, const Plan& plan);
 /// The devices without `--device`: `cpu`, `onednn` and every GPU, as far as they are available.
 std::vector<std::string> default_devices();
 
+/// Opens the devices that were asked for. Without any, the default ones: those of them that can't be opened now, as a
+/// GPU that another process has for itself, are left out, each with a line in `left_out`. Throws as open_devices()
+/// does, and Error(unavailable) where none is left.
+std::vector<OpenDevice> open_asked(const std::vector<std::string>& asked, int threads,
+                                   std::vector<std::string>& left_out);
+
 /// Opens each device. `threads` above 0 becomes the CPU devices' ?threads=. Throws like gable::open(), and
 /// Error(invalid_argument) for a device that is named twice, or whose own ?threads= contradicts `threads`.
 std::vector<OpenDevice> open_devices(const std::vector<std::string>& uris, int threads);

@@ -28,6 +28,9 @@ class EnergyMeasurer {
   /// Looks for the device's counter and measures its idle power; the first time only. `gpu`: none for the CPU.
   void prepare(std::optional<int> gpu);
 
+  /// Whether the device has a counter that can be read.
+  bool available(std::optional<int> gpu) { return wanted() && counter_of(gpu).source.available(); }
+
   /// Sets the row's energy by repeating `subject`, the call that was timed. A cold row is refused.
   void measure(Row& row, const perf::Subject& subject);
 

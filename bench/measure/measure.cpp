@@ -28,6 +28,8 @@ class Budget {
 
   bool spent() const { return options_.seconds_total > 0 && left() <= 0; }
   void finish_case() { --cases_left_; }
+  /// Time that is not to count.
+  void excuse(double seconds) { excused_ += seconds; }
 
   /// Seconds for one device and one cache state of the case.
   double of_case(std::size_t devices) const {
@@ -37,10 +39,11 @@ class Budget {
   }
 
  private:
-  double left() const { return options_.seconds_total - seconds_since(start_); }
+  double left() const { return options_.seconds_total + excused_ - seconds_since(start_); }
 
   const MeasureOptions& options_;
   std::size_t cases_left_;
+  double excused_ = 0;
   Clock::time_point start_ = Clock::now();
 };
 
@@ -163,7 +166,7 @@ void leave_out(Rivals rivals, const MeasureJob& job) {
   }
 }
 
-void measure_rivals(Rivals rivals, const Budget& budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
+void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   const Op op = in_math(rivals.front().op, Math::strict);  // the data are the same for every math
   validate(op);
   require_memory(bytes_needed(op, job.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
@@ -178,7 +181,7 @@ void measure_rivals(Rivals rivals, const Budget& budget, const MeasureJob& job, 
   prepare(contestants, data, job.outcome);
   for (Contestant& c : contestants) c.first_run = run_first([&c] { c.runner->run(); }, c.runner->timed_by_events());
   const auto report = [&](const Measured& measured) {
-    callbacks.report(measured);
+    budget.excuse(callbacks.report(measured));
     ++job.outcome.ran;
   };
   std::vector<Turn> turns;

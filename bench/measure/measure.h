@@ -51,7 +51,8 @@ struct RowCallbacks {
 
 struct MeasureCallbacks {
   Progress progress;
-  std::function<void(const Measured&)> report;
+  /// Returns the seconds that it took for what no time limit counts: energy.
+  std::function<double(const Measured&)> report;
   std::function<void(Row)> keep{};  ///< of known rows
 };
 

@@ -102,7 +102,10 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
   KnownRows none;
   measure_cases({one}, {devices, options, outcome, none},
                 {[](std::size_t, std::size_t, const std::string&) {},
-                 [&](const Measured& measured) { times.push_back(time_of(measured.row)); }});
+                 [&](const Measured& measured) {
+                   times.push_back(time_of(measured.row));
+                   return 0.0;
+                 }});
   if (times.size() < 3) {
     ++document.without_choice;
     std::move(outcome.refused.begin(), outcome.refused.end(), std::back_inserter(document.refused));

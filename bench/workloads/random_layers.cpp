@@ -1,6 +1,7 @@
 // See random_layers.h.
 #include "bench/workloads/random_layers.h"
 
+#include <fmt/format.h>
 #include <gable/error.h>
 
 #include <algorithm>
@@ -101,12 +102,16 @@ bool RandomLayers::is_within_limits(const Conv2d& conv) const {
 }
 
 Conv2d RandomLayers::next() {
-  while (true) {
+  constexpr int kTries = 100'000;
+  for (int i = 0; i < kTries; ++i) {
     Conv2d conv = candidate();
     if (!is_within_limits(conv)) continue;
     trim_padding(conv);
     return conv;
   }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("of {} random layers none has at most {:g} GFLOP and {:g} MB: allow more", kTries,
+                          limits_.gflop, limits_.megabytes));
 }
 
 }  // namespace gable::bench

@@ -23,6 +23,7 @@ struct LayerLimits {
 class RandomLayers {
  public:
   RandomLayers(std::uint64_t seed, const LayerLimits& limits) : random_(seed), limits_(limits) {}
+  /// Throws Error(invalid_argument) where the limits leave next to no layer.
   Conv2d next();
 
  private:

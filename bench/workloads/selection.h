@@ -27,6 +27,8 @@ struct SelectionOptions {
   std::vector<std::string> names;  ///< selects the cases whose name contains one of these
   bool bias = false;
   std::int64_t max_batch = 0;
+
+  bool operator==(const SelectionOptions&) const = default;
 };
 
 struct Selection {

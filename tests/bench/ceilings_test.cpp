@@ -5,24 +5,32 @@
 #include <gable/device.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bench/measure/ceiling_rounds.h"
 #include "bench/measure/ceilings.h"
 #include "bench/measure/judge.h"
+#include "bench/measure/measure.h"
 #include "bench/measure/recorded_ceilings.h"
 #include "bench/record/headroom.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_json.h"
 #include "perfcounters/ceilings/ladder.h"
+#include "perfcounters/interrupt.h"
 #include "tests/tools/expect.h"
 
 namespace gable::bench {
 namespace {
 
 using nlohmann::json;
+
+/// Before anything looks for devices: tests/bench/double.cpp, a GPU's double.
+const int double_in_reach = ::setenv("GABLE_BACKEND_PATH", GABLE_TEST_DOUBLE, 1);
 
 Ceiling compute(const std::string& dtype, double flops) {
   return {.name = "unit " + dtype,
@@ -390,6 +398,86 @@ TEST_CASE("rows are judged under the ceilings of a record as under those that we
   CHECK(machine.l3_instances == 1);  // an old record does not say
   CHECK(machine_of({.caches = {{"l3", 1 << 24}}, .cache_instances = {{"l3", 8}}}).l3_instances == 8);
   CHECK(recorded.of_gpu(0)->l2_bytes == 40'000'000);
+}
+
+TEST_CASE("what an interrupted first round lacks is kept from the earlier run of a resumed study, with its rates") {
+  MachineCeilings before = one_gpu();
+  before.cpu = {loop("avx2", true, 100e9), loop("avx2", true, 150e9, 2), level_read("dram", 1e10)};
+  before.cpu[1].formula = "a formula";
+  before.cpu[1].theoretical = 2e11;
+  before.cpu[2].note = "a note";
+  before.cpu[2].working_set_bytes = 4096;
+  before.team_starts[2].seconds = 2e-6;
+  const MachineCeilings recorded = ceilings_of(ceiling_entries(before), rate_entries(before));
+  CeilingRounds rounds(
+      {[](const CeilingRound&) { return MachineCeilings{.cpu = {loop("avx2", true, 90e9)}}; }, [] { return 0.0; }},
+      {.cpu = true, .gpus = {0}});
+  rounds.add_recorded(recorded);
+  const MachineCeilings& all = rounds.so_far();
+  REQUIRE(all.cpu.size() == 3);
+  CHECK(all.cpu[0].value == 100e9);
+  CHECK(all.cpu[0].rounds == 2);
+  CHECK(all.cpu[1].formula == "a formula");
+  CHECK(all.cpu[1].theoretical == 2e11);
+  CHECK(all.cpu[2].note == "a note");
+  CHECK(all.cpu[2].working_set_bytes == 4096);
+  CHECK(all.team_starts.at(2).seconds == 2e-6);
+  REQUIRE(all.of_gpu(0) != nullptr);
+  CHECK(all.of_gpu(0)->roofs.size() == 5);
+  CHECK(rate_entries(all).size() == rate_entries(before).size());
+}
+
+TEST_CASE("each roof of a GPU is held for its energy, in the first round alone, and none without a counter") {
+  CeilingCallbacks callbacks{[](std::size_t, std::size_t, const std::string&) {}, [](const std::string&) {}};
+  const auto of_double = [&](const MachineCeilings* known) {
+    const MachineCeilings all = measure_ceilings(perf::Machine{}, {.cpu = false, .gpus = {0}}, true, callbacks, known);
+    REQUIRE(all.gpus.size() == 1);
+    return all;
+  };
+  int held = 0;
+  callbacks.per_joule = [&](std::optional<int> gpu) -> CeilingCallbacks::PerJoule {
+    CHECK(gpu == 0);
+    return [&](const std::function<double()>& work) {
+      ++held;
+      return std::optional(work() / 2);
+    };
+  };
+  const MachineCeilings first = of_double(nullptr);
+  CHECK(held == static_cast<int>(first.gpus[0].roofs.size()));
+  for (const perf::Ceiling& roof : first.gpus[0].roofs) CHECK(roof.per_joule > 0);
+  of_double(&first);
+  callbacks.per_joule = [](std::optional<int>) { return CeilingCallbacks::PerJoule(); };
+  CHECK(of_double(nullptr).gpus[0].roofs[0].per_joule == 0);
+  CHECK(held == static_cast<int>(first.gpus[0].roofs.size()));
+}
+
+TEST_CASE("without a counter of energy the roofs of the CPU are measured once") {
+  int begun = 0;
+  CeilingCallbacks callbacks{[&](std::size_t, std::size_t, const std::string&) {
+                               if (++begun > 1) throw perf::Interrupted();
+                             },
+                             [](const std::string&) {}};
+  callbacks.per_joule = [](std::optional<int>) { return CeilingCallbacks::PerJoule(); };
+  CHECK(measure_ceilings(perf::describe_machine(), {.cpu = true, .gpus = {}}, true, callbacks).cpu.size() == 1);
+  CHECK(begun == 2);
+}
+
+TEST_CASE("the time that rows take for their energy is not that of the other rows") {
+  std::vector<Case> cases;
+  for (int i = 1; i <= 4; ++i) cases.push_back({.suite = "", .name = std::to_string(i), .op = Add{.shape = {i * 64}}});
+  const std::vector<OpenDevice> devices = open_devices({"reference"}, 1);
+  const MeasureOptions options{.seconds_each = 0.001, .seconds_total = 0.4};
+  for (const bool excused : {true, false}) {
+    Outcome outcome;
+    KnownRows known;
+    measure_cases(cases, {devices, options, outcome, known},
+                  {[](std::size_t, std::size_t, const std::string&) {},
+                   [&](const Measured&) {
+                     std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                     return excused ? 0.3 : 0.0;
+                   }});
+    CHECK((outcome.ran == 4) == excused);
+  }
 }
 
 TEST_CASE("a study has the ceilings of the hardware that it runs on") {

@@ -318,6 +318,96 @@ TEST_CASE("a row's memory decides whether it ran on a GPU, and a case that no de
   CHECK(study["refused"].size() == 2);
 }
 
+TEST_CASE(
+    "a GPU that is lost in the middle of a study: its rows and those of others are kept, the rest says why, exit 4") {
+  const Folder folder;
+  std::ofstream list(folder.file("list.txt"));
+  for (int i = 1; i <= 6; ++i) list << "mb1ic16ih40oc" << 30 + i << "kh3\n";  // so long that a row is few runs
+  list.close();
+  const std::string record = folder.file("study.json");
+  const std::string arguments =
+      "bench --seconds 0.002 --device cuda_double:0,reference --file " + folder.file("list.txt") + " --json " + record;
+  const std::string plugins = "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "' ";
+  const Result result = run_command(arguments, plugins + "CUDA_DOUBLE_LOST=25");
+  CHECK(result.code == 4);
+  const json study = json::parse(read_text(record));
+  check_study_of(study);
+  int of_reference = 0, of_gpu = 0;
+  for (const json& row : study["measurements"]) (row["device"] == "reference" ? of_reference : of_gpu) += 1;
+  CHECK(of_reference == 6);
+  CHECK(of_gpu >= 1);
+  CHECK(of_gpu < 6);
+  CHECK(study["refused"].size() == static_cast<std::size_t>(6 - of_gpu));
+  for (const json& one : study["refused"]) CHECK(contains(one["reason"].get<std::string>(), "start the process again"));
+  // A new process has the GPU again, and --resume measures what is missing.
+  CHECK(run_command(arguments + " --resume", plugins).code == 0);
+  const json whole = json::parse(read_text(record));
+  CHECK(whole["measurements"].size() == 12);
+  CHECK(whole["refused"].empty());
+  CHECK(contains(whole["machine"]["mode"].get<std::string>(), "resumed: " + std::to_string(6 + of_gpu)));
+}
+
+TEST_CASE(
+    "--resume with --ceilings and --energy: rows keep their energy, earlier rounds count and outlive an interruption") {
+  const Folder folder;
+  const std::string record = folder.file("study.json");
+  const std::string plugins = "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "' ";
+  const std::string bench =
+      std::string("bench ") + kSmall +
+      " --problem mb1ic3ih8oc5kh3 --seconds 0.002 --device cuda_double:0 --ceilings --energy --json " + record;
+  REQUIRE(run_command(bench, plugins).code == 0);
+  json study = json::parse(read_text(record));
+  REQUIRE(study["measurements"].size() == 2);
+  REQUIRE(study["ceilings"].size() == 2);
+  const int rounds = study["ceilings"][0]["rounds"];
+  study["measurements"].erase(1);
+  study["measurements"][0]["energy"] = {{"joules", 0.5}, {"by", "nvml"},  {"watts", 100.0},     {"seconds", 1.0},
+                                        {"calls", 200},  {"updates", 30}, {"uncertainty", 0.01}};
+  study["ceilings"][0]["value"] = study["ceilings"][0]["q3"] = study["ceilings"][0]["high"] = 3e12;
+  check_study_of(study);
+  std::ofstream(record) << study.dump();
+  // Interrupted in its first ceilings, a resumed run leaves what there was.
+  const Result cut = run_command(bench + " --resume", plugins + "CUDA_DOUBLE_SLOW=1 timeout -s TERM 0.7");
+  CHECK(cut.code == 124);
+  json kept = json::parse(read_text(record));
+  check_study_of(kept);
+  CHECK(kept["measurements"].size() == 1);
+  REQUIRE(kept["ceilings"].size() == 2);
+  CHECK(kept["ceilings"][0]["value"] == 3e12);
+  CHECK(kept["ceilings"][0]["formula"] == "made up");
+  CHECK(kept["rates"] == study["rates"]);
+
+  REQUIRE(run_command(bench + " --resume", plugins).code == 0);
+  const json whole = json::parse(read_text(record));
+  check_study_of(whole);
+  CHECK(whole["measurements"].size() == 2);
+  CHECK(whole["measurements"][0]["energy"]["joules"] == 0.5);
+  CHECK(whole["measurements"][1].contains("energy"));
+  CHECK(whole["ceilings"][0]["value"] == 3e12);
+  CHECK(whole["ceilings"][0]["rounds"].get<int>() > rounds);
+}
+
+TEST_CASE(
+    "a GPU without memory is a refused row with exit code 4, one that another process has is left out by default") {
+  const std::string plugins = "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "' ";
+  const std::string bench = std::string("bench ") + kSmall + " --seconds 0.002 --threads 1 --json -";
+  const Result full = run_command(bench + " --device cuda_double:0", plugins + "CUDA_DOUBLE_FULL=1");
+  CHECK(full.code == 4);
+  CHECK(contains(json::parse(full.out)["refused"][0]["reason"].get<std::string>(), "cuda_double:0: no "));
+  for (const std::string& device : {"--device cuda_double:0", "--device cpu,cuda_double:0"}) {
+    const Result named = run_command(bench + " " + device, plugins + "CUDA_DOUBLE_TAKEN=1");
+    CHECK(named.code == 3);
+    CHECK(contains(named.err, "another process has it"));
+  }
+  const Result by_default = run_command(bench, plugins + "CUDA_DOUBLE_TAKEN=1");
+  CHECK(by_default.code == 0);
+  const json study = json::parse(by_default.out);
+  CHECK(contains(study["machine"]["mode"].get<std::string>(), "left out: cuda_double:0: another process has it"));
+  CHECK(std::any_of(study["measurements"].begin(), study["measurements"].end(),
+                    [](const json& row) { return row["device"].get<std::string>().starts_with("cpu"); }));
+  CHECK(run_command(std::string("verify ") + kSmall + " --threads 1", plugins + "CUDA_DOUBLE_TAKEN=1").code == 0);
+}
+
 TEST_CASE("a row of `auto` is on the kind of device that runs it, and gives its threads") {
   const Result result = run_command(std::string("bench ") + kSmall + " --device auto --seconds 0.01 --json -");
   REQUIRE(result.code == 0);

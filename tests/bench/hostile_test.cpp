@@ -541,6 +541,27 @@ TEST_CASE("whole numbers out of range and values of commas alone are bad usage t
   }
 }
 
+TEST_CASE(
+    "limits that no random layer keeps, shares that are no number, and options that would do nothing are bad usage") {
+  const Folder folder;
+  write_text(folder.file("study.json"), "{}");
+  const std::string same = folder.file("study.json") + " " + folder.file("study.json");
+  for (const std::string& arguments :
+       {"cliffs --device cpu --layers 1 --megabytes 1e-300", "cliffs --device cpu --layers 1 --gflop 1e-9",
+        "verify --random 2 --dtype f16", "verify --random 2 --layout nhwc", "verify --random 2 --bias",
+        "verify --random 2 --device auto"}) {
+    CAPTURE(arguments);
+    const Result result = run_command(folder, arguments);
+    CHECK(result.code == 2);
+    CHECK_FALSE(result.err.empty());
+  }
+  for (const std::string& option : {"--noise", "--drift", "--same"}) {
+    const Result result = run_command(folder, "diff " + same + " " + option + " nan");
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, "from 0 to 1"));
+  }
+}
+
 TEST_CASE("closed standard streams: the record is whole, and that the table is lost is said with exit code 4") {
   const Folder folder;
   const std::string record = folder.file("verify.json");
