@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA kernels on a machine with a GPU, from a build that was made there or copied there:
 #
-#   bench/gpu_check.sh BUILD OUT [verify] [sanitize] [bench] [profile]      (all four without names)
+#   bench/gpu_check.sh BUILD OUT [verify] [sanitize] [faults] [bench] [profile]      (all without names)
 #
 # BUILD holds bin/gable, lib/ and tests/, as a build folder of gable does. OUT gets a log and a JSON record of each step.
 # Exits 0 if everything that ran passed, 1 if a check failed, 4 if the GPU can't be used. Needs the NVIDIA driver;
@@ -15,7 +15,7 @@ fi
 build=$(cd "$1" && pwd) || exit 2
 mkdir -p "$2" && out=$(cd "$2" && pwd) || exit 2
 steps=("${@:3}")
-if ((${#steps[@]} == 0)); then steps=(verify sanitize bench profile); fi
+if ((${#steps[@]} == 0)); then steps=(verify sanitize faults bench profile); fi
 export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 gable=$build/bin/gable
 failed=0
@@ -67,32 +67,67 @@ verify_step() {
   }
 }
 
-# sanitize TOOL KERNEL: f32 in both maths with a pool, f16 in the other layout without. A refusal is no failure, but a
-# kernel that runs nothing gives exit code 3.
+# sanitize TOOL KERNELS: these kernels on the small problems: f32 in both maths with a pool, f16 in the other layout without;
+# then the ops without weights and PageRank.
 sanitize() {
-  local status ran=3 how
+  local devices='' kernel how
+  for kernel in $2; do devices+=${devices:+,}cuda:0?kernel=$kernel; done
   for how in "--dtype f32 --math strict,tf32 --layout nhwc --activation relu --max-pool 2" \
     "--dtype f16 --layout nchw --activation tanh"; do
-    status=0
     # shellcheck disable=SC2086
-    compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" $how \
-      --device "cuda:0?kernel=$2" || status=$?
-    if ((status != 0 && status != 3)); then return "$status"; fi
-    if ((status == 0)); then ran=0; fi
+    compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" $how --device "$devices" ||
+      return
   done
-  return $ran
+  if [[ -x $build/tests/cuda_once_test ]]; then
+    compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda_once_test" \
+      -tc='ops without weights*,PageRank of a graph*' || return
+  fi
 }
 
+# One process a tool, all at once, since the GPU is hardly busy. OUT/sanitize.txt is the record: how many results of each
+# kernel were right under each tool. A kernel without any is a failure.
 sanitize_step() {
   has compute-sanitizer sanitize || return 0
-  local tool kernel
-  for tool in memcheck racecheck initcheck; do
-    for kernel in $(kernels); do
-      # initcheck does not see the writes of wgmma's tensor copies.
-      if [[ $tool-$kernel == initcheck-wgmma ]]; then continue; fi
-      check "$tool-$kernel" sanitize "$tool" "$kernel"
-    done
+  local tool kernel all='' some ran line
+  all=$(kernels | tr '\n' ' ')
+  for tool in memcheck racecheck initcheck synccheck; do
+    some=$all
+    # initcheck does not see the writes of wgmma's tensor copies.
+    if [[ $tool == initcheck ]]; then some=${all/wgmma /}; fi
+    (
+      check "$tool" sanitize "$tool" "$some"
+      exit $failed
+    ) >"$out/$tool.txt" 2>&1 &
   done
+  for job in $(jobs -p); do wait "$job" || failed=1; done
+  cat "$out"/{memcheck,racecheck,initcheck,synccheck}.txt
+  {
+    printf '# bench/gpu_check.sh: %s; %s\n' "$(compute-sanitizer --version | grep -m 1 -i version)" \
+      "$(grep -m 1 -E '^  cuda:0 ' "$out/info.txt" | sed 's/  */ /g')"
+    printf '%-18s%10s%10s%10s%10s\n' 'right results' memcheck racecheck initcheck synccheck
+    for kernel in $all; do
+      line=$(printf '%-18s' "$kernel")
+      for tool in memcheck racecheck initcheck synccheck; do
+        ran=$(grep -cE "kernel=$kernel +$kernel .* ok\$" "$out/$tool.log")
+        if ((ran == 0)) && [[ $tool-$kernel == initcheck-wgmma ]]; then ran=-; fi
+        line+=$(printf '%10s' "$ran")
+      done
+      printf '%s\n' "$line"
+    done
+    for tool in memcheck racecheck initcheck synccheck; do
+      printf '%s: ' "$tool"
+      grep -hoE '(ERROR SUMMARY: .*|RACECHECK SUMMARY: .*)' "$out/$tool.log" | sort | uniq -c | sed 's/^ *//' | paste -sd '; '
+    done
+  } | tee "$out/sanitize.txt"
+  if grep -qE ' 0( |$)' <(grep -E '^[a-z_]+ ' "$out/sanitize.txt"); then
+    say "FAILED  sanitize: a kernel gave no result"
+    failed=1
+  fi
+}
+
+faults_step() {
+  has python3 faults || return 0
+  check faults python3 "$(dirname "$0")/gpu_faults.py" "$build" --record "$out/faults.txt"
 }
 
 bench_step() {
@@ -127,9 +162,9 @@ if ! grep -qE '^  cuda:0 ' "$out/info.txt"; then
 fi
 for step in "${steps[@]}"; do
   case $step in
-    verify | sanitize | bench | profile) "${step}_step" ;;
+    verify | sanitize | faults | bench | profile) "${step}_step" ;;
     *)
-      say "gpu_check: unknown step '$step'; there are verify, sanitize, bench, profile"
+      say "gpu_check: unknown step '$step'; there are verify, sanitize, faults, bench, profile"
       exit 2
       ;;
   esac

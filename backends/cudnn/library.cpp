@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace gable::cudnn {
 namespace {
 
 constexpr const char* kFile = "libcudnn.so.9";
+constexpr int kTrialSeconds = 20;
 constexpr std::size_t kMaxWords = 300;  // of an error: cuDNN may list every check that an engine failed
 
 std::vector<std::string> places() {
@@ -72,10 +75,10 @@ void call_all_parts() {
 }
 
 std::unique_ptr<const Library> load() {
-  const std::string failure = why_it_ends_the_process(call_all_parts);
+  const std::string failure = why_it_ends_the_process(call_all_parts, kTrialSeconds);
   if (!failure.empty()) {
-    throw Error(ErrorCode::unavailable,
-                std::string(kFile) + " is incomplete or finds no memory: in a trial, " + failure + ". " + cure());
+    throw Error(ErrorCode::unavailable, std::string(kFile) + " is incomplete, finds no memory or hangs: in a trial, " +
+                                            failure + ". " + cure());
   }
   void* handle = open_library();
   auto made = std::make_unique<Library>();
@@ -118,8 +121,17 @@ void Library::check(cudnnStatus_t status, const char* call) const {
 const Library& library() {
   static std::mutex mutex;
   static std::unique_ptr<const Library> loaded;  // a failure is tried again: the cure may come within the process
+  static std::optional<Error> hung;              // unless it took the whole time limit
   const std::lock_guard lock(mutex);
-  if (!loaded) loaded = load();
+  if (hung) throw Error(*hung);
+  if (loaded) return *loaded;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    loaded = load();
+  } catch (const Error& error) {
+    if (std::chrono::steady_clock::now() - start >= std::chrono::seconds(kTrialSeconds)) hung = error;
+    throw;
+  }
   return *loaded;
 }
 

@@ -77,7 +77,9 @@ std::string why_it_ends_the_process(const std::function<void()>& use, int second
   while ((waited = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
   }
   if (waited != child) return "";  // the process ignores SIGCHLD, and nobody knows
-  if (!ended) return "";  // slow is not fatal; a child of a process with threads may also wait for a lock of theirs
+  // It would hang here as well. (A child also waits for ever for a lock that another thread held when it was made: the
+  // caller may try again.)
+  if (!ended) return "it had not returned after " + std::to_string(seconds_limit) + " s and was killed";
   std::string how;
   if (WIFSIGNALED(status)) {
     how = "signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ") ended it";

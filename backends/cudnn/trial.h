@@ -1,5 +1,5 @@
-// Libraries of vendors may end the process where a part of them is missing or memory is short. They are tried where
-// they can't take the process along.
+// Libraries of vendors may end the process where a part of them is missing or memory is short, or never return. They
+// are tried where they can't take the process along.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 namespace gable {
 
 /// Calls `use` in a child process and waits for its end. Empty where `use` returned or threw; otherwise how the child
-/// ended, with what it wrote to standard error last: "signal 6 (Aborted) ended it: ...". Also empty where no child can
-/// be made, and where it had not ended after `seconds_limit` and was killed.
+/// ended, with what it wrote to standard error last: "signal 6 (Aborted) ended it: ...", or that it had not ended after
+/// `seconds_limit` and was killed. Also empty where no child can be made.
 std::string why_it_ends_the_process(const std::function<void()>& use, int seconds_limit = 20);
 
 }  // namespace gable

@@ -3,8 +3,11 @@
 // GPUs come first and leave the first GPU intact.
 #include <doctest/doctest.h>
 #include <gable/gable.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -139,6 +142,58 @@ TEST_CASE("after a kernel's fault on one GPU the other goes on with what it had,
   CHECK(three(open("cpu")) == 3.0f);
 }
 
+TEST_CASE("a child that was forked after the GPU was used is told that CUDA does not survive it, and the CPU goes on") {
+  if (is_missing("cuda")) return;
+  if (gpus() >= 2) return;  // a fault was before
+  const Device device = open("cuda:0");
+  CHECK(three(device) == 3.0f);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string message;
+    try {
+      device.tensor(DType::f32, {128});
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    const bool said = contains(message, "fork()") && three(open("cpu?threads=1")) == 3.0f;
+    if (!said) std::fprintf(stderr, "in the child: '%s'\n", message.c_str());
+    ::_exit(said ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(three(device) == 3.0f);
+}
+
+TEST_CASE("with next to no memory left plans and tensors are refused with the bytes, and all is well after a release") {
+  if (is_missing("cuda")) return;
+  if (gpus() >= 2) return;
+  const Device device = open("cuda:0");
+  const Conv2d conv{.input = {8, 64, 56, 56},
+                    .weights = {64, 64, 3, 3},
+                    .padding = {1, 1},
+                    .layout = Layout::nhwc,
+                    .math = Math::split3};
+  std::vector<Tensor> all;
+  for (std::int64_t elements = std::int64_t{1} << 32; elements >= 1024; elements /= 2) {
+    try {
+      while (true) all.push_back(device.tensor(DType::f32, {elements}));
+    } catch (const Error& error) {
+      REQUIRE(error.code() == ErrorCode::out_of_memory);
+    }
+  }
+  const std::string message = message_of([&] { device.tensor(conv.dtype, conv.input); }, ErrorCode::out_of_memory);
+  CHECK(contains(message, std::to_string(std::int64_t{8} * 64 * 56 * 56 * 4) + " bytes"));
+  try {
+    device.plan(conv);  // a kernel without workspace may be planned
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::out_of_memory);
+  }
+  all.clear();
+  CHECK(three(device) == 3.0f);
+  CHECK(device.plan(conv).output_shape() == conv.input);
+}
+
 TEST_CASE("after a kernel's fault every call says that the GPU is lost, and the CPU goes on") {
   if (is_missing("cuda")) return;
   if (gpus() >= 2) return;  // the case above has said it of both
@@ -148,6 +203,10 @@ TEST_CASE("after a kernel's fault every call says that the GPU is lost, and the 
   CHECK(contains(first, "Start the process again"));
   check_lost(device);
   CHECK(three(open("cpu")) == 3.0f);
+  const Device other = open("auto");  // what is opened now passes the GPU over, and says so
+  CHECK(other.info().memory.kind == Memory::Kind::host);
+  CHECK(three(other) == 3.0f);
+  CHECK(contains(other.plan(Add{.shape = {4}}).explain(), "Start the process again"));
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ TEST_CASE("what is wrong with a driver is named together with what cures it") {
   CHECK(contains(old, "supports CUDA 12.2"));
   CHECK(contains(old, "needs 13.0: install driver 580"));
   CHECK(contains(why_no_device(cudaErrorNoDevice, 13000, 13000), "CUDA_VISIBLE_DEVICES"));
+  CHECK(contains(why_no_device(cudaErrorMpsConnectionFailed, 13000, 13000), "CUDA_MPS_PIPE_DIRECTORY"));
 }
 
 TEST_CASE("CUDA's errors become gable's, with what to do next") {
@@ -69,6 +70,16 @@ TEST_CASE("CUDA's errors become gable's, with what to do next") {
   CHECK(sticky.code() == ErrorCode::device_failure);
   CHECK(contains(sticky.what(), "cudaErrorIllegalAddress"));
   CHECK(contains(sticky.what(), "Start the process again"));
+  for (const int lost : {226, 709, 721, 806, 810, 911, 999})
+    CHECK(contains(error_of(static_cast<cudaError_t>(lost)).what(), "Start the process again"));
+  CHECK_FALSE(contains(error_of(cudaErrorInvalidValue).what(), "Start the process again"));
+  const Error taken = error_of(cudaErrorDevicesUnavailable);
+  CHECK(taken.code() == ErrorCode::unavailable);
+  CHECK(contains(taken.what(), "compute mode"));
+  const Error no_mps = error_of(cudaErrorMpsConnectionFailed);
+  CHECK(no_mps.code() == ErrorCode::unavailable);
+  CHECK(contains(no_mps.what(), "CUDA_MPS_PIPE_DIRECTORY"));
+  CHECK(contains(error_of(cudaErrorInitializationError).what(), "fork()"));
 }
 
 TEST_CASE("a URI that is wrong is refused by the part that is wrong") {
