@@ -260,7 +260,7 @@ ReadStudy study_from_json(const json& document) {
   for (const json& entry : document.value("rates", json::array())) read.study.rates.push_back(rate_from_json(entry));
   for (const json& entry : document["measurements"]) read.study.rows.push_back(row_from_json(entry));
   for (const json& entry : document["refused"]) read.study.refused.push_back(refusal_from_json(entry));
-  if (const auto program = document.find("program"); program != document.end()) {
+  if (const auto program = document.find("program"); program != document.end() && !program->is_null()) {
     read.study.program = program_from_json(*program);
   }
   return read;
