@@ -23,6 +23,7 @@ namespace gable::bench {
 namespace {
 
 constexpr double kListGflop = 1;
+constexpr int kProgressEvery = 100;  // random problems, each of a millisecond
 
 std::string row(const VerifyResult& r) {
   const std::string state = r.comparison.passed ? "ok"
@@ -102,8 +103,10 @@ ExitCode random_verify_command(const StudyOptions& options, const RandomVerifyOp
   RandomVerifyDocument document{.first_seed = random.seed, .kernels = {}, .values = {}, .mismatches = {}};
   const perf::InterruptKeeper interrupts;
   for (; document.problems < random.count && perf::interrupting_signal() == 0; ++document.problems) {
-    console.progress(static_cast<std::size_t>(document.problems), static_cast<std::size_t>(random.count),
-                     "random problems");
+    if (document.problems % kProgressEvery == 0) {
+      console.progress(static_cast<std::size_t>(document.problems), static_cast<std::size_t>(random.count),
+                       "random problems");
+    }
     const RandomResult result = verifier.run(random.seed + static_cast<std::uint64_t>(document.problems));
     if (result.kernel.empty()) {
       ++document.refused;

@@ -42,6 +42,10 @@ class RandomVerifier {
 /// Every target of this CPU, and every GPU of gable's own kernels.
 std::vector<std::string> own_devices();
 
+/// The least f32 input that this arithmetic rounds to infinity, since the type of its operands ends before; infinite
+/// where there is none. By docs/devices.md such inputs count as infinities.
+double least_rounded_to_infinity(const Arithmetic& arithmetic);
+
 /// compare(), and what docs/devices.md says of inputs that are no numbers. No claim is made of a sum whose terms
 /// together overflow f32.
 Comparison compare_special(const ConstTensorView& y, const OracleResult& expected, const Plan& plan, Values values);

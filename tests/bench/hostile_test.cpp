@@ -455,6 +455,18 @@ TEST_CASE("the comparison of random problems sees a wrong number and a NaN, and 
   CHECK(mismatches({1, 2, 3, -INFINITY, 5, 1e38F}) == 2);
 }
 
+TEST_CASE("inputs beyond the greatest number of tf32 or bf16 count as infinite where they are multiplied as such") {
+  const auto rounds = [](const Arithmetic& arithmetic, float x) {
+    return std::abs(x) >= least_rounded_to_infinity(arithmetic);
+  };
+  CHECK(std::isinf(float_from_bf16(bf16_from_float(0x1.FFp127F))));
+  CHECK(rounds({"bf16", 3}, 0x1.FFp127F));
+  CHECK_FALSE(rounds({"bf16", 6}, std::nextafter(0x1.FFp127F, 0.0F)));
+  CHECK(rounds({"tf32", 1}, -0x1.FFEp127F));
+  CHECK_FALSE(rounds({"tf32", 1}, std::nextafter(0x1.FFEp127F, 0.0F)));
+  for (const char* dtype : {"f32", "f64", "bf16"}) CHECK_FALSE(rounds({dtype, 1}, 0x1.FFFFFEp127F));
+}
+
 TEST_CASE("gable info names what it was built with and what it has loaded") {
   const Folder folder;
   const std::string record = folder.file("info.json");
