@@ -67,59 +67,65 @@ verify_step() {
   }
 }
 
-# sanitize TOOL KERNELS: these kernels on the small problems: f32 in both maths with a pool, f16 in the other layout without;
-# then the ops without weights and PageRank.
+# sanitize TOOL KERNELS: these kernels on the small problems: f32 in both maths with and without a pool, f16 in the other
+# layout; then, for "ops", the ops without weights and PageRank.
 sanitize() {
-  local devices='' kernel how
+  local devices='' kernel how status worst=0
+  if [[ $2 == ops ]]; then
+    compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda_once_test" \
+      -tc='ops without weights*,PageRank of a graph*'
+    return
+  fi
   for kernel in $2; do devices+=${devices:+,}cuda:0?kernel=$kernel; done
   for how in "--dtype f32 --math strict,tf32 --layout nhwc --activation relu --max-pool 2" \
-    "--dtype f16 --layout nchw --activation tanh"; do
+    "--dtype f32 --math strict,tf32,split3 --layout nhwc" "--dtype f16 --layout nchw --activation tanh"; do
     # shellcheck disable=SC2086
     compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" $how --device "$devices" ||
-      return
+      { status=$?; if ((status != 3)); then worst=$status; fi; }
   done
-  if [[ -x $build/tests/cuda_once_test ]]; then
-    compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda_once_test" \
-      -tc='ops without weights*,PageRank of a graph*' || return
-  fi
+  return $worst
 }
 
-# One process a tool, all at once, since the GPU is hardly busy. OUT/sanitize.txt is the record: how many results of each
-# kernel were right under each tool. A kernel without any is a failure.
+# A process a tool, and one a kernel for racecheck, so that each has a verdict of its own; four at once, since the GPU is
+# hardly busy. OUT/sanitize.txt is the record: how many results of each kernel were right under each tool, with what was
+# found. A kernel without any is a failure.
 sanitize_step() {
   has compute-sanitizer sanitize || return 0
-  local tool kernel all='' some ran line
+  local tool kernel all='' some jobs='' name ran line found
   all=$(kernels | tr '\n' ' ')
-  for tool in memcheck racecheck initcheck synccheck; do
+  for tool in memcheck initcheck synccheck; do
     some=$all
     # initcheck does not see the writes of wgmma's tensor copies.
     if [[ $tool == initcheck ]]; then some=${all/wgmma /}; fi
-    (
-      check "$tool" sanitize "$tool" "$some"
-      exit $failed
-    ) >"$out/$tool.txt" 2>&1 &
+    jobs+="$tool $tool $some"$'\n'"$tool-ops $tool ops"$'\n'
   done
-  for job in $(jobs -p); do wait "$job" || failed=1; done
-  cat "$out"/{memcheck,racecheck,initcheck,synccheck}.txt
+  for kernel in $all ops; do jobs+="racecheck-$kernel racecheck $kernel"$'\n'; done
+  export -f check sanitize say
+  export out build gable small="${small_problems[*]}"
+  printf '%s' "$jobs" | xargs -P 4 -d '\n' -I{} bash -c 'read -r name tool kernels <<<"{}"; failed=0
+    read -ra small_problems <<<"$small"
+    check "$name" sanitize "$tool" "$kernels" >"$out/$name.txt" 2>&1; exit $failed' || failed=1
   {
     printf '# bench/gpu_check.sh: %s; %s\n' "$(compute-sanitizer --version | grep -m 1 -i version)" \
       "$(grep -m 1 -E '^  cuda:0 ' "$out/info.txt" | sed 's/  */ /g')"
-    printf '%-18s%10s%10s%10s%10s\n' 'right results' memcheck racecheck initcheck synccheck
+    printf '%-18s%10s%10s%10s%10s  %s\n' 'right results' memcheck initcheck synccheck racecheck 'racecheck found'
     for kernel in $all; do
       line=$(printf '%-18s' "$kernel")
-      for tool in memcheck racecheck initcheck synccheck; do
-        ran=$(grep -cE "kernel=$kernel +$kernel .* ok\$" "$out/$tool.log")
-        if ((ran == 0)) && [[ $tool-$kernel == initcheck-wgmma ]]; then ran=-; fi
+      for name in memcheck initcheck synccheck "racecheck-$kernel"; do
+        ran=$(grep -cE "kernel=$kernel .* ok\$" "$out/$name.log")
+        if ((ran == 0)) && [[ $name-$kernel == initcheck-wgmma ]]; then ran=-; fi
         line+=$(printf '%10s' "$ran")
       done
-      printf '%s\n' "$line"
+      found=$(grep -hoE '[0-9]+ hazards displayed.*' "$out/racecheck-$kernel.log" | sort -u | paste -sd ';')
+      printf '%s  %s\n' "$line" "$found"
     done
-    for tool in memcheck racecheck initcheck synccheck; do
-      printf '%s: ' "$tool"
-      grep -hoE '(ERROR SUMMARY: .*|RACECHECK SUMMARY: .*)' "$out/$tool.log" | sort | uniq -c | sed 's/^ *//' | paste -sd '; '
+    for name in memcheck initcheck synccheck memcheck-ops initcheck-ops synccheck-ops racecheck-ops; do
+      printf '%s: ' "$name"
+      grep -hoE '(ERROR SUMMARY: .*|RACECHECK SUMMARY: .*)' "$out/$name.log" | sort | uniq -c | sed 's/^ *//' | paste -sd ';'
     done
   } | tee "$out/sanitize.txt"
-  if grep -qE ' 0( |$)' <(grep -E '^[a-z_]+ ' "$out/sanitize.txt"); then
+  cat "$out"/racecheck-*.txt "$out"/{mem,init,sync}check*.txt | grep -E '^(passed|FAILED|refused)'
+  if awk '/^[a-z_]+ +[0-9]/ {for (i = 2; i <= 5; ++i) if ($i == "0") bad = 1} END {exit !bad}' "$out/sanitize.txt"; then
     say "FAILED  sanitize: a kernel gave no result"
     failed=1
   fi

@@ -219,6 +219,10 @@ CudaDevice::CudaDevice(DeviceInfo info) : DeviceImpl(std::move(info)) {
     GABLE_CUDA_CHECK(cudaGetDeviceProperties(properties.get(), index()));
     properties_ = std::move(properties);
     pool_ = make_pool(index());
+    // A context that a kernel's fault has taken answers the calls before as if nothing were.
+    const cudaError_t state = cudaStreamQuery(nullptr);
+    if (is_sticky(state)) cuda::check(state, "cudaStreamQuery");
+    cuda::ignore(state);
   });
 }
 

@@ -177,7 +177,7 @@ TEST_CASE("with next to no memory left plans and tensors are refused with the by
   std::vector<Tensor> all;
   for (std::int64_t elements = std::int64_t{1} << 32; elements >= 1024; elements /= 2) {
     try {
-      while (true) all.push_back(device.tensor(DType::f32, {elements}));
+      while (true) all.push_back(device.tensor(DType::f32, {elements / 1024, 1024}));
     } catch (const Error& error) {
       REQUIRE(error.code() == ErrorCode::out_of_memory);
     }

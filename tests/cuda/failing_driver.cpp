@@ -72,7 +72,12 @@ void* stand_in(void* function) {
 
 int address(const char* name, void** function, int version, std::uint64_t flags, void* found) {
   const int status = driver_address(name, function, version, flags, found);
-  if (status == 0 && *function != nullptr && code != 0 && is_to_fail(name)) *function = stand_in(*function);
+  if (status == 0 && std::strcmp(name, "cuGetProcAddress") == 0) {
+    driver_address = reinterpret_cast<Address>(*function);
+    *function = reinterpret_cast<void*>(&address);
+  } else if (status == 0 && *function != nullptr && code != 0 && is_to_fail(name)) {
+    *function = stand_in(*function);
+  }
   return status;
 }
 
