@@ -322,13 +322,13 @@ TEST_CASE(
     "a GPU that is lost in the middle of a study: its rows and those of others are kept, the rest says why, exit 4") {
   const Folder folder;
   std::ofstream list(folder.file("list.txt"));
-  for (int i = 1; i <= 6; ++i) list << "mb1ic16ih40oc" << 30 + i << "kh3\n";  // so long that a row is few runs
+  for (int i = 1; i <= 6; ++i) list << "mb1ic32ih40oc" << 60 + i << "kh3\n";  // so long that a row is few runs
   list.close();
   const std::string record = folder.file("study.json");
   const std::string arguments =
       "bench --seconds 0.002 --device cuda_double:0,reference --file " + folder.file("list.txt") + " --json " + record;
   const std::string plugins = "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "' ";
-  const Result result = run_command(arguments, plugins + "CUDA_DOUBLE_LOST=25");
+  const Result result = run_command(arguments, plugins + "CUDA_DOUBLE_LOST=8");
   CHECK(result.code == 4);
   const json study = json::parse(read_text(record));
   check_study_of(study);
