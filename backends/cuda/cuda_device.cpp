@@ -219,9 +219,10 @@ CudaDevice::CudaDevice(DeviceInfo info) : DeviceImpl(std::move(info)) {
     GABLE_CUDA_CHECK(cudaGetDeviceProperties(properties.get(), index()));
     properties_ = std::move(properties);
     pool_ = make_pool(index());
-    // A context that a kernel's fault has taken answers the calls before as if nothing were.
+    // The calls before answer as if nothing were where a fault has taken the context, or another process the GPU.
     const cudaError_t state = cudaStreamQuery(nullptr);
-    if (is_sticky(state)) cuda::check(state, "cudaStreamQuery");
+    const bool captures = state >= cudaErrorStreamCaptureUnsupported && state <= cudaErrorStreamCaptureWrongThread;
+    if (state != cudaErrorNotReady && !captures) cuda::check(state, "cudaStreamQuery");
     cuda::ignore(state);
   });
 }

@@ -22,11 +22,23 @@ double fma_cycles(const Target& target, std::int64_t lanes) {
 
 double kernel_rows_inside(const Conv2dProblem& p) {
   const WindowAxis axis = row_axis(p);
-  std::int64_t rows = 0;
-  for (std::int64_t output = 0; output < p.ho; ++output) {
-    const TapRange taps = axis.inside(output);
-    rows += taps.end - taps.begin;
-  }
+  const std::int64_t reach = (axis.taps - 1) * axis.dilation;
+  const auto outputs_before = [&](std::int64_t row) {  // whose first tap lies before this row
+    return std::clamp<std::int64_t>(ceil_div(std::max<std::int64_t>(0, row + axis.pad), axis.stride), 0, axis.outputs);
+  };
+  // Of the outputs that read the image at all, those in the middle read it with all taps.
+  const std::int64_t begin = outputs_before(-reach), end = outputs_before(axis.size);
+  const std::int64_t middle = std::min(outputs_before(0), end);
+  const std::int64_t after = std::clamp(outputs_before(axis.size - reach), middle, end);
+  std::int64_t rows = (after - middle) * axis.taps;
+  const auto add = [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t output = first; output < last; ++output) {
+      const TapRange taps = axis.inside(output);
+      rows += taps.end - taps.begin;
+    }
+  };
+  add(begin, middle);
+  add(after, end);
   return static_cast<double>(rows);
 }
 

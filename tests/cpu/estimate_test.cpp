@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <random>
 
 #include "cpu/common/estimate.h"
+#include "cpu/common/tiling.h"
 #include "cpu/widened/widened.h"
 #include "tests/cpu/conv2d_check.h"
 
@@ -32,6 +34,29 @@ Conv2dProblem bf16_of(Conv2dProblem p) {
 }
 
 }  // namespace
+
+TEST_CASE("the kernel's rows that read the image are counted without a look at each output") {
+  std::mt19937 random(3);
+  const auto draw = [&](std::int64_t most) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(most)); };
+  int wrong = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Conv2dProblem p;
+    p.h = 1 + draw(12);
+    p.r = 1 + draw(5);
+    p.stride_h = 1 + draw(4);
+    p.dilation_h = 1 + draw(4);
+    p.pad_top = draw(14);
+    p.ho = 1 + draw(20);
+    const WindowAxis axis = row_axis(p);
+    double rows = 0;
+    for (std::int64_t output = 0; output < p.ho; ++output) {
+      const TapRange taps = axis.inside(output);
+      rows += static_cast<double>(taps.end - taps.begin);
+    }
+    wrong += kernel_rows_inside(p) == rows ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
 
 TEST_CASE("estimates grow with the images and not with the threads, on every target") {
   for (const Target* target : supported_targets()) {
