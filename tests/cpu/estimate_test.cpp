@@ -37,7 +37,9 @@ Conv2dProblem bf16_of(Conv2dProblem p) {
 
 TEST_CASE("the kernel's rows that read the image are counted without a look at each output") {
   std::mt19937 random(3);
-  const auto draw = [&](std::int64_t most) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(most)); };
+  const auto draw = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(most));
+  };
   int wrong = 0;
   for (int i = 0; i < 20000; ++i) {
     Conv2dProblem p;
