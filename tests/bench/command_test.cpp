@@ -394,7 +394,7 @@ TEST_CASE(
   const Result full = run_command(bench + " --device cuda_double:0", plugins + "CUDA_DOUBLE_FULL=1");
   CHECK(full.code == 4);
   CHECK(contains(json::parse(full.out)["refused"][0]["reason"].get<std::string>(), "cuda_double:0: no "));
-  for (const std::string& device : {"--device cuda_double:0", "--device cpu,cuda_double:0"}) {
+  for (const char* device : {"--device cuda_double:0", "--device cpu,cuda_double:0"}) {
     const Result named = run_command(bench + " " + device, plugins + "CUDA_DOUBLE_TAKEN=1");
     CHECK(named.code == 3);
     CHECK(contains(named.err, "another process has it"));
