@@ -558,7 +558,7 @@ TEST_CASE(
   const Folder folder;
   write_text(folder.file("study.json"), "{}");
   const std::string same = folder.file("study.json") + " " + folder.file("study.json");
-  for (const std::string& arguments :
+  for (const char* arguments :
        {"cliffs --device cpu --layers 1 --megabytes 1e-300", "cliffs --device cpu --layers 1 --gflop 1e-9",
         "verify --random 2 --dtype f16", "verify --random 2 --layout nhwc", "verify --random 2 --bias",
         "verify --random 2 --device auto"}) {
@@ -567,7 +567,7 @@ TEST_CASE(
     CHECK(result.code == 2);
     CHECK_FALSE(result.err.empty());
   }
-  for (const std::string& option : {"--noise", "--drift", "--same"}) {
+  for (const char* option : {"--noise", "--drift", "--same"}) {
     const Result result = run_command(folder, "diff " + same + " " + option + " nan");
     CHECK(result.code == 2);
     CHECK(contains(result.err, "from 0 to 1"));
