@@ -23,8 +23,11 @@ struct Rates {
   double call = 0;           ///< seconds of a call that computes nothing
 };
 
-/// Rates of `threads` cores of this machine: those of its instruction set at 3.5 GHz.
-Rates host_rates(DType dtype, int threads);
+/// Whether this CPU multiplies bf16 in AMX' tiles.
+bool host_has_amx();
+
+/// Rates of `threads` cores at 3.5 GHz: of AVX-512, and of AMX for 16-bit types where `amx`.
+Rates host_rates(DType dtype, int threads, bool amx);
 
 enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial };
 inline constexpr int kShapeClasses = 5;
@@ -38,15 +41,21 @@ struct ShapeFit {
   double least = 0, most = 0;  ///< of log(inefficiency), as measured
 };
 
-/// The fits of one device, by images (one, several), layout (NHWC, NCHW), bytes of an element (4, 2) and class.
-using ShapeFits = std::array<std::array<std::array<std::array<ShapeFit, kShapeClasses>, 2>, 2>, 2>;
+/// The fits of one device, by images (one, several), layout (NHWC, NCHW), type (f32, bf16, f16) and class.
+using ShapeFits = std::array<std::array<std::array<std::array<ShapeFit, kShapeClasses>, 3>, 2>, 2>;
+
+/// Those of a device on this machine's cores.
+struct HostFits {
+  const ShapeFits& vectors;  ///< of CPUs without matrix units
+  const ShapeFits& amx;      ///< with tiles of AMX for bf16
+};
 
 /// Seconds of a run of a convolution.
 double modelled_seconds(const Conv2dProblem& problem, const Rates& rates, const ShapeFits& fits);
 
 /// Seconds of an op on this machine's cores: modelled_seconds() of ops with weights, the time of their bytes for
 /// others.
-double modelled_host_seconds(const Op& op, int threads, const ShapeFits& fits);
+double modelled_host_seconds(const Op& op, int threads, const HostFits& fits);
 
 /// The least time of an op.
 double roof_seconds(const Op& op, const Rates& rates);

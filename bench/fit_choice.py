@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the cost model that `auto` compares CPU devices by (backends/shape_model.h), and checks it on other layers.
 
-    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--write FOLDER]
+    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--amx] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image, the second to those of several, near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
@@ -23,10 +23,14 @@ from pathlib import Path
 
 CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial")
 LAYOUTS = ("nhwc", "nchw")
-DTYPES = ("f32", "bf16")
+DTYPES = ("f32", "bf16", "f16")
 DEVICES = ("cpu", "onednn")
-ELEMENT = {"f32": 4, "bf16": 2}
-RATE = {"f32": 16 * 3.5e9, "bf16": 32 * 3.5e9}  # multiply-adds a second of one core
+ELEMENT = {"f32": 4, "bf16": 2, "f16": 2}
+# Multiply-adds a second of one core, without and with AMX.
+RATE = {
+    False: {"f32": 16 * 3.5e9, "bf16": 32 * 3.5e9, "f16": 32 * 3.5e9},
+    True: {"f32": 16 * 3.5e9, "bf16": 512 * 3.5e9, "f16": 128 * 3.5e9},
+}
 BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
 CORES_PER_MEMORY = 6
 LEAST_RUNS = 10
@@ -43,6 +47,7 @@ class Layer:
     layout: str
     seconds: dict[str, float]
     threads: int = 1
+    amx: bool = False  # of the machine
 
     @property
     def extents(self) -> dict[str, int]:
@@ -78,7 +83,7 @@ def roof(layer: Layer) -> float:
     products = e["mb"] * e["oh"] * e["ow"] * weights
     elements = e["mb"] * (e["ic"] * e["ih"] * e["iw"] + e["oc"] * e["oh"] * e["ow"]) + weights
     bandwidth = BYTES * min(threads, CORES_PER_MEMORY)
-    return max(products / (RATE[dtype] * threads), ELEMENT[dtype] * elements / bandwidth) + (FORK if threads > 1 else CALL)
+    return max(products / (RATE[layer.amx][dtype] * threads), ELEMENT[dtype] * elements / bandwidth) + (FORK if threads > 1 else CALL)
 
 
 def log_waste(channels: int, lanes: int) -> float:
@@ -163,7 +168,7 @@ def fit(layers: Sequence[Layer], device: str, near: Fit | None = None) -> Fit:
     return Fit(weights, min(ys[i] for i in kept), max(ys[i] for i in kept))
 
 
-def read(files: Iterable[str]) -> list[Layer]:
+def read(files: Iterable[str], amx: bool = False) -> list[Layer]:
     found: dict[tuple[str, str, str, int], dict[str, float]] = {}
     for file in files:
         for row in json.loads(Path(file).read_text(encoding="utf-8"))["measurements"]:
@@ -174,7 +179,7 @@ def read(files: Iterable[str]) -> list[Layer]:
             device = row["device"].partition("?")[0]
             seconds[device] = min(seconds.get(device, math.inf), row["T"]["fastest"])
     both = [(key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
-    return [Layer(problem, dtype, layout, seconds, threads) for (problem, dtype, layout, threads), seconds in both]
+    return [Layer(problem, dtype, layout, seconds, threads, amx) for (problem, dtype, layout, threads), seconds in both]
 
 
 Fits = dict[tuple[str, bool, str, str, str], Fit]  # by device, several images, layout, dtype, class
@@ -195,7 +200,7 @@ def fit_all(layers: Sequence[Layer]) -> Fits:
 
 def pick(layer: Layer, fits: Fits) -> str:
     key = (is_batched(layer), layer.layout, layer.dtype, shape_class(layer.extents))
-    cpu, onednn = (fits[device, *key].seconds(layer) for device in DEVICES)
+    cpu, onednn = (shipped(fits, device, *key).seconds(layer) for device in DEVICES)
     return "onednn" if onednn * MARGIN < cpu else "cpu"
 
 
@@ -218,6 +223,17 @@ def check(layers: Sequence[Layer], fits: Fits, title: str) -> None:
                     print(f"         {ratio:.2f} {one.problem} picked {pick(one, fits)}")
 
 
+def shipped(fits: Fits, device: str, batched: bool, layout: str, dtype: str, name: str) -> Fit:
+    """The fit, or the nearest one where no layers were measured: of one image, of the other 16-bit type, of NHWC."""
+    for near_layout in (layout, "nhwc"):
+        for near_dtype in (dtype, "bf16"):
+            for near_batched in (batched, False):
+                found = fits.get((device, near_batched, near_layout, near_dtype, name))
+                if found:
+                    return found
+    sys.exit(f"fit_choice.py: no layers of {device}, {layout}, {dtype}, {name} among --fit")
+
+
 def number(value: float) -> str:
     return f"{value:.4g}"
 
@@ -226,27 +242,27 @@ def row(one: Fit) -> str:
     return f"ShapeFit{{{{{', '.join(map(number, one.weights))}}}, {number(one.least)}, {number(one.most)}}}"
 
 
-def header(fits: Fits, device: str, count: int) -> str:
+def header(fits: Fits, device: str, count: int, amx: bool) -> str:
     lines = []
     for batched in (False, True):
         lines.append("{{")
         for layout in LAYOUTS:
             lines.append("{{")
             for dtype in DTYPES:
-                lines.append(f"// {'several images' if batched else 'one image'}, {layout}, {ELEMENT[dtype]} bytes")
+                lines.append(f"// {'several images' if batched else 'one image'}, {layout}, {dtype}")
                 lines.append("{{")
-                lines += [f"{row(fits[device, batched, layout, dtype, name])},  // {name}" for name in CLASSES]
+                lines += [f"{row(shipped(fits, device, batched, layout, dtype, name))},  // {name}" for name in CLASSES]
                 lines.append("}},")
             lines.append("}},")
         lines.append("}},")
     body = "\n".join(lines)
     return (
-        f"// The time of convolutions on {device}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
+        f"// The time of convolutions on {device}{', on CPUs with AMX' if amx else ''}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
         "// backends/shape_model.h and bench/results/README.md.\n"
         "#pragma once\n\n"
         '#include "backends/shape_model.h"\n\n'
         "namespace gable {\n\n"
-        f"inline constexpr ShapeFits k{device.capitalize()}ShapeFits{{{{\n{body}\n}}}};\n\n"
+        f"inline constexpr ShapeFits k{device.capitalize()}ShapeFits{'Amx' if amx else ''}{{{{\n{body}\n}}}};\n\n"
         "}  // namespace gable\n"
     )
 
@@ -255,16 +271,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fit", nargs="+", required=True, help="records to fit to")
     parser.add_argument("--check", nargs="*", default=[], help="records of other layers")
+    parser.add_argument("--amx", action="store_true", help="the records are of a CPU with AMX, which has tables of its own")
     parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
     options = parser.parse_args(arguments)
-    layers = read(options.fit)
+    layers = read(options.fit, options.amx)
     fits = fit_all(layers)
     check(layers, fits, "fit")
-    check(read(options.check), fits, "check")
+    check(read(options.check, options.amx), fits, "check")
     if options.write:
         for device in DEVICES:
-            file = options.write / device / f"{device}_shape_fits.h"
-            file.write_text(header(fits, device, len(layers)), encoding="utf-8")
+            file = options.write / device / f"{device}_shape_fits{'_amx' if options.amx else ''}.h"
+            file.write_text(header(fits, device, len(layers), options.amx), encoding="utf-8")
     return 0
 
 

@@ -3,6 +3,7 @@
 // onednn[?threads=N][&kernel=K][&isa=I]. oneDNN lets a process limit the instruction set once, before its first use. A
 // later ?isa= is refused with that reason.
 #include "onednn_shape_fits.h"
+#include "onednn_shape_fits_amx.h"
 #include "primitive_plan.h"
 #include "recipe.h"
 #include "version.h"
@@ -106,7 +107,7 @@ class OnednnDevice final : public DeviceImpl {
   }
 
   std::optional<double> predicted_seconds(const Op& op) const override {
-    return modelled_host_seconds(op, threads_, kOnednnShapeFits);
+    return modelled_host_seconds(op, threads_, {kOnednnShapeFits, kOnednnShapeFitsAmx});
   }
 
  private:

@@ -73,9 +73,12 @@ def test_the_shipped_tables_have_the_features_of_the_model():
     model = (ROOT / "backends" / "shape_model.h").read_text(encoding="utf-8")
     count = int(re.search(r"kShapeFeatures = (\d+)", model).group(1))
     assert len(fit_choice.features(layer("mb1ic16ih4oc8kh1"))) == count
-    for device in fit_choice.DEVICES:
-        table = (ROOT / "backends" / device / f"{device}_shape_fits.h").read_text(encoding="utf-8")
-        numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?(?=[,}])", table.partition("ShapeFits{{")[2])
+    tables = [
+        ROOT / "backends" / device / f"{device}_shape_fits{cpus}.h" for device in fit_choice.DEVICES for cpus in ("", "_amx")
+    ]
+    for file in tables:
+        table = file.read_text(encoding="utf-8")
+        numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?(?=[,}])", re.split(r"ShapeFits(?:Amx)?{{", table)[1])
         fits = 2 * len(fit_choice.LAYOUTS) * len(fit_choice.DTYPES) * len(fit_choice.CLASSES)
         assert len(numbers) == fits * (count + 2)
         assert all(math.isfinite(float(number)) for number in numbers)

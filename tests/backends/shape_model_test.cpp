@@ -1,0 +1,69 @@
+// The model by which `auto` compares CPU devices: a table for CPUs with AMX, and one for those without.
+#include "backends/shape_model.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "backends/cpu/cpu_shape_fits.h"
+#include "backends/cpu/cpu_shape_fits_amx.h"
+#include "backends/onednn/onednn_shape_fits.h"
+#include "backends/onednn/onednn_shape_fits_amx.h"
+
+using namespace gable;
+
+namespace {
+
+Conv2dProblem spatial(DType dtype, std::int64_t images = 1, bool nhwc = true) {
+  Conv2dProblem p;
+  p.n = images, p.c = p.k = 256, p.h = p.w = p.ho = p.wo = 14, p.r = p.s = 3, p.pad_top = p.pad_left = 1;
+  p.dtype = dtype, p.nhwc = nhwc;
+  return p;
+}
+
+double seconds(const Conv2dProblem& p, const ShapeFits& fits, bool amx) {
+  return modelled_seconds(p, host_rates(p.dtype, 1, amx), fits);
+}
+
+}  // namespace
+
+TEST_CASE("shape model: every type, layout and number of images has a plausible time, with AMX and without") {
+  for (const bool amx : {false, true}) {
+    for (const ShapeFits* fits :
+         {amx ? &kCpuShapeFitsAmx : &kCpuShapeFits, amx ? &kOnednnShapeFitsAmx : &kOnednnShapeFits}) {
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+        for (const bool nhwc : {true, false}) {
+          const double one = seconds(spatial(dtype, 1, nhwc), *fits, amx);
+          const double eight = seconds(spatial(dtype, 8, nhwc), *fits, amx);
+          CAPTURE(amx);
+          CAPTURE(nhwc);
+          CAPTURE(to_string(dtype));
+          CHECK(one > 20e-6);  // 231 million FLOP
+          CHECK(one < 50e-3);
+          CHECK(eight > 3 * one);
+          CHECK(eight < 32 * one);  // fitted to one thread and to several together
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("shape model: with AMX f16 is a type of its own, in which oneDNN has no tiles") {
+  const Conv2dProblem f16 = spatial(DType::f16);
+  CHECK(seconds(f16, kOnednnShapeFitsAmx, true) > 2 * seconds(f16, kCpuShapeFitsAmx, true));
+  CHECK(seconds(f16, kCpuShapeFitsAmx, true) > 1.5 * seconds(spatial(DType::bf16), kCpuShapeFitsAmx, true));
+  CHECK(seconds(spatial(DType::bf16), kCpuShapeFitsAmx, true) <
+        0.5 * seconds(spatial(DType::bf16), kCpuShapeFits, false));
+}
+
+#if defined(__linux__) && defined(__x86_64__)
+TEST_CASE("shape model: AMX is found where the kernel names it") {
+  std::ostringstream text;
+  text << std::ifstream("/proc/cpuinfo").rdbuf();
+  const bool named = text.str().find(" amx_bf16") != std::string::npos;
+  CHECK(host_has_amx() == named);
+}
+#endif
