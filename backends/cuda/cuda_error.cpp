@@ -63,8 +63,9 @@ Error to_error(const cuda::CallFailed& failure, const std::string& where) {
       return {
           ErrorCode::unavailable,
           what +
-              ": another process has this GPU for itself, its compute mode lets none in, or it is lost; see nvidia-smi "
-              "-q -d COMPUTE,PIDS and the kernel's log (dmesg)"};
+              ": another process has this GPU for itself, its compute mode lets none in, the multi-process service of "
+              "CUDA_MPS_PIPE_DIRECTORY takes no client, or it is lost; see nvidia-smi -q -d COMPUTE,PIDS and the "
+              "kernel's log (dmesg)"};
     case cudaErrorInitializationError:
       return {ErrorCode::device_failure,
               what +
