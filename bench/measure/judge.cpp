@@ -1,9 +1,15 @@
 // See judge.h.
 #include "bench/measure/judge.h"
 
+#include <fmt/format.h>
+#include <gable/error.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <string>
 
 #include "bench/measure/insight.h"
+#include "bench/workloads/problem.h"
 #include "perfcounters/roofline/roofline.h"
 
 namespace gable::bench {
@@ -49,12 +55,52 @@ perf::RooflinePoint point_of(const Row& row) {
   return point;
 }
 
+/// The share of the pairs of an output and a tap of one axis that lie inside the image.
+double inside_share(std::int64_t size, std::int64_t outputs, std::int64_t taps, std::int64_t stride,
+                    std::int64_t padding, std::int64_t dilation) {
+  double inside = 0;
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    const std::int64_t before = padding - tap * dilation;  // the first output reads at minus this
+    const std::int64_t first = before > 0 ? (before + stride - 1) / stride : 0;
+    const std::int64_t last = size - 1 + before >= 0 ? std::min(outputs - 1, (size - 1 + before) / stride) : -1;
+    inside += static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
+  }
+  return inside / (static_cast<double>(outputs) * static_cast<double>(taps));
+}
+
+/// The share of a convolution's W that are taps in the padding. 0 where the descriptor can't be read.
+double padding_share(const Identity& identity) {
+  constexpr std::int64_t kMostTaps = 1024;
+  try {
+    const Conv2d conv = parse_problem(identity.problem).conv;
+    const std::int64_t rows = conv.weights[2], columns = conv.weights[3];
+    if (rows > kMostTaps || columns > kMostTaps) return 0;
+    const Shape output = conv_output_shape(conv);
+    return 1 - inside_share(conv.input[2], output[2], rows, conv.stride.h, conv.padding.top, conv.dilation.h) *
+                   inside_share(conv.input[3], output[3], columns, conv.stride.w, conv.padding.left, conv.dilation.w);
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+/// What a kernel may leave out of the W that the definition has.
+std::string work_doubt_of(const Row& row) {
+  constexpr double kLeastShare = 0.01;
+  if (!row.work.is_analytic() || row.identity.op != "conv2d") return "";
+  const double padding = padding_share(row.identity);
+  const bool gable_own = row.place.device.starts_with("cpu") || row.place.device.starts_with("cuda");
+  std::string doubt;
+  if (padding >= kLeastShare)
+    doubt = fmt::format("{:.0f} % of W are taps in the padding, which kernels may leave out", 100 * padding);
+  if (gable_own) return doubt;
+  return doubt + (doubt.empty() ? "" : ", or ") +
+         "the library's kernel may multiply less than the definition (Winograd)";
+}
+
 /// Analytic values are what the shapes say. A kernel may do less than they say, and leave data where they were.
 perf::RooflineOptions options_for(const Row& row) {
   perf::RooflineOptions options;
-  const bool gable_own = row.place.device.starts_with("cpu") || row.place.device.starts_with("cuda");
-  if (row.work.is_analytic() && row.identity.op == "conv2d" && !gable_own)
-    options.work_doubt = "the library's kernel may multiply less than the definition (Winograd)";
+  options.work_doubt = work_doubt_of(row);
   if (row.traffic.at("dram").is_analytic() && row.place.cache == "warm")
     options.traffic_doubt = "a part of its tensors may stay in a nearer cache";
   return options;

@@ -286,6 +286,22 @@ TEST_CASE("a row that stays above its roof after two more rounds has a flag that
   CHECK(contains(rows[0].verdict.flags[0], "is above the peak of 9e+10 FLOP/s (avx2 fma f32): it drifted by 44 %"));
 }
 
+TEST_CASE("above a roof, the share of W in the padding is named: of 3x3 at 4x4 with padding 1, 44 of 144 taps") {
+  const MachineCeilings ceilings = one_cpu({{"f32", 90e9}});
+  Row row = cpu_row(100e6, "f32", {"f32", 1});
+  row.identity.op = "conv2d";
+  row.identity.problem = "mb1ic64ih4oc64kh3ph1";
+  REQUIRE(judged(row, ceilings).flags.size() == 1);
+  CHECK(contains(judged(row, ceilings).flags[0], "31 % of W are taps in the padding"));
+  row.identity.problem = "mb1ic64ih4iw6oc64oh2ow2kh3kw2sh2sw3ph1pw0";  // 5 of 6 rows, all columns
+  CHECK(contains(judged(row, ceilings).flags[0], "17 % of W are taps in the padding"));
+  for (const char* problem : {"mb1ic64ih4oc64kh1", "mb1ic64ih6oc64kh3", "no problem"}) {
+    row.identity.problem = problem;
+    REQUIRE(judged(row, ceilings).flags.size() == 1);
+    CHECK_FALSE(contains(judged(row, ceilings).flags[0], "padding"));
+  }
+}
+
 TEST_CASE("only the ceilings of hardware whose rows are above them are measured again") {
   std::vector<CeilingScope> rounds;
   const auto measure = [&](const CeilingRound& round) {
