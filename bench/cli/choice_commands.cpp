@@ -86,6 +86,11 @@ Selection selected(const ChoiceOptions& options, const OpenDevice& device, Conso
   return selection;
 }
 
+Refusal refusal_of(const Case& one, const OpenDevice& device, const Error& error) {
+  const Identity identity = identity_of(one);
+  return {identity.suite, identity.name, identity.problem, identity.dtype, identity.math, device.uri, error.what()};
+}
+
 }  // namespace
 
 ExitCode tune_command(const ChoiceOptions& options, Console& console) {
@@ -124,9 +129,7 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
       rows.push_back(tuned_json(result));
       ++tuned;
     } catch (const Error& error) {
-      const Identity identity = identity_of(one);
-      refused.push_back(
-          {identity.suite, identity.name, identity.problem, identity.dtype, identity.math, device.uri, error.what()});
+      refused.push_back(refusal_of(one, device, error));
     }
   }
   console.finish_progress();
@@ -162,9 +165,7 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
       choosing.push_back(seconds_since(start));
     } catch (const Error& error) {
       ++document.without_choice;
-      const Identity identity = identity_of(one);
-      document.refused.push_back(
-          {identity.suite, identity.name, identity.problem, identity.dtype, identity.math, device.uri, error.what()});
+      document.refused.push_back(refusal_of(one, device, error));
     }
   }
   console.finish_progress();
