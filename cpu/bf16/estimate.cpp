@@ -3,18 +3,25 @@
 #include <algorithm>
 
 #include "cpu/bf16/blocking.h"
-#include "cpu/common/cache.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 namespace {
 
 constexpr double kHertz = 3e9;
-// Cycles of a position: to stage a block of 32 channels, also of f16 or f32 split into parts, and to store 16 lanes.
+// Cycles of a position of full halves: to stage a block of 32 channels, also of f16 or f32 split into parts, and to
+// store 16 lanes.
 constexpr double kStage = 8;
 constexpr double kSplit = 25;
 constexpr double kStore = 3;
-constexpr double kFarLine = 8;  // a pixel of a group, in an image that L2 does not keep
+// Cycles of a unit that loads pairs: of a staged pixel, whose channels fill whole 16 bytes or not, of one in folded
+// rows, of each 32 channels of it; of a pixel of one of several groups; of an output's 16 lanes.
+constexpr double kPixel = 1.5, kPartPixel = 18;
+constexpr double kFoldedPixel = 1.3;
+constexpr double kPixelBlock = 8;
+constexpr double kGroupPixel = 4.5, kPartGroupPixel = 14;
+constexpr double kStorePairs = 0.75;
+constexpr double kHalfVectorProduct = 1.2;  // times the products of a whole vector of as many lanes
 
 /// Positions that are computed. Full halves end with a row, or go on with the next one where that takes fewer.
 double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
@@ -29,22 +36,33 @@ double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
 double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
   if (b.input != bf16::InputPath::staged && b.input != bf16::InputPath::by_images) return 0;
   const bf16::Geometry& g = b.geometry;
-  const double block = b.terms.parts > 1 ? kSplit : kStage;
   if (unit.loads_full_halves) {
-    return computed_positions(b, unit) * static_cast<double>(b.terms.blocks * g.groups) * block;
+    return computed_positions(b, unit) * static_cast<double>(b.terms.blocks * g.groups) *
+           (b.terms.parts > 1 ? kSplit : kStage);
   }
   const auto pixels = static_cast<double>(p.n * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s));
-  if (g.groups == 1) return pixels * block * static_cast<double>(g.group_c) / static_cast<double>(bf16::kChannels);
-  const bool far = p.h * p.w * p.c * static_cast<std::int64_t>(size_of(p.dtype)) > l2_bytes();
+  if (g.groups == 1) {
+    const double blocks = static_cast<double>(g.group_c) / static_cast<double>(bf16::kChannels);
+    const double pixel = g.group_c % 8 == 0 ? kPixel : kPartPixel;
+    return pixels * ((b.terms.fold > 1 ? kFoldedPixel : pixel) + blocks * kPixelBlock);
+  }
   const auto blocks = static_cast<double>(ceil_div(g.group_c, bf16::kChannels) * g.groups);
-  return pixels * blocks * (block + (far ? kFarLine : 0));
+  return pixels * blocks * (g.group_c % 8 == 0 ? kGroupPixel : kPartGroupPixel);
+}
+
+double storing_cycles(const bf16::Blocking& b, const Bf16Unit& unit, double panels) {
+  const bf16::Geometry& g = b.geometry;
+  const double positions = computed_positions(b, unit);
+  if (unit.loads_full_halves) return positions * 2 * kStore * panels;
+  return positions * static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector)) * kStorePairs;
 }
 
 /// What tiles cost besides their products.
 double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
   const bf16::Geometry& g = b.geometry;
   const std::int64_t tiles = g.n * g.rows * ceil_div(g.columns, std::int64_t{b.positions}) * g.groups * g.panels;
-  return static_cast<double>(tiles) * unit.tile_cycles;
+  const auto steps = static_cast<double>(b.terms.steps());
+  return static_cast<double>(tiles) * (unit.tile_cycles + steps * unit.step_cycles);
 }
 
 }  // namespace
@@ -61,8 +79,9 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const double steps = panels * blocks * static_cast<double>(b.terms.tap_count() * products);
   // A step of a tile reads its weights, however few its positions are.
   const double tiles = std::max(1.0, positions / (2 * b.positions));
-  const double cycles = steps * std::max(positions * unit.position_cycles, tiles * unit.weights_cycles) +
-                        staging_cycles(p, b, unit) + positions * 2 * kStore * panels + tile_cycles(b, unit);
+  const double halved = !unit.loads_full_halves && g.group_k <= vector ? kHalfVectorProduct : 1;
+  const double cycles = steps * std::max(positions * unit.position_cycles * halved, tiles * unit.weights_cycles) +
+                        staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit);
   const double busy = static_cast<double>(ceil_div(b.work.count, threads));
   return busy * (cycles / static_cast<double>(b.work.count) + unit.start_cycles) / kHertz;
 }

@@ -52,8 +52,9 @@ struct Bf16Unit {
   int merged_width = 1;     // groups are merged up to so many channels and lanes
   double most_padding = 0;  // it loses to the direct kernel where padding multiplies the products by more
   // For estimates, in cycles: one block of 32 channels and 32 lanes for a position; the same of a tile with few
-  // positions, which waits for weights; what a tile of `positions` positions and what a work unit takes besides.
-  double position_cycles = 0, weights_cycles = 0, tile_cycles = 0, start_cycles = 0;
+  // positions, which waits for weights; what a tile of `positions` positions, each of its steps and a work unit take
+  // besides.
+  double position_cycles = 0, weights_cycles = 0, tile_cycles = 0, step_cycles = 0, start_cycles = 0;
   /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block.
   void (*begin)(int positions, int pairs) = nullptr;
   void (*end)() = nullptr;

@@ -3,7 +3,7 @@
 //   max(cycles / clock, bytes / bandwidth) of the busiest thread
 // with cycles = products at the rate of the FMA units, plus what a tile, a run of its loop and a copied vector cost.
 // Types of 16 bits also cost conversions. Clock and bandwidth are nominal: only the order of estimates counts. The
-// costs were fitted on Zen 4, on a random half of the layers of 50 networks and on random groups, see
+// costs were fitted on Zen 4, on random layers, and checked on others, see
 // bench/results/README.md.
 #pragma once
 
@@ -29,11 +29,15 @@ double fma_cycles(const Target& target, std::int64_t lanes);
 /// Kernel rows inside the image, summed over all output rows of an image.
 double kernel_rows_inside(const Conv2dProblem& p);
 
-/// Cycles to widen or narrow `runs` runs of `count` elements; 0 in f32.
-inline double conversion_cycles(const Conv2dProblem& p, std::int64_t runs, std::int64_t count) {
-  constexpr double kRun = 4, kVector = 2;  // of 16 elements
+/// Cycles of a run of elements that is widened or narrowed, and of each 16 elements of it.
+struct ConversionCost {
+  double run, vector;
+};
+/// Cycles to convert `runs` runs of `count` elements; 0 in f32.
+inline double conversion_cycles(const Conv2dProblem& p, std::int64_t runs, std::int64_t count,
+                                const ConversionCost& cost) {
   if (p.dtype == DType::f32) return 0;
-  return static_cast<double>(runs) * (kRun + kVector * static_cast<double>(ceil_div(count, 16)));
+  return static_cast<double>(runs) * (cost.run + cost.vector * static_cast<double>(ceil_div(count, 16)));
 }
 
 /// Work in cycles, cut into `units`, on `threads` threads.

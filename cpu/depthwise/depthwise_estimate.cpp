@@ -1,4 +1,6 @@
 // The time of DepthwisePlan's loops where a channel has several outputs: see estimate.h.
+#include <algorithm>
+
 #include "cpu/common/estimate.h"
 #include "cpu/depthwise/depthwise.h"
 
@@ -6,10 +8,12 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 20;
-constexpr double kRun = 3;
-constexpr double kSpreadVector = 6;  // of input, repeated for its outputs
-constexpr double kSpreadVectorOf16Bits = 8;
+constexpr double kProduct = 0.85;
+constexpr double kTile = 28;
+constexpr double kRun = 14;
+constexpr double kSpreadVector = 5;  // of input, repeated for its outputs
+constexpr double kSpreadVectorOf16Bits = 6;
+constexpr ConversionCost kStored{0, 5};
 
 }  // namespace
 
@@ -21,14 +25,15 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const auto pixels = static_cast<double>(p.wo);
   const auto tiles = static_cast<double>(ceil_div(p.wo, kMaxTileOutputs));
   const double spread_vector = p.dtype == DType::f32 ? kSpreadVector : kSpreadVectorOf16Bits;
+  const auto spread = static_cast<double>(std::min(p.h, p.ho * p.r) * p.w);
   double cycles = 0;
   for (const ChannelSection& section : b.sections) {
-    const double row = pixels * static_cast<double>(p.s) * fma_cycles(target, section.lanes) +
+    const double row = pixels * static_cast<double>(p.s) * kProduct * fma_cycles(target, section.lanes) +
                        tiles * static_cast<double>(columns.runs()) * kRun;
-    cycles += static_cast<double>(section.vectors()) * (kernel_rows * row + static_cast<double>(p.ho) * tiles * kTile +
-                                                        static_cast<double>(p.h * p.w) * spread_vector);
+    cycles += static_cast<double>(section.vectors()) *
+              (kernel_rows * row + static_cast<double>(p.ho) * tiles * kTile + spread * spread_vector);
   }
-  cycles += conversion_cycles(p, p.ho * p.wo, p.k);
+  cycles += conversion_cycles(p, p.ho * p.wo, p.k, kStored);
   return estimated_seconds(p, cycles * static_cast<double>(p.n), b.units(), threads);
 }
 

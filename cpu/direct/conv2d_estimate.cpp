@@ -1,6 +1,7 @@
 // The time of Conv2dPlan's loops: see estimate.h.
 #include <algorithm>
 
+#include "cpu/common/cache.h"
 #include "cpu/common/estimate.h"
 #include "cpu/direct/conv2d.h"
 
@@ -8,14 +9,42 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 130;
-constexpr double kRun = 24;
+constexpr double kUnit = 260;  // of work
+constexpr double kTile = 98;
+constexpr double kStoredVector = 1.3;
+constexpr double kRun = 6.6;
+constexpr double kRaggedRun = 40;            // more, of a single tap whose last run is shorter
+constexpr double kStagedRun = 5.5;           // more, of 16 bits
+constexpr double kPaddingTap = 5;            // that skips a tile's pixels
+constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
+constexpr double kFarGroupPixel = 2;         // of a group's output, in tensors that L2 does not keep
+constexpr ConversionCost kStaged{3.5, 1.3}, kStored{13, 8.5};
 
 /// Runs of consecutive input lanes in one kernel row.
 double runs_of_row(const Conv2dBlocking& b) {
   const Conv2dProblem& p = b.problem;
   if (p.dilation_w == 1 && p.groups == 1 && b.channels.in_lanes == p.c) return 1;
   return static_cast<double>(p.s * ceil_div(p.group_c(), b.channels.in_lanes));
+}
+
+/// Cycles of a run besides its products.
+double run_cycles(const Conv2dBlocking& b) {
+  const Conv2dProblem& p = b.problem;
+  const bool ragged = p.r * p.s == 1 && p.group_c() > b.channels.in_lanes && p.group_c() % b.channels.in_lanes != 0;
+  return kRun + (p.dtype == DType::f32 ? 0 : kStagedRun) + (ragged ? kRaggedRun : 0);
+}
+
+/// Taps that read padding at either end of a row, in tiles that skip the pixels there.
+double padding_taps_of_row(const Conv2dBlocking& b) {
+  if (!b.input.skips_padding) return 0;
+  const WindowAxis columns = column_axis(b.problem);
+  const std::int64_t left = columns.inside(0).begin;
+  const std::int64_t right = columns.taps - columns.inside(columns.outputs - 1).end;
+  return static_cast<double>((left + right) * ceil_div(b.problem.group_c(), b.channels.in_lanes));
+}
+
+bool l2_keeps_tensors(const Conv2dProblem& p) {
+  return (p.x_elements() + p.y_elements()) * static_cast<std::int64_t>(size_of(p.dtype)) <= l2_bytes();
 }
 
 }  // namespace
@@ -26,21 +55,28 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const Conv2dBlocking b = choose_blocking(problem, kernels, threads);
   const Conv2dProblem& p = b.problem;
   const double kernel_rows = kernel_rows_inside(p);
-  const auto pixels = static_cast<double>(p.wo);
-  const auto tiles = static_cast<double>(ceil_div(p.wo, b.tile.pixels));
+  const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
+  const double rows_of_tile = b.tile.two_rows || b.tile.image_pair ? 2 : 1;
+  const double tiles =
+      static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, b.tile.pixels)) / rows_of_tile;
+  const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile * kPaddingTap;
   const auto steps = static_cast<double>(p.s * p.group_c());
-  double cycles = 0;
+  double cycles = p.groups > 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
   std::int64_t lanes = 0;
   for (std::int64_t lane = 0; lane < p.group_k(); lane += lanes) {
     lanes = tile_panel_lanes(kernels, p.group_k() - lane);
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
-    const double products = pixels * steps * vectors * fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes));
-    cycles += kernel_rows * (products + tiles * runs_of_row(b) * kRun) + static_cast<double>(p.ho) * tiles * kTile;
+    const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
+                           (lanes < kernels.lanes ? kHalfVectorProduct : 1);
+    cycles += kernel_rows * (pixels * steps * vectors * product + runs) +
+              rows * (tiles * kTile + pixels * vectors * kStoredVector);
   }
   // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.
-  cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c()) +
-            conversion_cycles(p, p.ho * p.wo, p.group_k());
-  return estimated_seconds(problem, cycles * static_cast<double>(p.n * p.groups), b.units.count(), threads);
+  cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c(), kStaged) +
+            conversion_cycles(p, p.ho * p.wo, p.group_k(), kStored);
+  const std::int64_t units = b.units.count();
+  return estimated_seconds(problem, cycles * static_cast<double>(p.n * p.groups) + static_cast<double>(units) * kUnit,
+                           units, threads);
 }
 
 }  // namespace gable::cpu

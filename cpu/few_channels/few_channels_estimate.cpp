@@ -8,11 +8,13 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 100;
-constexpr double kStoredVector = 20;  // of pixels, by way of a plane
-constexpr double kRun = 4;
-constexpr double kCopiedFloat = 0.3;
-constexpr double kSplitFloat = 0.8;
+constexpr double kTile = 50;
+constexpr double kStoredVector = 1;
+constexpr double kStoredPixels = 20;  // a vector of them, by way of a plane
+constexpr double kPixelsProduct = 1.25;
+constexpr double kCopiedRow = 90;
+constexpr double kSplitFloat = 0.85;
+constexpr ConversionCost kStored{0, 12.5};
 
 }  // namespace
 
@@ -23,19 +25,18 @@ double few_channels_seconds(const Conv2dProblem& p, const Target& target, int th
   const double fma = fma_cycles(target, kernels.lanes);
   const auto steps = static_cast<double>(few_channels_steps(p));
   const auto rows = static_cast<double>(p.n * p.ho);
-  const double input = static_cast<double>(p.x_elements()) * (b.strip.planes ? kSplitFloat : kCopiedFloat);
-  double cycles = input;
+  double cycles = static_cast<double>(p.n * p.h) * kCopiedRow +
+                  (b.strip.planes ? static_cast<double>(p.x_elements()) * kSplitFloat : 0);
   if (b.tile.pixel_lanes) {
     const auto vectors = static_cast<double>(ceil_div(p.wo, kernels.lanes));
-    cycles += rows * vectors * static_cast<double>(p.k) * (steps * fma + kStoredVector);
+    cycles += rows * vectors * static_cast<double>(p.k) * (steps * fma * kPixelsProduct + kStoredPixels);
   } else {
     const auto vectors = static_cast<double>(ceil_div(p.k, kernels.lanes));
     const double panels = vectors / static_cast<double>(b.tile.vectors);
     const auto tiles = static_cast<double>(ceil_div(p.wo, widest_tile(kernels, b.tile)));
-    const double runs = steps / static_cast<double>(b.strip.run_steps);
-    cycles += rows * (static_cast<double>(p.wo) * vectors * steps * fma + tiles * panels * (kTile + runs * kRun));
+    cycles += rows * (static_cast<double>(p.wo) * vectors * (steps * fma + kStoredVector) + tiles * panels * kTile) +
+              conversion_cycles(p, p.n * p.ho * p.wo, p.k, kStored);
   }
-  cycles += conversion_cycles(p, p.n * p.ho * p.wo, p.k);
   return estimated_seconds(p, cycles, p.n * b.units.row_blocks, threads);
 }
 

@@ -9,12 +9,16 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kProduct = 1.1;  // of one whose operand comes from L1
-constexpr double kTile = 80;
-constexpr double kRun = 8;
-constexpr double kSpreadVector = 2.7;
+constexpr double kProduct = 1.2;  // of one whose operand comes from L1
+constexpr double kUnit = 70;
+constexpr double kTile = 76;
+constexpr double kStoredVector = 3;
+constexpr double kFarVector = 3;  // that is stored for an image that L2 does not keep
+constexpr double kSpreadRow = 42;
+constexpr double kSpreadPixel = 4;
+constexpr double kSpreadVector = 2.5;
 constexpr double kSpreadFurtherVector = 4;  // for each vector of input channels but the first
-constexpr double kFarLine = 15;             // of a block's input in an image that L2 does not keep
+constexpr ConversionCost kStored{0, 4};
 
 }  // namespace
 
@@ -22,23 +26,23 @@ double narrow_groups_seconds(const Conv2dProblem& p, const Target& target, int t
   if (!has_estimate(p)) return kNoEstimate;
   const NarrowGroupsKernels& kernels = narrow_groups_kernels(target);
   const NarrowGroupsBlocking b = narrow_groups_blocking(p, kernels, threads);
-  const double kernel_rows = kernel_rows_inside(p);
   const auto steps = static_cast<double>(p.group_c());
+  const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
   const auto tiles = static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, kernels.max_pixels));
-  const double runs = p.dilation_w == 1 ? 1 : static_cast<double>(p.s);
   const double products =
-      kProduct * kernel_rows * static_cast<double>(p.wo * p.s) * steps * fma_cycles(target, kernels.lanes);
+      kProduct * kernel_rows_inside(p) * static_cast<double>(p.wo * p.s) * steps * fma_cycles(target, kernels.lanes);
   const std::int64_t further = ceil_div(b.block_groups * p.group_c(), kernels.lanes) - 1;
-  const double spread_vector = kSpreadVector + kSpreadFurtherVector * static_cast<double>(further);
-  const std::int64_t unit_rows = std::min(p.h, (b.units.rows - 1) * p.stride_h + b.span);
-  const double spread = static_cast<double>(b.units.row_blocks * b.units.pixel_blocks * unit_rows * b.strip_columns) *
-                        steps * spread_vector;
+  const double spread_pixel =
+      kSpreadPixel + steps * (kSpreadVector + kSpreadFurtherVector * static_cast<double>(further));
+  const std::int64_t unit_rows = std::min({p.h, (b.units.rows - 1) * p.stride_h + b.span, b.units.rows * p.r});
+  const double spread = static_cast<double>(b.units.row_blocks * b.units.pixel_blocks * unit_rows) *
+                        (kSpreadRow + static_cast<double>(b.strip_columns) * spread_pixel);
   const bool far = p.h * p.w * p.c * static_cast<std::int64_t>(size_of(p.dtype)) > l2_bytes();
-  const double lines = far ? static_cast<double>(p.h * p.w * (further + 1)) * kFarLine : 0;
-  const double cycles =
-      products + spread + lines + tiles * (kernel_rows * runs * kRun + static_cast<double>(p.ho) * kTile) +
-      conversion_cycles(p, p.h * p.w, b.block_groups * p.group_c()) + conversion_cycles(p, p.ho * p.wo, kernels.lanes);
-  return estimated_seconds(p, cycles * static_cast<double>(p.n * b.blocks), b.units.count(), threads);
+  const double stored = tiles * kTile + pixels * (kStoredVector + (far ? kFarVector : 0));
+  const double cycles = products + spread + rows * stored + conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
+  const std::int64_t units = b.units.count();
+  return estimated_seconds(p, cycles * static_cast<double>(p.n * b.blocks) + static_cast<double>(units) * kUnit, units,
+                           threads);
 }
 
 }  // namespace gable::cpu

@@ -8,9 +8,13 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 60;
-constexpr double kRun = 7.5;
-constexpr double kCopiedVector = 5.5;
+constexpr double kTile = 50;
+constexpr double kRun = 4.3;
+constexpr double kStoredVector = 1;
+constexpr double kRow = 56;  // that is no run of pixels with the row before
+constexpr double kCopiedPixel = 17;
+constexpr double kCopiedVector = 3.5;
+constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
 
 }  // namespace
 
@@ -24,15 +28,16 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const double rows = pixels / static_cast<double>(b.row_pixels);
   const double tiles = b.copies_input ? static_cast<double>(ceil_div(b.pixels, b.tile.pixels))
                                       : rows * static_cast<double>(ceil_div(b.row_pixels, b.tile.pixels));
-  double cycles = b.copies_input ? pixels * runs * kCopiedVector * static_cast<double>(b.units.lane_blocks) : 0;
+  const double input = b.copies_input ? pixels * (kCopiedPixel + runs * kCopiedVector) : rows * kRow;
+  double cycles = input * static_cast<double>(b.units.lane_blocks);
   std::int64_t lanes = 0;
   for (std::int64_t lane = 0; lane < p.k; lane += lanes) {
     const std::int64_t widest = b.tile.vectors * kernels.lanes;
     lanes = p.k - lane >= widest ? widest : packed_panel_lanes(kernels, p.k - lane);
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
-    const double products =
-        pixels * channels * vectors * fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes));
-    cycles += products + tiles * (kTile + runs * kRun);
+    const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
+                           (lanes < kernels.lanes ? kHalfVectorProduct : 1);
+    cycles += pixels * vectors * (channels * product + kStoredVector) + tiles * (kTile + runs * kRun);
   }
   return estimated_seconds(p, cycles, b.units.pixel_blocks * b.units.lane_blocks, threads);
 }
