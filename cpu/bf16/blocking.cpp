@@ -41,6 +41,7 @@ class Search {
     b_.geometry = geometry_of(problem, unit);
     b_.terms = terms_of(problem, b_.geometry, products, unit);
     b_.phases = phases_of(problem, b_.terms);
+    work_.groups = 1;
   }
 
   Blocking run() {
@@ -50,6 +51,7 @@ class Search {
     choose_input();
     if (b_.input != InputPath::by_images) choose_rows_and_columns();
     feed_threads();
+    choose_groups();
     count_work();
     place_weights();
     lay_out_strip();
@@ -62,7 +64,7 @@ class Search {
   StripShape shape() const { return layout(b_.input).shape(work_.rows, work_.columns); }
   std::int64_t thread_bytes() const {
     const std::int64_t strip = b_.input == InputPath::in_image ? 0 : strip_elements(shape(), b_.terms);
-    return head_floats(unit_) * static_cast<std::int64_t>(sizeof(float)) + strip * kBf16;
+    return head_floats(unit_) * static_cast<std::int64_t>(sizeof(float)) + work_.groups * strip * kBf16;
   }
   /// A unit that takes one half at a time reads a panel's weights once for many halves. Where L2 does not keep them,
   /// more rows are worth more than room for weights.
@@ -254,7 +256,7 @@ class Search {
   // ---- Enough work units for all threads.
   std::int64_t units() const {
     return ceil_div(g_.n, work_.images) * ceil_div(g_.rows, work_.rows) * ceil_div(g_.columns, work_.columns) *
-           g_.groups * ceil_div(g_.panels, work_.panels);
+           ceil_div(g_.groups, work_.groups) * ceil_div(g_.panels, work_.panels);
   }
   /// Halves rows first, which reads the least input twice; then columns; then panels, whose work units stage the same
   /// strip again. By images, each work unit stages a large strip, and only panels are halved.
@@ -287,11 +289,26 @@ class Search {
     work_.panels = ceil_div(work_.panels, std::min(work_.panels, ceil_div(wanted, units())));
   }
 
+  // ---- Groups of a work unit.
+  /// Neighbouring groups of few channels lie in the same cache lines, which L1 keeps while a row of each is staged.
+  void choose_groups() {
+    constexpr std::int64_t kLineChannels = 64 / kBf16;
+    if (unit_.loads_full_halves || b_.input != InputPath::staged || work_.panels < g_.panels) return;
+    const std::int64_t wanted = std::min(g_.groups, kLineChannels / g_.group_c);
+    while (work_.groups < wanted) {
+      ++work_.groups;
+      if (strip_fits() && (threads_ == 1 || units() >= kUnitsPerThread * threads_)) continue;
+      --work_.groups;
+      return;
+    }
+  }
+
   // ---- What follows from the cut.
   void count_work() {
     work_.row_blocks = ceil_div(g_.rows, work_.rows);
     work_.column_blocks = ceil_div(g_.columns, work_.columns);
     work_.panel_blocks = ceil_div(g_.panels, work_.panels);
+    work_.group_blocks = ceil_div(g_.groups, work_.groups);
     work_.count = units();
   }
   void place_weights() {

@@ -31,10 +31,11 @@ namespace gable::cpu {
 namespace bf16 {
 
 struct WorkCut {
-  std::int64_t rows, columns, images, panels;            // of one work unit; the last along an axis may have fewer
-  std::int64_t row_blocks, column_blocks, panel_blocks;  // work units along each axis
-  std::int64_t count;                                    // of all work units
-  bool weights_outermost;                                // consecutive work units share weights, not input
+  std::int64_t rows, columns, images, panels;  // of one work unit; the last along an axis may have fewer
+  std::int64_t groups;                         // likewise; more than one are staged together, a row at a time
+  std::int64_t row_blocks, column_blocks, panel_blocks, group_blocks;  // work units along each axis
+  std::int64_t count;                                                  // of all work units
+  bool weights_outermost;  // consecutive work units share weights, not input
 };
 
 /// Where weights stay between uses.

@@ -18,18 +18,17 @@ InputView input_of(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
   return stage_strip(run, work, strip);
 }
 
-/// The loop nest for staged and for pointwise input.
-void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
+/// The loop nest for staged and for pointwise input, of one group.
+void compute_rows_or_flat(TileLoop& loop, const InputView& input, bool staged) {
   const Run& run = loop.run();
   const WorkUnit& work = loop.work();
-  const InputView input = input_of(run, work, strip);
   loop.queue().tile().operands.position = input.position;
   loop.set_blocks(input.block, input.dense);
   const bool flat = prefers_flat(run.blocking, run.unit, work.rows, work.columns);
   if (run.blocking.multiplies_panels) note(run, Path::bf16_panels);
   note(run, run.blocking.geometry.pool == 2 ? Path::bf16_pool : flat ? Path::bf16_flat : Path::bf16_rows);
   if (flat && run.blocking.weights.chunk > 1) note(run, Path::bf16_panels_inside);
-  const bool reads_x_once = input.first != strip && run.blocking.weights.chunk == run.blocking.work.panels;
+  const bool reads_x_once = !staged && run.blocking.weights.chunk == run.blocking.work.panels;
   loop.begin_input_prefetch(reads_x_once ? work.index : work.index + run.threads);
   for (Chunk chunk = loop.first_chunk(); chunk.begin < chunk.end; chunk = loop.chunk_after(chunk)) {
     loop.begin_chunk_prefetch(loop.chunk_after(chunk));
@@ -38,7 +37,7 @@ void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
       continue;
     }
     if (run.blocking.multiplies_panels) {
-      multiply_panels(loop, input, chunk, input.first == strip);
+      multiply_panels(loop, input, chunk, staged);
       continue;
     }
     if (flat) {
@@ -48,6 +47,18 @@ void compute_rows_or_flat(TileLoop& loop, std::uint16_t* strip) {
     for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) multiply_rows(loop, input, panel);
   }
   if (run.blocking.multiplies_panels) finish_panels(loop);
+}
+
+/// The groups of a work unit, one after another.
+void compute_groups(const Run& run, WorkUnit work, float* workspace, std::uint16_t* strip) {
+  InputView input = input_of(run, work, strip);
+  const bool staged = input.first == strip;
+  for (const std::int64_t end = work.group + work.groups; work.group < end; ++work.group) {
+    TileLoop loop(run, work, workspace);
+    compute_rows_or_flat(loop, input, staged);
+    loop.queue().drain();
+    input.first += strip_elements(run.blocking.strip, run.blocking.terms);
+  }
 }
 
 void compute_in_image(TileLoop& loop) {
@@ -67,19 +78,16 @@ void compute_by_images(TileLoop& loop, std::uint16_t* strip) {
 }  // namespace
 
 void compute_work_unit(const Run& run, std::int64_t index, float* workspace) {
-  TileLoop loop(run, work_unit_at(run.blocking, index), workspace);
+  const WorkUnit work = work_unit_at(run.blocking, index);
   auto* strip = reinterpret_cast<std::uint16_t*>(workspace + head_floats(run.unit));
-  switch (run.blocking.input) {
-    case InputPath::in_image:
-      compute_in_image(loop);
-      break;
-    case InputPath::by_images:
-      compute_by_images(loop, strip);
-      break;
-    case InputPath::staged:
-    case InputPath::in_place:
-      compute_rows_or_flat(loop, strip);
-      break;
+  if (run.blocking.input == InputPath::staged || run.blocking.input == InputPath::in_place) {
+    return compute_groups(run, work, workspace, strip);
+  }
+  TileLoop loop(run, work, workspace);
+  if (run.blocking.input == InputPath::in_image) {
+    compute_in_image(loop);
+  } else {
+    compute_by_images(loop, strip);
   }
   loop.queue().drain();
 }

@@ -24,17 +24,19 @@ InputView view_in_place(const Run& run, const WorkUnit& work) {
           run.blocking.terms.block_channels, true};
 }
 
-InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+namespace {
+
+/// The rows of one group's strip, without what differs from row to row.
+StageRow strip_rows(const Run& run, const WorkUnit& work, std::int64_t group) {
   const Blocking& b = run.blocking;
   const Conv2dProblem& p = run.problem;
   const StripShape& shape = b.strip;
   const bool folded = b.terms.fold > 1;
-  const std::int64_t rows = work.rows + shape.rows - b.work.rows;
   StageRow row{};
   row.source.pixel = p.c;
   row.source.width = b.geometry.w;
   row.source.step = folded ? 1 : p.stride_w;
-  row.source.channels = b.geometry.channels_of(work.group);
+  row.source.channels = b.geometry.channels_of(group);
   row.strip.whole_blocks =
       b.terms.parts == 1 && row.source.channels == b.geometry.group_c &&
       (folded ? row.source.channels : std::min(b.terms.block_channels, row.source.channels)) % 8 == 0 &&
@@ -47,22 +49,39 @@ InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip
   row.strip.last_block = b.terms.last_block;
   row.strip.block = shape.block;
   row.strip.part = shape.part;
-  row.strip.first = strip;
   row.split = run.unit.split(p.dtype, b.terms.parts);
+  return row;
+}
+
+}  // namespace
+
+InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+  const Blocking& b = run.blocking;
+  const Conv2dProblem& p = run.problem;
+  const StripShape& shape = b.strip;
+  const std::int64_t rows = work.rows + shape.rows - b.work.rows;
+  // All groups but the last one have the same channels.
+  StageRow whole = strip_rows(run, work, work.group), last = strip_rows(run, work, work.group + work.groups - 1);
+  const std::int64_t elements = strip_elements(shape, b.terms);
+  std::uint16_t* first = strip;
   const std::int64_t pitch = shape.columns * shape.position;
   for (const std::int64_t row_phase : b.phases.rows) {
     for (const std::int64_t column_phase : b.phases.columns) {
-      row.source.column = work.first_column * p.stride_w - p.pad_left + column_phase;
+      whole.source.column = last.source.column = work.first_column * p.stride_w - p.pad_left + column_phase;
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t source = (work.first_row + i) * p.stride_h - p.pad_top + row_phase;
-        row.source.x = source_row(run, work.group, work.image, source);
-        run.kernels.stage(p.dtype, b.terms.parts)(row);
-        row.strip.first += pitch;
+        for (std::int64_t group = 0; group < work.groups; ++group) {
+          StageRow& row = group + 1 < work.groups ? whole : last;
+          row.source.x = source_row(run, work.group + group, work.image, source);
+          row.strip.first = first + group * elements;
+          run.kernels.stage(p.dtype, b.terms.parts)(row);
+        }
+        first += pitch;
       }
-      row.strip.first += (shape.rows - rows) * pitch;
+      first += (shape.rows - rows) * pitch;
     }
   }
-  return {strip, pitch, shape.position, shape.block, folded};
+  return {strip, pitch, shape.position, shape.block, b.terms.fold > 1};
 }
 
 void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std::uint16_t* strip) {

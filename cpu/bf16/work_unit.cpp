@@ -4,13 +4,14 @@
 namespace gable::cpu::bf16 {
 WorkUnit work_unit_at(const Blocking& b, std::int64_t index) {
   const WorkCut& cut = b.work;
-  const std::int64_t weights = b.geometry.groups * cut.panel_blocks;  // work units of the same outputs
-  const std::int64_t inputs = cut.count / weights;                    // work units of the same weights
+  const std::int64_t weights = cut.group_blocks * cut.panel_blocks;  // work units of the same outputs
+  const std::int64_t inputs = cut.count / weights;                   // work units of the same weights
   const std::int64_t of_weights = cut.weights_outermost ? index / inputs : index % weights;
   const std::int64_t of_inputs = cut.weights_outermost ? index % inputs : index / weights;
   WorkUnit work{};
   work.index = index;
-  work.group = of_weights / cut.panel_blocks;
+  work.group = of_weights / cut.panel_blocks * cut.groups;
+  work.groups = std::min(cut.groups, b.geometry.groups - work.group);
   work.first_panel = of_weights % cut.panel_blocks * cut.panels;
   work.end_panel = std::min(b.geometry.panels, work.first_panel + cut.panels);
   work.first_column = of_inputs % cut.column_blocks * cut.columns;

@@ -29,9 +29,9 @@ struct Run {
 
 /// Rows and columns are of the convolution's output, before a pool.
 struct WorkUnit {
-  std::int64_t index, image, group;
+  std::int64_t index, image, group, groups;  // the first group, and how many
   std::int64_t first_row, first_column, rows, columns;
-  std::int64_t first_panel, end_panel;  // of the group
+  std::int64_t first_panel, end_panel;  // of each group
 };
 WorkUnit work_unit_at(const Blocking& blocking, std::int64_t index);
 

@@ -201,7 +201,7 @@ TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's i
     REQUIRE(b.input == InputPath::staged);
     const Run run{p,     unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr,
                   false, 1};
-    std::vector<std::uint16_t> strip(static_cast<std::size_t>(strip_elements(b.strip, b.terms)), 0x7fc0);
+    std::vector<std::uint16_t> strip(static_cast<std::size_t>(b.work.groups * strip_elements(b.strip, b.terms)), 0x7fc0);
     int wrong = 0;
     const auto check_output = [&](const WorkUnit& work, const InputView& view, std::int64_t row, std::int64_t column) {
       for (std::int64_t tap = 0; tap < b.terms.tap_count(); ++tap) {
