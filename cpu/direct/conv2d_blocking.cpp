@@ -187,6 +187,15 @@ bool padding_is_one_pixel(const WindowAxis& axis) {
   return axis.pad <= axis.stride && last_tap - axis.stride < axis.size;
 }
 
+/// Whether so many taps of short rows read padding that tiles with few registers, whose part of a row takes a jump for
+/// each step, had better read staged zeros.
+bool many_taps_skip(const Conv2dProblem& p, const Conv2dKernels& kernels) {
+  const WindowAxis axis = column_axis(p);
+  if (kernels.max_pixels >= kTilePixelsOfManyRegisters || padding_is_one_pixel(axis)) return false;
+  const std::int64_t taps = axis.inside(0).begin + axis.taps - axis.inside(axis.outputs - 1).end;
+  return 4 * taps > ceil_div(axis.outputs, std::int64_t{kernels.max_pixels}) * axis.taps;
+}
+
 /// Whether a tile's pixels lie a multiple of 4 KiB apart, so that they share one set of L1, and a copy pays: each out
 /// tile makes one.
 bool copies_aliased(const Conv2dProblem& p) {
@@ -220,7 +229,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   const Conv2dProblem& p = b.problem;
   const bool padded = row_axis(p).padded() || column_axis(p).padded();
   const bool in_place = p.dtype == DType::f32 && p.nhwc && !copies_aliased(p);
-  b.input.never_staged = in_place && (!padded || padding_is_apart(column_axis(p)));
+  b.input.never_staged = in_place && (!padded || (padding_is_apart(column_axis(p)) && !many_taps_skip(p, kernels)));
   b.input.skips_padding = b.input.never_staged && padded;
   b.input.skips_several = b.input.skips_padding && !padding_is_one_pixel(column_axis(p));
   b.tile = choose_tile(p, kernels, b.input.never_staged);
