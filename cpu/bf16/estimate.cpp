@@ -11,9 +11,9 @@ namespace {
 constexpr double kHertz = 3e9;
 // Cycles of a position of full halves: to stage a block of 32 channels, also of f16 or f32 split into parts, and to
 // store 16 lanes.
-constexpr double kStage = 8;
-constexpr double kSplit = 25;
-constexpr double kStore = 3;
+constexpr double kStage = 5;
+constexpr double kSplit = 20;
+constexpr double kStore = 3.7;
 // Cycles of a unit that loads pairs: of a staged pixel, whose channels fill whole 16 bytes or not, of one in folded
 // rows, of each 32 channels of it; of a pixel of one of several groups; of an output's 16 lanes.
 constexpr double kPixel = 1.5, kPartPixel = 18;
