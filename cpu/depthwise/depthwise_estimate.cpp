@@ -1,8 +1,9 @@
-// The time of DepthwisePlan's loops where a channel has several outputs: see estimate.h.
+// The time of the loops of DepthwisePlan and DepthwisePlanesPlan where a channel has several outputs: see estimate.h.
 #include <algorithm>
 
 #include "cpu/common/estimate.h"
 #include "cpu/depthwise/depthwise.h"
+#include "cpu/depthwise/depthwise_planes.h"
 
 namespace gable::cpu {
 namespace {
@@ -35,6 +36,19 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   }
   cycles += conversion_cycles(p, p.ho * p.wo, p.k, kStored);
   return estimated_seconds(p, cycles * static_cast<double>(p.n), b.units(), threads);
+}
+
+double depthwise_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
+  if (!p.pool.none() || p.k == p.c) return kNoEstimate;
+  // Nanoseconds of a vector's product, of an output, of an input that is staged, of a row of them.
+  constexpr double kVector = 0.23, kOutput = 0.08, kOutputOf16Bits = 0.18, kStage = 0.14, kRow = 0.6;
+  const double output = p.dtype == DType::f32 ? kOutput : kOutputOf16Bits;
+  const auto vectors = static_cast<double>(ceil_div(p.wo, depthwise_plane_kernels(target).lanes));
+  const double sums = kernel_rows_inside(p) * static_cast<double>(p.s) * vectors * kVector;
+  const double staged = static_cast<double>(p.h) * (static_cast<double>(p.w) * kStage + kRow);
+  const double nanoseconds =
+      static_cast<double>(p.k) * (sums + static_cast<double>(p.ho * p.wo) * output) + static_cast<double>(p.c) * staged;
+  return static_cast<double>(p.n) * nanoseconds * 1e-9 / threads;
 }
 
 }  // namespace gable::cpu

@@ -185,7 +185,7 @@ TileUnit make_unit() {
   unit.positions = static_cast<int>(lanes_of_vector());
   unit.most_lanes = kTileLanes;
   // Two vectors of 256 bits a cycle, or one to two of 512 bits; narrower targets have no multiply-add.
-  unit.vector_ns = lanes_of_vector() == 16 ? 0.22 : lanes_of_vector() == 8 ? 0.15 : 0.3;
+  unit.vector_ns = lanes_of_vector() == 16 ? 0.25 : lanes_of_vector() == 8 ? 0.15 : 0.3;
   fill_tiles<1, kTileLanes>(unit);
   fill_tiles<2, kTileLanes>(unit);
   fill_tiles<4, kLanesOfFour>(unit);

@@ -40,27 +40,42 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
   return "";
 }
 
+namespace {
+
+/// Nanoseconds of an element that is staged, also where its row is cut into phases of the stride, of a row of them, of
+/// an output, of a tile and of a work unit's input. Fitted on Zen 4, those of whole tiles on a Xeon with AMX.
+struct PlaneCosts {
+  double stage, stage_phase, staged_row, output, tile, unit;
+};
+constexpr PlaneCosts kOfVectors{0.27, 0.26, 3.5, 0.065, 16, 100};
+constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 4.5, 0.24, 18, 100};  // 16 bits in f32 vectors
+constexpr PlaneCosts kOfPairs{0.19, 0.4, 7.5, 0.04, 18, 100};
+constexpr PlaneCosts kOfWholeTiles{0.12, 0.41, 0, 0.12, 0, 200};
+
+const PlaneCosts& costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
+  if (unit.whole_tiles) return kOfWholeTiles;
+  if (unit.multiplies_pairs()) return kOfPairs;
+  return p.dtype == DType::f32 ? kOfVectors : kOfConvertedVectors;
+}
+
+}  // namespace
+
 double planes_seconds(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, int threads) {
-  // Nanoseconds of an element that is staged, also where its row is cut into phases of the stride, of an output, and of
-  // a conversion from or to 16 bits in f32 vectors.
-  constexpr double kStage = 0.06, kStagePhase = 0.35, kOutput = 0.06, kTransposed = 0.1, kConversion = 0.06;
-  constexpr double kUnit = 200, kTile = 10;  // of a work unit, of a tile
   const planes::Blocking b = planes::blocking_of(problem, products, unit, threads);
   const Conv2dProblem& p = b.problem;
+  const PlaneCosts& cost = costs_of(p, unit);
   const std::int64_t steps = unit.whole_tiles ? b.terms.blocks() * planes::kBlockSteps : b.terms.steps;
   const auto sums = static_cast<double>(steps * p.r * p.s * std::max(1, b.terms.products));
   const auto outputs = static_cast<double>(p.n * p.k * p.ho * p.wo);
-  const bool converts = p.dtype != unit.direct_type || unit.whole_tiles;
   const auto strips = static_cast<double>(b.work.inputs() * p.groups * b.work.panel_blocks);
-  const auto staged = b.in_place ? 0.0 : strips * static_cast<double>(b.terms.steps * b.strip.step);
-  const double stage = p.stride_w > 1 ? kStagePhase : kStage;
+  const auto elements = b.in_place ? 0.0 : static_cast<double>(b.terms.steps * b.terms.parts * b.strip.step);
+  const auto rows = static_cast<double>(b.terms.steps * b.strip.rows * b.work.images) *
+                    static_cast<double>(b.phases.rows.size() * b.phases.columns.size());
+  const double stage = elements * (p.stride_w > 1 ? cost.stage_phase : cost.stage) + rows * cost.staged_row;
   const double vectors = planes::vectors_of(b, unit);
-  const double tile_vectors = static_cast<double>(b.vectors * (b.by_lanes ? 1 : b.panels.lanes));
-  const double tiles = unit.whole_tiles ? 0 : vectors / tile_vectors;
+  const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? 1 : b.panels.lanes));
   const double nanoseconds =
-      vectors * sums * unit.vector_ns + tiles * kTile +
-      staged * b.terms.parts * (stage + (unit.multiplies_pairs() || converts ? kConversion : 0)) +
-      outputs * ((b.by_lanes ? kTransposed : kOutput) + (converts ? kConversion : 0)) + strips * kUnit;
+      vectors * sums * unit.vector_ns + tiles * cost.tile + strips * (stage + cost.unit) + outputs * cost.output;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
   return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count());
 }
