@@ -201,7 +201,8 @@ TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's i
     REQUIRE(b.input == InputPath::staged);
     const Run run{p,     unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr,
                   false, 1};
-    std::vector<std::uint16_t> strip(static_cast<std::size_t>(b.work.groups * strip_elements(b.strip, b.terms)), 0x7fc0);
+    std::vector<std::uint16_t> strip(static_cast<std::size_t>(b.work.groups * strip_elements(b.strip, b.terms)),
+                                     0x7fc0);
     int wrong = 0;
     const auto check_output = [&](const WorkUnit& work, const InputView& view, std::int64_t row, std::int64_t column) {
       for (std::int64_t tap = 0; tap < b.terms.tap_count(); ++tap) {
@@ -225,6 +226,33 @@ TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's i
       }
     }
     CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("bf16 staging: groups that are staged together have the strips that each has alone") {
+  std::mt19937 random(9);
+  Conv2dProblem p = sized({.c = 56, .h = 9, .w = 11, .k = 56, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2}, 2, 2);
+  p.groups = 7;
+  p = bf16_problem(p);
+  Bf16Unit unit = pair_unit();
+  unit.merged_width = 8;
+  const Elements x = random_elements(p.dtype, p.x_elements(), random);
+  const Blocking b = blocking_of(p, 1, unit, 1);
+  REQUIRE(b.input == InputPath::staged);
+  REQUIRE(b.work.groups == 4);  // of 8 channels in 64 bytes
+  const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false, 1};
+  const auto elements = static_cast<std::size_t>(strip_elements(b.strip, b.terms));
+  for (std::int64_t index = 0; index < b.work.count; ++index) {
+    const WorkUnit work = work_unit_at(b, index);
+    std::vector<std::uint16_t> together(4 * elements), alone(4 * elements);
+    stage_strip(run, work, together.data());
+    for (std::int64_t group = 0; group < work.groups; ++group) {
+      WorkUnit one = work;
+      one.group += group;
+      one.groups = 1;
+      stage_strip(run, one, alone.data() + static_cast<std::size_t>(group) * elements);
+    }
+    CHECK(together == alone);
   }
 }
 
