@@ -3,7 +3,7 @@ if(GABLE_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
 
-option(GABLE_UNITY "Compile the files of gable's larger libraries together, eight at a time: half the compile time" OFF)
+option(GABLE_UNITY "Compile the files of gable's larger libraries together, eight at a time, and precompile headers of tests" OFF)
 
 # gable_unity(TARGET files...): the target's files are compiled together with GABLE_UNITY, but for the files named here,
 # whose own names other files of the target have as well.

@@ -65,6 +65,11 @@ struct WindowAxis {
   constexpr bool padded() const { return pad > 0 || overhang() > 0; }
   /// The taps of one output that read the image.
   constexpr TapRange inside(std::int64_t output) const { return taps_inside(first(output), size, dilation, taps); }
+  /// The number of outputs for which this tap reads the image: outputs lie `stride` apart as taps lie `dilation` apart.
+  constexpr std::int64_t outputs_inside(std::int64_t tap) const {
+    const TapRange found = taps_inside(tap * dilation - pad, size, stride, outputs);
+    return found.end - found.begin;
+  }
 };
 constexpr WindowAxis row_axis(const Conv2dProblem& p) { return {p.h, p.ho, p.r, p.stride_h, p.dilation_h, p.pad_top}; }
 constexpr WindowAxis column_axis(const Conv2dProblem& p) {

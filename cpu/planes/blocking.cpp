@@ -78,10 +78,7 @@ class Search {
     const std::int64_t row =
         std::max(p_.wo, tiles * ceil_div(kLeastAccumulators, std::min<std::int64_t>(2, lane_vectors)));
     std::int64_t tap_rows = 0;
-    for (std::int64_t out = 0; out < p_.ho; ++out) {
-      const TapRange taps = row_axis(p_).inside(out);
-      tap_rows += taps.end - taps.begin;
-    }
+    for (std::int64_t tap = 0; tap < p_.r; ++tap) tap_rows += row_axis(p_).outputs_inside(tap);
     const double skipped = static_cast<double>(tap_rows) / static_cast<double>(p_.ho * p_.r);
     // With one vector of lanes, the tile's broadcasts take as long as its products, or longer.
     const double broadcasts = lane_vectors > 1 ? 1.0 : unit_.multiplies_pairs() ? 1.3 : 1.1;

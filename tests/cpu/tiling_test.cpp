@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <set>
 #include <string>
@@ -57,13 +58,18 @@ TEST_CASE("the taps of an output that read the image are those whose coordinate 
     for (const std::int64_t pad : {0, 1, 4}) {
       const WindowAxis axis{.size = 5, .outputs = 7, .taps = 4, .stride = 2, .dilation = dilation, .pad = pad};
       bool padded = false;
+      std::array<std::int64_t, 4> outputs{};  // that read the image, of each tap
       for (std::int64_t output = 0; output < axis.outputs; ++output) {
         const TapRange inside = axis.inside(output);
         for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
           const std::int64_t x = output * axis.stride + tap * dilation - pad;
           CHECK((tap >= inside.begin && tap < inside.end) == (x >= 0 && x < axis.size));
           padded |= x < 0 || x >= axis.size;
+          outputs[static_cast<std::size_t>(tap)] += x >= 0 && x < axis.size ? 1 : 0;
         }
+      }
+      for (std::int64_t tap = 0; tap < axis.taps; ++tap) {
+        CHECK(axis.outputs_inside(tap) == outputs[static_cast<std::size_t>(tap)]);
       }
       CHECK(axis.padded() == padded);
     }
