@@ -1,0 +1,1 @@
+// Nothing: CMake precompiles headers for a file alone (tests/CMakeLists.txt).
