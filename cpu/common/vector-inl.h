@@ -86,7 +86,8 @@ HWY_INLINE V add_product_of_tile(D d, V a, V b, V sum) {
 }
 
 /// sum + *a * b: AVX-512 broadcasts a factor from memory in the instruction that multiplies. For factors of one
-/// product: of two, such loads are as many as L1 has cycles for, and 3x3 layers ran at 0.83 to 0.92 on a Xeon.
+/// product: of two, such loads are as many as L1 has cycles for. In the one run that was made, 3x3 layers fell to 0.83
+/// to 0.92 of their speed on a Xeon.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V add_broadcast_product(D d, const float* a, V b, V sum) {
 #if HWY_TARGET == HWY_AVX3 && defined(__GNUC__)
