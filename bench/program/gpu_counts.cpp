@@ -77,7 +77,9 @@ MeasuredPart part_of(const perf::KernelPoint& kernel, int gpu, double seconds_of
                     .times = kernel.times,
                     .gpu = gpu,
                     .device_name = kernel.gpu_name,
-                    .counted = work_of(kernel)};
+                    .counted = work_of(kernel),
+                    .counts = kernel.parts,
+                    .stalls = kernel.stalls};
   part.called = {.calls = kernel.times.calls,
                  .seconds = kernel.times.seconds,
                  .share = seconds_of_all > 0 ? std::optional(kernel.times.seconds / seconds_of_all) : std::nullopt,
@@ -96,7 +98,7 @@ GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& req
     const perf::LaunchEnd end =
         perf::launch({.argv = request.argv,
                       .environment = perf::session_environment(request.folder, perf::SessionMode::counters,
-                                                               perf::kernel_metrics(false)),
+                                                               perf::kernel_metrics(request.deep)),
                       .own_streams = false});
     counted = perf::read_session(request.folder);
     gpu.notes = counted.notes;

@@ -14,6 +14,7 @@ struct GpuCountRequest {
   std::vector<std::string> argv{};
   std::string folder{};  ///< empty; for the runs' files
   bool counts = true;    ///< false: only times
+  bool deep = false;     ///< counts what kernel_findings() needs too
   int exit_status = 0;   ///< of the run under the clock
 };
 

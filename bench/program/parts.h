@@ -38,6 +38,8 @@ struct MeasuredPart {
   std::string device_name{};
   int threads = 1;  ///< of a CPU
   CountedWork counted{};
+  std::map<std::string, double> counts{};  ///< of a kernel that was counted deeply: perf::KernelPoint::parts
+  std::map<std::string, double> stalls{};
 };
 
 /// The type with the most FLOP, f64 for x87's; f32 where there is none.

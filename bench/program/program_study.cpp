@@ -20,6 +20,7 @@
 #include "bench/program/cpu_counts.h"
 #include "bench/program/findings.h"
 #include "bench/program/gpu_counts.h"
+#include "bench/program/kernel_findings.h"
 #include "bench/program/parts.h"
 #include "perfcounters/interrupt.h"
 #include "perfcounters/program/changed_run.h"
@@ -178,6 +179,7 @@ class ProgramMeasurer {
     study.program = entry_of_program(parts);
     const MachineCeilings ceilings = judge(study, measured.run.machine);
     study.program->findings = findings_of(evidence(measured.run.machine, ceilings.cpu));
+    if (options_.experiments) set_kernel_findings(study, parts, ceilings);
     return measured;
   }
 
@@ -257,6 +259,7 @@ class ProgramMeasurer {
         .argv = options_.argv,
         .folder = folder_.sub("gpu"),
         .counts = refuses_run().empty() && !cpu_counts().interrupted && options_.mode != CounterMode::simulated,
+        .deep = options_.experiments,
         .exit_status = end_.status()};
     GpuParts gpu = count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });
     console_.finish_progress();
@@ -278,6 +281,27 @@ class ProgramMeasurer {
     }
     for (const MeasuredPart& part : parts) entry.parts.push_back(entry_of(part));
     return entry;
+  }
+
+  /// `parts` are those of the study's program.
+  static void set_kernel_findings(Study& study, const std::vector<MeasuredPart>& parts,
+                                  const MachineCeilings& ceilings) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const MeasuredPart& part = parts[i];
+      if (part.kind != "kernel") continue;
+      KernelEvidence evidence{.seconds = part.times.median, .counts = part.counts, .stalls = part.stalls};
+      const GpuCeilings* gpu = ceilings.of_gpu(part.gpu);
+      if (gpu != nullptr) evidence.launch_seconds = gpu->overhead_seconds;
+      ProgramPart& entry = study.program->parts[i];
+      const auto row = std::find_if(study.rows.begin(), study.rows.end(), [&](const Row& one) {
+        return one.identity.op == "kernel" && one.identity.name == part.name && one.place.device == entry.device;
+      });
+      if (row != study.rows.end()) evidence.verdict = row->verdict;
+      entry.findings = kernel_findings(evidence);
+      if (entry.findings.empty()) continue;
+      entry.counts = part.counts;
+      for (const auto& [reason, stalled] : part.stalls) entry.counts["stalled: " + reason] = stalled;
+    }
   }
 
   static void note_no_ceilings(Study& study) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct ProgramPart {
   std::string device{};  ///< "cpu", "cuda:0"
   CallFields called{};
   std::string reason{};  ///< why it is no point of the roofline; empty: it is one of the measurements
+  std::vector<Regime> findings{};          ///< of a kernel (bench/program/kernel_findings.h)
+  std::map<std::string, double> counts{};  ///< of a kernel with findings: what they rest on, per launch
 };
 
 struct ProgramEntry {

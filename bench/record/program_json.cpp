@@ -11,15 +11,34 @@ using nlohmann::json;
 json to_json(const ProgramPart& part) {
   json entry{{"kind", part.kind}, {"name", part.name}, {"device", part.device}, {"called", to_json(part.called)}};
   if (!part.reason.empty()) entry["reason"] = part.reason;
+  for (const Regime& finding : part.findings) entry["findings"].push_back(to_json(finding));
+  if (!part.counts.empty()) entry["counts"] = part.counts;
   return entry;
 }
 
+std::vector<Regime> findings_from_json(const json& entry) {
+  std::vector<Regime> findings;
+  const auto found = entry.find("findings");
+  if (found == entry.end() || !found->is_array()) return findings;
+  for (const json& finding : *found) {
+    if (auto regime = regime_from_json(finding)) findings.push_back(std::move(*regime));
+  }
+  return findings;
+}
+
 ProgramPart part_from_json(const json& entry) {
-  return {.kind = entry["kind"],
-          .name = entry["name"],
-          .device = entry["device"],
-          .called = called_from_json(entry).value_or(CallFields{}),
-          .reason = text_or_empty(entry, "reason")};
+  ProgramPart part{.kind = entry["kind"],
+                   .name = entry["name"],
+                   .device = entry["device"],
+                   .called = called_from_json(entry).value_or(CallFields{}),
+                   .reason = text_or_empty(entry, "reason"),
+                   .findings = findings_from_json(entry)};
+  if (const auto counts = entry.find("counts"); counts != entry.end() && counts->is_object()) {
+    for (const auto& [name, value] : counts->items()) {
+      if (value.is_number()) part.counts[name] = value;
+    }
+  }
+  return part;
 }
 
 }  // namespace
@@ -67,9 +86,7 @@ ProgramEntry program_from_json(const json& program) {
                      .interrupted = program.contains("interrupted") && program["interrupted"] == true};
   for (const json& part : program["parts"]) entry.parts.push_back(part_from_json(part));
   for (const json& note : program["notes"]) entry.notes.push_back(note);
-  for (const json& finding : program.value("findings", json::array())) {
-    if (auto regime = regime_from_json(finding)) entry.findings.push_back(std::move(*regime));
-  }
+  entry.findings = findings_from_json(program);
   return entry;
 }
 

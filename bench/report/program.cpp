@@ -73,13 +73,21 @@ std::string reasons(const ProgramEntry& program) {
   return text;
 }
 
-std::string findings(const ProgramEntry& program) {
+/// `head` stands before the first one.
+std::string findings(const std::vector<Regime>& found, const std::string& head) {
   std::string text;
-  for (const Regime& finding : program.findings) {
-    text += fmt::format("{} {}: {}\n", text.empty() ? "time goes to" : "         and", printable(finding.name),
+  for (const Regime& finding : found) {
+    text += fmt::format("{} {}: {}\n", text.empty() ? head : "         and", printable(finding.name),
                         printable(finding.evidence));
     for (const std::string& one : finding.advice) text += fmt::format("             - {}\n", printable(one));
   }
+  return text;
+}
+
+std::string findings(const ProgramEntry& program) {
+  std::string text = findings(program.findings, "time goes to");
+  for (const ProgramPart& part : program.parts)
+    text += findings(part.findings, fmt::format("time of {} goes to", printable(cut(part.name))));
   return text;
 }
 

@@ -103,6 +103,8 @@ void set_traffic(const GpuCounts& counts, KernelPoint& point) {
     point.parts.merge(gpu_parts(gpu_traffic_terms(level), counts));
   }
   point.parts.merge(gpu_parts(gpu_instruction_terms(), counts));
+  point.parts.merge(gpu_parts(gpu_activity_terms(), counts));
+  point.stalls = gpu_parts(gpu_stall_terms(), counts);
 }
 
 void refuse_all(const std::string& reason, KernelPoint& point) {
@@ -168,7 +170,11 @@ std::vector<std::string> kernel_metrics(bool deep) {
   append_metrics(gpu_work_terms(), metrics);
   metrics.emplace_back(kHardwareInstructions);
   metrics.emplace_back(kInstrumentedInstructions);
-  if (deep) append_metrics(gpu_instruction_terms(), metrics);
+  if (deep) {
+    append_metrics(gpu_instruction_terms(), metrics);
+    append_metrics(gpu_activity_terms(), metrics);
+    append_metrics(gpu_stall_terms(), metrics);
+  }
   return metrics;
 }
 

@@ -20,8 +20,9 @@ struct KernelPoint {
   /// Per call: Metric::flop, l1_bytes, l2_bytes and dram_bytes, each with its value or the reason why it has none.
   std::map<Metric, Quantity> quantities{};
   std::string work_type{};  ///< the largest part of W: "f32", "tensor bf16"; empty without W
-  /// Per call: the parts of W and Q ("tensor bf16", "dram read"), and what the instruction roofline needs.
+  /// Per call: the parts of W and Q ("tensor bf16", "dram read"), and what `deep` counts.
   std::map<std::string, double> parts{};
+  std::map<std::string, double> stalls{};  ///< reason -> stalled warps for each issued instruction
 };
 
 struct KernelPoints {
@@ -29,7 +30,7 @@ struct KernelPoints {
   std::vector<std::string> notes{};
 };
 
-/// What a session must count for W and Q; `deep`: for the instruction roofline too.
+/// What a session must count for W and Q; `deep`: for the instruction roofline, activity and stall reasons too.
 std::vector<std::string> kernel_metrics(bool deep);
 
 /// `timed`: the records of a session in mode `time`; `counted`: those of all sessions in mode `counters`, which may

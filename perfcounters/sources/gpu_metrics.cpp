@@ -82,6 +82,15 @@ constexpr GpuTerm kInstructions[] = {
     {"dram__sectors_write.sum", 1, "dram write sectors"},
 };
 
+constexpr GpuTerm kActivity[] = {
+    {"sm__cycles_active.sum", 1, "multiprocessor cycles with warps"},
+    {"sm__cycles_elapsed.sum", 1, "multiprocessor cycles"},
+    {"smsp__cycles_active.sum", 1, "scheduler cycles with warps"},
+    {"smsp__warps_active.sum", 1, "warp cycles"},
+    {"smsp__inst_issued.sum", 1, "issued instructions"},
+    {"smsp__sass_data_bytes_mem_global.sum", 1, "global bytes asked for"},
+};
+
 constexpr GpuTerm kStalls[] = {
     {"smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio", 1, "barrier"},
     {"smsp__average_warps_issue_stalled_branch_resolving_per_issue_active.ratio", 1, "branch resolving"},
@@ -128,6 +137,8 @@ std::span<const GpuTerm> gpu_traffic_terms(Metric level) {
 }
 
 std::span<const GpuTerm> gpu_instruction_terms() { return kInstructions; }
+
+std::span<const GpuTerm> gpu_activity_terms() { return kActivity; }
 
 std::span<const GpuTerm> gpu_stall_terms() { return kStalls; }
 

@@ -35,6 +35,10 @@ std::span<const GpuTerm> gpu_instruction_terms();
 /// The instruction roofline from those and from the traffic's; nothing if the warps' instructions were not counted.
 std::optional<InstructionCounts> gpu_instructions(const std::map<std::string, double>& counts);
 
+/// How busy the multiprocessors and their schedulers were, and the bytes that threads asked global memory for. Weights
+/// are 1.
+std::span<const GpuTerm> gpu_activity_terms();
+
 /// Stall reasons, in stalled warps per issued instruction; their sum is the latency of an instruction.
 std::span<const GpuTerm> gpu_stall_terms();
 

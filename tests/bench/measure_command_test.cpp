@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/program/findings.h"
+#include "bench/program/kernel_findings.h"
 #include "bench/record/program_json.h"
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
@@ -174,9 +175,59 @@ TEST_CASE("what the kernel does comes first where it takes most of the time, els
   CHECK(findings_of(evidence)[0].name == "latency");  // nothing explains the program's own part
 }
 
+/// A kernel of 100 us on a full GPU, half of whose cycles issue; its loads and stores are coalesced, nothing is shared.
+KernelEvidence full() {
+  return {.seconds = 100e-6,
+          .launch_seconds = 3e-6,
+          .counts = {{"warp instructions", 1e6},
+                     {"thread instructions not predicated off", 31e6},
+                     {"multiprocessor cycles with warps", 1.9e7},
+                     {"multiprocessor cycles", 2e7},
+                     {"scheduler cycles with warps", 8e7},
+                     {"issued instructions", 2e7},
+                     {"warp cycles", 4e8},
+                     {"global load instructions", 1e5},
+                     {"l1 global load sectors", 4e5},
+                     {"global bytes asked for", 12.8e6},
+                     {"l2 read sectors", 4e5}},
+          .stalls = {{"selected", 1}, {"long scoreboard", 12}, {"wait", 2}}};
+}
+
+TEST_CASE("what takes a kernel's time is named from its counters and roofs") {
+  const auto first = [](const std::function<void(KernelEvidence&)>& change) {
+    KernelEvidence evidence = full();
+    change(evidence);
+    const std::vector<Regime> found = kernel_findings(evidence);
+    return found.empty() ? "" : found.front().name;
+  };
+  CHECK(first([](auto&) {}) == "latency");
+  CHECK(contains(kernel_findings(full())[0].evidence, "5.0 warps on a scheduler"));
+  CHECK(contains(kernel_findings(full())[0].evidence, "'long scoreboard' (80 %)"));
+  CHECK(first([](auto& e) { e.seconds = 3e-6; }) == "overhead");
+  CHECK(first([](auto& e) { e.counts["multiprocessor cycles with warps"] = 2e6; }) == "few blocks");
+  CHECK(first([](auto& e) { e.counts["l1 local load sectors"] = 2e5; }) == "local memory");
+  CHECK(first([](auto& e) { e.counts["l1 global load sectors"] = 32e5; }) == "uncoalesced");
+  CHECK(first([](auto& e) {
+          e.counts["l1 global load sectors"] = 16e5, e.counts["global bytes asked for"] = 51.2e6;
+        }) == "latency");  // 16 bytes a thread
+  CHECK(first([](auto& e) {
+          e.counts["shared load instructions"] = 5e5, e.counts["shared load wavefronts"] = 1.6e7;
+          e.counts["shared load bank conflicts"] = 1.55e7;
+        }) == "bank conflicts");
+  CHECK(first([](auto& e) { e.counts["thread instructions not predicated off"] = 1e6; }) == "divergence");
+  CHECK(first([](auto& e) { e.counts["l2 reduction sectors"] = 1e6; }) == "atomics");
+  CHECK(first([](auto& e) { e.verdict = {.bound = "memory:dram", .percent_of_roof = 90}; }) == "memory:dram");
+  CHECK(first([](auto& e) { e.verdict = {.bound = "compute", .percent_of_roof = 90}; }) == "compute");
+  CHECK(first([](auto& e) { e.verdict = {.bound = "compute", .percent_of_roof = 20}; }) == "latency");
+  CHECK(first([](auto& e) { e.counts["issued instructions"] = 6e7; }) == "issue slots");
+  CHECK(first([](auto& e) { e.counts.clear(); }).empty());
+}
+
 TEST_CASE("the record's program survives writing and reading") {
   ProgramEntry program{.command = "./app 3", .exit_code = 3, .seconds = 1.5, .cpu_seconds = 2.5, .processes = 2};
   program.parts.push_back(entry_of(kernel("k", "", 1)));
+  program.parts[0].findings = kernel_findings(full());
+  program.parts[0].counts = full().counts;
   program.notes = {"a note"};
   const ProgramEntry read = program_from_json(to_json(program));
   CHECK(read.exit_code == 3);
@@ -185,6 +236,9 @@ TEST_CASE("the record's program survives writing and reading") {
   REQUIRE(read.parts.size() == 1);
   CHECK(read.parts[0].called.calls == 4);
   CHECK(read.notes == program.notes);
+  REQUIRE(read.parts[0].findings.size() == 1);
+  CHECK(read.parts[0].findings[0].evidence == program.parts[0].findings[0].evidence);
+  CHECK(read.parts[0].counts == full().counts);
 }
 
 TEST_CASE("the table has the end of the program, each part and each reason once") {
