@@ -43,6 +43,7 @@ StudyPlan bench_plan(const StudyOptions& options) {
   plan.measuring.caches = parse_caches(options.cache.empty() ? "warm" : options.cache);
   if (options.seconds > 0) plan.measuring.seconds_each = options.seconds;
   plan.ceilings = options.ceilings;
+  plan.measuring.scale = options.ceilings;
   return plan;
 }
 
@@ -54,6 +55,7 @@ StudyPlan roofline_plan(const StudyOptions& options) {
   if (options.seconds > 0) measuring.seconds_each = options.seconds;
   measuring.seconds_total = options.quick ? kQuickSeconds : kFullSeconds;
   measuring.max_runs = options.quick ? 20 : 50;
+  measuring.scale = true;
   plan.ceilings = true;
   plan.quick_ceilings = options.quick;
   if (!options.quick) return plan;

@@ -21,8 +21,35 @@ constexpr double kTeamStarts = 2;
 
 // ---- regime
 
+/// "twice the batch takes 1.05 times as long"; empty where it was not measured.
+std::string scaling_text(const Row& row) {
+  if (!row.scaling) return "";
+  return fmt::format("twice the batch takes {:.2f} times as long{}", row.scaling->time,
+                     row.scaling->kernel.empty() ? "" : fmt::format(" (by {})", row.scaling->kernel));
+}
+
+std::optional<double> fixed_seconds(const Row& row) {
+  const auto share = row.scaling ? row.scaling->fixed_share() : std::nullopt;
+  return share ? std::optional(*share * row.time.seconds) : std::nullopt;
+}
+
+/// Most of T does not grow with the work, and a call without work takes much less: the device is not full.
+Regime latency_regime(const Row& row, double fixed, std::optional<double> overhead) {
+  std::string evidence = fmt::format("{}: {} of T = {} do not grow with the work", scaling_text(row),
+                                     seconds_text(fixed), seconds_text(row.time.seconds));
+  if (overhead) evidence += fmt::format(", and a call without work takes {}", seconds_text(*overhead));
+  if (row.on_gpu())
+    return {"latency", evidence + ": multiprocessors are idle", {"a larger batch", "smaller tiles or split-K"}};
+  return {"latency", evidence + ": threads are idle", {"a larger batch", "fewer threads for so small a layer"}};
+}
+
 Regime overhead_regime(const Row& row, std::optional<double> overhead) {
+  constexpr double kLongerThanCalls = 3;
+  const std::optional<double> fixed = fixed_seconds(row);
+  if (fixed && overhead && *fixed > kLongerThanCalls * *overhead) return latency_regime(row, *fixed, overhead);
   std::string evidence = fmt::format("T = {}", seconds_text(row.time.seconds));
+  if (fixed)
+    evidence = fmt::format("{}: {} of {} do not grow with the work", scaling_text(row), seconds_text(*fixed), evidence);
   if (overhead)
     evidence += fmt::format(", and a call without work is expected to take up to {}", seconds_text(*overhead));
   if (row.on_gpu()) return {"overhead", evidence, {"more work a launch: a larger batch, fused layers", "CUDA graphs"}};
@@ -60,7 +87,8 @@ std::optional<Regime> regime_of(const Row& row, const MachineCeilings& ceilings)
   if (verdict.bound == "overhead") return overhead_regime(row, overhead_seconds(row, ceilings));
   if (verdict.percent_of_roof.value_or(0) < kNearRoof) {
     return Regime{"below",
-                  headroom_text(verdict) + ": no measured roof explains the time",
+                  headroom_text(verdict) + ": no measured roof explains the time" +
+                      (row.scaling ? ", and " + scaling_text(row) : ""),
                   {"`gable profile` shows where it goes (tails, packing, waiting threads)",
                    "`gable bench --device` with a library beside it shows whether the machine can do better"}};
   }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "bench/measure/insight.h"
@@ -106,6 +108,14 @@ perf::RooflineOptions options_for(const Row& row) {
   return options;
 }
 
+/// T below which a row far from every roof is bound by overhead: measured, where the row ran with twice the batch.
+std::optional<double> overhead_limit(const Row& row, std::optional<double> of_a_call) {
+  constexpr double kMostly = 0.5;
+  const auto fixed = row.scaling ? row.scaling->fixed_share() : std::nullopt;
+  if (!fixed) return of_a_call;
+  return *fixed > kMostly ? std::numeric_limits<double>::infinity() : 0;
+}
+
 perf::Verdict judge_on_cpu(const Row& row, const MachineCeilings& ceilings, const perf::Machine& machine) {
   perf::RooflinePoint point = point_of(row);
   point.threads = row.place.threads.value_or(0);
@@ -115,7 +125,7 @@ perf::Verdict judge_on_cpu(const Row& row, const MachineCeilings& ceilings, cons
     (warm ? home_of(point.bytes, least, point.threads, machine) : point.bytes.dram) = least;
   }
   perf::RooflineOptions options = options_for(row);
-  if (const auto overhead = overhead_seconds(row, ceilings)) options.overhead_seconds = *overhead;
+  if (const auto limit = overhead_limit(row, overhead_seconds(row, ceilings))) options.overhead_seconds = *limit;
   return perf::judge(ceilings.cpu, point, options);
 }
 
@@ -129,7 +139,8 @@ perf::Verdict judge_on_gpu(const Row& row, const GpuCeilings* gpu) {
     (in_l2 ? point.bytes.l2 : point.bytes.dram) = least;
   }
   perf::RooflineOptions options = options_for(row);
-  if (gpu->overhead_seconds > 0) options.overhead_seconds = gpu->overhead_seconds;
+  const auto of_a_launch = gpu->overhead_seconds > 0 ? std::optional(gpu->overhead_seconds) : std::nullopt;
+  if (const auto limit = overhead_limit(row, of_a_launch)) options.overhead_seconds = *limit;
   return perf::judge(gpu->roofs, point, options);
 }
 

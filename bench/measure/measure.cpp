@@ -122,6 +122,43 @@ Placement place_of(const Contestant& c, perf::Cache cache) {
   return place;
 }
 
+/// The same convolution with twice the batch; nothing for other ops.
+std::optional<Op> with_twice_the_batch(const Op& op) {
+  const auto* conv = std::get_if<Conv2d>(&op);
+  if (conv == nullptr) return std::nullopt;
+  Conv2d twice = *conv;
+  twice.input[0] *= 2;
+  return twice;
+}
+
+/// Calls that take longer are not bound by what a call costs.
+constexpr double kLongestScaled = 2e-3;   // seconds
+constexpr double kLargestScaled = 256e6;  // bytes of tensors: making random ones takes time as well
+constexpr Round kScalingRound{.budget = 0.04, .max_runs = 9};
+
+/// How T grows with the batch: `c` in turn with a runner of twice the batch. Nothing where the device can't run that.
+std::optional<Scaling> scaling_of(const Contestant& c, double seconds) {
+  const std::optional<Op> twice = with_twice_the_batch(c.one->op);
+  if (!twice || seconds > kLongestScaled || bytes_needed(*twice, 1) > kLargestScaled) return std::nullopt;
+  try {
+    OpRunner runner(c.runner->device(), *twice);
+    const OpData data = random_data(*twice);
+    runner.prepare(data);
+    const bool by_events = runner.timed_by_events();
+    const double first = run_first([&runner] { runner.run(); }, by_events);
+    const std::vector<perf::Timing> timings =
+        time_in_turn({{c.runner->subject(), seconds, by_events}, {runner.subject(), first, by_events}}, kScalingRound);
+    const Work work = c.runner->plan().work(), more = runner.plan().work();
+    const std::string kernel = runner.placement().kernel;
+    return Scaling{.work = more.flop / work.flop,
+                   .bytes = more.bytes() / work.bytes(),
+                   .time = timings[1].seconds / timings[0].seconds,
+                   .kernel = kernel == c.runner->placement().kernel ? "" : kernel};
+  } catch (const Error&) {  // no memory, or no kernel: the row stands without it
+    return std::nullopt;
+  }
+}
+
 Measured measured_of(const Contestant& c, perf::Cache cache, const perf::Timing& timing) {
   const Plan& plan = c.runner->plan();
   const Work least = plan.work();
@@ -190,7 +227,12 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
   for (const perf::Cache cache : job.options.caches) {
     const std::vector<perf::Timing> timings =
         time_in_turn(turns, {.cache = cache, .budget = seconds, .max_runs = job.options.max_runs});
-    for (std::size_t i = 0; i < turns.size(); ++i) report(measured_of(contestants[i], cache, timings[i]));
+    for (std::size_t i = 0; i < turns.size(); ++i) {
+      Measured measured = measured_of(contestants[i], cache, timings[i]);
+      if (job.options.scale && cache == perf::Cache::warm)
+        measured.row.scaling = scaling_of(contestants[i], timings[i].seconds);
+      report(measured);
+    }
   }
 }
 

@@ -8,12 +8,24 @@
 
 namespace gable::bench {
 
-/// What takes the time, why it is believed, and what would help. Rows have "overhead", "memory:LEVEL", "compute" and
-/// "below": far from every roof. Programs have more (bench/program/findings.h).
+/// What takes the time, why it is believed, and what would help. Rows have "overhead", "latency" (most of T does not
+/// grow with the work, and is longer than a call without work), "memory:LEVEL", "compute" and "below": far from every
+/// roof. Programs have more (bench/program/findings.h).
 struct Regime {
   std::string name{};
   std::string evidence{};  ///< a sentence with the measured numbers
   std::vector<std::string> advice{};
+};
+
+/// The same convolution with twice the batch, in turn with the row: whether its time grows with its work.
+struct Scaling {
+  double work = 2;       ///< its W over the row's
+  double bytes = 1;      ///< its least Q over the row's
+  double time = 1;       ///< its T over the row's
+  std::string kernel{};  ///< that ran it; empty: the row's
+
+  /// The share of the row's T that does not grow with the work; none where most of Q does not grow either (weights).
+  std::optional<double> fixed_share() const;
 };
 
 /// The convolution without any reuse: both operands of each multiplication come from memory.

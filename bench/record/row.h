@@ -139,6 +139,7 @@ struct Row {
   std::optional<double> edges_per_second{};  ///< of PageRank
   std::optional<CallFields> called{};        ///< of a program that is not gable's, its regions and kernels
   std::optional<Regime> regime{};
+  std::optional<Scaling> scaling{};   ///< of short convolutions in a study with ceilings
   std::optional<NaiveModel> naive{};  ///< of convolutions
   std::optional<Fusion> fusion{};     ///< of fused max-pools, where the study has the row without it
   std::optional<perf::InstructionCounts> instructions{};  ///< of a GPU, where they were counted

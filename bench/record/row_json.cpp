@@ -228,6 +228,10 @@ CounterDetails counters_from_json(const json& m) {
 
 void set_insight(json& entry, const Row& row) {
   if (row.regime) entry["regime"] = to_json(*row.regime);
+  if (row.scaling) {
+    entry["scaling"] = {{"work", row.scaling->work}, {"bytes", row.scaling->bytes}, {"time", row.scaling->time}};
+    if (!row.scaling->kernel.empty()) entry["scaling"]["kernel"] = row.scaling->kernel;
+  }
   if (row.naive) {
     entry["naive"] = {{"model", "convolution"}, {"bytes", row.naive->bytes}};
     set_if(entry["naive"], "seconds", row.naive->seconds);
@@ -241,6 +245,12 @@ void set_insight(json& entry, const Row& row) {
 
 void read_insight(const json& m, Row& row) {
   if (const auto regime = m.find("regime"); regime != m.end()) row.regime = regime_from_json(*regime);
+  if (const auto scaling = m.find("scaling"); scaling != m.end() && scaling->is_object()) {
+    row.scaling = {.work = number_or_empty<double>(*scaling, "work").value_or(1),
+                   .bytes = number_or_empty<double>(*scaling, "bytes").value_or(1),
+                   .time = number_or_empty<double>(*scaling, "time").value_or(1),
+                   .kernel = text_or_empty(*scaling, "kernel")};
+  }
   if (const auto naive = m.find("naive"); naive != m.end() && naive->is_object()) {
     row.naive = {.bytes = number_or_empty<double>(*naive, "bytes").value_or(0),
                  .seconds = number_or_empty<double>(*naive, "seconds")};

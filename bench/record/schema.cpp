@@ -340,6 +340,13 @@ void check_list(Checker& check, const Field& field, CheckEntry check_entry) {
   }
 }
 
+void check_scaling(Checker& check, const json& entry, const std::string& at) {
+  const json* scaling = check.object({entry, at, "scaling", Presence::optional});
+  if (!scaling) return;
+  for (const char* key : {"work", "bytes", "time"}) check.positive({*scaling, at + "/scaling", key});
+  check.text({*scaling, at + "/scaling", "kernel", Presence::optional});
+}
+
 void check_energy(Checker& check, const json& entry, const std::string& at) {
   const json* energy = check.object({entry, at, "energy", Presence::optional});
   if (!energy) return;
@@ -432,6 +439,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check_called(check, entry, at, Presence::optional);
   check_energy(check, entry, at);
   check_instructions(check, entry, at);
+  check_scaling(check, entry, at);
   for (const char* key : {"percent_of_roof", "max_error", "error_bound"}) {
     check.not_negative({entry, at, key, Presence::optional});
   }

@@ -129,6 +129,9 @@ void add_insight(const Measurement& m, CardRows& rows) {
     rows.emplace_back("Regime", m.regime->name + ": " + m.regime->evidence);
     for (const std::string& advice : m.regime->advice) rows.emplace_back("What helps", advice);
   }
+  if (m.scaling)
+    rows.emplace_back("Twice the batch", fmt::format("{:.2f} times T for {:.2f} times the least bytes", m.scaling->time,
+                                                     m.scaling->bytes));
   if (m.naive && m.naive->seconds) rows.emplace_back("Naive model", seconds_text(*m.naive->seconds));
   if (m.fusion) rows.emplace_back("Fusion saves", si_text(m.fusion->bytes_saved, "B"));
 }

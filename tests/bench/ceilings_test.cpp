@@ -18,6 +18,7 @@
 #include "bench/measure/measure.h"
 #include "bench/measure/recorded_ceilings.h"
 #include "bench/record/headroom.h"
+#include "bench/record/row_json.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_json.h"
 #include "perfcounters/ceilings/ladder.h"
@@ -338,6 +339,36 @@ TEST_CASE("a verdict has all limits, lowest first, and its regime comes with adv
   CHECK(regime_of(gpu_row(0, 1e6, 1e6, 9e-6)).name == "overhead");
   CHECK(regime_of(gpu_row(0, 1e9, 1e8, 1e-3)).name == "below");
   CHECK(regime_of(gpu_row(0, 9e9, 1e9, 1e-3)).advice.size() == 2);
+}
+
+TEST_CASE("whether T grows with the work is measured at twice the batch, and decides over what a launch costs") {
+  const auto judged_row = [](double seconds, double bytes, double time) {
+    Row row = gpu_row(0, 1e6, 1e6, seconds);
+    row.scaling = Scaling{.work = 2, .bytes = bytes, .time = time};
+    std::vector<Row> rows{row};
+    judge_rows(rows, one_gpu(), perf::Machine{});
+    return rows[0];
+  };
+  CHECK(judged_row(9e-6, 2, 1.05).regime->name == "overhead");
+  CHECK(contains(judged_row(9e-6, 2, 1.05).regime->evidence, "twice the batch takes 1.05 times as long"));
+  CHECK(judged_row(9e-6, 2, 1.9).regime->name == "below");  // short, and yet it grows
+  CHECK(judged_row(9e-6, 2, 1.9).verdict.bound != "overhead");
+  const Row idle = judged_row(90e-6, 1.9, 1.1);  // a launch takes 10 us
+  CHECK(idle.verdict.bound == "overhead");
+  CHECK(idle.regime->name == "latency");
+  CHECK(contains(idle.regime->evidence, "multiprocessors are idle"));
+  CHECK(judged_row(90e-6, 1.1, 1.1).verdict.bound != "overhead");  // weights: nothing much should grow
+  Row near = gpu_row(0, 9e9, 1e9, 1e-3);
+  near.scaling = Scaling{.work = 2, .bytes = 2, .time = 1.1};
+  CHECK(judged(near).bound == "compute");
+
+  const Scaling half{.work = 2, .bytes = 1.8, .time = 1.4};
+  CHECK(*half.fixed_share() == doctest::Approx(0.5));
+  CHECK_FALSE(Scaling{.work = 2, .bytes = 1.2, .time = 1}.fixed_share().has_value());
+  CHECK(*Scaling{.work = 2, .bytes = 2, .time = 0.9}.fixed_share() == 1);
+  const Row read = row_from_json(to_json(judged_row(9e-6, 2, 1.05)));
+  REQUIRE(read.scaling.has_value());
+  CHECK(read.scaling->time == 1.05);
 }
 
 TEST_CASE("fused pools say what they save, and the naive model stands beside the measurement") {
