@@ -64,6 +64,7 @@ struct PanelStyle {
   const std::vector<RoofGroup>& groups;
   Sizes sizes;
   Ranges ranges;
+  double right;  // margin of a wide panel, for the names of its roofs
   FigureSize size;
   bool numbered;  // labels are numbers, even where names would have room
 };
@@ -143,11 +144,19 @@ void include_group(const RoofGroup& group, const Studies& studies, Extent& x, Ex
   }
 }
 
-void shared_ranges(const Studies& studies, const std::vector<RoofGroup>& groups, Range& x_range, Range& y_range) {
-  Extent x, y;
-  for (const RoofGroup& group : groups) include_group(group, studies, x, y);
-  x_range = rounded(x, 3, 2);
-  y_range = rounded(y, 1.6, 1.6);
+// All panels share their x axis, and those of a line their y axis: a GPU in a line of its own takes no decades from
+// CPUs.
+std::vector<Ranges> ranges_of(const Studies& studies, const std::vector<RoofGroup>& groups, size_t in_line) {
+  std::vector<Ranges> ranges(groups.size());
+  Extent x;
+  for (size_t first = 0; first < groups.size(); first += in_line) {
+    const size_t end = std::min(first + in_line, groups.size());
+    Extent y;
+    for (size_t i = first; i < end; ++i) include_group(groups[i], studies, x, y);
+    for (size_t i = first; i < end; ++i) ranges[i].y = rounded(y, 1.6, 1.6);
+  }
+  for (Ranges& one : ranges) one.x = rounded(x, 3, 2);
+  return ranges;
 }
 
 std::vector<Tick> ticks_of(Range range, double from, double to) {
@@ -583,7 +592,7 @@ Panel lay_out_panel(const Studies& studies, const RoofGroup& group, Pixel corner
   Panel panel;
   panel.gpu = group.kind == DeviceKind::gpu;
   panel.title = panel.gpu ? "GPU" : "CPU";
-  const double right = wide ? std::max(sizes.right, margin_of(group)) : sizes.right;
+  const double right = wide ? style.right : sizes.right;
   panel.frame = {corner.x, corner.y, corner.x + sizes.left + sizes.plot_width + right,
                  corner.y + sizes.top + sizes.plot_height + sizes.bottom};
   panel.plot = {corner.x + sizes.left, corner.y + sizes.top, corner.x + sizes.left + sizes.plot_width,
@@ -709,22 +718,28 @@ Figure lay_out(const Studies& studies, FigureSize size) {
   const std::vector<RoofGroup> groups = roof_groups(studies);
   figure.title = figure_title(groups);
   figure.subtitle = subtitle_of(studies);
-  Range x, y;
-  shared_ranges(studies, groups, x, y);
   const bool wide = size == FigureSize::wide;
   const Sizes& sizes = !wide ? kNarrow : groups.size() > 1 ? kTwoWide : kOneWide;
 
+  const size_t in_line = wide ? kPanelsInLine : 1;
+  const std::vector<Ranges> ranges = ranges_of(studies, groups, in_line);
+  std::vector<double> margins(in_line, sizes.right);  // of the columns
+  for (size_t i = 0; i < groups.size(); ++i)
+    margins[i % in_line] = std::max(margins[i % in_line], margin_of(groups[i]));
+
   // The narrow figure has no title: the page around it has one.
   const double top = wide ? 44 + 16 * static_cast<double>(figure.subtitle.size()) : 0;
+  Pixel corner;  // of the place after the last panel
   auto lay_out_panels = [&](bool numbered) {
     figure.panels.clear();
     figure.width = figure.height = 0;
-    Pixel corner = {0, top};
+    corner = {0, top};
     double line_bottom = top;
     for (size_t i = 0; i < groups.size(); ++i) {
-      const Panel panel = lay_out_panel(studies, groups[i], corner, {groups, sizes, {x, y}, size, numbered});
+      const Panel panel =
+          lay_out_panel(studies, groups[i], corner, {groups, sizes, ranges[i], margins[i % in_line], size, numbered});
       line_bottom = std::max(line_bottom, panel.frame.y1);
-      const bool line_ends = !wide || i % kPanelsInLine == kPanelsInLine - 1;
+      const bool line_ends = i % in_line == in_line - 1;
       corner = line_ends ? Pixel{0, line_bottom + sizes.between} : Pixel{panel.frame.x1 + sizes.between, corner.y};
       figure.width = std::max(figure.width, panel.frame.x1);
       figure.height = std::max(figure.height, panel.frame.y1);
@@ -736,8 +751,12 @@ Figure lay_out(const Studies& studies, FigureSize size) {
   const bool numbered = lay_out_panels(!wide);
   if (numbered && wide) lay_out_panels(true);
   const double left = wide ? sizes.left : 12;
-  double below = lay_out_legend(figure, studies, left, figure.height + 16);
-  if (numbered) below = lay_out_key(figure, studies, left, below + 4);
+  // An empty place in the last line has room for the legend.
+  const bool beside = groups.size() > in_line && groups.size() % in_line != 0;
+  const Pixel legend_at = beside ? Pixel{corner.x + left, corner.y + sizes.top + 6} : Pixel{left, figure.height + 16};
+  double below = lay_out_legend(figure, studies, legend_at.x, legend_at.y);
+  if (numbered) below = lay_out_key(figure, studies, legend_at.x, below + 4);
+  if (beside) below = std::max(below, figure.height);
   figure.note = fit_text(note_of(studies, figure.panels), kFonts.tick, figure.width - left - 4);
   figure.note_at = {left, below + 8};
   figure.height = below + 20;
