@@ -323,8 +323,8 @@ std::string styles() {
   const std::string light = scheme_properties(false), dark = scheme_properties(true);
   return fmt::format(
       ":root{{color-scheme:light;{0}}}"
-      "@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{1}}}}}"
-      ":root[data-theme=dark]{{color-scheme:dark;{1}}}\n{2}\n{3}",
+      "@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{1}}}}}"
+      "@media screen{{:root[data-theme=dark]{{color-scheme:dark;{1}}}}}\n{2}\n{3}",
       light, dark, figure_rules(), kPageCss);
 }
 

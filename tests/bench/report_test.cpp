@@ -796,7 +796,7 @@ TEST_CASE("svg: well formed, and its looks are plain attributes; the page's figu
   CHECK(contains(drawing, " fill=\"#1d232b\" paint-order=\"stroke\" stroke=\"#ffffff\""));
   CHECK(count_of(drawing, "aria-hidden=\"true\"") > 10);
   CHECK(contains(html(studies), ".mark.c-f32{fill:var(--f32);stroke:var(--f32)}"));
-  CHECK(contains(html(studies), "@media (prefers-color-scheme:dark)"));
+  CHECK(contains(html(studies), "@media screen and (prefers-color-scheme:dark)"));
 }
 
 TEST_CASE("svg: librsvg draws it in colours") {

@@ -419,9 +419,31 @@ def test_the_view_is_saved_as_svg_png_and_csv(page, tmp_path):
     text = (tmp_path / "view.svg").read_text()
     ElementTree.fromstring(text)
     assert "class=" not in text and "var(" not in text and "Measured roofline" in text
+    assert all(f">{row['device']}<" in text for row in rows) and ">counter Q<" in text  # the legend
     assert (tmp_path / "view.png").read_bytes().startswith(b"\x89PNG\r\n")
     table = list(csv.DictReader(io.StringIO((tmp_path / "view.csv").read_text())))
     assert [float(line["seconds"]) for line in table] == [row["T"]["seconds"] for row in rows]
+
+
+def test_paper_has_the_figure_with_a_legend_in_light_colours_and_all_rows(page):
+    one = page(CPU, GPU)
+    one.run("document.documentElement.dataset.theme = 'dark'")
+    legend = "getComputedStyle(document.querySelector('.figure .legend')).display"
+    on_screen = one.run("document.querySelector('.figure').viewBox.baseVal.height")
+    assert one.run(legend) == "none"
+    one.call("Emulation.setEmulatedMedia", media="print")
+    one.run("dispatchEvent(new Event('beforeprint'))")
+    words = one.run("document.querySelector('.figure .legend').textContent")
+    assert one.run(legend) == "inline" and all(word in words for word in ("onednn", "cuda:0", "bf16", "analytic Q"))
+    assert one.run("document.querySelector('.figure').viewBox.baseVal.width") == 980
+    assert one.run("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    assert one.run("getComputedStyle(document.querySelector('.controls')).display") == "none"
+    rows = len(record(CPU)["measurements"]) + len(record(GPU)["measurements"])
+    assert one.run("document.querySelectorAll('#measurements tbody tr').length") == rows
+    one.call("Emulation.setEmulatedMedia", media="")
+    one.run("dispatchEvent(new Event('afterprint'))")
+    assert one.run(legend) == "none"
+    assert one.run("document.querySelector('.figure').viewBox.baseVal.height") == on_screen
 
 
 def test_a_hostile_study_is_text(page):

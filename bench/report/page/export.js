@@ -7,8 +7,8 @@ const figureText = () => {
   const from = [figure, ...figure.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
   from.forEach((element, rank) => {
     const style = getComputedStyle(element), target = to[rank];
-    for (const name of ["class", "tabindex", "role", "aria-label", "data-i", "data-of"]) target.removeAttribute(name);
-    if (["title", "defs", "g", "marker"].includes(element.localName)) return;
+    for (const name of ["class", "tabindex", "role", "aria-label", "aria-hidden", "data-i", "data-of", "data-height"]) target.removeAttribute(name);
+    if (["title", "defs", "g", "marker", "svg"].includes(element.localName)) return;
     for (const name of kSavedStyles) {
       const value = style.getPropertyValue(name);
       if (value && !["normal", "none 0px", "auto"].includes(value)) target.setAttribute(name, value);
@@ -16,15 +16,16 @@ const figureText = () => {
     if (style.paintOrder === "normal") target.removeAttribute("paint-order");
   });
   copy.setAttribute("font-family", getComputedStyle(document.body).fontFamily);
-  const frame = figure.viewBox.baseVal;
+  const { width } = figure.viewBox.baseVal;
+  const height = figure.viewBox.baseVal.height + Number(one(".legend", figure).dataset.height);
   const head = one("h1").textContent, lines = one("header p").textContent;
-  copy.setAttribute("viewBox", `0 -44 ${frame.width} ${frame.height + 44}`);
-  copy.setAttribute("height", frame.height + 44);
-  copy.prepend(svg("rect", { x: 0, y: -44, width: frame.width, height: frame.height + 44,
+  copy.setAttribute("viewBox", `0 -44 ${width} ${height + 44}`);
+  copy.setAttribute("height", height + 44);
+  copy.prepend(svg("rect", { x: 0, y: -44, width, height: height + 44,
     fill: getComputedStyle(document.documentElement).backgroundColor }));
   const ink = getComputedStyle(document.body).color;
   copy.append(svg("text", { x: 12, y: -24, "font-size": 16, "font-weight": 700, fill: ink }, head),
-    svg("text", { x: 12, y: -7, "font-size": 11, fill: ink }, fitText(lines, 11, frame.width - 24)));
+    svg("text", { x: 12, y: -7, "font-size": 11, fill: ink }, fitText(lines, 11, width - 24)));
   return new XMLSerializer().serializeToString(copy);
 };
 

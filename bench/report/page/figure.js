@@ -247,9 +247,36 @@ const drawJoins = (pairs, kind, layer) => {
 };
 
 let focusedPoint = -1;
+// On the page the filters say what marks mean. On paper and in saved pictures this does.
+const kLegendLine = 20, kLegendTop = 14;
+const drawLegend = (width, top) => {
+  const legend = svg("g", { class: "legend", "aria-hidden": "true" });
+  let x = 12, y = top + kLegendTop;
+  const entry = (mark, text) => {
+    const room = 20 + textWidth(text, 11.5) + 18;
+    if (x > 12 && x + room > width - 8) (x = 12), (y += kLegendLine);
+    mark.setAttribute("x", x);
+    mark.setAttribute("y", y - 11);
+    legend.append(mark, svg("text", { class: "ink", x: x + 20, y, "font-size": 11.5 }, text));
+    x += room;
+  };
+  for (const facet of ["device", "precision", "source", "cache"]) {
+    const values = unique(shown.filter(canBeDrawn).map((point) => point.facets[facet]));
+    if (values.length < 2 && !["device", "precision", "source"].includes(facet)) continue;
+    const words = { source: (value) => `${value} Q`, cache: (value) => `${value} cache` }[facet] ?? ((value) => value);
+    for (const value of values.filter((value) => swatchOf(facet, value))) entry(swatchOf(facet, value), words(value));
+  }
+  if (shown.some((point) => point.flags.length))
+    entry(svg("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14" }, svg("circle", { class: "flag", r: 5.5 })), "flagged: see the table");
+  legend.dataset.height = y - top + 10;
+  return legend;
+};
+
+const kPaperWidth = 980;  // pixels: two panels side by side
+let onPaper = false;
 const draw = () => {
   const hadFocus = figure?.contains(document.activeElement);
-  const width = Math.max(280, canvas.clientWidth);
+  const width = onPaper ? kPaperWidth : Math.max(280, canvas.clientWidth);
   panels = layOut(width);
   placeOf = new Map();
   const drawable = shown.filter(canBeDrawn);
@@ -259,13 +286,15 @@ const draw = () => {
     panel.scale = scaleOf(
       state.views[panel.axes] ?? rangeOf(drawable.filter((point) => alike.includes(point.group)), alike), panel.box);
   }
-  const height = Math.max(...panels.map((panel) => panel.box.y1)) + 44;
+  const bottom = Math.max(...panels.map((panel) => panel.box.y1)) + 44;
+  const legend = drawLegend(width, bottom);
+  const height = onPaper ? bottom + Number(legend.dataset.height) : bottom;
   const next = svg("svg", { class: "figure", width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
     "aria-label": `${document.title}. Arrow keys move between points, Enter pins one, Escape lets go, plus and minus zoom.` });
   const longest = longestTime();
   for (const panel of panels) next.append(drawPanel(panel, longest));
   const joins = svg("g", { class: "joins" });
-  next.append(joins, svg("g", { class: "hover", "aria-hidden": "true" }));
+  next.append(joins, svg("g", { class: "hover", "aria-hidden": "true" }), legend);
   const places = [...placeOf.values()];
   if (state.joins) drawJoins(joinsOf(places), "pair", joins);
   if (state.steps) drawJoins(stepsOf(places), "step", joins);

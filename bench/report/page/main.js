@@ -39,7 +39,10 @@ addEventListener("resize", () => {
   lastWidth = canvas.clientWidth;
   redrawSoon();
 });
-addEventListener("beforeprint", () => {
-  showRows(Infinity);
+const drawOnPaper = (paper) => {
+  onPaper = paper;
+  if (paper) showRows(Infinity);
   draw();
-});
+};
+addEventListener("beforeprint", () => drawOnPaper(true));
+addEventListener("afterprint", () => drawOnPaper(false));
