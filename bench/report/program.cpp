@@ -85,7 +85,9 @@ std::string findings(const std::vector<Regime>& found, const std::string& head) 
 }
 
 std::string findings(const ProgramEntry& program) {
-  std::string text = findings(program.findings, "time goes to");
+  const bool has_kernels = std::any_of(program.parts.begin(), program.parts.end(),
+                                       [](const ProgramPart& part) { return part.kind == "kernel"; });
+  std::string text = findings(program.findings, has_kernels ? "time on the CPU goes to" : "time goes to");
   for (const ProgramPart& part : program.parts)
     text += findings(part.findings, fmt::format("time of {} goes to", printable(cut(part.name))));
   return text;

@@ -60,7 +60,8 @@ struct Counted {
   std::string reason{};  ///< why some of its launches were not counted
 };
 
-constexpr const char* kNotByType = "instructions of each type were not counted";
+constexpr const char* kNotByType =
+    "instructions of each type were not counted; of a kernel with 20 launches or fewer only traffic is";
 constexpr const char* kUnits = "of the matrix units only: instructions of each type were not counted";
 
 double matrix_work(const GpuCounts& counts) {

@@ -558,6 +558,29 @@ def test_the_instruction_roofline_has_issue_slots_walls_and_the_predication_gap(
     assert "FLOP/byte (DRAM)" in one.text(".figure") and one.count(".wall") == 0
 
 
+def test_machines_without_instructions_have_no_panel_in_the_instruction_roofline(page):
+    one = page(CPU, counted_with_energy())
+    panels = "[...document.querySelectorAll('.figure text')].filter((t) => t.textContent === '{}').length"
+    assert one.run(panels.format("performance, GFLOP/s")) == 2
+    show_axes(one, "instructions")
+    assert one.run(panels.format("warp instructions, GIPS")) == 1
+
+
+def test_the_headroom_of_every_point_is_inside_its_panel(page):
+    one = page(GPU, COUNTED)
+    rows = len(record(GPU)["measurements"]) + len(record(COUNTED)["measurements"])
+    outside = []
+    for index in range(0, rows, 15):
+        if not one.count(mark(index)):
+            continue
+        hover(one, index)
+        outside += one.run("""[...document.querySelectorAll('.figure .hover text')].filter((text) => {
+            const box = text.getBoundingClientRect(), all = document.querySelector('.figure').getBoundingClientRect();
+            return box.left < all.left || box.right > all.right;
+        }).map((text) => text.textContent)""")
+    assert outside == []
+
+
 def test_a_study_without_energy_and_instructions_has_no_choice_of_axes(page):
     one = page(CPU, fragment="axes=energy")
     assert one.count("select[name=axes]") == 0

@@ -7,7 +7,9 @@ const canvas = html("div", { class: "canvas" });
 
 const drawnGroups = () => {
   const used = groups.map((_, index) => index).filter((index) => !state.groupsOff.has(index));
-  const withPoints = used.filter((index) => shown.some((point) => point.group === index));
+  // A machine without energy or counted instructions has no panel among those of others that have.
+  const has = (point) => view() === timeView || canBeDrawn(point);
+  const withPoints = used.filter((index) => shown.some((point) => point.group === index && has(point)));
   return withPoints.length ? withPoints : used;
 };
 

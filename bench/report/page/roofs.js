@@ -132,8 +132,11 @@ const drawUsedRoof = (point, panel, place, layer) => {
   if (!room) return;
   layer.append(lineElement(room, { class: "room" }));
   if (Math.abs(x - place.x) > 1) layer.append(lineElement([place.x, place.y, x, place.y], { class: "room" }));
-  const text = point.headroom ?? `${point.percent.toFixed(0)} % of ${point.roof}`;
-  const atEnd = x + 8 + textWidth(text, 11.5) > box.x1;
-  layer.append(svg("text", { class: `ink bold halo${atEnd ? " end" : ""}`, "font-size": 11.5, x: x + (atEnd ? -6 : 6),
+  const kBold = 1.12;  // of the width that textWidth() knows
+  const most = box.x1 - box.x0 - 8;
+  const text = fitText(point.headroom ?? `${point.percent.toFixed(0)} % of ${point.roof}`, 11.5 * kBold, most);
+  const width = textWidth(text, 11.5 * kBold);
+  const beside = x + 6 + width > box.x1 ? x - 6 - width : x + 6;
+  layer.append(svg("text", { class: "ink bold halo", "font-size": 11.5, x: clamp(beside, box.x0 + 4, box.x1 - 4 - width),
     y: clamp(scale.y(attainable) - 5, box.y0 + 12, box.y1 - 4) }, text));
 };
