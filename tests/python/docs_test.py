@@ -1,7 +1,10 @@
 """The documents of the repository: links lead somewhere, and no merge is left half done."""
 
+import os
 import pathlib
 import re
+import shlex
+import subprocess
 
 import pytest
 
@@ -48,3 +51,25 @@ def test_a_link_to_nowhere_is_found(tmp_path):
     document = tmp_path / "here.md"
     document.write_text("[a](other.md#the-first-of-two) [b](none.md) [c](other.md#third) [d](https://example.org/x)\n")
     assert broken_links(document) == ["none.md", "other.md#third"]
+
+
+def said(picture: pathlib.Path) -> list[str]:
+    """All words and numbers of a drawing: titles, points with their values, roofs, the legend."""
+    return sorted(re.findall(r"<(?:title|text)[^>]*>([^<]*)<", picture.read_text()))
+
+
+def drawings() -> list[tuple[str, str]]:
+    """README's pictures of studies, each with the command below it that draws it."""
+    text = (ROOT / "README.md").read_text()
+    return re.findall(r"!\[[^\]]*\]\((docs/images/[^)]*\.svg)\)\s+```\n(?:./run )?(gable plot [^\n]*)\n```", text)
+
+
+@pytest.mark.skipif(not os.environ.get("GABLE_COMMAND"), reason="GABLE_COMMAND is not set: CMake's test sets it")
+def test_the_numbers_of_the_readme_s_picture_are_those_of_its_records(tmp_path):
+    assert drawings(), "README shows no picture with the command that draws it"
+    for picture, command in drawings():
+        words = shlex.split(command.partition(" --out")[0])
+        files = [ROOT / word for word in words[2:]]
+        done = subprocess.run([os.environ["GABLE_COMMAND"], "plot", *files, "--out", tmp_path], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert said(ROOT / picture) == said(tmp_path / "roofline.svg"), f"{picture} is not what `{command}` draws"
