@@ -51,7 +51,10 @@ Regime overhead_regime(const Row& row, std::optional<double> overhead) {
   if (fixed)
     evidence = fmt::format("{}: {} of {} do not grow with the work", scaling_text(row), seconds_text(*fixed), evidence);
   if (overhead)
-    evidence += fmt::format(", and a call without work is expected to take up to {}", seconds_text(*overhead));
+    evidence += fmt::format("{} {}",
+                            row.on_gpu() ? ", and a launch without work that is waited for takes"
+                                         : ", and a call without work is expected to take up to",
+                            seconds_text(*overhead));
   if (row.on_gpu()) return {"overhead", evidence, {"more work a launch: a larger batch, fused layers", "CUDA graphs"}};
   return {"overhead", evidence, {"more work a call: a larger batch", "fewer threads for so small a layer"}};
 }

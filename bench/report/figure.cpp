@@ -31,7 +31,7 @@ struct Sizes {
   double plot_width, plot_height, left, right, top, bottom, between;
 };
 constexpr Sizes kOneWide = {800, 520, 62, 30, 44, 46, 0};
-constexpr Sizes kTwoWide = {540, 500, 62, 30, 44, 46, 22};
+constexpr Sizes kTwoWide = {440, 410, 58, 30, 44, 46, 18};
 constexpr Sizes kNarrow = {302, 330, 46, 12, 40, 42, 14};
 
 struct Range {
@@ -201,8 +201,14 @@ bool hits(const std::vector<Box>& boxes, const std::vector<Box>& others) {
   return false;
 }
 
-std::string ceiling_text(const Ceiling& c) {
-  return fmt::format("{} · {}", printable(c.name), flops_text(c.limit.value));
+// The panel's title has the threads already.
+std::string without_threads(const std::string& name, int threads) {
+  const std::string end = fmt::format(", {} thread{}", threads, threads == 1 ? "" : "s");
+  return threads > 0 && name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
+}
+
+std::string ceiling_text(const Ceiling& c, const RoofGroup& group) {
+  return fmt::format("{} · {}", printable(without_threads(c.name, group.threads)), flops_text(c.limit.value));
 }
 
 // The boxes of everything that is already in the plot.
@@ -352,7 +358,7 @@ std::vector<std::pair<RoofLine, std::string>> add_ceilings(Panel& panel, const P
         is_strong};
     if (!clip(line.line, panel.plot)) continue;
     panel.roofs.push_back(line);
-    named.emplace_back(line, ceiling_text(c));
+    named.emplace_back(line, ceiling_text(c, roof.group));
     if (is_strong) add_ridges(panel, roof, c);
   }
   return named;
@@ -395,7 +401,7 @@ double margin_of(const RoofGroup& group) {
   double widest = 0;
   for (const Ceiling& c : group.roofs) {
     if (!c.is_bandwidth() && !has_fused_twin(c, group)) {
-      widest = std::max(widest, text_width(ceiling_text(c), kFonts.roof));
+      widest = std::max(widest, text_width(ceiling_text(c, group), kFonts.roof));
     }
   }
   constexpr double kWidest = 240;
