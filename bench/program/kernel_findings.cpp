@@ -13,11 +13,12 @@ namespace gable::bench {
 namespace {
 
 // Shares from which a cause is named.
-constexpr double kLaunches = 1.5;       // launches without work that a launch takes
+constexpr double kLaunches = 0.25;      // of a launch that is waited for: about what one of many costs
 constexpr double kBusy = 0.6;           // of the multiprocessors' cycles with warps
 constexpr double kLocal = 0.2;          // of the sectors of L1: those of local memory
 constexpr double kUsedOfSector = 0.5;   // of the bytes of the sectors that loads and stores touch
 constexpr double kUnitStride = 16;      // sectors for an access of a warp, at most: 16 bytes a thread
+constexpr double kSectorsMatter = 0.1;  // sectors for a cycle of a multiprocessor: a seventh of what an H200 reads
 constexpr double kConflicts = 0.5;      // of the wavefronts of shared memory
 constexpr double kSharedBusy = 0.3;     // of the cycles: wavefronts of shared memory, one a cycle at most
 constexpr double kActiveThreads = 0.5;  // of 32
@@ -62,7 +63,7 @@ class KernelFindings {
   void overhead() {
     if (e_.launch_seconds <= 0 || e_.seconds > kLaunches * e_.launch_seconds) return;
     add("overhead",
-        fmt::format("a launch takes {}, and one without work {}", seconds_text(e_.seconds),
+        fmt::format("it runs for {}, and a launch that is waited for takes {}", seconds_text(e_.seconds),
                     seconds_text(e_.launch_seconds)),
         {"more work a launch: fuse kernels, larger batches", "CUDA graphs"});
   }
@@ -92,7 +93,7 @@ class KernelFindings {
   void coalescing() {
     const double sectors = global_sectors();
     const double accesses = count("global load instructions") + count("global store instructions");
-    if (sectors <= 0 || accesses <= 0) return;
+    if (accesses <= 0 || sectors < kSectorsMatter * count("multiprocessor cycles")) return;
     const double used = share(count("global bytes asked for"), kSector * sectors);
     const bool wastes = used > 0 ? used < kUsedOfSector : sectors > kUnitStride * accesses;
     if (!wastes) return;
