@@ -27,7 +27,7 @@ struct ProgramPart {
   std::string name{};
   std::string device{};  ///< "cpu", "cuda:0"
   CallFields called{};
-  std::string reason{};  ///< why it is no point of the roofline; empty: it is one of the measurements
+  std::string reason{};                    ///< why it is no point of the roofline; empty: it is one of the measurements
   std::vector<Regime> findings{};          ///< of a kernel (bench/program/kernel_findings.h)
   std::map<std::string, double> counts{};  ///< of a kernel with findings: what they rest on, per launch
 };
