@@ -17,6 +17,35 @@ std::string refusals(const std::vector<KernelOffer>& offers, const std::string& 
   return text;
 }
 
+/// Null where the kernel can't after all; `offer` then says why.
+std::unique_ptr<PlanImpl> made(KernelOffer& offer) {
+  try {
+    return offer.make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    offer.refusal = error.what();
+    return nullptr;
+  }
+}
+
+/// The plan of the first kernel of the choice that can run the op.
+Plan plan_of(const Op& op, const std::shared_ptr<DeviceImpl>& device, Choice choice) {
+  while (true) {
+    for (KernelOffer& offer : choice.offers) {
+      if (!offer.supported()) continue;
+      if (std::unique_ptr<PlanImpl> plan = made(offer)) {
+        std::string explanation = choice.reasons + plan->details().explanation + refusals(choice.offers, "refused ");
+        return Plan(op, choice.device ? choice.device : device, std::move(plan), std::move(explanation));
+      }
+    }
+    if (!choice.otherwise) break;
+    choice = choice.otherwise(std::move(choice.offers));
+  }
+  throw Error(ErrorCode::unsupported, "device '" + device->info().uri + "' can't run " + describe(op) + ":" +
+                                          refusals(choice.offers, "  ") +
+                                          (choice.reasons.empty() ? "" : "\n" + choice.reasons));
+}
+
 }  // namespace
 
 const DeviceInfo& Device::info() const { return impl_->info(); }
@@ -45,18 +74,15 @@ Ranking tune(const Device& device, const Op& op, double seconds) {
 
 Plan Device::plan(const Op& op) const {
   validate(op);
-  const Choice choice = impl_->choose(op);
-  const auto offer =
-      std::find_if(choice.offers.begin(), choice.offers.end(), [](const auto& o) { return o.supported(); });
-  if (offer == choice.offers.end()) {
-    throw Error(ErrorCode::unsupported, "device '" + info().uri + "' can't run " + describe(op) + ":" +
-                                            refusals(choice.offers, "  ") +
-                                            (choice.reasons.empty() ? "" : "\n" + choice.reasons));
-  }
-  std::unique_ptr<PlanImpl> plan = offer->make();
-  std::string explanation = choice.reasons + plan->details().explanation + refusals(choice.offers, "refused ");
-  return Plan(op, choice.device ? choice.device : impl_, std::move(plan), std::move(explanation));
+  return plan_of(op, impl_, impl_->choose(op));
 }
+
+Plan Device::plan(const Op& op, const Candidate& like) const {
+  validate(op);
+  return plan_of(op, impl_, impl_->choose_like(op, like));
+}
+
+BatchPlan Device::plan(const Op& op, BatchRange range) const { return {*this, op, range}; }
 
 Tensor Device::tensor(DType dtype, const Shape& shape, Layout layout) const {
   validate(Add{.shape = shape, .dtype = dtype});

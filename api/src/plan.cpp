@@ -239,6 +239,7 @@ Arithmetic Plan::arithmetic() const {
 std::size_t Plan::workspace_bytes() const { return state_->impl->details().workspace_bytes; }
 std::string Plan::device_uri() const { return state_->device->info().uri; }
 Memory Plan::memory() const { return state_->memory; }
+std::uint64_t Plan::packing() const { return state_->weights_key; }
 
 PackedWeights Plan::pack(const ConstTensorView& weights) const {
   if (!state_->signature.has_weights) {

@@ -62,6 +62,15 @@ void DeviceImpl::copy(const ConstTensorView& from, const TensorView& to, void*) 
 }
 
 std::optional<double> DeviceImpl::predicted_seconds(const Op&) const { return std::nullopt; }
+std::vector<KernelOffer> DeviceImpl::quick_offers(const Op& op) const { return offers(op); }
+Choice DeviceImpl::choose_like(const Op& op, const Candidate& like) const {
+  Choice choice{.offers = quick_offers(op)};
+  const auto found = std::find_if(choice.offers.begin(), choice.offers.end(), [&](const KernelOffer& offer) {
+    return like.measured && offer.kernel == like.kernel && offer.supported();
+  });
+  if (found != choice.offers.end()) std::rotate(choice.offers.begin(), found, found + 1);
+  return choice;
+}
 Choice DeviceImpl::choose(const Op& op) const { return {.offers = offers(op)}; }
 
 Ranking DeviceImpl::ranking(const Op& op) const {

@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kMeasured = "measured";
 constexpr const char* kHeuristic = "heuristic";
 
-/// Time over roof of depthwise, grouped, few_channels, pointwise and spatial convolutions, fused by PyTorch's cuDNN or
-/// not, whichever was faster: as in backends/cuda/cuda_backend.cpp.
+/// Time over roof of depthwise, grouped, few_channels, pointwise and spatial convolutions, fused by
+/// PyTorch's cuDNN or not, whichever was faster: as in backends/cuda/cuda_backend.cpp.
 constexpr std::array<double, kShapeClasses> kInefficiency{3.4, 2.4, 1.5, 1.6, 2.1};
 
 bool wants_measuring(const DeviceUri& uri) {
@@ -45,6 +45,16 @@ class CudnnDevice final : public CudaDevice {
       const std::string refusal = planner_->refusal(*found);
       return {{kernel_of(op), refusal, [this, op, found] { return made(op, *found); }}};
     });
+  }
+
+  /// What cuDNN's heuristics say, which take tens of milliseconds, is left to the plan.
+  std::vector<KernelOffer> quick_offers(const Op& op) const override {
+    const auto make = [this, op]() -> std::unique_ptr<PlanImpl> {
+      KernelOffer offer = std::move(offers(op).front());
+      if (!offer.supported()) throw Error(ErrorCode::unsupported, offer.refusal);
+      return offer.make();
+    };
+    return {{kernel_of(op), planner_->known_refusal(op), make}};
   }
 
  private:

@@ -113,6 +113,11 @@ class CudnnPlan final : public CudaPlan {
 
 Planner::Planner(std::shared_ptr<Session> session, bool measured) : session_(std::move(session)), measured_(measured) {}
 
+std::string Planner::known_refusal(const Op& op) const {
+  const std::string why = refusal_without_asking(op);
+  return why.empty() ? why : "cuDNN " + session_->library.version() + ": " + why;
+}
+
 std::shared_ptr<Found> Planner::find(const Op& op) const { return std::make_shared<Found>(find_first(op, *session_)); }
 
 std::string Planner::refusal(const Found& found) const {

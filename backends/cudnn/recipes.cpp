@@ -204,13 +204,18 @@ Recipe split(Session& session, const Problem& p, bool compiles) {
   return recipe;
 }
 
+bool splits_products(const Conv2d& op) { return op.math == Math::split3 || op.math == Math::split6; }
+bool splits_products(const Matmul& op) { return op.math == Math::split3 || op.math == Math::split6; }
+template <typename OtherOp>
+bool splits_products(const OtherOp&) {
+  return false;
+}
+
 template <typename WeightedOp>
 std::vector<RecipeMaker> weighted_recipes(const WeightedOp& op) {
   const Problem p = problem_of(op);
-  if (p.math == Math::split3 || p.math == Math::split6) {
-    return {[](Session&, bool) -> Recipe {
-      throw Error(ErrorCode::unsupported, "cuDNN has no split f32 products; it has strict and tf32");
-    }};
+  if (const std::string why = refusal_without_asking(op); !why.empty()) {
+    return {[why](Session&, bool) -> Recipe { throw Error(ErrorCode::unsupported, why); }};
   }
   std::vector<RecipeMaker> all{[p](Session& session, bool compiles) { return fused(session, p, compiles, false); }};
   if (!has_pointwise(p)) return all;
@@ -293,6 +298,11 @@ std::size_t Recipe::workspace_bytes() const {
 
 std::vector<RecipeMaker> recipes_for(const Op& op) {
   return std::visit([](const auto& one) { return recipes(one); }, op);
+}
+
+std::string refusal_without_asking(const Op& op) {
+  const bool splits = std::visit([](const auto& one) { return splits_products(one); }, op);
+  return splits ? "cuDNN has no split f32 products; it has strict and tf32" : "";
 }
 
 std::string kernel_of(const Op& op) {

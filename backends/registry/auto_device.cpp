@@ -129,6 +129,16 @@ class AutoDevice final : public DeviceImpl {
     return by_model(op);
   }
 
+  Choice choose_like(const Op& op, const Candidate& like) const override {
+    const DevicePointer device = device_of(like.device);
+    if (device == nullptr) return choose(op);
+    Choice choice = device->choose_like(op, like);
+    choice.device = device;
+    choice.reasons = "auto chose " + like.device + " for this range of batches\n" + options_.reasons;
+    choice.otherwise = [this, op](std::vector<KernelOffer>) { return by_model(op); };
+    return choice;
+  }
+
   Ranking ranking(const Op& op) const override {
     if (std::optional<Ranking> known = cache_.find(describe(op)); known && is_usable(*known)) return *known;
     return model_ranking(op);
@@ -214,7 +224,7 @@ class AutoDevice final : public DeviceImpl {
   Ranking model_ranking(const Op& op) const {
     std::vector<Candidate> supported, refused;
     for (const Ranked& one : ranked(op)) {
-      for (Candidate& candidate : candidates_of(*one.device, one.device->offers(op), finite(one.seconds))) {
+      for (Candidate& candidate : candidates_of(*one.device, one.device->quick_offers(op), finite(one.seconds))) {
         if (one.staged) candidate.copies = staging_seconds(op);
         (candidate.supported() ? supported : refused).push_back(std::move(candidate));
       }
@@ -256,7 +266,7 @@ class AutoDevice final : public DeviceImpl {
   /// Makes the plan of a candidate of model_ranking().
   std::function<std::unique_ptr<PlanImpl>()> maker(const Op& op, const Candidate& one) const {
     return [op, device = device_of(one.device), kernel = one.kernel] {
-      for (const KernelOffer& offer : device->offers(op)) {
+      for (const KernelOffer& offer : device->quick_offers(op)) {
         if (offer.kernel == kernel && offer.supported()) return offer.make();
       }
       throw Error(ErrorCode::unsupported, device->info().uri + " offers no " + kernel + " any more");
@@ -268,13 +278,14 @@ class AutoDevice final : public DeviceImpl {
     if (is_usable(ranking)) {
       const Candidate& best = *ranking.first();
       const DevicePointer device = device_of(best.device);
-      std::vector<KernelOffer> offers = device->offers(op);
+      std::vector<KernelOffer> offers = device->quick_offers(op);
       const auto found = std::find_if(offers.begin(), offers.end(), [&](const KernelOffer& offer) {
         return offer.kernel == best.kernel && offer.supported();
       });
       if (found != offers.end()) {
         std::rotate(offers.begin(), found, found + 1);
-        return Choice{device, std::move(offers), explanation(ranking) + options_.reasons};
+        return Choice{device, std::move(offers), explanation(ranking) + options_.reasons,
+                      [this, op](std::vector<KernelOffer>) { return by_model(op); }};
       }
     }
     log_word("a remembered choice for " + describe(op) + " names a device or kernel that is not there: it is ignored");
@@ -289,20 +300,42 @@ class AutoDevice final : public DeviceImpl {
     return text + "\n";
   }
 
-  /// Stops at the first device, by predicted time, that can run the op.
-  Choice by_model(const Op& op) const {
-    const std::vector<Ranked> all = ranked(op);
-    std::string passed_over = options_.reasons;
-    std::vector<KernelOffer> refused;
-    for (const Ranked& one : all) {
-      std::vector<KernelOffer> offers = one.device->offers(op);
-      if (any_supported(offers)) return {one.device, std::move(offers), explanation(one, all, op) + passed_over};
-      passed_over += "passed over " + one.device->info().uri;
-      for (const KernelOffer& offer : offers) passed_over += "; " + offer.kernel + ": " + offer.refusal;
-      passed_over += "\n";
-      add_offers(*one.device, std::move(offers), refused);
+  /// Where by_model() stands: devices from `at` on were not asked yet.
+  struct Way {
+    Op op;
+    std::vector<Ranked> ranked;
+    std::size_t at = 0;
+    std::string passed_over{};
+    std::vector<KernelOffer> refused{};
+  };
+
+  Choice by_model(const Op& op) const { return next({op, ranked(op), 0, options_.reasons}); }
+
+  /// Stops at the first device, by predicted time, that can run the op; goes on with the others where it can't after
+  /// all.
+  Choice next(Way way) const {
+    while (way.at < way.ranked.size()) {
+      const Ranked& one = way.ranked[way.at];
+      std::vector<KernelOffer> offers = one.device->quick_offers(way.op);
+      if (any_supported(offers)) {
+        Choice choice{one.device, std::move(offers), explanation(one, way.ranked, way.op) + way.passed_over};
+        choice.otherwise = [this, way = std::move(way)](std::vector<KernelOffer> refused) mutable {
+          pass_over(std::move(refused), way);
+          return next(std::move(way));
+        };
+        return choice;
+      }
+      pass_over(std::move(offers), way);
     }
-    return {nullptr, std::move(refused), options_.reasons};
+    return {nullptr, std::move(way.refused), options_.reasons};
+  }
+
+  static void pass_over(std::vector<KernelOffer> offers, Way& way) {
+    const DeviceImpl& device = *way.ranked[way.at++].device;
+    way.passed_over += "passed over " + device.info().uri;
+    for (const KernelOffer& offer : offers) way.passed_over += "; " + offer.kernel + ": " + offer.refusal;
+    way.passed_over += "\n";
+    add_offers(device, std::move(offers), way.refused);
   }
 
   std::string explanation(const Ranked& chosen, const std::vector<Ranked>& all, const Op& op) const {

@@ -95,16 +95,8 @@ class StagedDevice final : public DeviceImpl {
     info_.memory = {};
   }
 
-  std::vector<KernelOffer> offers(const Op& op) const override {
-    std::vector<KernelOffer> all = inner_->offers(op);
-    for (KernelOffer& offer : all) {
-      if (!offer.supported()) continue;
-      offer.make = [make = std::move(offer.make), device = inner_, op]() -> std::unique_ptr<PlanImpl> {
-        return std::make_unique<StagedPlan>(make(), device, op);
-      };
-    }
-    return all;
-  }
+  std::vector<KernelOffer> offers(const Op& op) const override { return staged(op, inner_->offers(op)); }
+  std::vector<KernelOffer> quick_offers(const Op& op) const override { return staged(op, inner_->quick_offers(op)); }
 
   std::optional<double> predicted_seconds(const Op& op) const override {
     const std::optional<double> there = inner_->predicted_seconds(op);
@@ -116,6 +108,16 @@ class StagedDevice final : public DeviceImpl {
   std::shared_ptr<void> allocate(std::size_t bytes) const override { return inner_->allocate(bytes); }
 
  private:
+  std::vector<KernelOffer> staged(const Op& op, std::vector<KernelOffer> all) const {
+    for (KernelOffer& offer : all) {
+      if (!offer.supported()) continue;
+      offer.make = [make = std::move(offer.make), device = inner_, op]() -> std::unique_ptr<PlanImpl> {
+        return std::make_unique<StagedPlan>(make(), device, op);
+      };
+    }
+    return all;
+  }
+
   std::shared_ptr<DeviceImpl> inner_;
 };
 

@@ -46,6 +46,7 @@ constexpr double kRunLimit = 1e-6;     ///< seconds more than the kernel
 constexpr double kLoadLimit = 5e-3;    ///< seconds
 constexpr double kArmedLimit = 0.01;   ///< fraction of T
 constexpr double kLaunchLimit = 3e-6;  ///< seconds more than a launch
+constexpr double kBatchLimit = 20e-6;  ///< seconds to choose again
 constexpr double kPlanLimit = 1e-3;    ///< seconds of all plans but one in a hundred
 constexpr int kProcesses = 101;
 
@@ -357,6 +358,29 @@ std::vector<Overhead> measure_all_plans() {
   return all;
 }
 
+/// Of a plan for batches 1 to 64: to choose again for a batch that was there before, and to plan one that is new.
+Overhead measure_batches() {
+  const Device device = open("auto?only=cpu");
+  const BatchRange range{1, 64};
+  const Conv2d conv{.input = {1, 64, 28, 28}, .weights = {64, 64, 3, 3}, .padding = {1, 1}, .layout = Layout::nhwc};
+  std::vector<double> again, fresh;
+  for (int round = 0; round < 5; ++round) {
+    const BatchPlan plan = device.plan(conv, range);
+    for (std::vector<double>* const samples : {&fresh, &again}) {
+      for (std::int64_t batch = range.least; batch <= range.most; ++batch) {
+        const auto start_time = std::chrono::steady_clock::now();
+        const auto made = plan.at(batch);
+        samples->push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time).count());
+      }
+    }
+  }
+  Overhead overhead{.what = "to choose again in a plan for a range of batches, 99 of 100 times", .limit = kBatchLimit};
+  overhead.timings = {{"again", perf::summarize(again)}, {"first_time", perf::summarize(fresh)}};
+  std::sort(again.begin(), again.end());
+  overhead.value = perf::quantile(again, 0.99);
+  return overhead;
+}
+
 /// What `measure` gives, or why it can't: containers forbid counters, a program that was moved lacks the two that it
 /// starts.
 Overhead or_reason(const char* what, const std::function<Overhead()>& measure) {
@@ -368,12 +392,12 @@ Overhead or_reason(const char* what, const std::function<Overhead()>& measure) {
 }
 
 struct Overheads {
-  Overhead run, load, armed;
+  Overhead run, load, armed, batches;
   std::vector<Overhead> launches, plans;
 
   bool passed() const {
     const auto within_limit = [](const Overhead& overhead) { return overhead.passed(); };
-    return run.passed() && load.passed() && armed.passed() &&
+    return run.passed() && load.passed() && armed.passed() && batches.passed() &&
            std::all_of(launches.begin(), launches.end(), within_limit) &&
            std::all_of(plans.begin(), plans.end(), within_limit);
   }
@@ -388,6 +412,7 @@ json to_json(const Overheads& all) {
           {"plan_run", to_json(all.run)},
           {"load", to_json(all.load)},
           {"armed_counters", to_json(all.armed)},
+          {"batches", to_json(all.batches)},
           {"gpu_launches", std::move(launches)},
           {"plans", std::move(plans)}};
 }
@@ -401,6 +426,10 @@ void print(const Overheads& all) {
   if (all.armed.value) {
     fmt::print("counters running, read by nobody: {:+.2f} % of T (limit {:.0f} %)\n", *all.armed.value * 100,
                kArmedLimit * 100);
+  }
+  if (all.batches.value) {
+    fmt::print("{}: {:.2f} us (limit {:.0f} us), a batch that is new: {:.0f} us (median)\n", all.batches.what,
+               *all.batches.value * 1e6, kBatchLimit * 1e6, all.batches.timings.back().second.seconds * 1e6);
   }
   for (const Overhead& launch : all.launches) {
     if (launch.value)
@@ -429,6 +458,7 @@ int main(int argc, char** argv) {
         .run = measure_run(),
         .load = or_reason("loading libgable", [] { return measure_load(GABLE_LOADS_GABLE, GABLE_LOADS_NOTHING); }),
         .armed = or_reason("counters running, read by nobody", measure_armed),
+        .batches = measure_batches(),
         .launches = measure_launches(),
         .plans = measure_all_plans()};
     write_file(file, {json_text(to_json(all))});

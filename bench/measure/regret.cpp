@@ -94,7 +94,10 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
     ++document.without_choice;
     return;
   }
-  devices.insert(devices.begin(), automatic_);
+  // By the model, `auto` takes its first device as that is: a second plan of it would only cost time, of cuDNN seconds.
+  // A measured choice may name another kernel of the device.
+  const bool apart = ranking.source == ChoiceSource::measured;
+  if (apart) devices.insert(devices.begin(), automatic_);
   Outcome outcome;
   MeasureOptions options;
   options.seconds_each = job_.seconds_each;
@@ -106,7 +109,7 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
                    times.push_back(time_of(measured.row));
                    return 0.0;
                  }});
-  if (times.size() < 3) {
+  if (times.size() < (apart ? 3u : 2u)) {
     ++document.without_choice;
     std::move(outcome.refused.begin(), outcome.refused.end(), std::back_inserter(document.refused));
     return;

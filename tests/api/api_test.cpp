@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "backends/cudnn/trial.h"
+#include "common/runs_of_equal.h"
 #include "tests/tools/expect.h"
 
 namespace gable {
@@ -390,6 +391,91 @@ TEST_CASE("plans of one device run side by side in threads") {
       for (int i = 0; i < 20; ++i) {
         layer.plan.run(layer.x, alone.packed, layer.y);
         if (!layer.equals(alone)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("runs of equal values are found at powers of two and between those that differ") {
+  int calls = 0;
+  const auto runs = runs_of_equal(1, 100, [&](std::int64_t i) {
+    ++calls;
+    return i < 7 ? 'a' : i < 40 ? 'b' : 'c';
+  });
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].first == 1);
+  CHECK(runs[1].first == 7);
+  CHECK(runs[1].value == 'b');
+  CHECK(runs[2].first == 40);
+  CHECK(calls < 20);
+  CHECK(runs_of_equal(5, 5, [](std::int64_t i) { return i; }).size() == 1);
+  CHECK(runs_of_equal(3, 9, [](std::int64_t i) { return i; }).size() == 7);
+}
+
+TEST_CASE("a plan for a range of batches computes what a plan of each batch does, from weights packed once") {
+  for (const char* const uri : {"cpu?threads=2", "reference", "auto?only=cpu,reference"}) {
+    const Device device = open(uri);
+    Conv2d conv{.input = {1, 24, 9, 7}, .weights = {40, 24, 3, 3}, .padding = {1, 1, 1, 1}};
+    conv.epilogue.bias = true;
+    Tensor weights(DType::f32, conv.weights), bias(DType::f32, {40});
+    for (std::int64_t i = 0; i < weights.shape().elements(); ++i)
+      weights.as<float>()[i] = static_cast<float>(i * 2654435761 % 1001) / 500 - 1;
+    for (std::int64_t i = 0; i < 40; ++i) bias.as<float>()[i] = static_cast<float>(i);
+    const BatchPlan plan = device.plan(conv, BatchRange{1, 6});
+    const BatchWeights packed = plan.pack(weights);
+    for (const std::int64_t batch : {6, 1, 3, 6, 2}) {
+      conv.input[0] = batch;
+      Tensor x(DType::f32, conv.input), y(DType::f32, output_shape(conv)), expected(DType::f32, output_shape(conv));
+      for (std::int64_t i = 0; i < x.shape().elements(); ++i) x.as<float>()[i] = static_cast<float>(i % 17) - 8;
+      std::memset(y.data(), 0xff, y.bytes());
+      plan.run(x, packed, bias, y);
+      const Plan alone = device.plan(conv);
+      alone.run(x, alone.pack(weights), bias, expected);
+      CHECK(std::memcmp(y.data(), expected.data(), y.bytes()) == 0);
+      CHECK(plan.at(batch).get() == plan.at(batch).get());
+      CHECK(plan.at(batch)->kernel() == alone.kernel());
+    }
+    CHECK(packed.packings() >= 1);
+    CHECK(packed.packings() <= 2);
+    CHECK(contains(plan.explain(), "batches 1 to 6: "));
+    CHECK(contains(message_of([&] { plan.at(7); }), "conv2d: a batch of 7; this plan takes 1 to 6"));
+  }
+}
+
+TEST_CASE("a range of batches varies m of a matmul; wrong ranges, ops and weights are refused") {
+  const Device device = open("cpu?threads=1");
+  const Matmul matmul{.m = 1, .n = 5, .k = 3};
+  const BatchPlan plan = device.plan(matmul, BatchRange{2, 4});
+  CHECK(plan.range().most == 4);
+  CHECK(plan.at(3)->output_shape()[0] == 3);
+  CHECK(contains(message_of([&] { device.plan(matmul, BatchRange{0, 4}); }), "1 <= least <= most"));
+  CHECK(contains(message_of([&] { device.plan(matmul, BatchRange{3, 2}); }), "batches from 3 to 2"));
+  CHECK(contains(message_of([&] { device.plan(Add{.shape = {4}}, BatchRange{1, 2}); }), "add has no weights"));
+  const Tensor a(DType::f32, {2, 3}), c(DType::f32, {2, 5});
+  CHECK(contains(message_of([&] { plan.run(a, BatchWeights{}, c); }), "make them with this plan's pack()"));
+  const Tensor many(DType::f32, {9, 3});
+  const BatchWeights packed = plan.pack(Tensor(DType::f32, {3, 5}));
+  CHECK(contains(message_of([&] { plan.run(many, packed, c); }), "a batch of 9"));
+}
+
+TEST_CASE("threads run several batches of one range at once") {
+  const Device device = open("cpu?threads=1");
+  const Matmul matmul{.m = 1, .n = 33, .k = 17};
+  const BatchPlan plan = device.plan(matmul, BatchRange{1, 80});
+  Tensor b(DType::f32, {17, 33});
+  for (std::int64_t i = 0; i < b.shape().elements(); ++i) b.as<float>()[i] = 1;
+  const BatchWeights packed = plan.pack(b);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int64_t m = 1 + t; m <= 80; m += 4) {  // more batches than plans are kept
+        Tensor a(DType::f32, {m, 17}), c(DType::f32, {m, 33});
+        for (std::int64_t i = 0; i < a.shape().elements(); ++i) a.as<float>()[i] = 2;
+        plan.run(a, packed, c);
+        if (c.as<float>()[m * 33 - 1] != 34) ++wrong;
       }
     });
   }

@@ -143,6 +143,30 @@ TEST_CASE("refusals come last, each with its reason; one device's ranking is its
   CHECK(contains(message_of([&] { tune(open(kBoth), transpose); }, ErrorCode::unsupported), "it only adds"));
 }
 
+TEST_CASE("ranking does not ask a slow library; a plan that it refuses is the next device's, with its reason") {
+  const Device device = open("auto?only=choose_host,choose_slow");
+  const Ranking ranking = choose(device, add(4001));  // asked, it would refuse
+  REQUIRE(ranking.first() != nullptr);
+  CHECK(ranking.first()->device == "choose_slow");
+
+  const Plan even = device.plan(add(4000));
+  CHECK(even.device_uri() == "choose_slow");
+  const Plan odd = device.plan(add(4001));
+  CHECK(odd.device_uri() == "choose_host");
+  CHECK(contains(odd.explain(), "auto chose choose_host"));
+  CHECK(contains(odd.explain(), "passed over choose_slow; asked: its library takes even counts"));
+  check_sum(odd, 4001);
+
+  const Device alone = open("auto?only=choose_slow");
+  const std::string why = message_of([&] { alone.plan(add(4001)); }, ErrorCode::unsupported);
+  CHECK(contains(why, "choose_slow/asked: its library takes even counts"));
+  const Ranking tuned = tune(device, add(4003), 0.5);
+  CHECK(tuned.first()->device == "choose_host");
+  bool refused = false;
+  for (const Candidate& one : tuned.candidates) refused = refused || one.refusal == "its library takes even counts";
+  CHECK(refused);
+}
+
 TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another auto through the cache") {
   const Words words;
   const Op op = add(5000);

@@ -97,7 +97,8 @@ class GABLE_API EventImpl {
 struct KernelOffer {
   std::string kernel{};
   std::string refusal{};  ///< why the kernel can't run the op; empty: it can
-  /// Makes the plan. Set where `refusal` is empty. Called while the device lives, at most once.
+  /// Makes the plan. Set where `refusal` is empty. Called while the device lives, at most once. Throws
+  /// Error(unsupported) where only now it turns out that the kernel can't: see DeviceImpl::quick_offers().
   std::function<std::unique_ptr<PlanImpl>()> make{};
   std::optional<double> seconds{};  ///< estimated time of a run, where the kernel has a model of it
 
@@ -111,6 +112,9 @@ struct Choice {
   std::shared_ptr<const DeviceImpl> device{};  ///< null: the device that was asked
   std::vector<KernelOffer> offers{};           ///< best first; the first supported one makes the plan
   std::string reasons{};  ///< why this device, one line each, for explain(); empty where the caller named it
+  /// The next choice, where every offer was refused when its plan was to be made: those offers go in, with the reasons.
+  /// Null: there is none. Called while the device lives.
+  std::function<Choice(std::vector<KernelOffer>)> otherwise{};
 };
 
 /// An open device. Ops that reach it are validated.
@@ -122,12 +126,18 @@ class GABLE_API DeviceImpl {
   void set_library(const std::string& file) { info_.library = file; }  ///< the registry's: where the backend came from
   /// The answers of every kernel that the device considers for `op`, best first. `op` is valid.
   virtual std::vector<KernelOffer> offers(const Op& op) const = 0;
+  /// offers() in microseconds, by which `auto` ranks: a device whose library takes longer to answer says what it can
+  /// know without it. An offer of these may yet be refused when its plan is made. The version of this class calls
+  /// offers().
+  virtual std::vector<KernelOffer> quick_offers(const Op& op) const;
   /// Seconds of a run of the kernel that plan() would take, with tensors in the device's memory, by a model. `auto`
   /// compares devices by it before it asks the fastest for its offers, so this takes microseconds and asks no vendor's
   /// library. Without a model `auto` goes by the backend's priority().
   virtual std::optional<double> predicted_seconds(const Op& op) const;
-  /// What plan() is made from. Overridden by a device that stands for several, as `auto` does, like the two below.
+  /// What plan() is made from. Overridden by a device that stands for several, as `auto` does, like the three below.
   virtual Choice choose(const Op& op) const;
+  /// The same where the device is settled, by the choice for the op with another batch.
+  virtual Choice choose_like(const Op& op, const Candidate& like) const;
   /// The answers as gable::choose() shows them.
   virtual Ranking ranking(const Op& op) const;
   /// Measures the candidates. The version of this class throws Error(invalid_argument): there is one device.

@@ -44,7 +44,8 @@ struct Ranking {
 };
 
 /// The candidates of `device` for `op`, fastest first: of `auto`, all kernels of all its devices; of any other device,
-/// its own. `auto`'s plan() takes the first. Throws Error(invalid_argument) for an op that validate() refuses.
+/// its own. `auto`'s plan() takes the first; a library that answers slowly, such as cuDNN, is asked only then, and
+/// where it refuses plan() takes the next. Throws Error(invalid_argument) for an op that validate() refuses.
 GABLE_API Ranking choose(const Device& device, const Op& op);
 /// The same of `auto` for tensors that lie in `memory`: a device with another memory counts the copies.
 GABLE_API Ranking choose(const Op& op, Memory memory = {});

@@ -1,6 +1,7 @@
 // Devices: what is there, what each can run, and how to open one at run time.
 #pragma once
 
+#include <gable/batch_plan.h>
 #include <gable/event.h>
 #include <gable/export.h>
 #include <gable/ops.h>
@@ -15,6 +16,7 @@
 namespace gable {
 
 class DeviceImpl;
+struct Candidate;
 
 struct DeviceInfo {
   std::string uri{};      ///< what open() takes: "cpu", "cpu:avx2", "onednn", "cuda:0"
@@ -46,6 +48,12 @@ class GABLE_API Device {
   /// The plan of the first kernel that can run `op`. Throws Error(invalid_argument), Error(out_of_memory) for a
   /// workspace that finds no memory, or Error(unsupported) with the reasons of query().
   Plan plan(const Op& op) const;
+  /// The plan on a candidate's device, one that choose() gave for this op or for the same with another batch; nothing
+  /// is predicted again. Its kernel is the candidate's if that was measured, else the one that its device takes. Where
+  /// that can't run the op, plan(op).
+  Plan plan(const Op& op, const Candidate& like) const;
+  /// Plans of `op`, a Conv2d or a Matmul, for every batch of the range: input.n, or m. See gable/batch_plan.h.
+  BatchPlan plan(const Op& op, BatchRange range) const;
 
   /// Uninitialised memory of the device. `shape` has 1 to 4 dimensions of at least 1 element. Throws
   /// Error(invalid_argument), Error(out_of_memory).

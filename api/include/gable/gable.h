@@ -2,6 +2,7 @@
 // (ceilings, memory loops), dlpack.h (needs DLPack's header), c.h (the C API), backend.h (plugins).
 #pragma once
 
+#include <gable/batch_plan.h>
 #include <gable/choose.h>
 #include <gable/device.h>
 #include <gable/dtype.h>

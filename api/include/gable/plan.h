@@ -96,6 +96,7 @@ class GABLE_API Plan {
   std::size_t workspace_bytes() const;  ///< the plan's own memory, besides the tensors
   std::string device_uri() const;       ///< of the device that runs the plan: "cpu" where `auto` chose the CPU
   Memory memory() const;                ///< where the plan's tensors lie
+  std::uint64_t packing() const;        ///< key() of the packed weights that run() takes
 
   /// Reorders weights for run(). Call it once, outside the hot loop. `weights` are (K, C/groups, R, S), or (k, n) for a
   /// matmul, row-major, in this plan's dtype and memory. Every plan with the same packing on the same device takes the

@@ -2,9 +2,11 @@
 //   choose_gpu    its memory is "cuda:7" (pointers are the host's); fast: 1 us for a run, plus copies where tensors lie
 //                 on the host; of a second kernel it says no time. It refuses to copy to a memory that is not cuda:7
 //   choose_host   host memory; 4 ns an element predicted; two kernels, of which the second is the faster in truth
+//   choose_slow   host memory; 1 ns an element predicted. It has to be asked whether it can add, as a vendor's library:
+//   it can't
+//                 add an odd number of elements
 #include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "tests/backends/plugins/test_backend.h"
 
@@ -12,6 +14,7 @@ namespace gable::test {
 namespace {
 
 constexpr bool kIsGpu = std::string_view(GABLE_TEST_BACKEND) == "choose_gpu";
+constexpr bool kIsSlow = std::string_view(GABLE_TEST_BACKEND) == "choose_slow";
 constexpr Memory kMemory = kIsGpu ? Memory{Memory::Kind::cuda, 7} : Memory{};
 
 DeviceInfo info() {
@@ -52,13 +55,27 @@ class ChooseDevice final : public DeviceImpl {
               [=] { return std::make_unique<TimedAdd>(op, kernel, std::chrono::microseconds(microseconds)); }};
     };
     if (kIsGpu) return {offer("quick", 0), offer("spare", 0)};
+    if (kIsSlow) {
+      if (output_shape(op).elements() % 2 != 0) return {{"asked", "its library takes even counts", {}}};
+      return {offer("asked", 0)};
+    }
     return {offer("slow", 300), offer("quick", 0), {"broken", "", []() -> std::unique_ptr<PlanImpl> {
                                                       throw Error(ErrorCode::out_of_memory, "no memory at all");
                                                     }}};
   }
 
+  std::vector<KernelOffer> quick_offers(const Op& op) const override {
+    if (!kIsSlow || !std::holds_alternative<Add>(op)) return offers(op);
+    const auto make = [this, op]() -> std::unique_ptr<PlanImpl> {
+      const KernelOffer offer = offers(op).front();
+      if (!offer.supported()) throw Error(ErrorCode::unsupported, offer.refusal);
+      return offer.make();
+    };
+    return {{"asked", "", make}};
+  }
+
   std::optional<double> predicted_seconds(const Op& op) const override {
-    return kIsGpu ? 1e-6 : 4e-9 * static_cast<double>(output_shape(op).elements());
+    return kIsGpu ? 1e-6 : (kIsSlow ? 1e-9 : 4e-9) * static_cast<double>(output_shape(op).elements());
   }
 
   void copy(const ConstTensorView& from, const TensorView& to, void*) const override {
@@ -71,7 +88,7 @@ class ChooseDevice final : public DeviceImpl {
 class ChooseBackend final : public TestBackend {
  public:
   ChooseBackend() : TestBackend(GABLE_TEST_BACKEND) {}
-  int priority() const override { return kIsGpu ? 1002 : 1001; }
+  int priority() const override { return kIsGpu ? 1002 : kIsSlow ? 1000 : 1001; }
   std::vector<DeviceInfo> probe() const override { return {info()}; }
   std::shared_ptr<DeviceImpl> open(const DeviceUri&) const override { return std::make_shared<ChooseDevice>(); }
 };

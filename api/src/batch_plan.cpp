@@ -1,0 +1,161 @@
+// See gable/batch_plan.h.
+#include <gable/backend.h>
+#include <gable/batch_plan.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <utility>
+
+#include "common/runs_of_equal.h"
+
+namespace gable {
+namespace {
+
+constexpr std::size_t kMostPlans = 64;
+
+Op with_batch(Op op, std::int64_t batch) {
+  if (auto* conv = std::get_if<Conv2d>(&op)) {
+    conv->input[0] = batch;
+  } else if (auto* matmul = std::get_if<Matmul>(&op)) {
+    matmul->m = batch;
+  } else {
+    throw Error(
+        ErrorCode::invalid_argument,
+        std::string(name(op)) + " has no weights: a plan for a range of batches is one of a conv2d or a matmul");
+  }
+  return op;
+}
+
+void check(BatchRange range) {
+  if (range.least >= 1 && range.least <= range.most) return;
+  throw Error(ErrorCode::invalid_argument, "batches from " + std::to_string(range.least) + " to " +
+                                               std::to_string(range.most) + ": it must be 1 <= least <= most");
+}
+
+/// What takes a batch. By the model, batches of one device are one run: each plan takes the kernel that its device has
+/// for it. A measured choice is one of a kernel.
+struct Way {
+  Candidate candidate{};
+  bool operator==(const Way& other) const {
+    const Candidate &a = candidate, &b = other.candidate;
+    const bool by_kernel = a.measured || b.measured;
+    return a.device == b.device && (!by_kernel || (a.measured && b.measured && a.kernel == b.kernel));
+  }
+};
+
+}  // namespace
+
+struct BatchWeights::State {
+  ConstTensorView original{};
+  std::mutex mutex{};
+  std::vector<PackedWeights> packed{};
+
+  PackedWeights of(const Plan& plan) {
+    const std::lock_guard lock(mutex);
+    const auto found = std::find_if(packed.begin(), packed.end(),
+                                    [&](const PackedWeights& one) { return one.key() == plan.packing(); });
+    if (found != packed.end()) return *found;
+    packed.push_back(plan.pack(original));
+    return packed.back();
+  }
+};
+
+int BatchWeights::packings() const {
+  if (!state_) return 0;
+  const std::lock_guard lock(state_->mutex);
+  return static_cast<int>(state_->packed.size());
+}
+
+struct BatchPlan::State {
+  using Made = std::pair<std::int64_t, std::shared_ptr<const Plan>>;
+
+  Device device;
+  Op op;
+  BatchRange range;
+  std::vector<EqualRun<Way>> ways{};
+  std::mutex mutex{};
+  std::list<Made> plans{};  ///< last used first
+
+  const Way& way_of(std::int64_t batch) const {
+    const auto behind = std::upper_bound(ways.begin(), ways.end(), batch,
+                                         [](std::int64_t b, const auto& run) { return b < run.first; });
+    return std::prev(behind)->value;
+  }
+
+  std::shared_ptr<const Plan> known(std::int64_t batch) {
+    const auto found = std::find_if(plans.begin(), plans.end(), [&](const Made& one) { return one.first == batch; });
+    if (found == plans.end()) return nullptr;
+    plans.splice(plans.begin(), plans, found);
+    return plans.front().second;
+  }
+};
+
+BatchPlan::BatchPlan(const Device& device, const Op& op, BatchRange range) {
+  check(range);
+  validate(with_batch(op, range.most));
+  state_.reset(new State{.device = device, .op = op, .range = range});
+  state_->ways = runs_of_equal(range.least, range.most, [&](std::int64_t batch) {
+    const Ranking ranking = choose(device, with_batch(op, batch));
+    return ranking.first() == nullptr ? Way{} : Way{*ranking.first()};
+  });
+}
+
+BatchPlan::BatchPlan(BatchPlan&&) noexcept = default;
+BatchPlan& BatchPlan::operator=(BatchPlan&&) noexcept = default;
+BatchPlan::~BatchPlan() = default;
+
+BatchRange BatchPlan::range() const { return state_->range; }
+
+std::string BatchPlan::explain() const {
+  std::string text;
+  for (std::size_t i = 0; i < state_->ways.size(); ++i) {
+    const bool is_last = i + 1 == state_->ways.size();
+    const std::int64_t last = is_last ? state_->range.most : state_->ways[i + 1].first - 1;
+    const Candidate& one = state_->ways[i].value.candidate;
+    text += "batches " + std::to_string(state_->ways[i].first) + " to " + std::to_string(last) + ": " +
+            (one.device.empty() ? "nothing takes them" : one.device + "/" + one.kernel) + "\n";
+  }
+  return text;
+}
+
+std::shared_ptr<const Plan> BatchPlan::at(std::int64_t batch) const {
+  State& s = *state_;
+  if (batch < s.range.least || batch > s.range.most) {
+    throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + ": a batch of " + std::to_string(batch) +
+                                                 "; this plan takes " + std::to_string(s.range.least) + " to " +
+                                                 std::to_string(s.range.most));
+  }
+  const std::lock_guard lock(s.mutex);
+  if (std::shared_ptr<const Plan> plan = s.known(batch)) return plan;
+  auto plan = std::make_shared<const Plan>(s.device.plan(with_batch(s.op, batch), s.way_of(batch).candidate));
+  s.plans.emplace_front(batch, plan);
+  if (s.plans.size() > kMostPlans) s.plans.pop_back();
+  return plan;
+}
+
+BatchWeights BatchPlan::pack(const ConstTensorView& weights) const {
+  BatchWeights all;
+  all.state_ = std::make_shared<BatchWeights::State>();
+  all.state_->original = weights;
+  for (const EqualRun<Way>& run : state_->ways) all.state_->of(*at(run.first));
+  return all;
+}
+
+void BatchPlan::run(const ConstTensorView& x, const BatchWeights& weights, const TensorView& y,
+                    const Stream& stream) const {
+  run(x, weights, ConstTensorView{}, y, stream);
+}
+
+void BatchPlan::run(const ConstTensorView& x, const BatchWeights& weights, const ConstTensorView& bias,
+                    const TensorView& y, const Stream& stream) const {
+  if (!weights.state_) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name(state_->op)) + ": the packed weights are empty: make them with this plan's pack()");
+  }
+  const std::shared_ptr<const Plan> plan = at(x.shape.rank() > 0 ? x.shape[0] : 0);
+  plan->run(x, weights.state_->of(*plan), bias, y, stream);
+}
+
+}  // namespace gable
