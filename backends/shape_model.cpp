@@ -78,12 +78,14 @@ Rates host_rates(DType dtype, int threads, bool amx) {
   const double f32 = f32_multiply_adds() * kHertz;
   return {.multiply_adds = f32 * (dtype == DType::f32 ? 1 : half_factor(dtype, amx)) * threads,
           .bytes = kHostBytes * std::min(threads, kCoresPerMemory),
-          .call = threads > 1 ? kHostThreads : kHostCall};
+          .call = threads > 1 ? kHostThreads : kHostCall,
+          .threads = threads};
 }
 
 ShapeClass shape_class(const Conv2dProblem& p) {
   if (p.groups > 1) return p.group_c() == 1 ? ShapeClass::depthwise : ShapeClass::grouped;
   if (p.c <= kFewChannels) return ShapeClass::few_channels;
+  if (p.ho * p.wo * p.r * p.s == 1) return ShapeClass::vectors;
   return p.r * p.s == 1 ? ShapeClass::pointwise : ShapeClass::spatial;
 }
 
@@ -106,9 +108,10 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_waste(p.group_k(), 8),
                                                     log_waste(p.k, 16),
                                                     log_waste(p.wo, 16),
-                                                    log_of(p.groups, kMostChannels)};
-  const ShapeFit& fit =
-      fits[p.n == 1 ? 0 : 1][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
+                                                    log_of(p.groups, kMostChannels),
+                                                    std::log(static_cast<double>(rates.threads))};
+  const std::size_t load = p.n > 1 ? 2 : rates.threads > 1 ? 1 : 0;
+  const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;
   for (std::size_t i = 0; i < features.size(); ++i) log_inefficiency += fit.weights[i] * features[i];
   return roof * std::exp(std::clamp(log_inefficiency, fit.least, fit.most));

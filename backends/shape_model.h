@@ -21,6 +21,7 @@ struct Rates {
   double multiply_adds = 1;  ///< a second, in the arithmetic of the op
   double bytes = 1;          ///< a second, from and to memory
   double call = 0;           ///< seconds of a call that computes nothing
+  int threads = 1;           ///< that share the work; on a GPU 1
 };
 
 /// Whether this CPU multiplies bf16 in AMX' tiles.
@@ -29,9 +30,10 @@ bool host_has_amx();
 /// Rates of `threads` cores at 3.5 GHz: of AVX-512, and of AMX for 16-bit types where `amx`.
 Rates host_rates(DType dtype, int threads, bool amx);
 
-enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial };
-inline constexpr int kShapeClasses = 5;
-inline constexpr int kShapeFeatures = 16;
+/// `vectors`: weights times the channels of one pixel for each image, as at the end of networks.
+enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial, vectors };
+inline constexpr int kShapeClasses = 6;
+inline constexpr int kShapeFeatures = 17;
 
 ShapeClass shape_class(const Conv2dProblem& problem);
 
@@ -41,8 +43,9 @@ struct ShapeFit {
   double least = 0, most = 0;  ///< of log(inefficiency), as measured
 };
 
-/// The fits of one device, by images (one, several), layout (NHWC, NCHW), type (f32, bf16, f16) and class.
-using ShapeFits = std::array<std::array<std::array<std::array<ShapeFit, kShapeClasses>, 3>, 2>, 2>;
+/// The fits of one device, by load (one image on one thread, one image on several threads, several images), layout
+/// (NHWC, NCHW), type (f32, bf16, f16) and class.
+using ShapeFits = std::array<std::array<std::array<std::array<ShapeFit, kShapeClasses>, 3>, 2>, 3>;
 
 /// Those of a device on this machine's cores.
 struct HostFits {

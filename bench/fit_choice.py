@@ -4,10 +4,12 @@
     bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--amx] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
-The first law of a class is fitted to layers of one image, the second to those of several, near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
+The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
+several images, both near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
 is `backends`. The features and rates are those of backends/shape_model.cpp: change both together.
 
-Times are the fastest of each row's runs. Rows of few runs are left out: one run that the system interrupted would decide.
+Times are the fastest of each row's runs. Short rows of few runs are left out: one run that the system interrupted would decide. Each
+record's pair of times counts for itself: between two records a machine may have changed its clock.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial")
+CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial", "vectors")
+LOADS = ("one image, one thread", "one image, several threads", "several images")
 LAYOUTS = ("nhwc", "nchw")
 DTYPES = ("f32", "bf16", "f16")
 DEVICES = ("cpu", "onednn")
@@ -33,8 +36,8 @@ RATE = {
 }
 BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
 CORES_PER_MEMORY = 6
-LEAST_RUNS = 10
-RIDGE, RIDGE_NEAR = 0.3, 100
+LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
+RIDGE, RIDGE_NEAR = 0.3, (0, 10, 100)  # by load; layers of one image on several threads are many
 MARGIN = 1.03  # as in backends/registry/auto_device.cpp
 
 
@@ -65,8 +68,9 @@ def out(e: dict[str, int], axis: str) -> int:
     return (e["i" + axis] + 2 * e["p" + axis] - (e["k" + axis] - 1) * (e["d" + axis] + 1) - 1) // e["s" + axis] + 1
 
 
-def is_batched(layer: Layer) -> bool:
-    return layer.extents["mb"] > 1
+def load_of(layer: Layer) -> int:
+    """An index of LOADS."""
+    return 2 if layer.extents["mb"] > 1 else 1 if layer.threads > 1 else 0
 
 
 def shape_class(e: dict[str, int]) -> str:
@@ -74,6 +78,8 @@ def shape_class(e: dict[str, int]) -> str:
         return "depthwise" if e["ic"] == e["g"] else "grouped"
     if e["ic"] <= 8:
         return "few_channels"
+    if e["oh"] * e["ow"] * e["kh"] * e["kw"] == 1:
+        return "vectors"
     return "pointwise" if e["kh"] * e["kw"] == 1 else "spatial"
 
 
@@ -112,6 +118,7 @@ def features(layer: Layer) -> list[float]:
         log_waste(e["oc"], 16),
         log_waste(e["ow"], 16),
         math.log(min(e["g"], 4096)),
+        math.log(layer.threads),
     ]
 
 
@@ -133,10 +140,9 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(a, b))
 
 
-def least_squares(xs: list[list[float]], ys: list[float], near: list[float] | None) -> list[float]:
+def least_squares(xs: list[list[float]], ys: list[float], near: list[float] | None, ridge: float) -> list[float]:
     """The weights of least squares; where the layers don't say, those of `near`, or 0."""
     n = len(xs[0])
-    ridge = RIDGE_NEAR if near else RIDGE
     start = near or [0.0] * n
     matrix = [[sum(x[i] * x[j] for x in xs) + (ridge if i == j and i > 0 else 0) for j in range(n)] for i in range(n)]
     right = [sum(x[i] * (y - dot(start, x)) for x, y in zip(xs, ys)) for i in range(n)]
@@ -159,47 +165,51 @@ def fit(layers: Sequence[Layer], device: str, near: Fit | None = None) -> Fit:
     xs = [features(layer) for layer in layers]
     ys = [math.log(layer.seconds[device] / roof(layer)) for layer in layers]
     start = near.weights if near else None
-    weights = least_squares(xs, ys, start)
+    ridge = RIDGE_NEAR[load_of(layers[0])] if near else RIDGE
+    weights = least_squares(xs, ys, start, ridge)
     for _ in range(2):
         off = [abs(dot(weights, x) - y) for x, y in zip(xs, ys)]
         limit = 6 * max(0.03, sorted(off)[len(off) // 2])
         kept = [i for i, value in enumerate(off) if value < limit]
-        weights = least_squares([xs[i] for i in kept], [ys[i] for i in kept], start)
+        weights = least_squares([xs[i] for i in kept], [ys[i] for i in kept], start, ridge)
     return Fit(weights, min(ys[i] for i in kept), max(ys[i] for i in kept))
 
 
+def enough_runs(timing: dict[str, float]) -> bool:
+    return timing["runs"] >= (LEAST_RUNS_LONG if timing["fastest"] >= LONG else LEAST_RUNS)
+
+
 def read(files: Iterable[str], amx: bool = False) -> list[Layer]:
-    found: dict[tuple[str, str, str, int], dict[str, float]] = {}
+    found: dict[tuple[str, str, str, str, int], dict[str, float]] = {}
     for file in files:
         for row in json.loads(Path(file).read_text(encoding="utf-8"))["measurements"]:
-            if row["T"]["runs"] < LEAST_RUNS:
+            if not enough_runs(row["T"]):
                 continue
-            key = (row["problem"], row["dtype"], row["layout"], row["threads"])
+            key = (file, row["problem"], row["dtype"], row["layout"], row["threads"])
             seconds = found.setdefault(key, {})
             device = row["device"].partition("?")[0]
             seconds[device] = min(seconds.get(device, math.inf), row["T"]["fastest"])
     both = [(key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
-    return [Layer(problem, dtype, layout, seconds, threads, amx) for (problem, dtype, layout, threads), seconds in both]
+    return [Layer(problem, dtype, layout, seconds, threads, amx) for (_, problem, dtype, layout, threads), seconds in both]
 
 
-Fits = dict[tuple[str, bool, str, str, str], Fit]  # by device, several images, layout, dtype, class
+Fits = dict[tuple[str, int, str, str, str], Fit]  # by device, load, layout, dtype, class
 
 
 def fit_all(layers: Sequence[Layer]) -> Fits:
-    groups: dict[tuple[bool, str, str, str], list[Layer]] = {}
+    groups: dict[tuple[int, str, str, str], list[Layer]] = {}
     for one in layers:
-        key = (is_batched(one), one.layout, one.dtype, shape_class(one.extents))
-        groups.setdefault(key, []).append(one)
+        groups.setdefault((load_of(one), one.layout, one.dtype, shape_class(one.extents)), []).append(one)
     fits: Fits = {}
-    for batched, *rest in sorted(groups):
+    for load, *rest in sorted(groups):
         for device in DEVICES:
-            near = fits.get((device, False, *rest)) if batched else None
-            fits[device, batched, *rest] = fit(groups[batched, *rest], device, near)
+            near = fits.get((device, 0, *rest)) if load else None
+            fits[device, load, *rest] = fit(groups[load, *rest], device, near)
     return fits
 
 
 def pick(layer: Layer, fits: Fits) -> str:
-    key = (is_batched(layer), layer.layout, layer.dtype, shape_class(layer.extents))
+    key = (load_of(layer), layer.layout, layer.dtype, shape_class(layer.extents))
     cpu, onednn = (shipped(fits, device, *key).seconds(layer) for device in DEVICES)
     return "onednn" if onednn * MARGIN < cpu else "cpu"
 
@@ -223,14 +233,15 @@ def check(layers: Sequence[Layer], fits: Fits, title: str) -> None:
                     print(f"         {ratio:.2f} {one.problem} picked {pick(one, fits)}")
 
 
-def shipped(fits: Fits, device: str, batched: bool, layout: str, dtype: str, name: str) -> Fit:
-    """The fit, or the nearest one where no layers were measured: of one image, of the other 16-bit type, of NHWC."""
-    for near_layout in (layout, "nhwc"):
-        for near_dtype in (dtype, "bf16"):
-            for near_batched in (batched, False):
-                found = fits.get((device, near_batched, near_layout, near_dtype, name))
-                if found:
-                    return found
+def shipped(fits: Fits, device: str, load: int, layout: str, dtype: str, name: str) -> Fit:
+    """The fit, or the nearest one where no layers were measured: of one image, of the other 16-bit type, of NHWC, of 1x1."""
+    for near_name in (name, "pointwise") if name == "vectors" else (name,):
+        for near_layout in (layout, "nhwc"):
+            for near_dtype in (dtype, "bf16"):
+                for near_load in (load, 0, 2):
+                    found = fits.get((device, near_load, near_layout, near_dtype, near_name))
+                    if found:
+                        return found
     sys.exit(f"fit_choice.py: no layers of {device}, {layout}, {dtype}, {name} among --fit")
 
 
@@ -244,14 +255,14 @@ def row(one: Fit) -> str:
 
 def header(fits: Fits, device: str, count: int, amx: bool) -> str:
     lines = []
-    for batched in (False, True):
+    for load, words in enumerate(LOADS):
         lines.append("{{")
         for layout in LAYOUTS:
             lines.append("{{")
             for dtype in DTYPES:
-                lines.append(f"// {'several images' if batched else 'one image'}, {layout}, {dtype}")
+                lines.append(f"// {words}, {layout}, {dtype}")
                 lines.append("{{")
-                lines += [f"{row(shipped(fits, device, batched, layout, dtype, name))},  // {name}" for name in CLASSES]
+                lines += [f"{row(shipped(fits, device, load, layout, dtype, name))},  // {name}" for name in CLASSES]
                 lines.append("}},")
             lines.append("}},")
         lines.append("}},")

@@ -15,9 +15,9 @@ namespace {
 constexpr const char* kMeasured = "measured";
 constexpr const char* kHeuristic = "heuristic";
 
-/// Time over roof of depthwise, grouped, few_channels, pointwise and spatial convolutions, fused by
+/// Time over roof of depthwise, grouped, few_channels, pointwise and spatial convolutions and of vectors, fused by
 /// PyTorch's cuDNN or not, whichever was faster: as in backends/cuda/cuda_backend.cpp.
-constexpr std::array<double, kShapeClasses> kInefficiency{3.4, 2.4, 1.5, 1.6, 2.1};
+constexpr std::array<double, kShapeClasses> kInefficiency{3.4, 2.4, 1.5, 1.6, 2.1, 1.6};
 
 bool wants_measuring(const DeviceUri& uri) {
   const auto option = uri.options.find("algorithm");

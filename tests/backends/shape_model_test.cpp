@@ -59,6 +59,22 @@ TEST_CASE("shape model: with AMX f16 is a type of its own, in which oneDNN has n
         0.5 * seconds(spatial(DType::bf16), kCpuShapeFits, false));
 }
 
+TEST_CASE("shape model: a vector is a class of its own, and so is one image on several threads") {
+  Conv2dProblem p;
+  p.n = 1, p.c = 64, p.k = 32, p.h = p.w = p.ho = p.wo = p.r = p.s = 1;
+  p.dtype = DType::bf16, p.nhwc = true;
+  CHECK(shape_class(p) == ShapeClass::vectors);
+  p.h = p.ho = 2;
+  CHECK(shape_class(p) == ShapeClass::pointwise);
+  p.h = p.ho = 1;
+  const auto time = [&](const ShapeFits& fits, int threads) {
+    return modelled_seconds(p, host_rates(p.dtype, threads, true), fits);
+  };
+  // oneDNN wakes all threads for it.
+  CHECK(time(kOnednnShapeFitsAmx, 4) > 1.5 * time(kCpuShapeFitsAmx, 4));
+  CHECK(time(kOnednnShapeFitsAmx, 4) > 1.5 * time(kOnednnShapeFitsAmx, 1));
+}
+
 #if defined(__linux__) && defined(__x86_64__)
 TEST_CASE("shape model: AMX is found where the kernel names it") {
   std::ostringstream text;

@@ -29,6 +29,8 @@ def test_extents_are_those_of_the_descriptor():
         ("mb1ic3ih4oc8kh3ph1", "few_channels"),
         ("mb1ic16ih4oc8kh1", "pointwise"),
         ("mb1ic16ih4oc8kh3ph1", "spatial"),
+        ("mb1ic16ih1oc8kh1", "vectors"),
+        ("mb8ic16ih1oc8kh3ph1", "spatial"),
     ],
 )
 def test_classes(problem, name):
@@ -52,21 +54,44 @@ def test_a_law_of_the_extents_is_found_again_and_decides():
     fits = fit_choice.fit_all(layers)
     for one in layers:
         for device, seconds in one.seconds.items():
-            fitted = fits[device, False, "nhwc", "f32", "pointwise"].seconds(one)
+            fitted = fits[device, 0, "nhwc", "f32", "pointwise"].seconds(one)
             assert fitted == pytest.approx(seconds, rel=0.1)
     assert fit_choice.pick(layer("mb1ic64ih14oc32kh1"), fits) == "onednn"
     assert fit_choice.pick(layer("mb1ic9ih14oc32kh1"), fits) == "cpu"
 
 
+def test_one_image_on_several_threads_has_a_law_of_its_own():
+    one = layers_by_law()
+    several = [
+        fit_choice.Layer(x.problem, x.dtype, x.layout, {"cpu": 9 * x.seconds["cpu"], "onednn": x.seconds["cpu"]}, threads=4) for x in one
+    ]
+    fits = fit_choice.fit_all([*one, *several])
+    assert [fit_choice.load_of(x) for x in (one[0], several[0], layer("mb2ic16ih4oc8kh1"))] == [0, 1, 2]
+    assert fit_choice.pick(several[0], fits) == "onednn"
+    assert fit_choice.pick(layer("mb1ic9ih14oc32kh1"), fits) == "cpu"
+
+
+def test_each_record_counts_for_itself(tmp_path):
+    rows = [
+        {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": {"runs": 50, "fastest": 1.0}}
+        for device in fit_choice.DEVICES
+    ]
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file in files:
+        file.write_text(json.dumps({"measurements": rows}))
+    assert len(fit_choice.read(map(str, files))) == 2
+
+
 def test_rows_of_few_runs_are_left_out(tmp_path):
     def row(device, runs):
-        time = {"runs": runs, "fastest": 1.0}
+        time = {"runs": runs, "fastest": 1e-5}
         return {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": time}
 
     record = tmp_path / "record.json"
     for runs, count in ((50, 1), (2, 0)):
         record.write_text(json.dumps({"measurements": [row("cpu?threads=1", 50), row("onednn?threads=1", runs)]}))
         assert len(fit_choice.read([str(record)])) == count
+    assert fit_choice.enough_runs({"runs": 5, "fastest": 1e-3})
 
 
 def test_the_shipped_tables_have_the_features_of_the_model():
@@ -79,6 +104,6 @@ def test_the_shipped_tables_have_the_features_of_the_model():
     for file in tables:
         table = file.read_text(encoding="utf-8")
         numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?(?=[,}])", re.split(r"ShapeFits(?:Amx)?{{", table)[1])
-        fits = 2 * len(fit_choice.LAYOUTS) * len(fit_choice.DTYPES) * len(fit_choice.CLASSES)
+        fits = len(fit_choice.LOADS) * len(fit_choice.LAYOUTS) * len(fit_choice.DTYPES) * len(fit_choice.CLASSES)
         assert len(numbers) == fits * (count + 2)
         assert all(math.isfinite(float(number)) for number in numbers)
