@@ -106,6 +106,17 @@ class OnednnDevice final : public DeviceImpl {
     return all;
   }
 
+  /// Asks oneDNN up to the first kernel that it takes: to hear that there is no winograd takes it longer than all else.
+  std::vector<KernelOffer> quick_offers(const Op& op) const override {
+    std::vector<KernelOffer> all;
+    bool found = false;
+    for (const std::string& kernel : considered(op)) {
+      all.push_back(found ? unasked(op, kernel) : offer(op, kernel));
+      found = found || all.back().supported();
+    }
+    return all;
+  }
+
   std::optional<double> predicted_seconds(const Op& op) const override {
     return modelled_host_seconds(op, threads_, {kOnednnShapeFits, kOnednnShapeFitsAmx});
   }
@@ -118,6 +129,14 @@ class OnednnDevice final : public DeviceImpl {
     std::copy_if(allowed_.begin(), allowed_.end(), std::back_inserter(names),
                  [&](const std::string& kernel) { return considers(kernel, op); });
     return names;
+  }
+
+  KernelOffer unasked(const Op& op, const std::string& kernel) const {
+    return {kernel, "", [this, op, kernel]() -> std::unique_ptr<PlanImpl> {
+              const KernelOffer asked = offer(op, kernel);
+              if (!asked.supported()) throw Error(ErrorCode::unsupported, asked.refusal);
+              return asked.make();
+            }};
   }
 
   /// The plan is made from the recipe that the answer was found with.
