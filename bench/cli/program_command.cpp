@@ -10,6 +10,7 @@
 #include "bench/program/program_study.h"
 #include "bench/record/study_json.h"
 #include "bench/report/program.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench {
 namespace {
@@ -34,6 +35,7 @@ int program_command(const StudyOptions& options, const ProgramArguments& program
   console.check_target();
   const std::string folder = report ? report_folder(options.out) : "";
   if (report) make_report_folder(folder);
+  const perf::InterruptKeeper interrupts;  // until all is written
   const ProgramStudy measured = measure_program(program_options(options, program, report), console);
   if (!measured.end.reason.empty()) {
     console.print("gable: " + measured.end.reason);

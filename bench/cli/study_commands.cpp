@@ -135,11 +135,13 @@ void print_tables(const report::Studies& studies, Console& console) {
 
 }  // namespace
 
-ExitCode bench_command(const StudyOptions& options, Console& console) {
+ExitCode bench_command(const StudyOptions& given, Console& console) {
   console.check_target();
-  const perf::InterruptKeeper interrupts;
+  StudyOptions options = given;
+  read_file(options.selection);
   StudyPlan plan = bench_plan(options);
   plan.file = console.json_file();
+  const perf::InterruptKeeper interrupts;
   const MeasuredStudy measured = measure_study(options, plan, console);
   const json document = to_json(measured.study, measured.run);
   print_tables(report::merge({document}), console);
@@ -159,8 +161,10 @@ ExitCode ceilings_command(const StudyOptions& options, Console& console) {
   return kDone;
 }
 
-ExitCode roofline_command(const StudyOptions& options, Console& console) {
+ExitCode roofline_command(const StudyOptions& given, Console& console) {
   console.check_target();
+  StudyOptions options = given;
+  read_file(options.selection);
   const std::string folder = report_folder(options.out);
   make_report_folder(folder);
   StudyPlan plan = roofline_plan(options);
@@ -177,9 +181,9 @@ ExitCode roofline_command(const StudyOptions& options, Console& console) {
 }
 
 ExitCode plot_command(const PlotOptions& options, Console& console) {
-  const perf::InterruptKeeper interrupts;  // files that were written stay whole
   report::Studies studies = report::merge(read_studies(options.files, console));
   judge_merged(studies);
+  const perf::InterruptKeeper interrupts;  // nothing half drawn, no process left; until here there is nothing to lose
   if (options.ascii) console.print(report::ascii_plot(studies));
   if (options.out.empty() || perf::interrupting_signal() != 0) return kDone;
   const std::string folder = report_folder(options.out);

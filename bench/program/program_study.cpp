@@ -6,9 +6,7 @@
 #include <gable/error.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -23,6 +21,7 @@
 #include "bench/program/kernel_findings.h"
 #include "bench/program/parts.h"
 #include "perfcounters/interrupt.h"
+#include "perfcounters/machine/files.h"
 #include "perfcounters/program/changed_run.h"
 #include "perfcounters/program/session.h"
 #include "perfcounters/roofline/roofline.h"
@@ -32,42 +31,6 @@ namespace {
 
 constexpr double kSeveralThreads = 1.1;  // CPU time / time
 constexpr double kWaitedFor = 0.9;       // of the CPU time by children that were waited for, as in a changed run
-
-/// Where the program's processes write. Removed at the end.
-class SessionFolder {
- public:
-  SessionFolder() {
-    std::error_code none;
-    const std::filesystem::path base = std::filesystem::temp_directory_path(none);
-    const char* named = std::getenv("TMPDIR");
-    const std::string pattern = (none && named != nullptr ? named : base / "gable-session-XXXXXX").string();
-    std::vector<char> path(pattern.begin(), pattern.end());
-    path.push_back('\0');
-    if (none || ::mkdtemp(path.data()) == nullptr) {
-      throw Error(ErrorCode::device_failure,
-                  fmt::format("'{}': no folder can be made there for what the program's processes write: TMPDIR must "
-                              "name a folder that can be written",
-                              pattern));
-    }
-    path_ = path.data();
-  }
-  ~SessionFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  SessionFolder(const SessionFolder&) = delete;
-  SessionFolder& operator=(const SessionFolder&) = delete;
-
-  /// A new folder inside.
-  std::string sub(const std::string& name) const {
-    const std::filesystem::path path = path_ / name;
-    std::filesystem::create_directory(path);
-    return path.string();
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// "process 4711 (./app): a note" -> " (./app): a note": the processes of a later run have other numbers.
 std::string without_process(const std::string& note) {
@@ -185,7 +148,7 @@ class ProgramMeasurer {
 
  private:
   void run_under_the_clock() {
-    const std::string folder = folder_.sub("time");
+    const std::string folder = sub_folder("time");
     add_notes(perf::session_notes(perf::SessionMode::time));
     end_ = perf::launch(
         {.argv = options_.argv, .environment = perf::session_environment(folder, perf::SessionMode::time)});
@@ -200,6 +163,13 @@ class ProgramMeasurer {
                        end_.outlived_by)});
     }
     cpu_seconds_ = cpu_seconds_of(timed_, end_);
+  }
+
+  /// A new folder for what the processes of one run write.
+  std::string sub_folder(const std::string& name) const {
+    const std::filesystem::path path = std::filesystem::path(folder_.path()) / name;
+    std::filesystem::create_directory(path);
+    return path.string();
   }
 
   /// Why the program is not run again; empty: it may be.
@@ -240,7 +210,7 @@ class ProgramMeasurer {
       if (cpu_->reason.empty()) {
         const CpuCountRequest request{.argv = options_.argv,
                                       .mode = options_.mode,
-                                      .folder = folder_.sub("cpu"),
+                                      .folder = sub_folder("cpu"),
                                       .seconds_limit = options_.counter_seconds,
                                       .uses_gpu = !timed_.kernels.empty(),
                                       .cpu_seconds = cpu_seconds_.value_or(end_.seconds),
@@ -257,7 +227,7 @@ class ProgramMeasurer {
     if (timed_.kernels.empty()) return {};
     GpuCountRequest request{
         .argv = options_.argv,
-        .folder = folder_.sub("gpu"),
+        .folder = sub_folder("gpu"),
         .counts = refuses_run().empty() && !cpu_counts().interrupted && options_.mode != CounterMode::simulated,
         .deep = options_.experiments,
         .exit_status = end_.status()};
@@ -389,8 +359,7 @@ class ProgramMeasurer {
   const ProgramOptions& options_;
   Console& console_;
   std::string name_;
-  perf::InterruptKeeper interrupts_;
-  SessionFolder folder_;
+  const perf::TemporaryFolder folder_{"gable-session"};
   perf::LaunchEnd end_;
   perf::SessionRecords timed_;
   std::optional<double> cpu_seconds_;

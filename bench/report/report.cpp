@@ -9,6 +9,7 @@
 #include "bench/report/png.h"
 #include "bench/report/study.h"
 #include "bench/report/svg.h"
+#include "perfcounters/interrupt.h"
 
 namespace gable::bench::report {
 
@@ -25,6 +26,10 @@ std::string write_report(const Studies& studies, const std::filesystem::path& ou
     write_pdf(drawing, out_dir / "roofline.pdf");
   } catch (const NoRenderer& error) {
     return error.what();
+  } catch (const perf::Interrupted&) {
+    for (const char* name : {"roofline.png", "roofline.pdf"})
+      std::filesystem::remove(out_dir / name);  // another study's
+    return "interrupted: no PNG and no PDF; gable plot draws them";
   }
   return "";
 }

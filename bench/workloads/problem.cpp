@@ -395,8 +395,10 @@ std::vector<ListEntry> parse_list(std::istream& text) {
   return entries;
 }
 
+std::string read_list_text(const std::string& path) { return read_whole("problem list", path); }
+
 std::vector<ListEntry> read_list(const std::string& path) {
-  std::istringstream text(read_whole("problem list", path));
+  std::istringstream text(read_list_text(path));
   return parse_list(text);
 }
 

@@ -56,7 +56,8 @@ struct ListEntry {
 /// Options of benchdnn's own command (`--dir=FWD_B`) are refused, and so are the descriptors of their line, since the
 /// option would change what they mean.
 std::vector<ListEntry> parse_list(std::istream& text);
-/// Throws Error(invalid_argument) when the file can't be read.
+/// Both throw Error(invalid_argument) when the file can't be read.
+std::string read_list_text(const std::string& path);
 std::vector<ListEntry> read_list(const std::string& path);
 
 }  // namespace gable::bench

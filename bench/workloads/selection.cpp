@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
+#include <sstream>
 
 #include "bench/workloads/networks.h"
 #include "bench/workloads/problem.h"
@@ -70,9 +71,9 @@ Selection from_problems(const SelectionOptions& options) {
   return selection;
 }
 
-void add_list(const SelectionOptions& options, const std::string& suite_name, const std::string& file,
+void add_list(const SelectionOptions& options, const std::string& suite_name, const std::vector<ListEntry>& list,
               Selection& selection) {
-  for (const ListEntry& entry : read_list(file)) {
+  for (const ListEntry& entry : list) {
     if (entry.problem) {
       for (Case& one : add_problem(options, suite_name, *entry.problem, selection.cases)) {
         one.count = entry.problem->count;
@@ -92,7 +93,8 @@ void add_list(const SelectionOptions& options, const std::string& suite_name, co
 
 Selection from_file(const SelectionOptions& options) {
   Selection selection;
-  add_list(options, std::filesystem::path(options.file).filename().string(), options.file, selection);
+  std::istringstream text(options.text ? *options.text : read_list_text(options.file));
+  add_list(options, std::filesystem::path(options.file).filename().string(), parse_list(text), selection);
   return selection;
 }
 
@@ -103,7 +105,7 @@ Selection from_networks(SelectionOptions options, const std::vector<NetworkList>
   if (options.layout.empty()) options.layout = to_string(Layout::nhwc);
   if (options.dtypes.empty()) options.dtypes = {"f32", "bf16", "f16"};
   Selection selection;
-  for (const NetworkList& list : lists) add_list(options, list.suite, list.file.string(), selection);
+  for (const NetworkList& list : lists) add_list(options, list.suite, read_list(list.file.string()), selection);
   return selection;
 }
 
@@ -158,6 +160,10 @@ bool is_named(const std::string& name, const std::vector<std::string>& parts) {
 }
 
 }  // namespace
+
+void read_file(SelectionOptions& options) {
+  if (!options.file.empty()) options.text = read_list_text(options.file);
+}
 
 void apply_attributes(const SelectionOptions& options, Conv2d& conv) {
   if (!options.layout.empty()) conv.layout = parse_layout(options.layout);

@@ -19,7 +19,8 @@ struct SelectionOptions {
   std::vector<std::string> problems;
   std::string suite;
   std::string file;
-  std::vector<std::string> dtypes;  ///< suites: a filter; else the dtypes to run, f32 if empty
+  std::optional<std::string> text{};  ///< of the file, once read_file() has read it
+  std::vector<std::string> dtypes;    ///< suites: a filter; else the dtypes to run, f32 if empty
   std::string layout;
   std::string activation;
   std::string max_pool;
@@ -39,6 +40,9 @@ struct Selection {
   int malformed = 0;                      ///< number of refused entries that can't be parsed
   std::vector<std::string> repeated;      ///< cases of a suite that --max-batch made equal to others; dropped
 };
+
+/// Reads the file of --file, if there is one, for more than one select(): a pipe gives its text once.
+void read_file(SelectionOptions& options);
 
 /// Applies --layout, --activation, --max-pool and --bias, but neither dtype nor math.
 void apply_attributes(const SelectionOptions& options, Conv2d& conv);

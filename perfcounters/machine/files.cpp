@@ -1,7 +1,11 @@
 // See files.h.
 #include "perfcounters/machine/files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -11,8 +15,45 @@
 #include <fstream>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
+
+#include "common/names_in.h"
 
 namespace gable::perf {
+namespace {
+
+constexpr std::string_view kRandomEnd = "_XXXXXX";  // mkdtemp's
+
+/// A folder of this user, not one behind a link; -1: neither.
+int open_own_folder(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  struct stat status {};
+  if (descriptor >= 0 && ::fstat(descriptor, &status) == 0 && status.st_uid == ::geteuid()) return descriptor;
+  if (descriptor >= 0) ::close(descriptor);
+  return -1;
+}
+
+/// Removes the folders of this name whose processes were killed: nobody has a lock on them.
+void remove_abandoned(const std::string& base, const std::string& name) {
+  for (const std::string& entry : names_in(base)) {
+    if (entry.size() != name.size() + kRandomEnd.size() || entry.compare(0, name.size() + 1, name + "_") != 0) continue;
+    const std::string path = base + "/" + entry;
+    const int descriptor = open_own_folder(path);
+    if (descriptor < 0) continue;
+    std::error_code ignored;
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(path, ignored);
+    ::close(descriptor);
+  }
+}
+
+/// Locks the folder; false: another process took it for abandoned before that.
+bool hold(int descriptor) {
+  struct stat status {};
+  ::flock(descriptor, LOCK_EX);
+  return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
+
+}  // namespace
 
 std::optional<std::string> first_line(const std::string& path) {
   std::ifstream file(path);
@@ -46,17 +87,27 @@ std::size_t parse_size(const std::string& text) {
 
 TemporaryFolder::TemporaryFolder(const std::string& name) {
   std::error_code error;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  if (error) throw std::runtime_error(fmt::format("no folder for temporary files (TMPDIR): {}", error.message()));
-  path_ = (folder / (name + "_XXXXXX")).string();
-  if (mkdtemp(path_.data()) == nullptr)
-    throw std::runtime_error(
-        fmt::format("'{}': no temporary folder can be made there: {}", path_, std::strerror(errno)));
+  const std::filesystem::path base = std::filesystem::temp_directory_path(error);
+  if (error) {
+    const char* named = std::getenv("TMPDIR");
+    throw std::runtime_error(fmt::format("'{}': no folder for temporary files (TMPDIR): {}",
+                                         named != nullptr ? named : "/tmp", error.message()));
+  }
+  remove_abandoned(base.string(), name);
+  do {
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+    path_ = (base / (name + std::string(kRandomEnd))).string();
+    if (mkdtemp(path_.data()) == nullptr)
+      throw std::runtime_error(
+          fmt::format("'{}': no temporary folder can be made there (TMPDIR): {}", path_, std::strerror(errno)));
+    descriptor_ = open_own_folder(path_);
+  } while (descriptor_ >= 0 && !hold(descriptor_));
 }
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 }  // namespace gable::perf

@@ -25,6 +25,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "perfcounters/interrupt.h"
 #include "perfcounters/sources/counter_plugins.h"
 
 namespace gable::perf {
@@ -432,6 +433,12 @@ LaunchEnd launch(const Launch& what) {
 
   const Subreaper subreaper;
   const SignalKeeper signals;
+  if (const int signal = interrupting_signal(); signal != 0) {  // it came before this one handed signals on
+    end.signal = signal;
+    end.interrupted = true;
+    end.reason = fmt::format("interrupted before '{}' was started", what.argv.front());
+    return end;
+  }
   const Start start{.file = found.file.c_str(),
                     .argv = argv.data(),
                     .through_shell = is_elf(found.file) ? nullptr : shell.data(),

@@ -63,12 +63,25 @@ Result run_command(const Folder& folder, const std::string& arguments, const std
 /// `gable ARGUMENTS` while it runs.
 class Running {
  public:
-  Running(const Folder& folder, const std::string& arguments) : pid_(::fork()) {
+  Running(const Folder& folder, const std::string& arguments) : pid_(started()) {
     if (pid_ != 0) return;
-    ::signal(SIGINT, SIG_DFL);  // a test in the background of a shell ignores it
+    ::setpgid(0, 0);
+    for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);  // not doctest's, nor a background shell's
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
     const std::string line = "exec '" GABLE_COMMAND "' " + arguments + " >/dev/null 2>'" + folder.file("stderr") + "'";
     ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     ::_exit(127);
+  }
+  /// A process in which no handler of this program's runs: signals wait until it has put them off.
+  static pid_t started() {
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_SETMASK, &all, &before);
+    const pid_t pid = ::fork();
+    if (pid != 0) ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return pid;
   }
   ~Running() {
     if (pid_ > 0) ::kill(pid_, SIGKILL), wait();
@@ -77,6 +90,8 @@ class Running {
   Running& operator=(const Running&) = delete;
 
   void send(int signal) const { ::kill(pid_, signal); }
+  /// As a terminal does: to it and to all that it started.
+  void send_to_group(int signal) const { ::kill(-pid_, signal); }
   /// The ids of its children, with blanks between them.
   std::string children() const {
     std::string ids;
@@ -85,10 +100,12 @@ class Running {
       ids += read_text((task.path() / "children").string());
     return ids;
   }
-  /// The exit code, or minus the signal that ended it.
+  /// The exit code, or minus the signal that ended it: SIGKILL after a minute.
   int wait() {
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    for (int i = 0; ::waitpid(pid_, &status, WNOHANG) == 0; ++i) {
+      if (i == 6000) ::kill(pid_, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     pid_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
@@ -125,7 +142,217 @@ std::string two_hundred_problems() {
 
 constexpr const char* kSmall = "--problem mb1ic3ih8oc4kh3 --device reference";
 
+/// The environment variable has another value while it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = ::getenv(name); before != nullptr) before_ = before, was_set_ = true;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { was_set_ ? ::setenv(name_, before_.c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::string before_;
+  bool was_set_ = false;
+};
+
+/// Words of a shell that write its process id into the folder's file "pid", all at once.
+std::string tell_pid(const Folder& folder) {
+  return "echo $$ >'" + folder.file("pid.new") + "'; mv '" + folder.file("pid.new") + "' '" + folder.file("pid") +
+         "'; ";
+}
+
+/// What tell_pid() told, once it has; 0: it never did.
+pid_t told_pid(const Folder& folder) {
+  if (!comes([&] { return fs::exists(folder.file("pid")); })) return 0;
+  return std::stoi(read_text(folder.file("pid")));
+}
+
+bool has_ended(pid_t process) {
+  return process > 0 && comes([&] { return ::kill(process, 0) != 0 && errno == ESRCH; });
+}
+
+/// A drawing program that never ends, on the PATH that this returns.
+std::string path_with_endless_renderer(const Folder& folder) {
+  fs::create_directories(folder.file("bin"));
+  const std::string program = folder.file("bin") + "/rsvg-convert";
+  write_text(program, "#!/bin/sh\n" + tell_pid(folder) + "exec sleep 1000\n");
+  fs::permissions(program, fs::perms::owner_all);
+  return folder.file("bin") + ":" + ::getenv("PATH");
+}
+
 }  // namespace
+
+TEST_CASE(
+    "plot: a signal while it draws ends the drawing program too, and nothing is half written or another study's") {
+  const Folder folder;
+  const std::string study = folder.file("study.json"), report = folder.file("report");
+  REQUIRE(run_command(folder, std::string("bench --seconds 0.01 ") + kSmall + " --json " + study).code == 0);
+  const Variable path("PATH", path_with_endless_renderer(folder));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (const bool to_all : {false, true}) {
+      CAPTURE(signal);
+      CAPTURE(to_all);
+      fs::remove(folder.file("pid"));
+      fs::remove_all(report);
+      fs::create_directories(report);
+      write_text(report + "/roofline.png", "an earlier report's");
+      Running plot(folder, "plot " + study + " --out " + report);
+      const pid_t renderer = told_pid(folder);
+      REQUIRE(renderer > 0);
+      to_all ? plot.send_to_group(signal) : plot.send(signal);
+      CHECK(plot.wait() == 128 + signal);
+      CHECK(has_ended(renderer));
+      CHECK(contains(read_text(folder.file("stderr")), "interrupted"));
+      for (const char* file : {"study.csv", "roofline.svg", "index.html"}) CHECK(fs::exists(report + "/" + file));
+      CHECK(contains(read_text(report + "/index.html"), "</html>"));
+      CHECK_FALSE(fs::exists(report + "/roofline.png"));
+      CHECK(temporary_files(folder) == 0);
+    }
+  }
+}
+
+TEST_CASE("one signal ends plot, diff, bench and verify that wait for a file without an end") {
+  const Folder folder;
+  const std::string pipe = folder.file("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& arguments : {"plot --ascii " + pipe, "diff " + pipe + " " + pipe,
+                                       "bench --device reference --file " + pipe, "verify --file " + pipe}) {
+    CAPTURE(arguments);
+    Running waiting(folder, arguments);
+    int writer = -1;
+    REQUIRE(comes([&] { return (writer = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0; }));
+    waiting.send(SIGTERM);
+    const int end = waiting.wait();
+    CAPTURE(end);
+    CHECK((end == -SIGTERM || end == 128 + SIGTERM));
+    ::close(writer);
+  }
+}
+
+TEST_CASE("a list from a pipe, which can be read once, is run as one from a file") {
+  const Folder folder;
+  const std::string record = folder.file("study.json");
+  for (const std::string& command : {std::string("bench --seconds 0.01"), std::string("verify"), std::string("list")}) {
+    CAPTURE(command);
+    const std::string device = command == "list" ? "" : " --device reference";
+    const Result result = run_command(folder, command + device + " --file /dev/stdin --json " + record,
+                                      "echo mb1ic3ih8oc4kh3 mb1ic3ih8oc5kh3 |");
+    CAPTURE(result.err);
+    CHECK(result.code == 0);
+    CHECK(contains(read_text(record), "oc5"));
+  }
+}
+
+TEST_CASE("measure: a signal is the program's, whose time is kept; nobody and nothing stays") {
+  const Folder folder;
+  fs::create_directories(folder.file("tmp"));
+  const Variable temporary("TMPDIR", folder.file("tmp"));
+  const std::string record = folder.file("study.json");
+  const std::string measure = "measure --counters analytic --json " + record + " -- sh -c '";
+  const auto shell = [&](std::string script) {  // inside single quotes
+    for (std::size_t at = 0; (at = script.find('\'', at)) != std::string::npos; at += 4) script.replace(at, 1, "'\\''");
+    return measure + script + "'";
+  };
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (const bool handles : {false, true}) {
+      CAPTURE(signal);
+      CAPTURE(handles);
+      fs::remove(folder.file("pid"));
+      fs::remove(record);
+      Running running(folder, handles ? shell("trap \"exit 7\" INT TERM; " + tell_pid(folder) + "while :; do :; done")
+                                      : shell(tell_pid(folder) + "exec sleep 1000"));
+      const pid_t program = told_pid(folder);
+      REQUIRE(program > 0);
+      running.send(signal);
+      CHECK(running.wait() == (handles ? 7 : 128 + signal));
+      CHECK(has_ended(program));
+      const nlohmann::json study = nlohmann::json::parse(read_text(record));
+      for (const Violation& v : check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
+      CHECK(study["program"]["interrupted"] == true);
+      CHECK(study["program"]["seconds"] > 0);
+      if (!handles) CHECK(study["program"]["signal"] == signal);
+      CHECK(fs::is_empty(folder.file("tmp")));
+      CHECK(temporary_files(folder) == 0);
+    }
+  }
+}
+
+TEST_CASE("measure: a signal at any time leaves a whole record or none, and none only before the program has ended") {
+  const Folder folder;
+  fs::create_directories(folder.file("tmp"));
+  const Variable temporary("TMPDIR", folder.file("tmp"));
+  const std::string record = folder.file("study.json"), ended = folder.file("ended");
+  for (int milliseconds = 0; milliseconds < 60; milliseconds += 3) {
+    CAPTURE(milliseconds);
+    fs::remove(record);
+    fs::remove(ended);
+    Running running(folder, "measure --counters analytic --json " + record + " -- sh -c ': >" + ended + "'");
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    const bool had_ended = fs::exists(ended);
+    running.send(SIGTERM);
+    const int end = running.wait();
+    CAPTURE(end);
+    CHECK((end == 0 || end == 128 + SIGTERM || end == -SIGTERM));
+    if (had_ended || end == 0) REQUIRE(fs::exists(record));
+    if (fs::exists(record)) CHECK(check_study(nlohmann::json::parse(read_text(record))).empty());
+    CHECK(fs::is_empty(folder.file("tmp")));
+    CHECK(temporary_files(folder) == 0);
+  }
+}
+
+TEST_CASE("measure and roofline of a program: a signal in the ceilings ends only these") {
+  const Folder folder;
+  fs::create_directories(folder.file("tmp"));
+  const Variable temporary("TMPDIR", folder.file("tmp"));
+  const std::string record = folder.file("study.json"), report = folder.file("report");
+  for (const std::string& command : {std::string("measure --ceilings"), "roofline --quick --out " + report}) {
+    CAPTURE(command);
+    fs::remove(record);
+    fs::remove(folder.file("stderr"));
+    Running running(folder, command + " --counters analytic --json " + record + " -- sh -c 'exit 5'");
+    REQUIRE(comes([&] { return contains(read_text(folder.file("stderr")), "ceiling "); }));
+    running.send(SIGTERM);
+    CHECK(running.wait() == 5);
+    const nlohmann::json study = nlohmann::json::parse(read_text(record));
+    for (const Violation& v : check_study(study)) FAIL_CHECK(v.pointer << ": " << v.value);
+    CHECK(contains(study["program"]["notes"].dump(), "the machine's ceilings were not measured"));
+    CHECK(study["program"]["seconds"] > 0);
+    CHECK(fs::is_empty(folder.file("tmp")));
+    CHECK(temporary_files(folder) == 0);
+  }
+  CHECK(nlohmann::json::parse(read_text(report + "/study.json")) == nlohmann::json::parse(read_text(record)));
+}
+
+TEST_CASE(
+    "measure: the session folder of a killed gable is removed by the next one, and that of a running one is not") {
+  const Folder folder;
+  const std::string sessions = folder.file("tmp");
+  fs::create_directories(sessions + "/gable-session_links");  // not this command's to remove: the name is longer
+  fs::create_directory_symlink(folder.file("tmp"), sessions + "/gable-session_abcdef");
+  const Variable temporary("TMPDIR", sessions);
+  const auto count = [&] { return std::distance(fs::directory_iterator(sessions), fs::directory_iterator()) - 2; };
+  const std::string next = "measure --counters analytic -- true";
+  {
+    Running killed(folder, "measure --counters analytic -- sh -c '" + std::string("echo $$ >") +
+                               folder.file("pid.new") + "; mv " + folder.file("pid.new") + " " + folder.file("pid") +
+                               "; exec sleep 1000'");
+    const pid_t program = told_pid(folder);
+    REQUIRE(program > 0);
+    CHECK(count() == 1);
+    CHECK(run_command(folder, next).code == 0);
+    CHECK(count() == 1);
+    killed.send(SIGKILL);
+    CHECK(killed.wait() == -SIGKILL);
+    ::kill(program, SIGKILL);
+  }
+  CHECK(count() == 1);
+  CHECK(run_command(folder, next).code == 0);
+  CHECK(count() == 0);
+}
 
 TEST_CASE("what can't be written to standard output is said, with exit code 4, and the record is not lost with it") {
   const Folder folder;
