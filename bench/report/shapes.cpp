@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <vector>
+
+#include "common/number.h"
 
 namespace gable::bench::report {
 namespace {
@@ -84,9 +86,8 @@ std::string scaled_path(const std::string& path, double factor) {
       out += path[i++];
       continue;
     }
-    char* end = nullptr;
-    const double value = std::strtod(path.c_str() + i, &end);
-    i = static_cast<size_t>(end - path.c_str());
+    double value = 0;
+    i += std::max<size_t>(1, parse_number(std::string_view(path).substr(i), value));
     if (!out.empty() && std::isdigit(static_cast<unsigned char>(out.back()))) out += ' ';
     out += fmt::format("{:.2f}", value * factor);
   }

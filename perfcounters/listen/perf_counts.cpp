@@ -34,7 +34,7 @@ std::uint32_t parse(const char* text, EventInfo (&events)[kMaxEvents]) {
     if (*end != ':') return count;
     event.config = strtoull(end + 1, &end, 0);
     if (*end != ':') return count;
-    strtod(end + 1, &end);
+    end += 1 + strcspn(end + 1, ":,");  // the scale, which the reader knows
     if (*end == ':') event.cpu = static_cast<std::int32_t>(strtol(end + 1, &end, 0));
     event.error = 0;
     text = *end == ',' ? end + 1 : nullptr;

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "common/number.h"
 #include "perfcounters/sources/known_work.h"
 
 namespace gable::perf {
@@ -96,9 +97,8 @@ std::map<std::string, double> parse_pcm_raw(const std::string& text) {
       throw std::invalid_argument(fmt::format("pcm-raw's line '{}' has no counts; it needs one a unit", line));
     double& sum = sums[fields[2]];
     for (std::size_t i = 5; i < fields.size(); ++i) {
-      char* end = nullptr;
-      const double value = std::strtod(fields[i].c_str(), &end);
-      if (end == fields[i].c_str())
+      double value = 0;
+      if (parse_number(fields[i], value) == 0)
         throw std::invalid_argument(fmt::format("pcm-raw's line '{}': '{}' is no count", line, fields[i]));
       sum += value;
     }

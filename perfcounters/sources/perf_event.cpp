@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "common/number.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/sources/known_work.h"
 #include "perfcounters/sources/perf_group.h"
@@ -77,7 +78,10 @@ double bytes_per_count(const fs::path& events, const std::string& name) {
   const auto scale = first_line(events / (name + ".scale"));
   if (!scale) return kLineBytes;
   const std::string unit = first_line(events / (name + ".unit")).value_or("MiB");
-  return std::stod(*scale) * (unit == "MiB" ? 1048576.0 : 1.0);
+  double value = 0;
+  if (parse_number(*scale, value) == 0)
+    throw std::invalid_argument(fmt::format("'{}' is no scale of a counter", *scale));
+  return value * (unit == "MiB" ? 1048576.0 : 1.0);
 }
 
 // cas_count_read and cas_count_write, or what newer boxes have instead: one of each a sub-channel (..._sch0, ..._sch1).

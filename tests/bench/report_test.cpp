@@ -30,6 +30,7 @@
 #include "bench/report/table.h"
 #include "bench/report/trainium.h"
 #include "tests/bench/report_samples.h"
+#include "tests/tools/comma_locale.h"
 
 using namespace gable::bench;
 using namespace gable::bench::report;
@@ -797,6 +798,17 @@ TEST_CASE("svg: well formed, and its looks are plain attributes; the page's figu
   CHECK(count_of(drawing, "aria-hidden=\"true\"") > 10);
   CHECK(contains(html(studies), ".mark.c-f32{fill:var(--f32);stroke:var(--f32)}"));
   CHECK(contains(html(studies), "@media screen and (prefers-color-scheme:dark)"));
+}
+
+TEST_CASE("report: what is written is the same in a program whose locale writes 1,5") {
+  const Studies studies = merge({samples::cpu_study()});
+  const std::string drawing = svg(studies), page = html(studies), rows = csv(studies);
+  const gable::test::CommaLocale locale;
+  REQUIRE(gable::test::CommaLocale::works());
+  CHECK(svg(studies) == drawing);
+  CHECK(html(studies) == page);
+  CHECK(csv(studies) == rows);
+  CHECK(merge({samples::cpu_study()}).measurements[0].time.seconds == studies.measurements[0].time.seconds);
 }
 
 TEST_CASE("svg: librsvg draws it in colours") {

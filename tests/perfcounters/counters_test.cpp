@@ -18,6 +18,7 @@
 #include "perfcounters/sources/known_work.h"
 #include "perfcounters/sources/pcm.h"
 #include "perfcounters/sources/source.h"
+#include "tests/tools/comma_locale.h"
 
 using namespace gable::perf;
 
@@ -273,6 +274,9 @@ TEST_CASE("pcm-raw's lines are summed over units and samples; other lines are sk
   CHECK(sums.at("UNC_M_CAS_COUNT.RD") == 37565 + 33584 + 40306 + 37373 + 3);
   CHECK(sums.at("UNC_M_CAS_COUNT.WR") == 58994 + 53007 + 25088 + 21901);
   CHECK(parse_pcm_raw("no counts at all\n").empty());
+  const gable::test::CommaLocale locale;
+  CHECK(gable::test::CommaLocale::works());
+  CHECK(parse_pcm_raw("2021-09-27,00:07:40.507,X,1000,2102078418,1.5\n").at("X") == 1.5);
   CHECK_THROWS_AS(parse_pcm_raw("2021-09-27,00:07:40.507,X,1000,2102078418\n"), std::invalid_argument);
   CHECK_THROWS_AS(parse_pcm_raw("2021-09-27,00:07:40.507,X,1000,2102078418,many\n"), std::invalid_argument);
 }

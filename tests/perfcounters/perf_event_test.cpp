@@ -16,6 +16,7 @@
 #include "perfcounters/sources/perf_event.h"
 #include "perfcounters/sources/source.h"
 #include "tests/perfcounters/fake_perf.h"
+#include "tests/tools/comma_locale.h"
 
 using namespace gable::perf;
 
@@ -148,6 +149,7 @@ TEST_CASE("event descriptions of sysfs become configurations") {
 }
 
 TEST_CASE("Intel's memory boxes are read from sysfs: names, scale, one CPU a socket, sub-channels") {
+  const gable::test::CommaLocale locale;  // sysfs has C's numbers all the same
   FakeDevices devices;
   for (const std::string box : {"uncore_imc_0/", "uncore_imc_1/"}) {
     devices.write(box + "type", "14");

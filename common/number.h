@@ -1,0 +1,15 @@
+// Numbers in text as C writes them, whatever locale the process has set: std::strtod and std::stod follow it.
+#pragma once
+
+#include <charconv>
+#include <string_view>
+
+namespace gable {
+
+/// The number that the text begins with; returns how many characters it has, 0 if there is none.
+inline std::size_t parse_number(std::string_view text, double& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} ? static_cast<std::size_t>(end - text.data()) : 0;
+}
+
+}  // namespace gable
