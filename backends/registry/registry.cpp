@@ -231,6 +231,7 @@ class Registry {
                 "its tensors lie in " + to_string(info.memory) + " memory, " + whose + to_string(*memory) + " memory");
       return true;
     };
+    ErrorCode why_none = ErrorCode::unavailable;  // where a device refuses the value of an option, that is the reason
     for (const Entry* entry : by_priority()) {
       const std::string name = entry->backend->name();
       const auto named = std::find_if(only.begin(), only.end(), [&](const auto& one) { return one.backend == name; });
@@ -264,10 +265,11 @@ class Registry {
         reasons += notes;
       } catch (const Error& error) {
         pass_over(taken->uri, error.what());
+        if (error.code() == ErrorCode::invalid_argument) why_none = error.code();
       }
     }
     if (candidates.empty()) {
-      throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': nothing can be opened\n" + reasons);
+      throw Error(why_none, "device '" + to_string(uri) + "': nothing can be opened\n" + reasons);
     }
     options.identity = choice_identity(candidates);
     options.cache_folder = choice_folder();

@@ -77,6 +77,8 @@ TEST_CASE("an option that no device has is refused, a value that a device refuse
   const Plan plan = open("auto?kernel=quick").plan(kAdd);
   CHECK(plan.device_uri() == "fake_peer");
   CHECK(contains(plan.explain(), "passed over fake_gpu: kernel is 'quick'"));
+  CHECK(
+      contains(message_of([] { open("auto?only=fake_gpu&kernel=quick"); }), "passed over fake_gpu: kernel is 'quick'"));
 }
 
 }  // namespace
