@@ -25,6 +25,7 @@ constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kLeastUnitCycles = 
 // Time that starting and storing a tile takes, in positions.
 constexpr std::int64_t kTileCost = 6;
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
+constexpr std::int64_t kMostTaps = 1 << 20;  // of the table of a plan, which a query makes too
 constexpr std::int64_t kBf16 = 2;
 constexpr double kMostIdlePositions = 1.15;  // ratio of all positions to those with outputs; staging costs the same
 
@@ -365,6 +366,8 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
     return "a pool of " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +
            std::to_string(p.pool.stride_h) + "x" + std::to_string(p.pool.stride_w) + ": it fuses 2x2 with stride 2x2";
   }
+  if (p.r * p.s > bf16::kMostTaps)
+    return std::to_string(p.r * p.s) + " filter taps; its table holds " + std::to_string(bf16::kMostTaps);
   const bf16::Blocking b = bf16::blocking_of(p, products, unit, 1);
   // The direct kernel fills up vectors of lanes as well; the depthwise kernels do not.
   const double lanes = static_cast<double>(p.group_k()) / static_cast<double>(round_up(p.group_k(), bf16::kVector));

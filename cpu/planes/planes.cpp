@@ -15,6 +15,7 @@ namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kMostThreadBytes = 8 << 20;
+constexpr std::int64_t kMostTaps = 1 << 20;  // of the table of a plan, which a query makes too
 
 std::size_t strip_floats(const planes::Blocking& b, const planes::TileUnit&) {
   // In place, the last work unit may stage fewer positions than a vector.
@@ -31,6 +32,7 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
   if (p.nhwc) return "layout nhwc: its lanes are pixels of a channel's plane";
   if (is_depthwise(p))
     return "one input and one output channel in each of several groups: the depthwise kernels take these";
+  if (p.r * p.s > kMostTaps) return text(p.r * p.s) + " filter taps; its table holds " + text(kMostTaps);
   const planes::Blocking b = planes::blocking_of(p, products, unit, 1);
   const auto bytes = static_cast<std::int64_t>(thread_floats(b, unit) * sizeof(float));
   if (bytes > kMostThreadBytes) {

@@ -694,6 +694,16 @@ TEST_CASE("inputs beyond the greatest number of tf32 or bf16 count as infinite w
   for (const char* dtype : {"f32", "f64", "bf16"}) CHECK_FALSE(rounds({dtype, 1}, 0x1.FFFFFEp127F));
 }
 
+TEST_CASE("kernels with a table of the filter's taps take no filter of millions, and say so without making the table") {
+  Conv2d conv{.input = {1, 2, 4, 1 << 22}, .weights = {2, 2, 4, 1 << 21}};
+  conv.layout = Layout::nchw;
+  for (const KernelSupport& answer : open("cpu?threads=1").query(conv)) {
+    CAPTURE(answer.reason);
+    if (answer.kernel == "planes") CHECK(contains(answer.reason, "8388608 filter taps; its table holds 1048576"));
+    if (answer.kernel == "direct") CHECK(answer.supported);
+  }
+}
+
 TEST_CASE("gable info names what it was built with and what it has loaded") {
   const Folder folder;
   const std::string record = folder.file("info.json");
