@@ -70,9 +70,10 @@ verify_step() {
 # sanitize TOOL KERNELS: these kernels on the small problems: f32 in both maths with and without a pool, f16 in the other
 # layout; then, for "ops", the ops without weights and PageRank.
 sanitize() {
-  local devices='' kernel how status worst=0
+  local devices='' kernel how status worst=0 tool=(--tool "$1" --error-exitcode 9)
+  if [[ $1 == racecheck ]]; then tool+=(--print-limit 1000000 --show-backtrace no); fi  # all hazards, a line or two each
   if [[ $2 == ops ]]; then
-    compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda_once_test" \
+    compute-sanitizer "${tool[@]}" "$build/tests/cuda_once_test" \
       -tc='ops without weights*,PageRank of a graph*'
     return
   fi
@@ -80,10 +81,33 @@ sanitize() {
   for how in "--dtype f32 --math strict,tf32 --layout nhwc --activation relu --max-pool 2" \
     "--dtype f32 --math strict,tf32,split3 --layout nhwc" "--dtype f16 --layout nchw --activation tanh"; do
     # shellcheck disable=SC2086
-    compute-sanitizer --tool "$1" --error-exitcode 9 "$gable" verify "${small_problems[@]}" $how --device "$devices" ||
+    compute-sanitizer "${tool[@]}" "$gable" verify "${small_problems[@]}" $how --device "$devices" ||
       { status=$?; if ((status != 3)); then worst=$status; fi; }
   done
   return $worst
+}
+
+# Whether racecheck is blind to what orders wgmma's exchange between the blocks of a cluster: it reports the right "arrive" of
+# tests/racecheck_witness, of the same steps, though it knows barrier.cluster and sees the race of "none".
+racecheck_is_blind() {
+  local way
+  for way in cluster arrive tx none; do
+    compute-sanitizer --tool racecheck --error-exitcode 9 "$build/tests/racecheck_witness" $way >"$out/witness-$way.log" 2>&1
+    printf '%s %s\n' $way $?
+  done >"$out/witness.txt"
+  grep -qx 'cluster 0' "$out/witness.txt" && grep -qx 'arrive 9' "$out/witness.txt" && grep -qx 'none 9' "$out/witness.txt"
+}
+
+# What racecheck-wgmma.log reports beyond the list of what is excused: in wgmma, writes before reads of its exchange, and
+# writes to a block that "might have already exited", which has not, since it waits for them. Nothing: all is excused.
+unexcused() {
+  awk '/^=+ (Error: |Warning: )?Race reported between/ {
+      first = $0; getline
+      if (first !~ /Write access at .*wgmma::kernel</ || !/Read access at .*wgmma::kernel</) print first " " $0
+      next
+    }
+    /^=+ Potential invalid __shared__ write/ {getline; if (!/wgmma::kernel</) print; next}
+    /^=+ (Error|Warning|Invalid|Potential|Internal)/ {print}' "$out/racecheck-wgmma.log"
 }
 
 # A process a tool, and one a kernel for racecheck, so that each has a verdict of its own; four at once, since the GPU is
@@ -99,15 +123,17 @@ sanitize_step() {
     if [[ $tool == initcheck ]]; then some=${all/wgmma /}; fi
     jobs+="$tool $tool $some"$'\n'"$tool-ops $tool ops"$'\n'
   done
-  # racecheck does not see that blocks of a cluster wait for one another by remote arrivals at an mbarrier, which order the
-  # sums that wgmma exchanges; its hazards are counted, and no failure.
   for kernel in $all ops; do jobs+="racecheck-$kernel racecheck $kernel"$'\n'; done
-  export -f check sanitize say
+  export -f check sanitize say racecheck_is_blind unexcused
   export out build gable small="${small_problems[*]}"
   printf '%s' "$jobs" | xargs -P 4 -d '\n' -I{} bash -c 'read -r name tool kernels <<<"{}"; failed=0
     read -ra small_problems <<<"$small"
     check "$name" sanitize "$tool" "$kernels" >"$out/$name.txt" 2>&1
-    if [[ $name == racecheck-wgmma ]]; then failed=0; fi
+    if [[ $name == racecheck-wgmma ]] && grep -q "(exit code 9," "$out/$name.txt" && racecheck_is_blind &&
+      [[ -z $(unexcused) ]] && ! grep -qE "[1-9][0-9]* mismatched" "$out/$name.log"; then
+      echo "excused racecheck-wgmma: exchanges that racecheck does not follow (witness.txt)" >"$out/$name.txt"
+      failed=0
+    fi
     exit $failed' || failed=1
   {
     printf '# bench/gpu_check.sh: %s; %s\n' "$(compute-sanitizer --version | grep -m 1 -i version)" \
@@ -128,7 +154,7 @@ sanitize_step() {
       grep -hoE '(ERROR SUMMARY: .*|RACECHECK SUMMARY: .*)' "$out/$name.log" | sort | uniq -c | sed 's/^ *//' | paste -sd ';'
     done
   } | tee "$out/sanitize.txt"
-  cat "$out"/racecheck-*.txt "$out"/{mem,init,sync}check*.txt | grep -E '^(passed|FAILED|refused)'
+  cat "$out"/racecheck-*.txt "$out"/{mem,init,sync}check*.txt | grep -E '^(passed|FAILED|refused|excused)'
   if awk '/^[a-z_]+ +[0-9]/ {for (i = 2; i <= 5; ++i) if ($i == "0") bad = 1} END {exit !bad}' "$out/sanitize.txt"; then
     say "FAILED  sanitize: a kernel gave no result"
     failed=1
