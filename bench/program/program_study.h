@@ -29,8 +29,8 @@ struct ProgramStudy {
   perf::LaunchEnd end;  ///< of the run under the clock
 };
 
-/// Call it while a perf::InterruptKeeper lives. Throws Error(unsupported) where the mode names a kind of source that this
-/// machine has none of; std::runtime_error where no session folder can be made.
+/// Call it while a perf::InterruptKeeper lives. Throws Error(unsupported) where the mode names a kind of source that
+/// this machine has none of; std::runtime_error where no session folder can be made.
 ProgramStudy measure_program(const ProgramOptions& options, Console& console);
 
 }  // namespace gable::bench

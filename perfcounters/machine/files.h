@@ -16,8 +16,8 @@ std::string value_of(const std::string& path, const std::string& key, char separ
 /// "48K", "1024K", "32M", "4096" -> bytes; 0 if it is not a number.
 std::size_t parse_size(const std::string& text);
 
-/// A folder of its own below the system's folder for temporary files, removed by the destructor. It is locked (flock) for
-/// as long as its process lives, and the next one of its name removes those of killed processes. Throws
+/// A folder of its own below the system's folder for temporary files, removed by the destructor. It is locked (flock)
+/// for as long as its process lives, and the next one of its name removes those of killed processes. Throws
 /// std::runtime_error where none can be made.
 class TemporaryFolder {
  public:
