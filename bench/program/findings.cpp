@@ -26,6 +26,8 @@ constexpr double kUsedOfLine = 0.4;        // bytes that loads and stores touch 
 constexpr double kFillsMatter = 1.0 / 64;  // lines filled for an instruction
 constexpr double kMissesOfTime = 0.4;      // of the program's time, for misses one after another
 constexpr double kStalled = 0.5;           // instructions a cycle
+constexpr double kFlowing = 1.5;           // instructions a cycle; a chain of additions in a loop runs at less than 1
+constexpr double kLeastCpuSeconds = 0.01;  // a program with less is its own start
 // Arithmetic instructions a cycle: half of the two pipes that cores with SIMD have had for fused multiply-adds since
 // 2013 (more for additions alone, on some).
 constexpr double kBusyPipes = 1;
@@ -47,6 +49,7 @@ class Findings {
 
   std::vector<Regime> all() {
     waiting();
+    if (e_.run.cpu_seconds < kLeastCpuSeconds) return std::move(found_);
     const std::size_t first_of_kernel = found_.size();
     system();
     const std::size_t first_of_program = found_.size();
@@ -210,6 +213,12 @@ class Findings {
   void latency(const WorkEvidence& w) {
     if (e_.clock_hz <= 0 || w.instructions <= 0) return;
     const double per_cycle = w.instructions / (own() * e_.clock_hz);
+    if (per_cycle > kFlowing) {
+      add("instructions",
+          fmt::format("{:.2f} instructions a cycle, which nothing holds up: their number takes the time", per_cycle),
+          {"wider vectors: -O3 -march=native", "fewer of them: unrolling, an algorithm with less work"});
+      return;
+    }
     add("latency",
         fmt::format("{:.2f} instructions a cycle, and neither memory, branches, denormals nor the kernel explain it: "
                     "instructions wait for each other's results. Without a PMU, unaligned accesses, store "

@@ -2,7 +2,8 @@
 // ceilings, and from runs in which one thing is different (denormals flushed to zero; all threads on one CPU).
 //
 // Names: "waiting", "page faults", "overhead", "denormals", "sharing" (false sharing, locks), "branches", "scattered"
-// (strided or random access), "memory:dram", "compute", "scalar" arithmetic, "latency" (dependent instructions).
+// (strided or random access), "memory:dram", "compute", "scalar" arithmetic, "instructions" (many, and none
+// waits), "latency" (dependent instructions).
 // What nothing here can tell: unaligned accesses that split lines, store forwarding, aliasing of 4 KiB, TLB misses,
 // contention for ports. They end as "latency", whose evidence says so.
 #pragma once

@@ -132,7 +132,11 @@ std::string finding(const std::function<void(ProgramEvidence&)>& change) {
 TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto&) {}) == "latency");
   CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 80; }) == "waiting");
-  CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 8, e.run.preemptions = 90; }) == "latency");
+  CHECK(finding([](auto& e) {
+          e.run.cpu_seconds = 0.5, e.run.waits = 8, e.run.preemptions = 90, e.work->instructions = 1e9;
+        }) == "latency");
+  CHECK(finding([](auto& e) { e.work->instructions = 6e9; }) == "instructions");
+  CHECK(finding([](auto& e) { e.run.cpu_seconds = e.run.seconds = 0.003; }).empty());  // too short to tell
   CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 8000; }) == "overhead");
   CHECK(finding([](auto& e) { e.run.system_seconds = 0.6, e.run.page_faults = 1e6; }) == "page faults");
   CHECK(finding([](auto& e) { e.run.system_seconds = 0.6; }) == "overhead");
