@@ -99,10 +99,12 @@ CpuCounts simulated_counts(const CpuCountRequest& request) {
 
 /// Why this program is not simulated; empty: it can be.
 std::string refuses_simulation(const CpuCountRequest& request) {
+  if (request.uses_gpu && request.mode != CounterMode::simulated)
+    return "not simulated: valgrind can't run CUDA's driver. A region can say its work: GABLE_REGION(name, flop, "
+           "bytes)";
   const perf::SourceStatus status = perf::simulation_status(perf::read_cache_geometries());
   if (!status.available) return status.reason + (status.cure.empty() ? "" : " (" + status.cure + ")");
   if (request.mode == CounterMode::simulated) return "";
-  if (request.uses_gpu) return "not simulated: valgrind can't run CUDA's driver; --counters simulated tries it";
   const double expected = kSlowdown * request.cpu_seconds;
   if (expected <= request.seconds_limit) return "";
   return fmt::format(

@@ -41,6 +41,7 @@ constexpr double kMostPageFaultSeconds = 25e-6;
 constexpr double kPageBytes = 4096;
 constexpr double kAgain = 2;  // page faults for each page that the program ever had at a time
 constexpr double kMostMissSeconds = 160e-9;
+constexpr double kCudaStartSeconds = 1;    // in the kernel, until CUDA has made a context: 0.4 measured on an H200
 constexpr double kLongWaitSeconds = 1e-3;  // shorter ones are other threads that do little
 
 class Findings {
@@ -88,6 +89,7 @@ class Findings {
 
   void waiting() {
     if (idle_seconds() <= 0 || waits_are_short()) return;
+    if (e_.run.gpu_seconds > kIdle * e_.run.seconds) return;  // it waits for its kernels
     add("waiting",
         fmt::format("the CPUs worked {} of {}; the program waited {:.0f} times", seconds_text(cpu()),
                     seconds_text(e_.run.seconds), e_.run.waits),
@@ -97,6 +99,7 @@ class Findings {
   void system() {
     const double in_kernel = e_.run.system_seconds;
     if (in_kernel < kSystem * cpu() && !many_waits()) return;
+    if (e_.run.gpu_seconds > 0 && in_kernel < kCudaStartSeconds) return;
     const std::string share = fmt::format("{:.0f} % of the CPU time is the kernel's", 100 * in_kernel / cpu());
     if (!many_waits() && e_.run.page_faults * kMostPageFaultSeconds > kOfTime * in_kernel) {
       page_faults(share);

@@ -22,6 +22,7 @@ struct RunEvidence {
   double resident_bytes = 0;  ///< most memory at a time: each of its pages was touched for a first time
   double waits = 0;
   double preemptions = 0;  ///< by other programs
+  double gpu_seconds = 0;  ///< of all GPU kernels; 0: it has none
 };
 
 /// Of the simulated run; the whole program.

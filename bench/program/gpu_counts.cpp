@@ -4,15 +4,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 #include "bench/common/text.h"
 #include "perfcounters/program/kernel_counts.h"
 #include "perfcounters/program/launch.h"
+#include "perfcounters/program/time_limit.h"
 
 namespace gable::bench {
 namespace {
 
 using perf::Metric;
+
+// Longest run of the kernels one after the other: times the run under the clock, and seconds on top.
+constexpr double kSlowerAlone = 3, kSecondsAlone = 10;
+constexpr double kLittle = 0.01;  // of the kernels' time: no run for that
 
 std::string extent_text(const std::array<int, 3>& extent) {
   std::string text = std::to_string(extent[0]);
@@ -87,33 +96,116 @@ MeasuredPart part_of(const perf::KernelPoint& kernel, int gpu, double seconds_of
   return part;
 }
 
+/// The program again and again: its kernels one after the other, then counted.
+class FurtherRuns {
+ public:
+  FurtherRuns(const perf::SessionRecords& timed, const GpuCountRequest& request,
+              const std::function<void(const std::string& what)>& progress)
+      : timed_(timed), request_(request), progress_(progress) {}
+
+  perf::KernelPoints points() {
+    if (request_.runs_again) time_alone();
+    if (request_.runs_again && request_.counts && !interrupted_) count();
+    return combined();
+  }
+  const std::vector<std::string>& notes() const { return notes_; }
+  /// Why no kernel has counts; empty: it was tried.
+  std::string uncounted() const {
+    if (has_counted_) return "";
+    return interrupted_ ? "the program was interrupted before it was counted" : "the GPU's counters were not asked for";
+  }
+
+ private:
+  perf::KernelPoints combined() const { return perf::combine_kernels(timed_.kernels, counted_, alone_); }
+
+  /// A program whose kernels wait for each other on several streams never ends so.
+  void time_alone() {
+    progress_("timing GPU kernels one after the other");
+    const double seconds = kSlowerAlone * request_.seconds + kSecondsAlone;
+    std::optional<perf::TimeLimit> limit;
+    perf::SessionRecords alone;
+    const perf::LaunchEnd end = run(
+        perf::SessionMode::alone, {}, [&](int pid) { limit.emplace(pid, seconds); }, alone);
+    if (limit && limit->stop()) {
+      notes_.emplace_back(
+          "its GPU kernels wait for each other, so they can't run one after the other: times are those of kernels with "
+          "CUPTI's instructions in them, up to 10 % longer");
+    } else if (end.status() == request_.exit_status) {
+      alone_ = std::move(alone.kernels);
+    }
+  }
+
+  void count() {
+    count("counting GPU kernels", perf::kernel_metrics(request_.deep));
+    // Kernels with few launches are counted for Q only, or for W only.
+    if (!interrupted_ && much_lacks(&perf::KernelPoint::lacks_work))
+      count("counting the work of GPU kernels with few launches", perf::kernel_work_metrics());
+    if (!interrupted_ && much_lacks(&perf::KernelPoint::lacks_traffic))
+      count("counting the traffic of GPU kernels with few launches", perf::kernel_traffic_metrics());
+  }
+
+  void count(const char* what, const std::vector<std::string>& metrics) {
+    progress_(what);
+    has_counted_ = true;
+    perf::SessionRecords counted;
+    const perf::LaunchEnd end = run(perf::SessionMode::counters, metrics, {}, counted);
+    for (const std::string& note : counted.notes) add_note(note);
+    if (end.status() != request_.exit_status) {
+      add_note(fmt::format("under the GPU's counters the program ended with {} instead of {}", end.status(),
+                           request_.exit_status));
+    }
+    std::move(counted.kernels.begin(), counted.kernels.end(), std::back_inserter(counted_));
+  }
+
+  bool much_lacks(bool perf::KernelPoint::*lacks) const {
+    double lacking = 0, all = 0;
+    for (const perf::KernelPoint& kernel : combined().kernels) {
+      all += kernel.times.seconds;
+      if (kernel.*lacks) lacking += kernel.times.seconds;
+    }
+    return lacking > kLittle * all;
+  }
+
+  perf::LaunchEnd run(perf::SessionMode mode, const std::vector<std::string>& metrics, std::function<void(int)> attach,
+                      perf::SessionRecords& records) {
+    const std::filesystem::path folder = std::filesystem::path(request_.folder) / std::to_string(runs_++);
+    std::filesystem::create_directory(folder);
+    const perf::LaunchEnd end = perf::launch({.argv = request_.argv,
+                                              .environment = perf::session_environment(folder.string(), mode, metrics),
+                                              .own_streams = false,
+                                              .attach = std::move(attach)});
+    records = perf::read_session(folder.string());
+    interrupted_ = interrupted_ || end.interrupted;
+    return end;
+  }
+
+  void add_note(const std::string& note) {
+    if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+  }
+
+  const perf::SessionRecords& timed_;
+  const GpuCountRequest& request_;
+  const std::function<void(const std::string& what)>& progress_;
+  std::vector<perf::KernelRecord> alone_{}, counted_{};
+  std::vector<std::string> notes_{};
+  int runs_ = 0;
+  bool interrupted_ = false, has_counted_ = false;
+};
+
 }  // namespace
 
 GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& request,
                    const std::function<void(const std::string& what)>& progress) {
   GpuParts gpu;
-  perf::SessionRecords counted;
-  if (request.counts) {
-    progress("counting GPU kernels");
-    const perf::LaunchEnd end =
-        perf::launch({.argv = request.argv,
-                      .environment = perf::session_environment(request.folder, perf::SessionMode::counters,
-                                                               perf::kernel_metrics(request.deep)),
-                      .own_streams = false});
-    counted = perf::read_session(request.folder);
-    gpu.notes = counted.notes;
-    if (end.status() != request.exit_status) {
-      gpu.notes.push_back(fmt::format("under the GPU's counters the program ended with {} instead of {}", end.status(),
-                                      request.exit_status));
-    }
-  }
-  perf::KernelPoints points = perf::combine_kernels(timed.kernels, counted.kernels);
+  FurtherRuns runs(timed, request, progress);
+  perf::KernelPoints points = runs.points();
+  gpu.notes = runs.notes();
   gpu.notes.insert(gpu.notes.end(), points.notes.begin(), points.notes.end());
   double all = 0;
   for (const perf::KernelPoint& kernel : points.kernels) all += kernel.times.seconds;
   for (const perf::KernelPoint& kernel : points.kernels) {
     MeasuredPart part = part_of(kernel, gpu_of(timed, kernel), all);
-    if (!request.counts) part.counted.reason = "the GPU's counters were not asked for";
+    if (const std::string reason = runs.uncounted(); !reason.empty()) part.counted.reason = reason;
     gpu.parts.push_back(std::move(part));
   }
   return gpu;

@@ -1,4 +1,4 @@
-// A program's GPU kernels with their times, and with W and Q from the GPU's counters in a further run.
+// A program's GPU kernels with their times, and with W and Q from the GPU's counters in further runs.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,12 @@ namespace gable::bench {
 
 struct GpuCountRequest {
   std::vector<std::string> argv{};
-  std::string folder{};  ///< empty; for the runs' files
-  bool counts = true;    ///< false: only times
-  bool deep = false;     ///< counts what kernel_findings() needs too
-  int exit_status = 0;   ///< of the run under the clock
+  std::string folder{};    ///< empty; for the runs' files
+  bool runs_again = true;  ///< false: only what the run under the clock gave
+  bool counts = true;      ///< W and Q too
+  bool deep = false;       ///< counts what kernel_findings() needs too
+  int exit_status = 0;     ///< of the run under the clock
+  double seconds = 0;      ///< of that run
 };
 
 struct GpuParts {

@@ -225,12 +225,13 @@ class ProgramMeasurer {
 
   std::vector<MeasuredPart> gpu_parts() {
     if (timed_.kernels.empty()) return {};
-    GpuCountRequest request{
-        .argv = options_.argv,
-        .folder = sub_folder("gpu"),
-        .counts = refuses_run().empty() && !cpu_counts().interrupted && options_.mode != CounterMode::simulated,
-        .deep = options_.experiments,
-        .exit_status = end_.status()};
+    GpuCountRequest request{.argv = options_.argv,
+                            .folder = sub_folder("gpu"),
+                            .runs_again = refuses_run().empty() && !cpu_counts().interrupted,
+                            .counts = options_.mode != CounterMode::simulated,
+                            .deep = options_.experiments,
+                            .exit_status = end_.status(),
+                            .seconds = end_.seconds};
     GpuParts gpu = count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });
     console_.finish_progress();
     add_notes(gpu.notes);
@@ -288,6 +289,7 @@ class ProgramMeasurer {
                                      .waits = static_cast<double>(end_.waits),
                                      .preemptions = static_cast<double>(end_.preemptions)},
                              .clock_hz = machine.clock_hz};
+    for (const perf::KernelRecord& kernel : timed_.kernels) evidence.run.gpu_seconds += kernel.times.seconds;
     evidence.threads = least_one(evidence.run.cpu_seconds / end_.seconds);
     evidence.work = cpu_counts().evidence;
     if (evidence.work) evidence.ceilings = ceiling_evidence(ceilings, evidence.threads);

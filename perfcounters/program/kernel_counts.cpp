@@ -64,6 +64,10 @@ constexpr const char* kNotByType =
     "instructions of each type were not counted; of a kernel with 20 launches or fewer only traffic is";
 constexpr const char* kUnits = "of the matrix units only: instructions of each type were not counted";
 
+bool gpu_counted(std::span<const GpuTerm> terms, const GpuCounts& counts) {
+  return std::any_of(terms.begin(), terms.end(), [&](const GpuTerm& term) { return counts.contains(term.metric); });
+}
+
 double matrix_work(const GpuCounts& counts) {
   double sum = 0;
   for (const auto& [part, value] : gpu_parts(gpu_work_terms(), counts)) {
@@ -124,12 +128,33 @@ void set_counts(const Counted* counted, KernelPoint& point) {
     return;
   }
   point.counted_calls = counted->sums.calls();
+  point.lacks_work = !has_instrumented(counts);
+  point.lacks_traffic = !gpu_counted(gpu_traffic_terms(Metric::dram_bytes), counts);
   set_work(counts, point);
   set_traffic(counts, point);
   if (counted->reason.empty()) return;
   for (auto& [metric, quantity] : point.quantities) {
     quantity.note += (quantity.note.empty() ? "" : "; ") + ("not of all its launches: " + counted->reason);
   }
+}
+
+using TimesByKernel = std::map<Key, std::vector<CallTimes>>;
+
+TimesByKernel times_of(const std::vector<KernelRecord>& records) {
+  TimesByKernel times;
+  for (const KernelRecord& record : records) {
+    if (record.times.calls > 0) times[key_of(record)].push_back(record.times);
+  }
+  return times;
+}
+
+/// Calls in CUDA graphs are among `together` only: their sum is made shorter as the median is.
+CallTimes shorter(const CallTimes& together, const CallTimes& alone) {
+  if (alone.median >= together.median) return together;
+  CallTimes times = alone;
+  times.calls = together.calls;
+  times.seconds = together.seconds * alone.median / together.median;
+  return times;
 }
 
 std::vector<double> knots_of(const CallTimes& times) {
@@ -179,11 +204,25 @@ std::vector<std::string> kernel_metrics(bool deep) {
   return metrics;
 }
 
-KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::vector<KernelRecord>& counted) {
-  std::map<Key, std::vector<CallTimes>> times;
-  for (const KernelRecord& record : timed) {
-    if (record.times.calls > 0) times[key_of(record)].push_back(record.times);
-  }
+std::vector<std::string> kernel_work_metrics() {
+  std::vector<std::string> metrics;
+  append_metrics(gpu_traffic_terms(Metric::l1_bytes), metrics);
+  append_metrics(gpu_work_terms(), metrics);
+  metrics.emplace_back(kInstrumentedInstructions);
+  return metrics;
+}
+
+std::vector<std::string> kernel_traffic_metrics() {
+  std::vector<std::string> metrics;
+  append_metrics(gpu_traffic_terms(Metric::l2_bytes), metrics);
+  append_metrics(gpu_traffic_terms(Metric::dram_bytes), metrics);
+  metrics.emplace_back(kHardwareInstructions);
+  return metrics;
+}
+
+KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::vector<KernelRecord>& counted,
+                             const std::vector<KernelRecord>& alone) {
+  const TimesByKernel times = times_of(timed), times_alone = times_of(alone);
   std::map<Key, Counted> counts;
   for (const KernelRecord& record : counted) {
     Counted& kernel = counts[key_of(record)];
@@ -197,6 +236,8 @@ KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::
     KernelPoint point{
         .gpu_name = key.gpu_name, .name = key.name, .region = key.region, .grid = key.grid, .block = key.block};
     point.times = merge_times(records);
+    if (const auto one = times_alone.find(key); one != times_alone.end())
+      point.times = shorter(point.times, merge_times(one->second));
     const auto found = counts.find(key);
     set_counts(found != counts.end() ? &found->second : nullptr, point);
     points.kernels.push_back(std::move(point));

@@ -16,6 +16,7 @@ struct KernelPoint {
   std::string gpu_name, name, region;
   std::array<int, 3> grid{}, block{};
   CallTimes times{};
+  bool lacks_work = false, lacks_traffic = false;  ///< only the other was counted: it had too few launches for both
   std::int64_t counted_calls = 0;
   /// Per call: Metric::flop, l1_bytes, l2_bytes and dram_bytes, each with its value or the reason why it has none.
   std::map<Metric, Quantity> quantities{};
@@ -32,11 +33,16 @@ struct KernelPoints {
 
 /// What a session must count for W and Q; `deep`: for the instruction roofline, activity and stall reasons too.
 std::vector<std::string> kernel_metrics(bool deep);
+/// Parts of them, for a further session: W with Q(l1), Q(dram) with Q(l2).
+std::vector<std::string> kernel_work_metrics();
+std::vector<std::string> kernel_traffic_metrics();
 
 /// `timed`: the records of a session in mode `time`; `counted`: those of all sessions in mode `counters`, which may
-/// have counted different metrics. Processes and equal GPUs are put together. Without counts of
-/// the instructions of each type, W is that of the matrix units, or refused where they did nothing.
-KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::vector<KernelRecord>& counted);
+/// have counted different metrics; `alone`: those in mode `alone`. Processes and equal GPUs are put together. T is that
+/// of `alone` where it is shorter: instrumentation and neighbours only add to the others. Without counts of the
+/// instructions of each type, W is that of the matrix units, or refused where they did nothing.
+KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::vector<KernelRecord>& counted,
+                             const std::vector<KernelRecord>& alone = {});
 
 /// The times of several records of the same kernel as one; the quartiles of the mixture follow from theirs.
 CallTimes merge_times(const std::vector<CallTimes>& records);

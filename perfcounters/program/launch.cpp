@@ -366,7 +366,16 @@ int wait_for_descendants() {
 // ---- The session
 
 const char* to_string(SessionMode mode) {
-  return mode == SessionMode::time ? "time" : mode == SessionMode::counters ? "counters" : "simulated";
+  switch (mode) {
+    case SessionMode::time:
+      return "time";
+    case SessionMode::alone:
+      return "alone";
+    case SessionMode::counters:
+      return "counters";
+    default:
+      return "simulated";
+  }
 }
 
 /// A variable that makes the program load one of gable's libraries.

@@ -58,7 +58,8 @@ std::string cure_for(int code) {
     case kDriverCall:
       return "see that the work runs without counters first";
     case 26:
-      return "end the other profiler (ncu, nsys, DCGM's profiling, another gable) that uses this GPU's counters";
+      return "end the other profiler (ncu, nsys, DCGM's profiling, another gable) that uses this GPU's counters; "
+             "of a program's processes that run at once, one has them";
     case 33:
       return "profile on the bare metal, or in a virtual machine that has the whole GPU (passthrough)";
     case 35:

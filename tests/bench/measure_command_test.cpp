@@ -140,6 +140,14 @@ TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto& e) { e.run.cpu_seconds = 0.2, e.run.waits = 8000; }) == "overhead");
   CHECK(finding([](auto& e) { e.run.system_seconds = 0.6, e.run.page_faults = 1e6; }) == "page faults");
   CHECK(finding([](auto& e) { e.run.system_seconds = 0.6; }) == "overhead");
+  CHECK(finding([](auto& e) {  // CUDA's start
+          e.run.system_seconds = 0.6, e.run.page_faults = 1e6, e.run.gpu_seconds = 0.01;
+        })
+            .empty());
+  CHECK(finding([](auto& e) {  // the GPU works meanwhile
+          e.run.cpu_seconds = 0.2, e.run.waits = 80, e.run.gpu_seconds = 0.8, e.work.reset();
+        })
+            .empty());
   CHECK(finding([](auto& e) { e.cpu_seconds_flushed = 0.1; }) == "denormals");
   CHECK(finding([](auto& e) { e.cpu_seconds_on_one_cpu = 0.3; }) == "sharing");
   CHECK(finding([](auto& e) { e.work->mispredictions = 1e8; }) == "branches");

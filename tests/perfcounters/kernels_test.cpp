@@ -227,6 +227,51 @@ TEST_CASE("sessions that counted different metrics, and processes, are put toget
   CHECK_FALSE(only(points).quantities.at(Metric::l2_bytes).value.has_value());
 }
 
+TEST_CASE("T is that of kernels one after the other where that is shorter; calls in graphs stay among the calls") {
+  KernelRecord alone = timed("k");
+  alone.times = {
+      .calls = 6, .seconds = 6e-4, .median = 1e-4, .q1 = 0.9e-4, .q3 = 1.1e-4, .fastest = 0.8e-4, .slowest = 2e-4};
+  KernelRecord slower = timed("other");
+  slower.times.median *= 1.2;
+  const KernelPoints points =
+      combine_kernels({timed("k"), timed("other"), timed("only in a graph")}, {}, {alone, slower});
+  REQUIRE(points.kernels.size() == 3);
+  for (const KernelPoint& point : points.kernels) {
+    CAPTURE(point.name);
+    CHECK(point.times.calls == 10);
+    CHECK(point.times.median == doctest::Approx(point.name == "k" ? 1e-4 : 2e-4));
+    CHECK(point.times.q3 == doctest::Approx(point.name == "k" ? 1.1e-4 : 2.1e-4));
+    CHECK(point.times.seconds == doctest::Approx(point.name == "k" ? 1e-3 : 2e-3));  // 10 calls at their new median
+  }
+}
+
+TEST_CASE("a kernel with too few launches for both lacks W or Q, and a further session fills the gap") {
+  KernelRecord traffic = kernel("k");
+  traffic.counted_calls = 2;
+  traffic.metrics = {{"dram__bytes_read.sum", 200}, {"dram__bytes_write.sum", 100}};
+  CHECK(combine_kernels({timed("k")}, {traffic}).kernels[0].lacks_work);
+  CHECK_FALSE(combine_kernels({timed("k")}, {traffic}).kernels[0].lacks_traffic);
+  KernelRecord work = kernel("k");
+  work.counted_calls = 2;
+  work.metrics = {{"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", 50}, {kInstrumentedInstructions, 9}};
+  CHECK(combine_kernels({timed("k")}, {work}).kernels[0].lacks_traffic);
+  const KernelPoint both = combine_kernels({timed("k")}, {traffic, work}).kernels[0];
+  CHECK_FALSE(both.lacks_work);
+  CHECK_FALSE(both.lacks_traffic);
+  CHECK(*both.quantities.at(Metric::flop).value == doctest::Approx(50));
+  CHECK(*both.quantities.at(Metric::dram_bytes).value == doctest::Approx(150));
+  KernelRecord none = kernel("k");
+  none.reason = "it waits";
+  CHECK_FALSE(combine_kernels({timed("k")}, {none}).kernels[0].lacks_work);  // no further run would help
+  const auto has = [](const std::vector<std::string>& metrics, const char* name) {
+    return std::find(metrics.begin(), metrics.end(), name) != metrics.end();
+  };
+  CHECK(has(kernel_traffic_metrics(), "dram__bytes_read.sum"));
+  CHECK_FALSE(has(kernel_traffic_metrics(), kInstrumentedInstructions));
+  CHECK(has(kernel_work_metrics(), kInstrumentedInstructions));
+  CHECK_FALSE(has(kernel_work_metrics(), kHardwareInstructions));  // with it, traffic would be counted first
+}
+
 TEST_CASE("the times of many calls: all in the sum and the extremes, a sample in the quartiles") {
   gable::cupti::Reservoir reservoir;
   for (int i = 1; i <= 100000; ++i) reservoir.add(i * 1e-9);

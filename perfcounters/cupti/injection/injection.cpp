@@ -70,7 +70,7 @@ void resource(CUpti_CallbackId what, const CUpti_ResourceData& data) {
 void api_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   const bool enters = data.callbackSite == CUPTI_API_ENTER;
   if (!injected->counter) {
-    if (enters) note_launch(data.correlationId);
+    if (enters) note_launch(data.correlationId, kind_of(call) == Call::graph_launch);
     return;
   }
   if (enters) {
@@ -110,7 +110,8 @@ void start() {
     metrics.emplace_back(kBlocks);
     injected->counter = std::make_unique<KernelCounter>(injected->file, std::move(metrics), injected->request.calls);
   } else {
-    start_timing(injected->file);
+    start_timing(injected->file,
+                 injected->request.mode == SessionRequest::Mode::alone ? Timing::alone : Timing::together);
   }
   subscribe();
 }

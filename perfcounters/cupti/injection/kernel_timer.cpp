@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "perfcounters/cupti/demangle.h"
 #include "perfcounters/cupti/injection/regions.h"
@@ -53,10 +54,11 @@ struct Group {
 
 class Timer {
  public:
-  explicit Timer(SessionFile& file) : file_(file) { regions_.number_of(""); }
+  Timer(SessionFile& file, Timing timing) : file_(file), timing_(timing) { regions_.number_of(""); }
 
   void add(const CUpti_ActivityKernel9& record) {
     const std::lock_guard lock(mutex_);
+    if (graph_launches_.contains(record.correlationId)) return;
     if (record.end <= record.start) {  // CUPTI gives 0 for kernels whose time it could not read
       ++untimed_;
       return;
@@ -74,8 +76,14 @@ class Timer {
     lost_ += records;
   }
 
-  void note_launch(std::uint32_t correlation, std::string_view region) {
+  void note_launch(std::uint32_t correlation, std::string_view region, bool is_graph) {
     const std::lock_guard lock(mutex_);
+    if (is_graph && timing_ == Timing::alone) {
+      if (graph_launches_.size() >= kMostLaunches) graph_launches_.clear();
+      graph_launches_.insert(correlation);
+      return;
+    }
+    if (region.empty()) return;
     if (launches_.size() >= kMostLaunches) forget_old(correlation);
     launches_[correlation] = regions_.number_of(region);
   }
@@ -101,7 +109,9 @@ class Timer {
       const std::lock_guard lock(mutex_);
       for (const auto& [group, times] : times_) records.push_back(record_of(group, times));
       if (lost_ > 0) file_.note("CUPTI lost " + std::to_string(lost_) + " records of kernels: their times are missing");
-      if (untimed_ > 0) file_.note("CUPTI could not read the time of " + std::to_string(untimed_) + " kernels");
+      if (untimed_ > 0)
+        file_.note("CUPTI could not read the time of " + std::to_string(untimed_) +
+                   " kernels: their GPU may have failed");
     }
     file_.write(std::move(records), done);
   }
@@ -129,12 +139,14 @@ class Timer {
   }
 
   SessionFile& file_;
+  const Timing timing_;
   std::mutex flushing_;
   bool finished_ = false;
   std::mutex mutex_;
   Names kernels_, regions_;
   std::map<Group, Reservoir> times_;
   std::unordered_map<std::uint32_t, int> launches_;
+  std::unordered_set<std::uint32_t> graph_launches_;  ///< whose kernels are not timed
   std::map<int, std::string> gpus_;
   std::size_t lost_ = 0, untimed_ = 0;
 };
@@ -184,17 +196,17 @@ void flush_often() {
 
 }  // namespace
 
-void start_timing(SessionFile& file) {
-  timer = new Timer(file);
+void start_timing(SessionFile& file, Timing timing) {
+  timer = new Timer(file, timing);
   check(functions().activity_callbacks(buffer_requested, buffer_completed), "cuptiActivityRegisterCallbacks");
-  check(functions().activity_enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
+  check(functions().activity_enable(timing == Timing::alone ? CUPTI_ACTIVITY_KIND_KERNEL
+                                                            : CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
+        "cuptiActivityEnable");
   flush_often();
 }
 
-void note_launch(std::uint32_t correlation) {
-  if (timer == nullptr) return;
-  const std::string region = current_region();
-  if (!region.empty()) timer->note_launch(correlation, region);
+void note_launch(std::uint32_t correlation, bool is_graph) {
+  if (timer != nullptr) timer->note_launch(correlation, current_region(), is_graph);
 }
 
 void note_gpu(int gpu, const std::string& name) {

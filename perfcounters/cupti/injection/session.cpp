@@ -76,6 +76,7 @@ SessionRequest session_request() {
   if (request.folder.empty()) return request;
   const std::string mode = variable("GABLE_SESSION_MODE");
   if (mode == "time") request.mode = SessionRequest::Mode::time;
+  if (mode == "alone") request.mode = SessionRequest::Mode::alone;
   if (mode == "counters") request.mode = SessionRequest::Mode::counters;
   request.metrics = split(variable("GABLE_SESSION_METRICS"));
   const std::string calls = variable("GABLE_SESSION_CALLS");

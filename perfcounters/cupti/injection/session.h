@@ -13,7 +13,8 @@ namespace gable::cupti {
 
 /// From GABLE_SESSION_FOLDER, GABLE_SESSION_MODE, GABLE_SESSION_METRICS (parted by commas), GABLE_SESSION_CALLS.
 struct SessionRequest {
-  enum class Mode { none, time, counters };
+  /// alone: times of kernels that run one after the other, without those of CUDA graphs.
+  enum class Mode { none, time, alone, counters };
   Mode mode = Mode::none;
   std::string folder{};
   std::vector<std::string> metrics{};
