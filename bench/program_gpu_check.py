@@ -6,8 +6,8 @@
     bench/program_gpu_check.py join OUT.json NCU.json                    (puts it beside what check --no-ncu wrote)
     bench/program_gpu_check.py app NAME...                               (some of the programs)
 
-Each program runs without gable, timed (several times in turn, by its own CUDA events) and counted; then under ncu.
-For each kernel W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
+Each program runs without gable and timed (several times in turn, by its own CUDA events), timed with its kernels one
+after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
 to write. Needs nvcc (or --cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
 """
 import argparse
@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -37,11 +38,20 @@ L1 = ["l1tex__t_bytes.sum", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld
       "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"]
 INSTRUCTIONS = ["smsp__inst_executed.sum", "smsp__sass_inst_executed.sum"]
 METRICS = [READ, WRITE, L2, *L1, *TENSOR, *WORK, *HALF, *INSTRUCTIONS]
-NCU_METRICS = [READ, WRITE, *TENSOR, *WORK, *HALF, "smsp__inst_executed.sum"]
+# What ncu counts, in runs of their own: traffic takes one pass, so that no kernel runs twice and its caches are the program's.
+NCU_RUNS = [[READ, WRITE, INSTRUCTIONS[0]], [*TENSOR, *WORK, *HALF]]
+NCU_METRICS = [metric for run in NCU_RUNS for metric in run]
 # Bytes that a call of a streaming kernel writes: (part of its name, blocks) -> bytes.
 KNOWN_WRITES = {("saxpy", 262144): 2**28, ("daxpy", 131072): 2**28, ("fill", 262144): 2**28, ("tagged<3>", 262144): 2**28, ("transpose", 65536): 2**28,
                 ("vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add", 65536): 2**28,
                 ("triton_add", 65536): 2**28, ("cupy_saxpy", 524288): 2**28}
+# What the programs time by events and is one call of one kernel: name -> (part of the kernel's name, blocks).
+ONE_KERNEL = {"saxpy": ("saxpy(int", 262144), "daxpy": ("daxpy", 131072), "fill": ("fill(", 262144), "transpose": ("transpose", 65536),
+              "reduction": ("reduction", 1056), "tagged": ("tagged<3>", 262144), "sgemm": ("sm80_xmma_gemm_f32", 512),
+              "hgemm": ("sm90_xmma_gemm_f16", 132),
+              "torch_add": ("vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add", 65536), "torch_mm_bf16": ("nvjet_sm90", 132),
+              "torch_mm_f64": ("sm90_xmma_gemm_f64", 512), "cudnn_conv_f16": ("sm90_xmma_fprop", 120), "torch_softmax": ("cunn_SoftM", 4096),
+              "triton_add": ("triton_add", 65536), "cupy_saxpy": ("cupy_saxpy", 524288)}
 
 
 # The programs: each prints "name seconds" for what it times with CUDA events.
@@ -110,6 +120,16 @@ def app_cupy():
     print("cupy_saxpy", cupy.cuda.get_elapsed_time(begin, end) / 20 * 1e-3)
 
 
+def for_ncu(run):
+    """ncu counts what runs here, if it was told to wait for cudaProfilerStart()."""
+    import torch
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
 def resnet50():
     import timm
     import torch
@@ -134,6 +154,7 @@ def app_resnet50():
         with torch.cuda.graph(graph):
             out, steps = model(image), steps.add_(1)
         torch_time("resnet50_graph", graph.replay, lambda: out)
+        for_ncu(lambda: (model(image), graph.replay()))
         print("resnet50_steps.check", steps[0].item())
 
 
@@ -143,6 +164,7 @@ def app_resnet50_compiled():
     compiled = torch.compile(model)
     with torch.inference_mode():
         torch_time("resnet50_compiled", lambda: compiled(image), lambda: compiled(image), warm=3)
+        for_ncu(lambda: compiled(image))
 
 
 PYTHON_APPS = {"torch": app_torch, "triton": app_triton, "cupy": app_cupy, "resnet50": app_resnet50,
@@ -194,11 +216,24 @@ def identity(name, grid, block):
     return name, numbers(grid), numbers(block)
 
 
-def ncu_kernels(command, options, environment):
+def limited(command, environment, limit):
+    """subprocess.run() that ends the command's own processes too when it runs too long: they would hold the counters."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+                               start_new_session=True)
+    try:
+        out, error = process.communicate(timeout=limit)
+        return subprocess.CompletedProcess(command, process.returncode, out, error)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, _ = process.communicate()  # what it printed until then counts
+        return subprocess.CompletedProcess(command, -9, out, f"ran longer than {limit} s")
+
+
+def ncu_run(command, metrics, options, environment, limit):
     """Mean metrics of each kernel, grid and block under ncu, from its CSV."""
     ncu = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "mangled", "--clock-control", "none", "--cache-control", "none",
-           "--metrics", ",".join(NCU_METRICS), *options]
-    done = subprocess.run(ncu + command, capture_output=True, text=True, env=environment)
+           "--metrics", ",".join(metrics), *options]
+    done = limited(ncu + command, environment, limit)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     if not lines:
         return {}, (done.stdout + done.stderr)[-2000:]
@@ -209,16 +244,24 @@ def ncu_kernels(command, options, environment):
         if not row["ID"]:
             continue  # the row of units
         calls = sums.setdefault(identity(row["Kernel Name"], row["Grid Size"], row["Block Size"]), [])
-        calls.append({m: float(row[m].replace(",", "")) for m in NCU_METRICS if row.get(m) not in (None, "", "n/a")})
-    return {" ".join(key): {m: statistics.fmean(c.get(m, 0) for c in calls) for m in NCU_METRICS} for key, calls in sums.items()}, ""
+        calls.append({m: float(row[m].replace(",", "")) for m in metrics if row.get(m) not in (None, "", "n/a")})
+    return {" ".join(key): {m: statistics.fmean(c.get(m, 0) for c in calls) for m in metrics} for key, calls in sums.items()}, ""
+
+
+def ncu_kernels(command, options, environment, limit):
+    """Metrics of NCU_RUNS by kernel; a run may have seen fewer kernels than another."""
+    found, troubles = {}, []
+    for metrics, more in zip(NCU_RUNS, options):
+        kernels, trouble = ncu_run(command, metrics, more, environment, limit)
+        troubles += [trouble] if trouble else []
+        for key, values in kernels.items():
+            found.setdefault(key, {}).update(values)
+    return found, " ".join(troubles)
 
 
 def run(command, environment, limit):
     start = time.time()
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=limit)
-    except subprocess.TimeoutExpired as error:  # what it has printed and written until then counts
-        done = subprocess.CompletedProcess(command, -9, (error.stdout or b"").decode(), f"ran longer than {limit} s")
+    done = limited(command, environment, limit)
     times, checks = {}, {}
     for line in done.stdout.splitlines():
         words = line.split()
@@ -251,6 +294,30 @@ def counts_of(kernels):
             {key: max(calls for _, calls in sums.values()) for key, sums in counts.items()})
 
 
+def blocks_of(grid):
+    sides = [int(n) for n in grid.split(",")]
+    return sides[0] * sides[1] * sides[2]
+
+
+def shorter(timed, alone):
+    """As perfcounters/program/kernel_counts.cpp: T of the run of kernels alone where that is shorter."""
+    medians = {(k["name"], k["grid"], k["block"]): k["median"] for k in alone}
+    for kernel in timed:
+        one = medians.get((kernel["name"], kernel["grid"], kernel["block"]), kernel["median"])
+        if one < kernel["median"]:
+            kernel["together"] = kernel["median"]
+            kernel["seconds"] *= one / kernel["median"]
+            kernel["median"] = one
+
+
+def add_events(rows, overhead):
+    """T beside the time by events of the unprofiled run."""
+    for name, (part, blocks) in ONE_KERNEL.items():
+        for row in rows:
+            if name in overhead and part in row["name"] and blocks_of(row["grid"]) == blocks:
+                row["T_to_events"] = row["median"] / overhead[name]["plain"]
+
+
 def compare(timed, counted):
     """One row a kernel that was timed, the longest first."""
     counts, calls = counts_of(counted)
@@ -260,6 +327,8 @@ def compare(timed, counted):
         key = (kernel["name"], kernel["grid"], kernel["block"])
         row = {"name": kernel["name"], "grid": kernel["grid"], "block": kernel["block"], "calls": kernel["calls"],
                "seconds": kernel["seconds"], "median": kernel["median"]}
+        if "together" in kernel:
+            row["together"] = kernel["together"]
         if key in reasons:
             row["reason"] = reasons[key]
         if key in counts:
@@ -268,8 +337,7 @@ def compare(timed, counted):
                        l2=32 * mine.get(L2, 0), instructions=mine.get(INSTRUCTIONS[0]),
                        instrumented=mine.get(INSTRUCTIONS[1]))
             for (part, blocks), known in KNOWN_WRITES.items():
-                grid = [int(n) for n in kernel["grid"].split(",")]
-                if part in kernel["name"] and grid[0] * grid[1] * grid[2] == blocks and row["write"] is not None:
+                if part in kernel["name"] and blocks_of(kernel["grid"]) == blocks and row["write"] is not None:
                     row["write_ratio"] = row["write"] / known
         rows.append(row)
     return rows
@@ -281,7 +349,8 @@ def add_ncu(rows, ncu):
         theirs = ncu.get(" ".join(identity(row["name"], row["grid"], row["block"])))
         if "flop" not in row or not theirs:
             continue
-        row["ncu"] = {"flop": work_of(theirs), "read": theirs[READ], "write": theirs[WRITE],
+        has_work = any(metric in theirs for metric in WORK)
+        row["ncu"] = {"flop": work_of(theirs) if has_work else None, "read": theirs.get(READ), "write": theirs.get(WRITE),
                       "instructions": theirs.get(INSTRUCTIONS[0])}
         for name in ("flop", "read", "write", "instructions"):
             if row["ncu"][name] and row[name] is not None:
@@ -297,7 +366,7 @@ def show(result, most):
         ratio = lambda key: f"{row[key]:.4f}" if key in row else "-"
         print(f"   {100 * row['seconds'] / total:5.1f}% {base_of(row['name'])[:40]:40} {row['grid']:>12} W {row.get('flop', 0):.4g} "
               f"ncu: W {ratio('flop_to_ncu')} read {ratio('read_to_ncu')} write {ratio('write_to_ncu')} inst "
-              f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')} {row.get('reason', '')[:60]}", flush=True)
+              f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')}; T {ratio('T_to_events')} {row.get('reason', '')[:60]}", flush=True)
 
 
 def check_app(name, command, options, ncu_options):
@@ -307,18 +376,21 @@ def check_app(name, command, options, ncu_options):
         plain.append(run(command, dict(os.environ), options.limit))
         timed.append(session(command, "time", options, options.limit))
     print("   plain", plain[-1], "\n   timed", {k: v for k, v in timed[-1].items() if k != "kernels"}, flush=True)
+    alone = session(command, "alone", options, options.limit)
+    shorter(timed[-1]["kernels"], alone["kernels"])
     counted = session(command, "counters", options, options.limit)
     ncu, trouble = {}, ""
     if ncu_options is not None and not options.no_ncu:
-        ncu, trouble = ncu_kernels(command, ncu_options, dict(os.environ))
+        ncu, trouble = ncu_kernels(command, ncu_options, dict(os.environ), options.limit)
     result = {"name": name, "command": [os.path.basename(command[0]), *command[1:]], "overhead": {}, "ncu_error": trouble,
               "notes": timed[-1]["notes"] + counted["notes"],
-              "wall": {"plain": [r["wall"] for r in plain], "timed": [r["wall"] for r in timed], "counted": counted["wall"]},
-              "exits": [r["exit"] for r in plain + timed + [counted]],
-              "errors": [r["error"] for r in plain + timed + [counted] if r["error"]],
+              "wall": {"plain": [r["wall"] for r in plain], "timed": [r["wall"] for r in timed], "alone": alone["wall"],
+                       "counted": counted["wall"]},
+              "exits": [r["exit"] for r in plain + timed + [alone, counted]],
+              "errors": [r["error"] for r in plain + timed + [alone, counted] if r["error"]],
               "kernels": compare(timed[-1]["kernels"], counted["kernels"])}
     add_ncu(result["kernels"], ncu)
-    result["wrong"] = [(what, value, r["checks"].get(what)) for r in timed + [counted] for what, value in
+    result["wrong"] = [(what, value, r["checks"].get(what)) for r in timed + [alone, counted] for what, value in
                        plain[0]["checks"].items() if abs(r["checks"].get(what, 1e30) - value) > 1e-3 * abs(value)]
     if result["wrong"]:
         print("   WRONG RESULTS:", result["wrong"])
@@ -329,6 +401,7 @@ def check_app(name, command, options, ncu_options):
                                     "all_plain": [r["times"][what] for r in plain],
                                     "all_timed": [r["times"].get(what) for r in timed]}
         print(f"   {what}: {alone:.4g} s, timed {with_gable:.4g} s: {with_gable / alone:.4f}")
+    add_events(result["kernels"], result["overhead"])
     show(result, options.show)
     return result
 
@@ -348,11 +421,13 @@ def programs(options):
                        check=True)
     cuda_work = ["sgemm", "hgemm", "saxpy", "daxpy", "fill", "transpose", "reduction", "streams", "tagged", "steps", "graph"]
     python = [sys.executable, os.path.abspath(__file__), "app"]
-    few = ["--launch-count", "60", "--kernel-id", ":::[2-4]"]
+    few = [["--launch-count", "60", "--kernel-id", ":::[2-4]"]] * 2
+    marked = ["--profile-from-start", "off"]
+    marked = [marked, marked + ["--launch-count", "90"]]  # W takes many passes
     all_programs = {"cuda": ([os.path.abspath(program), *cuda_work], few),
                     "python": (python + ["torch", "triton", "cupy"], few),
-                    "resnet50": (python + ["resnet50"], ["--launch-skip", "900", "--launch-count", "70"]),
-                    "resnet50_compiled": (python + ["resnet50_compiled"], None),
+                    "resnet50": (python + ["resnet50"], marked),
+                    "resnet50_compiled": (python + ["resnet50_compiled"], marked),
                     "all_python": (python + ["torch", "triton", "cupy", "resnet50"], None)}
     return {name: all_programs[name] for name in options.only or list(all_programs)[:4]}
 
@@ -375,7 +450,7 @@ def check(options):
 def only_ncu(options):
     found = {}
     for name, (command, ncu_options) in programs(options).items():
-        kernels, trouble = ncu_kernels(command, ncu_options, dict(os.environ))
+        kernels, trouble = ncu_kernels(command, ncu_options, dict(os.environ), options.limit)
         print(name, len(kernels), "kernels", trouble, flush=True)
         found.update(kernels)
         write(options.json, found)
@@ -405,10 +480,10 @@ def main():
     checked.add_argument("--library", required=True, help="libgable_cupti.so")
     checked.add_argument("--rounds", type=int, default=3, help="runs without gable and timed, in turn")
     checked.add_argument("--calls", type=int, help="counted calls of each kernel")
-    checked.add_argument("--limit", type=float, default=300, help="seconds that one run may take")
     checked.add_argument("--no-ncu", action="store_true")
     for command in (checked, counted):
         command.add_argument("--json", required=True)
+        command.add_argument("--limit", type=float, default=300, help="seconds that one run may take")
         command.add_argument("--cuda-program", help="a built program_gpu_check.cu")
         command.add_argument("--only", nargs="*", help="cuda, python, resnet50, resnet50_compiled, all_python")
     for command in (checked, joined):
