@@ -20,9 +20,11 @@
 #include "bench/record/program_json.h"
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
+#include "bench/report/figure.h"
 #include "bench/report/program.h"
 #include "perfcounters/program/launch.h"
 #include "perfcounters/program/perf_counts.h"
+#include "tests/bench/report_samples.h"
 #include "tests/tools/expect.h"
 #include "tests/tools/folder.h"
 
@@ -237,6 +239,26 @@ TEST_CASE("what takes a kernel's time is named from its counters and roofs") {
   CHECK(first([](auto& e) { e.verdict = {.bound = "compute", .percent_of_roof = 20}; }) == "latency");
   CHECK(first([](auto& e) { e.counts["issued instructions"] = 6e7; }) == "issue slots");
   CHECK(first([](auto& e) { e.counts.clear(); }).empty());
+}
+
+TEST_CASE("a program's CPU region, with the work that it says, and its GPU kernel have a panel each") {
+  MeasuredPart region{.kind = "region", .name = "stencil"};
+  region.called = {.calls = 20, .seconds = 0.2, .share = 0.2};
+  region.times = {.calls = 20, .seconds = 0.2, .median = 0.01, .q1 = 0.009, .q3 = 0.011};
+  region.counted = {.flop = {{"f64", 1.3e8}}, .bytes = {{"dram", 4e8}}};
+  MeasuredPart step = kernel("step", "", 2e-3);
+  step.counted = region.counted;
+  step.times = {.calls = 20, .seconds = 2e-3, .median = 1e-4, .q1 = 9e-5, .q3 = 1.1e-4};
+  step.counted.source = "counter";
+  json study = samples::gpu_study();
+  study["measurements"] = {to_json(row_of(region, "mixed")), to_json(row_of(step, "mixed"))};
+  for (const auto& ceiling : samples::cpu_study()["ceilings"]) study["ceilings"].push_back(ceiling);
+  const report::Figure figure = report::lay_out(report::merge({study}));
+  REQUIRE(figure.panels.size() == 2);
+  for (const report::Panel& panel : figure.panels) {
+    REQUIRE(panel.labels.size() == 1);
+    CHECK(panel.labels[0].text == (panel.gpu ? "step" : "stencil"));
+  }
 }
 
 TEST_CASE("the record's program survives writing and reading") {
