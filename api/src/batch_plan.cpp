@@ -34,17 +34,6 @@ void check(BatchRange range) {
                                                std::to_string(range.most) + ": it must be 1 <= least <= most");
 }
 
-/// What takes a batch. By the model, batches of one device are one run: each plan takes the kernel that its device has
-/// for it. A measured choice is one of a kernel.
-struct Way {
-  Candidate candidate{};
-  bool operator==(const Way& other) const {
-    const Candidate &a = candidate, &b = other.candidate;
-    const bool by_kernel = a.measured || b.measured;
-    return a.device == b.device && (!by_kernel || (a.measured && b.measured && a.kernel == b.kernel));
-  }
-};
-
 }  // namespace
 
 struct BatchWeights::State {
@@ -69,6 +58,16 @@ int BatchWeights::packings() const {
 }
 
 struct BatchPlan::State {
+  /// What takes a batch. By the model, batches of one device are one run: each plan takes the kernel that its device
+  /// has for it. A measured choice is one of a kernel.
+  struct Way {
+    Candidate candidate{};
+    bool operator==(const Way& other) const {
+      const Candidate &a = candidate, &b = other.candidate;
+      const bool by_kernel = a.measured || b.measured;
+      return a.device == b.device && (!by_kernel || (a.measured && b.measured && a.kernel == b.kernel));
+    }
+  };
   using Made = std::pair<std::int64_t, std::shared_ptr<const Plan>>;
 
   Device device;
@@ -98,7 +97,7 @@ BatchPlan::BatchPlan(const Device& device, const Op& op, BatchRange range) {
   state_.reset(new State{.device = device, .op = op, .range = range});
   state_->ways = runs_of_equal(range.least, range.most, [&](std::int64_t batch) {
     const Ranking ranking = choose(device, with_batch(op, batch));
-    return ranking.first() == nullptr ? Way{} : Way{*ranking.first()};
+    return ranking.first() == nullptr ? State::Way{} : State::Way{*ranking.first()};
   });
 }
 
@@ -139,7 +138,7 @@ BatchWeights BatchPlan::pack(const ConstTensorView& weights) const {
   BatchWeights all;
   all.state_ = std::make_shared<BatchWeights::State>();
   all.state_->original = weights;
-  for (const EqualRun<Way>& run : state_->ways) all.state_->of(*at(run.first));
+  for (const EqualRun<State::Way>& run : state_->ways) all.state_->of(*at(run.first));
   return all;
 }
 
