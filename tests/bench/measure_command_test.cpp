@@ -252,7 +252,8 @@ TEST_CASE("a program's CPU region, with the work that it says, and its GPU kerne
   step.counted.source = "counter";
   json study = samples::gpu_study();
   study["measurements"] = {to_json(row_of(region, "mixed")), to_json(row_of(step, "mixed"))};
-  for (const auto& ceiling : samples::cpu_study()["ceilings"]) study["ceilings"].push_back(ceiling);
+  const json cpu = samples::cpu_study();
+  for (const auto& ceiling : cpu["ceilings"]) study["ceilings"].push_back(ceiling);
   const report::Figure figure = report::lay_out(report::merge({study}));
   REQUIRE(figure.panels.size() == 2);
   for (const report::Panel& panel : figure.panels) {
