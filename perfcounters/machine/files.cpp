@@ -46,9 +46,11 @@ void remove_abandoned(const std::string& base, const std::string& name) {
   }
 }
 
-/// Locks the folder; false: another process took it for abandoned before that.
-bool hold(int descriptor) {
+/// Locks the folder; false: somebody took it for abandoned before that, and it is gone. `descriptor` may be -1 where
+/// none is left: then the folder stays without a lock.
+bool hold(int descriptor, const std::string& path) {
   struct stat status {};
+  if (descriptor < 0) return ::stat(path.c_str(), &status) == 0;
   ::flock(descriptor, LOCK_EX);
   return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
 }
@@ -101,7 +103,7 @@ TemporaryFolder::TemporaryFolder(const std::string& name) {
       throw std::runtime_error(
           fmt::format("'{}': no temporary folder can be made there (TMPDIR): {}", path_, std::strerror(errno)));
     descriptor_ = open_own_folder(path_);
-  } while (descriptor_ >= 0 && !hold(descriptor_));
+  } while (!hold(descriptor_, path_));
 }
 
 TemporaryFolder::~TemporaryFolder() {

@@ -3,12 +3,15 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "perfcounters/machine.h"
+#include "perfcounters/machine/files.h"
 #include "perfcounters/machine/memory.h"
 
 using namespace gable::perf;
@@ -38,6 +41,22 @@ TEST_CASE("files in the page cache are no used memory of a cgroup") {
   put("sys/fs/cgroup/user/memory.current", "200000\n");
   CHECK(available_memory(root.string()) == 300000);  // the least of all that lie around the process
   fs::remove_all(root);
+}
+
+TEST_CASE("temporary folders that are made at the same time are no abandoned ones to each other") {
+  constexpr int kThreads = 4, kFolders = 500;
+  std::atomic<int> lost{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kFolders; ++i) {
+        const TemporaryFolder folder("gable_machine_test_race");
+        if (!(std::ofstream(folder.path() + "/profile") << "text" << std::flush)) ++lost;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(lost == 0);
 }
 
 TEST_CASE("the machine's description is complete and consistent") {
