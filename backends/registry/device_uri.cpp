@@ -43,7 +43,11 @@ DeviceUri parse_device_uri(std::string_view text) {
   if (uri.backend.empty()) refuse(text, "no backend is named; write backend[:selector][?option=value], e.g. 'cpu'");
   const auto is_name_character = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   if (!std::all_of(uri.backend.begin(), uri.backend.end(), is_name_character)) {
-    refuse(text, "'" + uri.backend + "' is no backend's name: they have lower-case letters, digits and '_'");
+    const bool holds_options = uri.backend.find_first_of("&=") != std::string::npos;
+    refuse(text, "'" + uri.backend + "' is no backend's name: they have lower-case letters, digits and '_'" +
+                     (holds_options ? ". Options stand behind '?'. In a list of devices a comma parts them: write "
+                                      "only=cuda+cudnn there"
+                                    : ""));
   }
   if (colon != std::string_view::npos) {
     uri.selector = path.substr(colon + 1);

@@ -149,6 +149,7 @@ TEST_CASE("a device URI has a backend, a selector and options") {
   CHECK(contains(message_of([&] { integer_option(uri, "threads", 4, 8, 4); }), "threads is '3'; it must be"));
   CHECK(contains(message_of([] { parse_device_uri(""); }), "no backend is named"));
   CHECK(contains(message_of([] { parse_device_uri("../evil"); }), "'../evil' is no backend's name"));
+  CHECK(contains(message_of([] { parse_device_uri("cudnn&choose=measured"); }), "write only=cuda+cudnn there"));
   CHECK(contains(message_of([] { parse_device_uri("cpu:"); }), "nothing follows ':'"));
   CHECK(contains(message_of([] { parse_device_uri("cpu?threads"); }), "'threads' is not an option"));
   CHECK(contains(message_of([] { parse_device_uri("cpu?a=1&a=2"); }), "given twice"));
