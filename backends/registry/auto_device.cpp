@@ -154,7 +154,7 @@ class AutoDevice final : public DeviceImpl {
     for (Candidate& one : ranking.candidates) {
       all_refused += "\n  " + one.device + "/" + one.kernel + ": " + one.refusal;
       if (!one.supported() || is_hopeless(one, ranking.candidates.front())) continue;
-      contestants.push_back({.device = device_of(one.device), .make = maker(op, one)});
+      contestants.push_back({.device = device_of(one.device), .make = maker(op, one), .predicted = one.predicted});
       measured.push_back(&one);
     }
     if (contestants.empty()) {
@@ -207,13 +207,13 @@ class AutoDevice final : public DeviceImpl {
     return all;
   }
 
-  /// Nothing where tensors to measure with find no memory: the plan itself needs none of them.
+  /// Nothing where tensors to measure with find no memory, or no time: the plan itself needs none of them.
   std::optional<Ranking> tuned(const Op& op) const {
     std::string why = "out of memory";
     try {
       return tune(op, options_.tuning_seconds);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::out_of_memory) throw;
+      if (error.code() != ErrorCode::out_of_memory && error.code() != ErrorCode::invalid_argument) throw;
       why = error.what();
     } catch (const std::bad_alloc&) {
     }

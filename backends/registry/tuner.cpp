@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -22,15 +23,44 @@ constexpr double kSampleSeconds = 100e-6;  // several runs make a sample where o
 constexpr int kMostRuns = 2000;            // of a sample
 constexpr std::size_t kLeastSamples = 3, kMostSamples = 60;
 constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
+constexpr int kLeastRuns = 2;          // of a contestant: the first may load code
+constexpr double kFillRate = 1e9;      // bytes a second of random tensors, whose pages are new
+constexpr double kPlausible = 10;      // times the prediction: a first run of less loads no code
 constexpr double kHopeless = 3;        // times the fastest, after the first samples
 constexpr double kSlow = 1.25;         // times the fastest, after kLeastSamples
 constexpr double kBehind = 1.08;       // times the fastest, after three times as many
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+std::string text_of_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g s", seconds);
+  return text;
+}
+
+/// The limit of a contest. A run can't be ended, so what would exceed the limit must not begin.
+class Limit {
+ public:
+  explicit Limit(const Contest& contest) : contest_(contest) {}
+
+  double left() const { return contest_.seconds - seconds_since(start_); }
+  /// Throws Error(invalid_argument) where `seconds` more, by prediction, are too many.
+  void require(double seconds, const char* what) const {
+    if (seconds <= left()) return;
+    throw Error(ErrorCode::invalid_argument, describe(contest_.op) + ": the limit is " +
+                                                 text_of_seconds(contest_.seconds) + ", of which " +
+                                                 text_of_seconds(std::max(0.0, left())) + " are left, too short for " +
+                                                 text_of_seconds(seconds) + " of " + what);
+  }
+
+ private:
+  const Contest& contest_;
+  Clock::time_point start_ = Clock::now();
+};
+
 /// Random values between -1 and 1 in any dtype; a block of them is repeated.
-void fill(void* to, std::size_t bytes, DType dtype) {
-  constexpr std::size_t kBlock = 1 << 16;
+void fill(void* to, std::size_t bytes, DType dtype, const Limit& limit) {
+  constexpr std::size_t kBlock = 1 << 16, kPiece = 1 << 25;
   const std::size_t block = std::min(bytes, kBlock);
   auto* const first = static_cast<unsigned char*>(to);
   std::uint32_t state = 1;
@@ -45,7 +75,8 @@ void fill(void* to, std::size_t bytes, DType dtype) {
     }
   }
   for (std::size_t done = block; done < bytes;) {
-    const std::size_t more = std::min(done, bytes - done);
+    limit.require(static_cast<double>(bytes - done) / kFillRate, "making tensors");
+    const std::size_t more = std::min({done, bytes - done, kPiece});
     std::memcpy(first + done, first, more);
     done += more;
   }
@@ -54,8 +85,8 @@ void fill(void* to, std::size_t bytes, DType dtype) {
 /// The op's tensors, in the memory of their owner.
 class Track {
  public:
-  Track(const Op& op, const DeviceImpl& owner) : owner_(owner) {
-    const Operands operands = operands_of(op);
+  Track(const Contest& contest, const Limit& limit) : owner_(*contest.owner), limit_(limit) {
+    const Operands operands = operands_of(contest.op);
     for (std::size_t i = 0; i < 2; ++i)
       arguments_.inputs[i] = filled(operands.bytes(operands.inputs[i]), operands.dtype);
     weights_ = filled(operands.bytes(operands.weights), operands.dtype);
@@ -79,17 +110,18 @@ class Track {
     if (bytes == 0) return to;
     const Memory memory = owner_.info().memory;
     if (memory.kind == Memory::Kind::host) {
-      fill(to, bytes, dtype);
+      fill(to, bytes, dtype, limit_);
       return to;
     }
     const Tensor values(DType::f16, Shape{static_cast<std::int64_t>(bytes / 2)});
-    fill(values.data(), bytes, dtype);
+    fill(values.data(), bytes, dtype, limit_);
     owner_.copy(values, TensorView(to, DType::f16, values.shape(), Layout::nchw, memory), nullptr);
     owner_.synchronize(nullptr);
     return to;
   }
 
   const DeviceImpl& owner_;
+  const Limit& limit_;
   std::vector<std::shared_ptr<void>> storages_;
   RunArguments arguments_{};
   const void* weights_ = nullptr;
@@ -98,23 +130,26 @@ class Track {
 /// A contestant with its plan.
 class Runner {
  public:
-  Runner(Contestant& contestant, std::unique_ptr<PlanImpl> plan, const Track& track)
+  /// A first run of more than `limit` seconds is not repeated.
+  Runner(Contestant& contestant, std::unique_ptr<PlanImpl> plan, const Track& track, double limit)
       : contestant_(&contestant), arguments_(track.arguments()), plan_(std::move(plan)) {
     if (track.weights() != nullptr) {
       packed_ = contestant.device->allocate(plan_->details().packed_bytes);
       plan_->pack(track.weights(), packed_.get());
       arguments_.weights = packed_.get();
     }
-    seconds_of(1);  // a GPU loads or translates code in the first run, which may take seconds
-    const double second = seconds_of(1);
-    runs_ = std::clamp(static_cast<int>(kSampleSeconds / std::max(second, 1e-9)), 1, kMostRuns);
-    least_ = second;
+    least_ = seconds_of(1);  // a GPU loads or translates code in the first run, which may take seconds
+    const bool suffices = least_ > limit && contestant.predicted && least_ < kPlausible * *contestant.predicted;
+    if (!suffices) least_ = seconds_of(1);
+    runs_ = std::clamp(static_cast<int>(kSampleSeconds / std::max(least_, 1e-9)), 1, kMostRuns);
   }
 
   void sample() {
     samples_.push_back(seconds_of(runs_));
     least_ = std::min(least_, samples_.back());
   }
+  /// How many times as long as predicted a run takes; 1 where nothing was predicted.
+  double slowness() const { return contestant_->predicted ? least_ / *contestant_->predicted : 1; }
   double least() const { return least_; }
   std::size_t samples() const { return samples_.size(); }
   /// Of one run, from now.
@@ -166,10 +201,12 @@ std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& t
   const double kept = (1 - kPrepareShare) * left;
   for (Contestant& one : contestants) {
     if (!runners.empty() && left < kept) break;
+    const double slowness = runners.empty() ? 1 : runners.front().slowness();
+    if (!runners.empty() && kLeastRuns * slowness * one.predicted.value_or(0) > left) continue;
     try {
       std::unique_ptr<PlanImpl> plan = one.make();
       const Clock::time_point start = Clock::now();
-      runners.emplace_back(one, std::move(plan), track);
+      runners.emplace_back(one, std::move(plan), track, left);
       left -= seconds_since(start);
     } catch (const std::bad_alloc&) {
       one.failure = "out of memory";
@@ -185,14 +222,18 @@ std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& t
 }  // namespace
 
 void measure(const Contest& contest, std::vector<Contestant>& contestants) {
-  const Track track(contest.op, *contest.owner);
-  double left = contest.seconds;
+  const Limit limit(contest);
+  const double runs = contestants.empty() ? 0 : kLeastRuns * contestants.front().predicted.value_or(0);
+  limit.require(runs, "two runs, by prediction");
+  const Track track(contest, limit);
+  limit.require(runs, "two runs, by prediction");
+  double left = std::max(0.0, limit.left());
   std::vector<Runner> runners = prepare(contestants, track, left);
   const Clock::time_point start = Clock::now();
   for (std::size_t round = 1; round <= kMostSamples && !runners.empty(); ++round) {
     double next = 0;
     for (const Runner& one : runners) next += one.sample_seconds();
-    if (round > 1 && seconds_since(start) + next > left) break;
+    if (seconds_since(start) + next > left) break;
     for (Runner& one : runners) one.sample();
     if (round == kLeastSamples) drop_slower_than(kSlow * least(runners), runners);
     if (round == 3 * kLeastSamples) drop_slower_than(kBehind * least(runners), runners);

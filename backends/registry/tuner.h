@@ -15,19 +15,22 @@ namespace gable {
 struct Contestant {
   std::shared_ptr<const DeviceImpl> device{};
   std::function<std::unique_ptr<PlanImpl>()> make{};
-  std::optional<double> seconds{};  ///< the result; empty: not measured, since the time was over or it failed
-  std::string failure{};            ///< what making or running it threw
+  std::optional<double> predicted{};  ///< seconds of a run
+  std::optional<double> seconds{};    ///< the result; empty: not measured, since the time was over or it failed
+  std::string failure{};              ///< what making or running it threw
 };
 
 struct Contest {
   Op op{};
   std::shared_ptr<const DeviceImpl>
       owner{};         ///< allocates the tensors, and copies to them where they are not the host's
-  double seconds = 1;  ///< of running; the making of plans comes on top, and three runs of each may exceed it
+  double seconds = 1;  ///< of making tensors and running; the making of plans comes on top
 };
 
 /// Fills in `seconds` of the contestants, the most promising first. Those that are far slower than the fastest are
-/// dropped early. Throws Error(out_of_memory) where the tensors find no memory.
+/// dropped early, and those whose two runs are predicted to take longer than what is left are not begun. Throws
+/// Error(out_of_memory) where the tensors find no memory, Error(invalid_argument) where tensors at 1 GB/s or two runs
+/// of the first contestant, by prediction, take longer than what is left of the limit; nothing has run then.
 void measure(const Contest& contest, std::vector<Contestant>& contestants);
 
 }  // namespace gable

@@ -11,7 +11,9 @@
 
 #include "bench/common/text.h"
 #include "bench/record/study_json.h"
+#include "bench/workloads/data.h"
 #include "bench/workloads/identity.h"
+#include "bench/workloads/problem.h"
 #include "perfcounters/interrupt.h"
 
 namespace gable::bench {
@@ -20,7 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr double kMostSecondsEach = 1;  // of tuning one op
+constexpr double kMostSecondsEach = 1;  // of tuning one op, unless it is predicted to take longer:
+constexpr double kTimesPredicted = 4;   // so many times its tensors and two runs
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -38,6 +41,13 @@ OpenDevice open_auto(const ChoiceOptions& options) {
 std::string title(const Case& one) { return printable(fmt::format("{} {}", one.name, to_string(dtype_of(one.op)))); }
 
 std::string text_of(const Candidate& one) { return fmt::format("{}/{}", one.device, one.kernel); }
+
+/// Seconds for one op of several that share `remaining`; a long one gets more than its share.
+double seconds_for(const Case& one, const Ranking& ranking, double remaining, std::size_t ops) {
+  const double share = std::min(kMostSecondsEach, remaining / static_cast<double>(ops));
+  const double run = ranking.first() == nullptr ? 0 : ranking.first()->predicted.value_or(0);
+  return std::min(remaining, std::max(share, kTimesPredicted * (2 * run + seconds_to_make(one.op, 1))));
+}
 
 /// One op that was tuned, beside what the model would have taken.
 struct Tuned {
@@ -117,8 +127,8 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
         ++left;
         continue;
       }
-      const double seconds = std::min(kMostSecondsEach, remaining / static_cast<double>(count - i));
-      const Ranking after = tune(device.device, one.op, seconds);
+      require_memory(bytes_needed(one.op, 2), fmt::format("'{}'", descriptor(one.op)));
+      const Ranking after = tune(device.device, one.op, seconds_for(one, before, remaining, count - i));
       const Candidate* const best = after.first();
       const Candidate* const predicted = before.first() == nullptr ? nullptr : same_candidate(after, *before.first());
       if (best == nullptr || predicted == nullptr) {

@@ -162,7 +162,9 @@ void add_devices(CLI::App& app, StudyOptions& s) {
 
 void add_measuring(CLI::App& app, StudyOptions& s) {
   app.add_option("--cache", s.cache, "warm, cold or both")->check(CLI::IsMember({"warm", "cold", "both"}));
-  app.add_option("--seconds", s.seconds, "time for one device on one case in one cache state")->check(positive());
+  app.add_option("--seconds", s.seconds,
+                 "time for one device on one case in one cache state, after a first run; that may take longer")
+      ->check(positive());
   app.add_option("--counters", s.counters.mode,
                  "where W and Q come from: auto (the best source of each), counter, simulated or analytic (default)")
       ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
@@ -447,7 +449,8 @@ void add_regret(CLI::App& root, Arguments& a) {
       "regret", "how good auto's choices are: time of what it chose / time of the best; exit 1 beyond the limits");
   add_choice(app, a.choice);
   RegretJob& job = a.choice.job;
-  app.add_option("--seconds", job.seconds_each, "time for one contestant on one layer (default: 0.1)")
+  app.add_option("--seconds", job.seconds_each,
+                 "time for one contestant on one layer, after a first run; that may take longer (default: 0.1)")
       ->check(positive());
   app.add_flag("--kernels", job.kernels,
                "compare with every kernel of each device, not only with the one it would take");

@@ -2,6 +2,7 @@
 #include "bench/measure/measure.h"
 
 #include <fmt/format.h>
+#include <gable/backend.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,6 +28,8 @@ class Budget {
   Budget(const MeasureOptions& options, std::size_t cases) : options_(options), cases_left_(cases) {}
 
   bool spent() const { return options_.seconds_total > 0 && left() <= 0; }
+  bool is_limited() const { return options_.seconds_total > 0; }
+  double left() const { return options_.seconds_total + excused_ - seconds_since(start_); }
   void finish_case() { --cases_left_; }
   /// Time that is not to count.
   void excuse(double seconds) { excused_ += seconds; }
@@ -39,8 +42,6 @@ class Budget {
   }
 
  private:
-  double left() const { return options_.seconds_total + excused_ - seconds_since(start_); }
-
   const MeasureOptions& options_;
   std::size_t cases_left_;
   double excused_ = 0;
@@ -197,6 +198,28 @@ void leave_out(const Case& one, const OpenDevice& device, const MeasureJob& job)
                            fmt::format("{} ({:.3g} s for these devices)", kOutOfTime, job.options.seconds_total)));
 }
 
+/// Leaves out the contestants for whose first runs there is no time: no limit can end a run.
+void leave_out_too_long(std::vector<Contestant>& contestants, const Op& op, const Budget& budget,
+                        const MeasureJob& job) {
+  if (!budget.is_limited()) return;
+  double needed = seconds_to_make(op, contestants.size());
+  std::erase_if(contestants, [&](const Contestant& c) {
+    const double run = c.runner->device().device.impl().predicted_seconds(c.one->op).value_or(0);
+    const double runs = static_cast<double>(job.options.caches.size()) * run;
+    if (needed + runs <= budget.left()) {
+      needed += runs;
+      return false;
+    }
+    job.outcome.refuse(
+        identity_of(*c.one), c.runner->device().uri,
+        Error(ErrorCode::unsupported,
+              fmt::format("{}: of {:.3g} s that are left its first runs would take {:.3g} s by prediction, "
+                          "and making tensors {:.3g} s",
+                          kOutOfTime, budget.left(), runs, seconds_to_make(op, 1))));
+    return true;
+  });
+}
+
 void leave_out(Rivals rivals, const MeasureJob& job) {
   for (const Case& one : rivals) {
     for (const OpenDevice& device : job.devices) leave_out(one, device, job);
@@ -213,6 +236,8 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
     for (const Contestant& c : contestants) leave_out(*c.one, c.runner->device(), job);
     return;
   }
+  leave_out_too_long(contestants, op, budget, job);
+  if (contestants.empty()) return;
   const double seconds = budget.of_case(job.devices.size() * rivals.size());
   const OpData data = random_data(op);
   prepare(contestants, data, job.outcome);

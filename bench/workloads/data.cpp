@@ -113,6 +113,8 @@ double bytes_needed(const Op& op, std::size_t outputs) {
   return least.bytes_read + weights * static_cast<double>(outputs) + least.bytes_written * static_cast<double>(outputs);
 }
 
+double seconds_to_make(const Op& op, std::size_t outputs) { return bytes_needed(op, outputs) / 1e9; }
+
 double available_memory() { return static_cast<double>(perf::available_memory()); }
 
 void require_memory(double bytes, const std::string& what) {

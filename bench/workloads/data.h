@@ -34,6 +34,9 @@ void poison(const TensorView& host);
 /// Bytes of inputs, weights, bias, and of `outputs` results with packed weights each.
 double bytes_needed(const Op& op, std::size_t outputs);
 
+/// About the time in which bytes_needed() are filled, at 1 GB/s: for limits of time.
+double seconds_to_make(const Op& op, std::size_t outputs);
+
 /// Bytes that can be allocated now without swapping: MemAvailable, or the rest of the cgroup's limit if that is less.
 double available_memory();
 

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -200,6 +201,22 @@ TEST_CASE("?choose=measured tunes an op when its first plan is made") {
   CHECK(device.plan(op).kernel() == "quick");
   CHECK(choose(device, op).source == ChoiceSource::measured);
   CHECK(open("auto?only=choose_host").plan(op).kernel() == "quick");
+}
+
+TEST_CASE(
+    "a limit that is too short for the tensors and two runs is refused before anything runs; plans go by the model") {
+  constexpr std::int64_t kMany = std::int64_t{1} << 30;  // 4.3 s a run by prediction
+  const Op op = add(kMany);
+  const auto start = std::chrono::steady_clock::now();
+  const Device device = open("auto?only=choose_host");
+  const std::string why = message_of([&] { tune(device, op, 1); });
+  CHECK(contains(why, "the limit is 1 s, of which 1 s are left, too short for 8.59 s of two runs, by prediction"));
+  CHECK(choose(device, op).source == ChoiceSource::model);
+  const Words words;
+  CHECK(open("auto?only=choose_host&choose=measured&limit=0.1").plan(op).kernel() == "slow");
+  CHECK(contains(words.text(), "so the model chooses"));
+  CHECK(contains(words.text(), "the limit is 0.1 s"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
 }
 
 TEST_CASE("a cache that is damaged or can't be written is ignored with a word") {

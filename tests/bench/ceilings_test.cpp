@@ -527,6 +527,30 @@ TEST_CASE("the time that rows take for their energy is not that of the other row
   }
 }
 
+TEST_CASE("a layer whose one run is predicted to take longer than the study has is left out, and the others are not") {
+  // A hundred seconds by the reference's own prediction, which is at the best.
+  const std::vector<Case> cases{
+      {.suite = "", .name = "long", .op = Conv2d{.input = {1, 512, 64, 64}, .weights = {512, 512, 7, 7}}},
+      {.suite = "", .name = "short", .op = Add{.shape = {64}}}};
+  const std::vector<OpenDevice> devices = open_devices({"reference"}, 1);
+  const MeasureOptions options{.seconds_each = 0.001, .seconds_total = 2};
+  Outcome outcome;
+  KnownRows known;
+  const auto start = std::chrono::steady_clock::now();
+  measure_cases(cases, {devices, options, outcome, known},
+                {[](std::size_t, std::size_t, const std::string&) {},
+                 [&](const Measured& measured) {
+                   CHECK(measured.one->name == "short");
+                   return 0.0;
+                 }});
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK(outcome.ran == 1);
+  REQUIRE(outcome.refused.size() == 1);
+  CHECK(outcome.refused[0].name == "long");
+  CHECK(outcome.refused[0].reason.starts_with(kOutOfTime));
+  CHECK(outcome.refused[0].reason.find("by prediction") != std::string::npos);
+}
+
 TEST_CASE("a study has the ceilings of the hardware that it runs on") {
   const Memory host{};
   CHECK(scope_of({host, host}).cpu);

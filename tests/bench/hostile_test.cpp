@@ -621,6 +621,21 @@ TEST_CASE("an interrupted search for the fastest writes what it found") {
   CHECK(temporary_files(folder) == 0);
 }
 
+TEST_CASE("tune refuses an op for which its time is too short, with the times, and tunes the others") {
+  const Folder folder;
+  write_text(folder.file("list.txt"), "mb1ic8ih8oc8kh1n\"small\"\nmb2ic1024ih500oc1kh1n\"billion\"\n");
+  const auto start = std::chrono::steady_clock::now();
+  const std::string record = folder.file("tuned.json");
+  const Result result = run_command(folder,
+                                    "tune --device 'auto?only=cpu' --seconds 1 --file " + folder.file("list.txt") +
+                                        " --json " + record + " >" + folder.file("stdout"),
+                                    "GABLE_CACHE=off");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK(result.code == 0);
+  CHECK(nlohmann::json::parse(read_text(record))["tuned"].size() == 1);
+  CHECK(contains(read_text(folder.file("stdout")) + result.err, "s of making tensors"));
+}
+
 TEST_CASE("roofline and ceilings that are interrupted while they measure roofs write what they have") {
   const Folder folder;
   const std::string study = folder.file("study.json");

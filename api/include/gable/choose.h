@@ -52,7 +52,8 @@ GABLE_API Ranking choose(const Op& op, Memory memory = {});
 
 /// Runs the candidates in turn on random tensors until the faster are told from the slower, at most for about
 /// `seconds`, and remembers their times, also in the cache on disk. `device` is an `auto`. Throws
-/// Error(invalid_argument) for another device and Error(unsupported) where no candidate can run the op.
+/// Error(invalid_argument) for another device and where by prediction two runs take longer than `seconds`,
+/// Error(unsupported) where no candidate can run the op.
 GABLE_API Ranking tune(const Device& device, const Op& op, double seconds = 1);
 
 /// Words about what goes wrong and does no harm, such as a damaged cache. Without a callback they are dropped. It is
