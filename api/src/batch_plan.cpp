@@ -9,11 +9,13 @@
 #include <utility>
 
 #include "common/runs_of_equal.h"
+#include "common/there.h"
 
 namespace gable {
 namespace {
 
 constexpr std::size_t kMostPlans = 64;
+constexpr const char* kBatchPlan = "this plan for a range of batches";
 
 Op with_batch(Op op, std::int64_t batch) {
   if (auto* conv = std::get_if<Conv2d>(&op)) {
@@ -105,22 +107,23 @@ BatchPlan::BatchPlan(BatchPlan&&) noexcept = default;
 BatchPlan& BatchPlan::operator=(BatchPlan&&) noexcept = default;
 BatchPlan::~BatchPlan() = default;
 
-BatchRange BatchPlan::range() const { return state_->range; }
+BatchRange BatchPlan::range() const { return there(state_, kBatchPlan).range; }
 
 std::string BatchPlan::explain() const {
+  const State& s = there(state_, kBatchPlan);
   std::string text;
-  for (std::size_t i = 0; i < state_->ways.size(); ++i) {
-    const bool is_last = i + 1 == state_->ways.size();
-    const std::int64_t last = is_last ? state_->range.most : state_->ways[i + 1].first - 1;
-    const Candidate& one = state_->ways[i].value.candidate;
-    text += "batches " + std::to_string(state_->ways[i].first) + " to " + std::to_string(last) + ": " +
+  for (std::size_t i = 0; i < s.ways.size(); ++i) {
+    const bool is_last = i + 1 == s.ways.size();
+    const std::int64_t last = is_last ? s.range.most : s.ways[i + 1].first - 1;
+    const Candidate& one = s.ways[i].value.candidate;
+    text += "batches " + std::to_string(s.ways[i].first) + " to " + std::to_string(last) + ": " +
             (one.device.empty() ? "nothing takes them" : one.device + "/" + one.kernel) + "\n";
   }
   return text;
 }
 
 std::shared_ptr<const Plan> BatchPlan::at(std::int64_t batch) const {
-  State& s = *state_;
+  State& s = there(state_, kBatchPlan);
   if (batch < s.range.least || batch > s.range.most) {
     throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + ": a batch of " + std::to_string(batch) +
                                                  "; this plan takes " + std::to_string(s.range.least) + " to " +
@@ -138,7 +141,7 @@ BatchWeights BatchPlan::pack(const ConstTensorView& weights) const {
   BatchWeights all;
   all.state_ = std::make_shared<BatchWeights::State>();
   all.state_->original = weights;
-  for (const EqualRun<State::Way>& run : state_->ways) all.state_->of(*at(run.first));
+  for (const EqualRun<State::Way>& run : there(state_, kBatchPlan).ways) all.state_->of(*at(run.first));
   return all;
 }
 
@@ -149,9 +152,10 @@ void BatchPlan::run(const ConstTensorView& x, const BatchWeights& weights, const
 
 void BatchPlan::run(const ConstTensorView& x, const BatchWeights& weights, const ConstTensorView& bias,
                     const TensorView& y, const Stream& stream) const {
+  const State& s = there(state_, kBatchPlan);
   if (!weights.state_) {
     throw Error(ErrorCode::invalid_argument,
-                std::string(name(state_->op)) + ": the packed weights are empty: make them with this plan's pack()");
+                std::string(name(s.op)) + ": the packed weights are empty: make them with this plan's pack()");
   }
   const std::shared_ptr<const Plan> plan = at(x.shape.rank() > 0 ? x.shape[0] : 0);
   plan->run(x, weights.state_->of(*plan), bias, y, stream);

@@ -5,8 +5,12 @@
 
 #include <algorithm>
 
+#include "common/there.h"
+
 namespace gable {
 namespace {
+
+constexpr const char* kDevice = "this device";
 
 /// One line for each refusal, which begins with `prefix`.
 std::string refusals(const std::vector<KernelOffer>& offers, const std::string& prefix) {
@@ -46,14 +50,20 @@ Plan plan_of(const Op& op, const std::shared_ptr<DeviceImpl>& device, Choice cho
                                           (choice.reasons.empty() ? "" : "\n" + choice.reasons));
 }
 
+/// Throws for a device that was moved from.
+const DeviceImpl& impl_of(const Device& device) {
+  static_cast<void>(device.info());
+  return device.impl();
+}
+
 }  // namespace
 
-const DeviceInfo& Device::info() const { return impl_->info(); }
+const DeviceInfo& Device::info() const { return there(impl_, kDevice).info(); }
 
 std::vector<KernelSupport> Device::query(const Op& op) const {
   validate(op);
   std::vector<KernelSupport> answers;
-  for (const KernelOffer& offer : impl_->offers(op)) {
+  for (const KernelOffer& offer : there(impl_, kDevice).offers(op)) {
     answers.push_back({.kernel = offer.kernel, .supported = offer.supported(), .reason = offer.refusal});
   }
   return answers;
@@ -61,7 +71,7 @@ std::vector<KernelSupport> Device::query(const Op& op) const {
 
 Ranking choose(const Device& device, const Op& op) {
   validate(op);
-  return device.impl().ranking(op);
+  return impl_of(device).ranking(op);
 }
 
 Ranking tune(const Device& device, const Op& op, double seconds) {
@@ -69,17 +79,17 @@ Ranking tune(const Device& device, const Op& op, double seconds) {
   if (!(seconds > 0)) {
     throw Error(ErrorCode::invalid_argument, "tune: " + std::to_string(seconds) + " seconds: the time must be above 0");
   }
-  return device.impl().tune(op, seconds);
+  return impl_of(device).tune(op, seconds);
 }
 
 Plan Device::plan(const Op& op) const {
   validate(op);
-  return plan_of(op, impl_, impl_->choose(op));
+  return plan_of(op, impl_, there(impl_, kDevice).choose(op));
 }
 
 Plan Device::plan(const Op& op, const Candidate& like) const {
   validate(op);
-  return plan_of(op, impl_, impl_->choose_like(op, like));
+  return plan_of(op, impl_, there(impl_, kDevice).choose_like(op, like));
 }
 
 BatchPlan Device::plan(const Op& op, BatchRange range) const { return {*this, op, range}; }
@@ -87,7 +97,7 @@ BatchPlan Device::plan(const Op& op, BatchRange range) const { return {*this, op
 Tensor Device::tensor(DType dtype, const Shape& shape, Layout layout) const {
   validate(Add{.shape = shape, .dtype = dtype});
   TensorView view(nullptr, dtype, shape, layout, info().memory);
-  std::shared_ptr<void> storage = impl_->allocate(view.bytes());
+  std::shared_ptr<void> storage = there(impl_, kDevice).allocate(view.bytes());
   view.data = storage.get();
   return Tensor(std::move(storage), view);
 }
@@ -101,11 +111,11 @@ void Device::copy(const ConstTensorView& from, const TensorView& to, const Strea
                     ": shape, dtype and layout must be equal");
   }
   if (from.data == nullptr || to.data == nullptr) throw Error(ErrorCode::invalid_argument, "copy: a null pointer");
-  impl_->copy(from, to, stream.native());
+  there(impl_, kDevice).copy(from, to, stream.native());
 }
 
-Stream Device::stream() const { return impl_->stream(); }
-Event Device::event() const { return Event(impl_->event()); }
-void Device::synchronize(const Stream& stream) const { impl_->synchronize(stream.native()); }
+Stream Device::stream() const { return there(impl_, kDevice).stream(); }
+Event Device::event() const { return Event(there(impl_, kDevice).event()); }
+void Device::synchronize(const Stream& stream) const { there(impl_, kDevice).synchronize(stream.native()); }
 
 }  // namespace gable

@@ -7,8 +7,12 @@
 #include <optional>
 #include <typeinfo>
 
+#include "common/there.h"
+
 namespace gable {
 namespace {
+
+constexpr const char* kEvent = "this event";
 
 class HostEvent final : public EventImpl {
  public:
@@ -35,16 +39,16 @@ std::shared_ptr<EventImpl> DeviceImpl::event() const {
   return std::make_shared<HostEvent>();
 }
 
-void Event::record(const Stream& stream) { impl_->record(stream.native()); }
+void Event::record(const Stream& stream) { there(impl_, kEvent).record(stream.native()); }
 
 double Event::seconds_since(const Event& start) const {
-  const EventImpl& to = *impl_;
-  const EventImpl& from = *start.impl_;
+  const EventImpl& to = there(impl_, kEvent);
+  const EventImpl& from = there(start.impl_, kEvent);
   if (typeid(to) != typeid(from)) {
     throw Error(ErrorCode::invalid_argument,
                 "events of two kinds of devices: time passes between events of one device");
   }
-  return impl_->seconds_since(from);
+  return to.seconds_since(from);
 }
 
 }  // namespace gable

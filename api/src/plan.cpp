@@ -7,8 +7,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "common/there.h"
+
 namespace gable {
 namespace {
+
+constexpr const char* kPlan = "this plan";
 
 Math math_of(const Op& op) {
   if (const auto* conv = std::get_if<Conv2d>(&op)) return conv->math;
@@ -220,36 +224,38 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
-const Op& Plan::op() const { return state_->op; }
-const Shape& Plan::output_shape() const { return state_->signature.output.shape; }
-Work Plan::work() const { return gable::work(state_->op); }
-std::string Plan::explain() const { return state_->explanation; }
-std::string Plan::kernel() const { return state_->impl->details().kernel; }
-bool Plan::fused() const { return state_->impl->details().fused; }
-ErrorBound Plan::error_bound() const { return state_->impl->details().bound; }
+const Op& Plan::op() const { return there(state_, kPlan).op; }
+const Shape& Plan::output_shape() const { return there(state_, kPlan).signature.output.shape; }
+Work Plan::work() const { return gable::work(there(state_, kPlan).op); }
+std::string Plan::explain() const { return there(state_, kPlan).explanation; }
+std::string Plan::kernel() const { return there(state_, kPlan).impl->details().kernel; }
+bool Plan::fused() const { return there(state_, kPlan).impl->details().fused; }
+ErrorBound Plan::error_bound() const { return there(state_, kPlan).impl->details().bound; }
 
 Arithmetic Plan::arithmetic() const {
-  Arithmetic arithmetic = arithmetic_of(state_->op);
-  const Arithmetic& own = state_->impl->details().arithmetic;
+  const State& s = there(state_, kPlan);
+  Arithmetic arithmetic = arithmetic_of(s.op);
+  const Arithmetic& own = s.impl->details().arithmetic;
   if (!own.dtype.empty()) arithmetic.dtype = own.dtype;
   if (own.products > 0) arithmetic.products = own.products;
   return arithmetic;
 }
 
-std::size_t Plan::workspace_bytes() const { return state_->impl->details().workspace_bytes; }
-std::string Plan::device_uri() const { return state_->device->info().uri; }
-Memory Plan::memory() const { return state_->memory; }
-std::uint64_t Plan::packing() const { return state_->weights_key; }
+std::size_t Plan::workspace_bytes() const { return there(state_, kPlan).impl->details().workspace_bytes; }
+std::string Plan::device_uri() const { return there(state_, kPlan).device->info().uri; }
+Memory Plan::memory() const { return there(state_, kPlan).memory; }
+std::uint64_t Plan::packing() const { return there(state_, kPlan).weights_key; }
 
 PackedWeights Plan::pack(const ConstTensorView& weights) const {
-  if (!state_->signature.has_weights) {
-    throw Error(ErrorCode::invalid_argument, std::string(name(state_->op)) + " has no weights to pack");
+  const State& s = there(state_, kPlan);
+  if (!s.signature.has_weights) {
+    throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + " has no weights to pack");
   }
-  check_tensor(state_->op, state_->signature.weights, weights, state_->memory);
-  const PlanDetails& details = state_->impl->details();
-  std::shared_ptr<void> storage = state_->device->allocate(details.packed_bytes);
-  state_->impl->pack(weights.data, storage.get());
-  return {std::move(storage), details.packed_bytes, state_->weights_key};
+  check_tensor(s.op, s.signature.weights, weights, s.memory);
+  const PlanDetails& details = s.impl->details();
+  std::shared_ptr<void> storage = s.device->allocate(details.packed_bytes);
+  s.impl->pack(weights.data, storage.get());
+  return {std::move(storage), details.packed_bytes, s.weights_key};
 }
 
 void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const TensorView& y,
@@ -259,7 +265,7 @@ void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const Ten
 
 void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const ConstTensorView& bias, const TensorView& y,
                const Stream& stream) const {
-  State& s = *state_;
+  State& s = there(state_, kPlan);
   if (!s.signature.has_weights) {
     throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + " takes no weights: run(x, y)");
   }
@@ -290,7 +296,7 @@ void Plan::run(const ConstTensorView& x, const PackedWeights& weights, const Con
 }
 
 void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stream) const {
-  State& s = *state_;
+  State& s = there(state_, kPlan);
   if (s.signature.has_weights || s.signature.input_count != 1) {
     throw Error(ErrorCode::invalid_argument,
                 std::string(name(s.op)) + (s.signature.has_weights ? " needs packed weights: run(x, weights, y)"
@@ -303,7 +309,7 @@ void Plan::run(const ConstTensorView& x, const TensorView& y, const Stream& stre
 }
 
 void Plan::run(const ConstTensorView& a, const ConstTensorView& b, const TensorView& y, const Stream& stream) const {
-  State& s = *state_;
+  State& s = there(state_, kPlan);
   if (s.signature.input_count != 2) {
     throw Error(ErrorCode::invalid_argument, std::string(name(s.op)) + " does not take two inputs");
   }

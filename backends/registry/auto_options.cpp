@@ -25,10 +25,15 @@ std::vector<DeviceUri> only_option(const DeviceUri& uri) {
   if (option == uri.options.end()) return all;
   for (std::string_view rest = option->second; !rest.empty();) {
     const std::string_view name = rest.substr(0, rest.find_first_of(",+"));
-    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-    if (name.empty()) refuse(uri, "only is '" + option->second + "'; write devices with commas, e.g. only=cpu,onednn");
+    rest.remove_prefix(name.size());
+    const bool ends_here = rest.empty();
+    if (!ends_here) rest.remove_prefix(1);
+    if (name.empty() || (rest.empty() && !ends_here))
+      refuse(uri, "only is '" + option->second + "'; write devices with commas, e.g. only=cpu,onednn");
     DeviceUri one = parse_device_uri(name);
     if (one.backend == "auto") refuse(uri, "only names 'auto'; it takes devices, e.g. only=cpu,onednn");
+    if (!one.options.empty())
+      refuse(uri, "only names '" + to_string(one) + "'; options are auto's own, e.g. auto?only=cpu&threads=2");
     const auto same = [&](const DeviceUri& other) { return other.backend == one.backend; };
     if (std::any_of(all.begin(), all.end(), same)) refuse(uri, "only names '" + one.backend + "' twice");
     all.push_back(std::move(one));

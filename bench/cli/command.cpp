@@ -456,7 +456,7 @@ void add_regret(CLI::App& root, Arguments& a) {
                "compare with every kernel of each device, not only with the one it would take");
   app.add_option("--geo", a.choice.geo, "most geometric mean of a dtype and layout (default: 1.05)")->check(positive());
   app.add_option("--worst", a.choice.worst, "most of one layer (default: 1.3)")->check(positive());
-  app.add_option("--most", a.choice.most, "layers to print (default: 20)")->check(positive());
+  app.add_option("--most", a.choice.most, "layers to print (default: 20)")->check(whole(1, kMostBatch));
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -459,6 +460,34 @@ TEST_CASE("a range of batches varies m of a matmul; wrong ranges, ops and weight
   const Tensor many(DType::f32, {9, 3});
   const BatchWeights packed = plan.pack(Tensor(DType::f32, {3, 5}));
   CHECK(contains(message_of([&] { plan.run(many, packed, c); }), "a batch of 9"));
+}
+
+TEST_CASE("what was moved from says so") {
+  Device device = open("cpu?threads=1");
+  const Op op = Matmul{.m = 2, .n = 5, .k = 3};
+  Plan plan = device.plan(op);
+  BatchPlan batches = device.plan(op, BatchRange{1, 4});
+  Event event = device.event();
+  const Plan other_plan = std::move(plan);
+  const BatchPlan other_batches = std::move(batches);
+  const Event other_event = std::move(event);
+  const Tensor a(DType::f32, {2, 3}), b(DType::f32, {3, 5}), c(DType::f32, {2, 5});
+  // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+  CHECK(contains(message_of([&] { plan.kernel(); }), "this plan was moved from"));
+  CHECK(contains(message_of([&] { plan.pack(b); }), "this plan was moved from"));
+  CHECK(contains(message_of([&] { plan.run(a, other_plan.pack(b), c); }), "this plan was moved from"));
+  CHECK(contains(message_of([&] { batches.run(a, other_batches.pack(b), c); }), "range of batches was moved from"));
+  CHECK(contains(message_of([&] { batches.at(1); }), "range of batches was moved from"));
+  CHECK(contains(message_of([&] { event.record(); }), "this event was moved from"));
+  const Device other = std::move(device);
+  for (const auto& call : std::initializer_list<std::function<void()>>{
+           [&] { device.plan(op); }, [&] { device.info(); },
+           [&] {
+             device.plan(op, BatchRange{1, 2});
+           },
+           [&] { choose(device, op); }, [&] { tune(device, op); }, [&] { device.tensor(DType::f32, {4}); }})
+    CHECK(contains(message_of(call), "this device was moved from"));
+  // NOLINTEND(bugprone-use-after-move)
 }
 
 TEST_CASE("threads run several batches of one range at once") {

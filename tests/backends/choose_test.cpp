@@ -269,6 +269,9 @@ TEST_CASE("wrong options are refused with what would be right") {
   CHECK(contains(message_of([] { open("auto?only=cpu,,cpu"); }), "write devices with commas"));
   CHECK(contains(message_of([] { open("auto?only=cpu,cpu:avx2"); }), "'cpu' twice"));
   CHECK(contains(message_of([] { open("auto?only=auto"); }), "it takes devices"));
+  for (const char* const uri : {"auto?only=cpu,", "auto?only=cpu+", "auto?only=,cpu", "auto?only=+"})
+    CHECK(contains(message_of([&] { open(uri); }), "write devices with commas"));
+  CHECK(contains(message_of([] { open("auto?only=cpu?threads=1"); }), "options are auto's own"));
   CHECK(contains(message_of([] { open("auto?memory=disk"); }), "host or cuda:N"));
   CHECK(contains(message_of([] { open("auto?choose=random"); }), "model or measured"));
   CHECK(contains(message_of([] { open("auto?limit=-1"); }), "above 0"));

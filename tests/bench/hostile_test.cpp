@@ -819,6 +819,7 @@ TEST_CASE(
     CHECK(result.code == 2);
     CHECK_FALSE(result.err.empty());
   }
+  CHECK(run_command(folder, std::string("regret --problem mb1ic3ih8oc4kh3 --most 99999999999999999999")).code == 2);
   for (const char* option : {"--noise", "--drift", "--same"}) {
     const Result result = run_command(folder, "diff " + same + " " + option + " nan");
     CHECK(result.code == 2);
