@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -12,8 +14,10 @@
 #include <vector>
 
 #include "bench/cli/npy.h"
+#include "bench/diff/compare.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_file.h"
+#include "bench/record/study_json.h"
 #include "bench/report/csv.h"
 #include "bench/report/html.h"
 #include "bench/report/study.h"
@@ -43,11 +47,35 @@ class MemoryFile {
   int descriptor_;
 };
 
+const json& base_study() {
+  static const json base = json::parse(kBaseStudy);
+  return base;
+}
+
+void check(const bench::StudyDiff& diff) {
+  for (const bench::RowPair& pair : diff.pairs) {
+    for (const double ratio : {pair.ratio, pair.low.value_or(1), pair.high.value_or(1)}) {
+      if (!(ratio >= 0)) fail("diff: a ratio is no number");
+    }
+  }
+  if (!(diff.geometric_mean > 0)) fail("diff: a mean of ratios is no number");
+}
+
+/// `gable diff`, one study a side and several.
+void differences_of(const bench::Study& study) {
+  static const bench::Study base = bench::study_from_json(base_study()).study;
+  check(bench::compare_studies(base, study, {}));
+  check(bench::compare_studies(study, base, {}));
+  const std::array two{study, study}, others{base, study};
+  check(bench::compare_studies(two, others, {}));
+}
+
 void report_of(const json& document) {
   bench::report::Studies studies;
   try {
     bench::validate_study(document);
     studies = bench::report::merge({document});
+    differences_of(bench::study_from_json(document).study);
   } catch (const bench::SchemaError&) {
     return;
   } catch (const Error&) {
@@ -109,8 +137,7 @@ void collect(json& value, std::vector<json*>& all) {
 
 /// A study that gable wrote, with some values replaced and rows repeated.
 json changed_study(std::string_view data) {
-  static const json base = json::parse(kBaseStudy);
-  json document = base;
+  json document = base_study();
   for (int changes = take(data) % 8; changes >= 0 && !data.empty(); --changes) {
     std::vector<json*> all;
     collect(document, all);

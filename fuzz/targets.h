@@ -12,7 +12,7 @@ namespace gable::fuzz {
 void problem(std::string_view data);     ///< a descriptor, there and back
 void list(std::string_view data);        ///< a list file
 void npy(std::string_view data);         ///< an .npy file
-void study(std::string_view data);       ///< a study's JSON, or changes of one; the report's texts
+void study(std::string_view data);       ///< a study's JSON, or changes of one; the report's texts, `diff`
 void choices(std::string_view data);     ///< the cache of measured choices: a file, or lines with right checksums
 void device_uri(std::string_view data);  ///< a device's URI, there and back
 void conv2d(std::string_view data);   ///< a convolution's attributes: validate(), shapes, work, every kernel's answer

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -187,8 +188,9 @@ Row pooled_row(const Repeats& repeats) {
   row.time.seconds = over_all(&Timing::seconds);
   row.time.q1 = over_all(&Timing::q1);
   row.time.q3 = over_all(&Timing::q3);
-  row.time.runs = 0;
-  for (const Row* one : repeats.rows) row.time.runs += one->time.runs;
+  double runs = 0;
+  for (const Row* one : repeats.rows) runs += one->time.runs;
+  row.time.runs = static_cast<int>(std::min<double>(runs, std::numeric_limits<int>::max()));
   return row;
 }
 

@@ -101,15 +101,22 @@ FewChannelsBlocking few_channels_blocking(const Conv2dProblem& p, const FewChann
   b.strip = choose_strip(p, b.tile, kernels.lanes);
   const std::int64_t most = b.tile.pixel_lanes ? kPixelLanesUnitFloats : kChannelLanesUnitFloats;
   const std::int64_t step = std::max<std::int64_t>(1, b.tile.rows / pool_side(p));
-  const auto too_large = [&] {
+  const auto cut = [&](std::int64_t blocks) {
+    b.units.rows = round_up(ceil_div(p.out_h(), blocks), step);
     b.workspace = lay_out(p, b.tile, b.strip, b.units.rows, kernels.lanes);
-    const bool too_few = p.n * ceil_div(p.out_h(), b.units.rows) < units_wanted(threads);
-    return too_few || static_cast<std::int64_t>(b.workspace.floats) > most;
   };
-  std::int64_t blocks = 1;
-  do {
-    b.units.rows = round_up(ceil_div(p.out_h(), blocks++), step);
-  } while (too_large() && b.units.rows > step);
+  const auto suffice = [&](std::int64_t blocks) {
+    cut(blocks);
+    const bool enough = p.n * ceil_div(p.out_h(), b.units.rows) >= units_wanted(threads);
+    return b.units.rows <= step || (enough && static_cast<std::int64_t>(b.workspace.floats) <= most);
+  };
+  // By halving: an image may have 10^9 rows.
+  std::int64_t too_few = 0, blocks = p.out_h();
+  while (blocks - too_few > 1) {
+    const std::int64_t middle = too_few + (blocks - too_few) / 2;
+    (suffice(middle) ? blocks : too_few) = middle;
+  }
+  cut(blocks);
   b.units.row_blocks = ceil_div(p.out_h(), b.units.rows);
   return b;
 }

@@ -1,7 +1,9 @@
 // `gable diff`: pairing, verdicts, and how often they are wrong on samples drawn at random.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -240,6 +242,17 @@ TEST_CASE("several studies a side: a row that differs from run to run is not nam
   }
   CHECK(alarms <= kTries / 100);
   CHECK(found >= kTries * 95 / 100);
+}
+
+TEST_CASE("several studies a side: runs of all studies are as many as a number holds") {
+  Study study;
+  perf::Timing timing = perf::summarize({1, 1, 1, 1, 1});
+  timing.runs = std::numeric_limits<int>::max();
+  study.rows.push_back(row_of("row", timing));
+  const std::array two{study, study};
+  const StudyDiff diff = compare_studies(two, two, {});
+  REQUIRE(diff.pairs.size() == 1);
+  CHECK(diff.pairs[0].before->time.runs == std::numeric_limits<int>::max());
 }
 
 TEST_CASE("several studies a side: pooled times, rows of all studies alone, and a library's drift") {

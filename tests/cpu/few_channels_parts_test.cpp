@@ -2,6 +2,8 @@
 // itself.
 #include <doctest/doctest.h>
 
+#include <chrono>
+
 #include "cpu/few_channels/few_channels.h"
 #include "cpu/few_channels/few_channels_packing.h"
 #include "tests/cpu/oracle.h"
@@ -92,6 +94,21 @@ TEST_CASE("few channels: an image is one unit for one thread, and several for se
     CHECK(units.row_blocks * units.rows >= p.out_h());
     CHECK((units.row_blocks - 1) * units.rows < p.out_h());
   }
+}
+
+TEST_CASE("few channels: an image of 10^9 rows is cut at once") {
+  Conv2dProblem p{.c = 1, .h = 20, .w = 20, .k = 2, .r = 3, .s = 3, .pad_top = 2'000'000'000};
+  p = sized(p, 0, 0);
+  const auto start = std::chrono::steady_clock::now();
+  for (const Target* target : supported_targets()) {
+    for (const bool nhwc : {true, false}) {
+      p.nhwc = nhwc;
+      const FewUnits units = few_channels_blocking(p, few_channels_kernels(*target), 2).units;
+      CHECK(units.row_blocks > 1'000'000);
+      CHECK(units.row_blocks * units.rows >= p.out_h());
+    }
+  }
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(200));  // it took 2 s each
 }
 
 TEST_CASE("few channels: the offset of a run is where the strip has its first tap") {
