@@ -36,8 +36,8 @@ class GABLE_API BatchWeights {
 /// The plans of one Conv2d or Matmul whose batch, input.n or m, varies. Device::plan(op, BatchRange) makes it: which
 /// device and kernel take which batches is settled then, by what Device::plan(op) would choose at the ends of the range
 /// and at powers of two; where those differ, the batches between are looked at as well. The plan of a batch is made
-/// when that batch comes first, and the 64 plans that were used last are kept. Movable. Threads may use it at once as
-/// long as each runs another batch.
+/// when that batch comes first, and the 64 plans that were used last are kept. Movable, as Plan is. Threads may use it
+/// at once as long as each runs another batch.
 class GABLE_API BatchPlan {
  public:
   /// Device::plan()'s.

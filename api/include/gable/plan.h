@@ -72,8 +72,9 @@ class GABLE_API PackedWeights {
   std::uint64_t key_ = 0;
 };
 
-/// Movable. run() of one plan from two threads at once is not allowed (they would share its workspace): the second one
-/// throws Error(invalid_argument). Two plans are independent, also of one device, and can share packed weights.
+/// Movable; one that was moved from throws Error(invalid_argument). So does run() of one plan from two threads at once
+/// (they would share its workspace) in the second one. Two plans are independent, also of one device, and can share
+/// packed weights.
 class GABLE_API Plan {
  public:
   /// Device::plan() makes plans. `explanation` is explain()'s; if it is empty, the text of `impl` is.
