@@ -43,9 +43,12 @@ struct ShapeFit {
   double least = 0, most = 0;  ///< of log(inefficiency), as measured
 };
 
+/// By ShapeClass.
+using ClassFits = std::array<ShapeFit, kShapeClasses>;
+
 /// The fits of one device, by load (one image on one thread, one image on several threads, several images), layout
-/// (NHWC, NCHW), type (f32, bf16, f16) and class.
-using ShapeFits = std::array<std::array<std::array<std::array<ShapeFit, kShapeClasses>, 3>, 2>, 3>;
+/// (NHWC, NCHW) and type (f32, bf16, f16).
+using ShapeFits = std::array<std::array<std::array<ClassFits, 3>, 2>, 3>;
 
 /// Those of a device on this machine's cores.
 struct HostFits {

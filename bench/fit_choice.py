@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLASSES = ("depthwise", "grouped", "few_channels", "pointwise", "spatial", "vectors")
-LOADS = ("one image, one thread", "one image, several threads", "several images")
+LOADS = {"one image, one thread": "OneThread", "one image, several threads": "Threads", "several images": "Images"}  # as named in tables
 LAYOUTS = ("nhwc", "nchw")
 DTYPES = ("f32", "bf16", "f16")
 DEVICES = ("cpu", "onednn")
@@ -69,7 +69,7 @@ def out(e: dict[str, int], axis: str) -> int:
 
 
 def load_of(layer: Layer) -> int:
-    """An index of LOADS."""
+    """A place in LOADS."""
     return 2 if layer.extents["mb"] > 1 else 1 if layer.threads > 1 else 0
 
 
@@ -253,27 +253,39 @@ def row(one: Fit) -> str:
     return f"ShapeFit{{{{{', '.join(map(number, one.weights))}}}, {number(one.least)}, {number(one.most)}}}"
 
 
+def class_table(fits: Fits, device: str, load: int, layout: str, dtype: str) -> str:
+    """The fits of all classes; equal for those that share them."""
+    rows = (f"{row(shipped(fits, device, load, layout, dtype, name))},  // {name}" for name in CLASSES)
+    return "\n".join(rows)
+
+
 def header(fits: Fits, device: str, count: int, amx: bool) -> str:
-    lines = []
-    for load, words in enumerate(LOADS):
-        lines.append("{{")
+    """Each class table that differs, with a name, and the table of those names."""
+    prefix = f"k{device.capitalize()}{'Amx' if amx else ''}"
+    names: dict[str, str] = {}  # by class table
+    tables, index = [], []
+    for load, (words, short) in enumerate(LOADS.items()):
+        index.append(f"{{{{  // {words}: NHWC, NCHW; f32, bf16, f16")
         for layout in LAYOUTS:
-            lines.append("{{")
+            these = []
             for dtype in DTYPES:
-                lines.append(f"// {words}, {layout}, {dtype}")
-                lines.append("{{")
-                lines += [f"{row(shipped(fits, device, load, layout, dtype, name))},  // {name}" for name in CLASSES]
-                lines.append("}},")
-            lines.append("}},")
-        lines.append("}},")
-    body = "\n".join(lines)
+                table = class_table(fits, device, load, layout, dtype)
+                if table not in names:
+                    names[table] = f"{prefix}{short}{layout.capitalize()}{dtype.capitalize()}"
+                    tables.append(f"inline constexpr ClassFits {names[table]}{{{{\n{table}\n}}}};\n")
+                these.append(names[table])
+            index.append(f"{{{{{', '.join(these)}}}}},")
+        index.append("}},")
+    all_tables, all_names = "\n".join(tables), "\n".join(index)
     return (
         f"// The time of convolutions on {device}{', on CPUs with AMX' if amx else ''}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
         "// backends/shape_model.h and bench/results/README.md.\n"
         "#pragma once\n\n"
         '#include "backends/shape_model.h"\n\n'
         "namespace gable {\n\n"
-        f"inline constexpr ShapeFits k{device.capitalize()}ShapeFits{'Amx' if amx else ''}{{{{\n{body}\n}}}};\n\n"
+        f"{all_tables}\n"
+        "// Where no layers were measured, the table of the nearest ones that were.\n"
+        f"inline constexpr ShapeFits k{device.capitalize()}ShapeFits{'Amx' if amx else ''}{{{{\n{all_names}\n}}}};\n\n"
         "}  // namespace gable\n"
     )
 

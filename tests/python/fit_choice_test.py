@@ -94,16 +94,35 @@ def test_rows_of_few_runs_are_left_out(tmp_path):
     assert fit_choice.enough_runs({"runs": 5, "fastest": 1e-3})
 
 
-def test_the_shipped_tables_have_the_features_of_the_model():
+def parse_tables(text):
+    """The named class tables of a header, and the names in the table of all."""
+    classes, index = text.split("// Where no layers were measured")
+    tables = dict(re.findall(r"ClassFits (k\w+)\{\{(.*?)\n\}\};", classes, re.DOTALL))
+    return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Amx)?\{\{", index)[1])
+
+
+@pytest.mark.parametrize("cpus", ["", "_amx"])
+@pytest.mark.parametrize("device", fit_choice.DEVICES)
+def test_the_shipped_tables_have_the_features_of_the_model_and_are_written_once(device, cpus):
     model = (ROOT / "backends" / "shape_model.h").read_text(encoding="utf-8")
     count = int(re.search(r"kShapeFeatures = (\d+)", model).group(1))
     assert len(fit_choice.features(layer("mb1ic16ih4oc8kh1"))) == count
-    tables = [
-        ROOT / "backends" / device / f"{device}_shape_fits{cpus}.h" for device in fit_choice.DEVICES for cpus in ("", "_amx")
-    ]
-    for file in tables:
-        table = file.read_text(encoding="utf-8")
-        numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?(?=[,}])", re.split(r"ShapeFits(?:Amx)?{{", table)[1])
-        fits = len(fit_choice.LOADS) * len(fit_choice.LAYOUTS) * len(fit_choice.DTYPES) * len(fit_choice.CLASSES)
-        assert len(numbers) == fits * (count + 2)
+    tables, names = parse_tables((ROOT / "backends" / device / f"{device}_shape_fits{cpus}.h").read_text(encoding="utf-8"))
+    assert len(names) == len(fit_choice.LOADS) * len(fit_choice.LAYOUTS) * len(fit_choice.DTYPES)
+    assert set(names) == set(tables)
+    assert len(set(tables.values())) == len(tables)
+    for table in tables.values():
+        numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?(?=[,}])", table)
+        assert len(numbers) == len(fit_choice.CLASSES) * (count + 2)
         assert all(math.isfinite(float(number)) for number in numbers)
+
+
+def test_what_was_not_measured_names_the_nearest_table():
+    fits = {(device, 0, "nhwc", dtype, name): fit_choice.Fit([value], value, value)
+            for device in fit_choice.DEVICES for value, dtype in enumerate(("f32", "bf16")) for name in fit_choice.CLASSES}
+    fits["cpu", 2, "nhwc", "f32", "spatial"] = fit_choice.Fit([7], 7, 7)
+    tables, names = parse_tables(fit_choice.header(fits, "cpu", count=1, amx=False))
+    first, half, images = "kCpuOneThreadNhwcF32", "kCpuOneThreadNhwcBf16", "kCpuImagesNhwcF32"
+    assert names == 4 * [first, half, half] + 2 * [images, half, half]
+    assert set(tables) == {first, half, images}
+    assert "ShapeFit{{7}, 7, 7},  // spatial" in tables[images]
