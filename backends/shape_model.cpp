@@ -1,6 +1,8 @@
 // See shape_model.h.
 #include "backends/shape_model.h"
 
+#include <gable/ceilings.h>
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #endif
@@ -13,7 +15,9 @@
 namespace gable {
 namespace {
 
-constexpr double kHertz = 3.5e9;
+/// Multiply-adds of f32 a second of one core: in the fits' nominal units, and as core_multiply_adds() measures the
+/// Zen 4 that those without AMX were fitted on.
+constexpr double kMultiplyAdds = 56e9, kFittedCore = 58.6e9;
 constexpr double kHostBytes = 30e9;    // a second, of one core
 constexpr int kCoresPerMemory = 6;     // more cores find no more bandwidth
 constexpr double kHostCall = 0.5e-6;   // seconds
@@ -23,19 +27,7 @@ constexpr std::int64_t kFewChannels = 8;
 /// Fits hold for layers like those that were measured; beyond, extents count as the largest of these.
 constexpr double kMostMicroseconds = 2e4, kMostPixels = 65536, kMostChannels = 4096, kMostTaps = 121;
 
-/// Multiply-adds of f32 a cycle. One 512-bit FMA a cycle, as Zen 4 has it: other cores have two, but lower clocks.
-double f32_multiply_adds() {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (__builtin_cpu_supports("avx512f")) return 16;
-  if (__builtin_cpu_supports("avx2")) return 16;
-  return 4;
-#else
-  return 8;
-#endif
-}
-
-/// Of AMX in terms of that: 512 multiply-adds of bf16 a cycle, and a quarter for f16, which takes four products of its
-/// parts.
+/// Of 16-bit types in terms of f32. AMX does 512 multiply-adds of bf16 a cycle; f16 takes four products of its parts.
 double half_factor(DType dtype, bool amx) {
   if (!amx) return 2;
   return dtype == DType::bf16 ? 32 : 8;
@@ -74,9 +66,10 @@ bool host_has_amx() {
 #endif
 }
 
-Rates host_rates(DType dtype, int threads, bool amx) {
-  const double f32 = f32_multiply_adds() * kHertz;
-  return {.multiply_adds = f32 * (dtype == DType::f32 ? 1 : half_factor(dtype, amx)) * threads,
+double host_speed(bool amx) { return amx ? 1 : core_multiply_adds() / kFittedCore; }
+
+Rates host_rates(DType dtype, int threads, bool amx, double speed) {
+  return {.multiply_adds = kMultiplyAdds * speed * (dtype == DType::f32 ? 1 : half_factor(dtype, amx)) * threads,
           .bytes = kHostBytes * std::min(threads, kCoresPerMemory),
           .call = threads > 1 ? kHostThreads : kHostCall,
           .threads = threads};
@@ -124,7 +117,7 @@ double roof_seconds(const Op& op, const Rates& rates) {
 
 double modelled_host_seconds(const Op& op, int threads, const HostFits& fits) {
   const bool amx = host_has_amx();
-  const Rates rates = host_rates(dtype_of(op), threads, amx);
+  const Rates rates = host_rates(dtype_of(op), threads, amx, host_speed(amx));
   if (!has_weights(op)) return roof_seconds(op, rates);
   return modelled_seconds(weighted_op(op).problem, rates, amx ? fits.amx : fits.vectors);
 }

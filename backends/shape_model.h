@@ -4,7 +4,8 @@
 //   inefficiency  exp(weights . features) of the layer's class of shape: a power law of its extents, fitted to measured
 //                 layers and kept within what was seen there. bench/fit_choice.py fits and writes the tables.
 //
-// The rates are nominal. On a host all devices share them, so that their ratio hardly depends on the machine.
+// The rates are nominal, but for a host's arithmetic, which is measured: layers that a faster core does in less time
+// cost relatively more in calls and memory, and devices differ in that. On a host all devices share the rates.
 #pragma once
 
 #include <gable/ops.h>
@@ -27,8 +28,13 @@ struct Rates {
 /// Whether this CPU multiplies bf16 in AMX' tiles.
 bool host_has_amx();
 
-/// Rates of `threads` cores at 3.5 GHz: of AVX-512, and of AMX for 16-bit types where `amx`.
-Rates host_rates(DType dtype, int threads, bool amx);
+/// Arithmetic of this CPU's cores over that of the CPU that the fits come from. With AMX 1: those fits come from a CPU
+/// whose clock changes by more within seconds, and they hardly depend on it.
+double host_speed(bool amx);
+
+/// Rates of `threads` cores that are `speed` times as fast as those of the fits: of AVX-512, and of AMX for 16-bit
+/// types where `amx`.
+Rates host_rates(DType dtype, int threads, bool amx, double speed = 1);
 
 /// `vectors`: weights times the channels of one pixel for each image, as at the end of networks.
 enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial, vectors };

@@ -28,18 +28,6 @@ std::string stamp_of_libgable() {
   return stamp_of(info.dli_fname);
 }
 
-/// Virtual machines give different CPUs one name.
-std::string cpu_text() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string text;
-  for (std::string line; std::getline(file, line) && !line.empty();) {
-    for (const char* field : {"cpu family", "model\t", "model name", "stepping", "cache size"}) {
-      if (line.starts_with(field)) text += line.substr(std::min(line.size(), line.find(':') + 1));
-    }
-  }
-  return text;
-}
-
 /// Names of GPUs have the CUDA version of their driver, which many drivers share.
 std::string gpu_driver() {
   std::ifstream file("/proc/driver/nvidia/version");
@@ -59,9 +47,21 @@ std::string uri_of(const AutoCandidate& one) {
 
 }  // namespace
 
+/// Virtual machines give different CPUs one name.
+std::string cpu_identity() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string text;
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    for (const char* field : {"cpu family", "model\t", "model name", "stepping", "cache size"}) {
+      if (line.starts_with(field)) text += line.substr(std::min(line.size(), line.find(':') + 1));
+    }
+  }
+  return text;
+}
+
 std::string choice_identity(const std::vector<AutoCandidate>& candidates) {
   std::string text = "gable " GABLE_VERSION_STRING " abi " + std::to_string(GABLE_PLUGIN_ABI) + " " +
-                     stamp_of_libgable() + "; cpu" + cpu_text() + "; " + gpu_driver();
+                     stamp_of_libgable() + "; cpu" + cpu_identity() + "; " + gpu_driver();
   for (const AutoCandidate& one : candidates) {
     const DeviceInfo& info = one.device->info();
     text += "; " + uri_of(one) + " = " + info.name;

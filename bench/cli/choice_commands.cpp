@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gable/backend.h>
+#include <gable/ceilings.h>
 #include <gable/choose.h>
 #include <gable/error.h>
 
@@ -155,6 +156,19 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
                 {"left", left},
                 {"tuned", std::move(rows)}});
   return tuned + known > 0 || refused.empty() ? kDone : kUnsupported;
+}
+
+ExitCode tune_ceilings_command(const ChoiceOptions& options, Console& console) {
+  console.check_target();
+  const double rate = tune_ceilings();
+  console.print(
+      fmt::format("one core: {:.1f} GFLOP/s of f32 from registers; predicted times of devices on the host that "
+                  "have no AMX rest on it",
+                  2e-9 * rate));
+  console.emit({{"schema_version", 1},
+                {"machine", machine_json(perf::describe_machine(), options.command)},
+                {"core_multiply_adds", rate}});
+  return kDone;
 }
 
 ExitCode regret_command(const ChoiceOptions& options, Console& console) {

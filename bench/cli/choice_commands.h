@@ -16,6 +16,7 @@ struct ChoiceOptions {
   int threads = 0;
   double seconds = 60;    ///< tune: limit of the whole run
   bool again = false;     ///< tune: also ops that were tuned before
+  bool ceilings = false;  ///< tune: this machine's ceilings instead of ops
   RegretJob job;          ///< regret
   double geo = 1.05;      ///< regret: most geometric mean of a dtype and layout
   double worst = 1.3;     ///< regret: most of a layer
@@ -24,6 +25,7 @@ struct ChoiceOptions {
 };
 
 ExitCode tune_command(const ChoiceOptions& options, Console& console);
+ExitCode tune_ceilings_command(const ChoiceOptions& options, Console& console);
 /// kCheckFailed where a limit is exceeded.
 ExitCode regret_command(const ChoiceOptions& options, Console& console);
 

@@ -435,11 +435,13 @@ void add_tune(CLI::App& root, Arguments& a) {
   add_choice(app, a.choice);
   app.add_option("--seconds", a.choice.seconds, "limit of the whole run (default: 60)")->check(positive());
   app.add_flag("--again", a.choice.again, "also what was tuned before");
+  app.add_flag("--ceilings", a.choice.ceilings, "measure what a core of this machine reaches, instead of ops");
   add_json(app, a);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
       arguments.choice.command = arguments.study.command;
-      return tune_command(arguments.choice, console);
+      const bool ceilings = arguments.choice.ceilings;
+      return ceilings ? tune_ceilings_command(arguments.choice, console) : tune_command(arguments.choice, console);
     };
   });
 }

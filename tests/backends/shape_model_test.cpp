@@ -75,6 +75,24 @@ TEST_CASE("shape model: a vector is a class of its own, and so is one image on s
   CHECK(time(kOnednnShapeFitsAmx, 4) > 1.5 * time(kOnednnShapeFitsAmx, 1));
 }
 
+TEST_CASE("shape model: a core that is twice as fast does large layers in less time, and calls and bytes as before") {
+  const auto time = [](const Conv2dProblem& p, double speed) {
+    return modelled_seconds(p, host_rates(p.dtype, 1, false, speed), kCpuShapeFits);
+  };
+  CHECK(time(spatial(DType::f32), 2) < 0.75 * time(spatial(DType::f32), 1));
+  Conv2dProblem vector;
+  vector.n = 1, vector.c = vector.k = 1024, vector.h = vector.w = vector.ho = vector.wo = vector.r = vector.s = 1;
+  vector.nhwc = true;
+  CHECK(time(vector, 2) == time(vector, 1));
+}
+
+TEST_CASE("shape model: the speed of this machine's cores is measured, but for those with AMX") {
+  CHECK(host_speed(true) == 1);
+  CHECK(host_speed(false) > 1e-3);
+  CHECK(host_speed(false) < 1e2);
+  CHECK(host_speed(false) == host_speed(false));
+}
+
 #if defined(__linux__) && defined(__x86_64__)
 TEST_CASE("shape model: AMX is found where the kernel names it") {
   std::ostringstream text;

@@ -771,6 +771,26 @@ TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines d
   CHECK(run_command("diff --allow-other-machine" + path("old.json") + path("elsewhere.json")).code == 1);
 }
 
+TEST_CASE("tune --ceilings remembers the rate of a core, and passes over a damaged file with a word") {
+  const Folder folder;
+  const fs::path cache = folder.file("cache");
+  const std::string variable = "GABLE_CACHE='" + cache.string() + "'";
+  const Result tuned = run_command("tune --ceilings --json", variable);
+  REQUIRE(tuned.code == 0);
+  CHECK(json::parse(tuned.out)["core_multiply_adds"].get<double>() > 1e8);
+  fs::path file;
+  for (const auto& entry : fs::directory_iterator(cache)) {
+    if (entry.path().extension() == ".txt") file = entry.path();
+  }
+  REQUIRE(!file.empty());
+  fs::resize_file(file, fs::file_size(file) - 3);
+  const Result again = run_command("tune --ceilings --json", variable);
+  CHECK(again.code == 0);
+  CHECK(contains(again.err, "damaged"));
+  CHECK(!contains(run_command("tune --ceilings --json", variable).err, "damaged"));
+  CHECK(contains(run_command("tune --ceilings --json", "GABLE_CACHE=off").err, "in memory alone"));
+}
+
 TEST_CASE("tune remembers what it measured, and regret compares what auto chooses with the best") {
   const Folder folder;
   const std::string cache = "GABLE_CACHE='" + fs::path(folder.file("cache")).string() + "'";

@@ -1,0 +1,60 @@
+// gable/ceilings.h. On disk, the ceiling of one core lies in a file of its own in the cache of choices, as the measured
+// time of a known amount of work.
+#include <gable/ceilings.h>
+
+#include <mutex>
+
+#include "backends/registry/choice_cache.h"
+#include "backends/registry/choice_identity.h"
+#include "backends/registry/log.h"
+#include "cpu/common/multiply_adds.h"
+
+namespace gable {
+namespace {
+
+constexpr double kSeconds = 2e-3;  // of measuring what nobody tuned
+constexpr const char* kWork = "1e9 multiply-adds of f32, one core";
+constexpr double kMultiplyAdds = 1e9;
+
+class CoreCeilings {
+ public:
+  static CoreCeilings& instance() {
+    static CoreCeilings* one = new CoreCeilings();  // never destroyed: devices may outlive main()
+    return *one;
+  }
+
+  double multiply_adds() {
+    const std::lock_guard guard(mutex_);
+    if (rate_ <= 0) rate_ = remembered();
+    if (rate_ <= 0) rate_ = cpu::measured_multiply_adds(kSeconds);
+    return rate_;
+  }
+
+  double tune(double seconds) {
+    const std::lock_guard guard(mutex_);
+    rate_ = cpu::measured_multiply_adds(seconds);
+    if (cache_.file().empty()) log_word("there is no folder for a cache, so ceilings are kept in memory alone");
+    cache_.store(kWork, {.candidates = {{.device = "cpu", .kernel = "ceiling", .measured = kMultiplyAdds / rate_}},
+                         .source = ChoiceSource::measured});
+    return rate_;
+  }
+
+ private:
+  /// 0: nothing.
+  double remembered() {
+    const std::optional<Ranking> found = cache_.find(kWork);
+    if (!found || found->first() == nullptr || !found->first()->measured) return 0;
+    return kMultiplyAdds / *found->first()->measured;
+  }
+
+  std::mutex mutex_;
+  ChoiceCache cache_{choice_folder(), "gable ceilings; cpu" + cpu_identity()};
+  double rate_ = 0;
+};
+
+}  // namespace
+
+double core_multiply_adds() { return CoreCeilings::instance().multiply_adds(); }
+double tune_ceilings(double seconds) { return CoreCeilings::instance().tune(seconds); }
+
+}  // namespace gable
