@@ -99,6 +99,27 @@ TEST_CASE("explain() names implementation, formats and what is not fused") {
   CHECK(open("onednn").plan(without_pool).fused());
 }
 
+TEST_CASE("auto's quick answer, which asks oneDNN once for a kind of op, is the answer of oneDNN") {
+  const Device device = open("onednn?threads=1"), automatic = open("auto?only=onednn&threads=1");
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const std::int64_t channels : {16, 24, 32}) {
+      for (const bool depthwise : {false, true}) {
+        Conv2d conv{.input = {1, channels, 9, 9}, .weights = {channels, depthwise ? 1 : channels, 3, 3}};
+        conv.padding = {1, 1, 1, 1};
+        conv.groups = depthwise ? channels : 1;
+        conv.dtype = dtype;
+        conv.layout = Layout::nhwc;
+        CAPTURE(describe(conv));
+        const Ranking asked = choose(device, conv), quick = choose(automatic, conv);
+        REQUIRE((asked.first() == nullptr) == (quick.first() == nullptr));
+        if (asked.first() == nullptr) continue;
+        CHECK(asked.first()->kernel == quick.first()->kernel);
+        CHECK(automatic.plan(conv).kernel() == asked.first()->kernel);
+      }
+    }
+  }
+}
+
 TEST_CASE("an open device names the plugin it came from") {
   CHECK(open("onednn").info().library.ends_with("/libgable_onednn.so"));
 }
