@@ -215,7 +215,11 @@ std::string Wgmma::missing(const cudaDeviceProp& device) {
 std::string Wgmma::refusal(const Conv2dProblem& problem, const cudaDeviceProp& device) {
   const std::string reason = wgmma_refusal(problem);
   if (!reason.empty()) return reason;
-  if (find_wgmma_geometry(with_whole_vectors(problem), device.multiProcessorCount, shared_bytes_of(device))) return {};
+  const Conv2dProblem padded = with_whole_vectors(problem);
+  // Where any tile fits, a small one mostly does: the search through all is left to seconds().
+  for (const WgmmaOverrides& tiles : {WgmmaOverrides{.pixels = 64, .split = 1}, WgmmaOverrides{}}) {
+    if (find_wgmma_geometry(padded, device.multiProcessorCount, shared_bytes_of(device), tiles)) return {};
+  }
   return "filter " + std::to_string(problem.r) + "x" + std::to_string(problem.s) +
          ": the input that a tile's taps read does not fit shared memory";
 }
