@@ -40,6 +40,11 @@ double log_waste(std::int64_t count, std::int64_t lanes) {
   return std::log(static_cast<double>(round_up(count, lanes)) / static_cast<double>(count));
 }
 
+/// Depthwise kernels take pixels of so few channels one by one, unless two of them fill a vector.
+bool has_part_of_a_vector(const Conv2dProblem& p) {
+  return shape_class(p) == ShapeClass::depthwise && p.k < 16 && p.k != 8;
+}
+
 double log_of(std::int64_t count, double most) { return std::log(std::min(static_cast<double>(count), most)); }
 
 double roof_of(double multiply_adds, double bytes, const Rates& rates) {
@@ -102,7 +107,8 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_waste(p.k, 16),
                                                     log_waste(p.wo, 16),
                                                     log_of(p.groups, kMostChannels),
-                                                    std::log(static_cast<double>(rates.threads))};
+                                                    std::log(static_cast<double>(rates.threads)),
+                                                    has_part_of_a_vector(p) ? 1.0 : 0.0};
   const std::size_t load = p.n > 1 ? 2 : rates.threads > 1 ? 1 : 0;
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;

@@ -119,6 +119,7 @@ def features(layer: Layer) -> list[float]:
         log_waste(e["ow"], 16),
         math.log(min(e["g"], 4096)),
         math.log(layer.threads),
+        1 if shape_class(e) == "depthwise" and e["oc"] < 16 and e["oc"] != 8 else 0,
     ]
 
 

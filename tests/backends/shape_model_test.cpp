@@ -86,6 +86,16 @@ TEST_CASE("shape model: a core that is twice as fast does large layers in less t
   CHECK(time(vector, 2) == time(vector, 1));
 }
 
+TEST_CASE("shape model: cpu's depthwise kernels need longer for 12 channels than for 16, and not for 8") {
+  const auto time = [](std::int64_t channels) {
+    Conv2dProblem p = spatial(DType::bf16);
+    p.c = p.k = p.groups = channels;
+    return seconds(p, kCpuShapeFits, false);
+  };
+  CHECK(time(12) > 1.3 * time(16));
+  CHECK(time(8) <= time(16));
+}
+
 TEST_CASE("shape model: the speed of this machine's cores is measured, but for those with AMX") {
   CHECK(host_speed(true) == 1);
   CHECK(host_speed(false) > 1e-3);
