@@ -20,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSampleSeconds = 100e-6;  // several runs make a sample where one is shorter
+constexpr double kQueuedSeconds = 2e-3;    // the same where runs are enqueued: to start and await them takes 10 us
 constexpr int kMostRuns = 2000;            // of a sample
 constexpr std::size_t kLeastSamples = 3, kMostSamples = 60;
 constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
@@ -27,8 +28,9 @@ constexpr int kLeastRuns = 2;          // of a contestant: the first may load co
 constexpr double kFillRate = 1e9;      // bytes a second of random tensors, whose pages are new
 constexpr double kPlausible = 10;      // times the prediction: a first run of less loads no code
 constexpr double kHopeless = 3;        // times the fastest, after the first samples
-constexpr double kSlow = 1.25;         // times the fastest, after kLeastSamples
+constexpr double kSlow = 1.25;         // times the fastest, after kLeastSamples and kHeldUp
 constexpr double kBehind = 1.08;       // times the fastest, after three times as many
+constexpr double kHeldUp = 20e-3;      // seconds that another process may slow one contestant down for
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -141,7 +143,9 @@ class Runner {
     least_ = seconds_of(1);  // a GPU loads or translates code in the first run, which may take seconds
     const bool suffices = least_ > limit && contestant.predicted && least_ < kPlausible * *contestant.predicted;
     if (!suffices) least_ = seconds_of(1);
-    runs_ = std::clamp(static_cast<int>(kSampleSeconds / std::max(least_, 1e-9)), 1, kMostRuns);
+    const bool queued = contestant.device->info().memory.kind != Memory::Kind::host;
+    const double sample = queued ? kQueuedSeconds : kSampleSeconds;
+    runs_ = std::clamp(static_cast<int>(sample / std::max(least_, 1e-9)), 1, kMostRuns);
   }
 
   void sample() {
@@ -230,14 +234,16 @@ void measure(const Contest& contest, std::vector<Contestant>& contestants) {
   double left = std::max(0.0, limit.left());
   std::vector<Runner> runners = prepare(contestants, track, left);
   const Clock::time_point start = Clock::now();
+  const bool alone = runners.size() == 1;
   for (std::size_t round = 1; round <= kMostSamples && !runners.empty(); ++round) {
     double next = 0;
     for (const Runner& one : runners) next += one.sample_seconds();
     if (seconds_since(start) + next > left) break;
     for (Runner& one : runners) one.sample();
-    if (round == kLeastSamples) drop_slower_than(kSlow * least(runners), runners);
-    if (round == 3 * kLeastSamples) drop_slower_than(kBehind * least(runners), runners);
-    if (runners.size() == 1 && round >= kLeastSamples) break;
+    if (alone && round >= kLeastSamples) break;
+    if (round < kLeastSamples || seconds_since(start) < kHeldUp) continue;
+    drop_slower_than((round < 3 * kLeastSamples ? kSlow : kBehind) * least(runners), runners);
+    if (runners.size() == 1) break;
   }
   for (Runner& one : runners) one.finish();
 }
