@@ -12,9 +12,9 @@
 namespace gable {
 namespace {
 
-constexpr double kSeconds = 2e-3;  // of measuring what nobody tuned
-constexpr const char* kWork = "1e9 multiply-adds of f32, one core";
-constexpr double kMultiplyAdds = 1e9;
+constexpr double kProbeSeconds = 2e-3;  // of measuring what nobody tuned
+constexpr const char* kWorkName = "1e9 multiply-adds of f32, one core";
+constexpr double kWorkDone = 1e9;
 
 class CoreCeilings {
  public:
@@ -26,7 +26,7 @@ class CoreCeilings {
   double multiply_adds() {
     const std::lock_guard guard(mutex_);
     if (rate_ <= 0) rate_ = remembered();
-    if (rate_ <= 0) rate_ = cpu::measured_multiply_adds(kSeconds);
+    if (rate_ <= 0) rate_ = cpu::measured_multiply_adds(kProbeSeconds);
     return rate_;
   }
 
@@ -34,7 +34,7 @@ class CoreCeilings {
     const std::lock_guard guard(mutex_);
     rate_ = cpu::measured_multiply_adds(seconds);
     if (cache_.file().empty()) log_word("there is no folder for a cache, so ceilings are kept in memory alone");
-    cache_.store(kWork, {.candidates = {{.device = "cpu", .kernel = "ceiling", .measured = kMultiplyAdds / rate_}},
+    cache_.store(kWorkName, {.candidates = {{.device = "cpu", .kernel = "ceiling", .measured = kWorkDone / rate_}},
                          .source = ChoiceSource::measured});
     return rate_;
   }
@@ -42,9 +42,9 @@ class CoreCeilings {
  private:
   /// 0: nothing.
   double remembered() {
-    const std::optional<Ranking> found = cache_.find(kWork);
+    const std::optional<Ranking> found = cache_.find(kWorkName);
     if (!found || found->first() == nullptr || !found->first()->measured) return 0;
-    return kMultiplyAdds / *found->first()->measured;
+    return kWorkDone / *found->first()->measured;
   }
 
   std::mutex mutex_;
