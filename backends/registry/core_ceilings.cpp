@@ -12,7 +12,7 @@
 namespace gable {
 namespace {
 
-constexpr double kProbeSeconds = 2e-3;  // of measuring what nobody tuned
+constexpr double kProbeSeconds = 0.5e-3;  // of measuring what nobody tuned
 constexpr const char* kWorkName = "1e9 multiply-adds of f32, one core";
 constexpr double kWorkDone = 1e9;
 
@@ -35,7 +35,7 @@ class CoreCeilings {
     rate_ = cpu::measured_multiply_adds(seconds);
     if (cache_.file().empty()) log_word("there is no folder for a cache, so ceilings are kept in memory alone");
     cache_.store(kWorkName, {.candidates = {{.device = "cpu", .kernel = "ceiling", .measured = kWorkDone / rate_}},
-                         .source = ChoiceSource::measured});
+                             .source = ChoiceSource::measured});
     return rate_;
   }
 
