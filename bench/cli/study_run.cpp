@@ -31,6 +31,7 @@ namespace gable::bench {
 namespace {
 
 constexpr double kCounterSeconds = 60;
+constexpr double kCountingShare = 0.5;  // of a limited time, where something counts
 
 RowCounters counters_of(const CounterOptions& options) {
   const CounterMode mode = parse_counter_mode(options.mode.empty() ? "analytic" : options.mode);
@@ -40,19 +41,33 @@ RowCounters counters_of(const CounterOptions& options) {
   return RowCounters(mode, std::move(sources), options.seconds_each > 0 ? options.seconds_each : kCounterSeconds);
 }
 
-/// "; 3 of 60 cases were left out for lack of time: fused128 bf16 on cuda:0, …"; empty if none was.
-std::string left_out(const std::vector<Refusal>& refused) {
+/// "3 rows left out for lack of time: fused128 bf16 on cuda:0, …"; empty if there are none.
+std::string listed(const std::vector<std::string>& rows, const char* what) {
   constexpr std::size_t kMost = 12;
+  if (rows.empty()) return "";
+  const std::vector<std::string> first(rows.begin(),
+                                       rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), kMost)));
+  return fmt::format("{} row{} {}: {}{}", rows.size(), rows.size() == 1 ? "" : "s", what, fmt::join(first, ", "),
+                     rows.size() > kMost ? fmt::format(" and {} more", rows.size() - kMost) : "");
+}
+
+std::string left_out(const std::vector<Refusal>& refused) {
   std::vector<std::string> names;
   for (const Refusal& one : refused) {
     if (one.reason.starts_with(kOutOfTime))
       names.push_back(fmt::format("{} {} on {}", one.name, one.dtype, one.device));
   }
-  if (names.empty()) return "";
-  const std::size_t all = names.size();
-  names.resize(std::min(all, kMost));
-  return fmt::format("{} rows left out for lack of time: {}{}", all, fmt::join(names, ", "),
-                     all > kMost ? fmt::format(" and {} more", all - kMost) : "");
+  return listed(names, "left out for lack of time");
+}
+
+/// Of the devices that something counts on.
+std::string not_counted(const std::vector<Row>& rows, const RowCounters& counters) {
+  std::vector<std::string> names;
+  for (const Row& row : rows) {
+    if (counters.counts(row.place.kind) && RowCounters::has_no_count(row))
+      names.push_back(fmt::format("{} {} on {}", row.identity.name, row.identity.dtype, row.place.device));
+  }
+  return listed(names, "not counted, W and Q are by their shapes");
 }
 
 /// Measures the rows of a study.
@@ -82,14 +97,16 @@ class RowMeasurer {
       between(devices.front().kind);
       console_.progress(done, total, what);
     };
-    const MeasureJob job{devices, measuring, outcome_, known_};
+    MeasureOptions options = measuring;
+    if (counters_.counts(devices.front().kind)) options.share_beside_times = kCountingShare;
+    const MeasureJob job{devices, options, outcome_, known_};
     const std::vector<Case> order = plan_.little_time ? spread(selection.cases) : selection.cases;
     const std::size_t first_row = rows_.size();
     measure_cases(order, job,
                   {progress,
-                   [this](const Measured& m) {
+                   [this](const Measured& m, double spare) {
                      const std::string helper = perf::own_executable();
-                     Row row = counters_.count(m.row, workload_of(m, helper));
+                     Row row = counters_.count(m.row, workload_of(m, helper), spare);
                      const double start = steady_seconds();
                      energy_.measure(row, m.runner->subject());
                      const double seconds = steady_seconds() - start;
@@ -303,7 +320,8 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   const MachineCeilings roofs = ceilings ? ceilings->judge(rows, measured.run.machine) : MachineCeilings{};
   if (!ceilings) judge_rows(rows, roofs, measured.run.machine);
   measured.study = {ceiling_entries(roofs), rate_entries(roofs), std::move(rows), measurer.outcome().refused};
-  if (const std::string missing = left_out(measured.study.refused); !missing.empty()) {
+  for (const std::string& missing : {left_out(measured.study.refused), not_counted(measured.study.rows, counters)}) {
+    if (missing.empty()) continue;
     console.print(missing);
     add_to_mode(measured.run, missing);
   }

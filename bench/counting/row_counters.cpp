@@ -5,6 +5,7 @@
 #include <gable/error.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <utility>
@@ -103,7 +104,12 @@ CounterMode parse_counter_mode(std::string_view text) {
 RowCounters::RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources,
                          double seconds_limit)
     : mode_(mode), seconds_limit_(seconds_limit) {
-  for (auto& source : sources) sources_.push_back(std::make_unique<perf::CalibratedSource>(std::move(source)));
+  for (auto& source : sources) sources_.push_back({std::make_unique<perf::CalibratedSource>(std::move(source))});
+}
+
+bool RowCounters::counts(DeviceKind kind) const {
+  return std::any_of(sources_.begin(), sources_.end(),
+                     [&](const Source& one) { return wants(*one.source, kind) && one.source->status().available; });
 }
 
 bool RowCounters::wants(const perf::CounterSource& source, DeviceKind kind) const {
@@ -116,7 +122,7 @@ bool RowCounters::wants(const perf::CounterSource& source, DeviceKind kind) cons
 void RowCounters::require_sources(const std::vector<DeviceKind>& devices) const {
   if (mode_ == CounterMode::analytic || mode_ == CounterMode::automatic) return;
   std::string why;
-  for (const auto& source : sources_) {
+  for (const auto& [source, longest] : sources_) {
     const bool concerned =
         std::any_of(devices.begin(), devices.end(), [&](DeviceKind kind) { return wants(*source, kind); });
     if (!concerned) continue;
@@ -131,10 +137,10 @@ void RowCounters::require_sources(const std::vector<DeviceKind>& devices) const 
                           to_string(mode_), why));
 }
 
-Row RowCounters::count(Row row, const perf::Workload& workload) {
+Row RowCounters::count(Row row, const perf::Workload& workload, double seconds) {
   if (mode_ == CounterMode::analytic) return row;
   ++rows_;
-  std::map<Metric, Found> found = measure_quantities(workload, row);
+  std::map<Metric, Found> found = measure_quantities(workload, seconds, row);
   const bool any = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.second.source != nullptr; });
   rows_counted_ += any ? 1 : 0;
   set_work(found[Metric::flop], row.work);
@@ -143,20 +149,36 @@ Row RowCounters::count(Row row, const perf::Workload& workload) {
   return row;
 }
 
-std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const perf::Workload& workload, Row& row) {
+bool RowCounters::has_no_count(const Row& row) {
+  const auto dram = row.traffic.find("dram");
+  const bool is_analytic = row.work.source == "analytic" && dram != row.traffic.end() &&
+                           dram->second.source == "analytic" && dram->second.resident.empty();
+  return is_analytic && !dram->second.reason.empty();
+}
+
+std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const perf::Workload& workload, double seconds,
+                                                                Row& row) {
   std::map<Metric, Found> found;
-  for (const auto& source : sources_) {
+  for (auto& [source, longest] : sources_) {
     if (!wants(*source, row.place.kind)) continue;
     const perf::SourceStatus status = source->status();
     perf::CountOptions options;
-    options.seconds_limit = seconds_limit_;
+    // No row takes all of what is spare for several.
+    options.seconds_limit = std::min(seconds_limit_, seconds / 4);
     options.metrics.clear();
     for (const Metric metric : all_metrics()) {
       if (!found[metric].quantity.value && perf::ability(status, metric).available) options.metrics.push_back(metric);
     }
     if (options.metrics.empty()) continue;
     options.instructions = source->on_gpu();
+    if (seconds < longest || seconds <= 0) {
+      for (const Metric metric : options.metrics) found[metric].reasons.emplace_back(kNotCounted);
+      continue;
+    }
+    source->calibrate(options.metrics);
+    const auto start = std::chrono::steady_clock::now();
     const perf::Reading reading = source->measure(workload, options);
+    longest = std::max(longest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     for (const auto& [metric, quantity] : reading.quantities) {
       Found& one = found[metric];
       if (!quantity.value) {
@@ -181,7 +203,7 @@ bool RowCounters::gave_nothing() const {
 std::optional<CountersEntry> RowCounters::entry() const {
   if (mode_ == CounterMode::analytic) return std::nullopt;
   CountersEntry entry{.mode = to_string(mode_)};
-  for (const auto& source : sources_) {
+  for (const auto& [source, longest] : sources_) {
     entry.sources.push_back({source->status(), source->provenance(), source->calibration().checks});
   }
   return entry;
@@ -191,7 +213,7 @@ std::vector<std::string> RowCounters::summary() const {
   std::vector<std::string> lines;
   if (mode_ == CounterMode::analytic) return lines;
   lines.push_back(fmt::format("counters ({}): analytic where no source below gives a value", to_string(mode_)));
-  for (const auto& source : sources_) {
+  for (const auto& [source, longest] : sources_) {
     const perf::SourceStatus status = source->status();
     const auto& checks = source->calibration().checks;
     if (!status.available) {

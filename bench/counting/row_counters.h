@@ -1,6 +1,7 @@
 // W and Q of timed rows from counter sources. Chooses the source of each quantity (--counters).
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,9 @@ enum class CounterMode { automatic, counter, simulated, analytic };
 /// "auto", "counter", "simulated", "analytic". Throws Error(invalid_argument).
 CounterMode parse_counter_mode(std::string_view text);
 
+/// What the reason begins with of a row whose W and Q were not counted since the time was over.
+constexpr const char* kNotCounted = "not counted: the time was over";
+
 /// A quantity from one source, or the reason of every source that has none.
 struct FoundQuantity {
   perf::Quantity quantity;
@@ -37,9 +41,16 @@ class RowCounters {
   /// that kind works on any of these kinds of devices.
   void require_sources(const std::vector<DeviceKind>& devices) const;
 
+  /// Whether a source of this mode counts on such devices here.
+  bool counts(DeviceKind kind) const;
+
   /// The row with W and Q of `workload`, which is the row's work, from counters. Each quantity comes from the best
-  /// source that the mode allows and that has it; if none has it, it is analytic, with the reason.
-  Row count(Row row, const perf::Workload& workload);
+  /// source that the mode allows and that has it; if none has it, it is analytic, with the reason. `seconds` is what it
+  /// may take: a source that took longer for another row, calibration aside, is not asked.
+  Row count(Row row, const perf::Workload& workload, double seconds = std::numeric_limits<double>::infinity());
+
+  /// Whether count() found neither W nor Q of this row, for the reason that it has.
+  static bool has_no_count(const Row& row);
 
   /// The number of rows for which a source gave a quantity.
   int rows_counted() const { return rows_counted_; }
@@ -52,11 +63,16 @@ class RowCounters {
   std::vector<std::string> summary() const;
 
  private:
-  std::map<perf::Metric, FoundQuantity> measure_quantities(const perf::Workload& workload, Row& row);
+  struct Source {
+    std::unique_ptr<perf::CalibratedSource> source;
+    double longest = 0;  ///< seconds that it took for a row
+  };
+
+  std::map<perf::Metric, FoundQuantity> measure_quantities(const perf::Workload& workload, double seconds, Row& row);
   bool wants(const perf::CounterSource& source, DeviceKind kind) const;
 
   CounterMode mode_;
-  std::vector<std::unique_ptr<perf::CalibratedSource>> sources_;
+  std::vector<Source> sources_;
   double seconds_limit_;
   int rows_ = 0;
   int rows_counted_ = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
@@ -22,30 +23,52 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Divides the remaining time among the remaining cases.
+/// Divides the remaining time among the remaining cases. What a case is expected to take is what the cases before it
+/// took on average, without the first one, which loads libraries.
 class Budget {
  public:
-  Budget(const MeasureOptions& options, std::size_t cases) : options_(options), cases_left_(cases) {}
+  Budget(const MeasureOptions& options, std::size_t cases, std::size_t devices)
+      : options_(options), cases_left_(cases), devices_(devices) {}
 
   bool spent() const { return options_.seconds_total > 0 && left() <= 0; }
   bool is_limited() const { return options_.seconds_total > 0; }
   double left() const { return options_.seconds_total + excused_ - seconds_since(start_); }
-  void finish_case() { --cases_left_; }
-  /// Time that is not to count.
-  void excuse(double seconds) { excused_ += seconds; }
+  void begin_case() { case_start_ = Clock::now(), reported_ = 0; }
+  void finish_case() {
+    if (finished_++ > 0) timed_ += seconds_since(case_start_) - reported_;
+    --cases_left_;
+  }
+  /// Of `seconds` that a report took `excused` are not to count.
+  void add_report(double seconds, double excused) {
+    reported_ += seconds;
+    excused_ += excused;
+  }
 
   /// Seconds for one device and one cache state of the case.
   double of_case(std::size_t devices) const {
-    const double share =
-        left() / static_cast<double>(cases_left_ * std::max<std::size_t>(1, devices) * options_.caches.size());
-    return options_.seconds_total > 0 ? std::min(options_.seconds_each, share) : options_.seconds_each;
+    if (options_.seconds_total <= 0) return options_.seconds_each;
+    const auto turns = static_cast<double>(std::max<std::size_t>(1, devices) * options_.caches.size());
+    const double share = (1 - options_.share_beside_times) * left() / (static_cast<double>(cases_left_) * turns);
+    return std::min(options_.seconds_each, share);
+  }
+
+  /// What is left beyond the time of the cases after this one.
+  double spare() const {
+    if (options_.seconds_total <= 0) return std::numeric_limits<double>::infinity();
+    constexpr double kMargin = 1.25;
+    const double expected = finished_ > 1 ? timed_ / static_cast<double>(finished_ - 1)
+                                          : of_case(devices_) * static_cast<double>(devices_ * options_.caches.size());
+    return std::max(0.0, left() - kMargin * expected * static_cast<double>(cases_left_ - 1));
   }
 
  private:
   const MeasureOptions& options_;
-  std::size_t cases_left_;
+  std::size_t cases_left_, devices_;
+  std::size_t finished_ = 0;
+  double timed_ = 0;  ///< seconds of the finished cases but the first, without their reports
+  double reported_ = 0;
   double excused_ = 0;
-  Clock::time_point start_ = Clock::now();
+  Clock::time_point start_ = Clock::now(), case_start_ = start_;
 };
 
 /// True for cases that differ only in their math: they use the same data and take turns.
@@ -243,7 +266,9 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
   prepare(contestants, data, job.outcome);
   for (Contestant& c : contestants) c.first_run = run_first([&c] { c.runner->run(); }, c.runner->timed_by_events());
   const auto report = [&](const Measured& measured) {
-    budget.excuse(callbacks.report(measured));
+    const Clock::time_point start = Clock::now();
+    const double excused = callbacks.report(measured, budget.spare());
+    budget.add_report(seconds_since(start), excused);
     ++job.outcome.ran;
   };
   std::vector<Turn> turns;
@@ -269,10 +294,11 @@ void refuse_all(Rivals rivals, const Error& error, Outcome& outcome) {
 
 void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   const std::vector<Rivals> all = rivals_of(cases);
-  Budget budget(job.options, all.size());
+  Budget budget(job.options, all.size(), job.devices.size());
   std::size_t done = 0;
   for (const Rivals rivals : all) {
     const Case& one = rivals.front();
+    budget.begin_case();
     callbacks.progress(done++, all.size(), fmt::format("{} {}", one.name, to_string(dtype_of(one.op))));
     try {
       if (budget.spent() && job.known.empty()) {

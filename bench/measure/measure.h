@@ -22,9 +22,10 @@ struct MeasureOptions {
   std::vector<perf::Cache> caches{perf::Cache::warm};
   double seconds_each = 1;  ///< budget of one device on one case with one cache state
   int max_runs = 50;
-  double seconds_total = 0;     ///< limit of the whole run; 0: none. Budgets shrink to fit; cases beyond it are refused
-  bool scale = false;           ///< short convolutions run with twice the batch as well (Scaling)
-  double most_moved_bytes = 0;  ///< limit of a bandwidth's working set; 0: none
+  double seconds_total = 0;  ///< limit of the whole run; 0: none. Budgets shrink to fit; cases beyond it are refused
+  double share_beside_times = 0;  ///< of it, for what `report` does with a row (counting); T shares the rest
+  bool scale = false;             ///< short convolutions run with twice the batch as well (Scaling)
+  double most_moved_bytes = 0;    ///< limit of a bandwidth's working set; 0: none
 };
 
 /// One device's row of one case, and the runner that it was measured with.
@@ -52,8 +53,9 @@ struct RowCallbacks {
 
 struct MeasureCallbacks {
   Progress progress;
+  /// `spare`: the seconds that it may take such that all cases that are left get their T; infinite without a limit.
   /// Returns the seconds that it took for what no time limit counts: energy.
-  std::function<double(const Measured&)> report;
+  std::function<double(const Measured&, double spare)> report;
   std::function<void(Row)> keep{};  ///< of known rows
 };
 

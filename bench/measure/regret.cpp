@@ -105,7 +105,7 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
   KnownRows none;
   measure_cases({one}, {devices, options, outcome, none},
                 {[](std::size_t, std::size_t, const std::string&) {},
-                 [&](const Measured& measured) {
+                 [&](const Measured& measured, double) {
                    times.push_back(time_of(measured.row));
                    return 0.0;
                  }});

@@ -74,15 +74,18 @@ CalibratedSource::CalibratedSource(std::unique_ptr<CounterSource> source) : sour
   calibration_.source = source_->name();
 }
 
-Reading CalibratedSource::measure(const Workload& workload, const CountOptions& options) {
+void CalibratedSource::calibrate(const std::vector<Metric>& metrics) {
   std::vector<Metric> fresh;
-  for (const Metric metric : options.metrics)
+  for (const Metric metric : metrics)
     if (!contains(calibrated_, metric)) fresh.push_back(metric);
-  if (!fresh.empty()) {
-    Calibration more = calibrate(*source_, fresh);
-    std::move(more.checks.begin(), more.checks.end(), std::back_inserter(calibration_.checks));
-    calibrated_.insert(calibrated_.end(), fresh.begin(), fresh.end());
-  }
+  if (fresh.empty()) return;
+  Calibration more = perf::calibrate(*source_, fresh);
+  std::move(more.checks.begin(), more.checks.end(), std::back_inserter(calibration_.checks));
+  calibrated_.insert(calibrated_.end(), fresh.begin(), fresh.end());
+}
+
+Reading CalibratedSource::measure(const Workload& workload, const CountOptions& options) {
+  calibrate(options.metrics);
   const SourceStatus here = status();
   CountOptions trusted = options;
   std::map<Metric, std::string> refused;

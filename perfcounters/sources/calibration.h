@@ -34,7 +34,7 @@ struct Calibration {
 /// Runs the source's known kernels for those of `metrics` that the source provides on this machine.
 Calibration calibrate(CounterSource& source, const std::vector<Metric>& metrics);
 
-/// A source that is calibrated at its first measurement, for the metrics requested there. It refuses metrics whose
+/// A source that is calibrated before its first measurement, for the metrics requested there. It refuses metrics whose
 /// calibration failed.
 class CalibratedSource final : public CounterSource {
  public:
@@ -47,6 +47,9 @@ class CalibratedSource final : public CounterSource {
   PassPlan prepare(const CountOptions& options) override { return source_->prepare(options); }
   Reading measure(const Workload& workload, const CountOptions& options) override;
   std::vector<KnownWork> known_work() const override { return source_->known_work(); }
+
+  /// What measure() does first, for metrics that are not calibrated yet.
+  void calibrate(const std::vector<Metric>& metrics);
 
   /// All checks so far.
   const Calibration& calibration() const { return calibration_; }

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -519,7 +521,7 @@ TEST_CASE("the time that rows take for their energy is not that of the other row
     KnownRows known;
     measure_cases(cases, {devices, options, outcome, known},
                   {[](std::size_t, std::size_t, const std::string&) {},
-                   [&](const Measured&) {
+                   [&](const Measured&, double) {
                      std::this_thread::sleep_for(std::chrono::milliseconds(300));
                      return excused ? 0.3 : 0.0;
                    }});
@@ -539,7 +541,7 @@ TEST_CASE("a layer whose one run is predicted to take longer than the study has 
   const auto start = std::chrono::steady_clock::now();
   measure_cases(cases, {devices, options, outcome, known},
                 {[](std::size_t, std::size_t, const std::string&) {},
-                 [&](const Measured& measured) {
+                 [&](const Measured& measured, double) {
                    CHECK(measured.one->name == "short");
                    return 0.0;
                  }});
@@ -549,6 +551,33 @@ TEST_CASE("a layer whose one run is predicted to take longer than the study has 
   CHECK(outcome.refused[0].name == "long");
   CHECK(outcome.refused[0].reason.starts_with(kOutOfTime));
   CHECK(outcome.refused[0].reason.find("by prediction") != std::string::npos);
+}
+
+TEST_CASE("rows that take what time is spare leave every case its T") {
+  std::vector<Case> cases;
+  for (int i = 1; i <= 8; ++i) cases.push_back({.suite = "", .name = std::to_string(i), .op = Add{.shape = {i * 64}}});
+  const std::vector<OpenDevice> devices = open_devices({"reference"}, 1);
+  MeasureOptions options{.seconds_each = 0.1, .max_runs = 1'000'000, .seconds_total = 3, .share_beside_times = 0.5};
+  Outcome outcome;
+  KnownRows known;
+  std::vector<double> spare;
+  const MeasureCallbacks callbacks{[](std::size_t, std::size_t, const std::string&) {},
+                                   [&](const Measured&, double seconds) {
+                                     spare.push_back(seconds);
+                                     if (std::isfinite(seconds))
+                                       std::this_thread::sleep_for(std::chrono::duration<double>(0.8 * seconds));
+                                     return 0.0;
+                                   }};
+  measure_cases(cases, {devices, options, outcome, known}, callbacks);
+  CHECK(outcome.ran == 8);
+  REQUIRE(spare.size() == 8);
+  CHECK(spare[0] > 1);
+  CHECK(spare[1] < 0.5 * spare[0]);
+
+  options.seconds_total = 0;
+  spare.clear();
+  measure_cases(cases, {devices, options, outcome, known}, callbacks);
+  CHECK(spare == std::vector<double>(8, std::numeric_limits<double>::infinity()));
 }
 
 TEST_CASE("a study has the ceilings of the hardware that it runs on") {

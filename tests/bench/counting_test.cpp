@@ -6,9 +6,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,8 +36,9 @@ namespace {
 /// A source that gives the values of its constructor and passes its calibration.
 class FakeSource final : public perf::CounterSource {
  public:
-  FakeSource(std::string name, Provenance provenance, std::map<Metric, double> values, double honesty = 1)
-      : name_(std::move(name)), provenance_(provenance), values_(std::move(values)), honesty_(honesty) {}
+  FakeSource(std::string name, Provenance provenance, std::map<Metric, double> values, double honesty = 1,
+             std::chrono::milliseconds taken = {})
+      : name_(std::move(name)), provenance_(provenance), values_(std::move(values)), honesty_(honesty), taken_(taken) {}
   std::string name() const override { return name_; }
   Provenance provenance() const override { return provenance_; }
   perf::SourceStatus status() const override {
@@ -46,6 +50,8 @@ class FakeSource final : public perf::CounterSource {
   perf::Reading measure(const perf::Workload& workload, const perf::CountOptions& options) override {
     perf::Reading reading{.source = name_, .provenance = provenance_, .quantities = {}, .extra = {}, .plan = {}};
     const bool calibrating = !workload.run;
+    // Calibration takes longer than any row.
+    std::this_thread::sleep_for(calibrating ? 20 * taken_ : taken_);
     for (const Metric metric : options.metrics) {
       const double value = calibrating ? 1000 * honesty_ : values_.at(metric);
       reading.quantities[metric] = {.value = value, .q1 = value, .q3 = value, .repetitions = 3};
@@ -63,6 +69,7 @@ class FakeSource final : public perf::CounterSource {
   Provenance provenance_;
   std::map<Metric, double> values_;
   double honesty_;
+  std::chrono::milliseconds taken_;
 };
 
 using Sources = std::vector<std::unique_ptr<perf::CounterSource>>;
@@ -93,8 +100,8 @@ struct TimedRow {
   Case one;
   OpData data;
   /// The row after counting, also as JSON.
-  Row count(RowCounters& counters) {
-    counted = counters.count(measured.row, workload_of(measured, "gable"));
+  Row count(RowCounters& counters, double seconds = std::numeric_limits<double>::infinity()) {
+    counted = counters.count(measured.row, workload_of(measured, "gable"), seconds);
     record = to_json(counted);
     return counted;
   }
@@ -188,6 +195,27 @@ TEST_CASE("rows whose tensors stay in the caches keep the least traffic and also
   CHECK(row.record["Q"]["dram"]["reason"].get<std::string>().find("stay in the caches") != std::string::npos);
   CHECK(row.record["Q"]["l2"]["bytes"] == 6000);
   check_is_valid(row.counted);
+}
+
+TEST_CASE("a source that took longer than there is time for a row is not asked, and the row says why") {
+  TimedRow row;
+  RowCounters counters(
+      CounterMode::automatic,
+      sources_of(FakeSource("pmu", Provenance::counter, {{Metric::flop, 20000}, {Metric::dram_bytes, 5000}}, 1,
+                            std::chrono::milliseconds(10))),
+      60);
+  CHECK(counters.counts(DeviceKind::cpu));
+  CHECK_FALSE(counters.counts(DeviceKind::gpu));
+  CHECK_FALSE(RowCounters::has_no_count(row.count(counters, 0.1)));
+  CHECK(RowCounters::has_no_count(row.count(counters, 0.001)));
+  CHECK(row.record["W"]["reason"] == kNotCounted);
+  CHECK(row.record["Q"]["dram"]["reason"] == kNotCounted);
+  check_is_valid(row.counted);
+  CHECK_FALSE(RowCounters::has_no_count(row.count(counters, 0.15)));  // its calibration took 0.2 s
+  CHECK(RowCounters::has_no_count(row.count(counters, 0)));
+
+  RowCounters none(CounterMode::automatic, sources_of(FakeSource("none", Provenance::counter, {})), 60);
+  CHECK_FALSE(none.counts(DeviceKind::cpu));
 }
 
 TEST_CASE("a kind of source that does not work here is refused with reason and cure") {
