@@ -1,6 +1,8 @@
 // See host.h.
 #include "perfcounters/cupti/host.h"
 
+#include <utility>
+
 namespace gable::cupti {
 
 Host::Host(const std::string& chip) {
@@ -71,13 +73,20 @@ std::vector<double> Host::evaluate(std::span<const std::uint8_t> image, std::siz
   return values;
 }
 
-std::size_t passes(std::vector<std::uint8_t>& config_image) {
+MetricSet::MetricSet(const std::string& chip, std::vector<std::string> metrics)
+    : metrics_(std::move(metrics)), host_(chip) {
+  host_.add(metrics_);
+  config_ = host_.config_image();
   auto parameters =
       sized<CUpti_Profiler_Host_GetNumOfPasses_Params>(CUpti_Profiler_Host_GetNumOfPasses_Params_STRUCT_SIZE);
-  parameters.configImageSize = config_image.size();
-  parameters.pConfigImage = config_image.data();
+  parameters.configImageSize = config_.size();
+  parameters.pConfigImage = config_.data();
   check(functions().number_of_passes(&parameters), "cuptiProfilerHostGetNumOfPasses");
-  return parameters.numOfPasses;
+  passes_ = parameters.numOfPasses;
+}
+
+std::vector<double> MetricSet::values(std::span<const std::uint8_t> image, std::size_t range) const {
+  return host_.evaluate(image, range, metrics_);
 }
 
 std::vector<const char*> pointers(const std::vector<std::string>& names) {

@@ -34,8 +34,26 @@ class Host {
   CUpti_Profiler_Host_Object* object_ = nullptr;
 };
 
-/// The number of passes, which is how often the work runs.
-std::size_t passes(std::vector<std::uint8_t>& config_image);
+/// Metrics that are counted together. Making one takes CUPTI longer than counting a short kernel.
+class MetricSet {
+ public:
+  /// As Host() and Host::add().
+  MetricSet(const std::string& chip, std::vector<std::string> metrics);
+
+  const std::vector<std::string>& metrics() const { return metrics_; }
+  /// What arms the counters.
+  const std::vector<std::uint8_t>& config() const { return config_; }
+  /// How often the work runs.
+  std::size_t passes() const { return passes_; }
+  /// In the order of metrics(); as Host::evaluate().
+  std::vector<double> values(std::span<const std::uint8_t> image, std::size_t range) const;
+
+ private:
+  std::vector<std::string> metrics_;
+  Host host_;
+  std::vector<std::uint8_t> config_;
+  std::size_t passes_ = 0;
+};
 
 /// The names as CUPTI takes them.
 std::vector<const char*> pointers(const std::vector<std::string>& names);

@@ -1,7 +1,10 @@
 // The plugin's entry and its implementation of perfcounters/sources/gpu_profiler.h.
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "perfcounters/cupti/activity_recorder.h"
 #include "perfcounters/cupti/host.h"
@@ -73,11 +76,7 @@ class Profiler final : public perf::GpuProfiler {
     std::size_t sum = 0;
     for (const bool sass : {false, true}) {
       const Sort sort = of_sort(metrics, sass);
-      if (sort.metrics.empty()) continue;
-      Host host(chip);
-      host.add(sort.metrics);
-      std::vector<std::uint8_t> image = host.config_image();
-      sum += cupti::passes(image);
+      if (!sort.metrics.empty()) sum += metric_set(chip, sort.metrics).passes();
     }
     return static_cast<int>(sum);
   }
@@ -93,9 +92,7 @@ class Profiler final : public perf::GpuProfiler {
          {false, true}) {  // separate passes: instrumented code slows the kernel that the hardware counts
       const Sort sort = of_sort(request.metrics, sass);
       if (sort.metrics.empty()) continue;
-      CountRequest part = request;
-      part.metrics = sort.metrics;
-      merge(count_ranges(gpu, chip, part), sort, request.metrics.size(), whole);
+      merge(count_ranges(gpu, metric_set(chip, sort.metrics), request), sort, request.metrics.size(), whole);
     }
     return whole;
   }
@@ -127,6 +124,14 @@ class Profiler final : public perf::GpuProfiler {
     return known;
   }
 
+  /// Kept, since studies count the same metrics row after row.
+  const MetricSet& metric_set(const std::string& chip, const std::vector<std::string>& metrics) {
+    const std::lock_guard lock(metrics_mutex_);
+    std::unique_ptr<MetricSet>& found = sets_[{chip, metrics}];
+    if (!found) found = std::make_unique<MetricSet>(chip, metrics);
+    return *found;
+  }
+
   /// One unknown metric makes CUPTI's call fail for all, without naming the metric.
   void require(const std::string& chip, const std::vector<std::string>& metrics) {
     if (metrics.empty()) throw GpuProfilerError(perf::kNoMetric, "no metric was asked for");
@@ -142,6 +147,7 @@ class Profiler final : public perf::GpuProfiler {
   bool tracing_ = false;
   std::mutex metrics_mutex_;
   std::map<std::string, std::set<std::string>> metrics_;
+  std::map<std::pair<std::string, std::vector<std::string>>, std::unique_ptr<MetricSet>> sets_;
 };
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "perfcounters/cupti/context.h"
-#include "perfcounters/cupti/host.h"
 #include "perfcounters/cupti/library.h"
 #include "perfcounters/cupti/range_profiler.h"
 
@@ -149,17 +148,15 @@ void arm_and_disarm(int gpu) {
   const RangeProfiler profiler(context.get());
 }
 
-perf::Counted count_ranges(int gpu, const std::string& chip, const perf::CountRequest& request) {
+perf::Counted count_ranges(int gpu, const MetricSet& set, const perf::CountRequest& request) {
   const PrimaryContext context(device_of(gpu));
   const Current current(context);
-  Host host(chip);
-  host.add(request.metrics);
-  std::vector<std::uint8_t> config = host.config_image();
-  const std::size_t planned = passes(config);
+  const std::vector<std::string>& metrics = set.metrics();
+  const std::size_t planned = set.passes();
   const std::size_t ranges = request.each_kernel ? kMostKernels : static_cast<std::size_t>(request.repetitions);
   RangeProfiler profiler(context.get());
-  std::vector<std::uint8_t> image = profiler.counter_image(request.metrics, ranges);
-  profiler.configure(config, image, {.range = request.each_kernel ? CUPTI_AutoRange : CUPTI_UserRange}, ranges);
+  std::vector<std::uint8_t> image = profiler.counter_image(metrics, ranges);
+  profiler.configure(set.config(), image, {.range = request.each_kernel ? CUPTI_AutoRange : CUPTI_UserRange}, ranges);
   perf::Counted counted;
   do {
     ++counted.passes;
@@ -170,7 +167,7 @@ perf::Counted count_ranges(int gpu, const std::string& chip, const perf::CountRe
   } while (!run_pass(profiler, request));
   const std::size_t found = profiler.decode(image);
   check_number(found, request);
-  for (std::size_t i = 0; i < found; ++i) counted.ranges.push_back(host.evaluate(image, i, request.metrics));
+  for (std::size_t i = 0; i < found; ++i) counted.ranges.push_back(set.values(image, i));
   return counted;
 }
 

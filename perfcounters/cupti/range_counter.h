@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "perfcounters/cupti/host.h"
 #include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
@@ -14,7 +15,8 @@ std::string chip_of(int gpu);
 /// Throws where the counters can't be armed.
 void arm_and_disarm(int gpu);
 
-/// Counts `request`. Its metrics are all counted by hardware, or all by instrumented code (is_sass()).
-perf::Counted count_ranges(int gpu, const std::string& chip, const perf::CountRequest& request);
+/// Counts `request`; of its metrics only those of the set, which are all counted by hardware, or all by
+/// instrumented code (is_sass()).
+perf::Counted count_ranges(int gpu, const MetricSet& set, const perf::CountRequest& request);
 
 }  // namespace gable::cupti

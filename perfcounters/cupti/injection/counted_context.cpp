@@ -45,11 +45,6 @@ std::vector<std::string> available(const std::string& chip, const std::vector<st
   return kept;
 }
 
-std::vector<std::uint8_t> config_of(Host& host, const std::vector<std::string>& metrics) {
-  host.add(metrics);
-  return host.config_image();
-}
-
 std::string name_of(int gpu) {
   char name[256] = "";
   check(driver().device_name(name, sizeof name, device_of(gpu)), "cuDeviceGetName");
@@ -69,16 +64,6 @@ MadeCurrent::MadeCurrent(CUcontext context) { check(driver().push(context), "cuC
 MadeCurrent::~MadeCurrent() {
   CUcontext popped = nullptr;
   driver().pop(&popped);
-}
-
-MetricSet::MetricSet(const std::string& chip, std::vector<std::string> metrics)
-    : metrics_(std::move(metrics)), host_(chip), config_(config_of(host_, metrics_)), passes_(cupti::passes(config_)) {}
-
-std::map<std::string, double> MetricSet::values(const std::vector<std::uint8_t>& counters, std::size_t range) const {
-  const std::vector<double> values = host_.evaluate(counters, range, metrics_);
-  std::map<std::string, double> named;
-  for (std::size_t i = 0; i < metrics_.size(); ++i) named[metrics_[i]] = values[i];
-  return named;
 }
 
 CountedContext::CountedContext(CUcontext context, const std::vector<std::string>& metrics)
@@ -141,7 +126,11 @@ std::vector<std::map<std::string, double>> CountedContext::disarm() {
   if (!profiler_->stop()) throw perf::GpuProfilerError(perf::kUntrusted, "CUPTI wants more passes than it planned");
   const std::size_t ranges = profiler_->decode(counters_);
   std::vector<std::map<std::string, double>> values;
-  for (std::size_t i = 0; i < ranges; ++i) values.push_back(set.values(counters_, i));
+  for (std::size_t range = 0; range < ranges; ++range) {
+    const std::vector<double> all = set.values(counters_, range);
+    std::map<std::string, double>& named = values.emplace_back();
+    for (std::size_t i = 0; i < all.size(); ++i) named[set.metrics()[i]] = all[i];
+  }
   return values;
 }
 

@@ -26,23 +26,6 @@ class MadeCurrent {
   MadeCurrent& operator=(const MadeCurrent&) = delete;
 };
 
-/// Metrics that are counted together.
-class MetricSet {
- public:
-  MetricSet(const std::string& chip, std::vector<std::string> metrics);
-
-  const std::vector<std::string>& metrics() const { return metrics_; }
-  const std::vector<std::uint8_t>& config() const { return config_; }
-  std::size_t passes() const { return passes_; }
-  std::map<std::string, double> values(const std::vector<std::uint8_t>& counters, std::size_t range) const;
-
- private:
-  std::vector<std::string> metrics_;
-  Host host_;
-  std::vector<std::uint8_t> config_;
-  std::size_t passes_;
-};
-
 class CountedContext {
  public:
   /// `metrics`: those that the chip lacks are left out. Throws GpuProfilerError.
