@@ -293,6 +293,31 @@ Arenas make_arenas(const Machine& machine, Configuration& where) {
   return arenas;
 }
 
+/// Goes through each thread's arrays in pieces, round and round. A sample then takes as long as it should, and not as
+/// long as a pass through several times the last-level cache.
+class Pieces {
+ public:
+  Pieces(std::size_t floats, std::size_t threads) : next_(threads, 0) {
+    constexpr std::size_t kPieceFloats = (std::size_t{16} << 20) / sizeof(float);
+    count_ = std::max<std::size_t>(1, floats / kPieceFloats);
+    floats_ = round_down(floats / count_ * sizeof(float)) / sizeof(float);
+  }
+
+  std::size_t floats() const { return floats_; }
+  /// Where the thread's next piece begins.
+  std::size_t next(std::size_t thread) { return next_[thread]++ % count_ * floats_; }
+
+ private:
+  std::size_t count_ = 1, floats_ = 0;
+  std::vector<std::size_t> next_;
+};
+
+/// Other programs move memory, too: longer samples than those of loops that stay in a core.
+Effort of_dram(Effort effort) {
+  effort.sample_seconds *= 4;
+  return effort;
+}
+
 Ceiling bandwidth_ceiling(const std::string& name, const Level& level, const Configuration& where) {
   Ceiling ceiling{.name = name, .kind = "bandwidth", .isa_or_level = level.name, .dtype = "f32"};
   ceiling.threads = where.team->size();
@@ -315,12 +340,19 @@ void measure_reads(Run& run, Configuration& where, const Arenas& arenas) {
     const std::size_t array = arenas[0]->bytes() / 3;
     const std::size_t bytes = level.number == 0 ? array : round_down(working_set(machine, level.number, where.all));
     std::vector<float> sums(arenas.size());
+    Pieces pieces(bytes / sizeof(float), arenas.size());
+    const bool in_dram = level.number == 0;
     const Kernel kernel{[&](int thread, std::int64_t passes) {
                           const auto t = static_cast<std::size_t>(thread);
-                          sums[t] = read_loop(arenas[t]->data(), bytes / sizeof(float), passes);
+                          if (!in_dram) {
+                            sums[t] = read_loop(arenas[t]->data(), bytes / sizeof(float), passes);
+                            return;
+                          }
+                          for (std::int64_t pass = 0; pass < passes; ++pass)
+                            sums[t] += read_loop(arenas[t]->data() + pieces.next(t), pieces.floats(), 1);
                         },
-                        static_cast<double>(bytes)};
-    fill(ceiling, sample(*where.team, kernel, run.effort));
+                        static_cast<double>(in_dram ? pieces.floats() * sizeof(float) : bytes)};
+    fill(ceiling, sample(*where.team, kernel, in_dram ? of_dram(run.effort) : run.effort));
     hold(run.options, *where.team, kernel, ceiling);
     ceiling.working_set_bytes = bytes * arenas.size();
     add_note(ceiling, fmt::format("reads {} KiB a thread again and again; counts 4 B a float read", bytes >> 10));
@@ -337,12 +369,16 @@ void measure_triads(Run& run, Configuration& where, const Arenas& arenas) {
     run.progress.next(ceiling.name, ceiling.threads);
     const std::size_t array = arenas[0]->bytes() / 3;
     const std::size_t count = array / sizeof(float);
+    Pieces pieces(count, arenas.size());
     const Kernel kernel{[&](int thread, std::int64_t passes) {
-                          float* a = arenas[static_cast<std::size_t>(thread)]->data();
-                          triad_loop(a, a + count, a + 2 * count, count, passes, streaming);
+                          const auto t = static_cast<std::size_t>(thread);
+                          for (std::int64_t pass = 0; pass < passes; ++pass) {
+                            float* a = arenas[t]->data() + pieces.next(t);
+                            triad_loop(a, a + count, a + 2 * count, pieces.floats(), 1, streaming);
+                          }
                         },
-                        3.0 * static_cast<double>(array)};
-    fill(ceiling, sample(*where.team, kernel, run.effort));
+                        3.0 * static_cast<double>(pieces.floats() * sizeof(float))};
+    fill(ceiling, sample(*where.team, kernel, of_dram(run.effort)));
     hold(run.options, *where.team, kernel, ceiling);
     ceiling.working_set_bytes = 3 * array * arenas.size();
     add_note(ceiling, streaming ? "a = b + s c with non-temporal stores; counts 12 B an element, all that is moved"
