@@ -112,11 +112,11 @@ def main() -> None:
             results[-1]["notes"] = document["program"]["notes"]
         print(f"{'+' if right else '-'} {name}: {first or 'nothing'}; {findings[0]['evidence'] if findings else ''}",
               flush=True)
+        if arguments.json:
+            machine["command"] = " ".join(sys.argv)
+            arguments.json.write_text(json.dumps({"machine": machine, "named": named, "of": len(results),
+                                                  "programs": results}, indent=1) + "\n")
     print(f"{named} of {len(results)} named")
-    if arguments.json:
-        machine["command"] = " ".join(sys.argv)
-        arguments.json.write_text(json.dumps({"machine": machine, "named": named, "of": len(results),
-                                              "programs": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

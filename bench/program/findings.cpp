@@ -26,6 +26,9 @@ constexpr double kUsedOfLine = 0.4;        // bytes that loads and stores touch 
 constexpr double kFillsMatter = 1.0 / 64;  // lines filled for an instruction
 constexpr double kMissesOfTime = 0.4;      // of the program's time, for misses one after another
 constexpr double kStalled = 0.5;           // instructions a cycle
+// Accesses a cycle: of those that cross lines, and of all, for which these count twice. The L1 serves two loads.
+constexpr double kAcrossLines = 0.25;
+constexpr double kBusyL1 = 1;
 constexpr double kFlowing = 1.5;           // instructions a cycle; a chain of additions in a loop runs at less than 1
 constexpr double kLeastCpuSeconds = 0.01;  // a program with less is its own start
 // Arithmetic instructions a cycle: half of the two pipes that cores with SIMD have had for fused multiply-adds since
@@ -59,7 +62,10 @@ class Findings {
       branches(*e_.work);
       memory(*e_.work, first_of_program);
       arithmetic(*e_.work);
-      if (found_.size() == first_of_program && !kernel_comes_first()) latency(*e_.work);
+      if (found_.size() == first_of_program && !kernel_comes_first()) {
+        unaligned(*e_.work);
+        if (found_.size() == first_of_program) latency(*e_.work);
+      }
     }
     if (!kernel_comes_first()) {
       const auto at = [this](std::size_t index) { return found_.begin() + static_cast<std::ptrdiff_t>(index); };
@@ -213,6 +219,20 @@ class Findings {
     }
   }
 
+  void unaligned(const WorkEvidence& w) {
+    if (!e_.accesses || e_.accesses->accesses <= 0 || e_.clock_hz <= 0) return;
+    const perf::SampledAccesses& seen = *e_.accesses;
+    const double per_cycle = w.instructions / (own() * e_.clock_hz) / seen.instructions;  // of what was seen
+    const double across = seen.across_lines * per_cycle;
+    if (across < kAcrossLines || seen.accesses * per_cycle + across < kBusyL1) return;
+    add("unaligned",
+        fmt::format("{:.0f} % of loads and stores cross from one cache line into the next, {:.2f} in a cycle: each "
+                    "takes the L1 twice ({:.0f} instructions seen at {} random times)",
+                    100 * seen.across_lines / seen.accesses, across, seen.instructions, seen.stops),
+        {"begin arrays, and rows in them, at multiples of 64 bytes: aligned_alloc, alignas(64), padded rows",
+         "where an array is given: some scalar steps until its address is a multiple"});
+  }
+
   void latency(const WorkEvidence& w) {
     if (e_.clock_hz <= 0 || w.instructions <= 0) return;
     const double per_cycle = w.instructions / (own() * e_.clock_hz);
@@ -224,9 +244,9 @@ class Findings {
     }
     add("latency",
         fmt::format("{:.2f} instructions a cycle, and neither memory, branches, denormals nor the kernel explain it: "
-                    "instructions wait for each other's results. Without a PMU, unaligned accesses, store "
-                    "forwarding, TLB misses and busy ports can't be told from that",
-                    per_cycle),
+                    "instructions wait for each other's results. Without a PMU, {}store forwarding, TLB misses and "
+                    "busy ports can't be told from that",
+                    per_cycle, e_.accesses ? "" : "and without --experiments unaligned accesses, "),
         {"several independent chains: unroll sums into 4 to 8 accumulators", "replace divisions and square roots"});
   }
 
@@ -237,6 +257,10 @@ class Findings {
 }  // namespace
 
 std::vector<Regime> findings_of(const ProgramEvidence& evidence) { return Findings(evidence).all(); }
+
+bool wants_accesses(const std::vector<Regime>& findings) {
+  return !findings.empty() && (findings.front().name == "latency" || findings.front().name == "instructions");
+}
 
 bool wants_experiments(const ProgramEvidence& evidence) {
   const RunEvidence& run = evidence.run;

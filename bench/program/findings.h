@@ -1,17 +1,19 @@
 // What takes a program's time, without a PMU: from the kernel's account of its run, from the simulation's counts, from
-// ceilings, and from runs in which one thing is different (denormals flushed to zero; all threads on one CPU).
+// ceilings, and from runs in which one thing is different (denormals flushed to zero; all threads on one CPU) or that
+// are stopped at random times to see which addresses they access.
 //
 // Names: "waiting", "page faults", "overhead", "denormals", "sharing" (false sharing, locks), "branches", "scattered"
-// (strided or random access), "memory:dram", "compute", "scalar" arithmetic, "instructions" (many, and none
-// waits), "latency" (dependent instructions).
-// What nothing here can tell: unaligned accesses that split lines, store forwarding, aliasing of 4 KiB, TLB misses,
-// contention for ports. They end as "latency", whose evidence says so.
+// (strided or random access), "memory:dram", "compute", "scalar" arithmetic, "unaligned" (accesses across lines),
+// "instructions" (many, and none waits), "latency" (dependent instructions).
+// What nothing here can tell: store forwarding, aliasing of 4 KiB, TLB misses, contention for ports. They end as
+// "latency", whose evidence says so.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "bench/record/insight.h"
+#include "perfcounters/program/sampled_accesses.h"
 
 namespace gable::bench {
 
@@ -51,10 +53,14 @@ struct ProgramEvidence {
   CeilingEvidence ceilings{};
   std::optional<double> cpu_seconds_flushed{};     ///< of a run with denormals as zeros
   std::optional<double> cpu_seconds_on_one_cpu{};  ///< of a run of all threads on one CPU
+  std::optional<perf::SampledAccesses> accesses{};
 };
 
 /// Whether the run with that change could find something: the system and memory don't explain the time.
 bool wants_experiments(const ProgramEvidence& evidence);
+
+/// Whether the addresses that it accesses could tell more: nothing but its instructions explains the time.
+bool wants_accesses(const std::vector<Regime>& findings);
 
 /// The best supported first: what the kernel did stands behind what the program did where the program took more time.
 /// Empty where nothing is known.

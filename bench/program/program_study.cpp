@@ -141,7 +141,7 @@ class ProgramMeasurer {
     }
     study.program = entry_of_program(parts);
     const MachineCeilings ceilings = judge(study, measured.run.machine);
-    study.program->findings = findings_of(evidence(measured.run.machine, ceilings.cpu));
+    study.program->findings = findings(evidence(measured.run.machine, ceilings.cpu));
     if (options_.experiments) set_kernel_findings(study, parts, ceilings);
     return measured;
   }
@@ -298,8 +298,7 @@ class ProgramMeasurer {
     if (!may_run || !wants_experiments(evidence)) return evidence;
     const auto cpu_seconds = [&](perf::Change change, const char* what) {
       console_.progress(1, runs_of_phases(), what);
-      const double limit = std::min(10 * end_.seconds + 1, options_.counter_seconds);
-      const auto found = perf::changed_cpu_seconds(options_.argv, change, limit, end_.status());
+      const auto found = perf::changed_cpu_seconds(options_.argv, change, longest_again(), end_.status());
       console_.finish_progress();
       return found;
     };
@@ -314,6 +313,18 @@ class ProgramMeasurer {
     return evidence;
   }
 
+  std::vector<Regime> findings(ProgramEvidence evidence) {
+    std::vector<Regime> found = findings_of(evidence);
+    if (!options_.experiments || !refuses_run().empty() || !wants_accesses(found)) return found;
+    console_.progress(1, runs_of_phases(), "running again, stopped now and then to see which addresses it accesses");
+    evidence.accesses = perf::sample_accesses(options_.argv, longest_again(), end_.status());
+    console_.finish_progress();
+    return evidence.accesses ? findings_of(evidence) : found;
+  }
+
+  /// Seconds of a further run, which may be slower.
+  double longest_again() const { return std::min(10 * end_.seconds + 1, options_.counter_seconds); }
+
   CeilingEvidence ceiling_evidence(const std::vector<perf::Ceiling>& ceilings, int threads) {
     const CpuCounts& counts = cpu_counts();
     const auto whole = counts.by_region.find("");
@@ -326,15 +337,21 @@ class ProgramMeasurer {
             .dram = perf::bandwidth_roof(ceilings, "dram", threads).value};
   }
 
+  /// The GPUs of its kernels; the CPU where it has a point there or findings need it, as of every program without
+  /// kernels.
+  CeilingScope ceiling_scope(const Study& study) {
+    std::set<int> gpus;
+    for (const perf::KernelRecord& kernel : timed_.kernels) gpus.insert(kernel.gpu);
+    const bool on_cpu = std::any_of(study.rows.begin(), study.rows.end(), [](const Row& row) { return !row.on_gpu(); });
+    return {.cpu = gpus.empty() || on_cpu || cpu_counts().evidence, .gpus = {gpus.begin(), gpus.end()}};
+  }
+
   MachineCeilings judge(Study& study, const perf::Machine& machine) {
     MachineCeilings ceilings;
     const bool interrupted = end_.interrupted || perf::interrupting_signal() != 0 || (cpu_ && cpu_->interrupted);
     if (options_.ceilings && interrupted) note_no_ceilings(study);
     if (options_.ceilings && !interrupted) {
-      CeilingScope scope{.cpu = true, .gpus = {}};
-      std::set<int> gpus;
-      for (const perf::KernelRecord& kernel : timed_.kernels) gpus.insert(kernel.gpu);
-      scope.gpus.assign(gpus.begin(), gpus.end());
+      const CeilingScope scope = ceiling_scope(study);
       const CeilingCallbacks callbacks{[this](std::size_t done, std::size_t total, const std::string& what) {
                                          perf::throw_if_interrupted();
                                          console_.progress(done, total, what);

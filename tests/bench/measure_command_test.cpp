@@ -160,6 +160,16 @@ TEST_CASE("what takes a program's time is named from its evidence") {
   CHECK(finding([](auto& e) { e.work->flop = e.work->scalar_flop = 6e9; }) == "scalar");
   CHECK(finding([](auto& e) { e.work->arithmetic = 4e9, e.work->flop = 16e9; }) == "compute");  // without FMA
   CHECK(finding([](auto& e) { e.work.reset(); }).empty());
+  CHECK(finding([](auto& e) { e.accesses = perf::SampledAccesses{20, 1000, 300, 100}; }) == "latency");  // too few
+  CHECK(finding([](auto& e) {
+          e.work->instructions = 4e9, e.accesses = perf::SampledAccesses{20, 1000, 500, 450};
+        }) == "unaligned");
+  CHECK(finding([](auto& e) {
+          e.work->instructions = 6e9, e.accesses = perf::SampledAccesses{20, 1000, 500, 5};
+        }) == "instructions");
+  CHECK(wants_accesses(findings_of(busy())));
+  CHECK_FALSE(wants_accesses({}));
+  CHECK_FALSE(wants_accesses({{"compute", "", {}}, {"latency", "", {}}}));
   ProgramEvidence unmeasured = busy();  // without --ceilings
   unmeasured.work->arithmetic = 4e9, unmeasured.work->flop = 16e9;
   unmeasured.ceilings = {};
