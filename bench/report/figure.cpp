@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -159,7 +160,15 @@ std::vector<Ranges> ranges_of(const Studies& studies, const std::vector<RoofGrou
   return ranges;
 }
 
-std::vector<Tick> ticks_of(Range range, double from, double to) {
+/// "500G" for 500 GFLOP/s.
+std::string flops_tick(double gflops) {
+  if (gflops >= 1e6) return tick_text(gflops * 1e-6) + "P";
+  if (gflops >= 1e3) return tick_text(gflops * 1e-3) + "T";
+  if (gflops >= 1) return tick_text(gflops) + "G";
+  return gflops >= 1e-3 ? tick_text(gflops * 1e3) + "M" : tick_text(gflops * 1e6) + "k";
+}
+
+std::vector<Tick> ticks_of(Range range, double from, double to, const std::function<std::string(double)>& text) {
   std::vector<Tick> ticks;
   auto at = [&](double power) { return from + (power - range.lo) / (range.hi - range.lo) * (to - from); };
   const double pixels_a_decade = std::abs(to - from) / (range.hi - range.lo);
@@ -171,7 +180,7 @@ std::vector<Tick> ticks_of(Range range, double from, double to) {
       if (power < range.lo - 1e-9 || power > range.hi + 1e-9) continue;
       const bool is_named = mantissa == 1 ? std::fmod(decade, decades_a_name) == 0
                                           : pixels_a_decade > 110 && (mantissa == 2 || mantissa == 5);
-      ticks.push_back({at(power), is_named ? tick_text(std::pow(10, decade) * mantissa) : ""});
+      ticks.push_back({at(power), is_named ? text(std::pow(10, decade) * mantissa) : ""});
     }
   }
   return ticks;
@@ -605,8 +614,8 @@ Panel lay_out_panel(const Studies& studies, const RoofGroup& group, Pixel corner
                 corner.y + sizes.top + sizes.plot_height};
   panel.subtitle = fit_text(title_of(group, style.groups, studies), kFonts.subtitle,
                             panel.frame.width() - sizes.left - text_width(panel.title, kFonts.panel, true) - 14);
-  panel.x_ticks = ticks_of(style.ranges.x, panel.plot.x0, panel.plot.x1);
-  panel.y_ticks = ticks_of(style.ranges.y, panel.plot.y1, panel.plot.y0);
+  panel.x_ticks = ticks_of(style.ranges.x, panel.plot.x0, panel.plot.x1, tick_text);
+  panel.y_ticks = ticks_of(style.ranges.y, panel.plot.y1, panel.plot.y0, flops_tick);
   const PanelRoof roof = {group, {style.ranges.x, style.ranges.y, panel.plot}};
 
   const auto named = add_ceilings(panel, roof);

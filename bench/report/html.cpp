@@ -304,15 +304,35 @@ std::string refused_table(const Studies& studies) {
   return table_markup("refused", "Refused", kHeads, body);
 }
 
+// What --quick and the like say of the studies, each once with the tags of its machines.
+std::vector<std::pair<std::string, std::string>> modes_of(const Studies& studies) {
+  std::vector<std::pair<std::string, std::string>> modes;
+  for (const Machine& machine : studies.machines) {
+    for (const auto& [name, value] : machine.facts) {
+      if (name != "mode") continue;
+      for (size_t begin = 0; begin < value.size();) {
+        const size_t end = std::min(value.find("; ", begin), value.size());
+        const std::string words = value.substr(begin, end - begin);
+        begin = end + 2;
+        const auto same =
+            std::find_if(modes.begin(), modes.end(), [&](const auto& other) { return other.first == words; });
+        if (same == modes.end()) {
+          modes.emplace_back(words, machine.tag);
+        } else if (!machine.tag.empty()) {
+          same->second += ", " + machine.tag;
+        }
+      }
+    }
+  }
+  return modes;
+}
+
 // The machines, then what their studies left out: --quick's mode, refusals.
 std::string subtitle(const Studies& studies) {
   std::vector<std::string> lines;
   for (const std::string& line : subtitle_of(studies)) lines.push_back(escape_markup(line));
-  for (const Machine& machine : studies.machines) {
-    for (const auto& [name, value] : machine.facts) {
-      if (name == "mode") lines.push_back((machine.tag.empty() ? "" : machine.tag + ": ") + escape_markup(value));
-    }
-  }
+  for (const auto& [words, tags] : modes_of(studies))
+    lines.push_back(escape_markup(tags.empty() ? words : tags + ": " + words));
   if (!studies.refused.empty()) {
     lines.push_back(fmt::format("{} cases did not run: see “Refused” below the tables", studies.refused.size()));
   }

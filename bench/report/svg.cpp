@@ -243,7 +243,7 @@ std::string axes(const Panel& panel) {
   }
   out += text({(p.x0 + p.x1) / 2, p.y1 + 34}, "ink mid", kFonts.axis, "intensity, FLOP/byte (DRAM)") + "\n";
   const Pixel y_name = {panel.frame.x0 + 13, (p.y0 + p.y1) / 2};
-  out += text(y_name, "ink mid", kFonts.axis, "performance, GFLOP/s", rotated(-90, y_name)) + "\n";
+  out += text(y_name, "ink mid", kFonts.axis, "performance, FLOP/s", rotated(-90, y_name)) + "\n";
   return out;
 }
 

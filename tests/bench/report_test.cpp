@@ -758,10 +758,12 @@ TEST_CASE("figure: a point lies where its W, Q and T put it") {
   const Studies studies = merge({samples::cpu_study()});
   const Panel panel = lay_out(studies).panels[0];
   auto tick = [](const std::vector<Tick>& ticks, const std::string& text) {
-    return std::find_if(ticks.begin(), ticks.end(), [&](const Tick& t) { return t.text == text; })->at;
+    const auto found = std::find_if(ticks.begin(), ticks.end(), [&](const Tick& t) { return t.text == text; });
+    REQUIRE(found != ticks.end());
+    return found->at;
   };
   const double x10 = tick(panel.x_ticks, "10"), x100 = tick(panel.x_ticks, "100");
-  const double y100 = tick(panel.y_ticks, "100"), y1000 = tick(panel.y_ticks, "1000");
+  const double y100 = tick(panel.y_ticks, "100G"), y1000 = tick(panel.y_ticks, "1T");
   for (const Marker& marker : panel.markers) {
     const Measurement& m = studies.measurements[marker.measurement];
     CHECK(marker.center.x == doctest::Approx(x10 + (x100 - x10) * (std::log10(m.intensity()) - 1)));

@@ -13,12 +13,13 @@ const fillCard = (point, crowd) => {
 };
 
 // Beside the mark, or where it fits.
-const placeCard = (mark) => {
-  const at = one(".mark", mark).getBoundingClientRect();
+// Beside the plot if there is room, so that it hides no point near this one; else beside the point.
+const placeCard = (mark, plot) => {
+  const at = one(".mark", mark).getBoundingClientRect(), origin = figure.getBoundingClientRect().left;
   const width = card.offsetWidth, height = card.offsetHeight, gap = 14, edge = 8;
   const roomX = document.documentElement.clientWidth, roomY = document.documentElement.clientHeight;
-  let left = at.right + gap;
-  if (left + width > roomX - edge) left = at.left - gap - width;
+  const places = [origin + plot.x1 + gap, origin + plot.x0 - gap - width, at.right + gap];
+  let left = places.find((x) => x >= edge && x + width <= roomX - edge) ?? at.left - gap - width;
   let top = at.top + at.height / 2 - height / 2;
   if (left < edge) {
     left = clamp(at.left - width / 2, edge, Math.max(edge, roomX - width - edge));
@@ -73,7 +74,7 @@ const showDetails = (index) => {
   light(current);
   fillCard(points[current], crowdAt(placeOf.get(current)).length);
   card.hidden = false;
-  placeCard(mark);
+  placeCard(mark, placeOf.get(current).panel.box);
 };
 
 const pin = (index) => {

@@ -21,8 +21,8 @@ const layOut = (width) => {
   const frameWidth = width / columns;
   const names = lists.flat().flatMap((group) => visibleRoofs(group).filter((roof) => !roof.bandwidth));
   const widest = Math.max(0, ...names.map((roof) => textWidth(`${shortName(roof)} · ${roof.text}`, kRoofText)));
-  const margin = frameWidth >= 620 ? Math.min(widest + 22, frameWidth * 0.32) : 12;
-  const left = frameWidth < 480 ? 46 : 58;
+  const margin = frameWidth >= 620 ? Math.min(widest + 22, frameWidth * 0.37) : 12;
+  const left = frameWidth < 480 ? 52 : 62;
   const plotWidth = frameWidth - left - margin;
   const plotHeight = clamp(plotWidth * 0.68, 260, columns === 1 && width > 860 ? 560 : 430);
   return lists.map((list, rank) => {
@@ -41,8 +41,8 @@ const drawAxes = (panel) => {
     lines.push(lineElement([at, box.y0, at, box.y1], { class: tick.text ? "grid" : "minor" }));
     if (tick.text) texts.push(svg("text", { class: "soft mid", x: at, y: box.y1 + 16, "font-size": 11 }, tick.text));
   }
-  for (const tick of ticksOf(y.map((power) => power - 9), box.y1 - box.y0)) {
-    const at = panel.scale.y(tick.at * 1e9);
+  for (const tick of ticksOf(y, box.y1 - box.y0)) {
+    const at = panel.scale.y(tick.at);
     lines.push(lineElement([box.x0, at, box.x1, at], { class: tick.text ? "grid" : "minor" }));
     if (tick.text) texts.push(svg("text", { class: "soft end", x: box.x0 - 6, y: at + 4, "font-size": 11 }, tick.text));
   }
@@ -317,6 +317,9 @@ const note = (drawn) => {
   const parts = [view() === instructionView
     ? "bars: down to the instructions of threads that were neither inactive nor predicated off"
     : "bars and bands: quartiles"];
+  if (state.level !== "all" && shown.some((point) => placeOf.has(point.index) && otherLevel(point).some((level) => level !== levelOf(point))))
+    parts.push("small ring on a dotted line: the same row at the cache that bounds it");
+  if (shown.some((point) => point.flags.length)) parts.push("red ring: flagged, the table says why");
   const moving = shown.filter((point) => point.group < 0).length;
   if (moving) parts.push(`${moving} rows have no FLOP: the table has their GB/s`);
   const absent = shown.filter((point) => point.group >= 0 && !canBeDrawn(point)).length;

@@ -86,25 +86,48 @@ const nameFlatRoofs = (panel, layer, taken) => {
   });
 };
 
-// Names of bandwidths lie along their lines, at the first place from the left that is free.
+// The name of a bandwidth along its line, at the first place from the left that is free; null where there is none.
+const nameAlong = (text, [x0, y0, x1, y1], box, taken) => {
+  const length = Math.hypot(x1 - x0, y1 - y0), width = textWidth(text, kRoofText);
+  const [ux, uy] = [(x1 - x0) / length, (y1 - y0) / length];
+  for (let along = 6; along + width + 4 < length; along += 12) {
+    const boxes = [];
+    for (let at = 0; at < width; at += 9) {
+      const x = x0 + ux * (along + at) + uy * 10, y = y0 + uy * (along + at) - ux * 10;
+      boxes.push({ x0: x - 3, x1: x + 3, y0: y - 3, y1: y + 3 });
+    }
+    if (!boxes.every((spot) => inside(box, spot.x0, spot.y0) && taken.isFree(spot))) continue;
+    boxes.forEach((spot) => taken.add(spot));
+    const x = x0 + ux * along + uy * 4, y = y0 + uy * along - ux * 4;
+    const degrees = (Math.atan2(uy, ux) * 180) / Math.PI;
+    return { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) rotate(${degrees.toFixed(1)})` };
+  }
+  return null;
+};
+// The same level, right of its line, clear of the other lines.
+const nameBeside = (text, line, lines, box, taken) => {
+  const [x0, y0, x1, y1] = line, height = 12, width = textWidth(text, kRoofText);
+  const run = (x1 - x0) / Math.max(y0 - y1, 1);  // pixels to the right for one up
+  for (let y = y0 - height / 2 - 2; y - height / 2 > y1; y -= 6) {
+    const x = x0 + (y0 - y + height / 2) * run + 3;
+    const spot = { x0: x, x1: x + width, y0: y - height / 2, y1: y + height / 2 };
+    const isClear = inside(box, spot.x0, spot.y0) && inside(box, spot.x1, spot.y1) && taken.isFree(spot) &&
+      lines.every((other) => !clip(spot, other));
+    if (!isClear) continue;
+    taken.add(spot);
+    return { x: x.toFixed(1), y: (y + 4).toFixed(1) };
+  }
+  return null;
+};
+// Where there is no room for a bandwidth, the name of the level alone.
 const nameSlopes = (panel, layer, taken) => {
-  for (const { roof, group, line } of panel.roofNames.filter(({ roof }) => roof.bandwidth)) {
-    const [x0, y0, x1, y1] = line, length = Math.hypot(x1 - x0, y1 - y0);
+  const slopes = panel.roofNames.filter(({ roof }) => roof.bandwidth), lines = slopes.map(({ line }) => line);
+  for (const { roof, group, line } of slopes) {
     const tag = panel.groups.length > 1 ? ` · ${groups[group].short}` : "";
-    const text = `${roof.title} ${roof.text}${tag}`, width = textWidth(text, kRoofText);
-    const [ux, uy] = [(x1 - x0) / length, (y1 - y0) / length];
-    for (let along = 6; along + width + 4 < length; along += 12) {
-      const boxes = [];
-      for (let at = 0; at < width; at += 9) {
-        const x = x0 + ux * (along + at) + uy * 10, y = y0 + uy * (along + at) - ux * 10;
-        boxes.push({ x0: x - 3, x1: x + 3, y0: y - 3, y1: y + 3 });
-      }
-      if (!boxes.every((spot) => inside(panel.scale.box, spot.x0, spot.y0) && taken.isFree(spot))) continue;
-      boxes.forEach((spot) => taken.add(spot));
-      const x = x0 + ux * along + uy * 4, y = y0 + uy * along - ux * 4;
-      const degrees = (Math.atan2(uy, ux) * 180) / Math.PI;
-      layer.append(svg("text", { class: "soft halo", "font-size": kRoofText,
-        transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) rotate(${degrees.toFixed(1)})` }, text));
+    for (const text of [`${roof.title} ${roof.text}${tag}`, `${roof.title}${tag}`]) {
+      const place = nameAlong(text, line, panel.scale.box, taken) ?? nameBeside(text, line, lines, panel.scale.box, taken);
+      if (!place) continue;
+      layer.append(svg("text", { class: "soft halo slope-name", "font-size": kRoofText, ...place }, text));
       break;
     }
   }

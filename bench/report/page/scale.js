@@ -111,7 +111,7 @@ const ticksOf = ([lo, hi], length) => {
   return ticks;
 };
 const tickText = (value) => {
-  const steps = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+  const steps = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
   const [size, prefix] = steps.find(([size]) => value >= size * 0.999) ?? [1, ""];
   return `${Number((value / size).toPrecision(2))}${prefix}`;
 };

@@ -22,7 +22,7 @@ const timeView = {
   roofs: (group) => group.roofs,
   walls: () => [],
   xTitle: (level) => `intensity, FLOP/byte (${level})`,
-  yTitle: "performance, GFLOP/s",
+  yTitle: "performance, FLOP/s",
   missing: (level) => `no Q at ${level}`,
 };
 
@@ -33,7 +33,7 @@ const energyView = {
   y: (point) => point.flop / point.joules,
   roofs: (group) => group.roofs.map((roof) => roofIn(roof, roof.perJoule,
     withPrefix(roof.perJoule, roof.bandwidth ? "B/J" : "FLOP/J"))).filter(Boolean),
-  yTitle: "GFLOP a joule, idle power included",
+  yTitle: "FLOP a joule, idle power included",
   missing: (level) => `no energy, or no Q at ${level}`,
 };
 
@@ -72,7 +72,7 @@ const instructionView = {
   xTitle: (level) => level === kTransactions.shared ? "shared loads and stores per wavefront of 128 B"
     : level === kTransactions.global ? "global loads and stores per sector of 32 B in L1"
       : `warp instructions per transaction of 32 B (${level})`,
-  yTitle: "warp instructions, GIPS",
+  yTitle: "warp instructions a second",
   missing: (level) => `no counted instructions at ${level}`,
 };
 
