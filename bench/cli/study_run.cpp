@@ -31,7 +31,7 @@ namespace gable::bench {
 namespace {
 
 constexpr double kCounterSeconds = 60;
-constexpr double kCountingShare = 0.5;  // of a limited time, where something counts
+constexpr double kCountingShare = 0.3;  // of a limited time, where something counts
 
 RowCounters counters_of(const CounterOptions& options) {
   const CounterMode mode = parse_counter_mode(options.mode.empty() ? "analytic" : options.mode);

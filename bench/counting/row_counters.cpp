@@ -164,7 +164,7 @@ std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const perf::Work
     const perf::SourceStatus status = source->status();
     perf::CountOptions options;
     // No row takes all of what is spare for several.
-    options.seconds_limit = std::min(seconds_limit_, seconds / 4);
+    options.seconds_limit = std::min(seconds_limit_, seconds / 2);
     options.metrics.clear();
     for (const Metric metric : all_metrics()) {
       if (!found[metric].quantity.value && perf::ability(status, metric).available) options.metrics.push_back(metric);

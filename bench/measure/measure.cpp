@@ -35,13 +35,14 @@ class Budget {
   double left() const { return options_.seconds_total + excused_ - seconds_since(start_); }
   void begin_case() { case_start_ = Clock::now(), reported_ = 0; }
   void finish_case() {
-    if (finished_++ > 0) timed_ += seconds_since(case_start_) - reported_;
+    (finished_++ > 0 ? timed_ : first_) += seconds_since(case_start_) - reported_;
     --cases_left_;
   }
   /// Of `seconds` that a report took `excused` are not to count.
   void add_report(double seconds, double excused) {
     reported_ += seconds;
     excused_ += excused;
+    beside_times_ += seconds - excused;
   }
 
   /// Seconds for one device and one cache state of the case.
@@ -52,21 +53,29 @@ class Budget {
     return std::min(options_.seconds_each, share);
   }
 
-  /// What is left beyond the time of the cases after this one.
+  /// What is left beyond the time of the cases after this one. Where these can't all be measured, so much that reports
+  /// have their share of the time so far: a row with W and Q of a kind that has none tells more than another T.
   double spare() const {
     if (options_.seconds_total <= 0) return std::numeric_limits<double>::infinity();
     constexpr double kMargin = 1.25;
     const double expected = finished_ > 1 ? timed_ / static_cast<double>(finished_ - 1)
-                                          : of_case(devices_) * static_cast<double>(devices_ * options_.caches.size());
-    return std::max(0.0, left() - kMargin * expected * static_cast<double>(cases_left_ - 1));
+                            : finished_ == 1
+                                ? first_
+                                : of_case(devices_) * static_cast<double>(devices_ * options_.caches.size());
+    const double beyond = left() - kMargin * expected * static_cast<double>(cases_left_ - 1);
+    const double share = options_.share_beside_times;
+    const double times = seconds_since(start_) - excused_ - beside_times_;
+    return std::clamp(std::max(beyond, share / (1 - share) * times - beside_times_), 0.0, std::max(0.0, left()));
   }
 
  private:
   const MeasureOptions& options_;
   std::size_t cases_left_, devices_;
   std::size_t finished_ = 0;
-  double timed_ = 0;  ///< seconds of the finished cases but the first, without their reports
-  double reported_ = 0;
+  double first_ = 0;         ///< seconds of the first case without its reports
+  double timed_ = 0;         ///< of the other finished cases
+  double reported_ = 0;      ///< of this case
+  double beside_times_ = 0;  ///< of all reports
   double excused_ = 0;
   Clock::time_point start_ = Clock::now(), case_start_ = start_;
 };
@@ -95,6 +104,7 @@ struct Contestant {
   const Case* one;
   std::unique_ptr<OpRunner> runner;
   double first_run = 0;
+  double making = 0;  ///< seconds of the plan
 };
 
 /// Makes a plan for each case on every device that supports it.
@@ -109,7 +119,9 @@ std::vector<Contestant> plan_all(Rivals rivals, const std::vector<OpenDevice>& d
     }
     for (const OpenDevice& device : devices) {
       try {
+        const Clock::time_point start = Clock::now();
         contestants.push_back({&one, std::make_unique<OpRunner>(device, one.op)});
+        contestants.back().making = seconds_since(start);
       } catch (const Error& error) {
         outcome.refuse(identity_of(one), device.uri, error);
       }
@@ -279,7 +291,9 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
         time_in_turn(turns, {.cache = cache, .budget = seconds, .max_runs = job.options.max_runs});
     for (std::size_t i = 0; i < turns.size(); ++i) {
       Measured measured = measured_of(contestants[i], cache, timings[i]);
-      if (job.options.scale && cache == perf::Cache::warm)
+      // Another plan that takes longer to make than a row's time (engines that cuDNN compiles) would cost other rows.
+      const bool is_affordable = job.options.seconds_total <= 0 || contestants[i].making <= seconds;
+      if (job.options.scale && cache == perf::Cache::warm && is_affordable)
         measured.row.scaling = scaling_of(contestants[i], timings[i].seconds);
       report(measured);
     }

@@ -574,6 +574,23 @@ TEST_CASE("rows that take what time is spare leave every case its T") {
   CHECK(spare[0] > 1);
   CHECK(spare[1] < 0.5 * spare[0]);
 
+  // Where T of all does not fit, reports have their share of the time so far.
+  for (const double share : {0.5, 0.0}) {
+    options = {.seconds_each = 0.01, .seconds_total = 2, .share_beside_times = share};
+    spare.clear();
+    measure_cases(cases, {devices, options, outcome, known},
+                  {[](std::size_t, std::size_t, const std::string&) {
+                     std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                   },
+                   [&](const Measured&, double seconds) {
+                     spare.push_back(seconds);
+                     return 0.0;
+                   }});
+    REQUIRE(spare.size() >= 2);
+    CHECK(spare.size() < 8);
+    CHECK((spare[1] > 0.2) == (share > 0));
+  }
+
   options.seconds_total = 0;
   spare.clear();
   measure_cases(cases, {devices, options, outcome, known}, callbacks);
