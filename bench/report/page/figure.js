@@ -17,14 +17,14 @@ const drawnGroups = () => {
 const layOut = (width) => {
   const indices = drawnGroups();
   const lists = state.overlay ? [indices] : indices.map((index) => [index]);
-  const columns = lists.length > 1 && width >= 860 ? 2 : 1;
+  const columns = lists.length > 1 && width >= 1240 ? 2 : 1;  // with room for the names of roofs
   const frameWidth = width / columns;
   const names = lists.flat().flatMap((group) => visibleRoofs(group).filter((roof) => !roof.bandwidth));
   const widest = Math.max(0, ...names.map((roof) => textWidth(`${shortName(roof)} · ${roof.text}`, kRoofText)));
   const margin = frameWidth >= 620 ? Math.min(widest + 22, frameWidth * 0.37) : 12;
   const left = frameWidth < 480 ? 52 : 62;
   const plotWidth = frameWidth - left - margin;
-  const plotHeight = clamp(plotWidth * 0.68, 260, columns === 1 && width > 860 ? 560 : 430);
+  const plotHeight = clamp(plotWidth * 0.68, 260, onPaper && lists.length > 1 ? 280 : columns === 1 && width > 860 ? 560 : 430);
   return lists.map((list, rank) => {
     const x0 = (rank % columns) * frameWidth + left, y0 = Math.floor(rank / columns) * (plotHeight + 92) + 30;
     return { groups: list, margin, x: x0 - left, width: frameWidth,
