@@ -150,15 +150,20 @@ std::string text_of(const Panel& panel, const AsciiSize& size) {
     grid.draw(*m, mark_of(index));
     legend += fmt::format("  {} {}: {}", mark_of(index), name, flops_text(m->flops()));
     const std::string headroom = headroom_text(m->verdict);
-    legend += headroom.empty() ? "\n" : fmt::format(", {}\n", printable(headroom));
+    if (!headroom.empty()) legend += ", " + printable(headroom);
+    legend += m->flagged() ? " (!)\n" : "\n";
   }
   std::string roofs;
   for (const RoofLimit& roof : panel.roofs) {
     roofs += fmt::format("  {} {}: {}\n", roof.bound == "compute" ? '-' : '/', printable(roof.roof),
                          roof.bound == "compute" ? flops_text(roof.value) : bandwidth_text(roof.value));
   }
+  const std::string drawn = grid.text();
+  if (drawn.find(kMany) != std::string::npos) legend += fmt::format("  {} several rows in one place\n", kMany);
+  if (std::any_of(panel.points.begin(), panel.points.end(), [](const Measurement* m) { return m->flagged(); }))
+    legend += "  (!) flagged: `gable plot --out DIR` says why\n";
   const char* kind = panel.roofs.empty() ? " (no ceilings in this study: no roofline)" : "";
-  return fmt::format("{}{}\n{:>{}}\n", printable(panel.title), kind, "GFLOP/s", kMargin) + grid.text() + roofs + legend;
+  return fmt::format("{}{}\n{:>{}}\n", printable(panel.title), kind, "GFLOP/s", kMargin) + drawn + roofs + legend;
 }
 
 }  // namespace

@@ -615,6 +615,15 @@ TEST_CASE("ascii: roofs, points and a legend in lines of one width; a study with
     if (line.size() > 10 && line[10] == '|') CHECK(line.size() == 100);
   }
   CHECK(contains(ascii_plot(merge({samples::cpu_study()})), "no roofline"));
+  CHECK_FALSE(contains(text, "(!)"));
+  json crowded = samples::cpu_study();
+  crowded["measurements"][0]["flags"] = {"too fast"};
+  crowded["measurements"].push_back(crowded["measurements"][0]);
+  crowded["measurements"].back()["device"] = "other";
+  const std::string said = ascii_plot(merge({crowded}));
+  CHECK(contains(said, "  * several rows in one place\n"));
+  CHECK(contains(said, " (!)\n"));
+  CHECK(contains(said, "(!) flagged"));
   json empty = samples::cpu_study();
   empty["measurements"] = json::array();
   CHECK(contains(ascii_plot(merge({empty})), "nothing to draw"));
