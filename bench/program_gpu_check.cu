@@ -1,7 +1,7 @@
 // Kernels of known W and Q for program_gpu_check.py: a program that knows nothing of gable.
 //
 //   nvcc -O3 -arch=native -o program_gpu_check program_gpu_check.cu -lcublas
-//   program_gpu_check saxpy|transpose|reduction|daxpy|fill|sgemm|hgemm|streams|graph|many...
+//   program_gpu_check saxpy|transpose|reduction|daxpy|fill|sgemm|hgemm|streams|graph|degrees|many...
 //
 // For each name it prints "name seconds-per-call" by CUDA events around 50 calls after 10 for warming up,
 // "name.single seconds" by events around each call, and "name.check value".
@@ -68,6 +68,14 @@ __global__ void tagged(float* x) {
   x[blockIdx.x * blockDim.x + threadIdx.x] += 1;
 }
 
+/// 2 FLOP for each element and degree.
+__global__ void polynomial(const float* x, float* y, int degree) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float sum = 0;
+  for (int k = 0; k < degree; ++k) sum = sum * x[i] + 1.f;
+  y[i] = sum;
+}
+
 void run_saxpy(Data& d) { saxpy<<<kN / 256, 256, 0, d.stream>>>(kN, 2.f, d.x, d.y); }
 void run_daxpy(Data& d) {
   daxpy<<<kN / 512, 256, 0, d.stream>>>(kN / 2, 2., reinterpret_cast<double*>(d.x), reinterpret_cast<double*>(d.y));
@@ -113,6 +121,11 @@ void run_graph(Data& d) {
 
 void run_tagged(Data& d) { tagged<3><<<kN / 256, 256, 0, d.stream>>>(d.y); }
 
+/// One grid, three amounts of work, one of them twice.
+void run_degrees(Data& d) {
+  for (const int degree : {64, 256, 64, 1024}) polynomial<<<kN / 512, 256, 0, d.stream>>>(d.x, d.y + kN / 2, degree);
+}
+
 /// A graph that adds 1 to y, with no other kernel.
 void run_steps(Data& d) {
   if (d.steps == nullptr) {
@@ -143,7 +156,8 @@ struct Work {
 constexpr Work kWork[] = {{"saxpy", run_saxpy},         {"daxpy", run_daxpy},         {"fill", run_fill},
                           {"transpose", run_transpose}, {"reduction", run_reduction}, {"sgemm", run_sgemm},
                           {"hgemm", run_hgemm},         {"streams", run_streams},     {"graph", run_graph},
-                          {"tagged", run_tagged},       {"steps", run_steps},         {"many", run_many}};
+                          {"tagged", run_tagged},       {"steps", run_steps},         {"many", run_many},
+                          {"degrees", run_degrees}};
 
 void time(const Work& work, Data& d) {
   cudaEvent_t begin, end;

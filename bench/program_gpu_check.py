@@ -40,7 +40,8 @@ INSTRUCTIONS = ["smsp__inst_executed.sum", "smsp__sass_inst_executed.sum"]
 METRICS = [READ, WRITE, L2, *L1, *TENSOR, *WORK, *HALF, *INSTRUCTIONS]
 # What ncu counts, in runs of their own: traffic takes one pass, so that no kernel runs twice and its caches are the program's.
 NCU_RUNS = [[READ, WRITE, INSTRUCTIONS[0]], [*TENSOR, *WORK, *HALF]]
-NCU_METRICS = [metric for run in NCU_RUNS for metric in run]
+# Of a network in f16: each unit of the matrix units takes passes of its own.
+NCU_HALF_RUNS = [NCU_RUNS[0], [metric for metric in NCU_RUNS[1] if "tensor" not in metric or "fp16" in metric]]
 # Bytes that a call of a streaming kernel writes: (part of its name, blocks) -> bytes.
 KNOWN_WRITES = {("saxpy", 262144): 2**28, ("daxpy", 131072): 2**28, ("fill", 262144): 2**28, ("tagged<3>", 262144): 2**28, ("transpose", 65536): 2**28,
                 ("vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add", 65536): 2**28,
@@ -131,10 +132,15 @@ def for_ncu(run):
 
 
 def resnet50():
-    import timm
     import torch
     torch.manual_seed(0)
-    model = timm.create_model("resnet50").cuda().half().eval().to(memory_format=torch.channels_last)
+    try:
+        import timm
+        model = timm.create_model("resnet50")
+    except ImportError:
+        import torchvision
+        model = torchvision.models.resnet50(weights=None)
+    model = model.cuda().half().eval().to(memory_format=torch.channels_last)
     image = torch.randn(64, 3, 224, 224, device="cuda", dtype=torch.half).to(memory_format=torch.channels_last)
     return model, image
 
@@ -154,7 +160,7 @@ def app_resnet50():
         with torch.cuda.graph(graph):
             out, steps = model(image), steps.add_(1)
         torch_time("resnet50_graph", graph.replay, lambda: out)
-        for_ncu(lambda: (model(image), graph.replay()))
+        for_ncu(lambda: model(image))
         print("resnet50_steps.check", steps[0].item())
 
 
@@ -174,7 +180,8 @@ PYTHON_APPS = {"torch": app_torch, "triton": app_triton, "cupy": app_cupy, "resn
 # What gable's library wrote, and what ncu prints.
 
 def read_kernels(folder):
-    kernels, notes = [], []
+    """The kernels, whole CUDA graphs, and notes of a session."""
+    kernels, graphs, notes = [], [], []
     for name in sorted(os.listdir(folder)):
         if not (name.startswith("kernels.") and name.endswith(".txt")):
             continue
@@ -186,15 +193,15 @@ def read_kernels(folder):
                 notes.append(name + " did not end by itself")
             if fields[0] != "kernel":
                 continue
-            kernel = {"name": fields[3], "grid": fields[5], "block": fields[6], "metrics": {}}
+            kernel = {"name": fields[3], "grid": fields[5], "block": fields[6], "arguments": "0", "metrics": {}}
             for field in fields[7:]:
                 key, _, value = field.partition("=")
                 if key.startswith("m:"):
                     kernel["metrics"][key[2:]] = float(value)
                 else:
-                    kernel[key] = value if key == "reason" else float(value)
-            kernels.append(kernel)
-    return kernels, notes
+                    kernel[key] = value if key in ("reason", "arguments", "graph") else float(value)
+            (graphs if "graph" in kernel else kernels).append(kernel)
+    return kernels, graphs, notes
 
 
 def work_of(metrics):
@@ -230,7 +237,7 @@ def limited(command, environment, limit):
 
 
 def ncu_run(command, metrics, options, environment, limit):
-    """Mean metrics of each kernel, grid and block under ncu, from its CSV."""
+    """Metrics of each launch of a kernel, grid and block under ncu, from its CSV."""
     ncu = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "mangled", "--clock-control", "none", "--cache-control", "none",
            "--metrics", ",".join(metrics), *options]
     done = limited(ncu + command, environment, limit)
@@ -239,19 +246,24 @@ def ncu_run(command, metrics, options, environment, limit):
         return {}, (done.stdout + done.stderr)[-2000:]
     # The demangler of C++ writes names as gable does.
     lines = subprocess.run(["c++filt", "--no-strip-underscore"], input="\n".join(lines), capture_output=True, text=True).stdout.splitlines()
-    sums = {}
+    found = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines))):
         if not row["ID"]:
             continue  # the row of units
-        calls = sums.setdefault(identity(row["Kernel Name"], row["Grid Size"], row["Block Size"]), [])
-        calls.append({m: float(row[m].replace(",", "")) for m in metrics if row.get(m) not in (None, "", "n/a")})
-    return {" ".join(key): {m: statistics.fmean(c.get(m, 0) for c in calls) for m in metrics} for key, calls in sums.items()}, ""
+        values = {m: float(row[m].replace(",", "")) for m in metrics if row.get(m) not in (None, "", "n/a")}
+        if any(metric in values for metric in WORK):
+            values["flop"] = work_of(values)
+        launches = found.setdefault(" ".join(identity(row["Kernel Name"], row["Grid Size"], row["Block Size"])), {})
+        for metric, value in values.items():
+            if metric == "flop" or metric in NCU_RUNS[0]:
+                launches.setdefault(metric, []).append(value)
+    return found, ""
 
 
 def ncu_kernels(command, options, environment, limit):
     """Metrics of NCU_RUNS by kernel; a run may have seen fewer kernels than another."""
     found, troubles = {}, []
-    for metrics, more in zip(NCU_RUNS, options):
+    for metrics, more in options:
         kernels, trouble = ncu_run(command, metrics, more, environment, limit)
         troubles += [trouble] if trouble else []
         for key, values in kernels.items():
@@ -278,20 +290,36 @@ def session(command, mode, options, limit):
         if options.calls:
             environment["GABLE_SESSION_CALLS"] = str(options.calls)
         result = run(command, environment, limit)
-        result["kernels"], result["notes"] = read_kernels(folder)
+        result["kernels"], result["graphs"], result["notes"] = read_kernels(folder)
         return result
 
 
+def launches_of(kernel):
+    """What is the same for launches that do the same work."""
+    return kernel["name"], kernel["grid"], kernel["block"], kernel["arguments"]
+
+
 def counts_of(kernels):
-    """Metrics per call of each kernel, grid and block; a kernel's sets of metrics have records of their own."""
-    counts = {}
+    """Metrics per call of launches with the same arguments; their sets of metrics have records of their own."""
+    sums = {}
     for kernel in kernels:
         for metric, value in kernel["metrics"].items():
-            sums = counts.setdefault((kernel["name"], kernel["grid"], kernel["block"]), {}).setdefault(metric, [0, 0])
-            sums[0] += value
-            sums[1] += kernel["counted"]
-    return ({key: {metric: value / calls for metric, (value, calls) in sums.items()} for key, sums in counts.items()},
-            {key: max(calls for _, calls in sums.values()) for key, sums in counts.items()})
+            one = sums.setdefault(launches_of(kernel), {}).setdefault(metric, [0, 0])
+            one[0] += value
+            one[1] += kernel["counted"]
+    return ({key: {metric: value / calls for metric, (value, calls) in one.items()} for key, one in sums.items()},
+            {key: max(calls for _, calls in one.values()) for key, one in sums.items()})
+
+
+def weighted(counts, calls):
+    """The mean of each metric over kinds of launches, by how often each ran; of those that have it."""
+    sums = {}
+    for key, metrics in counts.items():
+        for metric, value in metrics.items():
+            one = sums.setdefault(metric, [0, 0])
+            one[0] += value * calls.get(key, 1)
+            one[1] += calls.get(key, 1)
+    return {metric: value / weight for metric, (value, weight) in sums.items()}
 
 
 def blocks_of(grid):
@@ -301,13 +329,20 @@ def blocks_of(grid):
 
 def shorter(timed, alone):
     """As perfcounters/program/kernel_counts.cpp: T of the run of kernels alone where that is shorter."""
-    medians = {(k["name"], k["grid"], k["block"]): k["median"] for k in alone}
+    medians = {launches_of(k): k["median"] for k in alone}
     for kernel in timed:
-        one = medians.get((kernel["name"], kernel["grid"], kernel["block"]), kernel["median"])
+        one = medians.get(launches_of(kernel), kernel["median"])
         if one < kernel["median"]:
             kernel["together"] = kernel["median"]
             kernel["seconds"] *= one / kernel["median"]
             kernel["median"] = one
+
+
+def graph_slowdowns(timed, alone):
+    """Time of each whole CUDA graph with CUPTI's instructions in its kernels, over that without."""
+    medians = {g["graph"]: g["median"] for g in alone}
+    return [{"calls": g["calls"], "together": g["median"], "alone": medians[g["graph"]],
+             "ratio": g["median"] / medians[g["graph"]]} for g in timed if g["graph"] in medians]
 
 
 def add_events(rows, overhead):
@@ -318,43 +353,70 @@ def add_events(rows, overhead):
                 row["T_to_events"] = row["median"] / overhead[name]["plain"]
 
 
+def counted_row(mine):
+    return {"flop": work_of(mine), "read": mine.get(READ), "write": mine.get(WRITE), "l2": 32 * mine.get(L2, 0),
+            "instructions": mine.get(INSTRUCTIONS[0]), "instrumented": mine.get(INSTRUCTIONS[1])}
+
+
 def compare(timed, counted):
-    """One row a kernel that was timed, the longest first."""
+    """One row a kernel, grid and block that was timed, the longest first; where its launches have different arguments,
+    each kind of them is one of its `launches`."""
     counts, calls = counts_of(counted)
     reasons = {(k["name"], k["grid"], k["block"]): k["reason"] for k in counted if "reason" in k}
+    kinds = {}
+    for kernel in timed:
+        kinds.setdefault((kernel["name"], kernel["grid"], kernel["block"]), []).append(kernel)
     rows = []
-    for kernel in sorted(timed, key=lambda k: -k["seconds"]):
-        key = (kernel["name"], kernel["grid"], kernel["block"])
-        row = {"name": kernel["name"], "grid": kernel["grid"], "block": kernel["block"], "calls": kernel["calls"],
-               "seconds": kernel["seconds"], "median": kernel["median"]}
-        if "together" in kernel:
-            row["together"] = kernel["together"]
+    for key, kernels in kinds.items():
+        kernels.sort(key=lambda k: -k["seconds"])
+        row = {"name": key[0], "grid": key[1], "block": key[2], "calls": sum(k["calls"] for k in kernels),
+               "seconds": sum(k["seconds"] for k in kernels), "median": kernels[0]["median"]}
+        if "together" in kernels[0]:
+            row["together"] = kernels[0]["together"]
         if key in reasons:
             row["reason"] = reasons[key]
-        if key in counts:
-            mine = counts[key]
-            row.update(counted=calls[key], flop=work_of(mine), read=mine.get(READ), write=mine.get(WRITE),
-                       l2=32 * mine.get(L2, 0), instructions=mine.get(INSTRUCTIONS[0]),
-                       instrumented=mine.get(INSTRUCTIONS[1]))
+        mine = {k: metrics for k, metrics in counts.items() if k[:3] == key}
+        if mine:
+            weights = {}
+            for kernel in kernels:
+                weights[launches_of(kernel)] = weights.get(launches_of(kernel), 0) + kernel["calls"]
+            seen = {k: metrics for k, metrics in mine.items() if k in weights} or mine
+            row.update(counted=sum(calls[k] for k in mine), **counted_row(weighted(seen, weights)))
+            works = {k: {"flop": work_of(m)} for k, m in seen.items() if any(metric in m for metric in WORK)}
+            row["flop"] = weighted(works, weights).get("flop", row["flop"])
+            row["unseen"] = sum(weights.values()) - sum(weights[k] for k in seen if k in weights)
             for (part, blocks), known in KNOWN_WRITES.items():
-                if part in kernel["name"] and blocks_of(kernel["grid"]) == blocks and row["write"] is not None:
+                if part in key[0] and blocks_of(key[1]) == blocks and row["write"] is not None:
                     row["write_ratio"] = row["write"] / known
+        if len(kernels) > 1:
+            row["launches"] = [{"arguments": k["arguments"], "calls": k["calls"], "median": k["median"],
+                                **({"counted": calls[launches_of(k)], **counted_row(mine[launches_of(k)])}
+                                   if launches_of(k) in mine else {})} for k in kernels]
         rows.append(row)
-    return rows
+    return sorted(rows, key=lambda row: -row["seconds"])
+
+
+def nearest(value, values):
+    return min(values, key=lambda other: abs(other - value))
 
 
 def add_ncu(rows, ncu):
-    """ncu's numbers and the ratios to them."""
+    """ncu's numbers and the ratios to them: means over its launches, and of each kind of launch the nearest one."""
     for row in rows:
         theirs = ncu.get(" ".join(identity(row["name"], row["grid"], row["block"])))
         if "flop" not in row or not theirs:
             continue
-        has_work = any(metric in theirs for metric in WORK)
-        row["ncu"] = {"flop": work_of(theirs) if has_work else None, "read": theirs.get(READ), "write": theirs.get(WRITE),
-                      "instructions": theirs.get(INSTRUCTIONS[0])}
+        means = {metric: statistics.fmean(values) for metric, values in theirs.items()}
+        has_work = "flop" in theirs
+        row["ncu"] = {"launches": max(len(values) for values in theirs.values()),
+                      "flop": means.get("flop"), "read": means.get(READ), "write": means.get(WRITE),
+                      "instructions": means.get(INSTRUCTIONS[0])}
         for name in ("flop", "read", "write", "instructions"):
             if row["ncu"][name] and row[name] is not None:
                 row[name + "_to_ncu"] = row[name] / row["ncu"][name]
+        for kind in row.get("launches", []):
+            if has_work and kind.get("flop"):
+                kind["flop_to_ncu"] = kind["flop"] / (nearest(kind["flop"], theirs["flop"]) or float("nan"))
 
 
 def show(result, most):
@@ -367,6 +429,11 @@ def show(result, most):
         print(f"   {100 * row['seconds'] / total:5.1f}% {base_of(row['name'])[:40]:40} {row['grid']:>12} W {row.get('flop', 0):.4g} "
               f"ncu: W {ratio('flop_to_ncu')} read {ratio('read_to_ncu')} write {ratio('write_to_ncu')} inst "
               f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')}; T {ratio('T_to_events')} {row.get('reason', '')[:60]}", flush=True)
+        for kind in row.get("launches", []):
+            print(f"          {kind['calls']:.0f} launches with other arguments, {kind['median']:.4g} s, W {kind.get('flop', 0):.6g} "
+                  f"ncu's nearest: {kind.get('flop_to_ncu', 0):.4f}")
+    for graph in result.get("graphs", []):
+        print(f"   graph, {graph['calls']:.0f} launches: {graph['together']:.6g} s with CUPTI's instructions, {graph['alone']:.6g} without: {graph['ratio']:.4f}")
 
 
 def check_app(name, command, options, ncu_options):
@@ -375,7 +442,7 @@ def check_app(name, command, options, ncu_options):
     for _ in range(options.rounds):
         plain.append(run(command, dict(os.environ), options.limit))
         timed.append(session(command, "time", options, options.limit))
-    print("   plain", plain[-1], "\n   timed", {k: v for k, v in timed[-1].items() if k != "kernels"}, flush=True)
+    print("   plain", plain[-1], "\n   timed", {k: v for k, v in timed[-1].items() if k not in ("kernels", "graphs")}, flush=True)
     alone = session(command, "alone", options, options.limit)
     shorter(timed[-1]["kernels"], alone["kernels"])
     counted = session(command, "counters", options, options.limit)
@@ -388,6 +455,7 @@ def check_app(name, command, options, ncu_options):
                        "counted": counted["wall"]},
               "exits": [r["exit"] for r in plain + timed + [alone, counted]],
               "errors": [r["error"] for r in plain + timed + [alone, counted] if r["error"]],
+              "graphs": graph_slowdowns(timed[-1]["graphs"], alone["graphs"]),
               "kernels": compare(timed[-1]["kernels"], counted["kernels"])}
     add_ncu(result["kernels"], ncu)
     result["wrong"] = [(what, value, r["checks"].get(what)) for r in timed + [alone, counted] for what, value in
@@ -419,11 +487,10 @@ def programs(options):
         program = os.path.join(tempfile.mkdtemp(), "program_gpu_check")
         subprocess.run(["nvcc", "-O3", "-arch=native", "-o", program, os.path.join(HERE, "program_gpu_check.cu"), "-lcublas"],
                        check=True)
-    cuda_work = ["sgemm", "hgemm", "saxpy", "daxpy", "fill", "transpose", "reduction", "streams", "tagged", "steps", "graph"]
+    cuda_work = ["sgemm", "hgemm", "saxpy", "daxpy", "fill", "transpose", "reduction", "streams", "tagged", "steps", "graph", "degrees"]
     python = [sys.executable, os.path.abspath(__file__), "app"]
-    few = [["--launch-count", "60", "--kernel-id", ":::[2-4]"]] * 2
-    marked = ["--profile-from-start", "off"]
-    marked = [marked, marked + ["--launch-count", "90"]]  # W takes many passes
+    few = [(metrics, ["--launch-count", "60", "--kernel-id", ":::[2-4]"]) for metrics in NCU_RUNS]
+    marked = [(metrics, ["--profile-from-start", "off"]) for metrics in NCU_HALF_RUNS]
     all_programs = {"cuda": ([os.path.abspath(program), *cuda_work], few),
                     "python": (python + ["torch", "triton", "cupy"], few),
                     "resnet50": (python + ["resnet50"], marked),

@@ -21,7 +21,7 @@ using perf::Metric;
 
 // Longest run of the kernels one after the other: times the run under the clock, and seconds on top.
 constexpr double kSlowerAlone = 3, kSecondsAlone = 10;
-constexpr double kLittle = 0.01;  // of the kernels' time: no run for that
+constexpr double kLittle = 0.01;  // of the kernels' time: no run for that, and no word
 
 std::string extent_text(const std::array<int, 3>& extent) {
   std::string text = std::to_string(extent[0]);
@@ -78,11 +78,31 @@ int gpu_of(const perf::SessionRecords& timed, const perf::KernelPoint& kernel) {
   return 0;
 }
 
+std::string shape_of(const perf::KernelPoint& kernel) {
+  std::string shape = fmt::format("grid {} block {}", extent_text(kernel.grid), extent_text(kernel.block));
+  if (kernel.work > 0) shape += fmt::format(" work {}", kernel.work);
+  return shape;
+}
+
+/// What is to be known of T.
+std::vector<std::string> flags_of(const perf::KernelPoint& kernel, const std::optional<perf::GraphSlowdown>& graphs) {
+  std::vector<std::string> flags;
+  if (kernel.mean) flags.emplace_back("its launches do different work: T, W and Q are means");
+  if (!kernel.in_graphs_only) return flags;
+  const std::string why = "T is of launches in CUDA graphs with CUPTI's instructions in the kernel";
+  if (!graphs) {
+    flags.push_back(why + ", which make it longer");
+  } else if (graphs->mean > 1 + kLittle) {
+    flags.push_back(fmt::format("{}: the graphs took {:.3f} times as long with them as without", why, graphs->mean));
+  }
+  return flags;
+}
+
 MeasuredPart part_of(const perf::KernelPoint& kernel, int gpu, double seconds_of_all) {
   MeasuredPart part{.kind = "kernel",
                     .name = name_of(kernel.name),
                     .kernel = kernel.name,
-                    .shape = fmt::format("grid {} block {}", extent_text(kernel.grid), extent_text(kernel.block)),
+                    .shape = shape_of(kernel),
                     .times = kernel.times,
                     .gpu = gpu,
                     .device_name = kernel.gpu_name,
@@ -109,6 +129,9 @@ class FurtherRuns {
     return combined();
   }
   const std::vector<std::string>& notes() const { return notes_; }
+  std::optional<perf::GraphSlowdown> graph_slowdown() const {
+    return perf::graph_slowdown(timed_.graphs, alone_graphs_);
+  }
   /// Why no kernel has counts; empty: it was tried.
   std::string uncounted() const {
     if (has_counted_) return "";
@@ -132,6 +155,7 @@ class FurtherRuns {
           "CUPTI's instructions in them, up to 10 % longer");
     } else if (end.status() == request_.exit_status) {
       alone_ = std::move(alone.kernels);
+      alone_graphs_ = std::move(alone.graphs);
     }
   }
 
@@ -186,7 +210,7 @@ class FurtherRuns {
   const perf::SessionRecords& timed_;
   const GpuCountRequest& request_;
   const std::function<void(const std::string& what)>& progress_;
-  std::vector<perf::KernelRecord> alone_{}, counted_{};
+  std::vector<perf::KernelRecord> alone_{}, alone_graphs_{}, counted_{};
   std::vector<std::string> notes_{};
   int runs_ = 0;
   bool interrupted_ = false, has_counted_ = false;
@@ -201,11 +225,13 @@ GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& req
   perf::KernelPoints points = runs.points();
   gpu.notes = runs.notes();
   gpu.notes.insert(gpu.notes.end(), points.notes.begin(), points.notes.end());
+  const std::optional<perf::GraphSlowdown> slowdown = runs.graph_slowdown();
   double all = 0;
   for (const perf::KernelPoint& kernel : points.kernels) all += kernel.times.seconds;
   for (const perf::KernelPoint& kernel : points.kernels) {
     MeasuredPart part = part_of(kernel, gpu_of(timed, kernel), all);
     if (const std::string reason = runs.uncounted(); !reason.empty()) part.counted.reason = reason;
+    part.flags = flags_of(kernel, slowdown);
     gpu.parts.push_back(std::move(part));
   }
   return gpu;

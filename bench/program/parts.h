@@ -31,13 +31,14 @@ struct MeasuredPart {
   std::string kind{};  ///< as ProgramPart's
   std::string name{};
   std::string kernel{};  ///< of a kernel: its whole name
-  std::string shape{};   ///< of a kernel: "grid 128 block 256"
+  std::string shape{};   ///< of a kernel: "grid 128 block 256", and "work 2" where launches differ
   CallFields called{};
   perf::CallTimes times{};
   std::optional<int> gpu{};  ///< none: a CPU
   std::string device_name{};
   int threads = 1;  ///< of a CPU
   CountedWork counted{};
+  std::vector<std::string> flags{};        ///< limits of its T
   std::map<std::string, double> counts{};  ///< of a kernel that was counted deeply: perf::KernelPoint::parts
   std::map<std::string, double> stalls{};
 };

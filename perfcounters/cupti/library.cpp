@@ -101,6 +101,7 @@ Functions load_functions() {
   get("cuptiSubscribe", f.subscribe);
   get("cuptiEnableCallback", f.enable_callback);
   get("cuptiGetDeviceId", f.device_id);
+  get("cuptiGetGraphNodeId", f.graph_node_id);
   return f;
 }
 
@@ -129,6 +130,9 @@ Driver load_driver() {
   get("cuLaunchKernel", d.launch);
   get("cuFuncGetName", d.function_name);
   get("cuKernelGetName", d.kernel_name);
+  d.function_parameter = reinterpret_cast<decltype(d.function_parameter)>(dlsym(library, "cuFuncGetParamInfo"));
+  d.kernel_parameter = reinterpret_cast<decltype(d.kernel_parameter)>(dlsym(library, "cuKernelGetParamInfo"));
+  get("cuPointerGetAttribute", d.pointer_attribute);
   get("cuGraphGetNodes", d.graph_nodes);
   get("cuGraphNodeGetType", d.node_type);
   get("cuGraphKernelNodeGetParams_v2", d.kernel_node);

@@ -53,6 +53,7 @@ struct Functions {
   decltype(&cuptiSubscribe) subscribe;
   decltype(&cuptiEnableCallback) enable_callback;
   decltype(&cuptiGetDeviceId) device_id;
+  decltype(&cuptiGetGraphNodeId) graph_node_id;
 
   std::string name;  ///< "libcupti.so.13 (CUPTI 130001)"
 };
@@ -78,6 +79,9 @@ struct Driver {
   decltype(&cuLaunchKernel) launch;
   decltype(&cuFuncGetName) function_name;
   decltype(&cuKernelGetName) kernel_name;
+  decltype(&cuFuncGetParamInfo) function_parameter;  ///< null in drivers before CUDA 12.4, as the next one
+  decltype(&cuKernelGetParamInfo) kernel_parameter;
+  decltype(&cuPointerGetAttribute) pointer_attribute;
   decltype(&cuGraphGetNodes) graph_nodes;
   decltype(&cuGraphNodeGetType) node_type;
   decltype(&cuGraphKernelNodeGetParams) kernel_node;

@@ -2,6 +2,8 @@
 #include "perfcounters/program/kernel_counts.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 #include "perfcounters/sources/gpu_metrics.h"
 
@@ -36,6 +38,9 @@ class Sums {
       all += sum;
       calls += record.counted_calls;
     }
+    if (record.most_instructions <= 0) return;
+    least_ = most_ > 0 ? std::min(least_, record.least_instructions) : record.least_instructions;
+    most_ = std::max(most_, record.most_instructions);
   }
 
   GpuCounts per_call() const {
@@ -43,6 +48,9 @@ class Sums {
     for (const auto& [metric, sum] : sums_) counts[metric] = sum.first / static_cast<double>(sum.second);
     return counts;
   }
+
+  /// Most instructions of a call over the least; 1 where they are not known.
+  double spread() const { return least_ > 0 ? most_ / least_ : 1; }
 
   std::int64_t calls() const {
     std::int64_t most = 0;
@@ -52,13 +60,25 @@ class Sums {
 
  private:
   std::map<std::string, std::pair<double, std::int64_t>> sums_;
+  double least_ = 0, most_ = 0;
 };
 
-/// What was counted of a kernel.
+/// What was counted of a kernel's launches with the same arguments.
 struct Counted {
   Sums sums{};
   std::string reason{};  ///< why some of its launches were not counted
 };
+
+/// What was counted of a point, per call.
+struct PointCounts {
+  GpuCounts counts{};
+  std::int64_t calls = 0;
+  std::string reason{};
+  std::string differ{};  ///< says how its launches differ; empty: they don't
+};
+
+using TimesByArguments = std::map<std::uint64_t, std::vector<CallTimes>>;
+using CountedByArguments = std::map<std::uint64_t, Counted>;
 
 constexpr const char* kNotByType =
     "instructions of each type were not counted; of a kernel with 20 launches or fewer only traffic is";
@@ -74,6 +94,12 @@ double matrix_work(const GpuCounts& counts) {
     if (part.starts_with("tensor")) sum += value;
   }
   return sum;
+}
+
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
 }
 
 std::string dominant(std::map<std::string, double> parts) {
@@ -117,33 +143,142 @@ void refuse_all(const std::string& reason, KernelPoint& point) {
   for (const Metric level : kTraffic) point.quantities[level] = {.reason = reason};
 }
 
-/// `counted`: null where no record is of this kernel.
-void set_counts(const Counted* counted, KernelPoint& point) {
-  const GpuCounts counts = counted != nullptr ? counted->sums.per_call() : GpuCounts{};
-  if (counts.empty()) {
-    refuse_all(counted != nullptr && !counted->reason.empty()
-                   ? counted->reason
-                   : "the run that counted launched no such kernel from this region with this grid and block",
+void set_counts(const PointCounts& counted, KernelPoint& point) {
+  if (counted.counts.empty()) {
+    refuse_all(counted.reason.empty()
+                   ? "the run that counted launched no such kernel from this region with this grid and block"
+                   : counted.reason,
                point);
     return;
   }
-  point.counted_calls = counted->sums.calls();
-  point.lacks_work = !has_instrumented(counts);
-  point.lacks_traffic = !gpu_counted(gpu_traffic_terms(Metric::dram_bytes), counts);
-  set_work(counts, point);
-  set_traffic(counts, point);
-  if (counted->reason.empty()) return;
-  for (auto& [metric, quantity] : point.quantities) {
-    quantity.note += (quantity.note.empty() ? "" : "; ") + ("not of all its launches: " + counted->reason);
-  }
+  point.counted_calls = counted.calls;
+  point.lacks_work = !has_instrumented(counted.counts);
+  point.lacks_traffic = !gpu_counted(gpu_traffic_terms(Metric::dram_bytes), counted.counts);
+  set_work(counted.counts, point);
+  set_traffic(counted.counts, point);
+  const auto add_note = [&](const std::string& note) {
+    for (auto& [metric, quantity] : point.quantities) quantity.note += (quantity.note.empty() ? "" : "; ") + note;
+  };
+  if (!counted.reason.empty()) add_note("not of all its launches: " + counted.reason);
+  if (!counted.differ.empty()) add_note(counted.differ);
 }
 
-using TimesByKernel = std::map<Key, std::vector<CallTimes>>;
+// ---- launches of one kernel, grid and block that do different work -------------------------------------------------
+
+constexpr double kSameWork = 0.01, kSameTraffic = 0.05;  // relative
+constexpr double kLittleTraffic = 65536;                 // bytes in L2: code and constants come and go
+constexpr double kSameInstructions = 0.1;                // waiting loops take some
+
+bool alike(double a, double b, double tolerance) { return std::abs(a - b) <= tolerance * std::max(a, b); }
+
+/// By all that was counted of both.
+bool same_work(const GpuCounts& a, const GpuCounts& b) {
+  if (has_instrumented(a) && has_instrumented(b)) {
+    const double one = gpu_work(a).value.value_or(0), other = gpu_work(b).value.value_or(0);
+    if (!alike(one, other, kSameWork)) return false;
+  }
+  const auto traffic = [](const GpuCounts& counts) {
+    return weighted_sum(gpu_traffic_terms(Metric::l2_bytes), counts).value;
+  };
+  const auto one = traffic(a), other = traffic(b);
+  if (one && other && std::abs(*one - *other) > kLittleTraffic && !alike(*one, *other, kSameTraffic)) return false;
+  const auto some = a.find(kHardwareInstructions), more = b.find(kHardwareInstructions);
+  return some == a.end() || more == b.end() || alike(some->second, more->second, kSameInstructions);
+}
+
+std::int64_t calls_of(const std::vector<CallTimes>& records) {
+  std::int64_t calls = 0;
+  for (const CallTimes& times : records) calls += times.calls;
+  return calls;
+}
+
+std::int64_t calls_of(const TimesByArguments& times) {
+  std::int64_t calls = 0;
+  for (const auto& [arguments, records] : times) calls += calls_of(records);
+  return calls;
+}
+
+/// Launches with these arguments do the same work, as far as it is known.
+struct Alike {
+  std::vector<std::uint64_t> timed{}, counted{};
+};
+
+/// The arguments of a kernel's launches in groups of the same work.
+std::vector<Alike> grouped(const TimesByArguments& times, const CountedByArguments& counted) {
+  std::vector<Alike> groups;
+  std::vector<GpuCounts> firsts;  // of each group
+  Alike others;                   // not counted
+  for (const auto& [arguments, records] : times) {
+    const auto found = counted.find(arguments);
+    const GpuCounts counts = found != counted.end() ? found->second.sums.per_call() : GpuCounts{};
+    if (counts.empty()) {
+      others.timed.push_back(arguments);
+      continue;
+    }
+    const auto same =
+        std::find_if(firsts.begin(), firsts.end(), [&](const GpuCounts& first) { return same_work(first, counts); });
+    const auto at = static_cast<std::size_t>(same - firsts.begin());
+    if (same == firsts.end()) {
+      firsts.push_back(counts);
+      groups.emplace_back();
+    }
+    groups[at].timed.push_back(arguments);
+    groups[at].counted.push_back(arguments);
+  }
+  if (others.timed.empty()) return groups;
+  if (groups.size() == 1) {
+    for (const std::uint64_t arguments : others.timed) {
+      groups.front().timed.push_back(arguments);
+      if (counted.contains(arguments)) groups.front().counted.push_back(arguments);  // for its reason
+    }
+    return groups;
+  }
+  // Whichever of the counted ones they are like.
+  for (const auto& [arguments, one] : counted) others.counted.push_back(arguments);
+  groups.push_back(others);
+  return groups;
+}
+
+/// Means over the group's launches.
+PointCounts counts_of(const Alike& group, const TimesByArguments& times, const CountedByArguments& counted) {
+  PointCounts point;
+  GpuCounts sums;
+  std::map<std::string, double> weights;
+  double least = 0, most = 0, spread = 1;
+  for (const std::uint64_t arguments : group.counted) {
+    const Counted& one = counted.at(arguments);
+    if (!one.reason.empty()) point.reason = one.reason;
+    const GpuCounts counts = one.sums.per_call();
+    if (counts.empty()) continue;
+    const auto timed = times.find(arguments);
+    const double weight = timed != times.end() ? static_cast<double>(calls_of(timed->second)) : 1;
+    for (const auto& [metric, value] : counts) {
+      sums[metric] += weight * value;
+      weights[metric] += weight;
+    }
+    point.calls += one.sums.calls();
+    spread = std::max(spread, one.sums.spread());
+    if (const auto found = counts.find(kHardwareInstructions); found != counts.end() && found->second > 0) {
+      least = least > 0 ? std::min(least, found->second) : found->second;
+      most = std::max(most, found->second);
+    }
+  }
+  for (const auto& [metric, sum] : sums) point.counts[metric] = sum / weights[metric];
+  if (least > 0) spread = std::max(spread, most / least);
+  if (spread > 1 + 2 * kSameInstructions) {
+    point.differ = "its launches differ (the longest counted one executes " + rounded(spread) +
+                   " times the instructions of the shortest): T, W and Q are means, W and Q of " +
+                   std::to_string(point.calls) + " counted launches";
+  }
+  return point;
+}
+
+using TimesByKernel = std::map<Key, TimesByArguments>;
 
 TimesByKernel times_of(const std::vector<KernelRecord>& records) {
   TimesByKernel times;
   for (const KernelRecord& record : records) {
-    if (record.times.calls > 0) times[key_of(record)].push_back(record.times);
+    if (record.times.calls > 0) times[key_of(record)][record.arguments].push_back(record.times);
   }
   return times;
 }
@@ -188,6 +323,25 @@ double quantile_of(const std::vector<CallTimes>& records, const CallTimes& all, 
   return high;
 }
 
+/// T of a group: each record's, or that of the same launches alone.
+CallTimes times_of(const Alike& group, const TimesByArguments& together, const TimesByArguments& alone) {
+  std::vector<CallTimes> all;
+  for (const std::uint64_t arguments : group.timed) {
+    const CallTimes times = merge_times(together.at(arguments));
+    const auto one = alone.find(arguments);
+    all.push_back(one != alone.end() ? shorter(times, merge_times(one->second)) : times);
+  }
+  return merge_times(all);
+}
+
+/// Tells points of one kernel, grid and block apart: the longest total time is 1.
+void number(std::vector<KernelPoint>& points) {
+  if (points.size() < 2) return;
+  std::stable_sort(points.begin(), points.end(),
+                   [](const KernelPoint& a, const KernelPoint& b) { return a.times.seconds > b.times.seconds; });
+  for (std::size_t i = 0; i < points.size(); ++i) points[i].work = static_cast<int>(i) + 1;
+}
+
 }  // namespace
 
 std::vector<std::string> kernel_metrics(bool deep) {
@@ -223,24 +377,38 @@ std::vector<std::string> kernel_traffic_metrics() {
 KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::vector<KernelRecord>& counted,
                              const std::vector<KernelRecord>& alone) {
   const TimesByKernel times = times_of(timed), times_alone = times_of(alone);
-  std::map<Key, Counted> counts;
+  std::map<Key, std::int64_t> graph_calls;
+  for (const KernelRecord& record : timed) graph_calls[key_of(record)] += record.graph_calls;
+  std::map<Key, CountedByArguments> counts;
   for (const KernelRecord& record : counted) {
-    Counted& kernel = counts[key_of(record)];
+    Counted& kernel = counts[key_of(record)][record.arguments];
     kernel.sums.add(record);
     if (!record.reason.empty()) kernel.reason = record.reason;
   }
   const auto untimed =
       std::count_if(counts.begin(), counts.end(), [&](const auto& c) { return !times.contains(c.first); });
   KernelPoints points;
-  for (const auto& [key, records] : times) {
-    KernelPoint point{
-        .gpu_name = key.gpu_name, .name = key.name, .region = key.region, .grid = key.grid, .block = key.block};
-    point.times = merge_times(records);
-    if (const auto one = times_alone.find(key); one != times_alone.end())
-      point.times = shorter(point.times, merge_times(one->second));
+  for (const auto& [key, by_arguments] : times) {
     const auto found = counts.find(key);
-    set_counts(found != counts.end() ? &found->second : nullptr, point);
-    points.kernels.push_back(std::move(point));
+    const CountedByArguments& counted_ones = found != counts.end() ? found->second : CountedByArguments{};
+    const auto one_alone = times_alone.find(key);
+    const TimesByArguments& alone_ones = one_alone != times_alone.end() ? one_alone->second : TimesByArguments{};
+    std::vector<KernelPoint> of_key;
+    for (const Alike& group : grouped(by_arguments, counted_ones)) {
+      KernelPoint point{
+          .gpu_name = key.gpu_name, .name = key.name, .region = key.region, .grid = key.grid, .block = key.block};
+      point.times = times_of(group, by_arguments, alone_ones);
+      point.in_graphs_only = graph_calls[key] == calls_of(by_arguments);
+      const PointCounts of_group = counts_of(group, by_arguments, counted_ones);
+      set_counts(of_group, point);
+      if (!of_group.differ.empty()) {
+        point.mean = true;
+        point.times.median = point.times.seconds / static_cast<double>(point.times.calls);
+      }
+      of_key.push_back(std::move(point));
+    }
+    number(of_key);
+    std::move(of_key.begin(), of_key.end(), std::back_inserter(points.kernels));
   }
   std::stable_sort(points.kernels.begin(), points.kernels.end(),
                    [](const KernelPoint& a, const KernelPoint& b) { return a.times.seconds > b.times.seconds; });
@@ -250,6 +418,31 @@ KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::
                            "were timed, and were left out");
   }
   return points;
+}
+
+std::optional<GraphSlowdown> graph_slowdown(const std::vector<KernelRecord>& timed,
+                                            const std::vector<KernelRecord>& alone) {
+  const auto by_graph = [](const std::vector<KernelRecord>& records) {
+    std::map<std::pair<std::string, std::uint64_t>, std::vector<CallTimes>> graphs;
+    for (const KernelRecord& record : records) graphs[{record.gpu_name, record.graph}].push_back(record.times);
+    return graphs;
+  };
+  const auto graphs = by_graph(timed), graphs_alone = by_graph(alone);
+  GraphSlowdown slowdown;
+  double seconds = 0, seconds_alone = 0;
+  for (const auto& [graph, records] : graphs) {
+    const auto found = graphs_alone.find(graph);
+    if (found == graphs_alone.end()) return std::nullopt;
+    const CallTimes times = merge_times(records);
+    const double one = times.median, other = merge_times(found->second).median;
+    if (!(one > 0) || !(other > 0)) return std::nullopt;
+    seconds += static_cast<double>(times.calls) * one;
+    seconds_alone += static_cast<double>(times.calls) * other;
+    slowdown.most = std::max(slowdown.most, one / other);
+  }
+  if (seconds_alone <= 0 || seconds < seconds_alone) return std::nullopt;
+  slowdown.mean = seconds / seconds_alone;
+  return slowdown;
 }
 
 CallTimes merge_times(const std::vector<CallTimes>& records) {

@@ -53,6 +53,7 @@ std::string number(double value) {
 }
 
 std::string number(std::int64_t value) { return std::to_string(value); }
+std::string number(std::uint64_t value) { return std::to_string(value); }
 
 std::string triple(const std::array<int, 3>& values) {
   return std::to_string(values[0]) + "," + std::to_string(values[1]) + "," + std::to_string(values[2]);
@@ -102,6 +103,11 @@ bool read_value(std::string_view key, std::string_view value, KernelRecord& reco
   if (key == "fastest") return read(value, record.times.fastest);
   if (key == "slowest") return read(value, record.times.slowest);
   if (key == "counted") return read(value, record.counted_calls);
+  if (key == "arguments") return read(value, record.arguments);
+  if (key == "graph") return read(value, record.graph);
+  if (key == "graph_calls") return read(value, record.graph_calls);
+  if (key == "least") return read(value, record.least_instructions);
+  if (key == "most") return read(value, record.most_instructions);
   if (key == "reason") record.reason = plain(value);
   return true;
 }
@@ -172,7 +178,14 @@ std::string line_of(const KernelRecord& record) {
     append(line, "fastest", number(record.times.fastest));
     append(line, "slowest", number(record.times.slowest));
   }
+  if (record.arguments != 0) append(line, "arguments", number(record.arguments));
+  if (record.graph != 0) append(line, "graph", number(record.graph));
+  if (record.graph_calls > 0) append(line, "graph_calls", number(record.graph_calls));
   if (record.counted_calls > 0) append(line, "counted", number(record.counted_calls));
+  if (record.most_instructions > 0) {
+    append(line, "least", number(record.least_instructions));
+    append(line, "most", number(record.most_instructions));
+  }
   for (const auto& [metric, sum] : record.metrics) {
     if (std::isfinite(sum) && sum >= 0) append(line, "m:" + escaped(metric), number(sum));
   }

@@ -46,7 +46,7 @@ void add_file(KernelFile file, SessionRecords& all) {
   }
   for (const KernelFailure& failure : file.failures) add_note(all.notes, explained(failure));
   for (std::string& note : file.notes) add_note(all.notes, std::move(note));
-  std::move(file.kernels.begin(), file.kernels.end(), std::back_inserter(all.kernels));
+  for (KernelRecord& record : file.kernels) (record.graph != 0 ? all.graphs : all.kernels).push_back(std::move(record));
 }
 
 }  // namespace

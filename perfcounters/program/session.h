@@ -57,18 +57,23 @@ struct KernelRecord {
   std::string name;    ///< demangled
   std::string region;  ///< path of the region that launched it; empty: none
   std::array<int, 3> grid{}, block{};
-  CallTimes times{};  ///< empty after a run that counts
+  std::uint64_t arguments = 0;  ///< a number of what the launches were asked to do; 0: not known, or too many different
+  CallTimes times{};            ///< empty after a run that counts
   /// Sums over the counted calls by CUPTI's names, e.g. "dram__bytes_read.sum"; empty after a run that times.
   std::map<std::string, double> metrics{};
   std::int64_t counted_calls = 0;
-  std::string reason{};  ///< why there are no metrics though they were asked for
+  double least_instructions = 0, most_instructions = 0;  ///< of one counted call; 0: not known
+  std::string reason{};                                  ///< why there are no metrics though they were asked for
+  std::int64_t graph_calls = 0;                          ///< those of `times` that were in CUDA graphs
+  std::uint64_t graph = 0;  ///< not 0: no kernel, but the whole of a CUDA graph, which has this number in each run
 };
 
 struct SessionRecords {
   std::vector<ProcessRecord> processes{};
   std::vector<RegionRecord> regions{};
   std::vector<KernelRecord> kernels{};
-  std::vector<std::string> notes{};  ///< what was lost or refused, for people
+  std::vector<KernelRecord> graphs{};  ///< whole launches of CUDA graphs: KernelRecord::graph and times
+  std::vector<std::string> notes{};    ///< what was lost or refused, for people
 };
 
 /// Reads all files of a session folder. A file that is cut off gives what it has and a note; it never throws for

@@ -13,6 +13,7 @@
 #include <limits>
 #include <random>
 
+#include "perfcounters/cupti/injection/argument_hash.h"
 #include "perfcounters/cupti/injection/reservoir.h"
 #include "perfcounters/program/kernel_counts.h"
 #include "perfcounters/program/kernel_file.h"
@@ -84,6 +85,33 @@ const KernelPoint& only(const KernelPoints& points) {
 }
 
 Quantity work_of(const KernelPoints& points) { return only(points).quantities.at(Metric::flop); }
+
+KernelRecord with(KernelRecord record, std::uint64_t arguments, std::int64_t calls = 0, double median = 0) {
+  record.arguments = arguments;
+  if (calls > 0) {
+    record.times = {.calls = calls,
+                    .seconds = static_cast<double>(calls) * median,
+                    .median = median,
+                    .q1 = median,
+                    .q3 = median,
+                    .fastest = median,
+                    .slowest = median};
+  }
+  return record;
+}
+
+/// `each`: FLOP, bytes in L2 and instructions of one call.
+KernelRecord counted_with(std::uint64_t arguments, std::int64_t calls, double each) {
+  const double sum = static_cast<double>(calls) * each;
+  KernelRecord record = counted("k", calls,
+                                {{kFfma, sum / 2},
+                                 {"lts__t_sectors_srcunit_tex.sum", sum},
+                                 {kHardwareInstructions, sum},
+                                 {kInstrumentedInstructions, sum},
+                                 {kRead, sum}});
+  record.arguments = arguments;
+  return record;
+}
 
 }  // namespace
 
@@ -243,6 +271,134 @@ TEST_CASE("T is that of kernels one after the other where that is shorter; calls
     CHECK(point.times.q3 == doctest::Approx(point.name == "k" ? 1.1e-4 : 2.1e-4));
     CHECK(point.times.seconds == doctest::Approx(point.name == "k" ? 1e-3 : 2e-3));  // 10 calls at their new median
   }
+}
+
+TEST_CASE("launches with other arguments that do other work are points of their own, each with its T, W and Q") {
+  const std::vector<KernelRecord> times{with(timed("k"), 11, 100, 1e-3), with(timed("k"), 22, 100, 3e-3),
+                                        with(timed("k"), 33, 300, 1.1e-3)};
+  // Each was counted another number of times; 33 does the work of 11.
+  const KernelPoints points =
+      combine_kernels(times, {counted_with(11, 20, 1e6), counted_with(22, 2, 4e6), counted_with(33, 4, 1e6)},
+                      {with(timed("k"), 11, 10, 0.9e-3), with(timed("k"), 22, 10, 2.9e-3)});
+  REQUIRE(points.kernels.size() == 2);
+  const KernelPoint &small = points.kernels[0], &large = points.kernels[1];
+  CHECK(small.work == 1);
+  CHECK(large.work == 2);
+  CHECK(small.quantities.at(Metric::flop).value.value() == doctest::Approx(1e6));
+  CHECK(large.quantities.at(Metric::flop).value.value() == doctest::Approx(4e6));
+  CHECK(large.quantities.at(Metric::dram_bytes).value.value() == doctest::Approx(4e6));
+  CHECK(small.times.calls == 400);
+  CHECK(large.times.calls == 100);
+  CHECK(large.times.median == doctest::Approx(2.9e-3));  // that of the same arguments alone
+  CHECK(small.times.seconds == doctest::Approx(100 * 0.9e-3 + 300 * 1.1e-3));
+  CHECK_FALSE(small.mean);
+  // The same arguments alone: one point, which needs no number.
+  CHECK(only(combine_kernels({times[0], times[2]}, {counted_with(11, 20, 1e6), counted_with(33, 4, 1e6)})).work == 0);
+}
+
+TEST_CASE(
+    "means over launches with different arguments weigh each by how often it ran, not by how often it was counted") {
+  // Alike within the tolerance, so that they are one point.
+  const KernelPoints points = combine_kernels({with(timed("k"), 11, 300, 1e-3), with(timed("k"), 22, 100, 1e-3)},
+                                              {counted_with(11, 1, 1000), counted_with(22, 20, 1008)});
+  CHECK(work_of(points).value.value() == doctest::Approx(1002));
+}
+
+TEST_CASE("launches whose different work can't be parted are one point of means, which says so") {
+  // The run that counted saw other arguments (addresses that look like numbers), of different work.
+  const std::vector<KernelRecord> different{counted_with(55, 1, 1e6), counted_with(66, 1, 3e6)};
+  KernelRecord both = with(timed("k"), 11, 3, 1e-3);
+  both.times.seconds = 9e-3;
+  const KernelPoint point = only(combine_kernels({both}, different));
+  CHECK(point.mean);
+  CHECK(point.work == 0);
+  CHECK(point.quantities.at(Metric::flop).value.value() == doctest::Approx(2e6));
+  CHECK(point.times.median == doctest::Approx(3e-3));  // the mean as well
+  CHECK(point.quantities.at(Metric::flop).note.find("3 times the instructions") != std::string::npos);
+  // Data decide how much work a launch with these arguments does.
+  KernelRecord varies = counted_with(11, 4, 1e6);
+  varies.least_instructions = 5e5;
+  varies.most_instructions = 2e6;
+  const KernelPoint data = only(combine_kernels({with(timed("k"), 11, 3, 1e-3)}, {varies}));
+  CHECK(data.mean);
+  CHECK(data.quantities.at(Metric::dram_bytes).note.find("4 times the instructions") != std::string::npos);
+  // Launches that were not counted are like those that were, as long as these are alike.
+  const KernelPoint all =
+      only(combine_kernels({with(timed("k"), 11, 3, 1e-3), with(timed("k"), 0, 7, 1e-3)}, {counted_with(11, 2, 1e6)}));
+  CHECK_FALSE(all.mean);
+  CHECK(all.times.calls == 10);
+  const KernelPoints three =
+      combine_kernels({with(timed("k"), 11, 3, 1e-3), with(timed("k"), 22, 3, 1e-3), with(timed("k"), 0, 7, 1e-3)},
+                      {counted_with(11, 2, 1e6), counted_with(22, 2, 3e6)});
+  REQUIRE(three.kernels.size() == 3);
+  CHECK(three.kernels[0].times.calls == 7);
+  CHECK(three.kernels[0].mean);
+}
+
+TEST_CASE("the arguments of a launch: the same without its addresses, others with another size") {
+  const auto high = [](std::uint64_t word) { return word >> 40 == 0x7f; };
+  struct Passed {
+    std::uint64_t data;
+    int rows, columns;
+    std::uint64_t more;
+  };
+  const auto hash = [&](const Passed& passed, float scale) {
+    gable::cupti::ArgumentHash all;
+    all.add(&passed, sizeof passed, high);
+    all.add(&scale, sizeof scale, high);
+    return all.value();
+  };
+  const Passed first{0x7f0012345600, 64, 128, 0x7f0099999900};
+  CHECK(hash(first, 1) == hash({0x7f8812345640, 64, 128, 0x7f0000000100}, 1));
+  CHECK(hash(first, 1) != hash({0x7f0012345600, 64, 256, 0x7f0099999900}, 1));
+  CHECK(hash(first, 1) != hash({0x7f0012345600, 128, 64, 0x7f0099999900}, 1));
+  CHECK(hash(first, 1) != hash(first, 2));
+  CHECK(hash({0x7f0012345600, 64, 128, 0}, 1) != hash(first, 1));  // no array
+  CHECK(gable::cupti::ArgumentHash().value() != 0);
+
+  gable::cupti::FirstArguments<int> kernels;
+  for (std::uint64_t seed = 1; seed <= 32; ++seed) CHECK(kernels.limited(1, seed) == seed);
+  CHECK(kernels.limited(1, 33) == 0);
+  CHECK(kernels.limited(1, 7) == 7);
+  CHECK(kernels.limited(2, 33) == 33);
+  CHECK(kernels.number(1) == 32);
+  CHECK(kernels.number(3) == 0);
+}
+
+TEST_CASE("how much longer CUDA graphs take with instructions of CUPTI's in their kernels") {
+  const auto graph = [](std::uint64_t number, std::int64_t calls, double seconds) {
+    KernelRecord record = with(kernel(""), 0, calls, seconds);
+    record.graph = number;
+    return record;
+  };
+  const auto slowdown = graph_slowdown({graph(1, 10, 1.1), graph(2, 90, 1.02)}, {graph(1, 5, 1.0), graph(2, 90, 1.0)});
+  REQUIRE(slowdown.has_value());
+  CHECK(slowdown->mean == doctest::Approx(0.1 * 1.1 + 0.9 * 1.02));
+  CHECK(slowdown->most == doctest::Approx(1.1));
+  CHECK_FALSE(graph_slowdown({graph(1, 10, 1.1), graph(2, 9, 1)}, {graph(1, 10, 1.0)}).has_value());
+  CHECK_FALSE(graph_slowdown({graph(1, 10, 0.9)}, {graph(1, 10, 1.0)}).has_value());  // more than kernels is in it
+  CHECK_FALSE(graph_slowdown({}, {}).has_value());
+
+  // A whole graph is no kernel.
+  const Folder folder;
+  KernelFile file{.pid = 7, .done = true};
+  file.kernels = {timed("k"), graph(18446744073709551615u, 10, 1.1)};
+  file.kernels[0].arguments = 12345678901234567890u;
+  file.kernels[0].least_instructions = 3;
+  file.kernels[0].most_instructions = 4;
+  folder.write("kernels.7.0.txt", to_text(file));
+  const SessionRecords all = read_kernels(folder.path());
+  REQUIRE(all.kernels.size() == 1);
+  REQUIRE(all.graphs.size() == 1);
+  CHECK(all.kernels[0].arguments == 12345678901234567890u);
+  CHECK(all.kernels[0].most_instructions == 4);
+  CHECK(all.graphs[0].graph == 18446744073709551615u);
+  CHECK(all.graphs[0].times.median == 1.1);
+  KernelRecord inside = timed("k");
+  inside.graph_calls = inside.times.calls;
+  CHECK(only(combine_kernels({inside}, {})).in_graphs_only);
+  CHECK_FALSE(only(combine_kernels({inside, with(timed("k"), 1, 1, 1e-3)}, {})).in_graphs_only);
+  CHECK(parse_kernel_file(to_text({.pid = 7, .kernels = {inside}}), "f").kernels[0].graph_calls == 10);
 }
 
 TEST_CASE("a kernel with too few launches for both lacks W or Q, and a further session fills the gap") {

@@ -65,12 +65,34 @@ void resource(CUpti_CallbackId what, const CUpti_ResourceData& data) {
   if (what == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING && injected->counter) {
     injected->counter->context_ends(data.context);
   }
+  if (what == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED && !injected->counter) {
+    const auto* graph = static_cast<const CUpti_GraphData*>(data.resourceDescriptor);
+    if (graph != nullptr && graph->nodeType == CU_GRAPH_NODE_TYPE_KERNEL) note_clone(*graph);
+  }
+}
+
+void timed_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  const bool enters = data.callbackSite == CUPTI_API_ENTER;
+  switch (kind_of(call)) {
+    case Call::launch:
+      if (enters) note_launch(call, data);
+      break;
+    case Call::graph_launch:
+      if (enters) note_graph_launch(data);
+      break;
+    case Call::graph_instantiate:
+    case Call::graph_change:
+      if (!enters && *static_cast<const CUresult*>(data.functionReturnValue) == CUDA_SUCCESS) note_graph(call, data);
+      break;
+    default:
+      break;
+  }
 }
 
 void api_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   const bool enters = data.callbackSite == CUPTI_API_ENTER;
   if (!injected->counter) {
-    if (enters) note_launch(data.correlationId, kind_of(call) == Call::graph_launch);
+    timed_call(call, data);
     return;
   }
   if (enters) {
@@ -92,12 +114,14 @@ void subscribe() {
   static CUpti_SubscriberHandle subscriber = nullptr;
   check(functions().subscribe(&subscriber, called_back, nullptr), "cuptiSubscribe");
   for (const CUpti_CallbackIdResource what :
-       {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING}) {
+       {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
+        CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED}) {
+    if (what == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED && injected->counter) continue;
     check(functions().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, what), "cuptiEnableCallback");
   }
   for (const CUpti_CallbackId call : known_calls()) {
-    // A timed launch needs its region only.
-    if (!injected->counter && kind_of(call) != Call::launch && kind_of(call) != Call::graph_launch) continue;
+    const Call kind = kind_of(call);
+    if (!injected->counter && (kind == Call::begin_capture || kind == Call::end_capture)) continue;
     check(functions().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call), "cuptiEnableCallback");
   }
 }

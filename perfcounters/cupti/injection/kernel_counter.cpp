@@ -21,7 +21,8 @@ using Armed = CountedContext::Armed;
 
 // Launches whose work is counted: it is the same each time, and takes several passes.
 constexpr std::int64_t kWorkCalls = 2;
-constexpr std::int64_t kGraphCalls = 2;  // counted launches of a CUDA graph
+constexpr std::int64_t kFurtherCalls = 4;  // counted calls for the second and further arguments of a kernel
+constexpr std::int64_t kGraphCalls = 2;    // counted launches of a CUDA graph
 constexpr double kSameInstructions = 0.01;
 
 constexpr const char* kOnlyInGraph =
@@ -49,6 +50,11 @@ bool belongs(const std::map<std::string, double>& values, const CountedKernel& k
 }
 
 void add(const std::map<std::string, double>& values, Counts& counts) {
+  if (const auto found = values.find(perf::kHardwareInstructions); found != values.end()) {
+    const double least = counts.calls > 0 ? counts.least_instructions : found->second;
+    counts.least_instructions = std::min(least, found->second);
+    counts.most_instructions = std::max(counts.most_instructions, found->second);
+  }
   ++counts.calls;
   for (const auto& [metric, value] : values) counts.sums[metric] += value;
 }
@@ -88,6 +94,7 @@ perf::KernelRecord record_of(int gpu, const std::string& gpu_name, const KernelS
   record.region = region;
   record.grid = shape.grid;
   record.block = shape.block;
+  record.arguments = shape.arguments;
   return record;
 }
 
@@ -101,6 +108,8 @@ void append_counts(const perf::KernelRecord& identity, const CountedKernel& kern
     records.push_back(identity);
     records.back().metrics = counts->sums;
     records.back().counted_calls = counts->calls;
+    records.back().least_instructions = counts->least_instructions;
+    records.back().most_instructions = counts->most_instructions;
   }
 }
 
@@ -136,11 +145,15 @@ CountedContext* KernelCounter::context_of(CUcontext context) {
   return found != contexts_.end() ? found->second.get() : nullptr;
 }
 
-CountedKernel& KernelCounter::kernel_of(const CountedContext& context, const KernelShape& shape) {
+CountedKernel& KernelCounter::kernel_of(const CountedContext& context, KernelShape shape) {
   const std::string region = current_region();
+  KernelShape bare = shape;
+  bare.arguments = 0;
+  shape.arguments = first_arguments_.limited(bare, shape.arguments);
   const auto [place, is_new] = kernels_.try_emplace({context.gpu(), shape, region});
   if (is_new) {
     place->second = {.gpu = context.gpu(), .gpu_name = context.gpu_name(), .shape = shape, .region = region};
+    place->second.most_calls = first_arguments_.number(bare) > 1 ? std::min(calls_, kFurtherCalls) : calls_;
     if (waits_for_others(shape.name)) place->second.reason = kWaits;
   }
   return place->second;
@@ -148,8 +161,8 @@ CountedKernel& KernelCounter::kernel_of(const CountedContext& context, const Ker
 
 bool KernelCounter::wanted(const CountedContext& context, const CountedKernel& kernel, Armed what) const {
   if (!context.can(what) || !kernel.reason.empty()) return false;
-  return what == Armed::for_traffic ? kernel.traffic.planned < calls_
-                                    : kernel.work.planned < std::min(calls_, kWorkCalls);
+  return what == Armed::for_traffic ? kernel.traffic.planned < kernel.most_calls
+                                    : kernel.work.planned < std::min(kernel.most_calls, kWorkCalls);
 }
 
 void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data) {
@@ -200,19 +213,21 @@ void KernelCounter::refuse_graphs(CountedContext& context, const GpuProfilerErro
 
 void KernelCounter::refuse_launch(const CountedContext& context, CUpti_CallbackId call,
                                   const CUpti_CallbackData& data) {
-  const std::optional<KernelShape> shape = shape_of(call, data);
+  std::optional<KernelShape> shape = shape_of(call, data);
   if (!shape) return;
+  shape->arguments = arguments_of(call, data);
   CountedKernel& kernel = kernel_of(context, *shape);
   if (calls_of(kernel) == 0 && kernel.reason.empty()) kernel.reason = kFailed;
 }
 
 void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  const std::optional<KernelShape> shape = shape_of(call, data);
+  std::optional<KernelShape> shape = shape_of(call, data);
   if (!shape) {
     disarm(context);
     file_.note("kernels that are started by " + std::string(data.functionName) + " were not counted");
     return;
   }
+  shape->arguments = arguments_of(call, data);
   CountedKernel& kernel = kernel_of(context, *shape);
   if (context.armed() != Armed::no) {
     context.idle = wanted(context, kernel, context.armed()) ? 0 : context.idle + 1;
@@ -268,7 +283,7 @@ void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data)
       break;
     case Call::graph_instantiate:
     case Call::graph_change:
-      if (worked) graphs_.learn(call, data);
+      if (worked) graphs_.keep(read_graph(call, data));
       break;
     case Call::launch:
     case Call::graph_launch:
@@ -332,6 +347,17 @@ const CountedKernel* KernelCounter::outside(const GraphKey& graph, const KernelS
     if (kernel->first.gpu != graph.gpu || kernel->first.shape != shape) break;
     if (calls_of(kernel->second) > 0) return &kernel->second;
   }
+  // With other arguments: the graph's instructions tell whether these are of the same work.
+  if (shape.arguments == 0) return nullptr;
+  KernelShape bare = shape;
+  bare.arguments = 0;
+  for (auto kernel = kernels_.lower_bound({graph.gpu, bare, ""}); kernel != kernels_.end(); ++kernel) {
+    const KernelShape& other = kernel->first.shape;
+    if (kernel->first.gpu != graph.gpu || other.name != shape.name || other.grid != shape.grid ||
+        other.block != shape.block)
+      break;
+    if (calls_of(kernel->second) > 0) return &kernel->second;
+  }
   return nullptr;
 }
 
@@ -361,7 +387,7 @@ void KernelCounter::append_graphs(std::vector<perf::KernelRecord>& records) cons
         record.reason = kOnlyInGraph;
       } else if (!refused.empty()) {
         record.reason = refused;
-      } else if (kernel->region != key.region) {
+      } else if (kernel->region != key.region || kernel->shape != shape) {
         append_counts(std::move(record), *kernel, records);
         continue;
       } else {

@@ -9,8 +9,8 @@
 // The counts of dram are of launches that run once, in the program's own order: a kernel that runs again finds in the
 // caches what CUPTI restored (a reduction would seem to write 23 MB).
 //
-// CUPTI does not part the kernels of a CUDA graph. They get the counts of launches outside it with the same name, grid
-// and block, if the instructions of those launches sum up to what the whole graph executed.
+// CUPTI does not part the kernels of a CUDA graph. They get the counts of launches outside it with the same name, grid,
+// block and arguments, if the instructions of those launches sum up to what the whole graph executed.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "perfcounters/cupti/injection/argument_hash.h"
 #include "perfcounters/cupti/injection/counted_context.h"
 #include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/session.h"
@@ -32,6 +33,7 @@ struct Counts {
   std::int64_t planned = 0;  ///< launches that were chosen to be counted
   std::int64_t calls = 0;    ///< of those, the ones whose counts came
   std::map<std::string, double> sums{};
+  double least_instructions = 0, most_instructions = 0;  ///< of one call; 0: not counted
 };
 
 /// What has been counted of one kernel with one shape from one region.
@@ -40,8 +42,9 @@ struct CountedKernel {
   std::string gpu_name{};
   KernelShape shape{};
   std::string region{};
-  Counts traffic{}, work{};  ///< as CountedContext::arm() parts them
-  std::string reason{};      ///< why nothing was counted
+  std::int64_t most_calls = 0;  ///< that are counted
+  Counts traffic{}, work{};     ///< as CountedContext::arm() parts them
+  std::string reason{};         ///< why nothing was counted
 };
 
 class KernelCounter {
@@ -81,7 +84,7 @@ class KernelCounter {
   void refuse_launch(const CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
   void before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
   void before_graph(CountedContext& context, const CUpti_CallbackData& data);
-  CountedKernel& kernel_of(const CountedContext& context, const KernelShape& shape);
+  CountedKernel& kernel_of(const CountedContext& context, KernelShape shape);
   bool wanted(const CountedContext& context, const CountedKernel& kernel, CountedContext::Armed what) const;
   void disarm(CountedContext& context);
   void disarm_all();
@@ -94,6 +97,7 @@ class KernelCounter {
   std::recursive_mutex mutex_;
   std::map<CUcontext, std::unique_ptr<CountedContext>> contexts_;
   std::map<Key, CountedKernel> kernels_;
+  FirstArguments<KernelShape> first_arguments_;
   std::map<GraphKey, Counts> counted_graphs_;
   Counts* armed_graph_ = nullptr;
   Graphs graphs_;

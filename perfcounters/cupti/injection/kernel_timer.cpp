@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -11,9 +12,10 @@
 #include <string_view>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "perfcounters/cupti/demangle.h"
+#include "perfcounters/cupti/injection/argument_hash.h"
+#include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/regions.h"
 #include "perfcounters/cupti/injection/reservoir.h"
 #include "perfcounters/cupti/library.h"
@@ -24,9 +26,9 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;
 constexpr std::chrono::milliseconds kFlushPause{100};  // what a killed process may lose
-// Launches in regions whose kernels have not come yet. A graph's kernels share one, so none can be forgotten when the
-// first kernel comes.
+// Launches whose kernels have not come yet. A graph's kernels share one, which stays when the first of them comes.
 constexpr std::size_t kMostLaunches = std::size_t{1} << 21;
+constexpr std::size_t kMostSpans = 1 << 14;  // launches of graphs that are timed as a whole
 
 /// Gives each different text a small number.
 class Names {
@@ -45,11 +47,29 @@ class Names {
   std::vector<std::string> texts_;
 };
 
-/// Kernel, region, GPU, grid and block of a group of launches.
+/// Kernel, region, GPU, grid, block and arguments of a group of launches.
 struct Group {
   int kernel = 0, region = 0, gpu = 0;
   std::array<int, 3> grid{}, block{};
+  std::uint64_t arguments = 0;
   auto operator<=>(const Group&) const = default;
+};
+
+struct Times {
+  Reservoir all{};
+  std::int64_t graph_calls = 0;  ///< launches of CUDA graphs
+};
+
+struct Launch {
+  int region = 0;
+  std::uint64_t arguments = 0;
+  std::uint64_t graph = 0;  ///< Graphs::number(); 0: no graph
+};
+
+/// From the first kernel's begin to the last one's end.
+struct Span {
+  std::uint64_t graph = 0, begin = 0, end = 0;
+  int gpu = 0;
 };
 
 class Timer {
@@ -58,17 +78,33 @@ class Timer {
 
   void add(const CUpti_ActivityKernel9& record) {
     const std::lock_guard lock(mutex_);
-    if (graph_launches_.contains(record.correlationId)) return;
+    const auto found = launches_.find(record.correlationId);
+    const Launch launch = found != launches_.end() ? found->second : Launch{};
+    if (launch.graph != 0 && timing_ == Timing::alone) return;
+    if (launch.graph == 0 && found != launches_.end()) launches_.erase(found);
     if (record.end <= record.start) {  // CUPTI gives 0 for kernels whose time it could not read
       ++untimed_;
       return;
     }
-    const Group group{kernels_.number_of(record.name != nullptr ? record.name : "?"),
-                      region_of(record.correlationId),
-                      static_cast<int>(record.deviceId),
-                      {record.gridX, record.gridY, record.gridZ},
-                      {record.blockX, record.blockY, record.blockZ}};
-    times_[group].add(static_cast<double>(record.end - record.start) * 1e-9);
+    Group group{kernels_.number_of(record.name != nullptr ? record.name : "?"),
+                launch.region,
+                static_cast<int>(record.deviceId),
+                {record.gridX, record.gridY, record.gridZ},
+                {record.blockX, record.blockY, record.blockZ}};
+    group.arguments =
+        first_arguments_.limited(group, launch.graph != 0 ? graphs_.arguments(record.graphNodeId) : launch.arguments);
+    Times& times = times_[group];
+    times.all.add(static_cast<double>(record.end - record.start) * 1e-9);
+    if (launch.graph == 0) return;
+    ++times.graph_calls;
+    extend(record.correlationId, launch.graph, group.gpu, record.start, record.end);
+  }
+
+  void add(const CUpti_ActivityGraphTrace2& record) {
+    const std::lock_guard lock(mutex_);
+    const auto found = launches_.find(record.correlationId);
+    if (found == launches_.end() || found->second.graph == 0 || record.end <= record.start) return;
+    extend(record.correlationId, found->second.graph, static_cast<int>(record.deviceId), record.start, record.end);
   }
 
   void lose(std::size_t records) {
@@ -76,16 +112,21 @@ class Timer {
     lost_ += records;
   }
 
-  void note_launch(std::uint32_t correlation, std::string_view region, bool is_graph) {
+  void note_launch(std::uint32_t correlation, std::string_view region, std::uint64_t arguments) {
     const std::lock_guard lock(mutex_);
-    if (is_graph && timing_ == Timing::alone) {
-      if (graph_launches_.size() >= kMostLaunches) graph_launches_.clear();
-      graph_launches_.insert(correlation);
-      return;
-    }
-    if (region.empty()) return;
-    if (launches_.size() >= kMostLaunches) forget_old(correlation);
-    launches_[correlation] = regions_.number_of(region);
+    if (!region.empty() || arguments != 0) note(correlation, {regions_.number_of(region), arguments});
+  }
+
+  void note_graph_launch(const CUpti_CallbackData& data, std::string_view region) {
+    const std::lock_guard lock(mutex_);
+    note(data.correlationId, {regions_.number_of(region), 0, graphs_.number(data)});
+  }
+
+  /// A ReadGraph or a ClonedNode.
+  template <typename Change>
+  void note_change(Change change) {
+    const std::lock_guard lock(mutex_);
+    graphs_.keep(std::move(change));
   }
 
   void note_gpu(int gpu, const std::string& name) {
@@ -108,6 +149,7 @@ class Timer {
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [group, times] : times_) records.push_back(record_of(group, times));
+      append_graphs(records);
       if (lost_ > 0) file_.note("CUPTI lost " + std::to_string(lost_) + " records of kernels: their times are missing");
       if (untimed_ > 0)
         file_.note("CUPTI could not read the time of " + std::to_string(untimed_) +
@@ -116,9 +158,35 @@ class Timer {
     file_.write(std::move(records), done);
   }
 
-  int region_of(std::uint32_t correlation) const {
-    const auto found = launches_.find(correlation);
-    return found != launches_.end() ? found->second : 0;
+  void note(std::uint32_t correlation, const Launch& launch) {
+    if (launches_.size() >= kMostLaunches) forget_old(correlation);
+    launches_[correlation] = launch;
+  }
+
+  void extend(std::uint32_t correlation, std::uint64_t graph, int gpu, std::uint64_t begin, std::uint64_t end) {
+    if (spans_.size() >= kMostSpans && !spans_.contains(correlation)) return;
+    Span& span = spans_.try_emplace(correlation, Span{graph, begin, end, gpu}).first->second;
+    span.begin = std::min(span.begin, begin);
+    span.end = std::max(span.end, end);
+  }
+
+  void append_graphs(std::vector<perf::KernelRecord>& records) const {
+    std::map<std::pair<std::uint64_t, int>, Reservoir> graphs;
+    for (const auto& [correlation, span] : spans_)
+      graphs[{span.graph, span.gpu}].add(static_cast<double>(span.end - span.begin) * 1e-9);
+    for (const auto& [graph, times] : graphs) {
+      perf::KernelRecord record;
+      record.gpu = graph.second;
+      record.gpu_name = gpu_name(graph.second);
+      record.graph = graph.first;
+      record.times = times.times();
+      records.push_back(record);
+    }
+  }
+
+  std::string gpu_name(int gpu) const {
+    const auto found = gpus_.find(gpu);
+    return found != gpus_.end() ? found->second : "";
   }
 
   /// Kernels come within seconds: keeps the launches of the last half.
@@ -126,15 +194,17 @@ class Timer {
     std::erase_if(launches_, [&](const auto& launch) { return newest - launch.first > kMostLaunches / 2; });
   }
 
-  perf::KernelRecord record_of(const Group& group, const Reservoir& times) const {
+  perf::KernelRecord record_of(const Group& group, const Times& times) const {
     perf::KernelRecord record;
     record.gpu = group.gpu;
-    if (const auto found = gpus_.find(group.gpu); found != gpus_.end()) record.gpu_name = found->second;
+    record.gpu_name = gpu_name(group.gpu);
     record.name = demangled(kernels_.text_of(group.kernel).c_str());
     record.region = regions_.text_of(group.region);
     record.grid = group.grid;
     record.block = group.block;
-    record.times = times.times();
+    record.arguments = group.arguments;
+    record.times = times.all.times();
+    record.graph_calls = times.graph_calls;
     return record;
   }
 
@@ -144,9 +214,11 @@ class Timer {
   bool finished_ = false;
   std::mutex mutex_;
   Names kernels_, regions_;
-  std::map<Group, Reservoir> times_;
-  std::unordered_map<std::uint32_t, int> launches_;
-  std::unordered_set<std::uint32_t> graph_launches_;  ///< whose kernels are not timed
+  std::map<Group, Times> times_;
+  FirstArguments<Group> first_arguments_;
+  std::unordered_map<std::uint32_t, Launch> launches_;
+  std::map<std::uint32_t, Span> spans_;
+  Graphs graphs_;
   std::map<int, std::string> gpus_;
   std::size_t lost_ = 0, untimed_ = 0;
 };
@@ -167,6 +239,8 @@ void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uin
       if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL) {
         timer->add(reinterpret_cast<const CUpti_ActivityKernel9&>(*record));
       }
+      if (record->kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE)
+        timer->add(reinterpret_cast<const CUpti_ActivityGraphTrace2&>(*record));
     }
     std::size_t dropped = 0;
     if (functions().activity_dropped(context, stream, &dropped) == CUPTI_SUCCESS) timer->lose(dropped);
@@ -202,11 +276,27 @@ void start_timing(SessionFile& file, Timing timing) {
   check(functions().activity_enable(timing == Timing::alone ? CUPTI_ACTIVITY_KIND_KERNEL
                                                             : CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
         "cuptiActivityEnable");
+  if (timing == Timing::alone)
+    check(functions().activity_enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), "cuptiActivityEnable");
   flush_often();
 }
 
-void note_launch(std::uint32_t correlation, bool is_graph) {
-  if (timer != nullptr) timer->note_launch(correlation, current_region(), is_graph);
+// CUPTI and the driver are asked before the timer is locked: CUPTI delivers records, for which the timer is locked too.
+
+void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  if (timer != nullptr) timer->note_launch(data.correlationId, current_region(), arguments_of(call, data));
+}
+
+void note_graph_launch(const CUpti_CallbackData& data) {
+  if (timer != nullptr) timer->note_graph_launch(data, current_region());
+}
+
+void note_graph(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  if (timer != nullptr) timer->note_change(read_graph(call, data));
+}
+
+void note_clone(const CUpti_GraphData& data) {
+  if (timer != nullptr) timer->note_change(read_clone(data));
 }
 
 void note_gpu(int gpu, const std::string& name) {

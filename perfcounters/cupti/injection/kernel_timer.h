@@ -2,10 +2,11 @@
 // together: kernels run as they would, those of CUDA graphs too. CUPTI puts instructions of its own into each kernel:
 // on an H200, kernels with little work a thread took up to 10 % longer (46 % with blocks of 1024 threads that only
 // store). alone: one kernel after the other, between two time stamps of the stream. The code is the program's: within
-// 0.5 % of the unprofiled run. CUPTI times a graph as a whole then, so its kernels are left out.
+// 0.5 % of the unprofiled run. CUDA graphs are timed as a whole then, so that their kernels are left out.
 #pragma once
 
 #include "perfcounters/cupti/injection/session.h"
+#include "perfcounters/cupti/library.h"
 
 namespace gable::cupti {
 
@@ -14,8 +15,13 @@ enum class Timing { together, alone };
 /// Starts; throws GpuProfilerError. `file` gets what is recorded, several times a second and in finish_timing().
 void start_timing(SessionFile& file, Timing timing);
 
-/// A launch of a kernel or of a CUDA graph has been given its correlation number, in the calling thread's region.
-void note_launch(std::uint32_t correlation, bool is_graph);
+/// A launch begins, of a kernel or of a CUDA graph, in the calling thread's region.
+void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data);
+void note_graph_launch(const CUpti_CallbackData& data);
+
+/// A graph was instantiated or changed; one of its nodes was cloned.
+void note_graph(CUpti_CallbackId call, const CUpti_CallbackData& data);
+void note_clone(const CUpti_GraphData& data);
 
 /// A GPU that kernels may run on.
 void note_gpu(int gpu, const std::string& name);

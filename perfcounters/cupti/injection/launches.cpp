@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "perfcounters/cupti/injection/argument_hash.h"
+#include "perfcounters/cupti/injection/arguments.h"
+
 namespace gable::cupti {
 namespace {
 
@@ -51,6 +54,17 @@ KernelShape with_extents(const char* name, const Parameters& p) {
   return {name, {of(p.gridDimX), of(p.gridDimY), of(p.gridDimZ)}, {of(p.blockDimX), of(p.blockDimY), of(p.blockDimZ)}};
 }
 
+/// Of a launch or of a graph's node.
+template <typename Parameters>
+std::uint64_t hash_of(void* function, const Parameters& p) {
+  return arguments().hash(function, p.kernelParams, p.extra);
+}
+
+std::uint64_t number_of(CUgraphNode node) {
+  std::uint64_t number = 0;
+  return functions().graph_node_id(node, &number) == CUPTI_SUCCESS ? number : 0;
+}
+
 std::optional<KernelShape> of_node(CUgraphNode node) {
   CUDA_KERNEL_NODE_PARAMS parameters{};
   if (driver().kernel_node(node, &parameters) != CUDA_SUCCESS) return std::nullopt;
@@ -58,11 +72,15 @@ std::optional<KernelShape> of_node(CUgraphNode node) {
   const CUresult named = parameters.func != nullptr ? driver().function_name(&name, parameters.func)
                                                     : driver().kernel_name(&name, parameters.kern);
   if (named != CUDA_SUCCESS || name == nullptr) return std::nullopt;
-  return with_extents(name, parameters);
+  KernelShape shape = with_extents(name, parameters);
+  shape.arguments =
+      hash_of(parameters.func != nullptr ? static_cast<void*>(parameters.func) : static_cast<void*>(parameters.kern),
+              parameters);
+  return shape;
 }
 
 /// Appends the kernels of a graph; false if some of them can't be known (conditional nodes run as often as they like).
-bool append_kernels(CUgraph graph, std::vector<KernelShape>& kernels) {
+bool append_kernels(CUgraph graph, ReadGraph& all) {
   std::size_t count = 0;
   if (driver().graph_nodes(graph, nullptr, &count) != CUDA_SUCCESS) return false;
   std::vector<CUgraphNode> nodes(count);
@@ -73,12 +91,13 @@ bool append_kernels(CUgraph graph, std::vector<KernelShape>& kernels) {
     if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return false;
     if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
       CUgraph child = nullptr;
-      if (driver().child_graph(node, &child) != CUDA_SUCCESS || !append_kernels(child, kernels)) return false;
+      if (driver().child_graph(node, &child) != CUDA_SUCCESS || !append_kernels(child, all)) return false;
     }
     if (type != CU_GRAPH_NODE_TYPE_KERNEL) continue;
     std::optional<KernelShape> shape = of_node(node);
     if (!shape) return false;
-    kernels.push_back(std::move(*shape));
+    all.kernels.push_back(std::move(*shape));
+    all.nodes.push_back(number_of(node));
   }
   return true;
 }
@@ -92,6 +111,17 @@ struct ChangeParameters {
   CUgraphExec exec;
   CUgraph graph;
 };
+
+std::uint64_t number_of(const std::vector<KernelShape>& kernels) {
+  ArgumentHash hash;
+  const auto no_address = [](std::uint64_t) { return false; };
+  for (const KernelShape& shape : kernels) {
+    hash.add(shape.name.data(), shape.name.size(), no_address);
+    hash.add(shape.grid.data(), sizeof shape.grid, no_address);
+    hash.add(shape.block.data(), sizeof shape.block, no_address);
+  }
+  return hash.value();
+}
 
 bool is_update(CUpti_CallbackId call) {
   return call == CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate || call == CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2;
@@ -131,30 +161,79 @@ std::optional<KernelShape> shape_of(CUpti_CallbackId call, const CUpti_CallbackD
   }
 }
 
-void Graphs::learn(CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  CUgraphExec exec = nullptr;
-  CUgraph graph = nullptr;
-  if (kind_of(call) == Call::graph_instantiate) {
-    const auto* parameters = static_cast<const InstantiateParameters*>(data.functionParams);
-    if (parameters->exec != nullptr) exec = *parameters->exec;
-    graph = parameters->graph;
-  } else {
-    const auto* parameters = static_cast<const ChangeParameters*>(data.functionParams);
-    exec = parameters->exec;
-    // A node that was changed alone: its graph is not known any more.
-    if (is_update(call)) graph = parameters->graph;
-  }
-  std::vector<KernelShape> kernels;
-  if (graph != nullptr && append_kernels(graph, kernels)) {
-    kernels_[exec] = std::move(kernels);
-  } else {
-    kernels_.erase(exec);
+std::uint64_t arguments_of(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  switch (call) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: {
+      const auto& p = *static_cast<const cuLaunchKernel_params*>(data.functionParams);
+      return hash_of(p.f, p);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz: {
+      const auto& p = *static_cast<const cuLaunchCooperativeKernel_params*>(data.functionParams);
+      return arguments().hash(p.f, p.kernelParams, nullptr);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
+      const auto& p = *static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
+      return hash_of(p.f, p);
+    }
+    default:
+      return 0;
   }
 }
 
+ReadGraph read_graph(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  ReadGraph read;
+  CUgraph graph = nullptr;
+  if (kind_of(call) == Call::graph_instantiate) {
+    const auto* parameters = static_cast<const InstantiateParameters*>(data.functionParams);
+    if (parameters->exec != nullptr) read.exec = *parameters->exec;
+    graph = parameters->graph;
+  } else {
+    const auto* parameters = static_cast<const ChangeParameters*>(data.functionParams);
+    read.exec = parameters->exec;
+    read.is_changed = true;
+    // A node that was changed alone: its graph is not known any more.
+    if (is_update(call)) graph = parameters->graph;
+  }
+  read.is_known = graph != nullptr && append_kernels(graph, read);
+  read.number = number_of(read.kernels);
+  return read;
+}
+
+ClonedNode read_clone(const CUpti_GraphData& data) { return {number_of(data.node), number_of(data.originalNode)}; }
+
+void Graphs::keep(ReadGraph graph) {
+  // A graph that is changed keeps its nodes, whose arguments are others then.
+  if (const auto before = graphs_.find(graph.exec); before != graphs_.end() && graph.is_changed) {
+    for (const std::uint64_t node : before->second.nodes) arguments_.erase(node);
+  }
+  graphs_.erase(graph.exec);
+  if (!graph.is_known) return;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) arguments_[graph.nodes[i]] = graph.kernels[i].arguments;
+  graphs_[graph.exec] = std::move(graph);
+}
+
+std::uint64_t Graphs::number(const CUpti_CallbackData& data) const {
+  const auto found = graphs_.find(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph);
+  return found != graphs_.end() ? found->second.number : 1;
+}
+
+std::uint64_t Graphs::arguments(std::uint64_t node) const {
+  // A clone of a clone: an instantiated child graph.
+  for (int clones = 0; clones < 8; ++clones) {
+    if (const auto found = arguments_.find(node); found != arguments_.end()) return found->second;
+    const auto original = originals_.find(node);
+    if (original == originals_.end()) break;
+    node = original->second;
+  }
+  return 0;
+}
+
 const std::vector<KernelShape>* Graphs::kernels(const CUpti_CallbackData& data) const {
-  const auto found = kernels_.find(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph);
-  return found != kernels_.end() ? &found->second : nullptr;
+  const auto found = graphs_.find(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph);
+  return found != graphs_.end() ? &found->second.kernels : nullptr;
 }
 
 }  // namespace gable::cupti

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -15,6 +16,7 @@ namespace gable::cupti {
 struct KernelShape {
   std::string name;  ///< as the compiler mangled it
   std::array<int, 3> grid{}, block{};
+  std::uint64_t arguments = 0;  ///< Arguments::hash()
 
   auto operator<=>(const KernelShape&) const = default;
 };
@@ -30,16 +32,45 @@ std::vector<CUpti_CallbackId> known_calls();
 /// The kernel of a Call::launch. Empty for launches that can't be tied to one kernel.
 std::optional<KernelShape> shape_of(CUpti_CallbackId call, const CUpti_CallbackData& data);
 
+/// Arguments::hash() of a Call::launch.
+std::uint64_t arguments_of(CUpti_CallbackId call, const CUpti_CallbackData& data);
+
+/// An executable graph after a Call::graph_instantiate or Call::graph_change.
+struct ReadGraph {
+  CUgraphExec exec = nullptr;
+  bool is_known = false;               ///< false: it has conditional nodes, or was changed in a way that does not show
+  bool is_changed = false;             ///< by a Call::graph_change
+  std::vector<KernelShape> kernels{};  ///< in the order of the graph's nodes
+  std::vector<std::uint64_t> nodes{};  ///< CUPTI's numbers of their nodes
+  std::uint64_t number = 0;            ///< of names, grids and blocks: the same in another run
+};
+
+/// `data`: of a call that has succeeded. Asks the driver and CUPTI, so no lock that a buffer of theirs needs may be
+/// held.
+ReadGraph read_graph(CUpti_CallbackId call, const CUpti_CallbackData& data);
+
+/// CUPTI's numbers of a node and of the one that it is a clone of: instantiating a graph clones its nodes.
+struct ClonedNode {
+  std::uint64_t node = 0, original = 0;
+};
+ClonedNode read_clone(const CUpti_GraphData& data);
+
 /// The kernels of executable graphs, from the graphs that they were made of.
 class Graphs {
  public:
-  /// A Call::graph_instantiate or Call::graph_change that has succeeded.
-  void learn(CUpti_CallbackId call, const CUpti_CallbackData& data);
-  /// The kernels of a Call::graph_launch in the order of the graph's nodes; null if they are not known.
+  void keep(ReadGraph graph);
+  void keep(const ClonedNode& clone) { originals_[clone.node] = clone.original; }
+  /// The kernels of a Call::graph_launch; null if they are not known.
   const std::vector<KernelShape>* kernels(const CUpti_CallbackData& data) const;
+  /// ReadGraph::number of a Call::graph_launch; a graph whose kernels are not known has one as well.
+  std::uint64_t number(const CUpti_CallbackData& data) const;
+  /// KernelShape::arguments of a node, by the number that CUPTI's records give; 0: not known.
+  std::uint64_t arguments(std::uint64_t node) const;
 
  private:
-  std::unordered_map<CUgraphExec, std::vector<KernelShape>> kernels_;
+  std::unordered_map<CUgraphExec, ReadGraph> graphs_;
+  std::unordered_map<std::uint64_t, std::uint64_t> arguments_;  ///< by node
+  std::unordered_map<std::uint64_t, std::uint64_t> originals_;  ///< of a clone
 };
 
 }  // namespace gable::cupti
