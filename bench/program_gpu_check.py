@@ -46,6 +46,8 @@ NCU_HALF_RUNS = [NCU_RUNS[0], [metric for metric in NCU_RUNS[1] if "tensor" not 
 KNOWN_WRITES = {("saxpy", 262144): 2**28, ("daxpy", 131072): 2**28, ("fill", 262144): 2**28, ("tagged<3>", 262144): 2**28, ("transpose", 65536): 2**28,
                 ("vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add", 65536): 2**28,
                 ("triton_add", 65536): 2**28, ("cupy_saxpy", 524288): 2**28}
+# W of the kinds of launches of a kernel.
+KNOWN_WORK = {("polynomial", 131072): [2 * degree * 2**25 for degree in (64, 256, 1024)]}
 # What the programs time by events and is one call of one kernel: name -> (part of the kernel's name, blocks).
 ONE_KERNEL = {"saxpy": ("saxpy(int", 262144), "daxpy": ("daxpy", 131072), "fill": ("fill(", 262144), "transpose": ("transpose", 65536),
               "reduction": ("reduction", 1056), "tagged": ("tagged<3>", 262144), "sgemm": ("sm80_xmma_gemm_f32", 512),
@@ -392,6 +394,9 @@ def compare(timed, counted):
             row["launches"] = [{"arguments": k["arguments"], "calls": k["calls"], "median": k["median"],
                                 **({"counted": calls[launches_of(k)], **counted_row(mine[launches_of(k)])}
                                    if launches_of(k) in mine else {})} for k in kernels]
+        for (part, blocks), known in KNOWN_WORK.items():
+            if part in key[0] and blocks_of(key[1]) == blocks:
+                row["work_ratios"] = [kind.get("flop", 0) / nearest(kind.get("flop", 0), known) for kind in row.get("launches", [])]
         rows.append(row)
     return sorted(rows, key=lambda row: -row["seconds"])
 
@@ -428,7 +433,7 @@ def show(result, most):
         ratio = lambda key: f"{row[key]:.4f}" if key in row else "-"
         print(f"   {100 * row['seconds'] / total:5.1f}% {base_of(row['name'])[:40]:40} {row['grid']:>12} W {row.get('flop', 0):.4g} "
               f"ncu: W {ratio('flop_to_ncu')} read {ratio('read_to_ncu')} write {ratio('write_to_ncu')} inst "
-              f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')}; T {ratio('T_to_events')} {row.get('reason', '')[:60]}", flush=True)
+              f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')} W {row.get('work_ratios', '-')}; T {ratio('T_to_events')} {row.get('reason', '')[:60]}", flush=True)
         for kind in row.get("launches", []):
             print(f"          {kind['calls']:.0f} launches with other arguments, {kind['median']:.4g} s, W {kind.get('flop', 0):.6g} "
                   f"ncu's nearest: {kind.get('flop_to_ncu', 0):.4f}")
