@@ -84,20 +84,6 @@ std::string shape_of(const perf::KernelPoint& kernel) {
   return shape;
 }
 
-/// What is to be known of T.
-std::vector<std::string> flags_of(const perf::KernelPoint& kernel, const std::optional<perf::GraphSlowdown>& graphs) {
-  std::vector<std::string> flags;
-  if (kernel.mean) flags.emplace_back("its launches do different work: T, W and Q are means");
-  if (!kernel.in_graphs_only) return flags;
-  const std::string why = "T is of launches in CUDA graphs with CUPTI's instructions in the kernel";
-  if (!graphs) {
-    flags.push_back(why + ", which make it longer");
-  } else if (graphs->mean > 1 + kLittle) {
-    flags.push_back(fmt::format("{}: the graphs took {:.3f} times as long with them as without", why, graphs->mean));
-  }
-  return flags;
-}
-
 MeasuredPart part_of(const perf::KernelPoint& kernel, int gpu, double seconds_of_all) {
   MeasuredPart part{.kind = "kernel",
                     .name = name_of(kernel.name),
@@ -218,6 +204,20 @@ class FurtherRuns {
 
 }  // namespace
 
+std::vector<std::string> flags_of_time(const perf::KernelPoint& kernel,
+                                       const std::optional<perf::GraphSlowdown>& graphs) {
+  std::vector<std::string> flags;
+  if (kernel.mean) flags.emplace_back("its launches do different work: T, W and Q are means");
+  if (!kernel.in_graphs_only) return flags;
+  const std::string why = "T is of launches in CUDA graphs with CUPTI's instructions in the kernel";
+  if (!graphs) {
+    flags.push_back(why + ", which make it longer");
+  } else if (graphs->mean > 1 + kLittle) {
+    flags.push_back(fmt::format("{}: the graphs took {:.3f} times as long with them as without", why, graphs->mean));
+  }
+  return flags;
+}
+
 GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& request,
                    const std::function<void(const std::string& what)>& progress) {
   GpuParts gpu;
@@ -231,7 +231,7 @@ GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& req
   for (const perf::KernelPoint& kernel : points.kernels) {
     MeasuredPart part = part_of(kernel, gpu_of(timed, kernel), all);
     if (const std::string reason = runs.uncounted(); !reason.empty()) part.counted.reason = reason;
-    part.flags = flags_of(kernel, slowdown);
+    part.flags = flags_of_time(kernel, slowdown);
     gpu.parts.push_back(std::move(part));
   }
   return gpu;

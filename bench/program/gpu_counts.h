@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/program/parts.h"
+#include "perfcounters/program/kernel_counts.h"
 #include "perfcounters/program/session.h"
 
 namespace gable::bench {
@@ -24,6 +26,10 @@ struct GpuParts {
   std::vector<MeasuredPart> parts{};
   std::vector<std::string> notes{};
 };
+
+/// What is to be known of a kernel's T. `graphs`: of the program's CUDA graphs; none: not known.
+std::vector<std::string> flags_of_time(const perf::KernelPoint& kernel,
+                                       const std::optional<perf::GraphSlowdown>& graphs);
 
 GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& request,
                    const std::function<void(const std::string& what)>& progress);

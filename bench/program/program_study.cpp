@@ -141,7 +141,7 @@ class ProgramMeasurer {
     }
     study.program = entry_of_program(parts);
     const MachineCeilings ceilings = judge(study, measured.run.machine);
-    flag_times(study, parts);
+    flag_rows(parts, study.rows);
     study.program->findings = findings(evidence(measured.run.machine, ceilings.cpu));
     if (options_.experiments) set_kernel_findings(study, parts, ceilings);
     return measured;
@@ -255,24 +255,6 @@ class ProgramMeasurer {
     return entry;
   }
 
-  /// Says at their rows what is to be known of T. `parts` are those of the study's program.
-  static void flag_times(Study& study, const std::vector<MeasuredPart>& parts) {
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      Row* row = row_of_kernel(study, parts[i].name, study.program->parts[i].device);
-      if (row != nullptr) {
-        row->verdict.flags.insert(row->verdict.flags.end(), parts[i].flags.begin(), parts[i].flags.end());
-      }
-    }
-  }
-
-  /// Null: it is no point.
-  static Row* row_of_kernel(Study& study, const std::string& name, const std::string& device) {
-    const auto row = std::find_if(study.rows.begin(), study.rows.end(), [&](const Row& one) {
-      return one.identity.op == "kernel" && one.identity.name == name && one.place.device == device;
-    });
-    return row != study.rows.end() ? &*row : nullptr;
-  }
-
   /// `parts` are those of the study's program.
   static void set_kernel_findings(Study& study, const std::vector<MeasuredPart>& parts,
                                   const MachineCeilings& ceilings) {
@@ -283,7 +265,7 @@ class ProgramMeasurer {
       const GpuCeilings* gpu = ceilings.of_gpu(part.gpu);
       if (gpu != nullptr) evidence.launch_seconds = gpu->overhead_seconds;
       ProgramPart& entry = study.program->parts[i];
-      if (const Row* row = row_of_kernel(study, part.name, entry.device)) evidence.verdict = row->verdict;
+      if (const Row* row = row_of_kernel(study.rows, part)) evidence.verdict = row->verdict;
       entry.findings = kernel_findings(evidence);
       if (entry.findings.empty()) continue;
       entry.counts = part.counts;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/program/findings.h"
+#include "bench/program/gpu_counts.h"
 #include "bench/program/kernel_findings.h"
 #include "bench/record/program_json.h"
 #include "bench/record/row_json.h"
@@ -98,6 +99,27 @@ TEST_CASE("kernels of one name are told apart by shape, then region, then number
   CHECK(parts[2].name == "k grid 2 in solve #1");
   CHECK(parts[3].name == "k grid 2 in solve #2");
   CHECK(parts[4].name == "other");
+}
+
+TEST_CASE("rows of kernels say that T is of launches in CUDA graphs, or a mean") {
+  perf::KernelPoint point;
+  CHECK(flags_of_time(point, std::nullopt).empty());
+  point.in_graphs_only = true;
+  CHECK(flags_of_time(point, perf::GraphSlowdown{.mean = 1.04, .most = 1.1}).at(0).find("1.040 times") !=
+        std::string::npos);
+  CHECK(flags_of_time(point, perf::GraphSlowdown{.mean = 1.004, .most = 1.1}).empty());
+  CHECK(flags_of_time(point, std::nullopt).at(0).find("which make it longer") != std::string::npos);
+  point.mean = true;
+  CHECK(flags_of_time(point, std::nullopt).size() == 2);
+
+  MeasuredPart some = kernel("some", "grid 1 block 32", 1), other = kernel("other", "grid 1 block 32", 1);
+  some.counted = other.counted = {.flop = {{"f32", 1e9}}, .bytes = {{"dram", 1e6}}, .source = "counter"};
+  other.flags = {"T is a mean"};
+  std::vector<Row> rows{row_of(some, "app"), row_of(other, "app")};
+  rows[1].verdict.flags = {"more than its roof"};
+  flag_rows({some, other}, rows);
+  CHECK(rows[0].verdict.flags.empty());
+  CHECK(rows[1].verdict.flags == std::vector<std::string>{"more than its roof", "T is a mean"});
 }
 
 TEST_CASE("the parts with the most time stay, the other kernels are summed up") {
