@@ -356,7 +356,7 @@ def add_events(rows, overhead):
 
 
 def counted_row(mine):
-    return {"flop": work_of(mine), "read": mine.get(READ), "write": mine.get(WRITE), "l2": 32 * mine.get(L2, 0),
+    return {"flop": work_of(mine) if any(metric in mine for metric in WORK) else None, "read": mine.get(READ), "write": mine.get(WRITE), "l2": 32 * mine.get(L2, 0),
             "instructions": mine.get(INSTRUCTIONS[0]), "instrumented": mine.get(INSTRUCTIONS[1])}
 
 
@@ -384,8 +384,9 @@ def compare(timed, counted):
                 weights[launches_of(kernel)] = weights.get(launches_of(kernel), 0) + kernel["calls"]
             seen = {k: metrics for k, metrics in mine.items() if k in weights} or mine
             row.update(counted=sum(calls[k] for k in mine), **counted_row(weighted(seen, weights)))
-            works = {k: {"flop": work_of(m)} for k, m in seen.items() if any(metric in m for metric in WORK)}
-            row["flop"] = weighted(works, weights).get("flop", row["flop"])
+            works = [{k: {"flop": work_of(m)} for k, m in some.items() if any(metric in m for metric in WORK)}
+                     for some in (seen, mine)]
+            row["flop"] = weighted(works[0] or works[1], weights).get("flop", 0)
             row["unseen"] = sum(weights.values()) - sum(weights[k] for k in seen if k in weights)
             for (part, blocks), known in KNOWN_WRITES.items():
                 if part in key[0] and blocks_of(key[1]) == blocks and row["write"] is not None:
@@ -396,7 +397,8 @@ def compare(timed, counted):
                                    if launches_of(k) in mine else {})} for k in kernels]
         for (part, blocks), known in KNOWN_WORK.items():
             if part in key[0] and blocks_of(key[1]) == blocks:
-                row["work_ratios"] = [kind.get("flop", 0) / nearest(kind.get("flop", 0), known) for kind in row.get("launches", [])]
+                row["work_ratios"] = [kind["flop"] / nearest(kind["flop"], known) for kind in row.get("launches", [])
+                                      if kind.get("flop")]
         rows.append(row)
     return sorted(rows, key=lambda row: -row["seconds"])
 
@@ -434,8 +436,8 @@ def show(result, most):
         print(f"   {100 * row['seconds'] / total:5.1f}% {base_of(row['name'])[:40]:40} {row['grid']:>12} W {row.get('flop', 0):.4g} "
               f"ncu: W {ratio('flop_to_ncu')} read {ratio('read_to_ncu')} write {ratio('write_to_ncu')} inst "
               f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')} W {row.get('work_ratios', '-')}; T {ratio('T_to_events')} {row.get('reason', '')[:60]}", flush=True)
-        for kind in row.get("launches", []):
-            print(f"          {kind['calls']:.0f} launches with other arguments, {kind['median']:.4g} s, W {kind.get('flop', 0):.6g} "
+        for kind in row.get("launches", [])[:6]:
+            print(f"          {kind['calls']:.0f} launches with other arguments, {kind['median']:.4g} s, W {kind.get('flop') or 0:.6g} "
                   f"ncu's nearest: {kind.get('flop_to_ncu', 0):.4f}")
     for graph in result.get("graphs", []):
         print(f"   graph, {graph['calls']:.0f} launches: {graph['together']:.6g} s with CUPTI's instructions, {graph['alone']:.6g} without: {graph['ratio']:.4f}")

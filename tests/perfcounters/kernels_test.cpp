@@ -355,6 +355,14 @@ TEST_CASE("the arguments of a launch: the same without its addresses, others wit
   CHECK(hash(first, 1) != hash(first, 2));
   CHECK(hash({0x7f0012345600, 64, 128, 0}, 1) != hash(first, 1));  // no array
   CHECK(gable::cupti::ArgumentHash().value() != 0);
+  // A byte that nobody set, of a function object without members, is no other work; a truth value is.
+  const auto byte = [&](unsigned char value) {
+    gable::cupti::ArgumentHash all;
+    all.add(&value, 1, high);
+    return all.value();
+  };
+  CHECK(byte(0x7f) == byte(0xc3));
+  CHECK(byte(0) != byte(1));
 
   gable::cupti::FirstArguments<int> kernels;
   for (std::uint64_t seed = 1; seed <= 32; ++seed) CHECK(kernels.limited(1, seed) == seed);

@@ -18,6 +18,10 @@ class ArgumentHash {
   template <typename IsAddress>
   void add(const void* argument, std::size_t size, const IsAddress& is_address) {
     const auto* bytes = static_cast<const unsigned char*>(argument);
+    if (size == 1) {  // a truth value, or a function object without members, whose byte may be anything
+      mix(std::min<std::uint64_t>(*bytes, 2));
+      return;
+    }
     for (std::size_t at = 0; at < size; at += kWord) {
       std::uint64_t word = 0;
       std::memcpy(&word, bytes + at, std::min(kWord, size - at));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include "perfcounters/cupti/injection/argument_hash.h"
 
@@ -10,7 +11,6 @@ namespace gable::cupti {
 namespace {
 
 constexpr std::size_t kMostParameters = 4096;
-constexpr std::size_t kMostWords = 1 << 16;  // that were found to be no addresses
 
 /// The sizes of a kernel's parameters; empty if the driver does not say.
 template <typename Query, typename Handle>
@@ -35,10 +35,13 @@ const std::vector<std::size_t>& Arguments::sizes_of(void* function) {
 }
 
 bool Arguments::is_address(std::uint64_t word) {
+  if (word >= last_begin_ && word < last_end_) return true;
+  std::uint64_t& remembered = no_addresses_[(word ^ word >> 32) % kRemembered];
+  if (remembered == word) return false;
   if (const auto after = ranges_.upper_bound(word); after != ranges_.begin()) {
-    if (word < std::prev(after)->second) return true;
+    std::tie(last_begin_, last_end_) = *std::prev(after);
+    if (word < last_end_) return true;
   }
-  if (no_addresses_.contains(word)) return false;
   CUdeviceptr begin = 0;
   std::size_t size = 0;
   if (driver().pointer_attribute(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, word) == CUDA_SUCCESS &&
@@ -47,8 +50,7 @@ bool Arguments::is_address(std::uint64_t word) {
     end = std::max<std::uint64_t>(end, begin + size);
     return true;
   }
-  if (no_addresses_.size() >= kMostWords) no_addresses_.clear();
-  no_addresses_.insert(word);
+  remembered = word;
   return false;
 }
 

@@ -80,7 +80,12 @@ class Timer {
     const std::lock_guard lock(mutex_);
     const auto found = launches_.find(record.correlationId);
     const Launch launch = found != launches_.end() ? found->second : Launch{};
-    if (launch.graph != 0 && timing_ == Timing::alone) return;
+    if (launch.graph != 0 && timing_ == Timing::alone) {
+      // The record of its first kernel has the time of the whole graph, those of the others have none.
+      if (record.end > record.start)
+        extend(record.correlationId, launch.graph, static_cast<int>(record.deviceId), record.start, record.end);
+      return;
+    }
     if (launch.graph == 0 && found != launches_.end()) launches_.erase(found);
     if (record.end <= record.start) {  // CUPTI gives 0 for kernels whose time it could not read
       ++untimed_;
@@ -98,13 +103,6 @@ class Timer {
     if (launch.graph == 0) return;
     ++times.graph_calls;
     extend(record.correlationId, launch.graph, group.gpu, record.start, record.end);
-  }
-
-  void add(const CUpti_ActivityGraphTrace2& record) {
-    const std::lock_guard lock(mutex_);
-    const auto found = launches_.find(record.correlationId);
-    if (found == launches_.end() || found->second.graph == 0 || record.end <= record.start) return;
-    extend(record.correlationId, found->second.graph, static_cast<int>(record.deviceId), record.start, record.end);
   }
 
   void lose(std::size_t records) {
@@ -239,8 +237,6 @@ void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uin
       if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL) {
         timer->add(reinterpret_cast<const CUpti_ActivityKernel9&>(*record));
       }
-      if (record->kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE)
-        timer->add(reinterpret_cast<const CUpti_ActivityGraphTrace2&>(*record));
     }
     std::size_t dropped = 0;
     if (functions().activity_dropped(context, stream, &dropped) == CUPTI_SUCCESS) timer->lose(dropped);
@@ -276,8 +272,6 @@ void start_timing(SessionFile& file, Timing timing) {
   check(functions().activity_enable(timing == Timing::alone ? CUPTI_ACTIVITY_KIND_KERNEL
                                                             : CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
         "cuptiActivityEnable");
-  if (timing == Timing::alone)
-    check(functions().activity_enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), "cuptiActivityEnable");
   flush_often();
 }
 
