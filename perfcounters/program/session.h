@@ -49,7 +49,8 @@ struct RegionRecord {
   std::vector<RawGroup> counts{};
 };
 
-/// All launches of one kernel with one grid and one block from one region of one process on one GPU.
+/// All launches of one kernel with one grid, one block and the same arguments from one region of one process on one
+/// GPU.
 struct KernelRecord {
   int pid = 0;
   int gpu = 0;

@@ -6,6 +6,8 @@
 // launches is kept while it is armed. Each range is then held against the number of blocks that its launch has: counts
 // that may belong to another kernel are thrown away.
 //
+// Launches with other arguments are counted apart (arguments.h): they may do other work.
+//
 // The counts of dram are of launches that run once, in the program's own order: a kernel that runs again finds in the
 // caches what CUPTI restored (a reduction would seem to write 23 MB).
 //
@@ -36,7 +38,7 @@ struct Counts {
   double least_instructions = 0, most_instructions = 0;  ///< of one call; 0: not counted
 };
 
-/// What has been counted of one kernel with one shape from one region.
+/// What has been counted of one kernel with one shape and the same arguments from one region.
 struct CountedKernel {
   int gpu = 0;
   std::string gpu_name{};
