@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cpu/bf16/cpuid.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/core.h"
 #include "cpu/common/tiling.h"
@@ -18,6 +19,18 @@ constexpr double kBytesPerSecond = 30e9;  // of what L2 does not keep
 double fma_cycles(const Target& target, std::int64_t lanes) {
   const bool halves = target.name == "avx512" && splits_512_bits();
   return halves && lanes > 8 ? 1 : 0.5;
+}
+
+double weights_cycles(const Conv2dProblem& p) {
+  constexpr double kFromL1 = 0.6, kFromL2 = 1.35;
+  const std::int64_t bytes = p.k * p.group_c() * p.r * p.s * static_cast<std::int64_t>(sizeof(float));
+  return bytes <= l1_bytes() ? kFromL1 : kFromL2;
+}
+
+double whole_vector_share(std::int64_t lanes) {
+  constexpr double kShare = 0.55;
+  static const bool fitted = splits_512_bits() || bf16::missing_amx().empty();
+  return fitted || lanes < 16 ? 1 : kShare;
 }
 
 double kernel_rows_inside(const Conv2dProblem& p) {

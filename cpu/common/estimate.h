@@ -26,6 +26,13 @@ constexpr bool has_estimate(const Conv2dProblem& p) { return p.nhwc && p.pool.no
 /// Cycles of a fused multiply-add of `lanes` f32 lanes.
 double fma_cycles(const Target& target, std::int64_t lanes);
 
+/// Cycles of a vector of f32 weights that a tile's step reads. They are the limit where tiles have one or two pixels.
+double weights_cycles(const Conv2dProblem& p);
+
+/// The estimates of NCHW were fitted on Zen 4, which halves vectors of 16 lanes, and on Xeons with AMX, whose clock is
+/// lower. The share of a vector's cost there that it takes on cores that do neither.
+double whole_vector_share(std::int64_t lanes);
+
 /// Kernel rows inside the image, summed over all output rows of an image.
 double kernel_rows_inside(const Conv2dProblem& p);
 

@@ -40,14 +40,16 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
 
 double depthwise_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   if (!p.pool.none() || p.k == p.c) return kNoEstimate;
-  // Nanoseconds of a vector's product, of an output, of an input that is staged, of a row of them.
-  constexpr double kVector = 0.23, kOutput = 0.08, kOutputOf16Bits = 0.18, kStage = 0.14, kRow = 0.6;
-  const double output = p.dtype == DType::f32 ? kOutput : kOutputOf16Bits;
-  const auto vectors = static_cast<double>(ceil_div(p.wo, depthwise_plane_kernels(target).lanes));
-  const double sums = kernel_rows_inside(p) * static_cast<double>(p.s) * vectors * kVector;
+  // Nanoseconds of a vector's product, of an output, of an input that is staged, of a row of them, of an output plane.
+  constexpr double kVector = 0.23, kOutput = 0.08, kOutputOf16Bits = 0.18, kStage = 0.14, kRow = 0.6, kPlane = 40;
+  const std::int64_t lanes = depthwise_plane_kernels(target).lanes;
+  const double share = whole_vector_share(lanes);
+  const double output = (p.dtype == DType::f32 ? kOutput : kOutputOf16Bits) * share;
+  const auto vectors = static_cast<double>(ceil_div(p.wo, lanes));
+  const double sums = kernel_rows_inside(p) * static_cast<double>(p.s) * vectors * kVector * share;
   const double staged = static_cast<double>(p.h) * (static_cast<double>(p.w) * kStage + kRow);
-  const double nanoseconds =
-      static_cast<double>(p.k) * (sums + static_cast<double>(p.ho * p.wo) * output) + static_cast<double>(p.c) * staged;
+  const double nanoseconds = static_cast<double>(p.k) * (sums + static_cast<double>(p.ho * p.wo) * output + kPlane) +
+                             static_cast<double>(p.c) * staged;
   return static_cast<double>(p.n) * nanoseconds * 1e-9 / threads;
 }
 

@@ -62,13 +62,14 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile * kPaddingTap;
   const auto steps = static_cast<double>(p.s * p.group_c());
   double cycles = p.groups > 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
+  const double weights = weights_cycles(p);
   std::int64_t lanes = 0;
   for (std::int64_t lane = 0; lane < p.group_k(); lane += lanes) {
     lanes = tile_panel_lanes(kernels, p.group_k() - lane);
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
                            (lanes < kernels.lanes ? kHalfVectorProduct : 1);
-    cycles += kernel_rows * (pixels * steps * vectors * product + runs) +
+    cycles += kernel_rows * (steps * vectors * std::max(pixels * product, tiles * weights) + runs) +
               rows * (tiles * kTile + pixels * vectors * kStoredVector);
   }
   // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.

@@ -7,6 +7,7 @@
 
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
+#include "cpu/common/estimate.h"
 #include "cpu/common/parallel.h"
 #include "cpu/common/tiling.h"
 #include "cpu/planes/packing.h"
@@ -74,10 +75,10 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const auto rows = static_cast<double>(b.terms.steps * b.strip.rows * b.work.images) *
                     static_cast<double>(b.phases.rows.size() * b.phases.columns.size());
   const double stage = elements * (p.stride_w > 1 ? cost.stage_phase : cost.stage) + rows * cost.staged_row;
-  const double vectors = planes::vectors_of(b, unit);
+  const double vectors = planes::vectors_of(b, unit), share = whole_vector_share(unit.positions);
   const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? 1 : b.panels.lanes));
-  const double nanoseconds =
-      vectors * sums * unit.vector_ns + tiles * cost.tile + strips * (stage + cost.unit) + outputs * cost.output;
+  const double nanoseconds = vectors * sums * unit.vector_ns * share + tiles * cost.tile +
+                             strips * (stage + cost.unit) + outputs * cost.output * share;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
   return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count());
 }

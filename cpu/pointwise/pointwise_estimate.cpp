@@ -30,6 +30,7 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
                                       : rows * static_cast<double>(ceil_div(b.row_pixels, b.tile.pixels));
   const double input = b.copies_input ? pixels * (kCopiedPixel + runs * kCopiedVector) : rows * kRow;
   double cycles = input * static_cast<double>(b.units.lane_blocks);
+  const double weights = weights_cycles(p);
   std::int64_t lanes = 0;
   for (std::int64_t lane = 0; lane < p.k; lane += lanes) {
     const std::int64_t widest = b.tile.vectors * kernels.lanes;
@@ -37,7 +38,8 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
                            (lanes < kernels.lanes ? kHalfVectorProduct : 1);
-    cycles += pixels * vectors * (channels * product + kStoredVector) + tiles * (kTile + runs * kRun);
+    const double step = std::max(pixels * product, tiles * weights);  // a tile of one pixel waits for weights
+    cycles += vectors * (channels * step + pixels * kStoredVector) + tiles * (kTile + runs * kRun);
   }
   return estimated_seconds(p, cycles, b.units.pixel_blocks * b.units.lane_blocks, threads);
 }

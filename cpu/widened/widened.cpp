@@ -21,29 +21,28 @@ Conv2dProblem in_f32(Conv2dProblem p) {
   return p;
 }
 
-/// Pixels whose f32 inputs and outputs fit a quarter of L2, and enough pieces for the threads.
-std::int64_t pixels_of_piece(const Conv2dProblem& p, std::int64_t pixels, int threads) {
+}  // namespace
+
+std::int64_t widened_piece_pixels(const Conv2dProblem& p, int threads) {
+  const std::int64_t pixels = p.n * p.ho * p.wo;
   const std::int64_t fit = std::max(kLeastPixels, l2_bytes() / 4 / ((p.c + p.k) * kFloat));
   const std::int64_t share = threads == 1 ? pixels : ceil_div(pixels, kUnitsPerThread * threads);
   return even_part(pixels, std::clamp(share, std::min(kLeastPixels, fit), fit));
 }
 
-/// A piece's pixels as a dense problem.
-Conv2dProblem piece_problem(const Conv2dProblem& p, std::int64_t pixels) {
+Conv2dProblem widened_piece(const Conv2dProblem& p, std::int64_t pixels) {
   Conv2dProblem piece = in_f32(p);
   piece.n = piece.h = piece.ho = piece.stride_h = piece.stride_w = 1;
   piece.w = piece.wo = pixels;
   return piece;
 }
 
-}  // namespace
-
 std::string widened_pointwise_refusal(const Conv2dProblem& p, const Target& target) {
   if (p.dtype == DType::f32) return "f32: it widens f16 and bf16";
   const std::string refusal = pointwise_refusal(in_f32(p), target);
   if (!refusal.empty()) return refusal;
   if (!l2_keeps_weights(p)) return "weights beyond half of L2: each piece would read them again";
-  return pointwise_refusal(piece_problem(p, p.n * p.ho * p.wo), target);
+  return pointwise_refusal(widened_piece(p, p.n * p.ho * p.wo), target);
 }
 
 WidenedPointwisePlan::WidenedPointwisePlan(const Conv2dProblem& problem, const Target& target, int threads)
@@ -52,13 +51,13 @@ WidenedPointwisePlan::WidenedPointwisePlan(const Conv2dProblem& problem, const T
       kernels_(&widened_kernels(target)),
       threads_(threads),
       pixels_(problem.n * problem.ho * problem.wo),
-      piece_pixels_(pixels_of_piece(problem, pixels_, threads)),
+      piece_pixels_(widened_piece_pixels(problem, threads)),
       piece_count_(ceil_div(pixels_, piece_pixels_)),
       workspace_(static_cast<std::size_t>(threads * piece_pixels_ * (problem.c + problem.k))) {
   for (int thread = 0; thread < threads; ++thread) {
-    pieces_.emplace_back(piece_problem(problem, piece_pixels_), target, 1);
+    pieces_.emplace_back(widened_piece(problem, piece_pixels_), target, 1);
   }
-  pieces_.emplace_back(piece_problem(problem, piece(piece_count_ - 1).pixels), target, 1);
+  pieces_.emplace_back(widened_piece(problem, piece(piece_count_ - 1).pixels), target, 1);
 }
 
 WidenedPointwisePlan::Piece WidenedPointwisePlan::piece(std::int64_t index) const {

@@ -17,6 +17,11 @@ namespace gable::cpu {
 /// Why WidenedPointwisePlan is not made for the problem; empty if it is.
 std::string widened_pointwise_refusal(const Conv2dProblem& problem, const Target& target);
 
+/// Output pixels of a piece, whose f32 inputs and outputs fit a quarter of L2, with enough pieces for the threads.
+std::int64_t widened_piece_pixels(const Conv2dProblem& problem, int threads);
+/// So many output pixels as a dense problem in f32.
+Conv2dProblem widened_piece(const Conv2dProblem& problem, std::int64_t pixels);
+
 /// How long a run will last (estimate.h). Precondition: widened_pointwise_refusal() is empty.
 double widened_pointwise_seconds(const Conv2dProblem& problem, const Target& target, int threads);
 

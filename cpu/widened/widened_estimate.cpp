@@ -1,5 +1,6 @@
 // The time of WidenedPointwisePlan's loops: see estimate.h.
 #include "cpu/common/estimate.h"
+#include "cpu/common/tiling.h"
 #include "cpu/widened/widened.h"
 
 namespace gable::cpu {
@@ -14,15 +15,12 @@ constexpr double kRun = 55;
 
 double widened_pointwise_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   if (!has_estimate(p)) return kNoEstimate;
-  Conv2dProblem wide = p;
-  wide.dtype = DType::f32;
-  wide.h = wide.ho;
-  wide.w = wide.wo;
-  wide.stride_h = wide.stride_w = 1;
-  const auto pixels = static_cast<double>(p.n * p.ho * p.wo);
+  const std::int64_t all = p.n * p.ho * p.wo, of_piece = widened_piece_pixels(p, threads);
+  const auto rounds = static_cast<double>(ceil_div(ceil_div(all, of_piece), threads));
+  const auto pixels = static_cast<double>(all);
   const double channels = static_cast<double>(p.c + p.k) / 16;
   const double cycles = pixels * (kVector * channels + (p.stride_w > 1 ? kPixel : 0)) / threads + kRun;
-  return pointwise_seconds(wide, target, threads) + estimated_seconds(p, cycles, 1, 1);
+  return rounds * pointwise_seconds(widened_piece(p, of_piece), target, 1) + estimated_seconds(p, cycles, 1, 1);
 }
 
 }  // namespace gable::cpu
