@@ -110,6 +110,53 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_one(typename Lanes
   }
 }
 
+/// Where the positions of a half lie: seven share a base, from which odd multiples of their distance lead to them. gcc
+/// keeps a register for each of 14 positions otherwise, and reloads what it spills: with one vector of lanes, loads are
+/// the limit.
+template <int kPositions>
+struct PositionAddresses {
+  static constexpr int kOfBase = 7;
+  static constexpr int kBases = (kPositions + kOfBase - 1) / kOfBase;
+
+  const char* base[kBases];
+  std::int64_t one, three, five;  // bytes
+
+  GABLE_CPU_BF16 PositionAddresses(const std::uint16_t* first, std::int64_t distance)
+      : one(distance * static_cast<std::int64_t>(sizeof(*first))), three(3 * one), five(5 * one) {
+    for (int b = 0; b < kBases; ++b) base[b] = reinterpret_cast<const char*>(first + b * kOfBase * distance);
+  }
+  /// Before each use: gcc would keep the scaled multiples too.
+  GABLE_CPU_BF16 inline __attribute__((always_inline)) void hide() { asm("" : "+r"(one), "+r"(three), "+r"(five)); }
+  GABLE_CPU_BF16 inline __attribute__((always_inline)) const std::uint16_t* at(int position) const {
+    const int p = position % kOfBase;
+    const std::int64_t offset = p == 3 ? three : p == 5 ? five : p == 6 ? three * 2 : one * p;
+    return reinterpret_cast<const std::uint16_t*>(base[position / kOfBase] + offset);
+  }
+  GABLE_CPU_BF16 inline __attribute__((always_inline)) void advance(std::int64_t elements) {
+    for (int b = 0; b < kBases; ++b) {
+      const char* next = base[b] + elements * static_cast<std::int64_t>(sizeof(std::uint16_t));
+      asm("" : "+r"(next));
+      base[b] = next;
+    }
+  }
+};
+
+/// Products of `pairs` pairs of channels of positions `distance` elements apart, for one vector of lanes.
+template <class Lanes, int kPositions>
+GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pairs(typename Lanes::Sums (&acc)[kPositions][1],
+                                                                    const std::uint16_t* a, std::int64_t distance,
+                                                                    int pairs, const std::uint16_t* weights) {
+  PositionAddresses<kPositions> x(a, distance);
+  for (int pair = 0; pair < pairs; ++pair, weights += kLanes) {
+    if constexpr (Lanes::kPrefetches) __builtin_prefetch(weights + kNearWeights);
+    const auto w = Lanes::weights(weights);
+    x.hide();
+#pragma GCC unroll 14
+    for (int i = 0; i < kPositions; ++i) acc[i][0] = Lanes::dot(acc[i][0], pair_at(x.at(i)), w);
+    x.advance(2);
+  }
+}
+
 /// Adds all products of one half to `acc`. `ahead`: of a second line of weights to prefetch.
 template <class Lanes, int kPositions, int kVectors, int kStride, bool kSingle>
 GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
@@ -129,6 +176,10 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
       const std::uint16_t* weights = b;
       if constexpr (kPositions == 1 && !kSingle) {
         dot_one<Lanes, kVectors>(acc, a, pairs, weights);
+        continue;
+      }
+      if constexpr (kVectors == 1 && kStride == 0 && !kSingle) {
+        dot_pairs<Lanes, kPositions>(acc, a, stride, pairs, weights);
         continue;
       }
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
