@@ -199,6 +199,25 @@ std::unique_ptr<PlanImpl> make_bf16_planes_plan(const WeightedOp& op, const CpuP
       Arithmetic{.dtype = "bf16", .products = products});
 }
 
+std::string missing_narrow_groups_dot(const cpu::Target& target) {
+  return target.name != "avx512" ? "target " + std::string(target.name) + ": its products belong to avx512"
+                                 : cpu::missing_narrow_groups_dot();
+}
+
+std::string refuse_narrow_groups_dot(const WeightedOp& op, const cpu::Target& target) {
+  if (cpu::is_depthwise(op.problem)) return "one input and one output channel: the depthwise kernels take these";
+  const std::string refusal = cpu::narrow_groups_dot_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::unique_ptr<PlanImpl> make_narrow_groups_dot_plan(const WeightedOp& op, const CpuPlace& place) {
+  using Plan = cpu::NarrowGroupsPlan;
+  return std::make_unique<WeightedPlan<Plan>>(
+      op, bf16_bound(op, 1),
+      Plan(op.problem, cpu::narrow_groups_dot_kernels(place.target), place.target, place.threads),
+      Arithmetic{.dtype = "bf16", .products = 1});
+}
+
 /// The units use AVX-512 registers, and the code around them is compiled for avx512.
 template <typename Unit>
 std::string missing_unit(const cpu::Target& target, const Unit& unit) {
@@ -245,6 +264,8 @@ constexpr CpuKernels::Kernel kKernels[] = {
                                          seconds_of<cpu::depthwise_planes_seconds>),
     f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", refuse_depthwise_staged),
     f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels, seconds_of<cpu::few_channels_seconds>),
+    {"narrow_groups_bf16_dot", missing_narrow_groups_dot, refuse_narrow_groups_dot, make_narrow_groups_dot_plan,
+     seconds_of<cpu::narrow_groups_dot_seconds>},
     {"narrow_groups", missing_narrow_groups, refuse_narrow_groups, make_f32_plan<cpu::NarrowGroupsPlan>,
      seconds_of<cpu::narrow_groups_seconds>},
     f32_kernel<cpu::PointwisePlan>("pointwise", refuse_pointwise, seconds_of<cpu::pointwise_seconds>),

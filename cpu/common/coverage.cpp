@@ -93,6 +93,7 @@ constexpr bool is_bf16(Path path) { return path >= Path::bf16_stage && path <= P
 /// AMX takes all paths of bf16 kernels. AVX512-BF16 makes one product a term, and reads neither images in place nor
 /// sixteen at a time.
 constexpr bool takes(PathUnit unit, Path path) {
+  if (path == Path::narrow_groups) return unit == PathUnit::bf16_dot;
   if (!is_bf16(path)) return false;
   return unit == PathUnit::amx ||
          (path != Path::bf16_split && path != Path::bf16_panels && path != Path::bf16_planes_split &&

@@ -31,6 +31,12 @@ std::string narrow_groups_refusal(const Conv2dProblem& p, const Target& target) 
   return "";
 }
 
+std::string narrow_groups_dot_refusal(const Conv2dProblem& p, const Target& target) {
+  if (p.dtype != DType::bf16) return "it multiplies bf16";
+  if (p.group_c() % 2 != 0) return text(p.group_c()) + " input channels of a group: it multiplies pairs of them";
+  return narrow_groups_refusal(p, target);
+}
+
 /// Units are as high as the image, but for enough of them for the threads, and as wide as 3/4 of L1 for their strip
 /// and a tile allow.
 NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, int threads) {
@@ -39,7 +45,7 @@ NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const Narrow
   b.block_groups = kernels.lanes / p.group_k();
   b.blocks = ceil_div(p.groups, b.block_groups);
   b.span = (p.r - 1) * p.dilation_h + 1;
-  const std::int64_t pixel = p.group_c() * kernels.lanes;
+  const std::int64_t pixel = narrow_groups_steps(p, kernels) * kernels.lanes;
   const std::int64_t halo = (p.s - 1) * p.dilation_w + 1 - p.stride_w;
   const std::int64_t cached = l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)) / (pixel * b.span);
   const std::int64_t pixels = std::max<std::int64_t>(kernels.max_pixels, (cached - halo) / p.stride_w);
@@ -53,17 +59,18 @@ NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const Narrow
   return b;
 }
 
-NarrowGroupsPlan::NarrowGroupsPlan(const Conv2dProblem& problem, const Target& target, int threads)
+NarrowGroupsPlan::NarrowGroupsPlan(const Conv2dProblem& problem, const NarrowGroupsKernels& kernels,
+                                   const Target& target, int threads)
     : problem_(checked("narrow_groups", problem, target, threads)),
       target_(&target),
-      kernels_(&narrow_groups_kernels(target)),
+      kernels_(&kernels),
       threads_(threads),
       blocking_(narrow_groups_blocking(problem, *kernels_, threads)),
       workspace_(static_cast<std::size_t>(blocking_.blocks * kernels_->lanes + threads * thread_floats())) {
-  for (std::int64_t i = 0; i < problem_.group_c(); ++i) {
+  for (std::int64_t i = 0; i < steps(); ++i) {
     for (std::int64_t lane = 0; lane < kernels_->lanes; ++lane) {
       const std::int64_t group = std::min(lane / problem_.group_k(), blocking_.block_groups - 1);
-      source_.push_back(static_cast<std::int32_t>(group * problem_.group_c() + i));
+      source_.push_back(static_cast<std::int32_t>(group * steps() + i));
     }
   }
 }
@@ -72,19 +79,30 @@ std::size_t NarrowGroupsPlan::packed_bytes() const {
   return static_cast<std::size_t>(blocking_.blocks * block_weights()) * sizeof(float);
 }
 
-Packing NarrowGroupsPlan::packing() const { return packing_of(problem_, "narrow_groups", {kernels_->lanes}); }
+Packing NarrowGroupsPlan::packing() const {
+  return packing_of(problem_, kernels_->pairs ? "narrow_groups_bf16_dot" : "narrow_groups", {kernels_->lanes});
+}
 
 void NarrowGroupsPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   const Conv2dProblem& p = problem_;
-  auto* out = static_cast<float*>(packed);
+  auto* floats = static_cast<float*>(packed);
+  auto* halves = static_cast<std::uint16_t*>(packed);
+  const std::int64_t channels = kernels_->pairs ? 2 : 1;  // of an element
   for (std::int64_t first = 0; first < p.groups; first += blocking_.block_groups) {
     const std::int64_t valid = std::min(blocking_.block_groups, p.groups - first) * p.group_k();
     for (std::int64_t tap = 0; tap < p.r * p.s; ++tap) {
-      for (std::int64_t in = 0; in < p.group_c(); ++in) {
+      for (std::int64_t in = 0; in < p.group_c(); in += channels) {
         const std::int64_t source =
             first * p.group_k() * strides.out + in * strides.in + tap / p.s * strides.row + tap % p.s * strides.column;
         for (std::int64_t lane = 0; lane < kernels_->lanes; ++lane) {
-          *out++ = lane < valid ? element_as_f32(weights, p.dtype, source + lane * strides.out) : 0.0f;
+          const std::int64_t at = source + lane * strides.out;
+          if (!kernels_->pairs) {
+            *floats++ = lane < valid ? element_as_f32(weights, p.dtype, at) : 0.0f;
+            continue;
+          }
+          const auto* bf16 = static_cast<const std::uint16_t*>(weights);
+          *halves++ = lane < valid ? bf16[at] : std::uint16_t{0};
+          *halves++ = lane < valid ? bf16[at + strides.in] : std::uint16_t{0};
         }
       }
     }
@@ -92,7 +110,7 @@ void NarrowGroupsPlan::pack(const void* weights, const WeightStrides& strides, v
 }
 
 void NarrowGroupsPlan::run(const void* x, const void* packed, const float* bias, void* y) {
-  note_path(Path::narrow_groups, *target_);
+  note_path(Path::narrow_groups, *target_, kernels_->pairs ? PathUnit::bf16_dot : PathUnit::vectors);
   const std::int64_t block_lanes = blocking_.block_groups * problem_.group_k();
   float* padded_bias = workspace_.data();
   for (std::int64_t block = 0; problem_.bias && block < blocking_.blocks; ++block) {
@@ -116,7 +134,7 @@ void NarrowGroupsPlan::run(const void* x, const void* packed, const float* bias,
 Conv2dDescription NarrowGroupsPlan::description() const {
   const NarrowGroupsBlocking& b = blocking_;
   Conv2dDescription d;
-  d.kernel = "narrow_groups";
+  d.kernel = kernels_->pairs ? "narrow_groups_bf16_dot" : "narrow_groups";
   d.target = target_->name;
   d.tile = "1x" + text(Tiles(b.units.pixels, kernels_->max_pixels).width(0)) + " pixels x " +
            text(b.block_groups * problem_.group_k()) + " lanes of " + text(b.block_groups) + " groups";

@@ -2,7 +2,8 @@
 // as many groups as fit. A lane's input is a channel of its own group, so a broadcast doesn't serve: the strip has a
 // vector for each input channel of a group ("spread"), with that channel of each lane's group in it. A strip row costs
 // a permutation and a store for each vector, and serves all taps: 9 products of a 3×3. Inputs of 16 bits are widened on
-// the way into the strip, and a tile's results are narrowed from L1.
+// the way into the strip, and a tile's results are narrowed from L1. With AVX512-BF16 the strip has pairs of bf16
+// channels as they lie, 32 bits in place of a float, and a step multiplies two channels (narrow_groups_dot.cpp).
 //   block   the groups of one vector: lanes / group_k of them
 //   strip   a ring of spread rows of a block, as many as the taps of one output row span; in L1
 //   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.
@@ -22,6 +23,8 @@ namespace gable::cpu {
 
 /// Why NarrowGroupsPlan is not made for the problem; empty if it is.
 std::string narrow_groups_refusal(const Conv2dProblem& problem, const Target& target);
+/// The same of a plan of narrow_groups_dot_kernels().
+std::string narrow_groups_dot_refusal(const Conv2dProblem& problem, const Target& target);
 
 struct NarrowGroupsBlocking {
   std::int64_t block_groups;  // groups of one block; the last one may have fewer
@@ -37,18 +40,22 @@ NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& problem, const 
 
 /// How long a run will last (estimate.h). Precondition: narrow_groups_refusal() is empty.
 double narrow_groups_seconds(const Conv2dProblem& problem, const Target& target, int threads);
+double narrow_groups_dot_seconds(const Conv2dProblem& problem, const Target& target, int threads);
 
 class NarrowGroupsPlan {
  public:
   /// Precondition: narrow_groups_refusal() is empty. Throws what checked() in check.h throws.
-  NarrowGroupsPlan(const Conv2dProblem& problem, const Target& target, int threads);
+  NarrowGroupsPlan(const Conv2dProblem& problem, const Target& target, int threads)
+      : NarrowGroupsPlan(problem, narrow_groups_kernels(target), target, threads) {}
+  /// Precondition: the refusal of these kernels' plans is empty.
+  NarrowGroupsPlan(const Conv2dProblem& problem, const NarrowGroupsKernels& kernels, const Target& target, int threads);
 
   Conv2dDescription description() const;
   std::size_t workspace_bytes() const { return workspace_.size() * sizeof(float); }
   std::size_t packed_bytes() const;
   Packing packing() const;
 
-  /// Weights to [block][kh][kw][input channel of a group][lane].
+  /// Weights to [block][kh][kw][input channel of a group, or pair of them][lane].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
   /// The same contract as Conv2dPlan::run().
@@ -58,7 +65,8 @@ class NarrowGroupsPlan {
   std::int64_t thread_floats() const {
     return blocking_.span * blocking_.strip_row + kMaxNarrowGroupsPixels * kernels_->lanes;
   }
-  std::int64_t block_weights() const { return problem_.r * problem_.s * problem_.group_c() * kernels_->lanes; }
+  std::int64_t steps() const { return narrow_groups_steps(problem_, *kernels_); }
+  std::int64_t block_weights() const { return problem_.r * problem_.s * steps() * kernels_->lanes; }
 
   Conv2dProblem problem_;
   const Target* target_;

@@ -1,6 +1,7 @@
 // The time of NarrowGroupsPlan's loops: see estimate.h.
 #include <algorithm>
 
+#include "cpu/bf16/unit.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/estimate.h"
 #include "cpu/narrow_groups/narrow_groups.h"
@@ -11,27 +12,27 @@ namespace {
 // Cycles besides the products.
 constexpr double kProduct = 1.2;  // of one whose operand comes from L1
 constexpr double kUnit = 70;
-constexpr double kTile = 76;
-constexpr double kStoredVector = 3;
+constexpr double kTile = 50;
+constexpr double kStoredVector = 1.5;
 constexpr double kFarVector = 3;  // that is stored for an image that L2 does not keep
-constexpr double kSpreadRow = 42;
-constexpr double kSpreadPixel = 4;
-constexpr double kSpreadVector = 2.5;
-constexpr double kSpreadFurtherVector = 4;  // for each vector of input channels but the first
+constexpr double kSpreadRow = 30;
+constexpr double kSpreadPixel = 1;
+constexpr double kSpreadVector = 2;
+constexpr double kSpreadFurtherVector = 4.5;  // for each vector of input channels but the first
 constexpr ConversionCost kStored{0, 4};
 
 }  // namespace
 
-double narrow_groups_seconds(const Conv2dProblem& p, const Target& target, int threads) {
-  if (!has_estimate(p)) return kNoEstimate;
-  const NarrowGroupsKernels& kernels = narrow_groups_kernels(target);
+namespace {
+
+/// `product`: cycles of one, whose operand comes from L1.
+double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, double product, int threads) {
   const NarrowGroupsBlocking b = narrow_groups_blocking(p, kernels, threads);
-  const auto steps = static_cast<double>(p.group_c());
+  const auto steps = static_cast<double>(narrow_groups_steps(p, kernels));
   const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
   const auto tiles = static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, kernels.max_pixels));
-  const double products =
-      kProduct * kernel_rows_inside(p) * static_cast<double>(p.wo * p.s) * steps * fma_cycles(target, kernels.lanes);
-  const std::int64_t further = ceil_div(b.block_groups * p.group_c(), kernels.lanes) - 1;
+  const double products = product * kernel_rows_inside(p) * static_cast<double>(p.wo * p.s) * steps;
+  const std::int64_t further = ceil_div(b.block_groups * narrow_groups_steps(p, kernels), kernels.lanes) - 1;
   const double spread_pixel =
       kSpreadPixel + steps * (kSpreadVector + kSpreadFurtherVector * static_cast<double>(further));
   const std::int64_t unit_rows = std::min({p.h, (b.units.rows - 1) * p.stride_h + b.span, b.units.rows * p.r});
@@ -39,10 +40,26 @@ double narrow_groups_seconds(const Conv2dProblem& p, const Target& target, int t
                         (kSpreadRow + static_cast<double>(b.strip_columns) * spread_pixel);
   const bool far = p.h * p.w * p.c * static_cast<std::int64_t>(size_of(p.dtype)) > l2_bytes();
   const double stored = tiles * kTile + pixels * (kStoredVector + (far ? kFarVector : 0));
-  const double cycles = products + spread + rows * stored + conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
+  const double converted = kernels.pairs ? 0 : conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
+  const double cycles = products + spread + rows * stored + converted;
   const std::int64_t units = b.units.count();
   return estimated_seconds(p, cycles * static_cast<double>(p.n * b.blocks) + static_cast<double>(units) * kUnit, units,
                            threads);
+}
+
+}  // namespace
+
+double narrow_groups_seconds(const Conv2dProblem& p, const Target& target, int threads) {
+  if (!has_estimate(p)) return kNoEstimate;
+  const NarrowGroupsKernels& kernels = narrow_groups_kernels(target);
+  return seconds_of(p, kernels, kProduct * fma_cycles(target, kernels.lanes), threads);
+}
+
+double narrow_groups_dot_seconds(const Conv2dProblem& p, const Target& target, int threads) {
+  if (!has_estimate(p)) return kNoEstimate;
+  // A position's 32 channels and lanes are 32 products of a vector.
+  const double product = bf16_dot_unit().position_cycles / 32;
+  return seconds_of(p, narrow_groups_dot_kernels(target), product, threads);
 }
 
 }  // namespace gable::cpu

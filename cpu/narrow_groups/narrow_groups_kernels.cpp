@@ -73,6 +73,23 @@ HWY_INLINE void spread_several(const SpreadCall& call, const Storage<kType>* x, 
   }
 }
 
+/// Columns whose channels fill one vector, of kSteps vectors each: the permutations stay in registers.
+template <DType kType, int kSteps>
+HWY_INLINE void spread_columns(const SpreadCall& caller, const Storage<kType>* x, std::int64_t count, float* strip) {
+  const GroupD d;
+  const SpreadCall call = caller;  // its own, so that stores to the strip cannot change it
+  decltype(hn::SetTableIndices(d, call.source)) from[kSteps];
+  HWY_UNROLL(8) for (int i = 0; i < kSteps; ++i) from[i] = hn::SetTableIndices(d, call.source + i * group_lanes());
+  for (std::int64_t column = 0; column < count; ++column, x += call.x_pixel, strip += kSteps * group_lanes()) {
+    hwy::Prefetch(x + call.next_row);
+    hwy::Prefetch(x + call.next_row + call.channels - 1);
+    const GroupV channels = load_channels<kType>(x, call.channels);
+    HWY_UNROLL(8) for (int i = 0; i < kSteps; ++i) {
+      hn::StoreU(hn::TableLookupLanes(channels, from[i]), d, strip + i * group_lanes());
+    }
+  }
+}
+
 template <DType kType>
 void spread(const SpreadCall& call) {
   constexpr auto kLineElements = static_cast<std::int64_t>(64 / sizeof(Storage<kType>));
@@ -82,6 +99,14 @@ void spread(const SpreadCall& call) {
   std::fill(call.strip, call.strip + begin * pixel, 0.0f);
   const auto* x = static_cast<const Storage<kType>*>(call.x) + (call.first_column + begin) * call.x_pixel;
   float* strip = call.strip + begin * pixel;
+  std::fill(strip + (end - begin) * pixel, call.strip + call.columns * pixel, 0.0f);
+  if (call.channels <= group_lanes()) {
+    if (call.steps == 1) return spread_columns<kType, 1>(call, x, end - begin, strip);
+    if (call.steps == 2) return spread_columns<kType, 2>(call, x, end - begin, strip);
+    if (call.steps == 3) return spread_columns<kType, 3>(call, x, end - begin, strip);
+    if (call.steps == 4) return spread_columns<kType, 4>(call, x, end - begin, strip);
+    if (call.steps == 8) return spread_columns<kType, 8>(call, x, end - begin, strip);
+  }
   for (std::int64_t column = begin; column < end; ++column, x += call.x_pixel, strip += pixel) {
     for (std::int64_t i = 0; i < call.channels; i += kLineElements) hwy::Prefetch(x + call.next_row + i);
     hwy::Prefetch(x + call.next_row + call.channels - 1);
@@ -91,7 +116,6 @@ void spread(const SpreadCall& call) {
       spread_several<kType>(call, x, strip);
     }
   }
-  std::fill(strip, call.strip + call.columns * pixel, 0.0f);
 }
 
 template <int kPixels>

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "cpu/common/target.h"
 
@@ -58,11 +59,21 @@ using NarrowingFunction = void (*)(const NarrowingCall&);
 struct NarrowGroupsKernels {
   int lanes;  // of a vector
   int max_pixels;
+  bool pairs;  // of bf16: an element of strip and weights is a pair of channels, and tiles store bf16 themselves
   std::array<SpreadFunction, 3> spread;                   // indexed by DType
   NarrowGroupsFunction tile[kMaxNarrowGroupsPixels + 1];  // indexed by pixels
   NarrowingFunction narrow_f16, narrow_bf16;
 };
 
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target);
+
+/// The kernels of AVX512-BF16 for the target avx512, and why this CPU lacks them, or empty.
+const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target);
+std::string missing_narrow_groups_dot();
+
+/// Elements of the strip for a tap: the input channels of a group, or pairs of them.
+inline std::int64_t narrow_groups_steps(const Conv2dProblem& p, const NarrowGroupsKernels& kernels) {
+  return kernels.pairs ? p.group_c() / 2 : p.group_c();
+}
 
 }  // namespace gable::cpu

@@ -42,7 +42,9 @@ class Unit {
 
   std::int64_t lanes() const { return r_.kernels.lanes; }
   std::int64_t block_lanes() const { return b_.block_groups * p_.group_k(); }
-  std::int64_t steps() const { return p_.group_c(); }
+  std::int64_t steps() const { return narrow_groups_steps(p_, r_.kernels); }
+  /// Elements of the image in one of the strip.
+  std::int64_t of_element() const { return r_.kernels.pairs ? 2 : 1; }
 
   float* ring_row(std::int64_t row) const { return strip_ + row % b_.span * b_.strip_row; }
 
@@ -51,15 +53,15 @@ class Unit {
     const Strides x = x_strides(p_);
     const std::int64_t first_channel = place_.group * b_.block_groups * p_.group_c();
     for (std::int64_t row = std::max(begin, next_row_); row < end; ++row) {
-      r_.kernels.spread[static_cast<std::size_t>(p_.dtype)](
+      r_.kernels.spread[static_cast<std::size_t>(r_.kernels.pairs ? DType::f32 : p_.dtype)](
           {.x = advance(r_.x, p_.dtype, place_.first_image * x.image + row * x.row + first_channel),
-           .x_pixel = x.pixel,
+           .x_pixel = x.pixel / of_element(),
            .width = p_.w,
            .first_column = window_.x_column,
            .columns = (window_.pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1,
            .steps = steps(),
-           .channels = std::min(b_.block_groups * p_.group_c(), p_.c - first_channel),
-           .next_row = row + 1 < p_.h ? x.row : 0,
+           .channels = std::min(b_.block_groups * p_.group_c(), p_.c - first_channel) / of_element(),
+           .next_row = row + 1 < p_.h ? x.row / of_element() : 0,
            .source = r_.source,
            .strip = ring_row(row)});
     }
@@ -82,7 +84,7 @@ class Unit {
                                  place_.first_image * y.image + (place_.first_row + tile.row) * y.row +
                                      (place_.first_pixel + tile.pixel) * y.pixel + first_lane);
     float* const results = strip_ + b_.span * b_.strip_row;
-    const bool narrows = p_.dtype != DType::f32;
+    const bool narrows = p_.dtype != DType::f32 && !r_.kernels.pairs;
     r_.kernels.tile[tile.pixels](
         {.rows = rows,
          .first_row = taps.begin,

@@ -9,8 +9,26 @@ namespace gable::cpu::test {
 
 namespace {
 
-/// In one of the types in turn, on every supported target that takes it; returns how many do.
+/// A plan of the kernels that multiply pairs of bf16.
+class PairsPlan : public NarrowGroupsPlan {
+ public:
+  PairsPlan(const Conv2dProblem& p, const Target& target, int threads)
+      : NarrowGroupsPlan(p, narrow_groups_dot_kernels(target), target, threads) {}
+};
+
+/// By pairs, where this CPU multiplies them and the problem has them.
+bool check_pairs(Conv2dProblem p, std::mt19937& random, int threads) {
+  p.dtype = DType::bf16;
+  const Target& target = best_target();
+  if (target.name != "avx512" || !missing_narrow_groups_dot().empty()) return false;
+  if (!narrow_groups_dot_refusal(p, target).empty()) return false;
+  check_plan<PairsPlan>(p, target, threads, random_sample(p, random));
+  return true;
+}
+
+/// In one of the types in turn, on every supported target that takes it, and by pairs; returns how many do.
 int check_narrow_groups(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  check_pairs(p, random, threads);
   static std::size_t turn = 0;
   p.dtype = kTypes[turn++ % kTypes.size()];
   const Sample sample = random_sample(p, random);
@@ -86,6 +104,38 @@ TEST_CASE("narrow groups: rows so wide that a unit has a part of them") {
   const Conv2dProblem p{.c = 32, .h = 6, .w = 211, .k = 32, .r = 3, .s = 3, .groups = 8, .bias = true};
   check_narrow_groups(sized(p, 1, 1), random, 1);
   check_narrow_groups(sized(p, 1, 1), random, 5);
+}
+
+TEST_CASE("narrow groups by pairs keep groups apart: a NaN stays in its group") {
+  std::mt19937 random(94);
+  const Conv2dProblem p = sized({.c = 24, .h = 5, .w = 9, .k = 24, .r = 3, .s = 3, .groups = 6}, 1, 1);
+  Conv2dProblem bf16 = p;
+  bf16.dtype = DType::bf16;
+  const Target& target = best_target();
+  if (target.name != "avx512" || !missing_narrow_groups_dot().empty()) return;
+  const PairsPlan plan(bf16, target, 1);
+  Sample sample = random_sample(bf16, random);
+  const std::vector<float> packed = packed_weights(plan, bf16, sample.weights.data());
+  std::vector<std::uint16_t> x(static_cast<std::size_t>(p.x_elements()), std::uint16_t{0x3f80});
+  for (std::size_t pixel = 0; pixel < 5 * 9; ++pixel) x[pixel * 24 + 9] = 0x7fc0;  // a channel of group 2
+  std::vector<std::uint16_t> y(static_cast<std::size_t>(p.y_elements()));
+  PairsPlan(bf16, target, 1).run(x.data(), packed.data(), sample.bias.data(), y.data());
+  int wrong = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const bool is_nan = (y[i] & 0x7fff) > 0x7f80;
+    wrong += is_nan == (i % 24 / 4 == 2) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("narrow groups by pairs refuse other types and odd channels") {
+  const Conv2dProblem p = sized({.c = 24, .h = 5, .w = 9, .k = 24, .r = 3, .s = 3, .groups = 6}, 1, 1);
+  Conv2dProblem bf16 = p;
+  bf16.dtype = DType::bf16;
+  CHECK(narrow_groups_dot_refusal(bf16, best_target()) == narrow_groups_refusal(bf16, best_target()));
+  CHECK(narrow_groups_dot_refusal(p, best_target()) == "it multiplies bf16");
+  bf16.c = 18;
+  CHECK(narrow_groups_dot_refusal(bf16, best_target()) == "3 input channels of a group: it multiplies pairs of them");
 }
 
 }  // namespace gable::cpu::test
