@@ -164,7 +164,7 @@ const Bf16Unit& amx_unit() {
       .merged_width = kChannels,
       .most_padding = 17.0,
       .position_cycles = 3,
-      .weights_cycles = 82,
+      .weights_cycles = 50,
       .start_cycles = 1000,
       .begin = begin_tiles,
       .end = end_tiles,
