@@ -8,18 +8,28 @@
 namespace gable::cpu {
 
 #if defined(__x86_64__)
-bool splits_512_bits() {
-  static const bool found = [] {
-    constexpr unsigned kZen4Family = 0x19;
+namespace {
+
+constexpr unsigned kZen4Family = 0x19;
+
+/// The family of an AMD CPU with AVX-512; 0 of others.
+unsigned amd_family() {
+  static const unsigned found = [] {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0 || ebx != signature_AMD_ebx) return false;
-    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
-    return (eax >> 8 & 0xf) + (eax >> 20 & 0xff) == kZen4Family && __builtin_cpu_supports("avx512f") != 0;
+    if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0 || ebx != signature_AMD_ebx) return 0u;
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || __builtin_cpu_supports("avx512f") == 0) return 0u;
+    return (eax >> 8 & 0xf) + (eax >> 20 & 0xff);
   }();
   return found;
 }
+
+}  // namespace
+
+bool splits_512_bits() { return amd_family() == kZen4Family; }
+bool widens_by_shifts() { return amd_family() > kZen4Family; }
 #else
 bool splits_512_bits() { return false; }
+bool widens_by_shifts() { return false; }
 #endif
 
 }  // namespace gable::cpu

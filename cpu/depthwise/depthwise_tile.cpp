@@ -12,6 +12,7 @@
 
 #include <limits>
 
+#include "cpu/common/core.h"
 #include "cpu/common/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,7 +50,8 @@ HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
   }
 }
 
-template <DType kType, int kOutputs, int kStride>
+/// kShifts: bf16 is widened by two operations instead of one permutation.
+template <DType kType, int kOutputs, int kStride, bool kShifts>
 struct DepthwiseTile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
@@ -65,7 +67,7 @@ struct DepthwiseTile {
   static HWY_INLINE V widened(const T* x) {
     const D d;
 #if HWY_TARGET == HWY_AVX3
-    if constexpr (kType == DType::bf16) {
+    if constexpr (kType == DType::bf16 && !kShifts) {
       // One permutation puts each element into the upper half of a lane; widening and shifting are two operations.
       alignas(64) static constexpr std::uint16_t kSources[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
                                                                  0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
@@ -272,9 +274,9 @@ constexpr int kLongRowOutputs = 3;
 /// With stride 1 and four outputs a row it loads 4 x 6 vectors of input and 9 of weights for 72 FMA, where a tile of
 /// one row of eight loads 39; of the input that a row of tiles reads again from L2, it reads 4 rows for 2 of outputs
 /// instead of 6.
-template <DType kType, int kOutputs, int kStride>
+template <DType kType, int kOutputs, int kStride, bool kShifts>
 struct DepthwiseRowTile {
-  using Tile = DepthwiseTile<kType, kOutputs, kStride>;
+  using Tile = DepthwiseTile<kType, kOutputs, kStride, kShifts>;
   using D = typename Tile::D;
   using V = typename Tile::V;
   using T = typename Tile::T;
@@ -342,31 +344,33 @@ struct DepthwiseRowTile {
   static void run(const DepthwiseTileCall& call) { run_tiles<DepthwiseRowTile, kOutputs, kStride>(call); }
 };
 
-template <DType kType, int kStride, int kOutputs>
+template <DType kType, int kStride, bool kShifts, int kOutputs>
 void fill_row_tiles(DepthwiseTiles& made) {
-  made.row_tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] = &DepthwiseRowTile<kType, kOutputs, kStride>::run;
-  if constexpr (kOutputs > 1) fill_row_tiles<kType, kStride, kOutputs - 1>(made);
+  made.row_tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] =
+      &DepthwiseRowTile<kType, kOutputs, kStride, kShifts>::run;
+  if constexpr (kOutputs > 1) fill_row_tiles<kType, kStride, kShifts, kOutputs - 1>(made);
 }
-template <DType kType>
+template <DType kType, bool kShifts = false>
 void fill_row_strides(DepthwiseTiles& made) {
-  fill_row_tiles<kType, 1, kShortRowOutputs>(made);
-  fill_row_tiles<kType, 2, kLongRowOutputs>(made);
+  fill_row_tiles<kType, 1, kShifts, kShortRowOutputs>(made);
+  fill_row_tiles<kType, 2, kShifts, kLongRowOutputs>(made);
   made.long_row_outputs = kLongRowOutputs;
 }
 #else
-template <DType kType>
+template <DType kType, bool kShifts = false>
 void fill_row_strides(DepthwiseTiles&) {}
 #endif
 
-template <DType kType, int kStride, int kOutputs = kMaxTileOutputs>
+template <DType kType, int kStride, bool kShifts, int kOutputs = kMaxTileOutputs>
 void fill_tiles(DepthwiseTiles& made) {
-  made.tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] = &DepthwiseTile<kType, kOutputs, kStride>::run;
-  if constexpr (kOutputs > 1) fill_tiles<kType, kStride, kOutputs - 1>(made);
+  made.tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] =
+      &DepthwiseTile<kType, kOutputs, kStride, kShifts>::run;
+  if constexpr (kOutputs > 1) fill_tiles<kType, kStride, kShifts, kOutputs - 1>(made);
 }
-template <DType kType>
+template <DType kType, bool kShifts = false>
 void fill_strides(DepthwiseTiles& made) {
-  fill_tiles<kType, 1>(made);
-  fill_tiles<kType, 2>(made);
+  fill_tiles<kType, 1, kShifts>(made);
+  fill_tiles<kType, 2, kShifts>(made);
 }
 
 const DepthwiseTiles& depthwise_tiles_here() {
@@ -378,6 +382,12 @@ const DepthwiseTiles& depthwise_tiles_here() {
     fill_strides<DType::bf16>(made);
     fill_row_strides<DType::f32>(made);
     fill_row_strides<DType::bf16>(made);
+#if HWY_TARGET == HWY_AVX3
+    if (widens_by_shifts()) {
+      fill_strides<DType::bf16, true>(made);
+      fill_row_strides<DType::bf16, true>(made);
+    }
+#endif
     return made;
   }();
   return kernels;

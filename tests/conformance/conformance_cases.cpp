@@ -32,6 +32,7 @@ std::vector<Conv2d> odd_convolutions() {
       {.input = {2, 33, 11, 10}, .weights = {33, 1, 3, 3}, .padding = {1, 1}, .groups = 33},
       {.input = {1, 16, 9, 9}, .weights = {32, 1, 3, 3}, .stride = {2, 2}, .groups = 16},
       {.input = {1, 20, 8, 9}, .weights = {28, 5, 3, 3}, .padding = {1, 1}, .groups = 4},
+      {.input = {2, 24, 9, 10}, .weights = {24, 4, 3, 3}, .padding = {1, 1}, .groups = 6},
       {.input = {1, 6, 9, 11}, .weights = {4, 3, 3, 2}, .padding = {1, 0, 2, 1}, .groups = 2},
       {.input = {1, 34, 6, 6}, .weights = {66, 17, 2, 3}, .groups = 2},
       // dilation

@@ -367,14 +367,15 @@ std::vector<Conv2d> one_for_each_family() {
   planes.layout = Layout::nchw;
   groups.weights = {24, 4, 3, 3};
   groups.groups = 6;
-  Conv2d half_planes = planes, half_pointwise = pointwise;
-  half_planes.dtype = half_pointwise.dtype = DType::bf16;
+  Conv2d half_planes = planes, half_pointwise = pointwise, half_groups = groups;
+  half_planes.dtype = half_pointwise.dtype = half_groups.dtype = DType::bf16;
   const Conv2d few{.input = {2, 3, 12, 12}, .weights = {16, 3, 3, 3}, .epilogue = {.bias = true}};
   Conv2d deep{.input = {1, 32, 8, 8}, .weights = {32, 1, 3, 3}, .groups = 32, .layout = Layout::nhwc};
   Conv2d deep_planes = deep, pooled = dense;
   deep_planes.layout = Layout::nchw;
   pooled.epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}};
-  return {dense, half, pointwise, half_pointwise, planes, half_planes, groups, few, deep, deep_planes, pooled};
+  return {dense,  half,        pointwise, half_pointwise, planes,      half_planes,
+          groups, half_groups, few,       deep,           deep_planes, pooled};
 }
 
 bool runs(const Device& device, const Op& op) {
