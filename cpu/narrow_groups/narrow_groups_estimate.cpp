@@ -12,13 +12,13 @@ namespace {
 // Cycles besides the products.
 constexpr double kProduct = 1.2;  // of one whose operand comes from L1
 constexpr double kUnit = 70;
-constexpr double kTile = 50;
-constexpr double kStoredVector = 1.5;
+constexpr double kTile = 76, kTileOfPairs = 45;
+constexpr double kStoredVector = 3, kStoredVectorOfPairs = 1.5;
 constexpr double kFarVector = 3;  // that is stored for an image that L2 does not keep
-constexpr double kSpreadRow = 30;
-constexpr double kSpreadPixel = 1;
-constexpr double kSpreadVector = 2;
-constexpr double kSpreadFurtherVector = 4.5;  // for each vector of input channels but the first
+constexpr double kSpreadRow = 40;
+constexpr double kSpreadPixel = 4;
+constexpr double kSpreadVector = 1.2;
+constexpr double kSpreadFurtherVector = 5.3;  // for each vector of input channels but the first
 constexpr ConversionCost kStored{0, 4};
 
 }  // namespace
@@ -39,7 +39,9 @@ double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, do
   const double spread = static_cast<double>(b.units.row_blocks * b.units.pixel_blocks * unit_rows) *
                         (kSpreadRow + static_cast<double>(b.strip_columns) * spread_pixel);
   const bool far = p.h * p.w * p.c * static_cast<std::int64_t>(size_of(p.dtype)) > l2_bytes();
-  const double stored = tiles * kTile + pixels * (kStoredVector + (far ? kFarVector : 0));
+  const double tile = kernels.pairs ? kTileOfPairs : kTile;
+  const double vector = kernels.pairs ? kStoredVectorOfPairs : kStoredVector;
+  const double stored = tiles * tile + pixels * (vector + (far ? kFarVector : 0));
   const double converted = kernels.pairs ? 0 : conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
   const double cycles = products + spread + rows * stored + converted;
   const std::int64_t units = b.units.count();
