@@ -3,7 +3,7 @@
 //   max(cycles / clock, bytes / bandwidth) of the busiest thread
 // with cycles = products at the rate of the FMA units, plus what a tile, a run of its loop and a copied vector cost.
 // Types of 16 bits also cost conversions. Clock and bandwidth are nominal: only the order of estimates counts. The
-// costs were fitted on Zen 4, on random layers, and checked on others, see
+// costs were fitted on Zen 4, some on Zen 5 and Xeons with AMX, on random layers, and checked on others, see
 // bench/results/README.md.
 #pragma once
 
