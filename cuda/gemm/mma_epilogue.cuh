@@ -61,10 +61,13 @@ __device__ __forceinline__ void store_rows_as(const MmaArguments<T>& a, const Bl
   constexpr int kElements = bytes / static_cast<int>(sizeof(T)), kAcross = Tile::kColumns / kElements;
   constexpr int kPitch = Tile::kColumns + kMmaStagedPadding;
   const ImplicitGemm& g = a.gemm;
-  const int window = g.pooled ? 4 : 1;
-  for (int i = static_cast<int>(threadIdx.x); i < rows / window * kAcross; i += Tile::kThreads) {
-    const int row = i / kAcross * window, at = i % kAcross * kElements;
-    if (place.row + first + row >= g.rows || place.column + at >= g.columns) continue;
+  const int log_window = g.pooled ? 2 : 0;
+  const int valid_rows = min(rows, g.rows - place.row - first), valid_columns = g.columns - place.column;
+  // Unrolled, because narrow stores are many, and each waits for its load from shared memory.
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < (rows >> log_window) * kAcross; i += Tile::kThreads) {
+    const int row = i / kAcross << log_window, at = i % kAcross * kElements;
+    if (row >= valid_rows || at >= valid_columns) continue;
     union {
       Access access;
       T elements[kElements];
@@ -80,7 +83,7 @@ __device__ __forceinline__ void store_rows_as(const MmaArguments<T>& a, const Bl
         }
       }
     }
-    const int pixel = (place.row + first + row) / window;
+    const int pixel = (place.row + first + row) >> log_window;
     T* to = a.y + static_cast<std::int64_t>(pixel) * g.k + place.group * g.columns + place.column + at;
     *reinterpret_cast<Access*>(to) = values.access;
   }
