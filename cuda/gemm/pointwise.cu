@@ -36,17 +36,21 @@ struct PointwiseArguments {
 /// Bytes between rows of weights: an odd multiple of 64, so that two rows and four lanes of 16 bytes meet in no bank.
 constexpr int pitch_of(int chunks) { return (chunks | 1) * kChunkBytes; }
 
-/// Tiles of columns that are stored together: 2, 4 or 8 channels of a lane.
-template <int column_tiles>
-constexpr int kTogether = column_tiles < 4 ? column_tiles : 4;
+/// Binary logarithm of the tiles of columns that are stored together: a lane then has `bytes` of neighbouring channels,
+/// or two, and the four lanes of a pixel four times as many. With more, a store's lanes would leave gaps, and a line of
+/// memory would be written in several parts.
+template <typename T, int column_tiles>
+constexpr int log_together(int bytes) {
+  int log = 0;
+  while (2 << log <= column_tiles && (4 << log) * static_cast<int>(sizeof(T)) <= bytes) ++log;
+  return log;
+}
 
 /// The output channel of row `row` of weights in shared memory: lane pair row % 8 / 2 has neighbouring channels in the
-/// tiles that are stored together.
-template <int column_tiles>
-__device__ __forceinline__ int column_of(int row) {
-  constexpr int m = kTogether<column_tiles>;
+/// 2^log tiles that are stored together.
+__device__ __forceinline__ int column_of(int row, int log) {
   const int tile = row / 8, place = row % 8;
-  return tile / m * (8 * m) + place / 2 * (2 * m) + tile % m * 2 + place % 2;
+  return (tile >> log << (3 + log)) + (place / 2 << (1 + log)) + (tile & (1 << log) - 1) * 2 + place % 2;
 }
 
 /// 16 bytes of channels of four pixels: rows lane / 4, + 8, + 16 and + 24 of the tile.
@@ -155,10 +159,11 @@ __device__ __forceinline__ void store_pieces(T* to, const float (&values)[count]
   }
 }
 
-template <typename T, int column_tiles>
+/// Bias and activation, and stores of `bytes`.
+template <int bytes, typename T, int column_tiles>
 __device__ __forceinline__ void store_tile(const PointwiseArguments<T>& a, int tile, const float* bias,
                                            float (&sums)[2][column_tiles][4]) {
-  constexpr int m = kTogether<column_tiles>;
+  constexpr int m = 1 << log_together<T, column_tiles>(bytes);
   const ImplicitGemm& g = a.gemm;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -178,21 +183,18 @@ __device__ __forceinline__ void store_tile(const PointwiseArguments<T>& a, int t
           values[2 * j + e] = activate(sum, g.activation);
         }
       }
-      T* to = a.y + static_cast<std::int64_t>(pixel) * g.k + column;
-      if (a.store_bytes == 16) {
-        store_pieces<16>(to, values, valid);
-      } else if (a.store_bytes == 8) {
-        store_pieces<8>(to, values, valid);
-      } else {
-        store_pieces<4>(to, values, valid);
-      }
+      store_pieces<bytes>(a.y + static_cast<std::int64_t>(pixel) * g.k + column, values, valid);
     }
   }
 }
 
+/// Blocks that a multiprocessor's registers hold: more where sums take few, so that more loads are on their way.
+constexpr int resident_blocks(int column_tiles) { return column_tiles == 1 ? 4 : column_tiles == 2 ? 3 : 2; }
+
 /// Each warp takes several tiles.
 template <typename T, int column_tiles>
-__global__ void __launch_bounds__(kThreads, 2) pointwise_kernel(__grid_constant__ const PointwiseArguments<T> a) {
+__global__ void __launch_bounds__(kThreads, resident_blocks(column_tiles))
+    pointwise_kernel(__grid_constant__ const PointwiseArguments<T> a) {
   extern __shared__ uint4 memory[];
   constexpr int kColumns = 8 * column_tiles, kElements = 16 / static_cast<int>(sizeof(T));
   auto* const bias = reinterpret_cast<float*>(memory);
@@ -204,8 +206,11 @@ __global__ void __launch_bounds__(kThreads, 2) pointwise_kernel(__grid_constant_
   PixelLoader<T> loader(a, tile);
   PixelChunk ahead = loader.next();
   const int vectors = a.chunks * (kChunkBytes / 16);
+  const int log = a.store_bytes == 16  ? log_together<T, column_tiles>(16)
+                  : a.store_bytes == 8 ? log_together<T, column_tiles>(8)
+                                       : log_together<T, column_tiles>(4);
   for (int i = static_cast<int>(threadIdx.x); i < kColumns * vectors; i += kThreads) {
-    const int row = i / vectors, at = i - row * vectors, column = column_of<column_tiles>(row);
+    const int row = i / vectors, at = i - row * vectors, column = column_of(row, log);
     const bool valid = column < g.columns && at * kElements < g.depth;
     copy_async<16>(weights + row * a.pitch_bytes + at * 16,
                    valid ? a.packed + column * g.depth + at * kElements : a.packed, valid);
@@ -226,7 +231,13 @@ __global__ void __launch_bounds__(kThreads, 2) pointwise_kernel(__grid_constant_
       ahead = loader.next();
       multiply<T, column_tiles>(now, mine + chunk * kChunkBytes, a.pitch_bytes, sums);
     }
-    store_tile<T, column_tiles>(a, tile, bias, sums);
+    if (a.store_bytes == 16) {
+      store_tile<16>(a, tile, bias, sums);
+    } else if (a.store_bytes == 8) {
+      store_tile<8>(a, tile, bias, sums);
+    } else {
+      store_tile<4>(a, tile, bias, sums);
+    }
   }
 }
 
@@ -393,20 +404,24 @@ std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp& dev
 }
 
 double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  // Of a warp's tile, while the other warps of a multiprocessor work on theirs. Fitted to 27 layers on an H200, which
-  // it errs on by 14 % (standard deviation).
-  constexpr double kLaunch = 1.2e-6, kTile = 1.1e-6, kChunk = 0.6e-6, kProducts = 0.15e-6;
-  constexpr double kBytesPerSecond = 4e12;
-  const double column = p.dtype == DType::f32 ? 0.8e-6 : 0.44e-6;
+  // Of a warp's tile, while the other warps of a multiprocessor work on theirs. Fitted to half of 126 layers on an H200
+  // (f16, bf16 and tf32, batch 32 and 1); on the other half it errs by 10 % (root mean square).
+  constexpr double kLaunch = 0.56e-6, kTile = 1.38e-6, kChunk = 0.45e-6, kStaging = 2.6e-9;
+  constexpr double kBytesPerSecond = 2.8e12;
+  constexpr double kNarrowLoads = 3.9, kNarrowStores = 1.18;  // of less than 16 bytes take so much longer
+  const bool f32 = p.dtype == DType::f32;
+  const double column = f32 ? 0.51e-6 : 0.41e-6, products = f32 ? 0.094e-6 : 0.102e-6;
   constexpr int kReserved = 1024;  // bytes of shared memory, by the system, of each block
+  const int columns = column_tiles_of(p), chunks = chunks_of(p);
   const int fit = static_cast<int>(device.sharedMemPerMultiprocessor) / (shared_bytes_of(p) + kReserved);
-  const std::int64_t resident = std::clamp(fit, 1, 2);
+  const std::int64_t resident = std::clamp(fit, 1, resident_blocks(columns));
   const std::int64_t pixels = p.n * p.ho * p.wo, warps = device.multiProcessorCount * resident * kWarps;
   const auto rounds = static_cast<double>(ceil_div(ceil_div(pixels, kPixels), warps));
-  const int columns = column_tiles_of(p);
-  const double tile = kTile + column * columns + std::max(kChunk, kProducts * columns) * (chunks_of(p) - 1);
+  const double stores = column * columns * (access_bytes(p, p.k) < 16 ? kNarrowStores : 1);
+  const double loads = std::max(kChunk, products * columns) * (access_bytes(p, p.c) < 16 ? kNarrowLoads : 1);
+  const double tiles = rounds * (kTile + stores + loads * (chunks - 1));
   const auto bytes = static_cast<double>(pixels * (p.c + p.k) * element_bytes(p));
-  return kLaunch + std::max(rounds * tile, bytes / kBytesPerSecond);
+  return kLaunch + std::max(kStaging * columns * chunks + tiles, bytes / kBytesPerSecond);
 }
 
 std::unique_ptr<Conv2dPlan> Pointwise::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
