@@ -251,28 +251,35 @@ void share_out_boxes(WgmmaGeometry& g) {
   g.share_ends[static_cast<std::size_t>(g.split - 1)] = boxes;
 }
 
-/// What takes as long as the slowest of several that run at the same time, and longer where others are nearly as slow.
-double slower_of(std::initializer_list<double> cycles) {
+/// What several things take that overlap in part: from as long as their sum with power 1 to as long as the slowest.
+double overlapped(std::initializer_list<double> cycles, double power) {
+  const double slowest = std::max(cycles);
   double sum = 0;
-  for (const double each : cycles) sum += each * each * each * each;
-  return std::sqrt(std::sqrt(sum));
+  for (const double each : cycles) sum += std::pow(each / slowest, power);
+  return slowest * std::pow(sum, 1 / power);
 }
 
-/// Cycles of the busiest multiprocessor or of memory, whichever are more. The constants are fitted to an H200: see
-/// Wgmma::seconds().
+/// How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: two blocks best,
+/// then two consumers in turns; side by side everything waits for the epilogue.
+double overlap_power(const WgmmaGeometry& g) {
+  constexpr double kTwoBlocks = 1.86, kInTurns = 1.26, kSideBySide = 1.28;
+  if (wgmma_resident_blocks(g.pixels) > 1) return kTwoBlocks;
+  return g.schedule == WgmmaSchedule::own_tiles ? kInTurns : kSideBySide;
+}
+
+/// Estimated cycles. The constants are fitted to an H200: see Wgmma::seconds().
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kStart = 1925;           // to the first product
-  constexpr double kTurn = 521;             // the matrix unit idles while the consumers change turns
-  constexpr double kEpilogue = 274;         // of a chunk of 16-bit outputs
-  constexpr double kBetweenItems = 591;     // of a consumer
-  constexpr double kExchange = 868;         // of partial sums between the blocks of a cluster
-  constexpr double kExchangeBytes = 17.4;   // a cycle, to other blocks
-  constexpr double kLoadBytes = 109;        // a cycle, from L2 to one multiprocessor
-  constexpr double kLoadBytesOfAll = 54.5;  // the same while all load
-  constexpr double kDeviceBytes = 2305;     // a cycle, of device memory
-  constexpr double kSmallInTurns = 1.05;    // one consumer alone can't keep the unit busy with 128 pixels
-  constexpr double kSmallSideBySide = 1.13;
-  constexpr double kSmallest = 1.68;                             // 64 pixels take so much longer again
+  constexpr double kStart = 867;                         // to the first product
+  constexpr double kTurn = 328;                          // the matrix unit idles while the consumers change turns
+  constexpr double kEpilogue = 294, kEpilogueF32 = 568;  // of a chunk of outputs
+  constexpr double kBetweenItems = 729;                  // of a consumer
+  constexpr double kExchange = 376;                      // of partial sums between the blocks of a cluster
+  constexpr double kExchangeBytes = 9.86;                // a cycle, to other blocks
+  constexpr double kLoadBytes = 69.3;                    // a cycle, from L2 to one multiprocessor
+  constexpr double kLoadBytesOfAll = 177;                // the same while all load
+  constexpr double kDeviceBytes = 7756;                  // a cycle, of device memory
+  constexpr double kBox = 137, kBoxOfTwoBlocks = 164;    // least cycles from box to box
+  constexpr double kSmallest = 2.64;                     // products of 64 pixels take so much longer
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
   // on 132 multiprocessors, of 8 blocks 14.
@@ -284,14 +291,12 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const auto element = static_cast<double>(size_of(p.dtype));
   const double waves = static_cast<double>(ceil_div(g.items, workers));
   const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
-  const double smallest = g.pixels > 64 ? 1 : kSmallest;
-  const double small = g.pixels > 128 ? 1 : smallest * (one_tile ? kSmallSideBySide : kSmallInTurns);
-  const double products = steps * g.pixels * 2 * slices_of(g) * small;
+  const double products = steps * g.pixels * 2 * slices_of(g) * (g.pixels > 64 ? 1 : kSmallest);
   const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
-  const double main = std::max(products, bytes / kLoadBytes);
-  const double by_size = p.dtype == DType::f32 ? 1.5 : 1;
-  const double epilogue = kEpilogue * g.pixels / kWgmmaChunk * by_size * (p.pool.none() ? 1 : 0.5);
+  const double main = std::max({products, bytes / kLoadBytes, boxes * (residents > 1 ? kBoxOfTwoBlocks : kBox)});
+  const double of_chunk = (p.dtype == DType::f32 ? kEpilogueF32 : kEpilogue) * (p.pool.none() ? 1 : 0.5);
+  const double epilogue = of_chunk * g.pixels / kWgmmaChunk;
   const double both = main + epilogue + kBetweenItems;
   const double sent = slices_of(g) * g.pixels * kWgmmaChannels * 4.0 * (g.split - 1) / g.split;
   const double exchange = g.split > 1 ? kExchange + sent / kExchangeBytes : 0;
@@ -303,8 +308,10 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   }
   const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
   const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
-  const double device = (static_cast<double>(p.n * p.h * p.w * p.c) + outputs) * element / kDeviceBytes;
-  g.cycles = kStart + slower_of({busiest, l2, device});
+  // With strides, pixels may lie between those that windows read.
+  const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
+  const double device = (inputs + outputs) * element / kDeviceBytes;
+  g.cycles = kStart + overlapped({busiest, l2, device}, overlap_power(g));
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
