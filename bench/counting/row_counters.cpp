@@ -122,7 +122,8 @@ bool RowCounters::wants(const perf::CounterSource& source, DeviceKind kind) cons
 void RowCounters::require_sources(const std::vector<DeviceKind>& devices) const {
   if (mode_ == CounterMode::analytic || mode_ == CounterMode::automatic) return;
   std::string why;
-  for (const auto& [source, longest] : sources_) {
+  for (const Source& one : sources_) {
+    const auto& source = one.source;  // clang before 16 captures no structured binding
     const bool concerned =
         std::any_of(devices.begin(), devices.end(), [&](DeviceKind kind) { return wants(*source, kind); });
     if (!concerned) continue;
