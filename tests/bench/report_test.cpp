@@ -929,6 +929,11 @@ TEST_CASE("text: numbers have three digits and a unit") {
   CHECK(bytes_text(49152) == "48.0 KiB");
   CHECK(number_text(12345) == "12300");
   CHECK(number_text(0.01234) == "0.0123");
+  CHECK(number_text(9.996) == "10.0");
+  CHECK(number_text(9.994) == "9.99");
+  CHECK(number_text(1.7976931348623157e308) == "1.80e+308");
+  CHECK(number_text(-1.23e200) == "-1.23e+200");
+  CHECK(number_text(std::numeric_limits<double>::infinity()) == "inf");
   CHECK(fit_text("abcdefghij", 10, 30).ends_with("…"));
   CHECK(text_width(fit_text("abcdefghij", 10, 30), 10) <= 30);
 }
