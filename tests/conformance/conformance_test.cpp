@@ -339,10 +339,15 @@ TEST_CASE("run() allocates nothing") {
   const long before = allocations();
   CHECK(std::make_unique<int>(1) != nullptr);
   REQUIRE(allocations() > before);  // the counter counts
-  for (const Device& device : available_devices()) {
+  const std::vector<Device> devices = available_devices();
+  // The CUDA driver allocates now and then, on threads of its own too, whatever device is used meanwhile; a run that
+  // allocates would do so each time.
+  const bool has_driver = std::any_of(devices.begin(), devices.end(), [](const Device& device) {
+    return device.info().memory.kind != Memory::Kind::host;
+  });
+  const long most = has_driver ? kCountedRuns - 1 : 0;
+  for (const Device& device : devices) {
     const bool is_gables_own = device.info().backend != "onednn" && device.info().backend != "cudnn";
-    // The CUDA driver allocates now and then, on threads of its own too; a run that allocates would do so each time.
-    const long most = device.info().memory.kind == Memory::Kind::host ? 0 : kCountedRuns - 1;
     for (const std::string& uri : ways_to_open(device)) {
       const Device one = open(uri);
       for (const Op& op : one_of_each()) {
