@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gable::conformance {
@@ -445,7 +446,14 @@ TEST_CASE("a search for the fastest that runs out of memory is reported, and the
   const Device device = open("auto?only=cpu+reference&threads=1");
   const Op op = one_for_each_family().front();
   const auto works_after = [&] { return device.plan(op).explain().starts_with("auto chose"); };
-  CHECK(out_of_memory_everywhere([&] { tune(device, op, 1e-4); }, works_after) > 3);
+  const auto search = [&] {
+    try {
+      tune(device, op, 1e-4);
+    } catch (const Error& error) {  // on a busy machine the limit may be over before the first run
+      if (std::string_view(error.what()).find(": the limit is 0.0001 s") == std::string_view::npos) throw;
+    }
+  };
+  CHECK(out_of_memory_everywhere(search, works_after) > 3);
 }
 
 TEST_CASE("a plan refuses what it was not made for and names it") {
