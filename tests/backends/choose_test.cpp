@@ -231,7 +231,7 @@ TEST_CASE("a cache that is damaged or can't be written is ignored with a word") 
   fs::remove_all(cache());
   fs::create_directories(cache());
   const Device device = open("auto?only=choose_host");
-  tune(device, op, 0.05);
+  tune(device, op, 0.5);
   const fs::path file = only_file();
   REQUIRE_FALSE(file.empty());
   {
@@ -243,13 +243,13 @@ TEST_CASE("a cache that is damaged or can't be written is ignored with a word") 
   {
     const Words words;
     setenv("GABLE_CACHE", "/dev/null/gable", 1);
-    tune(open("auto?only=choose_host"), op, 0.05);
+    tune(open("auto?only=choose_host"), op, 0.5);
     CHECK(contains(words.text(), "kept in memory alone"));
   }
   {
     const Words words;
     setenv("GABLE_CACHE", "relative", 1);
-    tune(open("auto?only=choose_host"), op, 0.05);
+    tune(open("auto?only=choose_host"), op, 0.5);
     CHECK(contains(words.text(), "it must be 'off' or an absolute folder"));
   }
   {
@@ -257,7 +257,7 @@ TEST_CASE("a cache that is damaged or can't be written is ignored with a word") 
     setenv("GABLE_CACHE", "off", 1);
     const Device without = open("auto?only=choose_host");
     CHECK(choose(without, op).source == ChoiceSource::model);
-    tune(without, op, 0.05);
+    tune(without, op, 0.5);
     CHECK(choose(without, op).source == ChoiceSource::measured);
     CHECK(words.text().empty());
   }
