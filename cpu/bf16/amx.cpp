@@ -1,6 +1,5 @@
 // AMX tile products: 1024 multiply-adds in one instruction of 16 cycles. See tile-inl.h for the dataflow.
-#include <algorithm>
-
+#include "cpu/bf16/amx_registers.h"
 #include "cpu/bf16/cpuid.h"
 #include "cpu/bf16/epilogue_x86-inl.h"
 #include "cpu/bf16/unit.h"
@@ -17,50 +16,7 @@ namespace gable::cpu {
 namespace bf16 {
 namespace {
 
-// Operand of LDTILECFG, palette 1: eight tiles of up to 16 rows of 64 bytes.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-
-/// Registers 0 to 5 hold accumulators and input, one position a row: a product takes one cycle a row. Input is loaded
-/// up to the last channel pair and not beyond, where it may be NaN.
-void begin_tiles(int positions, int pairs) {
-  TileConfig config;
-  std::fill_n(config.rows, 6, static_cast<std::uint8_t>(positions));
-  std::fill_n(config.column_bytes + 4, 2, static_cast<std::uint16_t>(4 * pairs));
-  std::fill_n(config.rows + 6, 2, static_cast<std::uint8_t>(pairs));
-  asm volatile("ldtilecfg %0" : : "m"(config));
-}
-void end_tiles() { asm volatile("tilerelease"); }
-
-// Assembly rather than intrinsics: those take only literal register numbers, and g++ 12's forget what memory they read.
-struct AmxTiles {
-  template <int kTile>
-  void zero() {
-    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
-  }
-  template <int kTile, bool kKeepsInL1 = true>
-  void load(const std::uint16_t* rows, std::int64_t stride) {
-    if constexpr (kKeepsInL1) {
-      asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
-    } else {
-      asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride * 2) : "memory");
-    }
-  }
-  template <int kSum, int kA, int kB>
-  void dot() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
-  }
-  template <int kTile>
-  void store(float* rows, std::int64_t stride) {
-    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride * 4) : "memory");
-  }
-
+struct AmxTiles : AmxRegisters {
   static bool overlaps(const Epilogue& call) {
     return call.run == &run_epilogue<DType::bf16> && call.accumulators_below == nullptr && !call.non_temporal;
   }
@@ -166,8 +122,8 @@ const Bf16Unit& amx_unit() {
       .position_cycles = 3,
       .weights_cycles = 50,
       .start_cycles = 1000,
-      .begin = begin_tiles,
-      .end = end_tiles,
+      .begin = load_tile_config,
+      .end = release_tiles,
       .tiles = {.one = bf16_tile<AmxTiles, 1>,
                 .three = bf16_tile<AmxTiles, 3>,
                 .four = bf16_tile<AmxTiles, 4>,
