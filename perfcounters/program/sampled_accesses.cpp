@@ -140,18 +140,15 @@ class Tracer {
   /// What a stop is for, and its end.
   void handle(pid_t task, int status) {
     const bool was_interrupted = task == interrupted_;
+    if (was_interrupted) interrupted_ = 0;  // by whatever it stopped: that ends the interrupt, too
     if (WIFEXITED(status) || WIFSIGNALED(status)) {
       tasks_.erase(task);
-      if (was_interrupted) interrupted_ = 0;
       if (task == program_) status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       return;
     }
     tasks_.insert(task);
     const int event = status >> 16, signal = WSTOPSIG(status);
-    if (event == PTRACE_EVENT_STOP && was_interrupted) {
-      interrupted_ = 0;
-      if (signal == SIGTRAP && !step(task)) return;
-    }
+    if (event == PTRACE_EVENT_STOP && was_interrupted && signal == SIGTRAP && !step(task)) return;
     if (event == PTRACE_EVENT_STOP && signal != SIGTRAP) {
       ptrace(PTRACE_LISTEN, task, 0, 0);  // stopped by job control, and stays so
     } else {

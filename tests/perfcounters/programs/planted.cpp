@@ -2,6 +2,7 @@
 // name it (bench/planted.py). About a tenth of a second of CPU time at scale 1, since a simulation takes a hundred
 // times as long. Built with -O2 for any x86-64; what needs more asks for it.
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -199,6 +200,24 @@ __attribute__((target("avx2"))) void unaligned(int scale) {
   }
   sink = _mm256_cvtss_f32(_mm256_or_ps(_mm256_or_ps(a, b), _mm256_or_ps(c, d)));
 }
+
+/// The same, in a thread that the first one waits for.
+void unaligned_thread(int scale) { std::thread(unaligned, scale).join(); }
+
+/// The same after forks that take the system milliseconds each, for their tables of pages.
+void unaligned_after_forks(int scale) {
+  constexpr std::size_t kBytes = 256 << 20;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  madvise(memory, kBytes, MADV_NOHUGEPAGE);
+  for (std::size_t at = 0; at < kBytes; at += 4096) static_cast<char*>(memory)[at] = 1;
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+  }
+  munmap(memory, kBytes);
+  unaligned(scale);
+}
 #endif
 
 void waiting(int scale) {
@@ -226,6 +245,8 @@ constexpr Planted kPlanted[] = {
 #if defined(__x86_64__)
     {"compute", compute},
     {"unaligned", unaligned},
+    {"unaligned_thread", unaligned_thread},
+    {"unaligned_after_forks", unaligned_after_forks},
 #endif
 };
 
