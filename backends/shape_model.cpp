@@ -18,9 +18,10 @@ namespace {
 /// Multiply-adds of f32 a second of one core: in the fits' nominal units, and as core_multiply_adds() measures the
 /// Zen 4 that those without AMX were fitted on.
 constexpr double kMultiplyAdds = 56e9, kFittedCore = 58.6e9;
-constexpr double kHostBytes = 30e9;    // a second, of one core
-constexpr int kCoresPerMemory = 6;     // more cores find no more bandwidth
-constexpr double kHostCall = 0.5e-6;   // seconds
+constexpr double kWide = 1.46;        // times that: between it and the Zen 5 of the fits of wide cores, which does 2.14
+constexpr double kHostBytes = 30e9;   // a second, of one core
+constexpr int kCoresPerMemory = 6;    // more cores find no more bandwidth
+constexpr double kHostCall = 0.5e-6;  // seconds
 constexpr double kHostThreads = 3e-6;  // seconds, to start and to join them
 constexpr std::int64_t kFewChannels = 8;
 
@@ -71,6 +72,8 @@ bool host_has_amx() {
 #endif
 }
 
+bool is_wide(double speed) { return speed > kWide; }
+
 double host_speed(bool amx) { return amx ? 1 : core_multiply_adds() / kFittedCore; }
 
 Rates host_rates(DType dtype, int threads, bool amx, double speed) {
@@ -82,8 +85,8 @@ Rates host_rates(DType dtype, int threads, bool amx, double speed) {
 
 ShapeClass shape_class(const Conv2dProblem& p) {
   if (p.groups > 1) return p.group_c() == 1 ? ShapeClass::depthwise : ShapeClass::grouped;
-  if (p.c <= kFewChannels) return ShapeClass::few_channels;
   if (p.ho * p.wo * p.r * p.s == 1) return ShapeClass::vectors;
+  if (p.c <= kFewChannels) return ShapeClass::few_channels;
   return p.r * p.s == 1 ? ShapeClass::pointwise : ShapeClass::spatial;
 }
 
@@ -108,7 +111,8 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_waste(p.wo, 16),
                                                     log_of(p.groups, kMostChannels),
                                                     std::log(static_cast<double>(rates.threads)),
-                                                    has_part_of_a_vector(p) ? 1.0 : 0.0};
+                                                    has_part_of_a_vector(p) ? 1.0 : 0.0,
+                                                    log_waste(p.group_k(), 32)};
   const std::size_t load = p.n > 1 ? 2 : rates.threads > 1 ? 1 : 0;
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;
@@ -123,9 +127,11 @@ double roof_seconds(const Op& op, const Rates& rates) {
 
 double modelled_host_seconds(const Op& op, int threads, const HostFits& fits) {
   const bool amx = host_has_amx();
-  const Rates rates = host_rates(dtype_of(op), threads, amx, host_speed(amx));
+  const double speed = host_speed(amx);
+  const Rates rates = host_rates(dtype_of(op), threads, amx, speed);
   if (!has_weights(op)) return roof_seconds(op, rates);
-  return modelled_seconds(weighted_op(op).problem, rates, amx ? fits.amx : fits.vectors);
+  const ShapeFits& fit = amx ? fits.amx : is_wide(speed) ? fits.wide : fits.vectors;
+  return modelled_seconds(weighted_op(op).problem, rates, fit);
 }
 
 }  // namespace gable

@@ -32,6 +32,9 @@ bool host_has_amx();
 /// whose clock changes by more within seconds, and they hardly depend on it.
 double host_speed(bool amx);
 
+/// Whether cores of this host_speed() are rather like those of HostFits::wide than those of HostFits::vectors.
+bool is_wide(double speed);
+
 /// Rates of `threads` cores that are `speed` times as fast as those of the fits: of AVX-512, and of AMX for 16-bit
 /// types where `amx`.
 Rates host_rates(DType dtype, int threads, bool amx, double speed = 1);
@@ -39,7 +42,7 @@ Rates host_rates(DType dtype, int threads, bool amx, double speed = 1);
 /// `vectors`: weights times the channels of one pixel for each image, as at the end of networks.
 enum class ShapeClass { depthwise, grouped, few_channels, pointwise, spatial, vectors };
 inline constexpr int kShapeClasses = 6;
-inline constexpr int kShapeFeatures = 18;
+inline constexpr int kShapeFeatures = 19;
 
 ShapeClass shape_class(const Conv2dProblem& problem);
 
@@ -59,6 +62,7 @@ using ShapeFits = std::array<std::array<std::array<ClassFits, 3>, 2>, 3>;
 /// Those of a device on this machine's cores.
 struct HostFits {
   const ShapeFits& vectors;  ///< of CPUs without matrix units
+  const ShapeFits& wide;     ///< the same where cores do two full vectors of AVX-512 a cycle
   const ShapeFits& amx;      ///< with tiles of AMX for bf16
 };
 

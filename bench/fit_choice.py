@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the cost model that `auto` compares CPU devices by (backends/shape_model.h), and checks it on other layers.
 
-    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--amx] [--write FOLDER]
+    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
@@ -29,15 +29,20 @@ LAYOUTS = ("nhwc", "nchw")
 DTYPES = ("f32", "bf16", "f16")
 DEVICES = ("cpu", "onednn")
 ELEMENT = {"f32": 4, "bf16": 2, "f16": 2}
-# Multiply-adds a second of one core, without and with AMX.
+# Kinds of CPU, with the suffix of their tables. As in backends/shape_model.h: without matrix units, the same with cores that do two
+# full vectors a cycle, with AMX.
+KINDS = {"vectors": "", "wide": "Wide", "amx": "Amx"}
+WIDE = 2.14  # core_multiply_adds() of the CPU that the fits of "wide" come from, over that of "vectors"
+# Multiply-adds a second of one core.
 RATE = {
-    False: {"f32": 16 * 3.5e9, "bf16": 32 * 3.5e9, "f16": 32 * 3.5e9},
-    True: {"f32": 16 * 3.5e9, "bf16": 512 * 3.5e9, "f16": 128 * 3.5e9},
+    "vectors": {"f32": 16 * 3.5e9, "bf16": 32 * 3.5e9, "f16": 32 * 3.5e9},
+    "wide": {"f32": WIDE * 16 * 3.5e9, "bf16": WIDE * 32 * 3.5e9, "f16": WIDE * 32 * 3.5e9},
+    "amx": {"f32": 16 * 3.5e9, "bf16": 512 * 3.5e9, "f16": 128 * 3.5e9},
 }
 BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
 CORES_PER_MEMORY = 6
 LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
-RIDGE, RIDGE_NEAR = 0.3, (0, 10, 100)  # by load; layers of one image on several threads are many
+RIDGE, RIDGE_NEAR = 0.03, (0, 10, 100)  # by load; layers of one image on several threads are many
 MARGIN = 1.03  # as in backends/registry/auto_device.cpp
 
 
@@ -50,7 +55,7 @@ class Layer:
     layout: str
     seconds: dict[str, float]
     threads: int = 1
-    amx: bool = False  # of the machine
+    kind: str = "vectors"  # of the CPU, of KINDS
 
     @property
     def extents(self) -> dict[str, int]:
@@ -76,10 +81,10 @@ def load_of(layer: Layer) -> int:
 def shape_class(e: dict[str, int]) -> str:
     if e["g"] > 1:
         return "depthwise" if e["ic"] == e["g"] else "grouped"
-    if e["ic"] <= 8:
-        return "few_channels"
     if e["oh"] * e["ow"] * e["kh"] * e["kw"] == 1:
         return "vectors"
+    if e["ic"] <= 8:
+        return "few_channels"
     return "pointwise" if e["kh"] * e["kw"] == 1 else "spatial"
 
 
@@ -89,7 +94,7 @@ def roof(layer: Layer) -> float:
     products = e["mb"] * e["oh"] * e["ow"] * weights
     elements = e["mb"] * (e["ic"] * e["ih"] * e["iw"] + e["oc"] * e["oh"] * e["ow"]) + weights
     bandwidth = BYTES * min(threads, CORES_PER_MEMORY)
-    return max(products / (RATE[layer.amx][dtype] * threads), ELEMENT[dtype] * elements / bandwidth) + (FORK if threads > 1 else CALL)
+    return max(products / (RATE[layer.kind][dtype] * threads), ELEMENT[dtype] * elements / bandwidth) + (FORK if threads > 1 else CALL)
 
 
 def log_waste(channels: int, lanes: int) -> float:
@@ -120,6 +125,7 @@ def features(layer: Layer) -> list[float]:
         math.log(min(e["g"], 4096)),
         math.log(layer.threads),
         1 if shape_class(e) == "depthwise" and e["oc"] < 16 and e["oc"] != 8 else 0,
+        log_waste(group_k, 32),
     ]
 
 
@@ -180,7 +186,7 @@ def enough_runs(timing: dict[str, float]) -> bool:
     return timing["runs"] >= (LEAST_RUNS_LONG if timing["fastest"] >= LONG else LEAST_RUNS)
 
 
-def read(files: Iterable[str], amx: bool = False) -> list[Layer]:
+def read(files: Iterable[str], kind: str = "vectors") -> list[Layer]:
     found: dict[tuple[str, str, str, str, int], dict[str, float]] = {}
     for file in files:
         for row in json.loads(Path(file).read_text(encoding="utf-8"))["measurements"]:
@@ -191,7 +197,7 @@ def read(files: Iterable[str], amx: bool = False) -> list[Layer]:
             device = row["device"].partition("?")[0]
             seconds[device] = min(seconds.get(device, math.inf), row["T"]["fastest"])
     both = [(key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
-    return [Layer(problem, dtype, layout, seconds, threads, amx) for (_, problem, dtype, layout, threads), seconds in both]
+    return [Layer(problem, dtype, layout, seconds, threads, kind) for (_, problem, dtype, layout, threads), seconds in both]
 
 
 Fits = dict[tuple[str, int, str, str, str], Fit]  # by device, load, layout, dtype, class
@@ -260,9 +266,9 @@ def class_table(fits: Fits, device: str, load: int, layout: str, dtype: str) -> 
     return "\n".join(rows)
 
 
-def header(fits: Fits, device: str, count: int, amx: bool) -> str:
+def header(fits: Fits, device: str, count: int, kind: str) -> str:
     """Each class table that differs, with a name, and the table of those names."""
-    prefix = f"k{device.capitalize()}{'Amx' if amx else ''}"
+    prefix = f"k{device.capitalize()}{KINDS[kind]}"
     names: dict[str, str] = {}  # by class table
     tables, index = [], []
     for load, (words, short) in enumerate(LOADS.items()):
@@ -277,16 +283,17 @@ def header(fits: Fits, device: str, count: int, amx: bool) -> str:
                 these.append(names[table])
             index.append(f"{{{{{', '.join(these)}}}}},")
         index.append("}},")
+    words = {"vectors": "", "wide": ", on CPUs of full-width AVX-512", "amx": ", on CPUs with AMX"}[kind]
     all_tables, all_names = "\n".join(tables), "\n".join(index)
     return (
-        f"// The time of convolutions on {device}{', on CPUs with AMX' if amx else ''}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
+        f"// The time of convolutions on {device}{words}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
         "// backends/shape_model.h and bench/results/README.md.\n"
         "#pragma once\n\n"
         '#include "backends/shape_model.h"\n\n'
         "namespace gable {\n\n"
         f"{all_tables}\n"
         "// Where no layers were measured, the table of the nearest ones that were.\n"
-        f"inline constexpr ShapeFits k{device.capitalize()}ShapeFits{'Amx' if amx else ''}{{{{\n{all_names}\n}}}};\n\n"
+        f"inline constexpr ShapeFits k{device.capitalize()}ShapeFits{KINDS[kind]}{{{{\n{all_names}\n}}}};\n\n"
         "}  // namespace gable\n"
     )
 
@@ -295,17 +302,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fit", nargs="+", required=True, help="records to fit to")
     parser.add_argument("--check", nargs="*", default=[], help="records of other layers")
-    parser.add_argument("--amx", action="store_true", help="the records are of a CPU with AMX, which has tables of its own")
+    parser.add_argument("--cpu", choices=KINDS, default="vectors", help="what the records are of; each kind has tables of its own")
     parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
     options = parser.parse_args(arguments)
-    layers = read(options.fit, options.amx)
+    layers = read(options.fit, options.cpu)
     fits = fit_all(layers)
     check(layers, fits, "fit")
-    check(read(options.check, options.amx), fits, "check")
+    check(read(options.check, options.cpu), fits, "check")
     if options.write:
+        suffix = "" if options.cpu == "vectors" else f"_{options.cpu}"
         for device in DEVICES:
-            file = options.write / device / f"{device}_shape_fits{'_amx' if options.amx else ''}.h"
-            file.write_text(header(fits, device, len(layers), options.amx), encoding="utf-8")
+            file = options.write / device / f"{device}_shape_fits{suffix}.h"
+            file.write_text(header(fits, device, len(layers), options.cpu), encoding="utf-8")
     return 0
 
 

@@ -10,6 +10,7 @@
 #include "backends/cpu/cpu_plans.h"
 #include "backends/cpu/cpu_shape_fits.h"
 #include "backends/cpu/cpu_shape_fits_amx.h"
+#include "backends/cpu/cpu_shape_fits_wide.h"
 #include "backends/registry/builtin.h"
 #include "backends/threads.h"
 #include "cpu/common/target.h"
@@ -56,7 +57,7 @@ class CpuDevice final : public DeviceImpl {
   }
 
   std::optional<double> predicted_seconds(const Op& op) const override {
-    return modelled_host_seconds(op, place_.threads, {kCpuShapeFits, kCpuShapeFitsAmx});
+    return modelled_host_seconds(op, place_.threads, {kCpuShapeFits, kCpuShapeFitsWide, kCpuShapeFitsAmx});
   }
 
  private:

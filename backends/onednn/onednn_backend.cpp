@@ -4,6 +4,7 @@
 // later ?isa= is refused with that reason.
 #include "onednn_shape_fits.h"
 #include "onednn_shape_fits_amx.h"
+#include "onednn_shape_fits_wide.h"
 #include "primitive_plan.h"
 #include "recipe.h"
 #include "version.h"
@@ -155,7 +156,7 @@ class OnednnDevice final : public DeviceImpl {
   }
 
   std::optional<double> predicted_seconds(const Op& op) const override {
-    return modelled_host_seconds(op, threads_, {kOnednnShapeFits, kOnednnShapeFitsAmx});
+    return modelled_host_seconds(op, threads_, {kOnednnShapeFits, kOnednnShapeFitsWide, kOnednnShapeFitsAmx});
   }
 
  private:

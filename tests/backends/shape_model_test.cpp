@@ -1,4 +1,4 @@
-// The model by which `auto` compares CPU devices: a table for CPUs with AMX, and one for those without.
+// The model by which `auto` compares CPU devices: tables for CPUs with AMX, with full-width AVX-512, and others.
 #include "backends/shape_model.h"
 
 #include <doctest/doctest.h>
@@ -7,11 +7,14 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "backends/cpu/cpu_shape_fits.h"
 #include "backends/cpu/cpu_shape_fits_amx.h"
+#include "backends/cpu/cpu_shape_fits_wide.h"
 #include "backends/onednn/onednn_shape_fits.h"
 #include "backends/onednn/onednn_shape_fits_amx.h"
+#include "backends/onednn/onednn_shape_fits_wide.h"
 
 using namespace gable;
 
@@ -32,8 +35,10 @@ double seconds(const Conv2dProblem& p, const ShapeFits& fits, bool amx) {
 
 TEST_CASE("shape model: every type, layout and number of images has a plausible time, with AMX and without") {
   for (const bool amx : {false, true}) {
-    for (const ShapeFits* fits :
-         {amx ? &kCpuShapeFitsAmx : &kCpuShapeFits, amx ? &kOnednnShapeFitsAmx : &kOnednnShapeFits}) {
+    const std::vector<const ShapeFits*> with{&kCpuShapeFitsAmx, &kOnednnShapeFitsAmx};
+    const std::vector<const ShapeFits*> without{&kCpuShapeFits, &kOnednnShapeFits, &kCpuShapeFitsWide,
+                                                &kOnednnShapeFitsWide};
+    for (const ShapeFits* fits : amx ? with : without) {
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
         for (const bool nhwc : {true, false}) {
           const double one = seconds(spatial(dtype, 1, nhwc), *fits, amx);
@@ -67,6 +72,9 @@ TEST_CASE("shape model: a vector is a class of its own, and so is one image on s
   p.h = p.ho = 2;
   CHECK(shape_class(p) == ShapeClass::pointwise);
   p.h = p.ho = 1;
+  p.c = 6;
+  CHECK(shape_class(p) == ShapeClass::vectors);
+  p.c = 64;
   const auto time = [&](const ShapeFits& fits, int threads) {
     return modelled_seconds(p, host_rates(p.dtype, threads, true), fits);
   };
@@ -94,6 +102,23 @@ TEST_CASE("shape model: cpu's depthwise kernels need longer for 12 channels than
   };
   CHECK(time(12) > 1.3 * time(16));
   CHECK(time(8) <= time(16));
+}
+
+TEST_CASE("shape model: cores that do two full vectors a cycle have tables of their own") {
+  CHECK_FALSE(is_wide(1));     // Zen 4
+  CHECK_FALSE(is_wide(1.31));  // 32 multiply-adds a cycle at 2.4 GHz
+  CHECK(is_wide(1.6));
+  CHECK(is_wide(2.14));  // Zen 5
+  // cpu's bf16 kernel has registers of 32 channels: 16 take as long, while oneDNN's have 16.
+  const auto time = [](std::int64_t channels, const ShapeFits& fits) {
+    Conv2dProblem p;
+    p.n = 1, p.c = 3, p.k = channels, p.h = p.w = 256, p.ho = p.wo = 128, p.r = p.s = 3, p.pad_top = p.pad_left = 1;
+    p.stride_h = p.stride_w = 2;
+    p.dtype = DType::bf16, p.nhwc = true;
+    return modelled_seconds(p, host_rates(p.dtype, 1, false, 2.14), fits);
+  };
+  CHECK(1.03 * time(16, kOnednnShapeFitsWide) < time(16, kCpuShapeFitsWide));
+  CHECK(time(32, kCpuShapeFitsWide) < time(32, kOnednnShapeFitsWide));
 }
 
 TEST_CASE("shape model: the speed of this machine's cores is measured, but for those with AMX") {

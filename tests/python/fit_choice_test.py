@@ -30,6 +30,7 @@ def test_extents_are_those_of_the_descriptor():
         ("mb1ic16ih4oc8kh1", "pointwise"),
         ("mb1ic16ih4oc8kh3ph1", "spatial"),
         ("mb1ic16ih1oc8kh1", "vectors"),
+        ("mb1ic6ih1oc144kh1", "vectors"),
         ("mb8ic16ih1oc8kh3ph1", "spatial"),
     ],
 )
@@ -98,10 +99,10 @@ def parse_tables(text):
     """The named class tables of a header, and the names in the table of all."""
     classes, index = text.split("// Where no layers were measured")
     tables = dict(re.findall(r"ClassFits (k\w+)\{\{(.*?)\n\}\};", classes, re.DOTALL))
-    return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Amx)?\{\{", index)[1])
+    return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Wide|Amx)?\{\{", index)[1])
 
 
-@pytest.mark.parametrize("cpus", ["", "_amx"])
+@pytest.mark.parametrize("cpus", ["", "_wide", "_amx"])
 @pytest.mark.parametrize("device", fit_choice.DEVICES)
 def test_the_shipped_tables_have_the_features_of_the_model_and_are_written_once(device, cpus):
     model = (ROOT / "backends" / "shape_model.h").read_text(encoding="utf-8")
@@ -121,7 +122,7 @@ def test_what_was_not_measured_names_the_nearest_table():
     fits = {(device, 0, "nhwc", dtype, name): fit_choice.Fit([value], value, value)
             for device in fit_choice.DEVICES for value, dtype in enumerate(("f32", "bf16")) for name in fit_choice.CLASSES}
     fits["cpu", 2, "nhwc", "f32", "spatial"] = fit_choice.Fit([7], 7, 7)
-    tables, names = parse_tables(fit_choice.header(fits, "cpu", count=1, amx=False))
+    tables, names = parse_tables(fit_choice.header(fits, "cpu", count=1, kind="vectors"))
     first, half, images = "kCpuOneThreadNhwcF32", "kCpuOneThreadNhwcBf16", "kCpuImagesNhwcF32"
     assert names == 4 * [first, half, half] + 2 * [images, half, half]
     assert set(tables) == {first, half, images}
