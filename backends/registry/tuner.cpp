@@ -1,7 +1,8 @@
 // See tuner.h.
 //
 // A contestant's time is the first quartile of its samples: what else runs on the machine only adds to samples. Samples
-// of all contestants alternate, so that a slow phase of the machine meets all of them.
+// of all contestants alternate, so that a slow phase of the machine meets all of them. Contestants of nearly the same
+// time are measured on several sets of tensors, and the median counts: how memory lies in caches decides some percent.
 #include "backends/registry/tuner.h"
 
 #include <gable/error.h>
@@ -23,11 +24,13 @@ constexpr double kSampleSeconds = 100e-6;  // several runs make a sample where o
 constexpr double kQueuedSeconds = 2e-3;    // the same where runs are enqueued: to start and await them takes 10 us
 constexpr int kMostRuns = 2000;            // of a sample
 constexpr std::size_t kLeastSamples = 3, kMostSamples = 60;
+constexpr std::size_t kTracks = 3;                              // sets of tensors, on the host,
+constexpr std::size_t kMostTrackBytes = std::size_t{64} << 20;  // where one is at most of this size
 constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
 constexpr int kLeastRuns = 2;          // of a contestant: the first may load code
 constexpr double kFillRate = 1e9;      // bytes a second of random tensors, whose pages are new
 constexpr double kPlausible = 10;      // times the prediction: a first run of less loads no code
-constexpr double kHopeless = 3;        // times the fastest, after the first samples
+constexpr double kHopeless = 3;        // times the fastest, after first runs of kHeldUp
 constexpr double kSlow = 1.25;         // times the fastest, after kLeastSamples and kHeldUp
 constexpr double kBehind = 1.08;       // times the fastest, after three times as many
 constexpr double kHeldUp = 20e-3;      // seconds that another process may slow one contestant down for
@@ -99,10 +102,12 @@ class Track {
 
   const RunArguments& arguments() const { return arguments_; }
   const void* weights() const { return weights_; }
+  std::size_t bytes() const { return bytes_; }
 
  private:
   void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
+    bytes_ += bytes;
     storages_.push_back(owner_.allocate(bytes));
     return storages_.back().get();
   }
@@ -127,6 +132,7 @@ class Track {
   std::vector<std::shared_ptr<void>> storages_;
   RunArguments arguments_{};
   const void* weights_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 /// A contestant with its plan.
@@ -134,22 +140,29 @@ class Runner {
  public:
   /// A first run of more than `limit` seconds is not repeated.
   Runner(Contestant& contestant, std::unique_ptr<PlanImpl> plan, const Track& track, double limit)
-      : contestant_(&contestant), arguments_(track.arguments()), plan_(std::move(plan)) {
-    if (track.weights() != nullptr) {
-      packed_ = contestant.device->allocate(plan_->details().packed_bytes);
-      plan_->pack(track.weights(), packed_.get());
-      arguments_.weights = packed_.get();
-    }
+      : contestant_(&contestant), plan_(std::move(plan)) {
+    use(track);
+    const bool queued = contestant.device->info().memory.kind != Memory::Kind::host;
+    sample_seconds_ = queued ? kQueuedSeconds : kSampleSeconds;
     least_ = seconds_of(1);  // a GPU loads or translates code in the first run, which may take seconds
     const bool suffices = least_ > limit && contestant.predicted && least_ < kPlausible * *contestant.predicted;
     if (!suffices) least_ = seconds_of(1);
-    const bool queued = contestant.device->info().memory.kind != Memory::Kind::host;
-    const double sample = queued ? kQueuedSeconds : kSampleSeconds;
-    runs_ = std::clamp(static_cast<int>(sample / std::max(least_, 1e-9)), 1, kMostRuns);
+  }
+
+  /// The next samples are of these tensors. Weights are packed to other memory than before.
+  void use(const Track& track) {
+    if (!samples_.empty()) quartiles_.push_back(quartile());
+    samples_.clear();
+    arguments_ = track.arguments();
+    if (track.weights() == nullptr) return;
+    const std::shared_ptr<void> before = std::move(packed_);
+    packed_ = contestant_->device->allocate(plan_->details().packed_bytes);
+    plan_->pack(track.weights(), packed_.get());
+    arguments_.weights = packed_.get();
   }
 
   void sample() {
-    samples_.push_back(seconds_of(runs_));
+    samples_.push_back(seconds_of(runs()));
     least_ = std::min(least_, samples_.back());
   }
   /// How many times as long as predicted a run takes; 1 where nothing was predicted.
@@ -157,18 +170,21 @@ class Runner {
   double least() const { return least_; }
   std::size_t samples() const { return samples_.size(); }
   /// Of one run, from now.
-  double sample_seconds() const { return least_ * runs_; }
+  double sample_seconds() const { return least_ * runs(); }
 
   void finish() {
-    if (samples_.empty()) samples_.push_back(least_);
-    const auto quartile = samples_.begin() + static_cast<std::ptrdiff_t>(samples_.size() / 4);
-    std::nth_element(samples_.begin(), quartile, samples_.end());
-    contestant_->seconds = *quartile;
+    if (samples_.empty() && quartiles_.empty()) samples_.push_back(least_);
+    if (!samples_.empty()) quartiles_.push_back(quartile());
+    const auto median = quartiles_.begin() + static_cast<std::ptrdiff_t>((quartiles_.size() - 1) / 2);
+    std::nth_element(quartiles_.begin(), median, quartiles_.end());
+    contestant_->seconds = *median;
   }
 
   void fail(const std::string& what) { contestant_->failure = what; }
 
  private:
+  int runs() const { return std::clamp(static_cast<int>(sample_seconds_ / std::max(least_, 1e-9)), 1, kMostRuns); }
+
   double seconds_of(int runs) {
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < runs; ++i) plan_->run(arguments_);
@@ -176,13 +192,20 @@ class Runner {
     return seconds_since(start) / runs;
   }
 
+  double quartile() {
+    const auto at = samples_.begin() + static_cast<std::ptrdiff_t>(samples_.size() / 4);
+    std::nth_element(samples_.begin(), at, samples_.end());
+    return *at;
+  }
+
   Contestant* contestant_;
-  RunArguments arguments_;
+  RunArguments arguments_{};
   std::unique_ptr<PlanImpl> plan_;
   std::shared_ptr<void> packed_;
-  std::vector<double> samples_;
+  std::vector<double> samples_;    // of these tensors
+  std::vector<double> quartiles_;  // of the tensors before
+  double sample_seconds_ = kSampleSeconds;
   double least_ = 0;
-  int runs_ = 1;
 };
 
 double least(const std::vector<Runner>& runners) {
@@ -191,9 +214,10 @@ double least(const std::vector<Runner>& runners) {
       ->least();
 }
 
-void drop_slower_than(double limit, std::vector<Runner>& runners) {
-  const auto slow =
-      std::stable_partition(runners.begin(), runners.end(), [&](const Runner& one) { return one.least() <= limit; });
+/// Of those the ones whose fastest run took at least `held_up`: shorter ones may only have been held up so far.
+void drop_slower_than(double limit, std::vector<Runner>& runners, double held_up = 0) {
+  const auto slow = std::stable_partition(
+      runners.begin(), runners.end(), [&](const Runner& one) { return one.least() <= limit || one.least() < held_up; });
   for (auto one = slow; one != runners.end(); ++one) one->finish();
   runners.erase(slow, runners.end());
 }
@@ -217,10 +241,44 @@ std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& t
     } catch (const std::exception& error) {
       one.failure = error.what();
     }
-    if (!runners.empty()) drop_slower_than(kHopeless * least(runners), runners);
+    if (!runners.empty()) drop_slower_than(kHopeless * least(runners), runners, kHeldUp / kLeastRuns);
   }
   left = std::max(left, kept);
   return runners;
+}
+
+/// Rounds of one sample of each, until the order is certain, the samples are enough or `seconds` are over.
+void take_turns(std::vector<Runner>& runners, double seconds) {
+  const Clock::time_point start = Clock::now();
+  const bool alone = runners.size() == 1;
+  for (std::size_t round = 1; round <= kMostSamples && !runners.empty(); ++round) {
+    double next = 0;
+    for (const Runner& one : runners) next += one.sample_seconds();
+    if (seconds_since(start) + next > seconds) return;
+    for (Runner& one : runners) one.sample();
+    if (alone && round >= kLeastSamples) return;
+    if (round < kLeastSamples || seconds_since(start) < kHeldUp) continue;
+    drop_slower_than((round < 3 * kLeastSamples ? kSlow : kBehind) * least(runners), runners);
+    if (runners.size() == 1) return;
+  }
+}
+
+/// Whether several are left, and how the host's memory lies may decide between them.
+bool may_depend_on_memory(const Contest& contest, const Track& track, const std::vector<Runner>& runners) {
+  const bool on_host = contest.owner->info().memory.kind == Memory::Kind::host;
+  return runners.size() > 1 && on_host && track.bytes() <= kMostTrackBytes;
+}
+
+/// Gives the runners a further set of tensors. False where there is no memory or no time for it.
+bool use_further(std::vector<std::unique_ptr<Track>>& tracks, const Contest& contest, const Limit& limit,
+                 std::vector<Runner>& runners) {
+  try {
+    tracks.push_back(std::make_unique<Track>(contest, limit));
+    for (Runner& one : runners) one.use(*tracks.back());
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -229,21 +287,17 @@ void measure(const Contest& contest, std::vector<Contestant>& contestants) {
   const Limit limit(contest);
   const double runs = contestants.empty() ? 0 : kLeastRuns * contestants.front().predicted.value_or(0);
   limit.require(runs, "two runs, by prediction");
-  const Track track(contest, limit);
+  std::vector<std::unique_ptr<Track>> tracks;  // all are kept, so that each has other memory
+  tracks.push_back(std::make_unique<Track>(contest, limit));
   limit.require(runs, "two runs, by prediction");
   double left = std::max(0.0, limit.left());
-  std::vector<Runner> runners = prepare(contestants, track, left);
-  const Clock::time_point start = Clock::now();
-  const bool alone = runners.size() == 1;
-  for (std::size_t round = 1; round <= kMostSamples && !runners.empty(); ++round) {
-    double next = 0;
-    for (const Runner& one : runners) next += one.sample_seconds();
-    if (seconds_since(start) + next > left) break;
-    for (Runner& one : runners) one.sample();
-    if (alone && round >= kLeastSamples) break;
-    if (round < kLeastSamples || seconds_since(start) < kHeldUp) continue;
-    drop_slower_than((round < 3 * kLeastSamples ? kSlow : kBehind) * least(runners), runners);
-    if (runners.size() == 1) break;
+  std::vector<Runner> runners = prepare(contestants, *tracks.front(), left);
+  while (true) {
+    const Clock::time_point start = Clock::now();
+    take_turns(runners, left);
+    if (tracks.size() == kTracks || !may_depend_on_memory(contest, *tracks.front(), runners)) break;
+    if (!use_further(tracks, contest, limit, runners)) break;
+    left -= seconds_since(start);
   }
   for (Runner& one : runners) one.finish();
 }
