@@ -97,6 +97,12 @@ Selection selected(const ChoiceOptions& options, const OpenDevice& device, Conso
   return selection;
 }
 
+/// Every other round runs backwards, so that a layer finds memory as other layers left it.
+std::size_t place_in_round(std::size_t at, std::size_t count, std::size_t round) {
+  const std::size_t from = (at + round / 2 * count / 3) % count;
+  return round % 2 == 0 ? from : count - 1 - from;
+}
+
 Refusal refusal_of(const Case& one, const OpenDevice& device, const Error& error) {
   const Identity identity = identity_of(one);
   return {identity.suite, identity.name, identity.problem, identity.dtype, identity.math, device.uri, error.what()};
@@ -175,13 +181,16 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
   console.check_target();
   const OpenDevice device = open_auto(options);
   const Selection selection = selected(options, device, console);
-  RegretDocument document{.device = device.uri};
+  const std::size_t count = selection.cases.size(), runs = count * static_cast<std::size_t>(options.rounds);
+  std::vector<RegretDocument> rounds{{.device = device.uri}};
   RegretMeter meter(device, options.job);
   std::vector<double> choosing;
   const perf::InterruptKeeper interrupts;
-  for (std::size_t i = 0; i < selection.cases.size() && perf::interrupting_signal() == 0; ++i) {
-    const Case& one = selection.cases[i];
-    console.progress(i, selection.cases.size(), title(one));
+  for (std::size_t i = 0; i < runs && perf::interrupting_signal() == 0; ++i) {
+    if (i > 0 && i % count == 0) rounds.push_back({.device = device.uri});
+    RegretDocument& document = rounds.back();
+    const Case& one = selection.cases[place_in_round(i % count, count, i / count)];
+    console.progress(i, runs, title(one));
     try {
       meter.measure(one, document);
       const Clock::time_point start = Clock::now();
@@ -193,6 +202,8 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
     }
   }
   console.finish_progress();
+  RegretDocument document = median_of(std::move(rounds));
+  document.rounds = options.rounds;
   print_refusals(document.refused, console);
   if (document.layers.empty() && perf::interrupting_signal() != 0) return kDone;
   if (document.layers.empty()) {

@@ -454,6 +454,9 @@ void add_regret(CLI::App& root, Arguments& a) {
   app.add_option("--seconds", job.seconds_each,
                  "time for one contestant on one layer, after a first run; that may take longer (default: 0.1)")
       ->check(positive());
+  app.add_option("--rounds", a.choice.rounds,
+                 "measure the list so many times, in other orders: the median of each time counts (default: 1)")
+      ->check(whole(1, 100));
   app.add_flag("--kernels", job.kernels,
                "compare with every kernel of each device, not only with the one it would take");
   app.add_option("--geo", a.choice.geo, "most geometric mean of a dtype and layout (default: 1.05)")->check(positive());

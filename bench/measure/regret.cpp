@@ -53,6 +53,25 @@ RegretTime time_of(const Row& row) { return {row.place.device, row.place.kernel,
 
 bool same_program(const RegretTime& a, const RegretTime& b) { return a.device == b.device && a.kernel == b.kernel; }
 
+bool same_layer(const Identity& a, const Identity& b) {
+  return a.name == b.name && a.problem == b.problem && a.dtype == b.dtype && a.math == b.math && a.layout == b.layout;
+}
+
+bool same_contestants(const RegretLayer& a, const RegretLayer& b) {
+  return same_layer(a.identity, b.identity) &&
+         std::equal(a.times.begin(), a.times.end(), b.times.begin(), b.times.end(), same_program);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+const RegretTime& fastest(const std::vector<RegretTime>& times) {
+  return *std::min_element(times.begin(), times.end(),
+                           [](const RegretTime& a, const RegretTime& b) { return a.seconds < b.seconds; });
+}
+
 }  // namespace
 
 RegretMeter::RegretMeter(OpenDevice automatic, const RegretJob& job) : automatic_(std::move(automatic)), job_(job) {}
@@ -124,10 +143,31 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
     if (same_program(plain, layer.pick)) layer.pick.seconds = std::min(layer.pick.seconds, time.seconds);
   }
   times.front() = layer.pick;
-  layer.best = *std::min_element(times.begin(), times.end(),
-                                 [](const RegretTime& a, const RegretTime& b) { return a.seconds < b.seconds; });
+  layer.best = fastest(times);
   layer.times = std::move(times);
   document.layers.push_back(std::move(layer));
+}
+
+RegretDocument median_of(std::vector<RegretDocument> rounds) {
+  RegretDocument all = std::move(rounds.front());
+  for (RegretLayer& layer : all.layers) {
+    std::vector<const RegretLayer*> same{&layer};
+    for (std::size_t i = 1; i < rounds.size(); ++i) {
+      const auto found = std::find_if(rounds[i].layers.begin(), rounds[i].layers.end(),
+                                      [&](const RegretLayer& one) { return same_contestants(one, layer); });
+      if (found != rounds[i].layers.end()) same.push_back(&*found);
+    }
+    std::vector<double> medians;
+    for (std::size_t at = 0; at < layer.times.size(); ++at) {
+      std::vector<double> seconds;
+      for (const RegretLayer* one : same) seconds.push_back(one->times[at].seconds);
+      medians.push_back(median(std::move(seconds)));
+    }
+    for (std::size_t at = 0; at < medians.size(); ++at) layer.times[at].seconds = medians[at];
+    layer.pick = layer.times.front();
+    layer.best = fastest(layer.times);
+  }
+  return all;
 }
 
 void summarize(RegretDocument& document) {

@@ -39,6 +39,7 @@ json to_json(const RegretDocument& document) {
   return {{"schema_version", 1},
           {"device", document.device},
           {"choosing_seconds", document.choosing},
+          {"rounds", document.rounds},
           {"without_choice", document.without_choice},
           {"summary", std::move(summaries)},
           {"layers", std::move(layers)}};

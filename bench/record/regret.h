@@ -38,6 +38,7 @@ struct RegretSummary {
 struct RegretDocument {
   std::string device{};
   double choosing = 0;  ///< seconds of choosing, median over the layers
+  int rounds = 1;
   int without_choice = 0;
   std::vector<RegretLayer> layers{};
   std::vector<RegretSummary> summaries{};

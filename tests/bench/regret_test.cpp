@@ -1,0 +1,40 @@
+// Rounds of `gable regret`: medians of each contestant decide, so one round with badly placed memory does not.
+#include "bench/measure/regret.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace gable::bench {
+namespace {
+
+RegretLayer layer(const char* name, double cpu, double onednn) {
+  RegretLayer one{.identity = {.name = name, .problem = "p", .dtype = "f32", .layout = "nhwc"}};
+  one.times = {{"cpu", "direct", cpu}, {"onednn", "direct", onednn}};
+  one.pick = one.times[0];
+  one.best = cpu < onednn ? one.times[0] : one.times[1];
+  return one;
+}
+
+TEST_CASE("regret: of several rounds the median of each contestant counts, in whatever order layers come") {
+  std::vector<RegretDocument> rounds(3);
+  rounds[0].layers = {layer("a", 3, 2), layer("b", 1, 2)};
+  rounds[1].layers = {layer("b", 1, 4), layer("a", 2, 2.5)};
+  rounds[2].layers = {layer("a", 2, 9)};  // an interrupt ended the round
+  const RegretDocument all = median_of(rounds);
+  REQUIRE(all.layers.size() == 2);
+  CHECK(all.layers[0].pick.seconds == 2);
+  CHECK(all.layers[0].times[1].seconds == 2.5);
+  CHECK(all.layers[0].ratio() == 1);  // 1.5 in the first round
+  CHECK(all.layers[1].times[1].seconds == 3);
+  CHECK(all.layers[1].best.device == "cpu");
+}
+
+TEST_CASE("regret: one round is what it was") {
+  RegretDocument one;
+  one.layers = {layer("a", 3, 2)};
+  CHECK(median_of({one}).layers[0].ratio() == 1.5);
+}
+
+}  // namespace
+}  // namespace gable::bench
