@@ -183,6 +183,12 @@ bool lock(const File& file) {
   return false;
 }
 
+/// Of the environment; of a program that runs with the rights of another user none.
+std::string variable(const char* name) {
+  const char* value = secure_getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 bool is_choice_file(const path& file) {
   const std::string name = file.filename().string();
   return name.starts_with("choices-") && (name.ends_with(".txt") || name.ends_with(".tmp"));
@@ -211,10 +217,6 @@ void make_room(const path& folder) {
 }  // namespace
 
 path choice_folder() {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = secure_getenv(name);
-    return value == nullptr ? "" : value;
-  };
   const std::string chosen = variable("GABLE_CACHE");
   if (chosen == "off") return {};
   if (!chosen.empty()) {
@@ -249,6 +251,9 @@ void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
   std::unique_lock guard(mutex_, std::defer_lock);  // other threads find() while this one waits for the file's lock
   if (file_.empty()) {
     guard.lock();
+    // Whoever turned it off knows that, and choice_folder() told who named no absolute folder.
+    if (variable("GABLE_CACHE").empty())
+      complain("neither XDG_CACHE_HOME nor HOME is an absolute folder: choices are kept in memory alone");
     return put(std::move(entry));
   }
   try {
@@ -364,7 +369,7 @@ void ChoiceCache::put(Entry entry) {
 void ChoiceCache::complain(const std::string& what) {
   if (what == last_word_) return;
   last_word_ = what;
-  log_word("cache of choices " + file_.string() + ": " + what);
+  log_word("cache of choices" + (file_.empty() ? "" : " " + file_.string()) + ": " + what);
 }
 
 }  // namespace gable

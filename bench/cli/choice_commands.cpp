@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <string_view>
 
 #include "bench/common/text.h"
 #include "bench/record/study_json.h"
@@ -91,6 +93,11 @@ json tuned_json(const Tuned& tuned) {
   return row;
 }
 
+bool is_cache_off() {
+  const char* const chosen = std::getenv("GABLE_CACHE");
+  return chosen != nullptr && std::string_view(chosen) == "off";
+}
+
 Selection selected(const ChoiceOptions& options, const OpenDevice& device, Console& console) {
   Selection selection = select(options.selection, device.on_gpu());
   print_refusals(selection.refused, console);
@@ -154,6 +161,7 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
   const double took = seconds_since(start);
   const std::string why = left > 0 ? fmt::format(", since the {} s of --seconds were over", options.seconds) : "";
   console.print(fmt::format("{} tuned in {:.1f} s, {} known before, {} left{}", tuned, took, known, left, why));
+  if (is_cache_off()) console.print("nothing is kept, since GABLE_CACHE is off");
   console.emit({{"schema_version", 1},
                 {"machine", machine_json(perf::describe_machine(), options.command)},
                 {"device", device.uri},

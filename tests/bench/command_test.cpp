@@ -832,4 +832,11 @@ TEST_CASE("a cache that can't be used is told on standard error and nothing else
   const Result tuned = run_command(std::string("tune --device 'auto?only=cpu' ") + kSmall, "GABLE_CACHE=/dev/null/x");
   CHECK(tuned.code == 0);
   CHECK(contains(tuned.err, "kept in memory alone"));
+  // Where there is no folder, tuning is lost with the process: that is said, with the reason.
+  const std::string tune = std::string("tune --device 'auto?only=cpu' ") + kSmall;
+  const Result off = run_command(tune, "GABLE_CACHE=off");
+  CHECK(contains(off.out, "nothing is kept, since GABLE_CACHE is off"));
+  const Result homeless = run_command(tune, "env -u GABLE_CACHE -u XDG_CACHE_HOME -u HOME");
+  CHECK(contains(homeless.err, "kept in memory alone"));
+  CHECK(contains(homeless.err, "HOME"));
 }
