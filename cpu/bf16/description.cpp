@@ -8,16 +8,16 @@ namespace {
 
 bool reads_rows(const Blocking& b) { return b.input == InputPath::staged || b.input == InputPath::in_place; }
 
-/// Calls use(work) for each work unit.
+/// Calls use(work) for the described work units. True: for all.
 template <class Use>
-void for_each_work_unit(const Blocking& b, const Use& use) {
-  for (std::int64_t index = 0; index < b.work.count; ++index) use(work_unit_at(b, index));
+bool for_described_work_units(const Blocking& b, const Use& use) {
+  return for_described_units(b.work.count, [&](std::int64_t index) { use(work_unit_at(b, index)); });
 }
 
 std::string panels_text(const Blocking& b, const Bf16Unit& unit) {
   if (b.work.panels == 1) return "";
   bool flat = true;
-  for_each_work_unit(b, [&](const WorkUnit& w) { flat &= prefers_flat(b, unit, w.rows, w.columns); });
+  for_described_work_units(b, [&](const WorkUnit& w) { flat &= prefers_flat(b, unit, w.rows, w.columns); });
   if (reads_rows(b) && !flat) return "";
   if (b.weights.chunk == b.work.panels || b.input == InputPath::in_image) {
     return ", all panels of a tile's pixels in turn";
@@ -27,11 +27,13 @@ std::string panels_text(const Blocking& b, const Bf16Unit& unit) {
 
 std::string input_text(const Blocking& b, const Bf16Unit& unit) {
   if (b.input == InputPath::in_image) return "input in place";
-  std::int64_t staged = 0;
-  for_each_work_unit(b, [&](const WorkUnit& w) { staged += may_read_in_place(b, unit, w) ? 0 : 1; });
+  std::int64_t staged = 0, in_place = 0;
+  const bool all =
+      for_described_work_units(b, [&](const WorkUnit& w) { ++(may_read_in_place(b, unit, w) ? in_place : staged); });
   if (staged == 0) return "input in place";
-  if (staged == b.work.count) return "input staged in L2";
-  return "input in place, staged in L2 for " + text(staged) + " of " + text(b.work.count) + " units";
+  if (in_place == 0) return "input staged in L2";
+  const std::string counts = all ? text(staged) + " of " + text(b.work.count) : "some";
+  return "input in place, staged in L2 for " + counts + " units";
 }
 
 /// "bias and relu", or less for a problem without one of them.
@@ -48,7 +50,7 @@ std::string steps_text(const Conv2dProblem& p) {
 EpiloguePlaces epilogue_places(const Conv2dProblem& p, const Blocking& b, const Bf16Unit& unit) {
   const bool registers = unit.runs_epilogue_in_registers && b.geometry.pool == 1 && reads_rows(b);
   EpiloguePlaces places;
-  for_each_work_unit(b, [&](const WorkUnit& w) {
+  places.of_all_units = for_described_work_units(b, [&](const WorkUnit& w) {
     const bool whole_tiles = w.rows == 1 || !prefers_flat(b, unit, w.rows, w.columns);
     const bool here = registers && whole_tiles && unit.takes_epilogue(p.dtype, p.activation);
     (here ? places.in_registers : places.in_l1) += w.end_panel - w.first_panel;
@@ -75,8 +77,9 @@ std::string fusion_text(const Conv2dProblem& p, const Blocking& b, const Bf16Uni
   std::string words = input_text(b, unit) + (b.geometry.pool == 2 ? ", max-pool in an L1 tile" : ", no pool") + ", " +
                       steps_text(p) + (places.in_registers > 0 ? " in registers" : " in an L1 tile");
   if (places.in_registers > 0 && places.in_l1 > 0) {
-    words += " or, for " + text(places.in_l1) + " of " + text(places.in_registers + places.in_l1) +
-             " panels of units, in an L1 tile";
+    const std::string counts =
+        places.of_all_units ? text(places.in_l1) + " of " + text(places.in_registers + places.in_l1) : "some";
+    words += " or, for " + counts + " panels of units, in an L1 tile";
   }
   return words;
 }

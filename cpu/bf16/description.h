@@ -8,9 +8,10 @@
 
 namespace gable::cpu::bf16 {
 
-/// Work units whose epilogues run in registers and in an L1 tile, counted in panels of work units.
+/// Described work units whose epilogues run in registers and in an L1 tile, counted in panels of work units.
 struct EpiloguePlaces {
   std::int64_t in_registers = 0, in_l1 = 0;
+  bool of_all_units = true;
 };
 EpiloguePlaces epilogue_places(const Conv2dProblem& problem, const Blocking& blocking, const Bf16Unit& unit);
 

@@ -23,19 +23,19 @@ struct StagedUnits {
 };
 std::string describe_input(const StagedUnits& units);
 
-/// Calls in_place(window, place), which returns the pixels that a unit reads in place, for every unit of an image.
+/// Calls in_place(window, place), which returns the pixels that a unit reads in place, for the units of an image.
 template <class InPlace>
 std::string describe_input(const Conv2dProblem& problem, UnitGrid units, const InPlace& in_place) {
   units.image_blocks = 1;
   StagedUnits staged{};
-  for (std::int64_t unit = 0; unit < units.count(); ++unit) {
+  for_described_units(units.count(), [&](std::int64_t unit) {
     const UnitPlace place = units.at(unit);
     const UnitWindow window = unit_window(problem, units, place);
     const PixelRange pixels = in_place(window, place);
     staged.any_in_place |= pixels.any();
     staged.any_staged |= !pixels.all(window.conv_pixels);
     staged.any_without_in_place |= !pixels.any();
-  }
+  });
   return describe_input(staged);
 }
 

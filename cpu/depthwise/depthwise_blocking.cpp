@@ -75,6 +75,14 @@ class Blocking {
     return b_;
   }
 
+  /// Blocks of pixels are smallest with the most channels, as for one thread; blocks of channels with the fewest.
+  std::int64_t table_pieces() const {
+    const AxisCut cut(columns_);
+    const std::int64_t pixels = block_pixels(cut, std::min(block_channels(), p_.k));
+    const std::int64_t of_pixels = ceil_div(p_.wo, pixels) * std::min(pixels, cut.output_step());
+    return std::max(of_pixels, channel_blocks(std::min(block_channels(), least_channels())));
+  }
+
  private:
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }
   static std::int64_t l1_floats() { return l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)); }
@@ -92,7 +100,7 @@ class Blocking {
     const std::int64_t lanes = b_.sections.front().lanes;
     const std::int64_t columns = b_.stages_input ? std::min<std::int64_t>(p_.wo, 2 * kMaxTileOutputs) : p_.wo;
     const std::int64_t fitting = l1_floats() / floats_of(columns);
-    const std::int64_t least = b_.stages_input ? lanes : round_up(kBlockBytes / element_bytes(), lanes);
+    const std::int64_t least = b_.stages_input ? lanes : least_channels();
     const std::int64_t whole = std::max(least, fitting / lanes * lanes);
     return even_part(ceil_div(p_.k, lanes), whole / lanes) * lanes;
   }
@@ -101,13 +109,17 @@ class Blocking {
     std::int64_t channels, rows;
   };
 
-  std::int64_t units_of(const UnitSize& unit) const {
+  std::int64_t channel_blocks(std::int64_t channels) const {
     std::int64_t blocks = 0;
     for (const ChannelSection& section : b_.sections) {
-      blocks += ceil_div(section.vectors(), std::max<std::int64_t>(1, unit.channels / section.lanes));
+      blocks += ceil_div(section.vectors(), std::max<std::int64_t>(1, channels / section.lanes));
     }
-    return p_.n * blocks * ceil_div(p_.ho, unit.rows);
+    return blocks;
   }
+  std::int64_t units_of(const UnitSize& unit) const {
+    return p_.n * channel_blocks(unit.channels) * ceil_div(p_.ho, unit.rows);
+  }
+  std::int64_t least_channels() const { return round_up(kBlockBytes / element_bytes(), b_.sections.front().lanes); }
 
   /// How long the busiest thread takes, in channels of a row of output. A unit takes as long as a row more than it has,
   /// for its halo; rows without a partner for row tiles do as well. At the end a thread waits for a part of a unit.
@@ -129,7 +141,7 @@ class Blocking {
     UnitSize best{block_channels(), p_.ho};
     if (threads_ == 1) return best;
     const std::int64_t lanes = b_.sections.front().lanes;
-    const std::int64_t least = std::min(best.channels, round_up(kBlockBytes / element_bytes(), lanes));
+    const std::int64_t least = std::min(best.channels, least_channels());
     for (std::int64_t channels = best.channels; channels >= least; channels -= lanes) {
       for (std::int64_t blocks = 1; blocks <= std::min(p_.ho, units_wanted(threads_)); ++blocks) {
         const UnitSize unit{channels, ceil_div(p_.ho, blocks)};
@@ -158,14 +170,18 @@ class Blocking {
     }
   }
 
-  void cut_pixels(std::int64_t channels) {
-    const AxisCut cut(columns_);
+  std::int64_t block_pixels(const AxisCut& cut, std::int64_t channels) const {
     const std::int64_t step = std::max<std::int64_t>(kMaxTileOutputs, cut.output_step());
-    const std::int64_t outputs = b_.row_tile_outputs > 0 ? b_.row_tile_outputs : kMaxTileOutputs;
     std::int64_t most = p_.wo;
     while (b_.stages_input && most > step && floats_of(most) * channels > l1_floats())
       most = std::max(step, ceil_div(most, 2));
-    const std::int64_t blocks = ceil_div(p_.wo, most);
+    return most;
+  }
+
+  void cut_pixels(std::int64_t channels) {
+    const AxisCut cut(columns_);
+    const std::int64_t outputs = b_.row_tile_outputs > 0 ? b_.row_tile_outputs : kMaxTileOutputs;
+    const std::int64_t blocks = ceil_div(p_.wo, block_pixels(cut, channels));
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t first = p_.wo * i / blocks;
       const std::int64_t end = p_.wo * (i + 1) / blocks;
@@ -213,6 +229,10 @@ std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target
   const std::int64_t whole = p.k - tail;
   // A tail of fewer channels than half a vector takes some from the whole vectors.
   return {{&target, lanes, 0, whole, 0}, {half, lanes / 2, p.k - lanes / 2, lanes / 2, whole}};
+}
+
+std::int64_t depthwise_table_pieces(const Conv2dProblem& problem, const Target& target) {
+  return Blocking(problem, target, 1).table_pieces();
 }
 
 DepthwiseBlocking choose_depthwise_blocking(const Conv2dProblem& problem, const Target& target, int threads) {

@@ -69,6 +69,9 @@ struct DepthwiseBlocking {
 /// The widths of vectors, which depend on the channels, the window, the type and the target alone.
 std::vector<ChannelSection> choose_sections(const Conv2dProblem& problem, const Target& target);
 
+/// What the blocking's tables hold, counted without making them: for one thread, and at most for several.
+std::int64_t depthwise_table_pieces(const Conv2dProblem& problem, const Target& target);
+
 DepthwiseBlocking choose_depthwise_blocking(const Conv2dProblem& problem, const Target& target, int threads);
 
 }  // namespace gable::cpu

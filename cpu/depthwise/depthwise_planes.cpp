@@ -45,13 +45,7 @@ class Blocking {
 
   PlanesBlocking run() {
     if (b_.transposes) return run_transposed();
-    std::int64_t blocks = 1;
-    do {
-      b_.unit_rows = std::min(p_.ho, round_up(ceil_div(p_.ho, blocks), tile_rows()));
-      ++blocks;
-      lay_out();
-    } while (too_large() && b_.unit_rows > tile_rows());
-    b_.row_blocks = ceil_div(p_.ho, b_.unit_rows);
+    choose_rows();
     const std::int64_t fair = threads_ == 1 ? p_.k : std::max<std::int64_t>(1, p_.n * p_.k / units_wanted(threads_));
     const std::int64_t fitting = std::max<std::int64_t>(1, kUnitFloats / std::max<std::int64_t>(1, b_.plane_floats));
     b_.unit_planes = b_.row_blocks > 1 ? 1 : std::min({p_.k, fair, fitting});
@@ -62,7 +56,24 @@ class Blocking {
     return b_;
   }
 
+  /// Counted without the table.
+  std::int64_t table_pieces() {
+    if (b_.transposes) return p_.ho;
+    choose_rows();
+    return b_.row_blocks * std::min(b_.unit_rows, AxisCut(row_axis(p_)).output_step());
+  }
+
  private:
+  /// As few blocks of rows as do, and the next number of them that makes a block smaller.
+  void choose_rows() {
+    for (std::int64_t rows = p_.ho;; rows = ceil_div(p_.ho, ceil_div(p_.ho, rows - 1))) {
+      b_.unit_rows = std::min(p_.ho, round_up(rows, tile_rows()));
+      lay_out();
+      if (!too_large() || b_.unit_rows <= tile_rows()) break;
+    }
+    b_.row_blocks = ceil_div(p_.ho, b_.unit_rows);
+  }
+
   PlanesBlocking run_transposed() {
     const std::int64_t lanes = b_.sections.front().lanes;
     b_.stores_rows = true;
@@ -169,6 +180,9 @@ std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& targe
   }
   if (p.nhwc) return "layout nhwc: its lanes are pixels, which must be neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
+  if (p.r * p.s > kMostTablePieces) return text(p.r * p.s) + " filter taps; its table holds " + text(kMostTablePieces);
+  if (const std::int64_t pieces = Blocking(p, target, 1).table_pieces(); pieces > kMostTablePieces)
+    return text(pieces) + " pieces of a column; its table holds " + text(kMostTablePieces);
   return "";
 }
 

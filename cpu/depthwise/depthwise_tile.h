@@ -85,6 +85,10 @@ struct AxisTile {
   std::int64_t count;        // tiles in a row that read the same positions, this one first
 };
 
+/// What the tables of a plan hold at most: tiles of a row that differ, blocks of rows, blocks of channels. A query may
+/// make them too.
+inline constexpr std::int64_t kMostTablePieces = 1 << 20;
+
 /// How one axis of the output is cut. Positions are input coordinates `position_step` apart. Where neither of stride
 /// and dilation divides the other, or they are too far apart, each tap is a run of its own.
 class AxisCut {
@@ -105,6 +109,9 @@ class AxisCut {
 
  private:
   Positions inside(std::int64_t input, int outputs, std::int64_t run) const;
+  /// How many of the tiles after this one have its positions because all of their inputs lie inside the image, or all
+  /// in the padding before or after it. There may be more.
+  std::int64_t like(const AxisTile& tile) const;
   bool continues(const AxisTile& before, const AxisTile& tile, const std::vector<Positions>& positions) const;
 
   WindowAxis axis_;

@@ -1,5 +1,6 @@
 // How an axis of a depthwise convolution's output is cut into register tiles (see depthwise_tile.h).
 #include <algorithm>
+#include <limits>
 
 #include "cpu/depthwise/depthwise_tile.h"
 
@@ -51,6 +52,14 @@ Positions AxisCut::inside(std::int64_t input, int outputs, std::int64_t run) con
   return bits;
 }
 
+std::int64_t AxisCut::like(const AxisTile& tile) const {
+  const std::int64_t output = output_step_ * axis_.stride;
+  const std::int64_t last = tile.input + (axis_.taps - 1) * axis_.dilation + (tile.outputs - 1) * output;
+  if (tile.input >= axis_.size) return std::numeric_limits<std::int64_t>::max();
+  if (last < 0) return (-1 - last) / (tile.outputs * output);
+  return tile.input >= 0 && last < axis_.size ? (axis_.size - 1 - last) / (tile.outputs * output) : 0;
+}
+
 bool AxisCut::continues(const AxisTile& before, const AxisTile& tile, const std::vector<Positions>& positions) const {
   const auto first = positions.begin() + static_cast<std::ptrdiff_t>(before.positions_at);
   return before.outputs == tile.outputs &&
@@ -72,6 +81,10 @@ std::vector<AxisTile> AxisCut::tiles(std::int64_t first, std::int64_t end, std::
       } else {
         made.push_back(tile);
       }
+      const std::int64_t end_of_width = i < cut.wide_tiles ? cut.wide_tiles : cut.count;
+      const std::int64_t skipped = std::min(like(tile), end_of_width - 1 - i);
+      made.back().count += skipped;
+      i += skipped;
     }
   }
   return made;

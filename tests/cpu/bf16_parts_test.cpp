@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <random>
 #include <vector>
 
@@ -142,6 +143,14 @@ TEST_CASE("bf16 description: epilogue places are those that the loops choose") {
   const EpiloguePlaces places = epilogue_places(p, b, pairs);
   CHECK(places.in_registers == 2 * b.work.count);
   CHECK(places.in_l1 == 0);
+}
+
+TEST_CASE("bf16 description: of 10^8 work units only some are looked at") {
+  const Conv2dProblem p =
+      bf16_problem(sized({.n = 490'399'576, .c = 1, .h = 150, .w = 4, .k = 1, .stride_h = 3, .stride_w = 3}, 0, 0));
+  const std::clock_t start = std::clock();
+  CHECK(has(fusion_of(p, pair_unit()), "no pool, conversion in "));
+  CHECK(std::clock() - start < CLOCKS_PER_SEC / 4);  // it took 9 s
 }
 
 TEST_CASE("bf16 description: panels in turn and input in place are claimed only where they happen") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -272,8 +273,9 @@ TEST_CASE("depthwise: tiles cover every output once, and read what is inside the
     for (const std::int64_t taps : {1, 3, 7, 8, 16}) {
       for (const std::int64_t stride : {1, 2, 3, 4}) {
         for (const std::int64_t dilation : {1, 2, 3}) {
-          const std::int64_t pad = taps * dilation / 2;
           const std::int64_t reach = (taps - 1) * dilation + 1;
+          // Of every tenth axis the padding has tiles of its own.
+          const std::int64_t pad = (size + taps + stride + dilation) % 10 == 0 ? 60 + reach : taps * dilation / 2;
           if (size + 2 * pad < reach) continue;
           const WindowAxis axis{size, (size + 2 * pad - reach) / stride + 1, taps, stride, dilation, pad};
           const AxisCut cut(axis);
@@ -308,6 +310,44 @@ TEST_CASE("depthwise: tiles cover every output once, and read what is inside the
       }
     }
   }
+}
+
+TEST_CASE("depthwise: 10^9 outputs are cut at once, and what would make tables of them is refused with the numbers") {
+  const std::int64_t billion = 1'000'000'000;
+  const auto channels = [](Conv2dProblem p) {
+    p.c = p.groups = 8;
+    p.k = 16;
+    return p;
+  };
+  const Conv2dProblem long_row = sized(channels({.w = billion, .s = 3}), 0, 1);
+  const Conv2dProblem long_padding = sized(channels({.w = 8, .s = 3, .pad_left = billion}), 0, billion);
+  const Conv2dProblem far_taps = sized(channels({.w = 2 * billion, .s = 2, .dilation_w = billion}), 0, 0);
+  Conv2dProblem far_rows = sized(channels({.h = 2 * billion, .r = 2, .dilation_h = billion}), 0, 0);
+  Conv2dProblem long_filter = sized(channels({.w = 2 * billion, .s = billion}), 0, 0);
+  const std::clock_t start = std::clock();
+  for (const Conv2dProblem* p : {&long_row, &long_padding}) {
+    const WindowAxis axis = column_axis(*p);
+    std::vector<Positions> positions;
+    std::int64_t outputs = 0;
+    for (const AxisTile& tile : AxisCut(axis).tiles(0, axis.outputs, kMaxTileOutputs, positions))
+      outputs += tile.outputs * tile.count;
+    CHECK(outputs == axis.outputs);
+    CHECK(positions.size() < 20);
+  }
+  for (const Target* target : supported_targets()) {
+    for (const bool nhwc : {true, false}) {
+      Conv2dProblem p = nhwc ? far_taps : far_rows;
+      p.nhwc = nhwc;
+      const std::string refusal = nhwc ? depthwise_refusal(p, *target) : depthwise_planes_refusal(p, *target);
+      CAPTURE(refusal);
+      CHECK(refusal.find("; its table holds 1048576") != std::string::npos);
+      long_filter.nhwc = nhwc;
+      const std::string taps =
+          nhwc ? depthwise_refusal(long_filter, *target) : depthwise_planes_refusal(long_filter, *target);
+      CHECK(taps == "1000000000 filter taps; its table holds 1048576");
+    }
+  }
+  CHECK(std::clock() - start < CLOCKS_PER_SEC / 2);  // it took seconds and tens of gigabytes
 }
 
 TEST_CASE("the staged depthwise register tile: kernel rows in the padding are skipped, two rows are pooled") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -24,6 +25,24 @@ TEST_CASE("conv2d: kernel sizes, with and without padding") {
   }
   check_everywhere_in("direct", sized({.c = 4, .h = 5, .w = 20, .k = 8, .r = 1, .s = 7, .pad_left = 3}, 0, 3), random);
   check_everywhere_in("direct", sized({.c = 4, .h = 20, .w = 5, .k = 8, .r = 7, .s = 1, .pad_top = 3}, 3, 0), random);
+}
+
+TEST_CASE("conv2d: plans of 10^7 units and of units of 10^9 outputs are described at once") {
+  const Conv2dProblem many = sized({.c = 12, .h = 103847, .w = 117632, .k = 3, .r = 2, .s = 3}, 0, 0);
+  const Conv2dProblem long_row =
+      sized({.n = 2, .c = 6, .h = 1, .w = 18, .k = 1, .s = 11, .pad_left = 1149}, 138, 1'996'866'057);
+  for (Conv2dProblem p : {many, long_row}) {
+    for (const Target* target : supported_targets()) {
+      for (const bool nhwc : {true, false}) {
+        p.nhwc = nhwc;
+        const std::clock_t start = std::clock();
+        const std::string fusion = Conv2dPlan(p, *target, 1).description().fusion;
+        CHECK(std::clock() - start < CLOCKS_PER_SEC / 4);  // it took 0.6 and 7 s
+        CAPTURE(fusion);
+        CHECK(fusion.find("input ") == 0);
+      }
+    }
+  }
 }
 
 TEST_CASE("conv2d: channel counts around the partition and the vector") {
