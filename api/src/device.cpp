@@ -4,6 +4,7 @@
 #include <gable/error.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "common/there.h"
 
@@ -95,7 +96,7 @@ Plan Device::plan(const Op& op, const Candidate& like) const {
 BatchPlan Device::plan(const Op& op, BatchRange range) const { return {*this, op, range}; }
 
 Tensor Device::tensor(DType dtype, const Shape& shape, Layout layout) const {
-  validate(Add{.shape = shape, .dtype = dtype});
+  validate(Add{.shape = shape, .dtype = dtype, .layout = layout});
   TensorView view(nullptr, dtype, shape, layout, info().memory);
   std::shared_ptr<void> storage = there(impl_, kDevice).allocate(view.bytes());
   view.data = storage.get();
@@ -111,6 +112,10 @@ void Device::copy(const ConstTensorView& from, const TensorView& to, const Strea
                     ": shape, dtype and layout must be equal");
   }
   if (from.data == nullptr || to.data == nullptr) throw Error(ErrorCode::invalid_argument, "copy: a null pointer");
+  validate(Add{.shape = from.shape, .dtype = from.dtype, .layout = from.layout});
+  const auto source = reinterpret_cast<std::uintptr_t>(from.data), target = reinterpret_cast<std::uintptr_t>(to.data);
+  if (source != target && source < target + to.bytes() && target < source + from.bytes())
+    throw Error(ErrorCode::invalid_argument, "copy: the tensors overlap; they must lie apart, or be the same");
   there(impl_, kDevice).copy(from, to, stream.native());
 }
 

@@ -100,7 +100,24 @@ void check_epilogue_pool(const Conv2d& c, Extent image) {
   }
 }
 
+/// Numbers that a binding of another language has cast to an enumeration.
+template <typename Enumeration>
+void check_known(std::string_view op, const std::string& attribute, Enumeration value, Enumeration last) {
+  if (value > last) {
+    refuse(op, attribute + " is number " + number(static_cast<std::int64_t>(value)) +
+                   " of its enumeration, which ends at " + number(static_cast<std::int64_t>(last)));
+  }
+}
+void check_known(std::string_view op, DType dtype) { check_known(op, "dtype", dtype, DType::bf16); }
+void check_known(std::string_view op, Layout layout, const char* attribute = "layout") {
+  check_known(op, attribute, layout, Layout::nhwc);
+}
+void check_known(std::string_view op, Activation activation, const char* attribute) {
+  check_known(op, attribute, activation, Activation::tanh);
+}
+
 void check_math(std::string_view op, DType dtype, Math math) {
+  check_known(op, "math", math, Math::split6);
   if (math != Math::strict && dtype != DType::f32) {
     refuse(op, "math " + std::string(to_string(math)) + " is for f32; with " + std::string(to_string(dtype)) +
                    " it must be strict");
@@ -108,6 +125,9 @@ void check_math(std::string_view op, DType dtype, Math math) {
 }
 
 void check(const Conv2d& c) {
+  check_known("conv2d", c.dtype);
+  check_known("conv2d", c.layout);
+  check_known("conv2d", c.epilogue.activation, "epilogue.activation");
   check_shape("conv2d", "input", c.input, 4, 4);
   check_shape("conv2d", "weights", c.weights, 4, 4);
   check_extent("conv2d", "stride", c.stride);
@@ -127,6 +147,8 @@ void check(const Conv2d& c) {
 }
 
 void check(const Matmul& m) {
+  check_known("matmul", m.dtype);
+  check_known("matmul", m.activation, "activation");
   check_shape("matmul", "a", Shape{m.m, m.k}, 2, 2);
   check_shape("matmul", "b", Shape{m.k, m.n}, 2, 2);
   check_shape("matmul", "c", Shape{m.m, m.n}, 2, 2);
@@ -134,6 +156,8 @@ void check(const Matmul& m) {
 }
 
 void check(const MaxPool& p) {
+  check_known("max_pool", p.dtype);
+  check_known("max_pool", p.layout);
   check_shape("max_pool", "input", p.input, 4, 4);
   check_extent("max_pool", "window", p.window);
   check_extent("max_pool", "stride", p.stride);
@@ -157,6 +181,8 @@ void check(const MaxPool& p) {
 }
 
 void check(const Add& a) {
+  check_known("add", a.dtype);
+  check_known("add", a.layout);
   check_shape("add", "shape", a.shape, 1, 4);
   if (!a.tile) return;
   constexpr std::int64_t kPartitions = 128;
@@ -168,8 +194,16 @@ void check(const Add& a) {
     refuse("add", "tile.free_dim is " + number(a.tile.free_dim) + "; it must be from 1 to 2^40");
   }
 }
-void check(const Transpose& t) { check_shape("transpose", "x", Shape{t.rows, t.columns}, 2, 2); }
-void check(const Reorder& r) { check_shape("reorder", "shape", r.shape, 4, 4); }
+void check(const Transpose& t) {
+  check_known("transpose", t.dtype);
+  check_shape("transpose", "x", Shape{t.rows, t.columns}, 2, 2);
+}
+void check(const Reorder& r) {
+  check_known("reorder", r.dtype);
+  check_known("reorder", r.from, "from");
+  check_known("reorder", r.to, "to");
+  check_shape("reorder", "shape", r.shape, 4, 4);
+}
 
 Shape output_of(const Conv2d& c) {
   const Extent pooled = pool_extent(conv_output_extent(c), c.epilogue.max_pool);

@@ -106,6 +106,18 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
     return message_if_thrown([&] { validate(conv); });
   };
   CHECK(refused([](Conv2d&) {}).empty());
+  // As a binding of another language may cast a number.
+  CHECK(contains(refused([](Conv2d& c) { c.dtype = static_cast<DType>(77); }),
+                 "dtype is number 77 of its enumeration, which ends at 2"));
+  CHECK(contains(refused([](Conv2d& c) { c.layout = static_cast<Layout>(2); }), "layout is number 2"));
+  CHECK(contains(refused([](Conv2d& c) { c.math = static_cast<Math>(4); }), "math is number 4"));
+  CHECK(contains(refused([](Conv2d& c) { c.epilogue.activation = static_cast<Activation>(3); }),
+                 "epilogue.activation is number 3"));
+  CHECK_THROWS_AS(validate(Matmul{.activation = static_cast<Activation>(9)}), Error);
+  CHECK_THROWS_AS(validate(MaxPool{.input = {1, 1, 2, 2}, .dtype = static_cast<DType>(3)}), Error);
+  CHECK_THROWS_AS(validate(Transpose{.dtype = static_cast<DType>(3)}), Error);
+  CHECK_THROWS_AS(validate(Reorder{.shape = {1, 1, 1, 1}, .to = static_cast<Layout>(3)}), Error);
+  CHECK_THROWS_AS(open("reference").tensor(DType::f32, {4}, static_cast<Layout>(3)), Error);
   CHECK(contains(refused([](Conv2d& c) { c.input[1] = 7; }), "groups is 2; it must divide the input channels (7)"));
   CHECK(contains(refused([](Conv2d& c) { c.input[1] = 8; }), "8 channels in 2 groups needs 4"));
   CHECK(contains(refused([](Conv2d& c) { c.stride.w = 0; }), "stride.w is 0; it must lie between 1 and"));
@@ -684,6 +696,14 @@ TEST_CASE("tensors check their element type and refuse impossible shapes") {
   device.copy(from, to);
   CHECK(to.as<float>()[3] == 7);
   CHECK(contains(message_of([&] { device.copy(from, Tensor(DType::f32, {4})); }), "must be equal"));
+  std::vector<float> numbers(20);
+  const TensorView first(numbers.data(), DType::f32, {10});
+  CHECK(contains(message_of([&] { device.copy(first, TensorView(numbers.data() + 9, DType::f32, {10})); }), "overlap"));
+  device.copy(first, TensorView(numbers.data() + 10, DType::f32, {10}));
+  device.copy(first, first);
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const TensorView endless(numbers.data(), DType::f32, {most, most});
+  CHECK(contains(message_of([&] { device.copy(endless, endless); }), "must lie between 1 and"));
 }
 
 TEST_CASE("events of a host device measure the time between them, and only once recorded") {

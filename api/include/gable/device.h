@@ -59,7 +59,8 @@ class GABLE_API Device {
   /// Error(invalid_argument), Error(out_of_memory).
   Tensor tensor(DType dtype, const Shape& shape, Layout layout = Layout::nchw) const;
   /// Copies between tensors of equal shape, dtype and memory order, from any memory that this device reaches to any
-  /// other. Asynchronous on a stream where the device is. Throws Error(invalid_argument).
+  /// other. Asynchronous on a stream where the device is. Throws Error(invalid_argument), also for tensors that overlap
+  /// and are not the same.
   void copy(const ConstTensorView& from, const TensorView& to, const Stream& stream = {}) const;
   /// A new order of execution; on host devices the default one. Throws Error(device_failure).
   Stream stream() const;

@@ -121,7 +121,7 @@ class GABLE_API Record {
   Record& operator=(Record&&) noexcept;
 
   /// A measurement without W or without Q(dram) is no point of a roofline. The record lists it as refused, with its
-  /// time and the reason.
+  /// time and the reason. Throws Error(invalid_argument) for one that nobody can have measured, such as T = 0.
   void add(const Measurement& measurement);
 
   /// Measures the ceilings of the CPU, and of each GPU that a measurement ran on, and judges all measurements: 10 to 30
