@@ -69,7 +69,14 @@ std::function<void()> as_region(const Callable& one) {
 bench::Turn turn_of(const Callable& one) {
   const MeasureOptions& o = one.options;
   bench::Turn turn{.subject = perf::on_host(as_region(one)), .by_events = static_cast<bool>(o.time)};
-  if (o.time) turn.subject.time = o.time;
+  if (o.time) {
+    turn.subject.time = [&one](int calls) {
+      const double seconds = one.options.time(calls);
+      if (!(seconds >= 0 && std::isfinite(seconds)))
+        refuse(one, fmt::format(".time returned {} s for {} calls; must be 0 or more", seconds, calls));
+      return seconds;
+    };
+  }
   turn.subject.flush = o.flush;
   turn.first_run = bench::run_first(as_region(one), o.gpu.has_value());
   return turn;

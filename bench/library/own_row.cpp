@@ -88,6 +88,7 @@ Row row_of(const Measurement& m) {
 }
 
 Refusal refusal_of(const Measurement& m) {
+  const auto dram = m.traffic.find("dram");
   const Row row = own_row(m.name, m.options);
   return {.suite = row.identity.suite,
           .name = m.name,
@@ -95,7 +96,7 @@ Refusal refusal_of(const Measurement& m) {
           .dtype = m.options.dtype,
           .device = row.place.device,
           .reason = "T = " + seconds_text(m.time.seconds) + missing("W", ".flop", m.work) +
-                    missing("Q(dram)", ".bytes", m.traffic.at("dram"))};
+                    missing("Q(dram)", ".bytes", dram == m.traffic.end() ? MeasuredQuantity{} : dram->second)};
 }
 
 }  // namespace gable::bench

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -129,6 +132,35 @@ TEST_CASE("options that make no sense are refused by name") {
                  }),
                  "'b': .seconds differs from that of 'a'"));
   CHECK_THROWS_AS(measure("x", [] { throw std::runtime_error("mine"); }), std::runtime_error);
+  for (const double seconds : {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY)})
+    CHECK(contains(refused({.seconds = 0.01, .time = [seconds](int) { return seconds; }}), ".time returned "));
+}
+
+TEST_CASE("a record takes no measurement that nobody can have measured, and one that was moved from says so") {
+  Record record;
+  const auto refused = [&](const std::function<void(Measurement&)>& change) {
+    Measurement m = short_measurement(declared(2000, 640));
+    change(m);
+    return message_of([&] { record.add(m); });
+  };
+  CHECK(contains(message_of([&] { record.add({}); }), "the name is empty"));
+  CHECK(contains(refused([](Measurement& m) { m.time.seconds = NAN; }), "'spin': T is nan s; must be above 0"));
+  CHECK(contains(refused([](Measurement& m) { m.time.seconds = 0; }), "T is 0 s"));
+  CHECK(contains(refused([](Measurement& m) { m.time.q3 = INFINITY; }), "a time of inf s"));
+  CHECK(contains(refused([](Measurement& m) { m.work.value = -1; }), "W is -1; must be 0 or more"));
+  CHECK(contains(refused([](Measurement& m) { m.traffic["dram"].value = 0; }), "Q(dram) is 0; must be above 0"));
+  CHECK(record.measurements().empty());
+  Measurement without = short_measurement(declared(2000, 640));
+  without.traffic.clear();
+  record.add(without);
+  CHECK(contains(record.json(), "Q(dram) is not known"));
+  const Record other = std::move(record);
+  // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+  for (const auto& call : std::initializer_list<std::function<void()>>{
+           [&] { record.add(without); }, [&] { record.json(); }, [&] { record.table(); },
+           [&] { record.measurements(); }, [&] { record.write("/not/there"); }, [&] { record.measure_ceilings(); }})
+    CHECK(contains(message_of(call), "this record was moved from"));
+  // NOLINTEND(bugprone-use-after-move)
 }
 
 TEST_CASE("counters give W and Q where the machine has some, else the reason is said") {
