@@ -6,6 +6,7 @@
 #include <omp.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -67,8 +68,14 @@ void require_threads(const DeviceUri& uri, int threads) {
 }  // namespace
 
 int threads_option(const DeviceUri& uri) {
-  const int usual = omp_get_max_threads();
+  const int limit = omp_get_thread_limit();
+  const int usual = std::min(omp_get_max_threads(), limit);
   const int threads = integer_option(uri, "threads", 1, kMostThreads, usual);
+  if (threads > limit) {
+    throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': OpenMP runs at most " +
+                                            std::to_string(limit) + " of " + std::to_string(threads) +
+                                            " threads (OMP_THREAD_LIMIT)");
+  }
   if (threads > kMostThreads) {
     throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': OMP_NUM_THREADS asks for " +
                                                  std::to_string(usual) + " threads; at most " +
