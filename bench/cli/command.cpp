@@ -6,11 +6,12 @@
 #include <gable/choose.h>
 #include <gable/error.h>
 #include <gable/version.h>
-
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -529,6 +530,7 @@ int run_action(Arguments& arguments) {
   try {
     const int code = arguments.action(arguments, console);
     console.finish_progress();
+    if (console.reader_left()) return kSignalled + SIGPIPE;
     if (!console.lost().empty()) return complain(console.lost(), kFailure);
     // Under gable measure the exit code is the program's own.
     const int signal = arguments.program.argv.empty() ? perf::interrupting_signal() : 0;
@@ -569,7 +571,9 @@ int parse_and_run(int argc, const char* const* argv) {
     app.parse(own_words, argv);
   } catch (const CLI::ParseError& error) {
     const bool asked_for = app.exit(error) == 0;  // help or version
-    if (asked_for && !std::cout.flush()) return complain("standard output: the text can't be written", kFailure);
+    errno = 0;
+    if (asked_for && !std::cout.flush() && errno == EPIPE) return kSignalled + SIGPIPE;
+    if (asked_for && !std::cout) return complain("standard output: the text can't be written", kFailure);
     return asked_for ? kDone : kBadInput;
   }
   if (own_words < argc) {

@@ -43,6 +43,8 @@ void Console::print(const std::string& line) {
   finish_progress();
   std::FILE* out = results_to_error_ ? stderr : stdout;
   const std::string lost = write_out(printable_lines(line) + "\n", out);
+  if (lost.empty()) return;
+  if (errno == EPIPE) reader_left_ = true;
   if (lost_.empty()) lost_ = lost;
 }
 

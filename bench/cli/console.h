@@ -35,11 +35,14 @@ class Console {
   void check_target() const;
   /// Why lines of print() were lost, which stops no command: its record is still written. Empty: none were.
   const std::string& lost() const { return lost_; }
+  /// Whether lines were lost because the program that reads them has ended, such as head: nobody misses them.
+  bool reader_left() const { return reader_left_; }
 
  private:
   std::string json_target_;
   bool results_to_error_ = false;
   std::string lost_;
+  bool reader_left_ = false;
   bool terminal_;
   bool line_open_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

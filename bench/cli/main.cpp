@@ -1,5 +1,6 @@
 // The gable command.
 #include <fcntl.h>
+#include <signal.h>
 
 #include <initializer_list>
 
@@ -15,10 +16,18 @@ void fill_standard_streams() {
   }
 }
 
+/// A limit of file sizes (ulimit -f) and a reader that has ended are errors of the write and not the end of the
+/// process, whose record would be lost. Handlers, since programs that gable runs would inherit that the signals are
+/// ignored.
+void survive_failing_writes() {
+  for (const int signal : {SIGXFSZ, SIGPIPE}) ::signal(signal, [](int) {});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   fill_standard_streams();
+  survive_failing_writes();
   gable::bench::exit_where_memory_runs_out();
   return gable::bench::command(argc, argv);
 }

@@ -48,10 +48,18 @@ int write_all(int descriptor, std::string_view part) {
   return 0;
 }
 
-/// The file behind symbolic links: replacing it keeps the link.
+/// The file behind symbolic links, whether it exists or not: replacing it keeps the links.
 fs::path target_of(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as in Linux
   std::error_code error;
-  const fs::path target = fs::weakly_canonical(path, error);
+  fs::path name = path;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(name, error)); ++links) {
+    if (links == kMostLinks) fail(path, std::strerror(ELOOP));
+    const fs::path to = fs::read_symlink(name, error);
+    if (error) fail(path, error.message());
+    name = name.parent_path() / to;  // `to` alone if it is absolute
+  }
+  const fs::path target = fs::weakly_canonical(name, error);
   if (error) fail(path, error.message());
   return target;
 }

@@ -395,7 +395,12 @@ std::vector<ListEntry> parse_list(std::istream& text) {
   return entries;
 }
 
-std::string read_list_text(const std::string& path) { return read_whole("problem list", path); }
+std::string read_list_text(const std::string& path) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // editors on Windows begin a file with it
+  std::string text = read_whole("problem list", path);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
 
 std::vector<ListEntry> read_list(const std::string& path) {
   std::istringstream text(read_list_text(path));

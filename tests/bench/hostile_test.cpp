@@ -247,6 +247,15 @@ TEST_CASE("a list from a pipe, which can be read once, is run as one from a file
   }
 }
 
+TEST_CASE("a list may begin with a byte order mark, and its lines may end as on Windows") {
+  const Folder folder;
+  write_text(folder.file("list.txt"), "\xEF\xBB\xBFmb1ic3ih8oc4kh3\r\nmb1ic3ih8oc5kh3\r\n");
+  const Result result = run_command(
+      folder, "verify --device reference --file " + folder.file("list.txt") + " --json " + folder.file("verify.json"));
+  CHECK(result.code == 0);
+  CHECK(nlohmann::json::parse(read_text(folder.file("verify.json")))["results"].size() == 2);
+}
+
 TEST_CASE("measure: a signal is the program's, whose time is kept; nobody and nothing stays") {
   const Folder folder;
   fs::create_directories(folder.file("tmp"));
@@ -369,6 +378,50 @@ TEST_CASE("what can't be written to standard output is said, with exit code 4, a
   CHECK(nlohmann::json::parse(read_text(record)).contains("results"));
 }
 
+TEST_CASE("a reader of the text that has ended, such as head, ends no command: its record is written") {
+  const Folder folder;
+  const std::string record = folder.file("study.json"), code = folder.file("code"), small = kSmall;
+  for (const std::string& arguments : {"verify " + small, "bench --seconds 0.01 " + small, std::string("info"),
+                                       std::string("list --problem mb1ic3ih8oc4kh3"),
+                                       std::string("profile --runs 2 --device cpu --problem mb1ic3ih8oc4kh3")}) {
+    CAPTURE(arguments);
+    fs::remove(record);
+    const std::string line = "(sleep 0.1; '" GABLE_COMMAND "' " + arguments + " --json " + record + " 2>'" +
+                             folder.file("stderr") + "'; echo $? >'" + code + "') | true";
+    REQUIRE(std::system(line.c_str()) == 0);
+    CHECK(read_text(code) == "141\n");
+    CHECK_FALSE(contains(read_text(folder.file("stderr")), "gable: "));
+    REQUIRE(fs::exists(record));
+    CHECK(nlohmann::json::parse(read_text(record)).is_object());
+  }
+  const std::string progress = "(sleep 0.1; '" GABLE_COMMAND "' bench --seconds 0.01 " + small + " --json " + record +
+                               " 2>&1 >/dev/null; echo $? >'" + code + "') | true";
+  fs::remove(record);
+  REQUIRE(std::system(progress.c_str()) == 0);
+  CHECK(read_text(code) == "0\n");
+  CHECK(fs::exists(record));
+  const std::string measure = "measure --counters analytic -- sh -c 'kill -PIPE $$'";  // it has the default again
+  CHECK(run_command(folder, measure).code == 128 + SIGPIPE);
+}
+
+TEST_CASE("a limit of file sizes is an error of what is written, and leaves an earlier file whole") {
+  const Folder folder;
+  const std::string record = folder.file("study.json"), small = kSmall, limit = "ulimit -f 1;";  // 512 or 1024 bytes
+  const std::string bench = "bench --seconds 0.01 " + small + " --json " + record;
+  REQUIRE(run_command(folder, bench).code == 0);
+  const std::string before = read_text(record);
+  const Result limited = run_command(folder, bench, limit);
+  CHECK(limited.code == 4);
+  CHECK(contains(limited.err, "File too large"));
+  CHECK(read_text(record) == before);
+  CHECK(temporary_files(folder) == 0);
+  const Result printed = run_command(folder, "cliffs --help >" + folder.file("stdout"), limit);
+  CHECK(printed.code == 4);
+  CHECK(contains(printed.err, "standard output"));
+  const std::string program = " -- sh -c 'head -c 4096 /dev/zero >" + folder.file("large") + "'";
+  CHECK(run_command(folder, "measure --counters analytic" + program, limit).code == 128 + SIGXFSZ);
+}
+
 TEST_CASE("an option's empty value is bad usage that names the option") {
   const Folder folder;
   const std::string run = "run conv2d --problem mb1ic3ih8oc4kh3 --output " + folder.file("y.npy");
@@ -409,6 +462,15 @@ TEST_CASE("an output keeps its mode and its links, whatever its name's length") 
   CHECK(read_text(folder.file("hard")) == "three");
   CHECK(fs::is_symlink(folder.file("soft")));
   CHECK(fs::hard_link_count(path) == 2);
+  fs::create_directories(folder.file("below"));
+  fs::create_symlink("second", folder.file("first"));
+  fs::create_symlink("below/new", folder.file("second"));
+  write_file(folder.file("first"), {"four"});
+  CHECK(fs::is_symlink(folder.file("first")));
+  CHECK(fs::is_symlink(folder.file("second")));
+  CHECK(read_text(folder.file("below/new")) == "four");
+  fs::create_symlink("loop", folder.file("loop"));
+  CHECK_THROWS_AS(write_file(folder.file("loop"), {""}), Error);
   CHECK_THROWS_AS(write_file(folder.file(std::string(256, 'x')), {""}), Error);
 }
 
@@ -448,6 +510,11 @@ TEST_CASE("more threads than can be made are an error before OpenMP ends the pro
   const Result many = run_command(folder, std::string("verify ") + kSmall, "OMP_NUM_THREADS=100000");
   CHECK(many.code == 2);
   CHECK(contains(many.err, "100000"));
+  const std::string small = "verify --problem mb1ic3ih8oc4kh3 --device 'cpu";
+  CHECK(run_command(folder, small + "'", "OMP_THREAD_LIMIT=1").code == 0);
+  const Result ignored = run_command(folder, small + "?threads=2'", "OMP_THREAD_LIMIT=1");
+  CHECK(ignored.code == 3);
+  CHECK(contains(ignored.err, "OpenMP runs at most 1 of 2 threads (OMP_THREAD_LIMIT)"));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const Result limited = run_command(folder, "verify --problem mb1ic3ih8oc4kh3 --device 'cpu?threads=1000'",
                                      "ulimit -s 8192; ulimit -v 2000000;");
