@@ -349,16 +349,15 @@ int count_children() {
   return std::max(count, 1);  // a kernel without that file: there is one, since waitid() says so
 }
 
-/// Gives descendants a second to end; how many are left.
-int wait_for_descendants() {
-  constexpr double kSeconds = 1;
+/// Gives descendants some time to end; how many are left.
+int wait_for_descendants(double seconds) {
   const Clock::time_point start = Clock::now();
   for (;;) {
     const pid_t ended = waitpid(-1, nullptr, WNOHANG);
     if (ended > 0) continue;
     if (ended < 0 && errno == EINTR) continue;
     if (ended < 0) return 0;  // ECHILD: none
-    if (seconds_since(start) > kSeconds) return count_children();
+    if (seconds_since(start) > seconds) return count_children();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
@@ -494,7 +493,7 @@ LaunchEnd launch(const Launch& what) {
     return end;
   }
   end.is_static = is_static_elf(found.file);
-  end.outlived_by = wait_for_descendants();
+  end.outlived_by = wait_for_descendants(what.rest_seconds);
   return end;
 }
 

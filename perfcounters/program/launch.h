@@ -15,6 +15,7 @@ struct Launch {
   bool own_streams = true;    ///< the program has this process's standard streams; false: /dev/null (repeated runs)
   std::string output_file{};  ///< not empty: standard output and error go to this file instead
   int one_cpu = -1;           ///< the only CPU that it may use; -1: any
+  double rest_seconds = 1;    ///< that its descendants have to end after it
   /// Called with the number of the process that is to become the program, before it does (counters are attached then).
   std::function<void(int pid)> attach{};
 };
@@ -33,7 +34,7 @@ struct LaunchEnd {
   std::string reason{};       ///< why it could not be started; empty: it ran
   bool interrupted = false;   ///< SIGINT, SIGTERM, SIGHUP or SIGQUIT came meanwhile; the program had it too
   bool is_static = false;     ///< it is linked statically: nothing can be loaded into it
-  int outlived_by = 0;        ///< descendants that still ran a second after its end; they are left running
+  int outlived_by = 0;        ///< descendants that still ran `rest_seconds` after its end; they are left running
 
   /// What a shell would return: the exit code, 128 + signal, 126 or 127 where it could not be started.
   int status() const;

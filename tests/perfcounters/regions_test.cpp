@@ -241,7 +241,7 @@ TEST_CASE("regions in C and in a library that is opened late are the program's t
 TEST_CASE("without a listener, with one that is not there, or statically linked, a program runs as ever") {
   for (const std::string listener : {"", "/nowhere/libgable_listen.so", "libgable_listen.so"}) {
     CAPTURE(listener);
-    CHECK(run_child({GABLE_REGIONS_APP, "nested"}, 10, {{"GABLE_LISTENER", listener}}).exit_code == 0);
+    CHECK(run_child({GABLE_REGIONS_APP, "nested"}, 600, {{"GABLE_LISTENER", listener}}).exit_code == 0);
   }
   const SessionFolder folder;
   CHECK(folder.run({GABLE_REGIONS_APP, "nested"}, SessionMode::time, {{"GABLE_SESSION_FOLDER", "/nowhere"}}).status() ==

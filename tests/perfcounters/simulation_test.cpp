@@ -307,7 +307,7 @@ SimulatedProgram simulate(const std::string& what, std::vector<Metric> metrics =
   request.argv = {GABLE_SIMULATED_APP, what};
   request.metrics = std::move(metrics);
   request.caches = kSmallCaches;
-  request.seconds_limit = 60;
+  request.seconds_limit = 1200;
   return simulate_program(request);
 }
 
