@@ -18,8 +18,6 @@
 namespace gable {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr double kSampleSeconds = 100e-6;  // several runs make a sample where one is shorter
 constexpr double kQueuedSeconds = 2e-3;    // the same where runs are enqueued: to start and await them takes 10 us
 constexpr int kMostRuns = 2000;            // of a sample
@@ -35,7 +33,11 @@ constexpr double kSlow = 1.25;         // times the fastest, after kLeastSamples
 constexpr double kBehind = 1.08;       // times the fastest, after three times as many
 constexpr double kHeldUp = 20e-3;      // seconds that another process may slow one contestant down for
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double now(const Contest& contest) { return contest.clock ? contest.clock() : steady_seconds(); }
 
 std::string text_of_seconds(double seconds) {
   char text[32];
@@ -48,7 +50,7 @@ class Limit {
  public:
   explicit Limit(const Contest& contest) : contest_(contest) {}
 
-  double left() const { return contest_.seconds - seconds_since(start_); }
+  double left() const { return contest_.seconds - (now(contest_) - start_); }
   /// Throws Error(invalid_argument) where `seconds` more, by prediction, are too many.
   void require(double seconds, const char* what) const {
     if (seconds <= left()) return;
@@ -60,7 +62,7 @@ class Limit {
 
  private:
   const Contest& contest_;
-  Clock::time_point start_ = Clock::now();
+  double start_ = now(contest_);
 };
 
 /// Random values between -1 and 1 in any dtype; a block of them is repeated.
@@ -139,8 +141,9 @@ class Track {
 class Runner {
  public:
   /// A first run of more than `limit` seconds is not repeated.
-  Runner(Contestant& contestant, std::unique_ptr<PlanImpl> plan, const Track& track, double limit)
-      : contestant_(&contestant), plan_(std::move(plan)) {
+  Runner(const Contest& contest, Contestant& contestant, std::unique_ptr<PlanImpl> plan, const Track& track,
+         double limit)
+      : contest_(&contest), contestant_(&contestant), plan_(std::move(plan)) {
     use(track);
     const bool queued = contestant.device->info().memory.kind != Memory::Kind::host;
     sample_seconds_ = queued ? kQueuedSeconds : kSampleSeconds;
@@ -186,10 +189,10 @@ class Runner {
   int runs() const { return std::clamp(static_cast<int>(sample_seconds_ / std::max(least_, 1e-9)), 1, kMostRuns); }
 
   double seconds_of(int runs) {
-    const Clock::time_point start = Clock::now();
+    const double start = now(*contest_);
     for (int i = 0; i < runs; ++i) plan_->run(arguments_);
     contestant_->device->synchronize(nullptr);
-    return seconds_since(start) / runs;
+    return (now(*contest_) - start) / runs;
   }
 
   double quartile() {
@@ -198,6 +201,7 @@ class Runner {
     return *at;
   }
 
+  const Contest* contest_;
   Contestant* contestant_;
   RunArguments arguments_{};
   std::unique_ptr<PlanImpl> plan_;
@@ -224,7 +228,8 @@ void drop_slower_than(double limit, std::vector<Runner>& runners, double held_up
 
 /// Takes the time of first runs from `left`, at most kPrepareShare of it. That of making plans does not count: cuDNN's
 /// takes seconds, since it measures its engines.
-std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& track, double& left) {
+std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& contestants, const Track& track,
+                            double& left) {
   std::vector<Runner> runners;
   const double kept = (1 - kPrepareShare) * left;
   for (Contestant& one : contestants) {
@@ -233,9 +238,9 @@ std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& t
     if (!runners.empty() && kLeastRuns * slowness * one.predicted.value_or(0) > left) continue;
     try {
       std::unique_ptr<PlanImpl> plan = one.make();
-      const Clock::time_point start = Clock::now();
-      runners.emplace_back(one, std::move(plan), track, left);
-      left -= seconds_since(start);
+      const double start = now(contest);
+      runners.emplace_back(contest, one, std::move(plan), track, left);
+      left -= now(contest) - start;
     } catch (const std::bad_alloc&) {
       one.failure = "out of memory";
     } catch (const std::exception& error) {
@@ -248,16 +253,16 @@ std::vector<Runner> prepare(std::vector<Contestant>& contestants, const Track& t
 }
 
 /// Rounds of one sample of each, until the order is certain, the samples are enough or `seconds` are over.
-void take_turns(std::vector<Runner>& runners, double seconds) {
-  const Clock::time_point start = Clock::now();
+void take_turns(const Contest& contest, std::vector<Runner>& runners, double seconds) {
+  const double start = now(contest);
   const bool alone = runners.size() == 1;
   for (std::size_t round = 1; round <= kMostSamples && !runners.empty(); ++round) {
     double next = 0;
     for (const Runner& one : runners) next += one.sample_seconds();
-    if (seconds_since(start) + next > seconds) return;
+    if (now(contest) - start + next > seconds) return;
     for (Runner& one : runners) one.sample();
     if (alone && round >= kLeastSamples) return;
-    if (round < kLeastSamples || seconds_since(start) < kHeldUp) continue;
+    if (round < kLeastSamples || now(contest) - start < kHeldUp) continue;
     drop_slower_than((round < 3 * kLeastSamples ? kSlow : kBehind) * least(runners), runners);
     if (runners.size() == 1) return;
   }
@@ -291,13 +296,13 @@ void measure(const Contest& contest, std::vector<Contestant>& contestants) {
   tracks.push_back(std::make_unique<Track>(contest, limit));
   limit.require(runs, "two runs, by prediction");
   double left = std::max(0.0, limit.left());
-  std::vector<Runner> runners = prepare(contestants, *tracks.front(), left);
+  std::vector<Runner> runners = prepare(contest, contestants, *tracks.front(), left);
   while (true) {
-    const Clock::time_point start = Clock::now();
-    take_turns(runners, left);
+    const double start = now(contest);
+    take_turns(contest, runners, left);
     if (tracks.size() == kTracks || !may_depend_on_memory(contest, *tracks.front(), runners)) break;
     if (!use_further(tracks, contest, limit, runners)) break;
-    left -= seconds_since(start);
+    left -= now(contest) - start;
   }
   for (Runner& one : runners) one.finish();
 }

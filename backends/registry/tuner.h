@@ -23,8 +23,9 @@ struct Contestant {
 struct Contest {
   Op op{};
   std::shared_ptr<const DeviceImpl>
-      owner{};         ///< allocates the tensors, and copies to them where they are not the host's
-  double seconds = 1;  ///< of making tensors and running; the making of plans comes on top
+      owner{};                      ///< allocates the tensors, and copies to them where they are not the host's
+  double seconds = 1;               ///< of making tensors and running; the making of plans comes on top
+  std::function<double()> clock{};  ///< seconds; empty: the host's steady clock
 };
 
 /// Fills in `seconds` of the contestants, the most promising first. Those that are far slower than the fastest are

@@ -5,8 +5,8 @@
 
 #include <sys/stat.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <string>
 
@@ -161,7 +161,7 @@ TEST_CASE("ranking does not ask a slow library; a plan that it refuses is the ne
   const Device alone = open("auto?only=choose_slow");
   const std::string why = message_of([&] { alone.plan(add(4001)); }, ErrorCode::unsupported);
   CHECK(contains(why, "choose_slow/asked: its library takes even counts"));
-  const Ranking tuned = tune(device, add(4003), 0.5);
+  const Ranking tuned = tune(device, add(4003), 60);
   CHECK(tuned.first()->device == "choose_host");
   bool refused = false;
   for (const Candidate& one : tuned.candidates) refused = refused || one.refusal == "its library takes even counts";
@@ -173,7 +173,7 @@ TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another 
   const Op op = add(5000);
   const Device device = open(kBoth);
   CHECK(device.plan(op).kernel() == "slow");
-  const Ranking tuned = tune(device, op, 2);
+  const Ranking tuned = tune(device, op, 60);
   REQUIRE(tuned.first() != nullptr);
   CHECK(tuned.source == ChoiceSource::measured);
   CHECK(tuned.first()->kernel == "quick");
@@ -197,7 +197,7 @@ TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another 
 
 TEST_CASE("?choose=measured tunes an op when its first plan is made") {
   const Op op = add(6000);
-  const Device device = open("auto?only=choose_host&choose=measured&limit=2");
+  const Device device = open("auto?only=choose_host&choose=measured&limit=60");
   CHECK(device.plan(op).kernel() == "quick");
   CHECK(choose(device, op).source == ChoiceSource::measured);
   CHECK(open("auto?only=choose_host").plan(op).kernel() == "quick");
@@ -207,16 +207,17 @@ TEST_CASE(
     "a limit that is too short for the tensors and two runs is refused before anything runs; plans go by the model") {
   constexpr std::int64_t kMany = std::int64_t{1} << 30;  // 4.3 s a run by prediction
   const Op op = add(kMany);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: others may be busy
   const Device device = open("auto?only=choose_host");
   const std::string why = message_of([&] { tune(device, op, 1); });
-  CHECK(contains(why, "the limit is 1 s, of which 1 s are left, too short for 8.59 s of two runs, by prediction"));
+  CHECK(contains(why, "the limit is 1 s, of which "));
+  CHECK(contains(why, " s are left, too short for 8.59 s of two runs, by prediction"));
   CHECK(choose(device, op).source == ChoiceSource::model);
   const Words words;
   CHECK(open("auto?only=choose_host&choose=measured&limit=0.1").plan(op).kernel() == "slow");
   CHECK(contains(words.text(), "so the model chooses"));
   CHECK(contains(words.text(), "the limit is 0.1 s"));
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::clock() - start < 3 * CLOCKS_PER_SEC);
 }
 
 TEST_CASE("a cache that is damaged or can't be written is ignored with a word") {
@@ -231,7 +232,7 @@ TEST_CASE("a cache that is damaged or can't be written is ignored with a word") 
   fs::remove_all(cache());
   fs::create_directories(cache());
   const Device device = open("auto?only=choose_host");
-  tune(device, op, 0.5);
+  tune(device, op, 60);
   const fs::path file = only_file();
   REQUIRE_FALSE(file.empty());
   {
@@ -243,13 +244,13 @@ TEST_CASE("a cache that is damaged or can't be written is ignored with a word") 
   {
     const Words words;
     setenv("GABLE_CACHE", "/dev/null/gable", 1);
-    tune(open("auto?only=choose_host"), op, 0.5);
+    tune(open("auto?only=choose_host"), op, 60);
     CHECK(contains(words.text(), "kept in memory alone"));
   }
   {
     const Words words;
     setenv("GABLE_CACHE", "relative", 1);
-    tune(open("auto?only=choose_host"), op, 0.5);
+    tune(open("auto?only=choose_host"), op, 60);
     CHECK(contains(words.text(), "it must be 'off' or an absolute folder"));
   }
   {
@@ -257,7 +258,7 @@ TEST_CASE("a cache that is damaged or can't be written is ignored with a word") 
     setenv("GABLE_CACHE", "off", 1);
     const Device without = open("auto?only=choose_host");
     CHECK(choose(without, op).source == ChoiceSource::model);
-    tune(without, op, 0.5);
+    tune(without, op, 60);
     CHECK(choose(without, op).source == ChoiceSource::measured);
     CHECK(words.text().empty());
   }

@@ -4,15 +4,12 @@
 #include <doctest/doctest.h>
 #include <gable/backend.h>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
 
 namespace gable {
 namespace tuner_test {
-
-using Clock = std::chrono::steady_clock;
 
 class Host final : public DeviceImpl {
  public:
@@ -23,47 +20,46 @@ class Host final : public DeviceImpl {
 /// A run takes as long as `time` says, given the seconds since the first run.
 class Timed final : public PlanImpl {
  public:
-  explicit Timed(std::function<double(double)> time) : PlanImpl(PlanDetails{}), time_(std::move(time)) {}
+  Timed(double& now, std::function<double(double)> time) : PlanImpl(PlanDetails{}), now_(now), time_(std::move(time)) {}
   void run(const RunArguments&) override {
-    const Clock::time_point begin = Clock::now();
-    if (first_ == Clock::time_point{}) first_ = begin;
-    const double seconds = time_(std::chrono::duration<double>(begin - first_).count());
-    while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) continue;
+    if (first_ < 0) first_ = now_;
+    now_ += time_(now_ - first_);
   }
 
  private:
+  double& now_;
   std::function<double(double)> time_;
-  Clock::time_point first_{};
+  double first_ = -1;
 };
 
 /// Its time depends on where the output lies: `slow` on the first set of tensors that it runs on, else `fast`.
 class Placed final : public PlanImpl {
  public:
-  Placed(double slow, double fast) : PlanImpl(PlanDetails{}), slow_(slow), fast_(fast) {}
+  Placed(double& now, double slow, double fast) : PlanImpl(PlanDetails{}), now_(now), slow_(slow), fast_(fast) {}
   void run(const RunArguments& arguments) override {
-    const Clock::time_point begin = Clock::now();
     if (first_ == nullptr) first_ = arguments.output;
-    const double seconds = arguments.output == first_ ? slow_ : fast_;
-    while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) continue;
+    now_ += arguments.output == first_ ? slow_ : fast_;
   }
 
  private:
+  double& now_;
   double slow_, fast_;
   const void* first_ = nullptr;
 };
 
-Contestant contestant(const std::shared_ptr<DeviceImpl>& device, std::function<double(double)> time) {
-  return {.device = device, .make = [time] { return std::make_unique<Timed>(time); }};
+Contestant contestant(const std::shared_ptr<DeviceImpl>& device, double& now, std::function<double(double)> time) {
+  return {.device = device, .make = [&now, time] { return std::make_unique<Timed>(now, time); }};
 }
 
 }  // namespace tuner_test
 
 TEST_CASE("tuner: a contestant that is held up for 12 ms still wins") {
   const auto device = std::make_shared<tuner_test::Host>();
+  double now = 0;
   std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, [](double) { return 0.6e-3; }));
-  contestants.push_back(tuner_test::contestant(device, [](double at) { return at < 12e-3 ? 1.2e-3 : 0.2e-3; }));
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5}, contestants);
+  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.6e-3; }));
+  contestants.push_back(tuner_test::contestant(device, now, [](double at) { return at < 12e-3 ? 1.2e-3 : 0.2e-3; }));
+  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
   REQUIRE(contestants[0].seconds);
   REQUIRE(contestants[1].seconds);
   CHECK(*contestants[1].seconds < *contestants[0].seconds);
@@ -71,10 +67,11 @@ TEST_CASE("tuner: a contestant that is held up for 12 ms still wins") {
 
 TEST_CASE("tuner: a contestant whose first runs are held up still wins") {
   const auto device = std::make_shared<tuner_test::Host>();
+  double now = 0;
   std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, [](double) { return 0.6e-3; }));
-  contestants.push_back(tuner_test::contestant(device, [](double at) { return at < 12e-3 ? 4.3e-3 : 0.2e-3; }));
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5}, contestants);
+  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.6e-3; }));
+  contestants.push_back(tuner_test::contestant(device, now, [](double at) { return at < 12e-3 ? 4.3e-3 : 0.2e-3; }));
+  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
   REQUIRE(contestants[0].seconds);
   REQUIRE(contestants[1].seconds);
   CHECK(*contestants[1].seconds < *contestants[0].seconds);
@@ -82,11 +79,12 @@ TEST_CASE("tuner: a contestant whose first runs are held up still wins") {
 
 TEST_CASE("tuner: contestants of nearly the same time are compared on several sets of tensors") {
   const auto device = std::make_shared<tuner_test::Host>();
+  double now = 0;
   std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, [](double) { return 0.3e-3; }));
+  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
   contestants.push_back(
-      {.device = device, .make = [] { return std::make_unique<tuner_test::Placed>(0.315e-3, 0.28e-3); }});
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5}, contestants);
+      {.device = device, .make = [&now] { return std::make_unique<tuner_test::Placed>(now, 0.315e-3, 0.28e-3); }});
+  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
   REQUIRE(contestants[0].seconds);
   REQUIRE(contestants[1].seconds);
   CHECK(*contestants[1].seconds < *contestants[0].seconds);
