@@ -19,6 +19,7 @@ perf::TimingOptions timing_options(const Round& round, double slowest, bool by_e
   timing.cache = round.cache;
   timing.budget_seconds = round.budget;
   timing.max_runs = round.max_runs;
+  timing.clock = round.clock;
   timing.min_runs = std::clamp(static_cast<int>(round.budget / slowest), 1, std::min(kLeastRuns, round.max_runs));
   if (by_events) timing.min_sample_seconds = kEventSampleSeconds;
   timing.warm_up_runs = slowest > round.budget ? 0 : 1;

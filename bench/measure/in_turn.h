@@ -13,6 +13,7 @@ struct Round {
   perf::Cache cache = perf::Cache::warm;
   double budget = 1;  ///< seconds of each call
   int max_runs = 50;
+  std::function<double()> clock{};  ///< seconds, by which the budget is spent; empty: the host's steady clock
 };
 
 /// A call that takes turns with others.

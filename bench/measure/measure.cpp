@@ -19,9 +19,10 @@
 namespace gable::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double now(const MeasureOptions& options) {
+  if (options.clock) return options.clock();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// Divides the remaining time among the remaining cases. What a case is expected to take is what the cases before it
 /// took on average, without the first one, which loads libraries.
@@ -32,10 +33,10 @@ class Budget {
 
   bool spent() const { return options_.seconds_total > 0 && left() <= 0; }
   bool is_limited() const { return options_.seconds_total > 0; }
-  double left() const { return options_.seconds_total + excused_ - seconds_since(start_); }
-  void begin_case() { case_start_ = Clock::now(), reported_ = 0; }
+  double left() const { return options_.seconds_total + excused_ - since(start_); }
+  void begin_case() { case_start_ = now(options_), reported_ = 0; }
   void finish_case() {
-    (finished_++ > 0 ? timed_ : first_) += seconds_since(case_start_) - reported_;
+    (finished_++ > 0 ? timed_ : first_) += since(case_start_) - reported_;
     --cases_left_;
   }
   /// Of `seconds` that a report took `excused` are not to count.
@@ -64,11 +65,13 @@ class Budget {
                                 : of_case(devices_) * static_cast<double>(devices_ * options_.caches.size());
     const double beyond = left() - kMargin * expected * static_cast<double>(cases_left_ - 1);
     const double share = options_.share_beside_times;
-    const double times = seconds_since(start_) - excused_ - beside_times_;
+    const double times = since(start_) - excused_ - beside_times_;
     return std::clamp(std::max(beyond, share / (1 - share) * times - beside_times_), 0.0, std::max(0.0, left()));
   }
 
  private:
+  double since(double start) const { return now(options_) - start; }
+
   const MeasureOptions& options_;
   std::size_t cases_left_, devices_;
   std::size_t finished_ = 0;
@@ -77,7 +80,7 @@ class Budget {
   double reported_ = 0;      ///< of this case
   double beside_times_ = 0;  ///< of all reports
   double excused_ = 0;
-  Clock::time_point start_ = Clock::now(), case_start_ = start_;
+  double start_ = now(options_), case_start_ = start_;
 };
 
 /// True for cases that differ only in their math: they use the same data and take turns.
@@ -108,22 +111,22 @@ struct Contestant {
 };
 
 /// Makes a plan for each case on every device that supports it.
-std::vector<Contestant> plan_all(Rivals rivals, const std::vector<OpenDevice>& devices, Outcome& outcome) {
+std::vector<Contestant> plan_all(Rivals rivals, const MeasureJob& job) {
   std::vector<Contestant> contestants;
   for (const Case& one : rivals) {
     try {
       validate(one.op);  // the shape is valid here, but the dtype may not have this math
     } catch (const Error& error) {
-      outcome.refuse(identity_of(one), "", error);
+      job.outcome.refuse(identity_of(one), "", error);
       continue;
     }
-    for (const OpenDevice& device : devices) {
+    for (const OpenDevice& device : job.devices) {
       try {
-        const Clock::time_point start = Clock::now();
+        const double start = now(job.options);
         contestants.push_back({&one, std::make_unique<OpRunner>(device, one.op)});
-        contestants.back().making = seconds_since(start);
+        contestants.back().making = now(job.options) - start;
       } catch (const Error& error) {
-        outcome.refuse(identity_of(one), device.uri, error);
+        job.outcome.refuse(identity_of(one), device.uri, error);
       }
     }
   }
@@ -170,7 +173,7 @@ std::optional<Op> with_twice_the_batch(const Op& op) {
 /// Calls that take longer are not bound by what a call costs.
 constexpr double kLongestScaled = 2e-3;   // seconds
 constexpr double kLargestScaled = 256e6;  // bytes of tensors: making random ones takes time as well
-constexpr Round kScalingRound{.budget = 0.04, .max_runs = 9};
+const Round kScalingRound{.budget = 0.04, .max_runs = 9};
 
 /// How T grows with the batch: `c` in turn with a runner of twice the batch. Nothing where the device can't run that.
 std::optional<Scaling> scaling_of(const Contestant& c, double seconds) {
@@ -265,7 +268,7 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
   const Op op = in_math(rivals.front().op, Math::strict);  // the data are the same for every math
   validate(op);
   require_memory(bytes_needed(op, job.devices.size() * rivals.size()), fmt::format("'{}'", descriptor(op)));
-  std::vector<Contestant> contestants = plan_all(rivals, job.devices, job.outcome);
+  std::vector<Contestant> contestants = plan_all(rivals, job);
   if (keep_known(contestants, job, callbacks)) return;
   if (budget.spent()) {
     for (const Contestant& c : contestants) leave_out(*c.one, c.runner->device(), job);
@@ -278,9 +281,9 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
   prepare(contestants, data, job.outcome);
   for (Contestant& c : contestants) c.first_run = run_first([&c] { c.runner->run(); }, c.runner->timed_by_events());
   const auto report = [&](const Measured& measured) {
-    const Clock::time_point start = Clock::now();
+    const double start = now(job.options);
     const double excused = callbacks.report(measured, budget.spare());
-    budget.add_report(seconds_since(start), excused);
+    budget.add_report(now(job.options) - start, excused);
     ++job.outcome.ran;
   };
   std::vector<Turn> turns;
@@ -288,7 +291,7 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
     turns.push_back({c.runner->subject(), c.first_run, c.runner->timed_by_events()});
   for (const perf::Cache cache : job.options.caches) {
     const std::vector<perf::Timing> timings =
-        time_in_turn(turns, {.cache = cache, .budget = seconds, .max_runs = job.options.max_runs});
+        time_in_turn(turns, {cache, seconds, job.options.max_runs, job.options.clock});
     for (std::size_t i = 0; i < turns.size(); ++i) {
       Measured measured = measured_of(contestants[i], cache, timings[i]);
       // Another plan that takes longer to make than a row's time (engines that cuDNN compiles) would cost other rows.
