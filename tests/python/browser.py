@@ -56,7 +56,7 @@ class Browser:
 
     def close(self):
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(600)
         os.close(self.write_end)
         os.close(self.read_end)
         shutil.rmtree(self.profile, ignore_errors=True)
@@ -86,7 +86,7 @@ class Browser:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.write_end, json.dumps(message).encode() + b"\0")
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while True:
             answer = self._message(until)
             if answer.get("id") == number:
@@ -105,7 +105,7 @@ class Browser:
     def _load(self, method, **parameters):
         self.events.clear()
         self.call(method, **parameters)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._message(until)
 
