@@ -6,6 +6,7 @@
 #include <gable/error.h>
 #include <gable/oracle.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -100,11 +102,11 @@ class Running {
       ids += read_text((task.path() / "children").string());
     return ids;
   }
-  /// The exit code, or minus the signal that ended it: SIGKILL after a minute.
+  /// The exit code, or minus the signal that ended it: SIGKILL after ten minutes.
   int wait() {
     int status = 0;
     for (int i = 0; ::waitpid(pid_, &status, WNOHANG) == 0; ++i) {
-      if (i == 6000) ::kill(pid_, SIGKILL);
+      if (i == 60000) ::kill(pid_, SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     pid_ = 0;
@@ -115,14 +117,24 @@ class Running {
   pid_t pid_;
 };
 
-/// Waits until `done`, half a minute at most.
+/// Waits until `done`, ten minutes at most.
 template <typename Done>
 bool comes(const Done& done) {
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     if (done()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return false;
+}
+
+/// Of a CPU, in the processes that this one waited for: however busy the machine is.
+double seconds_of_children() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 int temporary_files(const Folder& folder) {
@@ -542,7 +554,7 @@ TEST_CASE("rows are in the file of --json while the study runs") {
   const std::string record = folder.file("study.json");
   const std::string line = "'" GABLE_COMMAND "' bench --device cpu --threads 1 --seconds 0.3 --file " +
                            folder.file("list.txt") + " --json " + record +
-                           " >/dev/null 2>&1 & pid=$!; for i in $(seq 400); do [ -s " + record +
+                           " >/dev/null 2>&1 & pid=$!; for i in $(seq 12000); do [ -s " + record +
                            " ] && break; sleep 0.05; done; kill -9 $pid";
   REQUIRE(std::system(line.c_str()) == 0);
   REQUIRE(fs::exists(record));
@@ -691,13 +703,13 @@ TEST_CASE("an interrupted search for the fastest writes what it found") {
 TEST_CASE("tune refuses an op for which its time is too short, with the times, and tunes the others") {
   const Folder folder;
   write_text(folder.file("list.txt"), "mb1ic8ih8oc8kh1n\"small\"\nmb2ic1024ih500oc1kh1n\"billion\"\n");
-  const auto start = std::chrono::steady_clock::now();
+  const double start = seconds_of_children();
   const std::string record = folder.file("tuned.json");
   const Result result = run_command(folder,
                                     "tune --device 'auto?only=cpu' --seconds 1 --file " + folder.file("list.txt") +
                                         " --json " + record + " >" + folder.file("stdout"),
                                     "GABLE_CACHE=off");
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK(seconds_of_children() - start < 10);
   CHECK(result.code == 0);
   CHECK(nlohmann::json::parse(read_text(record))["tuned"].size() == 1);
   CHECK(contains(read_text(folder.file("stdout")) + result.err, "s of making tensors"));
@@ -710,8 +722,9 @@ TEST_CASE("roofline and ceilings that are interrupted while they measure roofs w
        {std::string("ceilings --quick"), "roofline --quick --device cpu --out " + folder.file("report")}) {
     CAPTURE(arguments);
     fs::remove(study);
+    fs::remove(folder.file("stderr"));
     Running running(folder, arguments + " --json " + study);
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    REQUIRE(comes([&] { return contains(read_text(folder.file("stderr")), "ceiling "); }));
     running.send(SIGTERM);
     CHECK(running.wait() == 128 + SIGTERM);
     CAPTURE(read_text(folder.file("stderr")));
@@ -902,14 +915,14 @@ TEST_CASE("closed standard streams: the record is whole, and that the table is l
 }
 
 TEST_CASE("lists with a million continued or bad words are read in seconds") {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: others may be busy
   std::string text;
   for (int i = 0; i < 200000; ++i) text += "xxxx\\\n";
   std::istringstream continued(text + "y");
   const std::vector<ListEntry> entries = parse_list(continued);
   REQUIRE(entries.size() == 1);
   CHECK(entries[0].text.size() == 4 * 200000 + 1);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+  CHECK(std::clock() - start < 2 * CLOCKS_PER_SEC);
 }
 
 namespace {
