@@ -2,7 +2,7 @@
 // itself.
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "cpu/few_channels/few_channels.h"
 #include "cpu/few_channels/few_channels_packing.h"
@@ -99,7 +99,7 @@ TEST_CASE("few channels: an image is one unit for one thread, and several for se
 TEST_CASE("few channels: an image of 10^9 rows is cut at once") {
   Conv2dProblem p{.c = 1, .h = 20, .w = 20, .k = 2, .r = 3, .s = 3, .pad_top = 2'000'000'000};
   p = sized(p, 0, 0);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: others may be busy
   for (const Target* target : supported_targets()) {
     for (const bool nhwc : {true, false}) {
       p.nhwc = nhwc;
@@ -108,7 +108,7 @@ TEST_CASE("few channels: an image of 10^9 rows is cut at once") {
       CHECK(units.row_blocks * units.rows >= p.out_h());
     }
   }
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(200));  // it took 2 s each
+  CHECK(std::clock() - start < CLOCKS_PER_SEC);  // it took 2 s each
 }
 
 TEST_CASE("few channels: the offset of a run is where the strip has its first tap") {
