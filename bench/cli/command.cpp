@@ -250,15 +250,28 @@ void add_verify(CLI::App& root, Arguments& a) {
   });
 }
 
+void add_rounds(CLI::App& app, StudyOptions& s) {
+  app.add_option(
+         "--rounds", s.rounds,
+         "measure rows of CPUs by so many processes, one after the other, each with its part of --seconds: gable "
+         "diff then knows how far a row lies apart from run to run (default: 16 with --json, else 1)")
+      ->check(whole(1, 1000));
+  // Of the processes of further rounds alone.
+  app.add_option("--round-cases", s.round.cases, "")->delimiter(',')->group("");
+  app.add_option("--round-devices", s.round.devices, "")->delimiter(',')->group("");
+}
+
 void add_bench(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("bench", "time devices side by side, taking turns in one run");
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
   add_measuring(app, a.study);
   app.add_flag("--ceilings", a.study.ceilings, "measure the machine's ceilings first, for percents of the roof");
+  add_rounds(app, a.study);
   add_resume(app, a.study);
   add_json(app, a);
   app.callback([&a] {
+    if (!a.study.round.empty()) a.json = "-";
     a.action = [](Arguments& arguments, Console& console) { return bench_command(arguments.study, console); };
   });
 }
@@ -375,7 +388,7 @@ void add_diff(CLI::App& root, Arguments& a) {
                  "least standard deviation between two runs of one build, as a share (default: 0.004)")
       ->check(share());
   app.add_option("--drift", options.noise.drift,
-                 "largest shift of all rows that is taken for the machine's, as a share (default: 0.03)")
+                 "largest shift of all rows that is taken for the machine's, as a share (default: 0.1)")
       ->check(share());
   app.add_option("--same", options.same, "a row that changed by no more, for certain, is the same (default: 0.03)")
       ->check(share());
@@ -553,6 +566,7 @@ int run_action(Arguments& arguments) {
 int parse_and_run(int argc, const char* const* argv) {
   Arguments arguments;
   arguments.study.command = command_line(argc, argv);
+  arguments.study.words.assign(argv + 1, argv + std::max(1, argc));
   set_log([](std::string_view message) { std::fputs(("gable: " + std::string(message) + "\n").c_str(), stderr); });
   CLI::App app("gable: one tensor/conv API over CPU and GPU, on one measured roofline", "gable");
   app.set_version_flag("--version", "gable " GABLE_VERSION_STRING);

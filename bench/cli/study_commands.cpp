@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <gable/error.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -38,12 +39,24 @@ constexpr double kQuickGigabytes = 0.25;
 constexpr double kQuickSecondsEach = 1;
 constexpr double kFullSecondsEach = 4;
 
-StudyPlan bench_plan(const StudyOptions& options) {
+// Of a study that is written to a record: as many rounds as have time enough each, up to kRounds. A handful would tell
+// gable diff less than none.
+constexpr int kRounds = 16, kFewestRounds = 8;
+constexpr double kLeastRoundSeconds = 0.03;
+
+int rounds_of(const StudyOptions& options, double seconds_each, const Console& console) {
+  if (options.rounds > 0) return options.rounds;
+  const int rounds = static_cast<int>(std::min<double>(kRounds, seconds_each / kLeastRoundSeconds));
+  return console.wants_json() && rounds >= kFewestRounds ? rounds : 1;
+}
+
+StudyPlan bench_plan(const StudyOptions& options, const Console& console) {
   StudyPlan plan;
   plan.measuring.caches = parse_caches(options.cache.empty() ? "warm" : options.cache);
   if (options.seconds > 0) plan.measuring.seconds_each = options.seconds;
   plan.ceilings = options.ceilings;
   plan.measuring.scale = options.ceilings;
+  plan.measuring.rounds = rounds_of(options, plan.measuring.seconds_each, console);
   return plan;
 }
 
@@ -133,13 +146,30 @@ void print_tables(const report::Studies& studies, Console& console) {
   }
 }
 
+/// One round of a `gable bench` that started this process: its record, and nothing else.
+ExitCode bench_round(StudyOptions options, Console& console) {
+  options.devices = options.round.devices;
+  options.resume = options.ceilings = options.energy = false;
+  options.counters = {};
+  StudyPlan plan = bench_plan(options, console);
+  plan.adjust = [&options](std::vector<Case>& cases) {
+    std::vector<Case> some;
+    for (const std::size_t index : options.round.cases) some.push_back(cases.at(index));
+    cases = std::move(some);
+  };
+  const MeasuredStudy measured = measure_study(options, plan, console);
+  console.emit(to_json(measured.study, measured.run));
+  return measured.study.rows.empty() ? kUnsupported : kDone;
+}
+
 }  // namespace
 
 ExitCode bench_command(const StudyOptions& given, Console& console) {
   console.check_target();
   StudyOptions options = given;
   read_file(options.selection);
-  StudyPlan plan = bench_plan(options);
+  if (!options.round.empty()) return bench_round(options, console);
+  StudyPlan plan = bench_plan(options, console);
   plan.file = console.json_file();
   const perf::InterruptKeeper interrupts;
   const MeasuredStudy measured = measure_study(options, plan, console);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bench/cli/resume.h"
+#include "bench/cli/round_processes.h"
 #include "bench/common/files.h"
 #include "bench/counting/op_workload.h"
 #include "bench/counting/row_counters.h"
@@ -153,6 +154,11 @@ class RowMeasurer {
   Selection selected(bool gpu) {
     Selection selection = select(options_.selection, gpu);
     if (plan_.adjust) plan_.adjust(selection.cases);
+    if (!options_.round.empty()) {
+      selection.bandwidths.clear();
+      selection.graphs.clear();
+      selection.repeated.clear();
+    }
     if (!selection.repeated.empty()) {
       console_.print(fmt::format("not repeated, since --max-batch made them equal to others: {}",
                                  fmt::join(selection.repeated, ", ")));
@@ -312,6 +318,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
     console.print(kept);
     add_to_mode(measured.run, kept);
   }
+  if (options.round.empty()) measure_rounds(options, measuring, rows, console);
   if (before) add_to_mode(measured.run, resumed_text(measurer.kept(), *before));
   for (const std::string& line : counters.summary()) console.print(line);
   for (const std::string& line : energy.summary()) console.print(line);

@@ -23,6 +23,14 @@ struct CounterOptions {
   double seconds_each = 0;  ///< time limit of one process under a simulation; 0: the default
 };
 
+/// What `gable bench --rounds` asks of the processes that it starts. Empty in all others.
+struct RoundOptions {
+  std::vector<std::size_t> cases;    ///< by index: only these
+  std::vector<std::string> devices;  ///< instead of those of --device
+
+  bool empty() const { return cases.empty(); }
+};
+
 /// The options as the user wrote them.
 struct StudyOptions {
   SelectionOptions selection;
@@ -35,8 +43,11 @@ struct StudyOptions {
   CounterOptions counters;
   bool resume = false;  ///< goes on with the rows that an interrupted run has left
   bool energy = false;  ///< measure the energy of rows and ceilings, too
-  std::string out;      ///< folder of roofline's and plot's report
-  std::string command;  ///< the command line, for the record
+  int rounds = 0;       ///< processes that measure the rows of CPUs, each with its part of the time
+  RoundOptions round;
+  std::vector<std::string> words;  ///< of the command line, behind the program's own name
+  std::string out;                 ///< folder of roofline's and plot's report
+  std::string command;             ///< the command line, for the record
 };
 
 /// What a command derives from its options.

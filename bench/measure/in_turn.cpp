@@ -21,6 +21,7 @@ perf::TimingOptions timing_options(const Round& round, double slowest, bool by_e
   timing.max_runs = round.max_runs;
   timing.clock = round.clock;
   timing.min_runs = std::clamp(static_cast<int>(round.budget / slowest), 1, std::min(kLeastRuns, round.max_runs));
+  timing.min_sample_seconds = std::max(timing.min_sample_seconds, round.sample_seconds);
   if (by_events) timing.min_sample_seconds = kEventSampleSeconds;
   timing.warm_up_runs = slowest > round.budget ? 0 : 1;
   return timing;

@@ -14,6 +14,7 @@ struct Round {
   double budget = 1;  ///< seconds of each call
   int max_runs = 50;
   std::function<double()> clock{};  ///< seconds, by which the budget is spent; empty: the host's steady clock
+  double sample_seconds = 0;        ///< shorter warm calls are batched to samples of this length; 0: TimingOptions' own
 };
 
 /// A call that takes turns with others.

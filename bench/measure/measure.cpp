@@ -264,6 +264,14 @@ void leave_out(Rivals rivals, const MeasureJob& job) {
   }
 }
 
+/// The whole budget, or a round's part of it where the calls are short enough.
+Round round_of(double seconds, double slowest, const MeasureOptions& options) {
+  constexpr double kSampledShare = 0.25;  // of the time, for calls that are batched to longer samples
+  const double part = seconds / options.rounds;
+  if (options.rounds == 1 || slowest > part) return {.budget = seconds, .max_runs = options.max_runs};
+  return {.budget = part, .max_runs = options.max_runs, .sample_seconds = kSampledShare * part / options.max_runs};
+}
+
 void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   const Op op = in_math(rivals.front().op, Math::strict);  // the data are the same for every math
   validate(op);
@@ -287,11 +295,16 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
     ++job.outcome.ran;
   };
   std::vector<Turn> turns;
-  for (const Contestant& c : contestants)
+  double slowest = 0;
+  for (const Contestant& c : contestants) {
     turns.push_back({c.runner->subject(), c.first_run, c.runner->timed_by_events()});
+    slowest = std::max(slowest, c.first_run);
+  }
+  Round round = round_of(seconds, slowest, job.options);
   for (const perf::Cache cache : job.options.caches) {
-    const std::vector<perf::Timing> timings =
-        time_in_turn(turns, {cache, seconds, job.options.max_runs, job.options.clock});
+    round.cache = cache;
+    round.clock = job.options.clock;
+    const std::vector<perf::Timing> timings = time_in_turn(turns, round);
     for (std::size_t i = 0; i < turns.size(); ++i) {
       Measured measured = measured_of(contestants[i], cache, timings[i]);
       // Another plan that takes longer to make than a row's time (engines that cuDNN compiles) would cost other rows.

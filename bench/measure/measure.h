@@ -23,9 +23,10 @@ struct MeasureOptions {
   double seconds_each = 1;  ///< budget of one device on one case with one cache state
   int max_runs = 50;
   double seconds_total = 0;  ///< limit of the whole run; 0: none. Budgets shrink to fit; cases beyond it are refused
-  double share_beside_times = 0;    ///< of it, for what `report` does with a row (counting); T has the rest
-  bool scale = false;               ///< short convolutions run with twice the batch as well (Scaling)
-  double most_moved_bytes = 0;      ///< limit of a bandwidth's working set; 0: none
+  double share_beside_times = 0;  ///< of it, for what `report` does with a row (counting); T has the rest
+  int rounds = 1;               ///< this run is one of so many (rounds.h): cases that can, take this part of their time
+  bool scale = false;           ///< short convolutions run with twice the batch as well (Scaling)
+  double most_moved_bytes = 0;  ///< limit of a bandwidth's working set; 0: none
   std::function<double()> clock{};  ///< seconds, by which limits and budgets are spent; empty: the host's steady clock
 };
 

@@ -62,7 +62,12 @@ struct Placement {
   ArithmeticFields arithmetic{};
 };
 
-/// T, in seconds.
+/// T in one of several rounds: processes that measured the same rows, one after the other.
+struct TimingRound {
+  double q1 = 0, seconds = 0, q3 = 0;
+};
+
+/// T, in seconds. Of several rounds median and quartiles are each the median of the rounds'.
 struct Timing {
   std::string source = "clock";  ///< or "event"
   double seconds = 0;            ///< median
@@ -70,6 +75,7 @@ struct Timing {
   std::optional<double> fastest{};
   int runs = 1;
   std::optional<int> calls_per_run{};
+  std::vector<TimingRound> rounds{};  ///< empty: measured in one go
 };
 
 /// How well a counted or simulated value is known.

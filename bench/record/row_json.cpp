@@ -112,7 +112,16 @@ json timing_json(const Timing& time) {
   json entry{{"source", time.source}, {"seconds", time.seconds}, {"q1", time.q1}, {"q3", time.q3}, {"runs", time.runs}};
   set_if(entry, "fastest", time.fastest);
   set_if(entry, "calls_per_run", time.calls_per_run);
+  for (const TimingRound& round : time.rounds) entry["rounds"].push_back({round.q1, round.seconds, round.q3});
   return entry;
+}
+
+std::vector<TimingRound> rounds_from_json(const json& time) {
+  std::vector<TimingRound> rounds;
+  const auto found = time.find("rounds");
+  if (found == time.end() || found->is_null()) return rounds;
+  for (const json& one : *found) rounds.push_back({.q1 = one[0], .seconds = one[1], .q3 = one[2]});
+  return rounds;
 }
 
 Timing timing_from_json(const json& time) {
@@ -122,7 +131,8 @@ Timing timing_from_json(const json& time) {
           .q3 = time["q3"],
           .fastest = number_or_empty<double>(time, "fastest"),
           .runs = time["runs"],
-          .calls_per_run = number_or_empty<int>(time, "calls_per_run")};
+          .calls_per_run = number_or_empty<int>(time, "calls_per_run"),
+          .rounds = rounds_from_json(time)};
 }
 
 /// `amount` is the name of the value's field: "flop" for W, "bytes" for Q.

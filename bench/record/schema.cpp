@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <string_view>
@@ -271,12 +272,28 @@ void check_ratio(Checker& check, const std::string& pointer, const Ratio& ratio)
   }
 }
 
+// [q1, seconds, q3] of each round.
+void check_rounds(Checker& check, const json& time, const std::string& at) {
+  const auto rounds = time.find("rounds");
+  if (rounds == time.end() || rounds->is_null()) return;
+  if (!rounds->is_array()) return check.report(at + "/rounds", *rounds, "a list, or null");
+  for (std::size_t i = 0; i < rounds->size(); ++i) {
+    const json& one = (*rounds)[i];
+    const bool three = one.is_array() && one.size() == 3 && std::all_of(one.begin(), one.end(), [](const json& v) {
+                         return is_positive(v) && is_in_range(v);
+                       });
+    if (!three || one[0].get<double>() > one[1].get<double>() || one[1].get<double>() > one[2].get<double>())
+      check.report(fmt::format("{}/rounds/{}", at, i), one, "[q1, seconds, q3], numbers that rise from 1e-18 to 1e30");
+  }
+}
+
 const json* check_time(Checker& check, const json& entry, const std::string& at) {
   const json* time = check.object({entry, at, "T"});
   if (!time) return nullptr;
   check.choice({*time, at + "/T", "source"}, {"clock", "event"});
   check.count({*time, at + "/T", "runs"});
   check.quartiles({*time, at + "/T", "seconds"});
+  check_rounds(check, *time, at + "/T");
   auto seconds = time->find("seconds");
   return seconds != time->end() && is_positive(*seconds) ? &*seconds : nullptr;
 }

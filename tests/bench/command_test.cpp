@@ -742,7 +742,8 @@ TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines d
   write("old.json");
   const Result same = run_command("diff" + path("old.json") + path("old.json"));
   CHECK(same.code == 0);
-  CHECK(contains(same.out, "1 rows: 0 slower, 0 faster, 0 can't tell, 1 same"));
+  CHECK(contains(same.out, "1 rows: 0 slower, 0 faster, 1 can't tell, 0 same"));
+  CHECK(contains(same.out, "measure with gable bench --rounds"));
 
   row["T"].merge_patch({{"seconds", 2e-3}, {"q1", 1.999e-3}, {"q3", 2.001e-3}});
   row["gflops"] = row["gflops"].get<double>() / 2;
@@ -769,6 +770,54 @@ TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines d
   CHECK(elsewhere.code == 2);
   CHECK(contains(elsewhere.err, "another CPU"));
   CHECK(run_command("diff --allow-other-machine" + path("old.json") + path("elsewhere.json")).code == 1);
+}
+
+TEST_CASE("bench --rounds: each row has the times of every round, in a record of the same rows") {
+  const Folder folder;
+  const std::string json_file = " --json '" + folder.file("a.json") + "'";
+  const std::string command = "bench " + std::string(kSmall) + " --device reference,cpu --threads 1 --seconds 0.1";
+  REQUIRE(run_command(command + " --rounds 8" + json_file).code == 0);
+  const json study = json::parse(read_text(folder.file("a.json")));
+  REQUIRE(study["measurements"].size() == 2);
+  for (const json& row : study["measurements"]) {
+    const json& time = row["T"];
+    REQUIRE(time["rounds"].size() == 8);
+    std::vector<double> medians;
+    for (const json& round : time["rounds"]) medians.push_back(round[1]);
+    std::sort(medians.begin(), medians.end());
+    CHECK(time["seconds"].get<double>() == doctest::Approx((medians[3] + medians[4]) / 2));
+  }
+  CHECK(contains(study["machine"]["command"].get<std::string>(), "--rounds 8"));
+  const std::string again = " '" + folder.file("a.json") + "'";
+  const Result same = run_command("diff" + again + again);
+  CHECK(contains(same.out, "0 slower, 0 faster"));
+  CHECK(!contains(same.out, "--rounds"));
+}
+
+TEST_CASE("bench: a record has rounds where its rows have time for them; without one nothing is measured again") {
+  const auto rounds = [](const std::string& options) {
+    const Folder folder;
+    const std::string file = folder.file("a.json");
+    const Result result =
+        run_command("bench " + std::string(kSmall) + " --device reference --json '" + file + "'" + options);
+    REQUIRE(result.code == 0);
+    const json row = json::parse(read_text(file))["measurements"][0];
+    return row["T"].contains("rounds") ? row["T"]["rounds"].size() : 0;
+  };
+  CHECK(rounds(" --seconds 0.5") == 16);
+  CHECK(rounds(" --seconds 0.3") == 10);
+  CHECK(rounds(" --seconds 0.1") == 0);
+  CHECK(rounds(" --seconds 0.5 --rounds 1") == 0);
+  const Result shown = run_command("bench " + std::string(kSmall) + " --device reference --seconds 0.5");
+  CHECK(!contains(shown.err, "rounds"));
+}
+
+TEST_CASE("bench --rounds: rows that take too long for their part of the time are measured in one go") {
+  const Folder folder;
+  REQUIRE(run_command("bench " + std::string(kSmall) + " --device reference --seconds 1e-6 --rounds 8 --json '" +
+                      folder.file("a.json") + "'")
+              .code == 0);
+  CHECK(!json::parse(read_text(folder.file("a.json")))["measurements"][0]["T"].contains("rounds"));
 }
 
 TEST_CASE("tune --ceilings remembers the rate of a core, and passes over a damaged file with a word") {

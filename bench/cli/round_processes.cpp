@@ -1,0 +1,67 @@
+// See round_processes.h.
+#include "bench/cli/round_processes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gable/error.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/measure/rounds.h"
+#include "bench/record/study_file.h"
+#include "bench/record/study_json.h"
+#include "perfcounters/interrupt.h"
+#include "perfcounters/sources/child_process.h"
+
+namespace gable::bench {
+namespace {
+
+constexpr double kLeastLimit = 600;  // seconds of a round
+constexpr double kLimitFactor = 10;  // against the first one
+
+std::vector<std::string> cpu_devices(const std::vector<Row>& rows) {
+  std::vector<std::string> devices;
+  for (const Row& row : rows) {
+    if (!row.on_gpu() && std::find(devices.begin(), devices.end(), row.place.device) == devices.end())
+      devices.push_back(row.place.device);
+  }
+  return devices;
+}
+
+/// The rows of one round. Throws Error where the process fails.
+std::vector<Row> rows_of_round(const std::vector<std::string>& words, double limit) {
+  const perf::ChildResult child = perf::run_child(words, limit);
+  if (child.interrupted) return {};
+  if (!child.succeeded()) throw Error(ErrorCode::device_failure, child.failure());
+  return study_from_json(parse_document(child.output, "of a round")).study.rows;
+}
+
+}  // namespace
+
+void measure_rounds(const StudyOptions& options, const MeasureOptions& measuring, std::vector<Row>& rows,
+                    Console& console) {
+  const std::vector<std::size_t> cases = cases_of_rounds(select(options.selection, false).cases, rows, measuring);
+  if (cases.empty() || measuring.rounds < 2) return;
+  std::vector<std::string> words{perf::own_executable()};
+  words.insert(words.end(), options.words.begin(), options.words.end());
+  words.insert(words.end(), {"--round-cases", fmt::format("{}", fmt::join(cases, ",")), "--round-devices",
+                             fmt::format("{}", fmt::join(cpu_devices(rows), ","))});
+  double limit = kLeastLimit;
+  for (int round = 2; round <= measuring.rounds && perf::interrupting_signal() == 0; ++round) {
+    console.progress(static_cast<std::size_t>(round) - 1, static_cast<std::size_t>(measuring.rounds), "rounds");
+    try {
+      const double start = steady_seconds();
+      add_round(rows, rows_of_round(words, limit), measuring.rounds);
+      limit = std::max(kLeastLimit, kLimitFactor * (steady_seconds() - start));
+    } catch (const std::exception& error) {
+      console.print(fmt::format("round {} of {} failed, the rows have those before it: {}", round, measuring.rounds,
+                                error.what()));
+      break;
+    }
+  }
+  console.finish_progress();
+}
+
+}  // namespace gable::bench
