@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/common/text.h"
+#include "bench/diff/repeated.h"
 #include "bench/record/study_file.h"
 
 namespace gable::bench {
@@ -19,6 +20,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double kLargeDrift = 0.03;
 constexpr std::array kJudgements = {Judgement::slower, Judgement::faster, Judgement::cannot_tell, Judgement::same};
 
 // ---- for people ----
@@ -99,16 +101,22 @@ void print(const StudyDiff& diff, Console& console) {
   print_only("old", diff.only_before, console);
   print_only("new", diff.only_after, console);
   console.print("");
-  if (!diff.pooled)
-    console.print(
-        "one study a side: what rows differ from run to run is learnt from other rows, and a row that differs more can "
-        "be named wrongly (on a machine with other users in 29 of 200 comparisons of one build); give several "
-        "studies a side (old1.json,old2.json,… new1.json,new2.json,…)");
+  const int without = static_cast<int>(diff.pairs.size()) - diff.in_rounds;
+  if (!diff.pooled && without > 0)
+    console.print(fmt::format(
+        "{} of {} rows have fewer than {} rounds: how far they lie apart from run to run is guessed from other "
+        "rows, and their intervals are wide; measure with gable bench --rounds 16, or give several studies a "
+        "side (old1.json,old2.json,… new1.json,new2.json,…)",
+        without, diff.pairs.size(), kLeastRounds));
   for (const auto& [kind, noise] : diff.noise) {
     console.print(noise_text(kind, noise));
-    if (noise.widening > 1)
-      console.print(fmt::format("a library's rows, which did not change, moved: intervals are {:.1f} times as wide",
-                                noise.widening));
+    if (std::abs(noise.drift) > kLargeDrift)
+      console.print("a change of all rows would look like this drift, unless a library's rows are among them");
+    if (noise.widening > unseen_noise(kind))
+      console.print(
+          fmt::format("a library's rows, which did not change, moved: intervals without rounds are {:.1f} times "
+                      "as wide",
+                      noise.widening / unseen_noise(kind)));
   }
   const auto changed =
       std::count_if(diff.pairs.begin(), diff.pairs.end(), [](const RowPair& p) { return p.kernel_changed(); });
@@ -178,6 +186,7 @@ json to_json(const StudyDiff& diff) {
   document["only_old"] = only_json(diff.only_before);
   document["only_new"] = only_json(diff.only_after);
   document["summary"] = {{"rows", diff.pairs.size()},
+                         {"in_rounds", diff.in_rounds},
                          {"slower", diff.count(Judgement::slower)},
                          {"faster", diff.count(Judgement::faster)},
                          {"same", diff.count(Judgement::same)},

@@ -115,9 +115,9 @@ double disturbance(const Judged& row, const std::vector<const Judged*>& of_case)
   return least.value_or(0);
 }
 
-/// By how much intervals are too narrow on this machine: the farthest that a control lies outside its own.
+/// By how much intervals are too narrow: unseen_noise(), or the farthest that a control lies outside its own.
 double widening(const std::vector<Judged>& rows, DeviceKind kind) {
-  double factor = 1;
+  double factor = unseen_noise(kind);
   for (const Judged& row : rows) {
     if (!is_control(*row.pair) || row.pair->before->place.kind != kind) continue;
     factor = std::max(factor, 1.001 * std::abs(row.moved()) / (row.half_width + row.disturbed));
@@ -212,7 +212,7 @@ RowTimes times_of(const Side& side, const std::string& key) {
   return times;
 }
 
-void judge(RowPair& pair, const RepeatedChange& change, double same) {
+void judge(RowPair& pair, const RepeatedChange& change, double same, Repetition repetition) {
   const double half = change.half_width;
   pair.ratio = std::exp(change.lower);
   pair.low = std::exp(change.lower - half);
@@ -224,8 +224,58 @@ void judge(RowPair& pair, const RepeatedChange& change, double same) {
   } else if (std::abs(change.lower) > half) {
     pair.reason = "the lower quartile moved, the median did not";
   } else {
-    pair.reason = "the row's noise from study to study is larger than the change";
+    const char* what = repetition == Repetition::rounds ? "round" : "study";
+    pair.reason = fmt::format("the row's noise from {0} to {0} is larger than the change", what);
   }
+}
+
+// ---- rounds of one study a side
+
+std::size_t most_rounds(const Study& study) {
+  std::size_t most = 0;
+  for (const Row& row : study.rows) most = std::max(most, row.time.rounds.size());
+  return most;
+}
+
+RowTimes times_of_rounds(const Row& row) {
+  RowTimes times;
+  for (const TimingRound& round : row.time.rounds) {
+    times.lower.push_back(std::log(round.q1));
+    times.median.push_back(std::log(round.seconds));
+  }
+  return times;
+}
+
+/// The pairs whose rows have all rounds of their studies.
+std::vector<RowPair*> pairs_in_rounds(const Study& before, const Study& after, StudyDiff& diff) {
+  const std::size_t old_rounds = most_rounds(before), new_rounds = most_rounds(after);
+  std::vector<RowPair*> pairs;
+  if (std::min(old_rounds, new_rounds) < kLeastRounds) return pairs;
+  for (RowPair& pair : diff.pairs) {
+    if (pair.before->time.rounds.size() == old_rounds && pair.after->time.rounds.size() == new_rounds)
+      pairs.push_back(&pair);
+  }
+  return pairs;
+}
+
+void judge_rounds(const std::vector<RowPair*>& pairs, const DiffOptions& options, StudyDiff& diff) {
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::gpu}) {
+    std::vector<RowPair*> of_kind;
+    std::vector<RepeatedRow> rows;
+    for (RowPair* pair : pairs) {
+      if (pair->before->place.kind != kind) continue;
+      of_kind.push_back(pair);
+      rows.push_back({times_of_rounds(*pair->before), times_of_rounds(*pair->after), is_control(*pair)});
+    }
+    if (rows.empty()) continue;
+    const RepeatedResult result = compare_repeated(rows, options.noise, Repetition::rounds);
+    diff.noise[kind] = result.noise;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      of_kind[i]->reason.clear();
+      judge(*of_kind[i], result.rows[i], options.same, Repetition::rounds);
+    }
+  }
+  diff.in_rounds = static_cast<int>(pairs.size());
 }
 
 double geometric_mean(const std::vector<RowPair>& pairs) {
@@ -278,6 +328,7 @@ StudyDiff compare_studies(const Study& before, const Study& after, const DiffOpt
   for (Judged& row : rows) row.disturbed = disturbance(row, cases[case_key(*row.pair->before)]);
   for (auto& [kind, noise] : diff.noise) noise.widening = widening(rows, kind);
   for (const Judged& row : rows) judge(row, diff.noise.at(row.pair->before->place.kind).widening, options.same);
+  judge_rounds(pairs_in_rounds(before, after, diff), options, diff);
   diff.geometric_mean = geometric_mean(diff.pairs);
   return diff;
 }
@@ -304,7 +355,7 @@ StudyDiff compare_studies(std::span<const Study> before, std::span<const Study> 
     if (rows.empty()) continue;
     const RepeatedResult result = compare_repeated(rows, options.noise);
     diff.noise[kind] = result.noise;
-    for (std::size_t i = 0; i < rows.size(); ++i) judge(*pairs[i], result.rows[i], options.same);
+    for (std::size_t i = 0; i < rows.size(); ++i) judge(*pairs[i], result.rows[i], options.same, Repetition::studies);
   }
   diff.geometric_mean = geometric_mean(diff.pairs);
   return diff;

@@ -3,10 +3,14 @@
 // Rows pair by what was computed and where: suite, name, op, problem, dtype, layout, math, epilogue, tile, device,
 // cache, threads; of a program's kernel also its region. Rows that are alike in all of these pair in their order.
 //
+// Of studies with rounds (gable bench --rounds), and of several studies a side, each row's noise is its own
+// (repeated.h). Of one study without rounds it is learnt from the other rows, as follows.
+//
 // Rows of a vendor's library of one version, measured in turn with gable's, are controls. Drift is theirs where there
 // are enough of them. Where gable's row and the library's of the same case moved alike, the machine was disturbed
-// during this case: twice the library's move is added to the row's noise, and the other way round. A control outside
-// its own interval shows that the intervals are too narrow here: all are widened until it is inside.
+// during this case: twice the library's move is added to the row's noise, and the other way round. All intervals are
+// wider than the other rows' noise asks for by unseen_noise(); where that leaves a control outside its own, they are
+// widened until it is inside.
 #pragma once
 
 #include <array>
@@ -24,6 +28,11 @@ namespace gable::bench {
 
 enum class Judgement { slower, faster, same, cannot_tell };
 std::string to_string(Judgement judgement);
+
+/// Factor of intervals of rows without rounds: rows differ in how far they lie apart from run to run, and one study
+/// shows it of none. Of a CPU it is fitted and checked as the constants of repeated.cpp: programs that compute
+/// meanwhile disturb a row for as long as it is measured. GPUs' clocks don't see these; their factor is a quiet CPU's.
+constexpr double unseen_noise(DeviceKind kind) { return kind == DeviceKind::cpu ? 12 : 3; }
 
 struct DiffOptions {
   NoiseLimits noise;
@@ -46,6 +55,7 @@ struct StudyDiff {
   std::vector<RowPair> pairs;  ///< in the order of the old study
   std::vector<const Row*> only_before, only_after;
   std::map<DeviceKind, Noise> noise;
+  int in_rounds = 0;                               ///< pairs of studies with rounds, compared by these (repeated.h)
   std::shared_ptr<std::array<Study, 2>> pooled{};  ///< each row's medians over the studies of a side
   double geometric_mean = 1;                       ///< of new time / old time, drift included
 

@@ -54,9 +54,50 @@ double squares_around_mean(std::span<const double> values) {
                          [&](double sum, double value) { return sum + (value - mean) * (value - mean); });
 }
 
+/// Of a row on one side.
+struct Level {
+  double mean;
+  double variance;  ///< of one time: that of the mean is this / number of times
+  double freedom;
+};
+
+Level level_of_studies(std::span<const double> times) {
+  const auto freedom = static_cast<double>(times.size() - 1);
+  return {mean_of(times), squares_around_mean(times) / freedom, freedom};
+}
+
+/// The trimmed mean with its winsorized variance (Yuen: The Two-Sample Trimmed t, 1974): an eighth of the rounds at
+/// each end may be disturbed.
+Level level_of_rounds(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t cut = times.size() / 8, last = times.size() - 1 - cut;
+  const double mean = mean_of(std::span(times).subspan(cut, times.size() - 2 * cut));
+  for (double& time : times) time = std::clamp(time, times[cut], times[last]);
+  const auto all = static_cast<double>(times.size()), kept = static_cast<double>(times.size() - 2 * cut);
+  return {mean, all * squares_around_mean(times) / (kept * (kept - 1)), kept - 1};
+}
+
+Level level_of(const std::vector<double>& times, Repetition repetition) {
+  return repetition == Repetition::rounds ? level_of_rounds(times) : level_of_studies(times);
+}
+
+// Fitted on studies of twelve layers on a quiet and on a loaded machine, and checked on other layers
+// (bench/results/README.md, `diff-rounds`).
+constexpr double kRoundFactor = 1.4;
+constexpr double kQuietRow = 0.012;  // standard deviation of rounds from which on intervals grow faster than it
+constexpr double kMostGrowth = 9;    // of the variance, by that
+constexpr double kUnknownDrift = 2;  // factor where there are too few rows to tell drift from noise: drift lasts
+
+/// The variance by which a row's rounds are to be judged as if they were independent.
+double variance_of_rounds(double variance, bool drift_is_known) {
+  const double growth = 1 + std::min(variance / (kQuietRow * kQuietRow), kMostGrowth);
+  const double drift = drift_is_known ? 1 : kUnknownDrift * kUnknownDrift;
+  return kRoundFactor * kRoundFactor * growth * drift * variance;
+}
+
 }  // namespace
 
-RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLimits& limits) {
+RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLimits& limits, Repetition repetition) {
   RepeatedResult result;
   if (rows.empty()) return result;
   const std::size_t before = rows.front().before.lower.size(), after = rows.front().after.lower.size();
@@ -65,22 +106,26 @@ RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLi
   std::vector<double> drifts(before + after, 0);
   if (enough || controlled) drifts = drifts_of(rows, controlled);
   const std::span<double> of_before = std::span(drifts).first(before), of_after = std::span(drifts).last(after);
-  result.noise.drift = mean_of(of_after) - mean_of(of_before);
+  const auto mean_drift = [&](std::span<const double> of_side) {
+    return level_of(std::vector(of_side.begin(), of_side.end()), repetition).mean;
+  };
+  result.noise.drift = mean_drift(of_after) - mean_drift(of_before);
   if (!controlled) {  // what is beyond the limit is the build's
     const double machine = std::clamp(result.noise.drift, -limits.drift, limits.drift);
     for (double& drift : of_after) drift -= result.noise.drift - machine;
     result.noise.drift = machine;
   }
 
-  const double freedom = static_cast<double>(before + after - 2);
+  double freedom = 0;
   std::vector<double> variances;
   for (const RepeatedRow& row : rows) {
-    const std::vector<double> old_times = without(row.before.lower, of_before);
-    const std::vector<double> new_times = without(row.after.lower, of_after);
-    variances.push_back((squares_around_mean(old_times) + squares_around_mean(new_times)) / freedom);
-    result.rows.push_back(
-        {.lower = mean_of(new_times) - mean_of(old_times),
-         .median = mean_of(without(row.after.median, of_after)) - mean_of(without(row.before.median, of_before))});
+    const Level old_level = level_of(without(row.before.lower, of_before), repetition);
+    const Level new_level = level_of(without(row.after.lower, of_after), repetition);
+    freedom = old_level.freedom + new_level.freedom;  // the same for all rows
+    variances.push_back((old_level.freedom * old_level.variance + new_level.freedom * new_level.variance) / freedom);
+    result.rows.push_back({.lower = new_level.mean - old_level.mean,
+                           .median = level_of(without(row.after.median, of_after), repetition).mean -
+                                     level_of(without(row.before.median, of_before), repetition).mean});
   }
   const double typical = median_of(variances);
   const double least = limits.least * limits.least / 2;  // `limits.least` is of a pair
@@ -91,7 +136,8 @@ RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLi
       student_quantile(kFamilyError / 2 / static_cast<double>(rows.size()), kPriorFreedom + freedom);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double pulled = (kPriorFreedom * typical + freedom * variances[i]) / (kPriorFreedom + freedom);
-    const double variance = std::max({variances[i], pulled, least});
+    double variance = std::max({variances[i], pulled, least});
+    if (repetition == Repetition::rounds) variance = variance_of_rounds(variance, enough || controlled);
     result.rows[i].half_width = quantile * std::sqrt(variance * pairs + drift_variance);
   }
   result.noise.drift_error = std::sqrt(drift_variance);

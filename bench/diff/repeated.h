@@ -11,6 +11,11 @@
 //        less two. Few studies may agree by chance, so it is moderated: pulled up to the median row's with the weight
 //        of 4 degrees of freedom (Smyth 2004, as statistics.h).
 // The interval is Student's at a level divided by the number of rows.
+//
+// The rounds of one study of each build (measure/rounds.h) are compared in the same way, a round for a study. Two
+// studies lie farther apart than their rounds let expect, since some noise lasts for several rounds, such as a
+// neighbour of the machine in a shared cache. What noise reaches a row so is seen in its rounds: the more they scatter,
+// the wider its interval beyond what they scatter (repeated.cpp).
 #pragma once
 
 #include <span>
@@ -22,6 +27,11 @@ namespace gable::bench {
 
 /// Fewer studies a side are compared as one pair.
 constexpr int kLeastStudies = 2;
+
+/// Fewer rounds of a study say too little of their noise.
+constexpr int kLeastRounds = 8;
+
+enum class Repetition { studies, rounds };
 
 /// A row's times in the studies of one build, in their order; logarithms.
 struct RowTimes {
@@ -48,6 +58,7 @@ struct RepeatedResult {
 };
 
 /// All rows have the times of every study; there are at least kLeastStudies on each side.
-RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLimits& limits);
+RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLimits& limits,
+                                Repetition repetition = Repetition::studies);
 
 }  // namespace gable::bench

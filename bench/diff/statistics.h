@@ -55,7 +55,7 @@ Change change_between(const Timing& before, const Timing& after);
 struct NoiseLimits {
   double least = 0.004;    ///< `between` is never below this standard deviation
   double assumed = 0.005;  ///< `between` where there are too few rows
-  double drift = 0.03;     ///< a larger shift of all rows is not taken for drift
+  double drift = 0.1;      ///< a larger shift of all rows is not taken for drift
 };
 
 /// What rows of one kind of device share.
@@ -65,7 +65,7 @@ struct Noise {
   double between = 0;      ///< standard deviation
   double freedom = 1e6;    ///< of `between`
   double spread = 0;       ///< variance * runs of the median row
-  double widening = 1;     ///< factor of all intervals: controls lie within them (compare.h)
+  double widening = 1;     ///< factor of all intervals of rows without rounds (compare.h)
   int rows = 0;            ///< that it was learnt from; 0: assumed
 };
 
