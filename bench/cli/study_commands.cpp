@@ -39,15 +39,18 @@ constexpr double kQuickGigabytes = 0.25;
 constexpr double kQuickSecondsEach = 1;
 constexpr double kFullSecondsEach = 4;
 
-// Of a study that is written to a record: as many rounds as have time enough each, up to kRounds. A handful would tell
-// gable diff less than none.
+// Of a study that is written to a record, where its rows may take kMostRoundedSeconds in all: as many rounds as have
+// time enough each, up to kRounds. A handful would tell gable diff less than none.
 constexpr int kRounds = 16, kFewestRounds = 8;
-constexpr double kLeastRoundSeconds = 0.03;
+constexpr double kLeastRoundSeconds = 0.03, kMostRoundedSeconds = 60;
 
 int rounds_of(const StudyOptions& options, double seconds_each, const Console& console) {
   if (options.rounds > 0) return options.rounds;
   const int rounds = static_cast<int>(std::min<double>(kRounds, seconds_each / kLeastRoundSeconds));
-  return console.wants_json() && rounds >= kFewestRounds ? rounds : 1;
+  if (!console.wants_json() || rounds < kFewestRounds) return 1;
+  const std::size_t devices = options.devices.empty() ? default_devices().size() : options.devices.size();
+  const std::size_t rows = select(options.selection, false).cases.size() * devices;
+  return static_cast<double>(rows) * seconds_each <= kMostRoundedSeconds ? rounds : 1;
 }
 
 StudyPlan bench_plan(const StudyOptions& options, const Console& console) {

@@ -808,6 +808,7 @@ TEST_CASE("bench: a record has rounds where its rows have time for them; without
   CHECK(rounds(" --seconds 0.3") == 10);
   CHECK(rounds(" --seconds 0.1") == 0);
   CHECK(rounds(" --seconds 0.5 --rounds 1") == 0);
+  CHECK(rounds(" --seconds 61") == 0);
   const Result shown = run_command("bench " + std::string(kSmall) + " --device reference --seconds 0.5");
   CHECK(!contains(shown.err, "rounds"));
 }
