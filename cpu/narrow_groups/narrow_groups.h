@@ -62,8 +62,10 @@ class NarrowGroupsPlan {
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
+  /// A page apart: the prefetcher of one thread's core would take the first lines of the next thread's strip from it.
   std::int64_t thread_floats() const {
-    return blocking_.span * blocking_.strip_row + kMaxNarrowGroupsPixels * kernels_->lanes;
+    constexpr std::int64_t kPageFloats = 1024;
+    return round_up(blocking_.span * blocking_.strip_row + kMaxNarrowGroupsPixels * kernels_->lanes, 16) + kPageFloats;
   }
   std::int64_t steps() const { return narrow_groups_steps(problem_, *kernels_); }
   std::int64_t block_weights() const { return problem_.r * problem_.s * steps() * kernels_->lanes; }

@@ -10,7 +10,8 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kProduct = 1.2;  // of one whose operand comes from L1
+constexpr double kProduct = 1.2;                // of one whose operand comes from L1
+constexpr double kFarProduct = 2.1 / kProduct;  // times as many of one whose operand comes from L2
 constexpr double kUnit = 70;
 constexpr double kTile = 76, kTileOfPairs = 45;
 constexpr double kStoredVector = 3, kStoredVectorOfPairs = 1.5;
@@ -31,7 +32,9 @@ double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, do
   const auto steps = static_cast<double>(narrow_groups_steps(p, kernels));
   const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
   const auto tiles = static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, kernels.max_pixels));
-  const double products = product * kernel_rows_inside(p) * static_cast<double>(p.wo * p.s) * steps;
+  const bool l1_keeps_strip = b.span * b.strip_row * static_cast<std::int64_t>(sizeof(float)) <= l1_bytes();
+  const double products =
+      product * (l1_keeps_strip ? 1 : kFarProduct) * kernel_rows_inside(p) * static_cast<double>(p.wo * p.s) * steps;
   const std::int64_t further = ceil_div(b.block_groups * narrow_groups_steps(p, kernels), kernels.lanes) - 1;
   const double spread_pixel =
       kSpreadPixel + steps * (kSpreadVector + kSpreadFurtherVector * static_cast<double>(further));
