@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cpu/bf16/axis.h"
+#include "cpu/bf16/work_unit.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/tiling.h"
 
@@ -268,6 +269,7 @@ class Search {
       return;
     }
     if (b_.multiplies_panels && g_.rows == 1) return feed_threads_panels();
+    const WorkCut whole = work_;
     const std::int64_t wanted = kUnitsPerThread * threads_;
     while (units() < wanted && work_.rows > 4 * g_.pool) {
       work_.rows = round_up(ceil_div(work_.rows, 2), g_.pool);
@@ -276,6 +278,71 @@ class Search {
       work_.columns = round_up(ceil_div(work_.columns, 2), column_step());
     }
     while (units() < wanted && work_.panels > 2) work_.panels = ceil_div(work_.panels, 2);
+    if (!unit_.loads_full_halves) feed_threads_evenly(whole);
+  }
+
+  /// A cut of `whole` that is clearly sooner done than the one by halving, for units that take one half at a time:
+  /// those take any number of positions. Columns are cut where there are few rows.
+  void feed_threads_evenly(const WorkCut& whole) {
+    constexpr double kClearly = 0.95;
+    const std::int64_t wanted = kUnitsPerThread * threads_;
+    const std::int64_t row_blocks = ceil_div(g_.rows, whole.rows), column_blocks = ceil_div(g_.columns, whole.columns);
+    const std::int64_t most_rows = std::max(row_blocks, std::min(g_.rows / g_.pool, wanted));
+    const std::int64_t most_columns = g_.rows < threads_ ? std::max(column_blocks, wanted) : column_blocks;
+    WorkCut best = work_;
+    double least = kClearly * busiest_cycles();
+    for (std::int64_t rows = row_blocks; rows <= most_rows; ++rows) {
+      work_.rows = round_up(ceil_div(g_.rows, rows), g_.pool);
+      if (ceil_div(g_.rows, work_.rows) < rows) continue;
+      for (std::int64_t i = 0; i <= 2 * (most_columns - column_blocks); ++i) {
+        // Equal columns, or whole halves.
+        const std::int64_t columns = column_blocks + (i + 1) / 2, step = i % 2 == 1 ? column_step() : g_.pool;
+        work_.columns = i == 0 ? whole.columns : round_up(ceil_div(g_.columns, columns), step);
+        if (i > 0 && work_.columns < kFewestPositions) break;
+        for (std::int64_t blocks = 1; blocks <= std::min(whole.panels, wanted); ++blocks) {
+          work_.panels = ceil_div(whole.panels, blocks);
+          if (units() > std::max(wanted, row_blocks * column_blocks)) break;
+          const double cycles = busiest_cycles();
+          if (cycles >= least) continue;
+          best = work_;
+          least = cycles;
+        }
+      }
+    }
+    work_ = best;
+  }
+
+  /// Of the thread with the most work.
+  double busiest_cycles() {
+    count_work();
+    b_.strip = shape();
+    if (work_.count == 1) return cycles_of(work_unit_at(b_, 0));
+    return kRegionCycles +
+           parallel_time(threads_, work_.count, [&](std::int64_t unit) { return cycles_of(work_unit_at(b_, unit)); });
+  }
+
+  double cycles_of(const WorkUnit& work) const {
+    // Cycles; of a pixel, also of part of 16 bytes, of its 32 channels, and of an output pixel.
+    constexpr double kStagedPixel = 1.5, kPartPixel = 18, kStagedBlock = 8, kReadBlock = 2, kOutputPixel = 4;
+    constexpr double kPartHalf = 1.1;  // times the products of a position of a whole half
+    const bool flat = prefers_flat(b_, unit_, work.rows, work.columns);
+    const std::int64_t length = flat ? (work.rows - 1) * b_.strip.columns + work.columns : work.columns;
+    const std::int64_t runs = flat ? 1 : work.rows;
+    const double part = length % b_.positions == 0 ? 1 : kPartHalf;
+    const double blocks = static_cast<double>(b_.terms.channels) / static_cast<double>(kChannels);
+    const double steps = blocks * static_cast<double>(b_.terms.tap_count());
+    const double panel = static_cast<double>(runs * length) * steps * unit_.position_cycles * part +
+                         static_cast<double>(runs * ceil_div(length, std::int64_t{b_.positions})) *
+                             (unit_.tile_cycles + steps * unit_.step_cycles);
+    const std::int64_t pixels =
+        source_size(row_axis(p_, g_), work.rows) * source_size(column_axis(p_, g_), work.columns);
+    const double pixel = b_.terms.fold > 1 || g_.group_c % 8 == 0 ? kStagedPixel : kPartPixel;
+    const double input = b_.input == InputPath::in_place ? blocks * kReadBlock : pixel + blocks * kStagedBlock;
+    const bool half = g_.lanes_of(work.group, work.end_panel - 1) <= kVector;
+    const double panels = static_cast<double>(work.end_panel - work.first_panel) - (half ? 0.5 : 0);
+    return static_cast<double>(work.groups) * (panel * panels + static_cast<double>(pixels) * input +
+                                               static_cast<double>(work.rows * work.columns) * kOutputPixel) +
+           unit_.start_cycles;
   }
 
   /// Equal shares of pixels, of two tiles at least where panels then suffice for all threads: a thread alone with a

@@ -83,7 +83,8 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const double cycles = steps * std::max(positions * unit.position_cycles * halved, tiles * unit.weights_cycles) +
                         staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit);
   const double busy = static_cast<double>(ceil_div(b.work.count, threads));
-  return busy * (cycles / static_cast<double>(b.work.count) + unit.start_cycles) / kHertz;
+  const double region = threads > 1 && b.work.count > 1 ? kRegionCycles : 0;
+  return (busy * (cycles / static_cast<double>(b.work.count) + unit.start_cycles) + region) / kHertz;
 }
 
 }  // namespace gable::cpu

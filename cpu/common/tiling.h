@@ -5,6 +5,7 @@
 #include <gable/problem.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +16,34 @@ constexpr std::int64_t kUnitsPerThread = 4;
 
 /// The least units that keep `threads` threads busy to the end. One thread needs no more than one.
 constexpr std::int64_t units_wanted(int threads) { return threads == 1 ? 1 : kUnitsPerThread * threads; }
+
+/// When the last thread is done with work in `units` units that parallel_units() shares out: each thread has a share of
+/// consecutive units, and then takes what others have left. work(unit) is the time of a unit. A part of the longest
+/// unit is added, for a thread that the machine slows down: of cuts that are equally even, more units are better. Of
+/// many units only the first is asked.
+template <class Work>
+double parallel_time(int threads, std::int64_t units, const Work& work) {
+  constexpr double kWait = 1.0 / 16;
+  constexpr std::int64_t kMany = 64;
+  if (units > kMany || threads > kMany)
+    return work(0) * (static_cast<double>(ceil_div(units, std::int64_t{threads})) + kWait);
+  std::array<double, kMany> time{};
+  std::array<std::int64_t, kMany> next{};
+  for (int thread = 0; thread < threads; ++thread) next[static_cast<std::size_t>(thread)] = units * thread / threads;
+  double longest = 0;
+  for (std::int64_t left = units; left > 0; --left) {
+    const auto first = std::min_element(time.begin(), time.begin() + threads) - time.begin();
+    std::int64_t share = first;
+    while (next[static_cast<std::size_t>(share)] == units * (share + 1) / threads) share = (share + 1) % threads;
+    const double taken = work(next[static_cast<std::size_t>(share)]++);
+    time[static_cast<std::size_t>(first)] += taken;
+    longest = std::max(longest, taken);
+  }
+  return *std::max_element(time.begin(), time.begin() + threads) + kWait * longest;
+}
+
+/// Cycles that a parallel region takes at least.
+constexpr double kRegionCycles = 4000;
 
 /// `floats` rounded up to whole cache lines: parts of a workspace begin at lines of their own.
 constexpr std::size_t line_floats(std::int64_t floats) { return static_cast<std::size_t>(round_up(floats, 16)); }

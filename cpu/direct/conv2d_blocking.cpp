@@ -39,8 +39,9 @@ class Search {
     feed_threads(candidate);
     b_.channels.chunk = candidate.chunk;
     b_.channels.chunks = ceil_div(p_.group_c(), candidate.chunk);
+    const bool weights_once = b_.units.weights_once;
     b_.units = grid(candidate, images(candidate));
-    b_.units.weights_once = reads_weights_once(p_);
+    b_.units.weights_once = weights_once;
     // No pairs if L1 has fewer ways than two rows have pixels: pixels a multiple of 4 KiB apart share one set.
     const bool short_rows = !b_.tile.row_pair && p_.out_w() <= kernels_.max_image_pair_pixels &&
                             2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
@@ -149,9 +150,61 @@ class Search {
     return p_.n * ceil_div(p_.out_h(), c.rows) * ceil_div(p_.out_w(), c.pixels) * p_.groups *
            ceil_div(p_.group_k(), kPartitionLanes);
   }
-  void feed_threads(Candidate& c) const {
-    while (units(c) < units_wanted(threads_) && c.rows > 1) c.rows = ceil_div(c.rows, 2);
-    while (units(c) < units_wanted(threads_) && can_halve_tiles(c)) halve_tiles(c);
+  /// For several threads: the rows of a unit, its pixels where rows do not suffice, and which units follow one another,
+  /// that keep the busiest thread least. Groups stay beside one another: a pixel's lines have several of them.
+  void feed_threads(Candidate& c) {
+    b_.units.weights_once = reads_weights_once(p_);
+    if (threads_ == 1) return;
+    const std::int64_t wanted = units_wanted(threads_);
+    const Candidate whole = c;
+    const bool may_follow_weights = p_.groups == 1, follow_weights = b_.units.weights_once;
+    double least = busiest(c, follow_weights);
+    const auto try_cut = [&](const Candidate& tried) {
+      for (const bool once : {follow_weights, may_follow_weights}) {
+        const double found = busiest(tried, once);
+        if (found >= least) continue;
+        c = tried;
+        b_.units.weights_once = once;
+        least = found;
+      }
+    };
+    const std::int64_t first = ceil_div(p_.out_h(), whole.rows);
+    for (std::int64_t blocks = first; blocks <= std::min(p_.out_h(), std::max(first, wanted)); ++blocks) {
+      const Candidate tried{ceil_div(p_.out_h(), blocks), whole.pixels, whole.chunk};
+      if (blocks > first && units(tried) > 2 * wanted) return;
+      try_cut(tried);
+    }
+    for (Candidate tried{1, whole.pixels, whole.chunk}; can_halve_tiles(tried) && units(tried) < wanted;) {
+      tried.pixels = p_.pool.none() ? ceil_div(tried.pixels, 2) : half_of_tiles(tried.pixels, kernels_.max_pixels);
+      try_cut(tried);
+    }
+  }
+
+  /// How long the busiest thread takes, in pixels of a vector of lanes.
+  double busiest(const Candidate& c, bool weights_once) const {
+    UnitGrid units = grid(c, 1);
+    units.weights_once = weights_once;
+    return parallel_time(threads_, units.count(), [&](std::int64_t unit) {
+      const UnitPlace place = units.at(unit);
+      const std::int64_t rows = std::min(units.rows, p_.out_h() - place.first_row);
+      const std::int64_t pixels = std::min(units.pixels, p_.out_w() - place.first_pixel);
+      const std::int64_t lanes =
+          std::min<std::int64_t>(kPartitionLanes, p_.group_k() - place.out_tile * kPartitionLanes);
+      return time_of(rows, pixels) * static_cast<double>(ceil_div(lanes, kernels_.lanes));
+    });
+  }
+
+  /// Time of a unit's rows of pixels, in pixels: a tile waits for its weights however few pixels it has, and a unit for
+  /// those of its first tile.
+  double time_of(std::int64_t rows, std::int64_t pixels) const {
+    constexpr double kTilePixels = 1, kLeastTile = 8, kUnitPixels = 4;
+    const bool pairs = p_.n == 1 && 2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
+    const auto row_of = [&](std::int64_t length) {
+      const auto tiles = static_cast<double>(ceil_div(length, b_.tile.pixels));
+      return std::max(static_cast<double>(length), kLeastTile * tiles) + kTilePixels * tiles;
+    };
+    const double paired = pairs ? static_cast<double>(rows / 2) * row_of(2 * pixels) : 0;
+    return paired + static_cast<double>(pairs ? rows % 2 : rows) * row_of(pixels) + kUnitPixels;
   }
 
   void lay_out(const Candidate& c) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -24,22 +25,77 @@ std::int64_t choose_vectors(const Conv2dProblem& p, const PointwiseKernels& kern
   return exists && !copies_input && few && p.c * lanes * kFloat <= l1_bytes() * 3 / 2 ? kWideVectors : kPanelVectors;
 }
 
-/// Makes enough units for the threads. First cuts pixels into blocks, of at least kLeastTilesPerGroup tiles where
-/// panels are outside; then cuts lanes.
-void feed_threads(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads, PointwiseBlocking& b) {
-  const std::int64_t wanted = units_wanted(threads);
-  const std::int64_t whole = b.copies_input || is_pointwise(p) ? b.tile.pixels : b.row_pixels;
-  b.units.pixels = std::min(b.pixels, round_up(ceil_div(b.pixels, wanted), whole));
-  if (b.panels_outside) {
-    const std::int64_t most = std::clamp(b.units.pixels, kLeastTilesPerGroup * b.tile.pixels, b.group_pixels);
-    b.units.pixels = ceil_div(b.pixels, ceil_div(b.pixels, most));
-  }
-  b.units.pixel_blocks = ceil_div(b.pixels, b.units.pixels);
-  // A matrix times a vector has no other parallelism: narrower panels than the tile's feed more threads.
+/// Time of a tile besides its products, of reading a pixel in a unit's first panel, and of a copied pixel: in pixels of
+/// a panel, and in cycles.
+constexpr double kTilePixels = 1, kReadPixel = 0.4, kCopiedPixel = 0.7;
+constexpr double kTileCycles = 50, kPixelCycles = 15;
+/// Time of a unit besides its tiles, in tiles of a panel.
+constexpr double kUnitTiles = 0.5;
+
+/// Units of so many pixels and lanes.
+PointwiseUnits units_of(const Conv2dProblem& p, const PointwiseBlocking& b, std::int64_t pixels, std::int64_t lanes) {
+  return {pixels, lanes, ceil_div(b.pixels, pixels), ceil_div(p.k, lanes)};
+}
+
+/// How long the busiest thread takes, in pixels of a panel.
+double cost(const Conv2dProblem& p, const PointwiseBlocking& b, const PointwiseUnits& units, std::int64_t vector,
+            int threads) {
+  const std::int64_t panel = b.tile.vectors * vector;
+  const double start = kUnitTiles * static_cast<double>(b.tile.pixels);
+  const double pixel_cycles = static_cast<double>(p.c);  // of a panel
+  const double read = (b.copies_input ? kCopiedPixel : kReadPixel) + kPixelCycles / pixel_cycles;
+  const double of_tile = kTilePixels + kTileCycles / pixel_cycles;
+  const double region = units.pixel_blocks * units.lane_blocks > 1 ? kRegionCycles / pixel_cycles : 0;
+  return region + parallel_time(threads, units.pixel_blocks * units.lane_blocks, [&](std::int64_t unit) {
+           const std::int64_t pixels = std::min(units.pixels, b.pixels - unit / units.lane_blocks * units.pixels);
+           const std::int64_t lanes = std::min(units.lanes, p.k - unit % units.lane_blocks * units.lanes);
+           const auto tiles = static_cast<double>(ceil_div(pixels, b.tile.pixels));
+           const double panels = static_cast<double>(round_up(lanes, vector)) / static_cast<double>(panel);
+           return (static_cast<double>(pixels) + tiles * of_tile) * panels + static_cast<double>(pixels) * read + start;
+         });
+}
+
+/// Whether a matrix times a vector takes less time than threads take to begin.
+bool is_short(const Conv2dProblem& p, const PointwiseKernels& kernels) {
+  return static_cast<double>(p.c * ceil_div(p.k, std::int64_t{kernels.lanes})) * weights_cycles(p) < 2 * kRegionCycles;
+}
+
+/// A matrix times a vector has only lanes to share out: narrower panels than the tile's
+/// feed more threads.
+PointwiseUnits units_of_vector(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads,
+                               const PointwiseBlocking& b) {
+  if (is_short(p, kernels)) return units_of(p, b, b.pixels, p.k);
   std::int64_t panel = b.tile.vectors * kernels.lanes;
   while (panel > kPanelVectors * kernels.lanes && ceil_div(p.k, panel) < threads) panel /= 2;
-  b.units.lanes = std::min(p.k, round_up(ceil_div(p.k, ceil_div(wanted, b.units.pixel_blocks)), panel));
-  b.units.lane_blocks = ceil_div(p.k, b.units.lanes);
+  return units_of(p, b, b.pixels, std::min(p.k, round_up(ceil_div(p.k, units_wanted(threads)), panel)));
+}
+
+/// The cut into blocks of pixels and lanes that keeps the busiest thread least, of up to kUnitsPerThread units a
+/// thread. Blocks of pixels are whole rows where rows are read one by one. Where panels are outside, they are at most a
+/// group and at least kLeastTilesPerGroup tiles.
+PointwiseUnits feed_threads(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads,
+                            const PointwiseBlocking& b) {
+  if (is_matrix_by_vector(p, kernels)) return units_of_vector(p, kernels, threads, b);
+  const std::int64_t panel = b.tile.vectors * kernels.lanes, wanted = units_wanted(threads);
+  const std::int64_t step = b.copies_input || is_pointwise(p) ? 1 : b.row_pixels;
+  const std::int64_t least = b.panels_outside ? kLeastTilesPerGroup * b.tile.pixels : step;
+  const std::int64_t fewest = b.panels_outside ? ceil_div(b.pixels, b.group_pixels) : 1;
+  PointwiseUnits best = units_of(p, b, ceil_div(b.pixels, fewest), p.k);
+  if (fewest >= wanted) return best;
+  double least_cost = cost(p, b, best, kernels.lanes, threads);
+  for (std::int64_t blocks = fewest; blocks <= wanted; ++blocks) {
+    const std::int64_t pixels = std::min(b.pixels, round_up(ceil_div(b.pixels, blocks), step));
+    if (blocks > fewest && pixels < least) break;
+    for (std::int64_t lane_blocks = 1; blocks * lane_blocks <= wanted; ++lane_blocks) {
+      const PointwiseUnits units = units_of(p, b, pixels, std::min(p.k, round_up(ceil_div(p.k, lane_blocks), panel)));
+      if (units.lane_blocks < lane_blocks) continue;  // tried already
+      const double found = cost(p, b, units, kernels.lanes, threads);
+      if (found >= least_cost) continue;
+      best = units;
+      least_cost = found;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -67,7 +123,7 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKern
   b.strip_pixel = round_up(p.c, kPointwiseRun) + kPointwiseRun;
   const std::int64_t tiles = std::min(cached_pixels(p) / b.tile.pixels, kTilesPerGroup);
   b.group_pixels = (b.panels_outside ? tiles : 1) * b.tile.pixels;
-  feed_threads(p, kernels, threads, b);
+  b.units = feed_threads(p, kernels, threads, b);
   return b;
 }
 

@@ -196,6 +196,21 @@ TEST_CASE("bf16 work units: each output is in exactly one, whichever operand is 
   }
 }
 
+TEST_CASE("bf16 work units of two threads are even where halving is not") {
+  const Bf16Unit& unit = bf16_dot_unit();
+  if (!unit.missing.empty()) return;
+  const Conv2dProblem p = bf16_problem(sized({.c = 672, .h = 7, .w = 7, .k = 184}, 0, 0));
+  const Blocking b = blocking_of(p, 1, unit, 2);
+  double all = 0;
+  const auto work_of = [&](std::int64_t index) {
+    const WorkUnit work = work_unit_at(b, index);
+    return static_cast<double>(work.rows * work.columns * (work.end_panel - work.first_panel));
+  };
+  for (std::int64_t index = 0; index < b.work.count; ++index) all += work_of(index);
+  INFO(b.work.count << " work units");
+  CHECK(parallel_time(2, b.work.count, work_of) < 0.6 * all);
+}
+
 TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's input, and to zero in padding") {
   std::mt19937 random(8);
   Conv2dProblem strided = sized(

@@ -198,6 +198,18 @@ TEST_CASE("conv2d: short rows of one image, two by two where their taps are the 
                       random);
 }
 
+TEST_CASE("conv2d: units of two threads are even where rows do not halve") {
+  for (const Target* target : supported_targets()) {
+    const Conv2dProblem p = same_padded({.c = 224, .h = 17, .w = 17, .k = 256, .r = 7, .s = 1});
+    const UnitGrid units = choose_blocking(p, conv2d_kernels(*target), 2).units;
+    const auto work = [&](std::int64_t unit) {
+      return static_cast<double>(unit_window(p, units, units.at(unit)).rows);
+    };
+    INFO(target->name << ": " << units.count() << " units of " << units.rows << " rows");
+    CHECK(parallel_time(2, units.count(), work) < 0.53 * 2 * 17 * static_cast<double>(units.pixel_blocks));
+  }
+}
+
 TEST_CASE("conv2d: several threads give the same as one") {
   std::mt19937 random(10);
   for (const int threads : {2, 3}) {

@@ -25,6 +25,26 @@ void check_pointwise(Conv2dProblem p, std::mt19937& random, int threads = 1) {
 
 }  // namespace
 
+TEST_CASE("1x1 units of two threads are even, and a short product is one unit") {
+  for (const Target* target : supported_targets()) {
+    const PointwiseKernels& kernels = pointwise_kernels(*target);
+    for (const Conv2dProblem& p :
+         {sized({.c = 672, .h = 7, .w = 7, .k = 184}, 0, 0), sized({.c = 336, .h = 14, .w = 14, .k = 112}, 0, 0)}) {
+      const PointwiseBlocking b = pointwise_blocking(p, kernels, 2);
+      const auto work = [&](std::int64_t unit) {
+        const std::int64_t pixels = unit / b.units.lane_blocks * b.units.pixels;
+        const std::int64_t lanes = unit % b.units.lane_blocks * b.units.lanes;
+        return static_cast<double>(std::min(b.units.pixels, b.pixels - pixels) * std::min(b.units.lanes, p.k - lanes));
+      };
+      const std::int64_t units = b.units.pixel_blocks * b.units.lane_blocks;
+      INFO(describe(p) << " on " << target->name << ": " << units << " units");
+      CHECK(parallel_time(2, units, work) < 0.56 * static_cast<double>(b.pixels * p.k));
+    }
+    const PointwiseBlocking one = pointwise_blocking(sized({.c = 24, .k = 32}, 0, 0), kernels, 2);
+    CHECK(one.units.pixel_blocks * one.units.lane_blocks == 1);
+  }
+}
+
 TEST_CASE("pointwise: channels around the run, lanes around panels, pixels around tiles") {
   std::mt19937 random(23);
   const std::int64_t pixels[] = {1, 5, 6, 7, 13, 14, 15, 29};

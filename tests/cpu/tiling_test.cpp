@@ -53,6 +53,20 @@ TEST_CASE("parallel units: each unit runs once, by a thread that exists") {
   }
 }
 
+TEST_CASE("the time of parallel units is that of the last thread, which takes what others have left") {
+  const auto rounded = [](double time) { return static_cast<int>(time); };  // without the part of the longest unit
+  const auto one = [](std::int64_t) { return 1.0; };
+  CHECK(rounded(parallel_time(2, 8, one)) == 4);
+  CHECK(rounded(parallel_time(2, 7, one)) == 4);
+  CHECK(rounded(parallel_time(3, 1, one)) == 1);
+  CHECK(rounded(parallel_time(2, 200, one)) == 100);
+  CHECK(rounded(parallel_time(200, 100, one)) == 1);
+  // Shares of 4 + 4 and 1 + 1: the second thread takes a unit of the first.
+  CHECK(rounded(parallel_time(2, 4, [](std::int64_t unit) { return unit < 2 ? 4.0 : 1.0; })) == 6);
+  // Of equal cuts the finer one is better.
+  CHECK(parallel_time(2, 8, [](std::int64_t) { return 0.25; }) < parallel_time(2, 2, one));
+}
+
 TEST_CASE("the taps of an output that read the image are those whose coordinate is inside") {
   for (const std::int64_t dilation : {1, 2, 3}) {
     for (const std::int64_t pad : {0, 1, 4}) {
