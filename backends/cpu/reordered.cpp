@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
+#include "backends/cpu/fastest.h"
 #include "cpu/bf16/unit.h"
 #include "cpu/common/aligned.h"
 #include "cpu/common/cache.h"
@@ -20,22 +20,6 @@ WeightedOp in_nhwc(const WeightedOp& op) {
   WeightedOp inner = op;
   inner.problem.nhwc = true;
   return inner;
-}
-
-struct Fastest {
-  const CpuKernels::Kernel* kernel;  // null: no kernel has an estimate
-  double seconds;
-};
-
-Fastest fastest_in_nhwc(const WeightedOp& inner, const CpuPlace& place) {
-  Fastest best{nullptr, std::numeric_limits<double>::infinity()};
-  for (const CpuKernels::Kernel& kernel : weighted_kernels()) {
-    if (kernel.seconds == nullptr || !kernel.missing(place.target).empty()) continue;
-    if (!kernel.refusal(inner, place.target).empty()) continue;
-    const double seconds = kernel.seconds(inner, place);
-    if (seconds < best.seconds) best = {&kernel, seconds};
-  }
-  return best;
 }
 
 std::size_t tensor_floats(std::int64_t elements, DType type) {
@@ -92,7 +76,7 @@ class ReorderedPlan final : public PlanImpl {
 std::string refuse_reordered(const WeightedOp& op, const cpu::Target& target) {
   if (op.problem.nhwc) return "layout nhwc: it reorders nchw";
   if (!op.problem.pool.none()) return "it fuses no max-pool";
-  if (fastest_in_nhwc(in_nhwc(op), {target, 1}).kernel == nullptr) return "no kernel of nhwc has an estimated time";
+  if (fastest_kernel(in_nhwc(op), {target, 1}).kernel == nullptr) return "no kernel of nhwc has an estimated time";
   return "";
 }
 
@@ -106,13 +90,13 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   const auto elements = static_cast<double>(op.problem.x_elements() + op.problem.y_elements());
   const double bytes = elements * static_cast<double>(size_of(op.problem.dtype));
   const double far = std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
-  return clock * fastest_in_nhwc(in_nhwc(op), place).seconds + (elements * kElement + far * kFarByte) / place.threads +
+  return clock * fastest_kernel(in_nhwc(op), place).seconds + (elements * kElement + far * kFarByte) / place.threads +
          2 * kReorder;
 }
 
 std::unique_ptr<PlanImpl> make_reordered_plan(const WeightedOp& op, const CpuPlace& place) {
   const WeightedOp inner = in_nhwc(op);
-  return std::make_unique<ReorderedPlan>(op.problem, fastest_in_nhwc(inner, place).kernel->make(inner, place), place);
+  return std::make_unique<ReorderedPlan>(op.problem, fastest_kernel(inner, place).kernel->make(inner, place), place);
 }
 
 }  // namespace gable

@@ -1,7 +1,11 @@
 // See weighted_kernels.h.
 #include "backends/cpu/weighted_kernels.h"
 
+#include <limits>
+
+#include "backends/cpu/fastest.h"
 #include "backends/cpu/reordered.h"
+#include "backends/cpu/widened.h"
 #include "backends/problems.h"
 #include "cpu/bf16/conv2d.h"
 #include "cpu/common/tiling.h"
@@ -13,7 +17,6 @@
 #include "cpu/narrow_groups/narrow_groups.h"
 #include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
-#include "cpu/widened/widened.h"
 
 namespace gable {
 namespace {
@@ -99,11 +102,6 @@ std::string refuse_narrow_groups(const WeightedOp& op, const cpu::Target& target
 
 std::string refuse_pointwise(const WeightedOp& op, const cpu::Target& target) {
   const std::string refusal = cpu::pointwise_refusal(op.problem, target);
-  return refusal.empty() ? strict_only(op) : refusal;
-}
-
-std::string refuse_widened_pointwise(const WeightedOp& op, const cpu::Target& target) {
-  const std::string refusal = cpu::widened_pointwise_refusal(op.problem, target);
   return refusal.empty() ? strict_only(op) : refusal;
 }
 
@@ -273,13 +271,23 @@ constexpr CpuKernels::Kernel kKernels[] = {
     bf16_planes_kernel<cpu::planes::dot_unit>("planes_bf16_dot"),
     {"planes", nothing_missing<cpu::Target>, refuse_planes, make_f32_plan<cpu::PlanesPlan>, planes_seconds},
     {"reordered", nothing_missing<cpu::Target>, refuse_reordered, make_reordered_plan, reordered_seconds},
-    f32_kernel<cpu::WidenedPointwisePlan>("widened_pointwise", refuse_widened_pointwise,
-                                          seconds_of<cpu::widened_pointwise_seconds>),
+    {"widened", nothing_missing<cpu::Target>, refuse_widened, make_widened_plan, widened_seconds},
     f32_kernel<cpu::Conv2dPlan>("direct", refuse_direct, seconds_of<cpu::conv2d_seconds>),
 };
 
 }  // namespace
 
 std::span<const CpuKernels::Kernel> weighted_kernels() { return kKernels; }
+
+FastestKernel fastest_kernel(const WeightedOp& op, const CpuPlace& place) {
+  FastestKernel best{nullptr, std::numeric_limits<double>::infinity()};
+  for (const CpuKernels::Kernel& kernel : kKernels) {
+    if (kernel.seconds == nullptr || !kernel.missing(place.target).empty()) continue;
+    if (!kernel.refusal(op, place.target).empty()) continue;
+    const double seconds = kernel.seconds(op, place);
+    if (seconds < best.seconds) best = {&kernel, seconds};
+  }
+  return best;
+}
 
 }  // namespace gable

@@ -16,7 +16,6 @@ std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
   if (p.r * p.s != 1) return "kernel " + text(p.r) + "x" + text(p.s) + ": it is made for 1x1";
   if (p.groups != 1) return text(p.groups) + " groups: it takes one";
-  if (p.dtype != DType::f32) return std::string(name_of(p.dtype)) + ": it reads f32";
   if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.activation == Activation::tanh) return "it fuses relu, not tanh";
@@ -86,12 +85,13 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
   const PointwiseRun run{.problem = problem_,
                          .kernels = *kernels_,
                          .blocking = b,
-                         .x = static_cast<const float*>(x),
+                         .x = x,
                          .packed = static_cast<const float*>(packed),
                          .bias = padded_bias,
-                         .y = static_cast<float*>(y),
+                         .y = y,
                          .non_temporal = b.non_temporal && reinterpret_cast<std::uintptr_t>(y) % vector_bytes == 0};
   note_path(!b.copies_input    ? Path::pointwise_in_place
+            : b.widens_tiles   ? Path::widened_pointwise
             : b.panels_outside ? Path::pointwise_panels_outside
                                : Path::pointwise_staged,
             *target_);
@@ -111,7 +111,9 @@ Conv2dDescription PointwisePlan::description() const {
                                             : "each tile through all panels") +
                ", unit " + text(b.units.pixels) + " pixels x " + text(b.units.lanes) + " lanes, " +
                text(b.units.pixel_blocks * b.units.lane_blocks) + " units";
-  d.fusion = std::string(b.copies_input ? "input copied to strips" : "input in place") +
+  d.fusion = std::string(problem_.dtype != DType::f32 ? "input widened to strips"
+                         : b.copies_input             ? "input copied to strips"
+                                                      : "input in place") +
              ", no pool, bias and activation in registers" + (b.non_temporal ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;

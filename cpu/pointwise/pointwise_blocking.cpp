@@ -116,11 +116,15 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKern
   const int most_pixels = kernels.most_pixels[kPanelVectors];
   const bool aliased = p.stride_w * p.c * kFloat % kL1WayBytes == 0 && most_pixels > l1_bytes() / kL1WayBytes;
   const bool short_rows = b.row_pixels < std::min<std::int64_t>(b.pixels, most_pixels);
-  b.copies_input = !is_matrix_by_vector(p, kernels) && (b.panels_outside || aliased || short_rows);
-  b.non_temporal = p.k % kernels.lanes == 0 && beyond_last_level(b.pixels * p.k * kFloat);
-  b.tile.vectors = choose_vectors(p, kernels, b.copies_input);
+  const bool copies = !is_matrix_by_vector(p, kernels) && (b.panels_outside || aliased || short_rows);
+  b.copies_input = p.dtype != DType::f32 || copies;
+  b.widens_tiles = p.dtype != DType::f32 && !b.panels_outside;
+  b.non_temporal = p.dtype == DType::f32 && p.k % kernels.lanes == 0 && beyond_last_level(b.pixels * p.k * kFloat);
+  b.tile.vectors = choose_vectors(p, kernels, b.copies_input && !b.widens_tiles);
   b.tile.pixels = kernels.most_pixels[static_cast<std::size_t>(b.tile.vectors)];
-  b.strip_pixel = round_up(p.c, kPointwiseRun) + kPointwiseRun;
+  // Widened pixels that lie together stay together, and are one run.
+  const bool together = b.widens_tiles && p.stride_w == 1 && !aliased;
+  b.strip_pixel = together ? p.c : round_up(p.c, kPointwiseRun) + kPointwiseRun;
   const std::int64_t tiles = std::min(cached_pixels(p) / b.tile.pixels, kTilesPerGroup);
   b.group_pixels = (b.panels_outside ? tiles : 1) * b.tile.pixels;
   b.units = feed_threads(p, kernels, threads, b);

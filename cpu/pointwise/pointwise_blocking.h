@@ -30,7 +30,8 @@ struct PointwiseUnits {
 struct PointwiseBlocking {
   std::int64_t pixels;      // of the output, all images
   std::int64_t row_pixels;  // output pixels whose inputs are equally far apart: a row's, or all
-  bool copies_input;        // into a strip, a group at a time
+  bool copies_input;        // into a strip, a group at a time; f16 and bf16 become f32 there
+  bool widens_tiles;        // of which a group is one tile, and all panels follow its copy
   bool panels_outside;      // panels are the outer loop, tiles of a group the inner one; else a group is one tile
   bool non_temporal;        // stores of y, if it is aligned to vectors
   PointwiseTileSize tile;

@@ -14,6 +14,8 @@ constexpr double kStoredVector = 1;
 constexpr double kRow = 56;  // that is no run of pixels with the row before
 constexpr double kCopiedPixel = 17;
 constexpr double kCopiedVector = 3.5;
+constexpr double kWidenedRun = 12;  // of pixels that lie together
+constexpr double kWidenedVector = 1.5, kNarrowedVector = 0.8;
 constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
 
 }  // namespace
@@ -28,7 +30,11 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const double rows = pixels / static_cast<double>(b.row_pixels);
   const double tiles = b.copies_input ? static_cast<double>(ceil_div(b.pixels, b.tile.pixels))
                                       : rows * static_cast<double>(ceil_div(b.row_pixels, b.tile.pixels));
-  const double input = b.copies_input ? pixels * (kCopiedPixel + runs * kCopiedVector) : rows * kRow;
+  const double input = b.widens_tiles
+                           ? (b.strip_pixel == p.c ? tiles : pixels) * kWidenedRun + pixels * runs * kWidenedVector
+                       : b.copies_input ? pixels * (kCopiedPixel + runs * kCopiedVector)
+                                        : rows * kRow;
+  const double stored = kStoredVector + (p.dtype == DType::f32 ? 0 : kNarrowedVector);
   double cycles = input * static_cast<double>(b.units.lane_blocks);
   const double weights = weights_cycles(p);
   std::int64_t lanes = 0;
@@ -39,7 +45,7 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
                            (lanes < kernels.lanes ? kHalfVectorProduct : 1);
     const double step = std::max(pixels * product, tiles * weights);  // a tile of one pixel waits for weights
-    cycles += vectors * (channels * step + pixels * kStoredVector) + tiles * (kTile + runs * kRun);
+    cycles += vectors * (channels * step + pixels * stored) + tiles * (kTile + runs * kRun);
   }
   return estimated_seconds(p, cycles, b.units.pixel_blocks * b.units.lane_blocks, threads);
 }

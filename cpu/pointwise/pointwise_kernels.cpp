@@ -39,7 +39,7 @@ constexpr int kWidestOfEight = 1;
 #endif
 
 constexpr int kUnrolled = 4;  // channels; a run is whole times as many
-constexpr std::int64_t kLineFloats = 16;
+constexpr std::int64_t kLineBytes = 64;
 
 using WholeVector = hn::ScalableTag<float>;
 
@@ -102,7 +102,7 @@ struct PointwiseTile {
   }
 
   /// All channels of a panel, with prefetches before each run.
-  static HWY_INLINE void reduce(const PointwiseCall& call, const float* weights, const float* prefetch, float* y,
+  static HWY_INLINE void reduce(const PointwiseCall& call, const float* weights, const float* prefetch, char* y,
                                 V (&acc)[kSets][kPixels][kVectors]) {
     Bases base;
     Streams stream;
@@ -112,15 +112,18 @@ struct PointwiseTile {
     HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = call.x + b * kBasePixels * call.x_pixel;
     PixelPitch px = PixelPitch::of(call.x_pixel);
     const std::int64_t stored = call.channels < kManyRuns * kPointwiseRun ? kStoredOfFewRuns : kStoredOfManyRuns;
-    float* const y_end = call.non_temporal ? y : y + kPixels * call.y_pixel;
+    const auto element = static_cast<std::int64_t>(size_of(call.y_type));
+    const std::int64_t y_pixel = call.y_pixel * element, y_bytes = kVectors * lanes() * element;
+    char* const y_end = call.non_temporal ? y : y + kPixels * y_pixel;
     for (std::int64_t left = call.channels; left > 0; left -= kRunsTogether * kPointwiseRun) {
       const std::int64_t steps = std::min(left, kRunsTogether * kPointwiseRun);
       for (std::int64_t run = 0; run < steps; run += kPointwiseRun) {
         for (std::int64_t i = 0; i < call.prefetch.lines; ++i) hwy::Prefetch(prefetch + i * call.prefetch.line_step);
         prefetch += call.prefetch.run_step;
         for (std::int64_t i = 0; i < stored && y < y_end; ++i) {
-          for (std::int64_t lane = 0; lane < kVectors * lanes(); lane += kLineFloats) prefetch_for_writing(y + lane);
-          y += call.y_pixel;
+          for (std::int64_t at = 0; at < y_bytes; at += kLineBytes)
+            prefetch_for_writing(reinterpret_cast<float*>(y + at));
+          y += y_pixel;
         }
       }
       std::int64_t step = 0;
@@ -150,9 +153,9 @@ struct PointwiseTile {
   }
 
   /// `store(value, y, lanes)` stores the valid lanes of one vector.
-  template <class Store>
-  static HWY_INLINE void finish(const PointwiseCall& call, float* y, std::int64_t valid,
-                                const V (&acc)[kPixels][kVectors], const Store& store) {
+  template <class T, class Store>
+  static HWY_INLINE void finish(const PointwiseCall& call, T* y, std::int64_t valid, const V (&acc)[kPixels][kVectors],
+                                const Store& store) {
     const D d;
     const V least = hn::Set(d, call.least);
     HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
@@ -163,17 +166,32 @@ struct PointwiseTile {
     }
   }
 
-  static HWY_INLINE void end(const PointwiseCall& call, float* y, std::int64_t valid,
+  template <DType kType>
+  static HWY_INLINE void end_as(const PointwiseCall& call, Storage<kType>* y, std::int64_t valid,
+                                const V (&acc)[kPixels][kVectors]) {
+    const D d;
+    using T = Storage<kType>;
+    if (valid >= kVectors * lanes()) {
+      finish(call, y, valid, acc, [d](V value, T* to, std::int64_t) HWY_ATTR { store_f32_as<kType>(d, value, to); });
+    } else {
+      finish(call, y, valid, acc, [d](V value, T* to, std::int64_t rest) HWY_ATTR {
+        if (rest > 0) store_first_f32_as<kType>(d, value, to, static_cast<int>(std::min(rest, lanes())));
+      });
+    }
+  }
+
+  static HWY_INLINE void end(const PointwiseCall& call, void* y, std::int64_t valid,
                              const V (&acc)[kPixels][kVectors]) {
     const D d;
     if (call.non_temporal) {
-      finish(call, y, valid, acc, [d](V value, float* to, std::int64_t) HWY_ATTR { hn::Stream(value, d, to); });
-    } else if (valid >= kVectors * lanes()) {
-      finish(call, y, valid, acc, [d](V value, float* to, std::int64_t) HWY_ATTR { hn::StoreU(value, d, to); });
+      finish(call, static_cast<float*>(y), valid, acc,
+             [d](V value, float* to, std::int64_t) HWY_ATTR { hn::Stream(value, d, to); });
+    } else if (HWY_LIKELY(call.y_type == DType::f32)) {
+      end_as<DType::f32>(call, static_cast<float*>(y), valid, acc);
+    } else if (call.y_type == DType::f16) {
+      end_as<DType::f16>(call, static_cast<std::uint16_t*>(y), valid, acc);
     } else {
-      finish(call, y, valid, acc, [d](V value, float* to, std::int64_t rest) HWY_ATTR {
-        if (rest > 0) store_first(d, value, to, static_cast<int>(std::min(rest, lanes())));
-      });
+      end_as<DType::bf16>(call, static_cast<std::uint16_t*>(y), valid, acc);
     }
   }
 
@@ -182,7 +200,7 @@ struct PointwiseTile {
     const float* weights = call.weights;
     const float* bias = call.bias;
     const float* prefetch = call.prefetch.from;
-    float* y = call.y;
+    char* y = static_cast<char*>(call.y);
     for (std::int64_t panel = 1; panel <= call.panels; ++panel) {
       V acc[kSets][kPixels][kVectors];
       start(bias, acc);
@@ -192,10 +210,21 @@ struct PointwiseTile {
       weights += panel_lanes * call.channels;
       bias += panel_lanes;
       prefetch += call.prefetch.panel_step;
-      y += panel_lanes;
+      y += panel_lanes * static_cast<std::int64_t>(size_of(call.y_type));
     }
   }
 };
+
+template <DType kType>
+void widen_pixels(const WidenPixelsCall& call) {
+  const auto* x = static_cast<const Storage<kType>*>(call.x);
+  if (call.x_pixel == call.channels && call.strip_pixel == call.channels) {
+    return convert_to_f32<kType>(x, call.strip, call.pixels * call.channels);
+  }
+  for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel) {
+    convert_to_f32<kType>(x + pixel * call.x_pixel, call.strip + pixel * call.strip_pixel, call.channels);
+  }
+}
 
 template <int kVectors, int kPixels>
 void fill_tiles(PointwiseKernels& kernels) {
@@ -221,6 +250,8 @@ PointwiseKernels make_pointwise_kernels() {
   fill_tiles<2, kWidest>(kernels);
   if constexpr (kWidestOfFour > 0) fill_tiles<4, kWidestOfFour>(kernels);
   fill_tiles<8, kWidestOfEight>(kernels);
+  kernels.widen_f16 = &widen_pixels<DType::f16>;
+  kernels.widen_bf16 = &widen_pixels<DType::bf16>;
   kernels.least_lanes = kernels.lanes;
 #if HWY_TARGET == HWY_AVX3
   if (splits_512_bits()) {

@@ -36,7 +36,8 @@ struct PointwiseCall {
   const float* weights;
   std::int64_t panels;  // of the tile's vectors
   const float* bias;    // whole vectors
-  float* y;
+  void* y;              // of y_type
+  DType y_type;
   std::int64_t y_pixel;
   int lanes;          // valid ones of the last panel
   float least;        // 0 for relu, or minus infinity
@@ -45,6 +46,15 @@ struct PointwiseCall {
 };
 using PointwiseFunction = void (*)(const PointwiseCall&);
 
+/// Pixels whose channels become f32: of f16 or bf16, x_pixel elements apart, to a strip.
+struct WidenPixelsCall {
+  const void* x;
+  std::int64_t x_pixel, channels, pixels;
+  float* strip;
+  std::int64_t strip_pixel;
+};
+using WidenPixelsFunction = void (*)(const WidenPixelsCall&);
+
 struct PointwiseKernels {
   int lanes;        // of a vector
   int least_lanes;  // of a panel: of half a vector where most_pixels[kHalfVector] is not 0
@@ -52,6 +62,7 @@ struct PointwiseKernels {
   /// 0.
   std::array<int, kMaxPointwiseVectors + 1> most_pixels;
   PointwiseFunction tile[kMaxPointwiseVectors + 1][kMaxPointwisePixels + 1];
+  WidenPixelsFunction widen_f16, widen_bf16;
 };
 
 /// Lanes of the packed panel that begins with `lanes` output channels left.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cpu/common/strides.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -25,7 +26,9 @@ class Unit {
         end_lane_(std::min(run.problem.k, first_lane_ + run.blocking.units.lanes)) {}
 
   void compute() const {
-    if (b_.copies_input) {
+    if (b_.widens_tiles) {
+      compute_widened();
+    } else if (b_.copies_input) {
       for (std::int64_t pixel = first_; pixel < end_; pixel += b_.group_pixels) {
         compute_copied(pixel, std::min(b_.group_pixels, end_ - pixel));
       }
@@ -70,7 +73,8 @@ class Unit {
     call.weights = r_.packed + lane * p_.c;
     call.panels = panels;
     call.bias = r_.bias + lane;
-    call.y = r_.y + first_ * p_.k + lane;
+    call.y = advance(r_.y, p_.dtype, first_ * p_.k + lane);
+    call.y_type = p_.dtype;
     call.y_pixel = p_.k;
     call.lanes = static_cast<int>(panel + panels == part.panels ? part.last_lanes : lanes);
     call.least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity();
@@ -85,14 +89,36 @@ class Unit {
     const PointwiseFunction* tile;
     PointwiseCall call;
   };
+  /// Calls of all panels of each part, for pixels that lie x_pixel apart. Returns the number of parts.
+  std::size_t prepare(std::array<Prepared, kMostParts>& prepared, std::int64_t x_pixel) const {
+    std::size_t parts = 0;
+    for_each_part([&](const Part& part) {
+      prepared[parts] = {r_.kernels.tile[part.vectors], make_call(part, 0, part.panels)};
+      prepared[parts++].call.x_pixel = x_pixel;
+    });
+    return parts;
+  }
+
+  /// Each tile's pixels are widened into L1, then pass through all panels.
+  void compute_widened() const {
+    std::array<Prepared, kMostParts> prepared;
+    const std::size_t parts = prepare(prepared, b_.strip_pixel);
+    const Tiles cut(end_ - first_, b_.tile.pixels);
+    for (std::int64_t tile = 0; tile < cut.count; ++tile) {
+      const std::int64_t width = cut.width(tile);
+      copy(first_ + cut.begin(tile), width, strip_);
+      for (std::size_t part = 0; part < parts; ++part) {
+        PointwiseCall& call = prepared[part].call;
+        call.x = strip_;
+        prepared[part].tile[width](call);
+        call.y = advance(call.y, p_.dtype, width * p_.k);
+      }
+    }
+  }
 
   void compute_in_place() const {
     std::array<Prepared, kMostParts> prepared;
-    std::size_t parts = 0;
-    for_each_part([&](const Part& part) {
-      prepared[parts++] = {r_.kernels.tile[part.vectors], make_call(part, 0, part.panels)};
-      prepared[parts - 1].call.x_pixel = p_.stride_w * p_.c;
-    });
+    const std::size_t parts = prepare(prepared, p_.stride_w * p_.c);
     for (std::int64_t first = first_; first < end_;) {
       const std::int64_t row_end = std::min(end_, (first / b_.row_pixels + 1) * b_.row_pixels);
       const Tiles cut(row_end - first, b_.tile.pixels);
@@ -104,7 +130,7 @@ class Unit {
           PointwiseCall& call = prepared[part].call;
           call.x = source(pixel);
           prepared[part].tile[width](call);
-          call.y += width * p_.k;
+          call.y = static_cast<float*>(call.y) + width * p_.k;
         }
       }
       first = row_end;
@@ -118,12 +144,13 @@ class Unit {
     return {source(next), share, call.x_pixel, kPointwiseRun, share * call.x_pixel};
   }
 
-  const float* source(std::int64_t pixel) const {
-    if (b_.row_pixels == b_.pixels) return r_.x + pixel * p_.stride_w * p_.c;
+  std::int64_t source_offset(std::int64_t pixel) const {
+    if (b_.row_pixels == b_.pixels) return pixel * p_.stride_w * p_.c;
     const std::int64_t row = pixel / p_.wo;
     const std::int64_t image = row / p_.ho;
-    return r_.x + ((image * p_.h + row % p_.ho * p_.stride_h) * p_.w + pixel % p_.wo * p_.stride_w) * p_.c;
+    return ((image * p_.h + row % p_.ho * p_.stride_h) * p_.w + pixel % p_.wo * p_.stride_w) * p_.c;
   }
+  const float* source(std::int64_t pixel) const { return static_cast<const float*>(r_.x) + source_offset(pixel); }
 
   void compute_copied(std::int64_t first, std::int64_t pixels) const {
     const Tiles cut(pixels, b_.tile.pixels);
@@ -139,10 +166,11 @@ class Unit {
           PointwiseCall call = shared;
           call.x = strip;
           call.x_pixel = b_.strip_pixel;
-          call.y += (pixel - first_) * p_.k;
-          call.prefetch = !b_.panels_outside ? next_pixels(pixel + width, panel, part.panels)
-                          : copies           ? next_pixels(pixel + width, 0, 1)
-                                             : next_weights(call, part, panel, tile, cut.count);
+          call.y = advance(call.y, p_.dtype, (pixel - first_) * p_.k);
+          call.prefetch = p_.dtype != DType::f32 ? PrefetchLines{}
+                          : !b_.panels_outside   ? next_pixels(pixel + width, panel, part.panels)
+                          : copies               ? next_pixels(pixel + width, 0, 1)
+                                                 : next_weights(call, part, panel, tile, cut.count);
           r_.kernels.tile[part.vectors][width](call);
         }
       }
@@ -150,8 +178,25 @@ class Unit {
   }
 
   void copy(std::int64_t first, std::int64_t width, float* strip) const {
+    if (p_.dtype != DType::f32) return widen(first, width, strip);
     for (std::int64_t i = 0; i < width; ++i) {
       std::copy_n(source(first + i), p_.c, strip + i * b_.strip_pixel);
+    }
+  }
+
+  /// Pixels of one row of the output are equally far apart.
+  void widen(std::int64_t first, std::int64_t width, float* strip) const {
+    const WidenPixelsFunction to_f32 = p_.dtype == DType::f16 ? r_.kernels.widen_f16 : r_.kernels.widen_bf16;
+    for (const std::int64_t end = first + width; first < end;) {
+      const std::int64_t count = std::min(end, (first / b_.row_pixels + 1) * b_.row_pixels) - first;
+      to_f32({.x = advance(r_.x, p_.dtype, source_offset(first)),
+              .x_pixel = p_.stride_w * p_.c,
+              .channels = p_.c,
+              .pixels = count,
+              .strip = strip,
+              .strip_pixel = b_.strip_pixel});
+      strip += count * b_.strip_pixel;
+      first += count;
     }
   }
 

@@ -12,10 +12,10 @@ struct PointwiseRun {
   const Conv2dProblem& problem;
   const PointwiseKernels& kernels;
   const PointwiseBlocking& blocking;
-  const float* x;
+  const void* x;
   const float* packed;
   const float* bias;  // whole vectors, never null
-  float* y;
+  void* y;
   bool non_temporal;  // stores of y
 };
 

@@ -111,7 +111,7 @@ constexpr Least kLeast[] = {
     {"cpu", "planes_bf16_dot", 120},
     {"cpu", "planes", 300},
     {"cpu", "reordered", 100},
-    {"cpu", "widened_pointwise", 8},
+    {"cpu", "widened", 60},
     {"cpu", "direct", 600},
     {"cpu", "max_pool", 42},
     {"cpu", "add", 42},

@@ -6,7 +6,6 @@
 
 #include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
-#include "cpu/widened/widened.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -77,7 +76,7 @@ TEST_CASE("estimates: in 16 bits a conversion costs something, and several outpu
   CHECK(conv2d_seconds(p, best_target(), 1) > f32);
   check_estimate(conv2d_seconds, p, best_target());
   check_estimate(few_channels_seconds, bf16_of(kFewChannels), best_target());
-  check_estimate(widened_pointwise_seconds, bf16_of(kPointwise), best_target());
+  check_estimate(pointwise_seconds, bf16_of(kPointwise), best_target());
   const Conv2dProblem several = sized({.c = 32, .h = 20, .w = 20, .k = 64, .r = 3, .s = 3, .groups = 32}, 1, 1);
   check_estimate(depthwise_seconds, several, best_target());
   check_estimate(depthwise_seconds, bf16_of(several), best_target());

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "cpu/common/cache.h"
-#include "cpu/widened/widened.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -112,17 +111,18 @@ void check_widened(Conv2dProblem p, std::mt19937& random, int threads = 1) {
     p.dtype = type;
     const Sample sample = random_sample(p, random);
     for (const Target* target : supported_targets()) {
-      REQUIRE(widened_pointwise_refusal(p, *target) == "");
-      check_plan<WidenedPointwisePlan>(p, *target, threads, sample);
+      REQUIRE(pointwise_refusal(p, *target) == "");
+      check_plan<PointwisePlan>(p, *target, threads, sample);
     }
   }
 }
 
 }  // namespace
 
-TEST_CASE("widened pointwise: odd channels, strides, threads, and more pixels than a piece") {
+TEST_CASE("pointwise in 16 bits: odd channels, strides, threads, two pixels, and weights beyond half of L2") {
   std::mt19937 random(41);
   check_widened(sized({.w = 1, .k = 1}, 0, 0), random);
+  check_widened(sized({.c = 70, .w = 2, .k = 300, .bias = true}, 0, 0), random);
   check_widened(sized({.n = 2, .c = 13, .h = 5, .w = 7, .k = 19, .bias = true}, 0, 0), random);
   check_widened(sized({.c = 24, .h = 64, .w = 91, .k = 36, .activation = Activation::relu}, 0, 0), random, 3);
   check_widened(sized({.n = 3, .c = 127, .h = 9, .w = 31, .k = 129, .stride_h = 2, .stride_w = 2}, 0, 0), random, 2);
@@ -130,16 +130,8 @@ TEST_CASE("widened pointwise: odd channels, strides, threads, and more pixels th
   Conv2dProblem cropped = sized({.n = 2, .c = 20, .h = 40, .w = 64, .k = 70, .stride_h = 2}, 0, 0);
   cropped.wo -= 3;
   check_widened(cropped, random, 2);
-}
-
-TEST_CASE("widened pointwise: what it can't do is refused with the reason") {
-  const Target& target = best_target();
-  Conv2dProblem p = sized({.c = 32, .w = 8, .k = 32, .dtype = DType::f16}, 0, 0);
-  CHECK(widened_pointwise_refusal(p, target).empty());
-  p.dtype = DType::f32;
-  CHECK(widened_pointwise_refusal(p, target) == "f32: it widens f16 and bf16");
-  p = sized({.c = 256, .w = 100, .k = l2_bytes() / 256, .dtype = DType::f16}, 0, 0);
-  CHECK(widened_pointwise_refusal(p, target).find("weights beyond half of L2") != std::string::npos);
+  check_widened(sized({.n = 3, .c = 530, .h = 9, .w = 9, .k = 530, .bias = true}, 0, 0), random, 2);
+  check_widened(sized({.c = 1024, .h = 4, .w = 9, .k = 40}, 0, 0), random);  // pixels of a tile share a set of L1
 }
 
 }  // namespace gable::cpu::test

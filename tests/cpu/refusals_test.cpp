@@ -54,7 +54,6 @@ TEST_CASE("the kernels for special shapes say what they are not made for") {
   CHECK(narrow(sized({.c = 64, .h = 2, .w = 2, .k = 64, .groups = 2}, 0, 0)).find("32 output") != std::string::npos);
   const auto refused = [&](const Conv2dProblem& p) { return pointwise_refusal(p, target); };
   CHECK(refused(sized({.c = 4, .h = 2, .w = 2, .k = 4, .groups = 2}, 0, 0)).find("2 groups") != std::string::npos);
-  CHECK(refused({.dtype = DType::bf16}).find("bf16") != std::string::npos);
   CHECK(refused({.nhwc = false}).find("nchw") != std::string::npos);
   CHECK(refused({.activation = Activation::tanh}).find("tanh") != std::string::npos);
   CHECK(refused({.h = 2, .w = 2, .ho = 2, .wo = 2, .pool = {2, 2, 2, 2}}).find("max-pool") != std::string::npos);
