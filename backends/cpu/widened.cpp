@@ -192,8 +192,8 @@ std::string refuse_widened(const WeightedOp& op, const cpu::Target& target) {
 }
 
 double widened_seconds(const WeightedOp& op, const CpuPlace& place) {
-  // Of 16 elements that are converted, also beyond L2; of a pass.
-  constexpr double kVector = 0.9e-9, kFarVector = 0.6e-9, kPass = 60e-9;
+  // Of 16 elements that are converted, also beyond L2; of a pass; of each tensor that several threads convert.
+  constexpr double kVector = 0.9e-9, kFarVector = 0.6e-9, kPass = 60e-9, kRegion = cpu::kRegionCycles / 3e9;
   const WeightedOp inner = in_f32(op, place.threads);
   const Conv2dProblem& pass = inner.problem;
   const double elements = static_cast<double>(pass.x_elements() + pass.y_elements());
@@ -201,7 +201,8 @@ double widened_seconds(const WeightedOp& op, const CpuPlace& place) {
   const bool far = bytes > static_cast<double>(cpu::l2_bytes());
   const double convert = elements / 16 * (kVector + (far ? kFarVector : 0)) / place.threads;
   const auto passes = static_cast<double>(op.problem.n / pass.n);
-  return passes * (fastest_kernel(inner, place).seconds + convert + kPass);
+  const double regions = place.threads > 1 ? 2 * kRegion : 0;
+  return passes * (fastest_kernel(inner, place).seconds + convert + kPass + regions);
 }
 
 std::unique_ptr<PlanImpl> make_widened_plan(const WeightedOp& op, const CpuPlace& place) {
