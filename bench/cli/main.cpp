@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "bench/cli/command.h"
+#include "perfcounters/interrupt.h"
 
 namespace {
 
@@ -23,11 +24,19 @@ void survive_failing_writes() {
   for (const int signal : {SIGXFSZ, SIGPIPE}) ::signal(signal, [](int) {});
 }
 
+/// After an interrupt that was handled: its second arrival (interrupt.h) would otherwise end the process while it
+/// exits.
+void ignore_late_interrupts() {
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   fill_standard_streams();
   survive_failing_writes();
   gable::bench::exit_where_memory_runs_out();
-  return gable::bench::command(argc, argv);
+  const int code = gable::bench::command(argc, argv);
+  if (gable::perf::interrupting_signal() != 0) ignore_late_interrupts();
+  return code;
 }
