@@ -87,13 +87,13 @@ sanitize() {
   return $worst
 }
 
-# What racecheck says of the exchanges of tests/racecheck_witness, of which all but "none" are right; false where it is not
+# What racecheck says of the exchanges of tests/cuda/racecheck_witness, of which all but "none" are right; false where it is not
 # to be trusted at all. The kinds of report about "named", in the steps of wgmma, are the tool's own.
 ask_witness() {
   local way
   for way in cluster arrive named tx none; do
     compute-sanitizer --tool racecheck --print-limit 1000000 --show-backtrace no --error-exitcode 9 \
-      "$build/tests/racecheck_witness" "$way" >"$out/witness-$way.log" 2>&1
+      "$build/tests/cuda/racecheck_witness" "$way" >"$out/witness-$way.log" 2>&1
     printf '%s: exit code %s, %s races, %s writes to blocks that might have exited\n' "$way" $? \
       "$(grep -c 'Race reported' "$out/witness-$way.log")" "$(grep -c 'Potential invalid' "$out/witness-$way.log")"
   done >"$out/witness.txt"
