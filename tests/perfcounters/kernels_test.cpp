@@ -14,6 +14,7 @@
 #include <random>
 
 #include "perfcounters/cupti/injection/argument_hash.h"
+#include "perfcounters/cupti/injection/launch_table.h"
 #include "perfcounters/cupti/injection/reservoir.h"
 #include "perfcounters/program/kernel_counts.h"
 #include "perfcounters/program/kernel_file.h"
@@ -546,6 +547,26 @@ bool has_driver() {
 }
 
 }  // namespace
+
+TEST_CASE("what is known of a launch is found by its correlation number until another one takes its place") {
+  using gable::cupti::Launch;
+  using gable::cupti::LaunchTable;
+  LaunchTable table;
+  CHECK(table.get(7).region == nullptr);
+  table.put(7, {"step", 41, 3});
+  for (int kernels_of_a_graph = 0; kernels_of_a_graph < 2; ++kernels_of_a_graph) {
+    const Launch found = table.get(7);
+    REQUIRE(found.region != nullptr);
+    CHECK(std::string(found.region) == "step");
+    CHECK(found.arguments == 41);
+    CHECK(found.graph == 3);
+  }
+  const auto later = static_cast<std::uint32_t>(7 + LaunchTable::kPlaces);
+  CHECK(table.get(later).region == nullptr);
+  table.put(later, {"other", 1, 0});
+  CHECK(table.get(7).region == nullptr);
+  CHECK(table.get(later).arguments == 1);
+}
 
 TEST_CASE("injected where there is no driver: the reason is in the session's folder, and the program goes on") {
   for (const char* mode : {"time", "counters"}) {

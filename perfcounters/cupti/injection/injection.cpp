@@ -1,5 +1,6 @@
 // The entry that CUDA calls when it is initialised in a process where CUDA_INJECTION64_PATH names this library. It
 // never disturbs the program: whatever fails becomes a line in the session's folder.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -26,13 +27,15 @@ struct Injected {
   SessionFile file;
   const pid_t pid = getpid();
   std::unique_ptr<KernelCounter> counter{};  ///< null when it times
-  bool ended = false;
+  bool ended = false;                        ///< the process is past its end, or a child that was forked
 };
 
 Injected* injected = nullptr;
 
-/// The process is not a child that was forked, and not past its end.
-bool alive() { return injected != nullptr && !injected->ended && getpid() == injected->pid; }
+/// Asked at every launch, so it makes no system call.
+bool alive() { return injected != nullptr && !injected->ended; }
+
+void forked() { injected->ended = true; }
 
 /// Runs `task`; a failure becomes a line of the session.
 template <typename Task>
@@ -141,7 +144,7 @@ void start() {
 }
 
 void finish() {
-  if (!alive()) return;
+  if (!alive() || getpid() != injected->pid) return;  // also a child that was forked without libc
   guarded([] {
     if (injected->counter) {
       injected->counter->finish(true);
@@ -162,6 +165,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     SessionRequest request = session_request();
     if (injected != nullptr || request.mode == SessionRequest::Mode::none) return 1;
     injected = new Injected(std::move(request));
+    pthread_atfork(nullptr, nullptr, forked);
     guarded(start);
     injected->file.write({}, false);
     std::atexit(finish);

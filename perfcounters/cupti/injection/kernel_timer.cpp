@@ -15,6 +15,7 @@
 
 #include "perfcounters/cupti/demangle.h"
 #include "perfcounters/cupti/injection/argument_hash.h"
+#include "perfcounters/cupti/injection/launch_table.h"
 #include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/regions.h"
 #include "perfcounters/cupti/injection/reservoir.h"
@@ -26,9 +27,7 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;
 constexpr std::chrono::milliseconds kFlushPause{100};  // what a killed process may lose
-// Launches whose kernels have not come yet. A graph's kernels share one, which stays when the first of them comes.
-constexpr std::size_t kMostLaunches = std::size_t{1} << 21;
-constexpr std::size_t kMostSpans = 1 << 14;  // launches of graphs that are timed as a whole
+constexpr std::size_t kMostSpans = 1 << 14;            // launches of graphs that are timed as a whole
 
 /// Gives each different text a small number.
 class Names {
@@ -60,12 +59,6 @@ struct Times {
   std::int64_t graph_calls = 0;  ///< launches of CUDA graphs
 };
 
-struct Launch {
-  int region = 0;
-  std::uint64_t arguments = 0;
-  std::uint64_t graph = 0;  ///< Graphs::number(); 0: no graph
-};
-
 /// From the first kernel's begin to the last one's end.
 struct Span {
   std::uint64_t graph = 0, begin = 0, end = 0;
@@ -78,21 +71,19 @@ class Timer {
 
   void add(const CUpti_ActivityKernel9& record) {
     const std::lock_guard lock(mutex_);
-    const auto found = launches_.find(record.correlationId);
-    const Launch launch = found != launches_.end() ? found->second : Launch{};
+    const Launch launch = launches_.get(record.correlationId);
     if (launch.graph != 0 && timing_ == Timing::alone) {
       // The record of its first kernel has the time of the whole graph, those of the others have none.
       if (record.end > record.start)
         extend(record.correlationId, launch.graph, static_cast<int>(record.deviceId), record.start, record.end);
       return;
     }
-    if (launch.graph == 0 && found != launches_.end()) launches_.erase(found);
     if (record.end <= record.start) {  // CUPTI gives 0 for kernels whose time it could not read
       ++untimed_;
       return;
     }
     Group group{kernels_.number_of(record.name != nullptr ? record.name : "?"),
-                launch.region,
+                regions_.number_of(launch.region != nullptr ? launch.region : ""),
                 static_cast<int>(record.deviceId),
                 {record.gridX, record.gridY, record.gridZ},
                 {record.blockX, record.blockY, record.blockZ}};
@@ -110,14 +101,13 @@ class Timer {
     lost_ += records;
   }
 
-  void note_launch(std::uint32_t correlation, std::string_view region, std::uint64_t arguments) {
-    const std::lock_guard lock(mutex_);
-    if (!region.empty() || arguments != 0) note(correlation, {regions_.number_of(region), arguments});
+  void note_launch(std::uint32_t correlation, const char* region, std::uint64_t arguments) {
+    if (*region != '\0' || arguments != 0) launches_.put(correlation, {region, arguments, 0});
   }
 
-  void note_graph_launch(const CUpti_CallbackData& data, std::string_view region) {
+  void note_graph_launch(const CUpti_CallbackData& data, const char* region) {
     const std::lock_guard lock(mutex_);
-    note(data.correlationId, {regions_.number_of(region), 0, graphs_.number(data)});
+    launches_.put(data.correlationId, {region, 0, graphs_.number(data)});
   }
 
   /// A ReadGraph or a ClonedNode.
@@ -156,11 +146,6 @@ class Timer {
     file_.write(std::move(records), done);
   }
 
-  void note(std::uint32_t correlation, const Launch& launch) {
-    if (launches_.size() >= kMostLaunches) forget_old(correlation);
-    launches_[correlation] = launch;
-  }
-
   void extend(std::uint32_t correlation, std::uint64_t graph, int gpu, std::uint64_t begin, std::uint64_t end) {
     if (spans_.size() >= kMostSpans && !spans_.contains(correlation)) return;
     Span& span = spans_.try_emplace(correlation, Span{graph, begin, end, gpu}).first->second;
@@ -187,11 +172,6 @@ class Timer {
     return found != gpus_.end() ? found->second : "";
   }
 
-  /// Kernels come within seconds: keeps the launches of the last half.
-  void forget_old(std::uint32_t newest) {
-    std::erase_if(launches_, [&](const auto& launch) { return newest - launch.first > kMostLaunches / 2; });
-  }
-
   perf::KernelRecord record_of(const Group& group, const Times& times) const {
     perf::KernelRecord record;
     record.gpu = group.gpu;
@@ -214,7 +194,7 @@ class Timer {
   Names kernels_, regions_;
   std::map<Group, Times> times_;
   FirstArguments<Group> first_arguments_;
-  std::unordered_map<std::uint32_t, Launch> launches_;
+  LaunchTable launches_;
   std::map<std::uint32_t, Span> spans_;
   Graphs graphs_;
   std::map<int, std::string> gpus_;

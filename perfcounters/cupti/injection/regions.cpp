@@ -20,7 +20,7 @@ void find_regions() {
   if (library != nullptr) current = reinterpret_cast<CurrentRegion>(dlsym(library, "gable_current_region"));
 }
 
-std::string current_region() {
+const char* current_region() {
   const char* path = current != nullptr ? current() : nullptr;
   return path != nullptr ? path : "";
 }
