@@ -90,12 +90,16 @@ sanitize() {
 # What racecheck says of the exchanges of tests/cuda/racecheck_witness, of which all but "none" are right; false where it is not
 # to be trusted at all. The kinds of report about "named", in the steps of wgmma, are the tool's own.
 ask_witness() {
-  local way
+  local way code attempt
   for way in cluster arrive named tx none; do
-    compute-sanitizer --tool racecheck --print-limit 1000000 --show-backtrace no --error-exitcode 9 \
-      "$build/tests/cuda/racecheck_witness" "$way" >"$out/witness-$way.log" 2>&1
-    printf '%s: exit code %s, %s races, %s writes to blocks that might have exited\n' "$way" $? \
-      "$(grep -c 'Race reported' "$out/witness-$way.log")" "$(grep -c 'Potential invalid' "$out/witness-$way.log")"
+    for attempt in 1 2 3 4 5 6; do  # it sees the race of "named" in some runs only
+      code=0
+      compute-sanitizer --tool racecheck --print-limit 1000000 --show-backtrace no --error-exitcode 9 \
+        "$build/tests/cuda/racecheck_witness" "$way" >"$out/witness-$way.log" 2>&1 || code=$?
+      if [[ $way != named ]] || grep -q 'Race reported' "$out/witness-$way.log"; then break; fi
+    done
+    printf '%s: exit code %s, %s races, %s writes to blocks that might have exited, run %s\n' "$way" "$code" \
+      "$(grep -c 'Race reported' "$out/witness-$way.log")" "$(grep -c 'Potential invalid' "$out/witness-$way.log")" "$attempt"
   done >"$out/witness.txt"
   grep -q '^cluster: exit code 0, 0 races, 0 ' "$out/witness.txt" && grep -q '^none: exit code 9, [1-9]' "$out/witness.txt"
 }
