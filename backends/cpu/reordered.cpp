@@ -84,9 +84,13 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   // Of an element that is reordered, of a byte that L2 does not keep, and of a reorder. The estimates of NHWC assume a
   // lower clock than the one with which those of NCHW were measured; a Xeon with AMX has a lower one than both.
   constexpr double kElement = 0.14e-9, kFarByte = 0.04e-9, kReorder = 80e-9;
-  constexpr double kClock = 0.82, kClockOfAmx = 1.2, kClockBesideAmx = 1.6;
+  constexpr double kClock = 0.82, kClockOfAmx = 1.2, kClockOfParts = 1.6, kClockBesideAmx = 1.8;
   const bool has_amx = cpu::amx_unit().missing.empty();
-  const double clock = !has_amx ? kClock : op.problem.dtype == DType::bf16 ? kClockOfAmx : kClockBesideAmx;
+  const DType dtype = op.problem.dtype;
+  const double clock_of_amx = dtype == DType::bf16  ? kClockOfAmx
+                              : dtype == DType::f16 ? kClockOfParts
+                                                    : kClockBesideAmx;
+  const double clock = has_amx ? clock_of_amx : kClock;
   const auto elements = static_cast<double>(op.problem.x_elements() + op.problem.y_elements());
   const double bytes = elements * static_cast<double>(size_of(op.problem.dtype));
   const double far = std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));

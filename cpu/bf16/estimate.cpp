@@ -9,11 +9,13 @@ namespace gable::cpu {
 namespace {
 
 constexpr double kHertz = 3e9;
-// Cycles of a position of full halves: to stage a block of 32 channels, also of f16 or f32 split into parts, and to
-// store 16 lanes.
+// Cycles of a position of full halves: to stage a block of 32 channels and to store 16 lanes.
 constexpr double kStage = 5;
-constexpr double kSplit = 20;
 constexpr double kStore = 3.7;
+// The same of f16 or f32 that is split into parts: of a staged pixel and of each block of it, and to store. Fitted to
+// f16 beside the kernels of f32 arithmetic.
+constexpr double kSplitPixel = 10, kSplitBlock = 12;
+constexpr double kStoreSplit = 7.5;
 // Cycles of a unit that loads pairs: of a staged pixel, whose channels fill whole 16 bytes or not, of one in folded
 // rows, of each 32 channels of it; of a pixel of one of several groups; of an output's 16 lanes.
 constexpr double kPixel = 1.5, kPartPixel = 18;
@@ -31,16 +33,16 @@ double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
   return static_cast<double>(g.n * std::min(by_rows, round_up(g.rows * g.columns, b.positions)));
 }
 
-/// A unit that loads pairs stages every pixel that taps read: of one group in long runs, of several groups pixel by
-/// pixel.
+/// Parts are split of every pixel that taps read, and a unit that loads pairs stages them: of one group in long runs,
+/// of several groups pixel by pixel.
 double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
   if (b.input != bf16::InputPath::staged && b.input != bf16::InputPath::by_images) return 0;
   const bf16::Geometry& g = b.geometry;
-  if (unit.loads_full_halves) {
-    return computed_positions(b, unit) * static_cast<double>(b.terms.blocks * g.groups) *
-           (b.terms.parts > 1 ? kSplit : kStage);
-  }
+  if (unit.loads_full_halves && b.terms.parts == 1)
+    return computed_positions(b, unit) * static_cast<double>(b.terms.blocks * g.groups) * kStage;
   const auto pixels = static_cast<double>(p.n * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s));
+  if (unit.loads_full_halves)
+    return pixels * static_cast<double>(g.groups) * (kSplitPixel + static_cast<double>(b.terms.blocks) * kSplitBlock);
   if (g.groups == 1) {
     const double blocks = static_cast<double>(g.group_c) / static_cast<double>(bf16::kChannels);
     const double pixel = g.group_c % 8 == 0 ? kPixel : kPartPixel;
@@ -53,7 +55,7 @@ double staging_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf1
 double storing_cycles(const bf16::Blocking& b, const Bf16Unit& unit, double panels) {
   const bf16::Geometry& g = b.geometry;
   const double positions = computed_positions(b, unit);
-  if (unit.loads_full_halves) return positions * 2 * kStore * panels;
+  if (unit.loads_full_halves) return positions * 2 * (b.terms.parts > 1 ? kStoreSplit : kStore) * panels;
   return positions * static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector)) * kStorePairs;
 }
 

@@ -45,15 +45,16 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 
 namespace {
 
-/// Nanoseconds of an element that is staged, also where its row is cut into phases of the stride, of a row of them, of
-/// an output, of a tile and of a work unit's input. Fitted on Zen 4, those of whole tiles on a Xeon with AMX.
+/// Nanoseconds of an element that is staged, also where its row is cut into two phases of the stride, or into more, of
+/// a row of them, of an output, of a tile and of a work unit's input. Fitted on Zen 4, those of whole tiles and of more
+/// than two phases on a Xeon with AMX.
 struct PlaneCosts {
-  double stage, stage_phase, staged_row, output, tile, unit;
+  double stage, stage_phase, stage_phases, staged_row, output, tile, unit;
 };
-constexpr PlaneCosts kOfVectors{0.27, 0.26, 3.5, 0.065, 16, 100};
-constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 4.5, 0.24, 18, 100};  // 16 bits in f32 vectors
-constexpr PlaneCosts kOfPairs{0.19, 0.4, 7.5, 0.04, 18, 100};
-constexpr PlaneCosts kOfWholeTiles{0.12, 0.41, 0, 0.12, 0, 200};
+constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 16, 100};
+constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 3.5, 4.5, 0.24, 18, 100};  // 16 bits in f32 vectors
+constexpr PlaneCosts kOfPairs{0.19, 0.4, 3.2, 7.5, 0.04, 18, 100};
+constexpr PlaneCosts kOfWholeTiles{0.12, 0.41, 3.5, 0, 0.12, 0, 200};
 
 const PlaneCosts& costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
   if (unit.whole_tiles) return kOfWholeTiles;
@@ -74,7 +75,8 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const auto elements = b.in_place ? 0.0 : static_cast<double>(b.terms.steps * b.terms.parts * b.strip.step);
   const auto rows = static_cast<double>(b.terms.steps * b.strip.rows * b.work.images) *
                     static_cast<double>(b.phases.rows.size() * b.phases.columns.size());
-  const double stage = elements * (p.stride_w > 1 ? cost.stage_phase : cost.stage) + rows * cost.staged_row;
+  const double element = p.stride_w > 2 ? cost.stage_phases : p.stride_w > 1 ? cost.stage_phase : cost.stage;
+  const double stage = elements * element + rows * cost.staged_row;
   const double vectors = planes::vectors_of(b, unit), share = whole_vector_share(unit.positions);
   const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? 1 : b.panels.lanes));
   const double nanoseconds = vectors * sums * unit.vector_ns * share + tiles * cost.tile +
