@@ -61,8 +61,9 @@ double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t uni
   const auto bytes =
       static_cast<double>(element * (p.x_elements() + p.y_elements()) + 4 * p.k * p.group_c() * p.r * p.s);
   const double memory = bytes > static_cast<double>(l2_bytes()) ? bytes / kBytesPerSecond : 0;
+  const auto sharers = static_cast<double>(std::min<std::int64_t>(units, threads));
   const double region = threads > 1 && units > 1 ? kRegionCycles / kHertz : 0;
-  return std::max(cycles * busy / kHertz, memory / threads) + region;
+  return std::max(cycles * busy / kHertz, memory / sharers) + region;
 }
 
 }  // namespace gable::cpu

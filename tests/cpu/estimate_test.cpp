@@ -69,6 +69,13 @@ TEST_CASE("estimates grow with the images and not with the threads, on every tar
   }
 }
 
+TEST_CASE("estimates: only threads that have a unit of work bring bandwidth") {
+  const Conv2dProblem p = sized({.c = 4096, .h = 1, .w = 1, .k = 4096}, 0, 0);  // 64 MiB of weights, and few cycles
+  const double one = estimated_seconds(p, 1, 1, 1);
+  CHECK(estimated_seconds(p, 1, 1, 2) == one);
+  CHECK(estimated_seconds(p, 1, 2, 2) < 0.6 * one);
+}
+
 TEST_CASE("estimates: in 16 bits a conversion costs something, and several outputs a channel have an estimate") {
   Conv2dProblem p = kNarrow;
   const double f32 = conv2d_seconds(p, best_target(), 1);
