@@ -30,7 +30,9 @@ constexpr std::size_t kMostEntries = 8192;                // of a file
 constexpr std::size_t kMostCandidates = 64;               // of an op
 constexpr std::size_t kMostFiles = 32;                    // of a folder
 constexpr std::size_t kMostText = 300;                    // characters of a name or a refusal
+constexpr std::size_t kSumDigits = 16;                    // of a line's checksum, which a tab follows
 constexpr double kMostSeconds = 1e6;
+constexpr std::chrono::seconds kFresh{1};  // for so long an op that is known is not looked for in the file
 constexpr int kLockTries = 1000;
 constexpr std::chrono::milliseconds kLockWait{5};
 
@@ -78,6 +80,7 @@ void append(std::string& line, std::optional<double> value) {
   line.append("\t").append(digits, error == std::errc() ? end : digits);
 }
 
+/// As in the file, without the newline.
 std::string line_of(const std::string& op, const std::vector<Candidate>& candidates) {
   std::string line = op;
   for (const Candidate& one : candidates) {
@@ -87,7 +90,15 @@ std::string line_of(const std::string& op, const std::vector<Candidate>& candida
     append(line, one.copies);
     line += "\t" + plain(one.refusal);
   }
-  return hex(checksum(line)) + "\t" + line + "\n";
+  return hex(checksum(line)) + "\t" + line;
+}
+
+/// The op of a line, damaged or not; empty where there is none.
+std::string_view op_of(std::string_view line) {
+  if (line.size() <= kSumDigits || line[kSumDigits] != '\t') return {};
+  const std::string_view rest = line.substr(kSumDigits + 1);
+  const std::size_t end = rest.find('\t');
+  return end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -118,16 +129,24 @@ std::optional<Candidate> candidate_of(const std::string_view* fields) {
   return one;
 }
 
-/// The fields of a line whose checksum is right: the op, then six of each candidate. Empty where it is damaged.
-std::vector<std::string_view> fields_of(std::string_view line) {
-  constexpr std::size_t kSumDigits = 16, kEach = 6;
-  if (line.size() <= kSumDigits + 1 || line[kSumDigits] != '\t') return {};
-  const std::string_view rest = line.substr(kSumDigits + 1);
-  if (line.substr(0, kSumDigits) != hex(checksum(rest))) return {};
-  std::vector<std::string_view> fields = split(rest, '\t');
-  const std::size_t candidates = (fields.size() - 1) / kEach;
-  if (fields.size() != 1 + candidates * kEach || candidates == 0 || candidates > kMostCandidates) return {};
-  return fields;
+bool has_right_checksum(std::string_view line) {
+  return line.substr(0, kSumDigits) == hex(checksum(line.substr(kSumDigits + 1)));
+}
+
+/// Of a line that op_of() finds an op in: six fields each. Empty where they make no sense.
+std::vector<Candidate> candidates_of(std::string_view line) {
+  constexpr std::size_t kEach = 6;
+  const std::vector<std::string_view> fields = split(line.substr(kSumDigits + 1), '\t');
+  const std::size_t count = (fields.size() - 1) / kEach;
+  if (fields.size() != 1 + count * kEach || count > kMostCandidates) return {};
+  std::vector<Candidate> all;
+  all.reserve(count);
+  for (std::size_t i = 1; i < fields.size(); i += kEach) {
+    std::optional<Candidate> one = candidate_of(&fields[i]);
+    if (!one) return {};
+    all.push_back(std::move(*one));
+  }
+  return all;
 }
 
 /// Why a file is not to be trusted; empty: it is.
@@ -239,15 +258,22 @@ ChoiceCache::ChoiceCache(path folder, std::string identity)
 
 std::optional<Ranking> ChoiceCache::find(const std::string& op) {
   const std::lock_guard guard(mutex_);
-  if (!file_.empty() && !(stamp_of(file_) == stamp_)) read();
+  const auto now = std::chrono::steady_clock::now();
+  if (!file_.empty() && (!by_op_.contains(op) || now - looked_ > kFresh)) {
+    looked_ = now;
+    if (!(stamp_of(file_) == stamp_)) read();
+  }
+  drop_damaged(op);
   const auto found = by_op_.find(op);
   if (found == by_op_.end()) return std::nullopt;
   return Ranking{.candidates = found->second->candidates, .source = ChoiceSource::measured};
 }
 
 void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
-  Entry entry{op, ranking.candidates};
-  if (entry.candidates.size() > kMostCandidates) entry.candidates.resize(kMostCandidates);
+  std::vector<Candidate> candidates = ranking.candidates;
+  if (candidates.size() > kMostCandidates) candidates.resize(kMostCandidates);
+  const auto line = std::make_shared<const std::string>(line_of(op, candidates));
+  Entry entry{line, *line, std::move(candidates)};
   std::unique_lock guard(mutex_, std::defer_lock);  // other threads find() while this one waits for the file's lock
   if (file_.empty()) {
     guard.lock();
@@ -269,6 +295,7 @@ void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
       complain("another process holds its lock: a choice is kept in memory alone");
     } else {
       read();
+      drop_damaged(op);
       put(std::move(entry));
       return write();
     }
@@ -291,49 +318,68 @@ ChoiceCache::Stamp ChoiceCache::stamp_of(const path& file) {
 /// Adds the file's entries to those in memory.
 void ChoiceCache::read() {
   stamp_ = stamp_of(file_);
-  std::string text;
-  if (const std::string why = read_file(file_, text); !why.empty()) return complain(why + ": it is ignored");
+  const auto whole = std::make_shared<std::string>();
+  if (const std::string why = read_file(file_, *whole); !why.empty()) return complain(why + ": it is ignored");
+  const std::string_view text = *whole;
   if (text.empty()) return;
   const std::string begin = std::string(kMagic) + identity_ + "\n";
   if (!text.starts_with(begin)) return complain("it is no cache of this gable and these devices: it is ignored");
   std::size_t damaged = 0;
-  for (std::string_view rest = std::string_view(text).substr(begin.size()); !rest.empty();) {
+  for (std::string_view rest = text.substr(begin.size()); !rest.empty();) {
     const std::size_t end = rest.find('\n');
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    const std::vector<std::string_view> fields = fields_of(line);
-    Entry entry{fields.empty() ? "" : std::string(fields.front()), {}};
-    bool whole = !fields.empty();
-    for (std::size_t i = 1; whole && i < fields.size(); i += 6) {
-      std::optional<Candidate> one = candidate_of(&fields[i]);
-      whole = one.has_value();
-      if (whole) entry.candidates.push_back(std::move(*one));
-    }
-    if (whole) {
+    Entry entry{whole, line};
+    const auto known = by_op_.find(op_of(line));
+    if (known != by_op_.end() && known->second->line == line) entry.candidates = std::move(known->second->candidates);
+    // A damaged line must not replace another one of its op.
+    const bool is_usable = known == by_op_.end() ? !op_of(line).empty() : is_whole(entry);
+    if (is_usable) {
       put(std::move(entry));
     } else {
       ++damaged;
     }
   }
-  if (damaged > 0) complain(std::to_string(damaged) + " damaged entries are ignored");
+  complain_of_damaged(damaged);
+}
+
+/// Whether the entry's line is as somebody wrote it, and makes sense. Lines of the file are looked at when they are
+/// needed: a process needs few of them.
+bool ChoiceCache::is_whole(Entry& entry) {
+  if (entry.candidates.empty() && has_right_checksum(entry.line)) entry.candidates = candidates_of(entry.line);
+  return !entry.candidates.empty();
+}
+
+void ChoiceCache::drop_damaged(const std::string& op) {
+  const auto found = by_op_.find(op);
+  if (found == by_op_.end() || is_whole(*found->second)) return;
+  const auto entry = found->second;
+  by_op_.erase(found);
+  entries_.erase(entry);
+  complain_of_damaged(1);
 }
 
 /// Oldest first; the oldest are left out where there is no room for them.
-std::list<std::string> ChoiceCache::newest_lines(std::size_t room) const {
-  std::list<std::string> lines;
-  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-    std::string line = line_of(entry->op, entry->candidates);
-    if (line.size() > room) break;
-    room -= line.size();
-    lines.push_front(std::move(line));
+std::vector<std::string_view> ChoiceCache::newest_lines(std::size_t room) {
+  std::vector<std::string_view> lines;
+  std::size_t damaged = 0;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend() && entry->line.size() < room; ++entry) {
+    if (is_whole(*entry)) {
+      room -= entry->line.size() + 1;
+      lines.push_back(entry->line);
+    } else {
+      ++damaged;
+    }
   }
+  complain_of_damaged(damaged);
+  std::reverse(lines.begin(), lines.end());
   return lines;
 }
 
 /// Replaces the file by the entries in memory. Called under the lock.
 void ChoiceCache::write() {
   std::string text = std::string(kMagic) + identity_ + "\n";
-  for (const std::string& line : newest_lines(kMostBytes - text.size())) text += line;
+  for (const std::string_view line : newest_lines(kMostBytes - text.size())) text.append(line).append("\n");
   make_room(folder_);
   const path fresh = path(file_).replace_extension(".tmp");
   std::string why = write_file(fresh, text);
@@ -349,20 +395,26 @@ void ChoiceCache::write() {
 void ChoiceCache::put(Entry entry) {
   std::list<Entry> one;
   one.push_back(std::move(entry));
-  by_op_.reserve(by_op_.size() + 1);
-  std::unordered_map<std::string_view, std::list<Entry>::iterator> index{{one.front().op, one.begin()}};
+  const std::string_view op = op_of(one.front().line);
+  const auto [at, is_new] = by_op_.try_emplace(op, one.begin());
   // Nothing was changed so far, and nothing needs memory from here on.
-  if (const auto found = by_op_.find(one.front().op); found != by_op_.end()) {
-    const auto old = found->second;
-    by_op_.erase(found);
+  if (!is_new) {
+    const auto old = at->second;
+    auto node = by_op_.extract(at);
+    node.key() = op;
+    node.mapped() = one.begin();
+    by_op_.insert(std::move(node));
     entries_.erase(old);
   }
-  by_op_.merge(index);
   entries_.splice(entries_.end(), one);
   if (entries_.size() > kMostEntries) {
-    by_op_.erase(entries_.front().op);
+    by_op_.erase(op_of(entries_.front().line));
     entries_.pop_front();
   }
+}
+
+void ChoiceCache::complain_of_damaged(std::size_t entries) {
+  if (entries > 0) complain(std::to_string(entries) + " damaged entries are ignored");
 }
 
 /// Each word once in a row.

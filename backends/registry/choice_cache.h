@@ -8,9 +8,11 @@
 
 #include <gable/choose.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -36,8 +38,9 @@ class ChoiceCache {
 
  private:
   struct Entry {
-    std::string op;
-    std::vector<Candidate> candidates;
+    std::shared_ptr<const std::string> text;  ///< that holds the line: the file's, or one of its own
+    std::string_view line;                    ///< as in the file: checksum, op, candidates
+    std::vector<Candidate> candidates{};      ///< of the line, once is_whole() has looked at it
   };
   /// What tells one state of the file from another.
   struct Stamp {
@@ -47,20 +50,24 @@ class ChoiceCache {
   };
 
   static Stamp stamp_of(const std::filesystem::path& file);
-  std::list<std::string> newest_lines(std::size_t room) const;
+  static bool is_whole(Entry& entry);
+  void drop_damaged(const std::string& op);
+  std::vector<std::string_view> newest_lines(std::size_t room);
   void read();
   void write();
   void put(Entry entry);
   void complain(const std::string& what);
+  void complain_of_damaged(std::size_t entries);
 
   std::mutex mutex_;
   std::filesystem::path folder_;
   std::filesystem::path file_;
   std::string identity_;
   Stamp stamp_{};
+  std::chrono::steady_clock::time_point looked_{};  ///< at the file's stamp
   std::string last_word_;
-  std::list<Entry> entries_;  ///< oldest first
-  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_op_;
+  std::list<Entry> entries_;                                                ///< oldest first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_op_;  ///< by parts of their lines
 };
 
 }  // namespace gable

@@ -227,6 +227,25 @@ TEST_CASE("lines that are well signed and make no sense are left out") {
   CHECK(ChoiceCache(folder.path(), "m").find("op").has_value());
 }
 
+TEST_CASE("a damaged line replaces no whole one of its op, in the file or in memory, and is not written again") {
+  const Folder folder;
+  ChoiceCache writer(folder.path(), "m");
+  writer.store("op", ranking(1));
+  const std::string text = read(writer.file());
+  std::string damaged = text.substr(text.find('\n', text.find('\n') + 1) + 1);
+  damaged[damaged.find("direct")] = 'x';
+  write(writer.file(), text + damaged);
+  CHECK(ChoiceCache(folder.path(), "m").find("op").has_value());
+  write(writer.file(), text.substr(0, text.size() - damaged.size()) + damaged);
+  CHECK_FALSE(writer.find("an op that makes it read the file").has_value());
+  CHECK(writer.find("op").has_value());
+  ChoiceCache reader(folder.path(), "m");
+  CHECK_FALSE(reader.find("op").has_value());
+  CHECK(says("damaged"));
+  reader.store("other", ranking(2));
+  CHECK(read(writer.file()).find("xirect") == std::string::npos);
+}
+
 TEST_CASE("files that are not to be trusted are ignored with a word: too large, writable by others, no files") {
   const Folder folder;
   ChoiceCache writer(folder.path(), "m");
