@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace gable {
@@ -47,6 +48,22 @@ class Placed final : public PlanImpl {
   const void* first_ = nullptr;
 };
 
+/// Takes `again` where it ran last of all, since its weights are in L2 then, else `first`.
+class Kept final : public PlanImpl {
+ public:
+  Kept(double& now, const void*& last, double first, double again)
+      : PlanImpl(PlanDetails{}), now_(now), last_(last), first_(first), again_(again) {}
+  void run(const RunArguments&) override {
+    now_ += last_ == this ? again_ : first_;
+    last_ = this;
+  }
+
+ private:
+  double& now_;
+  const void*& last_;
+  double first_, again_;
+};
+
 Contestant contestant(const std::shared_ptr<DeviceImpl>& device, double& now, std::function<double(double)> time) {
   return {.device = device, .make = [&now, time] { return std::make_unique<Timed>(now, time); }};
 }
@@ -84,6 +101,22 @@ TEST_CASE("tuner: contestants of nearly the same time are compared on several se
   contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
   contestants.push_back(
       {.device = device, .make = [&now] { return std::make_unique<tuner_test::Placed>(now, 0.315e-3, 0.28e-3); }});
+  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
+  REQUIRE(contestants[0].seconds);
+  REQUIRE(contestants[1].seconds);
+  CHECK(*contestants[1].seconds < *contestants[0].seconds);
+}
+
+TEST_CASE("tuner: a contestant that is fast right after itself only loses, as in a network") {
+  const auto device = std::make_shared<tuner_test::Host>();
+  double now = 0;
+  const void* last = nullptr;
+  std::vector<Contestant> contestants;
+  for (const auto& [first, again] : {std::pair(40e-6, 12e-6), std::pair(20e-6, 20e-6)}) {
+    contestants.push_back({.device = device, .make = [&now, &last, first = first, again = again] {
+                             return std::make_unique<tuner_test::Kept>(now, last, first, again);
+                           }});
+  }
   measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
   REQUIRE(contestants[0].seconds);
   REQUIRE(contestants[1].seconds);
