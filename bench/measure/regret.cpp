@@ -53,6 +53,16 @@ RegretTime time_of(const Row& row) { return {row.place.device, row.place.kernel,
 
 bool same_program(const RegretTime& a, const RegretTime& b) { return a.device == b.device && a.kernel == b.kernel; }
 
+/// Whether the device's own plan of the op is that of the candidate: the same device, which takes that kernel by
+/// itself.
+bool is_plan_of(const OpenDevice& device, const Op& op, const Candidate& candidate) {
+  if (without_kernel(device.uri) != uri_of(candidate)) return false;
+  for (const KernelSupport& one : device.device.query(op)) {
+    if (one.supported) return one.kernel == candidate.kernel;
+  }
+  return false;
+}
+
 bool same_layer(const Identity& a, const Identity& b) {
   return a.name == b.name && a.problem == b.problem && a.dtype == b.dtype && a.math == b.math && a.layout == b.layout;
 }
@@ -113,9 +123,9 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
     ++document.without_choice;
     return;
   }
-  // By the model, `auto` takes its first device as that is: a second plan of it would only cost time, of cuDNN seconds.
-  // A measured choice may name another kernel of the device.
-  const bool apart = ranking.source == ChoiceSource::measured;
+  // `auto` takes its first device mostly as that is: a second plan of it would only cost time, of cuDNN seconds, and
+  // push the tensors of the others out of the caches. A measured choice may name another kernel of the device.
+  const bool apart = ranking.source == ChoiceSource::measured && !is_plan_of(devices.front(), one.op, *ranking.first());
   if (apart) devices.insert(devices.begin(), automatic_);
   Outcome outcome;
   MeasureOptions options;

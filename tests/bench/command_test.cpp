@@ -864,7 +864,7 @@ TEST_CASE("tune remembers what it measured, and regret compares what auto choose
     REQUIRE(record["layers"].size() == 1);
     CHECK(record["layers"][0]["source"] == (known ? "measured" : "model"));
     CHECK(record["layers"][0]["regret"].get<double>() >= 1);
-    CHECK(record["layers"][0]["times"].size() >= (known ? 3u : 2u));  // what was tuned may name another kernel
+    CHECK(record["layers"][0]["times"].size() == 2);  // each kernel once: what was tuned is one of them
     CHECK(record["summary"][0]["layers"] == 1);
   }
   const Result beyond = run_command("regret --kernels --seconds 0.01 --geo 0.5" + layer, cache);
