@@ -112,7 +112,8 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_of(p.groups, kMostChannels),
                                                     std::log(static_cast<double>(rates.threads)),
                                                     has_part_of_a_vector(p) ? 1.0 : 0.0,
-                                                    log_waste(p.group_k(), 32)};
+                                                    log_waste(p.group_k(), 32),
+                                                    p.r > p.s ? 1.0 : 0.0};
   const std::size_t load = p.n > 1 ? 2 : rates.threads > 1 ? 1 : 0;
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;

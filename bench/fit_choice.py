@@ -126,6 +126,7 @@ def features(layer: Layer) -> list[float]:
         math.log(layer.threads),
         1 if shape_class(e) == "depthwise" and e["oc"] < 16 and e["oc"] != 8 else 0,
         log_waste(group_k, 32),
+        1 if e["kh"] > e["kw"] else 0,
     ]
 
 
