@@ -8,8 +8,8 @@ The first law of a class is fitted to layers of one image on one thread, the sec
 several images, both near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
 is `backends`. The features and rates are those of backends/shape_model.cpp: change both together.
 
-Times are the fastest of each row's runs. Short rows of few runs are left out: one run that the system interrupted would decide. Each
-record's pair of times counts for itself: between two records a machine may have changed its clock.
+Times are the first quartile of each row's runs, as `gable regret` judges. Short rows of few runs are left out: some that the system
+interrupted would decide. Each record's pair of times counts for itself: between two records a machine may have changed its clock.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def read(files: Iterable[str], kind: str = "vectors") -> list[Layer]:
             key = (file, row["problem"], row["dtype"], row["layout"], row["threads"])
             seconds = found.setdefault(key, {})
             device = row["device"].partition("?")[0]
-            seconds[device] = min(seconds.get(device, math.inf), row["T"]["fastest"])
+            seconds[device] = min(seconds.get(device, math.inf), row["T"]["q1"])
     both = [(key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
     return [Layer(problem, dtype, layout, seconds, threads, kind) for (_, problem, dtype, layout, threads), seconds in both]
 

@@ -74,7 +74,7 @@ def test_one_image_on_several_threads_has_a_law_of_its_own():
 
 def test_each_record_counts_for_itself(tmp_path):
     rows = [
-        {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": {"runs": 50, "fastest": 1.0}}
+        {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": {"runs": 50, "fastest": 1.0, "q1": 1.0}}
         for device in fit_choice.DEVICES
     ]
     files = [tmp_path / "a.json", tmp_path / "b.json"]
@@ -85,7 +85,7 @@ def test_each_record_counts_for_itself(tmp_path):
 
 def test_rows_of_few_runs_are_left_out(tmp_path):
     def row(device, runs):
-        time = {"runs": runs, "fastest": 1e-5}
+        time = {"runs": runs, "fastest": 1e-5, "q1": 1e-5}
         return {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": time}
 
     record = tmp_path / "record.json"
