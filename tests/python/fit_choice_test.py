@@ -73,8 +73,9 @@ def test_one_image_on_several_threads_has_a_law_of_its_own():
 
 
 def test_each_record_counts_for_itself(tmp_path):
+    time = {"runs": 50, "fastest": 1.0, "q1": 1.0}
     rows = [
-        {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": {"runs": 50, "fastest": 1.0, "q1": 1.0}}
+        {"problem": "mb1ic16ih4oc8kh1", "dtype": "f32", "layout": "nhwc", "threads": 1, "device": device, "T": time}
         for device in fit_choice.DEVICES
     ]
     files = [tmp_path / "a.json", tmp_path / "b.json"]
