@@ -46,7 +46,8 @@ DepthwisePlan::DepthwisePlan(const Conv2dProblem& problem, const Target& target,
       blocking_(choose_depthwise_blocking(problem, target, threads)),
       columns_(column_axis(blocking_.problem)),
       workspace_(static_cast<std::size_t>(threads * blocking_.thread_floats())),
-      bias_(bias_floats(problem, blocking_.sections.front().lanes)),
+      bias_(bias_floats(problem, blocking_.sections.front().lanes),
+            bias_floats(problem, blocking_.sections.front().lanes)),
       runs_(static_cast<std::size_t>(kRunsGap + threads * runs_apart())) {}
 
 std::int64_t DepthwisePlan::runs_apart() const { return problem_.r * columns_.runs() + kRunsGap; }

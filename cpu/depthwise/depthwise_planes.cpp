@@ -191,7 +191,8 @@ DepthwisePlanesPlan::DepthwisePlanesPlan(const Conv2dProblem& problem, const Tar
       target_(&target),
       threads_(threads),
       blocking_(Blocking(problem, target, threads).run()),
-      workspace_(static_cast<std::size_t>(threads * blocking_.thread_floats)) {}
+      workspace_(static_cast<std::size_t>(threads * blocking_.thread_floats),
+                 static_cast<std::size_t>(threads * blocking_.thread_floats)) {}
 
 std::size_t DepthwisePlanesPlan::packed_bytes() const {
   return static_cast<std::size_t>(problem_.r * problem_.s * problem_.k) * sizeof(float);

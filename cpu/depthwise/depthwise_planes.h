@@ -76,7 +76,7 @@ class DepthwisePlanesPlan {
   const Target* target_;
   int threads_;
   PlanesBlocking blocking_;
-  AlignedFloats workspace_;  // a part a thread
+  AlignedFloats workspace_;  // a part a thread; where nothing is staged, in the padding of rows, it stays zero
 };
 
 }  // namespace gable::cpu

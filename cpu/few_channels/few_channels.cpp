@@ -68,7 +68,8 @@ FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const Target& tar
       blocking_(few_channels_blocking(problem, *kernels_, threads)),
       offsets_(run_offsets(problem, blocking_.strip)),
       workspace_(static_cast<std::size_t>(round_up(problem.k, 16)) +
-                 static_cast<std::size_t>(threads) * blocking_.workspace.floats) {
+                     static_cast<std::size_t>(threads) * blocking_.workspace.floats,
+                 static_cast<std::size_t>(round_up(problem.k, 16))) {
   if (!blocking_.tile.pixel_lanes) return;
   const auto channels = static_cast<std::int32_t>(problem_.k);
   for (std::int32_t i = 0; i < channels * kernels_->lanes; ++i) {

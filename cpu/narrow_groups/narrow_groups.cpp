@@ -66,7 +66,8 @@ NarrowGroupsPlan::NarrowGroupsPlan(const Conv2dProblem& problem, const NarrowGro
       kernels_(&kernels),
       threads_(threads),
       blocking_(narrow_groups_blocking(problem, *kernels_, threads)),
-      workspace_(static_cast<std::size_t>(blocking_.blocks * kernels_->lanes + threads * thread_floats())) {
+      workspace_(static_cast<std::size_t>(blocking_.blocks * kernels_->lanes + threads * thread_floats()),
+                 static_cast<std::size_t>(blocking_.blocks * kernels_->lanes)) {
   for (std::int64_t i = 0; i < steps(); ++i) {
     for (std::int64_t lane = 0; lane < kernels_->lanes; ++lane) {
       const std::int64_t group = std::min(lane / problem_.group_k(), blocking_.block_groups - 1);

@@ -43,7 +43,8 @@ PointwisePlan::PointwisePlan(const Conv2dProblem& problem, const Target& target,
       kernels_(&pointwise_kernels(target)),
       threads_(threads),
       blocking_(pointwise_blocking(problem, *kernels_, threads)),
-      workspace_(static_cast<std::size_t>(padded_lanes()) + static_cast<std::size_t>(threads) * strip_floats()) {}
+      workspace_(static_cast<std::size_t>(padded_lanes()) + static_cast<std::size_t>(threads) * strip_floats(),
+                 static_cast<std::size_t>(padded_lanes())) {}
 
 std::int64_t PointwisePlan::padded_lanes() const { return round_up(problem_.k, kernels_->least_lanes); }
 

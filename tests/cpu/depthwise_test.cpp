@@ -125,7 +125,7 @@ void check_large_depthwise_result() {
     const std::vector<float> packed = packed_weights(plan, p, weights.data());
     for (const std::size_t shift : {0, 1}) {
       INFO(target->name << ", y " << shift << " floats from a cache line");
-      AlignedFloats y(count + 32);
+      AlignedFloats y(count + 32, count + 32);
       float* first = y.data() + 16 + shift;
       plan.run(x.data(), packed.data(), nullptr, first);
       std::size_t wrong = 0;

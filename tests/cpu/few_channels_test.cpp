@@ -25,7 +25,7 @@ TEST_CASE("few channels: a result beyond the last level's share, on aligned and 
       plan.pack(weights.data(), dense_strides(p), packed.data());
       for (const std::int64_t shift : {0, 1}) {
         INFO(target->name << ", " << k << " channels, y " << shift << " floats from a cache line");
-        AlignedFloats y(static_cast<std::size_t>(count + 32));
+        AlignedFloats y(static_cast<std::size_t>(count + 32), static_cast<std::size_t>(count + 32));
         float* first = y.data() + 16 + shift;
         plan.run(x.data(), packed.data(), bias.data(), first);
         std::int64_t wrong = 0;

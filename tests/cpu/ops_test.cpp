@@ -363,7 +363,7 @@ TEST_CASE("transpose: a result beyond the last level, on aligned and unaligned a
   for (const DType type : {DType::f32, DType::bf16}) {
     const auto bytes = static_cast<std::int64_t>(size_of(type));
     const AlignedFloats from(static_cast<std::size_t>(kRows * kPitch)),
-        to(static_cast<std::size_t>(kColumns * kPitch + 16));
+        to(static_cast<std::size_t>(kColumns * kPitch + 16), static_cast<std::size_t>(kColumns * kPitch + 16));
     auto* in = reinterpret_cast<unsigned char*>(from.data());
     for (std::int64_t i = 0; i < kRows * kPitch * bytes; ++i) in[i] = static_cast<unsigned char>(i * 2654435761 >> 11);
     for (const Target* target : supported_targets()) {
@@ -400,7 +400,8 @@ TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligne
       std::mt19937 random(29);
       return random_elements(type, count, random);
     }();
-    const AlignedFloats to(static_cast<std::size_t>(count * bytes / 4 + 32));
+    const auto floats = static_cast<std::size_t>(count * bytes / 4 + 32);
+    const AlignedFloats to(floats, floats);
     for (const Target* target : supported_targets()) {
       for (const std::int64_t offset : {std::int64_t{0}, bytes}) {
         INFO(name_of(type) << " on " << target->name << ", " << offset << " bytes from a line");

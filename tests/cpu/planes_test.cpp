@@ -199,7 +199,7 @@ TEST_CASE("planes: a result beyond the last level's share, on aligned and unalig
     const std::vector<float> packed = packed_weights(plan, p, weights.data());
     for (const std::int64_t shift : {0, 1}) {
       INFO(target->name << ", y " << shift << " floats from a cache line");
-      AlignedFloats y(static_cast<std::size_t>(count + 32));
+      AlignedFloats y(static_cast<std::size_t>(count + 32), static_cast<std::size_t>(count + 32));
       float* first = y.data() + 16 + shift;
       plan.run(x.data(), packed.data(), bias.data(), first);
       std::int64_t wrong = 0;
