@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "depthwise_multiplied",
     "depthwise_non_temporal",
     "depthwise_row_tiles",
+    "depthwise_pairs",
     "depthwise_planes_in_place",
     "depthwise_planes_staged",
     "depthwise_planes_direct",
@@ -104,8 +105,9 @@ constexpr bool takes(PathUnit unit, Path path) {
 bool exists_on(Path path, const Target& target) {
   return (path != Path::narrow_groups && path != Path::depthwise_row_tiles) || target.name != "scalar";
 }
-/// Whether a vector is a cache line, which depthwise's non-temporal stores write as a whole.
-bool stores_lines(const Target& target) { return target.name == "avx512"; }
+/// Paths of vectors of a cache line: depthwise's non-temporal stores, which write lines as a whole, and its pairs, for
+/// which others have too few registers.
+bool needs_lines(Path path) { return path == Path::depthwise_non_temporal || path == Path::depthwise_pairs; }
 
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;
 
@@ -135,7 +137,7 @@ std::vector<PathCoverage> path_coverage() {
     const Path path = static_cast<Path>(i);
     for (const Target& target : compiled_targets()) {
       if (!exists_on(path, target)) continue;
-      if (path == Path::depthwise_non_temporal && !stores_lines(target)) continue;
+      if (needs_lines(path) && target.name != "avx512") continue;
       entries.push_back(entry_of(path, target, is_bf16(path) ? PathUnit::emulated : PathUnit::vectors));
     }
     for (const PathUnit unit : {PathUnit::amx, PathUnit::bf16_dot}) {

@@ -65,7 +65,7 @@ std::size_t DepthwisePlan::workspace_bytes() const {
 
 Packing DepthwisePlan::packing() const {
   const ChannelSection& first = blocking_.sections.front();
-  return packing_of(problem_, "depthwise", {first.lanes, blocking_.sections.back().lanes});
+  return packing_of(problem_, "depthwise", {first.lanes, blocking_.sections.back().lanes, first.paired ? 1 : 0});
 }
 
 void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
@@ -130,6 +130,7 @@ class DepthwisePlan::Unit {
     call_.runs = runs_;
     call_.weights = run.packed + packed_lane * p_.r * p_.s;
     call_.vectors = block_.vectors.vectors;
+    call_.paired = b_.sections[block_.section].paired;
     call_.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
     call_.non_temporal = run.non_temporal;
     const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // where the last vector lies in f32 rows
@@ -274,6 +275,7 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   note_path(blocking_.stages_input ? Path::depthwise_widened : Path::depthwise_in_place, *target_);
   if (blocking_.row_tile_outputs > 0) note_path(Path::depthwise_row_tiles, *target_);
   if (problem_.k != problem_.c) note_path(Path::depthwise_multiplied, *target_);
+  if (blocking_.sections.front().paired) note_path(Path::depthwise_pairs, *target_);
   const bool in_place = problem_.bias && bias_.size() == 0;
   if (problem_.bias && !in_place) std::copy(bias, bias + problem_.k, bias_.data());
   const Run call{static_cast<const char*>(x), static_cast<const float*>(packed), in_place ? bias : bias_.data(),

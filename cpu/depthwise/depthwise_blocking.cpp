@@ -16,6 +16,12 @@ constexpr std::int64_t kPointwiseRow = 256;
 /// Results that need more than the tile does.
 bool stores_rows(const Conv2dProblem& p, std::int64_t lanes) { return p.activation == Activation::tanh || p.k < lanes; }
 
+/// Whether tiles read f32 rows in the workspace: they read and write one type.
+bool stages_input(const Conv2dProblem& p, std::int64_t lanes) {
+  const bool other_type = stores_rows(p, lanes) && p.dtype != DType::f32;
+  return p.k != p.c || p.k < lanes || other_type;
+}
+
 /// Pointwise images as one image with rows of up to kPointwiseRow pixels, and enough rows for the threads.
 Conv2dProblem with_long_rows(Conv2dProblem p, int threads) {
   if (!is_pointwise(p)) return p;
@@ -56,9 +62,7 @@ class Blocking {
     b_.problem = p_;
     b_.sections = choose_sections(p_, target);
     b_.stores_rows = stores_rows(p_, b_.sections.front().lanes);
-    // A tile reads and writes one type.
-    const bool other_type = b_.stores_rows && p_.dtype != DType::f32;
-    b_.stages_input = p_.k != p_.c || p_.k < b_.sections.front().lanes || other_type;
+    b_.stages_input = stages_input(p_, b_.sections.front().lanes);
     if (p_.dtype != DType::f32) b_.stores_rows = b_.stages_input;
     b_.tile_type = b_.stages_input ? DType::f32 : p_.dtype;
     b_.row_tile_outputs = b_.stages_input || b_.stores_rows ? 0 : row_tile_outputs(p_, target);
@@ -86,6 +90,11 @@ class Blocking {
  private:
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }
   static std::int64_t l1_floats() { return l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)); }
+  /// Channels of which blocks have a multiple.
+  std::int64_t channel_step() const {
+    const ChannelSection& section = b_.sections.front();
+    return section.paired ? 2 * section.lanes : section.lanes;
+  }
   std::int64_t columns_under(std::int64_t pixels) const {
     return std::min(p_.w, (pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1);
   }
@@ -97,12 +106,12 @@ class Blocking {
 
   /// As many channels as L1 holds for one tile, or for the row if it is short: whole vectors, at least one.
   std::int64_t block_channels() const {
-    const std::int64_t lanes = b_.sections.front().lanes;
+    const std::int64_t step = channel_step();
     const std::int64_t columns = b_.stages_input ? std::min<std::int64_t>(p_.wo, 2 * kMaxTileOutputs) : p_.wo;
     const std::int64_t fitting = l1_floats() / floats_of(columns);
-    const std::int64_t least = b_.stages_input ? lanes : least_channels();
-    const std::int64_t whole = std::max(least, fitting / lanes * lanes);
-    return even_part(ceil_div(p_.k, lanes), whole / lanes) * lanes;
+    const std::int64_t least = b_.stages_input ? step : least_channels();
+    const std::int64_t whole = std::max(least, fitting / step * step);
+    return even_part(ceil_div(p_.k, step), whole / step) * step;
   }
 
   struct UnitSize {
@@ -119,7 +128,7 @@ class Blocking {
   std::int64_t units_of(const UnitSize& unit) const {
     return p_.n * channel_blocks(unit.channels) * ceil_div(p_.ho, unit.rows);
   }
-  std::int64_t least_channels() const { return round_up(kBlockBytes / element_bytes(), b_.sections.front().lanes); }
+  std::int64_t least_channels() const { return round_up(kBlockBytes / element_bytes(), channel_step()); }
 
   /// How long the busiest thread takes, in channels of a row of output. A unit takes as long as a row more than it has,
   /// for its halo; rows without a partner for row tiles do as well. At the end a thread waits for a part of a unit.
@@ -140,9 +149,8 @@ class Blocking {
   UnitSize choose_unit() const {
     UnitSize best{block_channels(), p_.ho};
     if (threads_ == 1) return best;
-    const std::int64_t lanes = b_.sections.front().lanes;
     const std::int64_t least = std::min(best.channels, least_channels());
-    for (std::int64_t channels = best.channels; channels >= least; channels -= lanes) {
+    for (std::int64_t channels = best.channels; channels >= least; channels -= channel_step()) {
       for (std::int64_t blocks = 1; blocks <= std::min(p_.ho, units_wanted(threads_)); ++blocks) {
         const UnitSize unit{channels, ceil_div(p_.ho, blocks)};
         if (!rows_apart(unit)) continue;
@@ -219,16 +227,19 @@ class Blocking {
 }  // namespace
 
 std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target& target) {
-  const std::int64_t lanes = depthwise_tiles(target).lanes;
+  const DepthwiseTiles& tiles = depthwise_tiles(target);
+  const std::int64_t lanes = tiles.lanes;
   const Target* half = half_width_target(target);
-  if (half != nullptr && p.k < lanes) return {{half, lanes / 2, 0, p.k, 0}};
+  if (half != nullptr && p.k < lanes) return {{half, lanes / 2, 0, p.k, 0, false}};
+  // Pairs are loaded as whole cache lines: across two of them they are no faster than their vectors.
+  const bool paired = tiles.pairs && p.dtype == DType::bf16 && !stages_input(p, lanes) && p.k % (2 * lanes) == 0;
   const std::int64_t tail = p.k % lanes;
   // Another pass over the input costs row tiles more than unused lanes.
   if (half == nullptr || tail == 0 || tail > lanes / 2 || suits_row_tiles(p, target))
-    return {{&target, lanes, 0, p.k, 0}};
+    return {{&target, lanes, 0, p.k, 0, paired}};
   const std::int64_t whole = p.k - tail;
   // A tail of fewer channels than half a vector takes some from the whole vectors.
-  return {{&target, lanes, 0, whole, 0}, {half, lanes / 2, p.k - lanes / 2, lanes / 2, whole}};
+  return {{&target, lanes, 0, whole, 0, false}, {half, lanes / 2, p.k - lanes / 2, lanes / 2, whole, false}};
 }
 
 std::int64_t depthwise_table_pieces(const Conv2dProblem& problem, const Target& target) {

@@ -31,11 +31,13 @@ struct ChannelSection {
   const Target* target;
   std::int64_t lanes, first, channels;
   std::int64_t packed_lanes_before;  // of the sections before it
+  bool paired;                       // vectors come in pairs, of the even and the odd channels of twice the lanes
 
   std::int64_t vectors() const { return ceil_div(channels, lanes); }
   std::int64_t last() const { return channels > lanes ? channels - lanes : 0; }
   /// The channel of a lane of a vector; channels or more: unused.
   std::int64_t channel(std::int64_t vector, std::int64_t lane) const {
+    if (paired) return vector / 2 * 2 * lanes + 2 * lane + vector % 2;
     return (vector + 1 == vectors() ? last() : vector * lanes) + lane;
   }
 };
@@ -66,7 +68,7 @@ struct DepthwiseBlocking {
   std::int64_t thread_floats() const { return ring_rows * row_floats + result_floats; }
 };
 
-/// The widths of vectors, which depend on the channels, the window, the type and the target alone.
+/// The widths of vectors, which depend on the channels, the window, the type, the target and whether tanh follows.
 std::vector<ChannelSection> choose_sections(const Conv2dProblem& problem, const Target& target);
 
 /// What the blocking's tables hold, counted without making them: for one thread, and at most for several.

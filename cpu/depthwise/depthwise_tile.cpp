@@ -1,6 +1,9 @@
 // The register tile (depthwise_tile.h). Registers: up to 8 accumulators, up to 7 weights, 1 input: the 16 of AVX2.
 // A run of t taps at stride 1 loads t vectors of weights and 7 + t of input for 8t FMA: 13 loads for 24 with 3 taps, 17
 // for 40 with 5, 21 for 56 with 7. So the FMA units bound it, even where each load of input crosses a cache line.
+// In bf16 a tile takes two vectors of channels where there are 32 registers and a pixel is whole cache lines: of a load
+// of 64 bytes a shift leaves the even channels as f32 and a mask the odd ones, and the results are merged likewise.
+// Widening neighbours takes two operations a vector instead of one, which compete with the FMA.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_tile.h"
@@ -31,6 +34,33 @@ constexpr bool goes_by_taps(int outputs, int taps, int stride) {
 constexpr bool goes_by_taps(int, int, int) { return false; }
 #endif
 
+/// Whether tiles of a type take pairs of vectors.
+#if HWY_TARGET == HWY_AVX3
+constexpr bool takes_pairs(DType type) { return type == DType::bf16; }
+
+/// Two vectors of neighbouring channels of bf16: the even ones and the odd ones of them as f32.
+struct Pair {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  using D16 = hn::Repartition<std::uint16_t, D>;
+  using D32 = hn::RebindToUnsigned<D>;
+
+  static HWY_INLINE V even(const std::uint16_t* x) {
+    return hn::BitCast(D(), hn::ShiftLeft<16>(hn::BitCast(D32(), hn::LoadU(D16(), x))));
+  }
+  static HWY_INLINE V odd(const std::uint16_t* x) {
+    return hn::BitCast(D(), hn::And(hn::BitCast(D32(), hn::LoadU(D16(), x)), hn::Set(D32(), 0xffff0000U)));
+  }
+  /// From sums whose upper halves are the rounded bf16.
+  static HWY_INLINE void store(hn::Vec<D32> even, hn::Vec<D32> odd, std::uint16_t* y) {
+    const D16 d16;
+    hn::StoreU(hn::OddEven(hn::BitCast(d16, odd), hn::BitCast(d16, hn::ShiftRight<16>(even))), d16, y);
+  }
+};
+#else
+constexpr bool takes_pairs(DType) { return false; }
+#endif
+
 /// The vectors of each tile.
 template <class Tile, int kOutputs, int kStride>
 HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
@@ -50,12 +80,30 @@ HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
   }
 }
 
+/// The pairs of vectors of each tile. Not inlined beside run_tiles(), whose registers it would take.
+template <class Tile, int kOutputs, int kStride>
+HWY_NOINLINE void run_pairs(const DepthwiseTileCall& caller) {
+  using T = typename Tile::T;
+  const DepthwiseTileCall call = caller;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(typename Tile::D()));
+  const T* x = static_cast<const T*>(call.x);
+  T* y = static_cast<T*>(call.y);
+  for (std::int64_t i = 0; i < call.tiles; ++i) {
+    for (std::int64_t v = 0; v < call.vectors; v += 2) {
+      Tile::pair_tile(call, x + v * lanes, y + v * lanes, call.bias + v * lanes, v * call.weights_step);
+    }
+    x += kOutputs * kStride * call.x_step;
+    y += kOutputs * call.y_step;
+  }
+}
+
 /// kShifts: bf16 is widened by two operations instead of one permutation.
 template <DType kType, int kOutputs, int kStride, bool kShifts>
 struct DepthwiseTile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   using T = Storage<kType>;
+  static constexpr bool kPairs = takes_pairs(kType);
 
   /// As in vector-inl.h: gcc would keep an offset for each position.
   static HWY_INLINE void next_position([[maybe_unused]] const T*& x) {
@@ -255,7 +303,131 @@ struct DepthwiseTile {
     finish(call, acc, y);
   }
 
-  static void run(const DepthwiseTileCall& call) { run_tiles<DepthwiseTile, kOutputs, kStride>(call); }
+#if HWY_TARGET == HWY_AVX3
+  /// Whether a run's weights for both halves of a pair fit the registers beside both halves' accumulators.
+  static constexpr bool pair_fits(int taps) { return 2 * (kOutputs + taps) + 3 <= 32; }
+
+  /// A run for both halves of a pair. An accumulator comes again with the next position, whose products of the two
+  /// halves are about as many as one takes cycles.
+  template <int kTaps, bool kAll>
+  static HWY_INLINE void multiply_add_pair(const DepthwiseTileCall& call, const T* x, const float* weights,
+                                           Positions inside, V (&even)[kOutputs], V (&odd)[kOutputs]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    constexpr int kPositions = (kOutputs - 1) * kStride + kTaps;
+    V even_taps[kTaps], odd_taps[kTaps];
+    HWY_UNROLL(7) for (int tap = 0; tap < kTaps; ++tap) {
+      even_taps[tap] = hn::LoadU(d, weights + tap * lanes);
+      odd_taps[tap] = hn::LoadU(d, weights + call.weights_step + tap * lanes);
+    }
+    HWY_UNROLL(21) for (int i = 0; i < kPositions; ++i) {
+      if (kAll || HWY_LIKELY((inside >> i & 1) != 0)) {
+        const V even_input = Pair::even(x), odd_input = Pair::odd(x);
+        HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
+          const int tap = i - output * kStride;
+          if (tap >= 0 && tap < kTaps) {
+            even[output] = hn::MulAdd(even_input, even_taps[tap], even[output]);
+            odd[output] = hn::MulAdd(odd_input, odd_taps[tap], odd[output]);
+          }
+        }
+      }
+      x += call.x_step;
+      next_position(x);
+    }
+  }
+
+  /// A run for one half of a pair.
+  template <int kTaps, class Load>
+  static HWY_INLINE void multiply_add_half(const DepthwiseTileCall& call, const T* x, const float* weights,
+                                           Positions inside, const Load& load, V (&acc)[kOutputs]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    constexpr int kPositions = (kOutputs - 1) * kStride + kTaps;
+    V taps[kTaps];
+    HWY_UNROLL(7) for (int tap = 0; tap < kTaps; ++tap) taps[tap] = hn::LoadU(d, weights + tap * lanes);
+    HWY_UNROLL(21) for (int i = 0; i < kPositions; ++i) {
+      if (HWY_LIKELY((inside >> i & 1) != 0)) {
+        const V input = load(x);
+        HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
+          const int tap = i - output * kStride;
+          if (tap >= 0 && tap < kTaps) acc[output] = hn::MulAdd(input, taps[tap], acc[output]);
+        }
+      }
+      x += call.x_step;
+      next_position(x);
+    }
+  }
+
+  template <int kTaps>
+  static HWY_INLINE void run_of_pair(const DepthwiseTileCall& call, const T* x, const float* weights, Positions inside,
+                                     V (&even)[kOutputs], V (&odd)[kOutputs]) {
+    constexpr Positions kAll = (Positions{1} << ((kOutputs - 1) * kStride + kTaps)) - 1;
+    if constexpr (!pair_fits(kTaps)) {
+      multiply_add_half<kTaps>(
+          call, x, weights, inside, [](const T* at) HWY_ATTR { return Pair::even(at); }, even);
+      weights += call.weights_step;
+      multiply_add_half<kTaps>(
+          call, x, weights, inside, [](const T* at) HWY_ATTR { return Pair::odd(at); }, odd);
+    } else if (inside == kAll) {
+      multiply_add_pair<kTaps, true>(call, x, weights, inside, even, odd);
+    } else {
+      multiply_add_pair<kTaps, false>(call, x, weights, inside, even, odd);
+    }
+  }
+
+  /// Two vectors of lanes.
+  static HWY_INLINE void pair_tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
+                                   std::int64_t weights_at) {
+    const D d;
+    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
+    V first_even, first_odd;
+    load_pair_bias(bias, first_even, first_odd);
+    V even[kOutputs], odd[kOutputs];
+    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
+      even[i] = first_even;
+      odd[i] = first_odd;
+    }
+    for (const TapRun* run = call.runs; run != call.runs + call.run_count; ++run) {
+      const float* weights = call.weights + run->weights + weights_at;
+      const Positions inside = call.positions[run->positions];
+      switch (run->taps) {
+        case 1:
+          run_of_pair<1>(call, x + run->x, weights, inside, even, odd);
+          break;
+        case 2:
+          run_of_pair<2>(call, x + run->x, weights, inside, even, odd);
+          break;
+        case 3:
+          run_of_pair<3>(call, x + run->x, weights, inside, even, odd);
+          break;
+        case 5:
+          run_of_pair<5>(call, x + run->x, weights, inside, even, odd);
+          break;
+        default:
+          run_of_pair<7>(call, x + run->x, weights, inside, even, odd);
+          break;
+      }
+    }
+    const V least = hn::Set(d, call.least);
+    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
+      Pair::store(rounded(at_least(d, least, even[i])), rounded(at_least(d, least, odd[i])), y + i * call.y_step);
+    }
+  }
+
+  static HWY_INLINE void load_pair_bias(const float* bias, V& even, V& odd) {
+    const D d;
+    const V low = quiet(hn::LoadU(d, bias)), high = quiet(hn::LoadU(d, bias + hn::Lanes(d)));
+    even = hn::ConcatEven(d, high, low);
+    odd = hn::ConcatOdd(d, high, low);
+  }
+#endif
+
+  static void run(const DepthwiseTileCall& call) {
+    if constexpr (kPairs) {
+      if (call.paired) return run_pairs<DepthwiseTile, kOutputs, kStride>(call);
+    }
+    run_tiles<DepthwiseTile, kOutputs, kStride>(call);
+  }
 };
 
 #if HWY_TARGET != HWY_SCALAR
@@ -283,6 +455,7 @@ struct DepthwiseRowTile {
   static constexpr int kTaps = kRowTileTaps;
   static constexpr int kInputRows = (kRowTileRows - 1) * kStride + kTaps;
   static constexpr int kPositions = (kOutputs - 1) * kStride + kTaps;
+  static constexpr bool kPairs = Tile::kPairs;
 
   /// kAll: every position is inside the image.
   template <bool kAll>
@@ -341,7 +514,75 @@ struct DepthwiseRowTile {
     HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) Tile::finish(call, acc[row], y + row * call.y_row);
   }
 
-  static void run(const DepthwiseTileCall& call) { run_tiles<DepthwiseRowTile, kOutputs, kStride>(call); }
+#if HWY_TARGET == HWY_AVX3
+  /// The sums of one half of a pair. Positions in the padding are skipped.
+  template <class Load>
+  static HWY_INLINE void sum_half(const DepthwiseTileCall& call, const T* first, const float* weights, V bias,
+                                  const Load& load, V (&acc)[kRowTileRows][kOutputs]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
+      HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[row][i] = bias;
+    }
+    V taps[kTaps * kTaps];
+    HWY_UNROLL(9) for (int tap = 0; tap < kTaps * kTaps; ++tap) taps[tap] = hn::LoadU(d, weights + tap * lanes);
+    const Positions inside = call.positions[0];
+    HWY_UNROLL(5) for (int input_row = 0; input_row < kInputRows; ++input_row) {
+      const T* x = first + input_row * call.x_row;
+      HWY_UNROLL(10) for (int i = 0; i < kPositions; ++i) {
+        if (HWY_LIKELY((inside >> i & 1) != 0)) {
+          const V input = load(x);
+          HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
+            const int kh = input_row - row * kStride;
+            if (kh < 0 || kh >= kTaps) continue;
+            HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
+              const int kw = i - output * kStride;
+              if (kw >= 0 && kw < kTaps) acc[row][output] = hn::MulAdd(input, taps[kh * kTaps + kw], acc[row][output]);
+            }
+          }
+        }
+        x += call.x_step;
+        Tile::next_position(x);
+      }
+    }
+  }
+
+  /// Two vectors of lanes, one after the other: the registers hold the weights and accumulators of one.
+  static HWY_INLINE void pair_tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
+                                   std::int64_t weights_at) {
+    const D d;
+    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
+    const V least = hn::Set(d, call.least);
+    V even, odd;
+    Tile::load_pair_bias(bias, even, odd);
+    V acc[kRowTileRows][kOutputs];
+    const float* weights = call.weights + weights_at;
+    sum_half(
+        call, x, weights, even, [](const T* at) HWY_ATTR { return Pair::even(at); }, acc);
+    hn::Vec<Pair::D32> evens[kRowTileRows][kOutputs];
+    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
+      HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) evens[row][i] = Tile::rounded(at_least(d, least, acc[row][i]));
+    }
+#if defined(__GNUC__)
+    asm volatile("" : "+r"(x));  // gcc would keep what both halves load on the stack
+#endif
+    sum_half(
+        call, x, weights + call.weights_step, odd, [](const T* at) HWY_ATTR { return Pair::odd(at); }, acc);
+    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
+      HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
+        Pair::store(evens[row][i], Tile::rounded(at_least(d, least, acc[row][i])),
+                    y + row * call.y_row + i * call.y_step);
+      }
+    }
+  }
+#endif
+
+  static void run(const DepthwiseTileCall& call) {
+    if constexpr (kPairs) {
+      if (call.paired) return run_pairs<DepthwiseRowTile, kOutputs, kStride>(call);
+    }
+    run_tiles<DepthwiseRowTile, kOutputs, kStride>(call);
+  }
 };
 
 template <DType kType, int kStride, bool kShifts, int kOutputs>
@@ -382,6 +623,7 @@ const DepthwiseTiles& depthwise_tiles_here() {
     fill_strides<DType::bf16>(made);
     fill_row_strides<DType::f32>(made);
     fill_row_strides<DType::bf16>(made);
+    made.pairs = takes_pairs(DType::bf16);
 #if HWY_TARGET == HWY_AVX3
     if (widens_by_shifts()) {
       fill_strides<DType::bf16, true>(made);

@@ -49,7 +49,8 @@ struct DepthwiseTileCall {
   std::int64_t y_step;  // elements between two outputs
   const float* bias;
   std::int64_t vectors;  // of lanes, one after another
-  LastVector last;
+  bool paired;           // of bf16: each two vectors are the even and the odd ones of 2 * lanes channels
+  LastVector last;       // where vectors are not paired
   std::int64_t weights_step, bias_step;  // floats between those of two vectors; 0: they share them
   std::int64_t tiles;                    // computed one after another, as far apart as they are wide
   std::int64_t prefetch_bytes;           // from the last run's input to lines that a later call reads; 0: no prefetch
@@ -66,6 +67,7 @@ struct DepthwiseTiles {
   /// Row tiles, indexed likewise; null: none. Instead of runs they take all nine taps, none of them in rows of padding.
   DepthwiseTileFunction row_tiles[3][kMaxTileStride][kMaxTileOutputs];
   int long_row_outputs;  // of a row tile in a long row; 0: there are no row tiles
+  bool pairs;            // tiles of bf16 take pairs of vectors
 
   DepthwiseTileFunction row_tile(DType dtype, std::int64_t stride, std::int64_t outputs) const {
     return outputs == 0 ? nullptr : row_tiles[static_cast<int>(dtype)][stride - 1][outputs - 1];

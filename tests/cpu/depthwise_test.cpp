@@ -73,6 +73,38 @@ TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs 
   }
 }
 
+TEST_CASE(
+    "depthwise of bf16: pairs of vectors of the even and the odd channels, and channels that are no whole pairs") {
+  std::mt19937 random(31);
+  for (const std::int64_t channels : {31, 32, 48, 64, 72, 96}) {
+    for (const std::int64_t kernel : {1, 2, 3, 5, 7, 8}) {
+      for (const std::int64_t stride : {1, 2}) {
+        Conv2dProblem p{.n = 2, .c = channels, .h = 9, .w = 19, .k = channels, .r = kernel, .s = kernel};
+        p.groups = channels;
+        p.stride_h = p.stride_w = stride;
+        p.dtype = DType::bf16;
+        p.bias = channels != 64;
+        p.activation = kernel == 5 ? Activation::relu : Activation::none;
+        p = same_padded(p);
+        const Sample sample = random_sample(p, random);
+        Runs runs;
+        for (const Target* target : supported_targets()) check_kernels(p, *target, 1, sample, runs);
+        CHECK(runs["depthwise"] == supported_targets().size());
+      }
+    }
+  }
+  // Threads take blocks of channels, which do not part pairs.
+  for (const std::int64_t channels : {288, 1056}) {
+    Conv2dProblem p{.n = 1, .c = channels, .h = 3, .w = 5, .k = channels, .r = 3, .s = 3, .groups = channels};
+    p.dtype = DType::bf16;
+    p = same_padded(p);
+    const Sample sample = random_sample(p, random);
+    Runs runs;
+    for (const Target* target : supported_targets()) check_kernels(p, *target, 5, sample, runs);
+    CHECK(runs["depthwise"] == supported_targets().size());
+  }
+}
+
 TEST_CASE("depthwise: channel counts around the partition and the vector, strides and pools") {
   std::mt19937 random(7);
   for (const std::int64_t channels : {2, 16, 31, 128, 130, 256}) {
