@@ -9,6 +9,7 @@
 #include "cpu/bf16/unit.h"
 #include "cpu/common/aligned.h"
 #include "cpu/common/cache.h"
+#include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 #include "cpu/ops/transpose.h"
 
@@ -81,21 +82,32 @@ std::string refuse_reordered(const WeightedOp& op, const cpu::Target& target) {
 }
 
 double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
-  // Of an element that is reordered, of a byte that L2 does not keep, and of a reorder. The estimates of NHWC assume a
-  // lower clock than the one with which those of NCHW were measured; a Xeon with AMX has a lower one than both.
-  constexpr double kElement = 0.14e-9, kFarByte = 0.04e-9, kReorder = 80e-9;
+  const Conv2dProblem& p = op.problem;
+  const double inner = fastest_kernel(in_nhwc(op), place).seconds;
+  const auto elements = static_cast<double>(p.x_elements() + p.y_elements());
+  const double bytes = elements * static_cast<double>(size_of(p.dtype));
+  // Of a byte that L2 does not keep, and of a reorder.
+  constexpr double kFarByte = 0.04e-9, kReorder = 80e-9;
+  const double far = kFarByte * std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
+  // Estimates of NHWC assume a lower clock than the one with which those of NCHW were measured; a Xeon with AMX has a
+  // lower one than both.
   constexpr double kClock = 0.82, kClockOfAmx = 1.2, kClockOfParts = 1.6, kClockBesideAmx = 1.8;
   const bool has_amx = cpu::amx_unit().missing.empty();
-  const DType dtype = op.problem.dtype;
-  const double clock_of_amx = dtype == DType::bf16  ? kClockOfAmx
-                              : dtype == DType::f16 ? kClockOfParts
-                                                    : kClockBesideAmx;
+  const double clock_of_amx = p.dtype == DType::bf16  ? kClockOfAmx
+                              : p.dtype == DType::f16 ? kClockOfParts
+                                                      : kClockBesideAmx;
   const double clock = has_amx ? clock_of_amx : kClock;
-  const auto elements = static_cast<double>(op.problem.x_elements() + op.problem.y_elements());
-  const double bytes = elements * static_cast<double>(size_of(op.problem.dtype));
-  const double far = std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
-  return clock * fastest_kernel(in_nhwc(op), place).seconds + (elements * kElement + far * kFarByte) / place.threads +
-         2 * kReorder;
+  constexpr double kElement = 0.14e-9;
+  if (!cpu::is_depthwise(p)) return clock * inner + (elements * kElement + far) / place.threads + 2 * kReorder;
+  // Depthwise layers are mostly reorders. Their times are fitted to one thread of a core that does not halve vectors.
+  // On several, whose caches exchange what was reordered, they take up to 1.8 times as long as depthwise_planes where
+  // they are faster on one.
+  if (place.threads > 1 || cpu::whole_vector_share(16) == 1) return cpu::kNoEstimate;
+  constexpr double kElementOf16Bits = 0.08e-9, kByteOfMemory = 0.5e-9;
+  const double element = p.dtype == DType::f32 ? kElement : kElementOf16Bits;
+  // Copies that the last level does not keep beside the tensors come from memory.
+  const double memory = kByteOfMemory * std::max(0.0, 2 * bytes - static_cast<double>(cpu::l3_bytes()));
+  return clock * inner + elements * element + far + memory + 2 * kReorder;
 }
 
 std::unique_ptr<PlanImpl> make_reordered_plan(const WeightedOp& op, const CpuPlace& place) {

@@ -17,8 +17,7 @@ namespace gable::cpu {
 /// Why DepthwisePlan is not made for the problem; empty if it is.
 std::string depthwise_refusal(const Conv2dProblem& problem, const Target& target);
 
-/// How long a run will last (estimate.h), for several output channels an input channel; others have no estimate.
-/// Precondition: depthwise_refusal() is empty.
+/// How long a run will last (estimate.h). Precondition: depthwise_refusal() is empty.
 double depthwise_seconds(const Conv2dProblem& problem, const Target& target, int threads);
 
 class DepthwisePlan {

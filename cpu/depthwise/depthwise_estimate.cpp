@@ -1,6 +1,8 @@
-// The time of the loops of DepthwisePlan and DepthwisePlanesPlan where a channel has several outputs: see estimate.h.
+// The time of the loops of DepthwisePlan and DepthwisePlanesPlan: see estimate.h. With several outputs a channel it was
+// fitted on Zen 4, with one on Zen 5, where both kernels and `reordered` take the layer.
 #include <algorithm>
 
+#include "cpu/common/cache.h"
 #include "cpu/common/estimate.h"
 #include "cpu/depthwise/depthwise.h"
 #include "cpu/depthwise/depthwise_planes.h"
@@ -16,10 +18,93 @@ constexpr double kSpreadVector = 5;  // of input, repeated for its outputs
 constexpr double kSpreadVectorOf16Bits = 6;
 constexpr ConversionCost kStored{0, 5};
 
+/// One output a channel, from and to the image.
+namespace single {
+constexpr double kProduct = 0.48, kRowTileProduct = 0.69, kPairProduct = 0.41, kRowTilePairProduct = 0.61;
+constexpr double kTile = 11;
+constexpr double kRun = 8.4;
+constexpr double kRow = 20;
+constexpr double kFarLine = 1.6, kFarLineOf16Bits = 3.5;  // of a tensor that L2 does not keep
+constexpr double kPartPixel = 13;                         // of fewer channels than the narrowest vector has lanes
+constexpr double kCall = 240;
+}  // namespace single
+
+/// 64 bytes each of tensors that exceed L2, less those that L2 keeps.
+double far_lines(const Conv2dProblem& p) {
+  const std::int64_t bytes = (p.x_elements() + p.y_elements()) * static_cast<std::int64_t>(size_of(p.dtype));
+  return static_cast<double>(std::max<std::int64_t>(0, bytes - l2_bytes())) / 64;
+}
+
+double single_output_seconds(const Conv2dProblem& p, const Target& target, int threads) {
+  const DepthwiseBlocking b = choose_depthwise_blocking(p, target, threads);
+  const Conv2dProblem& q = b.problem;
+  const AxisCut columns(column_axis(q));
+  const bool row_tiles = b.row_tile_outputs > 0;
+  const auto rows = static_cast<double>(q.n * q.ho);
+  const double kernel_rows = static_cast<double>(q.n) * kernel_rows_inside(q);
+  const auto tiles = static_cast<double>(ceil_div(q.wo, kMaxTileOutputs));
+  const double runs = row_tiles ? 0 : kernel_rows * tiles * static_cast<double>(columns.runs()) * single::kRun;
+  double cycles = single::kCall + rows * static_cast<double>(b.sections.size()) * single::kRow +
+                  far_lines(p) * (p.dtype == DType::f32 ? single::kFarLine : single::kFarLineOf16Bits);
+  for (const ChannelSection& section : b.sections) {
+    const double product = section.paired ? (row_tiles ? single::kRowTilePairProduct : single::kPairProduct)
+                                          : (row_tiles ? single::kRowTileProduct : single::kProduct);
+    const double products = kernel_rows * static_cast<double>(q.s * q.wo) * product;
+    cycles += static_cast<double>(section.vectors()) * (products + runs + rows * tiles * single::kTile);
+    if (q.k < section.lanes) {
+      const std::int64_t pixels = q.n * (std::min(q.h, q.ho * q.r) * q.w + q.ho * q.wo);
+      cycles += static_cast<double>(pixels) * single::kPartPixel;
+    }
+  }
+  // Fitted where an FMA takes half a cycle.
+  return estimated_seconds(p, cycles * fma_cycles(target, b.sections.front().lanes) / 0.5, b.units(), threads);
+}
+
+double single_output_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
+  // Nanoseconds on Zen 5. Pixels as rows: of a vector's product, a run, a tile, an element that is copied or spread
+  // over the phases of a stride, a row of them, a plane. Channels as lanes: besides them of an input, an output and a
+  // weight that is transposed, and of a group of planes.
+  constexpr double kVector = 0.15, kVectorRun = 2, kVectorTile = 0.7, kPlane = 40;
+  constexpr double kCopied = 0.01, kWidened = 0.033, kSpread = 0.055, kStagedRow = 2.2;
+  constexpr double kLanes = 0.095, kLanesRun = 1.6, kLanesTile = 11, kGroup = 25;
+  constexpr double kInput = 0.09, kInputOf16Bits = 0.12, kOutputElement = 0.08, kWeight = 0.09;
+  constexpr double kFarLine = 0.7, kFarLineOf16Bits = 1.6, kCall = 60;
+  const PlanesBlocking b = depthwise_planes_blocking(p, target, threads);
+  const Conv2dProblem& q = b.problem;
+  const bool f32 = p.dtype == DType::f32;
+  const auto inputs = static_cast<double>(q.h * q.w);
+  const auto tiles = static_cast<double>(ceil_div(q.ho, kMaxTileOutputs));
+  const auto row_runs = static_cast<double>(b.row_runs);
+  double nanoseconds = 0;  // of an image
+  if (b.transposes) {
+    double columns = 0;
+    for (const TapRange& taps : b.columns) columns += static_cast<double>(taps.end - taps.begin);
+    const double outputs = static_cast<double>(q.ho * q.wo);
+    const double group = columns * (static_cast<double>(q.ho * q.r) * kLanes + tiles * row_runs * kLanesRun) +
+                         tiles * static_cast<double>(q.wo) * kLanesTile + kGroup;
+    nanoseconds = group * static_cast<double>(b.plane_blocks) +
+                  static_cast<double>(q.k) * (inputs * (f32 ? kInput : kInputOf16Bits) + outputs * kOutputElement +
+                                              static_cast<double>(q.r * q.s) * kWeight);
+  } else {
+    double vectors = 0;
+    for (const RowSection& section : b.sections) vectors += static_cast<double>(section.vectors);
+    const double element = b.in_place ? 0 : q.stride_w > 1 ? kSpread : f32 ? kCopied : kWidened;
+    const double staged = inputs * element + (b.in_place ? 0 : static_cast<double>(q.h) * kStagedRow);
+    const double taps =
+        static_cast<double>(q.s) * (static_cast<double>(q.ho * q.r) * kVector + row_runs * tiles * kVectorRun);
+    nanoseconds = static_cast<double>(q.k) * (vectors * (taps + tiles * kVectorTile) + staged + kPlane);
+  }
+  nanoseconds = nanoseconds * static_cast<double>(q.n) + kCall + far_lines(p) * (f32 ? kFarLine : kFarLineOf16Bits);
+  constexpr double kFittedShare = 0.55;
+  const double region = threads > 1 ? kRegionCycles / 3e9 : 0;
+  return nanoseconds * 1e-9 * whole_vector_share(16) / kFittedShare / threads + region;
+}
+
 }  // namespace
 
 double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threads) {
-  if (!has_estimate(p) || p.k == p.c) return kNoEstimate;
+  if (!has_estimate(p)) return kNoEstimate;
+  if (p.k == p.c) return single_output_seconds(p, target, threads);
   const DepthwiseBlocking b = choose_depthwise_blocking(p, target, threads);
   const AxisCut columns(column_axis(p));
   const double kernel_rows = kernel_rows_inside(p);
@@ -39,7 +124,8 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
 }
 
 double depthwise_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
-  if (!p.pool.none() || p.k == p.c) return kNoEstimate;
+  if (!p.pool.none()) return kNoEstimate;
+  if (p.k == p.c) return single_output_planes_seconds(p, target, threads);
   // Nanoseconds of a vector's product, of an output, of an input that is staged, of a row of them, of an output plane.
   constexpr double kVector = 0.23, kOutput = 0.08, kOutputOf16Bits = 0.18, kStage = 0.14, kRow = 0.6, kPlane = 40;
   const std::int64_t lanes = depthwise_plane_kernels(target).lanes;

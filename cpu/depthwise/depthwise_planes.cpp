@@ -186,6 +186,10 @@ std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& targe
   return "";
 }
 
+PlanesBlocking depthwise_planes_blocking(const Conv2dProblem& problem, const Target& target, int threads) {
+  return Blocking(problem, target, threads).run();
+}
+
 DepthwisePlanesPlan::DepthwisePlanesPlan(const Conv2dProblem& problem, const Target& target, int threads)
     : problem_(checked("depthwise_planes", problem, target, threads)),
       target_(&target),

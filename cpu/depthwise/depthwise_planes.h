@@ -47,8 +47,10 @@ struct PlanesBlocking {
   std::int64_t pitch, phase_floats, input_floats, result_pitch, plane_floats, weight_floats, thread_floats;
 };
 
-/// How long a run will last (estimate.h) where a channel has several outputs; no estimate where it has one, since no
-/// other kernel of NCHW has one then. Precondition: depthwise_planes_refusal() is empty.
+/// Precondition: depthwise_planes_refusal() is empty.
+PlanesBlocking depthwise_planes_blocking(const Conv2dProblem& problem, const Target& target, int threads);
+
+/// How long a run will last (estimate.h). Precondition: depthwise_planes_refusal() is empty.
 double depthwise_planes_seconds(const Conv2dProblem& problem, const Target& target, int threads);
 
 class DepthwisePlanesPlan {

@@ -89,15 +89,31 @@ TEST_CASE("estimates: in 16 bits a conversion costs something, and several outpu
   check_estimate(depthwise_seconds, bf16_of(several), best_target());
 }
 
-TEST_CASE("estimates: none for NCHW, for a pool and for depthwise, whose kernels keep the list's order") {
+TEST_CASE("estimates: depthwise with one output a channel, in both layouts") {
+  for (const Target* target : supported_targets()) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      for (const std::int64_t size : {28, 40}) {  // in NCHW lanes are channels, or pixels
+        Conv2dProblem p{.c = 72, .h = size, .w = size, .k = 72, .r = 3, .s = 3, .groups = 72};
+        p.dtype = type;
+        p = sized(p, 1, 1);
+        check_estimate(depthwise_seconds, p, *target);
+        p.nhwc = false;
+        check_estimate(depthwise_planes_seconds, p, *target);
+      }
+    }
+  }
+}
+
+TEST_CASE("estimates: none for NCHW by kernels of NHWC, nor for a pool") {
   Conv2dProblem p = kFewChannels;
   p.nhwc = false;
   CHECK(few_channels_seconds(p, best_target(), 1) == kNoEstimate);
   p = kFewChannels;
   p.pool = {2, 2, 2, 2};
   CHECK(conv2d_seconds(p, best_target(), 1) == kNoEstimate);
-  CHECK(depthwise_seconds(sized({.c = 32, .h = 9, .w = 9, .k = 32, .groups = 32}, 0, 0), best_target(), 1) ==
-        kNoEstimate);
+  p = sized({.c = 32, .h = 9, .w = 9, .k = 32, .groups = 32}, 0, 0);
+  p.nhwc = false;
+  CHECK(depthwise_seconds(p, best_target(), 1) == kNoEstimate);
 }
 
 }  // namespace gable::cpu::test
