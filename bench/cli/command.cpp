@@ -253,9 +253,9 @@ void add_verify(CLI::App& root, Arguments& a) {
 void add_rounds(CLI::App& app, StudyOptions& s) {
   app.add_option(
          "--rounds", s.rounds,
-         "measure rows of CPUs by so many processes, one after the other, each with its part of --seconds: gable "
-         "diff then knows how far a row lies apart from run to run (default: 16 with --json where all rows have at "
-         "most a minute, else 1)")
+         "measure rows by so many processes, one after the other, each with its part of --seconds: gable diff then "
+         "knows how far a row lies apart from run to run (default: those of CPUs by 16 with --json where all rows "
+         "have at most a minute, else 1)")
       ->check(whole(1, 1000));
   // Of the processes of further rounds alone.
   app.add_option("--round-cases", s.round.cases, "")->delimiter(',')->group("");

@@ -21,10 +21,10 @@ namespace {
 constexpr double kLeastLimit = 600;  // seconds of a round
 constexpr double kLimitFactor = 10;  // against the first one
 
-std::vector<std::string> cpu_devices(const std::vector<Row>& rows) {
+std::vector<std::string> devices_of(const std::vector<Row>& rows, bool gpus) {
   std::vector<std::string> devices;
   for (const Row& row : rows) {
-    if (!row.on_gpu() && std::find(devices.begin(), devices.end(), row.place.device) == devices.end())
+    if ((gpus || !row.on_gpu()) && std::find(devices.begin(), devices.end(), row.place.device) == devices.end())
       devices.push_back(row.place.device);
   }
   return devices;
@@ -42,12 +42,14 @@ std::vector<Row> rows_of_round(const std::vector<std::string>& words, double lim
 
 void measure_rounds(const StudyOptions& options, const MeasureOptions& measuring, std::vector<Row>& rows,
                     Console& console) {
-  const std::vector<std::size_t> cases = cases_of_rounds(select(options.selection, false).cases, rows, measuring);
+  // A process that uses a GPU takes half a second to start, and with a vendor's library seconds: only where asked for.
+  const bool gpus = options.rounds > 0;
+  const std::vector<std::size_t> cases = cases_of_rounds(select(options.selection, false).cases, rows, gpus, measuring);
   if (cases.empty() || measuring.rounds < 2) return;
   std::vector<std::string> words{perf::own_executable()};
   words.insert(words.end(), options.words.begin(), options.words.end());
   words.insert(words.end(), {"--round-cases", fmt::format("{}", fmt::join(cases, ",")), "--round-devices",
-                             fmt::format("{}", fmt::join(cpu_devices(rows), ","))});
+                             fmt::format("{}", fmt::join(devices_of(rows, gpus), ","))});
   double limit = kLeastLimit;
   for (int round = 2; round <= measuring.rounds && perf::interrupting_signal() == 0; ++round) {
     console.progress(static_cast<std::size_t>(round) - 1, static_cast<std::size_t>(measuring.rounds), "rounds");

@@ -9,8 +9,8 @@
 
 namespace gable::bench {
 
-/// Adds rounds 2 to `measuring.rounds` to the rows of CPUs. A round that fails is named on the console, and no more are
-/// tried; the rows keep what they have. An interruption ends it.
+/// Adds rounds 2 to `measuring.rounds` to the rows, of GPUs if `options.rounds` asks for rounds. A round that fails is
+/// named on the console, and no more are tried; the rows keep what they have. An interruption ends it.
 void measure_rounds(const StudyOptions& options, const MeasureOptions& measuring, std::vector<Row>& rows,
                     Console& console);
 

@@ -36,7 +36,7 @@ void add_round(Timing& time, const Timing& other) {
 
 }  // namespace
 
-std::vector<std::size_t> cases_of_rounds(const std::vector<Case>& cases, const std::vector<Row>& rows,
+std::vector<std::size_t> cases_of_rounds(const std::vector<Case>& cases, const std::vector<Row>& rows, bool gpus,
                                          const MeasureOptions& options) {
   const auto key = [](const Identity& i) {
     std::string text;
@@ -45,7 +45,7 @@ std::vector<std::size_t> cases_of_rounds(const std::vector<Case>& cases, const s
   };
   std::map<std::string, double> longest;
   for (const Row& row : rows) {
-    if (row.on_gpu()) continue;
+    if (row.on_gpu() && !gpus) continue;
     double& seconds = longest[key(row.identity)];
     seconds = std::max(seconds, row.time.seconds);
   }

@@ -12,9 +12,9 @@
 
 namespace gable::bench {
 
-/// Which of `cases` further rounds measure, by index: those that have rows of CPUs, each of which is short enough for
-/// its part of the time, and whose tensors are made in as long.
-std::vector<std::size_t> cases_of_rounds(const std::vector<Case>& cases, const std::vector<Row>& rows,
+/// Which of `cases` further rounds measure, by index: those that have rows of CPUs, with `gpus` of GPUs too, each of
+/// which is short enough for its part of the time, and whose tensors are made in as long.
+std::vector<std::size_t> cases_of_rounds(const std::vector<Case>& cases, const std::vector<Row>& rows, bool gpus,
                                          const MeasureOptions& options);
 
 /// Adds the times of a further round to the rows that it has, and makes medians of all rounds of their times. A row

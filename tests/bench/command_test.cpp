@@ -793,6 +793,21 @@ TEST_CASE("bench --rounds: each row has the times of every round, in a record of
   CHECK(!contains(same.out, "--rounds"));
 }
 
+TEST_CASE("bench --rounds: rows of GPUs have rounds where they are asked for") {
+  const Folder folder;
+  const auto rounds = [&](const std::string& options) {
+    const std::string file = folder.file("a.json");
+    const Result result = run_command(
+        "bench " + std::string(kSmall) + " --device cuda_double:0 --seconds 0.5 --json '" + file + "'" + options,
+        "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "'");
+    REQUIRE(result.code == 0);
+    const json row = json::parse(read_text(file))["measurements"][0];
+    return row["T"].contains("rounds") ? row["T"]["rounds"].size() : 0;
+  };
+  CHECK(rounds(" --rounds 8") == 8);
+  CHECK(rounds("") == 0);
+}
+
 TEST_CASE("bench: a record has rounds where its rows have time for them; without one nothing is measured again") {
   const auto rounds = [](const std::string& options) {
     const Folder folder;
