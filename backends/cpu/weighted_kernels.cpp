@@ -62,8 +62,12 @@ std::string strict_only(const WeightedOp& op) {
              : "math " + std::string(to_string(op.problem.math)) + ": its arithmetic is strict";
 }
 
-std::string refuse_direct(const WeightedOp& op, const cpu::Target&) {
-  if (cpu::is_depthwise(op.problem) || (cpu::has_single_channel_groups(op.problem) && op.problem.pool.none())) {
+std::string refuse_direct(const WeightedOp& op, const cpu::Target& target) {
+  const Conv2dProblem& p = op.problem;
+  const bool one_each = cpu::is_depthwise(p) || (cpu::has_single_channel_groups(p) && p.pool.none());
+  // Rows of more pieces than a table of `depthwise` holds.
+  const bool left_over = p.nhwc && p.pool.none() && !cpu::depthwise_refusal(p, target).empty();
+  if (one_each && !left_over) {
     return "one input channel in each of several groups: the depthwise kernels take these";
   }
   return strict_only(op);

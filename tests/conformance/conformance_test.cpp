@@ -218,6 +218,14 @@ KernelSupport refusal_by(const std::string& kernel, const std::string& reason) {
   return {.kernel = kernel, .supported = false, .reason = reason};
 }
 
+TEST_CASE("a depthwise layer of more taps than the tables of the depthwise kernels hold is left to direct") {
+  const Conv2d conv{.input = {1, 2, 1025, 1026}, .weights = {2, 1, 1025, 1025}, .groups = 2, .layout = Layout::nhwc};
+  const Device device = open("cpu?threads=2");
+  Coverage coverage;
+  check_case(device, Case(conv), coverage);
+  CHECK(runs_of_kernel(coverage, device.info().uri, "direct") == 1);
+}
+
 TEST_CASE("a refusal that no requirement excuses fails, whatever its reason") {
   const Conv2d f32{.input = {1, 16, 9, 9}, .weights = {16, 16, 3, 3}};
   Conv2d f16 = f32, bf16 = f32, split = f32;
