@@ -36,6 +36,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kTilePixels = 14;
 constexpr int kNarrowTilePixels = HWY_TARGET == HWY_AVX3 ? 28 : kTilePixels;
 constexpr int kImagePairPixels = 7;
+#elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+// Without vectors: as little to compile as there may be.
+constexpr int kTilePixels = 2;
+constexpr int kNarrowTilePixels = kTilePixels;
+constexpr int kImagePairPixels = 1;
 #else
 constexpr int kTilePixels = 6;
 constexpr int kNarrowTilePixels = kTilePixels;
