@@ -12,6 +12,7 @@
 #include "bench/diff/repeated.h"
 #include "bench/measure/rounds.h"
 #include "perfcounters/timing.h"
+#include "tests/tools/fast.h"
 
 using namespace gable;
 using namespace gable::bench;
@@ -59,7 +60,7 @@ struct Machine {
 
 class Simulation {
  public:
-  Simulation(const Machine& machine, unsigned seed) : machine_(machine), random_(seed) {}
+  Simulation(const Machine& machine, int seed) : machine_(machine), random_(unsigned(seed)) {}
 
   /// A study of `rows` rows. Row 0 takes `factor` times as long.
   Study study(int rows, double factor = 1) {
@@ -96,14 +97,14 @@ class Simulation {
   std::uniform_real_distribution<double> uniform_;
 };
 
-constexpr int kTrials = 400;
+const int trials = is_fast() ? 100 : 400;
 
 using Take = Study (Simulation::*)(int rows, double factor);
 
-/// In how many of kTrials comparisons of identical builds any row is slower or faster.
+/// In how many of `trials` comparisons of identical builds any row is slower or faster.
 int false_alarms(const Machine& machine, int rows, Take take = &Simulation::study) {
   int alarms = 0;
-  for (unsigned seed = 0; seed < kTrials; ++seed) {
+  for (int seed = 0; seed < trials; ++seed) {
     Simulation simulation(machine, seed);
     const Study before = (simulation.*take)(rows, 1), after = (simulation.*take)(rows, 1);
     const StudyDiff diff = compare_studies(before, after, {});
@@ -114,7 +115,7 @@ int false_alarms(const Machine& machine, int rows, Take take = &Simulation::stud
 
 int caught(const Machine& machine, int rows, double factor) {
   int found = 0;
-  for (unsigned seed = 0; seed < kTrials; ++seed) {
+  for (int seed = 0; seed < trials; ++seed) {
     Simulation simulation(machine, seed);
     const Study before = simulation.study_in_rounds(rows), after = simulation.study_in_rounds(rows, factor);
     found += compare_studies(before, after, {}).pairs[0].judgement == Judgement::slower;
@@ -134,23 +135,23 @@ TEST_CASE("Student's quantiles are those of the tables") {
 
 TEST_CASE("identical builds: at most 1 % of the comparisons raise a false alarm") {
   const Machine quiet;
-  CHECK(false_alarms({.drift = 0}, 1) <= kTrials / 100);
-  CHECK(false_alarms(quiet, 10) <= kTrials / 100);
-  CHECK(false_alarms(quiet, 100) <= kTrials / 100);
+  CHECK(false_alarms({.drift = 0}, 1) <= trials / 100);
+  CHECK(false_alarms(quiet, 10) <= trials / 100);
+  CHECK(false_alarms(quiet, 100) <= trials / 100);
   Machine loud{.within = 0.03, .skew = 0.03, .spikes = 0.1, .between = 0.015};
-  CHECK(false_alarms(loud, 100) <= kTrials / 100);
+  CHECK(false_alarms(loud, 100) <= trials / 100);
   loud.runs = 5;
   loud.spikes = 0.02;  // four spikes of five samples would be a slower row
-  CHECK(false_alarms(loud, 100) <= kTrials / 100);
+  CHECK(false_alarms(loud, 100) <= trials / 100);
 }
 
 TEST_CASE("studies in rounds of identical builds: at most 1 % of the comparisons raise a false alarm") {
   for (const int rows : {1, 12}) {
     CAPTURE(rows);
-    CHECK(false_alarms({.runs = kRunsOfRound}, rows, &Simulation::study_in_rounds) <= kTrials / 100);
+    CHECK(false_alarms({.runs = kRunsOfRound}, rows, &Simulation::study_in_rounds) <= trials / 100);
   }
   const Machine loud{.within = 0.03, .skew = 0.03, .spikes = 0.1, .between = 0.05, .runs = kRunsOfRound};
-  CHECK(false_alarms(loud, 10, &Simulation::study_in_rounds) <= kTrials / 100);
+  CHECK(false_alarms(loud, 10, &Simulation::study_in_rounds) <= trials / 100);
 }
 
 TEST_CASE("studies in rounds: 3 % on a quiet row are caught in at least 95 % of the comparisons") {
@@ -158,7 +159,7 @@ TEST_CASE("studies in rounds: 3 % on a quiet row are caught in at least 95 % of 
     CAPTURE(rows);
     Machine machine{.runs = kRunsOfRound};
     if (rows < kLeastRows) machine.drift = 0;  // can't be told from a change of the only row
-    CHECK(caught(machine, rows, 1.03) >= kTrials * 95 / 100);
+    CHECK(caught(machine, rows, 1.03) >= trials * 95 / 100);
   }
 }
 
@@ -166,8 +167,8 @@ TEST_CASE("studies in rounds: noise that lasts for a whole study is not named wh
   // As a layer whose weights fill a cache that the machine's other users share: row 0 scatters by 4 % from round to
   // round, and by as much from study to study.
   int alarms = 0;
-  for (unsigned seed = 0; seed < kTrials; ++seed) {
-    std::mt19937 random(seed);
+  for (int seed = 0; seed < trials; ++seed) {
+    std::mt19937 random{unsigned(seed)};
     std::normal_distribution<double> normal(0, 0.04);
     Simulation simulation({.runs = kRunsOfRound}, seed);
     std::array<Study, 2> sides;
@@ -184,7 +185,7 @@ TEST_CASE("studies in rounds: noise that lasts for a whole study is not named wh
     const StudyDiff diff = compare_studies(sides[0], sides[1], DiffOptions{});
     alarms += diff.count(Judgement::slower) + diff.count(Judgement::faster) > 0;
   }
-  CHECK(alarms <= kTrials / 100);
+  CHECK(alarms <= trials / 100);
 }
 
 TEST_CASE("rows with too few rounds, or fewer than the others of their study, are compared without them") {
