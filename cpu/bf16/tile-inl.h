@@ -1,8 +1,7 @@
 // The dataflow of a tile over eight tile registers: 0-3 are the accumulators [half][16 lanes], 4 and 5 the input of the
-// two halves, 6 and 7 the weights of 2 x 16 lanes
-// (6 alone where a panel has at most 16). A step (one block of channels, one tap) loads 4 KiB for 4 products
-// of 16x16x32. Several products of parts a term are ordered so that only one operand changes from one to the next: 3
-// products load 8 registers, 4 load 10 and 6 load 14.
+// two halves, 6 and 7 the weights of 2 x 16 lanes (6 alone where a panel has at most 16 lanes). A step is one block of
+// channels and one tap: it loads 4 KiB for 4 products of 16x16x32. With several products of parts a term, only one
+// operand changes from one product to the next: 3 products load 8 registers, 4 load 10 and 6 load 14.
 // `Tiles` zeroes, loads, multiplies and stores the registers, and prefetches lines. Its `LineEpilogue` stores one line
 // of 32 accumulators as bf16, for the epilogues that `overlaps` accepts: these run between the next tile's products.
 #pragma once

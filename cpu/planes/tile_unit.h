@@ -3,9 +3,8 @@
 //
 // y[k][pixel] += w[k][c] * x[c][pixel], over a strip of 32-bit elements [step][position]: a step is one channel in f32,
 // or a pair of channels in bf16. A filter tap is a constant offset. There are two kinds of tile:
-//   rows of pixels     Lanes of a vector are pixels: a weight is broadcast, a row of x is a vector, and sums are stored
-//   as
-//                      they come. Nothing is transposed, neither x nor y.
+//   rows of pixels     Lanes of a vector are pixels: a weight is broadcast, a row of x is a vector, and sums are
+//                      stored in the order of y. Neither x nor y is transposed.
 //   pixels by lanes    Lanes of a vector are output channels: a pixel is broadcast. Only the sums are transposed. For
 //                      small images, whose rows fill vectors badly.
 #pragma once

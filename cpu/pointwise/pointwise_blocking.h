@@ -1,7 +1,9 @@
 // How PointwisePlan cuts a problem.
-//   tile    up to 14 pixels x 2 vectors of output lanes, or 6 x 4, or 2 x 8, summed over all input channels in
-//   registers panel   a tile's lanes; its packed weights are one stream group   tiles that pass under one panel before
-//   the next panel comes unit    a block of pixels and lanes that a thread takes
+//   tile    up to 14 pixels x 2 vectors of output lanes, or 6 x 4, or 2 x 8; sums over all input channels stay in
+//           registers
+//   panel   the lanes of a tile; its packed weights are one stream
+//   group   tiles that use one panel before the next panel is read
+//   unit    a block of pixels and lanes, the work that a thread takes at a time
 // Loop order. A tile goes through all panels while its pixels are in L1: each input is read once, and whole pixels of
 // the output are written one after another. Each tile then reads all weights from L2, so they must fit half of it.
 // Larger weights are read once a group instead: pixels that fit half of L2 pass under one panel after another.

@@ -10,8 +10,7 @@
 //   desc: Trigger: Client Request: LABEL why it was made
 //   ob=(3) /usr/lib/libc.so.6            the object file that follows; later only "ob=(3)"
 //   0x3bcf0 12 1 0 1                     address, line, costs; the address may be "+n", "-n" or "*", relative to the
-//   row
-//                                        before, also where that row is of another object
+//                                        previous row, even if that row is of another object
 //   calls=1 0x14060 7                    the next row is the call's inclusive cost: its address counts, its costs don't
 //   totals: 122138 26626 11176           ends the dump: the sums of its rows
 // "cob=(5) /a" may be where a name is defined first. Addresses are those in the object file (ELF), not in memory.

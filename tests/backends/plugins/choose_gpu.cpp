@@ -2,9 +2,8 @@
 //   choose_gpu    its memory is "cuda:7" (pointers are the host's); fast: 1 us for a run, plus copies where tensors lie
 //                 on the host; of a second kernel it says no time. It refuses to copy to a memory that is not cuda:7
 //   choose_host   host memory; 4 ns an element predicted; two kernels, of which the second is the faster in truth
-//   choose_slow   host memory; 1 ns an element predicted. It has to be asked whether it can add, as a vendor's library:
-//   it can't
-//                 add an odd number of elements
+//   choose_slow   host memory; 1 ns an element predicted. Like a vendor's library, it must be asked whether it can
+//                 add: it can't add an odd number of elements
 #include <chrono>
 #include <cstring>
 
