@@ -62,7 +62,7 @@ MaxPoolProblem problem_of(const MaxPool& pool) {
 
 namespace {
 
-/// Whether x and y have the same order in both layouts: one pixel, or one channel.
+/// Whether NCHW and NHWC are the same order for both x and y: each has one pixel or one channel.
 bool layouts_agree(const Conv2dProblem& p) {
   return (p.h * p.w == 1 || p.c == 1) && (p.out_h() * p.out_w() == 1 || p.k == 1);
 }

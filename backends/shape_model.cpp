@@ -15,20 +15,21 @@
 namespace gable {
 namespace {
 
-/// Multiply-adds of f32 a second of one core: in the fits' nominal units, and as core_multiply_adds() measures the
-/// Zen 4 that those without AMX were fitted on.
+/// f32 multiply-adds a second of one core: the nominal rate of the fits, and the measured rate (core_multiply_adds())
+/// of the Zen 4 on which the fits for CPUs without AMX were made.
 constexpr double kMultiplyAdds = 56e9, kFittedCore = 58.6e9;
-constexpr double kWide = 1.46;        // times that: between it and the Zen 5 of the fits of wide cores, which does 2.14
-constexpr double kHostBytes = 30e9;   // a second, of one core
-constexpr int kCoresPerMemory = 6;    // more cores find no more bandwidth
-constexpr double kHostCall = 0.5e-6;  // seconds
-constexpr double kHostThreads = 3e-6;  // seconds, to start and to join them
+constexpr double kWide = 1.46;         // times that: between the Zen 4 (1) and the Zen 5 (2.14) of the fits
+constexpr double kHostBytes = 30e9;    // bytes a second of one core
+constexpr int kCoresPerMemory = 6;     // more cores find no more bandwidth
+constexpr double kHostCall = 0.5e-6;   // seconds
+constexpr double kHostThreads = 3e-6;  // seconds to start and join threads
 constexpr std::int64_t kFewChannels = 8;
 
-/// Fits hold for layers like those that were measured; beyond, extents count as the largest of these.
+/// The greatest extents that were measured. Fits hold up to these; larger extents are clamped to them.
 constexpr double kMostMicroseconds = 2e4, kMostPixels = 65536, kMostChannels = 4096, kMostTaps = 121;
 
-/// Of 16-bit types in terms of f32. AMX does 512 multiply-adds of bf16 a cycle; f16 takes four products of its parts.
+/// How many times as fast as f32 a core multiplies 16-bit types. AMX does 512 bf16 multiply-adds a cycle; f16 takes
+/// four products of its parts.
 double half_factor(DType dtype, bool amx) {
   if (!amx) return 2;
   return dtype == DType::bf16 ? 32 : 8;
@@ -36,12 +37,13 @@ double half_factor(DType dtype, bool amx) {
 
 std::size_t type_index(DType dtype) { return dtype == DType::f32 ? 0 : dtype == DType::bf16 ? 1 : 2; }
 
-/// Of lanes that compute nothing.
+/// log of the lanes that are computed over the lanes that are used.
 double log_waste(std::int64_t count, std::int64_t lanes) {
   return std::log(static_cast<double>(round_up(count, lanes)) / static_cast<double>(count));
 }
 
-/// Depthwise kernels take pixels of so few channels one by one, unless two of them fill a vector.
+/// Whether a pixel has fewer channels than a vector has lanes. Depthwise kernels compute such pixels one by one, unless
+/// two fill a vector.
 bool has_part_of_a_vector(const Conv2dProblem& p) {
   return shape_class(p) == ShapeClass::depthwise && p.k < 16 && p.k != 8;
 }

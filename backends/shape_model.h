@@ -4,8 +4,8 @@
 //   inefficiency  exp(weights . features) of the layer's class of shape: a power law of its extents, fitted to measured
 //                 layers and kept within what was seen there. bench/fit_choice.py fits and writes the tables.
 //
-// The rates are nominal, but for a host's arithmetic, which is measured: layers that a faster core does in less time
-// cost relatively more in calls and memory, and devices differ in that. On a host all devices share the rates.
+// The rates are nominal, except for a host's arithmetic, which is measured: on a faster core, calls and memory take a
+// larger share of a layer's time, and devices differ in these. All devices of a host share its rates.
 #pragma once
 
 #include <gable/ops.h>
@@ -17,26 +17,26 @@
 
 namespace gable {
 
-/// What a device reaches, nominally.
+/// Nominal rates of a device.
 struct Rates {
-  double multiply_adds = 1;  ///< a second, in the arithmetic of the op
+  double multiply_adds = 1;  ///< a second, in the op's arithmetic
   double bytes = 1;          ///< a second, from and to memory
   double call = 0;           ///< seconds of a call that computes nothing
-  int threads = 1;           ///< that share the work; on a GPU 1
+  int threads = 1;           ///< that share the work; 1 on a GPU
 };
 
-/// Whether this CPU multiplies bf16 in AMX' tiles.
+/// Whether this CPU has AMX tiles for bf16.
 bool host_has_amx();
 
-/// Arithmetic of this CPU's cores over that of the CPU that the fits come from. With AMX 1: those fits come from a CPU
-/// whose clock changes by more within seconds, and they hardly depend on it.
+/// The arithmetic rate of a core of this CPU over that of the CPU on which the fits were made. 1 with AMX: the clock of
+/// the CPU of those fits varies more than this within seconds, and the fits hardly depend on it.
 double host_speed(bool amx);
 
-/// Whether cores of this host_speed() are rather like those of HostFits::wide than those of HostFits::vectors.
+/// Whether cores of this host_speed() are closer to those of HostFits::wide than to those of HostFits::vectors.
 bool is_wide(double speed);
 
-/// Rates of `threads` cores that are `speed` times as fast as those of the fits: of AVX-512, and of AMX for 16-bit
-/// types where `amx`.
+/// Rates of `threads` cores that are `speed` times as fast as those of the fits: AVX-512 rates, with `amx` AMX rates
+/// for 16-bit types.
 Rates host_rates(DType dtype, int threads, bool amx, double speed = 1);
 
 /// `vectors`: weights times the channels of one pixel for each image, as at the end of networks.
@@ -59,18 +59,18 @@ using ClassFits = std::array<ShapeFit, kShapeClasses>;
 /// (NHWC, NCHW) and type (f32, bf16, f16).
 using ShapeFits = std::array<std::array<std::array<ClassFits, 3>, 2>, 3>;
 
-/// Those of a device on this machine's cores.
+/// The fits of a CPU device, one for each kind of core.
 struct HostFits {
-  const ShapeFits& vectors;  ///< of CPUs without matrix units
-  const ShapeFits& wide;     ///< the same where cores do two full vectors of AVX-512 a cycle
-  const ShapeFits& amx;      ///< with tiles of AMX for bf16
+  const ShapeFits& vectors;  ///< CPUs without matrix units
+  const ShapeFits& wide;     ///< the same with cores that issue two full AVX-512 vectors a cycle
+  const ShapeFits& amx;      ///< CPUs with AMX tiles for bf16
 };
 
 /// Seconds of a run of a convolution.
 double modelled_seconds(const Conv2dProblem& problem, const Rates& rates, const ShapeFits& fits);
 
-/// Seconds of an op on this machine's cores: modelled_seconds() of ops with weights, the time of their bytes for
-/// others.
+/// Seconds of an op on this machine's cores: modelled_seconds() for ops with weights, the time to move their bytes for
+/// other ops.
 double modelled_host_seconds(const Op& op, int threads, const HostFits& fits);
 
 /// The least time of an op.

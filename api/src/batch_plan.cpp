@@ -60,8 +60,8 @@ int BatchWeights::packings() const {
 }
 
 struct BatchPlan::State {
-  /// What takes a batch. By the model, batches of one device are one run: each plan takes the kernel that its device
-  /// has for it. A measured choice is one of a kernel.
+  /// The choice for a batch. Choices by the model differ in the device alone, since each plan takes its device's kernel
+  /// for the batch. Measured choices also differ in the kernel.
   struct Way {
     Candidate candidate{};
     bool operator==(const Way& other) const {

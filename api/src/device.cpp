@@ -1,4 +1,4 @@
-// Devices: a thin, checked face of backend.h's DeviceImpl.
+// Devices: checks arguments and calls backend.h's DeviceImpl.
 #include <gable/backend.h>
 #include <gable/device.h>
 #include <gable/error.h>
@@ -22,7 +22,7 @@ std::string refusals(const std::vector<KernelOffer>& offers, const std::string& 
   return text;
 }
 
-/// Null where the kernel can't after all; `offer` then says why.
+/// Null if the kernel refuses when its plan is made; `offer` then has the reason.
 std::unique_ptr<PlanImpl> made(KernelOffer& offer) {
   try {
     return offer.make();

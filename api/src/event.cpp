@@ -1,4 +1,4 @@
-// Events, and the host's kind of them: there a run has finished when it returns, so the clock is the mark.
+// Events, and the host's implementation: a run on the host has finished when it returns, so an event is a time.
 #include <gable/backend.h>
 #include <gable/error.h>
 #include <gable/event.h>

@@ -100,7 +100,7 @@ void check_epilogue_pool(const Conv2d& c, Extent image) {
   }
 }
 
-/// Numbers that a binding of another language has cast to an enumeration.
+/// A binding of another language may have cast any number to an enumeration.
 template <typename Enumeration>
 void check_known(std::string_view op, const std::string& attribute, Enumeration value, Enumeration last) {
   if (value > last) {

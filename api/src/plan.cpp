@@ -146,7 +146,7 @@ double unit_roundoff(DType dtype) {
   return 0x1p-24;
 }
 
-/// The least normal number's rounding: below it, errors stop being relative.
+/// The rounding error of the least normal number. Below it, errors are absolute.
 double underflow(DType dtype) { return dtype == DType::f16 ? 0x1p-25 : 0x1p-126; }
 
 }  // namespace
@@ -193,8 +193,8 @@ struct Plan::State {
   std::uint64_t weights_key;
   std::atomic<bool> running{false};
 
-  /// The only way to the kernel. Two runs at once would share the plan's workspace and give wrong numbers; the one that
-  /// comes second is refused, and the first is not disturbed.
+  /// Every run goes through here. Two runs at once would share the plan's workspace and give wrong numbers: the second
+  /// one is refused, and the first is not disturbed.
   void run(const RunArguments& arguments) {
     if (running.exchange(true, std::memory_order_acquire)) {
       throw Error(ErrorCode::invalid_argument,

@@ -16,7 +16,7 @@ void check_graph(const PagerankLoop& loop) {
                                                " edges: offsets are one more than vertices, and the last is the edges");
 }
 
-/// `what` the device would need loops for.
+/// `what` names the loops that the device lacks, for the message.
 const StudyImpl& studies_of(const Device& device, const std::string& what) {
   const StudyImpl* studies = device.impl().studies();
   if (studies != nullptr) return *studies;

@@ -1,4 +1,4 @@
-// The kernel that a plan of another kernel runs inside: of those with an estimated time, the fastest.
+// Chooses the kernel that another kernel's plan runs inside: the fastest of those with an estimated time.
 #pragma once
 
 #include "backends/cpu/weighted_kernels.h"

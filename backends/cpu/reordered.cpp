@@ -86,11 +86,10 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   const double inner = fastest_kernel(in_nhwc(op), place).seconds;
   const auto elements = static_cast<double>(p.x_elements() + p.y_elements());
   const double bytes = elements * static_cast<double>(size_of(p.dtype));
-  // Of a byte that L2 does not keep, and of a reorder.
+  // Seconds for each byte that exceeds L2, and for starting a reorder.
   constexpr double kFarByte = 0.04e-9, kReorder = 80e-9;
   const double far = kFarByte * std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
-  // Estimates of NHWC assume a lower clock than the one with which those of NCHW were measured; a Xeon with AMX has a
-  // lower one than both.
+  // NHWC kernels' estimates assume a lower clock than NCHW kernels' do; a Xeon with AMX runs below both.
   constexpr double kClock = 0.82, kClockOfAmx = 1.2, kClockOfParts = 1.6, kClockBesideAmx = 1.8;
   const bool has_amx = cpu::amx_unit().missing.empty();
   const double clock_of_amx = p.dtype == DType::bf16  ? kClockOfAmx
@@ -100,12 +99,12 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   constexpr double kElement = 0.14e-9;
   if (!cpu::is_depthwise(p)) return clock * inner + (elements * kElement + far) / place.threads + 2 * kReorder;
   // Depthwise layers are mostly reorders. Their times are fitted to one thread of a core that does not halve vectors.
-  // On several, whose caches exchange what was reordered, they take up to 1.8 times as long as depthwise_planes where
-  // they are faster on one.
+  // On several threads the cores exchange the reordered data between their caches: layers that are faster on one thread
+  // then take up to 1.8 times as long as depthwise_planes.
   if (place.threads > 1 || cpu::whole_vector_share(16) == 1) return cpu::kNoEstimate;
   constexpr double kElementOf16Bits = 0.08e-9, kByteOfMemory = 0.5e-9;
   const double element = p.dtype == DType::f32 ? kElement : kElementOf16Bits;
-  // Copies that the last level does not keep beside the tensors come from memory.
+  // Reordered copies that do not fit the last level beside the tensors come from memory.
   const double memory = kByteOfMemory * std::max(0.0, 2 * bytes - static_cast<double>(cpu::l3_bytes()));
   return clock * inner + elements * element + far + memory + 2 * kReorder;
 }

@@ -1,6 +1,6 @@
-// Convolutions of NCHW images by a kernel of NHWC: the input is reordered into the plan's workspace, the fastest kernel
-// of NHWC computes the output there, and that is reordered into y. An element is read and written once more on either
-// side; for groups, few pixels and the like that is less than what vectors of pixels leave empty.
+// Convolutions of NCHW images by an NHWC kernel: the input is reordered into the plan's workspace, the fastest NHWC
+// kernel computes the output there, and the output is reordered into y. Each element of input and output is read and
+// written once more. With groups or few pixels this costs less than the lanes that vectors of pixels would leave empty.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace gable {
 
-/// Why no kernel computes the op so; empty: one does.
+/// Why no kernel can compute the op this way; empty if one can.
 std::string refuse_reordered(const WeightedOp& op, const cpu::Target& target);
 
 /// How long a run will last, in seconds. Precondition: refuse_reordered() is empty.

@@ -53,7 +53,7 @@ class WeightedPlan final : public PlanImpl {
   KernelPlan plan_;
 };
 
-/// The share of |x||w| that 3 of the 4 products of two bf16 parts leave out.
+/// The share of |x||w| that is lost if only 3 of the 4 products of two bf16 parts are computed.
 constexpr double kF16LeftOut = 0x1p-18;
 
 std::string strict_only(const WeightedOp& op) {
@@ -65,7 +65,7 @@ std::string strict_only(const WeightedOp& op) {
 std::string refuse_direct(const WeightedOp& op, const cpu::Target& target) {
   const Conv2dProblem& p = op.problem;
   const bool one_each = cpu::is_depthwise(p) || (cpu::has_single_channel_groups(p) && p.pool.none());
-  // Rows of more pieces than a table of `depthwise` holds.
+  // `depthwise` refuses the problem, since its rows have more pieces than the tables hold.
   const bool left_over = p.nhwc && p.pool.none() && !cpu::depthwise_refusal(p, target).empty();
   if (one_each && !left_over) {
     return "one input channel in each of several groups: the depthwise kernels take these";
@@ -115,8 +115,8 @@ std::unique_ptr<PlanImpl> make_f32_plan(const WeightedOp& op, const CpuPlace& pl
                                                     KernelPlan(op.problem, place.target, place.threads));
 }
 
-/// f16 is exactly the sum of two bf16 parts. The product of both lesser parts may be left out where that costs less
-/// than the bound of f32 accumulation, so that the bound at most doubles.
+/// An f16 value is exactly the sum of two bf16 parts. The product of the two lesser parts is left out if its error is
+/// below the bound of f32 accumulation; the bound then at most doubles.
 int f16_products_of(const WeightedOp& op) { return f32_bound(op).accumulation >= kF16LeftOut ? 3 : 4; }
 
 /// The number of products of bf16 parts for each term; 0 for ops that bf16 units do not compute.

@@ -19,15 +19,16 @@
 namespace gable {
 namespace {
 
-/// Channels of a pixel that are widened as a run of their own, where the pixels beside it are not read.
+/// A pixel with at least this many channels is widened as a run of its own if its neighbours are not read.
 constexpr std::int64_t kLeastRun = 16;
 
-/// Whether only one in `stride` of the image's coordinates is read, the first among them.
+/// Whether only every `stride`-th coordinate of the image is read, starting with the first.
 bool skips(const cpu::WindowAxis& axis) {
   return axis.taps == 1 && axis.stride > 1 && axis.pad == 0 && axis.first(axis.outputs - 1) < axis.size;
 }
 
-/// What of the input is widened: rows that no tap reads are left out, and columns where a pixel is a long run.
+/// The part of the input that is widened: not the rows that no tap reads, and not such columns if a pixel is a long
+/// run.
 struct Gather {
   bool rows, columns;
 };
@@ -35,8 +36,8 @@ Gather gather_of(const Conv2dProblem& p) {
   return {skips(cpu::row_axis(p)), p.c >= kLeastRun && skips(cpu::column_axis(p))};
 }
 
-/// The images in one pass: all where weights are larger than half of L2, since every pass reads them; else a divisor of
-/// n whose f32 tensors fit half of the threads' L2.
+/// The number of images in one pass. All, if the weights exceed half of L2, since every pass reads them. Else a divisor
+/// of n, so that the f32 tensors fit half of the threads' L2.
 std::int64_t images_of_pass(const Conv2dProblem& widened, int threads) {
   constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
   const std::int64_t half = cpu::l2_bytes() / 2;
@@ -144,7 +145,7 @@ class WidenedPlan final : public PlanImpl {
                         [&](std::int64_t part, int) { work(part * kPart, std::min(kPart, elements - part * kPart)); });
   }
 
-  /// The images of a pass, without what no tap reads.
+  /// Widens the images of a pass, except what no tap reads.
   void widen(const std::uint16_t* x, float* wide) const {
     const Conv2dProblem& p = problem_;
     const cpu::WidenFunction to_f32 = kernels_->widen(p.dtype);
@@ -192,7 +193,8 @@ std::string refuse_widened(const WeightedOp& op, const cpu::Target& target) {
 }
 
 double widened_seconds(const WeightedOp& op, const CpuPlace& place) {
-  // Of 16 elements that are converted, also beyond L2; of a pass; of each tensor that several threads convert.
+  // Seconds: to convert 16 elements, more if they exceed L2, for each pass, and for each tensor that several threads
+  // convert.
   constexpr double kVector = 0.9e-9, kFarVector = 0.6e-9, kPass = 60e-9, kRegion = cpu::kRegionCycles / 3e9;
   const WeightedOp inner = in_f32(op, place.threads);
   const Conv2dProblem& pass = inner.problem;

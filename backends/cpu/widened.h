@@ -1,7 +1,7 @@
-// Convolutions of f16 and bf16 NHWC images by a kernel of f32: the input is widened into the plan's workspace, the
-// fastest kernel of f32 computes the output there, and that is narrowed into y, as many images at a time as stay in L2.
-// An element costs one conversion on either side; kernels that convert what each tile reads pay more where windows or
-// groups overlap.
+// Convolutions of f16 and bf16 NHWC images by an f32 kernel: the input is widened into the plan's workspace, the
+// fastest f32 kernel computes the output there, and the output is narrowed into y. A pass takes as many images as stay
+// in L2. Each element of input and output is converted once; kernels that convert what each tile reads convert more if
+// windows or groups overlap.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace gable {
 
-/// Why no kernel computes the op so; empty: one does.
+/// Why no kernel can compute the op this way; empty if one can.
 std::string refuse_widened(const WeightedOp& op, const cpu::Target& target);
 
 /// How long a run will last, in seconds. Precondition: refuse_widened() is empty.

@@ -1,6 +1,6 @@
 // See cuda_ceilings.h. A launch of every loop takes a few milliseconds between two events, after launches that wake the
-// GPU's clock. The vendor's formula takes the clock that the device's properties name; what a loop really ran at is in
-// its note, since under load power decides.
+// GPU's clock. The vendor's formula takes the clock that the device's properties name; the clock that a loop really ran
+// at is in its note, since power limits it under load.
 #include "backends/cuda/cuda_ceilings.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::string number(double value) {
   return text;
 }
 
-/// What all measurements of one device share.
+/// State that all measurements of a device share.
 class Bench {
  public:
   Bench(const CudaDevice& device, const CeilingRequest& request)
@@ -83,7 +83,7 @@ class Bench {
     return end_->seconds_since(*start_);
   }
 
-  /// How often to repeat, within a launch, what `launch(times)` does, for a sample of the wanted length.
+  /// How many `times` launch(times) must repeat its work for a sample of the wanted length.
   int calibrate(const std::function<void(int)>& launch) const {
     int times = 1;
     double taken = seconds([&] { launch(times); });
@@ -117,7 +117,7 @@ double median(std::vector<double> values) {
 
 // ---- arithmetic, shared memory and issue slots
 
-/// What the vendor says that a multiprocessor does a cycle; 0 where it is not known here.
+/// Fused multiply-adds that a multiprocessor executes a cycle, by the data sheet; 0 if not known.
 double f32_lanes(const cudaDeviceProp& device) {
   if (device.major == 7 || (device.major == 8 && device.minor == 0)) return 64;
   return device.major >= 8 ? 128 : 0;
@@ -129,7 +129,8 @@ double f64_lanes(const cudaDeviceProp& device) {
   return 0;
 }
 
-/// Of dense operands; of i8, integer operations.
+/// FLOP (for i8: integer operations) that the tensor cores of a multiprocessor do a cycle on dense operands, by the
+/// data sheet; 0 if not known.
 double tensor_flop_a_cycle(const cudaDeviceProp& device, const std::string& dtype) {
   const double f16 = device.major == 9 ? 4096 : device.major == 8 && device.minor == 0 ? 2048 : 0;
   return dtype == "i8" ? f16 * 2 : dtype == "tf32" ? f16 / 2 : dtype == "f64" ? f16 / 16 : f16;
@@ -253,7 +254,7 @@ MemorySweep sweep_of(std::size_t bytes, int blocks) {
   return sweep;
 }
 
-/// One pass a launch: a block that went again over its part would find it in a cache.
+/// One pass a launch: in a second pass a block would find its part in a cache.
 std::vector<double> memory_rates(const Bench& bench, const Arrays& arrays, MemoryLoop loop, const MemorySweep& sweep) {
   const auto bytes = static_cast<double>(cuda::bytes_moved(loop, sweep));
   return bench.rates(
@@ -316,7 +317,7 @@ void add_device_memory(const Bench& bench, std::vector<Ceiling>& found) {
   }
 }
 
-/// Every block goes again and again over a part of its own; all parts together take half of the L2.
+/// Each block reads its own part repeatedly; all parts together take half of the L2.
 Ceiling l2_ceiling(const Bench& bench) {
   const auto l2 = static_cast<std::size_t>(bench.properties().l2CacheSize);
   const MemorySweep sweep = sweep_of(l2 / 2, 2 * bench.properties().multiProcessorCount);

@@ -127,7 +127,7 @@ class CudaEvent final : public EventImpl {
   bool recorded_ = false;
 };
 
-/// Frees that are pending end before their pool does.
+/// Waits for pending frees before the pool is destroyed.
 void destroy_pool(cudaMemPool_t pool, int index) noexcept {
   int former = index;
   cuda::ignore(cudaGetDevice(&former));
@@ -219,7 +219,7 @@ CudaDevice::CudaDevice(DeviceInfo info) : DeviceImpl(std::move(info)) {
     GABLE_CUDA_CHECK(cudaGetDeviceProperties(properties.get(), index()));
     properties_ = std::move(properties);
     pool_ = make_pool(index());
-    // The calls before answer as if nothing were where a fault has taken the context, or another process the GPU.
+    // The calls above succeed even if a fault has destroyed the context or another process holds the GPU.
     const cudaError_t state = cudaStreamQuery(nullptr);
     const bool captures = state >= cudaErrorStreamCaptureUnsupported && state <= cudaErrorStreamCaptureWrongThread;
     if (state != cudaErrorNotReady && !captures) cuda::check(state, "cudaStreamQuery");

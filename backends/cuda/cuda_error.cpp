@@ -42,7 +42,7 @@ bool is_sticky(cudaError_t code) {
     default:
       break;
   }
-  // Newer than the oldest CUDA that this compiles with.
+  // Error codes that the oldest supported CUDA lacks.
   constexpr int kContained = 226, kTensorMemoryLeak = 721, kMpsClientTerminated = 810, kExternalDevice = 911;
   const int number = code;
   return number == kContained || number == kTensorMemoryLeak || number == kMpsClientTerminated ||

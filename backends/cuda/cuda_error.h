@@ -20,7 +20,7 @@ Error to_error(const cuda::CallFailed& failure, const std::string& where);
 /// no driver at all) that the driver supports and that the runtime was built for. Names what cures it.
 std::string why_no_device(cudaError_t status, int driver_version, int runtime_version);
 
-/// Calls `body`, whose CallFailed leaves as an Error.
+/// Calls `body` and turns a CallFailed into an Error.
 template <typename Body>
 decltype(auto) reporting(const std::string& where, Body&& body) {
   try {

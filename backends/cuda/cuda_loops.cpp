@@ -1,5 +1,5 @@
-// See cuda_loops.h. Every block goes over its own part, and all blocks run at once. Passes after the first hit a cache
-// that holds the whole working set.
+// See cuda_loops.h. Each block goes over its own part, and all blocks run at once. Passes after the first hit a cache
+// if it holds the whole working set.
 #include "backends/cuda/cuda_loops.h"
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class CudaLoop : public LoopImpl {
   int index_;
 };
 
-/// A block a multiprocessor, so that all of them run at once, each as many threads as the bytes keep busy, up to 1024.
+/// One block for each multiprocessor, so that all run at once, with as many threads (up to 1024) as the bytes keep
+/// busy.
 cuda::MemorySweep sweep_of(std::int64_t array_bytes, const cudaDeviceProp& device) {
   constexpr std::int64_t bytes_a_thread = 64;
   const std::int64_t most_blocks = device.multiProcessorCount;

@@ -6,9 +6,9 @@
 namespace gable {
 namespace {
 
-constexpr double kCall = 3e-6;          // seconds of a launch among others
-constexpr double kReached = 0.85;       // of the memory's clock, by a copy
-constexpr double kUnknownBytes = 50e9;  // of a GPU that tells no memory clock: what CPUs with a GPU inside reach
+constexpr double kCall = 3e-6;          // seconds of a launch that follows others
+constexpr double kReached = 0.85;       // share of the memory's nominal bandwidth that a copy reaches
+constexpr double kUnknownBytes = 50e9;  // bytes a second, if the driver reports no memory clock: a GPU inside a CPU
 
 /// Multiply-adds of an SM in a cycle: FMA units, and dense tensor cores of 16-bit and tf32 types.
 struct PerCycle {

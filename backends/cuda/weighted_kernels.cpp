@@ -131,8 +131,9 @@ double seconds(const WeightedOp& op, const CudaDevice& device) {
   return Kernel::seconds(op.problem, device.properties());
 }
 
-/// The kernels for few channels have no estimate and come first, in the order of the list. Without a neighbourhood,
-/// which they are made for, products of matrices are faster, but for large images of fewer channels than copies take.
+/// The kernels for few channels have no estimate and come first, in the order of the list. They are made for windows
+/// larger than 1x1. For 1x1 the matrix products are faster, except on large images with fewer channels than copies
+/// take.
 bool for_few_channels(const Conv2dProblem& p) {
   constexpr std::int64_t kLargeImage = 256;  // pixels of the output
   const std::int64_t c = p.group_c();

@@ -10,10 +10,10 @@
 
 namespace gable::cudnn {
 
-/// The recipes of an op that cuDNN takes.
+/// The recipes that cuDNN accepts for an op.
 struct Found {
   std::vector<Recipe> recipes;
-  std::string refused;  ///< why it does not take the others
+  std::string refused;  ///< why it refuses the others
 };
 
 /// Makes a device's plans.
@@ -23,7 +23,7 @@ class Planner {
   /// engine of cuDNN's heuristics.
   Planner(std::shared_ptr<Session> session, bool measured);
 
-  /// Why cuDNN can't run the op, as far as that is known without asking it.
+  /// Why cuDNN can't run the op, as far as that is known without a call of cuDNN; empty if nothing is known against it.
   std::string known_refusal(const Op& op) const;
   /// The first recipe that cuDNN takes, if there is one. Takes tens of milliseconds.
   std::shared_ptr<Found> find(const Op& op) const;

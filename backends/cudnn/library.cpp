@@ -120,8 +120,8 @@ void Library::check(cudnnStatus_t status, const char* call) const {
 
 const Library& library() {
   static std::mutex mutex;
-  static std::unique_ptr<const Library> loaded;  // a failure is tried again: the cure may come within the process
-  static std::optional<Error> hung;              // unless it took the whole time limit
+  static std::unique_ptr<const Library> loaded;  // a failed load is tried again: the process may have cured the reason
+  static std::optional<Error> hung;              // set if loading took the whole time limit: that is not tried again
   const std::lock_guard lock(mutex);
   if (hung) throw Error(*hung);
   if (loaded) return *loaded;

@@ -14,7 +14,7 @@ constexpr double kNever = 1e9;
 constexpr double kWarmUpMilliseconds = 30;  // for the clocks to rise
 constexpr double kHopeless = 3;             // times the fastest single call
 constexpr double kSlow = 1.15;              // times the fastest of the short rounds
-constexpr double kDoubt = 0.99;             // of the heuristics' time: a smaller gain does not count
+constexpr double kDoubt = 0.99;             // times the heuristics' choice: a smaller gain does not count
 constexpr std::size_t kMostEngines = 20;    // a recipe
 constexpr std::size_t kWorkspaceAlignment = 256;
 
@@ -176,7 +176,7 @@ class Race {
         tried_(contenders_.size()),
         track_(op, device, most_workspace(recipes, contenders_)) {}
 
-  /// The winner; its time is reported beside the first's.
+  /// The winner. The report has its time and that of the heuristics' choice.
   Contender winner() {
     for (double busy = 0; busy < kWarmUpMilliseconds;) busy += std::max(0.01, run(contenders_.front(), 5) * 6);
     for (Contender& c : contenders_) {

@@ -127,7 +127,7 @@ class GraphBuilder {
 
   /// A graph that has no product is not bound by the math of products: engines on tensor cores may run it.
   std::unique_ptr<GraphStep> finish(const std::string& what, bool has_product = true) {
-    // Of cuDNN 9.19 on an H100, the engines compiled at run time gave wrong results for nchw outputs of one pixel.
+    // cuDNN 9.19's run-time compiled engines gave wrong results for NCHW outputs of one pixel on an H100.
     const bool one_pixel = p_.layout == Layout::nchw && p_.between[2] * p_.between[3] == 1;
     const EngineRules rules{.tensor_cores = !has_product || p_.dtype != DType::f32 || p_.math == Math::tf32,
                             .compiled_at_run_time = compiles_ && !one_pixel};

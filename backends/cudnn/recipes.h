@@ -31,7 +31,7 @@ struct Recipe {
 using RecipeMaker = std::function<Recipe(Session&, bool compiles)>;
 std::vector<RecipeMaker> recipes_for(const Op& op);
 
-/// Why cuDNN has no recipe for the op, of what is known without asking it; empty: it may have one.
+/// Why cuDNN has no recipe for the op, as far as that is known without a call of cuDNN; empty if it may have one.
 std::string refusal_without_asking(const Op& op);
 
 /// "convolution" and so on.

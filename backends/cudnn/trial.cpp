@@ -35,7 +35,7 @@ constexpr std::size_t kMostWords = 500;
   ::_exit(0);
 }
 
-/// What comes until end of file or the time limit; true at end of file.
+/// Reads until end of file or the time limit; true at end of file.
 bool read_all(int file, int seconds_limit, std::string& text) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds_limit);
   std::array<char, 4096> buffer{};
@@ -50,7 +50,7 @@ bool read_all(int file, int seconds_limit, std::string& text) {
   }
 }
 
-/// In one line, with the end of what is too long.
+/// The text in one line; only its end if it is too long.
 std::string words_of(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
@@ -77,8 +77,8 @@ std::string why_it_ends_the_process(const std::function<void()>& use, int second
   while ((waited = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
   }
   if (waited != child) return "";  // the process ignores SIGCHLD, and nobody knows
-  // It would hang here as well. (A child also waits for ever for a lock that another thread held when it was made: the
-  // caller may try again.)
+  // The call would hang in this process as well. (A child also waits for ever for a lock that another thread held when
+  // it was made: the caller may try again.)
   if (!ended) return "it had not returned after " + std::to_string(seconds_limit) + " s and was killed";
   std::string how;
   if (WIFSIGNALED(status)) {

@@ -1,5 +1,5 @@
-// Libraries of vendors may end the process where a part of them is missing or memory is short, or never return. They
-// are tried where they can't take the process along.
+// A vendor's library may end the process if one of its files is missing or memory is short, or it may never return. It
+// is first tried in a child process, where it can do no harm.
 #pragma once
 
 #include <functional>

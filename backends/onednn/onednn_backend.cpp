@@ -99,7 +99,7 @@ std::vector<std::string> allowed_kernels(const DeviceUri& uri) {
   return {option->second};
 }
 
-/// What decides whether oneDNN takes an op with weights, beside its extents.
+/// The attributes, besides its extents, that decide whether oneDNN takes an op with weights.
 struct Kind {
   std::size_t op = 0;
   DType dtype = DType::f32;
@@ -141,8 +141,8 @@ class OnednnDevice final : public DeviceImpl {
     return all;
   }
 
-  /// Asks oneDNN up to the first kernel that it takes, and not at all where that was the first of all for another op of
-  /// this kind: an answer takes up to 0.3 ms, and the one that there is no winograd longer than all else.
+  /// Asks oneDNN kernel by kernel until it takes one, and does not ask if it took the first kernel for another op of
+  /// this kind: an answer takes up to 0.3 ms, and the refusal of winograd takes longest.
   std::vector<KernelOffer> quick_offers(const Op& op) const override {
     const std::optional<Kind> kind = kind_of(op);
     std::vector<KernelOffer> all;

@@ -19,8 +19,8 @@ namespace {
 
 using DevicePointer = std::shared_ptr<DeviceImpl>;
 
-constexpr double kMargin = 1.03;  // a device must be predicted so much faster than one that is preferred
-constexpr double kDoubt = 1.005;  // a candidate must be measured so much faster than the one that was predicted to be
+constexpr double kMargin = 1.03;  // predicted speed-up over a preferred device that is needed to replace it
+constexpr double kDoubt = 1.005;  // measured speed-up over the predicted choice that is needed to replace it
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 DeviceInfo auto_info(const std::string& uri, const DeviceInfo& first) {
@@ -47,14 +47,14 @@ struct Ranked {
   std::optional<double> seconds{};
 };
 
-/// The host's memory, where all candidates have another.
+/// The owner of tensors in host memory, for candidates that all have another memory.
 class HostMemory final : public DeviceImpl {
  public:
   explicit HostMemory(DeviceInfo info) : DeviceImpl(std::move(info)) { info_.memory = {}; }
   std::vector<KernelOffer> offers(const Op&) const override { return {}; }
 };
 
-/// Where tensors of an `auto` of these candidates come from.
+/// The device that allocates the tensors of an `auto` of these candidates.
 DevicePointer owner_of(const std::vector<AutoCandidate>& candidates) {
   for (const AutoCandidate& one : candidates) {
     if (!one.staged) return one.device;
@@ -66,8 +66,8 @@ std::optional<double> finite(std::optional<double> seconds) {
   return seconds && *seconds < kNever ? seconds : std::nullopt;
 }
 
-/// The offers' candidates, with times that are known: the first supported one is what `seconds` predicts. The others
-/// are as much slower as the device's own estimates say.
+/// The offers as candidates. `seconds` is the predicted time of the first supported offer; the times of the others
+/// follow from the device's own estimates.
 std::vector<Candidate> candidates_of(const DeviceImpl& device, const std::vector<KernelOffer>& offers,
                                      std::optional<double> seconds) {
   const auto found = std::find_if(offers.begin(), offers.end(), [](const auto& offer) { return offer.supported(); });
@@ -94,7 +94,7 @@ std::string text_of(const Candidate& one) {
   return one.copies > 0 ? text + " (copies " + text_of(one.copies) + ")" : text;
 }
 
-/// Predicted so much slower than the first that one run of it would be a waste, such as the reference.
+/// Whether the candidate is predicted to be so slow that even one run of it would be a waste, such as the reference.
 bool is_hopeless(const Candidate& one, const Candidate& first) {
   constexpr double kHopeless = 8;
   return one.predicted && first.predicted && *one.predicted > kHopeless * *first.predicted;
@@ -109,7 +109,7 @@ class AutoDevice final : public DeviceImpl {
         options_(std::move(options)),
         cache_(options_.cache_folder, options_.identity) {}
 
-  /// The offers of every candidate. A kernel's name has the device before it.
+  /// The offers of every candidate. Kernel names are prefixed with the device.
   std::vector<KernelOffer> offers(const Op& op) const override {
     std::vector<KernelOffer> all;
     for (const Ranked& one : ranked(op)) add_offers(*one.device, one.device->offers(op), all);
@@ -145,7 +145,7 @@ class AutoDevice final : public DeviceImpl {
   }
 
   Ranking tune(const Op& op, double seconds) const override {
-    static std::mutex one_at_a_time;  // ops that are measured at once slow each other down
+    static std::mutex one_at_a_time;  // two ops measured at the same time would slow each other down
     const std::lock_guard turn(one_at_a_time);
     Ranking ranking = model_ranking(op);
     std::vector<Contestant> contestants;
@@ -188,12 +188,12 @@ class AutoDevice final : public DeviceImpl {
     }
   }
 
-  /// Fastest first. A device without a model keeps its place before or behind all that have one.
+  /// Fastest first. A device without a model stays before or behind all devices that have one.
   std::vector<Ranked> ranked(const Op& op) const {
     std::vector<Ranked> all;
     for (const AutoCandidate& one : candidates_) {
       std::optional<double> seconds = one.device->predicted_seconds(op);
-      if (one.staged && !seconds) seconds = kNever;  // copies that nothing is known to be worth
+      if (one.staged && !seconds) seconds = kNever;  // without a model nothing says that the copies pay
       all.push_back({one.device, one.staged, seconds});
     }
     const auto known = [](const Ranked& one) { return one.seconds.has_value(); };
@@ -207,7 +207,7 @@ class AutoDevice final : public DeviceImpl {
     return all;
   }
 
-  /// Nothing where tensors to measure with find no memory, or no time: the plan itself needs none of them.
+  /// Empty if there is no memory or no time for tensors to measure with: the plan itself does not need them.
   std::optional<Ranking> tuned(const Op& op) const {
     std::string why = "out of memory";
     try {
@@ -229,7 +229,7 @@ class AutoDevice final : public DeviceImpl {
         (candidate.supported() ? supported : refused).push_back(std::move(candidate));
       }
     }
-    // The first is the choice, whatever the margin was; the others follow by time.
+    // The first is the choice, even if the margin kept it there; the others are sorted by time.
     if (supported.size() > 1) {
       std::stable_sort(supported.begin() + 1, supported.end(), [](const Candidate& a, const Candidate& b) {
         return a.predicted.value_or(kNever) < b.predicted.value_or(kNever);
@@ -258,7 +258,7 @@ class AutoDevice final : public DeviceImpl {
     return found == candidates_.end() ? nullptr : found->device;
   }
 
-  /// What a cache says may be about devices that are gone.
+  /// A cache may name devices that no longer exist.
   bool is_usable(const Ranking& ranking) const {
     return ranking.first() != nullptr && device_of(ranking.first()->device) != nullptr;
   }
@@ -273,7 +273,7 @@ class AutoDevice final : public DeviceImpl {
     };
   }
 
-  /// The measured choice; nothing where its device or kernel is not there.
+  /// The measured choice; empty if its device or kernel no longer exists.
   std::optional<Choice> follow(const Op& op, const Ranking& ranking) const {
     if (is_usable(ranking)) {
       const Candidate& best = *ranking.first();
@@ -300,7 +300,7 @@ class AutoDevice final : public DeviceImpl {
     return text + "\n";
   }
 
-  /// Where by_model() stands: devices from `at` on were not asked yet.
+  /// The progress of by_model(): devices from `at` on have not been asked yet.
   struct Way {
     Op op;
     std::vector<Ranked> ranked;
@@ -311,8 +311,8 @@ class AutoDevice final : public DeviceImpl {
 
   Choice by_model(const Op& op) const { return next({op, ranked(op), 0, options_.reasons}); }
 
-  /// Stops at the first device, by predicted time, that can run the op; goes on with the others where it can't after
-  /// all.
+  /// Asks devices in the order of predicted time and stops at the first that can run the op. If that one fails to make
+  /// a plan, the next devices are asked.
   Choice next(Way way) const {
     while (way.at < way.ranked.size()) {
       const Ranked& one = way.ranked[way.at];

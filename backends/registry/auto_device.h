@@ -14,7 +14,7 @@ namespace gable {
 struct AutoOptions {
   std::string uri{};
   bool measures = false;        ///< ?choose=measured: plans of new ops are tuned first
-  double tuning_seconds = 0.3;  ///< ?limit=, for that
+  double tuning_seconds = 0.3;  ///< ?limit=, the time for tuning an op
   std::filesystem::path cache_folder{};
   std::string identity{};  ///< of the machine and the devices, for the cache
   std::string reasons{};   ///< a line for each device that was passed over and each option that a device does not know
@@ -25,9 +25,9 @@ struct AutoCandidate {
   bool staged = false;  ///< made by make_staged_device()
 };
 
-/// `candidates` is not empty and in order of preference, which decides where times are not known. Plans of all of them
-/// take tensors of one memory. The first that is not staged is the device's face: info(), memory, streams, events and
-/// studies are its own.
+/// `candidates` is not empty and in order of preference, which decides if times are not known. The plans of all
+/// candidates take tensors in the same memory. info(), memory, streams, events and studies are those of the first
+/// candidate that is not staged.
 std::shared_ptr<DeviceImpl> make_auto_device(AutoOptions options, std::vector<AutoCandidate> candidates);
 
 }  // namespace gable

@@ -1,5 +1,5 @@
-// The options of `auto` itself: auto?only=cpu,onednn&memory=host&choose=measured&limit=0.5. All others go to the
-// devices.
+// The options of `auto` itself: auto?only=cpu,onednn&memory=host&choose=measured&limit=0.5. All other options are
+// passed to the devices.
 #pragma once
 
 #include <gable/backend.h>

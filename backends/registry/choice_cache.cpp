@@ -32,7 +32,7 @@ constexpr std::size_t kMostFiles = 32;                    // of a folder
 constexpr std::size_t kMostText = 300;                    // characters of a name or a refusal
 constexpr std::size_t kSumDigits = 16;                    // of a line's checksum, which a tab follows
 constexpr double kMostSeconds = 1e6;
-constexpr std::chrono::seconds kFresh{1};  // for so long an op that is known is not looked for in the file
+constexpr std::chrono::seconds kFresh{1};  // a known op is not looked up in the file again for this long
 constexpr int kLockTries = 1000;
 constexpr std::chrono::milliseconds kLockWait{5};
 
@@ -93,7 +93,7 @@ std::string line_of(const std::string& op, const std::vector<Candidate>& candida
   return hex(checksum(line)) + "\t" + line;
 }
 
-/// The op of a line, damaged or not; empty where there is none.
+/// The op of a line, which may be damaged; empty if there is none.
 std::string_view op_of(std::string_view line) {
   if (line.size() <= kSumDigits || line[kSumDigits] != '\t') return {};
   const std::string_view rest = line.substr(kSumDigits + 1);
@@ -111,7 +111,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-/// A time; 0 stands for none. False for text that is none.
+/// Reads a time into `seconds`; 0 means none. False if the text is no time.
 bool parse(std::string_view text, std::optional<double>& value) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -133,7 +133,7 @@ bool has_right_checksum(std::string_view line) {
   return line.substr(0, kSumDigits) == hex(checksum(line.substr(kSumDigits + 1)));
 }
 
-/// Of a line that op_of() finds an op in: six fields each. Empty where they make no sense.
+/// The candidates, six fields each, of a line in which op_of() finds an op. Empty if the fields make no sense.
 std::vector<Candidate> candidates_of(std::string_view line) {
   constexpr std::size_t kEach = 6;
   const std::vector<std::string_view> fields = split(line.substr(kSumDigits + 1), '\t');
@@ -202,7 +202,7 @@ bool lock(const File& file) {
   return false;
 }
 
-/// Of the environment; of a program that runs with the rights of another user none.
+/// The environment variable. Empty in a program that runs with the rights of another user.
 std::string variable(const char* name) {
   const char* value = secure_getenv(name);
   return value == nullptr ? "" : value;
@@ -213,8 +213,8 @@ bool is_choice_file(const path& file) {
   return name.starts_with("choices-") && (name.ends_with(".txt") || name.ends_with(".tmp"));
 }
 
-/// Removes the files that were not written for longest, so that kMostFiles remain, and what killed processes left.
-/// Called under the lock, so no other process has a .tmp file.
+/// Removes all but the kMostFiles files that were written last, and the temporary files of killed processes. Called
+/// under the lock, so no other process has a .tmp file.
 void make_room(const path& folder) {
   std::error_code error;
   std::vector<std::pair<std::filesystem::file_time_type, path>> files;
@@ -277,7 +277,7 @@ void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
   std::unique_lock guard(mutex_, std::defer_lock);  // other threads find() while this one waits for the file's lock
   if (file_.empty()) {
     guard.lock();
-    // Whoever turned it off knows that, and choice_folder() told who named no absolute folder.
+    // No message: either the user turned the cache off, or choice_folder() has already logged a relative path.
     if (variable("GABLE_CACHE").empty())
       complain("neither XDG_CACHE_HOME nor HOME is an absolute folder: choices are kept in memory alone");
     return put(std::move(entry));
@@ -332,7 +332,7 @@ void ChoiceCache::read() {
     Entry entry{whole, line};
     const auto known = by_op_.find(op_of(line));
     if (known != by_op_.end() && known->second->line == line) entry.candidates = std::move(known->second->candidates);
-    // A damaged line must not replace another one of its op.
+    // A damaged line must not replace a whole line of the same op.
     const bool is_usable = known == by_op_.end() ? !op_of(line).empty() : is_whole(entry);
     if (is_usable) {
       put(std::move(entry));
@@ -343,8 +343,8 @@ void ChoiceCache::read() {
   complain_of_damaged(damaged);
 }
 
-/// Whether the entry's line is as somebody wrote it, and makes sense. Lines of the file are looked at when they are
-/// needed: a process needs few of them.
+/// Whether the entry's line has its checksum and makes sense. Lines are parsed when they are needed, since a process
+/// needs few of them.
 bool ChoiceCache::is_whole(Entry& entry) {
   if (entry.candidates.empty() && has_right_checksum(entry.line)) entry.candidates = candidates_of(entry.line);
   return !entry.candidates.empty();
@@ -359,7 +359,7 @@ void ChoiceCache::drop_damaged(const std::string& op) {
   complain_of_damaged(1);
 }
 
-/// Oldest first; the oldest are left out where there is no room for them.
+/// The text of the file, oldest entry first. The oldest entries are left out if there is no room.
 std::vector<std::string_view> ChoiceCache::newest_lines(std::size_t room) {
   std::vector<std::string_view> lines;
   std::size_t damaged = 0;
@@ -397,7 +397,7 @@ void ChoiceCache::put(Entry entry) {
   one.push_back(std::move(entry));
   const std::string_view op = op_of(one.front().line);
   const auto [at, is_new] = by_op_.try_emplace(op, one.begin());
-  // Nothing was changed so far, and nothing needs memory from here on.
+  // Nothing has been changed so far, and nothing allocates from here on.
   if (!is_new) {
     const auto old = at->second;
     auto node = by_op_.extract(at);

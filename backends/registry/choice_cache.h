@@ -2,8 +2,8 @@
 //
 // On disk: one text file for each set of devices in the folder $GABLE_CACHE, or $XDG_CACHE_HOME/gable, or
 // ~/.cache/gable. GABLE_CACHE=off keeps choices in memory alone. Each line has a checksum, files are replaced by
-// rename() under a lock, so that any number of processes can read and write. What is damaged, foreign or can't be
-// written is left alone, with a word through the log.
+// rename() under a lock, so that any number of processes can read and write. Files that are damaged, belong to another
+// user or can't be written are left alone; the log says so.
 #pragma once
 
 #include <gable/choose.h>
@@ -27,7 +27,8 @@ std::filesystem::path choice_folder();
 
 class ChoiceCache {
  public:
-  /// `identity` names everything that times depend on, but the op: machine, devices, drivers, versions. One line.
+  /// `identity` is one line that names everything besides the op that times depend on: machine, devices, drivers,
+  /// versions.
   ChoiceCache(std::filesystem::path folder, std::string identity);
 
   std::optional<Ranking> find(const std::string& op);
@@ -42,7 +43,7 @@ class ChoiceCache {
     std::string_view line;                    ///< as in the file: checksum, op, candidates
     std::vector<Candidate> candidates{};      ///< of the line, once is_whole() has looked at it
   };
-  /// What tells one state of the file from another.
+  /// Identifies one state of the file.
   struct Stamp {
     std::uint64_t inode = 0;
     std::int64_t seconds = 0, nanoseconds = 0, bytes = -1;
@@ -66,8 +67,9 @@ class ChoiceCache {
   Stamp stamp_{};
   std::chrono::steady_clock::time_point looked_{};  ///< at the file's stamp
   std::string last_word_;
-  std::list<Entry> entries_;                                                ///< oldest first
-  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_op_;  ///< by parts of their lines
+  std::list<Entry> entries_;  ///< oldest first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator>
+      by_op_;  ///< by op; the keys are parts of the entries' lines
 };
 
 }  // namespace gable

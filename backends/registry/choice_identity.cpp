@@ -14,7 +14,7 @@
 namespace gable {
 namespace {
 
-/// A rebuilt library may have other kernels.
+/// A rebuilt library may have different kernels.
 std::string stamp_of(const char* file) {
   struct stat status {};
   if (file == nullptr || stat(file, &status) != 0) return "?";
@@ -28,7 +28,7 @@ std::string stamp_of_libgable() {
   return stamp_of(info.dli_fname);
 }
 
-/// Names of GPUs have the CUDA version of their driver, which many drivers share.
+/// A GPU's name contains the CUDA version of its driver, which many drivers share.
 std::string gpu_driver() {
   std::ifstream file("/proc/driver/nvidia/version");
   std::string line;

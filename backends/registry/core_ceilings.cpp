@@ -12,7 +12,7 @@
 namespace gable {
 namespace {
 
-constexpr double kProbeSeconds = 0.5e-3;  // of measuring what nobody tuned
+constexpr double kProbeSeconds = 0.5e-3;  // spent on measuring a core that `gable tune --ceilings` has not measured
 constexpr const char* kWorkName = "1e9 multiply-adds of f32, one core";
 constexpr double kWorkDone = 1e9;
 
@@ -40,7 +40,7 @@ class CoreCeilings {
   }
 
  private:
-  /// 0: nothing.
+  /// 0 if nothing was measured.
   double remembered() {
     const std::optional<Ranking> found = cache_.find(kWorkName);
     if (!found || found->first() == nullptr || !found->first()->measured) return 0;

@@ -55,8 +55,8 @@ struct Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 };
 
-/// True if the file is as long as its headers say. What is not ELF of this machine's width is left to the dynamic
-/// loader.
+/// True if the file is as long as its headers say. Files that are not ELF of this machine's width are left to the
+/// dynamic loader.
 bool is_whole(int file, std::uint64_t size) {
   ElfW(Ehdr) header;
   if (::pread(file, &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) return true;
@@ -75,7 +75,7 @@ bool is_whole(int file, std::uint64_t size) {
   return true;
 }
 
-/// dlopen() waits at a FIFO for ever, and a file that ends too early is a SIGBUS.
+/// dlopen() would wait for ever on a FIFO, and a file that ends too early would raise SIGBUS.
 void require_whole_file(const PluginFile& plugin) {
   struct stat status {};
   if (::stat(plugin.path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse(plugin, "is no regular file");
@@ -129,7 +129,7 @@ std::vector<PluginFile> find_plugins(const SearchPath& path) {
 
 std::unique_ptr<Backend> load(const PluginFile& plugin) {
 #if !GABLE_SHARED
-  // The plugin would bring libgable.so along: a second registry, and classes that this one does not know.
+  // The plugin would load libgable.so: a second registry, whose classes this one does not know.
   refuse(plugin, "this program has gable as a static library, which takes no plugins: build it with GABLE_SHARED=ON");
 #endif
   require_whole_file(plugin);

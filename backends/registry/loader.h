@@ -13,8 +13,8 @@ namespace gable::loader {
 
 struct SearchPath {
   std::vector<std::filesystem::path> folders;
-  std::vector<std::string> refused;  ///< entries of GABLE_BACKEND_PATH that are not absolute
-  std::vector<std::string> missing;  ///< those that are no folders
+  std::vector<std::string> refused;  ///< entries of GABLE_BACKEND_PATH that are not absolute paths
+  std::vector<std::string> missing;  ///< entries of GABLE_BACKEND_PATH that are not folders
 };
 
 SearchPath search_path();
@@ -27,8 +27,8 @@ struct PluginFile {
 /// In search order; a backend can appear more than once.
 std::vector<PluginFile> find_plugins(const SearchPath& path);
 
-/// Throws Error(unavailable) with the reason: no whole regular file, the dynamic loader's own words, a missing entry,
-/// or the two versions or ABI numbers that differ. A loaded plugin stays loaded.
+/// Throws Error(unavailable) with the reason: the file is not regular or is cut off, the dynamic loader's own message,
+/// a missing entry, or a different version or ABI number. A loaded plugin stays loaded.
 std::unique_ptr<Backend> load(const PluginFile& plugin);
 
 }  // namespace gable::loader

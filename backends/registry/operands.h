@@ -1,4 +1,4 @@
-// The sizes of an op's tensors, for those who copy or fill them.
+// The sizes of an op's tensors, for code that copies or fills them.
 #pragma once
 
 #include <gable/ops.h>

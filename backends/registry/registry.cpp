@@ -54,7 +54,7 @@ class Registry {
     return uri.backend == "auto" ? open_auto(uri) : open_from(find(uri), uri);
   }
 
-  /// The device that calls with this URI share.
+  /// The device that all calls with this URI share.
   Device shared(const DeviceUri& uri) {
     const std::string text = to_string(uri);
     {
@@ -283,7 +283,8 @@ class Registry {
   std::map<std::string, std::shared_ptr<DeviceImpl>> shared_;
 };
 
-/// GABLE_DEVICE replaces `auto`. Options of both are kept, but those that mean nothing to a single device.
+/// GABLE_DEVICE replaces `auto`. The options of both are kept, except options of `auto` that mean nothing to a single
+/// device.
 DeviceUri requested(std::string_view text) {
   const DeviceUri uri = parse_device_uri(text);
   const char* variable = std::getenv("GABLE_DEVICE");

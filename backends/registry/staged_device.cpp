@@ -9,9 +9,9 @@
 namespace gable {
 namespace {
 
-// Of pageable memory, to and from an H100 on PCIe 5: bench/results/h100/primitives-memory.json.
-constexpr double kCopyBytes = 12e9;  // a second
-constexpr double kCopyCall = 10e-6;  // seconds of a copy of nothing
+// The speed of copies between pageable memory and an H100 on PCIe 5: bench/results/h100/primitives-memory.json.
+constexpr double kCopyBytes = 12e9;  // bytes a second
+constexpr double kCopyCall = 10e-6;  // seconds that an empty copy takes
 
 ConstTensorView flat(const void* data, std::size_t bytes, Memory memory) {
   return {data, DType::f16, Shape{static_cast<std::int64_t>(bytes / 2)}, Layout::nchw, memory};
@@ -27,7 +27,7 @@ PlanDetails details_of(const PlanImpl& inner, const DeviceImpl& device, const Op
   const std::size_t copied = operands.bytes(operands.inputs[0] + operands.inputs[1] + operands.output);
   details.explanation += "\ntensors lie in host memory: each run copies them to " + to_string(memory) + " and back";
   details.workspace_bytes += copied + operands.bias_bytes();
-  // Weights packed for one GPU are no other GPU's.
+  // Weights packed on one GPU are not valid on another one.
   details.packing_key = packing_key(to_string(memory) + " staged " + std::to_string(details.packing_key));
   return details;
 }
@@ -104,7 +104,7 @@ class StagedDevice final : public DeviceImpl {
     return *there + staging_seconds(op);
   }
 
-  /// Of the device: what plans allocate here is packed weights.
+  /// Allocates in the device's memory: plans allocate only packed weights here.
   std::shared_ptr<void> allocate(std::size_t bytes) const override { return inner_->allocate(bytes); }
 
  private:

@@ -17,11 +17,11 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-/// Makes threads that exist at the same time. Empty, or why there were fewer.
+/// Makes this many threads exist at the same time. Returns why there were fewer, or an empty string.
 std::string why_fewer(int threads) {
   std::string reason;
   std::mutex gate;
-  struct Joined {  // also where a bad_alloc passes
+  struct Joined {  // joins even if a bad_alloc is thrown
     std::vector<std::thread> threads{};
     ~Joined() {
       for (std::thread& thread : threads) thread.join();
@@ -41,14 +41,13 @@ std::string why_fewer(int threads) {
 }
 
 /// OpenMP's threads do not exist in a child made by fork(), but GCC's runtime would wait for them. They are released
-/// before the fork, and made anew by the next run in the parent and in the child.
+/// before the fork; the next run in the parent or the child makes new ones.
 void survive_fork() {
   static const int registered = ::pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
   static_cast<void>(registered);  // fails without memory only; a child then has to use threads=1
 }
 
-/// Throws unless the calling thread can have threads - 1 others beside it. Asks the system once for each greater
-/// number.
+/// Throws unless the process can make `threads` - 1 further threads. Each new maximum is tried once.
 void require_threads(const DeviceUri& uri, int threads) {
   static std::mutex mutex;
   static int known = 1;

@@ -47,13 +47,13 @@ std::string text_of_seconds(double seconds) {
   return text;
 }
 
-/// The limit of a contest. A run can't be ended, so what would exceed the limit must not begin.
+/// The time limit of a contest. A run can't be interrupted, so a run that would exceed the limit must not begin.
 class Limit {
  public:
   explicit Limit(const Contest& contest) : contest_(contest) {}
 
   double left() const { return contest_.seconds - (now(contest_) - start_); }
-  /// Throws Error(invalid_argument) where `seconds` more, by prediction, are too many.
+  /// Throws Error(invalid_argument) if `seconds`, the predicted time of `what`, exceed what is left.
   void require(double seconds, const char* what) const {
     if (seconds <= left()) return;
     throw Error(ErrorCode::invalid_argument, describe(contest_.op) + ": the limit is " +
@@ -154,7 +154,7 @@ class Runner {
     if (!suffices) least_ = seconds_of(1);
   }
 
-  /// The next samples are of these tensors. Weights are packed to other memory than before.
+  /// The next samples use these tensors. Weights are packed into new memory.
   void use(const Track& track) {
     if (!samples_.empty()) quartiles_.push_back(quartile());
     samples_.clear();
@@ -174,7 +174,7 @@ class Runner {
   double slowness() const { return contestant_->predicted ? least_ / *contestant_->predicted : 1; }
   double least() const { return least_; }
   std::size_t samples() const { return samples_.size(); }
-  /// Of one run, from now.
+  /// Expected duration of one sample.
   double sample_seconds() const { return least_ * runs(); }
 
   void finish() {
@@ -208,8 +208,8 @@ class Runner {
   RunArguments arguments_{};
   std::unique_ptr<PlanImpl> plan_;
   std::shared_ptr<void> packed_;
-  std::vector<double> samples_;    // of these tensors
-  std::vector<double> quartiles_;  // of the tensors before
+  std::vector<double> samples_;    // with the current tensors
+  std::vector<double> quartiles_;  // one for each earlier set of tensors
   double sample_seconds_ = kSampleSeconds;
   double least_ = 0;
 };
@@ -220,7 +220,8 @@ double least(const std::vector<Runner>& runners) {
       ->least();
 }
 
-/// Of those the ones whose fastest run took at least `held_up`: shorter ones may only have been held up so far.
+/// Drops the runners whose fastest run took longer than `limit`, unless it was shorter than `held_up`: another process
+/// may have delayed it.
 void drop_slower_than(double limit, std::vector<Runner>& runners, double held_up = 0) {
   const auto slow = std::stable_partition(
       runners.begin(), runners.end(), [&](const Runner& one) { return one.least() <= limit || one.least() < held_up; });
@@ -228,8 +229,8 @@ void drop_slower_than(double limit, std::vector<Runner>& runners, double held_up
   runners.erase(slow, runners.end());
 }
 
-/// Takes the time of first runs from `left`, at most kPrepareShare of it. That of making plans does not count: cuDNN's
-/// takes seconds, since it measures its engines.
+/// Makes the plans and runs each for the first time. These runs are subtracted from `left`, up to kPrepareShare of it.
+/// Making plans is not: a plan of cuDNN takes seconds, since it measures engines.
 std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& contestants, const Track& track,
                             double& left) {
   std::vector<Runner> runners;
@@ -254,7 +255,8 @@ std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& con
   return runners;
 }
 
-/// Rounds of one sample of each, until the order is certain, the samples are enough or `seconds` are over.
+/// Takes one sample of each runner a round, until the order is certain, there are enough samples, or `seconds` are
+/// over.
 void take_turns(const Contest& contest, std::vector<Runner>& runners, double seconds) {
   const double start = now(contest);
   const bool alone = runners.size() == 1;
@@ -270,7 +272,7 @@ void take_turns(const Contest& contest, std::vector<Runner>& runners, double sec
   }
 }
 
-/// Whether several are left, and how the host's memory lies may decide between them.
+/// Whether several runners are left whose order may depend on where their tensors lie in host memory.
 bool may_depend_on_memory(const Contest& contest, const Track& track, const std::vector<Runner>& runners) {
   const bool on_host = contest.owner->info().memory.kind == Memory::Kind::host;
   return runners.size() > 1 && on_host && track.bytes() <= kMostTrackBytes;

@@ -16,22 +16,22 @@ struct Contestant {
   std::shared_ptr<const DeviceImpl> device{};
   std::function<std::unique_ptr<PlanImpl>()> make{};
   std::optional<double> predicted{};  ///< seconds of a run
-  std::optional<double> seconds{};    ///< the result; empty: not measured, since the time was over or it failed
+  std::optional<double> seconds{};    ///< the result; empty if the time was over or the contestant failed
   std::string failure{};              ///< what making or running it threw
 };
 
 struct Contest {
   Op op{};
   std::shared_ptr<const DeviceImpl>
-      owner{};                      ///< allocates the tensors, and copies to them where they are not the host's
-  double seconds = 1;               ///< of making tensors and running; the making of plans comes on top
+      owner{};                      ///< allocates the tensors, and copies to them if they are not in host memory
+  double seconds = 1;               ///< for making tensors and running; making plans is not counted
   std::function<double()> clock{};  ///< seconds; empty: the host's steady clock
 };
 
-/// Fills in `seconds` of the contestants, the most promising first. Those that are far slower than the fastest are
-/// dropped early, and those whose two runs are predicted to take longer than what is left are not begun. Throws
-/// Error(out_of_memory) where the tensors find no memory, Error(invalid_argument) where tensors at 1 GB/s or two runs
-/// of the first contestant, by prediction, take longer than what is left of the limit; nothing has run then.
+/// Fills in `seconds` of the contestants, which come most promising first. Contestants that are far slower than the
+/// fastest are dropped early. A contestant whose two runs are predicted to exceed the remaining time is not run. Throws
+/// Error(out_of_memory) if the tensors do not fit into memory, and Error(invalid_argument), before anything runs, if
+/// filling the tensors at 1 GB/s or two predicted runs of the first contestant exceed the limit.
 void measure(const Contest& contest, std::vector<Contestant>& contestants);
 
 }  // namespace gable
