@@ -18,8 +18,8 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-/// A product takes one cycle a row of registers 0 to 5, one position each. Input is loaded up to the last of `pairs`
-/// pairs of channels and not beyond, where it may be NaN.
+/// Configures the tile registers. A product takes a cycle for each row (position) of registers 0 to 5. Input is loaded
+/// up to the last of `pairs` pairs of channels and not beyond, where memory may hold NaN.
 inline void load_tile_config(int positions, int pairs) {
   TileConfig config;
   std::fill_n(config.rows, 6, static_cast<std::uint8_t>(positions));
@@ -29,7 +29,8 @@ inline void load_tile_config(int positions, int pairs) {
 }
 inline void release_tiles() { asm volatile("tilerelease"); }
 
-// Assembly rather than intrinsics: those take only literal register numbers, and g++ 12's forget what memory they read.
+// Assembly rather than intrinsics: intrinsics take only literal register numbers, and g++ 12's do not declare the
+// memory that they read.
 struct AmxRegisters {
   template <int kTile>
   void zero() {

@@ -13,7 +13,7 @@ struct Axis {
   std::int64_t size, taps, stride, pad, dilation;
   std::int64_t pitch;  // elements from pixel to pixel
 
-  /// Between the first and the last tap of an output.
+  /// Source pixels from an output's first tap to its last.
   std::int64_t reach() const { return (taps - 1) * dilation; }
   TapRange taps_of(std::int64_t out) const { return taps_inside(out * stride - pad, size, dilation, taps); }
 };
@@ -35,10 +35,10 @@ inline std::int64_t source_size(const Axis& axis, std::int64_t outs) {
   return axis.taps == 1 ? outs : std::min(axis.size, (outs - 1) * axis.stride + axis.reach() + 1);
 }
 
-/// Source rows (columns) of some outputs, `step` apart.
+/// The source rows (or columns) that some outputs read, `step` apart.
 struct SourceRange {
   std::int64_t first, count, step;
-  /// Without the first `some` of them, in an image of `size`.
+  /// The range without its first `some` rows, in an image of `size` rows.
   SourceRange without_first(std::int64_t some, std::int64_t size) const {
     const std::int64_t begin = first + some * step;
     return {begin, std::min(count, ceil_div(size - begin, step)), step};

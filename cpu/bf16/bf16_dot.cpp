@@ -78,12 +78,12 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(typename Lane
 
 /// Prefetch distance of weights. Two blocks cover L2's latency; L2's hardware prefetcher restarts at each block.
 constexpr std::int64_t kNearWeights = 2 * kWeightBlock;
-/// The same where one position reads them.
+/// The prefetch distance if only one position reads the weights.
 constexpr std::int64_t kStreamAhead = 2 * kWeightBlock;
 
-/// One position, times one block and tap of weights. These are read as they lie, vector after vector: a vector times a
-/// matrix waits for its weights, and hardware prefetchers follow one stream further ahead than two. Several sums a
-/// vector hide the product's latency.
+/// One position times the weights of one block and tap, which are read in memory order: a vector times a matrix waits
+/// for its weights, and hardware prefetchers follow one stream further ahead than two. Several sums for each vector
+/// hide the product's latency.
 template <class Lanes, int kVectors>
 GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_one(typename Lanes::Sums (&acc)[1][kVectors],
                                                                   const std::uint16_t* a, int pairs,
@@ -110,9 +110,9 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_one(typename Lanes
   }
 }
 
-/// Where the positions of a half lie: seven share a base, from which odd multiples of their distance lead to them. gcc
-/// keeps a register for each of 14 positions otherwise, and reloads what it spills: with one vector of lanes, loads are
-/// the limit.
+/// Addresses of a half's positions: seven positions share a base address and are reached by odd multiples of their
+/// distance. Otherwise gcc keeps a register for each of the 14 positions and reloads the ones that it spills; with one
+/// vector of lanes, loads are the limit.
 template <int kPositions>
 struct PositionAddresses {
   static constexpr int kOfBase = 7;
@@ -125,7 +125,7 @@ struct PositionAddresses {
       : one(distance * static_cast<std::int64_t>(sizeof(*first))), three(3 * one), five(5 * one) {
     for (int b = 0; b < kBases; ++b) base[b] = reinterpret_cast<const char*>(first + b * kOfBase * distance);
   }
-  /// Before each use: gcc would keep the scaled multiples too.
+  /// Call it before each use: gcc would keep the scaled multiples too.
   GABLE_CPU_BF16 inline __attribute__((always_inline)) void hide() { asm("" : "+r"(one), "+r"(three), "+r"(five)); }
   GABLE_CPU_BF16 inline __attribute__((always_inline)) const std::uint16_t* at(int position) const {
     const int p = position % kOfBase;

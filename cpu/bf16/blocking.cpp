@@ -18,15 +18,15 @@ namespace {
 
 constexpr std::int64_t kMostPositions = 2048;
 constexpr std::int64_t kMostColumns = 128;
-// Halves have at least so many positions where there are as many: fewer wait for their weights.
+// Halves have at least this many positions, if the row has them: with fewer, products wait for weights.
 constexpr int kFewestPositions = 10;
 constexpr std::int64_t kFewestStridedColumns = 7;
-// Cycles of two halves' products in a step, of a panel besides, and of the shortest work unit that is worth starting.
+// Cycles: two halves' products in a step, the fixed cost of a panel, and the shortest work unit that is worth starting.
 constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kLeastUnitCycles = 4000;
-// Time that starting and storing a tile takes, in positions.
+// The fixed time of a tile, to start and to store it, in positions.
 constexpr std::int64_t kTileCost = 6;
 constexpr std::int64_t kMostThreadBytes = 2 << 20;
-constexpr std::int64_t kMostTaps = 1 << 20;  // of the table of a plan, which a query makes too
+constexpr std::int64_t kMostTaps = 1 << 20;  // most entries of a plan's table, which a query builds too
 constexpr std::int64_t kBf16 = 2;
 constexpr double kMostIdlePositions = 1.15;  // ratio of all positions to those with outputs; staging costs the same
 
@@ -111,7 +111,7 @@ class Search {
     }
     return best;
   }
-  /// Any number, as all of a half's positions lie in one row: four halves of 13 take 7x7 pixels.
+  /// Any number of positions, since all of a half's positions lie in one run: four halves of 13 take 7x7 pixels.
   int positions_of_panels() const {
     const bool by_rows = !is_pointwise(p_) && reads_single_pixels();
     const std::int64_t length = by_rows ? g_.columns : g_.rows * g_.columns;
@@ -163,7 +163,8 @@ class Search {
     const bool whole_blocks =
         whole_groups &&
         (unit_.loads_full_halves ? g_.group_c % 2 == 0 : g_.group_c % 2 == 0 || b_.terms.last_is_single);
-    // Positions a multiple of 4 KiB apart share one set of L1, which holds fewer lines than a tile reads.
+    // Whether positions lie a multiple of 4 KiB apart. They then share one set of L1, which holds fewer lines than a
+    // tile reads.
     const bool aliased = !unit_.loads_full_halves && p_.c * kBf16 % kL1WayBytes == 0;
     return b_.terms.parts == 1 && whole_blocks && !aliased;
   }
@@ -184,9 +185,9 @@ class Search {
     return lines * 4 <= l1_lines(p_.stride_w * p_.c * kBf16) * 3 && weight_bytes() <= l2_bytes() * 3 / 4;
   }
 
-  /// Not for several products a term: they take so long that reading weights again costs little. Not for one tap with
-  /// padding: some outputs then read no input, and the strip has no position for them. Each thread stages a strip of
-  /// its own, so each thread needs several panels that use it.
+  /// Not for several products a term: they take so long that reading weights again costs little. Not for a single tap
+  /// with padding: some outputs then read no input, and the strip has no position for them. Each thread stages its own
+  /// strip, so each thread must use it for several panels.
   bool may_read_by_images() const {
     const bool one_tap_padded = (p_.r == 1 && p_.pad_top > 0) || (p_.s == 1 && p_.pad_left > 0);
     if (!unit_.loads_full_halves || b_.terms.parts > 1 || g_.pool > 1 || b_.terms.fold > 1 || one_tap_padded) {
@@ -230,7 +231,7 @@ class Search {
       work_.rows = round_up(even_part(g_.rows, most_rows), 2);
       return;
     }
-    // Folded rows are short, and neighbouring work units share little of what they stage.
+    // Folded rows are short, and neighbouring work units have little staged input in common.
     const std::int64_t positions = b_.terms.fold > 1 ? 2 * kMostPositions : kMostPositions;
     const std::int64_t most = std::max(kMostColumns, positions / g_.rows);
     work_.rows = g_.pool;
@@ -248,7 +249,7 @@ class Search {
     work_.rows = round_up(even_part(g_.rows, work_.rows), g_.pool);
   }
 
-  /// The group after reads other channels of the same cache lines: rows whose lines stay in L2 until then.
+  /// The next group reads other channels of the same cache lines: as many rows as keep their lines in L2 until then.
   std::int64_t rows_of_groups() const {
     if (g_.groups == 1) return g_.rows;
     const std::int64_t row_bytes = p_.stride_h * g_.w * p_.c * kBf16;
@@ -281,8 +282,8 @@ class Search {
     if (!unit_.loads_full_halves) feed_threads_evenly(whole);
   }
 
-  /// A cut of `whole` that is clearly sooner done than the one by halving, for units that take one half at a time:
-  /// those take any number of positions. Columns are cut where there are few rows.
+  /// Replaces the cut by halving with another cut of `whole` if that one is clearly faster. Only for units that take
+  /// one half at a time, since these take any number of positions. Columns are cut if there are few rows.
   void feed_threads_evenly(const WorkCut& whole) {
     constexpr double kClearly = 0.95;
     const std::int64_t wanted = kUnitsPerThread * threads_;
@@ -312,7 +313,7 @@ class Search {
     work_ = best;
   }
 
-  /// Of the thread with the most work.
+  /// Cycles of the thread with the most work.
   double busiest_cycles() {
     count_work();
     b_.strip = shape();
@@ -345,8 +346,8 @@ class Search {
            unit_.start_cycles;
   }
 
-  /// Equal shares of pixels, of two tiles at least where panels then suffice for all threads: a thread alone with a
-  /// tile reads all weights for it. Threads take panels apart where pixels do not suffice.
+  /// Cuts the pixels into equal shares, of at least two tiles if the panels then still feed all threads: a thread that
+  /// has only one tile reads all weights for it. If there are too few pixels, threads get different panels.
   void feed_threads_panels() {
     const std::int64_t tile = 2 * b_.positions, tiles = ceil_div(g_.columns, tile) * g_.groups;
     const std::int64_t tile_cycles = work_.panels * (b_.terms.blocks * kStepCycles + kPanelCycles);
@@ -436,7 +437,7 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
   if (p.r * p.s > bf16::kMostTaps)
     return std::to_string(p.r * p.s) + " filter taps; its table holds " + std::to_string(bf16::kMostTaps);
   const bf16::Blocking b = bf16::blocking_of(p, products, unit, 1);
-  // The direct kernel fills up vectors of lanes as well; the depthwise kernels do not.
+  // The direct kernel pads channels to whole vectors as well; the depthwise kernels do not.
   const double lanes = static_cast<double>(p.group_k()) / static_cast<double>(round_up(p.group_k(), bf16::kVector));
   const double times = bf16::padding_factor(p, b.geometry, b.terms, unit) * (is_depthwise(p) ? 1.0 : lanes);
   const double most = p.dtype == DType::f16 ? 2 * unit.most_padding / products : unit.most_padding;

@@ -1,6 +1,6 @@
 // Convolution with its epilogue as bf16 products with f32 accumulators, on a bf16 unit of this CPU. Storage is bf16
 // (one product a term), or f16 or f32 whose values are split into bf16 parts (3 or 4 products a term for f16, which 2
-// parts hold exactly; 3 or 6 for f32). Used as cpu/direct/conv2d.h's plan is.
+// parts hold exactly; 3 or 6 for f32). The plan is used like that of cpu/direct/conv2d.h.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace gable::cpu {
 
 /// Whether a plan writes its output with non-temporal stores, where lanes fill whole cache lines.
 enum class OutputStores {
-  by_size,       // if beyond_last_level() says that the output would only push other data out
+  by_size,       // if beyond_last_level() says that the output would only evict other data
   non_temporal,  // always: for tests
 };
 

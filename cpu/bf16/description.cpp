@@ -8,7 +8,7 @@ namespace {
 
 bool reads_rows(const Blocking& b) { return b.input == InputPath::staged || b.input == InputPath::in_place; }
 
-/// Calls use(work) for the described work units. True: for all.
+/// Calls use(work) for the described work units. Returns whether these are all work units.
 template <class Use>
 bool for_described_work_units(const Blocking& b, const Use& use) {
   return for_described_units(b.work.count, [&](std::int64_t index) { use(work_unit_at(b, index)); });

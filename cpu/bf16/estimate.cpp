@@ -1,5 +1,5 @@
-// The time of the units on a layer: enough to choose between the units of one machine, of which AMX multiplies fastest
-// but takes whole tiles of 32 positions, and a while to start.
+// The estimated time of the units on a layer, precise enough to choose between the units of one machine. AMX multiplies
+// fastest, but it takes whole tiles of 32 positions and has a higher fixed cost.
 #include <algorithm>
 
 #include "cpu/bf16/blocking.h"

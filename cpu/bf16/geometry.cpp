@@ -7,7 +7,7 @@ namespace gable::cpu::bf16 {
 
 namespace {
 
-/// As many groups as fit the unit's width, on either side.
+/// As many groups as fit the unit's width in both input and output channels.
 std::int64_t merged_groups(const Conv2dProblem& p, const Bf16Unit& unit) {
   return std::clamp<std::int64_t>(unit.merged_width / std::max(p.group_c(), p.group_k()), 1, p.groups);
 }
@@ -50,7 +50,7 @@ Terms terms_of(const Conv2dProblem& p, const Geometry& g, int products, const Bf
   Terms terms{.products = products,
               .parts = parts_of(products),
               .fold = fold,
-              // Pairs are read one by one, so that few channels take less of L1.
+              // A unit that reads single pairs needs no room for a whole block: few channels take less of L1.
               .position = pairs_only || channels > kChannels ? kChannels : round_up(channels, kChannels / 4),
               .pixel = pixel,
               .channels = pairs_only ? round_up(channels, 2) : channels,

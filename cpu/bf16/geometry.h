@@ -1,9 +1,9 @@
 // A convolution as the loops of the bf16 units see it: extents, and the terms of a sum. Few channels are folded over
-// the kernel's columns, so that a position's blocks of 32 channels hold s·c of them: a strip row then holds the image's
-// pixels one after another, of c channels (or c + 1), and a position is s pixels from its first one on. Positions
-// overlap: a row of 224 pixels of 3 channels takes 1.8 KB of L1 instead of 7 KB of L2. Narrow groups are merged:
-// several of them become one group, whose packed weights are zero between channels and lanes of different groups
-// (block-diagonal). An infinite or NaN input then makes NaN in all groups that share a block.
+// the kernel's columns: a position's blocks of 32 channels then hold the c channels of s neighbouring pixels. A strip
+// row holds the image's pixels one after another, with c channels (or c + 1) each, and positions overlap: a row of 224
+// pixels of 3 channels takes 1.8 KB of L1 instead of 7 KB of L2. Narrow groups are merged: several of them become one
+// group, whose packed weights are zero between channels and lanes of different groups (block-diagonal). An infinite or
+// NaN input then makes NaN in all groups that share a block.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ struct Terms {
 };
 Terms terms_of(const Conv2dProblem& problem, const Geometry& geometry, int products, const Bf16Unit& unit);
 
-/// Products that are computed, padding channels and lanes included, for each product that the result needs.
+/// Ratio of the computed products, padding channels and lanes included, to the products that the result needs.
 double padding_factor(const Conv2dProblem& problem, const Geometry& geometry, const Terms& terms, const Bf16Unit& unit);
 
 }  // namespace gable::cpu::bf16

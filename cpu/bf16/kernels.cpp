@@ -1,5 +1,5 @@
 // Staging and epilogues around the bf16 units, compiled once for each target. Staging reads, splits and writes each
-// element once for all taps and lanes: little work compared with its r·s·K products.
+// element once for all taps and lanes, which is little work compared with its r·s·K products.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/bf16/kernels.h"

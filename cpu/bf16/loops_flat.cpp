@@ -4,7 +4,7 @@
 namespace gable::cpu::bf16 {
 namespace {
 
-/// Adds epilogues for those of consecutive strip positions that are outputs.
+/// Adds epilogues for consecutive strip positions, except those between rows, which are no outputs.
 void add_epilogues(TileLoop& loop, const float* accumulators, std::int64_t position, std::int64_t count) {
   const WorkUnit& work = loop.work();
   if (work.rows == 1 && count > 0) {

@@ -7,7 +7,7 @@ namespace {
 /// Consecutive positions of the input whose outputs are consecutive pixels: the whole work unit, or one of its rows.
 struct PositionRuns {
   std::int64_t count, length;
-  std::int64_t readable;  // positions from the first one on that halves may load
+  std::int64_t readable;  // positions, counted from the first, that halves may load
 };
 
 PositionRuns runs_of(const Run& run, const WorkUnit& work, bool staged) {

@@ -93,8 +93,8 @@ class RunLoop {
     group_.clear();
   }
 
-  /// Blocks of channels whose weights fit half of L1, where enough halves use them to be worth a round of accumulators.
-  /// A block of a single tap is not: its products are too few.
+  /// Blocks of channels whose weights fit half of L1, if enough halves use them to pay for loading and storing
+  /// accumulators once more. A block of a single tap does not pay: it has too few products.
   std::int64_t blocks_at_a_time() const {
     const bool few = group_.halves() < kHalvesWorthARound || b_.terms.tap_count() == 1;
     if (b_.weights.fit_l1 || few) return b_.terms.blocks;
@@ -112,7 +112,7 @@ class RunLoop {
                      last && b_.terms.last_is_single};
       tile.operands.b = weights + first * b_.terms.tap_count() * kWeightBlock;
       tile.adds = first > 0;
-      // One half alone would prefetch half of them.
+      // A single half would prefetch only half of the lines.
       const bool prefetches = !b_.weights.fit_l2 && group_.halves() > 1;
       tile.next_weights = prefetches ? step * b_.terms.tap_count() * kWeightBlock : 0;
       tile.first_half = 0;
@@ -146,7 +146,7 @@ class RunLoop {
     }
   }
 
-  /// Epilogues of those of a half's positions, from `column` on, that are outputs.
+  /// The epilogues of a half's positions, from `column` on, except positions that are no outputs.
   void run_epilogues(const HalfRun& run, std::int64_t column, const float* accumulators) const {
     if (!flat_ || loop_.work().rows == 1) {
       return run_epilogue(loop_.row_of(run.row, column, run.positions), accumulators);

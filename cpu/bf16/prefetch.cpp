@@ -8,8 +8,8 @@ namespace {
 constexpr std::int64_t kPositionsAhead = 4 * kHalfPositions;
 constexpr std::int64_t kRowsAhead = 4;
 constexpr std::int64_t kManyTiles = 4;
-// Between the products of two steps, of one product a term, more prefetches cost more than they save. So it is with one
-// tap and fewer than 80 lanes.
+// More prefetches between the products of two steps cost more than they save, if a term has one product. The same holds
+// for one tap and fewer than 80 lanes.
 constexpr std::int64_t kMostLinesPerStep = 12;
 constexpr std::int64_t kLine = 64;
 

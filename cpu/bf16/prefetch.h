@@ -20,8 +20,8 @@ Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t in
 /// The prefetch of chunk `next`'s weights, spread over the products of the chunk before it.
 Prefetch prefetch_weights(const Run& run, const WorkUnit& current, const Chunk& next);
 
-/// Whether each chunk prefetches the next chunk's weights, and the last chunk the next work unit's input. Not worth it
-/// for few tiles, whose weights keep the last level busy.
+/// Whether each chunk prefetches the next chunk's weights, and the last chunk the next work unit's input. This does not
+/// pay for few tiles, whose weights already keep the last level busy.
 bool prefetches_chunks(const Blocking& blocking, const WorkUnit& work);
 
 }  // namespace gable::cpu::bf16

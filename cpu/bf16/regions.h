@@ -17,7 +17,7 @@ struct Region {
   std::int64_t pitch;        // elements of input from output to output
 };
 
-/// The region that starts with output `begin`, of the outputs before `end`.
+/// The region that starts with output `begin` and ends before `end`.
 inline Region region_at(const Axis& axis, std::int64_t begin, std::int64_t end) {
   const TapRange taps = axis.taps_of(begin);
   std::int64_t same = begin + 1;

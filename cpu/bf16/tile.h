@@ -114,11 +114,12 @@ struct Tile {
   bool is_half_a_vector;  // one vector, of at most 8 lanes
   float* accumulators;    // [half][position][lane]
   Overlap overlap;
-  // Of a unit that takes one half at a time:
-  std::int64_t repeats = 1;  // of the first half: consecutive positions, accumulators and outputs follow
+  // Only for a unit that takes one half at a time:
+  std::int64_t repeats = 1;  // the first half is computed so often, for consecutive positions and outputs
   bool adds = false;         // the products are added to the accumulators
-  // Elements from weights to those that are read after them from the last level, or 0. The first two halves prefetch
-  // one vector of lanes each. first_half: how many halves have used these weights before.
+  // Distance in elements from these weights to the weights that are read after them from the last level; 0: no
+  // prefetch. The first two halves prefetch one vector of lanes each. first_half: how many halves have used these
+  // weights before.
   std::int64_t next_weights = 0, first_half = 0;
   /// The epilogue of the first half, run in registers, which replaces the store of accumulators; or null.
   const Epilogue* register_epilogue = nullptr;

@@ -72,7 +72,7 @@ class TileLoop {
     bias_ = padded_bias_;
   }
 
-  /// An epilogue whose accumulators are not set yet.
+  /// Makes an epilogue; the caller sets its accumulators.
   Epilogue epilogue(const PixelRun& pixels) const {
     const Conv2dProblem& p = run_.problem;
     const std::int64_t pixel = output_.first + pixels.row * output_.row + pixels.column;

@@ -47,13 +47,14 @@ struct Bf16Unit {
   PathUnit coverage = PathUnit::emulated;  // which coverage counts its paths
   std::string missing;                     // why this machine can't run it; empty: it can
   int positions = 0;                       // most positions of a half, up to kHalfPositions
-  /// It loads and multiplies `positions` positions of a half even where fewer are used, and its halves share weights.
+  /// The unit always loads and multiplies `positions` positions of a half, even if fewer are used; its halves share
+  /// weights.
   bool loads_full_halves = false;
   int merged_width = 1;     // groups are merged up to so many channels and lanes
-  double most_padding = 0;  // it loses to the direct kernel where padding multiplies the products by more
-  // For estimates, in cycles: one block of 32 channels and 32 lanes for a position; the same of a tile with few
-  // positions, which waits for weights; what a tile of `positions` positions, each of its steps and a work unit take
-  // besides.
+  double most_padding = 0;  // the direct kernel is faster if padding multiplies the products by more than this
+  // For estimates, in cycles: one block of 32 channels and 32 lanes for a position; the same in a tile with few
+  // positions, which waits for weights; the fixed costs of a tile of `positions` positions, of each of its steps, and
+  // of a work unit.
   double position_cycles = 0, weights_cycles = 0, tile_cycles = 0, step_cycles = 0, start_cycles = 0;
   /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block.
   void (*begin)(int positions, int pairs) = nullptr;
@@ -70,14 +71,14 @@ struct Bf16Unit {
   bf16::EpilogueFunction epilogue(DType type) const {
     return type == DType::bf16 ? epilogues.bf16 : type == DType::f16 ? epilogues.f16 : nullptr;
   }
-  /// Whether its own epilogue takes such output.
+  /// Whether the unit's own epilogue can store such output.
   bool takes_epilogue(DType type, Activation activation) const {
     return epilogue(type) != nullptr && activation != Activation::tanh;
   }
   bf16::SplitFunction split(DType type, int parts) const { return type == DType::f16 ? splits.f16 : splits.f32[parts]; }
 };
 
-/// The units of this machine's instruction set, whether it has them or not.
+/// The units of this machine's architecture; Bf16Unit::missing says whether the CPU has them.
 const Bf16Unit& amx_unit();
 const Bf16Unit& bf16_dot_unit();
 

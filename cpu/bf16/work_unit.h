@@ -12,7 +12,7 @@
 
 namespace gable::cpu::bf16 {
 
-/// What every work unit of a run reads.
+/// What all work units of a run share.
 struct Run {
   const Conv2dProblem& problem;
   const Bf16Unit& unit;

@@ -1,7 +1,6 @@
-// A buffer of floats on a cache-line boundary: workspaces. What is in it before it is written is undefined, but for the
-// floats at its beginning that a plan asks to be zero: a workspace may be megabytes a thread, and to fill it would be
-// most of the time that its plan takes to make. AddressSanitizer's builds fill it with NaNs, which no result may
-// contain.
+// A workspace: a buffer of floats on a cache-line boundary. It is uninitialised, except that a plan may ask for zeros
+// at its beginning: a workspace may have megabytes for each thread, and filling it would take most of the time of
+// making the plan. AddressSanitizer's builds fill it with NaNs, which no result may contain.
 #pragma once
 
 #include <algorithm>

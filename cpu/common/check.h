@@ -16,8 +16,9 @@ void check(const Conv2dProblem& problem);
 /// Throws std::invalid_argument "op: name is value, must be at least least" where it is less.
 void check_at_least(const char* op, const char* name, std::int64_t value, std::int64_t least);
 
-/// The problem, for a kernel's plan. Throws std::invalid_argument where check() does, where the CPU lacks the target
-/// and where threads is less than 1. A kernel's refusal is not computed again: callers make plans of what it takes.
+/// Returns the problem, checked for a kernel's plan. Throws std::invalid_argument if check() does, if the CPU lacks the
+/// target, or if threads is less than 1. The kernel's refusal is not computed again: callers only make plans of
+/// problems that the kernel takes.
 const Conv2dProblem& checked(const char* kernel, const Conv2dProblem& problem, const Target& target, int threads);
 
 }  // namespace gable::cpu

@@ -7,8 +7,9 @@ namespace gable::cpu {
 /// half the time of a whole one.
 bool splits_512_bits();
 
-/// Whether 16 bits are widened to 32 faster by an extension and a shift than by one permutation of words, as on Zen 5.
-/// Zen 4 takes two turns for each of the two; Intel's extension takes the permutation's port, and the shift the FMA's.
+/// Whether an extension and a shift widen 16 bits to 32 faster than one permutation of words, as on Zen 5. Zen 4 issues
+/// each of the two twice; on Intel the extension needs the same port as the permutation, and the shift a port of the
+/// FMA.
 bool widens_by_shifts();
 
 }  // namespace gable::cpu

@@ -101,12 +101,13 @@ constexpr bool takes(PathUnit unit, Path path) {
           path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
-/// A vector of one lane holds no groups. Depthwise row tiles need registers.
+/// Targets with vectors of one lane have no narrow groups. Depthwise row tiles need more registers than some targets
+/// have.
 bool exists_on(Path path, const Target& target) {
   return (path != Path::narrow_groups && path != Path::depthwise_row_tiles) || target.name != "scalar";
 }
-/// Paths of vectors of a cache line: depthwise's non-temporal stores, which write lines as a whole, and its pairs, for
-/// which others have too few registers.
+/// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and its pairs of vectors, for which
+/// other targets have too few registers.
 bool needs_lines(Path path) { return path == Path::depthwise_non_temporal || path == Path::depthwise_pairs; }
 
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;

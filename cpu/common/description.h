@@ -6,12 +6,12 @@
 
 namespace gable::cpu {
 
-/// A number in a description or a refusal.
+/// The number as text, for descriptions and refusals.
 inline std::string text(std::int64_t value) { return std::to_string(value); }
 
-/// Calls use(unit) for the units of work that a description looks at: all of `count`, or of more than 3 *
-/// kDescribedUnits as many at the beginning, in the middle and at the end, so that a plan of 10^9 units is made at
-/// once. True: all.
+/// Calls use(unit) for the units of work that a description looks at: all of `count`, or if there are more than 3 *
+/// kDescribedUnits, kDescribedUnits each at the beginning, in the middle and at the end, so that a plan of 10^9 units
+/// is made at once. Returns whether these are all.
 inline constexpr std::int64_t kDescribedUnits = 1 << 14;
 template <class Use>
 bool for_described_units(std::int64_t count, const Use& use) {

@@ -17,7 +17,7 @@
 
 namespace gable::cpu {
 
-/// The time of what a kernel has no model of: it then keeps its place in the list.
+/// The estimate of a kernel that has no model for the problem: the kernel then keeps its place in the list.
 constexpr double kNoEstimate = std::numeric_limits<double>::infinity();
 
 /// Whether the models hold: NHWC, and no pool.
@@ -26,17 +26,17 @@ constexpr bool has_estimate(const Conv2dProblem& p) { return p.nhwc && p.pool.no
 /// Cycles of a fused multiply-add of `lanes` f32 lanes.
 double fma_cycles(const Target& target, std::int64_t lanes);
 
-/// Cycles of a vector of f32 weights that a tile's step reads. They are the limit where tiles have one or two pixels.
+/// Cycles to read a vector of f32 weights in a tile's step: the limit of tiles of one or two pixels.
 double weights_cycles(const Conv2dProblem& p);
 
-/// The estimates of NCHW were fitted on Zen 4, which halves vectors of 16 lanes, and on Xeons with AMX, whose clock is
-/// lower. The share of a vector's cost there that it takes on cores that do neither.
+/// The cost of a vector on this core over its cost on the cores on which the estimates of NCHW were fitted: Zen 4,
+/// which halves vectors of 16 lanes, and Xeons with AMX, whose clock is lower.
 double whole_vector_share(std::int64_t lanes);
 
 /// Kernel rows inside the image, summed over all output rows of an image.
 double kernel_rows_inside(const Conv2dProblem& p);
 
-/// Cycles of a run of elements that is widened or narrowed, and of each 16 elements of it.
+/// Cycles to widen or narrow a run of elements: a fixed cost, and a cost for each 16 elements.
 struct ConversionCost {
   double run, vector;
 };

@@ -1,5 +1,5 @@
-// See multiply_adds.h. Twelve independent chains hide the latency of two units of any CPU; with their two factors they
-// fit 16 registers. A run of 10,000 steps takes about 20 us, so that few are interrupted.
+// See multiply_adds.h. Twelve independent chains hide the latency of two FMA units on any CPU and fit 16 registers with
+// their two factors. A run of 10,000 steps takes about 20 us, so that few runs are interrupted.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/common/multiply_adds.h"

@@ -1,7 +1,8 @@
 // Spreads independent work units over an explicit number of OpenMP threads. One thread never enters a parallel region.
-// Each thread begins with a share of its own: neighbouring units, the same in every run. So the lines that it writes
-// lie in its caches from the run before, and only at the ends of shares do two threads write near each other at a time.
-// A thread without units takes those that others have left, so one that the machine slows down computes fewer.
+// Each thread starts with its own share of neighbouring units, the same in every run. The lines that it writes are then
+// still in its caches from the previous run, and two threads write near each other only at the ends of shares. A thread
+// that has finished its share takes units that other threads have left, so a thread that the machine slows down
+// computes fewer.
 #pragma once
 
 #include <omp.h>
@@ -13,7 +14,7 @@
 
 namespace gable::cpu {
 
-/// The units of each thread; of more threads than kMost, several have one share.
+/// The shares of all threads; with more than kMost threads, several threads use one share.
 class UnitShares {
  public:
   static constexpr int kMost = 64;
@@ -22,7 +23,7 @@ class UnitShares {
     for (int share = 0; share < count_; ++share) next(share).store(first(share), std::memory_order_relaxed);
   }
 
-  /// Calls work(unit) for the units of the thread's share, and then for what is left of the others.
+  /// Calls work(unit) for the units of the thread's share, then for the units that are left of other shares.
   template <class Work>
   void run(int thread, const Work& work) {
     for (int i = 0; i < count_; ++i) {

@@ -1,6 +1,6 @@
-// Addresses of a register tile's pixels out of few registers: seven pixels share a base, and each is the base plus an
-// odd multiple of the distance between pixels, which an address mode scales by 1, 2 or 4. A base for each pixel would
-// be moved on in every step, and on Intel scalar instructions take issue slots of the FMA's two ports.
+// Addresses a register tile's pixels with few registers: seven pixels share a base, and each address is the base plus
+// an odd multiple of the distance between pixels, scaled by 1, 2 or 4 in the address mode. With a base for each pixel,
+// every step would advance all of them, and on Intel such scalar instructions take issue slots of the FMA's two ports.
 #if defined(GABLE_CPU_PIXEL_PITCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_PIXEL_PITCH_INL_H_
 #undef GABLE_CPU_PIXEL_PITCH_INL_H_

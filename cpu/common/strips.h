@@ -1,5 +1,5 @@
-// Strips: f32 copies in this thread's L1 or L2 of what a unit of work reads or has computed. A *staged* input is one
-// that was copied into a strip, with zeros where the padding is, so that a register tile tests no coordinate.
+// Strips: f32 copies in this thread's L1 or L2 of what a unit of work reads or has computed. A *staged* input is a copy
+// in a strip with zeros for the padding, so that register tiles test no coordinates.
 //   stage  input of any type and layout -> strip of f32
 //   store  strip of f32 results -> max-pool, bias, activation, conversion, layout
 // The kernels are compiled once a target (strip_kernels.cpp).
@@ -22,8 +22,8 @@ constexpr int kStoreBlockPixels = 32;
 constexpr int kStoreBlockFloats = kStoreBlockPixels * kPartitionLanes;
 
 /// Source coordinates of consecutive strip positions along one axis. A span keeps every coordinate between the first
-/// and the last tap (strip position = output*stride + tap*dilation). A gather keeps only those that a tap reads
-/// (position = output*taps + tap).
+/// and the last tap (strip position = output*stride + tap*dilation). A gather keeps only the coordinates that a tap
+/// reads (position = output*taps + tap).
 struct AxisMap {
   std::int64_t output_step, tap_step;  // strip positions between outputs, between taps
   std::int64_t taps, stride, dilation;
@@ -38,7 +38,7 @@ struct AxisMap {
   }
 };
 
-/// The map that needs fewer positions for `outputs` outputs. A gather does where the stride exceeds the kernel.
+/// The map that needs fewer positions for `outputs` outputs: a gather if the stride exceeds the kernel.
 constexpr AxisMap smaller_axis_map(std::int64_t outputs, std::int64_t taps, std::int64_t stride,
                                    std::int64_t dilation) {
   const AxisMap span{stride, dilation, taps, stride, dilation, false};
@@ -51,7 +51,7 @@ struct StripAxes {
   AxisMap rows, columns;
 };
 
-/// One image from its first staged channel on.
+/// One image; x is its first staged channel.
 struct ImageSource {
   const void* x;
   Strides strides;

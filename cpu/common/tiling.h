@@ -11,16 +11,16 @@
 
 namespace gable::cpu {
 
-/// Units of work for each thread, so that a thread that the machine slows down takes fewer of them.
+/// Units of work for each thread: a thread that the machine slows down then takes fewer of them.
 constexpr std::int64_t kUnitsPerThread = 4;
 
-/// The least units that keep `threads` threads busy to the end. One thread needs no more than one.
+/// The least number of units that keeps `threads` threads busy to the end; 1 for one thread.
 constexpr std::int64_t units_wanted(int threads) { return threads == 1 ? 1 : kUnitsPerThread * threads; }
 
-/// When the last thread is done with work in `units` units that parallel_units() shares out: each thread has a share of
-/// consecutive units, and then takes what others have left. work(unit) is the time of a unit. A part of the longest
-/// unit is added, for a thread that the machine slows down: of cuts that are equally even, more units are better. Of
-/// many units only the first is asked.
+/// The time until the last thread has finished `units` units that parallel_units() distributes: each thread has a share
+/// of consecutive units, then takes units that others have left. work(unit) is the time of a unit. A part of the
+/// longest unit is added for a thread that the machine slows down, so that among equally even cuts the one with more
+/// units wins. If there are many units, work() is called for the first one only.
 template <class Work>
 double parallel_time(int threads, std::int64_t units, const Work& work) {
   constexpr double kWait = 1.0 / 16;
@@ -42,7 +42,7 @@ double parallel_time(int threads, std::int64_t units, const Work& work) {
   return *std::max_element(time.begin(), time.begin() + threads) + kWait * longest;
 }
 
-/// Cycles that a parallel region takes at least.
+/// The least cycles of a parallel region.
 constexpr double kRegionCycles = 4000;
 
 /// `floats` rounded up to whole cache lines: parts of a workspace begin at lines of their own.

@@ -17,7 +17,7 @@ std::string describe_units(const UnitGrid& units);
 /// Where pool, bias and activation happen. `tile_pools`: in the register tile; `tile_stores`: it stores the result.
 std::string describe_epilogue(const Conv2dProblem& problem, bool tile_pools, bool tile_stores);
 
-/// How many units read all pixels, or some, in strips.
+/// Says how many units read all or some of their pixels in strips.
 struct StagedUnits {
   bool any_in_place, any_staged, any_without_in_place;
 };

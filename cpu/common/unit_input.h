@@ -1,6 +1,6 @@
 // The input of a unit of work, for kernels whose register tiles read f32: each tile reads the image in place or a
-// staged strip (strips.h). Where the image is f32 NHWC, only tiles that touch the padding need a strip: a unit then has
-// one for its left edge, one for its right edge, and none between.
+// staged strip (strips.h). If the image is f32 NHWC, only tiles that touch the padding need a strip: a unit then has
+// one strip for its left edge and one for its right edge.
 #pragma once
 
 #include <gable/problem.h>
@@ -30,8 +30,8 @@ struct PixelRange {
 constexpr PixelRange all_in_place(const UnitWindow& window) { return {0, window.conv_pixels}; }
 constexpr PixelRange all_staged(const UnitWindow& window) { return {window.conv_pixels, window.conv_pixels}; }
 
-/// The pixels of the tiles that touch no column of padding: these are read in place, those before and after in strips.
-/// Empty where strips for the edges would need more columns than one strip for all pixels.
+/// The pixels of the tiles that touch no column of padding. They are read in place, the pixels before and after them in
+/// strips. Empty if strips for the edges would need more columns than one strip for all pixels.
 PixelRange inner_tiles_in_place(const WindowAxis& axis, const UnitWindow& window, const Tiles& tiles,
                                 const AxisMap& columns);
 
@@ -47,7 +47,7 @@ class UnitInput {
   UnitInput(const Conv2dProblem& problem, const UnitWindow& window, const StripAxes& axes, PixelRange in_place)
       : p_(problem), window_(window), axes_(axes), in_place_(in_place), strides_(x_strides(problem)) {}
 
-  /// Makes `channels` channels readable, of which x is the first, of the unit's first image. Stages the edges into
+  /// Prepares `channels` channels for reading; x is the first of them in the unit's first image. Stages the edges into
   /// `strips`.
   void prepare(const void* x, std::int64_t channels, const StripKind& kind, float* strips);
 
@@ -55,7 +55,7 @@ class UnitInput {
   bool stages() const { return !in_place_.all(window_.conv_pixels); }
   bool reads_in_place() const { return in_place_.any(); }
 
-  /// Where a tile reads that begins at (row, pixel) of the window.
+  /// The input of a tile that begins at (row, pixel) of the window.
   InputTile at(std::int64_t row, std::int64_t pixel) const {
     const bool right = pixel >= in_place_.end;
     InputTile tile = pixel < in_place_.begin ? left_ : right ? right_ : middle_;
@@ -65,7 +65,7 @@ class UnitInput {
 
  private:
   InputTile image_tile(const void* x, std::int64_t in_lanes) const;
-  /// Stages what the pixels [begin, end) read.
+  /// Stages the input of the pixels [begin, end).
   InputTile stage(const void* x, std::int64_t channels, const StripKind& kind, const PixelRange& pixels,
                   float* strip) const;
 

@@ -56,7 +56,7 @@ struct StripOfResults {
   float* block;
 };
 
-/// Finishes the strip into y, the first element of the unit's output.
+/// Finishes the strip and writes it to y, the first element of the unit's output.
 void store_results(const StripOfResults& results, const UnitLanes& lanes, const float* bias, void* y);
 
 }  // namespace gable::cpu

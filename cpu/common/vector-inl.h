@@ -52,7 +52,7 @@ HWY_INLINE void keep_apart([[maybe_unused]] const float*& pointer) {
   asm("" : "+r"(pointer));
 #endif
 }
-/// The same for a distance, of which gcc would keep multiples and sums.
+/// The same for a distance. gcc would keep its multiples and sums in registers.
 HWY_INLINE void keep_apart([[maybe_unused]] std::int64_t& distance) {
 #if defined(__GNUC__)
   asm("" : "+r"(distance));
@@ -72,8 +72,8 @@ HWY_INLINE V add_product(D, V a, V b, V sum) {
 #endif
 }
 
-/// The same in a tile of so many accumulators. With 32 registers gcc does the like to tiles of more than 16, and moves
-/// accumulators to the stack and back; of fewer it may read a factor from memory.
+/// The same in a tile of this many accumulators. With 32 registers gcc does this to tiles of more than 16 accumulators,
+/// which it moves to the stack and back. With fewer, gcc may read a factor from memory.
 template <int kAccumulators, class D, class V = hn::Vec<D>>
 HWY_INLINE V add_product_of_tile(D d, V a, V b, V sum) {
 #if HWY_TARGET == HWY_AVX3 && defined(__GNUC__)
@@ -85,9 +85,9 @@ HWY_INLINE V add_product_of_tile(D d, V a, V b, V sum) {
   return add_product(d, a, b, sum);
 }
 
-/// sum + *a * b: AVX-512 broadcasts a factor from memory in the instruction that multiplies. For factors of one
-/// product: of two, such loads are as many as L1 has cycles for. In the one run that was made, 3x3 layers fell to 0.83
-/// to 0.92 of their speed on a Xeon.
+/// sum + *a * b: AVX-512 can broadcast a factor from memory in the multiplying instruction. Only for factors of a
+/// single product: with two products, these loads take all of L1's load slots. In the one run that was made on a Xeon,
+/// 3x3 layers then fell to 0.83 to 0.92 of their speed.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V add_broadcast_product(D d, const float* a, V b, V sum) {
 #if HWY_TARGET == HWY_AVX3 && defined(__GNUC__)

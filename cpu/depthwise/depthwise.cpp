@@ -18,7 +18,8 @@ namespace {
 /// Vectors of a cache line: narrower non-temporal stores would write a line to memory in parts.
 constexpr std::int64_t kLineLanes = 16;
 
-/// Where there is no bias, or fewer channels than lanes, the plan has one of its own.
+/// Floats of the plan's own bias; 0 if the caller's is used. The plan needs its own if the problem has none or has
+/// fewer channels than lanes.
 std::size_t bias_floats(const Conv2dProblem& p, std::int64_t lanes) {
   return p.bias && p.k >= lanes ? 0 : line_floats(std::max(p.k, lanes));
 }
@@ -133,7 +134,7 @@ class DepthwisePlan::Unit {
     call_.paired = b_.sections[block_.section].paired;
     call_.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
     call_.non_temporal = run.non_temporal;
-    const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // where the last vector lies in f32 rows
+    const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // offset of the last vector in f32 rows
     x_pitch_ = b_.stages_input ? block_.vectors.vectors * lanes_ : p_.c;
     y_pitch_ = b_.stores_rows ? block_.vectors.vectors * lanes_ : p_.k;
     call_.last = {.x = b_.stages_input ? in_rows : block_.vectors.last,
@@ -183,7 +184,7 @@ class DepthwisePlan::Unit {
     if (b_.stores_rows) narrow(pixels, row);
   }
 
-  /// Whether there are rows for a row tile from this one on, and none of them reads padding rows.
+  /// Whether a row tile can begin at this row: enough rows follow, and none of them reads padding rows.
   bool takes_row_tiles(std::int64_t row, std::int64_t end) const {
     if (b_.row_tile_outputs == 0 || row + kRowTileRows > end) return false;
     const WindowAxis rows = row_axis(p_);
@@ -226,9 +227,9 @@ class DepthwisePlan::Unit {
 
   float* ring_row(std::int64_t source) const { return ring_ + source % b_.ring_rows * b_.row_floats; }
 
-  /// Widens the input rows under a row of output that are not in the ring yet.
+  /// Widens the input rows that a row of output reads, unless they are in the ring already.
   void stage(const PixelBlock& pixels, const WindowAxis& rows, std::int64_t row, const TapRange& taps) {
-    // Not the first tap inside: with dilation, later rows of output may read rows before it.
+    // Not from the first tap inside the image: with dilation, later rows of output may read rows before it.
     const std::int64_t first = std::max<std::int64_t>(0, rows.first(row));
     const std::int64_t end = rows.first(row) + (taps.end - 1) * p_.dilation_h + 1;
     const std::int64_t multiplier = p_.k / p_.c;

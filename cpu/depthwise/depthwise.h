@@ -38,8 +38,8 @@ class DepthwisePlan {
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
-  /// TapRuns of two cache lines. Threads rewrite their runs for each row of output, so nothing that another thread
-  /// reads or writes lies that near to them: cores fetch lines in pairs.
+  /// TapRuns of two cache lines. Threads rewrite their runs for each row of output. The gap keeps other threads' data
+  /// two cache lines away, since cores fetch lines in pairs.
   static constexpr std::int64_t kRunsGap = ceil_div(128, std::int64_t{sizeof(TapRun)});
 
   struct Run;
@@ -48,7 +48,7 @@ class DepthwisePlan {
   std::int64_t packed_lanes() const;
   std::int64_t runs_apart() const;
   TapRun* runs_of(int thread) { return runs_.data() + kRunsGap + thread * runs_apart(); }
-  bool non_temporal() const;  // stores are non-temporal, where y is aligned to cache lines
+  bool non_temporal() const;  // stores are non-temporal if y is aligned to cache lines
 
   Conv2dProblem problem_;
   const Target* target_;
@@ -56,7 +56,7 @@ class DepthwisePlan {
   DepthwiseBlocking blocking_;
   AxisCut columns_;
   AlignedFloats workspace_;   // a part a thread
-  AlignedFloats bias_;        // empty: the caller's is used
+  AlignedFloats bias_;        // empty if the caller's bias is used
   std::vector<TapRun> runs_;  // of one row of output, for each thread, with gaps of kRunsGap
 };
 

@@ -8,12 +8,13 @@
 namespace gable::cpu {
 namespace {
 
-/// Neighbouring channels of a pixel: long enough for the hardware's prefetcher, and the weights of a block stay in L1.
+/// Neighbouring channels of a block: a run that is long enough for the hardware prefetcher, while the block's weights
+/// stay in L1.
 constexpr std::int64_t kBlockBytes = 512;
 /// Pointwise pixels are computed in rows of at most this many.
 constexpr std::int64_t kPointwiseRow = 256;
 
-/// Results that need more than the tile does.
+/// Whether results need more than the tile can do.
 bool stores_rows(const Conv2dProblem& p, std::int64_t lanes) { return p.activation == Activation::tanh || p.k < lanes; }
 
 /// Whether tiles read f32 rows in the workspace: they read and write one type.
@@ -44,8 +45,8 @@ bool suits_row_tiles(const Conv2dProblem& p, const Target& target) {
          tiles.row_tile(p.dtype, p.stride_h, tiles.long_row_outputs) != nullptr;
 }
 
-/// Outputs of a row of the widest row tile; 0: none. Rows of few outputs take the widest tile, of one row if it must
-/// be.
+/// Outputs in a row of the widest row tile; 0: no row tiles. Short rows use the widest tiles, which have a single row
+/// if no row tile is as wide.
 std::int64_t row_tile_outputs(const Conv2dProblem& p, const Target& target) {
   if (!suits_row_tiles(p, target)) return 0;
   const DepthwiseTiles& tiles = depthwise_tiles(target);
@@ -79,7 +80,8 @@ class Blocking {
     return b_;
   }
 
-  /// Blocks of pixels are smallest with the most channels, as for one thread; blocks of channels with the fewest.
+  /// The number of pixel blocks is greatest with the most channels, as for one thread; the number of channel blocks
+  /// with the fewest.
   std::int64_t table_pieces() const {
     const AxisCut cut(columns_);
     const std::int64_t pixels = block_pixels(cut, std::min(block_channels(), p_.k));
@@ -90,7 +92,7 @@ class Blocking {
  private:
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }
   static std::int64_t l1_floats() { return l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)); }
-  /// Channels of which blocks have a multiple.
+  /// Blocks have a multiple of this many channels.
   std::int64_t channel_step() const {
     const ChannelSection& section = b_.sections.front();
     return section.paired ? 2 * section.lanes : section.lanes;
@@ -130,8 +132,8 @@ class Blocking {
   }
   std::int64_t least_channels() const { return round_up(kBlockBytes / element_bytes(), channel_step()); }
 
-  /// How long the busiest thread takes, in channels of a row of output. A unit takes as long as a row more than it has,
-  /// for its halo; rows without a partner for row tiles do as well. At the end a thread waits for a part of a unit.
+  /// The time of the busiest thread, in channels of a row of output. A unit takes one more row of time for its halo,
+  /// and one more if a row has no partner for a row tile. At the end a thread waits for a part of a unit.
   double cost(const UnitSize& unit) const {
     const auto turns = static_cast<double>(ceil_div(units_of(unit), threads_));
     const auto rows = static_cast<double>(unit.rows);
@@ -139,8 +141,8 @@ class Blocking {
     return (turns * (rows + extra) + rows / 4) * static_cast<double>(unit.channels);
   }
 
-  /// Whether threads get rows of their own, all channels of them, as far as there are rows enough. Threads that write
-  /// channels of the same pixels fetch lines from each other's caches: two then take longer than one.
+  /// Whether threads get whole rows with all channels, as long as there are enough rows. Threads that write different
+  /// channels of the same pixels fetch lines from each other's caches: two threads are then slower than one.
   bool rows_apart(const UnitSize& unit) const {
     return p_.n * ceil_div(p_.ho, unit.rows) >= std::min<std::int64_t>(threads_, p_.n * p_.ho);
   }
@@ -167,7 +169,7 @@ class Blocking {
       const std::int64_t vectors = std::min(step, s.vectors() - vector);
       const std::int64_t first = vector * s.lanes;
       const std::int64_t end = vector + vectors == s.vectors() ? s.channels : first + vectors * s.lanes;
-      // A block of a single overlapping vector begins where the vector does.
+      // A block with a single, overlapping vector begins where the vector begins.
       const std::int64_t begin = vectors == 1 ? s.channel(vector, 0) : first;
       b_.channel_blocks.push_back({&depthwise_tiles(*s.target),
                                    &depthwise_row_kernels(*s.target),
@@ -234,7 +236,7 @@ std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target
   // Pairs are loaded as whole cache lines: across two of them they are no faster than their vectors.
   const bool paired = tiles.pairs && p.dtype == DType::bf16 && !stages_input(p, lanes) && p.k % (2 * lanes) == 0;
   const std::int64_t tail = p.k % lanes;
-  // Another pass over the input costs row tiles more than unused lanes.
+  // For row tiles, another pass over the input costs more than unused lanes.
   if (half == nullptr || tail == 0 || tail > lanes / 2 || suits_row_tiles(p, target))
     return {{&target, lanes, 0, p.k, 0, paired}};
   const std::int64_t whole = p.k - tail;

@@ -49,7 +49,7 @@ struct PixelBlock {
 };
 
 struct DepthwiseBlocking {
-  Conv2dProblem problem;          // as the loops compute it: pointwise pixels in rows of a handy length
+  Conv2dProblem problem;          // as the loops compute it: pointwise pixels are cut into rows of a suitable length
   bool stages_input;              // tiles read f32 rows in the workspace, else the image
   bool stores_rows;               // tiles write f32 rows in the workspace, else y
   DType tile_type;                // what tiles read and write
@@ -68,10 +68,10 @@ struct DepthwiseBlocking {
   std::int64_t thread_floats() const { return ring_rows * row_floats + result_floats; }
 };
 
-/// The widths of vectors, which depend on the channels, the window, the type, the target and whether tanh follows.
+/// The widths of vectors for these channels, window, type, target and activation.
 std::vector<ChannelSection> choose_sections(const Conv2dProblem& problem, const Target& target);
 
-/// What the blocking's tables hold, counted without making them: for one thread, and at most for several.
+/// The sizes of the blocking's tables, counted without making them: exact for one thread, an upper bound for several.
 std::int64_t depthwise_table_pieces(const Conv2dProblem& problem, const Target& target);
 
 DepthwiseBlocking choose_depthwise_blocking(const Conv2dProblem& problem, const Target& target, int threads);

@@ -56,7 +56,7 @@ class Blocking {
     return b_;
   }
 
-  /// Counted without the table.
+  /// The size of the table, counted without making it.
   std::int64_t table_pieces() {
     if (b_.transposes) return p_.ho;
     choose_rows();
@@ -64,7 +64,7 @@ class Blocking {
   }
 
  private:
-  /// As few blocks of rows as do, and the next number of them that makes a block smaller.
+  /// Tries ever more blocks of rows, skipping numbers that do not make a block smaller.
   void choose_rows() {
     for (std::int64_t rows = p_.ho;; rows = ceil_div(p_.ho, ceil_div(p_.ho, rows - 1))) {
       b_.unit_rows = std::min(p_.ho, round_up(rows, tile_rows()));
@@ -273,14 +273,14 @@ class DepthwisePlanesPlan::Unit {
 
  private:
   float* plane(std::int64_t k) const { return weights_ + b_.weight_floats + (k - first_) * b_.plane_floats; }
-  /// The staged rows of an output channel's input; outputs of one input share them.
+  /// The staged input rows of an output channel. Output channels of the same input channel share them.
   float* staged(std::int64_t k) const { return plane(std::max(first_, k / multiplier_ * multiplier_)); }
   const char* input(std::int64_t k) const {
     return run_.x + ((image_ * p_.c + k / multiplier_) * p_.h + first_input_) * p_.w * element_;
   }
   char* output(std::int64_t k) const { return run_.y + ((image_ * p_.k + k) * p_.ho + first_row_) * p_.wo * element_; }
 
-  /// As many planes as there are lanes: a column of pixels after the other.
+  /// As many planes as a vector has lanes, one column of pixels after the other.
   void compute_group() const {
     const RowSection& section = b_.sections.front();
     const PlaneKernels& kernels = *section.planes;

@@ -1,7 +1,8 @@
 // Depthwise convolution of NCHW images: any window, stride, dilation, padding and number of outputs an input channel.
 // Lanes are neighbouring pixels of a row and tiles go down a column, so that each vector that is loaded serves the taps
 // of one column of the kernel. Rows are staged as f32 with their padding, unless they can be read in place. Short rows
-// would leave lanes unused: of small images as many planes as there are lanes are transposed, and lanes are channels.
+// would leave lanes unused. For small images, as many planes as a vector has lanes are therefore transposed, and lanes
+// are channels.
 #pragma once
 
 #include <cstddef>
@@ -78,7 +79,7 @@ class DepthwisePlanesPlan {
   const Target* target_;
   int threads_;
   PlanesBlocking blocking_;
-  AlignedFloats workspace_;  // a part a thread; where nothing is staged, in the padding of rows, it stays zero
+  AlignedFloats workspace_;  // a part for each thread; the padding of rows, where nothing is staged, stays zero
 };
 
 }  // namespace gable::cpu

@@ -21,8 +21,8 @@ struct PlaneRows {
   std::int64_t pad_left, stride;
 };
 
-/// f32 results to rows of y that follow one another. Whole vectors are stored, of which the next row overwrites what is
-/// past a row's end; nothing is written from `y_end` on.
+/// f32 results to rows of y that follow one another. Whole vectors are stored; the next row overwrites what they write
+/// past a row's end. Nothing is written from `y_end` on.
 struct PlaneResults {
   const float* results;
   std::int64_t pitch;
@@ -32,8 +32,8 @@ struct PlaneResults {
   bool tanh;
 };
 
-/// Whole planes that follow one another, at most as many as there are lanes, and f32 [pixel][plane] with a vector a
-/// pixel.
+/// Transposes consecutive planes, at most as many as a vector has lanes, to or from f32 [pixel][plane] with one vector
+/// for each pixel.
 struct PlaneGroup {
   void* planes;  // x, which is only read, or y
   float* pixels;

@@ -53,7 +53,7 @@ struct DepthwiseRows {
     });
   }
 
-  /// A vector of outputs reads a few neighbouring inputs, each of which goes to the lanes of its outputs.
+  /// A vector of outputs reads a few neighbouring inputs. Each input is copied to the lanes of its outputs.
   static void widen_multiplied(const WidenCall& caller) {
     const WidenCall call = caller;
     const D d;

@@ -11,7 +11,7 @@
 namespace gable::cpu {
 
 /// The channels of a pixel as vectors: vector i starts at channel min(i * lanes, last). Fewer channels than lanes make
-/// one vector, of which the other lanes are zero.
+/// one vector, whose remaining lanes are zero.
 struct PixelVectors {
   std::int64_t vectors, last, channels;
 };

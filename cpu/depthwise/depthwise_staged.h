@@ -1,6 +1,6 @@
-// Depthwise convolution of any window, type, layout and epilogue: lanes are channels, and what a register tile cannot
-// read in place is staged (strips.h). The kernels of depthwise.h and depthwise_planes.h are faster where there is no
-// pool.
+// Depthwise convolution of any window, type, layout and epilogue: lanes are channels, and input that a register tile
+// cannot read in place is staged (strips.h). Without a pool, the kernels of depthwise.h and depthwise_planes.h are
+// faster.
 #pragma once
 
 #include <gable/problem.h>

@@ -59,7 +59,7 @@ class Search {
     return stage_floats(c) * kFloat <= l2_bytes() * 3 / 8 && strip_floats(c) * kFloat <= l2_bytes() / 4;
   }
 
-  /// Narrows the unit. A window too large even for one pixel gets the workspace it needs.
+  /// Narrows the unit until its input fits. If the window is too large even for one pixel, the workspace grows.
   Candidate shrink_to_fit(Candidate c) const {
     while (!fits(c) && c.pixels > 1) {
       c.pixels =

@@ -1,9 +1,9 @@
 // The register tile (depthwise_tile.h). Registers: up to 8 accumulators, up to 7 weights, 1 input: the 16 of AVX2.
 // A run of t taps at stride 1 loads t vectors of weights and 7 + t of input for 8t FMA: 13 loads for 24 with 3 taps, 17
 // for 40 with 5, 21 for 56 with 7. So the FMA units bound it, even where each load of input crosses a cache line.
-// In bf16 a tile takes two vectors of channels where there are 32 registers and a pixel is whole cache lines: of a load
-// of 64 bytes a shift leaves the even channels as f32 and a mask the odd ones, and the results are merged likewise.
-// Widening neighbours takes two operations a vector instead of one, which compete with the FMA.
+// In bf16, with 32 registers and pixels of whole cache lines, a tile takes two vectors of channels from one load of 64
+// bytes: a shift gives the even channels as f32, a mask the odd ones, and the results are merged in the same way.
+// Widening neighbouring channels takes two operations for each vector instead of one, and they compete with the FMA.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_tile.h"
@@ -23,8 +23,8 @@ namespace gable::cpu::HWY_NAMESPACE {
 
 alignas(64) constexpr float kZeroVector[16] = {};  // a vector of any type
 
-/// Whether a run goes tap after tap: with 32 registers, which hold all its input, and where a position brings fewer FMA
-/// than one takes cycles.
+/// Whether a run is computed tap after tap: with 32 registers, which hold all its input, if a position has fewer FMA
+/// than an FMA takes cycles.
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr bool goes_by_taps(int outputs, int taps, int stride) {
   const int registers = outputs + taps + (outputs - 1) * stride + taps;
@@ -65,7 +65,7 @@ constexpr bool takes_pairs(DType) { return false; }
 template <class Tile, int kOutputs, int kStride>
 HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
   using T = typename Tile::T;
-  const DepthwiseTileCall call = caller;  // its own, so that stores to y cannot change it
+  const DepthwiseTileCall call = caller;  // a copy, so that the compiler knows that stores to y do not change it
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(typename Tile::D()));
   const T* x = static_cast<const T*>(call.x);
   T* y = static_cast<T*>(call.y);
@@ -80,7 +80,7 @@ HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
   }
 }
 
-/// The pairs of vectors of each tile. Not inlined beside run_tiles(), whose registers it would take.
+/// The pairs of vectors of each tile. Not inlined into the caller of run_tiles(), so that both have all registers.
 template <class Tile, int kOutputs, int kStride>
 HWY_NOINLINE void run_pairs(const DepthwiseTileCall& caller) {
   using T = typename Tile::T;
@@ -105,7 +105,7 @@ struct DepthwiseTile {
   using T = Storage<kType>;
   static constexpr bool kPairs = takes_pairs(kType);
 
-  /// As in vector-inl.h: gcc would keep an offset for each position.
+  /// See vector-inl.h: gcc would keep an offset for each position.
   static HWY_INLINE void next_position([[maybe_unused]] const T*& x) {
 #if defined(__GNUC__)
     asm("" : "+r"(x));
@@ -135,8 +135,8 @@ struct DepthwiseTile {
     return widened(HWY_LIKELY((inside >> position & 1) != 0) ? x : zeros);
   }
 
-  /// Outputs [kFirst, kFirst + kCount), tap after tap: an accumulator comes again after kCount FMA, about the time that
-  /// one takes.
+  /// Outputs [kFirst, kFirst + kCount), tap after tap. An accumulator is used again after kCount FMA, which is about
+  /// the latency of one.
   template <int kTaps, bool kAll, int kFirst, int kCount>
   static HWY_INLINE void by_taps(const T* x, std::int64_t step, const V (&taps)[kTaps], Positions inside,
                                  V (&acc)[kOutputs]) {
@@ -154,8 +154,8 @@ struct DepthwiseTile {
     }
   }
 
-  /// All outputs, position after position. An accumulator comes again with the next position, so this is for runs of
-  /// many taps, which bring as many FMA a position.
+  /// All outputs, position after position. An accumulator is used again at the next position, so this is for runs of
+  /// many taps, which have as many FMA for each position.
   template <int kTaps, bool kAll>
   static HWY_INLINE void by_positions(const T* x, std::int64_t step, const V (&taps)[kTaps], Positions inside,
                                       V (&acc)[kOutputs]) {
@@ -229,8 +229,8 @@ struct DepthwiseTile {
     }
   }
 
-  /// bf16 without the care for NaNs whose lower half is not zero: sums of bf16 products are none, and quiet() leaves
-  /// none in the bias.
+  /// Converts to bf16 without treating NaNs whose lower half is not zero: sums of bf16 products never give such NaNs,
+  /// and quiet() removes them from the bias.
   static HWY_INLINE auto rounded(V value) {
     const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, value);
@@ -307,8 +307,8 @@ struct DepthwiseTile {
   /// Whether a run's weights for both halves of a pair fit the registers beside both halves' accumulators.
   static constexpr bool pair_fits(int taps) { return 2 * (kOutputs + taps) + 3 <= 32; }
 
-  /// A run for both halves of a pair. An accumulator comes again with the next position, whose products of the two
-  /// halves are about as many as one takes cycles.
+  /// A run for both halves of a pair. An accumulator is used again at the next position; the products of both halves in
+  /// between take about the latency of an FMA.
   template <int kTaps, bool kAll>
   static HWY_INLINE void multiply_add_pair(const DepthwiseTileCall& call, const T* x, const float* weights,
                                            Positions inside, V (&even)[kOutputs], V (&odd)[kOutputs]) {
@@ -431,9 +431,9 @@ struct DepthwiseTile {
 };
 
 #if HWY_TARGET != HWY_SCALAR
-/// Outputs of a row of a row tile at most. In short rows it is eight, two such tiles: a tile's fixed time counts more
-/// than its loads. In long rows it is four, whose input lines are so few that they stay in L1 until the next tile. With
-/// 16 registers there is room for three.
+/// The most outputs in a row of a row tile. Short rows take eight, as two tiles of four: a tile's fixed time then
+/// counts more than its loads. Long rows take four, whose input lines stay in L1 until the next tile. With 16 registers
+/// there is room for three.
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kShortRowOutputs = kMaxTileOutputs;
 constexpr int kLongRowOutputs = 4;
@@ -564,7 +564,7 @@ struct DepthwiseRowTile {
       HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) evens[row][i] = Tile::rounded(at_least(d, least, acc[row][i]));
     }
 #if defined(__GNUC__)
-    asm volatile("" : "+r"(x));  // gcc would keep what both halves load on the stack
+    asm volatile("" : "+r"(x));  // else gcc keeps what both halves load on the stack
 #endif
     sum_half(
         call, x, weights + call.weights_step, odd, [](const T* at) HWY_ATTR { return Pair::odd(at); }, acc);

@@ -22,7 +22,8 @@ constexpr int kMaxTileStride = 2;
 /// A row tile computes two rows of outputs of a 3x3 window at once: they share the input rows between them.
 constexpr int kRowTileRows = 2;
 constexpr int kRowTileTaps = 3;
-/// Which positions of a tile's input a run may read, a bit each, the first in bit 0. Others are padding and skipped.
+/// The positions of a tile's input that a run may read, one bit for each, the first in bit 0. The others are padding
+/// and are skipped.
 using Positions = std::uint32_t;
 
 /// 1, 2, 3, 5 or 7 taps that are neighbours along the tile's axis.
@@ -75,7 +76,8 @@ struct DepthwiseTiles {
 };
 const DepthwiseTiles& depthwise_tiles(const Target& target);
 
-/// The target whose vectors have half the lanes, or null. Its tiles compute what is left of whole vectors.
+/// The target whose vectors have half the lanes, or null. Its tiles compute the channels that do not fill a whole
+/// vector.
 const Target* half_width_target(const Target& target);
 
 /// Some outputs along the axis: first, first + output_step, ..., and such tiles after it.
@@ -87,12 +89,12 @@ struct AxisTile {
   std::int64_t count;        // tiles in a row that read the same positions, this one first
 };
 
-/// What the tables of a plan hold at most: tiles of a row that differ, blocks of rows, blocks of channels. A query may
-/// make them too.
+/// Limits of a plan's tables: different tiles of a row, blocks of rows, blocks of channels. A query may build these
+/// tables too.
 inline constexpr std::int64_t kMostTablePieces = 1 << 20;
 
-/// How one axis of the output is cut. Positions are input coordinates `position_step` apart. Where neither of stride
-/// and dilation divides the other, or they are too far apart, each tap is a run of its own.
+/// How one axis of the output is cut. Positions are input coordinates `position_step` apart. If neither stride nor
+/// dilation divides the other, or they differ too much, each tap is its own run.
 class AxisCut {
  public:
   explicit AxisCut(const WindowAxis& axis);
@@ -111,8 +113,8 @@ class AxisCut {
 
  private:
   Positions inside(std::int64_t input, int outputs, std::int64_t run) const;
-  /// How many of the tiles after this one have its positions because all of their inputs lie inside the image, or all
-  /// in the padding before or after it. There may be more.
+  /// How many of the following tiles have the same positions as this one, because all their inputs lie inside the image
+  /// or all lie in the padding on one side of it. There may be more such tiles.
   std::int64_t like(const AxisTile& tile) const;
   bool continues(const AxisTile& before, const AxisTile& tile, const std::vector<Positions>& positions) const;
 

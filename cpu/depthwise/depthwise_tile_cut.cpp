@@ -14,7 +14,7 @@ const Target* half_width_target(const Target& target) {
 
 namespace {
 
-/// The length of the next run where so many taps are left.
+/// The length of the next run if this many taps are left.
 std::int64_t next_run(std::int64_t left) {
   if (left > kMaxRunTaps) return left == kMaxRunTaps + 1 ? 5 : kMaxRunTaps;
   return left == 4 || left == 6 ? left / 2 : left;

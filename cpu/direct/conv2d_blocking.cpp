@@ -1,9 +1,9 @@
 // Chooses the blocking. Budgets of one thread, in parts of L2: weights of a panel and chunk 3/8, staged input 3/8,
-// partial sums and strip 1/4 together. Units are made as large as 16 register tiles of pixels, so that a panel's
-// weights are used 16 times per pass through L2, of several images where one is too small for that, and small enough to
-// give every thread at least four. With a single tap every panel reads the whole input again, so the input stays within
-// 1/2 of L2. For that a unit gets fewer pixels, down to 4 tiles. Chunks would do it too, but their partial sums cost
-// more than reading weights from L3 more often.
+// partial sums and strip 1/4 together. Units are as large as 16 register tiles of pixels, so that a panel's weights are
+// used 16 times per pass through L2, and small enough to give every thread at least four. If an image is too small for
+// that, a unit has several. With a single tap every panel reads the whole input again, so the input stays within 1/2 of
+// L2. For that a unit gets fewer pixels, down to 4 tiles. Chunks would do it too, but their partial sums cost more than
+// reading weights from L3 more often.
 #include "cpu/direct/conv2d_blocking.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
-/// A run of 16 lanes of a tile of 6 x 2 takes 100 cycles, of which the end of its loop would be a tenth.
+/// With 16 lanes, a run of a 6 x 2 tile takes 100 cycles, and the end of its loop would take a tenth of that.
 constexpr std::int64_t kInLanesOfSmallTiles = 64;
 constexpr int kTilePixelsOfManyRegisters = 14;
 constexpr std::int64_t kTilesPerUnit = 16;
@@ -42,7 +42,7 @@ class Search {
     const bool weights_once = b_.units.weights_once;
     b_.units = grid(candidate, images(candidate));
     b_.units.weights_once = weights_once;
-    // No pairs if L1 has fewer ways than two rows have pixels: pixels a multiple of 4 KiB apart share one set.
+    // No pairs if two rows have more pixels than L1 has ways: pixels a multiple of 4 KiB apart share one set.
     const bool short_rows = !b_.tile.row_pair && p_.out_w() <= kernels_.max_image_pair_pixels &&
                             2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
     b_.tile.image_pair = short_rows && b_.units.images > 1;
@@ -104,8 +104,8 @@ class Search {
   bool can_halve_tiles(const Candidate& c) const { return c.pixels > 2 * kernels_.max_pixels; }
   void halve_tiles(Candidate& c) const { c.pixels = half_of_tiles(c.pixels, kernels_.max_pixels); }
 
-  /// Narrows the unit to a few tiles of pixels, then the chunk, then the pixels further. A kernel window too large even
-  /// for that gets the workspace it needs.
+  /// Narrows the unit to a few tiles of pixels, then the chunk, then the pixels further. If the kernel window is too
+  /// large even then, the workspace grows.
   Candidate shrink_to_fit(Candidate c) const {
     while (image_floats(c) * kFloat > l2_bytes() * 3 / 8 && can_halve_tiles(c)) halve_tiles(c);
     while (!fits(c)) {
@@ -130,8 +130,8 @@ class Search {
     }
   }
 
-  /// Images of a unit: several if one has fewer pixels than a unit should have, as long as a chunk of their input stays
-  /// within 1/2 of L2; an even number where there are several.
+  /// Images of a unit: several if one image has fewer pixels than a unit should have, as long as a chunk of their input
+  /// fits 1/2 of L2. If several, an even number.
   std::int64_t images(const Candidate& c) const {
     if (!b_.input.never_staged || !b_.tile.stores || c.rows < p_.out_h() || c.pixels < p_.out_w()) return 1;
     const std::int64_t wanted = round_up(ceil_div(pixel_target(), conv_rows(c) * conv_pixels(c)), 2);
@@ -150,8 +150,9 @@ class Search {
     return p_.n * ceil_div(p_.out_h(), c.rows) * ceil_div(p_.out_w(), c.pixels) * p_.groups *
            ceil_div(p_.group_k(), kPartitionLanes);
   }
-  /// For several threads: the rows of a unit, its pixels where rows do not suffice, and which units follow one another,
-  /// that keep the busiest thread least. Groups stay beside one another: a pixel's lines have several of them.
+  /// For several threads: chooses the rows of a unit (its pixels if there are too few rows) and the order of units that
+  /// give the busiest thread the least work. Neighbouring groups stay together, since they share cache lines of a
+  /// pixel.
   void feed_threads(Candidate& c) {
     b_.units.weights_once = reads_weights_once(p_);
     if (threads_ == 1) return;
@@ -180,7 +181,7 @@ class Search {
     }
   }
 
-  /// How long the busiest thread takes, in pixels of a vector of lanes.
+  /// The time of the busiest thread, in pixels of a vector of lanes.
   double busiest(const Candidate& c, bool weights_once) const {
     UnitGrid units = grid(c, 1);
     units.weights_once = weights_once;
@@ -194,8 +195,8 @@ class Search {
     });
   }
 
-  /// Time of a unit's rows of pixels, in pixels: a tile waits for its weights however few pixels it has, and a unit for
-  /// those of its first tile.
+  /// The time of a unit's rows of pixels, in pixels: each tile waits for its weights, even with few pixels, and each
+  /// unit for the weights of its first tile.
   double time_of(std::int64_t rows, std::int64_t pixels) const {
     constexpr double kTilePixels = 1, kLeastTile = 8, kUnitPixels = 4;
     const bool pairs = p_.n == 1 && 2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
@@ -223,7 +224,8 @@ class Search {
   Conv2dBlocking& b_;
 };
 
-/// Lanes of nearly equal in tiles: whole steps of the tile's unrolled loop where there are several.
+/// The lanes of an in tile. In tiles are nearly equal; if there are several, each is a whole number of steps of the
+/// tile's unrolled loop.
 std::int64_t even_in_lanes(std::int64_t channels, const Conv2dKernels& kernels) {
   constexpr std::int64_t kUnrolled = 4;
   const std::int64_t even =
@@ -240,8 +242,8 @@ bool padding_is_one_pixel(const WindowAxis& axis) {
   return axis.pad <= axis.stride && last_tap - axis.stride < axis.size;
 }
 
-/// Whether so many taps of short rows read padding that tiles with few registers, whose part of a row takes a jump for
-/// each step, had better read staged zeros.
+/// Whether tiles with few registers should read staged zeros instead of skipping padding: so many taps of short rows
+/// read padding, and a tile that skips a part of a row takes a jump in each step.
 bool many_taps_skip(const Conv2dProblem& p, const Conv2dKernels& kernels) {
   const WindowAxis axis = column_axis(p);
   if (kernels.max_pixels >= kTilePixelsOfManyRegisters || padding_is_one_pixel(axis)) return false;
@@ -249,14 +251,14 @@ bool many_taps_skip(const Conv2dProblem& p, const Conv2dKernels& kernels) {
   return 4 * taps > ceil_div(axis.outputs, std::int64_t{kernels.max_pixels}) * axis.taps;
 }
 
-/// Whether a tile's pixels lie a multiple of 4 KiB apart, so that they share one set of L1, and a copy pays: each out
-/// tile makes one.
+/// Whether a tile's pixels lie a multiple of 4 KiB apart, so that they share one set of L1, and copying them pays,
+/// although each out tile makes its own copy.
 bool copies_aliased(const Conv2dProblem& p) {
   constexpr std::int64_t kMostOutTiles = 4;
   return p.s > 1 && p.stride_w * p.c * kFloat % kL1WayBytes == 0 && p.group_k() <= kMostOutTiles * kPartitionLanes;
 }
 
-/// Neighbouring pixels of a tile whose lines lie in different sets of L1.
+/// How many neighbouring pixels of a tile have lines in different sets of L1.
 std::int64_t pixels_of_a_way(const Conv2dProblem& p) {
   return kL1WayBytes / std::gcd(p.stride_w * p.c * kFloat, kL1WayBytes);
 }

@@ -1,11 +1,11 @@
 // How a convolution is cut: into units of work for the threads, and inside a unit so that its data stays in L1 and L2.
-//   unit    (images, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads. Of small images it
-//           has several, so that a panel's weights come into L2 once for all of them.
+//   unit    (images, rows × pixels of output, group, out tile of ≤ 128 lanes); spread over threads. If images are
+//           small, a unit has several, so that a panel's weights come into L2 once for all of them.
 //   chunk   input channels whose weights for one panel (2 vectors of lanes) fill at most 3/8 of L2. Partial sums of
 //           earlier chunks are kept in an L2 buffer. Most layers have one chunk, and accumulators stay in registers.
 //   panel   the lanes of one register tile. Its weights for a chunk stream from L2 once a register tile.
 //   tile    a register tile. If the image is f32 NHWC, only tiles that touch the padding read a staged strip. If no tap
-//           reads padding at both ends of a row, no tile does: taps skip the pixels where they read padding.
+//           reads padding at both ends of a row, no tile reads a strip: taps skip the pixels where they read padding.
 // A unit computes all its rows and pixels with one panel before it takes the next panel.
 #pragma once
 
@@ -35,9 +35,9 @@ struct TileChoice {
 
 /// Where tiles read their input.
 struct InputAccess {
-  bool never_staged;   // always in place
+  bool never_staged;   // tiles always read in place
   bool skips_padding;  // in place though there is padding: padding taps skip the pixels at a tile's ends
-  bool skips_several;  // of which a tile may have more than one at an end
+  bool skips_several;  // a tile may have several padding pixels at one end
   StripAxes axes;      // of strips
 };
 

@@ -28,8 +28,8 @@ struct WeightPanel {
 };
 
 /// The taps that a tile multiplies. Kernel rows outside `rows` read padding and are skipped. Taps kw < left read
-/// padding at the tile's first pixel, taps kw >= right at its last pixel, and skip that pixel; with `several` also the
-/// ones next to it that read padding. No tap skips pixels at both ends.
+/// padding at the tile's first pixel, taps kw >= right at its last pixel; they skip that pixel, and with `several` also
+/// its neighbours that read padding. No tap skips pixels at both ends.
 struct TapWindow {
   TapRange rows;
   std::int64_t left, right;
@@ -77,8 +77,8 @@ struct Conv2dKernels {
   TileFunction image_pair[kMaxTileVectors + 1][kMaxImagePairPixels + 1];
 };
 
-/// Lanes of the panel that begins with `lanes` output channels left: two vectors, one, or half of one; whatever pads
-/// them least.
+/// Lanes of the next panel, with `lanes` output channels left: two vectors, one, or half of one, whichever needs the
+/// least padding.
 constexpr std::int64_t tile_panel_lanes(const Conv2dKernels& kernels, std::int64_t lanes) {
   const std::int64_t whole = kMaxTileVectors * kernels.lanes;
   if (lanes > whole - kernels.least_lanes) return whole;

@@ -143,7 +143,7 @@ class Unit {
     }
   }
 
-  /// The rows of one image, or with `pair` of two.
+  /// The rows of one image, or with `pair` of two images.
   void compute_image(TileCall& call, const Panel& panel, std::int64_t image, bool pair) const {
     for (std::int64_t row = 0; row < window_.conv_rows;) {
       const bool two_rows = takes_two_rows(row);
@@ -152,7 +152,8 @@ class Unit {
     }
   }
 
-  /// Whether the rows from this one on are a tile of two: as short as those of two images, with the same taps.
+  /// Whether this row and the next form a tile of two rows: they are as short as rows of two images must be, and have
+  /// the same taps.
   bool takes_two_rows(std::int64_t row) const {
     if (!b_.tile.two_rows || row + 1 >= window_.conv_rows) return false;
     const TapRange first = rows_inside(row);

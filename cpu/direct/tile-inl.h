@@ -1,8 +1,8 @@
 // The convolution's micro-kernel: one register tile of output lanes × pixels, through all taps and input lanes.
 // Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16.
-// Where a group has no more output channels than a vector has lanes it is up to 28 pixels × 1 on AVX-512: a group of
-// few input channels has short runs, and what a run costs besides its products is shared by more of them. Of rows up to
-// 7 (3) pixels a tile has the same row of two images, which halves the weights it reads. A 2×2 max-pool reads the
+// If a group has no more output channels than a vector has lanes, a tile has up to 28 pixels × 1 vector on AVX-512:
+// groups of few input channels have short runs, and more products then share a run's fixed cost. If rows have up to 7
+// (3) pixels, a tile has the same row of two images, which halves the weights it reads. A 2×2 max-pool reads the
 // accumulators of the row above from L1. Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on
 // AVX-512, a linear stream from L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at
 // 2 FMA a cycle, 13 B a cycle. Prefetch: one line of input a step, and the weights a page ahead; hardware prefetchers
@@ -37,7 +37,7 @@ constexpr int kTilePixels = 14;
 constexpr int kNarrowTilePixels = HWY_TARGET == HWY_AVX3 ? 28 : kTilePixels;
 constexpr int kImagePairPixels = 7;
 #elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-// Without vectors: as little to compile as there may be.
+// Without vectors, the fewest tiles, to compile less.
 constexpr int kTilePixels = 2;
 constexpr int kNarrowTilePixels = kTilePixels;
 constexpr int kImagePairPixels = 1;
@@ -80,11 +80,11 @@ struct Tile {
   static constexpr TilePixels kWithoutLast{0, kPixels - 1};
   /// Whether a second set of accumulators takes every other step.
   static constexpr bool kTwoSets = kAll * kVectors < 8;
-  /// Whether a run prefetches all its lines at once: a small tile has too few to fill the line buffers, and its short
-  /// steps leave no issue slots for prefetches.
+  /// Whether a run prefetches all its lines at once: a small tile has too few lines to fill the line buffers, and its
+  /// short steps leave no issue slots for prefetches.
   static constexpr bool kPrefetchAtOnce = kAll <= 8;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
-  /// Input lanes of a step of the unrolled loop, which is for lanes that are neighbours.
+  /// Input lanes of a step of the unrolled loop. That loop is for lanes that are neighbours in memory.
   static constexpr int kUnrolled = 4;
 
   /// Prefetches one line a step: of pixel after pixel up to the last, or of two rows in turn.
@@ -401,7 +401,7 @@ struct Tile {
     }
   }
 
-  /// The largest of a 2×2 window, of which the upper row was another tile.
+  /// The maximum of a 2×2 window. The upper row was computed by the previous tile.
   static HWY_INLINE V largest_with_above(const TileCall& call, const V (&acc)[kAll][kVectors], int p, int v) {
     const D d;
     const float* above = call.partial.above + 2 * p * call.partial.px + v * static_cast<int>(hn::Lanes(d));
@@ -473,7 +473,8 @@ void fill_tiles(TileFunction (&table)[kMaxTileVectors + 1][kSize]) {
   if constexpr (kPixels > 1) fill_tiles<kRows, kPixels - 1>(table);
 }
 
-/// Of one vector and half of one, more pixels than fill_tiles() has: kPixels, kPixels - 1, …
+/// Fills the tiles of one vector and of half a vector, which have more pixels than fill_tiles()'s: kPixels, kPixels -
+/// 1, …
 template <int kPixels, std::size_t kSize>
 void fill_narrow_tiles([[maybe_unused]] TileFunction (&table)[kMaxTileVectors + 1][kSize]) {
   if constexpr (kPixels > kTilePixels) {

@@ -14,7 +14,8 @@ constexpr std::int64_t kPixelLanesUnitFloats = 10 << 10;
 constexpr std::int64_t kChannelLanesUnitFloats = 40 << 10;
 constexpr std::int64_t kLineFloats = 16;
 
-/// Pixel lanes where vectors of pixels are fuller than vectors of output channels. A scalar is always full.
+/// Whether lanes are pixels: if vectors of pixels are fuller than vectors of output channels. A vector of one lane is
+/// always full.
 bool prefers_pixel_lanes(const Conv2dProblem& p, int lanes) {
   if (p.k > kFewMaxPixelLanesChannels) return false;
   return lanes == 1 || round_up(conv_pixels(p), lanes) * p.k < conv_pixels(p) * round_up(p.k, lanes);
@@ -110,7 +111,7 @@ FewChannelsBlocking few_channels_blocking(const Conv2dProblem& p, const FewChann
     const bool enough = p.n * ceil_div(p.out_h(), b.units.rows) >= units_wanted(threads);
     return b.units.rows <= step || (enough && static_cast<std::int64_t>(b.workspace.floats) <= most);
   };
-  // By halving: an image may have 10^9 rows.
+  // Searches by halving, since an image may have 10^9 rows.
   std::int64_t too_few = 0, blocks = p.out_h();
   while (blocks - too_few > 1) {
     const std::int64_t middle = too_few + (blocks - too_few) / 2;

@@ -49,10 +49,10 @@ struct FewChannelsBlocking {
 
 FewChannelsBlocking few_channels_blocking(const Conv2dProblem& problem, const FewChannelsKernels& kernels, int threads);
 
-/// 2 under the 2x2 max-pool, or 1: rows and columns of the convolution for each of the output's.
+/// Rows (and columns) of the convolution for each row of the output: 2 with the 2x2 max-pool, else 1.
 constexpr std::int64_t pool_side(const Conv2dProblem& p) { return p.pool.none() ? 1 : 2; }
 
-/// Pixels of a row of the convolution that outputs are made of.
+/// Pixels in a row of the convolution that the output needs.
 constexpr std::int64_t conv_pixels(const Conv2dProblem& p) { return p.out_w() * pool_side(p); }
 
 /// Taps times channels.

@@ -37,8 +37,8 @@ std::string narrow_groups_dot_refusal(const Conv2dProblem& p, const Target& targ
   return narrow_groups_refusal(p, target);
 }
 
-/// Units are as high as the image, but for enough of them for the threads, and as wide as 3/4 of L1 for their strip
-/// and a tile allow.
+/// Units are as high as the image, or lower if the threads need more units, and as wide as fits: their strip and a tile
+/// take 3/4 of L1.
 NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, int threads) {
   constexpr std::int64_t kLeastRows = 4;  // that share the spread rows above and below them
   NarrowGroupsBlocking b{};

@@ -1,9 +1,9 @@
 // Convolutions in groups of few output channels, NHWC, in f32 arithmetic. Lanes of a vector are the output channels of
-// as many groups as fit. A lane's input is a channel of its own group, so a broadcast doesn't serve: the strip has a
-// vector for each input channel of a group ("spread"), with that channel of each lane's group in it. A strip row costs
-// a permutation and a store for each vector, and serves all taps: 9 products of a 3×3. Inputs of 16 bits are widened on
-// the way into the strip, and a tile's results are narrowed from L1. With AVX512-BF16 the strip has pairs of bf16
-// channels as they lie, 32 bits in place of a float, and a step multiplies two channels (narrow_groups_dot.cpp).
+// as many groups as fit. Each lane needs an input channel of its own group, so a broadcast is no use. Instead the strip
+// holds a "spread" vector for each input channel of a group: each lane has that channel of its own group. A strip row
+// costs a permutation and a store for each vector, and serves all taps: 9 products of a 3×3. Inputs of 16 bits are
+// widened on the way into the strip, and a tile's results are narrowed from L1. With AVX512-BF16 the strip has pairs of
+// bf16 channels as they lie, 32 bits in place of a float, and a step multiplies two channels (narrow_groups_dot.cpp).
 //   block   the groups of one vector: lanes / group_k of them
 //   strip   a ring of spread rows of a block, as many as the taps of one output row span; in L1
 //   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.
@@ -23,7 +23,7 @@ namespace gable::cpu {
 
 /// Why NarrowGroupsPlan is not made for the problem; empty if it is.
 std::string narrow_groups_refusal(const Conv2dProblem& problem, const Target& target);
-/// The same of a plan of narrow_groups_dot_kernels().
+/// The same for plans with narrow_groups_dot_kernels().
 std::string narrow_groups_dot_refusal(const Conv2dProblem& problem, const Target& target);
 
 struct NarrowGroupsBlocking {

@@ -1,7 +1,7 @@
 // Narrow groups by AVX512-BF16's pair product: a strip's element is a pair of channels, so a step adds two products.
 // Tile: 14 pixels x 1 vector of output channels of several groups, accumulators in registers, strip and weights in L1.
-// Inner step: one pair of input channels of each group at one tap; 1 vector of weights, and 14 vectors of the strip
-// that 14 products read themselves. L1's two loads a cycle are their rate.
+// Inner step: one pair of input channels of each group at one tap; it reads 1 vector of weights and 14 vectors of the
+// strip, which are memory operands of 14 products. L1's two loads a cycle match the rate of the products.
 #include "cpu/bf16/cpuid.h"
 #include "cpu/bf16/epilogue_x86-inl.h"
 #include "cpu/narrow_groups/narrow_groups_kernels.h"

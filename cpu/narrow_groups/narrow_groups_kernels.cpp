@@ -1,7 +1,7 @@
 // The kernels of narrow groups, compiled once a target.
 // Tile: 14 pixels (12 with 16 registers) × 1 vector of output channels of several groups. Accumulators in registers;
-// strip and weights in L1. Inner step: one input channel of each group at one tap; 1 vector of weights and 14 vectors
-// of the strip for 14 FMA, each of which reads its strip vector itself. L1's two loads a cycle are the FMA's rate.
+// strip and weights in L1. Inner step: one input channel of each group at one tap; it reads 1 vector of weights and 14
+// vectors of the strip for 14 FMA, whose memory operands these are. L1's two loads a cycle match the rate of the FMA.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/narrow_groups/narrow_groups_kernels.h"

@@ -27,7 +27,8 @@ class Unit {
     for (std::int64_t row = 0; row < window_.rows; ++row) {
       const std::int64_t first = window_.x_row + row * p_.stride_h;
       const TapRange taps = taps_inside(first, p_.h, p_.dilation_h, p_.r);
-      // From the first row inside the image, even if no tap of this output row reads it: one of a later row may.
+      // Starts at the first row inside the image, even if no tap of this output row reads it: a later output row may
+      // read it.
       spread_rows(std::max<std::int64_t>(first, 0), first + (taps.end - 1) * p_.dilation_h + 1);
       for (std::int64_t tile = 0; tile < tiles.count; ++tile) {
         compute_tile({row, tiles.begin(tile), tiles.width(tile)}, first, taps);

@@ -52,7 +52,7 @@ void add_block(const void* a_data, const void* b_data, void* y_data, std::int64_
   if constexpr (kStream) hwy::FlushStream();
 }
 
-/// The same where each step ends after `lanes` elements.
+/// The same, but each step ends after `lanes` elements.
 template <DType kType>
 void add_tile(const void* a, const void* b, void* y, std::int64_t begin, std::int64_t end, std::int64_t lanes) {
   for (std::int64_t i = begin; i < end; i += lanes) add_block<kType, false>(a, b, y, i, std::min(i + lanes, end));

@@ -91,7 +91,7 @@ void pool_row_nchw(const PoolRow& call) {
   float* pooled = call.scratch + p.w;
   std::int64_t out = 0;
   while (out < p.out_w) {
-    // With stride 1 a vector of neighbouring windows reads vectors of neighbouring inputs, unless padding cuts a
+    // With stride 1, a vector of neighbouring windows reads vectors of neighbouring inputs, unless padding cuts a
     // window.
     const std::int64_t first = out * p.stride_w - p.pad_left;
     if (p.stride_w == 1 && first >= 0 && first + p.window_w - 1 + lanes <= p.w && out + lanes <= p.out_w) {

@@ -16,11 +16,11 @@ namespace {
 constexpr std::int64_t kMostWorkPositions = 2048;
 constexpr std::int64_t kLeastWorkPositions = 64;
 constexpr std::int64_t kFloat = sizeof(float);
-/// Panels that may read the input in place, each once: with more, a strip in L2 is faster.
+/// The most panels for reading the input in place, once for each panel: with more panels, a strip in L2 is faster.
 constexpr std::int64_t kPanelsInPlace = 4;
 constexpr std::int64_t kLine = 16;  // elements of a cache line
 
-/// Distinct ones in rising order; those of the taps repeat after stride / gcd(stride, dilation) taps.
+/// The distinct remainders in rising order. The taps' remainders repeat after stride / gcd(stride, dilation) taps.
 std::vector<std::int64_t> phases_of_axis(std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
   std::vector<std::int64_t> found(static_cast<std::size_t>(std::min(taps, stride / std::gcd(stride, dilation))));
   for (std::size_t tap = 0; tap < found.size(); ++tap) found[tap] = static_cast<std::int64_t>(tap) * dilation % stride;
@@ -61,7 +61,8 @@ class Search {
     return t;
   }
 
-  /// Pixels by lanes, where rows of pixels would take more vectors in all. A tile of few accumulators waits for them.
+  /// Whether tiles are pixels by lanes: if rows of pixels would take more vectors in all. A tile of few accumulators
+  /// waits for its products.
   void choose_by_lanes() {
     if (unit_.most_pixels == 0 || !p_.pool.none()) return;
     // Epilogue of an output, in vectors of products.
@@ -138,7 +139,7 @@ class Search {
     while (!fits(1, 1, work_.columns) && work_.columns > kLeastWorkPositions) {
       work_.columns = cut(std::max(work_.columns / 2, kLeastWorkPositions));
     }
-    // As large as fits, then even.
+    // First as large as fits, then cut into even parts.
     if (p_.out_h() == 1 && work_.columns < p_.out_w()) {
       while (work_.columns + tile_positions() < std::min(p_.out_w(), most_columns) &&
              fits(1, 1, work_.columns + tile_positions())) {
@@ -154,7 +155,7 @@ class Search {
     if (!b_.by_lanes && !b_.in_place && work_.rows == p_.out_h() && work_.columns == p_.out_w()) choose_images();
   }
 
-  /// Several images where their positions together take fewer vectors.
+  /// Several images, if their positions together take fewer vectors.
   void choose_images() {
     const auto vectors = [&](std::int64_t images) {
       const Strip s = strip(images, work_.rows, work_.columns);
@@ -219,7 +220,7 @@ class Search {
     const std::int64_t lane = p_.pool.none() ? kMostPositions : round_up(flat, kLine) + 2 * kMostPositions;
     b_.sums_floats = b_.panels.lanes * lane + kMostPositions;
     const std::int64_t rows = all.images * all.rows;
-    // Tiles of a run: at most its whole ones and one of each width below.
+    // Tiles of a run: at most its whole tiles and one tile of each smaller width.
     b_.most_tiles = ceil_div(flat, unit_.positions) + 3 * rows + 3;
     b_.most_pieces = b_.most_tiles + rows;
   }

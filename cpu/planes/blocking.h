@@ -2,12 +2,12 @@
 //   work unit  images x rows x columns of output, one group, some panels. Its input is staged once, for all its panels,
 //              into a strip that stays in L2: [step][row phase][column phase][image][row][column] of 32-bit elements. A
 //              phase holds the rows (columns) of equal remainder modulo the stride, so that neighbouring outputs read
-//              neighbouring positions and a tap is a constant offset. Images of one row of pixels in f32 need no strip:
-//              tiles may read them in place.
+//              neighbouring positions and a tap is a constant offset. f32 images that are one row of pixels need no
+//              strip: tiles may read them in place.
 //   panel      the lanes of a tile. Its weights pass once for each tile, mostly from L1 or L2.
-//              Of small images, 2 vectors of output channels (pixels by lanes, tile_unit.h).
-//   tile       1, 2 or 4 vectors of positions x the lanes of a panel. Flat: positions of the strip one after another,
-//              those between the end of one row and the start of the next included; row by row where that takes fewer
+//              If images are small, 2 vectors of output channels (pixels by lanes, tile_unit.h).
+//   tile       1, 2 or 4 vectors of positions x the lanes of a panel. Flat: consecutive positions of the strip,
+//              including positions between the end of one row and the start of the next; row by row if that takes fewer
 //              vectors. Pixels by lanes: up to 14 pixels of one row; kernel rows that read padding only are skipped.
 #pragma once
 
@@ -81,8 +81,8 @@ struct Outputs {
 std::int64_t flat_positions(const Blocking& blocking, const Outputs& outputs);
 bool prefers_rows(const Blocking& blocking, const TileUnit& unit, const Outputs& outputs);
 
-/// Vectors of products that the tiles of all work units compute for each step and tap, both halves of whole tiles and
-/// padding included.
+/// Vectors of products that the tiles of all work units compute for each step and tap, including padding and both
+/// halves of whole tiles.
 double vectors_of(const Blocking& blocking, const TileUnit& unit);
 
 }  // namespace gable::cpu::planes

@@ -23,7 +23,7 @@ constexpr int kDotLanesOfFour = 6;
 /// Weights are prefetched this many elements ahead: a page, which the hardware's stream does not cross.
 constexpr std::int64_t kWeightsAhead = 1024;
 
-/// A pair in all lanes. As an operand in memory, which gcc would make of it, the product takes longer.
+/// Broadcasts a pair to all lanes. gcc would use a memory operand, with which the product takes longer.
 GABLE_CPU_PLANES_BF16 inline __m512bh broadcast(float pair) {
   __m512 all = _mm512_set1_ps(pair);
   asm("" : "+v"(all));

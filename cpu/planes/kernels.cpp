@@ -259,7 +259,7 @@ class Columns {
       x += index * lanes_of_vector();
       return hn::PromoteTo(du, index < last_ ? hn::LoadU(half, x) : hn::MaskedLoad(half_low_, half, x));
     }
-    if (step_ == 2) {  // two values are one element, of which the first is wanted
+    if (step_ == 2) {  // a pair of values is one element; only the first is needed
       const hn::Repartition<std::uint16_t, F> both;
       x += index * 2 * lanes_of_vector();
       const auto pairs = index < last_ ? hn::LoadU(both, x) : hn::MaskedLoad(halves_, both, x);
@@ -302,11 +302,11 @@ class Columns {
   std::int64_t step_, last_, tail_ = 0;
 };
 
-/// Whole vectors of zeros: what they overwrite beyond `end` is staged later, or is slack.
+/// Stores whole vectors of zeros. What they overwrite beyond `end` is staged later or is unused.
 HWY_INLINE void zero(float* strip, std::int64_t begin, std::int64_t end) {
   const F d;
   if (begin >= end) return;
-  hn::StoreU(hn::Zero(d), d, strip + begin);  // mostly all; gcc makes a call of memset of the loop
+  hn::StoreU(hn::Zero(d), d, strip + begin);  // usually enough; gcc would turn a loop into a call of memset
   for (std::int64_t i = begin + lanes_of_vector(); i < end; i += lanes_of_vector())
     hn::StoreU(hn::Zero(d), d, strip + i);
 }

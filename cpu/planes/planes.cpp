@@ -45,9 +45,8 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 
 namespace {
 
-/// Nanoseconds of an element that is staged, also where its row is cut into two phases of the stride, or into more, of
-/// a row of them, of an output, of a tile and of a work unit's input. Fitted on Zen 4, those of whole tiles and of more
-/// than two phases on a Xeon with AMX.
+/// Costs in nanoseconds: a staged element (with one phase of the stride, with two, with more), a staged row, an output,
+/// a tile, and a work unit's input. Fitted on Zen 4; whole tiles and more than two phases on a Xeon with AMX.
 struct PlaneCosts {
   double stage, stage_phase, stage_phases, staged_row, output, tile, unit;
 };

@@ -29,7 +29,7 @@ class PlanesPlan {
   /// checked() in check.h throws.
   PlanesPlan(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, const Target& target,
              int threads);
-  /// In f32 arithmetic.
+  /// The same in f32 arithmetic.
   PlanesPlan(const Conv2dProblem& problem, const Target& target, int threads)
       : PlanesPlan(problem, 0, planes::vector_unit(target), target, threads) {}
 

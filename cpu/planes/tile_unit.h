@@ -41,7 +41,7 @@ struct Tile {
   std::int64_t x_step, x_part;  // elements from one to the next
   const std::int64_t* taps;     // offset of each tap
   std::int64_t tap_count, steps;
-  std::int64_t first_tap, end_tap;  // those that are multiplied; the others read padding only
+  std::int64_t first_tap, end_tap;  // the taps that are multiplied; the others read padding only
   std::int64_t prefetch;            // 0, or how many elements ahead of the tile its input is prefetched
   const float* weights;             // of the tile's lanes: [block][tap][part][step][lane]; a unit of whole tiles:
                                     // [block][tap][part][lane][step]

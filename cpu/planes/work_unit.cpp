@@ -47,7 +47,7 @@ class WorkUnit {
         at_(place_at(run.blocking, index)),
         outputs_{at_.images, conv_extent(at_.rows, p_.pool.h, p_.pool.stride_h),
                  conv_extent(at_.columns, p_.pool.w, p_.pool.stride_w)},
-        // Fewer positions than a vector are not read in place.
+        // Inputs of fewer positions than a vector are not read in place.
         in_place_(b_.in_place && (b_.by_lanes || at_.columns >= unit_.positions)),
         pools_(!p_.pool.none()) {}
 
@@ -192,7 +192,7 @@ class WorkUnit {
       position += here;
     }
   }
-  /// One piece with the tile's piece before it where both follow one another.
+  /// Adds a piece, or extends the tile's previous piece if both are consecutive.
   void add_piece(std::size_t first, const Piece& piece) {
     if (scratch_.pieces.size() > first) {
       Piece& before = scratch_.pieces.back();

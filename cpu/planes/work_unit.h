@@ -31,7 +31,7 @@ struct TileAt {
   std::int64_t start;
   int vectors;  // of positions; if by_lanes, pixels
   std::int64_t first_piece, pieces;
-  std::int64_t sums;  // if by_lanes: the tile's first pixel among those that are finished together
+  std::int64_t sums;  // if by_lanes: the tile's first pixel among the pixels that are finished together
   std::int64_t row;   // if by_lanes: of the work unit's outputs
 };
 

@@ -15,8 +15,8 @@ constexpr std::int64_t kTilesPerGroup = 16;
 constexpr std::int64_t kWideVectors = 4;
 constexpr std::int64_t kFewPanels = 2;  // of four vectors
 
-/// Eight vectors where the pixels of a tile of them are all there are. Four where there are one or two such panels, and
-/// one panel of weights nearly fits L1; else two.
+/// Vectors of a tile: eight if all pixels fit one such tile; four if there are one or two panels of four and a panel's
+/// weights nearly fit L1; else two.
 std::int64_t choose_vectors(const Conv2dProblem& p, const PointwiseKernels& kernels, bool copies_input) {
   if (is_matrix_by_vector(p, kernels)) return kMaxPointwiseVectors;
   const std::int64_t lanes = kWideVectors * kernels.lanes;
@@ -25,19 +25,19 @@ std::int64_t choose_vectors(const Conv2dProblem& p, const PointwiseKernels& kern
   return exists && !copies_input && few && p.c * lanes * kFloat <= l1_bytes() * 3 / 2 ? kWideVectors : kPanelVectors;
 }
 
-/// Time of a tile besides its products, of reading a pixel in a unit's first panel, and of a copied pixel: in pixels of
-/// a panel, and in cycles.
+/// Costs besides the products: of a tile, of reading a pixel in a unit's first panel, and of a copied pixel, in pixels
+/// of a panel; then of a tile and of a pixel, in cycles.
 constexpr double kTilePixels = 1, kReadPixel = 0.4, kCopiedPixel = 0.7;
 constexpr double kTileCycles = 50, kPixelCycles = 15;
-/// Time of a unit besides its tiles, in tiles of a panel.
+/// The fixed cost of a unit, in tiles of a panel.
 constexpr double kUnitTiles = 0.5;
 
-/// Units of so many pixels and lanes.
+/// The units, given the pixels and lanes of each.
 PointwiseUnits units_of(const Conv2dProblem& p, const PointwiseBlocking& b, std::int64_t pixels, std::int64_t lanes) {
   return {pixels, lanes, ceil_div(b.pixels, pixels), ceil_div(p.k, lanes)};
 }
 
-/// How long the busiest thread takes, in pixels of a panel.
+/// The time of the busiest thread, in pixels of a panel.
 double cost(const Conv2dProblem& p, const PointwiseBlocking& b, const PointwiseUnits& units, std::int64_t vector,
             int threads) {
   const std::int64_t panel = b.tile.vectors * vector;
@@ -55,13 +55,13 @@ double cost(const Conv2dProblem& p, const PointwiseBlocking& b, const PointwiseU
          });
 }
 
-/// Whether a matrix times a vector takes less time than threads take to begin.
+/// Whether a matrix-vector product takes less time than starting threads.
 bool is_short(const Conv2dProblem& p, const PointwiseKernels& kernels) {
   return static_cast<double>(p.c * ceil_div(p.k, std::int64_t{kernels.lanes})) * weights_cycles(p) < 2 * kRegionCycles;
 }
 
-/// A matrix times a vector has only lanes to share out: narrower panels than the tile's
-/// feed more threads.
+/// In a matrix-vector product only lanes can be divided among threads: panels narrower than the tile's feed more
+/// threads.
 PointwiseUnits units_of_vector(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads,
                                const PointwiseBlocking& b) {
   if (is_short(p, kernels)) return units_of(p, b, b.pixels, p.k);
@@ -70,9 +70,9 @@ PointwiseUnits units_of_vector(const Conv2dProblem& p, const PointwiseKernels& k
   return units_of(p, b, b.pixels, std::min(p.k, round_up(ceil_div(p.k, units_wanted(threads)), panel)));
 }
 
-/// The cut into blocks of pixels and lanes that keeps the busiest thread least, of up to kUnitsPerThread units a
-/// thread. Blocks of pixels are whole rows where rows are read one by one. Where panels are outside, they are at most a
-/// group and at least kLeastTilesPerGroup tiles.
+/// The cut into blocks of pixels and lanes, with up to kUnitsPerThread units a thread, that gives the busiest thread
+/// the least work. If rows are read one by one, blocks of pixels are whole rows. If panels are the outer loop, blocks
+/// of pixels are at most a group and at least kLeastTilesPerGroup tiles.
 PointwiseUnits feed_threads(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads,
                             const PointwiseBlocking& b) {
   if (is_matrix_by_vector(p, kernels)) return units_of_vector(p, kernels, threads, b);
@@ -122,7 +122,7 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKern
   b.non_temporal = p.dtype == DType::f32 && p.k % kernels.lanes == 0 && beyond_last_level(b.pixels * p.k * kFloat);
   b.tile.vectors = choose_vectors(p, kernels, b.copies_input && !b.widens_tiles);
   b.tile.pixels = kernels.most_pixels[static_cast<std::size_t>(b.tile.vectors)];
-  // Widened pixels that lie together stay together, and are one run.
+  // Neighbouring pixels are widened as one run.
   const bool together = b.widens_tiles && p.stride_w == 1 && !aliased;
   b.strip_pixel = together ? p.c : round_up(p.c, kPointwiseRun) + kPointwiseRun;
   const std::int64_t tiles = std::min(cached_pixels(p) / b.tile.pixels, kTilesPerGroup);

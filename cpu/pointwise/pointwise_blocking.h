@@ -32,8 +32,8 @@ struct PointwiseUnits {
 struct PointwiseBlocking {
   std::int64_t pixels;      // of the output, all images
   std::int64_t row_pixels;  // output pixels whose inputs are equally far apart: a row's, or all
-  bool copies_input;        // into a strip, a group at a time; f16 and bf16 become f32 there
-  bool widens_tiles;        // of which a group is one tile, and all panels follow its copy
+  bool copies_input;        // copies a group at a time into a strip; f16 and bf16 become f32 there
+  bool widens_tiles;        // widens one tile at a time: a group is one tile, which all panels use after its copy
   bool panels_outside;      // panels are the outer loop, tiles of a group the inner one; else a group is one tile
   bool non_temporal;        // stores of y, if it is aligned to vectors
   PointwiseTileSize tile;
@@ -42,10 +42,10 @@ struct PointwiseBlocking {
   PointwiseUnits units;
 };
 
-/// The fewest tiles that a group is worth its copies with.
+/// The fewest tiles of a group for which copying its input pays.
 constexpr std::int64_t kLeastTilesPerGroup = 4;
 
-/// Whether a tile of eight vectors has all pixels: each weight is then used once, as it streams by.
+/// Whether all pixels fit a tile of eight vectors: each weight is then read and used once.
 bool is_matrix_by_vector(const Conv2dProblem& problem, const PointwiseKernels& kernels);
 
 /// Whether all weights fit half of L2.

@@ -1,12 +1,12 @@
 // The 1×1 convolution's micro-kernel, compiled once a target: one register tile of pixels × output lanes through all
 // input channels, panel after panel.
 // Tile: 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; and 6 × 4
-// with 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast. One or two pixels, a
-// matrix times a vector, take 8 vectors out of four streams of weights: hardware follows several streams further ahead.
-// Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share of the FMA's two
-// ports, so four channels are unrolled with constant offsets, and pixels share base addresses by three.
-// Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched evenly, before each run of 16
-// channels: some lines that this tile stores, for writing, and some that later tiles read (PrefetchLines).
+// with 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast. One or two pixels (a
+// matrix-vector product) take 8 vectors from four streams of weights: the hardware prefetcher follows several streams
+// further ahead. Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share
+// of the FMA's two ports, so four channels are unrolled with constant offsets, and pixels share base addresses by
+// three. Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched evenly, before each run of
+// 16 channels: some lines that this tile stores, for writing, and some that later tiles read (PrefetchLines).
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/pointwise/pointwise_kernels.h"
@@ -53,12 +53,12 @@ struct PointwiseTile {
   static constexpr int kStreamVectors = kVectors / kStreams;
   /// Sets of accumulators that take channels in turn: fewer than 8 in all would wait for the FMA's latency.
   static constexpr int kSets = kPixels * kVectors >= 8 ? 1 : kPixels * kVectors >= 4 ? 2 : 4;
-  /// Output pixels that are prefetched before a run: all within two runs, or within four where there are four.
+  /// Output pixels that are prefetched before a run: all pixels within two runs, or within four runs if there are four.
   static constexpr int kManyRuns = 4;
   static constexpr int kStoredOfFewRuns = (kPixels + 1) / 2;
   static constexpr int kStoredOfManyRuns = (kPixels + kManyRuns - 1) / kManyRuns;
-  /// Runs between two rounds of prefetches. A run of a tile of 14 x 2 takes 450 cycles, of one of 6 x 2 less than 100,
-  /// of which the end of its loop and a round of prefetches would be a tenth.
+  /// Runs between two rounds of prefetches. A run of a 14 x 2 tile takes 450 cycles. One of a 6 x 2 tile takes less
+  /// than 100, and the end of its loop with a round of prefetches would take a tenth of that.
   static constexpr int kRunsTogether = kWidest < 14 ? 4 : 1;
 
   static constexpr std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }

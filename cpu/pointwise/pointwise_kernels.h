@@ -16,7 +16,7 @@ constexpr std::int64_t kPointwiseRun = 16;
 constexpr int kMaxPointwisePixels = 14;
 constexpr int kMaxPointwiseVectors = 8;
 /// A panel of packed weights has two vectors of lanes, [channel][lane]. The remaining lanes of a problem are a panel of
-/// two vectors, or one, or half of one, or one and a half one: whatever pads them least.
+/// two vectors, one, half of one, or two panels of one and of half a vector, whichever needs the least padding.
 constexpr int kPanelVectors = 2;
 /// The index of half a vector among numbers of vectors.
 constexpr int kHalfVector = 0;

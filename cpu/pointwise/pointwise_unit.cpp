@@ -83,8 +83,8 @@ class Unit {
     return call;
   }
 
-  /// The call of a part. Only few of its fields change between tiles; with few channels, filling all of them would take
-  /// longer than the tile.
+  /// The call of a part, reused from tile to tile: only a few fields change, and with few channels filling all of them
+  /// would take longer than the tile.
   struct Prepared {
     const PointwiseFunction* tile;
     PointwiseCall call;

@@ -1,4 +1,4 @@
-// Conversions between f32 and 16-bit storage: two vectors an instruction or two, bound by L2.
+// Conversions between f32 and 16-bit storage: one or two instructions for two vectors. L2 bounds them.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/widened/widened_kernels.h"
