@@ -1,7 +1,7 @@
 // gable_instrument_check: checks that times on this machine have the expected order. Wider vectors are not slower, L1
 // is faster than DRAM, several threads are faster than one, a cold run is slower than a warm one, the clock is
-// plausible. A loop that a compiler broke, or a flush that does not flush, shows here. Run it on a quiet machine: it
-// prints each comparison and exits with 1 where one does not hold.
+// plausible. This shows loops that a compiler broke and flushes that do not flush. Run it on a quiet machine: it prints
+// each comparison and exits with 1 where one does not hold.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM during measurements: what was measured is kept. Measurements ask between their steps whether such
-// a signal came; nothing happens unless an InterruptKeeper lives.
+// Ctrl-C and SIGTERM during measurements: what was measured is kept. Measurements check between their steps whether
+// such a signal has arrived; signals are only caught while an InterruptKeeper lives.
 #pragma once
 
 #include <signal.h>
@@ -25,7 +25,8 @@ class InterruptKeeper {
 /// The signal that came since the last InterruptKeeper was made, also after its end; 0: none.
 int interrupting_signal();
 
-/// Ends a sequence of measurements. No std::exception, so that nobody takes it for the failure of one of them.
+/// Ends a sequence of measurements. Not a std::exception, so that handlers do not take it for the failure of one
+/// measurement.
 struct Interrupted {};
 
 void throw_if_interrupted();

@@ -45,7 +45,7 @@ struct Kernel {
   double units = 0;
 };
 
-// The fastest of a few runs, because in a single run a thread may have waited for its CPU.
+// Takes the fastest of a few runs, because a thread may wait for its CPU in a single run.
 double quickest_run(PinnedTeam& team, const Kernel& kernel, std::int64_t iterations, int tries) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < tries; ++i)
@@ -75,8 +75,8 @@ Timing sample_once(PinnedTeam& team, const Kernel& kernel, const Effort& effort)
 
 bool disturbed(const Timing& rates) { return rates.q3 - rates.q1 > 0.1 * rates.seconds; }
 
-// Measures a second time if the samples of the first attempt disagree, and keeps the higher rate: other programs can
-// only lower it.
+// Measures again if the samples of the first attempt disagree, and keeps the higher rate: other programs can only lower
+// it.
 Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& effort) {
   Timing rates = sample_once(team, kernel, effort);
   if (!disturbed(rates) || Clock::now() > effort.retry_until) return rates;
@@ -176,7 +176,7 @@ void add_compute_formula(Ceiling& ceiling, const ComputeLoop& loop, const Config
                                   rate > 1 ? "s" : "", measured_rate);
 }
 
-/// Lets the caller run the loop of a ceiling for longer.
+/// Lets the caller run a ceiling's loop for longer.
 void hold(const CeilingOptions& options, PinnedTeam& team, const Kernel& kernel, Ceiling& ceiling) {
   if (!options.hold) return;
   constexpr double kSeconds = 0.01;
@@ -293,8 +293,8 @@ Arenas make_arenas(const Machine& machine, Configuration& where) {
   return arenas;
 }
 
-/// Goes through each thread's arrays in pieces, round and round. A sample then takes as long as it should, and not as
-/// long as a pass through several times the last-level cache.
+/// Goes through each thread's arrays in pieces, repeatedly. A sample then takes the wanted time instead of that of a
+/// pass through several times the last-level cache.
 class Pieces {
  public:
   Pieces(std::size_t floats, std::size_t threads) : next_(threads, 0) {
@@ -405,8 +405,8 @@ std::size_t working_set(const Machine& machine, int level, bool all_threads) {
       return std::max(2 * l1, l2 / 2);
     case 3:
       if (machine.l3_bytes == 0) return 0;
-      // The geometric mean stays clear of both sizes, also where a guest owns less of the L3 than it is told. Where a
-      // core's share of a victim L3 is hardly larger than its L2, the two add up.
+      // The geometric mean stays clear of both sizes, even if a virtual machine owns less of the L3 than it is told. If
+      // a core's share of a victim L3 is hardly larger than its L2, the two capacities add up.
       if (l3 >= 4 * l2) return static_cast<std::size_t>(std::sqrt(static_cast<double>(l2) * static_cast<double>(l3)));
       return l2 + l3 / 2;
     default:

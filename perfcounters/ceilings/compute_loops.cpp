@@ -134,7 +134,7 @@ HWY_NOINLINE void vector_mul_add_f64(std::int64_t iterations) { mul_add_chains(h
 HWY_NOINLINE void scalar_mul_add_f64(std::int64_t iterations) { scalar_mul_add_chains<double>(iterations); }
 
 #if !HWY_ARCH_X86
-/// Of a vector of this target.
+/// The bytes of a vector of this target.
 HWY_NOINLINE int vector_bytes() { return static_cast<int>(hn::Lanes(hn::ScalableTag<float>()) * sizeof(float)); }
 #endif
 

@@ -10,9 +10,9 @@
 namespace gable::perf {
 namespace {
 
-constexpr double kTolerance = 0.95;     // two loops with the same limit differ by chance
+constexpr double kTolerance = 0.95;     // two loops with the same limit differ this much by chance
 constexpr double kLowerClock = 0.75;    // of a unit that is twice as wide
-constexpr double kSharedThreads = 0.9;  // threads that share a core or a cache hinder each other a little
+constexpr double kSharedThreads = 0.9;  // threads that share a core or a cache slow each other down a little
 
 bool is_compute(const Ceiling& ceiling) { return ceiling.kind == "compute"; }
 bool is_fused(const Ceiling& ceiling) { return ceiling.name.find(" fma ") != std::string::npos; }
@@ -45,7 +45,7 @@ double least_of_threads(const Ceiling& more, const Ceiling& fewer) {
   return same && more.threads > fewer.threads ? kSharedThreads : 0;
 }
 
-/// 1 is nearest; 0 for arithmetic.
+/// The distance of a memory level: 1 is the nearest; 0 for arithmetic.
 int distance_of(const Ceiling& ceiling) {
   constexpr std::array<std::string_view, 4> kLevels{"l1", "l2", "l3", "dram"};
   const auto* found = std::find(kLevels.begin(), kLevels.end(), ceiling.isa_or_level);

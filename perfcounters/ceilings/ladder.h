@@ -12,9 +12,8 @@
 
 namespace gable::perf {
 
-/// Adds another round of the same ceilings. Each keeps the higher of both values, since other programs can only lower
-/// one, and the lowest and the highest round. A ceiling that `again` lacks stays as it is. Formulas are the first
-/// round's.
+/// Adds another round of the same ceilings. Each keeps the higher value, since other programs can only lower it, and
+/// the range of its rounds. Ceilings that `again` lacks are unchanged. Formulas are those of the first round.
 void add_round(std::vector<Ceiling>& ceilings, const std::vector<Ceiling>& again);
 
 struct Contradiction {
@@ -29,8 +28,8 @@ struct Contradiction {
 ///   - a nearer memory level below a farther one, of the same threads, by their best loops.
 std::vector<Contradiction> contradictions(const std::vector<Ceiling>& ceilings);
 
-/// The ceilings that another round is for, by name and threads: the best of each dtype and of each level, which are the
-/// roofs of rows, and those that are in doubt.
+/// The ceilings that are worth another round, by name and threads: the best of each dtype and level, which are the
+/// roofs of rows, and doubtful ones.
 std::set<std::pair<std::string, int>> worth_repeating(const std::vector<Ceiling>& ceilings);
 
 /// Sets each ceiling's `doubt`.

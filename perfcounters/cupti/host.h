@@ -24,7 +24,7 @@ class Host {
   std::vector<std::string> base_metrics() const;
   /// Adds metrics to count. If the chip lacks one of them, all fail, so check with base_metrics() first.
   void add(const std::vector<std::string>& metrics);
-  /// Of all metrics added.
+  /// The configuration for all metrics that were added.
   std::vector<std::uint8_t> config_image() const;
   /// The values of `metrics` in one range of a decoded counter image. An index beyond its ranges gives garbage.
   std::vector<double> evaluate(std::span<const std::uint8_t> image, std::size_t range,

@@ -17,7 +17,7 @@ constexpr double kBatchSeconds = 0.01;    // between two readings
 constexpr double kSlowestRefresh = 0.1;   // of NVML's counter, s
 constexpr double kLeastSeconds = 0.5;     // of repetition
 constexpr double kMostUncertain = 0.101;  // share of the result: ten refreshes
-constexpr int kLeastUpdates = 5;          // where calls are shorter than a refresh
+constexpr int kLeastUpdates = 5;          // if calls are shorter than a refresh
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

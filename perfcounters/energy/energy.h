@@ -1,7 +1,7 @@
 // Energy of a device, from counters that the machine keeps itself: RAPL of CPUs (Linux' powercap), NVML of NVIDIA's
-// GPUs. Both count the whole package or board, with its idle power and whatever else runs there. A counter is refreshed
-// every millisecond (RAPL) or every 20 to 100 ms (NVML), so a call is repeated until that no longer matters; otherwise
-// its energy is refused with the reason.
+// GPUs. Both count the whole package or board, including its idle power and everything else that runs there. A counter
+// is refreshed every millisecond (RAPL) or every 20 to 100 ms (NVML), so a call is repeated until that no longer
+// matters; otherwise its energy is refused with the reason.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace gable::perf {
 struct EnergyCounter {
   std::string name;                ///< "package-0", "GPU 0"
   std::function<double()> joules;  ///< its reading; throws std::runtime_error with the reason
-  double range = 0;                ///< joules after which it begins at 0 again; 0: never
+  double range = 0;                ///< joules after which the counter wraps to 0; 0: never
 };
 
 /// The counters of a device, whose sum is its energy, or the reason why it has none.
 struct EnergySource {
   std::string by{};  ///< "rapl", "nvml"
   std::vector<EnergyCounter> counters{};
-  std::string reason{}, cure{};  ///< of no counters
+  std::string reason{}, cure{};  ///< set if there are no counters
   std::string note{};            ///< what is counted
 
   bool available() const { return !counters.empty(); }

@@ -1,6 +1,6 @@
 // libgable_listen.so: what an annotated program calls (gable/region.h), when the environment variable GABLE_LISTENER
-// names this library. It runs inside programs of others: it depends on libc only, throws nothing, prints nothing, and
-// keeps what it learns in a file that survives the process (region_file.h).
+// names this library. It runs inside programs that are not gable's: it depends on libc only, throws nothing, prints
+// nothing, and keeps its data in a file that survives the process (region_file.h).
 #include "perfcounters/listen/thread_stack.h"
 
 #define GABLE_LISTEN_ENTRY extern "C" __attribute__((visibility("default")))

@@ -1,5 +1,5 @@
-// Names of regions as they are written into files: made harmless by libgable_listen.so, and again by whoever reads the
-// files, since these may be somebody else's.
+// Names of regions as they are written into files: sanitised by libgable_listen.so, and again by the reader of the
+// files, since anyone may have written them.
 #pragma once
 
 #include <cstddef>

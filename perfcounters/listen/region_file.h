@@ -12,8 +12,8 @@ namespace gable::listen {
 constexpr char kMagic[8] = {'g', 'b', 'l', 'r', 'e', 'g', 'n', '1'};
 constexpr std::uint32_t kMaxRegions = 4096;
 constexpr std::uint32_t kMaxNameBytes = 200;  ///< a longer name is cut
-/// Of a path. A region whose path would be longer belongs to its parent. Callgrind's buffer for the reason of a dump
-/// ("Client Request: gable:PATH") has 512 bytes and is not checked.
+/// The longest path. A region whose path would be longer is counted as its parent. Callgrind's buffer for the reason of
+/// a dump ("Client Request: gable:PATH") has 512 bytes and is not checked.
 constexpr std::uint32_t kMaxPathBytes = 480;
 constexpr std::uint32_t kSamples = 2048;
 constexpr std::uint32_t kMaxEvents = 64;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kRandomEnd = "_XXXXXX";  // mkdtemp's
 
-/// A folder of this user, not one behind a link; -1: neither.
+/// Opens a folder that belongs to this user and is no link; -1 if it is not such a folder.
 int open_own_folder(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   struct stat status {};
@@ -46,8 +46,8 @@ void remove_abandoned(const std::string& base, const std::string& name) {
   }
 }
 
-/// Locks the folder; false: somebody took it for abandoned before that, and it is gone. `descriptor` may be -1 where
-/// none is left: then the folder stays without a lock.
+/// Locks the folder; false if another process took it for abandoned and has removed it. `descriptor` is -1 if the
+/// process has no descriptor left: the folder then has no lock.
 bool hold(int descriptor, const std::string& path) {
   struct stat status {};
   if (descriptor < 0) return ::stat(path.c_str(), &status) == 0;

@@ -1,10 +1,10 @@
 // Preloaded into every process of a program that runs under callgrind (perfcounters/program/simulation.h).
-// After fork(), the child's counts start at zero, and its caches empty: callgrind lets it inherit its parent's, so that
-// they would be counted twice, and so would be the lines that are dirty then.
-// At a process's end, the counts so far are dumped. Then as many bytes as the simulated last level holds are read, so
-// that every line that is still dirty there is written back, and these counts are dumped as "gable-residue".
-// Outside of valgrind it does nothing, unless GABLE_FLUSH_DENORMALS is set: the process then computes with denormal
-// numbers as zeros, so that what they cost can be measured. Threads inherit it from the thread that starts them.
+// After fork(), the child's counts start at zero and its caches are empty. Otherwise it would inherit its parent's from
+// callgrind, and these counts and dirty lines would be counted twice. At a process's end, the counts so far are dumped.
+// Then as many bytes as the simulated last level holds are read, so that every line that is still dirty there is
+// written back, and these counts are dumped as "gable-residue". Outside of valgrind it does nothing, unless
+// GABLE_FLUSH_DENORMALS is set: the process then computes with denormal numbers as zeros, so that what they cost can be
+// measured. Threads inherit it from the thread that starts them.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <valgrind/callgrind.h>

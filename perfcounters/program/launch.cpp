@@ -81,7 +81,7 @@ Found find_file(const std::string& program) {
     if (!exists(file) || is_folder(file)) continue;
     Found found = checked(file);
     if (found.status == 0) return found;
-    other = std::move(found);  // a shell looks on too
+    other = std::move(found);  // like a shell, goes on searching
   }
   return other;
 }
@@ -174,7 +174,7 @@ class SignalKeeper {
   std::array<struct sigaction, kHandedOn.size()> before_{};
 };
 
-/// Holds back those signals until running says whom they are for.
+/// Blocks these signals until it is known which process must get them.
 class SignalBlock {
  public:
   SignalBlock() {
@@ -192,7 +192,7 @@ class SignalBlock {
   sigset_t before_{};
 };
 
-/// Descendants whose parent has ended become children of this process, so that they can be seen.
+/// Makes descendants whose parent has ended children of this process, so that it sees them.
 class Subreaper {
  public:
   Subreaper() {
@@ -237,7 +237,7 @@ struct Pipe {
   }
 };
 
-/// This process's environment with `added`, of which the last of a name counts.
+/// This process's environment with `added`. If a name occurs several times, the last value counts.
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& added) {
   std::map<std::string, std::string> values;
   for (const auto& [name, value] : added) values[name] = value;
@@ -381,9 +381,9 @@ const char* to_string(SessionMode mode) {
 struct Injection {
   const char* variable;
   const char* library;
-  const char* what;      ///< that is lost without it
-  bool only_gables;      ///< it is gable's own: what the user has set is no other tool
-  bool under_callgrind;  ///< it is of use there too
+  const char* what;      ///< what is lost without it
+  bool only_gables;      ///< only gable uses it, so a value that the user has set belongs to no other tool
+  bool under_callgrind;  ///< it is needed under callgrind, too
 };
 
 constexpr const char* kCudaInjection = "CUDA_INJECTION64_PATH";

@@ -15,7 +15,7 @@ struct Launch {
   bool own_streams = true;    ///< the program has this process's standard streams; false: /dev/null (repeated runs)
   std::string output_file{};  ///< not empty: standard output and error go to this file instead
   int one_cpu = -1;           ///< the only CPU that it may use; -1: any
-  double rest_seconds = 1;    ///< that its descendants have to end after it
+  double rest_seconds = 1;    ///< for its descendants to end after it
   /// Called with the number of the process that is to become the program, before it does (counters are attached then).
   std::function<void(int pid)> attach{};
 };
@@ -29,10 +29,10 @@ struct LaunchEnd {
   double system_seconds = 0;  ///< of them, in the kernel
   long page_faults = 0;       ///< of the same processes, without reading from a disk
   double resident_bytes = 0;  ///< most memory that one of them had at a time
-  long waits = 0;             ///< how often they gave their CPU away to wait
-  long preemptions = 0;       ///< how often others got it while they could have gone on
+  long waits = 0;             ///< how often they gave up their CPU to wait
+  long preemptions = 0;       ///< how often the system took it away from them
   std::string reason{};       ///< why it could not be started; empty: it ran
-  bool interrupted = false;   ///< SIGINT, SIGTERM, SIGHUP or SIGQUIT came meanwhile; the program had it too
+  bool interrupted = false;   ///< SIGINT, SIGTERM, SIGHUP or SIGQUIT arrived during the run; the program got it, too
   bool is_static = false;     ///< it is linked statically: nothing can be loaded into it
   int outlived_by = 0;        ///< descendants that still ran `rest_seconds` after its end; they are left running
 
@@ -40,10 +40,10 @@ struct LaunchEnd {
   int status() const;
 };
 
-/// Returns when the program has ended, at most a second after that: its descendants have so long to end too. The
-/// program is in this process's group, so that the terminal's keys (Ctrl-C, Ctrl-Z) reach it as they would without
-/// gable; signals that are sent to this process alone are handed on. One launch at a time, and without other children
-/// of this process. Throws std::invalid_argument for an empty `argv`, std::runtime_error where no process can be made.
+/// Returns when the program and its descendants have ended, at most `rest_seconds` after the program. The program is in
+/// this process's group, so that the terminal's keys (Ctrl-C, Ctrl-Z) reach it as without gable. Signals that are sent
+/// to this process alone are passed on. One launch at a time, and without other children of this process. Throws
+/// std::invalid_argument for an empty `argv`, std::runtime_error where no process can be made.
 LaunchEnd launch(const Launch& what);
 
 /// The environment that makes a program write its regions (and NVTX ranges), and its GPU kernels, into `folder`.

@@ -29,7 +29,7 @@ class ProgramCounts {
     Quantity flop{};  ///< W
     /// Its parts: "f64", "f32", "f16"; "" where this CPU's events do not tell types. Of use where `flop` has a value.
     std::map<std::string, double> flop_by_type{};
-    Quantity dram_bytes{};  ///< Q(dram): neighbours' traffic meanwhile counts too
+    Quantity dram_bytes{};  ///< Q(dram), including the traffic of other programs at the same time
   };
 
   explicit ProgramCounts(PerfHost host = perf_host(), std::shared_ptr<PerfSystem> system = linux_perf_system());
@@ -46,13 +46,13 @@ class ProgramCounts {
   /// Reads what was attached, when the program has ended, and the regions of that run.
   void collect(const SessionRecords& session);
 
-  /// Of the whole program; of one run, where it ran several times.
+  /// W and Q of the whole program, for one run.
   Work program() const;
-  /// Of one call of each region, on average, what it calls included. By path: processes are added up.
+  /// W and Q of one call of each region on average, including what it calls; by path, summed over processes.
   std::map<std::string, Work> regions() const;
 
  private:
-  /// Of one path, over all runs.
+  /// What was counted for one path in all runs.
   struct Region {
     Work work{};
     std::map<std::string, double> extra{};

@@ -129,7 +129,7 @@ class Tracer {
   const SampledAccesses& found() const { return found_; }
 
  private:
-  /// Of all tasks that stopped or ended; false when there are none left.
+  /// Handles all tasks that have stopped or ended; false when no task is left.
   bool take_events() {
     int status = 0;
     pid_t task = 0;
@@ -137,10 +137,10 @@ class Tracer {
     return task == 0;
   }
 
-  /// What a stop is for, and its end.
+  /// Handles a stop, then lets the task go on.
   void handle(pid_t task, int status) {
     const bool was_interrupted = task == interrupted_;
-    if (was_interrupted) interrupted_ = 0;  // by whatever it stopped: that ends the interrupt, too
+    if (was_interrupted) interrupted_ = 0;  // any stop ends the interrupt
     if (WIFEXITED(status) || WIFSIGNALED(status)) {
       tasks_.erase(task);
       if (task == program_) status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -156,7 +156,7 @@ class Tracer {
     }
   }
 
-  /// The threads in turn.
+  /// Interrupts one running thread, each in turn.
   void interrupt_next() {
     auto next = tasks_.upper_bound(last_);
     for (std::size_t i = 0; i < tasks_.size(); ++i, ++next) {

@@ -12,12 +12,12 @@ struct SampledAccesses {
   int stops = 0;            ///< of a thread that was running
   double instructions = 0;  ///< that ran one by one after the stops
   double accesses = 0;      ///< of theirs to memory; gathers are left out
-  double across_lines = 0;  ///< those that begin in one line of 64 bytes and end in the next
+  double across_lines = 0;  ///< accesses that begin in one line of 64 bytes and end in the next
 };
 
-/// Of a run with its output thrown away, without other children of this process. Empty where the run was killed after
-/// `seconds_limit`, was interrupted or ended with another status than `status`; on other architectures than x86-64,
-/// without a disassembler, and where the system forbids ptrace.
+/// Samples a run whose output is thrown away. This process must have no other children. Empty if the run was killed
+/// after `seconds_limit`, was interrupted or ended with another status than `status`; also on architectures other than
+/// x86-64, without a disassembler, and if the system forbids ptrace.
 std::optional<SampledAccesses> sample_accesses(const std::vector<std::string>& argv, double seconds_limit, int status);
 
 }  // namespace gable::perf

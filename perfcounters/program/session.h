@@ -14,7 +14,8 @@
 
 namespace gable::perf {
 
-/// Times of many calls. Sum and count are of all calls; the quantiles are of a random sample of at most a few thousand.
+/// Times of many calls. Sum and count include all calls; the quantiles are those of a random sample of at most a few
+/// thousand calls.
 struct CallTimes {
   std::int64_t calls = 0;
   double seconds = 0;                                           ///< of all calls together, what they call included

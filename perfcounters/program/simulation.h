@@ -29,14 +29,14 @@ namespace gable::perf {
 
 struct SimulationRequest {
   std::vector<std::string> argv;  ///< the program, and its arguments
-  /// Of Metric::flop, dram_bytes, l3_bytes, l2_bytes. Each level is a run of the program; W comes with any of them.
+  /// Any of Metric::flop, dram_bytes, l3_bytes, l2_bytes. Each level takes a run of the program, and any run gives W.
   std::vector<Metric> metrics{Metric::flop, Metric::dram_bytes};
   double seconds_limit = 300;                                      ///< of each run: the program is killed then
   std::vector<std::pair<std::string, std::string>> environment{};  ///< added to this process's own
   CacheGeometries caches = read_cache_geometries();                ///< this machine's, unless a test wants others
 };
 
-/// W and Q of the program, or of all calls of one region with what they call.
+/// W and Q of the program, or of all calls of one region, including what they call.
 struct SimulatedWork {
   std::int64_t calls = 0;                   ///< of a region, in all processes
   std::int64_t counted_calls = 0;           ///< those of them that were counted; the values are scaled to all calls

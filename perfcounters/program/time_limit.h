@@ -14,7 +14,7 @@ class TimeLimit {
   TimeLimit(const TimeLimit&) = delete;
   TimeLimit& operator=(const TimeLimit&) = delete;
 
-  /// Whether it has killed.
+  /// Whether the limit was reached and the process killed.
   bool stop();
 
  private:

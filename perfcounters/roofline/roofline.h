@@ -33,8 +33,8 @@ struct RooflineOptions {
   /// joining it costs 5 to 20 us. The caller may pass what it measured for an empty call instead.
   double overhead_seconds = 20e-6;
   double tolerance = 0.02;  ///< fraction by which a number may exceed its ceiling before it is flagged
-  /// Why the work or the traffic may be less than what `RooflinePoint` says; added to the flag of a row that is above
-  /// its roof. Empty: it can't.
+  /// Why the work or the traffic may be less than `RooflinePoint` says; it is added to the flag of a row above its
+  /// roof. Empty if it can't be less.
   std::string work_doubt{}, traffic_doubt{};
 };
 

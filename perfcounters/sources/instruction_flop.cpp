@@ -34,7 +34,7 @@ struct Operation {
   int flop;
 };
 
-/// Of each lane, without the "v" before and the type behind.
+/// FLOP of each lane, by mnemonic without the prefix "v" and the type at the end.
 constexpr std::array kLaneOperations{
     Operation{"add", 1},     Operation{"sub", 1},     Operation{"mul", 1},      Operation{"div", 1},
     Operation{"min", 1},     Operation{"max", 1},     Operation{"minmax", 1},   Operation{"sqrt", 1},
@@ -101,7 +101,7 @@ bool is_masked(const ZydisDecodedInstruction& instruction) {
   return mask != ZYDIS_REGISTER_NONE && mask != ZYDIS_REGISTER_K0;
 }
 
-/// Of its operands in memory, the stack's included. A gather counts one element.
+/// Bytes of its memory operands, including the stack's. A gather counts one element.
 int memory_bytes(const Decoded& decoded) {
   int bits = 0;
   for (std::size_t i = 0; i < decoded.instruction.operand_count; ++i) {
@@ -111,7 +111,7 @@ int memory_bytes(const Decoded& decoded) {
   return bits / 8;
 }
 
-/// Of an SSE, AVX or AVX-512 instruction with that element type in its name.
+/// FLOP of an SSE, AVX or AVX-512 instruction with this element type in its name.
 InstructionFlop vector_flop(const Decoded& decoded, const ElementType& element) {
   std::string_view name = decoded.mnemonic;
   name.remove_suffix(element.suffix.size());

@@ -55,7 +55,7 @@ std::string disassembler_reason();
 std::string disassembler_cure();
 inline bool has_disassembler() { return disassembler_reason().empty(); }
 
-/// Of the instruction that `code` begins with (64-bit mode). Throws std::logic_error without a disassembler.
+/// The FLOP of the first instruction in `code` (64-bit mode). Throws std::logic_error without a disassembler.
 InstructionFlop flop_of(std::span<const std::uint8_t> code);
 
 struct InstructionName {
@@ -66,8 +66,8 @@ InstructionName name_of(std::span<const std::uint8_t> code);
 
 struct FlopCount {
   std::map<FlopKind, double> by_kind{};
-  /// What is not in by_kind though it may have floating-point operations -> its executions: "tdpbf16ps",
-  /// "code in no file (generated at run time)", "/lib/x.so: no such file".
+  /// Executions of what may have floating-point operations but is not in by_kind: "tdpbf16ps", "code in no file
+  /// (generated at run time)", "/lib/x.so: no such file".
   std::map<std::string, double> unknown{};
   double executions = 0;  ///< of all instructions
   double arithmetic = 0;  ///< of those with floating-point operations
@@ -91,7 +91,7 @@ class FlopCounter {
   ~FlopCounter();
   FlopCounter(const FlopCounter&) = delete;
   FlopCounter& operator=(const FlopCounter&) = delete;
-  /// Files with this name, in any folder, have no FLOP: what measures is no part of what is measured.
+  /// Files with this name, in any folder, count no FLOP: gable's own libraries are not part of the measured program.
   void ignore(const std::string& file_name) { ignored_.insert(file_name); }
   FlopCount count(const LabelledProfile& profile);
 

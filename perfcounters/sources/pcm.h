@@ -1,6 +1,7 @@
 // W and Q(dram) on Intel CPUs through Intel PCM's `pcm-raw`, which reads the registers itself and so works where the
 // kernel has no driver for them (root and the msr module needed). It counts the whole machine while a child process
-// runs; the child's own start is subtracted by running it with one repetition of the workload and with several.
+// runs; the cost of starting the child is subtracted by running it with one and with several repetitions of the
+// workload.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Names, summaries and defaults of sources, probes of those that have no reader here, and the list of all.
+// Names, summaries and defaults of sources, the list of all sources, and probes of sources without a class of their
+// own.
 #include "perfcounters/sources/source.h"
 
 #include <algorithm>

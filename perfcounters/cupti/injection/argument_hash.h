@@ -1,6 +1,6 @@
-// What a launch was asked to do, as a number: all bytes of its arguments but addresses, which say where and not what.
-// Launches of one kernel with one grid and one block may be of different work (the layers of a network), and then
-// differ here. The same launch has the same number in another run, whose addresses are others.
+// A hash of a launch's arguments, without addresses. Launches of one kernel with one grid and one block may do
+// different work (the layers of a network); their hashes then differ. The same launch has the same hash in another run,
+// whose addresses are different.
 #pragma once
 
 #include <algorithm>
@@ -50,8 +50,8 @@ class ArgumentHash {
   std::uint64_t state_ = 0xcbf29ce484222325;
 };
 
-/// The first so many different numbers of a kernel; all further ones are 0. A kernel whose arguments change at each
-/// launch (a seed, a step) is not counted again and again.
+/// Keeps a kernel's first few different hashes and replaces further ones by 0, so that a kernel whose arguments change
+/// at each launch (a seed, a step) is not counted again and again.
 template <typename Kernel>
 class FirstArguments {
  public:
@@ -62,7 +62,7 @@ class FirstArguments {
     known.insert(arguments);
     return arguments;
   }
-  /// Different numbers of a kernel so far.
+  /// The number of different hashes of a kernel so far.
   std::size_t number(const Kernel& kernel) const {
     const auto found = known_.find(kernel);
     return found != known_.end() ? found->second.size() : 0;

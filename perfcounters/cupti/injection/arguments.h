@@ -1,4 +1,4 @@
-// The arguments of launches, read with the driver's help: how large each one is, and which words are addresses.
+// The arguments of launches, read with the driver's help: the size of each argument, and which words are addresses.
 #pragma once
 
 #include <array>

@@ -28,7 +28,7 @@ class MadeCurrent {
 
 class CountedContext {
  public:
-  /// `metrics`: those that the chip lacks are left out. Throws GpuProfilerError.
+  /// Metrics that the chip lacks are left out. Throws GpuProfilerError.
   CountedContext(CUcontext context, const std::vector<std::string>& metrics);
 
   int gpu() const { return gpu_; }

@@ -1,10 +1,10 @@
 // W and Q of the kernels of this process: CUPTI's range profiler with a range for each kernel, which runs as often as
 // its metrics need passes; CUPTI restores the memory that it writes in between.
 //
-// The profiler is armed for launches that are still to be counted and disarmed after them, since a kernel of which
-// enough calls have been counted shall run at its own speed. Ranges come in the order of the launches, so a list of
-// launches is kept while it is armed. Each range is then held against the number of blocks that its launch has: counts
-// that may belong to another kernel are thrown away.
+// The profiler is armed for launches that are still to be counted and disarmed after them, so that kernels with enough
+// counted calls run at their own speed. Ranges come in the order of the launches, so a list of launches is kept while
+// it is armed. Each range is then held against the number of blocks that its launch has: counts that may belong to
+// another kernel are thrown away.
 //
 // Launches with other arguments are counted apart (arguments.h): they may do other work.
 //
@@ -103,7 +103,7 @@ class KernelCounter {
   std::map<GraphKey, Counts> counted_graphs_;
   Counts* armed_graph_ = nullptr;
   Graphs graphs_;
-  int captures_ = 0;  ///< streams that are being captured: meanwhile the driver forbids what arming needs
+  int captures_ = 0;  ///< streams that are being captured; the driver then forbids the calls that arm the profiler
 };
 
 }  // namespace gable::cupti

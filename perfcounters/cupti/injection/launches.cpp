@@ -54,7 +54,7 @@ KernelShape with_extents(const char* name, const Parameters& p) {
   return {name, {of(p.gridDimX), of(p.gridDimY), of(p.gridDimZ)}, {of(p.blockDimX), of(p.blockDimY), of(p.blockDimZ)}};
 }
 
-/// Of a launch or of a graph's node.
+/// The hash of the arguments of a launch or of a graph's node.
 template <typename Parameters>
 std::uint64_t hash_of(void* function, const Parameters& p) {
   return arguments().hash(function, p.kernelParams, p.extra);

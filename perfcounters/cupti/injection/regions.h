@@ -1,4 +1,5 @@
-// The region (gable/region.h, NVTX) that the calling thread is in, from libgable_listen.so if it is in the process.
+// The region (gable/region.h, NVTX) that the calling thread is in, from libgable_listen.so if the process has loaded
+// it.
 #pragma once
 
 namespace gable::cupti {
