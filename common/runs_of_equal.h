@@ -1,4 +1,4 @@
-// Where a function of whole numbers changes its value, found without asking for each number.
+// Finds where a function of whole numbers changes its value, without evaluating it for each number.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ void add_runs(std::int64_t low, const Value& at_low, std::int64_t high, const Va
 
 }  // namespace detail
 
-/// The runs of `function` over least...most. It is asked at both ends and the powers of two between; where two
-/// neighbours among those differ, each place between at which it changes is searched by halving. Equal neighbours count
+/// The runs of `function` over least...most. The function is evaluated at both ends and at the powers of two between
+/// them. If two neighbouring values differ, the places where it changes are searched by halving. Equal neighbours count
 /// as one run.
 template <typename Function>
 auto runs_of_equal(std::int64_t least, std::int64_t most, const Function& function) {

@@ -1,4 +1,4 @@
-// What a handle holds, or the error of one that was moved from: use after a move is a mistake that shows itself.
+// Access to what a handle holds. Throws if the handle was moved from, so that use after a move does not go unnoticed.
 #pragma once
 
 #include <gable/error.h>

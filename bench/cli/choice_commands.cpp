@@ -25,8 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr double kMostSecondsEach = 1;  // of tuning one op, unless it is predicted to take longer:
-constexpr double kTimesPredicted = 4;   // so many times its tensors and two runs
+constexpr double kMostSecondsEach = 1;  // for tuning one op, or if this is longer:
+constexpr double kTimesPredicted = 4;   // times the predicted time of its tensors and two runs
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -45,7 +45,7 @@ std::string title(const Case& one) { return printable(fmt::format("{} {}", one.n
 
 std::string text_of(const Candidate& one) { return fmt::format("{}/{}", one.device, one.kernel); }
 
-/// Seconds for one op of several that share `remaining`; a long one gets more than its share.
+/// Seconds for one of several ops that share `remaining`; a long op gets more than its share.
 double seconds_for(const Case& one, const Ranking& ranking, double remaining, std::size_t ops) {
   const double share = std::min(kMostSecondsEach, remaining / static_cast<double>(ops));
   const double run = ranking.first() == nullptr ? 0 : ranking.first()->predicted.value_or(0);
@@ -104,7 +104,7 @@ Selection selected(const ChoiceOptions& options, const OpenDevice& device, Conso
   return selection;
 }
 
-/// Every other round runs backwards, so that a layer finds memory as other layers left it.
+/// Every second round runs in reverse order, so that different layers precede a layer.
 std::size_t place_in_round(std::size_t at, std::size_t count, std::size_t round) {
   const std::size_t from = (at + round / 2 * count / 3) % count;
   return round % 2 == 0 ? from : count - 1 - from;

@@ -18,7 +18,7 @@ struct ChoiceOptions {
   bool again = false;     ///< tune: also ops that were tuned before
   bool ceilings = false;  ///< tune: this machine's ceilings instead of ops
   RegretJob job;          ///< regret
-  int rounds = 1;         ///< regret: the list is measured so many times, in other orders; medians count
+  int rounds = 1;         ///< regret: how often the list is measured, in different orders; medians count
   double geo = 1.05;      ///< regret: most geometric mean of a dtype and layout
   double worst = 1.3;     ///< regret: most of a layer
   std::size_t most = 20;  ///< regret: layers to print

@@ -257,7 +257,7 @@ void add_rounds(CLI::App& app, StudyOptions& s) {
          "knows how far a row lies apart from run to run (default: those of CPUs by 16 with --json where all rows "
          "have at most a minute, else 1)")
       ->check(whole(1, 1000));
-  // Of the processes of further rounds alone.
+  // Only for the processes of further rounds.
   app.add_option("--round-cases", s.round.cases, "")->delimiter(',')->group("");
   app.add_option("--round-devices", s.round.devices, "")->delimiter(',')->group("");
 }
@@ -499,8 +499,8 @@ void add_counted(CLI::App& root, Arguments& a) {
   });
 }
 
-/// How many words are gable's own: those before the first "--", behind which a program's begin. (CLI11 takes "--" for
-/// the end of an option's optional value too, and would read the program's options as gable's.)
+/// How many words are gable's own: the words before the first "--". The program's follow. (CLI11 takes "--" for the end
+/// of an option's optional value too, and would read the program's options as gable's.)
 int count_own_words(int argc, const char* const* argv) {
   const auto* end = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
   return static_cast<int>(end - argv);
@@ -526,8 +526,8 @@ int complain_of_memory() {
   return kFailure;
 }
 
-/// The option whose value is empty, as an unset variable of a script makes it; empty if there is none. No option means
-/// anything by it, and CLI11 would take some as if they had not been given.
+/// The option whose value is empty, for example because of an unset variable in a script; empty if there is none. An
+/// empty value means nothing for any option, and CLI11 would treat some as if they had not been given.
 std::string option_without_value(int own_words, const char* const* argv) {
   for (int i = 1; i < own_words; ++i) {
     const std::string_view word = argv[i];

@@ -35,7 +35,7 @@ class Console {
   void check_target() const;
   /// Why lines of print() were lost, which stops no command: its record is still written. Empty: none were.
   const std::string& lost() const { return lost_; }
-  /// Whether lines were lost because the program that reads them has ended, such as head: nobody misses them.
+  /// Whether lines were lost because the program that reads them, such as head, has ended. This is no failure.
   bool reader_left() const { return reader_left_; }
 
  private:

@@ -9,17 +9,17 @@
 
 namespace {
 
-/// Closed standard streams: a file opened later would get their numbers, and with them what is printed. These can't be
-/// read or written either.
+/// Replaces closed standard streams. Otherwise a file that is opened later would get such a number, and printed text
+/// would go into the file. The replacement can't be read or written either.
 void fill_standard_streams() {
   for (const int stream : {0, 1, 2}) {
     if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY);
   }
 }
 
-/// A limit of file sizes (ulimit -f) and a reader that has ended are errors of the write and not the end of the
-/// process, whose record would be lost. Handlers, since programs that gable runs would inherit that the signals are
-/// ignored.
+/// A limit of file sizes (ulimit -f) and a reader that has ended must be errors of the write: if they ended the
+/// process, its record would be lost. The signals have handlers and are not ignored, since programs that gable runs
+/// would inherit that.
 void survive_failing_writes() {
   for (const int signal : {SIGXFSZ, SIGPIPE}) ::signal(signal, [](int) {});
 }

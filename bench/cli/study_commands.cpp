@@ -39,8 +39,8 @@ constexpr double kQuickGigabytes = 0.25;
 constexpr double kQuickSecondsEach = 1;
 constexpr double kFullSecondsEach = 4;
 
-// Of a study that is written to a record, where its rows may take kMostRoundedSeconds in all: as many rounds as have
-// time enough each, up to kRounds. A handful would tell gable diff less than none.
+// The rounds of a study that is written to a record, if its rows take at most kMostRoundedSeconds in all: as many as
+// have enough time each, up to kRounds. A handful of rounds would tell gable diff less than none.
 constexpr int kRounds = 16, kFewestRounds = 8;
 constexpr double kLeastRoundSeconds = 0.03, kMostRoundedSeconds = 60;
 
@@ -85,8 +85,8 @@ StudyPlan roofline_plan(const StudyOptions& options) {
   return plan;
 }
 
-// The studies among these files. Of several files, those that are none are named and left out. Throws
-// Error(invalid_argument) where none is left.
+// The studies among these files. Files that are no studies are named and left out, unless there is only one. Throws
+// Error(invalid_argument) if no study is left.
 std::vector<json> read_studies(const std::vector<std::string>& files, Console& console) {
   std::vector<json> studies;
   std::vector<std::string> reasons;
@@ -216,7 +216,7 @@ ExitCode roofline_command(const StudyOptions& given, Console& console) {
 ExitCode plot_command(const PlotOptions& options, Console& console) {
   report::Studies studies = report::merge(read_studies(options.files, console));
   judge_merged(studies);
-  const perf::InterruptKeeper interrupts;  // nothing half drawn, no process left; until here there is nothing to lose
+  const perf::InterruptKeeper interrupts;  // from here on, an interrupt leaves no half drawn file and no process
   if (options.ascii) console.print(report::ascii_plot(studies));
   if (options.out.empty() || perf::interrupting_signal() != 0) return kDone;
   const std::string folder = report_folder(options.out);

@@ -61,7 +61,7 @@ std::string left_out(const std::vector<Refusal>& refused) {
   return listed(names, "left out for lack of time");
 }
 
-/// Of the devices that something counts on.
+/// Names the rows that were not counted although something counts on their device.
 std::string not_counted(const std::vector<Row>& rows, const RowCounters& counters) {
   std::vector<std::string> names;
   for (const Row& row : rows) {
@@ -187,7 +187,7 @@ std::vector<OpenDevice> of_kind(const std::vector<OpenDevice>& devices, DeviceKi
   return some;
 }
 
-/// Before anything runs, so that idle power is that of an idle device.
+/// Called before anything runs, so that the device is idle when idle power is measured.
 void prepare_energy(EnergyMeasurer& energy, const std::vector<OpenDevice>& devices) {
   for (const OpenDevice& device : devices)
     energy.prepare(device.on_gpu() ? std::optional(device.device.info().memory.index) : std::nullopt);
@@ -204,8 +204,8 @@ CeilingCallbacks ceiling_callbacks(Console& console) {
           }};
 }
 
-/// Writes the rows so far to a file, so that a study that is killed leaves them there. Takes a twentieth of the time at
-/// most, between rows.
+/// Writes the rows so far to a file between rows, so that a killed study keeps them. Takes at most a twentieth of the
+/// time.
 class RowKeeper {
  public:
   /// `file` may be empty: then nothing is written. `ceilings` may be null.

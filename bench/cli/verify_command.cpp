@@ -34,7 +34,7 @@ std::string row(const VerifyResult& r) {
                                r.comparison.worst_ratio, state));
 }
 
-/// A network's layers with 32 images each would keep the f64 reference busy for an hour. They get as many images as are
+/// A network's layers with 32 images each would keep the f64 reference busy for an hour. The batch is reduced to stay
 /// within kListGflop, so that small layers keep the list's batch. Lists by --file are run as they are.
 void cap_lists(std::vector<Case>& cases, Console& console) {
   if (std::none_of(cases.begin(), cases.end(), [](const Case& one) { return one.count.has_value(); })) return;

@@ -48,8 +48,8 @@ void set_work(const Found& found, Quantity& work) {
   }
 }
 
-/// If the tensors stay in the caches from one warm run to the next, there are few lines of traffic, or none. An
-/// intensity from them would be meaningless, and a record's bytes must be above zero, so such a row keeps the least
+/// If the tensors stay in the caches from one warm run to the next, there is little or no traffic. An intensity
+/// computed from it would be meaningless, and a record's bytes must be above zero, so such a row keeps the least
 /// traffic.
 bool is_resident(double bytes, double analytic) {
   constexpr double kNothing = 0.01;
@@ -164,7 +164,7 @@ std::map<Metric, FoundQuantity> RowCounters::measure_quantities(const perf::Work
     if (!wants(*source, row.place.kind)) continue;
     const perf::SourceStatus status = source->status();
     perf::CountOptions options;
-    // No row takes all of what is spare for several.
+    // A row may take only a part of the time that is spare for several rows.
     options.seconds_limit = std::min(seconds_limit_, seconds / 2);
     options.metrics.clear();
     for (const Metric metric : all_metrics()) {

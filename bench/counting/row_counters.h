@@ -21,7 +21,7 @@ enum class CounterMode { automatic, counter, simulated, analytic };
 /// "auto", "counter", "simulated", "analytic". Throws Error(invalid_argument).
 CounterMode parse_counter_mode(std::string_view text);
 
-/// What the reason begins with of a row whose W and Q were not counted since the time was over.
+/// The beginning of the reason of a row that was not counted because the time was over.
 constexpr const char* kNotCounted = "not counted: the time was over";
 
 /// A quantity from one source, or the reason of every source that has none.
@@ -45,11 +45,11 @@ class RowCounters {
   bool counts(DeviceKind kind) const;
 
   /// The row with W and Q of `workload`, which is the row's work, from counters. Each quantity comes from the best
-  /// source that the mode allows and that has it; if none has it, it is analytic, with the reason. `seconds` is what it
-  /// may take: a source that took longer for another row, calibration aside, is not asked.
+  /// source that the mode allows and that has it; if none has it, it is analytic, with the reason. `seconds` limits it:
+  /// a source that took longer for another row, not counting calibration, is not used.
   Row count(Row row, const perf::Workload& workload, double seconds = std::numeric_limits<double>::infinity());
 
-  /// Whether count() found neither W nor Q of this row, for the reason that it has.
+  /// Whether count() found neither W nor Q of this row; the row then has the reason.
   static bool has_no_count(const Row& row);
 
   /// The number of rows for which a source gave a quantity.

@@ -17,7 +17,8 @@
 namespace gable::bench {
 namespace {
 
-/// What two rows of a case have in common, whatever computes it. The parts are apart by a character that none has.
+/// The key that rows of one case share, whichever device computes it. Its parts are separated by a character that no
+/// part contains.
 std::string case_key(const Row& row) {
   const Identity& i = row.identity;
   const EpilogueFields epilogue = i.epilogue.value_or(EpilogueFields{});
@@ -85,7 +86,7 @@ struct Judged {
   double disturbed = 0;
 
   double moved() const { return change.moved(noise.drift); }
-  /// Far enough to explain a move of its neighbour.
+  /// Whether a row moved far enough to explain a move of its neighbour.
   bool moved_at_all() const { return std::abs(moved()) > half_width / 3; }
 };
 
@@ -102,8 +103,8 @@ std::map<DeviceKind, Noise> learn(const std::vector<Judged>& rows, const NoiseLi
   return noise;
 }
 
-/// How far rows of the case moved in the same direction on the other side: a library's for gable's and gable's for a
-/// library's. The one that moved least counts, twice: a neighbour slows one of them down more than the other.
+/// How far rows of the case moved in the same direction on the other side: the library's rows for gable's row, and vice
+/// versa. The row that moved least counts, twice: a disturbance slows one of them down more than the other.
 double disturbance(const Judged& row, const std::vector<const Judged*>& of_case) {
   std::optional<double> least;
   for (const Judged* other : of_case) {
@@ -147,7 +148,7 @@ void judge(const Judged& row, double wider, double same) {
 
 // ---- several studies a side
 
-/// A row's times in all studies of a side, where it is in all of them.
+/// A row's times in all studies of a side; only for rows that are in all of them.
 struct Repeats {
   std::vector<const Row*> rows;
 };

@@ -3,8 +3,8 @@
 // Rows pair by what was computed and where: suite, name, op, problem, dtype, layout, math, epilogue, tile, device,
 // cache, threads; of a program's kernel also its region. Rows that are alike in all of these pair in their order.
 //
-// Of studies with rounds (gable bench --rounds), and of several studies a side, each row's noise is its own
-// (repeated.h). Of one study without rounds it is learnt from the other rows, as follows.
+// With rounds (gable bench --rounds), or with several studies a side, each row has its own noise (repeated.h). With one
+// study a side and no rounds, noise is learnt from the other rows, as follows.
 //
 // Rows of a vendor's library of one version, measured in turn with gable's, are controls. Drift is theirs where there
 // are enough of them. Where gable's row and the library's of the same case moved alike, the machine was disturbed
@@ -29,9 +29,9 @@ namespace gable::bench {
 enum class Judgement { slower, faster, same, cannot_tell };
 std::string to_string(Judgement judgement);
 
-/// Factor of intervals of rows without rounds: rows differ in how far they lie apart from run to run, and one study
-/// shows it of none. Of a CPU it is fitted and checked as the constants of repeated.cpp: programs that compute
-/// meanwhile disturb a row for as long as it is measured. GPUs' clocks don't see these; their factor is a quiet CPU's.
+/// The factor that widens intervals of rows without rounds: rows differ in their variation from run to run, which one
+/// study can't show. For CPUs it is fitted and checked like the constants of repeated.cpp: other programs disturb a row
+/// for as long as it is measured. GPU times are not disturbed by these; their factor is that of a quiet CPU.
 constexpr double unseen_noise(DeviceKind kind) { return kind == DeviceKind::cpu ? 12 : 3; }
 
 struct DiffOptions {

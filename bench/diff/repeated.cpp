@@ -28,7 +28,7 @@ std::vector<double> all_times(const RepeatedRow& row) {
   return all;
 }
 
-/// Of each study of both builds.
+/// The drift of each study of both builds.
 std::vector<double> drifts_of(std::span<const RepeatedRow> rows, bool controlled) {
   std::vector<std::vector<double>> distances(all_times(rows.front()).size());
   for (const RepeatedRow& row : rows) {
@@ -54,7 +54,7 @@ double squares_around_mean(std::span<const double> values) {
                          [&](double sum, double value) { return sum + (value - mean) * (value - mean); });
 }
 
-/// Of a row on one side.
+/// The level of a row on one side.
 struct Level {
   double mean;
   double variance;  ///< of one time: that of the mean is this / number of times

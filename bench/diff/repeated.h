@@ -9,13 +9,13 @@
 //        over all studies. Without a library, of the drift between the builds no more than `NoiseLimits::drift`.
 // noise  The row's variance over the studies of each build, both pooled, with as many degrees of freedom as studies
 //        less two. Few studies may agree by chance, so it is moderated: pulled up to the median row's with the weight
-//        of 4 degrees of freedom (Smyth 2004, as statistics.h).
+//        of 4 degrees of freedom (Smyth 2004, as in statistics.h).
 // The interval is Student's at a level divided by the number of rows.
 //
 // The rounds of one study of each build (measure/rounds.h) are compared in the same way, a round for a study. Two
-// studies lie farther apart than their rounds let expect, since some noise lasts for several rounds, such as a
-// neighbour of the machine in a shared cache. What noise reaches a row so is seen in its rounds: the more they scatter,
-// the wider its interval beyond what they scatter (repeated.cpp).
+// studies differ by more than their rounds suggest, since some noise lasts for several rounds, such as another user of
+// a shared cache. A row's rounds show how sensitive it is: the more they scatter, the more its interval is widened
+// beyond that scatter (repeated.cpp).
 #pragma once
 
 #include <span>

@@ -31,9 +31,9 @@ namespace gable::bench {
 
 /// The probability of any false alarm among all rows of a comparison, slower and faster together.
 constexpr double kFamilyError = 0.01;
-/// Fewer samples say nothing about their spread.
+/// With fewer samples their spread is not known.
 constexpr int kLeastRuns = 5;
-/// Fewer rows say nothing about drift and noise between runs.
+/// With fewer rows drift and noise between runs are not known.
 constexpr int kLeastRows = 8;
 
 /// A pair of timings: log ratios of its medians and of its lower quartiles, and the variance of the former.
@@ -76,7 +76,7 @@ Noise learn_noise(std::span<const Change> rows, std::span<const Change> controls
 /// Half the width of the interval of one of `rows` rows.
 double half_width(const Change& change, const Noise& noise, int rows);
 
-/// The t of which Student's distribution is above t with probability `tail` (0 ... 0.5).
+/// The value that Student's distribution exceeds with probability `tail` (0 ... 0.5).
 double student_quantile(double tail, double freedom);
 
 }  // namespace gable::bench

@@ -56,8 +56,8 @@ void check_share_a_round(const Callable& first, const Callable& other) {
   if (a.counters != b.counters) differs(".counters");
 }
 
-/// The callable, each call of which is a region of its name under `gable measure -- program`: so a whole program's
-/// simulation or counters see it too.
+/// Wraps the callable: under `gable measure -- program`, each call is a region with its name, so that the simulation or
+/// counters of the whole program see it.
 std::function<void()> as_region(const Callable& one) {
   return [&one] {
     const GableRegion region(one.name.c_str(), one.options.flop.value_or(0), one.options.bytes.value_or(0));

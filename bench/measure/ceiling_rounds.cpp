@@ -11,7 +11,7 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kShare = 0.1;             // of the time, for rounds between rows
+constexpr double kShare = 0.1;             // share of the time for rounds between rows
 constexpr double kPlausiblePercent = 102;  // RooflineOptions::tolerance
 constexpr int kMostMore = 2;
 

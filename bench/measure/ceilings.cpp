@@ -123,7 +123,7 @@ std::map<int, perf::Timing> measure_team_starts(const perf::Machine& machine) {
       const auto begin = std::chrono::steady_clock::now();
       for (int team = 0; team < kTeams; ++team) {
 #pragma omp parallel num_threads(threads)
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // so that the team is not left out
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler from removing the team
       }
       samples.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kTeams);
     }

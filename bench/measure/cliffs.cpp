@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kEventSampleSeconds = 1e-3;  ///< long enough for the host to stay ahead of a GPU
 constexpr double kAgain = 3;                  ///< the second measurement is this much longer
-constexpr double kNoise = 1.02;               ///< what two medians in turn differ by where the program is the same
+constexpr double kNoise = 1.02;               ///< ratio of two medians in turn of the same program
 
 // ---- properties ---------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ constexpr double kTeamStarts = 2;
 
 // ---- regime
 
-/// "twice the batch takes 1.05 times as long"; empty where it was not measured.
+/// "twice the batch takes 1.05 times as long"; empty if it was not measured.
 std::string scaling_text(const Row& row) {
   if (!row.scaling) return "";
   return fmt::format("twice the batch takes {:.2f} times as long{}", row.scaling->time,

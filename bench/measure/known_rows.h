@@ -28,7 +28,7 @@ class KnownRows {
   /// Drops the first of them, if there is one: it was measured again.
   void forget(const Identity& identity, const Placement& place);
   std::size_t taken() const { return taken_; }
-  /// Those that were not taken.
+  /// The rows that were not taken.
   std::vector<Row> rest() const;
 
  private:

@@ -39,7 +39,7 @@ class Budget {
     (finished_++ > 0 ? timed_ : first_) += since(case_start_) - reported_;
     --cases_left_;
   }
-  /// Of `seconds` that a report took `excused` are not to count.
+  /// A report took `seconds`; `excused` of them do not count.
   void add_report(double seconds, double excused) {
     reported_ += seconds;
     excused_ += excused;
@@ -54,8 +54,8 @@ class Budget {
     return std::min(options_.seconds_each, share);
   }
 
-  /// What is left beyond the time of the cases after this one. Where these can't all be measured, so much that reports
-  /// have their share of the time so far: a row with W and Q of a kind that has none tells more than another T.
+  /// The time that is left besides that for the following cases. If these can't all be measured, enough for reports to
+  /// have their share of the time so far: W and Q for a kind of row that has none are worth more than another T.
   double spare() const {
     if (options_.seconds_total <= 0) return std::numeric_limits<double>::infinity();
     constexpr double kMargin = 1.25;
@@ -170,7 +170,7 @@ std::optional<Op> with_twice_the_batch(const Op& op) {
   return twice;
 }
 
-/// Calls that take longer are not bound by what a call costs.
+/// Longer calls are not bound by the cost of a call.
 constexpr double kLongestScaled = 2e-3;   // seconds
 constexpr double kLargestScaled = 256e6;  // bytes of tensors: making random ones takes time as well
 const Round kScalingRound{.budget = 0.04, .max_runs = 9};
@@ -207,12 +207,13 @@ Measured measured_of(const Contestant& c, perf::Cache cache, const perf::Timing&
   return {c.one, c.runner.get(), std::move(row)};
 }
 
-/// Keeps the rows of the contestants if all of them are known; else false.
+/// Keeps the rows of the contestants if all of them are known; otherwise returns false.
 bool keep_known(const std::vector<Contestant>& contestants, const MeasureJob& job, const MeasureCallbacks& callbacks) {
   if (job.known.empty()) return false;
   for (const perf::Cache cache : job.options.caches) {
     for (const Contestant& c : contestants) {
-      // One for each of those that can't be told apart: the same problem given twice, or a device under two names.
+      // One row for each contestant that can't be told apart: the same problem given twice, or a device under two
+      // names.
       const auto alike = std::count_if(contestants.begin(), contestants.end(), [&](const Contestant& other) {
         return KnownRows::alike(identity_of(*c.one), place_of(c, cache), identity_of(*other.one),
                                 place_of(other, cache));
@@ -229,14 +230,14 @@ bool keep_known(const std::vector<Contestant>& contestants, const MeasureJob& jo
   return true;
 }
 
-/// The device could have measured it.
+/// The device could run the case; only time was missing.
 void leave_out(const Case& one, const OpenDevice& device, const MeasureJob& job) {
   job.outcome.refuse(identity_of(one), device.uri,
                      Error(ErrorCode::unsupported,
                            fmt::format("{} ({:.3g} s for these devices)", kOutOfTime, job.options.seconds_total)));
 }
 
-/// Leaves out the contestants for whose first runs there is no time: no limit can end a run.
+/// Leaves out contestants whose first runs would exceed the time: a run can't be interrupted.
 void leave_out_too_long(std::vector<Contestant>& contestants, const Op& op, const Budget& budget,
                         const MeasureJob& job) {
   if (!budget.is_limited()) return;
@@ -307,7 +308,8 @@ void measure_rivals(Rivals rivals, Budget& budget, const MeasureJob& job, const 
     const std::vector<perf::Timing> timings = time_in_turn(turns, round);
     for (std::size_t i = 0; i < turns.size(); ++i) {
       Measured measured = measured_of(contestants[i], cache, timings[i]);
-      // Another plan that takes longer to make than a row's time (engines that cuDNN compiles) would cost other rows.
+      // If a plan takes longer to make than a row's time (cuDNN compiles engines), a second one would cost other rows
+      // their time.
       const bool is_affordable = job.options.seconds_total <= 0 || contestants[i].making <= seconds;
       if (job.options.scale && cache == perf::Cache::warm && is_affordable)
         measured.row.scaling = scaling_of(contestants[i], timings[i].seconds);

@@ -15,7 +15,7 @@
 
 namespace gable::bench {
 
-/// What the reason of a case begins with that was not measured since the time was over.
+/// The beginning of the reason of a case that was not measured because the time was over.
 constexpr const char* kOutOfTime = "not measured: the time was over";
 
 struct MeasureOptions {
@@ -23,7 +23,7 @@ struct MeasureOptions {
   double seconds_each = 1;  ///< budget of one device on one case with one cache state
   int max_runs = 50;
   double seconds_total = 0;  ///< limit of the whole run; 0: none. Budgets shrink to fit; cases beyond it are refused
-  double share_beside_times = 0;  ///< of it, for what `report` does with a row (counting); T has the rest
+  double share_beside_times = 0;  ///< share of it for what `report` does with a row (counting); the rest is for T
   int rounds = 1;               ///< this run is one of so many (rounds.h): cases that can, take this part of their time
   bool scale = false;           ///< short convolutions run with twice the batch as well (Scaling)
   double most_moved_bytes = 0;  ///< limit of a bandwidth's working set; 0: none
@@ -37,7 +37,7 @@ struct Measured {
   Row row{};
 };
 
-/// The devices, the options, the list for refusals, and what needs no measuring.
+/// What all rows of a study share: the devices, the options, the list of refusals, and the rows that are already known.
 struct MeasureJob {
   const std::vector<OpenDevice>& devices;
   const MeasureOptions& options;
@@ -55,14 +55,14 @@ struct RowCallbacks {
 
 struct MeasureCallbacks {
   Progress progress;
-  /// `spare`: the seconds that it may take such that all cases that are left get their T; infinite without a limit.
-  /// Returns the seconds that it took for what no time limit counts: energy.
+  /// `spare`: the seconds that it may take so that all remaining cases still get their T; infinite without a limit.
+  /// Returns the seconds that do not count against the time limit (energy).
   std::function<double(const Measured&, double spare)> report;
   std::function<void(Row)> keep{};  ///< of known rows
 };
 
 /// Measures every case on every device of the job. Neighbouring cases that differ only in their math take turns, like
-/// devices. Where all rows of those that take turns are known, they are kept; else all of them are measured.
+/// devices. If all rows of the cases that take turns are known, they are kept; otherwise all are measured.
 void measure_cases(const std::vector<Case>& cases, const MeasureJob& job, const MeasureCallbacks& callbacks);
 
 }  // namespace gable::bench

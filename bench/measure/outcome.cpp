@@ -56,7 +56,7 @@ void Outcome::add(const std::vector<Refusal>& more) {
   for (const Refusal& refusal : more) add(refusal);
 }
 
-/// A case that no device can run is found twice: by the CPUs' part of a study and by the GPUs'.
+/// A case that no device can run is found twice: in the CPU part of a study and in the GPU part.
 void Outcome::add(Refusal refusal) {
   if (refusal.device.empty()) {
     std::string fields;

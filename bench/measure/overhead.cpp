@@ -310,7 +310,7 @@ std::vector<Case> network_layers() {
   return layers;
 }
 
-/// The lesser of two: other programs only add time.
+/// The lesser of two times, since other programs only add time.
 SlowPlan time_of_planning(const OpenDevice& device, const Case& layer) {
   SlowPlan plan{.layer = describe(layer.op)};
   for (int i = 0; i < 2; ++i) {
@@ -358,7 +358,7 @@ std::vector<Overhead> measure_all_plans() {
   return all;
 }
 
-/// Of a plan for batches 1 to 64: to choose again for a batch that was there before, and to plan one that is new.
+/// The costs of a plan for batches 1 to 64: choosing again for a known batch, and planning a new one.
 Overhead measure_batches() {
   const Device device = open("auto?only=cpu");
   const BatchRange range{1, 64};

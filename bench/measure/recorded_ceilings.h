@@ -1,4 +1,5 @@
-// Ceilings of a record as those that rows are judged under, for studies whose ceilings were measured in another run.
+// Turns a record's ceilings into the ceilings under which rows are judged, for studies whose ceilings were measured in
+// another run.
 #pragma once
 
 #include <vector>
@@ -9,7 +10,8 @@
 
 namespace gable::bench {
 
-/// Of one machine. A record has no size of a GPU's L2: warm rows of a GPU are judged by its memory alone.
+/// The entries of one machine. A record has no size of a GPU's L2, so warm rows of a GPU are judged by its memory
+/// alone.
 MachineCeilings ceilings_of(const std::vector<CeilingEntry>& entries, const std::vector<RateEntry>& rates);
 
 /// What judge_rows() needs of a recorded machine: its caches and cores.

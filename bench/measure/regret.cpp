@@ -17,7 +17,7 @@
 namespace gable::bench {
 namespace {
 
-/// Candidates so much slower than the pick, by prediction or measurement, are no contestants.
+/// Candidates that are this many times slower than the pick, by prediction or measurement, are no contestants.
 constexpr double kFarSlower = 8;
 
 bool is_far_slower(const Candidate& one, const Candidate& pick) {
@@ -48,7 +48,7 @@ std::string uri_of(const Candidate& one) {
   return to_string(uri);
 }
 
-/// The first quartile: what else runs on the machine only adds to times.
+/// The first quartile, since other programs only add to times.
 RegretTime time_of(const Row& row) { return {row.place.device, row.place.kernel, row.time.q1}; }
 
 bool same_program(const RegretTime& a, const RegretTime& b) { return a.device == b.device && a.kernel == b.kernel; }
@@ -123,8 +123,9 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
     ++document.without_choice;
     return;
   }
-  // `auto` takes its first device mostly as that is: a second plan of it would only cost time, of cuDNN seconds, and
-  // push the tensors of the others out of the caches. A measured choice may name another kernel of the device.
+  // If `auto` takes its first device unchanged, that plan is used again: a second one would cost time (with cuDNN,
+  // seconds) and evict the other contestants' tensors from the caches. A measured choice may name another kernel of the
+  // device.
   const bool apart = ranking.source == ChoiceSource::measured && !is_plan_of(devices.front(), one.op, *ranking.first());
   if (apart) devices.insert(devices.begin(), automatic_);
   Outcome outcome;

@@ -34,8 +34,8 @@ class RegretMeter {
   std::vector<OpenDevice> opened_;
 };
 
-/// One document of several of the same layers: of each contestant's time the median. In one round of measuring, a
-/// contestant keeps the memory that it got, and how that lies in caches may change its time by some percent.
+/// One document of several of the same layers: of each contestant's time the median. Within one round a contestant
+/// keeps its memory, whose place in the caches may change its time by some percent.
 RegretDocument median_of(std::vector<RegretDocument> rounds);
 
 /// Geometric mean, worst and counts for each dtype and layout.

@@ -1,6 +1,6 @@
-// Rounds of a study: the same rows measured again by a new process each, one after the other. Where buffers and code
-// lie is drawn anew by each process, and the machine's other users come and go between them, so the rounds of a row lie
-// apart as two studies do: `gable diff` takes its noise from them.
+// Rounds of a study: the same rows measured again by a new process each, one after the other. Each process places
+// buffers and code anew, and other users of the machine come and go between processes, so a row's rounds vary as two
+// studies do. `gable diff` takes its noise from them.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace gable::bench {
 
-/// Which of `cases` further rounds measure, by index: those that have rows of CPUs, with `gpus` of GPUs too, each of
-/// which is short enough for its part of the time, and whose tensors are made in as long.
+/// The indices of the `cases` that further rounds measure: cases with CPU rows (with `gpus`, also GPU rows) that are
+/// short enough for their part of the time, including making their tensors.
 std::vector<std::size_t> cases_of_rounds(const std::vector<Case>& cases, const std::vector<Row>& rows, bool gpus,
                                          const MeasureOptions& options);
 

@@ -26,7 +26,8 @@ constexpr double kUsedOfLine = 0.4;        // bytes that loads and stores touch 
 constexpr double kFillsMatter = 1.0 / 64;  // lines filled for an instruction
 constexpr double kMissesOfTime = 0.4;      // of the program's time, for misses one after another
 constexpr double kStalled = 0.5;           // instructions a cycle
-// Accesses a cycle: of those that cross lines, and of all, for which these count twice. The L1 serves two loads.
+// Accesses a cycle: accesses that cross lines, and all accesses, where these count twice. The L1 serves two loads a
+// cycle.
 constexpr double kAcrossLines = 0.25;
 constexpr double kBusyL1 = 1;
 constexpr double kFlowing = 1.5;           // instructions a cycle; a chain of additions in a loop runs at less than 1
@@ -79,14 +80,13 @@ class Findings {
     found_.push_back({name, std::move(evidence), std::move(advice)});
   }
   double cpu() const { return std::max(e_.run.cpu_seconds, 1e-9); }
-  /// CPU time in the program's own code, which alone is simulated.
+  /// CPU time in the program's own code; only this is simulated.
   double own() const { return std::max(cpu() - e_.run.system_seconds, 1e-9); }
   double busy_seconds() const { return own() / e_.threads; }
   bool many_waits() const { return idle_seconds() > 0 && waits_are_short(); }
   bool kernel_comes_first() const { return many_waits() || e_.run.system_seconds > kOfTime * cpu(); }
 
-  /// Seconds in which the program could have used a CPU and did not ask for one; 0 where other programs may have had
-  /// them all.
+  /// Seconds in which a CPU was free and the program did not use it; 0 if other programs may have used all CPUs.
   double idle_seconds() const {
     const double idle = e_.run.seconds - cpu();
     return idle > kIdle * e_.run.seconds && e_.run.waits >= e_.run.preemptions ? idle : 0;

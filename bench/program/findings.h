@@ -17,7 +17,7 @@
 
 namespace gable::bench {
 
-/// Of the run under the clock.
+/// What the run under the clock showed.
 struct RunEvidence {
   double seconds = 0, cpu_seconds = 0, system_seconds = 0;
   double page_faults = 0;
@@ -27,7 +27,7 @@ struct RunEvidence {
   double gpu_seconds = 0;  ///< of all GPU kernels; 0: it has none
 };
 
-/// Of the simulated run; the whole program.
+/// What the simulated run showed of the whole program.
 struct WorkEvidence {
   double flop = 0, scalar_flop = 0;
   double instructions = 0;
@@ -56,14 +56,14 @@ struct ProgramEvidence {
   std::optional<perf::SampledAccesses> accesses{};
 };
 
-/// Whether the run with that change could find something: the system and memory don't explain the time.
+/// Whether a run with that change could find something: system and memory do not explain the time.
 bool wants_experiments(const ProgramEvidence& evidence);
 
 /// Whether the addresses that it accesses could tell more: nothing but its instructions explains the time.
 bool wants_accesses(const std::vector<Regime>& findings);
 
-/// The best supported first: what the kernel did stands behind what the program did where the program took more time.
-/// Empty where nothing is known.
+/// The best supported cause first. Causes in the operating system's kernel come behind those in the program if the
+/// program took more time. Empty if nothing is known.
 std::vector<Regime> findings_of(const ProgramEvidence& evidence);
 
 }  // namespace gable::bench

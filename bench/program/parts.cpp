@@ -12,7 +12,7 @@ namespace {
 
 std::string device_of(const MeasuredPart& part) { return part.gpu ? fmt::format("cuda:{}", *part.gpu) : "cpu"; }
 
-/// One part of all kernels that are beyond the most; no part counts them, so their W and Q are sums of what is known.
+/// Sums up the kernels beyond the limit in one part. Its W and Q are sums of what is known.
 MeasuredPart rest_of(const std::vector<MeasuredPart>& parts) {
   MeasuredPart rest{.kind = "rest", .gpu = parts.front().gpu, .device_name = parts.front().device_name};
   for (const MeasuredPart& part : parts) {

@@ -41,7 +41,8 @@ std::string without_process(const std::string& note) {
 
 int least_one(double threads) { return std::max(1, static_cast<int>(std::lround(threads))); }
 
-/// CPU time of all processes: the kernel knows those that were waited for, and some of the others said theirs.
+/// CPU time of all processes. The system knows it for processes that were waited for; some of the others have reported
+/// theirs.
 std::optional<double> cpu_seconds_of(const perf::SessionRecords& timed, const perf::LaunchEnd& end) {
   double sum = 0;
   for (const perf::ProcessRecord& process : timed.processes) sum += process.cpu_seconds;
@@ -63,7 +64,7 @@ MeasuredPart program_part(const std::string& name, const perf::LaunchEnd& end, s
   return part;
 }
 
-/// What the program itself said of a region's work.
+/// The work that the program itself declared for a region.
 CountedWork declared_work(const perf::RegionRecord& region) {
   CountedWork declared;
   const auto calls = static_cast<double>(region.times.calls);
@@ -277,7 +278,7 @@ class ProgramMeasurer {
     study.program->notes.emplace_back("interrupted: the machine's ceilings were not measured");
   }
 
-  /// What tells where the program's time on the CPU goes; with further runs, if it may be run again.
+  /// Collects the evidence of where the program's CPU time goes; with further runs, if the program may run again.
   ProgramEvidence evidence(const perf::Machine& machine, const std::vector<perf::Ceiling>& ceilings) {
     ProgramEvidence evidence{.run = {.seconds = end_.seconds,
                                      .cpu_seconds = cpu_seconds_.value_or(end_.cpu_seconds),
@@ -305,7 +306,7 @@ class ProgramMeasurer {
           cpu_seconds(perf::Change::denormals_as_zeros, "running again with denormals as zeros");
       if (!evidence.cpu_seconds_flushed) return evidence;  // interrupted, or it does not run so
     }
-    // Without ceilings nothing tells what threads share from memory that they wait for.
+    // Without ceilings, sharing between threads can't be told from waiting for memory.
     if (evidence.run.cpu_seconds > kSeveralThreads * end_.seconds && evidence.ceilings.dram > 0)
       evidence.cpu_seconds_on_one_cpu = cpu_seconds(perf::Change::one_cpu, "running again on one CPU");
     return evidence;
@@ -361,7 +362,7 @@ class ProgramMeasurer {
       };
       CeilingRounds rounds({measure, steady_seconds}, scope);
       ceilings = rounds.judge(study.rows, machine);
-      if (perf::interrupting_signal() != 0) {  // some roofs alone would judge wrongly
+      if (perf::interrupting_signal() != 0) {  // verdicts from only some of the roofs would be wrong
         ceilings = {};
         note_no_ceilings(study);
       }

@@ -9,7 +9,7 @@
 
 namespace gable::bench {
 
-/// Of one call, or the reason why it is not known.
+/// The energy of one call, or the reason why it is not known.
 struct EnergyFields {
   std::optional<double> joules{};
   std::string reason{};
@@ -17,7 +17,7 @@ struct EnergyFields {
   double watts = 0;    ///< mean power, idle power included
   double seconds = 0;  ///< that the calls were repeated for
   std::int64_t calls = 0;
-  int updates = 0;         ///< how often the counter was seen to move meanwhile
+  int updates = 0;         ///< how often the counter was seen to change in that time
   double uncertainty = 0;  ///< share of the energy that the counter's refreshes leave open
 };
 

@@ -18,7 +18,7 @@ NetworkTotal empty_total_of(const Row& row) {
           .device = row.place.device};
 }
 
-/// Whether the row belongs into the total.
+/// Whether the row belongs to the total.
 bool is_part_of(const Row& row, const NetworkTotal& total) {
   const auto key = [](const NetworkTotal& t) {
     return std::tie(t.suite, t.dtype, t.math, t.layout, t.cache, t.device);
@@ -29,8 +29,8 @@ bool is_part_of(const Row& row, const NetworkTotal& total) {
 
 using Names = std::set<std::string>;
 
-/// The layers of a list by suite and dtype, as far as a device ran or refused them. A line of a list that is no problem
-/// has no dtype: it counts for each.
+/// The layers of a list by suite and dtype, if some device ran or refused them. A line of a list that is no problem has
+/// no dtype and counts for each.
 class ListLayers {
  public:
   ListLayers(const std::vector<Row>& rows, const std::vector<Refusal>& refused) {

@@ -12,7 +12,7 @@ namespace gable::bench {
 struct NetworkTotal {
   std::string suite{}, dtype{}, math{}, layout{}, cache{}, device{};
   int layers = 0;                 ///< distinct layers that were measured; seconds and flop are theirs
-  int layers_of_list = 0;         ///< those that some device ran or refused
+  int layers_of_list = 0;         ///< layers that some device ran or refused
   std::int64_t convolutions = 0;  ///< the layers' counts, summed
   double seconds = 0;
   double flop = 0;

@@ -23,7 +23,7 @@ namespace {
 constexpr double kMarkerRadius = 4.5;
 constexpr double kMarginGap = 16;       // between the plot and the names of its ceilings
 constexpr size_t kMostTextLabels = 34;  // a panel with more problems than this is numbered
-constexpr size_t kMostNamed = 240;      // names in the key, and labels in a panel: of more, those that take most time
+constexpr size_t kMostNamed = 240;      // most names in the key, and labels in a panel; the ones that take most time
 constexpr double kSameIntensity = 0.02;
 constexpr size_t kPanelsInLine = 2;
 constexpr double kMeanLeader = 20;  // pixels: if names lie farther from their points on average, numbers replace them

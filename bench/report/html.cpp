@@ -85,7 +85,7 @@ std::string rate_cell(const Measurement& m) {
   return m.work.value > 0 ? flops_text(m.flops()) : bandwidth_text(m.bandwidth());
 }
 
-// Of "GFLOP/J" and "Energy": behind "Flags", whose place page.css counts on.
+// Where "GFLOP/J" and "Energy" stand: behind "Flags", whose position page.css relies on.
 constexpr std::ptrdiff_t kEnergyColumn = 12;
 
 // The reason stands where the energy is not known.

@@ -55,7 +55,7 @@ bool cross(const Segment& s, const Segment& t) {
   return turn(s.a, s.b, t.a) * turn(s.a, s.b, t.b) < 0 && turn(t.a, t.b, s.a) * turn(t.a, t.b, s.b) < 0;
 }
 
-// Each different box once, to a tenth of a pixel: points in one spot are one obstacle.
+// Each different box once, to a tenth of a pixel: points at one place are one obstacle.
 std::vector<Box> without_repeats(std::vector<Box> boxes) {
   const auto key = [](const Box& b) {
     return std::array{std::round(10 * b.x0), std::round(10 * b.y0), std::round(10 * b.x1), std::round(10 * b.y1)};

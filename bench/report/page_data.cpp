@@ -71,7 +71,7 @@ void add_numbers(const Measurement& m, CardRows& rows) {
   if (m.work.value == 0 || m.identity.only_moves_bytes()) rows.emplace_back("Bandwidth", bandwidth_text(m.bandwidth()));
 }
 
-// Of a program, a region or a GPU kernel: T is of one call.
+// The calls of a program, a region or a GPU kernel; T is that of one call.
 void add_calls(const Measurement& m, CardRows& rows) {
   if (!m.called) return;
   rows.emplace_back("Calls", std::to_string(m.called->calls));
@@ -109,7 +109,7 @@ void add_instructions(const Measurement& m, CardRows& rows) {
   per_access("shared", "Shared memory", "wavefronts");
 }
 
-// Of one call, with the idle power that flowed meanwhile.
+// The energy of one call, including idle power.
 void add_energy(const Measurement& m, CardRows& rows) {
   if (!m.energy) return;
   const EnergyFields& energy = *m.energy;

@@ -15,8 +15,7 @@ class NoRenderer : public std::runtime_error {
 };
 
 // Renders an SVG document at `zoom` pixels a unit. Throws NoRenderer when `program` is missing and std::runtime_error
-// when it fails (with its own words); perf::Interrupted where a signal came meanwhile. The destination is then
-// untouched.
+// when it fails (with its own words); perf::Interrupted if a signal arrived. The destination is then untouched.
 void write_png(const std::string& svg, const std::filesystem::path& destination, double zoom = 2,
                const std::string& program = "rsvg-convert");
 // The same as a PDF, with vectors and text.

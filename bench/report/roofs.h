@@ -18,7 +18,7 @@ struct RoofGroup {
   // The best bandwidth of each level and the best of each ISA and dtype, best first. Their values are for `threads`: a
   // ceiling of one thread that was scaled up, as the verdict does, says so in its name.
   std::vector<Ceiling> roofs{};
-  std::vector<size_t> measurements{};  // those that can be drawn
+  std::vector<size_t> measurements{};  // the rows that can be drawn
 
   bool has_roofs() const { return !roofs.empty(); }
   double best_compute() const;    // FLOP/s; 0: none

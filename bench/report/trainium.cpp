@@ -11,7 +11,7 @@
 namespace gable::bench::report {
 namespace {
 
-// Of one NeuronCore. Its times of the fused convolution are the same with and without the pool.
+// Times of one NeuronCore. Those of the fused convolution are the same with and without the pool.
 constexpr std::array<TrainiumFigure, 8> kFigures = {{
     {"vector_add_25600_1x1", "f32", "f32", 37318e-6, 0},
     {"vector_add_25600_128x1", "f32", "f32", 378e-6, 0},

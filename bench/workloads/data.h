@@ -11,7 +11,7 @@
 
 namespace gable::bench {
 
-/// Host tensors of an op's inputs; those that it does not have are empty.
+/// Host tensors of an op's inputs; inputs that it does not have are empty.
 struct OpData {
   Tensor x;
   Tensor second;  ///< the second operand of an addition
@@ -34,7 +34,7 @@ void poison(const TensorView& host);
 /// Bytes of inputs, weights, bias, and of `outputs` results with packed weights each.
 double bytes_needed(const Op& op, std::size_t outputs);
 
-/// About the time in which bytes_needed() are filled, at 1 GB/s: for limits of time.
+/// The approximate time to fill bytes_needed() at 1 GB/s, for time limits.
 double seconds_to_make(const Op& op, std::size_t outputs);
 
 /// Bytes that can be allocated now without swapping: MemAvailable, or the rest of the cgroup's limit if that is less.

@@ -10,7 +10,7 @@
 
 namespace gable::bench {
 
-/// Bounds of a layer. Its batch is at least 1, so few layers are left where a bound is small.
+/// Bounds of a layer. A batch is at least 1, so a small bound leaves few layers.
 struct LayerLimits {
   double gflop = 0.3;
   double megabytes = 32;  ///< of x, weights and y, as f32
@@ -29,7 +29,7 @@ class RandomLayers {
  private:
   bool chance(int percent) { return static_cast<int>(random_() % 100) < percent; }
   std::int64_t one_of(const std::vector<std::int64_t>& values) { return values[random_() % values.size()]; }
-  /// Each octave is as likely as another.
+  /// A random number in which each octave is equally likely.
   std::int64_t log_uniform(std::int64_t least, std::int64_t most);
   std::int64_t channels();
   Extent dense_window();

@@ -1,5 +1,5 @@
-// Small problems that nobody chose, with values that nobody likes: odd shapes, and NaN, infinities, denormals, -0 and
-// extreme scales among the inputs. The same seed gives the same problem and data on every machine.
+// Small random problems with difficult values: odd shapes, and NaN, infinities, denormals, -0 and extreme scales among
+// the inputs. The same seed gives the same problem and data on every machine.
 #pragma once
 
 #include <gable/ops.h>

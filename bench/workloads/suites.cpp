@@ -128,8 +128,8 @@ std::vector<Case> mobilenet(bool gpu) {
 
 constexpr std::string_view kRandom = "random";
 
-/// Layers that nobody chose, as `gable cliffs` draws them, each in every dtype. For checks of results and of the choice
-/// of kernels on shapes that were not in view when these were made.
+/// Random layers, as `gable cliffs` draws them, each in every dtype: for checking results and the choice of kernels on
+/// shapes that were not considered in their development.
 std::vector<Case> random_layers(bool gpu) {
   constexpr int kLayers = 300;
   const LayerLimits limits = gpu ? LayerLimits{.gflop = 8, .megabytes = 64, .batch = kGpuBatch} : LayerLimits{};
