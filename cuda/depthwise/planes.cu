@@ -10,8 +10,8 @@
 namespace gable::cuda {
 namespace {
 
-/// Copies the elements [begin, end) of `x` into shared memory in aligned runs of 16 bytes, of which the first and the
-/// last may reach beyond them, but not beyond `all` elements. Returns where the first one lies.
+/// Copies the elements [begin, end) of `x` into shared memory in aligned runs of 16 bytes. The first and the last run
+/// may include further elements, but none beyond `all`. Returns the address of element `begin`.
 template <typename T>
 __device__ __forceinline__ const T* copy_run(uint4* shared, const T* x, std::int64_t begin, std::int64_t end,
                                              std::int64_t all) {

@@ -28,8 +28,8 @@ struct ChannelPair {
   }
 };
 
-/// The value, of which the compiler then knows nothing: multiples of it are computed where they are used. It would
-/// otherwise keep them all in registers.
+/// Hides the value from the compiler, so that its multiples are computed where they are used. The compiler would
+/// otherwise keep all of them in registers.
 __device__ __forceinline__ int opaque(int value) {
   asm volatile("" : "+r"(value));
   return value;

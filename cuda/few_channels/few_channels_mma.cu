@@ -1,6 +1,6 @@
 // m16n8k16 (f16, bf16) or m16n8k8 (tf32). The 16 rows of a product are 8 columns of two output rows, so that the 2x2
 // maximum is one in the thread and one with lane ^ 4. In shared memory a pixel's channels lie together, padded to 4 or
-// 8: "units" of 8 bytes, of which a pixel has one, two or four. A step of the reduction takes four units, one for each
+// 8, in "units" of 8 bytes: a pixel has one, two or four units. A step of the reduction takes four units, one for each
 // thread of a quad: thread t reads its unit of a pixel as one 8-byte word, which is both of its registers of A for that
 // row, and B is packed to match. A table in shared memory says where each unit of each tap lies from the pixel. A
 // thread's columns of C are 2 * tiles neighbouring channels, as the packed order of the channels says.
@@ -158,7 +158,7 @@ __device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& p
   }
 }
 
-/// Of nhwc, words and vectors serve the channels of one group alone.
+/// How pixels are loaded in pairs. In nhwc, words and vectors only work with a single group.
 __host__ __device__ constexpr PairOrder pair_order(const HaloTile& t) {
   if (t.w % 2 != 0) return PairOrder::elements;
   if (!t.nhwc) return PairOrder::planes;
@@ -181,7 +181,7 @@ __device__ __forceinline__ void load_tile(const HaloTile& t, const TilePlace& pl
   }
 }
 
-/// `count` neighbouring channels of one pixel of y, those that there are.
+/// Stores up to `count` neighbouring channels of one pixel of y; channels past the last one are left out.
 template <typename T, int count>
 __device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t image, int row, int column, int channel,
                                                int channels_left, const float (&values)[count]) {
@@ -427,7 +427,7 @@ constexpr FewChannelsMmaVariant kVariants[] = {
     variant<T, 8, 2, 256, 2>(type),
 };
 
-/// Those that may serve: all but those of twice as many channels as there are.
+/// The variants for the problem: all except those that compute at least twice as many output channels as it has.
 std::span<const FewChannelsMmaVariant> variants_for(const Conv2dProblem& p) {
   const std::span<const FewChannelsMmaVariant> all = p.dtype == DType::f16    ? kVariants<__half, DType::f16>
                                                      : p.dtype == DType::bf16 ? kVariants<__nv_bfloat16, DType::bf16>

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kResident)
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_row = warp / Tile::kWarpsAcross * Tile::kWarpRows;
   const int warp_column = warp % Tile::kWarpsAcross * Tile::kWarpColumns;
-  // Of A: rows 0-7 and 8-15, then the next 16 bytes. Of B: 16 bytes, the next, then columns 8-15.
+  // ldmatrix's order in A: rows 0-7 and 8-15, then the next 16 bytes. In B: 16 bytes, the next 16, then columns 8-15.
   const std::uint32_t a_at = shared_address(ring) + (warp_row + lane % 16) * kMmaPitchBytes + lane / 16 * 16;
   const std::uint32_t b_at = shared_address(ring) +
                              (Tile::kRows + warp_column + lane % 8 + lane / 16 * 8) * kMmaPitchBytes +

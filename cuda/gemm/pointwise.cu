@@ -264,7 +264,7 @@ int column_tiles_of(const Conv2dProblem& p) {
 
 int chunks_of(const Conv2dProblem& p) { return static_cast<int>(ceil_div(p.c * element_bytes(p), kChunkBytes)); }
 
-/// Of a block: bias and weights.
+/// Shared memory of a block: bias and weights.
 int shared_bytes_of(const Conv2dProblem& p) {
   return 8 * column_tiles_of(p) * (pitch_of(chunks_of(p)) + static_cast<int>(sizeof(float)));
 }
@@ -404,8 +404,8 @@ std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp& dev
 }
 
 double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  // Of a warp's tile, while the other warps of a multiprocessor work on theirs. Fitted to half of 126 layers on an H200
-  // (f16, bf16 and tf32, batch 32 and 1); on the other half it errs by 10 % (root mean square).
+  // Times of a warp's tile while the other warps of a multiprocessor work on theirs. Fitted to half of 126 layers on an
+  // H200 (f16, bf16 and tf32, batch 32 and 1); on the other half it errs by 10 % (root mean square).
   constexpr double kLaunch = 0.56e-6, kTile = 1.38e-6, kChunk = 0.45e-6, kStaging = 2.6e-9;
   constexpr double kBytesPerSecond = 2.8e12;
   constexpr double kNarrowLoads = 3.9, kNarrowStores = 1.18;  // of less than 16 bytes take so much longer

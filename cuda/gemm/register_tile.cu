@@ -30,8 +30,8 @@ __device__ __forceinline__ int row_of_slot(int slot) {
   return slot / kWarpRows * kWarpRows + slot % 4 * kThreadRows + slot % kWarpRows / 4;
 }
 
-/// How pixels come in: `elements` one f32 at a time; `chunks` of four channels, each of which may belong to another
-/// tap; `stages`, where a whole stage of the depth belongs to one tap.
+/// How pixels come in: `elements` one f32 at a time; `chunks` of four channels, which may belong to different taps;
+/// `stages`, where a whole stage of the depth belongs to one tap.
 enum class Gather { elements, chunks, stages };
 
 template <int kRows, int kColumns, Gather gather>

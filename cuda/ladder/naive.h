@@ -1,5 +1,5 @@
 // The first step of the ladder: one thread computes one element of the (pooled) output, straight from global memory.
-// It runs every problem, so it is the fallback where every other kernel refuses.
+// It runs every problem, so it is the fallback if every other kernel refuses.
 //
 // Each multiply-add reads both its operands: 8 bytes of f32 for 2 FLOP, from whatever cache holds them. Overlapping
 // pooling windows compute their shared elements again.

@@ -20,7 +20,7 @@ class Passes {
   const Conv2dProblem& problem() const { return problem_; }
   bool pools() const { return pools_; }
   std::size_t workspace_bytes() const { return bytes_; }
-  /// What precedes and follows the kernel; empty if nothing does.
+  /// Names the passes before and after the kernel; empty if there are none.
   std::string text() const;
   double seconds() const;
 

@@ -1,6 +1,6 @@
 // Convolution + bias + activation + max-pool 2x2 in one kernel on the tensor cores of compute capability 9.0 (see
-// kernel.cuh): f16, bf16, and f32 in tf32 arithmetic or in products of bf16 parts, into which a pass before cuts x.
-// Where channels are no whole vectors of 16 bytes, tensors pass through padded copies.
+// kernel.cuh): f16, bf16, and f32 in tf32 arithmetic or in products of bf16 parts (a pass before the kernel cuts x into
+// parts). If channels are not whole vectors of 16 bytes, tensors pass through padded copies.
 #pragma once
 
 #include "cuda/ops/with_reorders.h"

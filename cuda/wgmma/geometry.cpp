@@ -308,7 +308,7 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   }
   const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
   const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
-  // With strides, pixels may lie between those that windows read.
+  // With strides, windows may skip pixels.
   const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
   const double device = (inputs + outputs) * element / kDeviceBytes;
   g.cycles = kStart + overlapped({busiest, l2, device}, overlap_power(g));

@@ -88,7 +88,7 @@ struct WgmmaSlices {
     const int first = slice / parts * unit + first_in_unit(slice % parts);
     return first < last ? first : last;
   }
-  /// Of the group of an output channel, aligned.
+  /// The first input channel of an output channel's group, aligned.
   constexpr int first_input(int output) const {
     return group_k == 0 ? 0 : output / group_k * group_c & -input_alignment;
   }
