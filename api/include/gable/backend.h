@@ -40,7 +40,7 @@ GABLE_API void check_options(const DeviceUri& uri, const std::vector<std::string
 /// The option as a whole number in [low, high], or `missing` without it. Throws Error(invalid_argument).
 GABLE_API int integer_option(const DeviceUri& uri, const std::string& option, int low, int high, int missing);
 
-/// What a plan tells about itself; fixed once it is made.
+/// What a plan says about itself; it does not change after construction.
 struct PlanDetails {
   std::string kernel{};
   std::string explanation{};  ///< target, tile, blocking, fusion, threads, in one paragraph
@@ -49,7 +49,7 @@ struct PlanDetails {
   std::size_t workspace_bytes = 0;
   std::size_t packed_bytes = 0;   ///< 0 for ops without weights
   std::uint64_t packing_key = 0;  ///< packing_key()'s; equal for plans of one memory that can share packed weights
-  Arithmetic arithmetic{};        ///< only where it is not what the op's dtype and math say
+  Arithmetic arithmetic{};        ///< only if it is not what the op's dtype and math say
 };
 
 /// The key of packed weights. `backend` ("cpu") keeps the orders of two backends apart. libgable mixes in the memory
@@ -97,8 +97,8 @@ class GABLE_API EventImpl {
 struct KernelOffer {
   std::string kernel{};
   std::string refusal{};  ///< why the kernel can't run the op; empty: it can
-  /// Makes the plan. Set where `refusal` is empty. Called while the device lives, at most once. Throws
-  /// Error(unsupported) where only now it turns out that the kernel can't: see DeviceImpl::quick_offers().
+  /// Makes the plan; set if `refusal` is empty. Called at most once, while the device lives. Throws Error(unsupported)
+  /// if it only now turns out that the kernel can't run the op: see DeviceImpl::quick_offers().
   std::function<std::unique_ptr<PlanImpl>()> make{};
   std::optional<double> seconds{};  ///< estimated time of a run, where the kernel has a model of it
 
@@ -109,11 +109,11 @@ class DeviceImpl;
 
 /// The device that will run an op, with the answers of its kernels.
 struct Choice {
-  std::shared_ptr<const DeviceImpl> device{};  ///< null: the device that was asked
+  std::shared_ptr<const DeviceImpl> device{};  ///< null: the device on which choose() was called
   std::vector<KernelOffer> offers{};           ///< best first; the first supported one makes the plan
   std::string reasons{};  ///< why this device, one line each, for explain(); empty where the caller named it
-  /// The next choice, where every offer was refused when its plan was to be made: those offers go in, with the reasons.
-  /// Null: there is none. Called while the device lives.
+  /// Gives the next choice if every offer refused when its plan was made. Its argument is these offers with their
+  /// reasons. Null if there is no next choice. Called while the device lives.
   std::function<Choice(std::vector<KernelOffer>)> otherwise{};
 };
 
@@ -124,26 +124,26 @@ class GABLE_API DeviceImpl {
   virtual ~DeviceImpl();
   const DeviceInfo& info() const { return info_; }
   void set_library(const std::string& file) { info_.library = file; }  ///< the registry's: where the backend came from
-  /// The answers of every kernel that the device considers for `op`, best first. `op` is valid.
+  /// The answers of all kernels that the device considers for `op`, best first. `op` is valid.
   virtual std::vector<KernelOffer> offers(const Op& op) const = 0;
-  /// offers() in microseconds, by which `auto` ranks: a device whose library takes longer to answer says what it can
-  /// know without it. An offer of these may yet be refused when its plan is made. The version of this class calls
-  /// offers().
+  /// What `auto` ranks by, within microseconds: a device whose library answers more slowly says what it knows without
+  /// it. Such an offer may still refuse when its plan is made. The default calls offers().
   virtual std::vector<KernelOffer> quick_offers(const Op& op) const;
-  /// Seconds of a run of the kernel that plan() would take, with tensors in the device's memory, by a model. `auto`
-  /// compares devices by it before it asks the fastest for its offers, so this takes microseconds and asks no vendor's
-  /// library. Without a model `auto` goes by the backend's priority().
+  /// Predicted seconds of a run of the kernel that plan() would take, with tensors in the device's memory. `auto`
+  /// compares devices by it before it asks the fastest for its offers, so it must take microseconds and call no
+  /// vendor's library. Empty without a model: `auto` then goes by the backend's priority().
   virtual std::optional<double> predicted_seconds(const Op& op) const;
-  /// What plan() is made from. Overridden by a device that stands for several, as `auto` does, like the three below.
+  /// The choice from which plan() is made. A device that stands for several, such as `auto`, overrides this and the
+  /// three functions below.
   virtual Choice choose(const Op& op) const;
-  /// The same where the device is settled, by the choice for the op with another batch.
+  /// The same if the device is already known from the choice for the op with another batch.
   virtual Choice choose_like(const Op& op, const Candidate& like) const;
   /// The answers as gable::choose() shows them.
   virtual Ranking ranking(const Op& op) const;
-  /// Measures the candidates. The version of this class throws Error(invalid_argument): there is one device.
+  /// Measures the candidates. The default throws Error(invalid_argument), since there is only one device.
   virtual Ranking tune(const Op& op, double seconds) const;
 
-  // Memory, streams and events. The versions of this class are the host's.
+  // Memory, streams and events. The defaults are those of the host.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const;
   virtual void copy(const ConstTensorView& from, const TensorView& to, void* stream) const;
   virtual Stream stream() const;
@@ -171,7 +171,7 @@ class GABLE_API Backend {
   virtual std::shared_ptr<DeviceImpl> open(const DeviceUri& uri) const = 0;
 };
 
-/// What a plugin's entry returns. The loader reads `version` first and nothing else where it differs; then `abi`.
+/// What a plugin's entry returns. The loader reads `version` first, then `abi`. If one differs, it reads nothing else.
 struct PluginEntry {
   const char* version;  ///< GABLE_VERSION_STRING
   std::uint64_t abi;    ///< GABLE_PLUGIN_ABI. 64 bits: entries without this member have the address of make() here.

@@ -1,5 +1,5 @@
-// A plan for a range of batches: inputs of another number of images come, and run on the device and kernel that is
-// right for that number, with weights that were packed once.
+// A plan for a range of batches: each run may have another number of images and uses the best device and kernel for
+// that number, with weights that are packed once.
 #pragma once
 
 #include <gable/export.h>
@@ -25,7 +25,7 @@ struct BatchRange {
 class GABLE_API BatchWeights {
  public:
   BatchWeights() = default;
-  int packings() const;  ///< how many orders they were packed into so far
+  int packings() const;  ///< in how many orders they have been packed so far
 
  private:
   friend class BatchPlan;
@@ -33,11 +33,11 @@ class GABLE_API BatchWeights {
   std::shared_ptr<State> state_;
 };
 
-/// The plans of one Conv2d or Matmul whose batch, input.n or m, varies. Device::plan(op, BatchRange) makes it: which
-/// device and kernel take which batches is settled then, by what Device::plan(op) would choose at the ends of the range
-/// and at powers of two; where those differ, the batches between are looked at as well. The plan of a batch is made
-/// when that batch comes first, and the 64 plans that were used last are kept. Movable, as Plan is. Threads may use it
-/// at once as long as each runs another batch.
+/// The plans of one Conv2d or Matmul whose batch, input.n or m, varies. Device::plan(op, BatchRange) makes it and
+/// decides which device and kernel take which batches: by what Device::plan(op) would choose at the ends of the range
+/// and at powers of two and, if two of these differ, at batches between them. The plan for a batch is made at its first
+/// run, and the 64 plans that were used last are kept. Movable, like Plan. Several threads may use it at the same time
+/// if each runs a different batch.
 class GABLE_API BatchPlan {
  public:
   /// Device::plan()'s.
@@ -47,16 +47,16 @@ class GABLE_API BatchPlan {
   ~BatchPlan();
 
   BatchRange range() const;
-  /// "batches 1 to 7: cpu/pointwise", a line for each run of batches with one choice. The kernel is the one at the
-  /// first of them: a device may take another kernel of its own for others.
+  /// "batches 1 to 7: cpu/pointwise": a line for each run of batches with the same choice. The kernel is that of the
+  /// first batch; the device may take another of its kernels for the others.
   std::string explain() const;
   /// The plan that runs this batch; made now if there is none. Throws Error(invalid_argument) for a batch outside the
-  /// range, and what Device::plan() throws.
+  /// range, and everything that Device::plan() throws.
   std::shared_ptr<const Plan> at(std::int64_t batch) const;
 
-  /// Packs for all kernels that are known to be needed; run() packs for another one when it comes up. `weights` are
-  /// those of Plan::pack(): their memory must stay as it is while the result is used. Throws Error(invalid_argument),
-  /// Error(out_of_memory).
+  /// Packs for all kernels that are known to be needed; run() packs for a further kernel when it is first needed.
+  /// `weights` are as for Plan::pack(). Their memory must not change while the result is used. Throws
+  /// Error(invalid_argument), Error(out_of_memory).
   BatchWeights pack(const ConstTensorView& weights) const;
 
   /// Plan::run() of the plan of x's batch, which is x.shape[0].

@@ -45,8 +45,8 @@ typedef struct gable_conv2d {
   int64_t pool_stride[2];
 } gable_conv2d;
 
-/* Where y is exact, its error is at most accumulation * M + rounding * |y| + absolute, with M = sum |x w| + |bias| (of
- * the pool's window: the greatest). */
+/* A result differs from the exact y by at most accumulation * M + rounding * |y| + absolute, with M = sum |x w| +
+ * |bias|, and with a max-pool the greatest such M of the window. */
 typedef struct gable_error_bound {
   double accumulation;
   double rounding;
@@ -58,21 +58,23 @@ typedef struct gable_plan gable_plan;
 typedef struct gable_packed gable_packed;
 
 GABLE_API const char* gable_version(void);
-/* Of this thread; valid until its next failure. Empty before the first. */
+/* The message of this thread's last failure, valid until its next one; empty before the first. */
 GABLE_API const char* gable_last_error(void);
 
-/* `uri` as gable::open() takes it: "auto", "cpu:avx2?threads=2". GABLE_UNAVAILABLE, GABLE_INVALID_ARGUMENT. */
+/* `uri` as for gable::open(): "auto", "cpu:avx2?threads=2". Fails with GABLE_UNAVAILABLE or GABLE_INVALID_ARGUMENT. */
 GABLE_API gable_status gable_open(const char* uri, gable_device** device);
-/* Plans stay valid. Null is allowed, as in all three releases. */
+/* Plans of the device stay valid. This and the other two functions that release something accept null. */
 GABLE_API void gable_close(gable_device* device);
 
 GABLE_API gable_conv2d gable_conv2d_default(void);
-/* GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED with the reason of each kernel, GABLE_OUT_OF_MEMORY. */
+/* Fails with GABLE_INVALID_ARGUMENT, GABLE_UNSUPPORTED (the message has each kernel's reason) or GABLE_OUT_OF_MEMORY.
+ */
 GABLE_API gable_status gable_plan_conv2d(const gable_device* device, const gable_conv2d* conv, gable_plan** plan);
 GABLE_API void gable_plan_release(gable_plan* plan);
 /* (N, K, Ho, Wo), after the max-pool. */
 GABLE_API gable_status gable_plan_output_shape(const gable_plan* plan, int64_t shape[4]);
-/* Copies at most `size` bytes, the terminating zero included; *needed (may be null) is what the whole text takes. */
+/* Copies at most `size` bytes, including the terminating zero. *needed (which may be null) gets the size of the whole
+ * text with its zero. */
 GABLE_API gable_status gable_plan_explain(const gable_plan* plan, char* text, size_t size, size_t* needed);
 /* The kernel's name, cut in the same way. */
 GABLE_API gable_status gable_plan_kernel(const gable_plan* plan, char* text, size_t size, size_t* needed);
@@ -80,8 +82,8 @@ GABLE_API gable_status gable_plan_kernel(const gable_plan* plan, char* text, siz
 GABLE_API gable_status gable_plan_fused(const gable_plan* plan, int* fused);
 GABLE_API gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* bound);
 
-/* Once, outside the hot loop. `weights` are row-major (K, C/groups, R, S) in the plan's dtype and the device's memory.
- */
+/* Call it once, outside the hot loop. `weights` are row-major (K, C/groups, R, S), in the plan's dtype and in the
+ * device's memory. */
 GABLE_API gable_status gable_pack(const gable_plan* plan, const void* weights, gable_packed** packed);
 GABLE_API void gable_packed_release(gable_packed* packed);
 

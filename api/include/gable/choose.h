@@ -18,7 +18,7 @@ class Device;
 /// One kernel of one device, as a way to run an op. Times are of one run, in seconds; weights are packed before.
 struct Candidate {
   std::string device{};               ///< its URI: "cpu", "cuda:0"
-  std::string kernel{};               ///< empty where the device was not asked, since a faster one takes the op
+  std::string kernel{};               ///< empty if the device was not asked, since a faster one takes the op
   std::string refusal{};              ///< why it can't run the op; empty: it can
   std::optional<double> predicted{};  ///< by the cost model, copies included
   std::optional<double> measured{};   ///< when the op was tuned on this machine, copies included
@@ -37,27 +37,29 @@ struct Ranking {
   std::vector<Candidate> candidates{};  ///< the first supported one runs the op; refused ones come last
   ChoiceSource source = ChoiceSource::model;
 
-  /// The candidate that runs the op; null where none can.
+  /// The candidate that runs the op; null if none can.
   const Candidate* first() const {
     return !candidates.empty() && candidates.front().supported() ? &candidates.front() : nullptr;
   }
 };
 
-/// The candidates of `device` for `op`, fastest first: of `auto`, all kernels of all its devices; of any other device,
-/// its own. `auto`'s plan() takes the first; a library that answers slowly, such as cuDNN, is asked only then, and
-/// where it refuses plan() takes the next. Throws Error(invalid_argument) for an op that validate() refuses.
+/// The candidates of `device` for `op`, fastest first: for `auto` all kernels of all its devices, for any other device
+/// its own kernels. plan() of `auto` takes the first one. A library that answers slowly, such as cuDNN, is asked only
+/// by plan(); if it refuses, plan() takes the next candidate. Throws Error(invalid_argument) for an op that validate()
+/// refuses.
 GABLE_API Ranking choose(const Device& device, const Op& op);
-/// The same of `auto` for tensors that lie in `memory`: a device with another memory counts the copies.
+/// The same for an `auto` whose tensors lie in `memory`. Times of devices with another memory include the copies.
 GABLE_API Ranking choose(const Op& op, Memory memory = {});
 
-/// Runs the candidates in turn on random tensors until the faster are told from the slower, at most for about
-/// `seconds`, and remembers their times, also in the cache on disk. `device` is an `auto`. Throws
-/// Error(invalid_argument) for another device and where by prediction two runs take longer than `seconds`,
-/// Error(unsupported) where no candidate can run the op.
+/// Runs the candidates in turn on random tensors until their order is clear, for at most about `seconds`, and remembers
+/// their times, also in the cache on disk. `device` must be an `auto`. Throws Error(invalid_argument) for another
+/// device, or if two runs are predicted to take longer than `seconds`, and Error(unsupported) if no candidate can run
+/// the op.
 GABLE_API Ranking tune(const Device& device, const Op& op, double seconds = 1);
 
-/// Words about what goes wrong and does no harm, such as a damaged cache. Without a callback they are dropped. It is
-/// called from any thread, by one at a time, and must not call gable. Exceptions that it throws are dropped.
+/// Sets the callback for warnings about harmless problems, such as a damaged cache. Without a callback, warnings are
+/// dropped. The callback may be called from any thread, by one thread at a time, and must not call gable. Exceptions
+/// that it throws are dropped.
 GABLE_API void set_log(std::function<void(std::string_view message)> callback);
 
 }  // namespace gable

@@ -42,15 +42,15 @@ class GABLE_API Device {
   explicit Device(std::shared_ptr<DeviceImpl> impl) : impl_(std::move(impl)) {}
 
   const DeviceInfo& info() const;
-  /// Every kernel that the device considers for `op`, best first, with the reason of each that can't run it. Throws
+  /// All kernels that the device considers for `op`, best first; kernels that can't run it have the reason. Throws
   /// Error(invalid_argument) for an op that validate() refuses.
   std::vector<KernelSupport> query(const Op& op) const;
-  /// The plan of the first kernel that can run `op`. Throws Error(invalid_argument), Error(out_of_memory) for a
-  /// workspace that finds no memory, or Error(unsupported) with the reasons of query().
+  /// The plan of the first kernel that can run `op`. Throws Error(invalid_argument), Error(out_of_memory) if there is
+  /// no memory for the workspace, or Error(unsupported) with the reasons of query().
   Plan plan(const Op& op) const;
-  /// The plan on a candidate's device, one that choose() gave for this op or for the same with another batch; nothing
-  /// is predicted again. Its kernel is the candidate's if that was measured, else the one that its device takes. Where
-  /// that can't run the op, plan(op).
+  /// The plan on the device of a candidate that choose() gave for this op, or for this op with another batch. Nothing
+  /// is predicted again. The kernel is the candidate's if it was measured, otherwise the device's own choice. If it
+  /// can't run the op, the result is that of plan(op).
   Plan plan(const Op& op, const Candidate& like) const;
   /// Plans of `op`, a Conv2d or a Matmul, for every batch of the range: input.n, or m. See gable/batch_plan.h.
   BatchPlan plan(const Op& op, BatchRange range) const;
@@ -70,7 +70,7 @@ class GABLE_API Device {
   /// earlier asynchronous work.
   void synchronize(const Stream& stream = {}) const;
 
-  /// For gable's own code: the backend's side.
+  /// The backend's side, for gable's own code.
   const DeviceImpl& impl() const { return *impl_; }
 
  private:

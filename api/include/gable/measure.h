@@ -1,5 +1,5 @@
-// T, W and Q of your own code, by the protocol of `gable bench`, in a record that `gable plot` reads. A library of its
-// own: find_package(gable COMPONENTS measure), target gable::measure; pkg-config gable-measure.
+// T, W and Q of your own code, by the protocol of `gable bench`, in a record that `gable plot` reads. This is a
+// separate library: find_package(gable COMPONENTS measure), target gable::measure; pkg-config gable-measure.
 //
 //   gable::Measurement m = gable::measure("triad", [&] { triad(a, b, c); },
 //                                         {.flop = 2.0 * n, .bytes = 24.0 * n, .dtype = "f64"});
@@ -31,8 +31,8 @@ enum class CacheState {
 
 /// Where W and Q come from.
 enum class CounterUse {
-  automatic,  ///< counters where the machine has some that read known work right; else what is declared
-  counter,    ///< counters; an Error where there are none
+  automatic,  ///< counters, if the machine has some that read known work correctly; otherwise what is declared
+  counter,    ///< counters; an Error if there are none
   declared,   ///< no counter is opened
 };
 
@@ -50,8 +50,8 @@ struct MeasureOptions {
 
   /// Runs the work `calls` times and returns their seconds, by events of a GPU, for example. Empty: the host's clock.
   std::function<double(int calls)> time{};
-  std::function<void()> flush{};    ///< empties the caches for a cold run. Needed on a GPU; on a CPU a sweep is made
-  std::function<void()> restore{};  ///< before each counted run: puts inputs back that the callable changed
+  std::function<void()> flush{};    ///< empties the caches for a cold run. Required on a GPU; a CPU's are swept without
+  std::function<void()> restore{};  ///< called before each counted run: restores inputs that the callable changed
 };
 
 /// T of one call, in seconds.
@@ -72,7 +72,7 @@ struct MeasuredQuantity {
   int repetitions = 0;               ///< of a counted value
   std::string calibration{};         ///< of a counted value: how many checks with known work its source passed
   std::string note{};                ///< limits of the value
-  std::string reason{};              ///< why no counter gave it; what each source lacks here
+  std::string reason{};              ///< why no counter gave the value: what each source lacks here
 };
 
 struct GABLE_API Measurement {
@@ -83,7 +83,7 @@ struct GABLE_API Measurement {
   MeasuredQuantity work{};                            ///< W
   std::map<std::string, MeasuredQuantity> traffic{};  ///< Q by level: "dram" always, "l3", "l2", "l1" where counted
   std::map<std::string, double> extra{};              ///< further values of the counters, by the vendors' names
-  std::vector<std::string> flags{};                   ///< numbers that can't all be true, a sentence each
+  std::vector<std::string> flags{};                   ///< contradictions between the numbers, a sentence each
 
   // Under ceilings; set in Record::measurements() after Record::measure_ceilings().
   std::optional<double> percent_of_roof{};
@@ -103,8 +103,8 @@ struct Callable {
 };
 
 /// Measures T, then W and Q in further runs. Throws Error(invalid_argument) for an empty name or callable and for
-/// options that make no sense, Error(unsupported) where CounterUse::counter finds no counters; what the callable throws
-/// passes through.
+/// options that make no sense, and Error(unsupported) if CounterUse::counter finds no counters. Exceptions of the
+/// callable pass through.
 GABLE_API Measurement measure(const std::string& name, const std::function<void()>& call,
                               const MeasureOptions& options = {});
 
@@ -120,8 +120,8 @@ class GABLE_API Record {
   Record(Record&&) noexcept;
   Record& operator=(Record&&) noexcept;
 
-  /// A measurement without W or without Q(dram) is no point of a roofline. The record lists it as refused, with its
-  /// time and the reason. Throws Error(invalid_argument) for one that nobody can have measured, such as T = 0.
+  /// Adds a measurement. Without W or without Q(dram) it is no point of a roofline: the record then lists it as
+  /// refused, with its time and the reason. Throws Error(invalid_argument) for impossible numbers, such as T = 0.
   void add(const Measurement& measurement);
 
   /// Measures the ceilings of the CPU, and of each GPU that a measurement ran on, and judges all measurements: 10 to 30

@@ -58,8 +58,8 @@ struct MaxPool {
   bool operator==(const MaxPool&) const = default;
 };
 
-/// A piece of work of row_chunk x free_dim neighbouring elements, as a machine of 128 partitions cuts a vector:
-/// row_chunk elements, the lanes in use, are computed at once, and free_dim of such steps follow one another.
+/// A tile of row_chunk x free_dim neighbouring elements, as an accelerator with 128 partitions cuts a vector: row_chunk
+/// elements (the lanes in use) are computed at once, in free_dim consecutive steps.
 struct Tile {
   std::int64_t row_chunk = 0;  ///< 1 ... 128
   std::int64_t free_dim = 0;   ///< at least 1
@@ -67,7 +67,7 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-/// c = a + b, element by element. A tile shape is for studying what it costs; without one the device chooses.
+/// c = a + b, element by element. `tile` is for studying the cost of a tile shape; without it the device chooses.
 struct Add {
   Shape shape{};
   DType dtype = DType::f32;
@@ -94,8 +94,8 @@ struct Reorder {
 
 using Op = std::variant<Conv2d, Matmul, MaxPool, Add, Transpose, Reorder>;
 
-/// Work of an op from its shapes. FLOP: a multiply and an add are 2; taps that fall into the padding count, as
-/// everywhere in the field: 2*N*K*Ho*Wo*(C/groups)*R*S. Bytes: each tensor once, the least any implementation can move.
+/// Work of an op from its shapes. FLOP: a multiply and an add are 2; taps in the padding count, as is usual:
+/// 2*N*K*Ho*Wo*(C/groups)*R*S. Bytes: each tensor once, the least that any implementation can move.
 struct Work {
   double flop = 0;
   double bytes_read = 0;     ///< inputs, weights and bias

@@ -1,5 +1,5 @@
-// The oracle that every kernel is held against: exact arithmetic as far as f64 goes, with the magnitudes that error
-// bounds are relative to.
+// The oracle with which every kernel is compared: results in f64, and the magnitudes to which error bounds are
+// relative.
 #pragma once
 
 #include <gable/export.h>
@@ -23,7 +23,7 @@ struct OracleResult {
 /// Error(invalid_argument) if they don't fit the op.
 GABLE_API OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs);
 
-/// Bytes that oracle() takes: its result, the weights in f64, and what each of OpenMP's threads gathers.
+/// Bytes that oracle() allocates: its result, the weights in f64, and the input patches of each of OpenMP's threads.
 GABLE_API double oracle_bytes(const Op& op);
 
 /// How a device's result compares with the oracle.

@@ -1,5 +1,5 @@
-// A plan: one op, validated, bound to one kernel of one device, with its workspace. Making it is slow, running it is
-// not.
+// A plan: one validated op, bound to one kernel of one device, with its workspace. Making a plan is slow; running it is
+// fast.
 #pragma once
 
 #include <gable/export.h>
@@ -16,12 +16,13 @@ class Device;
 class PlanImpl;
 class DeviceImpl;
 
-/// An order of execution on a device. A default-constructed Stream is the device's own; CPU devices run synchronously.
+/// A queue of work on a device. A default-constructed Stream is the device's default one; CPU devices run
+/// synchronously.
 class GABLE_API Stream {
  public:
   Stream() = default;
   explicit Stream(std::shared_ptr<void> handle) : handle_(std::move(handle)) {}
-  /// A stream that somebody else owns, e.g. a cudaStream_t of the application's.
+  /// A stream that the application owns, e.g. a cudaStream_t.
   static Stream borrow(void* native) { return Stream(std::shared_ptr<void>(std::shared_ptr<void>(), native)); }
   void* native() const { return handle_.get(); }  ///< cudaStream_t on CUDA devices, null on the CPU
 
@@ -51,8 +52,8 @@ GABLE_API ErrorBound f32_accumulation_bound(std::int64_t terms, DType dtype, Act
 /// What a kernel multiplies in, for rooflines: the matrix unit's type, and how many of its multiplications stand for
 /// one of the op's dtype (3 for f32 as split3).
 struct Arithmetic {
-  std::string dtype{};  ///< "f64", "f32", "tf32", "f16" or "bf16"; of PlanDetails, empty: what dtype and math say
-  int products = 0;     ///< of PlanDetails, 0: what the math says
+  std::string dtype{};  ///< "f64", "f32", "tf32", "f16" or "bf16"; in PlanDetails, empty: as dtype and math say
+  int products = 0;     ///< in PlanDetails, 0: as the math says
 };
 
 /// Weights in a kernel's own order, in one device's memory. Valid for every plan with the same packing there.

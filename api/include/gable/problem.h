@@ -68,14 +68,14 @@ struct Packing {
   std::array<std::int64_t, 6>
       cut{};  // numbers of this order: lanes of a panel, channels of a block, bf16 parts; rest 0
 
-  /// Orders are equal where their names are, not where their literals lie.
+  /// Orders are compared by name, not by address.
   friend constexpr bool operator==(const Packing& a, const Packing& b) {
     return std::string_view(a.order) == b.order && a.dtype == b.dtype && a.k == b.k && a.group_c == b.group_c &&
            a.r == b.r && a.s == b.s && a.groups == b.groups && a.cut == b.cut;
   }
 };
 
-/// The packing of the problem's weights in the order named `order`, cut by the numbers `cut`.
+/// The packing of the problem's weights in the order named `order` with the numbers `cut`.
 constexpr Packing packing_of(const Conv2dProblem& p, const char* order, const std::array<std::int64_t, 6>& cut) {
   return {order, p.dtype, p.k, p.group_c(), p.r, p.s, p.groups, cut};
 }

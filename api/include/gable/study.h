@@ -1,5 +1,5 @@
-// What a device does besides ops, for studies of the device itself: its ceilings, loops that only move bytes, and
-// PageRank, which shows what irregular access costs. Convolutions need none of this.
+// Studies of a device itself: its ceilings, loops that only move bytes, and PageRank, which shows the cost of irregular
+// access. Convolutions need none of this.
 //
 // A backend measures its own device with loops of its own, since only it can write them.
 #pragma once
@@ -40,8 +40,8 @@ struct Ceiling {
 struct CeilingRequest {
   bool quick = false;                                   ///< fewer and shorter runs
   std::function<void(const std::string& next)> next{};  ///< called before each measurement, if set
-  /// Called after the measurement of each roof, if set: `work()` runs its loop once more, for some milliseconds, waits,
-  /// and returns the FLOP or bytes that it did. For what takes longer to measure than a roof: its energy.
+  /// Called after the measurement of each roof, if set: `work()` runs the roof's loop once more, for some milliseconds,
+  /// waits, and returns its FLOP or bytes. Used to measure energy, which takes longer than measuring the roof.
   std::function<void(const std::string& name, const std::function<double()>& work)> hold{};
 };
 
@@ -85,7 +85,7 @@ class GABLE_API Loop {
   explicit Loop(std::shared_ptr<LoopImpl> impl) : impl_(std::move(impl)) {}
 
   const LoopDetails& details() const;
-  /// Runs `passes` passes; for PageRank, so many steps from the uniform vector. Asynchronous on a stream where the
+  /// Runs `passes` passes; for PageRank, `passes` steps from the uniform vector. Asynchronous on a stream where the
   /// device is. Throws Error(invalid_argument) for less than one pass.
   void run(int passes, const Stream& stream = {}) const;
   /// Waits, then returns what the last run computed: PageRank's ranks; nothing for a MemoryLoop.
