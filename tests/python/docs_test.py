@@ -53,6 +53,15 @@ def test_a_link_to_nowhere_is_found(tmp_path):
     assert broken_links(document) == ["none.md", "other.md#third"]
 
 
+def test_options_of_measure_are_described_in_the_order_that_designated_initialisers_need():
+    text = (ROOT / "docs/measuring-your-code.md").read_text()
+    table = re.search(r"^\| option \| \|\n\|---\|---\|\n((?:\| `\.[^\n]*\n)+)", text, re.MULTILINE).group(1)
+    described = [name for line in table.splitlines() for name in re.findall(r"`\.(\w+)`", line.split("|")[1])]
+    struct = re.search(r"struct MeasureOptions \{(.*?)\n\};", (ROOT / "api/include/gable/measure.h").read_text(), re.DOTALL)
+    declared = re.findall(r"^  [\w:<>() ]+ (\w+)(?: = [^;]*|\{\});", struct.group(1), re.MULTILINE)
+    assert described == declared
+
+
 def said(picture: pathlib.Path) -> list[str]:
     """All words and numbers of a drawing: titles, points with their values, roofs, the legend."""
     return sorted(re.findall(r"<(?:title|text)[^>]*>([^<]*)<", picture.read_text()))
