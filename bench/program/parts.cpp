@@ -99,6 +99,8 @@ std::vector<MeasuredPart> with_most_time(std::vector<MeasuredPart> parts, int mo
 
 ProgramPart entry_of(const MeasuredPart& part) {
   ProgramPart entry{.kind = part.kind, .name = part.name, .device = device_of(part), .called = part.called};
+  if (part.times.median > 0) entry.time = {part.times.median, part.times.q1, part.times.q3};
+  if (!part.counted.flop.empty()) entry.work = {part.counted.source, sum(part.counted.flop)};
   if (!part.counted.is_point()) {
     entry.reason = part.counted.reason.empty() ? "W and Q were not counted" : part.counted.reason;
   }

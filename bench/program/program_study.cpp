@@ -111,14 +111,15 @@ std::vector<perf::RegionRecord> merged(const std::vector<perf::RegionRecord>& re
   return all;
 }
 
-/// Counted work replaces declared work, which stays where nothing was counted.
+/// Counted work replaces declared work, which stays where nothing was counted, or where it alone has W and Q.
 void set_counts(MeasuredPart& part, const CpuCounts& counts) {
   const auto found = counts.by_region.find(part.kind == "program" ? "" : part.name);
-  if (found != counts.by_region.end() && found->second.is_point()) {
+  const bool counted = found != counts.by_region.end();
+  if (counted && found->second.is_point()) {
     part.counted = found->second;
   } else if (!part.counted.is_point()) {
-    part.counted.reason =
-        found != counts.by_region.end() && !found->second.reason.empty() ? found->second.reason : counts.reason;
+    if (counted && !found->second.flop.empty()) part.counted = found->second;
+    part.counted.reason = counted && !found->second.reason.empty() ? found->second.reason : counts.reason;
   }
 }
 

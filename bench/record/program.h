@@ -21,12 +21,26 @@ struct CallFields {
   std::string origin{};           ///< of a region: "gable" or "nvtx"
 };
 
+/// T of one call, in seconds.
+struct CallTime {
+  double seconds = 0;  ///< median
+  double q1 = 0, q3 = 0;
+};
+
+/// W of one call, where it is known.
+struct CallWork {
+  std::string source{};  ///< "counter", "simulated", or "analytic": declared by the program
+  double flop = 0;
+};
+
 /// A region, a kernel or the whole program.
 struct ProgramPart {
   std::string kind{};  ///< "program", "region", "kernel", or "rest": the kernels beyond --top together
   std::string name{};
   std::string device{};  ///< "cpu", "cuda:0"
   CallFields called{};
+  std::optional<CallTime> time{};          ///< none: of several kernels, or of an older record
+  std::optional<CallWork> work{};          ///< may be known where Q is not
   std::string reason{};                    ///< why it is no point of the roofline; empty: it is one of the measurements
   std::vector<Regime> findings{};          ///< of a kernel (bench/program/kernel_findings.h)
   std::map<std::string, double> counts{};  ///< of a kernel with findings: what they rest on, per launch

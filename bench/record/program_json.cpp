@@ -10,6 +10,8 @@ using nlohmann::json;
 
 json to_json(const ProgramPart& part) {
   json entry{{"kind", part.kind}, {"name", part.name}, {"device", part.device}, {"called", to_json(part.called)}};
+  if (part.time) entry["T"] = {{"seconds", part.time->seconds}, {"q1", part.time->q1}, {"q3", part.time->q3}};
+  if (part.work) entry["W"] = {{"source", part.work->source}, {"flop", part.work->flop}};
   if (!part.reason.empty()) entry["reason"] = part.reason;
   for (const Regime& finding : part.findings) entry["findings"].push_back(to_json(finding));
   if (!part.counts.empty()) entry["counts"] = part.counts;
@@ -26,11 +28,29 @@ std::vector<Regime> findings_from_json(const json& entry) {
   return findings;
 }
 
+std::optional<CallTime> time_from_json(const json& part) {
+  const auto found = part.find("T");
+  if (found == part.end() || !found->is_object()) return std::nullopt;
+  const auto seconds = number_or_empty<double>(*found, "seconds");
+  if (!seconds || *seconds <= 0) return std::nullopt;
+  return CallTime{*seconds, number_or_empty<double>(*found, "q1").value_or(*seconds),
+                  number_or_empty<double>(*found, "q3").value_or(*seconds)};
+}
+
+std::optional<CallWork> work_from_json(const json& part) {
+  const auto found = part.find("W");
+  if (found == part.end() || !found->is_object()) return std::nullopt;
+  const auto flop = number_or_empty<double>(*found, "flop");
+  return flop ? std::optional(CallWork{text_or_empty(*found, "source"), *flop}) : std::nullopt;
+}
+
 ProgramPart part_from_json(const json& entry) {
   ProgramPart part{.kind = entry["kind"],
                    .name = entry["name"],
                    .device = entry["device"],
                    .called = called_from_json(entry).value_or(CallFields{}),
+                   .time = time_from_json(entry),
+                   .work = work_from_json(entry),
                    .reason = text_or_empty(entry, "reason"),
                    .findings = findings_from_json(entry)};
   if (const auto counts = entry.find("counts"); counts != entry.end() && counts->is_object()) {

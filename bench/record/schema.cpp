@@ -475,6 +475,14 @@ void check_part(Checker& check, const json& entry, const std::string& at) {
   check.text({entry, at, "device"});
   check_called(check, entry, at, Presence::required);
   check.text({entry, at, "reason", Presence::optional});
+  if (const json* time = check.object({entry, at, "T", Presence::optional})) {
+    check.positive({*time, at + "/T", "seconds"});
+    check.quartiles({*time, at + "/T", "seconds"});
+  }
+  if (const json* work = check.object({entry, at, "W", Presence::optional})) {
+    check.choice({*work, at + "/W", "source"}, kSources);
+    check.not_negative({*work, at + "/W", "flop"});
+  }
 }
 
 void check_refused(Checker& check, const json& entry, const std::string& at) {

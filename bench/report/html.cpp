@@ -156,19 +156,34 @@ std::string end_text(const ProgramEntry& program) {
   return text + (program.interrupted ? ", interrupted" : "");
 }
 
+// What takes the time of `what`, the best supported cause first.
+std::string findings_markup(const std::string& what, const std::vector<Regime>& findings) {
+  if (findings.empty()) return "";
+  std::string text = "<p>Time of " + escape_markup(what) + " goes to</p>\n<ul>\n";
+  for (const Regime& finding : findings) {
+    text += fmt::format("<li><b>{}</b>: {}", escape_markup(finding.name), escape_markup(finding.evidence));
+    for (const std::string& one : finding.advice) text += "<br><span class=\"soft\">" + escape_markup(one) + "</span>";
+    text += "</li>\n";
+  }
+  return text + "</ul>\n";
+}
+
 // All parts of a program, those without W or Q with the reason.
 std::string program_section(const Program& program, size_t number) {
-  constexpr std::array<Head, 8> kHeads = {{{"Part", false},
-                                           {"Name", false},
-                                           {"Device", false},
-                                           {"Region", false},
-                                           {"Calls", true},
-                                           {"Total time", true},
-                                           {"Share", true},
-                                           {"Not on the roofline", false}}};
+  constexpr std::array<Head, 10> kHeads = {{{"Part", false},
+                                            {"Name", false},
+                                            {"Device", false},
+                                            {"Region", false},
+                                            {"Calls", true},
+                                            {"Total time", true},
+                                            {"Share", true},
+                                            {"T", true},
+                                            {"GFLOP/s", true},
+                                            {"Not on the roofline", false}}};
   std::string body;
   for (const ProgramPart& part : program.parts) {
     const CallFields& called = part.called;
+    const double rate = part.time && part.work ? part.work->flop / part.time->seconds / 1e9 : -1;
     const std::array<Cell, kHeads.size()> cells = {
         {{part.kind, {}},
          {part.name, {}},
@@ -177,6 +192,8 @@ std::string program_section(const Program& program, size_t number) {
          {std::to_string(called.calls), static_cast<double>(called.calls)},
          {seconds_text(called.seconds), called.seconds},
          {called.share ? percent_text(100 * *called.share) : "–", called.share.value_or(-1)},
+         {part.time ? seconds_text(part.time->seconds) : "–", part.time ? part.time->seconds : -1},
+         {rate >= 0 ? number_text(rate) : "–", rate},
          {part.reason, {}}}};
     body += "<tr>";
     for (const Cell& cell : cells) body += cell_markup(cell);
@@ -185,6 +202,8 @@ std::string program_section(const Program& program, size_t number) {
   std::string text =
       fmt::format("<p class=\"program\"><code>{}</code> {}</p>\n", escape_markup(program.command), end_text(program));
   text += table_markup(fmt::format("program{}", number).c_str(), "Parts of the program", kHeads, body);
+  text += findings_markup("the program", program.findings);
+  for (const ProgramPart& part : program.parts) text += findings_markup(part.name, part.findings);
   for (const std::string& note : program.notes) text += "<p class=\"soft\">" + escape_markup(note) + "</p>\n";
   return text;
 }

@@ -33,7 +33,11 @@ Cells cells_of(const ProgramPart& part, const Row* row) {
   Cells cells{part.kind, printable(cut(part.name)), part.device, std::to_string(part.called.calls),
               seconds_text(part.called.seconds)};
   if (part.called.share) cells[5] = fmt::format("{:.1f} %", 100 * *part.called.share);
-  if (row == nullptr) return cells;
+  if (row == nullptr) {
+    if (part.time) cells[6] = seconds_text(part.time->seconds);
+    if (part.time && part.work) cells[7] = number_text(part.work->flop / part.time->seconds / 1e9);
+    return cells;
+  }
   cells[6] = seconds_text(row->time.seconds);
   cells[7] = number_text(row->flops() / 1e9);
   cells[8] = number_text(row->intensity());
@@ -55,21 +59,25 @@ std::string line_of(const Cells& cells, const std::array<std::size_t, kColumns>&
 
 /// Each reason once, with the parts that it keeps off the roofline.
 std::string reasons(const ProgramEntry& program) {
-  std::vector<std::pair<std::string, int>> counted;
+  struct Lack {
+    std::string what, reason;
+    int parts = 1;
+  };
+  std::vector<Lack> lacks;
   for (const ProgramPart& part : program.parts) {
     if (part.reason.empty() || part.kind == "rest") continue;
-    const auto same =
-        std::find_if(counted.begin(), counted.end(), [&](const auto& one) { return one.first == part.reason; });
-    if (same == counted.end()) {
-      counted.emplace_back(part.reason, 1);
+    const std::string what = part.work ? "FLOP/byte" : "W or Q";
+    const auto same = std::find_if(lacks.begin(), lacks.end(),
+                                   [&](const Lack& one) { return one.what == what && one.reason == part.reason; });
+    if (same == lacks.end()) {
+      lacks.push_back({what, part.reason});
     } else {
-      ++same->second;
+      ++same->parts;
     }
   }
   std::string text;
-  for (const auto& [reason, parts] : counted) {
-    text += fmt::format("no W or Q for {} of these lines: {}\n", parts, printable(reason));
-  }
+  for (const Lack& lack : lacks)
+    text += fmt::format("no {} for {} of these lines: {}\n", lack.what, lack.parts, printable(lack.reason));
   return text;
 }
 

@@ -284,10 +284,6 @@ void note_once(std::vector<std::string>& notes, const std::string& note) {
 void add_notes(const RunResult& result, SimulatedProgram& program) {
   for (const auto* notes : {&result.notes, &result.session.notes})
     for (const std::string& note : *notes) note_once(program.notes, note);
-  if (result.end.status() != 0)
-    note_once(program.notes, result.end.signal != 0
-                                 ? fmt::format("under valgrind, signal {} ended the program", result.end.signal)
-                                 : fmt::format("under valgrind, the program's exit code was {}", result.end.exit_code));
   if (result.end.outlived_by > 0)
     note_once(program.notes, fmt::format("{} processes still ran after the program's end, and are not counted",
                                          result.end.outlived_by));

@@ -22,6 +22,7 @@
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
 #include "bench/report/figure.h"
+#include "bench/report/html.h"
 #include "bench/report/program.h"
 #include "perfcounters/program/launch.h"
 #include "perfcounters/program/perf_counts.h"
@@ -310,6 +311,24 @@ TEST_CASE("the record's program survives writing and reading") {
   REQUIRE(read.parts[0].findings.size() == 1);
   CHECK(read.parts[0].findings[0].evidence == program.parts[0].findings[0].evidence);
   CHECK(read.parts[0].counts == full().counts);
+  REQUIRE(read.parts[0].time.has_value());
+  CHECK(read.parts[0].time->seconds == doctest::Approx(0.25));
+  CHECK_FALSE(read.parts[0].work.has_value());
+}
+
+TEST_CASE("a part's T and W are checked as those of a measurement") {
+  MeasuredPart part = kernel("k", "", 1);
+  part.counted = counted();
+  Study study;
+  study.program = ProgramEntry{.command = "./app", .exit_code = 0, .seconds = 1};
+  study.program->parts = {entry_of(part)};
+  json document = samples::gpu_study();
+  document["program"] = to_json(*study.program);
+  CHECK(check_study(document).empty());
+  CHECK(document["program"]["parts"][0]["W"] == json{{"source", "simulated"}, {"flop", 1000.0}});
+  document["program"]["parts"][0]["W"]["flop"] = -1;
+  document["program"]["parts"][0]["T"]["q1"] = 5;
+  CHECK(check_study(document).size() == 2);
 }
 
 TEST_CASE("the table has the end of the program, each part and each reason once") {
@@ -325,6 +344,28 @@ TEST_CASE("the table has the end of the program, each part and each reason once"
   CHECK(contains(table, "no W or Q for 2 of these lines: W and Q were not counted"));
   CHECK(contains(table, "FLOP/byte"));
   CHECK(report::program_table(Study{}).empty());
+}
+
+TEST_CASE("the table has T of parts that are no point, and the rate of those whose data stay in the caches") {
+  Study study;
+  study.program = ProgramEntry{.command = "./app", .exit_code = 0, .seconds = 0.5};
+  MeasuredPart in_caches = kernel("in caches", "", 1);
+  in_caches.counted = counted();
+  in_caches.counted.flop = {{"f64", 3e9}};
+  in_caches.counted.bytes = {{"dram", 0}};
+  in_caches.counted.reason = "Q(dram) is 0: its data stay in the caches";
+  study.program->parts = {entry_of(in_caches), entry_of(kernel("uncounted", "", 2))};
+  const std::string table = report::program_table(study);
+  CHECK(contains(table, "250 ms     12.0"));  // 3 GFLOP
+  CHECK(contains(table, "500 ms"));
+  CHECK(contains(table, "no FLOP/byte for 1 of these lines: Q(dram) is 0"));
+  CHECK(contains(table, "no W or Q for 1 of these lines: W and Q were not counted"));
+  study.program->findings = {{.name = "latency", .evidence = "0.8 < 1 instructions", .advice = {"several chains"}}};
+  json document = samples::gpu_study();
+  document["program"] = to_json(*study.program);
+  const std::string page = report::html(report::merge({document}));
+  CHECK(contains(page, ">12.0<"));
+  CHECK(contains(page, "<b>latency</b>: 0.8 &lt; 1 instructions<br><span class=\"soft\">several chains</span>"));
 }
 
 struct Folder : test::Folder {
@@ -465,6 +506,14 @@ TEST_CASE("measure: beyond --top, regions are said; Ctrl-C in the simulated run 
   const json document = json::parse(read_text(file));
   CHECK(check_study(document).empty());
   CHECK(document["program"]["parts"].size() == 1);
+}
+
+TEST_CASE("measure: an exit code that the simulated run has as well is not said of it") {
+  const Folder folder;
+  const Result result = gable_command(folder, "measure -- sh -c 'exit 3'");
+  CHECK(result.code == 3);
+  CHECK(contains(result.err, "exit code 3"));
+  CHECK_FALSE(contains(result.err, "under valgrind"));
 }
 
 TEST_CASE("measure: regions are as many as ran, and a simulated W is the known one") {

@@ -316,7 +316,7 @@ const noteLine = html("p", { class: "note soft" });
 const note = (drawn) => {
   const parts = [view() === instructionView
     ? "bars: down to the instructions of threads that were neither inactive nor predicated off"
-    : "bars and bands: quartiles"];
+    : "bars: quartiles · bands: quartiles of a roof, or how far it drifted"];
   if (state.level !== "all" && shown.some((point) => placeOf.has(point.index) && otherLevel(point).some((level) => level !== levelOf(point))))
     parts.push("small ring on a dotted line: the same row at the cache that bounds it");
   if (shown.some((point) => point.flags.length)) parts.push("red ring: flagged, the table says why");
