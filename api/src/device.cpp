@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "api/src/tensor_check.h"
 #include "common/there.h"
 
 namespace gable {
@@ -96,7 +97,7 @@ Plan Device::plan(const Op& op, const Candidate& like) const {
 BatchPlan Device::plan(const Op& op, BatchRange range) const { return {*this, op, range}; }
 
 Tensor Device::tensor(DType dtype, const Shape& shape, Layout layout) const {
-  validate(Add{.shape = shape, .dtype = dtype, .layout = layout});
+  validate_tensor(dtype, shape, layout);
   TensorView view(nullptr, dtype, shape, layout, info().memory);
   std::shared_ptr<void> storage = there(impl_, kDevice).allocate(view.bytes());
   view.data = storage.get();

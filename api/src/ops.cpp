@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "api/src/tensor_check.h"
+
 namespace gable {
 namespace {
 
@@ -312,6 +314,12 @@ std::string_view name(const Op& op) {
 
 std::string describe(const Op& op) {
   return std::string(name(op)) + " " + std::visit([](const auto& o) { return attributes(o); }, op);
+}
+
+void validate_tensor(DType dtype, const Shape& shape, Layout layout) {
+  check_known("tensor", dtype);
+  check_known("tensor", layout);
+  check_shape("tensor", "shape", shape, 1, 4);
 }
 
 void validate(const Op& op) {

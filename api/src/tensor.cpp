@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "api/src/tensor_check.h"
+
 namespace gable {
 namespace {
 
@@ -44,7 +46,7 @@ bool same_order(const Shape& shape, Layout a, Layout b) {
 }
 
 Tensor::Tensor(DType dtype, const Shape& shape, Layout layout) {
-  validate(Add{.shape = shape, .dtype = dtype});
+  validate_tensor(dtype, shape, layout);
   const TensorView shaped(nullptr, dtype, shape, layout);
   storage_ = allocate_host(shaped.bytes());
   view_ = TensorView(storage_.get(), dtype, shape, layout);

@@ -118,6 +118,9 @@ TEST_CASE("validation names the attribute, its value and what would be right") {
   CHECK_THROWS_AS(validate(Transpose{.dtype = static_cast<DType>(3)}), Error);
   CHECK_THROWS_AS(validate(Reorder{.shape = {1, 1, 1, 1}, .to = static_cast<Layout>(3)}), Error);
   CHECK_THROWS_AS(open("reference").tensor(DType::f32, {4}, static_cast<Layout>(3)), Error);
+  CHECK_THROWS_AS(Tensor(DType::f32, {4}, static_cast<Layout>(3)), Error);
+  CHECK_THROWS_WITH_AS(open("reference").tensor(DType::f32, {1, -2, 3, 4}),
+                       "tensor: dimension 1 of shape 1x-2x3x4 is -2; it must lie between 1 and 2147483647", Error);
   CHECK(contains(refused([](Conv2d& c) { c.input[1] = 7; }), "groups is 2; it must divide the input channels (7)"));
   CHECK(contains(refused([](Conv2d& c) { c.input[1] = 8; }), "8 channels in 2 groups needs 4"));
   CHECK(contains(refused([](Conv2d& c) { c.stride.w = 0; }), "stride.w is 0; it must lie between 1 and"));

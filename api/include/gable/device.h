@@ -81,9 +81,10 @@ class GABLE_API Device {
 /// call.
 GABLE_API std::vector<DeviceInfo> devices();
 
-/// `uri` is backend[:selector][?option=value[&option=value]], e.g. "cpu:avx2?threads=2", or "auto": the first available
-/// device (GABLE_DEVICE, if set, says which). Only the plugin that is named gets loaded. Throws Error(unavailable) with
-/// the reason, or Error(invalid_argument) naming the part of the URI that is wrong.
+/// `uri` is backend[:selector][?option=value[&option=value]], e.g. "cpu:avx2?threads=2", or "auto": for each op the
+/// device that is predicted to be the fastest, or was measured to be (gable/choose.h); GABLE_DEVICE, if set, stands in
+/// for it. Only the plugin that is named gets loaded. Throws Error(unavailable) with the reason, or
+/// Error(invalid_argument) naming the part of the URI that is wrong.
 GABLE_API Device open(std::string_view uri);
 
 }  // namespace gable
