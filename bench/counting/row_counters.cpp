@@ -119,8 +119,8 @@ bool RowCounters::wants(const perf::CounterSource& source, DeviceKind kind) cons
          (mode_ == CounterMode::counter ? perf::Provenance::counter : perf::Provenance::simulated);
 }
 
-void RowCounters::require_sources(const std::vector<DeviceKind>& devices) const {
-  if (mode_ == CounterMode::analytic || mode_ == CounterMode::automatic) return;
+std::string RowCounters::missing_sources(const std::vector<DeviceKind>& devices) const {
+  if (mode_ == CounterMode::analytic || mode_ == CounterMode::automatic) return "";
   std::string why;
   for (const Source& one : sources_) {
     const auto& source = one.source;  // clang before 16 captures no structured binding
@@ -128,10 +128,15 @@ void RowCounters::require_sources(const std::vector<DeviceKind>& devices) const 
         std::any_of(devices.begin(), devices.end(), [&](DeviceKind kind) { return wants(*source, kind); });
     if (!concerned) continue;
     const perf::SourceStatus status = source->status();
-    if (status.available) return;
+    if (status.available) return "";
     why += fmt::format("\n  {}: {}\n    cure: {}", status.name, status.reason, status.cure);
   }
-  if (why.empty()) why = "\n  no source of this kind measures these devices";
+  return why.empty() ? "\n  no source of this kind measures these devices" : why;
+}
+
+void RowCounters::require_sources(const std::vector<DeviceKind>& devices) const {
+  const std::string why = missing_sources(devices);
+  if (why.empty()) return;
   throw Error(ErrorCode::unsupported,
               fmt::format("--counters {}: no such source works here{}\n  --counters auto takes what there is and says "
                           "so in every row",

@@ -37,6 +37,9 @@ class RowCounters {
   /// runs a workload for them.
   RowCounters(CounterMode mode, std::vector<std::unique_ptr<perf::CounterSource>> sources, double seconds_limit);
 
+  /// Every source's reason and cure, a line each, when the mode names a kind of source and none of that kind works on
+  /// any of these kinds of devices; else empty.
+  std::string missing_sources(const std::vector<DeviceKind>& devices) const;
   /// Throws Error(unsupported) with every source's reason and cure when the mode names a kind of source and none of
   /// that kind works on any of these kinds of devices.
   void require_sources(const std::vector<DeviceKind>& devices) const;

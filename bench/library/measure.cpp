@@ -171,7 +171,7 @@ std::vector<Measurement> measure_in_turn(const std::vector<Callable>& callables)
     check_options(one);
     check_share_a_round(callables.front(), one);
     if (one.options.counters == CounterUse::counter)
-      bench::own_counters(CounterUse::counter, one.options.gpu.has_value()).require();
+      bench::own_counters(CounterUse::counter, one.options.gpu.has_value()).require(one.name);
   }
   std::vector<bench::Turn> turns;
   for (const Callable& one : callables) turns.push_back(turn_of(one));

@@ -2,6 +2,7 @@
 #include "bench/library/own_counters.h"
 
 #include <fmt/format.h>
+#include <gable/error.h>
 
 #include <algorithm>
 #include <map>
@@ -43,7 +44,14 @@ Opened& opened() {
 OwnCounters::OwnCounters(CounterUse use, bool on_gpu)
     : on_gpu_(on_gpu), rows_(mode_of(use), sources_of(on_gpu), kSecondsLimit) {}
 
-void OwnCounters::require() const { rows_.require_sources({on_gpu_ ? DeviceKind::gpu : DeviceKind::cpu}); }
+void OwnCounters::require(const std::string& callable) const {
+  const std::string why = rows_.missing_sources({on_gpu_ ? DeviceKind::gpu : DeviceKind::cpu});
+  if (why.empty()) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("measure '{}': .counters is CounterUse::counter, and no counter works "
+                          "here{}\n  CounterUse::automatic takes declared values then",
+                          callable, why));
+}
 
 std::string OwnCounters::calibration(const std::string& source, perf::Metric metric) const {
   int passed = 0;

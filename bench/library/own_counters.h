@@ -18,7 +18,7 @@ class OwnCounters {
 
   RowCounters& rows() { return rows_; }
   /// Throws Error(unsupported) with each source's reason and cure if none works here.
-  void require() const;
+  void require(const std::string& callable) const;
   /// "3 of 3 checks with known work passed".
   std::string calibration(const std::string& source, perf::Metric metric) const;
   /// The reason of each source that can't give `metric`; empty if all can.
