@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "bench/common/text.h"
 #include "bench/diff/repeated.h"
 #include "bench/report/study.h"
 #include "perfcounters/timing.h"
@@ -370,6 +371,8 @@ std::string machine_difference(const MachineEntry& before, const MachineEntry& a
   if (before.gpu != after.gpu) return differ("GPU", before.gpu, after.gpu);
   if (before.threads != after.threads)
     return differ("hardware threads", std::to_string(before.threads), std::to_string(after.threads));
+  if (const std::string level = different_cache(before, after); !level.empty())
+    return differ(("cache " + level).c_str(), bytes_text(before.caches.at(level)), bytes_text(after.caches.at(level)));
   return "";
 }
 

@@ -65,6 +65,10 @@ struct MachineEntry {
   std::vector<std::pair<std::string, std::string>> facts{};
 };
 
+/// "l1d", "l2" or "l3", the first whose size differs; empty: none that both name. Hypervisors call CPUs of several
+/// generations "AMD EPYC": their caches tell them apart.
+std::string different_cache(const MachineEntry& a, const MachineEntry& b);
+
 /// A counter source and its calibration with known work.
 struct CounterSourceEntry {
   perf::SourceStatus status{};

@@ -168,6 +168,14 @@ RateEntry rate_from_json(const json& source) {
 
 }  // namespace
 
+std::string different_cache(const MachineEntry& a, const MachineEntry& b) {
+  for (const auto& [level, bytes] : a.caches) {
+    const auto other = b.caches.find(level);
+    if (other != b.caches.end() && other->second != bytes) return level;
+  }
+  return "";
+}
+
 json to_json(const CeilingEntry& ceiling) {
   json entry{{"device", ceiling.device}, {"device_kind", to_string(ceiling.device_kind)},
              {"name", ceiling.name},     {"kind", ceiling.kind},

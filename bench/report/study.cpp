@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "bench/common/text.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_json.h"
 
@@ -23,21 +24,35 @@ std::string fact(const Machine& machine, const char* name) {
   return "";
 }
 
-// What tells machines apart. A study that ran on some of a machine's CPUs has fewer `threads` than the machine.
+// What tells machines apart besides their caches. A study that ran on some of a machine's CPUs has fewer `threads` than
+// the machine.
 std::string hardware_of(const Machine& machine) {
   const std::string online = fact(machine, "threads_online");
   return fmt::format("{}\n{}\n{}", machine.cpu, machine.gpu, online.empty() ? std::to_string(machine.threads) : online);
 }
 
+// The cache that tells a machine from others whose CPUs have the same name.
+void tell_apart(std::vector<Machine>& machines) {
+  for (Machine& machine : machines) {
+    for (const Machine& other : machines) {
+      const std::string level = other.cpu == machine.cpu ? different_cache(machine, other) : "";
+      if (level.empty()) continue;
+      machine.apart = fmt::format("L{} {}", level.substr(1), bytes_text(machine.caches.at(level)));
+      break;
+    }
+  }
+}
+
 // Studies of the same hardware share a tag. A single machine has none.
 void assign_tags(std::vector<Machine>& machines) {
-  std::vector<std::string> known;
+  std::vector<const Machine*> known;
   std::vector<size_t> rank;
   for (const Machine& machine : machines) {
-    const std::string identity = hardware_of(machine);
-    auto it = std::find(known.begin(), known.end(), identity);
+    auto it = std::find_if(known.begin(), known.end(), [&](const Machine* one) {
+      return hardware_of(*one) == hardware_of(machine) && different_cache(*one, machine).empty();
+    });
     rank.push_back(static_cast<size_t>(it - known.begin()));
-    if (it == known.end()) known.push_back(identity);
+    if (it == known.end()) known.push_back(&machine);
   }
   if (known.size() < 2) return;
   for (size_t i = 0; i < machines.size(); ++i) {
@@ -130,6 +145,7 @@ Studies merge(const std::vector<json>& studies) {
     for (Refusal& one : read.study.refused) merged.refused.push_back({std::move(one), i});
   }
   assign_tags(merged.machines);
+  tell_apart(merged.machines);
   name_series(merged);
   name_labels(merged);
   return merged;

@@ -11,7 +11,8 @@
 namespace gable::bench::report {
 
 struct Machine : MachineEntry {
-  std::string tag{};  // "A", "B", … when the merged studies come from several machines; empty for one
+  std::string tag{};    // "A", "B", … when the merged studies come from several machines; empty for one
+  std::string apart{};  // "L1d 32.0 KiB" where another machine's CPU has the same name
 };
 
 struct Ceiling : CeilingEntry {

@@ -371,6 +371,11 @@ TEST_CASE("machines: the same, another, and versions that changed") {
   other.facts = {{"compiler", "2"}, {"date", "y"}};
   CHECK(machine_difference(one, other).empty());
   CHECK(changed_facts(one, other) == std::vector<std::string>{"compiler: 1 -> 2"});
+  MachineEntry zen4 = one, zen5 = one;
+  zen4.caches = {{"l1d", 32768}, {"l2", 1048576}};
+  zen5.caches = {{"l1d", 49152}, {"l2", 1048576}};
+  CHECK(machine_difference(zen4, zen5) == "the machines differ: cache l1d '32.0 KiB' and '48.0 KiB'");
+  CHECK(machine_difference(one, zen5).empty());  // an older record
   other.cpu = "B";
   CHECK(machine_difference(one, other) == "the machines differ: CPU 'A' and 'B'");
 }

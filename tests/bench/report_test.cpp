@@ -325,6 +325,17 @@ TEST_CASE("merge: every entry keeps its machine, and devices of two machines sta
   CHECK(same.machines[1].tag.empty());
   CHECK(series_of(same).size() == 2);
 
+  // Hypervisors call CPUs of several generations the same.
+  json generation = samples::cpu_study();
+  generation["machine"]["caches"]["l1d"] = 32768;
+  const Studies generations = merge({samples::cpu_study(), generation});
+  CHECK(generations.machines[1].tag == "B");
+  REQUIRE(subtitle_of(generations).size() == 2);
+  CHECK(contains(subtitle_of(generations)[0], "(L1d 48.0 KiB)"));
+  CHECK(contains(subtitle_of(generations)[1], "(L1d 32.0 KiB)"));
+  generation["machine"]["caches"].erase("l1d");  // an older record
+  CHECK(merge({samples::cpu_study(), generation}).machines[1].tag.empty());
+
   const Studies gpu_box = merge({samples::cpu_study(), samples::gpu_study()});
   CHECK(gpu_box.measurements.back().machine == 1);
   CHECK(gpu_box.measurements.back().series == "cudnn:0");  // only this machine has a cudnn:0
