@@ -111,13 +111,19 @@ BatchRange BatchPlan::range() const { return there(state_, kBatchPlan).range; }
 
 std::string BatchPlan::explain() const {
   const State& s = there(state_, kBatchPlan);
-  std::string text;
-  for (std::size_t i = 0; i < s.ways.size(); ++i) {
-    const bool is_last = i + 1 == s.ways.size();
-    const std::int64_t last = is_last ? s.range.most : s.ways[i + 1].first - 1;
+  const auto taker = [&](std::size_t i) {
     const Candidate& one = s.ways[i].value.candidate;
-    text += "batches " + std::to_string(s.ways[i].first) + " to " + std::to_string(last) + ": " +
-            (one.device.empty() ? "nothing takes them" : one.device + "/" + one.kernel) + "\n";
+    return one.device.empty() ? "nothing takes them" : one.device + "/" + one.kernel;
+  };
+  std::string text;
+  for (std::size_t i = 0; i < s.ways.size();) {
+    std::size_t next = i + 1;  // measured and predicted choices of one kernel are different ways
+    while (next < s.ways.size() && taker(next) == taker(i)) ++next;
+    const std::int64_t first = s.ways[i].first, last = next < s.ways.size() ? s.ways[next].first - 1 : s.range.most;
+    text += first == last ? "batch " + std::to_string(first)
+                          : "batches " + std::to_string(first) + " to " + std::to_string(last);
+    text += ": " + taker(i) + "\n";
+    i = next;
   }
   return text;
 }

@@ -195,6 +195,14 @@ TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another 
   CHECK(words.text().empty());
 }
 
+TEST_CASE("a plan for a range of batches has one line for neighbours that take one kernel, measured or predicted") {
+  const Device device = open("auto?only=reference");
+  const Conv2d conv{.input = {4, 3, 5, 5}, .weights = {2, 3, 3, 3}};
+  CHECK(tune(device, conv, 60).source == ChoiceSource::measured);
+  CHECK(device.plan(conv, BatchRange{1, 8}).explain() == "batches 1 to 8: reference/f64_loops\n");
+  CHECK(device.plan(conv, BatchRange{3, 3}).explain() == "batch 3: reference/f64_loops\n");
+}
+
 TEST_CASE("?choose=measured tunes an op when its first plan is made") {
   const Op op = add(6000);
   const Device device = open("auto?only=choose_host&choose=measured&limit=60");

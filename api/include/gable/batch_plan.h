@@ -47,8 +47,8 @@ class GABLE_API BatchPlan {
   ~BatchPlan();
 
   BatchRange range() const;
-  /// "batches 1 to 7: cpu/pointwise": a line for each run of batches with the same choice. The kernel is that of the
-  /// first batch; the device may take another of its kernels for the others.
+  /// "batches 1 to 7: cpu/pointwise": a line for each run of batches with one device and kernel. The kernel is that of
+  /// the first batch; the device may take another of its kernels for the others.
   std::string explain() const;
   /// The plan that runs this batch; made now if there is none. Throws Error(invalid_argument) for a batch outside the
   /// range, and everything that Device::plan() throws.
