@@ -8,10 +8,10 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 50;
+constexpr double kTile = 50;  // these two not of tiles that share taps, whose loads leave room for them
 constexpr double kStoredVector = 1;
-constexpr double kStoredPixels = 20;  // a vector of them, by way of a plane
-constexpr double kPixelsProduct = 1.25;
+constexpr double kInterleaved = 1.4;  // a vector of outputs of pixel lanes, for each channel that it mixes
+constexpr double kPixelsProduct = 1.15;
 constexpr double kCopiedRow = 90;
 constexpr double kSplitFloat = 0.85;
 constexpr ConversionCost kStored{0, 12.5};
@@ -29,12 +29,16 @@ double few_channels_seconds(const Conv2dProblem& p, const Target& target, int th
                   (b.strip.planes ? static_cast<double>(p.x_elements()) * kSplitFloat : 0);
   if (b.tile.pixel_lanes) {
     const auto vectors = static_cast<double>(ceil_div(p.wo, kernels.lanes));
-    cycles += rows * vectors * static_cast<double>(p.k) * (steps * fma * kPixelsProduct + kStoredPixels);
+    const auto channels = static_cast<double>(p.k);
+    cycles += rows * vectors * channels * (steps * fma * kPixelsProduct + channels * kInterleaved);
   } else {
     const auto vectors = static_cast<double>(ceil_div(p.k, kernels.lanes));
     const double panels = vectors / static_cast<double>(b.tile.vectors);
     const auto tiles = static_cast<double>(ceil_div(p.wo, widest_tile(kernels, b.tile)));
-    cycles += rows * (static_cast<double>(p.wo) * vectors * (steps * fma + kStoredVector) + tiles * panels * kTile) +
+    const auto pixels = static_cast<double>(p.wo);
+    const bool shares_taps = b.strip.planes && kernels.shares_taps;
+    cycles += rows * (pixels * vectors * steps * fma +
+                      (shares_taps ? 0 : pixels * vectors * kStoredVector + tiles * panels * kTile)) +
               conversion_cycles(p, p.n * p.ho * p.wo, p.k, kStored);
   }
   return estimated_seconds(p, cycles, p.n * b.units.row_blocks, threads);

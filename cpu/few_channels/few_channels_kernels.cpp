@@ -19,6 +19,7 @@ FewChannelsKernels make_few_channels_kernels() {
   FewChannelsKernels kernels{};
   kernels.lanes = static_cast<int>(hn::Lanes(FewD()));
   kernels.pixel_lanes_rows = kFewPixelLanesRows;
+  kernels.shares_taps = kFewSharesTaps;
   kernels.max_pixels = {0, kFewTile[1], kFewTile[2]};
   kernels.max_pair_pixels = {0, kFewPair[1], kFewPair[2]};
   fill_channel_lanes<1, 1, kFewTile[1]>(kernels.row[1]);

@@ -90,6 +90,7 @@ struct FewFinishCall {
 
 struct FewChannelsKernels {
   int lanes, pixel_lanes_rows;
+  bool shares_taps;  // tiles of one vector use a broadcast input for all taps of a kernel row that read it
   std::array<int, kFewMaxVectors + 1> max_pixels, max_pair_pixels;  // by vectors; pairs are even
   /// Channel lanes, indexed [vectors][pixels]: one row of pixels, or a pair of rows under a 2x2 pool.
   FewChannelLanesFunction row[kFewMaxVectors + 1][kFewMaxPixels + 1];
