@@ -85,7 +85,7 @@ class Blocking {
   std::int64_t table_pieces() const {
     const AxisCut cut(columns_);
     const std::int64_t pixels = block_pixels(cut, std::min(block_channels(), p_.k));
-    const std::int64_t of_pixels = ceil_div(p_.wo, pixels) * std::min(pixels, cut.output_step());
+    const std::int64_t of_pixels = ceil_div(p_.wo, pixels) * cut.most_positions(pixels, tile_outputs());
     return std::max(of_pixels, channel_blocks(std::min(block_channels(), least_channels())));
   }
 
@@ -97,6 +97,7 @@ class Blocking {
     const ChannelSection& section = b_.sections.front();
     return section.paired ? 2 * section.lanes : section.lanes;
   }
+  std::int64_t tile_outputs() const { return b_.row_tile_outputs > 0 ? b_.row_tile_outputs : kMaxTileOutputs; }
   std::int64_t columns_under(std::int64_t pixels) const {
     return std::min(p_.w, (pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1);
   }
@@ -190,13 +191,12 @@ class Blocking {
 
   void cut_pixels(std::int64_t channels) {
     const AxisCut cut(columns_);
-    const std::int64_t outputs = b_.row_tile_outputs > 0 ? b_.row_tile_outputs : kMaxTileOutputs;
     const std::int64_t blocks = ceil_div(p_.wo, block_pixels(cut, channels));
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t first = p_.wo * i / blocks;
       const std::int64_t end = p_.wo * (i + 1) / blocks;
       PixelBlock block{b_.tiles.size(), 0, first, end - first, 0, 0};
-      const std::vector<AxisTile> tiles = cut.tiles(first, end, outputs, b_.positions);
+      const std::vector<AxisTile> tiles = cut.tiles(first, end, tile_outputs(), b_.positions);
       b_.tiles.insert(b_.tiles.end(), tiles.begin(), tiles.end());
       block.end_tile = b_.tiles.size();
       block.first_column = std::clamp<std::int64_t>(columns_.first(first), 0, p_.w);

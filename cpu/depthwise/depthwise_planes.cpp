@@ -58,9 +58,10 @@ class Blocking {
 
   /// The size of the table, counted without making it.
   std::int64_t table_pieces() {
-    if (b_.transposes) return p_.ho;
+    const AxisCut rows(row_axis(p_));
+    if (b_.transposes) return std::max(p_.ho, rows.most_positions(p_.ho, kMaxTileOutputs));
     choose_rows();
-    return b_.row_blocks * std::min(b_.unit_rows, AxisCut(row_axis(p_)).output_step());
+    return b_.row_blocks * rows.most_positions(b_.unit_rows, kMaxTileOutputs);
   }
 
  private:

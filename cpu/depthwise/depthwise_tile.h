@@ -89,8 +89,8 @@ struct AxisTile {
   std::int64_t count;        // tiles in a row that read the same positions, this one first
 };
 
-/// Limits of a plan's tables: different tiles of a row, blocks of rows, blocks of channels. A query may build these
-/// tables too.
+/// Limits of a plan's tables: positions of the different tiles of a row, blocks of rows, blocks of channels. A query
+/// may build these tables too.
 inline constexpr std::int64_t kMostTablePieces = 1 << 20;
 
 /// How one axis of the output is cut. Positions are input coordinates `position_step` apart. If neither stride nor
@@ -110,6 +110,8 @@ class AxisCut {
   /// Tiles of the outputs [first, end) of at most so many outputs, and their positions.
   std::vector<AxisTile> tiles(std::int64_t first, std::int64_t end, std::int64_t most,
                               std::vector<Positions>& positions) const;
+  /// At least as many positions as tiles() makes for so many outputs, counted without making them.
+  std::int64_t most_positions(std::int64_t outputs, std::int64_t most) const;
 
  private:
   Positions inside(std::int64_t input, int outputs, std::int64_t run) const;

@@ -90,4 +90,13 @@ std::vector<AxisTile> AxisCut::tiles(std::int64_t first, std::int64_t end, std::
   return made;
 }
 
+std::int64_t AxisCut::most_positions(std::int64_t outputs, std::int64_t most) const {
+  const std::int64_t count = Tiles(ceil_div(outputs, output_step_), most).count;
+  // Tiles that reach over an edge of the image are made one by one. Between the edges, and for either width of a tile,
+  // a few stand for all.
+  const std::int64_t narrow = std::max<std::int64_t>(1, most / 2);
+  const std::int64_t over_an_edge = (axis_.taps - 1) * axis_.dilation / (narrow * output_step_ * axis_.stride) + 2;
+  return std::min(outputs, output_step_) * std::min(count, 2 * over_an_edge + 6) * runs();
+}
+
 }  // namespace gable::cpu

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <ctime>
@@ -314,7 +315,9 @@ TEST_CASE("depthwise: tiles cover every output once, and read what is inside the
           std::vector<Positions> positions;
           std::vector<int> reads(static_cast<std::size_t>(axis.outputs * taps));
           std::vector<AxisTile> tiles;
-          for (AxisTile tile : cut.tiles(0, axis.outputs, kMaxTileOutputs, positions)) {
+          const std::vector<AxisTile> made = cut.tiles(0, axis.outputs, kMaxTileOutputs, positions);
+          CHECK(static_cast<std::int64_t>(positions.size()) <= cut.most_positions(axis.outputs, kMaxTileOutputs));
+          for (AxisTile tile : made) {
             for (std::int64_t i = 0; i < tile.count; ++i) {
               tiles.push_back(tile);
               tile.first += tile.outputs * cut.output_step();
@@ -354,8 +357,15 @@ TEST_CASE("depthwise: 10^9 outputs are cut at once, and what would make tables o
   const Conv2dProblem long_row = sized(channels({.w = billion, .s = 3}), 0, 1);
   const Conv2dProblem long_padding = sized(channels({.w = 8, .s = 3, .pad_left = billion}), 0, billion);
   const Conv2dProblem far_taps = sized(channels({.w = 2 * billion, .s = 2, .dilation_w = billion}), 0, 0);
-  Conv2dProblem far_rows = sized(channels({.h = 2 * billion, .r = 2, .dilation_h = billion}), 0, 0);
+  const Conv2dProblem far_rows = sized(channels({.h = 2 * billion, .r = 2, .dilation_h = billion}), 0, 0);
   Conv2dProblem long_filter = sized(channels({.w = 2 * billion, .s = billion}), 0, 0);
+  // Of each tile that reaches into the padding, and of each block of pixels, the table holds as many positions as it
+  // has runs of taps.
+  const std::int64_t million = 1'000'000;
+  const Conv2dProblem wide = sized(channels({.w = million, .s = million / 2}), 0, million / 4);
+  const Conv2dProblem tall = sized(channels({.h = million, .r = million / 2}), million / 4, 0);
+  const Conv2dProblem spread = sized(channels({.w = million, .s = 1000, .dilation_w = 60}), 0, 0);
+  const Conv2dProblem spread_rows = sized(channels({.h = million, .w = 64, .r = 1000, .dilation_h = 60}), 0, 0);
   const std::clock_t start = std::clock();
   for (const Conv2dProblem* p : {&long_row, &long_padding}) {
     const WindowAxis axis = column_axis(*p);
@@ -368,11 +378,14 @@ TEST_CASE("depthwise: 10^9 outputs are cut at once, and what would make tables o
   }
   for (const Target* target : supported_targets()) {
     for (const bool nhwc : {true, false}) {
-      Conv2dProblem p = nhwc ? far_taps : far_rows;
-      p.nhwc = nhwc;
-      const std::string refusal = nhwc ? depthwise_refusal(p, *target) : depthwise_planes_refusal(p, *target);
-      CAPTURE(refusal);
-      CHECK(refusal.find("; its table holds 1048576") != std::string::npos);
+      for (const Conv2dProblem* problem :
+           nhwc ? std::array{&far_taps, &wide, &spread} : std::array{&far_rows, &tall, &spread_rows}) {
+        Conv2dProblem p = *problem;
+        p.nhwc = nhwc;
+        const std::string refusal = nhwc ? depthwise_refusal(p, *target) : depthwise_planes_refusal(p, *target);
+        CAPTURE(refusal);
+        CHECK(refusal.find("; its table holds 1048576") != std::string::npos);
+      }
       long_filter.nhwc = nhwc;
       const std::string taps =
           nhwc ? depthwise_refusal(long_filter, *target) : depthwise_planes_refusal(long_filter, *target);
