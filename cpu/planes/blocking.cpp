@@ -95,7 +95,9 @@ class Search {
     b_.panels = {lanes, ceil_div(p_.group_k(), lanes)};
     b_.vectors = !unit_.whole_tiles && !b_.by_lanes && unit_.tile[kMostVectors][lanes] != nullptr ? kMostVectors : 2;
     const bool row_of_pixels = is_pointwise(p_) && p_.h == 1 && (b_.by_lanes || p_.w >= unit_.positions);
-    const bool may = !unit_.multiplies_pairs() && p_.dtype == DType::f32 && row_of_pixels;
+    // Tiles of pixels by lanes broadcast f32.
+    const bool reads_type = p_.dtype == DType::f32 || !b_.by_lanes;
+    const bool may = !unit_.multiplies_pairs() && reads_type && row_of_pixels;
     b_.in_place = may && (b_.by_lanes || b_.panels.count <= kPanelsInPlace);
     work_.panels = b_.panels.count;
     work_.weights_outermost = reads_weights_once(p_);

@@ -2,8 +2,8 @@
 //   work unit  images x rows x columns of output, one group, some panels. Its input is staged once, for all its panels,
 //              into a strip that stays in L2: [step][row phase][column phase][image][row][column] of 32-bit elements. A
 //              phase holds the rows (columns) of equal remainder modulo the stride, so that neighbouring outputs read
-//              neighbouring positions and a tap is a constant offset. f32 images that are one row of pixels need no
-//              strip: tiles may read them in place.
+//              neighbouring positions and a tap is a constant offset. Images of one row of pixels need no strip: tiles
+//              of f32 vectors may read them in place, whatever their type.
 //   panel      the lanes of a tile. Its weights pass once for each tile, mostly from L1 or L2.
 //              If images are small, 2 vectors of output channels (pixels by lanes, tile_unit.h).
 //   tile       1, 2 or 4 vectors of positions x the lanes of a panel. Flat: consecutive positions of the strip,

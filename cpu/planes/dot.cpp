@@ -71,7 +71,7 @@ GABLE_CPU_PLANES_BF16 void dot_tile(const Tile& tile) {
     for (auto& sum : lane) sum = _mm512_setzero_ps();
   }
   const float* weights = tile.weights;
-  const float* block = tile.x;
+  const auto* block = static_cast<const float*>(tile.x);
   const std::int64_t x_step = tile.x_step;
   for (std::int64_t left = tile.steps; left > 0; left -= kBlockSteps, block += kBlockSteps * x_step) {
     const std::int64_t steps = std::min(left, kBlockSteps);
@@ -110,7 +110,7 @@ GABLE_CPU_PLANES_BF16 void dot_pixels(const Tile& tile) {
   }
   constexpr std::int64_t kLanes = kVectors * kVector;
   const float* weights = tile.weights;
-  const float* block = tile.x;
+  const auto* block = static_cast<const float*>(tile.x);
   const std::int64_t x_step = tile.x_step;
   for (std::int64_t left = tile.steps; left > 0; left -= kBlockSteps, block += kBlockSteps * x_step) {
     const std::int64_t steps = std::min(left, kBlockSteps);
@@ -156,7 +156,7 @@ TileUnit make_unit() {
   unit.channels = 2;
   unit.positions = kVector;
   unit.most_lanes = kDotLanes;
-  unit.direct_type = DType::bf16;
+  unit.stores[static_cast<int>(DType::bf16)] = true;
   // Measured: 1.7 times the products of f32 on Emerald Rapids, 2 times on Zen 4.
   // Zen 4 multiplies pairs at the rate of f32. CPUs that have AMX too take 3.5 times as long for them.
   unit.vector_ns = bf16::missing_amx().empty() ? 0.8 : 0.29;

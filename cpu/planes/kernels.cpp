@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "cpu/common/half.h"
@@ -49,20 +50,24 @@ constexpr int kLanesOfFour = 2;
 constexpr std::int64_t kWeightsAhead = 1024;
 constexpr std::int64_t kLineFloats = 16;
 
-template <int kVectors, int kLanes>
+/// Reads a strip, which is f32, or an image of kType in place, of whose type the results are then too.
+template <int kVectors, int kLanes, DType kType>
 struct PlaneTile {
-  static HWY_INLINE void store(const Tile& tile, const V (&sums)[kLanes][kVectors]) {
+  static HWY_INLINE void store_sums(const Tile& tile, const V (&sums)[kLanes][kVectors]) {
     const F d;
     const std::int64_t n = lanes_of_vector();
-    if (tile.direct.y == nullptr) {
-      HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
-        HWY_UNROLL(4)
-        for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[lane][v], d, tile.sums + lane * tile.sums_lane + v * n);
-      }
-      return;
+    HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[lane][v], d, tile.sums + lane * tile.sums_lane + v * n);
     }
+  }
+
+  template <DType kStored>
+  static HWY_INLINE void store_directly(const Tile& tile, const V (&sums)[kLanes][kVectors]) {
+    const F d;
+    const std::int64_t n = lanes_of_vector();
     const V least = hn::Set(d, tile.direct.least);
-    float* y = static_cast<float*>(tile.direct.y);
+    auto* y = static_cast<Storage<kStored>*>(tile.direct.y);
     const bool whole = tile.direct.count == kVectors * n;
     HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
       const V bias = tile.direct.bias == nullptr ? hn::Zero(d) : hn::Set(d, tile.direct.bias[lane]);
@@ -70,12 +75,25 @@ struct PlaneTile {
         const V value = at_least(d, least, hn::Add(sums[lane][v], bias));
         const std::int64_t rest = tile.direct.count - v * n;
         if (whole || rest >= n) {
-          hn::StoreU(value, d, y + v * n);
+          store_f32_as<kStored>(d, value, y + v * n);
         } else if (rest > 0) {
-          store_first(d, value, y + v * n, static_cast<int>(rest));
+          store_first_f32_as<kStored>(d, value, y + v * n, static_cast<int>(rest));
         }
       }
       y += tile.direct.plane;
+    }
+  }
+
+  static HWY_INLINE void store(const Tile& tile, const V (&sums)[kLanes][kVectors]) {
+    if (tile.direct.y == nullptr) return store_sums(tile, sums);
+    if constexpr (kType != DType::f32) {
+      store_directly<kType>(tile, sums);
+    } else if (tile.direct.type == DType::f32) {
+      store_directly<DType::f32>(tile, sums);
+    } else if (tile.direct.type == DType::f16) {
+      store_directly<DType::f16>(tile, sums);
+    } else {
+      store_directly<DType::bf16>(tile, sums);
     }
   }
 
@@ -84,16 +102,16 @@ struct PlaneTile {
     const F d;
     const std::int64_t n = lanes_of_vector();
     const float* HWY_RESTRICT weights = tile.weights;
-    const float* block = tile.x;
+    const auto* block = static_cast<const Storage<kType>*>(tile.x);
     const std::int64_t x_step = tile.x_step;
     for (std::int64_t left = tile.steps; left > 0; left -= planes::kBlockSteps) {
       const std::int64_t steps = std::min(left, planes::kBlockSteps);
       for (std::int64_t tap = 0; tap < tile.tap_count; ++tap) {
-        const float* HWY_RESTRICT x = block + tile.taps[tap];
+        const Storage<kType>* HWY_RESTRICT x = block + tile.taps[tap];
         for (std::int64_t step = 0; step < steps; ++step) {
           V in[kVectors];
           HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
-            in[v] = hn::LoadU(d, x + v * n);
+            in[v] = load_as_f32<kType>(d, x + v * n);
             if constexpr (kPrefetches) hwy::Prefetch(x + v * n + tile.prefetch);
           }
           HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
@@ -135,7 +153,7 @@ struct PixelTile {
       HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::Zero(d);
     }
     const float* HWY_RESTRICT weights = tile.weights;
-    const float* block = tile.x;
+    const auto* block = static_cast<const float*>(tile.x);
     const std::int64_t x_step = tile.x_step;
     for (std::int64_t left = tile.steps; left > 0; left -= planes::kBlockSteps) {
       const std::int64_t steps = std::min(left, planes::kBlockSteps);
@@ -175,7 +193,10 @@ void fill_pixel_tiles(TileUnit& unit) {
 
 template <int kVectors, int kLanes>
 void fill_tiles(TileUnit& unit) {
-  unit.tile[kVectors][kLanes] = &PlaneTile<kVectors, kLanes>::run;
+  unit.tile[kVectors][kLanes] = &PlaneTile<kVectors, kLanes, DType::f32>::run;
+  unit.in_place[static_cast<int>(DType::f32)][kVectors][kLanes] = unit.tile[kVectors][kLanes];
+  unit.in_place[static_cast<int>(DType::f16)][kVectors][kLanes] = &PlaneTile<kVectors, kLanes, DType::f16>::run;
+  unit.in_place[static_cast<int>(DType::bf16)][kVectors][kLanes] = &PlaneTile<kVectors, kLanes, DType::bf16>::run;
   if constexpr (kLanes > 1) fill_tiles<kVectors, kLanes - 1>(unit);
 }
 
@@ -186,6 +207,7 @@ TileUnit make_unit() {
   unit.most_lanes = kTileLanes;
   // Two vectors of 256 bits a cycle, or one to two of 512 bits; narrower targets have no multiply-add.
   unit.vector_ns = lanes_of_vector() == 16 ? 0.25 : lanes_of_vector() == 8 ? 0.15 : 0.3;
+  std::fill(std::begin(unit.stores), std::end(unit.stores), true);
   fill_tiles<1, kTileLanes>(unit);
   fill_tiles<2, kTileLanes>(unit);
   fill_tiles<4, kLanesOfFour>(unit);

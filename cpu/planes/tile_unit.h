@@ -29,6 +29,7 @@ constexpr int kMostPixels = 14;
 /// Stores from registers instead of to `sums`: the tile's first `count` positions are consecutive pixels of y.
 struct DirectStore {
   void* y;             // null: store to sums
+  DType type;          // of y
   std::int64_t plane;  // elements from one output channel to the next
   std::int64_t count;
   const float* bias;  // of each lane, or null
@@ -37,7 +38,7 @@ struct DirectStore {
 
 /// One register tile: output lanes x positions, summed over all steps and taps. Elements are 32 bits wide.
 struct Tile {
-  const float* x;               // the tile's first position, at the first step and the strip's first tap
+  const void* x;                // the tile's first position, at the first step and the strip's first tap
   std::int64_t x_step, x_part;  // elements from one to the next
   const std::int64_t* taps;     // offset of each tap
   std::int64_t tap_count, steps;
@@ -54,14 +55,16 @@ using TileFunction = void (*)(const Tile&);
 struct TileUnit {
   const char* name = "";  // of the kernel
   PathUnit coverage = PathUnit::vectors;
-  std::string missing;             // why this machine can't run it; empty: it can
-  int channels = 1;                // of a step
-  int positions = 0;               // of a vector
-  int most_lanes = 0;              // of a tile
-  bool whole_tiles = false;        // computes most_lanes lanes and kBlockSteps steps even where fewer are used
-  DType direct_type = DType::f32;  // of results that it can store from registers, if it has no whole tiles
+  std::string missing;       // why this machine can't run it; empty: it can
+  int channels = 1;          // of a step
+  int positions = 0;         // of a vector
+  int most_lanes = 0;        // of a tile
+  bool whole_tiles = false;  // computes most_lanes lanes and kBlockSteps steps even where fewer are used
+  bool stores[3] = {};       // by the type of results: whether it stores them from registers
   /// By vectors (1, 2, 4) and lanes; null where there is none. A unit of whole tiles has them by vectors and products.
   TileFunction tile[kMostVectors + 1][kMostLanes + 1] = {};
+  /// The same that read an image in place, by its type. Units that multiply pairs have none.
+  TileFunction in_place[3][kMostVectors + 1][kMostLanes + 1] = {};
   /// Pixels by lanes, by vectors of lanes (1, 2) and pixels.
   int most_pixels = 0;  // 0: it has no such tiles
   TileFunction pixel_tile[3][kMostPixels + 1] = {};

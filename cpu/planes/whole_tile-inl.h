@@ -48,7 +48,7 @@ class WholeTile {
       tiles.template zero<3>();
     }
     const float* weights = tile.weights;
-    const float* block = tile.x;
+    const auto* block = static_cast<const float*>(tile.x);
     for (std::int64_t left = tile.steps; left > 0; left -= kBlockSteps, block += kBlockSteps * tile.x_step) {
       for (std::int64_t tap = 0; tap < tile.tap_count; ++tap) {
         products<0>(tiles, tile, block + tile.taps[tap], weights);

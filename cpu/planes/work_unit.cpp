@@ -83,9 +83,10 @@ class WorkUnit {
   std::int64_t strip_step() const { return in_place_ ? p_.h * p_.w : b_.in_place ? staged_tail_step() : b_.strip.step; }
   /// The last work unit of a problem in place may have fewer positions than a vector.
   std::int64_t staged_tail_step() const { return 2 * kMostPositions; }
-  const float* input() const {
-    if (!in_place_) return scratch_.strip;
-    return static_cast<const float*>(image(0)) + at_.column;
+  /// Of the tile that begins at this position.
+  const void* input(std::int64_t position) const {
+    if (!in_place_) return scratch_.strip + position;
+    return advance(image(0), p_.dtype, at_.column + position);
   }
 
   void stage() const {
@@ -230,12 +231,13 @@ class WorkUnit {
   }
 
   TileFunction function_of(int vectors, int lanes) const {
+    if (in_place_) return unit_.in_place[static_cast<int>(p_.dtype)][vectors][lanes];
     return unit_.tile[vectors][unit_.whole_tiles ? b_.terms.products : lanes];
   }
 
   bool stores_directly(const TileAt& at) const {
     if (pools_ || unit_.whole_tiles || run_.non_temporal || at.pieces != 1) return false;
-    return p_.dtype == unit_.direct_type && p_.activation != Activation::tanh &&
+    return unit_.stores[static_cast<int>(p_.dtype)] && p_.activation != Activation::tanh &&
            scratch_.pieces[static_cast<std::size_t>(at.first_piece)].sums == 0;
   }
 
@@ -263,7 +265,7 @@ class WorkUnit {
       const TapRange rows = row_axis(p_).inside(at_.row + at.row);
       tile.first_tap = rows.begin * p_.s;
       tile.end_tap = rows.end * p_.s;
-      tile.x = input() + at.start;
+      tile.x = input(at.start);
       tile.sums = scratch_.sums + at.sums * tile.sums_lane;
       unit_.pixel_tile[vectors][at.vectors](tile);
       if (at.pieces == 0) continue;
@@ -279,13 +281,13 @@ class WorkUnit {
     Tile tile = tile_of(panel);
     tile.sums_lane = sums_lane();
     for (const TileAt& at : scratch_.tiles) {
-      tile.x = input() + at.start;
+      tile.x = input(at.start);
       tile.sums = scratch_.sums + (pools_ ? at.start : 0);
       const bool direct = stores_directly(at);
       const Piece* pieces = scratch_.pieces.data() + at.first_piece;
       if (direct) {
         const float least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity();
-        tile.direct = {advance(out.y, p_.dtype, pieces->y), y_plane(), pieces->count, out.bias, least};
+        tile.direct = {advance(out.y, p_.dtype, pieces->y), p_.dtype, y_plane(), pieces->count, out.bias, least};
       } else {
         tile.direct = {};
       }

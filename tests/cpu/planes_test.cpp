@@ -137,6 +137,10 @@ TEST_CASE("planes: 1x1, with images in a row, in place, strided, and fewer pixel
   check_planes(sized({.n = 2, .c = 36, .h = 13, .w = 14, .k = 21, .stride_h = 2, .stride_w = 2}, 0, 0), random);
   check_planes(sized({.c = 5, .h = 11, .w = 16, .k = 6, .stride_h = 3, .stride_w = 3, .bias = true}, 0, 0), random);
   check_planes(sized({.c = 17, .h = 9, .w = 9, .k = 31, .pad_top = 1, .pad_left = 1}, 1, 1), random);
+  for (const DType type : kTypes) {
+    const Conv2dProblem p = sized({.c = 9, .h = 8, .w = 16, .k = 3, .dtype = type, .nhwc = false}, 0, 0);
+    CHECK(PlanesPlan(p, best_target(), 1).description().fusion.find("input in place") == 0);
+  }
 }
 
 TEST_CASE("planes: pools of any window and stride") {
