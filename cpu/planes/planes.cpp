@@ -77,9 +77,11 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const double element = p.stride_w > 2 ? cost.stage_phases : p.stride_w > 1 ? cost.stage_phase : cost.stage;
   const double stage = elements * element + rows * cost.staged_row;
   const double vectors = planes::vectors_of(b, unit), share = whole_vector_share(unit.positions);
+  // f32 is staged and stored as fast as it is multiplied; the conversions of other types are what they are.
+  const double moving_share = p.dtype == DType::f32 && !unit.multiplies_pairs() ? share : 1;
   const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? 1 : b.panels.lanes));
-  const double nanoseconds = vectors * sums * unit.vector_ns * share + tiles * cost.tile +
-                             strips * (stage + cost.unit) + outputs * cost.output * share;
+  const double nanoseconds = vectors * sums * unit.vector_ns * share + tiles * cost.tile * moving_share +
+                             strips * (stage * moving_share + cost.unit) + outputs * cost.output * share;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
   return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count());
 }
