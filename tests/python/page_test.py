@@ -432,6 +432,21 @@ def test_small_screens_scroll_down_only(page):
         assert one.run("Math.min(...[...document.querySelectorAll('.figure text')].map((t) => parseFloat(getComputedStyle(t).fontSize)))") >= 11
 
 
+def test_the_card_of_a_phone_does_not_cover_its_point_and_scrolls_where_it_is_too_high(page):
+    one = page(COUNTED)
+    one.resize(420, 600, phone=True)
+    one.settle()
+    for index in range(3):
+        x, y = one.center(mark(index))
+        one.click(x, y)
+        left, top, right, bottom = one.run("(() => { const r = document.querySelector('.card').getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; })()")
+        assert top >= 0 and bottom <= 600 and left >= 0 and right <= 420
+        assert not top <= y <= bottom
+        if one.run("(() => { const c = document.querySelector('.card'); return c.scrollHeight > c.clientHeight + 1; })()"):
+            assert one.run("getComputedStyle(document.querySelector('.card')).overflowY") == "auto"
+        one.key("Escape")
+
+
 def test_the_view_is_saved_as_svg_png_and_csv(page, tmp_path):
     one = page(COUNTED)
     choose(one, 'fieldset[data-facet="precision"] input[value="f32"]')

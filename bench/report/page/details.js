@@ -12,19 +12,27 @@ const fillCard = (point, crowd) => {
   if (crowd > 1) card.append(html("p", { class: "soft" }, `${crowd} points in this spot: a click spreads them.`));
 };
 
-// Beside the mark, or where it fits.
-// Beside the plot if there is room, so that it hides no point near this one; else beside the point.
+// Beside the plot if there is room, so that it hides no point near this one; else beside the point; on a narrow screen
+// below or above it. Where it is higher than that, it scrolls.
 const placeCard = (mark, plot) => {
+  card.style.maxHeight = "";
   const at = one(".mark", mark).getBoundingClientRect(), origin = figure.getBoundingClientRect().left;
-  const width = card.offsetWidth, height = card.offsetHeight, gap = 14, edge = 8;
+  const width = card.offsetWidth, gap = 14, edge = 8;
+  let height = card.offsetHeight;
   const roomX = document.documentElement.clientWidth, roomY = document.documentElement.clientHeight;
   const places = [origin + plot.x1 + gap, origin + plot.x0 - gap - width, at.right + gap];
   let left = places.find((x) => x >= edge && x + width <= roomX - edge) ?? at.left - gap - width;
   let top = at.top + at.height / 2 - height / 2;
   if (left < edge) {
     left = clamp(at.left - width / 2, edge, Math.max(edge, roomX - width - edge));
-    top = at.bottom + gap + height > roomY - edge ? at.top - gap - height : at.bottom + gap;
+    const below = roomY - edge - at.bottom - gap, above = at.top - gap - edge;
+    if (height > below && height > above) {
+      height = Math.max(below, above, 120);
+      card.style.maxHeight = `${height}px`;
+    }
+    top = height > below ? at.top - gap - height : at.bottom + gap;
   }
+  card.classList.toggle("scrolls", card.style.maxHeight !== "");
   card.style.transform = `translate(${Math.round(left)}px,${Math.round(clamp(top, edge, Math.max(edge, roomY - height - edge)))}px)`;
 };
 
