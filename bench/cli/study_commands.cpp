@@ -110,6 +110,16 @@ bool can_be_judged(const report::Measurement& m, const MachineCeilings& ceilings
   return m.place.cache == "cold" || (gpu != nullptr && gpu->l2_bytes > 0);
 }
 
+/// Older records name the lowest roof alone: such a row gets all its limits where the lowest is the same one.
+void add_limits(std::vector<report::Measurement*>& old, const MachineCeilings& ceilings, const perf::Machine& machine) {
+  std::vector<Row> rows(old.size());
+  std::transform(old.begin(), old.end(), rows.begin(), [](const report::Measurement* one) -> Row { return *one; });
+  judge_rows(rows, ceilings, machine);
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    if (rows[i].verdict.roof == old[i]->verdict.roof) old[i]->verdict.limits = rows[i].verdict.limits;
+  }
+}
+
 /// Rows of a study without ceilings get the verdict of those that another study measured on their machine.
 void judge_merged(report::Studies& studies) {
   for (std::size_t i = 0; i < studies.machines.size(); ++i) {
@@ -127,14 +137,17 @@ void judge_merged(report::Studies& studies) {
     for (const CeilingEntry& one : entries) most_threads = std::max(most_threads, one.threads.value_or(0));
     const MachineCeilings ceilings = ceilings_of(entries, rates);
     std::vector<Row> rows;
-    std::vector<report::Measurement*> measurements;
+    std::vector<report::Measurement*> measurements, old;
     for (report::Measurement& m : studies.measurements) {
-      if (m.machine != i || !m.verdict.bound.empty() || !can_be_judged(m, ceilings, most_threads)) continue;
+      if (m.machine != i || !can_be_judged(m, ceilings, most_threads)) continue;
+      if (!m.verdict.bound.empty() && m.verdict.limits.empty()) old.push_back(&m);
+      if (!m.verdict.bound.empty()) continue;
       rows.push_back(m);
       measurements.push_back(&m);
     }
     judge_rows(rows, ceilings, machine_of(studies.machines[i]));
     for (std::size_t row = 0; row < rows.size(); ++row) static_cast<Row&>(*measurements[row]) = rows[row];
+    add_limits(old, ceilings, machine_of(studies.machines[i]));
   }
 }
 

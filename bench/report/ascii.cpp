@@ -25,6 +25,7 @@ struct Panel {
   std::string title;
   std::vector<const Measurement*> points{};
   std::vector<RoofLimit> roofs{};  ///< each once
+  bool has_ceilings = false;
 };
 
 bool same_roof(const RoofLimit& a, const RoofLimit& b) {
@@ -40,6 +41,10 @@ std::vector<Panel> panels_of(const Studies& studies) {
     const std::string title = fmt::format("{} {}{}", machine.tag, m.on_gpu() ? machine.gpu : machine.cpu, threads);
     auto panel = std::find_if(panels.begin(), panels.end(), [&](const Panel& one) { return one.title == title; });
     if (panel == panels.end()) panel = panels.insert(panels.end(), {.title = title});
+    for (const Ceiling& ceiling : studies.ceilings) {
+      if (studies.machines[ceiling.machine].tag == machine.tag && ceiling.device_kind == m.place.kind)
+        panel->has_ceilings = true;
+    }
     panel->points.push_back(&m);
     for (const RoofLimit& limit : m.verdict.limits) {
       if (std::none_of(panel->roofs.begin(), panel->roofs.end(), [&](const auto& r) { return same_roof(r, limit); }))
@@ -162,7 +167,10 @@ std::string text_of(const Panel& panel, const AsciiSize& size) {
   if (drawn.find(kMany) != std::string::npos) legend += fmt::format("  {} several rows in one place\n", kMany);
   if (std::any_of(panel.points.begin(), panel.points.end(), [](const Measurement* m) { return m->flagged(); }))
     legend += "  (!) flagged: `gable plot --out DIR` says why\n";
-  const char* kind = panel.roofs.empty() ? " (no ceilings in this study: no roofline)" : "";
+  const char* kind = "";
+  if (panel.roofs.empty())
+    kind = panel.has_ceilings ? " (these rows do not name their roofs: `gable plot --out DIR` draws them)"
+                              : " (no ceilings in this study: no roofline)";
   return fmt::format("{}{}\n{:>{}}\n", printable(panel.title), kind, "GFLOP/s", kMargin) + drawn + roofs + legend;
 }
 

@@ -274,6 +274,8 @@ std::string ceilings_table(const Studies& studies) {
                                            {"Quartiles", true},
                                            {"Theoretical", true},
                                            {"Formula", false}}};
+  if (studies.ceilings.empty() && studies.rates.empty())
+    return "<p class=\"soft\">None were measured: the option --ceilings measures them.</p>\n";
   std::string body;
   for (const Ceiling& c : studies.ceilings) {
     body += limit_row({c.name, c.device, c.threads.value_or(0), c.machine, c.limit}, studies,
