@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gable/backend.h>
 #include <gable/error.h>
 
 #include <algorithm>
@@ -21,7 +22,11 @@ namespace {
 constexpr double kLeastLimit = 600;  // seconds of a round
 constexpr double kLimitFactor = 10;  // against the first one
 
-std::vector<std::string> devices_of(const std::vector<Row>& rows, bool gpus) {
+/// Those of the rows. An `auto` is asked again, and so are the devices beside it: it may have chosen a kernel that its
+/// device does not take by itself, or a GPU with copies from the host.
+std::vector<std::string> devices_of(const std::vector<std::string>& asked, const std::vector<Row>& rows, bool gpus) {
+  const auto is_auto = [](const std::string& uri) { return parse_device_uri(uri).backend == "auto"; };
+  if (std::any_of(asked.begin(), asked.end(), is_auto)) return asked;
   std::vector<std::string> devices;
   for (const Row& row : rows) {
     if ((gpus || !row.on_gpu()) && std::find(devices.begin(), devices.end(), row.place.device) == devices.end())
@@ -49,7 +54,7 @@ void measure_rounds(const StudyOptions& options, const MeasureOptions& measuring
   std::vector<std::string> words{perf::own_executable()};
   words.insert(words.end(), options.words.begin(), options.words.end());
   words.insert(words.end(), {"--round-cases", fmt::format("{}", fmt::join(cases, ",")), "--round-devices",
-                             fmt::format("{}", fmt::join(devices_of(rows, gpus), ","))});
+                             fmt::format("{}", fmt::join(devices_of(options.devices, rows, gpus), ","))});
   double limit = kLeastLimit;
   for (int round = 2; round <= measuring.rounds && perf::interrupting_signal() == 0; ++round) {
     console.progress(static_cast<std::size_t>(round) - 1, static_cast<std::size_t>(measuring.rounds), "rounds");

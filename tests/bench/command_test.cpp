@@ -427,6 +427,12 @@ TEST_CASE("a row of `auto` that goes from the host's memory to a GPU ran on the 
   CHECK(row["gpu_index"] == 0);
   CHECK(row["threads"].is_null());
   CHECK(row["T"]["source"] == "clock");
+  const Result rounds =
+      run_command(std::string("bench ") + kSmall +
+                      " --device 'auto?only=cuda_double:0&memory=host' --seconds 0.02 --rounds 2 --json -",
+                  "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "'");
+  REQUIRE_MESSAGE(rounds.code == 0, rounds.err);
+  CHECK(json::parse(rounds.out)["measurements"][0]["T"]["rounds"].size() == 2);  // each by auto, with its copies
 }
 
 TEST_CASE("--energy: joules of a row, or why there are none here, in the record and in words") {
@@ -599,6 +605,14 @@ TEST_CASE("roofline writes its files, and plot draws them again, without a PNG w
   CHECK(row["bound"].is_string());
   CHECK(row["arithmetic"]["dtype"] == "f64");
   if (row["bound"] == "compute") CHECK(contains(row["roof"].get<std::string>(), "f64"));
+
+  // A record from before rows had all limits is judged again by its own ceilings.
+  json older = study;
+  for (json& one : older["measurements"]) one.erase("limits");
+  std::ofstream(folder.file("older.json")) << older;
+  const Result ascii = run_command("plot --ascii '" + folder.file("older.json") + "'");
+  CHECK(ascii.code == 0);
+  CHECK(contains(ascii.out, row["roof"].get<std::string>() + ": "));
 
   const std::string again = folder.file("again");
   const std::string json_file = "'" + out + "/study.json'";
