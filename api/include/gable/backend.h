@@ -33,7 +33,9 @@ struct DeviceUri {
   std::map<std::string, std::string> options{};
 };
 
+/// Throws Error(invalid_argument) naming the part that is wrong.
 GABLE_API DeviceUri parse_device_uri(std::string_view text);
+/// The URI as text, which parse_device_uri() reads.
 GABLE_API std::string to_string(const DeviceUri& uri);
 /// Throws Error(invalid_argument) naming the first option that is not among `known`.
 GABLE_API void check_options(const DeviceUri& uri, const std::vector<std::string>& known);
@@ -87,6 +89,7 @@ class GABLE_API PlanImpl {
 class GABLE_API EventImpl {
  public:
   virtual ~EventImpl();
+  /// Puts the event on the stream; null is the device's default one.
   virtual void record(void* stream) = 0;
   /// `start` is of the same class. Throws Error(invalid_argument) where it is another device's, or was not recorded.
   virtual double seconds_since(const EventImpl& start) const = 0;
@@ -144,10 +147,15 @@ class GABLE_API DeviceImpl {
   virtual Ranking tune(const Op& op, double seconds) const;
 
   // Memory, streams and events. The defaults are those of the host.
+  /// Throws Error(out_of_memory).
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const;
+  /// The tensors are checked: equal shape, dtype and order; apart, or the same. Throws Error(invalid_argument) for
+  /// memory that the device does not reach.
   virtual void copy(const ConstTensorView& from, const TensorView& to, void* stream) const;
   virtual Stream stream() const;
+  /// Waits until the work on the stream has finished. Throws Error(device_failure), also for earlier failures of it.
   virtual void synchronize(void* stream) const;
+  /// Throws Error(unsupported) if there are no events.
   virtual std::shared_ptr<EventImpl> event() const;
 
   /// Loops and ceilings for studies; null where the device has none. The device owns it.
@@ -160,6 +168,7 @@ class GABLE_API DeviceImpl {
 class GABLE_API Backend {
  public:
   virtual ~Backend();
+  /// As in libgable_<name>.so and in device URIs.
   virtual std::string name() const = 0;
   /// Greater is tried first by `auto`. reference 0, onednn 110, cpu 120, cudnn 200, cuda 210.
   virtual int priority() const = 0;

@@ -80,6 +80,7 @@ GABLE_API gable_status gable_plan_explain(const gable_plan* plan, char* text, si
 GABLE_API gable_status gable_plan_kernel(const gable_plan* plan, char* text, size_t size, size_t* needed);
 /* 1 if bias, activation and max-pool run inside the kernel. */
 GABLE_API gable_status gable_plan_fused(const gable_plan* plan, int* fused);
+/* How far the results of the plan may be from the exact ones. */
 GABLE_API gable_status gable_plan_error_bound(const gable_plan* plan, gable_error_bound* bound);
 
 /* Call it once, outside the hot loop. `weights` are row-major (K, C/groups, R, S), in the plan's dtype and in the

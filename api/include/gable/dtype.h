@@ -26,6 +26,7 @@ enum class Math : std::uint8_t {
 
 enum class Activation : std::uint8_t { none, relu, tanh };
 
+/// Bytes of an element.
 constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 
 GABLE_API std::string_view to_string(DType value);

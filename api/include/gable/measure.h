@@ -90,7 +90,7 @@ struct GABLE_API Measurement {
   std::string bound{};  ///< "compute", "memory:dram", ..., "overhead"; empty: no ceiling was measured
   std::string roof{};   ///< the ceiling that limits it
 
-  double flops() const { return work.value.value_or(0) / time.seconds; }
+  double flops() const { return work.value.value_or(0) / time.seconds; }  ///< FLOP/s; 0 without W
   /// A point of the roofline has both W and Q(dram).
   bool is_point() const;
 };

@@ -114,10 +114,10 @@ GABLE_API void validate(const Op& op);
 
 /// Shapes below are of validated ops.
 GABLE_API Shape conv_output_shape(const Conv2d& conv);  ///< (N, K, Ho, Wo) before the fused pool
-GABLE_API Shape output_shape(const Op& op);
+GABLE_API Shape output_shape(const Op& op);             ///< (N, K, Ho, Wo) after the fused pool; of a matmul (m, n)
 GABLE_API Work work(const Op& op);
 /// Products summed into one output element: (C/groups)*R*S, or k; 1 for ops without sums.
 GABLE_API std::int64_t terms(const Op& op);
-GABLE_API DType dtype_of(const Op& op);
+GABLE_API DType dtype_of(const Op& op);  ///< of the op's tensors, except the bias
 
 }  // namespace gable

@@ -86,13 +86,13 @@ class GABLE_API Plan {
   ~Plan();
 
   const Op& op() const;
-  const Shape& output_shape() const;
-  Work work() const;
+  const Shape& output_shape() const;  ///< of y, after a fused pool
+  Work work() const;                  ///< of one run
   /// What `auto` chose and why, if it did; then kernel, target, tile, blocking, fusion, threads; then a line for each
   /// kernel of the device that refused the op, with its reason.
   std::string explain() const;
-  std::string kernel() const;
-  bool fused() const;  ///< the whole epilogue runs inside the kernel
+  std::string kernel() const;  ///< as query() and ?kernel= name it
+  bool fused() const;          ///< the whole epilogue runs inside the kernel
   ErrorBound error_bound() const;
   Arithmetic arithmetic() const;
   std::size_t workspace_bytes() const;  ///< the plan's own memory, besides the tensors
