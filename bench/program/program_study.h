@@ -19,7 +19,7 @@ struct ProgramOptions {
   int top = 20;                  ///< regions, and kernels, with the most time that are kept by themselves
   bool ceilings = false;
   bool quick_ceilings = true;
-  bool experiments = false;  ///< runs it up to twice more, changed, to tell what takes its time (findings.h)
+  bool experiments = false;  ///< runs it up to three times more, to tell what takes its time (findings.h)
   std::string command;       ///< gable's command line, for the record
 };
 
