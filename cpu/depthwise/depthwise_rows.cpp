@@ -36,18 +36,28 @@ struct DepthwiseRows {
     }
   }
 
+  /// Pixels of fewer channels than a vector has lanes: all of the image's. Vectors reach into the next pixels, except
+  /// for those of the last ones.
+  static HWY_INLINE void widen_part(const WidenCall& call, const T* x) {
+    const D d;
+    const auto valid = hn::FirstN(d, static_cast<std::size_t>(call.lanes.channels));
+    const std::int64_t readable = (call.pixels - 1) * call.x_step + call.lanes.channels;
+    std::int64_t pixel = 0;
+    for (; pixel * call.x_step + lanes() <= readable; ++pixel, x += call.x_step) {
+      hn::StoreU(hn::IfThenElseZero(valid, load_as_f32<kType>(d, x)), d, call.row + pixel * call.row_step);
+    }
+    for (; pixel < call.pixels; ++pixel, x += call.x_step) {
+      float* row = call.row + pixel * call.row_step;
+      for (std::int64_t i = 0; i < call.lanes.channels; ++i) row[i] = element_as_f32(x, kType, i);
+      std::fill(row + call.lanes.channels, row + lanes(), 0.0F);
+    }
+  }
+
   static void widen(const WidenCall& caller) {
     const WidenCall call = caller;
     const D d;
     const T* x = static_cast<const T*>(call.x);
-    if (call.lanes.channels < lanes()) {
-      for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, x += call.x_step) {
-        float* row = call.row + pixel * call.row_step;
-        for (std::int64_t i = 0; i < call.lanes.channels; ++i) row[i] = element_as_f32(x, kType, i);
-        std::fill(row + call.lanes.channels, row + lanes(), 0.0F);
-      }
-      return;
-    }
+    if (call.lanes.channels < lanes()) return widen_part(call, x);
     for_each_vector(call.pixels, call.lanes, [&](std::int64_t pixel, std::int64_t lane, std::int64_t channel) HWY_ATTR {
       hn::StoreU(load_as_f32<kType>(d, x + pixel * call.x_step + channel), d, call.row + pixel * call.row_step + lane);
     });
@@ -83,16 +93,26 @@ struct DepthwiseRows {
     const NarrowCall call = caller;
     const D d;
     T* y = static_cast<T*>(call.y);
-    const bool part = call.lanes.channels < lanes();
-    for_each_vector(call.pixels, call.lanes, [&](std::int64_t pixel, std::int64_t lane, std::int64_t channel) HWY_ATTR {
-      V value = hn::LoadU(d, call.row + pixel * call.row_step + lane);
-      if constexpr (kTanh) value = tanh_f32(d, value);
-      T* to = y + pixel * call.y_step + channel;
-      if (part) {
-        store_first_f32_as<kType>(d, value, to, static_cast<int>(call.lanes.channels));
-      } else {
-        store_f32_as<kType>(d, value, to);
+    const auto finished = [d](V value) HWY_ATTR {
+      if constexpr (kTanh) return tanh_f32(d, value);
+      return value;
+    };
+    if (call.lanes.channels < lanes()) {
+      // Vectors reach into the next pixels, which are stored later, except for those of the last ones.
+      const std::int64_t writable = (call.pixels - 1) * call.y_step + call.lanes.channels;
+      for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel, y += call.y_step) {
+        const V value = finished(hn::LoadU(d, call.row + pixel * call.row_step));
+        if (pixel * call.y_step + lanes() <= writable) {
+          store_f32_as<kType>(d, value, y);
+        } else {
+          store_first_f32_as<kType>(d, value, y, static_cast<int>(call.lanes.channels));
+        }
       }
+      return;
+    }
+    for_each_vector(call.pixels, call.lanes, [&](std::int64_t pixel, std::int64_t lane, std::int64_t channel) HWY_ATTR {
+      const V value = finished(hn::LoadU(d, call.row + pixel * call.row_step + lane));
+      store_f32_as<kType>(d, value, y + pixel * call.y_step + channel);
     });
   }
 
