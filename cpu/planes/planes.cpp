@@ -46,19 +46,35 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 namespace {
 
 /// Costs in nanoseconds: a staged element (with one phase of the stride, with two, with more), a staged row, an output,
-/// a tile, and a work unit's input. Fitted on Zen 4; whole tiles and more than two phases on a Xeon with AMX.
+/// a row of outputs that is finished from sums, a tile, and a work unit's input. Fitted on Zen 4; whole tiles and more
+/// than two phases on a Xeon with AMX; f32 on cores that do not halve vectors on Zen 5, where a tile of pixels by lanes
+/// counts once and not for each pixel.
 struct PlaneCosts {
-  double stage, stage_phase, stage_phases, staged_row, output, tile, unit;
+  double stage, stage_phase, stage_phases, staged_row, output, finished_row, tile, unit;
 };
-constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 16, 100};
-constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 3.5, 4.5, 0.24, 18, 100};  // 16 bits in f32 vectors
-constexpr PlaneCosts kOfPairs{0.19, 0.4, 3.2, 7.5, 0.04, 18, 100};
-constexpr PlaneCosts kOfWholeTiles{0.12, 0.41, 3.5, 0, 0.12, 0, 200};
+constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 0, 16, 100};
+constexpr PlaneCosts kOfWholeVectors{0.16, 0.18, 2.2, 2.1, 0.02, 1.75, 24, 150};
+constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 3.5, 4.5, 0.24, 0, 18, 100};  // 16 bits in f32 vectors
+constexpr PlaneCosts kOfPairs{0.19, 0.4, 3.2, 7.5, 0.04, 0, 18, 100};
+constexpr PlaneCosts kOfWholeTiles{0.12, 0.41, 3.5, 0, 0.12, 0, 0, 200};
+
+bool in_whole_vectors(const Conv2dProblem& p, const planes::TileUnit& unit) {
+  return p.dtype == DType::f32 && !unit.multiplies_pairs() && whole_vector_share(unit.positions) < 1;
+}
 
 const PlaneCosts& costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
   if (unit.whole_tiles) return kOfWholeTiles;
   if (unit.multiplies_pairs()) return kOfPairs;
+  if (in_whole_vectors(p, unit)) return kOfWholeVectors;
   return p.dtype == DType::f32 ? kOfVectors : kOfConvertedVectors;
+}
+
+/// Rows of outputs of a channel that tiles leave as sums, as their positions are no run of outputs.
+double finished_rows(const planes::Blocking& b, const planes::TileUnit& unit) {
+  const Conv2dProblem& p = b.problem;
+  const planes::Outputs outputs{b.work.images, b.work.rows, b.work.columns};
+  if (b.by_lanes || b.strip.columns == p.wo || planes::prefers_rows(b, unit, outputs)) return 0;
+  return static_cast<double>(p.n * p.ho * p.k);
 }
 
 }  // namespace
@@ -77,11 +93,11 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const double element = p.stride_w > 2 ? cost.stage_phases : p.stride_w > 1 ? cost.stage_phase : cost.stage;
   const double stage = elements * element + rows * cost.staged_row;
   const double vectors = planes::vectors_of(b, unit), share = whole_vector_share(unit.positions);
-  // f32 is staged and stored as fast as it is multiplied; the conversions of other types are what they are.
-  const double moving_share = p.dtype == DType::f32 && !unit.multiplies_pairs() ? share : 1;
-  const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? 1 : b.panels.lanes));
-  const double nanoseconds = vectors * sums * unit.vector_ns * share + tiles * cost.tile * moving_share +
-                             strips * (stage * moving_share + cost.unit) + outputs * cost.output * share;
+  const std::int64_t pixels = in_whole_vectors(p, unit) ? unit.most_pixels : 1;
+  const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? pixels : b.panels.lanes));
+  const double nanoseconds = vectors * sums * unit.vector_ns * share + tiles * cost.tile +
+                             strips * (stage + cost.unit) + outputs * cost.output * share +
+                             finished_rows(b, unit) * cost.finished_row;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
   return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count());
 }
