@@ -23,13 +23,12 @@ double few_channels_seconds(const Conv2dProblem& p, const Target& target, int th
   const FewChannelsKernels& kernels = few_channels_kernels(target);
   const FewChannelsBlocking b = few_channels_blocking(p, kernels, threads);
   const double fma = fma_cycles(target, kernels.lanes);
-  const auto steps = static_cast<double>(few_channels_steps(p));
   const auto rows = static_cast<double>(p.n * p.ho);
   double cycles = static_cast<double>(p.n * p.h) * kCopiedRow +
                   (b.strip.planes ? static_cast<double>(p.x_elements()) * kSplitFloat : 0);
   if (b.tile.pixel_lanes) {
     const auto vectors = static_cast<double>(ceil_div(p.wo, kernels.lanes));
-    const auto channels = static_cast<double>(p.k);
+    const auto channels = static_cast<double>(p.k), steps = static_cast<double>(few_channels_steps(p));
     cycles += rows * vectors * channels * (steps * fma * kPixelsProduct + channels * kInterleaved);
   } else {
     const auto vectors = static_cast<double>(ceil_div(p.k, kernels.lanes));
@@ -37,8 +36,9 @@ double few_channels_seconds(const Conv2dProblem& p, const Target& target, int th
     const auto tiles = static_cast<double>(ceil_div(p.wo, widest_tile(kernels, b.tile)));
     const auto pixels = static_cast<double>(p.wo);
     const bool shares_taps = b.strip.planes && kernels.shares_taps;
-    cycles += rows * (pixels * vectors * steps * fma +
-                      (shares_taps ? 0 : pixels * vectors * kStoredVector + tiles * panels * kTile)) +
+    const double inside = static_cast<double>(p.n) * kernel_rows_inside(p);  // rows of padding are skipped
+    cycles += inside * pixels * vectors * static_cast<double>(p.s * p.c) * fma +
+              (shares_taps ? 0 : rows * (pixels * vectors * kStoredVector + tiles * panels * kTile)) +
               conversion_cycles(p, p.n * p.ho * p.wo, p.k, kStored);
   }
   return estimated_seconds(p, cycles, p.n * b.units.row_blocks, threads);
