@@ -105,6 +105,7 @@ Tensor Device::tensor(DType dtype, const Shape& shape, Layout layout) const {
 }
 
 void Device::copy(const ConstTensorView& from, const TensorView& to, const Stream& stream) const {
+  if (from.data == nullptr || to.data == nullptr) throw Error(ErrorCode::invalid_argument, "copy: a null pointer");
   if (from.shape != to.shape || from.dtype != to.dtype || !same_order(from.shape, from.layout, to.layout)) {
     throw Error(ErrorCode::invalid_argument,
                 "copy from " + to_string(from.shape) + " " + std::string(to_string(from.dtype)) + " " +
@@ -112,7 +113,6 @@ void Device::copy(const ConstTensorView& from, const TensorView& to, const Strea
                     std::string(to_string(to.dtype)) + " " + std::string(to_string(to.layout)) +
                     ": shape, dtype and layout must be equal");
   }
-  if (from.data == nullptr || to.data == nullptr) throw Error(ErrorCode::invalid_argument, "copy: a null pointer");
   validate(Add{.shape = from.shape, .dtype = from.dtype, .layout = from.layout});
   const auto source = reinterpret_cast<std::uintptr_t>(from.data), target = reinterpret_cast<std::uintptr_t>(to.data);
   if (source != target && source < target + to.bytes() && target < source + from.bytes())

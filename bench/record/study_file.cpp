@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 
+#include <unordered_set>
+#include <vector>
+
 #include "bench/common/files.h"
 #include "bench/common/text.h"
 #include "bench/record/schema.h"
@@ -20,13 +23,18 @@ using nlohmann::json;
 }  // namespace
 
 json parse_document(const std::string& text, const std::string& name) {
-  const auto check_depth = [&](int depth, json::parse_event_t, const json&) {
+  std::vector<std::unordered_set<std::string>> keys;  // of each object around the place
+  const auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
     if (depth > kMostLevels)
       fail(name, fmt::format("is nested more than {} levels deep, which no study is", kMostLevels));
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
+      fail(name, fmt::format("an object has the field '{}' twice", printable(parsed.get<std::string>())));
     return true;
   };
   try {
-    return json::parse(text, check_depth);
+    return json::parse(text, check);
   } catch (const json::exception& error) {
     fail(name, fmt::format("is no JSON: {}", printable(error.what())));
   }

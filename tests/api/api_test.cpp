@@ -505,6 +505,37 @@ TEST_CASE("what was moved from says so") {
   // NOLINTEND(bugprone-use-after-move)
 }
 
+TEST_CASE("a tensor that was moved from is empty, and whatever takes one says so") {
+  const Device device = open("cpu?threads=1");
+  const Plan plan = device.plan(Matmul{.m = 2, .n = 5, .k = 3});
+  Tensor a(DType::f32, {2, 3}), b(DType::f32, {3, 5}), assigned;
+  const Tensor c(DType::f32, {2, 5}), like_a(DType::f32, {2, 3});
+  std::fill_n(b.as<float>(), 15, 1.0F);
+  const PackedWeights packed = plan.pack(b);
+  const void* memory = a.data();
+  const Tensor moved(std::move(a));
+  assigned = std::move(b);
+  CHECK(moved.data() == memory);
+  CHECK(moved.shape() == Shape{2, 3});
+  CHECK(assigned.as<float>()[14] == 1);
+  const Tensor never;
+  // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+  for (const Tensor* empty : std::initializer_list<const Tensor*>{&a, &b, &never}) {
+    CHECK(empty->data() == nullptr);
+    CHECK(empty->shape() == Shape{});
+    CHECK(empty->bytes() == 0);
+    CHECK(contains(message_of([&] { empty->as<float>(); }), "the tensor is empty"));
+    CHECK(contains(message_of([&] { plan.run(*empty, packed, c); }), "a null pointer; this plan takes 2x3"));
+    CHECK(contains(message_of([&] { plan.run(moved, packed, *empty); }), "a null pointer; this plan takes 2x5"));
+    CHECK(contains(message_of([&] { plan.pack(*empty); }), "a null pointer; this plan takes 3x5"));
+    CHECK(contains(message_of([&] { device.copy(*empty, like_a); }), "copy: a null pointer"));
+    CHECK(contains(message_of([&] { device.copy(like_a, *empty); }), "copy: a null pointer"));
+  }
+  a = Tensor(DType::f32, {2, 3});  // may be used again
+  CHECK(a.bytes() == 24);
+  // NOLINTEND(bugprone-use-after-move)
+}
+
 TEST_CASE("threads run several batches of one range at once") {
   const Device device = open("cpu?threads=1");
   const Matmul matmul{.m = 1, .n = 33, .k = 17};

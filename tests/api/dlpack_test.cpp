@@ -81,6 +81,7 @@ TEST_CASE("an exported tensor outlives its owner, with the strides of its layout
   CHECK(managed->dl_tensor.strides[1] == 1);
   CHECK(static_cast<const float*>(back.data)[5] == 42);
   managed->deleter(managed);
+  CHECK_THROWS_WITH_AS(to_dlpack(Tensor()), doctest::Contains("the tensor is empty"), Error);
 }
 
 }  // namespace

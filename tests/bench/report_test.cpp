@@ -267,6 +267,14 @@ TEST_CASE("study file: deep, cut or broken JSON is refused with the file's name"
   for (size_t cut = 0; cut < whole.size(); cut += 997) CHECK(contains(refusal_of(whole.substr(0, cut)), "is no JSON"));
 }
 
+TEST_CASE("study file: a field that an object has twice is refused, at whatever place") {
+  CHECK(refusal_of("{\"a\": 1, \"b\": {\"a\": 2}, \"c\": [{\"a\": 3}, {\"a\": 4}]}") == "accepted");
+  for (const char* text :
+       {"{\"a\": 1, \"a\": 2}", "{\"b\": {\"c\": {}, \"a\": 1, \"a\": 1}}", "[{\"a\": [], \"\\u0061\": {}}]"})
+    CHECK(contains(refusal_of(text), "study 'a.json': an object has the field 'a' twice"));
+  CHECK_FALSE(contains(refusal_of("{\"\\u001b[31m\": 1, \"\\u001b[31m\": 2}"), "\x1b"));
+}
+
 TEST_CASE("study file: what is no study, or a newer one, says so; no escape sequence reaches the terminal") {
   Folder folder("files");
   std::filesystem::create_directories(folder.path());

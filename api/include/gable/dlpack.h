@@ -102,8 +102,11 @@ inline TensorView view_of(const DLTensor& tensor) {
 }
 
 /// Hands the tensor's memory to a consumer, which calls the result's deleter when done. The memory stays alive until
-/// then, also when `tensor` goes first.
+/// then, also when `tensor` goes first. Throws Error(invalid_argument) on an empty tensor.
 inline DLManagedTensor* to_dlpack(const Tensor& tensor) {
+  if (tensor.data() == nullptr) {
+    throw Error(ErrorCode::invalid_argument, "DLPack: the tensor is empty: moved from, or never given memory");
+  }
   struct Holder {
     DLManagedTensor managed{};
     Tensor::Storage storage;

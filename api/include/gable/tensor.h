@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 namespace gable {
 
@@ -56,6 +57,8 @@ struct ConstTensorView : detail::View<const void*> {
 };
 
 /// Owns 128-byte-aligned memory on one device. Movable, not copyable; made by Device::tensor() or, on the host, here.
+/// One that was moved from, or made without arguments, is empty: data() is null, the shape has rank 0, bytes() is 0.
+/// Whatever takes a tensor throws Error(invalid_argument) on an empty one, and so does as().
 class GABLE_API Tensor {
  public:
   /// Memory and the way to release it; Device::tensor() fills it.
@@ -65,8 +68,13 @@ class GABLE_API Tensor {
   /// Uninitialised host memory. Throws Error(out_of_memory), or Error(invalid_argument) on a dimension below 1.
   Tensor(DType dtype, const Shape& shape, Layout layout = Layout::nchw);
   Tensor(Storage storage, const TensorView& view) : storage_(std::move(storage)), view_(view) {}
-  Tensor(Tensor&&) noexcept = default;
-  Tensor& operator=(Tensor&&) noexcept = default;
+  Tensor(Tensor&& other) noexcept
+      : storage_(std::move(other.storage_)), view_(std::exchange(other.view_, TensorView())) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    storage_ = std::move(other.storage_);
+    view_ = std::exchange(other.view_, TensorView());
+    return *this;
+  }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
@@ -78,13 +86,16 @@ class GABLE_API Tensor {
   DType dtype() const { return view_.dtype; }
   const Shape& shape() const { return view_.shape; }
   Layout layout() const { return view_.layout; }
-  std::size_t bytes() const { return view_.bytes(); }
+  std::size_t bytes() const { return view_.data == nullptr ? 0 : view_.bytes(); }
   const Storage& storage() const { return storage_; }
 
   /// Typed pointer to host elements: float for f32, std::uint16_t bit patterns for f16 and bf16.
   template <typename T>
   T* as() const {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, std::uint16_t>, "float or std::uint16_t");
+    if (view_.data == nullptr) {
+      throw Error(ErrorCode::invalid_argument, "Tensor::as: the tensor is empty: moved from, or never given memory");
+    }
     if (sizeof(T) != size_of(view_.dtype) || view_.memory.kind != Memory::Kind::host) {
       throw Error(ErrorCode::invalid_argument, "Tensor::as: the element type does not fit a " +
                                                    std::string(to_string(view_.dtype)) + " tensor in " +
