@@ -85,6 +85,47 @@ bool is_held(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
 }
 
+struct Descriptor {
+  int number;
+  Descriptor(const fs::path& path, int flags) : number(::open(path.c_str(), flags | O_CLOEXEC)) {
+    if (number < 0) fail_errno("can't open", path, errno);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { ::close(number); }
+};
+
+off_t bytes_in(const Descriptor& file, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(file.number, &status) != 0) fail_errno("can't stat", path, errno);
+  return status.st_size;
+}
+
+/// Returns 0 or errno.
+int copy_all(const Descriptor& from, const Descriptor& to) {
+  std::vector<char> piece(std::size_t{1} << 16);
+  for (;;) {
+    const ssize_t bytes = ::read(from.number, piece.data(), piece.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return bytes < 0 ? errno : 0;
+    if (const int error = write_all(to.number, {piece.data(), static_cast<std::size_t>(bytes)})) return error;
+  }
+}
+
+/// Writes what `from` holds into `to`. Space is taken first, so that a full disk leaves `to` as it was.
+void overwrite(const fs::path& from, const fs::path& to) {
+  const Descriptor source(from, O_RDONLY), target(to, O_WRONLY);
+  const off_t before = bytes_in(target, to), after = bytes_in(source, from);
+  int error = after > before ? ::posix_fallocate(target.number, 0, after) : 0;
+  if (error != 0) {
+    static_cast<void>(!::ftruncate(target.number, before));
+    fail_errno("can't write", to, error);
+  }
+  error = copy_all(source, target);
+  if (error == 0 && ::ftruncate(target.number, after) != 0) error = errno;
+  if (error != 0) fail_errno("can't write", to, error);
+}
+
 /// The permissions that the umask gives to any other file; mkostemp() gives 0600.
 mode_t usual_mode() {
   const mode_t mask = ::umask(0);
@@ -127,10 +168,7 @@ void TemporaryFile::write(const std::vector<std::string_view>& parts) const {
 void TemporaryFile::rename_to(const fs::path& destination) {
   struct stat before {};
   if (::stat(destination.c_str(), &before) == 0) {
-    if (before.st_nlink > 1) {  // its other names shall show the same data
-      fs::copy_file(path_, destination, fs::copy_options::overwrite_existing);
-      return;
-    }
+    if (before.st_nlink > 1) return overwrite(path_, destination);  // its other names shall show the same data
     // A program that drew the file may have replaced it: by name, not by the descriptor.
     ::chmod(path_.c_str(), before.st_mode & 07777);
   }
@@ -164,11 +202,10 @@ std::string read_whole(const std::string& what, const std::string& path) {
 }
 
 ErrorCode code_of(const std::error_code& error) {
-  for (const std::errc full : {std::errc::no_space_on_device, std::errc::io_error, std::errc::file_too_large}) {
-    if (error == full) return ErrorCode::device_failure;
+  for (const int of_the_system : {ENOSPC, EDQUOT, EIO, EFBIG, EMFILE, ENFILE, ENOMEM}) {
+    if (error == std::error_code(of_the_system, std::generic_category())) return ErrorCode::device_failure;
   }
-  return error == std::error_code(EDQUOT, std::generic_category()) ? ErrorCode::device_failure
-                                                                   : ErrorCode::invalid_argument;
+  return ErrorCode::invalid_argument;
 }
 
 void check_writable(const std::string& path) {

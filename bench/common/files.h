@@ -45,7 +45,8 @@ void write_file(const std::string& path, const std::vector<std::string_view>& pa
 /// it is a folder, can't be read, or holds more than 256 MiB: a device may have no end.
 std::string read_whole(const std::string& what, const std::string& path);
 
-/// device_failure where a disk is full or fails, else invalid_argument: what the user named can't be written.
+/// device_failure where a disk is full or fails, or descriptors or memory run out; else invalid_argument: what the user
+/// named can't be written.
 ErrorCode code_of(const std::error_code& error);
 
 /// The checks of write_file() that need no data: `path` is no device or folder and no file without permission, and

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -484,6 +485,41 @@ TEST_CASE("an output keeps its mode and its links, whatever its name's length") 
   fs::create_symlink("loop", folder.file("loop"));
   CHECK_THROWS_AS(write_file(folder.file("loop"), {""}), Error);
   CHECK_THROWS_AS(write_file(folder.file(std::string(256, 'x')), {""}), Error);
+}
+
+TEST_CASE("an output with several hard links stays as it was where there is no space for the new one") {
+  const Folder folder;
+  const std::string path = folder.file("file"), before = "before", after(100000, 'x');
+  write_file(path, {before});
+  fs::create_hard_link(path, folder.file("hard"));
+  TemporaryFile file(path);
+  file.write({after});
+  struct rlimit whole {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &whole) == 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small { 4096, whole.rlim_max };
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::error_code error;
+  try {
+    file.rename_to(path);
+  } catch (const fs::filesystem_error& failure) {
+    error = failure.code();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &whole);
+  ::signal(SIGXFSZ, handler);
+  CHECK(error == std::errc::file_too_large);
+  CHECK(read_text(path) == before);
+  for (const std::string& text : {after, before}) {  // grows, shrinks
+    write_file(path, {text});
+    CHECK(read_text(folder.file("hard")) == text);
+  }
+}
+
+TEST_CASE("without descriptors or memory for an output, the system failed, not the user") {
+  const auto code = [](int error) { return code_of({error, std::generic_category()}); };
+  for (const int error : {EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT, EIO, EFBIG})
+    CHECK(code(error) == ErrorCode::device_failure);
+  for (const int error : {EACCES, ENOENT, EROFS, ENAMETOOLONG}) CHECK(code(error) == ErrorCode::invalid_argument);
 }
 
 TEST_CASE("temporary files of processes that were killed are removed, those in use are not") {
