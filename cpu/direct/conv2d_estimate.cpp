@@ -63,14 +63,16 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const auto steps = static_cast<double>(p.s * p.group_c());
   double cycles = p.groups > 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
   const double weights = weights_cycles(p);
-  std::int64_t lanes = 0;
-  for (std::int64_t lane = 0; lane < p.group_k(); lane += lanes) {
+  std::int64_t lanes = 0, panels = 0;
+  for (std::int64_t lane = 0; lane < p.group_k(); lane += panels * lanes) {
     lanes = tile_panel_lanes(kernels, p.group_k() - lane);
+    panels = std::max<std::int64_t>(1, (p.group_k() - lane) / lanes);  // alike
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
                            (lanes < kernels.lanes ? kHalfVectorProduct : 1);
-    cycles += kernel_rows * (steps * vectors * std::max(pixels * product, tiles * weights) + runs) +
-              rows * (tiles * kTile + pixels * vectors * kStoredVector);
+    cycles += static_cast<double>(panels) *
+              (kernel_rows * (steps * vectors * std::max(pixels * product, tiles * weights) + runs) +
+               rows * (tiles * kTile + pixels * vectors * kStoredVector));
   }
   // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.
   cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c(), kStaged) +

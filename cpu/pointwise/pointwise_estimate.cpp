@@ -37,15 +37,17 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const double stored = kStoredVector + (p.dtype == DType::f32 ? 0 : kNarrowedVector);
   double cycles = input * static_cast<double>(b.units.lane_blocks);
   const double weights = weights_cycles(p);
-  std::int64_t lanes = 0;
-  for (std::int64_t lane = 0; lane < p.k; lane += lanes) {
+  std::int64_t lanes = 0, panels = 0;
+  for (std::int64_t lane = 0; lane < p.k; lane += panels * lanes) {
     const std::int64_t widest = b.tile.vectors * kernels.lanes;
     lanes = p.k - lane >= widest ? widest : packed_panel_lanes(kernels, p.k - lane);
+    panels = std::max<std::int64_t>(1, (p.k - lane) / lanes);  // alike
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
                            (lanes < kernels.lanes ? kHalfVectorProduct : 1);
     const double step = std::max(pixels * product, tiles * weights);  // a tile of one pixel waits for weights
-    cycles += vectors * (channels * step + pixels * stored) + tiles * (kTile + runs * kRun);
+    cycles +=
+        static_cast<double>(panels) * (vectors * (channels * step + pixels * stored) + tiles * (kTile + runs * kRun));
   }
   return estimated_seconds(p, cycles, b.units.pixel_blocks * b.units.lane_blocks, threads);
 }

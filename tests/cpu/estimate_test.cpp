@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <ctime>
 #include <random>
 
 #include "cpu/common/estimate.h"
@@ -102,6 +103,19 @@ TEST_CASE("estimates: depthwise with one output a channel, in both layouts") {
       }
     }
   }
+}
+
+TEST_CASE("estimates of 10^9 output channels are made at once, and go on as those of fewer do") {
+  const auto of_channels = [](std::int64_t k) { return sized({.c = 17, .w = 2, .k = k}, 0, 0); };
+  const std::clock_t start = std::clock();
+  for (const Target* target : supported_targets()) {
+    for (const Seconds seconds : {conv2d_seconds, pointwise_seconds}) {
+      const double ratio =
+          seconds(of_channels(1'000'000'000), *target, 1) / seconds(of_channels(1'000'000), *target, 1);
+      CHECK(ratio == doctest::Approx(1000).epsilon(0.01));
+    }
+  }
+  CHECK(std::clock() - start < CLOCKS_PER_SEC / 4);  // each took a second
 }
 
 TEST_CASE("estimates: none for NCHW by kernels of NHWC, nor for a pool") {
