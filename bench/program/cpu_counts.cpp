@@ -86,13 +86,15 @@ CpuCounts simulated_counts(const CpuCountRequest& request) {
   for (const auto& [path, region] : program.regions) counts.by_region[path] = work_of(region);
   if (!program.cure.empty()) counts.notes.push_back(program.cure);
   counts.interrupted = program.end.interrupted;
-  const std::string& failure = counts.by_region[""].reason;
-  if (failure.empty() && program.end.status() != request.exit_status) {
-    counts.notes.push_back(
-        fmt::format("under valgrind the program ended with {} instead of {}: what it did there may "
-                    "differ",
-                    program.end.status(), request.exit_status));
+  if (!counts.by_region[""].flop.empty() && program.end.status() != request.exit_status) {
+    counts.by_region = {};
+    counts.by_region[""].reason = fmt::format(
+        "under valgrind the program ended with {} instead of {}, so it did something else there: a program with a "
+        "sanitizer, or one that checks its own time, does",
+        program.end.status(), request.exit_status);
+    counts.evidence.reset();
   }
+  const std::string& failure = counts.by_region[""].reason;
   counts.reason = failure.empty() ? "the simulated run had no call of this region" : failure;
   return counts;
 }

@@ -516,6 +516,18 @@ TEST_CASE("measure: an exit code that the simulated run has as well is not said 
   CHECK_FALSE(contains(result.err, "under valgrind"));
 }
 
+TEST_CASE("measure: a simulated run that ends otherwise than the first one gives no W and Q") {
+  const Folder folder;
+  const std::string file = folder.file("study.json"), runs = folder.file("runs");
+  const Result result = gable_command(
+      folder, "measure --json '" + file + "' -- sh -c 'echo run >> " + runs + "; exit $(wc -l < " + runs + ")'");
+  CHECK(result.code == 1);
+  const json document = json::parse(read_text(file));
+  CHECK(check_study(document).empty());
+  CHECK(document["measurements"].empty());
+  if (read_text(runs) != "run\n") CHECK(contains(result.err, "instead of 1, so it did something else there"));
+}
+
 TEST_CASE("measure: regions are as many as ran, and a simulated W is the known one") {
   const Folder folder;
   const std::string file = folder.file("study.json");
