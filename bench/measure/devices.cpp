@@ -73,6 +73,7 @@ Placement placement_of(const OpenDevice& device) {
 Placement placement_of(const OpenDevice& device, const Plan& plan) {
   Placement place = placement_of(device);
   if (parse_device_uri(device.uri).backend != "auto") return place;
+  place.asked = device.uri;
   place.device = plan.device_uri();
   const Memory memory = open(place.device).info().memory;  // the plan's own may be the host's: auto?memory=host
   place.kind = kind_of(memory);

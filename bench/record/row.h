@@ -52,6 +52,7 @@ struct ArithmeticFields {
 /// Where and how it ran.
 struct Placement {
   std::string device{};  ///< URI; words after a space say how it was called ("cuda:0 graph")
+  std::string asked{};   ///< "auto?threads=1" where an `auto` chose the device; else empty
   DeviceKind kind = DeviceKind::cpu;
   std::optional<int> gpu{};  ///< index of the GPU, where it is known
   std::string device_name{};

@@ -69,6 +69,7 @@ Identity identity_from_json(const json& m) {
 
 void set_placement(json& entry, const Placement& place) {
   entry["device"] = place.device;
+  if (!place.asked.empty()) entry["asked"] = place.asked;
   entry["device_kind"] = to_string(place.kind);
   set_if(entry, "gpu_index", place.gpu);
   entry["device_name"] = place.device_name;
@@ -96,6 +97,7 @@ ArithmeticFields arithmetic_from_json(const json& m) {
 
 Placement placement_from_json(const json& m) {
   return {.device = m["device"],
+          .asked = text_or_empty(m, "asked"),
           .kind = device_kind_of(m),
           .gpu = number_or_empty<int>(m, "gpu_index"),
           .device_name = m["device_name"],

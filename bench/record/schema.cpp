@@ -426,6 +426,7 @@ void check_called(Checker& check, const json& entry, const std::string& at, Pres
 void check_measurement(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "problem", "device_name", "kernel"}) check.text({entry, at, key});
   for (const char* key : {"name", "op", "device"}) check.nonempty({entry, at, key});
+  check.text({entry, at, "asked", Presence::optional});
   check.choice({entry, at, "dtype"}, kDtypes);
   check.choice({entry, at, "layout", says_conv_like(entry) ? Presence::required : Presence::optional},
                {"nchw", "nhwc"});

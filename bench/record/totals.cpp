@@ -15,7 +15,7 @@ NetworkTotal empty_total_of(const Row& row) {
           .math = row.identity.math,
           .layout = row.identity.layout,
           .cache = row.place.cache,
-          .device = row.place.device};
+          .device = row.place.asked.empty() ? row.place.device : row.place.asked};
 }
 
 /// Whether the row belongs to the total.

@@ -113,7 +113,9 @@ Layers layers_of(const Studies& studies) {
   for (const Measurement& m : studies.measurements) {
     if (!m.identity.count) continue;
     layers.rows.push_back(m);
-    layers.rows.back().place.device = m.series;
+    Placement& place = layers.rows.back().place;
+    place.device = place.asked.empty() ? m.series : place.asked + m.series.substr(m.place.device.size());
+    place.asked.clear();
     lists.insert(m.identity.suite);
   }
   std::copy_if(studies.refused.begin(), studies.refused.end(), std::back_inserter(layers.refused),

@@ -416,6 +416,27 @@ TEST_CASE("a row of `auto` is on the kind of device that runs it, and gives its 
   CHECK(study["measurements"][0]["threads"].is_null() == (study["measurements"][0]["device_kind"] == "gpu"));
 }
 
+TEST_CASE("a network has a total of `auto`, whatever it chose, beside those of the devices") {
+  const Folder folder;
+  std::ofstream(folder.file("net.txt")) << "mb1ic3ih8oc4kh3n\"first*2\"\nmb1ic8ih8oc8kh1n\"second\"\n";
+  const Result result =
+      run_command("bench --file '" + folder.file("net.txt") + "' --device 'auto?only=cpu,cpu' --seconds 0.01 --json '" +
+                  folder.file("a.json") + "'");
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const json study = json::parse(read_text(folder.file("a.json")));
+  check_study_of(study);
+  CHECK(study["measurements"][0]["device"] == "cpu");
+  CHECK(study["measurements"][0]["asked"] == "auto?only=cpu");
+  REQUIRE(study["totals"].size() == 2);
+  for (const json& total : study["totals"]) {
+    CHECK(total["layers"] == 2);
+    CHECK(total["convolutions"] == 3);
+  }
+  CHECK(study["totals"][0]["device"] == "auto?only=cpu");
+  CHECK(study["totals"][1]["device"] == "cpu");
+  CHECK(contains(result.out, "auto?only=cpu "));
+}
+
 TEST_CASE("a row of `auto` that goes from the host's memory to a GPU ran on the GPU") {
   const Result result = run_command(
       std::string("bench ") + kSmall + " --device 'auto?only=cuda_double:0&memory=host' --seconds 0.01 --json -",
@@ -429,10 +450,11 @@ TEST_CASE("a row of `auto` that goes from the host's memory to a GPU ran on the 
   CHECK(row["T"]["source"] == "clock");
   const Result rounds =
       run_command(std::string("bench ") + kSmall +
-                      " --device 'auto?only=cuda_double:0&memory=host' --seconds 0.02 --rounds 2 --json -",
+                      " --device 'auto?only=cuda_double:0&memory=host' --seconds 1 --rounds 2 --json -",
                   "GABLE_BACKEND_PATH='" GABLE_TEST_DOUBLE "'");
   REQUIRE_MESSAGE(rounds.code == 0, rounds.err);
-  CHECK(json::parse(rounds.out)["measurements"][0]["T"]["rounds"].size() == 2);  // each by auto, with its copies
+  CHECK_MESSAGE(json::parse(rounds.out)["measurements"][0]["T"]["rounds"].size() == 2,
+                rounds.err);  // each by auto, with its copies
 }
 
 TEST_CASE("--energy: joules of a row, or why there are none here, in the record and in words") {
