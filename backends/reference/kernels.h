@@ -72,17 +72,35 @@ inline std::int64_t scratch_elements(const Op& op) {
   return kBlock * (terms(op) + 2 * outputs);
 }
 
-/// The patch of output pixel (p, q): zeros where a tap falls into the padding.
-inline void gather(const Conv2d& conv, const void* x, std::int64_t n, std::int64_t group, std::int64_t p,
-                   std::int64_t q, double* patch) {
+/// What conv2d() and matmul() read. `rows` are widen_weights()'s; `bias` is null without one.
+struct Operands {
+  const void* x;
+  const double* rows;
+  const float* bias;
+};
+
+/// The threads of a run. `scratch` holds scratch_elements() doubles for each.
+struct Workers {
+  int threads;
+  double* scratch;
+};
+
+/// A row of a group's output; p counts rows of the (pooled) output.
+struct OutputRow {
+  std::int64_t n, group, p;
+};
+
+/// The input patch of pixel (row.p, q) of the convolution, before a pool: zeros where a tap falls into the padding.
+inline void gather(const Conv2d& conv, const void* x, const OutputRow& row, std::int64_t q, double* patch) {
   const std::int64_t channels = conv.weights[1];
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t r = 0; r < conv.weights[2]; ++r) {
-      const std::int64_t h = p * conv.stride.h - conv.padding.top + r * conv.dilation.h;
+      const std::int64_t h = row.p * conv.stride.h - conv.padding.top + r * conv.dilation.h;
       for (std::int64_t s = 0; s < conv.weights[3]; ++s) {
         const std::int64_t w = q * conv.stride.w - conv.padding.left + s * conv.dilation.w;
         const bool inside = h >= 0 && h < conv.input[2] && w >= 0 && w < conv.input[3];
-        *patch++ = inside ? load(x, conv.dtype, offset(conv.input, conv.layout, n, group * channels + c, h, w)) : 0.0;
+        *patch++ =
+            inside ? load(x, conv.dtype, offset(conv.input, conv.layout, row.n, row.group * channels + c, h, w)) : 0.0;
       }
     }
   }
@@ -90,8 +108,9 @@ inline void gather(const Conv2d& conv, const void* x, std::int64_t n, std::int64
 
 /// One row of outputs of one group: for each pooled pixel, the maximum over its window of activation(conv + bias).
 template <typename Store>
-void conv2d_row(const Conv2d& conv, const Shape& output, const void* x, const double* rows, const float* bias,
-                std::int64_t n, std::int64_t group, std::int64_t p, double* scratch, const Store& store) {
+void conv2d_row(const Conv2d& conv, const Operands& operands, const OutputRow& row, double* scratch,
+                const Store& store) {
+  const Shape output = output_shape(conv);
   const std::int64_t count = terms(conv);
   const std::int64_t channels = conv.weights[0] / conv.groups;
   const PoolWindow one(1, 1);
@@ -104,14 +123,14 @@ void conv2d_row(const Conv2d& conv, const Shape& output, const void* x, const do
     std::fill_n(magnitude, pixels * channels, 0.0);
     for (std::int64_t tap = 0; tap < pool.window.h * pool.window.w; ++tap) {
       for (std::int64_t i = 0; i < pixels; ++i) {
-        gather(conv, x, n, group, p * pool.stride.h + tap / pool.window.w,
+        gather(conv, operands.x, {row.n, row.group, row.p * pool.stride.h + tap / pool.window.w},
                (q0 + i) * pool.stride.w + tap % pool.window.w, scratch + i * count);
       }
       for (std::int64_t k = 0; k < channels; ++k) {
-        const std::int64_t channel = group * channels + k;
-        const double shift = conv.epilogue.bias ? static_cast<double>(bias[channel]) : 0.0;
+        const std::int64_t channel = row.group * channels + k;
+        const double shift = conv.epilogue.bias ? static_cast<double>(operands.bias[channel]) : 0.0;
         for (std::int64_t i = 0; i < pixels; ++i) {
-          const Sum sum = dot(scratch + i * count, rows + channel * count, count);
+          const Sum sum = dot(scratch + i * count, operands.rows + channel * count, count);
           double& b = best[i * channels + k];
           double& m = magnitude[i * channels + k];
           b = propagating_max(activate(sum.value + shift, conv.epilogue.activation), b);
@@ -120,7 +139,7 @@ void conv2d_row(const Conv2d& conv, const Shape& output, const void* x, const do
       }
     }
     for (std::int64_t i = 0; i < pixels * channels; ++i) {
-      store(offset(output, conv.layout, n, group * channels + i % channels, p, q0 + i / channels), best[i],
+      store(offset(output, conv.layout, row.n, row.group * channels + i % channels, row.p, q0 + i / channels), best[i],
             magnitude[i]);
     }
   }
@@ -138,32 +157,29 @@ void spread(int threads, std::int64_t jobs, const Work& work) {
   for (std::int64_t job = 0; job < jobs; ++job) work(job, omp_get_thread_num());
 }
 
-/// `scratch` holds scratch_elements() doubles for each of `threads` threads.
 template <typename Store>
-void conv2d(const Conv2d& conv, const void* x, const double* rows, const float* bias, double* scratch, int threads,
-            const Store& store) {
+void conv2d(const Conv2d& conv, const Operands& operands, const Workers& workers, const Store& store) {
   const Shape output = output_shape(conv);
   const std::int64_t per_thread = scratch_elements(conv);
   const std::int64_t jobs = output[0] * conv.groups * output[2];
-  spread(threads, jobs, [&](std::int64_t job, int thread) {
-    conv2d_row(conv, output, x, rows, bias, job / (conv.groups * output[2]), job / output[2] % conv.groups,
-               job % output[2], scratch + thread * per_thread, store);
+  spread(workers.threads, jobs, [&](std::int64_t job, int thread) {
+    const OutputRow row{job / (conv.groups * output[2]), job / output[2] % conv.groups, job % output[2]};
+    conv2d_row(conv, operands, row, workers.scratch + thread * per_thread, store);
   });
 }
 
 template <typename Store>
-void matmul(const Matmul& op, const void* a, const double* rows, const float* bias, double* scratch, int threads,
-            const Store& store) {
+void matmul(const Matmul& op, const Operands& operands, const Workers& workers, const Store& store) {
   const std::int64_t per_thread = scratch_elements(op);
-  spread(threads, (op.m + kBlock - 1) / kBlock, [&](std::int64_t job, int thread) {
+  spread(workers.threads, (op.m + kBlock - 1) / kBlock, [&](std::int64_t job, int thread) {
     const std::int64_t m0 = job * kBlock;
-    double* block = scratch + thread * per_thread;
+    double* block = workers.scratch + thread * per_thread;
     const std::int64_t count = std::min(kBlock, op.m - m0);
-    for (std::int64_t i = 0; i < count * op.k; ++i) block[i] = load(a, op.dtype, m0 * op.k + i);
+    for (std::int64_t i = 0; i < count * op.k; ++i) block[i] = load(operands.x, op.dtype, m0 * op.k + i);
     for (std::int64_t n = 0; n < op.n; ++n) {
-      const double shift = op.bias ? static_cast<double>(bias[n]) : 0.0;
+      const double shift = op.bias ? static_cast<double>(operands.bias[n]) : 0.0;
       for (std::int64_t i = 0; i < count; ++i) {
-        const Sum sum = dot(block + i * op.k, rows + n * op.k, op.k);
+        const Sum sum = dot(block + i * op.k, operands.rows + n * op.k, op.k);
         store((m0 + i) * op.n + n, activate(sum.value + shift, op.activation), sum.magnitude + std::abs(shift));
       }
     }

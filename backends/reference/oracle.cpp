@@ -142,10 +142,12 @@ OracleResult oracle(const Op& op, const std::vector<ConstTensorView>& inputs) {
     scratch.resize(static_cast<std::size_t>(reference::scratch_elements(op) * threads));
     reference::widen_weights(op, inputs[1].data, rows.data());
   }
+  const reference::Operands operands{inputs[0].data, rows.data(), bias};
+  const reference::Workers workers{threads, scratch.data()};
   if (const auto* c = std::get_if<Conv2d>(&op)) {
-    reference::conv2d(*c, inputs[0].data, rows.data(), bias, scratch.data(), threads, store);
+    reference::conv2d(*c, operands, workers, store);
   } else if (const auto* m = std::get_if<Matmul>(&op)) {
-    reference::matmul(*m, inputs[0].data, rows.data(), bias, scratch.data(), threads, store);
+    reference::matmul(*m, operands, workers, store);
   } else if (const auto* p = std::get_if<MaxPool>(&op)) {
     reference::max_pool(*p, inputs[0].data, store);
   } else if (const auto* a = std::get_if<Add>(&op)) {

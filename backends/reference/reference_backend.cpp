@@ -70,12 +70,13 @@ class ReferencePlan final : public PlanImpl {
   void run(const RunArguments& arguments) override {
     const DType dtype = dtype_of(op_);
     const auto store = [&](std::int64_t i, double exact, double) { round_to(dtype, arguments.output, i, exact); };
-    const auto* rows = static_cast<const double*>(arguments.weights);
     const void* x = arguments.inputs[0];
+    const reference::Operands operands{x, static_cast<const double*>(arguments.weights), arguments.bias};
+    const reference::Workers workers{threads_, scratch_.data()};
     if (const auto* c = std::get_if<Conv2d>(&op_)) {
-      reference::conv2d(*c, x, rows, arguments.bias, scratch_.data(), threads_, store);
+      reference::conv2d(*c, operands, workers, store);
     } else if (const auto* m = std::get_if<Matmul>(&op_)) {
-      reference::matmul(*m, x, rows, arguments.bias, scratch_.data(), threads_, store);
+      reference::matmul(*m, operands, workers, store);
     } else if (const auto* p = std::get_if<MaxPool>(&op_)) {
       reference::max_pool(*p, x, store);
     } else if (const auto* a = std::get_if<Add>(&op_)) {
@@ -110,8 +111,8 @@ class ReferenceDevice final : public DeviceImpl {
   }
 
   std::optional<double> predicted_seconds(const Op& op) const override {
-    // A call's time is no measured one: however small an op is, a device that was made for speed takes it.
-    constexpr double kCall = 1e-3, kSeconds = 1e-9;  // of a FLOP or a byte, at the best
+    // Not measured: the call's time is so long that even the smallest op goes to a device that was made for speed.
+    constexpr double kCall = 1e-3, kSeconds = 1e-9;  // of a call; of a FLOP or a byte at best
     const Work least = work(op);
     return kCall + kSeconds * std::max(least.flop, least.bytes());
   }
