@@ -6,50 +6,13 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <vector>
 
 #include "cpu/common/aligned.h"
 #include "cpu/common/check.h"
 #include "cpu/common/description.h"
-#include "cpu/depthwise/depthwise_planes_kernels.h"
-#include "cpu/depthwise/depthwise_tile.h"
+#include "cpu/depthwise/depthwise_planes_blocking.h"
 
 namespace gable::cpu {
-
-/// Why DepthwisePlanesPlan is not made for the problem; empty if it is.
-std::string depthwise_planes_refusal(const Conv2dProblem& problem, const Target& target);
-
-/// Pixels of a row that vectors of one width compute; the last vector may overlap the one before it.
-struct RowSection {
-  const DepthwiseTiles* tiles;
-  const PlaneKernels* planes;
-  std::int64_t lanes, first, vectors, last;  // last: pixel of the last vector, from `first`
-};
-
-/// A unit: some channels of an image, or rows of one channel.
-struct PlanesBlocking {
-  Conv2dProblem problem;                   // as the loops compute it: pointwise planes as one row
-  bool transposes;                         // lanes are channels: groups of planes are transposed to pixels and back
-  bool in_place;                           // tiles read the image
-  bool stores_rows;                        // tiles write f32 rows in the workspace, else y
-  std::int64_t unit_planes, plane_blocks;  // of output channels
-  std::int64_t unit_rows, row_blocks;
-  std::vector<RowSection> sections;
-  std::vector<Positions> positions;
-  std::int64_t position_step, output_step;  // of tiles, in rows
-  int tile_stride;
-  std::int64_t row_runs;                     // runs of a kernel column
-  std::vector<std::vector<AxisTile>> tiles;  // of each block of rows
-  std::vector<std::vector<TapRun>> runs;     // of each section
-  std::vector<TapRange> columns;             // where planes are transposed: the kernel columns inside, for each output
-  // A plane's part of a thread's workspace, in floats: input rows, then results. The weights' vectors come first.
-  // Where planes are transposed, a group's part: input pixels, output pixels, scratch.
-  std::int64_t pitch, phase_floats, input_floats, result_pitch, plane_floats, weight_floats, thread_floats;
-};
-
-/// Precondition: depthwise_planes_refusal() is empty.
-PlanesBlocking depthwise_planes_blocking(const Conv2dProblem& problem, const Target& target, int threads);
 
 /// How long a run will last (estimate.h). Precondition: depthwise_planes_refusal() is empty.
 double depthwise_planes_seconds(const Conv2dProblem& problem, const Target& target, int threads);
