@@ -35,18 +35,6 @@ std::vector<Bf16Unit> units() {
 
 bool is_emulated(const Bf16Unit& unit) { return unit.coverage == PathUnit::emulated; }
 
-/// The reference's tolerances, which are 4·sqrt(terms)·2^-24·M and more, widened for terms of several products.
-std::vector<Expected> widened(std::vector<Expected> expected, const Conv2dProblem& p, int products) {
-  const double terms = static_cast<double>(p.c / p.groups * p.r * p.s + 1);
-  const double left_out = products == 6           ? 2 * 0x1p-24
-                          : products != 3         ? 0.0
-                          : p.dtype == DType::f16 ? 0x1p-18
-                                                  : 3 * 0x1p-16;
-  const double share = left_out * (1 + 0x1p-7) / (4.0 * std::sqrt(terms) * 0x1p-24);
-  for (Expected& e : expected) e.tolerance *= std::sqrt(static_cast<double>(products)) + share;
-  return expected;
-}
-
 struct Data {
   Elements x, weights;
   std::vector<float> bias;
@@ -80,19 +68,14 @@ void check_units(const Conv2dProblem& p, int products, int threads, const Data& 
 
 void check_everywhere(Conv2dProblem p, std::mt19937& random, int threads = 1) {
   p.nhwc = true;
-  struct Storage {
-    DType type;
-    int products;
-  };
-  for (const auto& [type, products] :
-       {Storage{DType::bf16, 1}, {DType::f16, 3}, {DType::f16, 4}, {DType::f32, 3}, {DType::f32, 6}}) {
+  for (const auto& [type, products] : kPartProducts) {
     p.dtype = type;
     const Elements x = random_elements(p.dtype, p.n * p.c * p.h * p.w, random);
     const Elements weights = random_elements(p.dtype, p.k * (p.c / p.groups) * p.r * p.s, random);
     std::vector<float> bias(static_cast<std::size_t>(p.k));
     std::generate(bias.begin(), bias.end(), [&] { return std::uniform_real_distribution<float>(-1, 1)(random); });
     const Data data{in_layout(x, true, p.n, p.c, p.h, p.w), weights, bias,
-                    widened(conv2d_reference(p, x, weights, bias), p, products)};
+                    for_products(conv2d_reference(p, x, weights, bias), p, products)};
     check_units(p, products, threads, data);
   }
 }
@@ -372,7 +355,7 @@ TEST_CASE("bf16: outputs written with non-temporal stores") {
         const Data data{in_layout(x, true, p.n, p.c, p.h, p.w),
                         weights,
                         {},
-                        widened(conv2d_reference(p, x, weights, {}), p, products)};
+                        for_products(conv2d_reference(p, x, weights, {}), p, products)};
         for (const Bf16Unit& unit : units()) {
           if (unit.tile(products) == nullptr) continue;
           for (const Target* target : supported_targets()) {

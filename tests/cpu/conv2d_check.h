@@ -116,14 +116,13 @@ inline void check_everywhere_in(const char* kernel, const Conv2dProblem& p, std:
   CHECK_MESSAGE(runs[kernel] > 0, kernel << " refuses " << describe(p));
 }
 
-/// A 1x1 convolution of one channel, whose result does not fit the last level's share, on aligned and unaligned
-/// addresses.
+/// A 1x1 convolution of one image and channel, whose result does not fit the last level's share, on aligned and
+/// unaligned addresses.
 template <class Plan>
-void check_large_result() {
-  const Conv2dProblem p{.h = 725, .w = 725, .k = 16, .ho = 725, .wo = 725, .bias = true};
-  const std::int64_t count = p.k * p.ho * p.wo;
+void check_large_result(const Conv2dProblem& p = {.h = 725, .w = 725, .k = 16, .ho = 725, .wo = 725, .bias = true}) {
+  const std::int64_t pixels = p.ho * p.wo, count = p.k * pixels;
   std::mt19937 random(12);
-  const Elements x = random_elements(DType::f32, p.h * p.w, random);
+  const Elements x = random_elements(DType::f32, pixels, random);
   const Elements weights = random_elements(DType::f32, p.k, random);
   const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
   for (const Target* target : supported_targets()) {
@@ -136,8 +135,9 @@ void check_large_result() {
       plan.run(x.data(), packed.data(), bias.data(), first);
       std::int64_t wrong = 0;
       for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t pixel = p.nhwc ? i / p.k : i % pixels, channel = p.nhwc ? i % p.k : i / pixels;
         const float expected =
-            std::fma(x.at(static_cast<std::size_t>(i / p.k)), weights.at(static_cast<std::size_t>(i % p.k)), 0.5f);
+            std::fma(x.at(static_cast<std::size_t>(pixel)), weights.at(static_cast<std::size_t>(channel)), 0.5f);
         if (!(std::abs(first[i] - expected) <= 1e-6f)) ++wrong;
       }
       CHECK(wrong == 0);

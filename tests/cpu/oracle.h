@@ -187,6 +187,19 @@ inline std::vector<Expected> conv2d_reference(const Conv2dProblem& p, const Elem
   return pooled;
 }
 
+/// The reference's results with tolerances for products of bf16 parts. The reference's own are 4·sqrt(terms)·2^-24·M
+/// and more; several products a term add sums, and leave products of lesser parts out.
+inline std::vector<Expected> for_products(std::vector<Expected> expected, const Conv2dProblem& p, int products) {
+  const double terms = static_cast<double>(p.group_c() * p.r * p.s + 1);
+  const double left_out = products == 6           ? 2 * 0x1p-24
+                          : products != 3         ? 0.0
+                          : p.dtype == DType::f16 ? 0x1p-18
+                                                  : 3 * 0x1p-16;
+  const double share = left_out * (1 + 0x1p-7) / (4.0 * std::sqrt(terms) * 0x1p-24);
+  for (Expected& e : expected) e.tolerance *= std::sqrt(static_cast<double>(products)) + share;
+  return expected;
+}
+
 /// Fills in the output size from bottom/right padding.
 inline Conv2dProblem sized(Conv2dProblem p, std::int64_t pad_bottom, std::int64_t pad_right) {
   p.ho = (p.h + p.pad_top + pad_bottom - ((p.r - 1) * p.dilation_h + 1)) / p.stride_h + 1;

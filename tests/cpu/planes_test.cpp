@@ -16,18 +16,6 @@
 namespace gable::cpu::test {
 namespace {
 
-/// The reference's tolerances, which are 4·sqrt(terms)·2^-24·M and more, widened for terms of several products.
-std::vector<Expected> widened(std::vector<Expected> expected, const Conv2dProblem& p, int products) {
-  const double terms = static_cast<double>(p.group_c() * p.r * p.s + 1);
-  const double left_out = products == 6           ? 2 * 0x1p-24
-                          : products != 3         ? 0.0
-                          : p.dtype == DType::f16 ? 0x1p-18
-                                                  : 3 * 0x1p-16;
-  const double share = left_out * (1 + 0x1p-7) / (4.0 * std::sqrt(terms) * 0x1p-24);
-  for (Expected& e : expected) e.tolerance *= std::sqrt(static_cast<double>(products)) + share;
-  return expected;
-}
-
 void check_unit(const Conv2dProblem& p, int products, const planes::TileUnit& unit, const Target& target, int threads,
                 const Sample& sample) {
   INFO(describe(p) << " in " << products << " products on " << unit.name << ", " << target.name << ", " << threads
@@ -38,13 +26,8 @@ void check_unit(const Conv2dProblem& p, int products, const planes::TileUnit& un
   const std::vector<float> packed = packed_weights(plan, p, sample.weights.data());
   GuardedOutput y(p.dtype, p.y_elements());
   plan.run(sample.x.data(), packed.data(), sample.bias.data(), y.data());
-  check_output(p, products == 0 ? sample.expected : widened(sample.expected, p, products), y);
+  check_output(p, products == 0 ? sample.expected : for_products(sample.expected, p, products), y);
 }
-
-struct Storage {
-  DType type;
-  int products;
-};
 
 void check_planes(Conv2dProblem p, std::mt19937& random, int threads = 1) {
   p.nhwc = false;
@@ -54,8 +37,7 @@ void check_planes(Conv2dProblem p, std::mt19937& random, int threads = 1) {
     for (const Target* target : supported_targets()) {
       check_unit(p, 0, planes::vector_unit(*target), *target, threads, sample);
     }
-    for (const auto& [of_type, products] :
-         {Storage{DType::bf16, 1}, {DType::f16, 3}, {DType::f16, 4}, {DType::f32, 3}, {DType::f32, 6}}) {
+    for (const auto& [of_type, products] : kPartProducts) {
       if (of_type != type) continue;
       for (const Target* target : supported_targets()) {
         check_unit(p, products, emulated_planes(), *target, threads, sample);
@@ -192,31 +174,7 @@ TEST_CASE("planes: NaN of padding, of neighbours and of an odd channel's pair re
 }
 
 TEST_CASE("planes: a result beyond the last level's share, on aligned and unaligned addresses") {
-  const Conv2dProblem p{.h = 725, .w = 725, .k = 17, .ho = 725, .wo = 725, .nhwc = false, .bias = true};
-  const std::int64_t pixels = p.ho * p.wo, count = p.k * pixels;
-  std::mt19937 random(12);
-  const Elements x = random_elements(DType::f32, pixels, random);
-  const Elements weights = random_elements(DType::f32, p.k, random);
-  const std::vector<float> bias(static_cast<std::size_t>(p.k), 0.5f);
-  for (const Target* target : supported_targets()) {
-    PlanesPlan plan(p, *target, 2);
-    const std::vector<float> packed = packed_weights(plan, p, weights.data());
-    for (const std::int64_t shift : {0, 1}) {
-      INFO(target->name << ", y " << shift << " floats from a cache line");
-      AlignedFloats y(static_cast<std::size_t>(count + 32), static_cast<std::size_t>(count + 32));
-      float* first = y.data() + 16 + shift;
-      plan.run(x.data(), packed.data(), bias.data(), first);
-      std::int64_t wrong = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float expected = std::fma(x.at(static_cast<std::size_t>(i % pixels)),
-                                        weights.at(static_cast<std::size_t>(i / pixels)), 0.5f);
-        if (!(std::abs(first[i] - expected) <= 1e-6f)) ++wrong;
-      }
-      CHECK(wrong == 0);
-      CHECK(first[-1] == 0.0f);
-      CHECK(first[count] == 0.0f);
-    }
-  }
+  check_large_result<PlanesPlan>({.h = 725, .w = 725, .k = 17, .ho = 725, .wo = 725, .nhwc = false, .bias = true});
 }
 
 TEST_CASE("planes: what it refuses") {
