@@ -415,6 +415,41 @@ bool of_use(const Injection& injection, SessionMode mode) {
   return mode != SessionMode::simulated || injection.under_callgrind;
 }
 
+/// Forks a process that waits until `go` is closed and then becomes the program.
+pid_t fork_program(const Start& start, const SignalKeeper& signals, Pipe& go) {
+  const SignalBlock block;
+  const pid_t program = fork();
+  if (program < 0) throw std::runtime_error(fmt::format("fork: {}: no process can be made", std::strerror(errno)));
+  if (program == 0) {
+    close(go.writer.get());
+    become(start, signals, block);
+  }
+  running = program;
+  return program;
+}
+
+/// Calls Launch::attach, if set. If it throws, the process is killed.
+void attach(const Launch& what, pid_t program) {
+  if (!what.attach) return;
+  try {
+    what.attach(program);
+  } catch (...) {
+    kill(program, SIGKILL);
+    running = 0;
+    reap(program);
+    throw;
+  }
+}
+
+/// errno of the program's exec; 0 if it succeeded, which closes the pipe.
+int exec_error(const Pipe& failure) {
+  int error = 0;
+  ssize_t got = 0;
+  while ((got = read(failure.reader.get(), &error, sizeof(error))) < 0 && errno == EINTR) {
+  }
+  return got == static_cast<ssize_t>(sizeof(error)) ? error : 0;
+}
+
 }  // namespace
 
 int LaunchEnd::status() const { return signal != 0 ? 128 + signal : exit_code; }
@@ -456,37 +491,15 @@ LaunchEnd launch(const Launch& what) {
                     .go = go.reader.get(),
                     .failure = failure.writer.get(),
                     .one_cpu = what.one_cpu};
-  pid_t program = 0;
-  {
-    const SignalBlock block;
-    program = fork();
-    if (program < 0) throw std::runtime_error(fmt::format("fork: {}: no process can be made", std::strerror(errno)));
-    if (program == 0) {
-      close(go.writer.get());
-      become(start, signals, block);
-    }
-    running = program;
-  }
-  if (what.attach) {
-    try {
-      what.attach(program);
-    } catch (...) {
-      kill(program, SIGKILL);
-      running = 0;
-      reap(program);
-      throw;
-    }
-  }
+  const pid_t program = fork_program(start, signals, go);
+  attach(what, program);
   const Clock::time_point begin = Clock::now();
   go.writer.reset();
   failure.writer.reset();
-  int error = 0;
-  ssize_t got = 0;
-  while ((got = read(failure.reader.get(), &error, sizeof(error))) < 0 && errno == EINTR) {
-  }
+  const int error = exec_error(failure);
   wait_for(program, begin, end);
   end.interrupted = was_interrupted;
-  if (got == static_cast<ssize_t>(sizeof(error))) {
+  if (error != 0) {
     Found reason = explain_exec(found.file, error);
     end.exit_code = reason.status;
     end.reason = std::move(reason.reason);
