@@ -115,6 +115,105 @@ Refusal refusal_of(const Case& one, const OpenDevice& device, const Error& error
   return {identity.suite, identity.name, identity.problem, identity.dtype, identity.math, device.uri, error.what()};
 }
 
+struct TuneOutcome {
+  int tuned = 0, known = 0, left = 0;
+  json rows = json::array();
+  std::vector<Refusal> refused{};
+};
+
+/// Tunes the op. `before` is what `auto` knew of it.
+Tuned tune_one(const Case& one, const Device& device, const Ranking& before, double seconds) {
+  require_memory(bytes_needed(one.op, 2), fmt::format("'{}'", descriptor(one.op)));
+  const Ranking after = tune(device, one.op, seconds);
+  const Candidate* const best = after.first();
+  const Candidate* const predicted = before.first() == nullptr ? nullptr : same_candidate(after, *before.first());
+  if (best == nullptr || predicted == nullptr) {
+    throw Error(ErrorCode::device_failure, "every candidate failed: " + after.candidates.front().refusal);
+  }
+  return {&one, *best, *predicted};
+}
+
+TuneOutcome tune_all(const ChoiceOptions& options, const OpenDevice& device, const std::vector<Case>& cases,
+                     const Clock::time_point& start, Console& console) {
+  TuneOutcome outcome;
+  const std::size_t count = cases.size();
+  for (std::size_t i = 0; i < count && perf::interrupting_signal() == 0; ++i) {
+    const Case& one = cases[i];
+    console.progress(i, count, title(one));
+    const double remaining = options.seconds - seconds_since(start);
+    try {
+      const Ranking before = choose(device.device, one.op);
+      if (before.source == ChoiceSource::measured && !options.again) {
+        ++outcome.known;
+      } else if (remaining <= 0) {
+        ++outcome.left;
+      } else {
+        const Tuned result = tune_one(one, device.device, before, seconds_for(one, before, remaining, count - i));
+        console.print(line_of(result));
+        outcome.rows.push_back(tuned_json(result));
+        ++outcome.tuned;
+      }
+    } catch (const Error& error) {
+      outcome.refused.push_back(refusal_of(one, device, error));
+    }
+  }
+  console.finish_progress();
+  return outcome;
+}
+
+/// The medians of all rounds, with the median time of choosing.
+RegretDocument measure_regret(const ChoiceOptions& options, const OpenDevice& device, const std::vector<Case>& cases,
+                              Console& console) {
+  const std::size_t count = cases.size(), runs = count * static_cast<std::size_t>(options.rounds);
+  std::vector<RegretDocument> rounds{{.device = device.uri}};
+  RegretMeter meter(device, options.job);
+  std::vector<double> choosing;
+  for (std::size_t i = 0; i < runs && perf::interrupting_signal() == 0; ++i) {
+    if (i > 0 && i % count == 0) rounds.push_back({.device = device.uri});
+    RegretDocument& document = rounds.back();
+    const Case& one = cases[place_in_round(i % count, count, i / count)];
+    console.progress(i, runs, title(one));
+    try {
+      meter.measure(one, document);
+      const Clock::time_point start = Clock::now();
+      choose(device.device, one.op);
+      choosing.push_back(seconds_since(start));
+    } catch (const Error& error) {
+      ++document.without_choice;
+      document.refused.push_back(refusal_of(one, device, error));
+    }
+  }
+  console.finish_progress();
+  RegretDocument document = median_of(std::move(rounds));
+  document.rounds = options.rounds;
+  std::sort(choosing.begin(), choosing.end());
+  if (!choosing.empty()) document.choosing = choosing[choosing.size() / 2];
+  return document;
+}
+
+void print_worst(const RegretDocument& document, std::size_t most, Console& console) {
+  std::vector<const RegretLayer*> worst;
+  for (const RegretLayer& layer : document.layers) worst.push_back(&layer);
+  std::stable_sort(worst.begin(), worst.end(), [](const auto* a, const auto* b) { return a->ratio() > b->ratio(); });
+  console.print(fmt::format("{:>6}  {:<5} {:<6} {:<28} {:<28} layer", "regret", "dtype", "layout", "pick", "best"));
+  for (std::size_t i = 0; i < std::min(most, worst.size()) && worst[i]->ratio() > 1; ++i) {
+    const RegretLayer& one = *worst[i];
+    console.print(
+        printable(fmt::format("{:6.2f}  {:<5} {:<6} {:<28} {:<28} {} {}", one.ratio(), one.identity.dtype,
+                              one.identity.layout, one.pick.device + "/" + one.pick.kernel,
+                              one.best.device + "/" + one.best.kernel, one.identity.name, one.identity.problem)));
+  }
+}
+
+void print_summaries(const RegretDocument& document, Console& console) {
+  for (const RegretSummary& one : document.summaries) {
+    console.print(fmt::format("{} {}: {} layers with a choice: geo {:.3f}, worst {:.2f}, {} above 1.05, {} right",
+                              one.dtype, one.layout, one.layers, one.geo, one.worst, one.above, one.right));
+  }
+  console.print(fmt::format("{} without a choice; choosing took {} (median)", document.without_choice,
+                            seconds_text(document.choosing)));
+}
+
 }  // namespace
 
 ExitCode tune_command(const ChoiceOptions& options, Console& console) {
@@ -122,54 +221,23 @@ ExitCode tune_command(const ChoiceOptions& options, Console& console) {
   const OpenDevice device = open_auto(options);
   const Selection selection = selected(options, device, console);
   const Clock::time_point start = Clock::now();
-  const std::size_t count = selection.cases.size();
-  std::vector<Refusal> refused;
-  json rows = json::array();
-  int tuned = 0, known = 0, left = 0;
   const perf::InterruptKeeper interrupts;
-  for (std::size_t i = 0; i < count && perf::interrupting_signal() == 0; ++i) {
-    const Case& one = selection.cases[i];
-    console.progress(i, count, title(one));
-    const double remaining = options.seconds - seconds_since(start);
-    try {
-      const Ranking before = choose(device.device, one.op);
-      if (before.source == ChoiceSource::measured && !options.again) {
-        ++known;
-        continue;
-      }
-      if (remaining <= 0) {
-        ++left;
-        continue;
-      }
-      require_memory(bytes_needed(one.op, 2), fmt::format("'{}'", descriptor(one.op)));
-      const Ranking after = tune(device.device, one.op, seconds_for(one, before, remaining, count - i));
-      const Candidate* const best = after.first();
-      const Candidate* const predicted = before.first() == nullptr ? nullptr : same_candidate(after, *before.first());
-      if (best == nullptr || predicted == nullptr) {
-        throw Error(ErrorCode::device_failure, "every candidate failed: " + after.candidates.front().refusal);
-      }
-      const Tuned result{&one, *best, *predicted};
-      console.print(line_of(result));
-      rows.push_back(tuned_json(result));
-      ++tuned;
-    } catch (const Error& error) {
-      refused.push_back(refusal_of(one, device, error));
-    }
-  }
-  console.finish_progress();
-  print_refusals(refused, console);
+  TuneOutcome outcome = tune_all(options, device, selection.cases, start, console);
+  print_refusals(outcome.refused, console);
   const double took = seconds_since(start);
-  const std::string why = left > 0 ? fmt::format(", since the {} s of --seconds were over", options.seconds) : "";
-  console.print(fmt::format("{} tuned in {:.1f} s, {} known before, {} left{}", tuned, took, known, left, why));
+  const std::string why =
+      outcome.left > 0 ? fmt::format(", since the {} s of --seconds were over", options.seconds) : "";
+  console.print(fmt::format("{} tuned in {:.1f} s, {} known before, {} left{}", outcome.tuned, took, outcome.known,
+                            outcome.left, why));
   if (is_cache_off()) console.print("nothing is kept, since GABLE_CACHE is off");
   console.emit({{"schema_version", 1},
                 {"machine", machine_json(perf::describe_machine(), options.command)},
                 {"device", device.uri},
                 {"seconds", took},
-                {"known", known},
-                {"left", left},
-                {"tuned", std::move(rows)}});
-  return tuned + known > 0 || refused.empty() ? kDone : kUnsupported;
+                {"known", outcome.known},
+                {"left", outcome.left},
+                {"tuned", std::move(outcome.rows)}});
+  return outcome.tuned + outcome.known > 0 || outcome.refused.empty() ? kDone : kUnsupported;
 }
 
 ExitCode tune_ceilings_command(const ChoiceOptions& options, Console& console) {
@@ -189,29 +257,8 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
   console.check_target();
   const OpenDevice device = open_auto(options);
   const Selection selection = selected(options, device, console);
-  const std::size_t count = selection.cases.size(), runs = count * static_cast<std::size_t>(options.rounds);
-  std::vector<RegretDocument> rounds{{.device = device.uri}};
-  RegretMeter meter(device, options.job);
-  std::vector<double> choosing;
   const perf::InterruptKeeper interrupts;
-  for (std::size_t i = 0; i < runs && perf::interrupting_signal() == 0; ++i) {
-    if (i > 0 && i % count == 0) rounds.push_back({.device = device.uri});
-    RegretDocument& document = rounds.back();
-    const Case& one = selection.cases[place_in_round(i % count, count, i / count)];
-    console.progress(i, runs, title(one));
-    try {
-      meter.measure(one, document);
-      const Clock::time_point start = Clock::now();
-      choose(device.device, one.op);
-      choosing.push_back(seconds_since(start));
-    } catch (const Error& error) {
-      ++document.without_choice;
-      document.refused.push_back(refusal_of(one, device, error));
-    }
-  }
-  console.finish_progress();
-  RegretDocument document = median_of(std::move(rounds));
-  document.rounds = options.rounds;
+  RegretDocument document = measure_regret(options, device, selection.cases, console);
   print_refusals(document.refused, console);
   if (document.layers.empty() && perf::interrupting_signal() != 0) return kDone;
   if (document.layers.empty()) {
@@ -220,31 +267,15 @@ ExitCode regret_command(const ChoiceOptions& options, Console& console) {
                             "takes each of them (--kernels compares all kernels)",
                             device.uri));
   }
-  std::sort(choosing.begin(), choosing.end());
-  document.choosing = choosing[choosing.size() / 2];
   summarize(document);
-  std::vector<const RegretLayer*> worst;
-  for (const RegretLayer& layer : document.layers) worst.push_back(&layer);
-  std::stable_sort(worst.begin(), worst.end(), [](const auto* a, const auto* b) { return a->ratio() > b->ratio(); });
-  console.print(fmt::format("{:>6}  {:<5} {:<6} {:<28} {:<28} layer", "regret", "dtype", "layout", "pick", "best"));
-  for (std::size_t i = 0; i < std::min(options.most, worst.size()) && worst[i]->ratio() > 1; ++i) {
-    const RegretLayer& one = *worst[i];
-    console.print(
-        printable(fmt::format("{:6.2f}  {:<5} {:<6} {:<28} {:<28} {} {}", one.ratio(), one.identity.dtype,
-                              one.identity.layout, one.pick.device + "/" + one.pick.kernel,
-                              one.best.device + "/" + one.best.kernel, one.identity.name, one.identity.problem)));
-  }
-  bool within = true;
-  for (const RegretSummary& one : document.summaries) {
-    within = within && one.geo <= options.geo && one.worst <= options.worst;
-    console.print(fmt::format("{} {}: {} layers with a choice: geo {:.3f}, worst {:.2f}, {} above 1.05, {} right",
-                              one.dtype, one.layout, one.layers, one.geo, one.worst, one.above, one.right));
-  }
-  console.print(fmt::format("{} without a choice; choosing took {} (median)", document.without_choice,
-                            seconds_text(document.choosing)));
+  print_worst(document, options.most, console);
+  print_summaries(document, console);
   json record = to_json(document);
   record["machine"] = machine_json(perf::describe_machine(), options.command);
   console.emit(record);
+  const bool within = std::all_of(document.summaries.begin(), document.summaries.end(), [&](const RegretSummary& one) {
+    return one.geo <= options.geo && one.worst <= options.worst;
+  });
   return within ? kDone : kCheckFailed;
 }
 
