@@ -347,6 +347,17 @@ def graph_slowdowns(timed, alone):
              "ratio": g["median"] / medians[g["graph"]]} for g in timed if g["graph"] in medians]
 
 
+def divide_graph_times(kernels, graphs):
+    """As perfcounters/program/kernel_counts.cpp: T of kernels that ran in CUDA graphs only, by the graphs' slowdown."""
+    alone = sum(g["calls"] * g["alone"] for g in graphs)
+    ratio = sum(g["calls"] * g["together"] for g in graphs) / alone if alone else 1
+    for kernel in kernels:
+        if ratio > 1 and kernel.get("graph_calls") == kernel["calls"]:
+            kernel["together"] = kernel["median"]
+            kernel["seconds"] /= ratio
+            kernel["median"] /= ratio
+
+
 def add_events(rows, overhead):
     """T beside the time by events of the unprofiled run."""
     for name, (part, blocks) in ONE_KERNEL.items():
@@ -452,6 +463,8 @@ def check_app(name, command, options, ncu_options):
     print("   plain", plain[-1], "\n   timed", {k: v for k, v in timed[-1].items() if k not in ("kernels", "graphs")}, flush=True)
     alone = session(command, "alone", options, options.limit)
     shorter(timed[-1]["kernels"], alone["kernels"])
+    graphs = graph_slowdowns(timed[-1]["graphs"], alone["graphs"])
+    divide_graph_times(timed[-1]["kernels"], graphs)
     counted = session(command, "counters", options, options.limit)
     ncu, trouble = {}, ""
     if ncu_options is not None and not options.no_ncu:
@@ -462,7 +475,7 @@ def check_app(name, command, options, ncu_options):
                        "counted": counted["wall"]},
               "exits": [r["exit"] for r in plain + timed + [alone, counted]],
               "errors": [r["error"] for r in plain + timed + [alone, counted] if r["error"]],
-              "graphs": graph_slowdowns(timed[-1]["graphs"], alone["graphs"]),
+              "graphs": graphs,
               "kernels": compare(timed[-1]["kernels"], counted["kernels"])}
     add_ncu(result["kernels"], ncu)
     result["wrong"] = [(what, value, r["checks"].get(what)) for r in timed + [alone, counted] for what, value in

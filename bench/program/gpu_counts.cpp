@@ -213,7 +213,8 @@ std::vector<std::string> flags_of_time(const perf::KernelPoint& kernel,
   if (!graphs) {
     flags.push_back(why + ", which make it longer");
   } else if (graphs->mean > 1 + kLittle) {
-    flags.push_back(fmt::format("{}: the graphs took {:.3f} times as long with them as without", why, graphs->mean));
+    flags.push_back(
+        fmt::format("{}, divided by {:.3f}: the graphs took that much longer with them", why, graphs->mean));
   }
   return flags;
 }
@@ -226,6 +227,7 @@ GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& req
   gpu.notes = runs.notes();
   gpu.notes.insert(gpu.notes.end(), points.notes.begin(), points.notes.end());
   const std::optional<perf::GraphSlowdown> slowdown = runs.graph_slowdown();
+  if (slowdown) perf::divide_graph_times(slowdown->mean, points.kernels);
   double all = 0;
   for (const perf::KernelPoint& kernel : points.kernels) all += kernel.times.seconds;
   for (const perf::KernelPoint& kernel : points.kernels) {

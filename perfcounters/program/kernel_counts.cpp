@@ -334,11 +334,15 @@ CallTimes times_of(const Alike& group, const TimesByArguments& together, const T
   return merge_times(all);
 }
 
+void sort_by_total_time(std::vector<KernelPoint>& points) {
+  std::stable_sort(points.begin(), points.end(),
+                   [](const KernelPoint& a, const KernelPoint& b) { return a.times.seconds > b.times.seconds; });
+}
+
 /// Tells points of one kernel, grid and block apart: the longest total time is 1.
 void number(std::vector<KernelPoint>& points) {
   if (points.size() < 2) return;
-  std::stable_sort(points.begin(), points.end(),
-                   [](const KernelPoint& a, const KernelPoint& b) { return a.times.seconds > b.times.seconds; });
+  sort_by_total_time(points);
   for (std::size_t i = 0; i < points.size(); ++i) points[i].work = static_cast<int>(i) + 1;
 }
 
@@ -410,8 +414,7 @@ KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::
     number(of_key);
     std::move(of_key.begin(), of_key.end(), std::back_inserter(points.kernels));
   }
-  std::stable_sort(points.kernels.begin(), points.kernels.end(),
-                   [](const KernelPoint& a, const KernelPoint& b) { return a.times.seconds > b.times.seconds; });
+  sort_by_total_time(points.kernels);
   if (untimed > 0) {
     points.notes.push_back(std::to_string(untimed) +
                            " kernels (or grids or regions of them) ran only where they were counted, not where they "
@@ -443,6 +446,17 @@ std::optional<GraphSlowdown> graph_slowdown(const std::vector<KernelRecord>& tim
   if (seconds_alone <= 0 || seconds < seconds_alone) return std::nullopt;
   slowdown.mean = seconds / seconds_alone;
   return slowdown;
+}
+
+void divide_graph_times(double slowdown, std::vector<KernelPoint>& kernels) {
+  for (KernelPoint& kernel : kernels) {
+    if (!kernel.in_graphs_only) continue;
+    CallTimes& times = kernel.times;
+    for (double* seconds : {&times.seconds, &times.fastest, &times.q1, &times.median, &times.q3, &times.slowest}) {
+      *seconds /= slowdown;
+    }
+  }
+  sort_by_total_time(kernels);
 }
 
 CallTimes merge_times(const std::vector<CallTimes>& records) {

@@ -408,6 +408,18 @@ TEST_CASE("how much longer CUDA graphs take with instructions of CUPTI's in thei
   CHECK(only(combine_kernels({inside}, {})).in_graphs_only);
   CHECK_FALSE(only(combine_kernels({inside, with(timed("k"), 1, 1, 1e-3)}, {})).in_graphs_only);
   CHECK(parse_kernel_file(to_text({.pid = 7, .kernels = {inside}}), "f").kernels[0].graph_calls == 10);
+
+  // Without CUPTI's instructions the kernels of graphs are shorter, and no longer the longest.
+  std::vector<KernelPoint> kernels =
+      combine_kernels({inside, with(timed("other"), 1, 10, 0.97 * inside.times.median)}, {}).kernels;
+  REQUIRE(kernels.size() == 2);
+  CHECK(kernels[0].name == "k");
+  divide_graph_times(1.1, kernels);
+  CHECK(kernels[0].name == "other");
+  CHECK(kernels[0].times.median == doctest::Approx(0.97 * inside.times.median));
+  CHECK(kernels[1].times.median == doctest::Approx(inside.times.median / 1.1));
+  CHECK(kernels[1].times.seconds == doctest::Approx(inside.times.seconds / 1.1));
+  CHECK(kernels[1].times.slowest == doctest::Approx(inside.times.slowest / 1.1));
 }
 
 TEST_CASE("a kernel with too few launches for both lacks W or Q, and a further session fills the gap") {

@@ -56,3 +56,7 @@ def test_a_session_s_whole_graphs_are_no_kernels(tmp_path):
     assert notes == ["note one"]
     slow, = check.graph_slowdowns(graphs, [dict(graphs[0], median=3.2)])
     assert slow["ratio"] == pytest.approx(1.25)
+    inside, outside = dict(kernels[0], graph_calls=2.0), dict(kernels[0])
+    check.divide_graph_times([inside, outside], [slow])
+    assert (inside["median"], inside["seconds"]) == (pytest.approx(1.2), pytest.approx(2.4))
+    assert outside["median"] == 1.5
