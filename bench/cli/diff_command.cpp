@@ -13,6 +13,7 @@
 
 #include "bench/common/text.h"
 #include "bench/diff/repeated.h"
+#include "bench/diff/timed_parts.h"
 #include "bench/record/study_file.h"
 
 namespace gable::bench {
@@ -215,6 +216,7 @@ Side read_side(const std::vector<std::string>& files, bool allow_other_machine) 
     if (!other.empty() && !allow_other_machine)
       throw Error(ErrorCode::invalid_argument,
                   printable(file + ": " + other) + "; --allow-other-machine compares them all the same");
+    add_timed_parts(read.study);
     side.studies.push_back(std::move(read.study));
   }
   return side;

@@ -32,13 +32,17 @@ bool same_roof(const RoofLimit& a, const RoofLimit& b) {
   return a.bound == b.bound && a.roof == b.roof && a.value == b.value;
 }
 
+std::string cpu_of(const Machine& machine) {
+  return machine.apart.empty() ? machine.cpu : fmt::format("{} ({})", machine.cpu, machine.apart);
+}
+
 std::vector<Panel> panels_of(const Studies& studies) {
   std::vector<Panel> panels;
   for (const Measurement& m : studies.measurements) {
     if (!m.can_be_drawn()) continue;
     const Machine& machine = studies.machines[m.machine];
     const std::string threads = m.place.threads ? fmt::format(", threads {}", *m.place.threads) : "";
-    const std::string title = fmt::format("{} {}{}", machine.tag, m.on_gpu() ? machine.gpu : machine.cpu, threads);
+    const std::string title = fmt::format("{} {}{}", machine.tag, m.on_gpu() ? machine.gpu : cpu_of(machine), threads);
     auto panel = std::find_if(panels.begin(), panels.end(), [&](const Panel& one) { return one.title == title; });
     if (panel == panels.end()) panel = panels.insert(panels.end(), {.title = title});
     for (const Ceiling& ceiling : studies.ceilings) {

@@ -10,6 +10,7 @@
 
 #include "bench/diff/compare.h"
 #include "bench/diff/repeated.h"
+#include "bench/diff/timed_parts.h"
 #include "bench/measure/rounds.h"
 #include "perfcounters/timing.h"
 #include "tests/tools/fast.h"
@@ -236,6 +237,37 @@ TEST_CASE("rows pair by all of their identity, equal ones in their order, and th
   CHECK(diff.only_before[0]->identity.name == "cold");
   CHECK(diff.only_after.size() == 2);
   CHECK(compare_studies(before, {}, {}).pairs.empty());
+}
+
+TEST_CASE("parts of a program without W or Q are compared by T") {
+  const auto program = [](double seconds) {
+    Study study = rows_of(1, 1);
+    study.rows[0].identity.op = "region";
+    ProgramEntry entry{.command = "./apps/heat 100"};
+    ProgramPart has_row{.kind = "region", .name = "0", .device = "cpu"}, timed = has_row, untimed = has_row;
+    has_row.time = CallTime{.seconds = 1, .q1 = 1, .q3 = 1};
+    timed.name = "solve";
+    timed.called = {.calls = 50, .seconds = 50 * seconds};
+    timed.time = CallTime{.seconds = seconds, .q1 = 0.998 * seconds, .q3 = 1.002 * seconds};
+    untimed.name = "all others";
+    entry.parts = {has_row, timed, untimed};
+    study.program = entry;
+    add_timed_parts(study);
+    return study;
+  };
+  const Study before = program(1), after = program(2);
+  REQUIRE(before.rows.size() == 2);
+  CHECK(before.rows[1].identity.suite == "heat");
+  CHECK(before.rows[1].identity.name == "solve");
+  CHECK(before.rows[1].time.runs == 50);
+  const StudyDiff diff = compare_studies(before, after, {});
+  REQUIRE(diff.pairs.size() == 2);
+  CHECK(diff.pairs[0].ratio == doctest::Approx(1));
+  CHECK(diff.pairs[1].ratio == doctest::Approx(2));
+  CHECK(diff.pairs[1].judgement == Judgement::slower);
+  Study none = rows_of(3, 1);
+  add_timed_parts(none);
+  CHECK(none.rows.size() == 3);
 }
 
 TEST_CASE("slower, faster, and can't tell with its reason: studies without rounds have wide intervals") {

@@ -341,6 +341,9 @@ TEST_CASE("merge: every entry keeps its machine, and devices of two machines sta
   REQUIRE(subtitle_of(generations).size() == 2);
   CHECK(contains(subtitle_of(generations)[0], "(L1d 48.0 KiB)"));
   CHECK(contains(subtitle_of(generations)[1], "(L1d 32.0 KiB)"));
+  const std::string drawn = ascii_plot(generations);
+  CHECK(contains(drawn, "(L1d 48.0 KiB)"));
+  CHECK(contains(drawn, "(L1d 32.0 KiB)"));
   generation["machine"]["caches"].erase("l1d");  // an older record
   CHECK(merge({samples::cpu_study(), generation}).machines[1].tag.empty());
 
