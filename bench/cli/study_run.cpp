@@ -209,8 +209,8 @@ CeilingCallbacks ceiling_callbacks(Console& console) {
 class RowKeeper {
  public:
   /// `file` may be empty: then nothing is written. `ceilings` may be null.
-  RowKeeper(std::string file, const RunEntry& run, const MachineCeilings* ceilings)
-      : file_(std::move(file)), run_(run), ceilings_(ceilings) {}
+  RowKeeper(std::string file, const RunEntry& run, const MachineCeilings* ceilings, Console& console)
+      : file_(std::move(file)), run_(run), ceilings_(ceilings), console_(console) {}
 
   void keep(const RowMeasurer& measurer) {
     const auto start = Clock::now();
@@ -221,7 +221,9 @@ class RowKeeper {
     const Study study{ceiling_entries(roofs), rate_entries(roofs), std::move(rows), measurer.outcome().refused};
     try {
       write_file(file_, {json_text(to_json(study, run_))});
-    } catch (const Error&) {  // Console::emit() says it
+    } catch (const Error& error) {
+      if (!failed_) console_.print(fmt::format("the rows so far are not kept: {}", error.what()));
+      failed_ = true;  // it is tried again; Console::emit() fails in the end
     }
     const auto end = Clock::now();
     next_ = end + std::max<Clock::duration>(std::chrono::seconds(1), 20 * (end - start));
@@ -233,7 +235,9 @@ class RowKeeper {
   std::string file_;
   const RunEntry& run_;
   const MachineCeilings* ceilings_;
+  Console& console_;
   Clock::time_point next_{};
+  bool failed_ = false;
 };
 
 /// The study to go on with; nothing without --resume or where there is no such file yet.
@@ -304,7 +308,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   const std::vector<OpenDevice> gpus = of_kind(devices, DeviceKind::gpu);
   MeasureOptions measuring = plan.measuring;
   if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
-  RowKeeper keeper(plan.file, measured.run, ceilings ? &ceilings->so_far() : nullptr);
+  RowKeeper keeper(plan.file, measured.run, ceilings ? &ceilings->so_far() : nullptr, console);
   RowMeasurer measurer(options, plan, counters, energy, console, [&](const RowMeasurer& rows) { keeper.keep(rows); });
   if (before) measurer.resume(before->study.rows);
   std::vector<Row> rows;

@@ -23,6 +23,8 @@
 namespace gable::bench {
 namespace {
 
+constexpr std::size_t kLeastSpace = 16384;  // bytes that check_writable() asks for: the record of a few rows
+
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = ".gable.";
@@ -222,6 +224,7 @@ void check_writable(const std::string& path) {
   if (fs::exists(status) && ::access(target.c_str(), W_OK) != 0) fail(path, std::strerror(errno));
   try {
     const TemporaryFile probe(target);  // the only sure answer: access() says yes to root
+    probe.write({std::string(kLeastSpace, '\n')});
   } catch (const fs::filesystem_error& failure) {
     fail(path, failure.code().message(), code_of(failure.code()));
   }

@@ -428,6 +428,24 @@ TEST_CASE("a limit of file sizes is an error of what is written, and leaves an e
   CHECK(contains(limited.err, "File too large"));
   CHECK(read_text(record) == before);
   CHECK(temporary_files(folder) == 0);
+  // Known before minutes of measuring.
+  for (const std::string& long_one :
+       {"bench --suite study --seconds 1e5 --json " + record, "roofline --out " + folder.file("report")}) {
+    const Result early = run_command(folder, long_one, limit);
+    CHECK(early.code == 4);
+    CHECK(contains(early.err, "File too large"));
+  }
+  // The first rows still fit.
+  std::string list;
+  for (int rows = 1; rows <= 80; ++rows) list += "mb1ic1ih" + std::to_string(rows % 40 + 1) + "oc1kh1\n";
+  write_text(folder.file("list"), list);
+  const Result late = run_command(folder,
+                                  "bench --device cpu --seconds 0.5 --rounds 1 --file " + folder.file("list") +
+                                      " --json " + record + " >" + folder.file("table"),
+                                  "ulimit -f 34;");
+  CHECK(late.code == 4);
+  CHECK(contains(read_text(folder.file("table")), "the rows so far are not kept"));
+  CHECK(read_text(record) != before);
   const Result printed = run_command(folder, "cliffs --help >" + folder.file("stdout"), limit);
   CHECK(printed.code == 4);
   CHECK(contains(printed.err, "standard output"));
