@@ -3,9 +3,9 @@
 
 Needs PyTorch and a build of gable: shapes come from `gable list`, gable runs through its C API (gable/c.h) on PyTorch's
 memory and streams. Every result is compared with f64 arithmetic, gable's within its plan's own error bound. PyTorch
-runs as eager calls, as cuDNN's fused convolution with bias and relu, and compiled if the options say so; each as calls
-on a stream and, named "... graph", inside a CUDA graph, which has no launch costs. Tensors are channels-last, or in
-PyTorch's default layout with --layout nchw.
+runs as eager calls, as cuDNN's fused convolution with bias and relu, and, if the options say so, compiled and as a
+matrix product; each as calls on a stream and, named "... graph", inside a CUDA graph, which has no launch costs.
+Tensors are channels-last, or in PyTorch's default layout with --layout nchw.
 
     bench/compare_pytorch.py --suite resnet50 --dtype f16,tf32 --json out.json
 
@@ -121,6 +121,15 @@ class Layer:
     def pool(self) -> tuple[list[int], list[int]] | None:
         window = self.conv["pool_window"]
         return (window, self.conv["pool_stride"]) if window[0] > 0 else None
+
+    def is_plain(self) -> bool:
+        return not self.has_bias and self.activation == "none" and self.pool is None
+
+    def is_product(self) -> bool:
+        """Whether it is a matrix product of pixels and channels, without copies."""
+        c = self.conv
+        one = c["weights"][2:] == [1, 1] and c["stride"] == [1, 1] and c["groups"] == 1
+        return one and not any(c["padding"]) and self.layout == "nhwc"
 
     def symmetric_padding(self) -> list[int] | None:
         """Padding above and left, if the same padding below and right gives the same output: PyTorch has no other."""
@@ -289,13 +298,29 @@ def fused_call(layer: Layer, x: torch.Tensor, weights: torch.Tensor, bias: torch
     )
 
 
+def matmul_call(layer: Layer, x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None) -> Call | None:
+    """The layer as PyTorch's matrix product (cuBLAS); None if it isn't one."""
+    if not layer.is_product():
+        return None
+    images, _, height, width = x.shape
+    a = x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
+    b = weights.flatten(1).t().contiguous()
+
+    def call() -> torch.Tensor:
+        y = a @ b if bias is None else torch.addmm(bias, a, b)
+        y = y.view(images, height, width, -1).permute(0, 3, 1, 2)
+        return activate_(layer, pooled(layer, y))
+
+    return call
+
+
 def torch_contestants(layer: Layer, operands: Operands, layout: str, compiled: bool) -> Iterator[Contestant]:
     memory_format = MEMORY_FORMATS[layout]
     x = operands.x.contiguous(memory_format=memory_format)
     weights = operands.weights.contiguous(memory_format=memory_format)
     bias = operands.bias.to(layer.dtype) if operands.bias is not None else None
     suffix = "" if layout == "nhwc" else " nchw"
-    plain = not layer.has_bias and layer.activation == "none" and layer.pool is None
+    plain = layer.is_plain()
     eager = torch_call(layer, x, weights, bias)
     yield Contestant("pytorch:eager" + suffix, "conv2d", plain, eager, layout)
     fused = fused_call(layer, x, weights, bias)
@@ -474,7 +499,17 @@ class Study:
             y = y.contiguous(memory_format=layer.memory_format)
             yield Contestant(uri, plan.kernel(), plan.fused(), plan.caller(operands, y), layer.layout, plan.bound())
 
+    def matmul(self, layer: Layer, operands: Operands) -> Iterator[Contestant]:
+        bias = operands.bias.to(layer.dtype) if operands.bias is not None else None
+        call = matmul_call(layer, operands.x, operands.weights, bias)
+        if call is None:
+            self.refuse(layer, "pytorch:matmul", "no matrix product: only 1x1 in NHWC with stride 1, without groups and padding, is one")
+            return
+        yield Contestant("pytorch:matmul", "matmul", layer.is_plain(), call, layer.layout)
+
     def peers(self, layer: Layer, operands: Operands) -> Iterator[Contestant]:
+        if self.options.matmul:
+            yield from self.matmul(layer, operands)
         compiled = self.options.compile is not None and bool(re.search(self.options.compile, layer.listed["name"]))
         for layout in dict.fromkeys([layer.layout, *(["nchw"] if self.options.nchw else [])]):
             yield from torch_contestants(layer, operands, layout, compiled)
@@ -593,6 +628,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--layout", choices=list(MEMORY_FORMATS), default="nhwc", help="of gable and PyTorch")
     parser.add_argument("--nchw", action="store_true", help="PyTorch in its default layout, too")
     parser.add_argument("--compile", metavar="REGEX", help="layers for torch.compile, which takes seconds each")
+    parser.add_argument("--matmul", action="store_true", help="PyTorch's matrix product as well, for 1x1 layers")
     parser.add_argument("--rounds", type=int, default=9, help="samples of each")
     parser.add_argument("--sample-ms", type=float, default=2, help="length of a sample")
     parser.add_argument("--benchmark-limit", type=int, default=0, help="cuDNN engines that PyTorch tries; 0: all")

@@ -145,3 +145,12 @@ def test_the_library_lies_beside_the_command(tmp_path):
     (tmp_path / "lib" / "libgable.so").touch()
     assert compare.library_beside(tmp_path / "bin" / "gable") == tmp_path / "lib" / "libgable.so"
     assert str(compare.library_beside(tmp_path / "elsewhere" / "bin" / "gable")) == "libgable.so"
+
+
+def test_1x1_layers_without_stride_padding_and_groups_are_matrix_products():
+    product = {"weights": [128, 64, 1, 1], "padding": [0, 0, 0, 0]}
+    assert compare.Layer(listed(**product)).is_product()
+    assert not compare.Layer(listed()).is_product()
+    assert not compare.Layer(listed(**product) | {"layout": "nchw"}).is_product()
+    for other in ({"stride": [2, 2]}, {"groups": 2}, {"padding": [0, 0, 0, 1]}):
+        assert not compare.Layer(listed(**product | other)).is_product()
