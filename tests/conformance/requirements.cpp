@@ -40,7 +40,7 @@ std::vector<Excuse> cuda_excuses(const DeviceInfo& device, const Op& op) {
 }
 
 /// f16 since oneDNN 3, on some CPUs; bf16 with AVX-512 alone. 3.x has only brgemm for some convolutions, which gable
-/// avoids where an output column reads padding alone.
+/// avoids where it crashes or is wrong.
 std::vector<Excuse> onednn_excuses(const Op& op) {
   if (has_tile(op)) return {{"binary", {"a tile shape is given"}}};
   if (math_of(op) != Math::strict) return {{"", {math_text(op)}}};
