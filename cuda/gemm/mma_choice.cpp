@@ -10,39 +10,59 @@ namespace gable::cuda {
 namespace {
 
 constexpr MmaCandidate kCandidates[] = {
-    {128, 128, 1.0}, {128, 64, 0.65}, {128, 32, 0.6}, {64, 64, 0.7}, {64, 32, 0.5}, {32, 32, 0.35},
+    {128, 128, 1.0, 256, 2}, {128, 64, 0.65, 128, 3}, {128, 32, 0.6, 128, 5},
+    {64, 64, 0.7, 128, 5},   {64, 32, 0.5, 128, 8},   {32, 32, 0.35, 128, 8},
 };
 
 /// Seconds, bytes a second of device memory, and cycles: see seconds_of().
 struct MmaCosts {
-  double launch, memory_bytes, block, store_of_output, cluster, narrow_copy;
+  double launch, memory_bytes, output, narrow_store, cluster, piece, piece_of_thread;
 };
-// Fitted to half of 363 layers with wgmma's estimates fixed, so that the kernel of the least time is picked.
-constexpr MmaCosts kCosts16{1.16e-6, 3.57e12, 150, 0.577, 1425, 0.022};
-constexpr MmaCosts kCosts32{1.37e-6, 1.79e12, 150, 0.567, 1289, 0.189};
+// Fitted to every tile of 314 layers with wgmma's times fixed, so that the kernel of the least time is picked. Fitted
+// to half of them, the picks on 49 others with narrow pixels took 1.012 of the best (before 1.073).
+constexpr MmaCosts kCosts16{1.1e-6, 3.0e12, 0.193, 0.158, 1543, 0.048, 39.4};
+constexpr MmaCosts kCosts32{1.32e-6, 5.0e12, 0.138, 0.037, 1448, 0.152, 43.8};
 
-/// Launch, then the greater of memory's time and of the cycles of the busiest multiprocessor: what its blocks compute,
-/// load and store, and the chain of one block's steps, whose latency is seen where blocks are few.
+/// Pieces that a step's pixels are copied in where their channels are no whole 16 bytes: 4 vectors a row.
+double narrow_pieces(const Conv2dProblem& p, int rows) {
+  constexpr double kOfSingles = 14.2;  // of a vector of single 16-bit elements, which are shifted in registers
+  const std::int64_t element = static_cast<std::int64_t>(size_of(p.dtype));
+  const std::int64_t copy =
+      std::min<std::int64_t>(16, std::gcd(std::gcd(p.c, p.group_c()), std::int64_t{16}) * element);
+  if (copy == 16) return 0;
+  return rows * 4 * (copy < 4 ? kOfSingles : 16.0 / static_cast<double>(copy));
+}
+
+/// Launch, then device memory beside the busiest multiprocessor. Its blocks run some at a time. A step of theirs takes
+/// as long as the latency of one block's, or as what all compute, load and copy; then they store.
 double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandidate& c, int splits, bool cluster,
                   const cudaDeviceProp& device) {
-  constexpr double kHertz = 1.755e9, kLoadBytes = 26.7, kStep = 395;
+  constexpr double kHertz = 1.755e9, kLoadBytes = 17.3, kStep = 222, kStepOfOutput = 15.9;
+  constexpr double kEpilogue = 395, kStoreOfThread = 5.16, kOverlap = 1.33;
   const MmaCosts& costs = p.dtype == DType::f32 ? kCosts32 : kCosts16;
   const int element = static_cast<int>(size_of(p.dtype));
   const double fma = p.dtype == DType::f32 ? 512 : 1024;
-  const double outputs = c.rows * c.columns;
+  const double outputs = c.rows * c.columns, outputs_of_thread = outputs / c.threads;
   const std::int64_t tiles = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups;
-  const auto share = static_cast<double>(ceil_div(tiles * splits, device.multiProcessorCount));
+  const std::int64_t share = ceil_div(tiles * splits, device.multiProcessorCount);
+  const auto waves = static_cast<double>(ceil_div(share, c.residents));
+  const double at_once = static_cast<double>(share) / waves;
   const auto steps = static_cast<double>(ceil_div(ceil_div(std::int64_t{g.depth} * element, 64), splits));
-  const std::int64_t copy =
-      std::min<std::int64_t>(16, std::gcd(std::gcd(p.c, p.group_c()), std::int64_t{16}) * element);
-  const double narrow = copy < 16 ? costs.narrow_copy * steps * c.rows * 4 * static_cast<double>(16 / copy) : 0;
-  const double products = steps * 64 / element * outputs / (fma * c.rate), loads = steps * 64 * (c.rows + c.columns);
-  const double busy =
-      share * (std::max(products, loads / kLoadBytes) + costs.block + costs.store_of_output * outputs + narrow);
-  const double cycles = std::cbrt(std::pow(busy, 3) + std::pow(kStep * steps, 3)) + (splits > 1 ? costs.cluster : 0);
+  const double pieces = narrow_pieces(p, c.rows);
+  const double products = 64.0 / element * outputs / (fma * c.rate), loads = 64.0 * (c.rows + c.columns) / kLoadBytes;
+  const double busy = at_once * (std::max(products, loads) + costs.piece * pieces);
+  const double latency = kStep + kStepOfOutput * outputs_of_thread + costs.piece_of_thread * pieces / c.threads;
+  // A tile with all channels stores them as one line.
+  const int store = std::gcd(g.columns * element, 16);
+  const double stores = store == 16 || (g.groups == 1 && g.columns <= c.columns && !g.pooled) ? 1 : 16.0 / store;
+  const double narrow = stores > 1 ? costs.narrow_store * element * stores / 16 / (g.pooled ? 4 : 1) : 0;
+  const double epilogue =
+      kEpilogue + at_once * outputs * (costs.output + narrow) + kStoreOfThread * outputs_of_thread * stores;
+  const double cycles = waves * (steps * std::max(latency, busy) + epilogue) + (splits > 1 ? costs.cluster : 0);
   const auto elements =
       static_cast<double>(p.x_elements() + p.y_elements() + std::int64_t{g.columns} * g.groups * g.depth);
-  double seconds = costs.launch + std::max(cycles / kHertz, elements * element / costs.memory_bytes);
+  const double computing = cycles / kHertz, moving = elements * element / costs.memory_bytes;
+  double seconds = costs.launch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap);
   if (splits > 1 && !cluster) {
     seconds += 4e-6 + 4.0 * g.rows * g.groups * g.padded_k * (splits + 1) / 2e12;
   }

@@ -10,7 +10,8 @@ namespace gable::cuda {
 /// A tile that the kernel is compiled for.
 struct MmaCandidate {
   int rows, columns;
-  double rate;  // share of mma.sync's peak that full multiprocessors reach with it
+  double rate;             // share of mma.sync's peak that full multiprocessors reach with it
+  int threads, residents;  // of a block; blocks of a multiprocessor
 };
 std::span<const MmaCandidate> mma_candidates();
 

@@ -56,6 +56,13 @@ TEST_CASE("few deep sums are shared by clusters where the GPU has them, and shal
   CHECK(choice_of(pointwise(32, 64, 28, 64), h200()).splits == 1);
 }
 
+TEST_CASE("narrow pixels get tiles of few rows, because each row's copies take time") {
+  const MmaChoice narrow = choice_of(pointwise(32, 394, 10, 244), h200());  // 11.0 us; 15.2 in tiles of 128 by 128
+  CHECK(narrow.rows == 64);
+  CHECK(narrow.columns == 64);
+  CHECK(choice_of(pointwise(32, 35, 7, 281), h200()).rows == 32);  // 3.8 us; 5.5 in tiles of 64 by 64
+}
+
 TEST_CASE("a forced tile is kept, and estimates are finite and grow with the batch") {
   for (const MmaCandidate& c : mma_candidates()) {
     const MmaChoice choice =
