@@ -91,7 +91,56 @@ class Steps {
   std::uint32_t left_ = 0, right_ = 0;
 };
 
-/// Gives stages back to the producer, once no product reads them.
+/// The same where boxes and weights have common stages.
+class StepsOfStages {
+ public:
+  __device__ StepsOfStages(const WgmmaArguments& a, const SharedMemory& m, const WgmmaShare& share, int slice)
+      : a_(a), m_(m), steps_(share.steps), slice_(slice) {}
+
+  __device__ void begin(const Cursor& at) {
+    at_ = at;
+    left_ = steps_;
+    ready_ = false;
+    locate();
+  }
+  __device__ void wait() const {
+    if (!ready_) ptx::wait(m_.box_full(at_.slot), at_.round);
+  }
+  __device__ void advance() {
+    used_ = at_.slot;
+    at_.advance_one(a_.stages.boxes);
+    --left_;
+    locate();
+    ready_ = ptx::is_complete(m_.box_full(at_.slot), at_.round);
+  }
+  __device__ bool done() const { return left_ == 0; }
+  __device__ std::uint64_t left() const { return combine(left_operand_, kWeightsPitch); }
+  __device__ std::uint64_t right() const { return combine(right_operand_, a_.stages.group_pitch); }
+  __device__ int used_weights() const { return -1; }
+  __device__ int closed_box() const { return used_; }
+  __device__ const Cursor& box() const { return at_; }
+
+ private:
+  static constexpr int kWeightsPitch = 1024;
+  __device__ static std::uint64_t combine(std::uint32_t low, int group_pitch) {
+    return (ptx::operand_descriptor(0, group_pitch) >> 32) << 32 | low;
+  }
+  __device__ void locate() {
+    left_operand_ = static_cast<std::uint32_t>(ptx::operand_descriptor(m_.weights(at_.slot, slice_), 0));
+    right_operand_ = static_cast<std::uint32_t>(ptx::operand_descriptor(m_.box(at_.slot), 0));
+    asm volatile("" : "+r"(left_operand_), "+r"(right_operand_));  // computes both here, not at their use
+  }
+
+  const WgmmaArguments& a_;
+  const SharedMemory& m_;
+  int steps_, slice_;
+  Cursor at_;
+  int left_ = 0, used_ = -1;
+  bool ready_ = false;
+  std::uint32_t left_operand_ = 0, right_operand_ = 0;
+};
+
+/// Gives stages back to the producers, once no product reads them.
 struct Release {
   int box = -1, weights = -1;
   __device__ void operator()(const SharedMemory& m) const {
@@ -102,8 +151,8 @@ struct Release {
 };
 
 /// Issues an item's products. Returns the stages that the last products, still in flight, read.
-template <typename T, int pixels>
-__device__ Release multiply_item(const WgmmaArguments& a, const SharedMemory& m, Steps& steps,
+template <typename T, int pixels, typename StepsOfItem>
+__device__ Release multiply_item(const WgmmaArguments& a, const SharedMemory& m, StepsOfItem& steps,
                                  float (&sums)[pixels / 2]) {
   constexpr int kDescriptorStep = 32 >> 4;
   Release old;
@@ -139,6 +188,7 @@ __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int cons
   const int partner_steps = turns && !a.stages.resident_weights ? share.steps : 0;
   Epilogue<T> epilogue(a, m);
   Steps steps(a, m, share, turns ? 0 : consumer);
+  StepsOfStages stages(a, m, share, turns ? 0 : consumer);
   Cursor box, weights;
   float sums[pixels / 2];
   if (turns && consumer == 1) ptx::named_arrive(kTurnBarrier, kConsumers * kWarpgroup);
@@ -156,7 +206,11 @@ __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int cons
     }
     Release old;
     if (turns) ptx::named_sync(kTurnBarrier + consumer, kConsumers * kWarpgroup);
-    if (active) {
+    if (active && a.stages.common) {
+      stages.begin(box);
+      old = multiply_item<T, pixels>(a, m, stages, sums);
+      box = stages.box();
+    } else if (active) {
       steps.begin(box, weights);
       old = multiply_item<T, pixels>(a, m, steps, sums);
       box = steps.box();

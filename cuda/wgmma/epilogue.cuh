@@ -123,16 +123,16 @@ class Epilogue {
   static constexpr int kTogether = kIs16Bit<T> ? 2 : 1;
   static constexpr int kSlotBytes = kIs16Bit<T> ? 4096 : 8192;
   static_assert(kTogether * kSlotBytes == kWgmmaOutputSetBytes);
-  static constexpr int kSubtile = 4096;  // f32: 32 channels of 32 pixels; 16 bit: all 64
+  static constexpr int kChunkBytes = 4 * 16 * kWarpgroup;  // of partial accumulators
+  static constexpr int kSubtile = 4096;                    // f32: 32 channels of 32 pixels; 16 bit: all 64
 
   /// Where partial accumulators of a chunk lie in the shared memory of the block that finishes it, in the place of
   /// outputs: four vectors a thread, threads innermost. `sender` counts the other blocks from 1.
   template <int chunks>
   __device__ std::uint32_t partials(int sender, int chunk) const {
-    constexpr int kVectorBytes = 16, kChunkBytes = 4 * kWarpgroup * kVectorBytes;
     const int finished = (chunks + a_.reduction.split - 1) >> log_of(a_.reduction.split);
     const int place = (sender - 1) * finished + (chunk >> log_of(a_.reduction.split));
-    return m_.outputs(consumer()) + place * kChunkBytes + thread() * kVectorBytes;
+    return m_.outputs(consumer()) + place * kChunkBytes + thread() * 16;
   }
 
   /// Writes the partial accumulators of chunks that other blocks of the cluster finish, and waits until the others have
@@ -144,14 +144,17 @@ class Epilogue {
       if (finishes(chunk)) continue;
       const int owner = chunk & (a_.reduction.split - 1), sender = (rank() - owner) & (a_.reduction.split - 1);
       const std::uint32_t to = ptx::remote_address(partials<chunks>(sender, chunk), owner);
+      const std::uint32_t ready = ptx::remote_address(m_.partials_ready(consumer()), owner);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* d = sums + 16 * chunk + 4 * i;
-        ptx::store_remote(to + i * kWarpgroup * 16, d[0], d[1], d[2], d[3]);
+        ptx::store_remote(to + i * kWarpgroup * 16, d[0], d[1], d[2], d[3], ready);
       }
     }
-    ptx::named_sync(barrier(), kWarpgroup);
-    if (thread() < a_.reduction.split) ptx::arrive_remote(m_.partials_ready(consumer()), thread());
+    if (thread() == 0) {
+      const int finished = (chunks - 1 - rank() + a_.reduction.split) >> log_of(a_.reduction.split);
+      ptx::arrive_expect_bytes(m_.partials_ready(consumer()), (a_.reduction.split - 1) * finished * kChunkBytes);
+    }
     ptx::wait_cluster(m_.partials_ready(consumer()), 0);
   }
 

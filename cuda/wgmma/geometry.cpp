@@ -12,7 +12,8 @@ namespace {
 constexpr int kPixelBytes = 128;
 constexpr int kMostBoxStages = 4, kMostSmallBoxStages = 8;
 constexpr int kMostWeightStages = 16;  // in a ring; resident ones take what they need
-constexpr int kAlignment = 1024;       // the swizzle's period; dynamic shared memory is aligned to less
+constexpr int kLeastCommonStages = 3;
+constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
 
@@ -203,13 +204,20 @@ ChannelCut cut_channels(const Conv2dProblem& p, int slices_of_tile) {
 }
 
 /// How many stages both rings have; false if the box is too large.
-bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
+bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& overrides, WgmmaGeometry& g) {
   constexpr int kReserved = 1024;  // by the system, of each block
   if (wgmma_resident_blocks(g.pixels) == 2) shared_bytes = (shared_bytes + kReserved) / 2 - kReserved;
   // The last row that a tap reads may end past the box. The kernel clears this slack once.
   const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
   g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
   const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * wgmma_output_bytes(g);
+  const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
+  if (g.boxes.size() == 1 && g.taps.size() == 1 && overrides.common_stages != 0) {
+    g.common_stages = true;
+    g.box_stages = g.weight_stages = std::min(kMostSmallBoxStages, free / (g.box_stage_bytes + weight_bytes));
+    return g.box_stages >= kLeastCommonStages;
+  }
+  if (overrides.common_stages == 1 || wgmma_needs_common_stages(g.pixels)) return false;
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
   g.resident_weights = g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 &&
@@ -220,7 +228,6 @@ bool share_out_memory(int shared_bytes, const Span& span, WgmmaGeometry& g) {
     return true;
   }
   static_assert(kMostSmallBoxStages + kMostWeightStages <= kWgmmaMaxStages);
-  const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
   const int of_both = std::clamp(free / (g.box_stage_bytes + weight_bytes), kMostBoxStages, kMostSmallBoxStages);
   const int wanted = g.taps_per_box() >= 4 ? 2 : g.taps_per_box() > 1 ? kMostBoxStages : of_both;
   const int least_weights = slices_of(g) == 2 ? 3 : 4;
@@ -259,27 +266,77 @@ double overlapped(std::initializer_list<double> cycles, double power) {
   return slowest * std::pow(sum, 1 / power);
 }
 
-/// How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: two blocks best,
-/// then two consumers in turns; side by side everything waits for the epilogue.
-double overlap_power(const WgmmaGeometry& g) {
-  constexpr double kTwoBlocks = 1.86, kInTurns = 1.26, kSideBySide = 1.28;
-  if (wgmma_resident_blocks(g.pixels) > 1) return kTwoBlocks;
-  return g.schedule == WgmmaSchedule::own_tiles ? kInTurns : kSideBySide;
-}
+/// Cycles and bytes a cycle, fitted to an H200: see Wgmma::seconds().
+struct WgmmaCosts {
+  double start, start_of_two;                     // to the first product; where a multiprocessor has two blocks
+  double turn;                                    // the matrix unit idles while the consumers change turns
+  double epilogue, epilogue_f32;                  // of a chunk of outputs
+  double epilogue_of_two, epilogue_side_by_side;  // times these
+  double between_items;                           // of a consumer
+  double exchange, exchange_bytes;                // of partial sums between the blocks of a cluster
+  double load_bytes;                              // from L2 to one multiprocessor
+  double load_bytes_of_all;                       // the same while all load
+  double device_bytes;                            // of device memory
+  double box, box_of_two;                         // least cycles from box to box
+  double smallest, of_96;                         // products of 64 and of 96 pixels take so much longer
+  // How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: see overlapped().
+  double two_blocks, in_turns, side_by_side;
 
-/// Estimated cycles. The constants are fitted to an H200: see Wgmma::seconds().
+  double overlap(const WgmmaGeometry& g) const {
+    if (wgmma_resident_blocks(g.pixels) > 1) return two_blocks;
+    return g.schedule == WgmmaSchedule::own_tiles ? in_turns : side_by_side;
+  }
+  double epilogue_of(const WgmmaGeometry& g, DType type) const {
+    const double times = wgmma_resident_blocks(g.pixels) > 1      ? epilogue_of_two
+                         : g.schedule == WgmmaSchedule::own_tiles ? 1
+                                                                  : epilogue_side_by_side;
+    return times * (type == DType::f32 ? epilogue_f32 : epilogue);
+  }
+};
+constexpr WgmmaCosts kTwoRings{.start = 867,
+                               .start_of_two = 867,
+                               .turn = 328,
+                               .epilogue = 294,
+                               .epilogue_f32 = 568,
+                               .epilogue_of_two = 1,
+                               .epilogue_side_by_side = 1,
+                               .between_items = 729,
+                               .exchange = 376,
+                               .exchange_bytes = 9.86,
+                               .load_bytes = 69.3,
+                               .load_bytes_of_all = 177,
+                               .device_bytes = 7756,
+                               .box = 137,
+                               .box_of_two = 164,
+                               .smallest = 2.64,
+                               .of_96 = 1,
+                               .two_blocks = 1.86,
+                               .in_turns = 1.26,
+                               .side_by_side = 1.28};
+constexpr WgmmaCosts kCommonStages{.start = 949,
+                                   .start_of_two = 1557,
+                                   .turn = 490,
+                                   .epilogue = 333,
+                                   .epilogue_f32 = 515,
+                                   .epilogue_of_two = 0,
+                                   .epilogue_side_by_side = 1.4,
+                                   .between_items = 518,
+                                   .exchange = 18.9,
+                                   .exchange_bytes = 7.47,
+                                   .load_bytes = 119,
+                                   .load_bytes_of_all = 97.9,
+                                   .device_bytes = 2723,
+                                   .box = 137,
+                                   .box_of_two = 164,
+                                   .smallest = 2.12,
+                                   .of_96 = 1.13,
+                                   .two_blocks = 2.26,
+                                   .in_turns = 1.96,
+                                   .side_by_side = 2.44};
+
+/// Estimated cycles.
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
-  constexpr double kStart = 867;                         // to the first product
-  constexpr double kTurn = 328;                          // the matrix unit idles while the consumers change turns
-  constexpr double kEpilogue = 294, kEpilogueF32 = 568;  // of a chunk of outputs
-  constexpr double kBetweenItems = 729;                  // of a consumer
-  constexpr double kExchange = 376;                      // of partial sums between the blocks of a cluster
-  constexpr double kExchangeBytes = 9.86;                // a cycle, to other blocks
-  constexpr double kLoadBytes = 69.3;                    // a cycle, from L2 to one multiprocessor
-  constexpr double kLoadBytesOfAll = 177;                // the same while all load
-  constexpr double kDeviceBytes = 7756;                  // a cycle, of device memory
-  constexpr double kBox = 137, kBoxOfTwoBlocks = 164;    // least cycles from box to box
-  constexpr double kSmallest = 2.64;                     // products of 64 pixels take so much longer
+  const WgmmaCosts& costs = g.common_stages ? kCommonStages : kTwoRings;
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
   // on 132 multiprocessors, of 8 blocks 14.
@@ -289,29 +346,34 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
   g.ctas = g.split > 1 ? g.items * g.split : std::min(g.items, workers);  // a split item has its own cluster
   const auto element = static_cast<double>(size_of(p.dtype));
+  const double start = residents > 1 ? costs.start_of_two : costs.start;
   const double waves = static_cast<double>(ceil_div(g.items, workers));
   const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
-  const double products = steps * g.pixels * 2 * slices_of(g) * (g.pixels > 64 ? 1 : kSmallest);
+  const double products = steps * g.pixels * 2 * slices_of(g) *
+                          (g.pixels == 64   ? costs.smallest
+                           : g.pixels == 96 ? costs.of_96
+                                            : 1);
   const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
-  const double main = std::max({products, bytes / kLoadBytes, boxes * (residents > 1 ? kBoxOfTwoBlocks : kBox)});
-  const double of_chunk = (p.dtype == DType::f32 ? kEpilogueF32 : kEpilogue) * (p.pool.none() ? 1 : 0.5);
-  const double epilogue = of_chunk * g.pixels / kWgmmaChunk;
-  const double both = main + epilogue + kBetweenItems;
+  const double main =
+      std::max({products, bytes / costs.load_bytes, boxes * (residents > 1 ? costs.box_of_two : costs.box)});
+  const double epilogue = costs.epilogue_of(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.pixels / kWgmmaChunk;
+  const double both = main + epilogue + costs.between_items;
   const double sent = slices_of(g) * g.pixels * kWgmmaChannels * 4.0 * (g.split - 1) / g.split;
-  const double exchange = g.split > 1 ? kExchange + sent / kExchangeBytes : 0;
-  const double item = one_tile ? both : std::max(main + kTurn, both / 2);
-  double busiest = waves * (item + exchange) + (g.split > 1 ? (waves - 1) * kStart : 0) + (one_tile ? 0 : epilogue);
+  const double exchange = g.split > 1 ? costs.exchange + sent / costs.exchange_bytes : 0;
+  const double item = one_tile ? both : std::max(main + costs.turn, both / 2);
+  double busiest =
+      waves * (item + exchange) + (g.split > 1 ? (waves - 1) * costs.start : 0) + (one_tile ? 0 : epilogue);
   if (residents > 1) {  // what a block does besides products overlaps with the other's
     const double of_one = static_cast<double>(ceil_div(g.items, clusters));
-    busiest = of_one * main + waves * (epilogue + kBetweenItems + exchange);
+    busiest = of_one * main + waves * (epilogue + costs.between_items + exchange);
   }
   const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
-  const double l2 = (bytes * g.items * g.split + outputs * element) / (kLoadBytesOfAll * multiprocessors);
+  const double l2 = (bytes * g.items * g.split + outputs * element) / (costs.load_bytes_of_all * multiprocessors);
   // With strides, windows may skip pixels.
   const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
-  const double device = (inputs + outputs) * element / kDeviceBytes;
-  g.cycles = kStart + overlapped({busiest, l2, device}, overlap_power(g));
+  const double device = (inputs + outputs) * element / costs.device_bytes;
+  g.cycles = start + overlapped({busiest, l2, device}, costs.overlap(g));
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
@@ -346,7 +408,7 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverride
   if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
   share_out_boxes(g);
   g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
-  if (!share_out_memory(shared_bytes, span, g)) return {};
+  if (!share_out_memory(shared_bytes, span, candidate, g)) return {};
   estimate(p, multiprocessors, g);
   return g;
 }
@@ -370,14 +432,16 @@ std::vector<int> schedules(const Conv2dProblem& p, const WgmmaOverrides& overrid
 std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverrides& overrides) {
   std::vector<WgmmaOverrides> list;
   const auto allows = [](int wanted, int open, int value) { return wanted == open || wanted == value; };
-  for (const int pixels : {256, 224, 192, 128, 64}) {
+  for (const int pixels : {256, 224, 192, 160, 128, 96, 64}) {
     for (const int row : {pixels, 16, 8}) {
+      if (row != pixels && wgmma_needs_common_stages(pixels)) continue;
       if (!allows(overrides.pixels, 0, pixels) || !allows(overrides.row, 0, row) || (row == pixels && !can_be_flat(p)))
         continue;
       for (const int schedule : schedules(p, overrides, pixels)) {
         for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
           if (!allows(overrides.split, 0, split)) continue;
-          list.push_back({pixels, row, std::max(overrides.box_per_tap, 0), split, schedule, overrides.chunk_taps});
+          list.push_back({pixels, row, std::max(overrides.box_per_tap, 0), split, schedule, overrides.chunk_taps,
+                          overrides.common_stages});
         }
       }
     }
@@ -398,6 +462,10 @@ std::string WgmmaGeometry::tile_description() const {
 }
 
 std::string WgmmaGeometry::staging_description() const {
+  if (common_stages) {
+    return "input boxes of " + pair(box_w, box_h) + " pixels, each with its weights, in " + std::to_string(box_stages) +
+           " stages in shared memory";
+  }
   const std::string weights =
       resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
   return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps_per_box()) + " taps in " +

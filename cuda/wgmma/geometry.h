@@ -30,6 +30,8 @@ inline constexpr int kWgmmaConsumers = 2;          ///< warpgroups of a block th
 inline constexpr int kWgmmaBarrierBytes = 1024;    ///< of shared memory for mbarriers of 8 bytes
 /// Blocks of a tile's kernel that fit into the registers of a multiprocessor, and into its shared memory.
 constexpr int wgmma_resident_blocks(int pixels) { return pixels == 64 ? 2 : 1; }
+/// Tiles for 1x1 filters alone, whose pixels are few enough for them to matter.
+constexpr bool wgmma_needs_common_stages(int pixels) { return pixels == 96 || pixels == 160; }
 /// Sets of outputs of a consumer: while one is written, others are read by the copy engine.
 constexpr int wgmma_output_sets(int pixels) { return pixels == 64 ? 2 : 3; }
 /// Pipeline stages of boxes and weights together. Each has two barriers, full and empty; each consumer has one more.
@@ -62,12 +64,13 @@ enum class WgmmaSchedule {
 
 /// Overrides of the choice by estimated time, for tests; 0 and -1 leave the choice open.
 struct WgmmaOverrides {
-  int pixels = 0;        ///< 64, 128, 192, 224 or 256
-  int row = 0;           ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
-  int box_per_tap = -1;  ///< 1: a box for each tap; 0: boxes that serve many taps
-  int split = 0;         ///< 1, 2, 4 or 8 blocks for one item
-  int schedule = -1;     ///< a WgmmaSchedule
-  int chunk_taps = 0;    ///< of promoted sums; 0: kWgmmaChunkTaps
+  int pixels = 0;          ///< 64, 96, 128, 160, 192, 224 or 256
+  int row = 0;             ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
+  int box_per_tap = -1;    ///< 1: a box for each tap; 0: boxes that serve many taps
+  int split = 0;           ///< 1, 2, 4 or 8 blocks for one item
+  int schedule = -1;       ///< a WgmmaSchedule
+  int chunk_taps = 0;      ///< of promoted sums; 0: kWgmmaChunkTaps
+  int common_stages = -1;  ///< 1: WgmmaGeometry::common_stages; 0: not
 };
 
 /// Which output channels a slice of 64 has, and which input channels they need. With groups, a slice is as many whole
@@ -114,7 +117,9 @@ struct WgmmaGeometry {
   int items = 1;                                               ///< tiles, all together
   int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;  ///< at most kWgmmaMaxStages of both together
   bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
-  int split = 1;                  ///< blocks of a cluster that share the reduction of one item
+  /// A box has one step, whose weights share a stage and its barriers with it: both rings are one.
+  bool common_stages = false;
+  int split = 1;  ///< blocks of a cluster that share the reduction of one item
   /// Where their shares end, in boxes of all channel blocks; equal in steps as far as boxes allow.
   std::array<int, kWgmmaMaxSplit> share_ends{};
   int ctas = 1;

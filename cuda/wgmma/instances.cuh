@@ -12,7 +12,9 @@ namespace gable::cuda::wgmma {
 /// ready while this one's end: each has 80 registers for 384 threads, 56 for a producer's and 88 for a consumer's.
 template <typename T, int pixels>
 const void* kernel_of_tile() {
-  if constexpr (wgmma_resident_blocks(pixels) == 2) {
+  if constexpr (wgmma_needs_common_stages(pixels) && std::is_same_v<T, Parts>) {
+    return nullptr;  // parts have several steps a box
+  } else if constexpr (wgmma_resident_blocks(pixels) == 2) {
     return reinterpret_cast<const void*>(kernel<T, consume<T, pixels>, 2, 56, 88>);
   } else {
     return reinterpret_cast<const void*>(kernel<T, consume<T, pixels>>);
@@ -25,8 +27,12 @@ const void* kernel_of(int pixels) {
   switch (pixels) {
     case 64:
       return kernel_of_tile<T, 64>();
+    case 96:
+      return kernel_of_tile<T, 96>();
     case 128:
       return kernel_of_tile<T, 128>();
+    case 160:
+      return kernel_of_tile<T, 160>();
     case 192:
       return kernel_of_tile<T, 192>();
     case 224:

@@ -1,11 +1,13 @@
 // wgmma: implicit-GEMM convolution on Hopper's warpgroup matrix product, persistent and warp-specialised.
 // One step, for each filter tap and 128 bytes of input channels: accumulators of 64 output channels x N pixels (N =
-// 256, 224, 192, 128 or 64) += W[64][128 B] * X[N][128 B]^T, four m64nNk16. Two consumer warpgroups hold N/2
-// accumulators a thread (consumer.cuh, epilogue.cuh); two producer warps load for both (producer.cuh).
+// 256, 224, 192, 128 or 64, with 1x1 filters 160 or 96 too) += W[64][128 B] * X[N][128 B]^T, four m64nNk16. Two
+// consumer warpgroups hold N/2 accumulators a thread (consumer.cuh, epilogue.cuh); two producer warps load for both
+// (producer.cuh).
 //
 // Shared memory (pipeline.cuh): 2 to 8 stages of input boxes, of 8x32 pixels with a 3x3 halo 43.5 KB each. All taps
 // read a box at shifted start addresses, which works because the swizzle is a function of the address; or a box holds N
-// pixels that the copy engine gathers for one tap. Weights: a ring of 8 KB stages, or all of them where they fit.
+// pixels that the copy engine gathers for one tap. Weights: a ring of 8 KB stages, or all of them where they fit. With
+// 1x1 filters each step has its own box, and both have one ring: a wait and a release for each step, not two.
 // Outputs: 16 KB a consumer or more, for the tensor stores (wgmma_output_bytes()).
 //
 // Schedules. The consumers take turns on the matrix unit, each with its own tile, so that the epilogue of one overlaps
@@ -33,9 +35,10 @@ __device__ inline void set_up(const WgmmaArguments& a, const SharedMemory& m) {
   if (lane == 0) {
     if (warp == kWarps - 1) ptx::prefetch_map(a.x);
     if (warp == kWarps - 2) ptx::prefetch_map(a.y);
+    const int writers = a.stages.common ? 2 : 1;
     const int readers = a.reduction.schedule == WgmmaSchedule::own_tiles ? 4 : 4 * kConsumers;  // warps
     for (int i = warp; i < m.barriers(); i += kWarps) {
-      ptx::init_barrier(m.barrier(i), m.is_partials(i) ? a.reduction.split : m.is_full(i) ? 1 : readers);
+      ptx::init_barrier(m.barrier(i), m.is_partials(i) ? 1 : m.is_full(i) ? writers : readers);
     }
     ptx::fence_barrier_init();
   }
@@ -67,8 +70,13 @@ __global__ void __launch_bounds__(kThreads, blocks) kernel(const __grid_constant
   if (warpgroup == kConsumers) {
     ptx::release_registers<producer_registers>();
     const int producer = warp_of_block() - 4 * kConsumers;
-    if (producer == 0) load_boxes<T>(a, m);
-    if (producer == 1) load_weights(a, m);
+    if (a.stages.common) {
+      if (producer == 0) load_boxes_of_steps<T>(a, m);
+      if (producer == 1) load_weights_of_boxes(a, m);
+    } else {
+      if (producer == 0) load_boxes<T>(a, m);
+      if (producer == 1) load_weights(a, m);
+    }
   } else {
     ptx::take_registers<consumer_registers>();
     ptx::wait_for_previous_kernel();

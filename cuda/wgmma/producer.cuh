@@ -89,4 +89,59 @@ __device__ void load_boxes(const WgmmaArguments& a, const SharedMemory& m) {
   });
 }
 
+/// Where boxes and weights have common stages: loads the weights of all items, as load_weights().
+__device__ inline void load_weights_of_boxes(const WgmmaArguments& a, const SharedMemory& m) {
+  const WgmmaShare share = share_of(a);
+  const std::int64_t slice_bytes = std::int64_t{a.reduction.channel_blocks} * kWgmmaWeightBytes;
+  const int stages = m.box_stages, slices = m.slices;
+  const bool elected = ptx::is_elected();
+  Cursor at;
+  for_each_tile(a, [&](const Tile& tile) {
+    const unsigned char* from =
+        a.weights + channel_slice(a, tile, 0) * slice_bytes + std::int64_t{share.first_step} * kWgmmaWeightBytes;
+    for (int left = share.steps; left > 0; --left, from += kWgmmaWeightBytes) {
+      const std::uint32_t full = m.box_full(at.slot), to = m.weights(at.slot, 0);
+      ptx::wait(m.box_empty(at.slot), at.round ^ 1);
+      if (elected) {
+        ptx::arrive_expect_bytes(full, slices * kWgmmaWeightBytes);
+        ptx::load_bulk(to, from, kWgmmaWeightBytes, full);
+        if (slices > 1) ptx::load_bulk(to + kWgmmaWeightBytes, from + slice_bytes, kWgmmaWeightBytes, full);
+      }
+      __syncwarp();
+      at.advance_one(stages);
+    }
+  });
+}
+
+/// Where boxes and weights have common stages: loads the boxes of all items, as load_boxes().
+template <typename T>
+__device__ void load_boxes_of_steps(const WgmmaArguments& a, const SharedMemory& m) {
+  const WgmmaShare share = share_of(a);
+  const int stages = m.box_stages, bytes = a.stages.box_bytes;
+  const bool by_tap = a.tiles.by_tap, elected = ptx::is_elected();
+  const WgmmaBox b = a.boxes[0];
+  Cursor at;
+  bool waited = false;
+  for_each_tile(a, [&](const Tile& tile) {
+    const Tile origin = origin_of(a, tile);
+    int channel = first_input(a, channel_slice(a, tile, 0)) + share.channel_block * kBlockChannels<T>;
+    if (!waited) ptx::wait_for_previous_kernel();
+    waited = true;
+    for (int left = share.steps; left > 0; --left, channel += kBlockChannels<T>) {
+      const std::uint32_t full = m.box_full(at.slot), to = m.box(at.slot);
+      ptx::wait(m.box_empty(at.slot), at.round ^ 1);
+      if (elected) {
+        ptx::arrive_expect_bytes(full, bytes);
+        if (by_tap) {
+          ptx::load_pixels_of_tap(to, a.x, channel, origin.x, origin.y, origin.n, b.dx, b.dy, full);
+        } else {
+          ptx::load_box(to, a.x, channel, origin.x + b.dx, origin.y + b.dy, origin.n, full);
+        }
+      }
+      __syncwarp();
+      at.advance_one(stages);
+    }
+  });
+}
+
 }  // namespace gable::cuda::wgmma

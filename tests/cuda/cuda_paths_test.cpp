@@ -194,15 +194,18 @@ void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int
   const PlanCheck check(device, conv);
   const cudaDeviceProp properties = device_properties();
   const Conv2dProblem problem = problem_of(conv);
-  for (const int pixels : {64, 128, 192, 224, 256}) {
+  for (const int pixels : {64, 96, 128, 160, 192, 224, 256}) {
     for (const int row : {8, 16, pixels}) {
       for (const int schedule : {0, 1}) {
         for (const int split : splits) {
-          const cuda::WgmmaOverrides forced{.pixels = pixels, .row = row, .split = split, .schedule = schedule};
-          if (!cuda::find_wgmma_geometry(problem, properties.multiProcessorCount,
-                                         static_cast<int>(properties.sharedMemPerBlockOptin), forced))
-            continue;
-          check.run(*cuda::Wgmma::make(problem, properties, forced));
+          for (const int common : {0, 1}) {
+            const cuda::WgmmaOverrides forced{
+                .pixels = pixels, .row = row, .split = split, .schedule = schedule, .common_stages = common};
+            if (!cuda::find_wgmma_geometry(problem, properties.multiProcessorCount,
+                                           static_cast<int>(properties.sharedMemPerBlockOptin), forced))
+              continue;
+            check.run(*cuda::Wgmma::make(problem, properties, forced));
+          }
         }
       }
     }

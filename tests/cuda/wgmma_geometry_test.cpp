@@ -128,7 +128,7 @@ Conv2dProblem as_laid_out(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 std::vector<WgmmaOverrides> all_overrides() {
   std::vector<WgmmaOverrides> list;
-  for (const int pixels : {64, 128, 192, 224, 256}) {
+  for (const int pixels : {64, 96, 128, 160, 192, 224, 256}) {
     for (const int row : {8, 16, pixels}) {
       for (const int box_per_tap : {0, 1}) {
         for (const int schedule : {0, 1}) {
@@ -298,8 +298,9 @@ TEST_CASE("the estimate picks a tile that was measured as fast: layers bound by 
        56,
        128,
        1,
-       {"128 pixels by 128 channels", "128 pixels by 64 channels", "192 pixels by 128 channels",
-        "192 pixels by 64 channels", "224 pixels by 64 channels", "256 pixels by 64 channels"}},
+       {"128 pixels by 128 channels", "128 pixels by 64 channels", "160 pixels by 64 channels",
+        "192 pixels by 64 channels", "224 pixels by 64 channels", "256 pixels by 64 channels",
+        "256 pixels by 128 channels"}},
       {DType::f32,
        64,
        128,
@@ -308,7 +309,7 @@ TEST_CASE("the estimate picks a tile that was measured as fast: layers bound by 
        1,
        {"192 pixels by 128 channels", "192 pixels by 64 channels", "224 pixels by 128 channels",
         "224 pixels by 64 channels", "256 pixels by 128 channels", "256 pixels by 64 channels"}},
-      {DType::f32, 64, 2048, 7, 512, 1, {"128 pixels by 128 channels"}},
+      {DType::f32, 64, 2048, 7, 512, 1, {"96 pixels by 128 channels"}},
       {DType::f16, 64, 256, 14, 1024, 1, {"192 pixels by 64 channels", "256 pixels by 64 channels"}},
       {DType::f16,
        64,
@@ -318,13 +319,7 @@ TEST_CASE("the estimate picks a tile that was measured as fast: layers bound by 
        2,
        {"192 gathered pixels by 64 channels", "224 gathered pixels by 64 channels",
         "256 gathered pixels by 64 channels"}},
-      {DType::f16,
-       32,
-       1216,
-       10,
-       96,
-       1,
-       {"128 pixels by 64 channels", "128 pixels by 64 channels, the reduction split over 2 blocks of a cluster"}}};
+      {DType::f16, 32, 1216, 10, 96, 1, {"96 pixels by 64 channels"}}};
   for (const MeasuredLayer& layer : layers) {
     const std::int64_t out = (layer.size - 1) / layer.stride + 1;
     const Conv2dProblem p{.n = layer.n,
@@ -403,6 +398,21 @@ TEST_CASE("what the wgmma kernel refuses is named") {
   CHECK(wgmma_refusal(p) == "6x6 filter taps in 6 products each; its tables hold 160");
   p.math = Math::split3;
   CHECK(wgmma_refusal(p).empty());
+}
+
+TEST_CASE("a box with one step shares its stages with the step's weights, a box of many taps does not") {
+  for (const WgmmaOverrides& overrides : all_overrides()) {
+    const auto pointwise =
+        find_wgmma_geometry(problem(2, 256, 30, 30, 128, 1, 1, 0, 1), kMultiprocessors, kSharedBytes, overrides);
+    if (!pointwise) continue;
+    CHECK(pointwise->common_stages);
+    CHECK(pointwise->box_stages == pointwise->weight_stages);
+    CHECK(pointwise->box_stages >= 3);
+    CHECK(wgmma_shared_bytes(*pointwise) <= kSharedBytes);
+  }
+  const auto window = find_wgmma_geometry(problem(2, 256, 30, 30, 128, 3, 1, 1, 1), kMultiprocessors, kSharedBytes);
+  REQUIRE(window);
+  CHECK_FALSE(window->common_stages);
 }
 
 TEST_CASE("a tile has no more pipeline stages than shared memory has barriers for, whatever the device's size") {
