@@ -12,7 +12,8 @@ namespace {
 constexpr int kPixelBytes = 128;
 constexpr int kMostBoxStages = 4, kMostSmallBoxStages = 8;
 constexpr int kMostWeightStages = 16;  // in a ring; resident ones take what they need
-constexpr int kLeastCommonStages = 3;
+// With fewer, boxes have more stages in a ring of their own. Two blocks of a multiprocessor have six together.
+constexpr int kLeastCommonStages = 4, kLeastCommonStagesOfTwo = 3;
 constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
@@ -213,9 +214,10 @@ bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& 
   const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * wgmma_output_bytes(g);
   const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
   if (g.boxes.size() == 1 && g.taps.size() == 1 && overrides.common_stages != 0) {
-    g.common_stages = true;
     g.box_stages = g.weight_stages = std::min(kMostSmallBoxStages, free / (g.box_stage_bytes + weight_bytes));
-    return g.box_stages >= kLeastCommonStages;
+    g.common_stages =
+        g.box_stages >= (wgmma_resident_blocks(g.pixels) > 1 ? kLeastCommonStagesOfTwo : kLeastCommonStages);
+    if (g.common_stages) return true;
   }
   if (overrides.common_stages == 1 || wgmma_needs_common_stages(g.pixels)) return false;
   const int steps = g.steps_per_item();
@@ -276,7 +278,7 @@ struct WgmmaCosts {
   double exchange, exchange_bytes;                // of partial sums between the blocks of a cluster
   double load_bytes;                              // from L2 to one multiprocessor
   double load_bytes_of_all;                       // the same while all load
-  double device_bytes;                            // of device memory
+  double device_bytes, device_of_two;             // of device memory; times this where a multiprocessor has two blocks
   double box, box_of_two;                         // least cycles from box to box
   double smallest, of_96;                         // products of 64 and of 96 pixels take so much longer
   // How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: see overlapped().
@@ -306,6 +308,7 @@ constexpr WgmmaCosts kTwoRings{.start = 867,
                                .load_bytes = 69.3,
                                .load_bytes_of_all = 177,
                                .device_bytes = 7756,
+                               .device_of_two = 1,
                                .box = 137,
                                .box_of_two = 164,
                                .smallest = 2.64,
@@ -313,26 +316,27 @@ constexpr WgmmaCosts kTwoRings{.start = 867,
                                .two_blocks = 1.86,
                                .in_turns = 1.26,
                                .side_by_side = 1.28};
-constexpr WgmmaCosts kCommonStages{.start = 949,
-                                   .start_of_two = 1557,
-                                   .turn = 490,
-                                   .epilogue = 333,
-                                   .epilogue_f32 = 515,
-                                   .epilogue_of_two = 0,
-                                   .epilogue_side_by_side = 1.4,
-                                   .between_items = 518,
-                                   .exchange = 18.9,
-                                   .exchange_bytes = 7.47,
-                                   .load_bytes = 119,
-                                   .load_bytes_of_all = 97.9,
-                                   .device_bytes = 2723,
+constexpr WgmmaCosts kCommonStages{.start = 1162,
+                                   .start_of_two = 1068,
+                                   .turn = 0,
+                                   .epilogue = 351,
+                                   .epilogue_f32 = 568,
+                                   .epilogue_of_two = 0.8,
+                                   .epilogue_side_by_side = 1.33,
+                                   .between_items = 613,
+                                   .exchange = 206,
+                                   .exchange_bytes = 8.99,
+                                   .load_bytes = 93,
+                                   .load_bytes_of_all = 74.6,
+                                   .device_bytes = 2634,
+                                   .device_of_two = 1.15,
                                    .box = 137,
                                    .box_of_two = 164,
-                                   .smallest = 2.12,
-                                   .of_96 = 1.13,
-                                   .two_blocks = 2.26,
-                                   .in_turns = 1.96,
-                                   .side_by_side = 2.44};
+                                   .smallest = 2.01,
+                                   .of_96 = 1.1,
+                                   .two_blocks = 3.19,
+                                   .in_turns = 2.32,
+                                   .side_by_side = 3.06};
 
 /// Estimated cycles.
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
@@ -372,8 +376,10 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const double l2 = (bytes * g.items * g.split + outputs * element) / (costs.load_bytes_of_all * multiprocessors);
   // With strides, windows may skip pixels.
   const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
-  const double device = (inputs + outputs) * element / costs.device_bytes;
+  const double device = (inputs + outputs) * element / costs.device_bytes * (residents > 1 ? costs.device_of_two : 1);
   g.cycles = start + overlapped({busiest, l2, device}, costs.overlap(g));
+  constexpr double kTwoRingsOf1x1 = 1.06;  // how much longer such layers take than estimated
+  if (!g.common_stages && g.taps.size() == 1) g.cycles *= kTwoRingsOf1x1;
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,

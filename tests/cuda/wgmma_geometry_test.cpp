@@ -405,9 +405,12 @@ TEST_CASE("a box with one step shares its stages with the step's weights, a box 
     const auto pointwise =
         find_wgmma_geometry(problem(2, 256, 30, 30, 128, 1, 1, 0, 1), kMultiprocessors, kSharedBytes, overrides);
     if (!pointwise) continue;
-    CHECK(pointwise->common_stages);
-    CHECK(pointwise->box_stages == pointwise->weight_stages);
-    CHECK(pointwise->box_stages >= 3);
+    const bool large = pointwise->pixels == 256 && pointwise->schedule == WgmmaSchedule::one_tile;  // three would fit
+    CHECK(pointwise->common_stages != large);
+    if (!large) {
+      CHECK(pointwise->box_stages == pointwise->weight_stages);
+      CHECK(pointwise->box_stages >= (wgmma_resident_blocks(pointwise->pixels) > 1 ? 3 : 4));
+    }
     CHECK(wgmma_shared_bytes(*pointwise) <= kSharedBytes);
   }
   const auto window = find_wgmma_geometry(problem(2, 256, 30, 30, 128, 3, 1, 1, 1), kMultiprocessors, kSharedBytes);
