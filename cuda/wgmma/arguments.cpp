@@ -83,7 +83,6 @@ WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
   a.tiles.by_tap = g.by_tap;
   a.tiles.pixels_first = g.pixels_first;
   a.stages.resident_weights = g.resident_weights;
-  a.stages.common = g.common_stages;
   a.channels = channels_of(p, g);
   a.output.windows = g.slices.windows;
   a.output.pool = !p.pool.none();

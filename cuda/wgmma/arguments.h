@@ -44,8 +44,8 @@ struct WgmmaChannels {
 /// Shared memory.
 struct WgmmaStages {
   int boxes, box_stage_bytes, box_bytes, weights, output_bytes;
-  int group_pitch;                ///< bytes between groups of eight pixels
-  bool resident_weights, common;  ///< see WgmmaGeometry
+  int group_pitch;        ///< bytes between groups of eight pixels
+  bool resident_weights;  ///< all weights stay in shared memory
 };
 
 /// The epilogue.

@@ -3,6 +3,8 @@
 
 namespace gable::cuda {
 
-const void* wgmma_kernel_bf16(int pixels) { return wgmma::kernel_of<__nv_bfloat16>(pixels); }
+const void* wgmma_kernel_bf16(int pixels, bool common_stages) {
+  return common_stages ? wgmma::kernel_of<__nv_bfloat16, true>(pixels) : wgmma::kernel_of<__nv_bfloat16, false>(pixels);
+}
 
 }  // namespace gable::cuda

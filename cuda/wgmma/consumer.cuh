@@ -97,8 +97,8 @@ class StepsOfStages {
   __device__ StepsOfStages(const WgmmaArguments& a, const SharedMemory& m, const WgmmaShare& share, int slice)
       : a_(a), m_(m), steps_(share.steps), slice_(slice) {}
 
-  __device__ void begin(const Cursor& at) {
-    at_ = at;
+  __device__ void begin(const Cursor& box, const Cursor&) {
+    at_ = box;
     left_ = steps_;
     ready_ = false;
     locate();
@@ -119,6 +119,7 @@ class StepsOfStages {
   __device__ int used_weights() const { return -1; }
   __device__ int closed_box() const { return used_; }
   __device__ const Cursor& box() const { return at_; }
+  __device__ const Cursor& weights() const { return at_; }
 
  private:
   static constexpr int kWeightsPitch = 1024;
@@ -177,7 +178,7 @@ __device__ Release multiply_item(const WgmmaArguments& a, const SharedMemory& m,
   return old;
 }
 
-template <typename T, int pixels>
+template <typename T, int pixels, bool common>
 __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int consumer) {
   const bool turns = a.reduction.schedule != WgmmaSchedule::one_tile;
   const int other = 1 - consumer;
@@ -187,8 +188,7 @@ __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int cons
   const int partner_boxes = turns ? share.end - share.begin : 0;
   const int partner_steps = turns && !a.stages.resident_weights ? share.steps : 0;
   Epilogue<T> epilogue(a, m);
-  Steps steps(a, m, share, turns ? 0 : consumer);
-  StepsOfStages stages(a, m, share, turns ? 0 : consumer);
+  std::conditional_t<common, StepsOfStages, Steps> steps(a, m, share, turns ? 0 : consumer);
   Cursor box, weights;
   float sums[pixels / 2];
   if (turns && consumer == 1) ptx::named_arrive(kTurnBarrier, kConsumers * kWarpgroup);
@@ -206,11 +206,7 @@ __device__ void consume(const WgmmaArguments& a, const SharedMemory& m, int cons
     }
     Release old;
     if (turns) ptx::named_sync(kTurnBarrier + consumer, kConsumers * kWarpgroup);
-    if (active && a.stages.common) {
-      stages.begin(box);
-      old = multiply_item<T, pixels>(a, m, stages, sums);
-      box = stages.box();
-    } else if (active) {
+    if (active) {
       steps.begin(box, weights);
       old = multiply_item<T, pixels>(a, m, steps, sums);
       box = steps.box();

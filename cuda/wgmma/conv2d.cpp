@@ -23,11 +23,11 @@ const void* kernel_of(DType type, const WgmmaGeometry& g) {
   if (g.parts > 1) return wgmma_kernel_parts(pixels);
   switch (type) {
     case DType::f16:
-      return wgmma_kernel_f16(pixels);
+      return wgmma_kernel_f16(pixels, g.common_stages);
     case DType::bf16:
-      return wgmma_kernel_bf16(pixels);
+      return wgmma_kernel_bf16(pixels, g.common_stages);
     default:
-      return wgmma_kernel_tf32(pixels);
+      return wgmma_kernel_tf32(pixels, g.common_stages);
   }
 }
 

@@ -3,6 +3,8 @@
 
 namespace gable::cuda {
 
-const void* wgmma_kernel_f16(int pixels) { return wgmma::kernel_of<__half>(pixels); }
+const void* wgmma_kernel_f16(int pixels, bool common_stages) {
+  return common_stages ? wgmma::kernel_of<__half, true>(pixels) : wgmma::kernel_of<__half, false>(pixels);
+}
 
 }  // namespace gable::cuda

@@ -10,35 +10,35 @@ namespace gable::cuda::wgmma {
 
 /// The kernel for tiles of so many pixels. Where two blocks fit into a multiprocessor the next kernel's blocks get
 /// ready while this one's end: each has 80 registers for 384 threads, 56 for a producer's and 88 for a consumer's.
-template <typename T, int pixels>
+template <typename T, int pixels, bool common>
 const void* kernel_of_tile() {
-  if constexpr (wgmma_needs_common_stages(pixels) && std::is_same_v<T, Parts>) {
-    return nullptr;  // parts have several steps a box
+  if constexpr (wgmma_needs_common_stages(pixels) && !common) {
+    return nullptr;
   } else if constexpr (wgmma_resident_blocks(pixels) == 2) {
-    return reinterpret_cast<const void*>(kernel<T, consume<T, pixels>, 2, 56, 88>);
+    return reinterpret_cast<const void*>(kernel<T, common, consume<T, pixels, common>, 2, 56, 88>);
   } else {
-    return reinterpret_cast<const void*>(kernel<T, consume<T, pixels>>);
+    return reinterpret_cast<const void*>(kernel<T, common, consume<T, pixels, common>>);
   }
 }
 
 /// Null if no kernel has this many pixels.
-template <typename T>
+template <typename T, bool common>
 const void* kernel_of(int pixels) {
   switch (pixels) {
     case 64:
-      return kernel_of_tile<T, 64>();
+      return kernel_of_tile<T, 64, common>();
     case 96:
-      return kernel_of_tile<T, 96>();
+      return kernel_of_tile<T, 96, common>();
     case 128:
-      return kernel_of_tile<T, 128>();
+      return kernel_of_tile<T, 128, common>();
     case 160:
-      return kernel_of_tile<T, 160>();
+      return kernel_of_tile<T, 160, common>();
     case 192:
-      return kernel_of_tile<T, 192>();
+      return kernel_of_tile<T, 192, common>();
     case 224:
-      return kernel_of_tile<T, 224>();
+      return kernel_of_tile<T, 224, common>();
     case 256:
-      return kernel_of_tile<T, 256>();
+      return kernel_of_tile<T, 256, common>();
     default:
       return nullptr;
   }

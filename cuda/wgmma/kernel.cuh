@@ -28,14 +28,15 @@ __device__ inline int warp_of_block() { return __shfl_sync(~0u, static_cast<int>
 
 /// Barriers, tensor maps and the zeros behind the boxes, shared out to the warps: all of it by one thread takes longer
 /// than the first loads.
-__device__ inline void set_up(const WgmmaArguments& a, const SharedMemory& m) {
+template <bool common>
+__device__ void set_up(const WgmmaArguments& a, const SharedMemory& m) {
   constexpr int kWarps = kThreads / 32;
   const int warp = warp_of_block();
   const int lane = threadIdx.x % 32;
   if (lane == 0) {
     if (warp == kWarps - 1) ptx::prefetch_map(a.x);
     if (warp == kWarps - 2) ptx::prefetch_map(a.y);
-    const int writers = a.stages.common ? 2 : 1;
+    const int writers = common ? 2 : 1;
     const int readers = a.reduction.schedule == WgmmaSchedule::own_tiles ? 4 : 4 * kConsumers;  // warps
     for (int i = warp; i < m.barriers(); i += kWarps) {
       ptx::init_barrier(m.barrier(i), m.is_partials(i) ? 1 : m.is_full(i) ? writers : readers);
@@ -53,9 +54,10 @@ __device__ inline void set_up(const WgmmaArguments& a, const SharedMemory& m) {
   if (a.reduction.split > 1) ptx::sync_cluster();  // a block must not signal a barrier before its owner has set it up
 }
 
-/// `consumer` is what a consumer warpgroup runs: consume<> or consume_promoted<>.
-/// `blocks` fit into a multiprocessor's registers.
-template <typename T, auto consumer, int blocks = 1, int producer_registers = 56, int consumer_registers = 224>
+/// `consumer` is what a consumer warpgroup runs: consume<> or consume_promoted<>; `common`:
+/// WgmmaGeometry::common_stages. `blocks` fit into a multiprocessor's registers.
+template <typename T, bool common, auto consumer, int blocks = 1, int producer_registers = 56,
+          int consumer_registers = 224>
 __global__ void __launch_bounds__(kThreads, blocks) kernel(const __grid_constant__ WgmmaArguments a) {
   extern __shared__ unsigned char shared[];
   const SharedMemory m{(ptx::shared_address(shared) + 1023) & ~1023u,
@@ -64,13 +66,13 @@ __global__ void __launch_bounds__(kThreads, blocks) kernel(const __grid_constant
                        a.stages.box_stage_bytes,
                        a.reduction.schedule == WgmmaSchedule::one_tile ? kConsumers : 1,
                        a.stages.output_bytes};
-  set_up(a, m);
+  set_up<common>(a, m);
   ptx::allow_next_kernel();
   const int warpgroup = warp_of_block() / 4;
   if (warpgroup == kConsumers) {
     ptx::release_registers<producer_registers>();
     const int producer = warp_of_block() - 4 * kConsumers;
-    if (a.stages.common) {
+    if constexpr (common) {
       if (producer == 0) load_boxes_of_steps<T>(a, m);
       if (producer == 1) load_weights_of_boxes(a, m);
     } else {

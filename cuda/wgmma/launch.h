@@ -1,11 +1,12 @@
-// The wgmma kernels by operand type, for cudaLaunchKernelExC. Null if no kernel has this many pixels.
+// The wgmma kernels by operand type, for cudaLaunchKernelExC. Null if no kernel has this many pixels. Where boxes and
+// weights have common stages (WgmmaGeometry), the kernel is another one.
 #pragma once
 
 namespace gable::cuda {
 
-const void* wgmma_kernel_f16(int pixels);
-const void* wgmma_kernel_bf16(int pixels);
-const void* wgmma_kernel_tf32(int pixels);
+const void* wgmma_kernel_f16(int pixels, bool common_stages);
+const void* wgmma_kernel_bf16(int pixels, bool common_stages);
+const void* wgmma_kernel_tf32(int pixels, bool common_stages);
 /// f32 cut into bf16 parts, all products summed by the matrix unit.
 const void* wgmma_kernel_parts(int pixels);
 /// f32 cut into bf16 parts; the matrix unit sums short chunks, which are added in registers.

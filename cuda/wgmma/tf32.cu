@@ -3,6 +3,8 @@
 
 namespace gable::cuda {
 
-const void* wgmma_kernel_tf32(int pixels) { return wgmma::kernel_of<ptx::Tf32>(pixels); }
+const void* wgmma_kernel_tf32(int pixels, bool common_stages) {
+  return common_stages ? wgmma::kernel_of<ptx::Tf32, true>(pixels) : wgmma::kernel_of<ptx::Tf32, false>(pixels);
+}
 
 }  // namespace gable::cuda
