@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <random>
 
+#include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/mma_choice.h"
+#include "cuda/gemm/pointwise.h"
 
 namespace gable::cuda {
 namespace {
@@ -36,6 +38,7 @@ cudaDeviceProp h200() {
   device.major = 9;
   device.multiProcessorCount = 132;
   device.sharedMemPerBlockOptin = 232448;
+  device.sharedMemPerMultiprocessor = 233472;
   return device;
 }
 
@@ -61,6 +64,16 @@ TEST_CASE("narrow pixels get tiles of few rows, because each row's copies take t
   CHECK(narrow.rows == 64);
   CHECK(narrow.columns == 64);
   CHECK(choice_of(pointwise(32, 35, 7, 281), h200()).rows == 32);  // 3.8 us; 5.5 in tiles of 64 by 64
+}
+
+TEST_CASE("many odd output channels in f32 are left to implicit_gemm, whose stores have no gaps") {
+  Conv2dProblem odd = pointwise(32, 20, 36, 63);  // 20.2 us by pointwise
+  odd.dtype = DType::f32;
+  odd.math = Math::tf32;
+  CHECK(ImplicitGemmMma::seconds(odd, h200()) < Pointwise::seconds(odd, h200()));
+  Conv2dProblem whole = odd;
+  whole.k = 32;
+  CHECK(Pointwise::seconds(whole, h200()) < ImplicitGemmMma::seconds(whole, h200()));
 }
 
 TEST_CASE("a forced tile is kept, and estimates are finite and grow with the batch") {
