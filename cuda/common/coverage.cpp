@@ -99,6 +99,7 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "wgmma_224_pixels",
     "wgmma_192_pixels",
     "wgmma_128_pixels",
+    "wgmma_112_pixels",
     "wgmma_96_pixels",
     "wgmma_160_pixels",
     "wgmma_common_stages",

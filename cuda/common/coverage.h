@@ -100,6 +100,7 @@ enum class Path {
   wgmma_224_pixels,
   wgmma_192_pixels,
   wgmma_128_pixels,
+  wgmma_112_pixels,
   wgmma_96_pixels,
   wgmma_160_pixels,
   wgmma_common_stages,

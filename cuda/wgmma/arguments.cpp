@@ -64,7 +64,7 @@ WgmmaArguments wgmma_arguments(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const int pool = p.pool.none() ? 1 : 2;
   a.output.chunk_x = g.row > kWgmmaChunk ? kWgmmaChunk : 0;
   a.output.chunk_y = g.row > kWgmmaChunk ? 0 : kWgmmaChunk / g.row / pool;
-  a.output.chunks_per_image = g.row * g.rows_per_image / kWgmmaChunk;
+  a.output.chunks_per_image = static_cast<int>(ceil_div(g.row * g.rows_per_image, kWgmmaChunk));
   a.reduction.channel_blocks = g.channel_blocks;
   a.reduction.parts = g.parts;
   a.reduction.box_count = static_cast<int>(g.boxes.size());

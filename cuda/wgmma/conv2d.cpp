@@ -42,6 +42,7 @@ void note_paths(DType type, const WgmmaGeometry& g) {
             : g.pixels == 192 ? Path::wgmma_192_pixels
             : g.pixels == 160 ? Path::wgmma_160_pixels
             : g.pixels == 128 ? Path::wgmma_128_pixels
+            : g.pixels == 112 ? Path::wgmma_112_pixels
             : g.pixels == 96  ? Path::wgmma_96_pixels
                               : Path::wgmma_64_pixels);
   note_path(g.by_tap ? Path::wgmma_gathered : g.flat ? Path::wgmma_flat : Path::wgmma_halo);

@@ -53,9 +53,11 @@ class Epilogue {
   /// arithmetic.
   template <int pixels>
   __device__ void run(float (&sums)[pixels / 2], const Tile& tile, int channel) {
-    if (a_.reduction.split > 1) {
-      exchange<pixels / kWgmmaChunk>(sums);
-      gather<pixels / kWgmmaChunk>(sums);
+    if constexpr (pixels % kWgmmaChunk == 0) {
+      if (a_.reduction.split > 1) {
+        exchange<pixels / kWgmmaChunk>(sums);
+        gather<pixels / kWgmmaChunk>(sums);
+      }
     }
     if (a_.output.activation == Activation::relu) {
       run_pooled_or_not<pixels, Activation::relu>(sums, tile, channel);
@@ -83,7 +85,8 @@ class Epilogue {
 
   template <int pixels, Activation activation, bool pool>
   __device__ void store_tile(const float (&sums)[pixels / 2], Place place) {
-    constexpr int kChunks = pixels / kWgmmaChunk;
+    // Of a tile that is no multiple of a chunk, the last chunk begins in the one before and stores part of it again.
+    constexpr int kChunks = (pixels + kWgmmaChunk - 1) / kWgmmaChunk, kAgain = kChunks * kWgmmaChunk - pixels;
     const int first_y = place.y;
     int chunks_left = a_.output.chunks_per_image;
     const auto step = [&] {
@@ -106,11 +109,13 @@ class Epilogue {
       for (int i = 0; i < kTogether; ++i) {
         const int chunk = first + i;
         if (chunk >= kChunks) break;
+        const int again = chunk + 1 == kChunks ? kAgain : 0;
         places[i] = place;
+        places[i].x -= again;
         if (finishes(chunk)) {
           float d[16];
 #pragma unroll
-          for (int j = 0; j < 16; ++j) d[j] = sums[16 * chunk + j];
+          for (int j = 0; j < 16; ++j) d[j] = sums[16 * chunk - again / 2 + j];
           put_chunk<activation, pool>(d, slot(i));
         }
         step();

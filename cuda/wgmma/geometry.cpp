@@ -354,9 +354,10 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const double waves = static_cast<double>(ceil_div(g.items, workers));
   const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
   const double products = steps * g.pixels * 2 * slices_of(g) *
-                          (g.pixels == 64   ? costs.smallest
-                           : g.pixels == 96 ? costs.of_96
-                                            : 1);
+                          (g.pixels == 64    ? costs.smallest
+                           : g.pixels == 96  ? costs.of_96
+                           : g.pixels == 112 ? (1 + costs.of_96) / 2
+                                             : 1);
   const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
   const double main =
@@ -411,6 +412,7 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverride
   g.channel_tiles = channels.tiles;
   g.channel_blocks = channels.blocks;
   g.split = candidate.split;
+  if (g.split > 1 && g.pixels % kWgmmaChunk != 0) return {};  // the last two chunks overlap
   if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
   share_out_boxes(g);
   g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
@@ -438,7 +440,7 @@ std::vector<int> schedules(const Conv2dProblem& p, const WgmmaOverrides& overrid
 std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverrides& overrides) {
   std::vector<WgmmaOverrides> list;
   const auto allows = [](int wanted, int open, int value) { return wanted == open || wanted == value; };
-  for (const int pixels : {256, 224, 192, 160, 128, 96, 64}) {
+  for (const int pixels : {256, 224, 192, 160, 128, 112, 96, 64}) {
     for (const int row : {pixels, 16, 8}) {
       if (row != pixels && wgmma_needs_common_stages(pixels)) continue;
       if (!allows(overrides.pixels, 0, pixels) || !allows(overrides.row, 0, row) || (row == pixels && !can_be_flat(p)))

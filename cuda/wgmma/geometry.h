@@ -31,7 +31,7 @@ inline constexpr int kWgmmaBarrierBytes = 1024;    ///< of shared memory for mba
 /// Blocks of a tile's kernel that fit into the registers of a multiprocessor, and into its shared memory.
 constexpr int wgmma_resident_blocks(int pixels) { return pixels == 64 ? 2 : 1; }
 /// Tiles for 1x1 filters alone, whose pixels are few enough for them to matter.
-constexpr bool wgmma_needs_common_stages(int pixels) { return pixels == 96 || pixels == 160; }
+constexpr bool wgmma_needs_common_stages(int pixels) { return pixels == 96 || pixels == 112 || pixels == 160; }
 /// Sets of outputs of a consumer: while one is written, others are read by the copy engine.
 constexpr int wgmma_output_sets(int pixels) { return pixels == 64 ? 2 : 3; }
 /// Pipeline stages of boxes and weights together. Each has two barriers, full and empty; each consumer has one more.
@@ -64,7 +64,7 @@ enum class WgmmaSchedule {
 
 /// Overrides of the choice by estimated time, for tests; 0 and -1 leave the choice open.
 struct WgmmaOverrides {
-  int pixels = 0;          ///< 64, 96, 128, 160, 192, 224 or 256
+  int pixels = 0;          ///< 64, 96, 112, 128, 160, 192, 224 or 256
   int row = 0;             ///< 8 or 16 pixels, or `pixels` where the batch is one line of pixels
   int box_per_tap = -1;    ///< 1: a box for each tap; 0: boxes that serve many taps
   int split = 0;           ///< 1, 2, 4 or 8 blocks for one item

@@ -29,6 +29,8 @@ const void* kernel_of(int pixels) {
       return kernel_of_tile<T, 64, common>();
     case 96:
       return kernel_of_tile<T, 96, common>();
+    case 112:
+      return kernel_of_tile<T, 112, common>();
     case 128:
       return kernel_of_tile<T, 128, common>();
     case 160:

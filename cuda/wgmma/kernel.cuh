@@ -1,6 +1,6 @@
 // wgmma: implicit-GEMM convolution on Hopper's warpgroup matrix product, persistent and warp-specialised.
 // One step, for each filter tap and 128 bytes of input channels: accumulators of 64 output channels x N pixels (N =
-// 256, 224, 192, 128 or 64, with 1x1 filters 160 or 96 too) += W[64][128 B] * X[N][128 B]^T, four m64nNk16. Two
+// 256, 224, 192, 128 or 64, with 1x1 filters 160, 112 or 96 too) += W[64][128 B] * X[N][128 B]^T, four m64nNk16. Two
 // consumer warpgroups hold N/2 accumulators a thread (consumer.cuh, epilogue.cuh); two producer warps load for both
 // (producer.cuh).
 //

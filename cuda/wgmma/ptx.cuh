@@ -231,6 +231,7 @@ __device__ void multiply(float (&d)[pixels / 2], std::uint64_t a, std::uint64_t 
 #define GABLE_NAMES_112 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define GABLE_NAMES_OF_64 GABLE_NAMES_0 GABLE_NAMES_16
 #define GABLE_NAMES_OF_96 GABLE_NAMES_OF_64 GABLE_NAMES_32
+#define GABLE_NAMES_OF_112 GABLE_NAMES_OF_96 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define GABLE_NAMES_OF_128 GABLE_NAMES_OF_96 GABLE_NAMES_48
 #define GABLE_NAMES_OF_160 GABLE_NAMES_OF_128 GABLE_NAMES_64
 #define GABLE_NAMES_OF_192 GABLE_NAMES_OF_160 GABLE_NAMES_80
@@ -240,6 +241,7 @@ __device__ void multiply(float (&d)[pixels / 2], std::uint64_t a, std::uint64_t 
 #define GABLE_D16(i) GABLE_D4(i), GABLE_D4((i) + 4), GABLE_D4((i) + 8), GABLE_D4((i) + 12)
 #define GABLE_D_OF_64 GABLE_D16(0), GABLE_D16(16)
 #define GABLE_D_OF_96 GABLE_D_OF_64, GABLE_D16(32)
+#define GABLE_D_OF_112 GABLE_D_OF_96, GABLE_D4(48), GABLE_D4(52)
 #define GABLE_D_OF_128 GABLE_D_OF_96, GABLE_D16(48)
 #define GABLE_D_OF_160 GABLE_D_OF_128, GABLE_D16(64)
 #define GABLE_D_OF_192 GABLE_D_OF_160, GABLE_D16(80)
@@ -262,6 +264,7 @@ __device__ void multiply(float (&d)[pixels / 2], std::uint64_t a, std::uint64_t 
   GABLE_MULTIPLY(Tf32, pixels, "m64n" #pixels "k8.f32.tf32.tf32", "", a_name, b_name, accumulate_name)
 GABLE_MULTIPLY_TYPES(64, "%32", "%33", "%34")
 GABLE_MULTIPLY_TYPES(96, "%48", "%49", "%50")
+GABLE_MULTIPLY_TYPES(112, "%56", "%57", "%58")
 GABLE_MULTIPLY_TYPES(128, "%64", "%65", "%66")
 GABLE_MULTIPLY_TYPES(160, "%80", "%81", "%82")
 GABLE_MULTIPLY_TYPES(192, "%96", "%97", "%98")

@@ -194,7 +194,7 @@ void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int
   const PlanCheck check(device, conv);
   const cudaDeviceProp properties = device_properties();
   const Conv2dProblem problem = problem_of(conv);
-  for (const int pixels : {64, 96, 128, 160, 192, 224, 256}) {
+  for (const int pixels : {64, 96, 112, 128, 160, 192, 224, 256}) {
     for (const int row : {8, 16, pixels}) {
       for (const int schedule : {0, 1}) {
         for (const int split : splits) {

@@ -128,7 +128,7 @@ Conv2dProblem as_laid_out(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 std::vector<WgmmaOverrides> all_overrides() {
   std::vector<WgmmaOverrides> list;
-  for (const int pixels : {64, 96, 128, 160, 192, 224, 256}) {
+  for (const int pixels : {64, 96, 112, 128, 160, 192, 224, 256}) {
     for (const int row : {8, 16, pixels}) {
       for (const int box_per_tap : {0, 1}) {
         for (const int schedule : {0, 1}) {
