@@ -104,10 +104,11 @@ struct DepthwisePlan::Run {
   bool non_temporal;
 };
 
-/// One unit of work.
-class DepthwisePlan::Unit {
+/// One block of channels of a unit of work.
+class DepthwisePlan::UnitBlock {
  public:
-  Unit(DepthwisePlan& plan, const Run& run, std::int64_t index, int thread)
+  /// Blocks are counted over all units.
+  UnitBlock(DepthwisePlan& plan, const Run& run, std::int64_t index, int thread)
       : plan_(plan),
         run_(run),
         b_(plan.blocking_),
@@ -282,8 +283,10 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
   const Run call{static_cast<const char*>(x), static_cast<const float*>(packed), in_place ? bias : bias_.data(),
                  static_cast<char*>(y), non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
   if (call.non_temporal) note_path(Path::depthwise_non_temporal, *target_);
-  parallel_units(threads_, blocking_.units(),
-                 [&](std::int64_t unit, int thread) { Unit(*this, call, unit, thread).compute(); });
+  const std::int64_t blocks = blocking_.unit_blocks;
+  parallel_units(threads_, blocking_.units(), [&](std::int64_t unit, int thread) {
+    for (std::int64_t i = 0; i < blocks; ++i) UnitBlock(*this, call, unit * blocks + i, thread).compute();
+  });
 }
 
 Conv2dDescription DepthwisePlan::description() const {
@@ -295,9 +298,9 @@ Conv2dDescription DepthwisePlan::description() const {
   d.target = target_->name;
   d.tile = (b.row_tile_outputs > 0 ? text(kRowTileRows) + "x" : "") + text(widest) + " pixels x " +
            text(b.sections.front().lanes) + " channels";
-  d.blocking = "unit " + text(b.unit_rows) + " rows x " + text(b.channel_blocks.front().vectors.channels) +
-               " channels in blocks of " + text(b.pixel_blocks.front().pixels) + " pixels, " + text(b.units()) +
-               " units";
+  const std::int64_t channels = b.unit_blocks > 1 ? problem_.k : b.channel_blocks.front().vectors.channels;
+  d.blocking = "unit " + text(b.unit_rows) + " rows x " + text(channels) + " channels in blocks of " +
+               text(b.pixel_blocks.front().pixels) + " pixels, " + text(b.units()) + " units";
   d.fusion = std::string(b.stages_input ? "input widened in L1" : "input in place") + ", " +
              describe_epilogue(problem_, true, !b.stores_rows) + (non_temporal() ? ", non-temporal stores" : "");
   d.threads = threads_;

@@ -43,7 +43,7 @@ class DepthwisePlan {
   static constexpr std::int64_t kRunsGap = ceil_div(128, std::int64_t{sizeof(TapRun)});
 
   struct Run;
-  class Unit;
+  class UnitBlock;
 
   std::int64_t packed_lanes() const;
   std::int64_t runs_apart() const;

@@ -11,6 +11,9 @@ namespace {
 /// Neighbouring channels of a block: a run that is long enough for the hardware prefetcher, while the block's weights
 /// stay in L1.
 constexpr std::int64_t kBlockBytes = 512;
+/// Threads that write different channels of the same pixels fetch lines from each other's caches: as long as it takes
+/// to add so many products to each output.
+constexpr double kSharedPixels = 2;
 /// Pointwise pixels are computed in rows of at most this many.
 constexpr std::int64_t kPointwiseRow = 256;
 
@@ -76,6 +79,7 @@ class Blocking {
     cut_pixels(std::min(unit.channels, p_.k));
     b_.unit_rows = unit.rows;
     b_.row_blocks = ceil_div(p_.ho, unit.rows);
+    b_.unit_blocks = unit.whole_pixels ? static_cast<std::int64_t>(b_.channel_blocks.size()) : 1;
     lay_out();
     return b_;
   }
@@ -118,7 +122,8 @@ class Blocking {
   }
 
   struct UnitSize {
-    std::int64_t channels, rows;
+    std::int64_t channels, rows;  // of a block of channels
+    bool whole_pixels;            // all blocks of channels
   };
 
   std::int64_t channel_blocks(std::int64_t channels) const {
@@ -129,7 +134,7 @@ class Blocking {
     return blocks;
   }
   std::int64_t units_of(const UnitSize& unit) const {
-    return p_.n * channel_blocks(unit.channels) * ceil_div(p_.ho, unit.rows);
+    return p_.n * (unit.whole_pixels ? 1 : channel_blocks(unit.channels)) * ceil_div(p_.ho, unit.rows);
   }
   std::int64_t least_channels() const { return round_up(kBlockBytes / element_bytes(), channel_step()); }
 
@@ -139,26 +144,25 @@ class Blocking {
     const auto turns = static_cast<double>(ceil_div(units_of(unit), threads_));
     const auto rows = static_cast<double>(unit.rows);
     const double extra = b_.row_tile_outputs > 0 && unit.rows % kRowTileRows != 0 ? 1.5 : 1;
-    return (turns * (rows + extra) + rows / 4) * static_cast<double>(unit.channels);
-  }
-
-  /// Whether threads get whole rows with all channels, as long as there are enough rows. Threads that write different
-  /// channels of the same pixels fetch lines from each other's caches: two threads are then slower than one.
-  bool rows_apart(const UnitSize& unit) const {
-    return p_.n * ceil_div(p_.ho, unit.rows) >= std::min<std::int64_t>(threads_, p_.n * p_.ho);
+    const auto channels = static_cast<double>(unit.whole_pixels ? p_.k : unit.channels);
+    const double shared = unit.whole_pixels ? 0 : kSharedPixels / static_cast<double>(p_.r * p_.s);
+    return (turns * (rows + extra) + rows / 4) * channels * (1 + shared);
   }
 
   /// One thread takes whole images. For several, units get fewer rows, and fewer channels down to kBlockBytes.
   UnitSize choose_unit() const {
-    UnitSize best{block_channels(), p_.ho};
+    UnitSize best{block_channels(), p_.ho, true};
     if (threads_ == 1) return best;
+    const std::int64_t most_blocks = std::min(p_.ho, units_wanted(threads_));
     const std::int64_t least = std::min(best.channels, least_channels());
-    for (std::int64_t channels = best.channels; channels >= least; channels -= channel_step()) {
-      for (std::int64_t blocks = 1; blocks <= std::min(p_.ho, units_wanted(threads_)); ++blocks) {
-        const UnitSize unit{channels, ceil_div(p_.ho, blocks)};
-        if (!rows_apart(unit)) continue;
-        if (!rows_apart(best) || cost(unit) < cost(best)) best = unit;
-      }
+    const auto try_unit = [&](const UnitSize& unit) {
+      if (cost(unit) < cost(best)) best = unit;
+    };
+    for (std::int64_t blocks = 2; blocks <= most_blocks; ++blocks)
+      try_unit({best.channels, ceil_div(p_.ho, blocks), true});
+    for (std::int64_t channels = block_channels(); channels >= least; channels -= channel_step()) {
+      for (std::int64_t blocks = 1; blocks <= most_blocks; ++blocks)
+        try_unit({channels, ceil_div(p_.ho, blocks), false});
     }
     return best;
   }

@@ -1,5 +1,5 @@
 // How a depthwise convolution of NHWC images is cut.
-//   unit           (image, rows of output, block of channels); spread over threads
+//   unit           (image, rows of output, all blocks of channels or one of them); spread over threads
 //   pixel block    columns of the unit whose input rows are staged together, so many that those under one row of
 //                  output stay in L1. All rows of a pixel block come before the next. Input that is read in place is
 //                  one pixel block: whole rows follow one another in memory
@@ -56,6 +56,7 @@ struct DepthwiseBlocking {
   std::int64_t row_tile_outputs;  // of the row tiles for the rows that read no padding rows; 0: there are none
   bool prefetches;                // the tensors exceed half of L3: tiles prefetch the next row's input
   std::int64_t unit_rows, row_blocks;
+  std::int64_t unit_blocks;  // of channels, in a unit
   std::vector<ChannelSection> sections;
   std::vector<ChannelBlock> channel_blocks;
   std::vector<AxisTile> tiles;
@@ -64,7 +65,9 @@ struct DepthwiseBlocking {
   // A thread's workspace, in floats: a ring of input rows, then a row of results.
   std::int64_t ring_rows, row_floats, result_floats;
 
-  std::int64_t units() const { return problem.n * row_blocks * static_cast<std::int64_t>(channel_blocks.size()); }
+  std::int64_t units() const {
+    return problem.n * row_blocks * (static_cast<std::int64_t>(channel_blocks.size()) / unit_blocks);
+  }
   std::int64_t thread_floats() const { return ring_rows * row_floats + result_floats; }
 };
 
