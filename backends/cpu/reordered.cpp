@@ -72,6 +72,26 @@ class ReorderedPlan final : public PlanImpl {
   cpu::AlignedFloats workspace_;
 };
 
+/// Costs of reordering, in seconds: how many times its estimate the kernel between the reorders takes, an element, a
+/// byte that exceeds L2, the start of both reorders.
+struct ReorderCosts {
+  double clock, element, far_byte, start;
+};
+
+/// NHWC kernels' estimates assume a lower clock than NCHW kernels' do; a Xeon with AMX runs below both. Its costs are
+/// fitted to one thread, together with those of planes.
+ReorderCosts reorder_costs(const Conv2dProblem& p) {
+  const bool half = p.dtype != DType::f32;
+  if (cpu::amx_unit().missing.empty()) {
+    if (cpu::is_depthwise(p)) return {1.3, half ? 0.22e-9 : 0.28e-9, 0.12e-9, 200e-9};
+    if (!half) return {1.4, 0.35e-9, 0.055e-9, 50e-9};
+    return p.dtype == DType::bf16 ? ReorderCosts{1.43, 0.2e-9, 0.12e-9, 200e-9}
+                                  : ReorderCosts{1, 0.3e-9, 0.12e-9, 270e-9};
+  }
+  constexpr double kClock = 0.82, kElement = 0.14e-9, kElementOf16Bits = 0.08e-9, kFarByte = 0.04e-9, kStart = 160e-9;
+  return {kClock, cpu::is_depthwise(p) && half ? kElementOf16Bits : kElement, kFarByte, kStart};
+}
+
 }  // namespace
 
 std::string refuse_reordered(const WeightedOp& op, const cpu::Target& target) {
@@ -86,27 +106,17 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   const double inner = fastest_kernel(in_nhwc(op), place).seconds;
   const auto elements = static_cast<double>(p.x_elements() + p.y_elements());
   const double bytes = elements * static_cast<double>(size_of(p.dtype));
-  // Seconds for each byte that exceeds L2, and for starting a reorder.
-  constexpr double kFarByte = 0.04e-9, kReorder = 80e-9;
-  const double far = kFarByte * std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
-  // NHWC kernels' estimates assume a lower clock than NCHW kernels' do; a Xeon with AMX runs below both.
-  constexpr double kClock = 0.82, kClockOfAmx = 1.2, kClockOfParts = 1.6, kClockBesideAmx = 1.8;
-  const bool has_amx = cpu::amx_unit().missing.empty();
-  const double clock_of_amx = p.dtype == DType::bf16  ? kClockOfAmx
-                              : p.dtype == DType::f16 ? kClockOfParts
-                                                      : kClockBesideAmx;
-  const double clock = has_amx ? clock_of_amx : kClock;
-  constexpr double kElement = 0.14e-9;
-  if (!cpu::is_depthwise(p)) return clock * inner + (elements * kElement + far) / place.threads + 2 * kReorder;
+  const ReorderCosts cost = reorder_costs(p);
+  const double far = cost.far_byte * std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
+  const double seconds = cost.clock * inner + (elements * cost.element + far) / place.threads + cost.start;
+  if (!cpu::is_depthwise(p)) return seconds;
   // Depthwise layers are mostly reorders. Their times are fitted to one thread of a core that does not halve vectors.
   // On several threads the cores exchange the reordered data between their caches: layers that are faster on one thread
   // then take up to 1.8 times as long as depthwise_planes.
-  if (place.threads > 1 || cpu::whole_vector_share(16) == 1) return cpu::kNoEstimate;
-  constexpr double kElementOf16Bits = 0.08e-9, kByteOfMemory = 0.5e-9;
-  const double element = p.dtype == DType::f32 ? kElement : kElementOf16Bits;
+  if (place.threads > 1 || (cpu::whole_vector_share(16) == 1 && !cpu::has_amx_beside(16))) return cpu::kNoEstimate;
   // Reordered copies that do not fit the last level beside the tensors come from memory.
-  const double memory = kByteOfMemory * std::max(0.0, 2 * bytes - static_cast<double>(cpu::l3_bytes()));
-  return clock * inner + elements * element + far + memory + 2 * kReorder;
+  constexpr double kByteOfMemory = 0.5e-9;
+  return seconds + kByteOfMemory * std::max(0.0, 2 * bytes - static_cast<double>(cpu::l3_bytes()));
 }
 
 std::unique_ptr<PlanImpl> make_reordered_plan(const WeightedOp& op, const CpuPlace& place) {

@@ -33,6 +33,11 @@ double whole_vector_share(std::int64_t lanes) {
   return fitted || lanes < 16 ? 1 : kShare;
 }
 
+bool has_amx_beside(std::int64_t lanes) {
+  static const bool amx = bf16::missing_amx().empty();
+  return amx && lanes == 16;
+}
+
 double kernel_rows_inside(const Conv2dProblem& p) {
   const WindowAxis axis = row_axis(p);
   const std::int64_t reach = (axis.taps - 1) * axis.dilation;

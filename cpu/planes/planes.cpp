@@ -46,9 +46,9 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 namespace {
 
 /// Costs in nanoseconds: a staged element (with one phase of the stride, with two, with more), a staged row, an output,
-/// a row of outputs that is finished from sums, a tile, and a work unit's input. Fitted on Zen 4; whole tiles and more
-/// than two phases on a Xeon with AMX; f32 on cores that do not halve vectors on Zen 5, where a tile of pixels by lanes
-/// counts once and not for each pixel.
+/// a row of outputs that is finished from sums, a tile, and a work unit's input. Fitted on Zen 4; more than two phases
+/// on a Xeon with AMX; f32 on cores that do not halve vectors on Zen 5, where a tile of pixels by lanes counts once and
+/// not for each pixel.
 struct PlaneCosts {
   double stage, stage_phase, stage_phases, staged_row, output, finished_row, tile, unit;
 };
@@ -56,7 +56,18 @@ constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 0, 16, 100};
 constexpr PlaneCosts kOfWholeVectors{0.16, 0.18, 2.2, 2.1, 0.02, 1.75, 24, 150};
 constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 3.5, 4.5, 0.24, 0, 18, 100};  // 16 bits in f32 vectors
 constexpr PlaneCosts kOfPairs{0.19, 0.4, 3.2, 7.5, 0.04, 0, 18, 100};
-constexpr PlaneCosts kOfWholeTiles{0.12, 0.41, 3.5, 0, 0.12, 0, 0, 200};
+
+/// On a Xeon with AMX also: a vector of products of pixels, one of lanes, and a vector of pixels that a step loads for
+/// all lanes of a tile. Fitted there with the other kernels' times on the same layers, as its clock changes.
+struct XeonCosts {
+  PlaneCosts costs;
+  double pixel_product, lane_product, loaded;
+};
+constexpr XeonCosts kOfVectorsOnXeon{{0.1, 0.32, 1.5, 7, 0.13, 5, 7, 155}, 0.165, 0.22, 0.65};
+constexpr XeonCosts kOfConvertedVectorsOnXeon{{0.1, 0.22, 1.2, 5.5, 0.16, 3.5, 7, 145}, 0.12, 0.185, 0.8};
+constexpr XeonCosts kOfPairsOnXeon{{0.3, 0.5, 4.3, 8, 0.064, 6, 10, 115}, 0.68, 0.69, 0.45};
+constexpr XeonCosts kOfWholeTiles{{0.42, 0.6, 4.2, 8.7, 0.16, 4, 42, 270}, 0.031, 0, 0};
+constexpr XeonCosts kOfWholeTilesOfParts{{0.29, 0.4, 3.4, 10, 0.175, 7, 34, 425}, 0.029, 0, 0};  // f16 and f32
 
 /// Of a vector of pixels that a step loads, mostly across two cache lines, however few lanes use it. On Zen 5.
 constexpr double kLoadedVector = 0.45;
@@ -66,10 +77,17 @@ bool in_whole_vectors(const Conv2dProblem& p, const planes::TileUnit& unit) {
 }
 
 const PlaneCosts& costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
-  if (unit.whole_tiles) return kOfWholeTiles;
   if (unit.multiplies_pairs()) return kOfPairs;
   if (in_whole_vectors(p, unit)) return kOfWholeVectors;
   return p.dtype == DType::f32 ? kOfVectors : kOfConvertedVectors;
+}
+
+/// Null where cores have no AMX.
+const XeonCosts* xeon_costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
+  if (unit.whole_tiles) return p.dtype == DType::bf16 ? &kOfWholeTiles : &kOfWholeTilesOfParts;
+  if (!has_amx_beside(unit.positions)) return nullptr;
+  if (unit.multiplies_pairs()) return &kOfPairsOnXeon;
+  return p.dtype == DType::f32 ? &kOfVectorsOnXeon : &kOfConvertedVectorsOnXeon;
 }
 
 /// Rows of outputs of a channel that tiles leave as sums, as their positions are no run of outputs.
@@ -85,7 +103,8 @@ double finished_rows(const planes::Blocking& b, const planes::TileUnit& unit) {
 double planes_seconds(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, int threads) {
   const planes::Blocking b = planes::blocking_of(problem, products, unit, threads);
   const Conv2dProblem& p = b.problem;
-  const PlaneCosts& cost = costs_of(p, unit);
+  const XeonCosts* xeon = xeon_costs_of(p, unit);
+  const PlaneCosts& cost = xeon != nullptr ? xeon->costs : costs_of(p, unit);
   const std::int64_t steps = unit.whole_tiles ? b.terms.blocks() * planes::kBlockSteps : b.terms.steps;
   const auto sums = static_cast<double>(steps * p.r * p.s * std::max(1, b.terms.products));
   const auto outputs = static_cast<double>(p.n * p.k * p.ho * p.wo);
@@ -99,7 +118,9 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const std::int64_t pixels = in_whole_vectors(p, unit) ? unit.most_pixels : 1;
   const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? pixels : b.panels.lanes));
   const double loaded = in_whole_vectors(p, unit) && !b.by_lanes ? kLoadedVector : 0;
-  const double product = std::max(unit.vector_ns * share, loaded / static_cast<double>(b.panels.lanes));
+  const auto lanes = static_cast<double>(b.panels.lanes);
+  double product = std::max(unit.vector_ns * share, loaded / lanes);
+  if (xeon != nullptr) product = b.by_lanes ? xeon->lane_product : xeon->pixel_product + xeon->loaded / lanes;
   const double nanoseconds = vectors * sums * product + tiles * cost.tile + strips * (stage + cost.unit) +
                              outputs * cost.output * share + finished_rows(b, unit) * cost.finished_row;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));

@@ -71,7 +71,7 @@ struct TileUnit {
   /// Before and after the tiles of a work unit; `steps` of a block. Or null.
   void (*begin)(int lanes, int steps) = nullptr;
   void (*end)() = nullptr;
-  /// Nanoseconds of one vector of products, `channels` channels each: a figure for estimates.
+  /// Nanoseconds of one vector of products, `channels` channels each: a figure for estimates where there is no AMX.
   double vector_ns = 0;
 
   bool multiplies_pairs() const { return channels == 2; }

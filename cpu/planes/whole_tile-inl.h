@@ -112,7 +112,6 @@ TileUnit whole_tile_unit() {
   unit.positions = 16;
   unit.most_lanes = 32;
   unit.whole_tiles = true;
-  unit.vector_ns = 0.06;  // a product of 16 x 16 x 32 takes 16 cycles; loads and epilogues leave half of the rate
   fill_whole_tiles<Tiles>(unit);
   return unit;
 }
