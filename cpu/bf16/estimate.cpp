@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/bf16/blocking.h"
+#include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 
 namespace gable::cpu {
@@ -24,6 +25,9 @@ constexpr double kPixelBlock = 8;
 constexpr double kGroupPixel = 4.5, kPartGroupPixel = 14;
 constexpr double kStorePairs = 0.75;
 constexpr double kHalfVectorProduct = 1.2;  // times the products of a whole vector of as many lanes
+// The same unit on folded rows, whose weights L1 holds, on a core with whole vectors: of a pair of channels of a
+// position for 16 lanes, of a staged element and of a staged row. Outputs are stored between products.
+constexpr double kFoldedPair = 0.5, kFoldedElement = 0.2, kFoldedRow = 10;
 
 /// Positions that are computed. Full halves end with a row, or go on with the next one where that takes fewer.
 double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {
@@ -67,10 +71,20 @@ double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
   return static_cast<double>(tiles) * (unit.tile_cycles + steps * unit.step_cycles);
 }
 
-}  // namespace
+/// What a unit that loads pairs takes for folded rows.
+double folded_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
+  const bf16::Geometry& g = b.geometry;
+  const auto vectors = static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector));
+  const auto pairs = static_cast<double>(ceil_div(b.terms.channels, std::int64_t{2}) * b.terms.tap_count());
+  const double row = kFoldedRow + kFoldedElement * static_cast<double>(p.w * p.c);
+  return computed_positions(b, unit) * vectors * pairs * kFoldedPair + static_cast<double>(p.n * p.h) * row +
+         tile_cycles(b, unit);
+}
 
-double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, int threads) {
-  const bf16::Blocking b = bf16::blocking_of(p, products, unit, threads);
+/// Products, staging, storing and tiles of all units of work.
+double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b, const Bf16Unit& unit) {
+  if (b.terms.fold > 1 && !unit.loads_full_halves && whole_vector_share(bf16::kVector) < 1)
+    return folded_cycles(p, b, unit);
   const bf16::Geometry& g = b.geometry;
   const double positions = computed_positions(b, unit);
   const std::int64_t vector = unit.loads_full_halves ? bf16::kVector : bf16::kVector / 2;
@@ -82,8 +96,15 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   // A step of a tile reads its weights, however few its positions are.
   const double tiles = std::max(1.0, positions / (2 * b.positions));
   const double halved = !unit.loads_full_halves && g.group_k <= vector ? kHalfVectorProduct : 1;
-  const double cycles = steps * std::max(positions * unit.position_cycles * halved, tiles * unit.weights_cycles) +
-                        staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit);
+  return steps * std::max(positions * unit.position_cycles * halved, tiles * unit.weights_cycles) +
+         staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit);
+}
+
+}  // namespace
+
+double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, int threads) {
+  const bf16::Blocking b = bf16::blocking_of(p, products, unit, threads);
+  const double cycles = all_cycles(p, products, b, unit);
   const double busy = static_cast<double>(ceil_div(b.work.count, threads));
   const double region = threads > 1 && b.work.count > 1 ? kRegionCycles : 0;
   return (busy * (cycles / static_cast<double>(b.work.count) + unit.start_cycles) + region) / kHertz;
