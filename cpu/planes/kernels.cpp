@@ -333,6 +333,31 @@ HWY_INLINE void zero(float* strip, std::int64_t begin, std::int64_t end) {
     hn::StoreU(hn::Zero(d), d, strip + i);
 }
 
+/// Prefetches the rows that a call stages, some channels ahead. Rows with a stride, and the planes' small parts of
+/// large images, are no stream that the hardware follows.
+template <DType kType>
+class RowsAhead {
+ public:
+  RowsAhead(const StageCall& call, std::int64_t columns) {
+    if (!call.prefetches) return;
+    columns_ = columns * call.columns.step;
+    const std::int64_t lines = ceil_div(columns_, kLineElements) * call.rows.count;
+    const std::int64_t channels = 1 + kLeastLines / std::max<std::int64_t>(lines, 1);
+    distance_ = channels * call.plane;
+    last_ = call.channels - channels;
+  }
+  /// The row at `x` of channel `channel` is staged now.
+  HWY_INLINE void prefetch(const Storage<kType>* x, std::int64_t channel) const {
+    if (channel >= last_) return;
+    for (std::int64_t i = 0; i < columns_; i += kLineElements) hwy::Prefetch(x + distance_ + i);
+  }
+
+ private:
+  static constexpr std::int64_t kLineElements = 64 / sizeof(Storage<kType>);
+  static constexpr std::int64_t kLeastLines = 16;
+  std::int64_t columns_ = 0, distance_ = 0, last_ = 0;
+};
+
 template <DType kType>
 void stage_channels(const StageCall& call) {
   const F d;
@@ -340,6 +365,7 @@ void stage_channels(const StageCall& call) {
   const Columns columns(call.columns.step, inside.end - inside.begin);
   const std::int64_t vectors = inside.begin < inside.end ? columns.vectors() : 0;
   const std::int64_t first = call.columns.first + inside.begin * call.columns.step;
+  const RowsAhead<kType> ahead(call, inside.end - inside.begin);
   for (std::int64_t c = 0; c < call.channels; ++c) {
     const Storage<kType>* plane = static_cast<const Storage<kType>*>(call.x) + c * call.plane;
     float* strip = call.strip + c * call.step;
@@ -350,6 +376,7 @@ void stage_channels(const StageCall& call) {
         continue;
       }
       const Storage<kType>* x = plane + row * call.columns.size + first;
+      ahead.prefetch(x, c);
       zero(strip, 0, inside.begin);
       for (std::int64_t v = 0; v < vectors; ++v) {
         hn::StoreU(columns.template load<kType>(x, v), d, strip + inside.begin + v * lanes_of_vector());
@@ -407,6 +434,7 @@ void stage_pairs(const StageCall& call) {
   const Columns columns(call.columns.step, inside.end - inside.begin);
   const std::int64_t vectors = inside.begin < inside.end ? columns.vectors() : 0;
   const std::int64_t first = call.columns.first + inside.begin * call.columns.step;
+  const RowsAhead<kType> ahead(call, inside.end - inside.begin);
   const auto zero_parts = [&](float* strip, std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (int p = 0; p < kParts; ++p) zero(strip + p * call.part, begin, end);
   };
@@ -422,6 +450,8 @@ void stage_pairs(const StageCall& call) {
         continue;
       }
       const Storage<kType>* x = plane + row * call.columns.size + first;
+      ahead.prefetch(x, c);
+      ahead.prefetch(x + call.plane, c + 1);
       zero_parts(strip, 0, inside.begin);
       for (std::int64_t v = 0; v < vectors; ++v) {
         stage_vector<kType, kParts>(call, columns, x, single, v, strip + inside.begin + v * lanes_of_vector());

@@ -24,6 +24,7 @@ struct StageCall {
   StageAxis rows, columns;
   float* strip;                    // 16 elements beyond the last row are overwritten
   std::int64_t steps, step, part;  // how many steps; elements from one step and part to the next
+  bool prefetches;                 // rows of later channels, since x lies beyond L2
 };
 using StageFunction = void (*)(const StageCall&);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/strides.h"
 #include "cpu/common/unit_window.h"
@@ -97,12 +98,14 @@ class WorkUnit {
     call.step = strip_step();
     call.part = b_.strip.part;
     call.strip = scratch_.strip;
+    const bool is_far = p_.x_elements() * static_cast<std::int64_t>(size_of(p_.dtype)) > l2_bytes();
     const std::int64_t first_row = at_.row * p_.pool.stride_h * p_.stride_h - p_.pad_top;
     const std::int64_t first_column = at_.column * p_.pool.stride_w * p_.stride_w - p_.pad_left;
     const StageFunction function = kernels(run_.target).stage(unit_, p_.dtype, b_.terms.parts);
     for (const std::int64_t row_phase : b_.phases.rows) {
       for (const std::int64_t column_phase : b_.phases.columns) {
         float* const phase = call.strip;
+        call.prefetches = is_far && column_phase == b_.phases.columns.front();  // the others read the same lines
         for (std::int64_t i = 0; i < at_.images; ++i) {
           call.x = image(i);
           call.rows = {first_row + row_phase, p_.stride_h, outputs_.rows + b_.strip.rows - full_rows(), p_.h};

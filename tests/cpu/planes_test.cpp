@@ -125,6 +125,29 @@ TEST_CASE("planes: 1x1, with images in a row, in place, strided, and fewer pixel
   }
 }
 
+TEST_CASE("planes: an input beyond L2, whose rows are prefetched, with a stride and without") {
+  std::mt19937 random(38);
+  const std::int64_t c = l2_bytes() / 2 / (64 * 33) + 3;  // also in 16 bits
+  const auto strided = [&](std::int64_t window, std::int64_t stride) {
+    const std::int64_t pad = window / 2;
+    check_planes(sized({.c = c,
+                        .h = 64,
+                        .w = 33,
+                        .k = 3,
+                        .r = window,
+                        .s = window,
+                        .stride_h = stride,
+                        .stride_w = stride,
+                        .pad_top = pad,
+                        .pad_left = pad},
+                       pad, pad),
+                 random);
+  };
+  strided(1, 2);
+  strided(3, 3);
+  if (!is_fast()) strided(3, 1);
+}
+
 TEST_CASE("planes: pools of any window and stride") {
   std::mt19937 random(33);
   const FusedPool pools[] = {{2, 2, 2, 2}, {3, 3, 2, 2}, {2, 2, 1, 1}, {3, 2, 3, 3}, {1, 2, 1, 2}};
