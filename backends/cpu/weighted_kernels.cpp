@@ -14,6 +14,7 @@
 #include "cpu/depthwise/depthwise_staged.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
+#include "cpu/few_outputs/few_outputs.h"
 #include "cpu/narrow_groups/narrow_groups.h"
 #include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
@@ -90,6 +91,11 @@ std::string refuse_depthwise_planes(const WeightedOp& op, const cpu::Target& tar
 
 std::string refuse_few_channels(const WeightedOp& op, const cpu::Target& target) {
   const std::string refusal = cpu::few_channels_refusal(op.problem, target);
+  return refusal.empty() ? strict_only(op) : refusal;
+}
+
+std::string refuse_few_outputs(const WeightedOp& op, const cpu::Target& target) {
+  const std::string refusal = cpu::few_outputs_refusal(op.problem, target);
   return refusal.empty() ? strict_only(op) : refusal;
 }
 
@@ -266,6 +272,7 @@ constexpr CpuKernels::Kernel kKernels[] = {
                                          seconds_of<cpu::depthwise_planes_seconds>),
     f32_kernel<cpu::DepthwiseStagedPlan>("depthwise_staged", refuse_depthwise_staged),
     f32_kernel<cpu::FewChannelsPlan>("few_channels", refuse_few_channels, seconds_of<cpu::few_channels_seconds>),
+    f32_kernel<cpu::FewOutputsPlan>("few_outputs", refuse_few_outputs, seconds_of<cpu::few_outputs_seconds>),
     {"narrow_groups_bf16_dot", missing_narrow_groups_dot, refuse_narrow_groups_dot, make_narrow_groups_dot_plan,
      seconds_of<cpu::narrow_groups_dot_seconds>},
     {"narrow_groups", missing_narrow_groups, refuse_narrow_groups, make_f32_plan<cpu::NarrowGroupsPlan>,

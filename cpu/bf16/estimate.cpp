@@ -24,7 +24,9 @@ constexpr double kFoldedPixel = 1.3;
 constexpr double kPixelBlock = 8;
 constexpr double kGroupPixel = 4.5, kPartGroupPixel = 14;
 constexpr double kStorePairs = 0.75;
-constexpr double kHalfVectorProduct = 1.2;  // times the products of a whole vector of as many lanes
+// A product of half a vector, times the share of its lanes in one of a whole vector; where cores do not halve vectors,
+// loads bound it.
+constexpr double kHalfVectorProduct = 1.2, kHalfOfWholeVectors = 1.6;
 // The same unit on folded rows, whose weights L1 holds, on a core with whole vectors: of a pair of channels of a
 // position for 16 lanes, of a staged element and of a staged row. Outputs are stored between products.
 constexpr double kFoldedPair = 0.5, kFoldedElement = 0.2, kFoldedRow = 10;
@@ -71,10 +73,10 @@ double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
   return static_cast<double>(tiles) * (unit.tile_cycles + steps * unit.step_cycles);
 }
 
-/// What a unit that loads pairs takes for folded rows.
+/// What a unit that loads pairs takes for folded rows of one group.
 double folded_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16Unit& unit) {
   const bf16::Geometry& g = b.geometry;
-  const auto vectors = static_cast<double>(g.groups * ceil_div(g.group_k, bf16::kVector));
+  const auto vectors = static_cast<double>(ceil_div(g.group_k, bf16::kVector));
   const auto pairs = static_cast<double>(ceil_div(b.terms.channels, std::int64_t{2}) * b.terms.tap_count());
   const double row = kFoldedRow + kFoldedElement * static_cast<double>(p.w * p.c);
   return computed_positions(b, unit) * vectors * pairs * kFoldedPair + static_cast<double>(p.n * p.h) * row +
@@ -83,9 +85,9 @@ double folded_cycles(const Conv2dProblem& p, const bf16::Blocking& b, const Bf16
 
 /// Products, staging, storing and tiles of all units of work.
 double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b, const Bf16Unit& unit) {
-  if (b.terms.fold > 1 && !unit.loads_full_halves && whole_vector_share(bf16::kVector) < 1)
-    return folded_cycles(p, b, unit);
   const bf16::Geometry& g = b.geometry;
+  const bool whole = whole_vector_share(bf16::kVector) < 1;
+  if (b.terms.fold > 1 && g.groups == 1 && !unit.loads_full_halves && whole) return folded_cycles(p, b, unit);
   const double positions = computed_positions(b, unit);
   const std::int64_t vector = unit.loads_full_halves ? bf16::kVector : bf16::kVector / 2;
   const double panels = static_cast<double>(g.groups * ceil_div(g.group_k, vector) * vector) / bf16::kLanes;
@@ -95,7 +97,8 @@ double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b,
   const double steps = panels * blocks * static_cast<double>(b.terms.tap_count() * products);
   // A step of a tile reads its weights, however few its positions are.
   const double tiles = std::max(1.0, positions / (2 * b.positions));
-  const double halved = !unit.loads_full_halves && g.group_k <= vector ? kHalfVectorProduct : 1;
+  const bool half = !unit.loads_full_halves && g.group_k <= vector;
+  const double halved = !half ? 1 : whole ? kHalfOfWholeVectors : kHalfVectorProduct;
   return steps * std::max(positions * unit.position_cycles * halved, tiles * unit.weights_cycles) +
          staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit);
 }

@@ -50,6 +50,7 @@ enum class Path {
   few_pixel_lanes_pool,
   few_stage_split,
   few_stage_rows,
+  few_outputs,
   pointwise_in_place,
   pointwise_staged,
   pointwise_panels_outside,

@@ -63,8 +63,8 @@ double kernel_rows_inside(const Conv2dProblem& p) {
 double estimated_seconds(const Conv2dProblem& p, double cycles, std::int64_t units, int threads) {
   const auto busy = static_cast<double>(ceil_div(units, threads)) / static_cast<double>(units);
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
-  const auto bytes =
-      static_cast<double>(element * (p.x_elements() + p.y_elements()) + 4 * p.k * p.group_c() * p.r * p.s);
+  const std::int64_t read = p.n * p.c * std::min(p.h, p.ho * p.r) * std::min(p.w, p.wo * p.s);  // with a stride not all
+  const auto bytes = static_cast<double>(element * (read + p.y_elements()) + 4 * p.k * p.group_c() * p.r * p.s);
   const double memory = bytes > static_cast<double>(l2_bytes()) ? bytes / kBytesPerSecond : 0;
   const auto sharers = static_cast<double>(std::min<std::int64_t>(units, threads));
   const double region = threads > 1 && units > 1 ? kRegionCycles / kHertz : 0;

@@ -374,10 +374,11 @@ TEST_CASE("run() allocates nothing") {
 /// Small convolutions, of which each kernel of the CPU takes at least one.
 std::vector<Conv2d> one_for_each_family() {
   Conv2d dense{.input = {1, 24, 9, 9}, .weights = {40, 24, 3, 3}, .padding = {1, 1, 1, 1}, .layout = Layout::nhwc};
-  Conv2d half = dense, pointwise = dense, planes = dense, groups = dense;
+  Conv2d half = dense, pointwise = dense, few_outputs = dense, planes = dense, groups = dense;
   half.dtype = DType::bf16;
   pointwise.weights = {40, 24, 1, 1};
-  pointwise.padding = {};
+  few_outputs.weights = {5, 24, 1, 1};
+  pointwise.padding = few_outputs.padding = {};
   planes.layout = Layout::nchw;
   groups.weights = {24, 4, 3, 3};
   groups.groups = 6;
@@ -388,7 +389,7 @@ std::vector<Conv2d> one_for_each_family() {
   Conv2d deep_planes = deep, pooled = dense;
   deep_planes.layout = Layout::nchw;
   pooled.epilogue = {.bias = true, .activation = Activation::relu, .max_pool = {2, 2}};
-  return {dense,  half,        pointwise, half_pointwise, planes,      half_planes,
+  return {dense,  half,        pointwise, half_pointwise, few_outputs, planes, half_planes,
           groups, half_groups, few,       deep,           deep_planes, pooled};
 }
 

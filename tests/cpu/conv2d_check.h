@@ -20,6 +20,7 @@
 #include "cpu/depthwise/depthwise_staged.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
+#include "cpu/few_outputs/few_outputs.h"
 #include "cpu/narrow_groups/narrow_groups.h"
 #include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
@@ -88,6 +89,7 @@ inline void check_kernels(const Conv2dProblem& p, const Target& target, int thre
                              runs["planes"]);
   check_if_taken<NarrowGroupsPlan>(p, target, threads, sample, narrow_groups_refusal(p, target), runs["narrow_groups"]);
   check_if_taken<PointwisePlan>(p, target, threads, sample, pointwise_refusal(p, target), runs["pointwise"]);
+  check_if_taken<FewOutputsPlan>(p, target, threads, sample, few_outputs_refusal(p, target), runs["few_outputs"]);
   // It takes all; of depthwise problems the small ones are enough.
   const bool slow = is_depthwise(p) && p.y_elements() > 10'000;
   check_if_taken<Conv2dPlan>(p, target, threads, sample, slow ? "slow" : "", runs["direct"]);
