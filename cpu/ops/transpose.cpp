@@ -22,6 +22,7 @@
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/parallel.h"
+#include "cpu/common/tiling.h"
 #include "cpu/common/vector-inl.h"
 #include "cpu/ops/transpose_stripe.h"
 
@@ -118,30 +119,93 @@ HWY_INLINE std::int64_t transpose_rows(D d, const T* HWY_RESTRICT x, std::int64_
   }
   return row;
 }
+
+/// Elements of 128 bits: the rows and the columns of the smallest block.
+template <class T>
+constexpr std::int64_t kBlock = 16 / sizeof(T);
+template <class T>
+using BlockTag = hn::CappedTag<T, 16 / sizeof(T)>;
+
+/// At least kBlock rows and columns. The last blocks begin earlier where rows or columns are no whole blocks.
+template <class T>
+HWY_INLINE void transpose_blocks(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y,
+                                 std::int64_t y_stride, std::int64_t rows, std::int64_t columns, bool non_temporal) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  // All rows of a few columns, then the next columns: narrow vectors complete the lines that they store, and
+  // neighbouring lines, four a tile, are stored one after another.
+  for (std::int64_t next = 0; next < columns; next += kBlock<T>) {
+    const std::int64_t column = std::min(next, columns - kBlock<T>);
+    std::int64_t done = 0;
+    for (std::int64_t row = 0; row < rows; row += kLine) {
+      const std::int64_t end = std::min(rows, row + kLine);
+      done = transpose_rows(hn::ScalableTag<T>(), x + column, x_stride, y + column * y_stride, y_stride, row, end,
+                            kBlock<T>, non_temporal);
+    }
+    if (done == rows) continue;
+    const std::int64_t last = rows - kBlock<T>;
+    transpose_block(BlockTag<T>(), x + last * x_stride + column, x_stride, y + column * y_stride + last, y_stride,
+                    false);
+  }
+}
+
+/// Fewer than kBlock rows, which follow one another in y: a block's columns are stored as whole blocks, each of which
+/// overwrites what the one before stored beyond its rows. Returns the first column left.
+template <class T>
+HWY_INLINE std::int64_t interleave_rows(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y,
+                                        std::int64_t rows, std::int64_t columns) {
+  const BlockTag<T> d;
+  HWY_ALIGN T block[kBlock<T> * kBlock<T>] = {};
+  std::int64_t column = 0;
+  // The last whole block that is stored ends with y.
+  for (; (column + kBlock<T> - 1) * rows + kBlock<T> <= columns * rows; column += kBlock<T>) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      hn::Store(hn::LoadU(d, x + row * x_stride + column), d, block + row * kBlock<T>);
+    }
+    transpose_block(d, block, kBlock<T>, y + column * rows, rows, false);
+  }
+  return column;
+}
+
+/// Fewer than kBlock columns, in vectors of D, then of half of D: whole blocks are read, into the next rows. Rows from
+/// `end` on are too near to x's end for that. Returns the first row left.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE std::int64_t split_columns(D d, const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y,
+                                      std::int64_t y_stride, std::int64_t row, std::int64_t end, std::int64_t columns) {
+  constexpr auto kRows = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN T block[kBlock<T> * kRows];
+  for (; row + kRows <= end; row += kRows) {
+    transpose_block(d, x + row * x_stride, x_stride, block, kRows, false);
+    for (std::int64_t column = 0; column < columns; ++column) {
+      hn::StoreU(hn::Load(d, block + column * kRows), d, y + column * y_stride + row);
+    }
+  }
+  if constexpr (kRows > kBlock<T>) {
+    return split_columns(hn::Half<D>(), x, x_stride, y, y_stride, row, end, columns);
+  }
+  return row;
+}
 #endif
 
 /// Any size. With `non_temporal`, y and its rows are aligned to cache lines.
 template <class T>
 HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT y, std::int64_t y_stride,
                               std::int64_t rows, std::int64_t columns, [[maybe_unused]] bool non_temporal) {
-  std::int64_t block_rows = 0;
-  std::int64_t block_columns = 0;
+  std::int64_t first_row = 0, first_column = 0;
+  if (rows == 1 && y_stride == 1) return void(std::copy_n(x, columns, y));
+  if (columns == 1 && x_stride == 1) return void(std::copy_n(x, rows, y));
 #if HWY_TARGET != HWY_SCALAR
-  constexpr std::int64_t kColumns = 16 / sizeof(T);
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  block_columns = columns / kColumns * kColumns;
-  // All rows of a few columns, then the next columns: narrow vectors complete the lines that they store, and
-  // neighbouring lines, four a tile, are stored one after another.
-  for (std::int64_t column = 0; column < block_columns; column += kColumns) {
-    for (std::int64_t row = 0; row < rows; row += kLine) {
-      const std::int64_t end = std::min(rows, row + kLine);
-      block_rows = transpose_rows(hn::ScalableTag<T>(), x + column, x_stride, y + column * y_stride, y_stride, row, end,
-                                  kColumns, non_temporal);
-    }
+  if (rows >= kBlock<T> && columns >= kBlock<T>) {
+    return transpose_blocks(x, x_stride, y, y_stride, rows, columns, non_temporal);
+  }
+  if (rows < kBlock<T> && y_stride == rows) {
+    first_column = interleave_rows(x, x_stride, y, rows, columns);
+  } else if (columns < kBlock<T>) {
+    const std::int64_t beyond = ceil_div(kBlock<T> - columns, x_stride);  // rows that a block reads after its own
+    first_row = split_columns(hn::ScalableTag<T>(), x, x_stride, y, y_stride, 0, rows - beyond, columns);
   }
 #endif
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = row < block_rows ? block_columns : 0; column < columns; ++column) {
+  for (std::int64_t row = first_row; row < rows; ++row) {
+    for (std::int64_t column = first_column; column < columns; ++column) {
       y[column * y_stride + row] = x[row * x_stride + column];
     }
   }

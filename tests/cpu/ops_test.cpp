@@ -424,13 +424,21 @@ TEST_CASE("add, max-pool: results beyond the last level, on aligned and unaligne
   }
 }
 
-TEST_CASE("reorder: nchw to nhwc and back") {
+TEST_CASE("reorder: nchw to nhwc and back, of few and many channels, of images below a block and beyond a stripe") {
   std::mt19937 random(26);
+  struct Shape {
+    std::int64_t c, h, w;
+  };
+  std::vector<Shape> shapes;
+  for (const std::int64_t c : {1, 2, 3, 4, 5, 7, 8, 9, 12, 37, 66}) {
+    for (const std::int64_t h : {1, 2, 5, 33}) shapes.push_back({c, h, h == 33 ? 32 : 2 * h - 1});
+  }
   for (const DType type : kTypes) {
     const int bytes = static_cast<int>(size_of(type));
     for (const Target* target : supported_targets()) {
-      for (const std::int64_t c : {1, 3, 37}) {
-        const std::int64_t n = 2, h = 5, w = 9;
+      for (const auto& [c, h, w] : shapes) {
+        const std::int64_t n = 2;
+        INFO(c << " channels of " << h << "x" << w << " " << name_of(type) << " on " << target->name);
         const Elements x = random_elements(type, n * c * h * w, random);
         const Elements expected = in_layout(x, true, n, c, h, w);
         Elements nhwc(type, x.size()), nchw(type, x.size());
