@@ -52,8 +52,13 @@ std::vector<Conv2d> odd_convolutions() {
        .padding = {1, 1, 3, 3},
        .dilation = {1, 2},
        .groups = 2},
-      // one output column with a stride, which oneDNN's brgemm gets wrong
+      // one output column with a horizontal stride, which oneDNN's brgemm gets wrong
       {.input = {1, 1, 10, 1}, .weights = {33, 1, 4, 4}, .stride = {1, 3}, .padding = {1, 2, 3, 2}, .dilation = {2, 1}},
+      {.input = {2, 33, 19, 1},
+       .weights = {31, 33, 5, 1},
+       .stride = {1, 2},
+       .padding = {0, 0, 1, 1},
+       .dilation = {2, 2}},
       // thin images and kernels, even kernels, a long row
       {.input = {1, 8, 1, 40}, .weights = {16, 8, 1, 5}, .padding = {0, 2}},
       {.input = {1, 8, 37, 1}, .weights = {16, 8, 7, 1}, .padding = {3, 0}},
