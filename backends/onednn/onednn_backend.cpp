@@ -99,14 +99,14 @@ std::vector<std::string> allowed_kernels(const DeviceUri& uri) {
   return {option->second};
 }
 
-/// The attributes, besides its extents, that decide whether oneDNN takes an op with weights.
+/// What decides whether oneDNN takes an op with weights.
 struct Kind {
   std::size_t op = 0;
   DType dtype = DType::f32;
   Math math = Math::strict;
   Layout layout = Layout::nchw;
   Activation activation = Activation::none;
-  bool bias = false, pool = false, groups = false, depthwise = false, dilated = false;
+  bool bias = false, pool = false, groups = false, depthwise = false, dilated = false, without_brgemm = false;
   auto operator<=>(const Kind&) const = default;
 };
 
@@ -122,7 +122,8 @@ std::optional<Kind> kind_of(const Op& op) {
                 static_cast<bool>(c->epilogue.max_pool),
                 c->groups > 1,
                 c->weights[1] == 1,
-                c->dilation.h > 1 || c->dilation.w > 1};
+                c->dilation.h > 1 || c->dilation.w > 1,
+                !brgemm_fault(*c).empty()};
   }
   if (const auto* m = std::get_if<Matmul>(&op)) {
     return Kind{.op = op.index(), .dtype = m->dtype, .math = m->math, .activation = m->activation, .bias = m->bias};

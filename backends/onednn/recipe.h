@@ -48,6 +48,9 @@ inline constexpr const char* kPooling = "pooling";
 inline constexpr const char* kBinary = "binary";
 inline constexpr const char* kReorder = "reorder";
 
+/// Why oneDNN's brgemm kernels must not compute it, as the end of a sentence about them; empty if they may.
+std::string brgemm_fault(const Conv2d& conv);
+
 /// Values of ?kernel= besides auto, in the order that auto tries them.
 const std::vector<std::string>& kernels();
 /// Whether `kernel` computes this kind of op at all.

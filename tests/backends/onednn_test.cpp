@@ -99,6 +99,30 @@ TEST_CASE("explain() names implementation, formats and what is not fused") {
   CHECK(open("onednn").plan(without_pool).fused());
 }
 
+TEST_CASE("layers that oneDNN's brgemm gets wrong, or crashes on, are left to its other kernels") {
+  if (!missing().empty()) return;
+  const Device device = open("onednn?threads=1");
+  const auto avoids = [&](Conv2d conv) {
+    conv.layout = Layout::nhwc;
+    return contains(device.plan(conv).explain(), "no brgemm");
+  };
+  const Conv2d plain{.input = {1, 16, 9, 9}, .weights = {16, 16, 3, 3}};
+  CHECK_FALSE(avoids(plain));
+  Conv2d column_of_padding = plain, one_column = plain, jumps = plain;
+  column_of_padding.padding = {0, 3, 0, 0};
+  CHECK(avoids(column_of_padding));
+  one_column.input[3] = 3;
+  CHECK_FALSE(avoids(one_column));
+  one_column.stride.w = 2;
+  CHECK(avoids(one_column));
+  jumps.stride = {3, 3};
+  CHECK_FALSE(avoids(jumps));
+  jumps.stride.h = 4;
+  CHECK(avoids(jumps));
+  jumps.weights = {16, 16, 1, 1};
+  CHECK_FALSE(avoids(jumps));
+}
+
 TEST_CASE("auto's quick answer, which asks oneDNN once for a kind of op, is the answer of oneDNN") {
   const Device device = open("onednn?threads=1"), automatic = open("auto?only=onednn&threads=1");
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {

@@ -59,6 +59,12 @@ std::vector<Conv2d> odd_convolutions() {
        .stride = {1, 2},
        .padding = {0, 0, 1, 1},
        .dilation = {2, 2}},
+      // a stride larger than the window, where it writes beyond its buffers
+      {.input = {3, 128, 19, 14},
+       .weights = {9, 128, 2, 2},
+       .stride = {3, 1},
+       .padding = {0, 2, 2, 2},
+       .dilation = {3, 3}},
       // thin images and kernels, even kernels, a long row
       {.input = {1, 8, 1, 40}, .weights = {16, 8, 1, 5}, .padding = {0, 2}},
       {.input = {1, 8, 37, 1}, .weights = {16, 8, 7, 1}, .padding = {3, 0}},
