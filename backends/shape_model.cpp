@@ -26,7 +26,7 @@ constexpr double kHostThreads = 3e-6;  // seconds to start and join threads
 constexpr std::int64_t kFewChannels = 8;
 
 /// The greatest extents that were measured. Fits hold up to these; larger extents are clamped to them.
-constexpr double kMostMicroseconds = 2e4, kMostPixels = 65536, kMostChannels = 4096, kMostTaps = 121;
+constexpr double kMaxMicroseconds = 2e4, kMaxPixels = 65536, kMaxChannels = 4096, kMaxTaps = 121;
 
 /// How many times as fast as f32 a core multiplies 16-bit types. AMX does 512 bf16 multiply-adds a cycle; f16 takes
 /// four products of its parts.
@@ -94,16 +94,16 @@ ShapeClass shape_class(const Conv2dProblem& p) {
 
 double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeFits& fits) {
   const double roof = roof_of(p, rates);
-  const double size = std::log(std::min(roof * 1e6, kMostMicroseconds));
-  const double pixels = log_of(p.ho * p.wo, kMostPixels);
+  const double size = std::log(std::min(roof * 1e6, kMaxMicroseconds));
+  const double pixels = log_of(p.ho * p.wo, kMaxPixels);
   const std::array<double, kShapeFeatures> features{1,
                                                     size,
                                                     size * size / 10,
-                                                    log_of(p.group_c(), kMostChannels),
-                                                    log_of(p.group_k(), kMostChannels),
+                                                    log_of(p.group_c(), kMaxChannels),
+                                                    log_of(p.group_k(), kMaxChannels),
                                                     pixels,
                                                     pixels * pixels / 10,
-                                                    log_of(p.r * p.s, kMostTaps),
+                                                    log_of(p.r * p.s, kMaxTaps),
                                                     p.stride_h > 1 || p.stride_w > 1 ? 1.0 : 0.0,
                                                     log_waste(p.group_c(), 16),
                                                     log_waste(p.group_c(), 4),
@@ -111,7 +111,7 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     log_waste(p.group_k(), 8),
                                                     log_waste(p.k, 16),
                                                     log_waste(p.wo, 16),
-                                                    log_of(p.groups, kMostChannels),
+                                                    log_of(p.groups, kMaxChannels),
                                                     std::log(static_cast<double>(rates.threads)),
                                                     has_part_of_a_vector(p) ? 1.0 : 0.0,
                                                     log_waste(p.group_k(), 32),

@@ -81,10 +81,10 @@ void report_of(const json& document) {
   } catch (const Error&) {
     return;
   }
-  constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
   for (const std::string& text : {bench::report::csv(studies), bench::report::svg(studies),
                                   bench::report::html(studies), bench::report::table(studies)}) {
-    if (text.size() > kMostBytes) fail("a report of more than 64 MB");
+    if (text.size() > kMaxBytes) fail("a report of more than 64 MB");
   }
 }
 

@@ -14,7 +14,7 @@
 namespace gable {
 namespace {
 
-constexpr std::size_t kMostPlans = 64;
+constexpr std::size_t kMaxPlans = 64;
 constexpr const char* kBatchPlan = "this plan for a range of batches";
 
 Op with_batch(Op op, std::int64_t batch) {
@@ -139,7 +139,7 @@ std::shared_ptr<const Plan> BatchPlan::at(std::int64_t batch) const {
   if (std::shared_ptr<const Plan> plan = s.known(batch)) return plan;
   auto plan = std::make_shared<const Plan>(s.device.plan(with_batch(s.op, batch), s.way_of(batch).candidate));
   s.plans.emplace_front(batch, plan);
-  if (s.plans.size() > kMostPlans) s.plans.pop_back();
+  if (s.plans.size() > kMaxPlans) s.plans.pop_back();
   return plan;
 }
 

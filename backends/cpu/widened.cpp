@@ -20,7 +20,7 @@ namespace gable {
 namespace {
 
 /// A pixel with at least this many channels is widened as a run of its own if its neighbours are not read.
-constexpr std::int64_t kLeastRun = 16;
+constexpr std::int64_t kMinRun = 16;
 
 /// Whether only every `stride`-th coordinate of the image is read, starting with the first.
 bool skips(const cpu::WindowAxis& axis) {
@@ -33,7 +33,7 @@ struct Gather {
   bool rows, columns;
 };
 Gather gather_of(const Conv2dProblem& p) {
-  return {skips(cpu::row_axis(p)), p.c >= kLeastRun && skips(cpu::column_axis(p))};
+  return {skips(cpu::row_axis(p)), p.c >= kMinRun && skips(cpu::column_axis(p))};
 }
 
 /// The number of images in one pass. All, if the weights exceed half of L2, since every pass reads them. Else a divisor

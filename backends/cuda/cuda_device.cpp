@@ -11,7 +11,7 @@
 namespace gable {
 namespace {
 
-constexpr int kLeastMajor = 7, kLeastMinor = 5;                 // compute capability of the oldest kernels
+constexpr int kMinMajor = 7, kMinMinor = 5;                     // compute capability of the oldest kernels
 constexpr std::uint64_t kKeptBytes = std::uint64_t{256} << 20;  // of released memory, for the next allocation
 
 std::string mebibytes(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -27,9 +27,9 @@ std::string name_of(const cudaDeviceProp& device, int driver) {
 }
 
 std::string why_unusable(const cudaDeviceProp& device) {
-  if (device.major < kLeastMajor || (device.major == kLeastMajor && device.minor < kLeastMinor)) {
+  if (device.major < kMinMajor || (device.major == kMinMajor && device.minor < kMinMinor)) {
     return "compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) + "; this needs " +
-           std::to_string(kLeastMajor) + "." + std::to_string(kLeastMinor) + " (Turing) or later";
+           std::to_string(kMinMajor) + "." + std::to_string(kMinMinor) + " (Turing) or later";
   }
   if (device.memoryPoolsSupported == 0) {
     return "its driver offers no memory pools (cudaDevAttrMemoryPoolsSupported is 0): install a later driver";

@@ -6,7 +6,7 @@
 namespace gable::cudnn {
 namespace {
 
-constexpr std::size_t kMostEngines = 64;
+constexpr std::size_t kMaxEngines = 64;
 constexpr std::int64_t kTensorAlignment = 16;
 
 /// Numerical notes of engines whose arithmetic the error bounds of this backend do not cover.
@@ -186,14 +186,14 @@ void Graph::add_engines(cudnnBackendHeurMode_t mode, const Descriptor& graph, co
   }
   std::vector<Descriptor> found;
   std::vector<cudnnBackendDescriptor_t> handles;
-  for (std::size_t i = 0; i < kMostEngines; ++i) {
+  for (std::size_t i = 0; i < kMaxEngines; ++i) {
     found.emplace_back(library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     handles.push_back(found.back().get());
   }
   std::int64_t count = 0;
   GABLE_CUDNN_CHECK(library_, cudnnBackendGetAttribute, heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                     CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(handles.size()), &count, handles.data());
-  found.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, kMostEngines)),
+  found.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, kMaxEngines)),
                Descriptor(library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
   for (const Descriptor& configuration : found) {
     std::optional<Engine> engine = allowed(configuration, rules);

@@ -15,7 +15,7 @@ constexpr double kWarmUpMilliseconds = 30;  // for the clocks to rise
 constexpr double kHopeless = 3;             // times the fastest single call
 constexpr double kSlow = 1.15;              // times the fastest of the short rounds
 constexpr double kDoubt = 0.99;             // times the heuristics' choice: a smaller gain does not count
-constexpr std::size_t kMostEngines = 20;    // a recipe
+constexpr std::size_t kMaxEngines = 20;     // a recipe
 constexpr std::size_t kWorkspaceAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) {
@@ -124,7 +124,7 @@ std::vector<Contender> contenders_of(std::vector<Recipe>& recipes, Clock::time_p
   std::vector<std::size_t> first, engines;
   for (const Recipe& recipe : recipes) {
     first.push_back(recipe.product->chosen());
-    engines.push_back(std::min(recipe.product->engines(), first.back() + kMostEngines));
+    engines.push_back(std::min(recipe.product->engines(), first.back() + kMaxEngines));
   }
   const std::size_t most = *std::max_element(engines.begin(), engines.end());
   std::vector<Contender> found;

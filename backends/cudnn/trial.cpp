@@ -18,7 +18,7 @@
 namespace gable {
 namespace {
 
-constexpr std::size_t kMostWords = 500;
+constexpr std::size_t kMaxWords = 500;
 
 [[noreturn]] void be_the_child(const std::function<void()>& use, int errors) {
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);
@@ -56,7 +56,7 @@ std::string words_of(std::string text) {
       text.begin(), text.end(), [](unsigned char c) { return c < ' '; }, ' ');
   const std::size_t end = text.find_last_not_of(' ');
   text.erase(end == std::string::npos ? 0 : end + 1);
-  return text.size() > kMostWords ? "..." + text.substr(text.size() - kMostWords) : text;
+  return text.size() > kMaxWords ? "..." + text.substr(text.size() - kMaxWords) : text;
 }
 
 }  // namespace

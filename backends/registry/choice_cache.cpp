@@ -25,13 +25,13 @@ namespace gable {
 namespace {
 
 constexpr std::string_view kMagic = "gable choices 1\n";
-constexpr std::size_t kMostBytes = std::size_t{4} << 20;  // of a file
-constexpr std::size_t kMostEntries = 8192;                // of a file
-constexpr std::size_t kMostCandidates = 64;               // of an op
-constexpr std::size_t kMostFiles = 32;                    // of a folder
-constexpr std::size_t kMostText = 300;                    // characters of a name or a refusal
-constexpr std::size_t kSumDigits = 16;                    // of a line's checksum, which a tab follows
-constexpr double kMostSeconds = 1e6;
+constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // of a file
+constexpr std::size_t kMaxEntries = 8192;                // of a file
+constexpr std::size_t kMaxCandidates = 64;               // of an op
+constexpr std::size_t kMaxFiles = 32;                    // of a folder
+constexpr std::size_t kMaxText = 300;                    // characters of a name or a refusal
+constexpr std::size_t kSumDigits = 16;                   // of a line's checksum, which a tab follows
+constexpr double kMaxSeconds = 1e6;
 constexpr std::chrono::seconds kFresh{1};  // a known op is not looked up in the file again for this long
 constexpr int kLockTries = 1000;
 constexpr std::chrono::milliseconds kLockWait{5};
@@ -67,7 +67,7 @@ std::uint64_t checksum(std::string_view text) { return packing_key(text); }
 
 /// Fields are separated by tabs, entries by newlines.
 std::string plain(std::string_view text) {
-  std::string result(text.substr(0, kMostText));
+  std::string result(text.substr(0, kMaxText));
   for (char& c : result) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
@@ -116,7 +116,7 @@ bool parse(std::string_view text, std::optional<double>& value) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return false;
-  if (!(number >= 0 && number < kMostSeconds)) return false;
+  if (!(number >= 0 && number < kMaxSeconds)) return false;
   if (number > 0) value = number;
   return true;
 }
@@ -138,7 +138,7 @@ std::vector<Candidate> candidates_of(std::string_view line) {
   constexpr std::size_t kEach = 6;
   const std::vector<std::string_view> fields = split(line.substr(kSumDigits + 1), '\t');
   const std::size_t count = (fields.size() - 1) / kEach;
-  if (fields.size() != 1 + count * kEach || count > kMostCandidates) return {};
+  if (fields.size() != 1 + count * kEach || count > kMaxCandidates) return {};
   std::vector<Candidate> all;
   all.reserve(count);
   for (std::size_t i = 1; i < fields.size(); i += kEach) {
@@ -154,11 +154,11 @@ std::string distrust(const struct stat& status) {
   if (!S_ISREG(status.st_mode)) return "it is no regular file";
   if (status.st_uid != geteuid()) return "it belongs to another user";
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "other users may write it";
-  if (static_cast<std::uint64_t>(status.st_size) > kMostBytes) return "it is larger than 4 MiB";
+  if (static_cast<std::uint64_t>(status.st_size) > kMaxBytes) return "it is larger than 4 MiB";
   return "";
 }
 
-/// Reads all of a file of at most kMostBytes. Returns why not; empty: done. A file that is not there has no text.
+/// Reads all of a file of at most kMaxBytes. Returns why not; empty: done. A file that is not there has no text.
 std::string read_file(const path& file, std::string& text) {
   // O_NONBLOCK: a pipe of that name must not hold the program up.
   const File opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -213,7 +213,7 @@ bool is_choice_file(const path& file) {
   return name.starts_with("choices-") && (name.ends_with(".txt") || name.ends_with(".tmp"));
 }
 
-/// Removes all but the kMostFiles files that were written last, and the temporary files of killed processes. Called
+/// Removes all but the kMaxFiles files that were written last, and the temporary files of killed processes. Called
 /// under the lock, so no other process has a .tmp file.
 void make_room(const path& folder) {
   std::error_code error;
@@ -228,9 +228,9 @@ void make_room(const path& folder) {
       files.emplace_back(std::filesystem::last_write_time(file, unknown), file);
     }
   }
-  if (files.size() <= kMostFiles) return;
+  if (files.size() <= kMaxFiles) return;
   std::sort(files.begin(), files.end());
-  for (std::size_t i = 0; i + kMostFiles < files.size(); ++i) std::filesystem::remove(files[i].second, error);
+  for (std::size_t i = 0; i + kMaxFiles < files.size(); ++i) std::filesystem::remove(files[i].second, error);
 }
 
 }  // namespace
@@ -271,7 +271,7 @@ std::optional<Ranking> ChoiceCache::find(const std::string& op) {
 
 void ChoiceCache::store(const std::string& op, const Ranking& ranking) {
   std::vector<Candidate> candidates = ranking.candidates;
-  if (candidates.size() > kMostCandidates) candidates.resize(kMostCandidates);
+  if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   const auto line = std::make_shared<const std::string>(line_of(op, candidates));
   Entry entry{line, *line, std::move(candidates)};
   std::unique_lock guard(mutex_, std::defer_lock);  // other threads find() while this one waits for the file's lock
@@ -379,7 +379,7 @@ std::vector<std::string_view> ChoiceCache::newest_lines(std::size_t room) {
 /// Replaces the file by the entries in memory. Called under the lock.
 void ChoiceCache::write() {
   std::string text = std::string(kMagic) + identity_ + "\n";
-  for (const std::string_view line : newest_lines(kMostBytes - text.size())) text.append(line).append("\n");
+  for (const std::string_view line : newest_lines(kMaxBytes - text.size())) text.append(line).append("\n");
   make_room(folder_);
   const path fresh = path(file_).replace_extension(".tmp");
   std::string why = write_file(fresh, text);
@@ -407,7 +407,7 @@ void ChoiceCache::put(Entry entry) {
     entries_.erase(old);
   }
   entries_.splice(entries_.end(), one);
-  if (entries_.size() > kMostEntries) {
+  if (entries_.size() > kMaxEntries) {
     by_op_.erase(op_of(entries_.front().line));
     entries_.pop_front();
   }

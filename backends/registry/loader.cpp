@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kPrefix = "libgable_";
 constexpr std::string_view kSuffix = ".so";
 constexpr std::string_view kMeasure = "measure";  // libgable_measure.so is a library for programs, no plugin
-constexpr std::uint64_t kMostAbi = 1'000'000;     // beyond: an address, from an entry without the number
+constexpr std::uint64_t kMaxAbi = 1'000'000;      // beyond: an address, from an entry without the number
 
 std::filesystem::path library_folder() {
   Dl_info info{};
@@ -148,7 +148,7 @@ std::unique_ptr<Backend> load(const PluginFile& plugin) {
   }
   if (answer->abi != GABLE_PLUGIN_ABI) {
     refuse(plugin, "built with other headers of gable " GABLE_VERSION_STRING " (its ABI number is " +
-                       (answer->abi < kMostAbi ? std::to_string(answer->abi) : "missing") + ", this gable's is " +
+                       (answer->abi < kMaxAbi ? std::to_string(answer->abi) : "missing") + ", this gable's is " +
                        std::to_string(GABLE_PLUGIN_ABI) + "): rebuild the plugin");
   }
   std::unique_ptr<Backend> backend(answer->make());

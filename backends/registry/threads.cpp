@@ -15,7 +15,7 @@
 namespace gable {
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 /// Makes this many threads exist at the same time. Returns why there were fewer, or an empty string.
 std::string why_fewer(int threads) {
@@ -69,16 +69,16 @@ void require_threads(const DeviceUri& uri, int threads) {
 int threads_option(const DeviceUri& uri) {
   const int limit = omp_get_thread_limit();
   const int usual = std::min(omp_get_max_threads(), limit);
-  const int threads = integer_option(uri, "threads", 1, kMostThreads, usual);
+  const int threads = integer_option(uri, "threads", 1, kMaxThreads, usual);
   if (threads > limit) {
     throw Error(ErrorCode::unavailable, "device '" + to_string(uri) + "': OpenMP runs at most " +
                                             std::to_string(limit) + " of " + std::to_string(threads) +
                                             " threads (OMP_THREAD_LIMIT)");
   }
-  if (threads > kMostThreads) {
+  if (threads > kMaxThreads) {
     throw Error(ErrorCode::invalid_argument, "device '" + to_string(uri) + "': OMP_NUM_THREADS asks for " +
                                                  std::to_string(usual) + " threads; at most " +
-                                                 std::to_string(kMostThreads) + " are possible");
+                                                 std::to_string(kMaxThreads) + " are possible");
   }
   require_threads(uri, threads);
   return threads;

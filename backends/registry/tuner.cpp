@@ -22,16 +22,16 @@ namespace {
 // others push weights out of L2, and here the contestants do.
 constexpr double kSampleSeconds = 20e-6;
 constexpr double kQueuedSeconds = 2e-3;  // the same where runs are enqueued: to start and await them takes 10 us
-constexpr int kMostRuns = 2000;          // of a sample
-constexpr std::size_t kLeastSamples = 3, kEnoughSamples = 60, kMostSamples = 2000;
-constexpr std::size_t kTracks = 3;                              // sets of tensors, on the host,
-constexpr std::size_t kMostTrackBytes = std::size_t{64} << 20;  // where one is at most of this size
+constexpr int kMaxRuns = 2000;           // of a sample
+constexpr std::size_t kMinSamples = 3, kEnoughSamples = 60, kMaxSamples = 2000;
+constexpr std::size_t kTracks = 3;                             // sets of tensors, on the host,
+constexpr std::size_t kMaxTrackBytes = std::size_t{64} << 20;  // where one is at most of this size
 constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
-constexpr int kLeastRuns = 2;          // of a contestant: the first may load code
+constexpr int kMinRuns = 2;            // of a contestant: the first may load code
 constexpr double kFillRate = 1e9;      // bytes a second of random tensors, whose pages are new
 constexpr double kPlausible = 10;      // times the prediction: a first run of less loads no code
 constexpr double kHopeless = 3;        // times the fastest, after first runs of kHeldUp
-constexpr double kSlow = 1.25;         // times the fastest, after kLeastSamples and kHeldUp
+constexpr double kSlow = 1.25;         // times the fastest, after kMinSamples and kHeldUp
 constexpr double kBehind = 1.08;       // times the fastest, after three times as many
 constexpr double kHeldUp = 20e-3;      // seconds that another process may slow one contestant down for
 
@@ -188,7 +188,7 @@ class Runner {
   void fail(const std::string& what) { contestant_->failure = what; }
 
  private:
-  int runs() const { return std::clamp(static_cast<int>(sample_seconds_ / std::max(least_, 1e-9)), 1, kMostRuns); }
+  int runs() const { return std::clamp(static_cast<int>(sample_seconds_ / std::max(least_, 1e-9)), 1, kMaxRuns); }
 
   double seconds_of(int runs) {
     const double start = now(*contest_);
@@ -238,7 +238,7 @@ std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& con
   for (Contestant& one : contestants) {
     if (!runners.empty() && left < kept) break;
     const double slowness = runners.empty() ? 1 : runners.front().slowness();
-    if (!runners.empty() && kLeastRuns * slowness * one.predicted.value_or(0) > left) continue;
+    if (!runners.empty() && kMinRuns * slowness * one.predicted.value_or(0) > left) continue;
     try {
       std::unique_ptr<PlanImpl> plan = one.make();
       const double start = now(contest);
@@ -249,7 +249,7 @@ std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& con
     } catch (const std::exception& error) {
       one.failure = error.what();
     }
-    if (!runners.empty()) drop_slower_than(kHopeless * least(runners), runners, kHeldUp / kLeastRuns);
+    if (!runners.empty()) drop_slower_than(kHopeless * least(runners), runners, kHeldUp / kMinRuns);
   }
   left = std::max(left, kept);
   return runners;
@@ -260,14 +260,14 @@ std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& con
 void take_turns(const Contest& contest, std::vector<Runner>& runners, double seconds) {
   const double start = now(contest);
   const bool alone = runners.size() == 1;
-  for (std::size_t round = 1; round <= kMostSamples && !runners.empty(); ++round) {
+  for (std::size_t round = 1; round <= kMaxSamples && !runners.empty(); ++round) {
     double next = 0;
     for (const Runner& one : runners) next += one.sample_seconds();
     if (now(contest) - start + next > seconds) return;
     for (Runner& one : runners) one.sample();
-    if (alone && round >= kLeastSamples) return;
-    if (round < kLeastSamples || now(contest) - start < kHeldUp) continue;
-    drop_slower_than((round < 3 * kLeastSamples ? kSlow : kBehind) * least(runners), runners);
+    if (alone && round >= kMinSamples) return;
+    if (round < kMinSamples || now(contest) - start < kHeldUp) continue;
+    drop_slower_than((round < 3 * kMinSamples ? kSlow : kBehind) * least(runners), runners);
     if (runners.size() == 1 || round >= kEnoughSamples) return;
   }
 }
@@ -275,7 +275,7 @@ void take_turns(const Contest& contest, std::vector<Runner>& runners, double sec
 /// Whether several runners are left whose order may depend on where their tensors lie in host memory.
 bool may_depend_on_memory(const Contest& contest, const Track& track, const std::vector<Runner>& runners) {
   const bool on_host = contest.owner->info().memory.kind == Memory::Kind::host;
-  return runners.size() > 1 && on_host && track.bytes() <= kMostTrackBytes;
+  return runners.size() > 1 && on_host && track.bytes() <= kMaxTrackBytes;
 }
 
 /// Gives the runners a further set of tensors. False where there is no memory or no time for it.
@@ -294,7 +294,7 @@ bool use_further(std::vector<std::unique_ptr<Track>>& tracks, const Contest& con
 
 void measure(const Contest& contest, std::vector<Contestant>& contestants) {
   const Limit limit(contest);
-  const double runs = contestants.empty() ? 0 : kLeastRuns * contestants.front().predicted.value_or(0);
+  const double runs = contestants.empty() ? 0 : kMinRuns * contestants.front().predicted.value_or(0);
   limit.require(runs, "two runs, by prediction");
   std::vector<std::unique_ptr<Track>> tracks;  // all are kept, so that each has other memory
   tracks.push_back(std::make_unique<Track>(contest, limit));

@@ -25,8 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr double kMostSecondsEach = 1;  // for tuning one op, or if this is longer:
-constexpr double kTimesPredicted = 4;   // times the predicted time of its tensors and two runs
+constexpr double kMaxSecondsEach = 1;  // for tuning one op, or if this is longer:
+constexpr double kTimesPredicted = 4;  // times the predicted time of its tensors and two runs
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -47,7 +47,7 @@ std::string text_of(const Candidate& one) { return fmt::format("{}/{}", one.devi
 
 /// Seconds for one of several ops that share `remaining`; a long op gets more than its share.
 double seconds_for(const Case& one, const Ranking& ranking, double remaining, std::size_t ops) {
-  const double share = std::min(kMostSecondsEach, remaining / static_cast<double>(ops));
+  const double share = std::min(kMaxSecondsEach, remaining / static_cast<double>(ops));
   const double run = ranking.first() == nullptr ? 0 : ranking.first()->predicted.value_or(0);
   return std::min(remaining, std::max(share, kTimesPredicted * (2 * run + seconds_to_make(one.op, 1))));
 }

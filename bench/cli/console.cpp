@@ -16,7 +16,7 @@
 namespace gable::bench {
 namespace {
 
-constexpr std::size_t kMostOfProgress = 55;  // beside numbers and seconds
+constexpr std::size_t kMaxProgressCharacters = 55;  // beside numbers and seconds
 
 /// Empty, or why not all of the text is out.
 std::string write_out(const std::string& text, std::FILE* out) {
@@ -53,7 +53,7 @@ void Console::progress(std::size_t done, std::size_t total, const std::string& w
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(elapsed).count();
   // Cut to fit one row of a terminal, where it erases the previous line.
   const std::string line =
-      fmt::format("[{}/{}] {} ({} s)", done, total, shortened(printable(what), kMostOfProgress), seconds);
+      fmt::format("[{}/{}] {} ({} s)", done, total, shortened(printable(what), kMaxProgressCharacters), seconds);
   const std::string text = terminal_ ? "\r\x1b[K" + line : line + "\n";
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);

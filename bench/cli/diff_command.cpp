@@ -88,7 +88,7 @@ std::string noise_text(DeviceKind kind, const Noise& noise) {
   const std::string where = kind == DeviceKind::gpu ? "GPU" : "CPU";
   if (noise.rows == 0)
     return fmt::format("{}: fewer than {} rows to learn the noise from; {:.2f} % between runs is assumed, and no drift",
-                       where, kLeastRows, 100 * noise.between);
+                       where, kMinRows, 100 * noise.between);
   return fmt::format(
       "{}: the machine's drift is {:+.2f} % (standard error {:.2f} %), the noise between runs {:.2f} %, "
       "from {} rows",
@@ -108,7 +108,7 @@ void print(const StudyDiff& diff, Console& console) {
         "{} of {} rows have fewer than {} rounds: how far they lie apart from run to run is guessed from other "
         "rows, and their intervals are wide; measure with gable bench --rounds 16, or give several studies a "
         "side (old1.json,old2.json,… new1.json,new2.json,…)",
-        without, diff.pairs.size(), kLeastRounds));
+        without, diff.pairs.size(), kMinRounds));
   for (const auto& [kind, noise] : diff.noise) {
     console.print(noise_text(kind, noise));
     if (std::abs(noise.drift) > kLargeDrift)

@@ -92,7 +92,7 @@ void add_selection(CLI::App& app, SelectionOptions& s) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--max-batch", s.max_batch, "cap the batch, where time or memory is short")
-      ->check(whole(1, kMostBatch));
+      ->check(whole(1, kMaxBatch));
 }
 
 void add_threads(CLI::App& app, int& threads) {

@@ -19,7 +19,7 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kLeastLimit = 600;  // seconds of a round
+constexpr double kMinLimit = 600;    // seconds of a round
 constexpr double kLimitFactor = 10;  // against the first one
 
 /// Those of the rows. An `auto` is asked again, and so are the devices beside it: it may have chosen a kernel that its
@@ -55,13 +55,13 @@ void measure_rounds(const StudyOptions& options, const MeasureOptions& measuring
   words.insert(words.end(), options.words.begin(), options.words.end());
   words.insert(words.end(), {"--round-cases", fmt::format("{}", fmt::join(cases, ",")), "--round-devices",
                              fmt::format("{}", fmt::join(devices_of(options.devices, rows, gpus), ","))});
-  double limit = kLeastLimit;
+  double limit = kMinLimit;
   for (int round = 2; round <= measuring.rounds && perf::interrupting_signal() == 0; ++round) {
     console.progress(static_cast<std::size_t>(round) - 1, static_cast<std::size_t>(measuring.rounds), "rounds");
     try {
       const double start = steady_seconds();
       add_round(rows, rows_of_round(words, limit), measuring.rounds);
-      limit = std::max(kLeastLimit, kLimitFactor * (steady_seconds() - start));
+      limit = std::max(kMinLimit, kLimitFactor * (steady_seconds() - start));
     } catch (const std::exception& error) {
       console.print(fmt::format("round {} of {} failed, the rows have those before it: {}", round, measuring.rounds,
                                 error.what()));

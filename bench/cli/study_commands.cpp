@@ -39,18 +39,18 @@ constexpr double kQuickGigabytes = 0.25;
 constexpr double kQuickSecondsEach = 1;
 constexpr double kFullSecondsEach = 4;
 
-// The rounds of a study that is written to a record, if its rows take at most kMostRoundedSeconds in all: as many as
+// The rounds of a study that is written to a record, if its rows take at most kMaxRoundedSeconds in all: as many as
 // have enough time each, up to kRounds. A handful of rounds would tell gable diff less than none.
 constexpr int kRounds = 16, kFewestRounds = 8;
-constexpr double kLeastRoundSeconds = 0.03, kMostRoundedSeconds = 60;
+constexpr double kMinRoundSeconds = 0.03, kMaxRoundedSeconds = 60;
 
 int rounds_of(const StudyOptions& options, double seconds_each, const Console& console) {
   if (options.rounds > 0) return options.rounds;
-  const int rounds = static_cast<int>(std::min<double>(kRounds, seconds_each / kLeastRoundSeconds));
+  const int rounds = static_cast<int>(std::min<double>(kRounds, seconds_each / kMinRoundSeconds));
   if (!console.wants_json() || rounds < kFewestRounds) return 1;
   const std::size_t devices = options.devices.empty() ? default_devices().size() : options.devices.size();
   const std::size_t rows = select(options.selection, false).cases.size() * devices;
-  return static_cast<double>(rows) * seconds_each <= kMostRoundedSeconds ? rounds : 1;
+  return static_cast<double>(rows) * seconds_each <= kMaxRoundedSeconds ? rounds : 1;
 }
 
 StudyPlan bench_plan(const StudyOptions& options, const Console& console) {

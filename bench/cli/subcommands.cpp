@@ -69,7 +69,7 @@ void add_verify(CLI::App& root, Arguments& a) {
                  "--device")
       ->check(positive());
   app.add_option("--seed", a.random.seed, "of the first random problem; the next one has the next (default: 1)")
-      ->check(whole(0, kMostSeed));
+      ->check(whole(0, kMaxSeed));
   add_json(app, a.json);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
@@ -257,10 +257,10 @@ void add_cliffs(CLI::App& root, Arguments& a) {
   app.add_option("--seconds", job.seconds, "limit of the whole run, which then samples fewer layers (default: 600)")
       ->check(positive());
   app.add_option("--seconds-each", job.seconds_each, "time for each op of a layer (default: 0.01)")->check(positive());
-  app.add_option("--seed", job.seed, "the same seed gives the same layers (default: 1)")->check(whole(0, kMostSeed));
+  app.add_option("--seed", job.seed, "the same seed gives the same layers (default: 1)")->check(whole(0, kMaxSeed));
   app.add_option("--gflop", job.limits.gflop, "most work of a layer (default: 0.3; a GPU takes 20)")->check(positive());
   app.add_option("--megabytes", job.limits.megabytes, "most data of a layer, as f32 (default: 32)")->check(positive());
-  app.add_option("--max-batch", job.limits.batch, "largest batch (default: 8)")->check(whole(1, kMostBatch));
+  app.add_option("--max-batch", job.limits.batch, "largest batch (default: 8)")->check(whole(1, kMaxBatch));
   add_json(app, a.json);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {
@@ -308,7 +308,7 @@ void add_regret(CLI::App& root, Arguments& a) {
                "compare with every kernel of each device, not only with the one it would take");
   app.add_option("--geo", a.choice.geo, "most geometric mean of a dtype and layout (default: 1.05)")->check(positive());
   app.add_option("--worst", a.choice.worst, "most of one layer (default: 1.3)")->check(positive());
-  app.add_option("--most", a.choice.most, "layers to print (default: 20)")->check(whole(1, kMostBatch));
+  app.add_option("--most", a.choice.most, "layers to print (default: 20)")->check(whole(1, kMaxBatch));
   add_json(app, a.json);
   app.callback([&a] {
     a.action = [](Arguments& arguments, Console& console) {

@@ -23,7 +23,7 @@
 namespace gable::bench {
 namespace {
 
-constexpr std::size_t kLeastSpace = 16384;  // bytes that check_writable() asks for: the record of a few rows
+constexpr std::size_t kMinSpace = 16384;  // bytes that check_writable() asks for: the record of a few rows
 
 namespace fs = std::filesystem;
 
@@ -52,11 +52,11 @@ int write_all(int descriptor, std::string_view part) {
 
 /// The file behind symbolic links, whether it exists or not: replacing it keeps the links.
 fs::path target_of(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as in Linux
+  constexpr int kMaxLinks = 40;  // as in Linux
   std::error_code error;
   fs::path name = path;
   for (int links = 0; fs::is_symlink(fs::symlink_status(name, error)); ++links) {
-    if (links == kMostLinks) fail(path, std::strerror(ELOOP));
+    if (links == kMaxLinks) fail(path, std::strerror(ELOOP));
     const fs::path to = fs::read_symlink(name, error);
     if (error) fail(path, error.message());
     name = name.parent_path() / to;  // `to` alone if it is absolute
@@ -224,7 +224,7 @@ void check_writable(const std::string& path) {
   if (fs::exists(status) && ::access(target.c_str(), W_OK) != 0) fail(path, std::strerror(errno));
   try {
     const TemporaryFile probe(target);  // the only sure answer: access() says yes to root
-    probe.write({std::string(kLeastSpace, '\n')});
+    probe.write({std::string(kMinSpace, '\n')});
   } catch (const fs::filesystem_error& failure) {
     fail(path, failure.code().message(), code_of(failure.code()));
   }

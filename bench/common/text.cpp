@@ -91,11 +91,11 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
 }  // namespace
 
 std::string number_text(double value) {
-  constexpr int kMostDigits = 15;
+  constexpr int kMaxDigits = 15;
   if (value == 0) return "0";
   if (!std::isfinite(value)) return fmt::format("{}", value);
   const int magnitude = static_cast<int>(std::floor(std::log10(std::abs(value)) + std::log10(1 + 5e-4)));
-  if (magnitude < -5 || magnitude >= kMostDigits) return fmt::format("{:.2e}", value);
+  if (magnitude < -5 || magnitude >= kMaxDigits) return fmt::format("{:.2e}", value);
   if (magnitude >= 3) {
     const double unit = std::pow(10, magnitude - 2);
     return fmt::format("{:.0f}", std::round(value / unit) * unit);

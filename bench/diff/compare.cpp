@@ -73,7 +73,7 @@ bool is_control(const RowPair& pair) {
 std::string no_statistics(const RowPair& pair) {
   const Timing &a = pair.before->time, &b = pair.after->time;
   const int runs = std::min(a.runs, b.runs);
-  if (runs < kLeastRuns) return fmt::format("{} run{}, need {}", runs, runs == 1 ? "" : "s", kLeastRuns);
+  if (runs < kMinRuns) return fmt::format("{} run{}, need {}", runs, runs == 1 ? "" : "s", kMinRuns);
   if (a.q1 <= 0 || b.q1 <= 0) return "a lower quartile of 0 s";
   return "";
 }
@@ -252,7 +252,7 @@ RowTimes times_of_rounds(const Row& row) {
 std::vector<RowPair*> pairs_in_rounds(const Study& before, const Study& after, StudyDiff& diff) {
   const std::size_t old_rounds = most_rounds(before), new_rounds = most_rounds(after);
   std::vector<RowPair*> pairs;
-  if (std::min(old_rounds, new_rounds) < kLeastRounds) return pairs;
+  if (std::min(old_rounds, new_rounds) < kMinRounds) return pairs;
   for (RowPair& pair : diff.pairs) {
     if (pair.before->time.rounds.size() == old_rounds && pair.after->time.rounds.size() == new_rounds)
       pairs.push_back(&pair);
@@ -336,7 +336,7 @@ StudyDiff compare_studies(const Study& before, const Study& after, const DiffOpt
 }
 
 StudyDiff compare_studies(std::span<const Study> before, std::span<const Study> after, const DiffOptions& options) {
-  if (std::min(before.size(), after.size()) < kLeastStudies)
+  if (std::min(before.size(), after.size()) < kMinStudies)
     return compare_studies(before.front(), after.front(), options);
   const Side old_side = side_of(before), new_side = side_of(after);
   StudyDiff diff;

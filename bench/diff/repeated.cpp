@@ -85,12 +85,12 @@ Level level_of(const std::vector<double>& times, Repetition repetition) {
 // (bench/results/README.md, `diff-rounds`).
 constexpr double kRoundFactor = 1.4;
 constexpr double kQuietRow = 0.012;  // standard deviation of rounds from which on intervals grow faster than it
-constexpr double kMostGrowth = 9;    // of the variance, by that
+constexpr double kMaxGrowth = 9;     // of the variance, by that
 constexpr double kUnknownDrift = 2;  // factor where there are too few rows to tell drift from noise: drift lasts
 
 /// The variance by which a row's rounds are to be judged as if they were independent.
 double variance_of_rounds(double variance, bool drift_is_known) {
-  const double growth = 1 + std::min(variance / (kQuietRow * kQuietRow), kMostGrowth);
+  const double growth = 1 + std::min(variance / (kQuietRow * kQuietRow), kMaxGrowth);
   const double drift = drift_is_known ? 1 : kUnknownDrift * kUnknownDrift;
   return kRoundFactor * kRoundFactor * growth * drift * variance;
 }
@@ -102,7 +102,7 @@ RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLi
   if (rows.empty()) return result;
   const std::size_t before = rows.front().before.lower.size(), after = rows.front().after.lower.size();
   const auto controls = std::count_if(rows.begin(), rows.end(), [](const RepeatedRow& row) { return row.is_control; });
-  const bool enough = std::ssize(rows) >= kLeastRows, controlled = controls >= kLeastRows;
+  const bool enough = std::ssize(rows) >= kMinRows, controlled = controls >= kMinRows;
   std::vector<double> drifts(before + after, 0);
   if (enough || controlled) drifts = drifts_of(rows, controlled);
   const std::span<double> of_before = std::span(drifts).first(before), of_after = std::span(drifts).last(after);

@@ -26,10 +26,10 @@
 namespace gable::bench {
 
 /// Fewer studies a side are compared as one pair.
-constexpr int kLeastStudies = 2;
+constexpr int kMinStudies = 2;
 
 /// Fewer rounds of a study say too little of their noise.
-constexpr int kLeastRounds = 8;
+constexpr int kMinRounds = 8;
 
 enum class Repetition { studies, rounds };
 
@@ -57,7 +57,7 @@ struct RepeatedResult {
   Noise noise;  ///< drift between the builds; `between` of the median row
 };
 
-/// All rows have the times of every study; there are at least kLeastStudies on each side.
+/// All rows have the times of every study; there are at least kMinStudies on each side.
 RepeatedResult compare_repeated(std::span<const RepeatedRow> rows, const NoiseLimits& limits,
                                 Repetition repetition = Repetition::studies);
 

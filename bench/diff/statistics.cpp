@@ -82,7 +82,7 @@ Within moderated(const Change& change, const Noise& noise) {
 
 std::vector<double> residuals_of(std::span<const Change> changes, double drift) {
   std::vector<double> residuals = medians_of(changes);
-  const double center = std::ssize(changes) < kLeastRows ? drift : quantile_of(residuals, 0.5);
+  const double center = std::ssize(changes) < kMinRows ? drift : quantile_of(residuals, 0.5);
   for (double& value : residuals) value -= center;
   return residuals;
 }
@@ -126,8 +126,8 @@ Noise learn_noise(std::span<const Change> rows, std::span<const Change> controls
   std::vector<Change> all(rows.begin(), rows.end());
   all.insert(all.end(), controls.begin(), controls.end());
   Noise noise{.between = std::max(limits.least, limits.assumed)};
-  if (std::ssize(all) < kLeastRows) return noise;
-  const bool controlled = std::ssize(controls) >= kLeastRows;
+  if (std::ssize(all) < kMinRows) return noise;
+  const bool controlled = std::ssize(controls) >= kMinRows;
   const std::vector<double> shifts = medians_of(controlled ? controls : all);
   const double range = quantile_of(shifts, 0.75) - quantile_of(shifts, 0.25);
   const double shift = quantile_of(shifts, 0.5);

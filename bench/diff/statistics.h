@@ -32,9 +32,9 @@ namespace gable::bench {
 /// The probability of any false alarm among all rows of a comparison, slower and faster together.
 constexpr double kFamilyError = 0.01;
 /// With fewer samples their spread is not known.
-constexpr int kLeastRuns = 5;
+constexpr int kMinRuns = 5;
 /// With fewer rows drift and noise between runs are not known.
-constexpr int kLeastRows = 8;
+constexpr int kMinRows = 8;
 
 /// A pair of timings: log ratios of its medians and of its lower quartiles, and the variance of the former.
 struct Change {
@@ -49,7 +49,7 @@ struct Change {
   double moved(double drift) const;
 };
 
-/// Both with times above 0 and at least kLeastRuns runs.
+/// Both with times above 0 and at least kMinRuns runs.
 Change change_between(const Timing& before, const Timing& after);
 
 struct NoiseLimits {

@@ -17,13 +17,13 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kMostSecondsEach = 0.25;
+constexpr double kMaxSecondsEach = 0.25;
 
 perf::TimingOptions timing_options(const MeasureOptions& options) {
   perf::TimingOptions timing;
   timing.min_runs = std::min(3, options.max_runs);
   timing.max_runs = std::min(20, options.max_runs);
-  timing.budget_seconds = std::min(kMostSecondsEach, options.seconds_each);
+  timing.budget_seconds = std::min(kMaxSecondsEach, options.seconds_each);
   timing.min_sample_seconds = 2e-3;
   return timing;
 }

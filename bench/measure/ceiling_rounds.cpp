@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kShare = 0.1;             // share of the time for rounds between rows
 constexpr double kPlausiblePercent = 102;  // RooflineOptions::tolerance
-constexpr int kMostMore = 2;
+constexpr int kMaxMore = 2;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void CeilingRounds::between(DeviceKind kind) {
 const MachineCeilings& CeilingRounds::judge(std::vector<Row>& rows, const perf::Machine& machine) {
   judge_rows(rows, ceilings_, machine);
   CeilingScope scope = scope_;
-  for (int more = 0; more <= kMostMore && perf::interrupting_signal() == 0; ++more) {
+  for (int more = 0; more <= kMaxMore && perf::interrupting_signal() == 0; ++more) {
     add(scope);
     set_doubts(ceilings_);
     judge_rows(rows, ceilings_, machine);

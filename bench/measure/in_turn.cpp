@@ -13,14 +13,14 @@ namespace {
 /// The slowest first run of those that take turns decides for all. Samples of asynchronous devices are long enough for
 /// the host to stay ahead of the device.
 perf::TimingOptions timing_options(const Round& round, double slowest, bool by_events) {
-  constexpr int kLeastRuns = 5;
+  constexpr int kMinRuns = 5;
   constexpr double kEventSampleSeconds = 2e-3;
   perf::TimingOptions timing;
   timing.cache = round.cache;
   timing.budget_seconds = round.budget;
   timing.max_runs = round.max_runs;
   timing.clock = round.clock;
-  timing.min_runs = std::clamp(static_cast<int>(round.budget / slowest), 1, std::min(kLeastRuns, round.max_runs));
+  timing.min_runs = std::clamp(static_cast<int>(round.budget / slowest), 1, std::min(kMinRuns, round.max_runs));
   timing.min_sample_seconds = std::max(timing.min_sample_seconds, round.sample_seconds);
   if (by_events) timing.min_sample_seconds = kEventSampleSeconds;
   timing.warm_up_runs = slowest > round.budget ? 0 : 1;

@@ -15,8 +15,8 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kNearRoof = 50;         // percent
-constexpr double kLeastOverhead = 2e-6;  // seconds: a call with its checks, and the clock
+constexpr double kNearRoof = 50;       // percent
+constexpr double kMinOverhead = 2e-6;  // seconds: a call with its checks, and the clock
 constexpr double kTeamStarts = 2;
 
 // ---- regime
@@ -161,7 +161,7 @@ std::optional<double> overhead_seconds(const Row& row, const MachineCeilings& ce
   if (ceilings.team_starts.empty()) return std::nullopt;
   const auto found = ceilings.team_starts.lower_bound(row.place.threads.value_or(1));
   const perf::Timing& start = found == ceilings.team_starts.end() ? std::prev(found)->second : found->second;
-  return std::max(kLeastOverhead, kTeamStarts * start.seconds);
+  return std::max(kMinOverhead, kTeamStarts * start.seconds);
 }
 
 void set_insights(std::vector<Row>& rows, const MachineCeilings& ceilings) {

@@ -72,11 +72,11 @@ double inside_share(std::int64_t size, std::int64_t outputs, std::int64_t taps, 
 
 /// The share of a convolution's W that are taps in the padding. 0 where the descriptor can't be read.
 double padding_share(const Identity& identity) {
-  constexpr std::int64_t kMostTaps = 1024;
+  constexpr std::int64_t kMaxTaps = 1024;
   try {
     const Conv2d conv = parse_problem(identity.problem).conv;
     const std::int64_t rows = conv.weights[2], columns = conv.weights[3];
-    if (rows > kMostTaps || columns > kMostTaps) return 0;
+    if (rows > kMaxTaps || columns > kMaxTaps) return 0;
     const Shape output = conv_output_shape(conv);
     return 1 - inside_share(conv.input[2], output[2], rows, conv.stride.h, conv.padding.top, conv.dilation.h) *
                    inside_share(conv.input[3], output[3], columns, conv.stride.w, conv.padding.left, conv.dilation.w);
@@ -87,12 +87,12 @@ double padding_share(const Identity& identity) {
 
 /// What a kernel may leave out of the W that the definition has.
 std::string work_doubt_of(const Row& row) {
-  constexpr double kLeastShare = 0.01;
+  constexpr double kMinShare = 0.01;
   if (!row.work.is_analytic() || row.identity.op != "conv2d") return "";
   const double padding = padding_share(row.identity);
   const bool gable_own = row.place.device.starts_with("cpu") || row.place.device.starts_with("cuda");
   std::string doubt;
-  if (padding >= kLeastShare)
+  if (padding >= kMinShare)
     doubt = fmt::format("{:.0f} % of W are taps in the padding, which kernels may leave out", 100 * padding);
   if (gable_own) return doubt;
   return doubt + (doubt.empty() ? "" : ", or ") +

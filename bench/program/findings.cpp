@@ -30,8 +30,8 @@ constexpr double kStalled = 0.5;           // instructions a cycle
 // cycle.
 constexpr double kAcrossLines = 0.25;
 constexpr double kBusyL1 = 1;
-constexpr double kFlowing = 1.5;           // instructions a cycle; a chain of additions in a loop runs at less than 1
-constexpr double kLeastCpuSeconds = 0.01;  // a program with less is its own start
+constexpr double kFlowing = 1.5;         // instructions a cycle; a chain of additions in a loop runs at less than 1
+constexpr double kMinCpuSeconds = 0.01;  // a program with less is its own start
 // Arithmetic instructions a cycle: half of the two pipes that cores with SIMD have had for fused multiply-adds since
 // 2013 (more for additions alone, on some).
 constexpr double kBusyPipes = 1;
@@ -41,10 +41,10 @@ constexpr double kOfTime = 0.5;  // the kernel's share of the CPU time from whic
 // page, too, 20 us were measured. A line from memory takes 60 to 120 ns, with misses of the TLB under nested page
 // tables 250 ns and more (measured).
 constexpr double kMispredictionCycles = 15;
-constexpr double kMostPageFaultSeconds = 25e-6;
+constexpr double kMaxPageFaultSeconds = 25e-6;
 constexpr double kPageBytes = 4096;
 constexpr double kAgain = 2;  // page faults for each page that the program ever had at a time
-constexpr double kMostMissSeconds = 160e-9;
+constexpr double kMaxMissSeconds = 160e-9;
 constexpr double kCudaStartSeconds = 1;    // in the kernel, until CUDA has made a context: 0.4 measured on an H200
 constexpr double kLongWaitSeconds = 1e-3;  // shorter ones are other threads that do little
 
@@ -54,7 +54,7 @@ class Findings {
 
   std::vector<Regime> all() {
     waiting();
-    if (e_.run.cpu_seconds < kLeastCpuSeconds) return std::move(found_);
+    if (e_.run.cpu_seconds < kMinCpuSeconds) return std::move(found_);
     const std::size_t first_of_kernel = found_.size();
     system();
     const std::size_t first_of_program = found_.size();
@@ -107,7 +107,7 @@ class Findings {
     if (in_kernel < kSystem * cpu() && !many_waits()) return;
     if (e_.run.gpu_seconds > 0 && in_kernel < kCudaStartSeconds) return;
     const std::string share = fmt::format("{:.0f} % of the CPU time is the kernel's", 100 * in_kernel / cpu());
-    if (!many_waits() && e_.run.page_faults * kMostPageFaultSeconds > kOfTime * in_kernel) {
+    if (!many_waits() && e_.run.page_faults * kMaxPageFaultSeconds > kOfTime * in_kernel) {
       page_faults(share);
     } else {
       add("overhead",
@@ -174,7 +174,7 @@ class Findings {
     }
     const double rate = w.dram_bytes / busy_seconds();
     const bool is_stalled = e_.clock_hz > 0 && w.instructions < kStalled * own() * e_.clock_hz;
-    const double miss_seconds = w.dram_bytes / 64 * kMostMissSeconds;
+    const double miss_seconds = w.dram_bytes / 64 * kMaxMissSeconds;
     if (found_.size() == first_of_program && is_stalled && miss_seconds > kMissesOfTime * own() &&
         rate < kOfBandwidth * e_.ceilings.dram) {
       add("scattered",

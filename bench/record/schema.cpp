@@ -27,9 +27,9 @@ constexpr double kDerivedTolerance = 0.01;
 
 // What can be measured lies far inside, in any unit of the record. The axes of a figure span what a study has, so
 // 5e-324 FLOP would be an axis of 300 decades.
-constexpr double kLeastDrawn = 1e-18, kMostDrawn = 1e30;
-constexpr double kMostInt = 2147483647;
-constexpr double kMostExact = 9007199254740992;  // 2^53
+constexpr double kMinDrawn = 1e-18, kMaxDrawn = 1e30;
+constexpr double kMaxInt = 2147483647;
+constexpr double kMaxExact = 9007199254740992;  // 2^53
 
 enum class Presence { required, optional };
 
@@ -65,7 +65,7 @@ bool is_number_from(const json& value, double least) {
 
 bool is_positive(const json& value) { return is_number_from(value, 0) && value.get<double>() > 0; }
 
-bool is_in_range(const json& value) { return value.get<double>() >= kLeastDrawn && value.get<double>() <= kMostDrawn; }
+bool is_in_range(const json& value) { return value.get<double>() >= kMinDrawn && value.get<double>() <= kMaxDrawn; }
 
 bool is_count(const json& value, double most) {
   return value.is_number_integer() && value.get<double>() >= 1 && value.get<double>() <= most;
@@ -139,7 +139,7 @@ class Checker {
     return number && *number == 0 ? number : in_range(field, number);
   }
 
-  void count(const Field& field, double most = kMostInt) {
+  void count(const Field& field, double most = kMaxInt) {
     const auto right = [&](const json& v) { return is_count(v, most); };
     value(field, right, fmt::format("an integer from 1 to {:.0f}", most));
   }
@@ -171,7 +171,7 @@ class Checker {
   // `number`, or null and a violation where it is out of the range of what can be measured.
   const json* in_range(const Field& field, const json* number) {
     if (!number || is_in_range(*number)) return number;
-    report(field.pointer(), *number, fmt::format("a number from {:g} to {:g}", kLeastDrawn, kMostDrawn));
+    report(field.pointer(), *number, fmt::format("a number from {:g} to {:g}", kMinDrawn, kMaxDrawn));
     return nullptr;
   }
 
@@ -192,7 +192,7 @@ void check_machine(Checker& check, const json& study) {
   }
   if (const json* instances = check.object({*machine, at, "cache_instances", Presence::optional})) {
     for (const auto& [name, count] : instances->items()) {
-      if (!is_count(count, kMostInt)) check.report(at + "/cache_instances/" + pointer_token(name), count, "a count");
+      if (!is_count(count, kMaxInt)) check.report(at + "/cache_instances/" + pointer_token(name), count, "a count");
     }
   }
   if (const json* versions = check.object({*machine, at, "versions"})) {
@@ -238,7 +238,7 @@ void check_rate(Checker& check, const json& rate, const std::string& at) {
 }
 
 bool is_pair_of_counts(const json& v) {
-  return v.is_array() && v.size() == 2 && is_count(v[0], kMostExact) && is_count(v[1], kMostExact);
+  return v.is_array() && v.size() == 2 && is_count(v[0], kMaxExact) && is_count(v[1], kMaxExact);
 }
 
 void check_tile(Checker& check, const json& entry, const std::string& at) {
@@ -418,7 +418,7 @@ void check_regime(Checker& check, const json& entry, const std::string& at) {
 void check_called(Checker& check, const json& entry, const std::string& at, Presence presence) {
   const json* called = check.object({entry, at, "called", presence});
   if (!called) return;
-  check.count({*called, at + "/called", "calls"}, kMostExact);
+  check.count({*called, at + "/called", "calls"}, kMaxExact);
   check.not_negative({*called, at + "/called", "seconds"});
   check.not_negative({*called, at + "/called", "share", Presence::optional});
 }
@@ -453,7 +453,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
   check_list(check, {entry, at, "limits", Presence::optional}, check_limit);
   check_regime(check, entry, at);
   check.positive({entry, at, "working_set_bytes", Presence::optional});
-  check.count({entry, at, "count", Presence::optional}, kMostExact);
+  check.count({entry, at, "count", Presence::optional}, kMaxExact);
   check_called(check, entry, at, Presence::optional);
   check_energy(check, entry, at);
   check_instructions(check, entry, at);
@@ -465,7 +465,7 @@ void check_measurement(Checker& check, const json& entry, const std::string& at)
 
 void check_total(Checker& check, const json& entry, const std::string& at) {
   for (const char* key : {"suite", "dtype", "device"}) check.nonempty({entry, at, key});
-  for (const char* key : {"layers", "layers_of_list", "convolutions"}) check.count({entry, at, key}, kMostExact);
+  for (const char* key : {"layers", "layers_of_list", "convolutions"}) check.count({entry, at, key}, kMaxExact);
   check.positive({entry, at, "seconds"});
   check.not_negative({entry, at, "flop"});
 }

@@ -25,8 +25,8 @@ using nlohmann::json;
 json parse_document(const std::string& text, const std::string& name) {
   std::vector<std::unordered_set<std::string>> keys;  // of each object around the place
   const auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
-    if (depth > kMostLevels)
-      fail(name, fmt::format("is nested more than {} levels deep, which no study is", kMostLevels));
+    if (depth > kMaxLevels)
+      fail(name, fmt::format("is nested more than {} levels deep, which no study is", kMaxLevels));
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)

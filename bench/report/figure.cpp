@@ -21,9 +21,9 @@ namespace gable::bench::report {
 namespace {
 
 constexpr double kMarkerRadius = 4.5;
-constexpr double kMarginGap = 16;       // between the plot and the names of its ceilings
-constexpr size_t kMostTextLabels = 34;  // a panel with more problems than this is numbered
-constexpr size_t kMostNamed = 240;      // most names in the key, and labels in a panel; the ones that take most time
+constexpr double kMarginGap = 16;      // between the plot and the names of its ceilings
+constexpr size_t kMaxTextLabels = 34;  // a panel with more problems than this is numbered
+constexpr size_t kMaxNamed = 240;      // most names in the key, and labels in a panel; the ones that take most time
 constexpr double kSameIntensity = 0.02;
 constexpr size_t kPanelsInLine = 2;
 constexpr double kMeanLeader = 20;  // pixels: if names lie farther from their points on average, numbers replace them
@@ -560,7 +560,7 @@ std::vector<std::string> key_of(const Studies& studies) {
     seconds[it->second] += seconds_of(m);
   }
   std::vector<std::string> key;
-  for (const size_t rank : greatest(seconds, kMostNamed)) key.push_back(names[rank]);
+  for (const size_t rank : greatest(seconds, kMaxNamed)) key.push_back(names[rank]);
   return key;
 }
 
@@ -575,7 +575,7 @@ std::vector<Column> named_columns(const std::vector<Column>& columns, const Stud
     seconds.push_back(0);
     for (const Marker* marker : column.markers) seconds.back() += seconds_of(studies.measurements[marker->measurement]);
   }
-  for (const size_t rank : greatest(seconds, kMostNamed)) named.push_back(candidates[rank]);
+  for (const size_t rank : greatest(seconds, kMaxNamed)) named.push_back(candidates[rank]);
   return named;
 }
 
@@ -591,7 +591,7 @@ void label_panel(Panel& panel, const Studies& studies, bool numbered) {
     names.push_back(fit_text(printable(column.label), kFonts.label, kWidestLabel));
     numbers.push_back(std::to_string(number_of.at(column.label)));
   }
-  if (!numbered && columns.size() <= kMostTextLabels) {
+  if (!numbered && columns.size() <= kMaxTextLabels) {
     panel.numbered = label_columns(panel, columns, names) > 0 || mean_leader(panel) > kMeanLeader;
   } else {
     panel.numbered = true;

@@ -20,10 +20,10 @@ constexpr int kDirections = 24;
 constexpr double kLeaderFrom = 12;  // a ring nearer than this needs no leader
 constexpr double kGap = 1.5;        // between labels and what they must not cover
 constexpr int kRounds = 8;
-constexpr size_t kMostCandidates = 120;  // of one label
-constexpr size_t kMostAnchors = 12;      // of one label
-constexpr size_t kFew = 80;              // labels up to which every order is tried
-constexpr double kStrokeCost = 0.8;      // a pixel of line under the text costs as much as this many pixels of distance
+constexpr size_t kMaxCandidates = 120;  // of one label
+constexpr size_t kMaxAnchors = 12;      // of one label
+constexpr size_t kFew = 80;             // labels up to which every order is tried
+constexpr double kStrokeCost = 0.8;     // a pixel of line under the text costs as much as this many pixels of distance
 constexpr double kCrossingCost = 60;
 constexpr double kLeaderOverPointCost = 50;
 constexpr double kUnplacedCost = 5000;
@@ -117,7 +117,7 @@ bool is_free(const Box& box, Neighbourhood& around) {
 // Cheapest first.
 std::vector<Candidate> candidates_of(const LabelRequest& request, Neighbourhood& around) {
   std::vector<Candidate> candidates;
-  for (size_t rank = 0; rank < std::min(request.anchors.size(), kMostAnchors); ++rank) {
+  for (size_t rank = 0; rank < std::min(request.anchors.size(), kMaxAnchors); ++rank) {
     const Pixel anchor = request.anchors[rank];
     for (double ring : kRings) {
       for (int direction = 0; direction < kDirections; ++direction) {
@@ -134,7 +134,7 @@ std::vector<Candidate> candidates_of(const LabelRequest& request, Neighbourhood&
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
-  if (candidates.size() > kMostCandidates) candidates.resize(kMostCandidates);
+  if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   return candidates;
 }
 

@@ -13,7 +13,7 @@
 namespace gable::bench::report {
 namespace {
 
-constexpr double kMostSeconds = 300;  // of a drawing
+constexpr double kMaxSeconds = 300;  // of a drawing
 
 // `how` are the program's options.
 void render(const std::string& svg, const std::filesystem::path& destination, const std::vector<std::string>& how,
@@ -31,7 +31,7 @@ void render(const std::string& svg, const std::filesystem::path& destination, co
   std::vector<std::string> arguments = {program};
   arguments.insert(arguments.end(), how.begin(), how.end());
   arguments.insert(arguments.end(), {"--output=" + image.path().string(), source.path().string()});
-  const perf::ChildResult end = perf::run_child(arguments, kMostSeconds);
+  const perf::ChildResult end = perf::run_child(arguments, kMaxSeconds);
   if (end.interrupted) throw perf::Interrupted{};
   if (!end.succeeded()) throw std::runtime_error(fmt::format("\"{}\": {}", program, end.failure()));
   image.rename_to(target);

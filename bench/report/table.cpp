@@ -36,7 +36,7 @@ enum Column : size_t {
   kFlags
 };
 constexpr size_t kColumns = kFlags + 1;
-constexpr size_t kMostOfName = 80;  // a name may be as long as a command line
+constexpr size_t kMaxNameCharacters = 80;  // a name may be as long as a command line
 using Cells = std::array<std::string, kColumns>;
 
 constexpr std::array<const char*, kColumns> kHeads = {
@@ -54,7 +54,7 @@ bool was_counted(const Measurement& m) {
 Cells cells_of(const Measurement& m, const Measurement& baseline) {
   const bool is_other = m.series != baseline.series;
   const RoofLimit* next = next_limit(m.verdict);
-  return {shortened(printable(m.label), kMostOfName),
+  return {shortened(printable(m.label), kMaxNameCharacters),
           m.identity.dtype,
           m.place.cache,
           printable(m.series),

@@ -14,8 +14,8 @@
 namespace gable::bench {
 namespace {
 
-constexpr double kMostFlop = 4e6;
-constexpr double kMostElements = 1e6;
+constexpr double kMaxFlop = 4e6;
+constexpr double kMaxElements = 1e6;
 
 /// Draws from the generator alone: the standard's distributions differ from library to library.
 class Draw {
@@ -126,7 +126,7 @@ bool is_usable(const Op& op) {
   } catch (const Error&) {
     return false;
   }
-  return work(op).flop <= kMostFlop && work(op).bytes() <= 4 * kMostElements;
+  return work(op).flop <= kMaxFlop && work(op).bytes() <= 4 * kMaxElements;
 }
 
 Values any_values(Draw& draw) {

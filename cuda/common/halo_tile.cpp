@@ -8,11 +8,11 @@
 namespace gable::cuda {
 namespace {
 
-constexpr std::int64_t kMostChannels = 8;
-constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
-constexpr std::int64_t kMostElements = 0x7fffffff;
+constexpr std::int64_t kMaxChannels = 8;
+constexpr std::int64_t kMaxBlocks = 65535;  // of a grid's second and third dimension
+constexpr std::int64_t kMaxElements = 0x7fffffff;
 
-constexpr int kMostImages = 16;
+constexpr int kMaxImages = 16;
 constexpr int kEnoughWarps = 14;  // on a multiprocessor, to hide latency
 
 /// Chooses the threads of a block for a tile that is cut.
@@ -42,20 +42,19 @@ bool pools(const Conv2dProblem& p) { return p.pool.is_2x2(); }
 }  // namespace
 
 std::string halo_tile_refusal(const Conv2dProblem& p) {
-  if (p.c / p.groups > kMostChannels) {
-    return std::to_string(p.c / p.groups) + " input channels a group; it takes at most " +
-           std::to_string(kMostChannels);
+  if (p.c / p.groups > kMaxChannels) {
+    return std::to_string(p.c / p.groups) + " input channels a group; it takes at most " + std::to_string(kMaxChannels);
   }
   if (!p.pool.none() && !pools(p)) {
     return "max-pool " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +
            std::to_string(p.pool.stride_h) + "x" + std::to_string(p.pool.stride_w) + "; it fuses 2x2 with stride 2";
   }
-  if (std::max({p.groups, p.k / p.groups}) > kMostBlocks || p.n * p.ho > kMostElements) {
+  if (std::max({p.groups, p.k / p.groups}) > kMaxBlocks || p.n * p.ho > kMaxElements) {
     return std::to_string(p.groups) + " groups of " + std::to_string(p.k / p.groups) + " output channels, " +
            std::to_string(p.n * p.ho) + " rows; it takes at most 65535 of the former and 2^31 - 1 rows";
   }
-  const std::int64_t largest = std::max({p.c * p.h * p.w, p.k * p.ho * p.wo, p.k * p.r * p.s * kMostChannels});
-  if (largest > kMostElements) {
+  const std::int64_t largest = std::max({p.c * p.h * p.w, p.k * p.ho * p.wo, p.k * p.r * p.s * kMaxChannels});
+  if (largest > kMaxElements) {
     return std::to_string(largest) + " elements an image or of weights; it indexes less than 2^31";
   }
   return "";
@@ -116,7 +115,7 @@ TileChoice choose_tile(HaloTile t, const TileKernel& k, const cudaDeviceProp& de
     cut_rows(t, 1, (pairs + bands - 1) / bands);
     consider(best, t, k, device);
   }
-  for (int images = 2; images <= std::min<std::int64_t>(kMostImages, t.n); ++images) {
+  for (int images = 2; images <= std::min<std::int64_t>(kMaxImages, t.n); ++images) {
     cut_rows(t, images, pairs);
     consider(best, t, k, device);
   }

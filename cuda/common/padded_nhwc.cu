@@ -49,9 +49,9 @@ __global__ __launch_bounds__(kThreads) void copy_elements(const E* from, E* to, 
 
 void copy_rows(const void* from, void* to, std::int64_t rows, std::int64_t count, std::int64_t from_pitch,
                std::int64_t to_pitch, int element_bytes, cudaStream_t stream) {
-  constexpr std::int64_t kMostBlocks = 8192;
+  constexpr std::int64_t kMaxBlocks = 8192;
   const Rows r{rows, count, from_pitch, to_pitch, to_pitch <= 8 ? 8 : to_pitch <= 16 ? 16 : 32};
-  const auto blocks = static_cast<unsigned>(std::min(kMostBlocks, ceil_div(rows, kRowsInFlight * r.rows_of_block())));
+  const auto blocks = static_cast<unsigned>(std::min(kMaxBlocks, ceil_div(rows, kRowsInFlight * r.rows_of_block())));
   const LaunchShape shape{dim3(blocks), kThreads, 0, launches_overlap()};
   if (element_bytes == 4) {
     launch(copy_elements<std::uint32_t>, shape, stream, static_cast<const std::uint32_t*>(from),

@@ -330,9 +330,8 @@ std::string Grouped::refusal(const Conv2dProblem& p, const cudaDeviceProp& devic
            "; it takes several groups of several channels";
   }
   if (!p.pool.none()) return "max-pool 2x2; it takes none";
-  constexpr std::int64_t kMostSlabs = 65535;
-  if (p.groups > kMostSlabs)
-    return std::to_string(p.groups) + " groups; it takes at most " + std::to_string(kMostSlabs);
+  constexpr std::int64_t kMaxSlabs = 65535;
+  if (p.groups > kMaxSlabs) return std::to_string(p.groups) + " groups; it takes at most " + std::to_string(kMaxSlabs);
   if (cut_of(p, device)) return "";
   return "groups of " + std::to_string(p.group_c()) + " channels with a filter of " + std::to_string(p.r) + "x" +
          std::to_string(p.s) + " do not fit shared memory";

@@ -23,7 +23,7 @@
 namespace gable::cuda {
 namespace {
 
-constexpr int kMostThreads = 256, kVectorBytes = 16, kProductPixels = 16;
+constexpr int kMaxThreads = 256, kVectorBytes = 16, kProductPixels = 16;
 constexpr int kStepWords = 32;  // 16-byte words of weights in one step of a warp
 
 struct GroupedMmaArguments {
@@ -217,7 +217,7 @@ __device__ __forceinline__ void store_sums(const GroupedMmaArguments& a, const f
 
 /// Grid: tiles of pixels with their slabs of channels.
 template <typename T, int products, bool halves>
-__global__ void __launch_bounds__(kMostThreads, products == 4 ? 3 : 4)
+__global__ void __launch_bounds__(kMaxThreads, products == 4 ? 3 : 4)
     grouped_mma_kernel(const __grid_constant__ GroupedMmaArguments a, const T* __restrict__ x,
                        const uint4* __restrict__ packed, const float* __restrict__ bias, T* __restrict__ y) {
   extern __shared__ uint4 memory[];

@@ -9,7 +9,7 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kVectorsOfStep = kMmaStepBytes / 16;
-constexpr int kVectorBytes = 16, kWarps = 8, kMostWarpsOfSlab = 4;
+constexpr int kVectorBytes = 16, kWarps = 8, kMaxWarpsOfSlab = 4;
 constexpr int kProductPixels = 16;
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
@@ -45,7 +45,7 @@ MmaChannels channels_of(const Conv2dProblem& p) {
   c.halves = p.dtype == DType::f32 && half < whole;
   c.steps = c.halves ? half : whole;
   const int all = as_int(ceil_div(p.k, kMmaOutputs));
-  c.slabs = as_int(ceil_div(all, kMostWarpsOfSlab));
+  c.slabs = as_int(ceil_div(all, kMaxWarpsOfSlab));
   c.warps = as_int(ceil_div(all, c.slabs));
   c.slab_vectors = slab_vectors_of(p, c);
   return c;
@@ -86,9 +86,9 @@ double estimate(const Conv2dProblem& p, const MmaCut& c, int multiprocessors, in
   constexpr double kDeviceBytes = 2200;  // a cycle, of device memory
   constexpr double kWarp = 600;          // of each warp of a tile: copies, addresses, epilogue
   constexpr double kProduct = 8;
-  constexpr int kSchedulers = 4, kReserved = 1024, kMostBlocks = 3;
+  constexpr int kSchedulers = 4, kReserved = 1024, kMaxBlocks = 3;
   constexpr int kFragment = 512;  // bytes of shared memory that one ldmatrix of four reads
-  const int resident = std::clamp(shared_bytes / (c.shared_bytes() + kReserved), 1, kMostBlocks);
+  const int resident = std::clamp(shared_bytes / (c.shared_bytes() + kReserved), 1, kMaxBlocks);
   const int warps = c.channels.warps * c.pixel_warps, halves = c.channels.halves ? 2 : 1;
   const std::int64_t rounds =
       ceil_div(ceil_div(c.tile.pixels(), kProductPixels), std::int64_t{c.pixel_warps} * c.products);

@@ -7,7 +7,7 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kSlabChannels = 32;  // input channels that a slab of several groups has at most: lines of 128 bytes
-constexpr int kMostLanes = 16;
+constexpr int kMaxLanes = 16;
 constexpr int kFloats = 4;  // of a vector
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
@@ -27,9 +27,9 @@ GroupedSlab slab_of(const Conv2dProblem& p, int parts) {
   s.padded_c = as_int(round_up(p.group_c(), kFloats));
   s.padded_k = as_int(round_up(group_k, s.out));
   const int lanes = s.padded_k / s.out;
-  s.parts = std::clamp(parts, as_int(ceil_div(lanes, kMostLanes)), lanes);
+  s.parts = std::clamp(parts, as_int(ceil_div(lanes, kMaxLanes)), lanes);
   s.group_lanes = as_int(ceil_div(lanes, s.parts));
-  s.groups = std::clamp(std::min(kSlabChannels / s.padded_c, kMostLanes / s.group_lanes), 1, as_int(p.groups));
+  s.groups = std::clamp(std::min(kSlabChannels / s.padded_c, kMaxLanes / s.group_lanes), 1, as_int(p.groups));
   s.slabs = as_int(ceil_div(p.groups, s.groups));
   return s;
 }

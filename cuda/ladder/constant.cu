@@ -17,7 +17,7 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kChannels = 4;                   // output channels of a thread
 constexpr std::size_t kBankBytes = 64 * 1024;  // all of CUDA's constant memory
-constexpr int kMostDevices = 64;
+constexpr int kMaxDevices = 64;
 
 __constant__ uint4 bank[kBankBytes / sizeof(uint4)];
 
@@ -28,8 +28,8 @@ struct BankLock {
 };
 
 BankLock& bank_lock(int device) {
-  static std::array<BankLock, kMostDevices> locks;
-  return locks[static_cast<std::size_t>(device) % kMostDevices];
+  static std::array<BankLock, kMaxDevices> locks;
+  return locks[static_cast<std::size_t>(device) % kMaxDevices];
 }
 
 struct Strides {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) constant_kernel(Dims d, const T* x, 
   }
 }
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 
 /// Fills the bank once the previous run has finished with it. A stream under capture can't wait for events outside its
 /// graph.
@@ -156,11 +156,11 @@ Conv2dDescription ConstantPlan::description() const {
 
 void ConstantPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
                        cudaStream_t stream) const {
-  constexpr std::int64_t kMostImages = 65535;  // of a grid's z
+  constexpr std::int64_t kMaxImages = 65535;  // of a grid's z
   const Dims dims = dims_of(problem(), order());
   const dim3 grid(static_cast<unsigned>(ceil_div(problem().out_h() * problem().out_w(), kThreads)),
                   static_cast<unsigned>(problem().groups * dims.chunks),
-                  static_cast<unsigned>(std::min(problem().n, kMostImages)));
+                  static_cast<unsigned>(std::min(problem().n, kMaxImages)));
   with_bank(packed, packed_bytes(), stream, [&] {
     with_type(problem().dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -179,7 +179,7 @@ std::string Constant::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   if (bytes > kBankBytes) {
     return "the weights take " + std::to_string(bytes) + " bytes; constant memory has " + std::to_string(kBankBytes);
   }
-  if (p.c * p.h * p.w >= kMostElements || p.k * p.ho * p.wo >= kMostElements) {
+  if (p.c * p.h * p.w >= kMaxElements || p.k * p.ho * p.wo >= kMaxElements) {
     return "an image has 2^31 elements or more; its indices have 32 bits";
   }
   return "";

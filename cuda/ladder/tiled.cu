@@ -16,9 +16,9 @@ namespace {
 constexpr int kTile = 16;  // convolution pixels of a block, each way
 constexpr int kThreads = kTile * kTile;
 constexpr int kChannels = 8;                     // output channels of a block
-constexpr int kMostInputs = 8;                   // input channels of a stage
+constexpr int kMaxInputs = 8;                    // input channels of a stage
 constexpr std::size_t kSharedBytes = 48 * 1024;  // available to a block without opting in
-constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 
 /// Sizes of a block's work, of shared memory in elements of f32.
 struct Tiling {
@@ -76,7 +76,7 @@ Tiling tiling_of(const Conv2dProblem& p, int stages) {
     return static_cast<int>(round_up(std::int64_t{channels} * t.halo_h * t.halo_w, 4)) +
            static_cast<int>(p.r * p.s) * channels * kChannels;
   };
-  t.channels = static_cast<int>(std::min<std::int64_t>(kMostInputs, p.group_c()));
+  t.channels = static_cast<int>(std::min<std::int64_t>(kMaxInputs, p.group_c()));
   while (t.channels > 1 && std::size_t(stage_of(t.channels)) * stages * sizeof(float) > kSharedBytes) --t.channels;
   t.stage = stage_of(t.channels);
   return t;
@@ -237,13 +237,13 @@ std::string tiled_refusal(const Conv2dProblem& p, int stages) {
     return "the pool's window is " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) +
            "; it must fit into a block's " + std::to_string(kTile) + "x" + std::to_string(kTile) + " pixels";
   }
-  if (p.c * p.h * p.w >= kMostElements || p.k * p.ho * p.wo >= kMostElements) {
+  if (p.c * p.h * p.w >= kMaxElements || p.k * p.ho * p.wo >= kMaxElements) {
     return "an image has 2^31 elements or more; its indices have 32 bits";
   }
-  constexpr std::int64_t kMostBlocks = 65535;  // of a grid's y
-  if (const std::int64_t blocks = p.groups * ceil_div(p.group_k(), kChannels); blocks > kMostBlocks) {
+  constexpr std::int64_t kMaxBlocks = 65535;  // of a grid's y
+  if (const std::int64_t blocks = p.groups * ceil_div(p.group_k(), kChannels); blocks > kMaxBlocks) {
     return std::to_string(p.k) + " output channels take " + std::to_string(blocks) + " blocks; a grid has " +
-           std::to_string(kMostBlocks);
+           std::to_string(kMaxBlocks);
   }
   const Tiling tiling = tiling_of(p, stages);
   if (tiling.bytes() > kSharedBytes) {

@@ -1,4 +1,4 @@
-// See reorder.h. A block moves a strip of pixels of up to kMostChannels channels, long enough to keep its threads busy;
+// See reorder.h. A block moves a strip of pixels of up to kMaxChannels channels, long enough to keep its threads busy;
 // a row of shared memory is one channel. Global memory is read and written in accesses of 16 bytes where the sizes
 // allow it, with four of a thread in flight. Accesses to shared memory are single elements; the row pitch avoids most
 // bank conflicts. Divisions by the number of channels are multiplications.
@@ -14,9 +14,9 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLeastStripBits = 9;  // a strip has a power of two of pixels
+constexpr int kMinStripBits = 9;    // a strip has a power of two of pixels
 constexpr int kStripBytes = 16384;  // of all channels, about
-constexpr int kMostChannels = 16;
+constexpr int kMaxChannels = 16;
 constexpr int kInFlight = 4;
 
 /// `count` elements in one access.
@@ -174,11 +174,11 @@ void reorder(const void* x, void* y, std::int64_t n, std::int64_t channels, std:
         cudaMemcpyAsync(y, x, static_cast<std::size_t>(n * pixels * element_bytes), cudaMemcpyDeviceToDevice, stream));
     return;
   }
-  if (channels > kMostChannels) {
+  if (channels > kMaxChannels) {
     transpose(x, y, n, to_nhwc ? channels : pixels, to_nhwc ? pixels : channels, element_bytes, stream);
     return;
   }
-  int bits = kLeastStripBits;
+  int bits = kMinStripBits;
   while ((1 << bits) < pixels && (2 << bits) * channels * element_bytes <= kStripBytes) ++bits;
   const Strips s{
       pixels, static_cast<int>(channels),       static_cast<int>(ceil_div(pixels, std::int64_t{1} << bits)),

@@ -10,7 +10,7 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kInFlight = 4;
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 constexpr float kNever = -1.2345e30f;
 
 struct Loop {
@@ -29,7 +29,7 @@ __device__ __forceinline__ void sweep(const Loop& loop, const Body& body) {
 }
 
 template <bool past_l1>
-__global__ __launch_bounds__(kMostThreads) void memory_read_kernel(Loop loop, const float4* a, float* sink) {
+__global__ __launch_bounds__(kMaxThreads) void memory_read_kernel(Loop loop, const float4* a, float* sink) {
   float sum = 0;
   sweep(loop, [&](std::int64_t at) {
     float4 v[kInFlight];
@@ -53,7 +53,7 @@ __global__ __launch_bounds__(kMostThreads) void memory_read_kernel(Loop loop, co
   if (sum == kNever) *sink = sum;
 }
 
-__global__ __launch_bounds__(kMostThreads) void memory_copy_kernel(Loop loop, const float4* a, float4* c) {
+__global__ __launch_bounds__(kMaxThreads) void memory_copy_kernel(Loop loop, const float4* a, float4* c) {
   sweep(loop, [&](std::int64_t at) {
     float4 v[kInFlight];
 #pragma unroll
@@ -63,8 +63,8 @@ __global__ __launch_bounds__(kMostThreads) void memory_copy_kernel(Loop loop, co
   });
 }
 
-__global__ __launch_bounds__(kMostThreads) void memory_triad_kernel(Loop loop, const float4* a, const float4* b,
-                                                                    float4* c) {
+__global__ __launch_bounds__(kMaxThreads) void memory_triad_kernel(Loop loop, const float4* a, const float4* b,
+                                                                   float4* c) {
   constexpr float scale = 3.0f;
   sweep(loop, [&](std::int64_t at) {
     float4 x[kInFlight];
@@ -82,7 +82,7 @@ __global__ __launch_bounds__(kMostThreads) void memory_triad_kernel(Loop loop, c
 }
 
 /// Two halves of shared memory alternate: no copy overwrites one in flight.
-__global__ __launch_bounds__(kMostThreads) void memory_to_shared_kernel(Loop loop, const float4* a, float* sink) {
+__global__ __launch_bounds__(kMaxThreads) void memory_to_shared_kernel(Loop loop, const float4* a, float* sink) {
   extern __shared__ float4 landing[];
   int half = 0;
   sweep(loop, [&](std::int64_t at) {
@@ -112,13 +112,13 @@ __global__ __launch_bounds__(kMostThreads) void memory_to_shared_kernel(Loop loo
 }
 
 void check_sweep(const MemorySweep& s) {
-  const bool threads = s.threads > 0 && s.threads <= kMostThreads && s.threads % 32 == 0;
+  const bool threads = s.threads > 0 && s.threads <= kMaxThreads && s.threads % 32 == 0;
   const std::int64_t round = std::int64_t{16} * kInFlight * s.threads;
   if (threads && s.block_bytes > 0 && s.block_bytes % round == 0 && s.blocks > 0 && s.passes > 0) return;
   throw std::invalid_argument("bandwidth: " + std::to_string(s.passes) + " passes of " + std::to_string(s.blocks) +
                               " blocks of " + std::to_string(s.threads) + " threads over " +
                               std::to_string(s.block_bytes) + " bytes; threads are a multiple of 32 up to " +
-                              std::to_string(kMostThreads) + ", bytes a multiple of 64 a thread");
+                              std::to_string(kMaxThreads) + ", bytes a multiple of 64 a thread");
 }
 
 }  // namespace

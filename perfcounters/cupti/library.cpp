@@ -14,7 +14,7 @@ namespace {
 using perf::GpuProfilerError;
 
 // The range profiler came with CUDA 12.6, whose CUPTI counts itself 24.
-constexpr std::uint32_t kLeastVersion = 24;
+constexpr std::uint32_t kMinVersion = 24;
 
 std::vector<std::string> candidates() {
   // The major version of the build's headers first: their structures are the ones used here.
@@ -66,7 +66,7 @@ Functions load_functions() {
   std::uint32_t version = 0;
   if (f.version(&version) != CUPTI_SUCCESS) throw GpuProfilerError(perf::kNoCupti, f.name + ": cuptiGetVersion failed");
   f.name += " (CUPTI " + std::to_string(version) + ")";
-  if (version < kLeastVersion) {
+  if (version < kMinVersion) {
     throw GpuProfilerError(perf::kNoCupti, f.name + " has no range profiler; this needs that of CUDA 12.6 or later");
   }
   get("cuptiProfilerInitialize", f.profiler_initialize);

@@ -15,7 +15,7 @@ namespace {
 using perf::GpuProfilerError;
 
 // Most kernels per run where each is counted separately. Beyond this CUPTI drops ranges silently.
-constexpr std::size_t kMostKernels = 512;
+constexpr std::size_t kMaxKernels = 512;
 
 void check_support(CUdevice device) {
   auto parameters = sized<CUpti_Profiler_DeviceSupported_Params>(CUpti_Profiler_DeviceSupported_Params_STRUCT_SIZE);
@@ -122,8 +122,8 @@ void check_number(std::size_t ranges, const perf::CountRequest& request) {
     throw GpuProfilerError(perf::kUntrusted, "CUPTI returned " + std::to_string(ranges) + " ranges of " +
                                                  std::to_string(wanted) + " that were counted");
   }
-  if (request.each_kernel && ranges >= kMostKernels) {
-    throw GpuProfilerError(perf::kUntrusted, "a run has " + std::to_string(kMostKernels) +
+  if (request.each_kernel && ranges >= kMaxKernels) {
+    throw GpuProfilerError(perf::kUntrusted, "a run has " + std::to_string(kMaxKernels) +
                                                  " kernels or more, beyond which CUPTI drops them");
   }
 }
@@ -153,7 +153,7 @@ perf::Counted count_ranges(int gpu, const MetricSet& set, const perf::CountReque
   const Current current(context);
   const std::vector<std::string>& metrics = set.metrics();
   const std::size_t planned = set.passes();
-  const std::size_t ranges = request.each_kernel ? kMostKernels : static_cast<std::size_t>(request.repetitions);
+  const std::size_t ranges = request.each_kernel ? kMaxKernels : static_cast<std::size_t>(request.repetitions);
   RangeProfiler profiler(context.get());
   std::vector<std::uint8_t> image = profiler.counter_image(metrics, ranges);
   profiler.configure(set.config(), image, {.range = request.each_kernel ? CUPTI_AutoRange : CUPTI_UserRange}, ranges);

@@ -13,11 +13,11 @@
 namespace gable::perf {
 namespace {
 
-constexpr double kBatchSeconds = 0.01;    // between two readings
-constexpr double kSlowestRefresh = 0.1;   // of NVML's counter, s
-constexpr double kLeastSeconds = 0.5;     // of repetition
-constexpr double kMostUncertain = 0.101;  // share of the result: ten refreshes
-constexpr int kLeastUpdates = 5;          // if calls are shorter than a refresh
+constexpr double kBatchSeconds = 0.01;   // between two readings
+constexpr double kSlowestRefresh = 0.1;  // of NVML's counter, s
+constexpr double kMinSeconds = 0.5;      // of repetition
+constexpr double kMaxUncertain = 0.101;  // share of the result: ten refreshes
+constexpr int kMinUpdates = 5;           // if calls are shorter than a refresh
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -40,9 +40,9 @@ Energy between(const Edge& first, const Edge& last, int updates, int batches) {
   const double apart = energy.seconds / updates;
   energy.uncertainty = std::min(apart, kSlowestRefresh) / energy.seconds;
   energy.watts = (last.joules - first.joules) / energy.seconds;
-  if (batches >= 2 * updates && updates < kLeastUpdates) {
+  if (batches >= 2 * updates && updates < kMinUpdates) {
     energy.reason = fmt::format("the counter moved only {} times in {:.2f} s", updates, energy.seconds);
-  } else if (energy.seconds < kLeastSeconds || energy.uncertainty > kMostUncertain) {
+  } else if (energy.seconds < kMinSeconds || energy.uncertainty > kMaxUncertain) {
     energy.reason = fmt::format("{:.2f} s of repetition are too short for a counter that is refreshed every {:.0f} ms",
                                 energy.seconds, 1e3 * std::min(apart, kSlowestRefresh));
   } else {

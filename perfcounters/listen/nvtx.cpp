@@ -10,7 +10,7 @@
 namespace gable::listen::nvtx {
 namespace {
 
-constexpr std::size_t kMostBytes = kMaxNameBytes + 8;  // longer than a region's name: what is cut is known to be
+constexpr std::size_t kMaxBytes = kMaxNameBytes + 8;  // longer than a region's name: what is cut is known to be
 
 /// A name made from NVTX's forms of one: "message" or "domain:message".
 class Name {
@@ -35,11 +35,11 @@ class Name {
     put(":");
   }
   void put(const char* text) {
-    while (text != nullptr && *text != '\0' && bytes_ + 1 < kMostBytes) text_[bytes_++] = *text++;
+    while (text != nullptr && *text != '\0' && bytes_ + 1 < kMaxBytes) text_[bytes_++] = *text++;
     text_[bytes_] = '\0';
   }
   void put(const wchar_t* text) {
-    while (text != nullptr && *text != L'\0' && bytes_ + 5 < kMostBytes)
+    while (text != nullptr && *text != L'\0' && bytes_ + 5 < kMaxBytes)
       put_character(static_cast<std::uint32_t>(*text++));
     text_[bytes_] = '\0';
   }
@@ -53,7 +53,7 @@ class Name {
   }
   void put_byte(std::uint32_t byte) { text_[bytes_++] = static_cast<char>(byte); }
 
-  char text_[kMostBytes] = {};
+  char text_[kMaxBytes] = {};
   std::size_t bytes_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace gable::perf {
 namespace {
 
 constexpr std::string_view kHeader = "gable kernels 1 ";
-constexpr std::size_t kMostNotes = 100;  // of one file
+constexpr std::size_t kMaxNotes = 100;  // of one file
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -147,7 +147,7 @@ bool read_line(std::string_view line, KernelFile& file) {
     return true;
   }
   if (fields[0] == "note" && fields.size() == 2) {
-    if (file.notes.size() < kMostNotes) file.notes.push_back(plain(fields[1]));
+    if (file.notes.size() < kMaxNotes) file.notes.push_back(plain(fields[1]));
     return true;
   }
   if (fields[0] == "end" && fields.size() == 2) {

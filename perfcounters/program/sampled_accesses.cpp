@@ -31,9 +31,9 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kBetweenStops = std::chrono::milliseconds(1);
 constexpr auto kLongestRest = std::chrono::seconds(1);  // of descendants after the program's end
 constexpr int kSteps = 64;
-constexpr int kMostStops = 500;
+constexpr int kMaxStops = 500;
 constexpr std::uint64_t kLine = 64;
-constexpr int kLeastBytes = 2;
+constexpr int kMinBytes = 2;
 
 /// The operands in memory of an instruction.
 struct Operands {
@@ -120,7 +120,7 @@ class Tracer {
       if (status_ && !end) end = Clock::now();
       if (end && Clock::now() > *end + kLongestRest) kill_all();
       std::this_thread::sleep_for(kBetweenStops);
-      if (interrupted_ == 0 && found_.stops < kMostStops) interrupt_next();
+      if (interrupted_ == 0 && found_.stops < kMaxStops) interrupt_next();
     }
     return status_.has_value();
   }
@@ -190,7 +190,7 @@ class Tracer {
     ++found_.instructions;
     for (const auto& [memory, bytes] : operands.memory) {
       const auto address = address_of(memory, registers, registers.rip + operands.length);
-      if (!address || bytes < kLeastBytes) continue;
+      if (!address || bytes < kMinBytes) continue;
       ++found_.accesses;
       if (*address / kLine != (*address + bytes - 1) / kLine) ++found_.across_lines;
     }

@@ -27,12 +27,12 @@ constexpr const char* kProvides =
 // accesses take 40 to 90 times as long under the simulation. Fused multiply-adds are far slower, since valgrind
 // computes them lane by lane: 30 ns per FLOP. Each workload runs twice: the first run warms caches and creates threads
 // and pages.
-constexpr double kLeastSlowdown = 30;
-constexpr double kLeastSecondsPerFlop = 10e-9;
+constexpr double kMinSlowdown = 30;
+constexpr double kMinSecondsPerFlop = 10e-9;
 constexpr int kRuns = 2;
 
 double least_seconds(const Workload& workload) {
-  return std::max(workload.seconds * kLeastSlowdown, workload.flop * kLeastSecondsPerFlop * kRuns);
+  return std::max(workload.seconds * kMinSlowdown, workload.flop * kMinSecondsPerFlop * kRuns);
 }
 
 double sum_of(const std::map<std::string, double>& totals, std::initializer_list<const char*> events) {

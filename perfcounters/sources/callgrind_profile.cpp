@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kTrigger = "desc: Trigger: ";
 constexpr std::string_view kClientRequest = "Client Request: ";
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;  // names of C++ functions have tens of kilobytes
-constexpr std::size_t kMostColumns = 64;
+constexpr std::size_t kMaxColumns = 64;
 
 bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
 
@@ -95,7 +95,7 @@ class Reader {
   void read_header(std::string_view line, std::string_view key, std::string_view value) {
     if (key == "events") {
       events_ = words_of(value);
-      if (events_.empty() || events_.size() > kMostColumns) fail("names no events, or too many");
+      if (events_.empty() || events_.size() > kMaxColumns) fail("names no events, or too many");
       execution_column_ = events_.size();
       for (std::size_t i = 0; i < events_.size(); ++i)
         if (events_[i] == "Ir") execution_column_ = i;

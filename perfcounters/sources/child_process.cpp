@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kMostWait = 0.1;
+constexpr double kMaxWait = 0.1;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -102,7 +102,7 @@ bool read_until(Clock::time_point start, double seconds_limit, int output, int e
     const double left = seconds_limit - seconds_since(start);
     if (left <= 0 || interrupting_signal() != 0) return false;
     // Another thread may have got the signal: this one looks from time to time.
-    poll(files.data(), files.size(), static_cast<int>(std::min(left, kMostWait) * 1000) + 1);
+    poll(files.data(), files.size(), static_cast<int>(std::min(left, kMaxWait) * 1000) + 1);
     if (files[0].revents != 0 && !drain(output, result.output)) files[0].fd = -1;
     if (files[1].revents != 0 && !drain(errors, result.errors)) files[1].fd = -1;
   }

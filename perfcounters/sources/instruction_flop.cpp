@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kLongestInstruction = 15;
 // Shares of the executed instructions. Start-up code in sections that valgrind takes for no file is some hundreds of
 // instructions.
-constexpr double kMostUnknown = 0.01;
+constexpr double kMaxUnknown = 0.01;
 constexpr double kNotedUnknown = 0.001;
 
 #if GABLE_HAS_ZYDIS
@@ -220,7 +220,7 @@ std::string unknown_beyond(const FlopCount& count, double share) {
 
 }  // namespace
 
-std::string FlopCount::refusal() const { return unknown_beyond(*this, kMostUnknown); }
+std::string FlopCount::refusal() const { return unknown_beyond(*this, kMaxUnknown); }
 
 std::string FlopCount::note() const {
   std::string text = unknown_beyond(*this, kNotedUnknown);

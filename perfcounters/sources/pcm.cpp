@@ -170,9 +170,9 @@ PcmSource::Sums PcmSource::run(const Workload& workload, int repetitions, double
 }
 
 std::map<Metric, Quantity> PcmSource::difference(const Workload& workload, double seconds_limit) const {
-  constexpr int kMostRuns = 100'000;
+  constexpr int kMaxRuns = 100'000;
   const double runs = workload.seconds > 0 ? kCountedSeconds / workload.seconds : 1;
-  const int more = std::clamp(static_cast<int>(std::ceil(runs)), 1, kMostRuns);
+  const int more = std::clamp(static_cast<int>(std::ceil(runs)), 1, kMaxRuns);
   const Sums few = run(workload, 1, seconds_limit);
   const Sums many = few.reason.empty() ? run(workload, 1 + more, seconds_limit) : Sums{};
   const std::string reason = few.reason.empty() ? many.reason : few.reason;

@@ -159,7 +159,7 @@ TEST_CASE("studies in rounds: 3 % on a quiet row are caught in at least 95 % of 
   for (const int rows : {1, 12}) {
     CAPTURE(rows);
     Machine machine{.runs = kRunsOfRound};
-    if (rows < kLeastRows) machine.drift = 0;  // can't be told from a change of the only row
+    if (rows < kMinRows) machine.drift = 0;  // can't be told from a change of the only row
     CHECK(caught(machine, rows, 1.03) >= trials * 95 / 100);
   }
 }
@@ -195,7 +195,7 @@ TEST_CASE("rows with too few rounds, or fewer than the others of their study, ar
   CHECK(compare_studies(before, after, {}).in_rounds == 10);
   after.rows[3].time.rounds.pop_back();
   CHECK(compare_studies(before, after, {}).in_rounds == 9);
-  for (Row& row : after.rows) row.time.rounds.resize(kLeastRounds - 1);
+  for (Row& row : after.rows) row.time.rounds.resize(kMinRounds - 1);
   CHECK(compare_studies(before, after, {}).in_rounds == 0);
 }
 

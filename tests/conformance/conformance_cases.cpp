@@ -245,11 +245,11 @@ Conv2d random_convolution(Random& random) {
 }
 
 void add_random_convolutions(std::vector<Op>& all, int count) {
-  constexpr double kMostFlop = 8e6;  // the oracle's time
+  constexpr double kMaxFlop = 8e6;  // the oracle's time
   Random random;
   while (count > 0) {
     const Conv2d conv = random_convolution(random);
-    if (!is_valid(conv) || work(conv).flop > kMostFlop) continue;
+    if (!is_valid(conv) || work(conv).flop > kMaxFlop) continue;
     all.emplace_back(conv);
     --count;
   }

@@ -136,7 +136,7 @@ std::string summary(const Coverage& coverage) {
 }
 
 /// A device that compiles for each plan (cuDNN: up to a second) would take ten minutes for all of them.
-constexpr std::chrono::seconds kMostPlanning{60};
+constexpr std::chrono::seconds kMaxPlanning{60};
 
 std::chrono::duration<double> planning_of(const Device& device, const Coverage& coverage) {
   std::chrono::duration<double> sum{};
@@ -146,16 +146,16 @@ std::chrono::duration<double> planning_of(const Device& device, const Coverage& 
   return sum;
 }
 
-/// All cases, or as many as a device plans within kMostPlanning, every sixteenth first: how many. Says what was left
+/// All cases, or as many as a device plans within kMaxPlanning, every sixteenth first: how many. Says what was left
 /// out.
 std::size_t check_cases(const Device& device, const std::vector<Case>& every, Coverage& coverage) {
   const std::size_t step = 16;
   std::size_t done = 0;
   for (std::size_t first = 0; first < step; ++first) {
     for (std::size_t i = first; i < every.size(); i += step) {
-      if (planning_of(device, coverage) > kMostPlanning) {
+      if (planning_of(device, coverage) > kMaxPlanning) {
         MESSAGE(device.info().uri, ": ", every.size() - done, " of ", every.size(),
-                " cases were left out: planning the others took ", kMostPlanning.count(), " s");
+                " cases were left out: planning the others took ", kMaxPlanning.count(), " s");
         return done;
       }
       check_case(device, every[i], coverage);

@@ -10,14 +10,14 @@
 namespace gable::cupti {
 namespace {
 
-constexpr std::size_t kMostParameters = 4096;
+constexpr std::size_t kMaxParameters = 4096;
 
 /// The sizes of a kernel's parameters; empty if the driver does not say.
 template <typename Query, typename Handle>
 std::vector<std::size_t> sizes_by(Query query, Handle handle) {
   std::vector<std::size_t> sizes;
   std::size_t offset = 0, size = 0;
-  while (sizes.size() < kMostParameters && query(handle, sizes.size(), &offset, &size) == CUDA_SUCCESS)
+  while (sizes.size() < kMaxParameters && query(handle, sizes.size(), &offset, &size) == CUDA_SUCCESS)
     sizes.push_back(size);
   return sizes;
 }

@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;
 constexpr std::chrono::milliseconds kFlushPause{100};  // what a killed process may lose
-constexpr std::size_t kMostSpans = 1 << 14;            // launches of graphs that are timed as a whole
+constexpr std::size_t kMaxSpans = 1 << 14;             // launches of graphs that are timed as a whole
 
 /// Gives each different text a small number.
 class Names {
@@ -147,7 +147,7 @@ class Timer {
   }
 
   void extend(std::uint32_t correlation, std::uint64_t graph, int gpu, std::uint64_t begin, std::uint64_t end) {
-    if (spans_.size() >= kMostSpans && !spans_.contains(correlation)) return;
+    if (spans_.size() >= kMaxSpans && !spans_.contains(correlation)) return;
     Span& span = spans_.try_emplace(correlation, Span{graph, begin, end, gpu}).first->second;
     span.begin = std::min(span.begin, begin);
     span.end = std::max(span.end, end);

@@ -13,8 +13,8 @@
 namespace gable::cupti {
 namespace {
 
-constexpr std::size_t kMostNotes = 50;
-constexpr std::chrono::milliseconds kLeastPause{80};
+constexpr std::size_t kMaxNotes = 50;
+constexpr std::chrono::milliseconds kMinPause{80};
 constexpr int kPauses = 30;  // writing takes at most 1 part in so many of the time
 
 /// secure_getenv: a privileged program must not write where its caller chose.
@@ -92,7 +92,7 @@ SessionFile::SessionFile(std::string folder) : folder_(std::move(folder)), pid_(
 
 void SessionFile::note(const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (file_.notes.size() >= kMostNotes) return;
+  if (file_.notes.size() >= kMaxNotes) return;
   if (std::find(file_.notes.begin(), file_.notes.end(), text) == file_.notes.end()) file_.notes.push_back(text);
 }
 
@@ -112,7 +112,7 @@ void SessionFile::write(std::vector<perf::KernelRecord> kernels, bool done) {
   file_.done = done;
   replace(path_, perf::to_text(file_));
   const auto end = std::chrono::steady_clock::now();
-  next_ = end + std::max<std::chrono::steady_clock::duration>(kLeastPause, (end - start) * kPauses);
+  next_ = end + std::max<std::chrono::steady_clock::duration>(kMinPause, (end - start) * kPauses);
 }
 
 bool SessionFile::due() const {
