@@ -19,17 +19,17 @@ constexpr int kEnoughWarps = 14;  // on a multiprocessor, to hide latency
 void consider(TileChoice& best, HaloTile t, const TileKernel& k, const cudaDeviceProp& device) {
   const std::size_t shared_bytes = k.lay_out(t);
   if (shared_bytes > device.sharedMemPerBlockOptin) return;
-  const std::int64_t parts = ceil_div(t.k, t.chunk) * t.groups;
+  const std::int64_t parts = ceil_div(t.extents.k, t.chunk) * t.extents.groups;
   for (int threads = 64; threads <= k.most_threads; threads += 32) {
     int resident = 0;
     GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(k.kernel),
                                                                    threads, shared_bytes));
     if (resident == 0) continue;
     const std::int64_t places = std::int64_t{resident} * device.multiProcessorCount;
-    const std::int64_t blocks = std::min<std::int64_t>(t.tiles, std::max<std::int64_t>(1, places / parts));
+    const std::int64_t blocks = std::min<std::int64_t>(t.cut.tiles, std::max<std::int64_t>(1, places / parts));
     const std::int64_t together =
         std::min<std::int64_t>(resident, ceil_div(parts * blocks, device.multiProcessorCount));
-    const std::int64_t rounds = ceil_div(t.tiles, blocks) * ceil_div(parts * blocks, places);
+    const std::int64_t rounds = ceil_div(t.cut.tiles, blocks) * ceil_div(parts * blocks, places);
     const double starved =
         std::max(1.0, static_cast<double>(kEnoughWarps) / static_cast<double>(together * threads / 32));
     const double cost = static_cast<double>(rounds * together) * k.tile_cost(t, threads) * starved;
@@ -64,45 +64,34 @@ HaloTile halo_tile(const Conv2dProblem& p) {
   HaloTile t{};
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   t.n = p.n;
-  t.c = narrow(p.c / p.groups);
-  t.h = narrow(p.h);
-  t.w = narrow(p.w);
-  t.k = narrow(p.k / p.groups);
-  t.groups = narrow(p.groups);
-  t.kernel_h = narrow(p.r);
-  t.kernel_w = narrow(p.s);
-  t.stride_h = narrow(p.stride_h);
-  t.stride_w = narrow(p.stride_w);
-  t.pad_top = narrow(p.pad_top);
-  t.pad_left = narrow(p.pad_left);
-  t.dilation_h = narrow(p.dilation_h);
-  t.dilation_w = narrow(p.dilation_w);
-  t.pool = pools(p);
-  t.out_h = narrow(p.out_h());
-  t.out_w = narrow(p.out_w());
-  t.ho = t.pool ? 2 * t.out_h : t.out_h;
-  t.wo = t.pool ? 2 * t.out_w : t.out_w;
-  t.nhwc = p.nhwc;
-  t.type = p.dtype;
-  t.activation = p.activation;
+  t.extents = {.c = narrow(p.c / p.groups),
+               .h = narrow(p.h),
+               .w = narrow(p.w),
+               .k = narrow(p.k / p.groups),
+               .groups = narrow(p.groups)};
+  t.window = window_of(p);
+  const int out_h = narrow(p.out_h()), out_w = narrow(p.out_w()), side = pools(p) ? 2 : 1;
+  t.output = {.ho = side * out_h, .wo = side * out_w, .out_h = out_h, .out_w = out_w};
+  t.format = {.nhwc = p.nhwc, .pool = pools(p), .type = p.dtype, .activation = p.activation};
   return t;
 }
 
 void cut_rows(HaloTile& t, int images, int row_pairs) {
-  t.images = images;
-  t.row_pairs = row_pairs;
-  t.bands = ((t.ho + 1) / 2 + row_pairs - 1) / row_pairs;
-  t.tiles = static_cast<int>((t.n + images - 1) / images * t.bands);
-  t.in_rows = (2 * row_pairs - 1) * t.stride_h + (t.kernel_h - 1) * t.dilation_h + 1;
-  t.by_rows = divisor(t.in_rows);
-  t.by_channels = divisor(t.c);
-  t.by_row_pairs = divisor(row_pairs);
+  const int bands = ((t.output.ho + 1) / 2 + row_pairs - 1) / row_pairs;
+  t.cut = {.images = images,
+           .row_pairs = row_pairs,
+           .bands = bands,
+           .tiles = static_cast<int>((t.n + images - 1) / images * bands),
+           .in_rows = (2 * row_pairs - 1) * t.window.stride_h + (t.window.kernel_h - 1) * t.window.dilation_h + 1};
+  t.by.rows = divisor(t.cut.in_rows);
+  t.by.channels = divisor(t.extents.c);
+  t.by.row_pairs = divisor(row_pairs);
 }
 
 bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device) {
   const HaloTile& t = choice.tile;
-  const std::int64_t blocks = choice.blocks * ceil_div(t.k, t.chunk) * t.groups;
-  return device.major >= 9 && choice.blocks >= t.tiles && blocks <= device.multiProcessorCount;
+  const std::int64_t blocks = choice.blocks * ceil_div(t.extents.k, t.chunk) * t.extents.groups;
+  return device.major >= 9 && choice.blocks >= t.cut.tiles && blocks <= device.multiProcessorCount;
 }
 
 TileChoice choose_tile(HaloTile t, const TileKernel& k, const cudaDeviceProp& device) {
@@ -110,7 +99,7 @@ TileChoice choose_tile(HaloTile t, const TileKernel& k, const cudaDeviceProp& de
                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(device.sharedMemPerBlockOptin)));
   TileChoice best;
-  const int pairs = (t.ho + 1) / 2;
+  const int pairs = (t.output.ho + 1) / 2;
   for (int bands = 1; bands <= pairs; bands = bands < 12 ? bands + 1 : bands * 2) {
     cut_rows(t, 1, (pairs + bands - 1) / bands);
     consider(best, t, k, device);

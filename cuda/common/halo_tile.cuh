@@ -17,15 +17,15 @@ struct TilePlace {
 
 /// `blocks` go over the tiles of each group and chunk of output channels.
 inline dim3 tile_grid(const HaloTile& t, int blocks) {
-  return {static_cast<unsigned>(blocks), static_cast<unsigned>((t.k + t.chunk - 1) / t.chunk),
-          static_cast<unsigned>(t.groups)};
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>((t.extents.k + t.chunk - 1) / t.chunk),
+          static_cast<unsigned>(t.extents.groups)};
 }
 
 __device__ __forceinline__ TilePlace tile_place(const HaloTile& t, int tile) {
-  const std::int64_t image = static_cast<std::int64_t>(tile / t.bands) * t.images;
-  const int first_pair = tile % t.bands * t.row_pairs;
-  return {image, static_cast<int>(min(static_cast<std::int64_t>(t.images), t.n - image)), 2 * first_pair,
-          min(t.row_pairs, (t.ho + 1) / 2 - first_pair), static_cast<int>(blockIdx.z)};
+  const std::int64_t image = static_cast<std::int64_t>(tile / t.cut.bands) * t.cut.images;
+  const int first_pair = tile % t.cut.bands * t.cut.row_pairs;
+  return {image, static_cast<int>(min(static_cast<std::int64_t>(t.cut.images), t.n - image)), 2 * first_pair,
+          min(t.cut.row_pairs, (t.output.ho + 1) / 2 - first_pair), static_cast<int>(blockIdx.z)};
 }
 
 /// Floats of the packed weights; both ends are aligned to 16 bytes where a whole number of vectors follows.
@@ -50,26 +50,27 @@ struct Line {
 /// Line `index` of the tile's images x planes (channels, or one) x rows.
 template <typename T>
 __device__ __forceinline__ Line<T> line_at(const HaloTile& t, const TilePlace& place, int index, bool planar) {
-  const int part = index / t.by_rows;
-  const int row = index - part * t.in_rows;
-  const int image = planar ? part / t.by_channels : part;
-  const int plane = planar ? part - image * t.c : 0;
-  const int y = place.row * t.stride_h - t.pad_top + row;
+  const int part = index / t.by.rows;
+  const int row = index - part * t.cut.in_rows;
+  const int image = planar ? part / t.by.channels : part;
+  const int plane = planar ? part - image * t.extents.c : 0;
+  const int y = place.row * t.window.stride_h - t.window.pad_top + row;
   if (image >= place.images) return {nullptr, -1, 0, 0};
-  if (y < 0 || y >= t.h) return {nullptr, image, row, plane};
-  const int all_channels = t.c * t.groups;
-  const std::int64_t elements = (place.image + image) * (all_channels * t.h * t.w);  // an image has less than 2^31
-  const int channel = place.group * t.c + plane;
-  const int at = t.nhwc ? y * t.w * all_channels + channel : (channel * t.h + y) * t.w;
-  return {static_cast<const T*>(t.x) + elements + at, image, row, plane};
+  if (y < 0 || y >= t.extents.h) return {nullptr, image, row, plane};
+  const int all_channels = t.extents.c * t.extents.groups;
+  const std::int64_t elements =
+      (place.image + image) * (all_channels * t.extents.h * t.extents.w);  // an image has less than 2^31
+  const int channel = place.group * t.extents.c + plane;
+  const int at = t.format.nhwc ? y * t.extents.w * all_channels + channel : (channel * t.extents.h + y) * t.extents.w;
+  return {static_cast<const T*>(t.tensors.x) + elements + at, image, row, plane};
 }
 
 /// Calls body(lines) for kLinesAtOnce lines at a time, by line_lanes lanes; the warp's other lanes take other lines.
 template <typename T, typename Body>
 __device__ __forceinline__ void for_lines(const HaloTile& t, const TilePlace& place, bool planar, const Body& body) {
-  const int teams = blockDim.x / t.line_lanes;
-  const int lines = place.images * (planar ? t.c : 1) * t.in_rows;
-  for (int first = threadIdx.x / t.line_lanes; first < lines; first += kLinesAtOnce * teams) {
+  const int teams = blockDim.x / t.line.lanes;
+  const int lines = place.images * (planar ? t.extents.c : 1) * t.cut.in_rows;
+  for (int first = threadIdx.x / t.line.lanes; first < lines; first += kLinesAtOnce * teams) {
     Line<T> at_once[kLinesAtOnce];
 #pragma unroll
     for (int i = 0; i < kLinesAtOnce; ++i) at_once[i] = line_at<T>(t, place, first + i * teams, planar);

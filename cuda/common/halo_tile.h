@@ -10,6 +10,8 @@
 
 #include <gable/problem.h>
 
+#include "cuda/common/parameters.h"
+
 namespace gable::cuda {
 
 /// Division of a by d through one multiplication, right while a * d < 2^32; a runtime division takes some 25
@@ -23,33 +25,66 @@ constexpr Divisor divisor(int value) {
   return {d, static_cast<unsigned>(((std::uint64_t{1} << 32) + d - 1) / d)};
 }
 
-/// What both kernels take. Channels are those of one group unless stated otherwise.
-struct HaloTile {
-  const void* x;
-  const void* packed;
-  const float* bias;
-  void* y;
-  std::int64_t n;
-  int c, h, w, k, groups;  // c and k of one group
-  int kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+/// An image; channels are those of one group.
+struct HaloExtents {
+  int c, h, w, k, groups;
+};
+
+struct HaloOutput {
   int ho, wo;        // rows and columns of the convolution that are needed
   int out_h, out_w;  // of y
+};
+
+struct HaloFormat {
   bool nhwc, pool;
   DType type;
   Activation activation;
-  int images, row_pairs;    // of a tile; several images only if row_pairs are all of them
-  int bands, tiles;         // tiles an image, and in all (of one group and chunk)
-  int in_rows, in_columns;  // of the input tile, of each image
-  int pitch, plane, image;  // from row to row, channel to channel, image to image in shared memory; see each kernel
-  int chunk;                // output channels a block
-  Divisor by_rows, by_channels, by_columns, by_row_pairs;  // of in_rows, c, columns (or groups of them) and row_pairs
-  int line_vector, line_lanes;  // elements of an access, and lanes of a warp, that load a row
-  Divisor by_pairs;             // of the pairs of columns in a row, where pixels are loaded in pairs
+};
+
+/// The rows of a tile: cut_rows().
+struct HaloCut {
+  int images, row_pairs;  // of a tile; several images only if row_pairs are all of them
+  int bands, tiles;       // tiles an image, and in all (of one group and chunk)
+  int in_rows;            // of the input tile, of each image
+};
+
+/// The input tile in shared memory, in the kernel's own order and unit.
+struct HaloShared {
+  int in_columns;           // of the input tile
+  int pitch, plane, image;  // from row to row, channel to channel, image to image
+};
+
+/// Divisors that a thread finds its place by.
+struct HaloDivisors {
+  Divisor rows, channels;  // HaloCut::in_rows, HaloExtents::c
+  Divisor columns;         // columns, or groups of them
+  Divisor row_pairs;       // HaloCut::row_pairs
+};
+
+/// How a row is loaded.
+struct HaloLine {
+  int vector, lanes;  // elements of an access, and lanes of a warp that take one row
+  Divisor pairs;      // where pixels are loaded in pairs: of the pairs of columns in a row
+};
+
+/// What both kernels take. halo_tile() sets what follows from the problem, cut_rows() `cut`, the kernel the rest.
+struct HaloTile {
+  Tensors tensors;
+  std::int64_t n;  // images
+  HaloExtents extents;
+  Window window;
+  HaloOutput output;
+  HaloFormat format;
+  HaloCut cut;
+  HaloShared shared;
+  int chunk;  // output channels a block
+  HaloDivisors by;
+  HaloLine line;
 };
 
 HaloTile halo_tile(const Conv2dProblem& problem);
 
-/// Sets the tile's images and row pairs, and the fields that follow from them.
+/// Sets `cut` for so many images and row pairs, and the divisors that follow from it.
 void cut_rows(HaloTile& tile, int images, int row_pairs);
 
 /// How a kernel is launched for a tile, and the estimated cost.
@@ -60,8 +95,8 @@ struct TileChoice {
   double cost = 0;
 };
 
-/// A kernel as choose_tile() sees it. `block_cost` is the cost of one tile in issue slots of a multiprocessor.
-/// `lay_out` fills in the fields that depend on the kernel's order in shared memory and returns its bytes.
+/// A kernel as choose_tile() sees it. `lay_out` fills in the fields that depend on the kernel's order in shared memory
+/// and returns its bytes. `tile_cost` is the cost of one tile in issue slots of a multiprocessor.
 struct TileKernel {
   void (*kernel)(HaloTile);
   int most_threads;

@@ -21,14 +21,14 @@ __device__ __forceinline__ AnyPlace any_place(const DepthwiseAny& d, std::int64_
     return at;
   };
   AnyPlace p;
-  if (d.nhwc) p.vector = next(d.vectors);
-  const int group = next(d.column_groups), phase = next(d.step_w);
-  p.row = next(d.ho);
-  if (!d.nhwc) p.vector = next(d.vectors);
+  if (d.nhwc) p.vector = next(d.cut.vectors);
+  const int group = next(d.cut.column_groups), phase = next(d.cut.step_w);
+  p.row = next(d.extents.ho);
+  if (!d.nhwc) p.vector = next(d.cut.vectors);
   p.image = index;
-  p.column = phase + group * columns * d.step_w;
-  p.in_row = p.row * d.stride_h - d.pad_top;
-  p.in_column = p.column * d.stride_w - d.pad_left;
+  p.column = phase + group * columns * d.cut.step_w;
+  p.in_row = p.row * d.window.stride_h - d.window.pad_top;
+  p.in_column = p.column * d.window.stride_w - d.window.pad_left;
   return p;
 }
 
@@ -43,12 +43,12 @@ struct AnySums {
                                       const T* weights) {
     constexpr int pixels = columns + taps - 1;
     static_assert(slides || taps == 1);
-    const int step = slides ? d.dilation_w : d.stride_w * d.step_w;
+    const int step = slides ? d.window.dilation_w : d.window.stride_w * d.cut.step_w;
     float in[pixels][lanes];
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
       const int at = column + i * step;
-      const bool inside = at >= 0 && at < d.w;
+      const bool inside = at >= 0 && at < d.extents.w;
       // Without a branch the loads of all pixels are in flight together.
       load_vector<T, lanes>(from + (inside ? at : 0) * pixel, in[i]);
 #pragma unroll
@@ -57,7 +57,7 @@ struct AnySums {
 #pragma unroll
     for (int tap = 0; tap < taps; ++tap) {
       float weight[lanes];
-      load_vector<T, lanes>(weights + static_cast<std::int64_t>(tap) * d.k, weight);
+      load_vector<T, lanes>(weights + static_cast<std::int64_t>(tap) * d.extents.k, weight);
 #pragma unroll
       for (int i = 0; i < columns; ++i)
 #pragma unroll
@@ -69,44 +69,45 @@ struct AnySums {
 template <typename T, int lanes, int columns, bool slides>
 __global__ __launch_bounds__(kDepthwiseAnyThreads) void depthwise_any(const DepthwiseAny d) {
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kDepthwiseAnyThreads + threadIdx.x;
-  if (index >= d.threads) return;
+  if (index >= d.cut.threads) return;
   const AnyPlace p = any_place(d, index, columns);
   const int channel = p.vector * lanes;
-  const int in_channel = d.multiplier == 1 ? channel : channel / d.multiplier;
-  const std::int64_t pixel = d.nhwc ? d.c : 1;
-  const T* const x = static_cast<const T*>(d.x) + p.image * d.c * d.h * d.w +
-                     (d.nhwc ? in_channel : static_cast<std::int64_t>(in_channel) * d.h * d.w);
-  const T* weights = static_cast<const T*>(d.packed) + channel;
+  const int in_channel = d.extents.multiplier == 1 ? channel : channel / d.extents.multiplier;
+  const std::int64_t pixel = d.nhwc ? d.extents.c : 1;
+  const T* const x = static_cast<const T*>(d.tensors.x) + p.image * d.extents.c * d.extents.h * d.extents.w +
+                     (d.nhwc ? in_channel : static_cast<std::int64_t>(in_channel) * d.extents.h * d.extents.w);
+  const T* weights = static_cast<const T*>(d.tensors.packed) + channel;
 
   wait_for_previous_kernel();
   AnySums<T, lanes, columns, slides> sums;
-  for (int kh = 0; kh < d.r; ++kh) {
-    const int row = p.in_row + kh * d.dilation_h;
-    if (row < 0 || row >= d.h) {
-      weights += static_cast<std::int64_t>(d.s) * d.k;
+  for (int kh = 0; kh < d.window.kernel_h; ++kh) {
+    const int row = p.in_row + kh * d.window.dilation_h;
+    if (row < 0 || row >= d.extents.h) {
+      weights += static_cast<std::int64_t>(d.window.kernel_w) * d.extents.k;
       continue;
     }
-    const T* const from = x + static_cast<std::int64_t>(row) * d.w * pixel;
+    const T* const from = x + static_cast<std::int64_t>(row) * d.extents.w * pixel;
     int kw = 0;
     if constexpr (slides) {
-      for (; kw + 4 <= d.s; kw += 4, weights += 4 * static_cast<std::int64_t>(d.k))
-        sums.template add<4>(d, from, pixel, p.in_column + kw * d.dilation_w, weights);
+      for (; kw + 4 <= d.window.kernel_w; kw += 4, weights += 4 * static_cast<std::int64_t>(d.extents.k))
+        sums.template add<4>(d, from, pixel, p.in_column + kw * d.window.dilation_w, weights);
     }
 #pragma unroll 4
-    for (; kw < d.s; ++kw, weights += d.k)
-      sums.template add<1>(d, from, pixel, p.in_column + kw * d.dilation_w, weights);
+    for (; kw < d.window.kernel_w; ++kw, weights += d.extents.k)
+      sums.template add<1>(d, from, pixel, p.in_column + kw * d.window.dilation_w, weights);
   }
 
   float bias[lanes] = {};
-  if (d.bias != nullptr) load_vector<float, lanes>(d.bias + channel, bias);
-  T* const y = static_cast<T*>(d.y) + p.image * d.k * d.ho * d.wo +
-               (d.nhwc ? channel : static_cast<std::int64_t>(channel) * d.ho * d.wo) +
-               static_cast<std::int64_t>(p.row) * d.wo * (d.nhwc ? d.k : 1);
+  if (d.tensors.bias != nullptr) load_vector<float, lanes>(d.tensors.bias + channel, bias);
+  T* const y = static_cast<T*>(d.tensors.y) + p.image * d.extents.k * d.extents.ho * d.extents.wo +
+               (d.nhwc ? channel : static_cast<std::int64_t>(channel) * d.extents.ho * d.extents.wo) +
+               static_cast<std::int64_t>(p.row) * d.extents.wo * (d.nhwc ? d.extents.k : 1);
 #pragma unroll
   for (int i = 0; i < columns; ++i) {
     finish_all<lanes>(sums.of[i], bias, d.activation);
-    const int column = p.column + i * d.step_w;
-    if (column < d.wo) store_vector<T, lanes>(y + static_cast<std::int64_t>(column) * (d.nhwc ? d.k : 1), sums.of[i]);
+    const int column = p.column + i * d.cut.step_w;
+    if (column < d.extents.wo)
+      store_vector<T, lanes>(y + static_cast<std::int64_t>(column) * (d.nhwc ? d.extents.k : 1), sums.of[i]);
   }
 }
 

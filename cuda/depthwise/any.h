@@ -6,20 +6,27 @@
 
 #include <gable/problem.h>
 
+#include "cuda/common/parameters.h"
+
 namespace gable::cuda {
 
-/// Extents in elements; `x`, `packed`, `bias` and `y` are the call's.
-struct DepthwiseAny {
-  const void* x;
-  const void* packed;  // [tap][output channel]
-  const float* bias;
-  void* y;
-  int c, k, multiplier, h, w, ho, wo, r, s, pad_top, pad_left;
-  int stride_h, stride_w, dilation_h, dilation_w;
+struct DepthwiseAnyExtents {
+  int c, k, multiplier, h, w, ho, wo;  // multiplier: output channels of an input channel
+};
+
+/// How the outputs are dealt to threads.
+struct DepthwiseAnyCut {
   int step_w;         // between the columns of a thread, in the output
   int vectors;        // of channels
   int column_groups;  // of every step_w-th column
   std::int64_t threads;
+};
+
+struct DepthwiseAny {
+  Tensors tensors;  // packed: [tap][output channel]
+  DepthwiseAnyExtents extents;
+  Window window;
+  DepthwiseAnyCut cut;
   bool nhwc;
   Activation activation;
 };

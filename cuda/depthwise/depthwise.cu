@@ -72,7 +72,7 @@ class StripsPlan final : public DepthwisePlan {
   }
   void run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const override {
     DepthwiseStrips d = cut_.strips;
-    d.x = x, d.packed = packed, d.bias = bias, d.y = y;
+    d.tensors = {x, packed, bias, y};
     const DepthwiseStripsVariant& v = *cut_.variant;
     launch(v.kernel, {dim3(cut_.blocks()), kDepthwiseThreads, v.shared_bytes, overlaps_}, stream, d);
     note_path(v.path);
@@ -98,7 +98,7 @@ class PlanesPlan final : public DepthwisePlan {
   }
   void run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const override {
     DepthwisePlanes d = cut_.planes;
-    d.x = x, d.packed = packed, d.bias = bias, d.y = y;
+    d.tensors = {x, packed, bias, y};
     launch(cut_.variant->kernel,
            {dim3(cut_.blocks()), kDepthwisePlanesThreads, static_cast<int>(cut_.shared_bytes), overlaps_}, stream, d);
     note_path(cut_.variant->path);
@@ -126,7 +126,7 @@ class AnyPlan final : public DepthwisePlan {
   }
   void run(const void* x, const void* packed, const float* bias, void* y, void*, cudaStream_t stream) const override {
     DepthwiseAny d = any_;
-    d.x = x, d.packed = packed, d.bias = bias, d.y = y;
+    d.tensors = {x, packed, bias, y};
     launch(variant_.kernel, {dim3(blocks()), kDepthwiseAnyThreads, 0, overlaps_}, stream, d);
     note_path(variant_.slides ? Path::depthwise_any_slides : Path::depthwise_any);
     note_path(variant_.lanes == 2 ? Path::depthwise_any_pairs : Path::depthwise_any_elements);
@@ -134,7 +134,7 @@ class AnyPlan final : public DepthwisePlan {
 
  private:
   unsigned blocks() const {
-    return static_cast<unsigned>((any_.threads + kDepthwiseAnyThreads - 1) / kDepthwiseAnyThreads);
+    return static_cast<unsigned>((any_.cut.threads + kDepthwiseAnyThreads - 1) / kDepthwiseAnyThreads);
   }
 
   DepthwiseAnyVariant variant_;
@@ -153,20 +153,22 @@ AnyPlan::AnyPlan(const Conv2dProblem& p, const cudaDeviceProp& device)
       variant_(depthwise_any_variant(p.dtype, p.nhwc && p.c == p.k && p.c % 2 == 0 ? 2 : 1,
                                      p.stride_w == 1 && (p.nhwc || p.s >= 4))) {
   DepthwiseAny& d = any_;
-  d.c = static_cast<int>(p.c), d.k = static_cast<int>(p.k), d.multiplier = static_cast<int>(p.k / p.c);
-  d.h = static_cast<int>(p.h), d.w = static_cast<int>(p.w);
-  d.ho = static_cast<int>(p.ho), d.wo = static_cast<int>(p.wo);
-  d.r = static_cast<int>(p.r), d.s = static_cast<int>(p.s);
-  d.pad_top = static_cast<int>(p.pad_top), d.pad_left = static_cast<int>(p.pad_left);
-  d.stride_h = static_cast<int>(p.stride_h), d.stride_w = static_cast<int>(p.stride_w);
-  d.dilation_h = static_cast<int>(p.dilation_h), d.dilation_w = static_cast<int>(p.dilation_w);
-  d.step_w = step_of(p, variant_);
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  d.extents = {.c = narrow(p.c),
+               .k = narrow(p.k),
+               .multiplier = narrow(p.k / p.c),
+               .h = narrow(p.h),
+               .w = narrow(p.w),
+               .ho = narrow(p.ho),
+               .wo = narrow(p.wo)};
+  d.window = window_of(p);
+  d.cut.step_w = step_of(p, variant_);
   d.nhwc = p.nhwc;
   d.activation = p.activation;
-  d.vectors = d.k / variant_.lanes;
-  const std::int64_t columns = (p.wo + d.step_w - 1) / d.step_w;
-  d.column_groups = static_cast<int>((columns + variant_.columns - 1) / variant_.columns);
-  d.threads = p.n * p.ho * d.vectors * d.column_groups * d.step_w;
+  d.cut.vectors = d.extents.k / variant_.lanes;
+  const std::int64_t columns = (p.wo + d.cut.step_w - 1) / d.cut.step_w;
+  d.cut.column_groups = static_cast<int>((columns + variant_.columns - 1) / variant_.columns);
+  d.cut.threads = p.n * p.ho * d.cut.vectors * d.cut.column_groups * d.cut.step_w;
   overlaps_ = pays_to_overlap(blocks(), seconds(device), device);
 }
 
@@ -177,7 +179,7 @@ double AnyPlan::seconds(const cudaDeviceProp& device) const {
   const double taps = static_cast<double>(problem_.r * problem_.s), lanes = variant_.lanes;
   const double inputs = variant_.slides && problem_.s >= 4 ? 0.25 * (variant_.columns + 3) : variant_.columns;
   const double issued = 80 + taps * (2 + inputs * (3 + lanes) + variant_.columns * lanes);
-  const double warps = std::ceil(static_cast<double>(d.threads) / 32 / device.multiProcessorCount);
+  const double warps = std::ceil(static_cast<double>(d.cut.threads) / 32 / device.multiProcessorCount);
   const double cycles = std::max(warps * issued / rate, taps * kTapLatency + issued);
   const double bytes =
       static_cast<double>(problem_.x_elements() + problem_.y_elements()) * static_cast<double>(size_of(problem_.dtype));

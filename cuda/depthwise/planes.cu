@@ -46,8 +46,8 @@ struct PlaneColumn {
     const int channel = (first_plane + plane) % d.c;
 #pragma unroll
     for (int tap = 0; tap < window * window; ++tap)
-      weights[tap] = to_f32(static_cast<const T*>(d.packed)[static_cast<std::int64_t>(tap) * d.c + channel]);
-    bias = d.bias == nullptr ? 0.0f : __ldg(d.bias + channel);
+      weights[tap] = to_f32(static_cast<const T*>(d.tensors.packed)[static_cast<std::int64_t>(tap) * d.c + channel]);
+    bias = d.tensors.bias == nullptr ? 0.0f : __ldg(d.tensors.bias + channel);
   }
 };
 
@@ -72,7 +72,7 @@ __global__ __launch_bounds__(kDepthwisePlanesThreads,
   const std::int64_t begin = plane * plane_elements + static_cast<std::int64_t>(in_begin) * d.w;
   wait_for_previous_kernel();
   const T* const tile =
-      copy_run(shared, static_cast<const T*>(d.x), begin,
+      copy_run(shared, static_cast<const T*>(d.tensors.x), begin,
                begin + (planes - 1) * plane_elements + static_cast<std::int64_t>(in_end - in_begin) * d.w,
                d.planes * plane_elements);
   // The weights come while the input does.
@@ -87,8 +87,8 @@ __global__ __launch_bounds__(kDepthwisePlanesThreads,
     const int in_column = own.column * stride - d.pad_left;
     int in_row = own.row * stride - d.pad_top;
     const T* from = tile + own.plane * static_cast<int>(plane_elements) + (in_row - in_begin) * d.w + in_column;
-    T* to =
-        static_cast<T*>(d.y) + ((static_cast<std::int64_t>(plane) + own.plane) * d.ho + own.row) * d.wo + own.column;
+    T* to = static_cast<T*>(d.tensors.y) + ((static_cast<std::int64_t>(plane) + own.plane) * d.ho + own.row) * d.wo +
+            own.column;
     Sums sums;
 #pragma unroll 1
     for (int step = 0; step < own.rows + Sums::kSlots - 1; ++step) {

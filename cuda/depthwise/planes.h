@@ -11,17 +11,15 @@
 #include <gable/problem.h>
 
 #include "cuda/common/coverage.h"
+#include "cuda/common/parameters.h"
 
 namespace gable::cuda {
 
 inline constexpr int kDepthwisePlanesThreads = 128;
 
-/// Extents in elements; `x`, `packed`, `bias` and `y` are the call's.
+/// Extents in elements.
 struct DepthwisePlanes {
-  const void* x;
-  const void* packed;  // [tap][channel]
-  const float* bias;
-  void* y;
+  Tensors tensors;  // packed: [tap][channel]
   int c, h, w, ho, wo, pad_top, pad_left;
   int planes;        // of all images
   int block_planes;  // planes a block; more than one only if they are whole

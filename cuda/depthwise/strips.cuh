@@ -87,7 +87,8 @@ class StripRing {
       : next_(memory), memory_(memory), row_(place.in_row), step_(d.step_h), height_(d.h) {
     pixel_ = d.step_w * d.c;
     pitch_ = static_cast<std::int64_t>(d.step_h) * d.w * d.c;
-    from_ = static_cast<const T*>(d.x) + ((place.image * d.h + place.in_row) * d.w + place.in_column) * d.c + channel;
+    from_ = static_cast<const T*>(d.tensors.x) + ((place.image * d.h + place.in_row) * d.w + place.in_column) * d.c +
+            channel;
     left_ = (place.rows - 1) * Shape::stride + Shape::window;
     columns_ = 0;
 #pragma unroll
@@ -180,7 +181,7 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
     for (int i = 0; i < Shape::stages - 1; ++i) ring.fetch();
   }
 
-  const T* const packed = static_cast<const T*>(d.packed);
+  const T* const packed = static_cast<const T*>(d.tensors.packed);
   float2 kept[Shape::weights_in_registers ? taps : 1];
   const float2* const weights =
       reinterpret_cast<const float2*>(reinterpret_cast<const char*>(shared) + Shape::ring) + pair;
@@ -198,12 +199,13 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
     __syncthreads();
     if (!works) return;
   }
-  const float2 bias = d.bias == nullptr ? float2{} : __ldg(reinterpret_cast<const float2*>(d.bias + channel));
+  const float2 bias =
+      d.tensors.bias == nullptr ? float2{} : __ldg(reinterpret_cast<const float2*>(d.tensors.bias + channel));
 
   SlidingSums<float2, window, stride, columns> sums;
   const Access* row = memory;
   int in_row = place.in_row;
-  T* to = static_cast<T*>(d.y) + ((place.image * d.ho + place.row) * d.wo + place.column) * d.c + channel;
+  T* to = static_cast<T*>(d.tensors.y) + ((place.image * d.ho + place.row) * d.wo + place.column) * d.c + channel;
   const std::int64_t out_pitch = static_cast<std::int64_t>(d.step_h) * d.wo * d.c;
   const int out_columns = (d.wo - place.column + d.step_w - 1) / d.step_w;
 

@@ -12,18 +12,16 @@
 #include <gable/problem.h>
 
 #include "cuda/common/coverage.h"
+#include "cuda/common/parameters.h"
 
 namespace gable::cuda {
 
 inline constexpr int kDepthwiseThreads = 128;
 inline constexpr int kDepthwisePairs = 32;  // of channels a block, at most
 
-/// Extents in elements; `x`, `packed`, `bias` and `y` are the call's.
+/// Extents in elements.
 struct DepthwiseStrips {
-  const void* x;
-  const void* packed;  // [tap][channel]
-  const float* bias;
-  void* y;
+  Tensors tensors;  // packed: [tap][channel]
   int c, h, w, ho, wo, pad_top, pad_left;
   int step_h, step_w;               // between the pixels of a strip: the dilation
   int block_pairs, channel_blocks;  // pairs of channels a block, and how many such blocks make all channels

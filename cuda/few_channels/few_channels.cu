@@ -97,12 +97,12 @@ __device__ __forceinline__ void add_row(const float* upper, const float* lower, 
 template <int channels, int columns>
 __device__ __forceinline__ void add_row_any(const float* upper, const float* lower, const HaloTile& t,
                                             const float* weights, Sums<channels, columns>& sums) {
-  for (int kw = 0; kw < t.kernel_w; ++kw) {
+  for (int kw = 0; kw < t.window.kernel_w; ++kw) {
     float w[channels];
     read_weights<channels>(weights + kw * channels, w);
 #pragma unroll
     for (int x = 0; x < columns; ++x) {
-      const int at = x * t.stride_w + kw * t.dilation_w;
+      const int at = x * t.window.stride_w + kw * t.window.dilation_w;
       const float a = upper[at];
       const float b = lower[at];
 #pragma unroll
@@ -124,16 +124,17 @@ struct Target {
 template <typename T, int rows, int columns, int channels>
 __device__ __forceinline__ void store(const HaloTile& t, const Target& to,
                                       const float (&values)[rows * columns * channels]) {
-  const int all_channels = t.k * t.groups;
-  T* const image = static_cast<T*>(t.y) + to.image * all_channels * t.out_h * t.out_w;
-  const int row_step = t.nhwc ? t.out_w * all_channels : t.out_w;
-  const int column_step = t.nhwc ? all_channels : 1;
-  const int channel_step = t.nhwc ? 1 : t.out_h * t.out_w;
+  const int all_channels = t.extents.k * t.extents.groups;
+  T* const image = static_cast<T*>(t.tensors.y) + to.image * all_channels * t.output.out_h * t.output.out_w;
+  const int row_step = t.format.nhwc ? t.output.out_w * all_channels : t.output.out_w;
+  const int column_step = t.format.nhwc ? all_channels : 1;
+  const int channel_step = t.format.nhwc ? 1 : t.output.out_h * t.output.out_w;
   T* const first = image + to.row * row_step + to.column * column_step + to.channel * channel_step;
-  const bool inside = to.row + rows <= t.out_h && to.column + columns <= t.out_w && to.channels_left >= channels;
+  const bool inside =
+      to.row + rows <= t.output.out_h && to.column + columns <= t.output.out_w && to.channels_left >= channels;
   constexpr int channel_run = channels % 8 == 0 ? 8 : channels % 4 == 0 ? 4 : 2;
   constexpr int column_run = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
-  if (inside && t.nhwc && t.k % channel_run == 0) {
+  if (inside && t.format.nhwc && t.extents.k % channel_run == 0) {
 #pragma unroll
     for (int pixel = 0; pixel < rows * columns; ++pixel)
 #pragma unroll
@@ -143,7 +144,7 @@ __device__ __forceinline__ void store(const HaloTile& t, const Target& to,
         for (int i = 0; i < channel_run; ++i) part[i] = values[pixel * channels + k + i];
         store_vector<T, channel_run>(first + pixel / columns * row_step + pixel % columns * column_step + k, part);
       }
-  } else if (inside && !t.nhwc && t.out_w % column_run == 0) {
+  } else if (inside && !t.format.nhwc && t.output.out_w % column_run == 0) {
 #pragma unroll
     for (int k = 0; k < channels; ++k)
 #pragma unroll
@@ -158,7 +159,7 @@ __device__ __forceinline__ void store(const HaloTile& t, const Target& to,
     for (int i = 0; i < rows * columns * channels; ++i) {
       const int row = i / channels / columns;
       const int column = i / channels % columns;
-      if (to.row + row < t.out_h && to.column + column < t.out_w && i % channels < to.channels_left)
+      if (to.row + row < t.output.out_h && to.column + column < t.output.out_w && i % channels < to.channels_left)
         first[row * row_step + column * column_step + i % channels * channel_step] = from_f32<T>(values[i]);
     }
   }
@@ -167,9 +168,9 @@ __device__ __forceinline__ void store(const HaloTile& t, const Target& to,
 template <int rows, int columns, int channels>
 __device__ __forceinline__ void store_as(const HaloTile& t, const Target& to,
                                          const float (&values)[rows * columns * channels]) {
-  if (t.type == DType::f32) {
+  if (t.format.type == DType::f32) {
     store<float, rows, columns, channels>(t, to, values);
-  } else if (t.type == DType::f16) {
+  } else if (t.format.type == DType::f16) {
     store<__half, rows, columns, channels>(t, to, values);
   } else {
     store<__nv_bfloat16, rows, columns, channels>(t, to, values);
@@ -182,8 +183,8 @@ __device__ __forceinline__ void finish(const HaloTile& t, Target to, const Sums<
   float bias[channels];
 #pragma unroll
   for (int k = 0; k < channels; ++k)
-    bias[k] = t.bias != nullptr && k < to.channels_left ? __ldg(t.bias + to.channel + k) : 0.0f;
-  if (t.pool) {
+    bias[k] = t.tensors.bias != nullptr && k < to.channels_left ? __ldg(t.tensors.bias + to.channel + k) : 0.0f;
+  if (t.format.pool) {
     float pooled[columns / 2 * channels];
 #pragma unroll
     for (int i = 0; i < columns / 2 * channels; ++i) {
@@ -192,7 +193,7 @@ __device__ __forceinline__ void finish(const HaloTile& t, Target to, const Sums<
       pooled[i] = max_or_nan(max_or_nan(sums.of[0][x][k], sums.of[0][x + 1][k]),
                              max_or_nan(sums.of[1][x][k], sums.of[1][x + 1][k]));
     }
-    finish_all(pooled, bias, t.activation);
+    finish_all(pooled, bias, t.format.activation);
     to.row /= 2;
     to.column /= 2;
     store_as<1, columns / 2, channels>(t, to, pooled);
@@ -202,7 +203,7 @@ __device__ __forceinline__ void finish(const HaloTile& t, Target to, const Sums<
 #pragma unroll
   for (int i = 0; i < 2 * columns * channels; ++i)
     values[i] = sums.of[i / channels / columns][i / channels % columns][i % channels];
-  finish_all(values, bias, t.activation);
+  finish_all(values, bias, t.format.activation);
   store_as<2, columns, channels>(t, to, values);
 }
 
@@ -225,25 +226,26 @@ __device__ __forceinline__ void copy_elements(const float* from, const void* any
 /// `count`, so that no access straddles an edge.
 template <typename T, int count>
 __device__ __forceinline__ void load_planes(const HaloTile& t, const TilePlace& place, int phases, float* to) {
-  const int phase_pitch = t.pitch / phases;
-  const int interleaved = t.nhwc ? t.c : 1;  // channels of a line
-  const int pixel = t.nhwc ? t.c * t.groups : 1;
-  for_lines<T>(t, place, !t.nhwc, [&](const Line<T>(&lines)[kLinesAtOnce]) {
-    for (int i = threadIdx.x % t.line_lanes * count; i < t.in_columns * interleaved; i += t.line_lanes * count) {
-      const int column = interleaved == 1 ? i : i / t.by_channels;
+  const int phase_pitch = t.shared.pitch / phases;
+  const int interleaved = t.format.nhwc ? t.extents.c : 1;  // channels of a line
+  const int pixel = t.format.nhwc ? t.extents.c * t.extents.groups : 1;
+  for_lines<T>(t, place, !t.format.nhwc, [&](const Line<T>(&lines)[kLinesAtOnce]) {
+    for (int i = threadIdx.x % t.line.lanes * count; i < t.shared.in_columns * interleaved; i += t.line.lanes * count) {
+      const int column = interleaved == 1 ? i : i / t.by.channels;
       const int channel = i - column * interleaved;
-      const int x = column - t.pad_left;
-      const bool inside = x >= 0 && x < t.w;
+      const int x = column - t.window.pad_left;
+      const bool inside = x >= 0 && x < t.extents.w;
       const int offset = x * pixel + channel;
-      const int at = channel * t.plane + (phases == 1 ? column : column / 2 + column % 2 * phase_pitch);
+      const int at = channel * t.shared.plane + (phases == 1 ? column : column / 2 + column % 2 * phase_pitch);
       const auto place_of = [&](const Line<T>& line) {
-        return to + line.image * t.image + line.plane * t.plane + line.row * t.pitch + at;
+        return to + line.image * t.shared.image + line.plane * t.shared.plane + line.row * t.shared.pitch + at;
       };
       if constexpr (sizeof(T) == 4) {
 #pragma unroll
         for (const Line<T>& line : lines)
           if (line.image >= 0)
-            copy_elements<count>(inside && line.from != nullptr ? line.from + offset : nullptr, t.x, place_of(line));
+            copy_elements<count>(inside && line.from != nullptr ? line.from + offset : nullptr, t.tensors.x,
+                                 place_of(line));
       } else {
         float values[kLinesAtOnce][count];
 #pragma unroll
@@ -266,9 +268,9 @@ __device__ __forceinline__ void load_planes(const HaloTile& t, const TilePlace& 
 template <typename T>
 __device__ __forceinline__ void load_as(const HaloTile& t, int tile, int phases, float* to) {
   const TilePlace place = tile_place(t, tile);
-  if (t.line_vector == 4) {
+  if (t.line.vector == 4) {
     load_planes<T, 4>(t, place, phases, to);
-  } else if (t.line_vector == 2) {
+  } else if (t.line.vector == 2) {
     load_planes<T, 2>(t, place, phases, to);
   } else {
     load_planes<T, 1>(t, place, phases, to);
@@ -276,9 +278,9 @@ __device__ __forceinline__ void load_as(const HaloTile& t, int tile, int phases,
 }
 
 __device__ __forceinline__ void load_tile(const HaloTile& t, int tile, int phases, float* to) {
-  if (t.type == DType::f32) {
+  if (t.format.type == DType::f32) {
     load_as<float>(t, tile, phases, to);
-  } else if (t.type == DType::f16) {
+  } else if (t.format.type == DType::f16) {
     load_as<__half>(t, tile, phases, to);
   } else {
     load_as<__nv_bfloat16>(t, tile, phases, to);
@@ -290,38 +292,42 @@ template <int channels, int columns, int kernel_w, int stride_w>
 __device__ __forceinline__ void compute(const HaloTile& t, int tile, const float* input, const float* weights,
                                         int channel_blocks) {
   constexpr int phases = kernel_w == 0 ? 1 : stride_w;
-  const int weights_per_block = t.c * t.kernel_h * t.kernel_w * channels;
-  const int phase_pitch = t.pitch / phases;
+  const int weights_per_block = t.extents.c * t.window.kernel_h * t.window.kernel_w * channels;
+  const int phase_pitch = t.shared.pitch / phases;
   const TilePlace place = tile_place(t, tile);
-  const int column_groups = (t.wo + columns - 1) / columns;
+  const int column_groups = (t.output.wo + columns - 1) / columns;
   const int positions = place.images * place.row_pairs * column_groups;
   for (int task = threadIdx.x; task < channel_blocks * positions; task += blockDim.x) {
     const int channel_block = channel_blocks == 1 ? 0 : task / positions;
     const int position = task - channel_block * positions;
-    const int line = position / t.by_columns;
+    const int line = position / t.by.columns;
     const int column = (position - line * column_groups) * columns;
     // The last band of an image may be shorter, but then it is one image.
-    const int image = place.images == 1 ? 0 : line / t.by_row_pairs;
+    const int image = place.images == 1 ? 0 : line / t.by.row_pairs;
     const int row = (line - image * place.row_pairs) * 2;
-    const float* upper =
-        input + image * t.image + row * t.stride_h * t.pitch + (kernel_w == 0 ? column * t.stride_w : column);
+    const float* upper = input + image * t.shared.image + row * t.window.stride_h * t.shared.pitch +
+                         (kernel_w == 0 ? column * t.window.stride_w : column);
     const float* w = weights + channel_block * weights_per_block;
     Sums<channels, columns> sums;
 #pragma unroll 1
-    for (int c = 0; c < t.c; ++c, upper += t.plane) {
+    for (int c = 0; c < t.extents.c; ++c, upper += t.shared.plane) {
       const float* from = upper;
 #pragma unroll 1
-      for (int kh = 0; kh < t.kernel_h; ++kh, from += t.dilation_h * t.pitch, w += t.kernel_w * channels) {
+      for (int kh = 0; kh < t.window.kernel_h;
+           ++kh, from += t.window.dilation_h * t.shared.pitch, w += t.window.kernel_w * channels) {
         if constexpr (kernel_w == 0) {
-          add_row_any<channels, columns>(from, from + t.stride_h * t.pitch, t, w, sums);
+          add_row_any<channels, columns>(from, from + t.window.stride_h * t.shared.pitch, t, w, sums);
         } else {
-          add_row<channels, columns, kernel_w, stride_w>(from, from + t.stride_h * t.pitch, phase_pitch, w, sums);
+          add_row<channels, columns, kernel_w, stride_w>(from, from + t.window.stride_h * t.shared.pitch, phase_pitch,
+                                                         w, sums);
         }
       }
     }
     const int channel = blockIdx.y * t.chunk + channel_block * channels;
-    finish<channels, columns>(
-        t, Target{place.image + image, place.row + row, column, place.group * t.k + channel, t.k - channel}, sums);
+    finish<channels, columns>(t,
+                              Target{place.image + image, place.row + row, column, place.group * t.extents.k + channel,
+                                     t.extents.k - channel},
+                              sums);
   }
 }
 
@@ -331,20 +337,21 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_kernel(const Hal
   extern __shared__ float4 shared_memory[];
   constexpr int phases = kernel_w == 0 ? 1 : stride_w;
   float* const weights = reinterpret_cast<float*>(shared_memory);
-  const int weights_per_block = t.c * t.kernel_h * t.kernel_w * channels;
-  const int channel_blocks = min(t.chunk, t.k - static_cast<int>(blockIdx.y) * t.chunk + channels - 1) / channels;
-  const int all_blocks = (t.k + channels - 1) / channels;
+  const int weights_per_block = t.extents.c * t.window.kernel_h * t.window.kernel_w * channels;
+  const int channel_blocks =
+      min(t.chunk, t.extents.k - static_cast<int>(blockIdx.y) * t.chunk + channels - 1) / channels;
+  const int all_blocks = (t.extents.k + channels - 1) / channels;
   const std::int64_t first_block =
       static_cast<std::int64_t>(blockIdx.z) * all_blocks + blockIdx.y * (t.chunk / channels);
   wait_for_previous_kernel();
-  copy_to_shared(static_cast<const float*>(t.packed) + first_block * weights_per_block, weights,
+  copy_to_shared(static_cast<const float*>(t.tensors.packed) + first_block * weights_per_block, weights,
                  channel_blocks * weights_per_block);
   float* now = weights + pad_to(t.chunk / channels * weights_per_block, 4);
-  float* next = now + t.images * t.image + kWindowSlack;
+  float* next = now + t.cut.images * t.shared.image + kWindowSlack;
   load_tile(t, blockIdx.x, phases, now);
   end_of_copies();
-  for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
-    if (tile + static_cast<int>(gridDim.x) < t.tiles) load_tile(t, tile + gridDim.x, phases, next);
+  for (int tile = blockIdx.x; tile < t.cut.tiles; tile += gridDim.x) {
+    if (tile + static_cast<int>(gridDim.x) < t.cut.tiles) load_tile(t, tile + gridDim.x, phases, next);
     end_of_copies();
     wait_for_former_copies();
     __syncthreads();
@@ -358,18 +365,19 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_kernel(const Hal
 
 template <typename T>
 __global__ void pack_few_channels(const T* weights, WeightStrides strides, float* packed, HaloTile t, int channels) {
-  const int taps = t.kernel_h * t.kernel_w;
-  const int blocks = (t.k + channels - 1) / channels;
-  const int count = t.groups * blocks * t.c * taps * channels;
+  const int taps = t.window.kernel_h * t.window.kernel_w;
+  const int blocks = (t.extents.k + channels - 1) / channels;
+  const int count = t.extents.groups * blocks * t.extents.c * taps * channels;
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     const int tap = i / channels % taps;
-    const int in = i / channels / taps % t.c;
-    const int block = i / channels / taps / t.c % blocks;
-    const int group = i / channels / taps / t.c / blocks;
+    const int in = i / channels / taps % t.extents.c;
+    const int block = i / channels / taps / t.extents.c % blocks;
+    const int group = i / channels / taps / t.extents.c / blocks;
     const int out = block * channels + i % channels;
-    packed[i] = out < t.k ? to_f32(weights[(group * t.k + out) * strides.out + in * strides.in +
-                                           tap / t.kernel_w * strides.row + tap % t.kernel_w * strides.column])
-                          : 0.0f;
+    packed[i] = out < t.extents.k
+                    ? to_f32(weights[(group * t.extents.k + out) * strides.out + in * strides.in +
+                                     tap / t.window.kernel_w * strides.row + tap % t.window.kernel_w * strides.column])
+                    : 0.0f;
   }
 }
 
@@ -413,21 +421,22 @@ const FewChannelsVariant& choose_variant(const Conv2dProblem& p) {
 /// Fills in pitches for the variant and returns the bytes of shared memory.
 std::size_t lay_out(HaloTile& t, const FewChannelsVariant& v) {
   const int phases = v.kernel_w == 0 ? 1 : v.stride_w;
-  const int columns = pad_to(t.wo, v.columns);
-  t.in_columns = (columns - 1) * t.stride_w + (t.kernel_w - 1) * t.dilation_w + 1;
-  t.pitch = phases * pad_to((t.in_columns + phases - 1) / phases + 3, 4);
-  t.plane = t.in_rows * t.pitch;
-  t.by_columns = divisor(columns / v.columns);
-  t.image = t.c * t.plane;
-  const bool one_phase_rows = phases == 1 && (!t.nhwc || (t.c == 1 && t.groups == 1));
-  t.line_vector = !one_phase_rows                       ? 1
-                  : t.w % 4 == 0 && t.pad_left % 4 == 0 ? 4
-                  : t.w % 2 == 0 && t.pad_left % 2 == 0 ? 2
-                                                        : 1;
-  const int accesses = (t.in_columns + t.line_vector - 1) / t.line_vector * (t.nhwc ? t.c : 1);
-  t.line_lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
-  const int weights = pad_to(t.chunk * t.c * t.kernel_h * t.kernel_w, 4);
-  return (static_cast<std::size_t>(weights) + 2 * (static_cast<std::size_t>(t.images) * t.image + kWindowSlack)) *
+  const int columns = pad_to(t.output.wo, v.columns);
+  t.shared.in_columns = (columns - 1) * t.window.stride_w + (t.window.kernel_w - 1) * t.window.dilation_w + 1;
+  t.shared.pitch = phases * pad_to((t.shared.in_columns + phases - 1) / phases + 3, 4);
+  t.shared.plane = t.cut.in_rows * t.shared.pitch;
+  t.by.columns = divisor(columns / v.columns);
+  t.shared.image = t.extents.c * t.shared.plane;
+  const bool one_phase_rows = phases == 1 && (!t.format.nhwc || (t.extents.c == 1 && t.extents.groups == 1));
+  t.line.vector = !one_phase_rows                                      ? 1
+                  : t.extents.w % 4 == 0 && t.window.pad_left % 4 == 0 ? 4
+                  : t.extents.w % 2 == 0 && t.window.pad_left % 2 == 0 ? 2
+                                                                       : 1;
+  const int accesses = (t.shared.in_columns + t.line.vector - 1) / t.line.vector * (t.format.nhwc ? t.extents.c : 1);
+  t.line.lanes = accesses <= 8 ? 8 : accesses <= 16 ? 16 : 32;
+  const int weights = pad_to(t.chunk * t.extents.c * t.window.kernel_h * t.window.kernel_w, 4);
+  return (static_cast<std::size_t>(weights) +
+          2 * (static_cast<std::size_t>(t.cut.images) * t.shared.image + kWindowSlack)) *
          sizeof(float);
 }
 
@@ -440,11 +449,13 @@ HaloTile smallest_tile(const Conv2dProblem& p, const FewChannelsVariant& v) {
 }
 
 double tile_cost(const HaloTile& t, const FewChannelsVariant& v, int threads) {
-  const int column_groups = (t.wo + v.columns - 1) / v.columns;
-  const int tasks = t.images * t.row_pairs * column_groups * ((std::min(t.chunk, t.k) + v.channels - 1) / v.channels);
+  const int column_groups = (t.output.wo + v.columns - 1) / v.columns;
+  const int tasks =
+      t.cut.images * t.cut.row_pairs * column_groups * ((std::min(t.chunk, t.extents.k) + v.channels - 1) / v.channels);
   const double rounds = (tasks + threads - 1) / threads;
-  const double task = 2.0 * v.columns * v.channels * (t.c * t.kernel_h * t.kernel_w * 1.1 + 8) + 200;
-  const double load = static_cast<double>(t.images) * t.image / t.line_vector * 12;
+  const double task =
+      2.0 * v.columns * v.channels * (t.extents.c * t.window.kernel_h * t.window.kernel_w * 1.1 + 8) + 200;
+  const double load = static_cast<double>(t.cut.images) * t.shared.image / t.line.vector * 12;
   return rounds * (threads / 32) * task + load / 32 + 600;
 }
 
@@ -456,7 +467,7 @@ TileChoice choose_chunk(const Conv2dProblem& p, const FewChannelsVariant& v, con
                           .tile_cost = [&v](const HaloTile& t, int threads) { return tile_cost(t, v, threads); }};
   TileChoice best;
   HaloTile t = halo_tile(p);
-  for (int chunk = pad_to(t.k, v.channels);; chunk = pad_to((chunk + 1) / 2, v.channels)) {
+  for (int chunk = pad_to(t.extents.k, v.channels);; chunk = pad_to((chunk + 1) / 2, v.channels)) {
     t.chunk = chunk;
     const TileChoice choice = choose_tile(t, kernel, device);
     if (choice.threads > 0 && (best.threads == 0 || choice.cost < best.cost)) best = choice;
@@ -494,22 +505,24 @@ Conv2dDescription FewChannelsPlan::description() const {
           .tile = "2x" + std::to_string(v.columns) + " pixels x " + std::to_string(v.channels) + " channels a thread" +
                   (v.kernel_w == 0 ? ", any kernel width" : ""),
           .staging = "block of " + std::to_string(choice_.threads) + " threads, " +
-                     std::to_string(choice_.tile.images) + (choice_.tile.images == 1 ? " image, " : " images, ") +
-                     std::to_string(2 * choice_.tile.row_pairs) + " rows, " + std::to_string(choice_.tile.chunk) +
+                     std::to_string(choice_.tile.cut.images) +
+                     (choice_.tile.cut.images == 1 ? " image, " : " images, ") +
+                     std::to_string(2 * choice_.tile.cut.row_pairs) + " rows, " + std::to_string(choice_.tile.chunk) +
                      " channels: " + std::to_string(choice_.shared_bytes) + " bytes of shared memory",
           .fusion = "bias, activation and pool in registers"};
 }
 
 std::size_t FewChannelsPlan::packed_bytes() const {
-  return sizeof(float) * static_cast<std::size_t>(choice_.tile.groups) * pad_to(choice_.tile.k, variant_->channels) *
-         choice_.tile.c * choice_.tile.kernel_h * choice_.tile.kernel_w;
+  return sizeof(float) * static_cast<std::size_t>(choice_.tile.extents.groups) *
+         pad_to(choice_.tile.extents.k, variant_->channels) * choice_.tile.extents.c * choice_.tile.window.kernel_h *
+         choice_.tile.window.kernel_w;
 }
 
 void FewChannelsPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   constexpr int threads = 256;
   const auto count = static_cast<std::int64_t>(packed_bytes() / sizeof(float));
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ceil_div(count, threads), 1024));
-  with_type(choice_.tile.type, [&](auto zero) {
+  with_type(choice_.tile.format.type, [&](auto zero) {
     pack_few_channels<<<blocks, threads, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
                                                       static_cast<float*>(packed), choice_.tile, variant_->channels);
   });
@@ -519,7 +532,7 @@ void FewChannelsPlan::pack(const void* weights, const WeightStrides& strides, vo
 void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
                           cudaStream_t stream) const {
   HaloTile t = choice_.tile;
-  t.x = x, t.packed = packed, t.bias = bias, t.y = y;
+  t.tensors = {x, packed, bias, y};
   launch(variant_->kernel,
          {tile_grid(t, choice_.blocks), choice_.threads, static_cast<int>(choice_.shared_bytes), overlaps_}, stream, t);
   note_path(variant_->path);

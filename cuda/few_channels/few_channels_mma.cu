@@ -35,10 +35,10 @@ __host__ __device__ constexpr int padded_channels(int channels) { return channel
 
 /// tf32 lies in 4 bytes.
 __host__ __device__ constexpr int pixel_bytes(const HaloTile& t) {
-  return padded_channels(t.c) * (t.type == DType::f32 ? 4 : 2);
+  return padded_channels(t.extents.c) * (t.format.type == DType::f32 ? 4 : 2);
 }
 __host__ __device__ constexpr int units_of(const HaloTile& t) {
-  return t.kernel_h * t.kernel_w * pixel_bytes(t) / kUnit;
+  return t.window.kernel_h * t.window.kernel_w * pixel_bytes(t) / kUnit;
 }
 __host__ __device__ constexpr int steps_of(const HaloTile& t) {
   return (units_of(t) + kUnitsOfStep - 1) / kUnitsOfStep;
@@ -78,17 +78,17 @@ union PixelPair {
 /// `x` is the first channel in column `column` of the image. What lies outside it stays as it is.
 template <PairOrder order, typename T, int channels>
 __device__ __forceinline__ void load_pair(const HaloTile& t, const T* x, int column, PixelPair<T, channels>& pair) {
-  const std::int64_t plane = t.nhwc ? 1 : static_cast<std::int64_t>(t.h) * t.w;
+  const std::int64_t plane = t.format.nhwc ? 1 : static_cast<std::int64_t>(t.extents.h) * t.extents.w;
   if constexpr (order == PairOrder::elements) {
-    const int step = t.nhwc ? t.c * t.groups : 1;
+    const int step = t.format.nhwc ? t.extents.c * t.extents.groups : 1;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      const bool inside = column + k >= 0 && column + k < t.w;
+      const bool inside = column + k >= 0 && column + k < t.extents.w;
 #pragma unroll
       for (int c = 0; c < channels; ++c)
-        if (inside && c < t.c) pair.of[k * channels + c] = x[k * step + c * plane];
+        if (inside && c < t.extents.c) pair.of[k * channels + c] = x[k * step + c * plane];
     }
-  } else if (column >= 0 && column < t.w) {
+  } else if (column >= 0 && column < t.extents.w) {
     if constexpr (order == PairOrder::whole) {
 #pragma unroll
       for (int i = 0; i < static_cast<int>(sizeof(pair.vectors) / 16); ++i)
@@ -97,7 +97,7 @@ __device__ __forceinline__ void load_pair(const HaloTile& t, const T* x, int col
       using Word = typename AccessOf<2 * sizeof(T)>::Type;
 #pragma unroll
       for (int i = 0; i < (order == PairOrder::three ? 3 : channels); ++i)
-        if (order == PairOrder::three || i < t.c)
+        if (order == PairOrder::three || i < t.extents.c)
           pair.words[i] = *reinterpret_cast<const Word*>(x + (order == PairOrder::three ? 2 * i : i * plane));
     }
   }
@@ -120,9 +120,9 @@ __device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& p
   };
   constexpr int pixel_units = channels * static_cast<int>(sizeof(T)) / kUnit;
   constexpr int kPairsAtOnce = 4 / pixel_units;
-  const int pairs = static_cast<int>(t.by_pairs.value);
-  const int all = place.images * t.in_rows * pairs;
-  const int before = t.pad_left % 2;  // the first pair begins this many columns before the tile
+  const int pairs = static_cast<int>(t.line.pairs.value);
+  const int all = place.images * t.cut.in_rows * pairs;
+  const int before = t.window.pad_left % 2;  // the first pair begins this many columns before the tile
   for (int first = threadIdx.x; first < all; first += kPairsAtOnce * static_cast<int>(blockDim.x)) {
     Line<T> lines[kPairsAtOnce];
     int columns[kPairsAtOnce];
@@ -130,19 +130,21 @@ __device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& p
 #pragma unroll
     for (int i = 0; i < kPairsAtOnce; ++i) {
       const int index = first + i * static_cast<int>(blockDim.x);
-      const int line = index / t.by_pairs;
+      const int line = index / t.line.pairs;
       lines[i] = line_at<T>(t, place, line, false);
       columns[i] = 2 * (index - line * pairs) - before;
-      const int x = columns[i] - t.pad_left;
+      const int x = columns[i] - t.window.pad_left;
 #pragma unroll
       for (int j = 0; j < channels; ++j) in[i].words[j] = {};
       if (lines[i].from != nullptr)
-        load_pair<order>(t, lines[i].from + static_cast<std::int64_t>(x) * (t.nhwc ? t.c * t.groups : 1), x, in[i]);
+        load_pair<order>(
+            t, lines[i].from + static_cast<std::int64_t>(x) * (t.format.nhwc ? t.extents.c * t.extents.groups : 1), x,
+            in[i]);
     }
 #pragma unroll
     for (int i = 0; i < kPairsAtOnce; ++i) {
       if (lines[i].image < 0) continue;
-      auto* const row = reinterpret_cast<Pixel*>(to + lines[i].image * t.image + lines[i].row * t.pitch);
+      auto* const row = reinterpret_cast<Pixel*>(to + lines[i].image * t.shared.image + lines[i].row * t.shared.pitch);
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         Pixel pixel;
@@ -152,7 +154,7 @@ __device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& p
           pixel.of[c] = there ? as_operand(in[i].of[element_of<order, channels>(k, c)]) : from_f32<T>(0.0f);
         }
         const int column = columns[i] + k;
-        if (column >= 0 && column < t.in_columns) row[column] = pixel;
+        if (column >= 0 && column < t.shared.in_columns) row[column] = pixel;
       }
     }
   }
@@ -160,10 +162,12 @@ __device__ __forceinline__ void load_pairs(const HaloTile& t, const TilePlace& p
 
 /// How pixels are loaded in pairs. In nhwc, words and vectors only work with a single group.
 __host__ __device__ constexpr PairOrder pair_order(const HaloTile& t) {
-  if (t.w % 2 != 0) return PairOrder::elements;
-  if (!t.nhwc) return PairOrder::planes;
-  if (t.groups > 1) return PairOrder::elements;
-  return t.c == 3 ? PairOrder::three : t.c == padded_channels(t.c) ? PairOrder::whole : PairOrder::elements;
+  if (t.extents.w % 2 != 0) return PairOrder::elements;
+  if (!t.format.nhwc) return PairOrder::planes;
+  if (t.extents.groups > 1) return PairOrder::elements;
+  return t.extents.c == 3                              ? PairOrder::three
+         : t.extents.c == padded_channels(t.extents.c) ? PairOrder::whole
+                                                       : PairOrder::elements;
 }
 
 template <typename T, int channels>
@@ -185,17 +189,18 @@ __device__ __forceinline__ void load_tile(const HaloTile& t, const TilePlace& pl
 template <typename T, int count>
 __device__ __forceinline__ void store_channels(const HaloTile& t, std::int64_t image, int row, int column, int channel,
                                                int channels_left, const float (&values)[count]) {
-  const std::int64_t all_channels = static_cast<std::int64_t>(t.k) * t.groups;
-  T* const to = static_cast<T*>(t.y) + image * all_channels * t.out_h * t.out_w;
-  if (!t.nhwc) {
+  const std::int64_t all_channels = static_cast<std::int64_t>(t.extents.k) * t.extents.groups;
+  T* const to = static_cast<T*>(t.tensors.y) + image * all_channels * t.output.out_h * t.output.out_w;
+  if (!t.format.nhwc) {
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      if (i < channels_left) to[((channel + i) * t.out_h + row) * t.out_w + column] = from_f32<T>(values[i]);
+      if (i < channels_left)
+        to[((channel + i) * t.output.out_h + row) * t.output.out_w + column] = from_f32<T>(values[i]);
     return;
   }
-  T* const pixel = to + (row * t.out_w + column) * all_channels + channel;
+  T* const pixel = to + (row * t.output.out_w + column) * all_channels + channel;
   constexpr int piece = count < 16 / static_cast<int>(sizeof(T)) ? count : 16 / static_cast<int>(sizeof(T));
-  const bool aligned = all_channels % piece == 0 && t.k % piece == 0;
+  const bool aligned = all_channels % piece == 0 && t.extents.k % piece == 0;
 #pragma unroll
   for (int first = 0; first < count; first += piece) {
     float part[piece];
@@ -217,17 +222,17 @@ struct Position {
 };
 
 __device__ __forceinline__ Position position_of(const HaloTile& t, const TilePlace& place, int index) {
-  const int line = index / t.by_columns;
+  const int line = index / t.by.columns;
   // The last band of an image may be shorter, but then it is one image.
-  const int image = place.images == 1 ? 0 : line / t.by_row_pairs;
-  return {image, (line - image * place.row_pairs) * 2, index - line * t.wo};
+  const int image = place.images == 1 ? 0 : line / t.by.row_pairs;
+  return {image, (line - image * place.row_pairs) * 2, index - line * t.output.wo};
 }
 
 /// The first of the group's channels that a thread stores. With a pool, two threads share the channels of a column.
 template <int tiles>
 __device__ __forceinline__ int first_channel(const HaloTile& t) {
   const int lane = threadIdx.x % 32;
-  const bool second = t.pool && lane / 4 % 2 != 0;
+  const bool second = t.format.pool && lane / 4 % 2 != 0;
   return static_cast<int>(blockIdx.y) * t.chunk + lane % 4 * (2 * tiles) + (second ? tiles : 0);
 }
 
@@ -236,7 +241,9 @@ template <int count>
 __device__ __forceinline__ void load_bias(const HaloTile& t, int group, int channel, float (&bias)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i)
-    bias[i] = t.bias != nullptr && channel + i < t.k ? __ldg(t.bias + group * t.k + channel + i) : 0.0f;
+    bias[i] = t.tensors.bias != nullptr && channel + i < t.extents.k
+                  ? __ldg(t.tensors.bias + group * t.extents.k + channel + i)
+                  : 0.0f;
 }
 
 template <typename T, int tiles>
@@ -253,7 +260,7 @@ __device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place
   const Position p = position_of(t, place, min(index, positions - 1));
   const std::int64_t image = place.image + p.image;
   const int row = place.row + p.row;
-  if (t.pool) {
+  if (t.format.pool) {
     constexpr int half = tiles;  // of the channels: the quad's neighbour stores the others
     const bool odd = threadIdx.x / 4 % 2 != 0;
     float best[half];
@@ -265,19 +272,21 @@ __device__ __forceinline__ void finish(const HaloTile& t, const TilePlace& place
       const float keep = odd ? rows[0][half + i] : rows[0][i];
       best[i] = max_or_nan(keep, __shfl_xor_sync(0xffffffff, give, 4));
     }
-    finish_all<half>(best, bias, t.activation);
-    if (index < positions && row < t.ho) {
-      store_channels<T, half>(t, image, row / 2, p.column / 2, place.group * t.k + channel, t.k - channel, best);
+    finish_all<half>(best, bias, t.format.activation);
+    if (index < positions && row < t.output.ho) {
+      store_channels<T, half>(t, image, row / 2, p.column / 2, place.group * t.extents.k + channel,
+                              t.extents.k - channel, best);
     }
     return;
   }
-  finish_all(rows[0], bias, t.activation);
-  finish_all(rows[1], bias, t.activation);
+  finish_all(rows[0], bias, t.format.activation);
+  finish_all(rows[1], bias, t.format.activation);
   if (index >= positions) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i)
-    if (row + i < t.ho)
-      store_channels<T, mine>(t, image, row + i, p.column, place.group * t.k + channel, t.k - channel, rows[i]);
+    if (row + i < t.output.ho)
+      store_channels<T, mine>(t, image, row + i, p.column, place.group * t.extents.k + channel, t.extents.k - channel,
+                              rows[i]);
 }
 
 /// Adds one step of the reduction. In the last step, the units past the last tap multiply zero weights. Their inputs
@@ -315,8 +324,8 @@ __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& plac
                                         const char* weights, const int* offsets) {
   const int lane = threadIdx.x % 32;
   const int steps = steps_of(t);
-  const int positions = place.images * place.row_pairs * t.wo;
-  const int lower = t.stride_h * t.pitch;
+  const int positions = place.images * place.row_pairs * t.output.wo;
+  const int lower = t.window.stride_h * t.shared.pitch;
   // With 64 channels a thread's bias does not fit the registers beside its sums; finish() loads it.
   float bias[2 * tiles];
   if (tiles <= 4) load_bias(t, place.group, first_channel<tiles>(t), bias);
@@ -325,7 +334,8 @@ __device__ __forceinline__ void compute(const HaloTile& t, const TilePlace& plac
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       const Position p = position_of(t, place, min(first + 8 * i + lane / 4, positions - 1));
-      pixels[i] = input + p.image * t.image + p.row * t.stride_h * t.pitch + p.column * t.stride_w * pixel_bytes(t);
+      pixels[i] = input + p.image * t.shared.image + p.row * t.window.stride_h * t.shared.pitch +
+                  p.column * t.window.stride_w * pixel_bytes(t);
     }
     float sums[rows][tiles][4] = {};
     const char* w = weights + lane * 16;
@@ -353,17 +363,18 @@ __global__ __launch_bounds__(threads, blocks) void few_channels_mma_kernel(const
   const int units_of_pixel = pixel_bytes(t) / kUnit;
   for (int unit = threadIdx.x; unit < steps * kUnitsOfStep; unit += blockDim.x) {
     const int tap = unit / units_of_pixel;
-    offsets[unit] = unit < units ? tap / t.kernel_w * t.dilation_h * t.pitch +
-                                       tap % t.kernel_w * t.dilation_w * pixel_bytes(t) + unit % units_of_pixel * kUnit
+    offsets[unit] = unit < units ? tap / t.window.kernel_w * t.window.dilation_h * t.shared.pitch +
+                                       tap % t.window.kernel_w * t.window.dilation_w * pixel_bytes(t) +
+                                       unit % units_of_pixel * kUnit
                                  : -1;
   }
   wait_for_previous_kernel();
   const std::int64_t part = static_cast<std::int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
-  copy_to_shared(static_cast<const float*>(t.packed) + part * steps * (step_bytes(tiles) / 4),
+  copy_to_shared(static_cast<const float*>(t.tensors.packed) + part * steps * (step_bytes(tiles) / 4),
                  reinterpret_cast<float*>(weights), steps * (step_bytes(tiles) / 4));
-  for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
+  for (int tile = blockIdx.x; tile < t.cut.tiles; tile += gridDim.x) {
     const TilePlace place = tile_place(t, tile);
-    if (t.c <= 4) {
+    if (t.extents.c <= 4) {
       load_tile<T, 4>(t, place, input);
     } else {
       load_tile<T, 8>(t, place, input);
@@ -379,7 +390,7 @@ template <typename T>
 __global__ void pack_few_channels_mma(const T* weights, WeightStrides strides, unsigned* packed, HaloTile t, int tiles,
                                       int chunks) {
   const int steps = steps_of(t);
-  const std::int64_t registers = static_cast<std::int64_t>(t.groups) * chunks * steps * tiles * 64;
+  const std::int64_t registers = static_cast<std::int64_t>(t.extents.groups) * chunks * steps * tiles * 64;
   constexpr int in_register = 4 / static_cast<int>(sizeof(T));
   const int units_of_pixel = pixel_bytes(t) / kUnit;
   for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < registers; i += gridDim.x * blockDim.x) {
@@ -405,10 +416,11 @@ __global__ void pack_few_channels_mma(const T* weights, WeightStrides strides, u
     } value;
     for (int e = 0; e < in_register; ++e) {
       const int in = unit % units_of_pixel * (2 * in_register) + half * in_register + e;
-      const bool there = out < t.k && in < t.c && tap < t.kernel_h * t.kernel_w;
-      value.of[e] = there ? as_operand(weights[(group * t.k + out) * strides.out + in * strides.in +
-                                               tap / t.kernel_w * strides.row + tap % t.kernel_w * strides.column])
-                          : from_f32<T>(0.0f);
+      const bool there = out < t.extents.k && in < t.extents.c && tap < t.window.kernel_h * t.window.kernel_w;
+      value.of[e] =
+          there ? as_operand(weights[(group * t.extents.k + out) * strides.out + in * strides.in +
+                                     tap / t.window.kernel_w * strides.row + tap % t.window.kernel_w * strides.column])
+                : from_f32<T>(0.0f);
     }
     packed[i] = value.bits;
   }
@@ -438,22 +450,22 @@ std::span<const FewChannelsMmaVariant> variants_for(const Conv2dProblem& p) {
 
 std::size_t lay_out(HaloTile& t, const FewChannelsMmaVariant& v) {
   t.chunk = 8 * v.tiles;
-  t.by_columns = divisor(t.wo);
-  t.in_columns = (t.wo - 1) * t.stride_w + (t.kernel_w - 1) * t.dilation_w + 1;
-  t.pitch = t.in_columns * pixel_bytes(t);
-  t.image = t.in_rows * t.pitch;
-  t.by_pairs = divisor((t.in_columns + t.pad_left % 2 + 1) / 2);
+  t.by.columns = divisor(t.output.wo);
+  t.shared.in_columns = (t.output.wo - 1) * t.window.stride_w + (t.window.kernel_w - 1) * t.window.dilation_w + 1;
+  t.shared.pitch = t.shared.in_columns * pixel_bytes(t);
+  t.shared.image = t.cut.in_rows * t.shared.pitch;
+  t.line.pairs = divisor((t.shared.in_columns + t.window.pad_left % 2 + 1) / 2);
   return static_cast<std::size_t>(steps_of(t)) * (step_bytes(v.tiles) + kUnitsOfStep * 4) +
-         static_cast<std::size_t>(t.images) * t.image;
+         static_cast<std::size_t>(t.cut.images) * t.shared.image;
 }
 
 double tile_cost(const HaloTile& t, const FewChannelsMmaVariant& v, int threads) {
   const int warps = threads / 32;
-  const int tiles = (t.images * t.row_pairs * t.wo + 8 * v.rows - 1) / (8 * v.rows);
+  const int tiles = (t.cut.images * t.cut.row_pairs * t.output.wo + 8 * v.rows - 1) / (8 * v.rows);
   const double rounds = (tiles + warps - 1) / warps;
   const double tile = static_cast<double>(steps_of(t)) * v.rows * (4 + v.tiles * 6) + v.rows * v.tiles * 24;
-  const double load =
-      static_cast<double>(t.images) * t.in_rows * t.in_columns * (pair_order(t) == PairOrder::elements ? 60 : 40) / 32;
+  const double load = static_cast<double>(t.cut.images) * t.cut.in_rows * t.shared.in_columns *
+                      (pair_order(t) == PairOrder::elements ? 60 : 40) / 32;
   return rounds * warps * tile + load + 2000;
 }
 
@@ -523,16 +535,17 @@ Conv2dDescription FewChannelsMmaPlan::description() const {
       .kernel = "few_channels_mma",
       .tile =
           std::to_string(16 * variant_->rows) + " pixels x " + std::to_string(8 * variant_->tiles) + " channels a warp",
-      .staging = "block of " + std::to_string(choice_.threads) + " threads, " + std::to_string(choice_.tile.images) +
-                 (choice_.tile.images == 1 ? " image, " : " images, ") + std::to_string(2 * choice_.tile.row_pairs) +
-                 " rows: " + std::to_string(choice_.shared_bytes) + " bytes of shared memory",
+      .staging = "block of " + std::to_string(choice_.threads) + " threads, " +
+                 std::to_string(choice_.tile.cut.images) + (choice_.tile.cut.images == 1 ? " image, " : " images, ") +
+                 std::to_string(2 * choice_.tile.cut.row_pairs) + " rows: " + std::to_string(choice_.shared_bytes) +
+                 " bytes of shared memory",
       .fusion = "bias, activation and pool in registers"};
 }
 
 std::size_t FewChannelsMmaPlan::packed_bytes() const {
-  const auto chunks = static_cast<std::size_t>(ceil_div(choice_.tile.k, choice_.tile.chunk));
-  return static_cast<std::size_t>(choice_.tile.groups) * chunks * static_cast<std::size_t>(steps_of(choice_.tile)) *
-         static_cast<std::size_t>(step_bytes(variant_->tiles));
+  const auto chunks = static_cast<std::size_t>(ceil_div(choice_.tile.extents.k, choice_.tile.chunk));
+  return static_cast<std::size_t>(choice_.tile.extents.groups) * chunks *
+         static_cast<std::size_t>(steps_of(choice_.tile)) * static_cast<std::size_t>(step_bytes(variant_->tiles));
 }
 
 void FewChannelsMmaPlan::pack(const void* weights, const WeightStrides& strides, void* packed,
@@ -540,8 +553,8 @@ void FewChannelsMmaPlan::pack(const void* weights, const WeightStrides& strides,
   constexpr int threads = 256;
   const auto count = static_cast<std::int64_t>(packed_bytes() / 4);
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ceil_div(count, threads), 1024));
-  const auto chunks = static_cast<int>(ceil_div(choice_.tile.k, choice_.tile.chunk));
-  with_type(choice_.tile.type, [&](auto zero) {
+  const auto chunks = static_cast<int>(ceil_div(choice_.tile.extents.k, choice_.tile.chunk));
+  with_type(choice_.tile.format.type, [&](auto zero) {
     pack_few_channels_mma<<<blocks, threads, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
                                                           static_cast<unsigned*>(packed), choice_.tile, variant_->tiles,
                                                           chunks);
@@ -552,7 +565,7 @@ void FewChannelsMmaPlan::pack(const void* weights, const WeightStrides& strides,
 void FewChannelsMmaPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
                              cudaStream_t stream) const {
   HaloTile t = choice_.tile;
-  t.x = x, t.packed = packed, t.bias = bias, t.y = y;
+  t.tensors = {x, packed, bias, y};
   launch(variant_->kernel,
          {tile_grid(t, choice_.blocks), choice_.threads, static_cast<int>(choice_.shared_bytes), overlaps_}, stream, t);
   note_path(path_of(*variant_));

@@ -15,22 +15,36 @@ namespace gable::cuda {
 
 namespace {
 
-/// The kernel's parameter: the tensors and one image's layout in shared memory.
-struct ImageTile {
-  const void* x;
-  const float* packed;
-  const float* bias;
-  void* y;
-  std::int64_t n;
+struct ImageExtents {
   int h, w, k, pad_top, pad_left;
-  int ho, wo;                     // rows and columns of the convolution that are needed
-  int out_h, out_w;               // of y
-  int pitch;                      // of a row in shared memory, in elements
-  int in_elements, out_elements;  // in shared memory; the former in whole vectors of 16 bytes
-  int columns, tasks;             // pairs of output columns, and of them times pairs of rows
+};
+
+/// One image in shared memory. Counts are of elements.
+struct SharedImage {
+  int pitch;                      // of a row
+  int in_elements, out_elements;  // the former in whole vectors of 16 bytes
+};
+
+/// A task is two neighbouring columns of two rows of the output.
+struct ImageTasks {
+  int columns, count;  // pairs of columns; tasks in all
   Divisor by_columns;
-  bool nhwc, pool, flat;  // flat: the image lies in shared memory as it does in global memory
+};
+
+struct ImageFormat {
+  bool nhwc, pool, flat;  // flat: an image lies in shared memory as it does in global memory
   Activation activation;
+};
+
+/// The kernel's parameter.
+struct ImageTile {
+  Tensors tensors;
+  std::int64_t n;
+  ImageExtents extents;
+  HaloOutput output;
+  SharedImage shared;
+  ImageTasks tasks;
+  ImageFormat format;
 };
 
 /// A register tile that is compiled, for one size of filter.
@@ -57,19 +71,20 @@ __device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from) {
 /// Copies an image into shared memory, whose margins already hold zeros.
 template <typename T>
 __device__ __forceinline__ void load_image(const ImageTile& t, std::int64_t image, T* to) {
-  const T* from = static_cast<const T*>(t.x) + image * t.h * t.w;
-  if (t.flat) {
+  const T* from = static_cast<const T*>(t.tensors.x) + image * t.extents.h * t.extents.w;
+  if (t.format.flat) {
     constexpr int count = kVector / static_cast<int>(sizeof(T));
-    for (int i = threadIdx.x * count; i < t.h * t.w; i += kThreads * count) copy_async<kVector>(to + i, from + i, true);
+    for (int i = threadIdx.x * count; i < t.extents.h * t.extents.w; i += kThreads * count)
+      copy_async<kVector>(to + i, from + i, true);
     return;
   }
-  to += t.pad_top * t.pitch + t.pad_left;
-  for (int row = threadIdx.x / 32; row < t.h; row += kThreads / 32) {
-    for (int column = threadIdx.x % 32; column < t.w; column += 32) {
+  to += t.extents.pad_top * t.shared.pitch + t.extents.pad_left;
+  for (int row = threadIdx.x / 32; row < t.extents.h; row += kThreads / 32) {
+    for (int column = threadIdx.x % 32; column < t.extents.w; column += 32) {
       if constexpr (sizeof(T) == 4) {
-        copy_async<4>(to + row * t.pitch + column, from + row * t.w + column, true);
+        copy_async<4>(to + row * t.shared.pitch + column, from + row * t.extents.w + column, true);
       } else {
-        to[row * t.pitch + column] = from[row * t.w + column];
+        to[row * t.shared.pitch + column] = from[row * t.extents.w + column];
       }
     }
   }
@@ -106,24 +121,24 @@ __device__ __forceinline__ void convolve(const T* window, int pitch, const float
 template <typename T, int channels>
 __device__ __forceinline__ void put(const ImageTile& t, int row, int column, int first, const float (&values)[channels],
                                     T* to) {
-  const int pixel = row * t.out_w + column;
-  const int pixel_step = t.nhwc ? t.k : 1;
-  const int channel_step = t.nhwc ? 1 : t.out_h * t.out_w;
+  const int pixel = row * t.output.out_w + column;
+  const int pixel_step = t.format.nhwc ? t.extents.k : 1;
+  const int channel_step = t.format.nhwc ? 1 : t.output.out_h * t.output.out_w;
   to += pixel * pixel_step + first * channel_step;
 #pragma unroll
   for (int k = 0; k < channels; ++k)
-    if (first + k < t.k) to[k * channel_step] = from_f32<T>(values[k]);
+    if (first + k < t.extents.k) to[k * channel_step] = from_f32<T>(values[k]);
 }
 
 template <typename T, int channels>
 __device__ __forceinline__ void finish(const ImageTile& t, int row, int column, int first,
                                        const float (&sums)[2][2][channels], const float (&bias)[channels], T* to) {
-  if (t.pool) {
+  if (t.format.pool) {
     float best[channels];
 #pragma unroll
     for (int k = 0; k < channels; ++k)
       best[k] = max_or_nan(max_or_nan(sums[0][0][k], sums[0][1][k]), max_or_nan(sums[1][0][k], sums[1][1][k]));
-    finish_all(best, bias, t.activation);
+    finish_all(best, bias, t.format.activation);
     put(t, row / 2, column / 2, first, best, to);
     return;
   }
@@ -132,8 +147,9 @@ __device__ __forceinline__ void finish(const ImageTile& t, int row, int column, 
     float values[channels];
 #pragma unroll
     for (int k = 0; k < channels; ++k) values[k] = sums[i / 2][i % 2][k];
-    finish_all(values, bias, t.activation);
-    if (row + i / 2 < t.ho && column + i % 2 < t.wo) put(t, row + i / 2, column + i % 2, first, values, to);
+    finish_all(values, bias, t.format.activation);
+    if (row + i / 2 < t.output.ho && column + i % 2 < t.output.wo)
+      put(t, row + i / 2, column + i % 2, first, values, to);
   }
 }
 
@@ -141,12 +157,12 @@ __device__ __forceinline__ void finish(const ImageTile& t, int row, int column, 
 template <typename T>
 __device__ __forceinline__ void copy_out(const ImageTile& t, std::int64_t image, const T* from) {
   constexpr int count = kVector / static_cast<int>(sizeof(T));
-  T* const to = static_cast<T*>(t.y) + image * t.out_elements;
-  if (t.out_elements % count == 0) {
-    for (int i = threadIdx.x * count; i < t.out_elements; i += kThreads * count)
+  T* const to = static_cast<T*>(t.tensors.y) + image * t.shared.out_elements;
+  if (t.shared.out_elements % count == 0) {
+    for (int i = threadIdx.x * count; i < t.shared.out_elements; i += kThreads * count)
       *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
   } else {
-    for (int i = threadIdx.x; i < t.out_elements; i += kThreads) to[i] = from[i];
+    for (int i = threadIdx.x; i < t.shared.out_elements; i += kThreads) to[i] = from[i];
   }
 }
 
@@ -154,8 +170,8 @@ template <typename T, int side, int channels>
 __global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const ImageTile t) {
   extern __shared__ uint4 shared_image[];
   T* now = reinterpret_cast<T*>(shared_image);
-  T* next = now + t.in_elements;
-  T* const out = next + t.in_elements;
+  T* next = now + t.shared.in_elements;
+  T* const out = next + t.shared.in_elements;
   const int first = static_cast<int>(threadIdx.x) / 32 % kParts * channels;  // of the thread's output channels
   const int thread = threadIdx.x / (32 * kParts) * 32 + threadIdx.x % 32;    // among those of the same channels
   float weights[side * side][channels];
@@ -165,12 +181,13 @@ __global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const Im
   for (int i = 0; i < side * side; ++i)
 #pragma unroll
     for (int k = 0; k < channels; ++k) {
-      weights[i][k] = __ldg(t.packed + i * channels * kParts + first + k);
+      weights[i][k] = __ldg(static_cast<const float*>(t.tensors.packed) + i * channels * kParts + first + k);
       asm volatile("" : "+f"(weights[i][k]));
     }
 #pragma unroll
-  for (int k = 0; k < channels; ++k) bias[k] = t.bias != nullptr && first + k < t.k ? __ldg(t.bias + first + k) : 0.0f;
-  for (int i = threadIdx.x; i < 2 * t.in_elements; i += kThreads) now[i] = from_f32<T>(0.0f);
+  for (int k = 0; k < channels; ++k)
+    bias[k] = t.tensors.bias != nullptr && first + k < t.extents.k ? __ldg(t.tensors.bias + first + k) : 0.0f;
+  for (int i = threadIdx.x; i < 2 * t.shared.in_elements; i += kThreads) now[i] = from_f32<T>(0.0f);
   __syncthreads();
   load_image(t, blockIdx.x, now);
   commit_copies();
@@ -180,11 +197,11 @@ __global__ __launch_bounds__(kThreads, kBlocks) void one_channel_kernel(const Im
     wait_copies<1>();
     __syncthreads();
 #pragma unroll 1
-    for (int task = thread; task < t.tasks; task += kThreads / kParts) {
-      const int row = task / t.by_columns * 2;
-      const int column = 2 * task - row * t.columns;
+    for (int task = thread; task < t.tasks.count; task += kThreads / kParts) {
+      const int row = task / t.tasks.by_columns * 2;
+      const int column = 2 * task - row * t.tasks.columns;
       float sums[2][2][channels] = {};
-      convolve<T, side, channels>(now + row * t.pitch + column, t.pitch, weights, sums);
+      convolve<T, side, channels>(now + row * t.shared.pitch + column, t.shared.pitch, weights, sums);
       finish(t, row, column, first, sums, bias, out);
     }
     __syncthreads();
@@ -249,26 +266,23 @@ ImageTile tile_of(const Conv2dProblem& p) {
   ImageTile t{};
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   t.n = p.n;
-  t.h = narrow(p.h);
-  t.w = narrow(p.w);
-  t.k = narrow(p.k);
-  t.pad_top = narrow(p.pad_top);
-  t.pad_left = narrow(p.pad_left);
-  t.ho = narrow(rows_of(p));
-  t.wo = narrow(columns_of(p));
-  t.out_h = narrow(p.out_h());
-  t.out_w = narrow(p.out_w());
-  t.pitch = narrow(pitch_of(p));
-  t.in_elements = narrow(in_elements_of(p));
-  t.out_elements = narrow(p.k * p.out_h() * p.out_w());
-  t.columns = (t.wo + 1) / 2;
-  t.tasks = t.columns * ((t.ho + 1) / 2);
-  t.by_columns = divisor(t.columns);
-  t.nhwc = p.nhwc;
-  t.pool = p.pool.is_2x2();
-  t.flat = t.pad_top == 0 && t.pad_left == 0 && t.pitch == t.w &&
-           p.h * p.w * static_cast<std::int64_t>(size_of(p.dtype)) % kVector == 0;
-  t.activation = p.activation;
+  t.extents = {.h = narrow(p.h),
+               .w = narrow(p.w),
+               .k = narrow(p.k),
+               .pad_top = narrow(p.pad_top),
+               .pad_left = narrow(p.pad_left)};
+  t.output = {
+      .ho = narrow(rows_of(p)), .wo = narrow(columns_of(p)), .out_h = narrow(p.out_h()), .out_w = narrow(p.out_w())};
+  t.shared = {.pitch = narrow(pitch_of(p)),
+              .in_elements = narrow(in_elements_of(p)),
+              .out_elements = narrow(p.k * p.out_h() * p.out_w())};
+  const int columns = (t.output.wo + 1) / 2;
+  t.tasks = {.columns = columns, .count = columns * ((t.output.ho + 1) / 2), .by_columns = divisor(columns)};
+  const std::int64_t image_bytes = p.h * p.w * static_cast<std::int64_t>(size_of(p.dtype));
+  t.format = {.nhwc = p.nhwc,
+              .pool = p.pool.is_2x2(),
+              .flat = p.pad_top == 0 && p.pad_left == 0 && pitch_of(p) == p.w && image_bytes % kVector == 0,
+              .activation = p.activation};
   return t;
 }
 
@@ -323,7 +337,8 @@ std::size_t OneChannelPlan::packed_bytes() const {
 void OneChannelPlan::pack(const void* weights, const WeightStrides& strides, void* packed, cudaStream_t stream) const {
   with_type(problem_.dtype, [&](auto zero) {
     pack_one_channel<<<1, 256, 0, stream>>>(static_cast<const decltype(zero)*>(weights), strides,
-                                            static_cast<float*>(packed), tile_.k, variant_->side, variant_->channels);
+                                            static_cast<float*>(packed), tile_.extents.k, variant_->side,
+                                            variant_->channels);
   });
   check_launch("pack_one_channel");
 }
@@ -331,11 +346,11 @@ void OneChannelPlan::pack(const void* weights, const WeightStrides& strides, voi
 void OneChannelPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
                          cudaStream_t stream) const {
   ImageTile t = tile_;
-  t.x = x, t.packed = static_cast<const float*>(packed), t.bias = bias, t.y = y;
+  t.tensors = {x, packed, bias, y};
   launch(kernel_of(*variant_, problem_.dtype), {dim3(blocks_), kThreads, static_cast<int>(shared_bytes_), overlaps_},
          stream, t);
   note_path(variant_->side == 5 ? Path::one_channel_5x5 : Path::one_channel_3x3);
-  note_path(tile_.flat ? Path::one_channel_flat : Path::one_channel_margins);
+  note_path(tile_.format.flat ? Path::one_channel_flat : Path::one_channel_margins);
 }
 
 }  // namespace
