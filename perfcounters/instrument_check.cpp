@@ -57,8 +57,8 @@ void check_widths(Checks& checks) {
   };
   const Machine machine = describe_isa_only();
 #if defined(__x86_64__)
-  if (machine.has("sse4")) times_as_fast("sse4 f32", "scalar f32", 2);
-  if (machine.has("avx2") && machine.has("fma")) {
+  if (machine.cpu.has("sse4")) times_as_fast("sse4 f32", "scalar f32", 2);
+  if (machine.cpu.has("avx2") && machine.cpu.has("fma")) {
     times_as_fast("avx2 f32", "sse4 f32", 1.5);
     times_as_fast("avx2 fma f32", "sse4 fma f32", 1.5);
     times_as_fast("avx2 fma f32", "avx2 f32", 0.9);
@@ -75,12 +75,12 @@ void check_memory_and_threads(Checks& checks) {
   const auto ceilings = measure_ceilings(machine, {.quick = true, .progress = {}});
   for (const Ceiling& ceiling : ceilings) values[{ceiling.name, ceiling.threads}] = ceiling.value;
   checks.at_least("l1 read beside dram read", values.at({"l1 read", 1}) / values.at({"dram read", 1}), 1.5);
-  if (machine.threads_available == 1) return;
+  if (machine.threads.available == 1) return;
   // Threads wait for the slowest of them, so that another program on one CPU hides the gain of most ceilings.
   double best_gain = 0;
   for (const Ceiling& ceiling : ceilings) {
     if (ceiling.threads == 1)
-      best_gain = std::max(best_gain, values.at({ceiling.name, machine.threads_available}) / ceiling.value);
+      best_gain = std::max(best_gain, values.at({ceiling.name, machine.threads.available}) / ceiling.value);
   }
   checks.at_least("all threads beside one, best ceiling", best_gain, 1.3);
 }

@@ -61,13 +61,13 @@ std::size_t meminfo(const std::string& root, const char* key) {
 void describe_memory(Machine& machine) {
   const std::size_t total = meminfo("", "MemTotal");
   const MemoryLimit cgroup = cgroup_memory("");
-  machine.memory_bytes = std::min(total, cgroup.limit);
-  machine.memory_available_bytes = available_memory();
+  machine.memory.bytes = std::min(total, cgroup.limit);
+  machine.memory.available_bytes = available_memory();
   if (cgroup.limit < total)
     machine.notes.push_back(fmt::format("the cgroup limits memory to {} MiB", cgroup.limit >> 20));
 }
 
-std::string cpu_model() {
+std::string cpu_name() {
   std::string model = value_of("/proc/cpuinfo", "model name", ':');
   if (model.empty()) model = value_of("/proc/cpuinfo", "cpu model", ':');
   if (model.empty()) model = "part " + value_of("/proc/cpuinfo", "CPU part", ':');
@@ -94,18 +94,16 @@ std::string date_now() {
 void describe_system(Machine& machine) {
   utsname names{};
   uname(&names);
-  machine.architecture = names.machine;
-  machine.kernel = fmt::format("{} {}", names.sysname, names.release);
-  machine.os = value_of("/etc/os-release", "PRETTY_NAME", '=');
-  machine.compiler = compiler();
-  machine.date = date_now();
+  machine.cpu.architecture = names.machine;
+  machine.system.kernel = fmt::format("{} {}", names.sysname, names.release);
+  machine.system.os = value_of("/etc/os-release", "PRETTY_NAME", '=');
+  machine.system.compiler = compiler();
+  machine.system.date = date_now();
 }
 
 }  // namespace
 
-bool Machine::has(const std::string& feature) const {
-  return std::find(simd.begin(), simd.end(), feature) != simd.end();
-}
+bool Cpu::has(const std::string& feature) const { return std::find(simd.begin(), simd.end(), feature) != simd.end(); }
 
 std::size_t available_memory(const std::string& root) {
   return std::min(meminfo(root, "MemAvailable"), cgroup_memory(root).rest);
@@ -113,15 +111,15 @@ std::size_t available_memory(const std::string& root) {
 
 Machine describe_machine() {
   Machine machine;
-  machine.cpu_model = cpu_model();
+  machine.cpu.name = cpu_name();
   describe_system(machine);
   describe_isa(machine);
   describe_threads(machine);
   describe_caches(machine);
   describe_memory(machine);
-  machine.clock_hz = measure_clock_hz();
-  machine.clock_method = "chain of dependent register additions, one thread";
-  if (machine.virtual_machine)
+  machine.cpu.clock_hz = measure_clock_hz();
+  machine.cpu.clock_method = "chain of dependent register additions, one thread";
+  if (machine.system.virtual_machine)
     machine.notes.push_back(
         "virtual machine: cache sizes, core and thread counts are what the hypervisor reports, and "
         "the last-level cache may be shared with other guests");

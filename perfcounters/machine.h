@@ -9,45 +9,65 @@
 
 namespace gable::perf {
 
-struct Machine {
-  std::string cpu_model;      ///< e.g. "Intel(R) Xeon(R) Platinum 8480C"
+struct Cpu {
+  std::string name;           ///< e.g. "Intel(R) Xeon(R) Platinum 8480C"
   std::string vendor;         ///< "GenuineIntel", "AuthenticAMD", ... from CPUID; on ARM the implementer's number
   std::string architecture;   ///< "x86_64", "aarch64"
   int family = 0, model = 0;  ///< from CPUID, extended values included; 0 elsewhere
-  int threads_online = 0;     ///< hardware threads of the whole machine
-  int threads_available = 0;  ///< of those, the ones that affinity and cgroup quota allow this process
-  int cores_available = 0;    ///< distinct physical cores behind the available threads
-  std::vector<int> cpus;      ///< the CPU numbers of the available threads, one thread of each core first
-
-  // One instance each; 0 where the level does not exist or is not reported.
-  std::size_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;
-  // Available hardware threads that share one instance.
-  int l1d_sharers = 1, l2_sharers = 1, l3_sharers = 1;
-  // Instances that the available threads reach.
-  int l2_instances = 0, l3_instances = 0;
-
-  std::vector<std::string>
-      simd;             ///< usable (CPU and operating system): "sse4", "avx2", "fma", "avx512f", "amx_bf16", ...
+  /// Usable (CPU and operating system): "sse4", "avx2", "fma", "avx512f", "amx_bf16", ...
+  std::vector<std::string> simd;
   double clock_hz = 0;  ///< measured now, one thread: see measure_clock_hz()
   std::string clock_method;
-  std::size_t memory_bytes = 0;            ///< of the machine or of the cgroup, whichever is less
-  std::size_t memory_available_bytes = 0;  ///< what can be allocated now without swapping
 
+  bool has(const std::string& feature) const;  ///< is among `simd`
+};
+
+/// Hardware threads.
+struct Threads {
+  int online = 0;         ///< of the whole machine
+  int available = 0;      ///< of those, the ones that affinity and cgroup quota allow this process
+  int cores = 0;          ///< distinct physical cores behind the available threads
+  std::vector<int> cpus;  ///< the CPU numbers of the available threads, one thread of each core first
+};
+
+struct CacheLevel {
+  std::size_t bytes = 0;  ///< of one instance; 0 where the level does not exist or is not reported
+  int sharers = 1;        ///< available threads that share an instance
+  int instances = 0;      ///< that the available threads reach
+};
+
+struct Caches {
+  CacheLevel l1d, l2, l3;
+};
+
+struct MachineMemory {
+  std::size_t bytes = 0;            ///< of the machine or of the cgroup, whichever is less
+  std::size_t available_bytes = 0;  ///< what can be allocated now without swapping
+};
+
+/// What runs around the process.
+struct System {
   bool virtual_machine = false;
   std::string hypervisor;  ///< e.g. "KVMKVMKVM"; empty on bare metal
   std::string os;          ///< PRETTY_NAME of os-release
   std::string kernel;      ///< e.g. "Linux 6.1.0"
   std::string compiler;    ///< the one that built this library
   std::string date;        ///< now, ISO 8601, UTC: "2025-01-31T12:00:00Z"
-  std::vector<std::string> notes;
+};
 
-  bool has(const std::string& feature) const;
+struct Machine {
+  Cpu cpu;
+  Threads threads;
+  Caches caches;
+  MachineMemory memory;
+  System system;
+  std::vector<std::string> notes;
 };
 
 /// Describes the machine; takes about 30 ms, most of it the clock.
 Machine describe_machine();
 
-/// Only the fields from CPUID (vendor, simd, virtual_machine, hypervisor); measures nothing.
+/// Only what CPUID says (of `cpu` and `system`: vendor, family, model, simd, hypervisor); measures nothing.
 Machine describe_isa_only();
 
 /// The calling thread's core clock in cycles a second, from a chain of dependent register additions (one cycle each on

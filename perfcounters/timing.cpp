@@ -69,9 +69,11 @@ void take_sample(Series& series, const TimingOptions& options, bool alone, Cache
 
 std::size_t default_flush_bytes() {
   const Machine machine = describe_machine();
-  const std::size_t shared = 2 * machine.l3_bytes * static_cast<std::size_t>(std::max(1, machine.l3_instances));
+  const std::size_t shared =
+      2 * machine.caches.l3.bytes * static_cast<std::size_t>(std::max(1, machine.caches.l3.instances));
   // Each thread's slice must evict its core's private caches, too.
-  const std::size_t own = 4 * (machine.l1d_bytes + machine.l2_bytes) * static_cast<std::size_t>(omp_get_max_threads());
+  const std::size_t own =
+      4 * (machine.caches.l1d.bytes + machine.caches.l2.bytes) * static_cast<std::size_t>(omp_get_max_threads());
   return std::max({shared, own, std::size_t{32} << 20});
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <gable/device.h>
 #include <gable/version.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/cli/dependencies.h"
 #include "bench/common/text.h"
@@ -56,16 +57,17 @@ std::vector<std::string> names_of(const std::vector<Dependency>& all) {
 
 void print_machine(const perf::Machine& machine, Console& console) {
   console.print(fmt::format("gable {}", GABLE_VERSION_STRING));
-  console.print(fmt::format("\nMachine\n  {}, {} of {} hardware threads on {} cores, {:.2f} GHz", machine.cpu_model,
-                            machine.threads_available, machine.threads_online, machine.cores_available,
-                            machine.clock_hz / 1e9));
-  console.print(fmt::format("  L1d {}, L2 {}, L3 {}, memory {}", bytes_text(static_cast<double>(machine.l1d_bytes)),
-                            bytes_text(static_cast<double>(machine.l2_bytes)),
-                            bytes_text(static_cast<double>(machine.l3_bytes)),
-                            bytes_text(static_cast<double>(machine.memory_bytes))));
-  console.print(fmt::format("  {}", fmt::join(machine.simd, " ")));
-  console.print(fmt::format("  {}, {}{}", machine.os, machine.kernel,
-                            machine.virtual_machine ? ", virtual machine (" + machine.hypervisor + ")" : ""));
+  console.print(fmt::format("\nMachine\n  {}, {} of {} hardware threads on {} cores, {:.2f} GHz", machine.cpu.name,
+                            machine.threads.available, machine.threads.online, machine.threads.cores,
+                            machine.cpu.clock_hz / 1e9));
+  console.print(fmt::format(
+      "  L1d {}, L2 {}, L3 {}, memory {}", bytes_text(static_cast<double>(machine.caches.l1d.bytes)),
+      bytes_text(static_cast<double>(machine.caches.l2.bytes)),
+      bytes_text(static_cast<double>(machine.caches.l3.bytes)), bytes_text(static_cast<double>(machine.memory.bytes))));
+  console.print(fmt::format("  {}", fmt::join(machine.cpu.simd, " ")));
+  console.print(
+      fmt::format("  {}, {}{}", machine.system.os, machine.system.kernel,
+                  machine.system.virtual_machine ? ", virtual machine (" + machine.system.hypervisor + ")" : ""));
   for (const std::string& note : machine.notes) console.print("  note: " + note);
 }
 

@@ -62,7 +62,7 @@ Row own_row(const std::string& name, const MeasureOptions& options) {
     place.device_name = gpu_name(place.device);
   } else {
     place.device = "cpu";
-    place.device_name = this_machine().cpu_model;
+    place.device_name = this_machine().cpu.name;
     place.threads = options.threads;
   }
   return row;

@@ -117,7 +117,7 @@ std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick
 std::map<int, perf::Timing> measure_team_starts(const perf::Machine& machine) {
   constexpr int kSamples = 21, kTeams = 50;
   std::map<int, perf::Timing> starts;
-  for (const int threads : {1, machine.threads_available}) {
+  for (const int threads : {1, machine.threads.available}) {
     std::vector<double> samples;
     for (int sample = 0; sample < kSamples; ++sample) {
       const auto begin = std::chrono::steady_clock::now();

@@ -64,7 +64,8 @@ void HostBandwidth::use_threads(int threads) {
   if (team_ != nullptr && team_->size() == threads) return;
   arenas_.clear();
   std::vector<int> cpus;
-  for (int i = 0; i < threads; ++i) cpus.push_back(machine_.cpus[static_cast<std::size_t>(i) % machine_.cpus.size()]);
+  for (int i = 0; i < threads; ++i)
+    cpus.push_back(machine_.threads.cpus[static_cast<std::size_t>(i) % machine_.threads.cpus.size()]);
   team_ = std::make_unique<perf::PinnedTeam>(cpus);
   arenas_.resize(cpus.size());
   const std::size_t bytes = static_cast<std::size_t>(largest_bytes_) / cpus.size() + 3 * (kPage + kApart);
@@ -98,8 +99,9 @@ Mover HostBandwidth::memory_mover(const BandwidthCase& one) {
   }
   use_threads(threads);
   const bool stores = one.movement != Movement::read;
-  const auto last_level = static_cast<double>(machine_.l3_bytes > 0 ? machine_.l3_bytes : machine_.l2_bytes) *
-                          std::max(1, machine_.l3_bytes > 0 ? machine_.l3_instances : machine_.l2_instances);
+  const auto last_level =
+      static_cast<double>(machine_.caches.l3.bytes > 0 ? machine_.caches.l3.bytes : machine_.caches.l2.bytes) *
+      std::max(1, machine_.caches.l3.bytes > 0 ? machine_.caches.l3.instances : machine_.caches.l2.instances);
   const bool streaming = stores && static_cast<double>(one.bytes) > 2 * last_level;
   Mover mover;
   mover.subject.time = [this, movement = one.movement, array_bytes, streaming](int calls) {

@@ -21,10 +21,10 @@ namespace {
 /// up.
 std::optional<double>& home_of(perf::Traffic& traffic, double bytes, int threads, const perf::Machine& machine) {
   const auto fits = [&](std::size_t cache, int instances) { return bytes <= static_cast<double>(cache) * instances; };
-  const int caches = std::min(threads, machine.cores_available);
-  if (fits(machine.l1d_bytes, caches)) return traffic.l1;
-  if (fits(machine.l2_bytes, caches)) return traffic.l2;
-  if (fits(machine.l3_bytes, machine.l3_instances)) return traffic.l3;
+  const int caches = std::min(threads, machine.threads.cores);
+  if (fits(machine.caches.l1d.bytes, caches)) return traffic.l1;
+  if (fits(machine.caches.l2.bytes, caches)) return traffic.l2;
+  if (fits(machine.caches.l3.bytes, machine.caches.l3.instances)) return traffic.l3;
   return traffic.dram;
 }
 

@@ -108,13 +108,13 @@ perf::Machine machine_of(const MachineEntry& entry) {
     const auto found = entry.caches.find(cache);
     return found == entry.caches.end() ? std::size_t{0} : static_cast<std::size_t>(found->second);
   };
-  machine.l1d_bytes = bytes("l1d");
-  machine.l2_bytes = bytes("l2");
-  machine.l3_bytes = bytes("l3");
+  machine.caches.l1d.bytes = bytes("l1d");
+  machine.caches.l2.bytes = bytes("l2");
+  machine.caches.l3.bytes = bytes("l3");
   const auto instances = entry.cache_instances.find("l3");
-  machine.l3_instances = instances == entry.cache_instances.end() ? 1 : instances->second;
-  machine.cores_available = entry.cores;
-  machine.threads_available = entry.threads;
+  machine.caches.l3.instances = instances == entry.cache_instances.end() ? 1 : instances->second;
+  machine.threads.cores = entry.cores;
+  machine.threads.available = entry.threads;
   return machine;
 }
 

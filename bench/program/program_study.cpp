@@ -288,7 +288,7 @@ class ProgramMeasurer {
                                      .resident_bytes = end_.resident_bytes,
                                      .waits = static_cast<double>(end_.waits),
                                      .preemptions = static_cast<double>(end_.preemptions)},
-                             .clock_hz = machine.clock_hz};
+                             .clock_hz = machine.cpu.clock_hz};
     for (const perf::KernelRecord& kernel : timed_.kernels) evidence.run.gpu_seconds += kernel.times.seconds;
     evidence.threads = least_one(evidence.run.cpu_seconds / end_.seconds);
     evidence.work = cpu_counts().evidence;

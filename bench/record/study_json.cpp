@@ -3,6 +3,7 @@
 
 #include <gable/device.h>
 #include <gable/version.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/common/text.h"
 #include "bench/record/program_json.h"
@@ -32,16 +33,16 @@ json versions_json() {
 
 json caches_json(const perf::Machine& machine) {
   json caches = json::object();
-  if (machine.l1d_bytes > 0) caches["l1d"] = machine.l1d_bytes;
-  if (machine.l2_bytes > 0) caches["l2"] = machine.l2_bytes;
-  if (machine.l3_bytes > 0) caches["l3"] = machine.l3_bytes;
+  if (machine.caches.l1d.bytes > 0) caches["l1d"] = machine.caches.l1d.bytes;
+  if (machine.caches.l2.bytes > 0) caches["l2"] = machine.caches.l2.bytes;
+  if (machine.caches.l3.bytes > 0) caches["l3"] = machine.caches.l3.bytes;
   return caches;
 }
 
 json instances_json(const perf::Machine& machine) {
   json instances = json::object();
-  if (machine.l2_instances > 0) instances["l2"] = machine.l2_instances;
-  if (machine.l3_instances > 0) instances["l3"] = machine.l3_instances;
+  if (machine.caches.l2.instances > 0) instances["l2"] = machine.caches.l2.instances;
+  if (machine.caches.l3.instances > 0) instances["l3"] = machine.caches.l3.instances;
   return instances;
 }
 
@@ -218,24 +219,24 @@ json to_json(const perf::Ability& ability) {
 json to_json(const std::vector<Refusal>& refused) { return list_json(refused); }
 
 json machine_json(const perf::Machine& machine, const std::string& command) {
-  json entry{{"cpu", machine.cpu_model},
-             {"vendor", machine.vendor},
-             {"architecture", machine.architecture},
-             {"cores", machine.cores_available},
-             {"threads", machine.threads_available},
-             {"threads_online", machine.threads_online},
+  json entry{{"cpu", machine.cpu.name},
+             {"vendor", machine.cpu.vendor},
+             {"architecture", machine.cpu.architecture},
+             {"cores", machine.threads.cores},
+             {"threads", machine.threads.available},
+             {"threads_online", machine.threads.online},
              {"caches", caches_json(machine)},
              {"cache_instances", instances_json(machine)},
-             {"simd", machine.simd},
-             {"clock_hz", machine.clock_hz},
-             {"memory_bytes", machine.memory_bytes},
-             {"compiler", machine.compiler},
-             {"os", machine.os},
-             {"kernel", machine.kernel},
-             {"date", machine.date},
+             {"simd", machine.cpu.simd},
+             {"clock_hz", machine.cpu.clock_hz},
+             {"memory_bytes", machine.memory.bytes},
+             {"compiler", machine.system.compiler},
+             {"os", machine.system.os},
+             {"kernel", machine.system.kernel},
+             {"date", machine.system.date},
              {"command", command},
              {"versions", versions_json()}};
-  if (machine.virtual_machine) entry["hypervisor"] = machine.hypervisor;
+  if (machine.system.virtual_machine) entry["hypervisor"] = machine.system.hypervisor;
   if (!machine.notes.empty()) entry["notes"] = machine.notes;
   for (const DeviceInfo& info : devices()) {
     if (info.available && info.memory.kind == Memory::Kind::cuda && !entry.contains("gpu")) entry["gpu"] = info.name;

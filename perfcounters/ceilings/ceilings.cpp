@@ -115,9 +115,9 @@ void observe_clock(Configuration& where, double seconds) {
 }
 
 Configuration configuration(const Machine& machine, bool all) {
-  const std::vector<int> cpus(machine.cpus.begin(), all ? machine.cpus.end() : machine.cpus.begin() + 1);
-  Configuration made{
-      .team = std::make_unique<PinnedTeam>(cpus), .cores = all ? machine.cores_available : 1, .all = all};
+  const std::vector<int> cpus(machine.threads.cpus.begin(),
+                              all ? machine.threads.cpus.end() : machine.threads.cpus.begin() + 1);
+  Configuration made{.team = std::make_unique<PinnedTeam>(cpus), .cores = all ? machine.threads.cores : 1, .all = all};
   observe_clock(made, 0.03);
   return made;
 }
@@ -228,8 +228,8 @@ void measure_compute(Run& run, Configuration& where, const std::vector<ComputeLo
 
 // Last-level cache bytes within reach of one thread, or of all.
 std::size_t last_level_bytes(const Machine& machine, bool all) {
-  const std::size_t bytes = machine.l3_bytes > 0 ? machine.l3_bytes : machine.l2_bytes;
-  const int instances = machine.l3_bytes > 0 ? machine.l3_instances : machine.l2_instances;
+  const std::size_t bytes = machine.caches.l3.bytes > 0 ? machine.caches.l3.bytes : machine.caches.l2.bytes;
+  const int instances = machine.caches.l3.bytes > 0 ? machine.caches.l3.instances : machine.caches.l2.instances;
   return bytes * static_cast<std::size_t>(all ? std::max(1, instances) : 1);
 }
 
@@ -237,8 +237,8 @@ std::size_t last_level_bytes(const Machine& machine, bool all) {
 // memory, so that three arrays take a quarter of it.
 std::size_t dram_array_bytes(const Machine& machine, bool all) {
   const std::size_t wanted = 4 * last_level_bytes(machine, all);
-  const std::size_t allowed = machine.memory_available_bytes / 12;
-  return machine.memory_available_bytes == 0 ? wanted : std::min(wanted, allowed);
+  const std::size_t allowed = machine.memory.available_bytes / 12;
+  return machine.memory.available_bytes == 0 ? wanted : std::min(wanted, allowed);
 }
 
 struct Level {
@@ -248,7 +248,7 @@ struct Level {
 
 std::vector<Level> levels(const Machine& machine) {
   std::vector<Level> found{{"l1", 1}, {"l2", 2}};
-  if (machine.l3_bytes > 0) found.push_back({"l3", 3});
+  if (machine.caches.l3.bytes > 0) found.push_back({"l3", 3});
   found.push_back({"dram", 0});
   return found;
 }
@@ -289,7 +289,7 @@ Arenas make_arenas(const Machine& machine, Configuration& where) {
   });
   if (!complete)
     throw std::runtime_error(fmt::format("{} MiB for measuring bandwidth were refused; {} MiB seemed available",
-                                         threads * 3 * bytes >> 20, machine.memory_available_bytes >> 20));
+                                         threads * 3 * bytes >> 20, machine.memory.available_bytes >> 20));
   return arenas;
 }
 
@@ -395,23 +395,23 @@ std::size_t working_set(const Machine& machine, int level, bool all_threads) {
   const auto share = [&](std::size_t bytes, int sharers) {
     return bytes / static_cast<std::size_t>(all_threads ? std::max(1, sharers) : 1);
   };
-  const std::size_t l1 = share(machine.l1d_bytes, machine.l1d_sharers);
-  const std::size_t l2 = share(machine.l2_bytes, machine.l2_sharers);
-  const std::size_t l3 = share(machine.l3_bytes, machine.l3_sharers);
+  const std::size_t l1 = share(machine.caches.l1d.bytes, machine.caches.l1d.sharers);
+  const std::size_t l2 = share(machine.caches.l2.bytes, machine.caches.l2.sharers);
+  const std::size_t l3 = share(machine.caches.l3.bytes, machine.caches.l3.sharers);
   switch (level) {
     case 1:
       return l1 / 2;
     case 2:
       return std::max(2 * l1, l2 / 2);
     case 3:
-      if (machine.l3_bytes == 0) return 0;
+      if (machine.caches.l3.bytes == 0) return 0;
       // The geometric mean stays clear of both sizes, even if a virtual machine owns less of the L3 than it is told. If
       // a core's share of a victim L3 is hardly larger than its L2, the two capacities add up.
       if (l3 >= 4 * l2) return static_cast<std::size_t>(std::sqrt(static_cast<double>(l2) * static_cast<double>(l3)));
       return l2 + l3 / 2;
     default:
       return dram_array_bytes(machine, all_threads) /
-             static_cast<std::size_t>(all_threads ? std::max(1, machine.threads_available) : 1);
+             static_cast<std::size_t>(all_threads ? std::max(1, machine.threads.available) : 1);
   }
 }
 
@@ -422,7 +422,7 @@ std::vector<Ceiling> measure_ceilings(const Machine& machine, const CeilingOptio
       for (ComputeLoop& loop : loops_of_type()) loops.push_back(std::move(loop));
   }
   std::map<std::string, double> single_thread_rates;
-  const int configurations = machine.threads_available > 1 ? 2 : 1;
+  const int configurations = machine.threads.available > 1 ? 2 : 1;
   const int bandwidths = options.bandwidth ? static_cast<int>(levels(machine).size()) + 2 : 0;
   const int all = configurations * (static_cast<int>(loops.size()) + bandwidths);
   const int measurements = options.only.empty() ? all : static_cast<int>(options.only.size());

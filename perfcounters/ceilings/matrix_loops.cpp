@@ -133,7 +133,7 @@ bool request_tiles() {
 std::vector<ComputeLoop> half_precision_loops() {
   const Machine machine = describe_isa_only();
   std::vector<ComputeLoop> loops;
-  if (machine.has("avx512_fp16"))
+  if (machine.cpu.has("avx512_fp16"))
     loops.push_back({.isa = "avx512_fp16",
                      .dtype = "f16",
                      .fma = true,
@@ -141,14 +141,14 @@ std::vector<ComputeLoop> half_precision_loops() {
                      .instructions_per_iteration = kWideChains,
                      .run = fp16_fma});
   // A lane multiplies two pairs and adds both products: 16 lanes x 2 x 2 FLOP.
-  if (machine.has("avx512_bf16"))
+  if (machine.cpu.has("avx512_bf16"))
     loops.push_back({.isa = "avx512_bf16",
                      .dtype = "bf16",
                      .fma = true,
                      .flop_per_instruction = 64,
                      .instructions_per_iteration = kWideChains,
                      .run = bf16_pairs});
-  if (machine.has("amx_bf16") && request_tiles())
+  if (machine.cpu.has("amx_bf16") && request_tiles())
     loops.push_back({.isa = "amx_bf16",
                      .dtype = "bf16",
                      .fma = true,
@@ -163,16 +163,16 @@ std::vector<ComputeLoop> i8_loops() {
   const Machine machine = describe_isa_only();
   std::vector<ComputeLoop> loops;
   // A lane of 32 bits multiplies four pairs and adds their products: 4 x 2 operations.
-  if (machine.has("avx_vnni"))
+  if (machine.cpu.has("avx_vnni"))
     loops.push_back({.isa = "avx_vnni", .dtype = "i8", .fma = true, .flop_per_instruction = 64, .run = avx_vnni});
-  if (machine.has("avx512_vnni"))
+  if (machine.cpu.has("avx512_vnni"))
     loops.push_back({.isa = "avx512_vnni",
                      .dtype = "i8",
                      .fma = true,
                      .flop_per_instruction = 128,
                      .instructions_per_iteration = kWideChains,
                      .run = avx512_vnni});
-  if (machine.has("amx_int8") && request_tiles())
+  if (machine.cpu.has("amx_int8") && request_tiles())
     loops.push_back({.isa = "amx_int8",
                      .dtype = "i8",
                      .fma = true,

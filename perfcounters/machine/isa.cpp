@@ -84,17 +84,17 @@ void describe_isa(Machine& machine) {
       {"amx_fp16", tiles && bit(seven_one.eax, 21)},
   };
   for (const auto& [name, present] : features)
-    if (present) machine.simd.emplace_back(name);
+    if (present) machine.cpu.simd.emplace_back(name);
 
   const CpuId zero = cpuid(0);
-  machine.vendor = text_of({zero.ebx, zero.edx, zero.ecx});
-  machine.family = static_cast<int>((one.eax >> 8 & 0xf) + (one.eax >> 20 & 0xff));
-  machine.model = static_cast<int>((one.eax >> 4 & 0xf) | (one.eax >> 12 & 0xf0));
-  machine.virtual_machine = bit(one.ecx, 31);
-  if (machine.virtual_machine) {
+  machine.cpu.vendor = text_of({zero.ebx, zero.edx, zero.ecx});
+  machine.cpu.family = static_cast<int>((one.eax >> 8 & 0xf) + (one.eax >> 20 & 0xff));
+  machine.cpu.model = static_cast<int>((one.eax >> 4 & 0xf) | (one.eax >> 12 & 0xf0));
+  machine.system.virtual_machine = bit(one.ecx, 31);
+  if (machine.system.virtual_machine) {
     CpuId host;
     __cpuid(0x40000000U, host.eax, host.ebx, host.ecx, host.edx);
-    machine.hypervisor = text_of({host.ebx, host.ecx, host.edx});
+    machine.system.hypervisor = text_of({host.ebx, host.ecx, host.edx});
   }
 }
 
@@ -109,11 +109,12 @@ void describe_isa(Machine& machine) {
       {"neon_bf16", (caps2 & HWCAP2_BF16) != 0},
   };
   for (const auto& [name, present] : features)
-    if (present) machine.simd.emplace_back(name);
-  machine.vendor = value_of("/proc/cpuinfo", "CPU implementer", ':');
+    if (present) machine.cpu.simd.emplace_back(name);
+  machine.cpu.vendor = value_of("/proc/cpuinfo", "CPU implementer", ':');
   const std::string product = first_line("/sys/class/dmi/id/product_name").value_or("");
-  machine.virtual_machine = product.find("KVM") != std::string::npos || product.find("Virtual") != std::string::npos;
-  if (machine.virtual_machine) machine.hypervisor = product;
+  machine.system.virtual_machine =
+      product.find("KVM") != std::string::npos || product.find("Virtual") != std::string::npos;
+  if (machine.system.virtual_machine) machine.system.hypervisor = product;
 }
 
 #else

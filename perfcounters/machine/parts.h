@@ -5,13 +5,13 @@
 
 namespace gable::perf {
 
-/// isa.cpp: simd, vendor, family, model, virtual_machine, hypervisor.
+/// isa.cpp: of `cpu` vendor, family, model and simd; of `system` virtual_machine and hypervisor.
 void describe_isa(Machine& machine);
 
-/// topology.cpp: threads, cores and cpus.
+/// topology.cpp: `threads`.
 void describe_threads(Machine& machine);
 
-/// topology.cpp: sizes, sharers and instances of the caches. Needs `cpus`.
+/// topology.cpp: `caches`. Needs `threads.cpus`.
 void describe_caches(Machine& machine);
 
 }  // namespace gable::perf

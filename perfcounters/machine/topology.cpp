@@ -75,12 +75,6 @@ std::vector<int> cores_first(const std::vector<int>& cpus, int* cores) {
   return sorted;
 }
 
-struct CacheLevel {
-  std::size_t bytes = 0;
-  int sharers = 1;
-  int instances = 0;
-};
-
 // Level `level` (data or unified) as the available CPUs see it.
 CacheLevel cache_level(const std::vector<int>& cpus, int level) {
   CacheLevel found;
@@ -128,31 +122,30 @@ std::vector<int> parse_cpu_list(const std::string& list) {
 }
 
 void describe_threads(Machine& machine) {
-  machine.threads_online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  machine.threads.online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   int cores = 0;
-  machine.cpus = cores_first(affinity_cpus(), &cores);
-  if (const auto quota = cgroup_cpu_quota(); quota && *quota < static_cast<double>(machine.cpus.size())) {
-    machine.notes.push_back(fmt::format("the cgroup grants {:.2f} CPUs' time of {} CPUs", *quota, machine.cpus.size()));
-    machine.cpus.resize(static_cast<std::size_t>(std::max(1.0, std::floor(*quota))));
+  machine.threads.cpus = cores_first(affinity_cpus(), &cores);
+  if (const auto quota = cgroup_cpu_quota(); quota && *quota < static_cast<double>(machine.threads.cpus.size())) {
+    machine.notes.push_back(
+        fmt::format("the cgroup grants {:.2f} CPUs' time of {} CPUs", *quota, machine.threads.cpus.size()));
+    machine.threads.cpus.resize(static_cast<std::size_t>(std::max(1.0, std::floor(*quota))));
   }
-  machine.threads_available = static_cast<int>(machine.cpus.size());
-  machine.cores_available = std::min(cores, machine.threads_available);
+  machine.threads.available = static_cast<int>(machine.threads.cpus.size());
+  machine.threads.cores = std::min(cores, machine.threads.available);
 }
 
 void describe_caches(Machine& machine) {
-  const CacheLevel l1 = cache_level(machine.cpus, 1);
-  const CacheLevel l2 = cache_level(machine.cpus, 2);
-  const CacheLevel l3 = cache_level(machine.cpus, 3);
-  if (l1.bytes == 0 || l2.bytes == 0)
+  CacheLevel l1d = cache_level(machine.threads.cpus, 1);
+  CacheLevel l2 = cache_level(machine.threads.cpus, 2);
+  CacheLevel l3 = cache_level(machine.threads.cpus, 3);
+  if (l1d.bytes == 0 || l2.bytes == 0)
     machine.notes.push_back("sysfs reports no L1 or L2 cache: sizes are the C library's, or 32 KiB and 512 KiB");
-  machine.l1d_bytes = size_or(l1.bytes, _SC_LEVEL1_DCACHE_SIZE, std::size_t{32} << 10);
-  machine.l2_bytes = size_or(l2.bytes, _SC_LEVEL2_CACHE_SIZE, std::size_t{512} << 10);
-  machine.l3_bytes = size_or(l3.bytes, _SC_LEVEL3_CACHE_SIZE, 0);
-  machine.l1d_sharers = l1.sharers;
-  machine.l2_sharers = l2.sharers;
-  machine.l3_sharers = l3.sharers;
-  machine.l2_instances = std::max(1, l2.instances);
-  machine.l3_instances = machine.l3_bytes == 0 ? 0 : std::max(1, l3.instances);
+  l1d.bytes = size_or(l1d.bytes, _SC_LEVEL1_DCACHE_SIZE, std::size_t{32} << 10);
+  l2.bytes = size_or(l2.bytes, _SC_LEVEL2_CACHE_SIZE, std::size_t{512} << 10);
+  l3.bytes = size_or(l3.bytes, _SC_LEVEL3_CACHE_SIZE, 0);
+  l2.instances = std::max(1, l2.instances);
+  l3.instances = l3.bytes == 0 ? 0 : std::max(1, l3.instances);
+  machine.caches = {.l1d = l1d, .l2 = l2, .l3 = l3};
 }
 
 }  // namespace gable::perf

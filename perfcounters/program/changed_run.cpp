@@ -15,8 +15,8 @@ namespace {
 bool make(Change change, Launch& what) {
   if (change == Change::one_cpu) {
     const Machine machine = describe_machine();
-    if (machine.cpus.empty()) return false;
-    what.one_cpu = machine.cpus.front();
+    if (machine.threads.cpus.empty()) return false;
+    what.one_cpu = machine.threads.cpus.front();
     return true;
   }
   const CounterPlugin preloaded = find_counter_plugin("libgable_preload.so");

@@ -198,7 +198,7 @@ ProgramCounts::Work ProgramCounts::finished(const Work& work, const std::map<std
   Work result = work;
   result.flop = without_amx(std::move(result.flop), extra);
   if (!result.flop.value) return result;
-  if (host_.machine.vendor == "GenuineIntel" && host_.machine.has("avx512_bf16"))
+  if (host_.machine.cpu.vendor == "GenuineIntel" && host_.machine.cpu.has("avx512_bf16"))
     result.flop.note = "bf16 dot products (VDPBF16PS) have no event: they are not in it";
   else if (ability(status_, Metric::flop).available)
     result.flop.note = ability(status_, Metric::flop).reason;  // Arm: speculative operations

@@ -30,7 +30,7 @@ class Sweep {
  private:
   static std::size_t largest_cache() {
     const Machine machine = describe_machine();
-    return std::max({machine.l1d_bytes, machine.l2_bytes, machine.l3_bytes, std::size_t{1} << 20});
+    return std::max({machine.caches.l1d.bytes, machine.caches.l2.bytes, machine.caches.l3.bytes, std::size_t{1} << 20});
   }
   std::size_t bytes_;
   std::unique_ptr<char[]> buffer_;

@@ -30,9 +30,10 @@ std::size_t elements_beyond_caches(const Machine& machine) {
   constexpr std::size_t kArrays = 3;
   constexpr std::size_t kLeast = std::size_t{32} << 20;
   const std::size_t caches =
-      machine.l3_bytes * static_cast<std::size_t>(std::max(1, machine.l3_instances)) + machine.l2_bytes;
+      machine.caches.l3.bytes * static_cast<std::size_t>(std::max(1, machine.caches.l3.instances)) +
+      machine.caches.l2.bytes;
   const std::size_t wanted = std::max(4 * caches, kLeast);
-  const std::size_t bytes = std::min(wanted, machine.memory_available_bytes / 4 / kArrays);
+  const std::size_t bytes = std::min(wanted, machine.memory.available_bytes / 4 / kArrays);
   return bytes / sizeof(float) / kElementsStep * kElementsStep;
 }
 
@@ -124,7 +125,7 @@ std::vector<KnownWork> known_work_in_process(const Machine& machine, double flop
   }
   constexpr std::int64_t kPasses = 20'000;
   const std::size_t resident =
-      std::max(machine.l1d_bytes / 2 / sizeof(float), kElementsStep) / kElementsStep * kElementsStep;
+      std::max(machine.caches.l1d.bytes / 2 / sizeof(float), kElementsStep) / kElementsStep * kElementsStep;
   const double loaded = static_cast<double>(resident * sizeof(float)) * static_cast<double>(kPasses);
   all.push_back({.name = fmt::format("read of {} KiB, {} times", resident * sizeof(float) >> 10, kPasses),
                  .workload = {.run = known_kernel("read", resident, kPasses)},

@@ -45,9 +45,9 @@ const MemoryEncoding* memory_encoding(const Machine& machine) {
       {173,                                                        // Granite Rapids: two sub-channels
        {{"cas_rd_sch0", 0xcf05}, {"cas_wr_sch0", 0xf005}, {"cas_rd_sch1", 0xcf06}, {"cas_wr_sch1", 0xf006}}},
   };
-  if (machine.vendor != "GenuineIntel" || machine.family != 6) return nullptr;
+  if (machine.cpu.vendor != "GenuineIntel" || machine.cpu.family != 6) return nullptr;
   const auto found =
-      std::find_if(known.begin(), known.end(), [&](const MemoryEncoding& e) { return e.model == machine.model; });
+      std::find_if(known.begin(), known.end(), [&](const MemoryEncoding& e) { return e.model == machine.cpu.model; });
   return found == known.end() ? nullptr : &*found;
 }
 
@@ -76,7 +76,7 @@ std::vector<PcmEvent> pcm_events(const Machine& machine) {
   const MemoryEncoding* memory = memory_encoding(machine);
   if (memory == nullptr) return {};
   std::vector<PcmEvent> events;
-  if (machine.model != kSkylakeServer)
+  if (machine.cpu.model != kSkylakeServer)
     for (const auto& [name, encoding] : flop_encodings())
       events.push_back({"core", name, kCoreBits | encoding.first, Metric::flop, encoding.second});
   for (const auto& [name, config] : memory->reads_and_writes)
@@ -120,7 +120,7 @@ SourceStatus PcmSource::status() const {
   if (file >= 0) close(file);
   if (events_.empty()) {
     status.reason = fmt::format("the memory controllers of this CPU ({}, family {}, model {}) are not known",
-                                machine_.vendor, machine_.family, machine_.model);
+                                machine_.cpu.vendor, machine_.cpu.family, machine_.cpu.model);
     status.cure = "an Intel server CPU from Skylake to Granite Rapids; elsewhere perf_event or --counters simulated";
   } else if (find_program(kProgram).empty()) {
     status.reason = fmt::format("no program {} on the PATH", kProgram);
@@ -219,7 +219,8 @@ std::vector<KnownWork> PcmSource::known_work() const {
   constexpr double kTolerance = 0.05;  // the whole machine is counted
   constexpr std::size_t kStep = 256;
   if (helper_.empty()) return {};
-  const std::size_t beyond = 4 * std::max(machine_.l3_bytes, std::size_t{32} << 20) / sizeof(float) / kStep * kStep;
+  const std::size_t beyond =
+      4 * std::max(machine_.caches.l3.bytes, std::size_t{32} << 20) / sizeof(float) / kStep * kStep;
   std::vector<KnownWork> all = known_sweeps_in_child(helper_, beyond, false, kTolerance);
   for (KnownWork& chain : known_chains_in_child(helper_, kTolerance)) all.push_back(std::move(chain));
   return all;

@@ -206,12 +206,12 @@ int sve_vector_bits() {
 /// f16's events, and AMX's busy cycles, where this CPU has them.
 std::vector<FlopEvent> newer_intel_events(const Machine& machine) {
   std::vector<FlopEvent> newer;
-  if (machine.has("avx512_fp16"))
+  if (machine.cpu.has("avx512_fp16"))
     newer = {{"fp_arith_inst_retired2.scalar_half", 0x01CF, 1, "f16"},
              {"fp_arith_inst_retired2.128b_packed_half", 0x04CF, 8, "f16"},
              {"fp_arith_inst_retired2.256b_packed_half", 0x08CF, 16, "f16"},
              {"fp_arith_inst_retired2.512b_packed_half", 0x10CF, 32, "f16"}};
-  if (machine.has("amx_tile")) newer.push_back({kAmxBusy, 0x02B7, 0});
+  if (machine.cpu.has("amx_tile")) newer.push_back({kAmxBusy, 0x02B7, 0});
   return newer;
 }
 
@@ -245,22 +245,22 @@ std::vector<std::vector<FlopEvent>> intel_groups_by_type(const Machine& machine)
 // Since Zen 5 the upper bits of the unit mask choose a type, and none chooses all; before, bit 4 was bf16's.
 std::vector<std::vector<FlopEvent>> amd_groups(const Machine& machine) {
   constexpr int kZen5Family = 0x1a;
-  const bool zen4 = machine.family < kZen5Family && machine.has("avx512_bf16");
+  const bool zen4 = machine.cpu.family < kZen5Family && machine.cpu.has("avx512_bf16");
   return {{{"fp_ret_sse_avx_ops.all", zen4 ? 0x1F03U : 0x0F03U, 1}}};
 }
 
 }  // namespace
 
 std::vector<std::vector<FlopEvent>> flop_groups(const Machine& machine, int sve_bits) {
-  if (machine.vendor == "GenuineIntel") return intel_groups(machine);
-  if (machine.vendor == "AuthenticAMD") return amd_groups(machine);
-  if (machine.vendor == kArmImplementer)
+  if (machine.cpu.vendor == "GenuineIntel") return intel_groups(machine);
+  if (machine.cpu.vendor == "AuthenticAMD") return amd_groups(machine);
+  if (machine.cpu.vendor == kArmImplementer)
     return {{{"fp_scale_ops_spec", 0x80C0, sve_bits / 128.0}, {"fp_fixed_ops_spec", 0x80C1, 1}}};
   return {};
 }
 
 std::vector<std::vector<FlopEvent>> flop_groups_by_type(const Machine& machine, int sve_bits) {
-  return machine.vendor == "GenuineIntel" ? intel_groups_by_type(machine) : flop_groups(machine, sve_bits);
+  return machine.cpu.vendor == "GenuineIntel" ? intel_groups_by_type(machine) : flop_groups(machine, sve_bits);
 }
 
 Quantity flop_from_counts(std::span<const FlopEvent> events, const RawGroup& group) {
@@ -392,11 +392,11 @@ std::vector<std::vector<RawGroup>> read_memory_groups(const std::vector<std::vec
 }
 
 SourceStatus explain_core_failure(const PerfHost& host, int error) {
-  return explain_failure(error, host.paranoid, host.machine.virtual_machine, has_cpu_pmu(host.devices));
+  return explain_failure(error, host.paranoid, host.machine.system.virtual_machine, has_cpu_pmu(host.devices));
 }
 
 SourceStatus explain_memory_failure(const PerfHost& host, int error) {
-  return explain_failure(error, host.paranoid, host.machine.virtual_machine, true);
+  return explain_failure(error, host.paranoid, host.machine.system.virtual_machine, true);
 }
 
 void add_extra(std::span<const FlopEvent> events, std::span<const RawGroup> groups,
@@ -434,7 +434,7 @@ SourceStatus PerfEventSource::status() const {
   Ability flop{Metric::flop, false, "", ""};
   Ability dram{Metric::dram_bytes, false, "", ""};
   if (flop_groups_.empty()) {
-    flop.reason = fmt::format("no floating-point events are known for the CPU vendor \"{}\"", host_.machine.vendor);
+    flop.reason = fmt::format("no floating-point events are known for the CPU vendor \"{}\"", host_.machine.cpu.vendor);
     flop.cure = "an Intel, AMD or Arm CPU; or rely on analytic W and Q";
   }
   for (const auto& events : flop_groups_) {
@@ -447,7 +447,7 @@ SourceStatus PerfEventSource::status() const {
     }
   }
   flop.available = flop.reason.empty();
-  if (flop.available && host_.machine.vendor == kArmImplementer) flop.reason = "speculative operations count too";
+  if (flop.available && host_.machine.cpu.vendor == kArmImplementer) flop.reason = "speculative operations count too";
 
   const std::vector<MemoryEvent> memory = memory_events(host_.devices);
   std::vector<std::vector<PerfGroup>> groups;
@@ -571,7 +571,7 @@ Reading PerfEventSource::measure(const Workload& workload, const CountOptions& o
                                      : Quantity{.reason = std::string("perf_event gives no ") + to_string(metric)};
   }
   if (reading.quantities.count(Metric::flop) == 0) return reading;
-  const bool intel = host_.machine.vendor == "GenuineIntel";
+  const bool intel = host_.machine.cpu.vendor == "GenuineIntel";
   Quantity& flop = reading.quantities[Metric::flop];
   flop = without_amx(std::move(flop), reading.extra);
   if (intel && workload.dtype == "bf16" && amx_cycles(reading.extra) == 0)

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -440,11 +441,11 @@ TEST_CASE("rows are judged under the ceilings of a record as under those that we
   CHECK(same.cpu[1].threads == 2);
   CHECK(same.cpu[1].isa_or_level == "avx2");
   const perf::Machine machine = machine_of({.cores = 4, .threads = 8, .caches = {{"l1d", 32768}, {"l3", 1 << 24}}});
-  CHECK(machine.l1d_bytes == 32768);
-  CHECK(machine.l2_bytes == 0);
-  CHECK(machine.cores_available == 4);
-  CHECK(machine.l3_instances == 1);  // an old record does not say
-  CHECK(machine_of({.caches = {{"l3", 1 << 24}}, .cache_instances = {{"l3", 8}}}).l3_instances == 8);
+  CHECK(machine.caches.l1d.bytes == 32768);
+  CHECK(machine.caches.l2.bytes == 0);
+  CHECK(machine.threads.cores == 4);
+  CHECK(machine.caches.l3.instances == 1);  // an old record does not say
+  CHECK(machine_of({.caches = {{"l3", 1 << 24}}, .cache_instances = {{"l3", 8}}}).caches.l3.instances == 8);
   CHECK(recorded.of_gpu(0)->l2_bytes == 40'000'000);
 }
 

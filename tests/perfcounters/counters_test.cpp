@@ -227,10 +227,10 @@ namespace {
 
 Machine sapphire_rapids() {
   Machine machine;
-  machine.vendor = "GenuineIntel";
-  machine.family = 6;
-  machine.model = 143;
-  machine.l3_bytes = std::size_t{105} << 20;
+  machine.cpu.vendor = "GenuineIntel";
+  machine.cpu.family = 6;
+  machine.cpu.model = 143;
+  machine.caches.l3.bytes = std::size_t{105} << 20;
   return machine;
 }
 
@@ -326,13 +326,13 @@ TEST_CASE("PCM refuses what it can't count: cold runs, bf16, a tool that fails o
   CHECK(silent.measure(in_child(), both).at(Metric::flop).reason.find("no counts of") != std::string::npos);
 
   Machine amd;
-  amd.vendor = "AuthenticAMD";
+  amd.cpu.vendor = "AuthenticAMD";
   const SourceStatus status = PcmSource(amd, "gable").status();
   CHECK_FALSE(status.available);
   CHECK_FALSE(status.cure.empty());
   CHECK(pcm_events(amd).empty());
   Machine skylake = sapphire_rapids();
-  skylake.model = 85;
+  skylake.cpu.model = 85;
   for (const PcmEvent& event : pcm_events(skylake)) CHECK(event.metric == Metric::dram_bytes);
 }
 

@@ -66,8 +66,8 @@ TEST_CASE("each unit of this machine has its loops, which count its lanes and an
   const Machine machine = describe_machine();
   std::map<std::string, int> expected{{"scalar f32", 1}, {"scalar f64", 1}};
 #if defined(__x86_64__)
-  if (machine.has("sse4")) expected["sse4 f32"] = 4, expected["sse4 f64"] = 2;
-  if (machine.has("avx2") && machine.has("fma")) {
+  if (machine.cpu.has("sse4")) expected["sse4 f32"] = 4, expected["sse4 f64"] = 2;
+  if (machine.cpu.has("avx2") && machine.cpu.has("fma")) {
     expected["avx2 f32"] = 8;
     expected["scalar fma f32"] = 2;
     expected["sse4 fma f32"] = 8;
@@ -77,10 +77,10 @@ TEST_CASE("each unit of this machine has its loops, which count its lanes and an
     expected["sse4 fma f64"] = 4;
     expected["avx2 fma f64"] = 8;
   }
-  if (machine.has("avx_vnni")) expected["avx_vnni fma i8"] = 64;
-  if (machine.has("avx512_vnni")) expected["avx512_vnni fma i8"] = 128;
-  if (machine.has("avx512_bf16")) expected["avx512_bf16 fma bf16"] = 64;
-  if (machine.has("avx512_fp16")) expected["avx512_fp16 fma f16"] = 64;
+  if (machine.cpu.has("avx_vnni")) expected["avx_vnni fma i8"] = 64;
+  if (machine.cpu.has("avx512_vnni")) expected["avx512_vnni fma i8"] = 128;
+  if (machine.cpu.has("avx512_bf16")) expected["avx512_bf16 fma bf16"] = 64;
+  if (machine.cpu.has("avx512_fp16")) expected["avx512_fp16 fma f16"] = 64;
 #elif defined(__aarch64__)
   expected["scalar fma f32"] = 2;
   expected["neon f32"] = 4;
@@ -133,14 +133,14 @@ TEST_CASE("every ceiling is positive, its quartiles ordered, named once and carr
     CHECK(ceiling.runs >= 3);
     CHECK_FALSE(ceiling.formula.empty());
     CHECK((ceiling.kind == "compute" || (ceiling.kind == "bandwidth" && ceiling.working_set_bytes > 0)));
-    CHECK((ceiling.threads == 1 || ceiling.threads == machine.threads_available));
+    CHECK((ceiling.threads == 1 || ceiling.threads == machine.threads.available));
     CHECK(seen.insert(ceiling.name + " " + std::to_string(ceiling.threads)).second);
   }
   for (const std::string name :
        {"scalar f32", "scalar f64", "l1 read", "l2 read", "dram read", "dram triad", "dram triad nt"}) {
     CAPTURE(name);
     CHECK(seen.contains(name + " 1"));
-    CHECK(seen.contains(name + " " + std::to_string(machine.threads_available)));
+    CHECK(seen.contains(name + " " + std::to_string(machine.threads.available)));
   }
 }
 
@@ -196,8 +196,8 @@ TEST_CASE("progress counts up to its total, and parts can be left out") {
     total = all;
   };
   Machine machine = describe_machine();
-  machine.cpus.resize(1);
-  machine.threads_available = machine.cores_available = 1;
+  machine.threads.cpus.resize(1);
+  machine.threads.available = machine.threads.cores = 1;
   const auto ceilings = measure_ceilings(machine, options);
   CHECK(static_cast<int>(ceilings.size()) == total);
   CHECK(std::is_sorted(done.begin(), done.end()));
@@ -207,24 +207,24 @@ TEST_CASE("progress counts up to its total, and parts can be left out") {
 
 TEST_CASE("working sets lie between the cache levels, also where threads share a cache") {
   Machine machine;
-  machine.l1d_bytes = 48 << 10;
-  machine.l2_bytes = 2 << 20;
-  machine.l3_bytes = 105 << 20;
-  machine.l1d_sharers = machine.l2_sharers = 2;
-  machine.l3_sharers = 96;
-  machine.l3_instances = machine.l2_instances = 1;
-  machine.threads_available = 96;
-  machine.memory_available_bytes = std::size_t{256} << 30;
+  machine.caches.l1d.bytes = 48 << 10;
+  machine.caches.l2.bytes = 2 << 20;
+  machine.caches.l3.bytes = 105 << 20;
+  machine.caches.l1d.sharers = machine.caches.l2.sharers = 2;
+  machine.caches.l3.sharers = 96;
+  machine.caches.l3.instances = machine.caches.l2.instances = 1;
+  machine.threads.available = 96;
+  machine.memory.available_bytes = std::size_t{256} << 30;
   CHECK(working_set(machine, 1, true) == 12 << 10);
-  CHECK(working_set(machine, 2, false) > machine.l1d_bytes);
-  CHECK(working_set(machine, 2, false) < machine.l2_bytes);
-  CHECK(working_set(machine, 3, false) > machine.l2_bytes);
-  CHECK(working_set(machine, 3, false) < machine.l3_bytes);
-  CHECK(working_set(machine, 3, true) > machine.l2_bytes / 2);
-  CHECK(working_set(machine, 3, true) * 96 < machine.l3_bytes + 48 * machine.l2_bytes);
-  CHECK(working_set(machine, 0, true) * 96 >= 4 * machine.l3_bytes - 96);
-  machine.memory_available_bytes = std::size_t{1} << 30;
+  CHECK(working_set(machine, 2, false) > machine.caches.l1d.bytes);
+  CHECK(working_set(machine, 2, false) < machine.caches.l2.bytes);
+  CHECK(working_set(machine, 3, false) > machine.caches.l2.bytes);
+  CHECK(working_set(machine, 3, false) < machine.caches.l3.bytes);
+  CHECK(working_set(machine, 3, true) > machine.caches.l2.bytes / 2);
+  CHECK(working_set(machine, 3, true) * 96 < machine.caches.l3.bytes + 48 * machine.caches.l2.bytes);
+  CHECK(working_set(machine, 0, true) * 96 >= 4 * machine.caches.l3.bytes - 96);
+  machine.memory.available_bytes = std::size_t{1} << 30;
   CHECK(working_set(machine, 0, false) <= (std::size_t{1} << 30) / 12);
-  machine.l3_bytes = 0;
+  machine.caches.l3.bytes = 0;
   CHECK(working_set(machine, 3, true) == 0);
 }

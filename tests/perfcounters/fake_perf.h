@@ -40,9 +40,9 @@ class FakeDevices {
 
 inline Machine cpu_of(const std::string& vendor, int family, std::vector<std::string> simd) {
   Machine machine;
-  machine.vendor = vendor;
-  machine.family = family;
-  machine.simd = std::move(simd);
+  machine.cpu.vendor = vendor;
+  machine.cpu.family = family;
+  machine.cpu.simd = std::move(simd);
   return machine;
 }
 

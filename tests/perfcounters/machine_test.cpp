@@ -61,22 +61,22 @@ TEST_CASE("temporary folders that are made at the same time are no abandoned one
 
 TEST_CASE("the machine's description is complete and consistent") {
   const Machine machine = describe_machine();
-  CHECK_FALSE(machine.cpu_model.empty());
-  CHECK_FALSE(machine.kernel.empty());
-  CHECK_FALSE(machine.compiler.empty());
-  CHECK(machine.threads_available >= 1);
-  CHECK(machine.threads_available <= machine.threads_online);
-  CHECK(machine.cores_available <= machine.threads_available);
-  CHECK(static_cast<int>(machine.cpus.size()) == machine.threads_available);
-  CHECK(machine.l1d_bytes >= 8 << 10);
-  CHECK(machine.l2_bytes > machine.l1d_bytes);
-  CHECK(machine.memory_available_bytes > 0);
-  CHECK(machine.memory_available_bytes <= machine.memory_bytes);
-  CHECK(machine.date.size() == std::string("2025-01-31T12:00:00Z").size());
-  CHECK(machine.date[10] == 'T');
+  CHECK_FALSE(machine.cpu.name.empty());
+  CHECK_FALSE(machine.system.kernel.empty());
+  CHECK_FALSE(machine.system.compiler.empty());
+  CHECK(machine.threads.available >= 1);
+  CHECK(machine.threads.available <= machine.threads.online);
+  CHECK(machine.threads.cores <= machine.threads.available);
+  CHECK(static_cast<int>(machine.threads.cpus.size()) == machine.threads.available);
+  CHECK(machine.caches.l1d.bytes >= 8 << 10);
+  CHECK(machine.caches.l2.bytes > machine.caches.l1d.bytes);
+  CHECK(machine.memory.available_bytes > 0);
+  CHECK(machine.memory.available_bytes <= machine.memory.bytes);
+  CHECK(machine.system.date.size() == std::string("2025-01-31T12:00:00Z").size());
+  CHECK(machine.system.date[10] == 'T');
 #if defined(__x86_64__)
-  CHECK(machine.has("sse2"));
-  CHECK(machine.clock_hz > 0);
-  CHECK(machine.virtual_machine == !machine.hypervisor.empty());
+  CHECK(machine.cpu.has("sse2"));
+  CHECK(machine.cpu.clock_hz > 0);
+  CHECK(machine.system.virtual_machine == !machine.system.hypervisor.empty());
 #endif
 }

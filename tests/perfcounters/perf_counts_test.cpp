@@ -197,7 +197,7 @@ TEST_CASE("counters that were shared, could not be opened, or mix two threads' w
     system->error = ENOENT;
     const FakeDevices none;
     Machine guest = icelake();
-    guest.virtual_machine = true;
+    guest.system.virtual_machine = true;
     ProgramCounts counts({guest, none.path(), 2, 128}, system);
     CHECK(counts.runs() == 0);
     CHECK(counts.environment(0).empty());

@@ -104,7 +104,7 @@ TEST_CASE("AMD's one event counts FLOP itself, with the unit mask of its generat
   CHECK(flop_groups(zen(0x1a, true)).front().front().config == 0x0F03);   // Zen 5: all types
   CHECK(flop_from_counts(amd_events(), whole({123456})).value == 123456);
   Machine unknown;
-  unknown.vendor = "CyrixInstead";
+  unknown.cpu.vendor = "CyrixInstead";
   CHECK(flop_groups(unknown).empty());
 }
 

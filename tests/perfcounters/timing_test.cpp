@@ -101,7 +101,7 @@ TEST_CASE("the flusher sweeps the given bytes, by default at least twice this ma
   CHECK(CacheFlusher(1 << 20).bytes() >= 1 << 20);
   CHECK(CacheFlusher(1 << 20).bytes() <= (1 << 20) + 64);
   const Machine machine = describe_machine();
-  CHECK(CacheFlusher().bytes() >= 2 * std::max(machine.l2_bytes, machine.l3_bytes));
+  CHECK(CacheFlusher().bytes() >= 2 * std::max(machine.caches.l2.bytes, machine.caches.l3.bytes));
 }
 
 TEST_CASE("a subject brings its own clock and its own flush") {
