@@ -33,6 +33,7 @@ size_t count_code_points(std::string_view text);
 // At most so many code points; the last one is "…" if some were cut off.
 std::string shortened(std::string_view text, size_t most);
 double text_width(std::string_view text, double font_size, bool bold = false);
+inline double text_height(double font_size) { return font_size * 1.2; }
 // The text, cut and ended with "…" if it is wider than `width`.
 std::string fit_text(std::string_view text, double font_size, double width);
 
