@@ -30,11 +30,12 @@ struct TimingOptions {
   int min_runs = 5;             ///< taken even where they exceed the budget
   int max_runs = 50;            ///< never exceeded
   double budget_seconds = 1.0;  ///< for each callable; sampling stops when it is spent
-  double min_sample_seconds = 20e-6;   ///< warm only: shorter calls are batched to samples of this length
-  double rewarm_below_seconds = 0.05;  ///< warm, several callables: calls shorter than this run once untimed before
-                                       /// < each sample, since other callables have used the caches in between
-  std::size_t flush_bytes = 0;         ///< cold: bytes swept between runs; 0: twice this machine's caches
-  std::function<double()> clock{};     ///< seconds, by which the budget is spent; empty: the host's steady clock
+  double min_sample_seconds = 20e-6;  ///< warm only: shorter calls are batched to samples of this length
+  /// Warm, several callables: calls shorter than this run once untimed before each sample, since other callables have
+  /// used the caches in between.
+  double rewarm_below_seconds = 0.05;
+  std::size_t flush_bytes = 0;      ///< cold: bytes swept between runs; 0: twice this machine's caches
+  std::function<double()> clock{};  ///< seconds, by which the budget is spent; empty: the host's steady clock
 };
 
 /// Median and quartiles (linear interpolation between order statistics) of `samples`, kept in their order.
