@@ -14,6 +14,14 @@ function(gable_unity name)
   endif()
 endfunction()
 
+# gable_brief(TARGET files...): files that run for milliseconds, whose templates of options and JSON take a third less time
+# to compile without GCC's later optimisations.
+function(gable_brief name)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT GABLE_SANITIZE)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${name} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+  endif()
+endfunction()
+
 option(GABLE_HARDEN "Check buffers and stacks at run time, and make tables of addresses read-only; kernels are left out" ON)
 
 # Overflows of buffers and stacks end the process instead of going on. Not in kernels, which check nothing in their loops
