@@ -2,6 +2,7 @@
 #include "bench/cli/cliffs_command.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/common/text.h"
 #include "bench/record/study_json.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 #include <gable/ops.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/common/text.h"
 #include "bench/measure/outcome.h"

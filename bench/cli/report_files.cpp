@@ -5,6 +5,7 @@
 #include <gable/error.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "bench/common/files.h"
 #include "bench/record/study_json.h"

@@ -1,7 +1,7 @@
 // The folder of a report: study.json beside the page, the figure and the table.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/cli/console.h"

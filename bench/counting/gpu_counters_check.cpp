@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "bench/measure/op_runner.h"
 #include "bench/measure/outcome.h"

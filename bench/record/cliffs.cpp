@@ -1,6 +1,8 @@
 // See cliffs.h.
 #include "bench/record/cliffs.h"
 
+#include <nlohmann/json.hpp>
+
 namespace gable::bench {
 namespace {
 

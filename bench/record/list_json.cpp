@@ -1,6 +1,8 @@
 // See list_json.h.
 #include "bench/record/list_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "bench/record/row_json.h"
 #include "bench/record/schema.h"
 #include "bench/record/study_json.h"

@@ -3,7 +3,7 @@
 
 #include <gable/ops.h>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "bench/record/row.h"

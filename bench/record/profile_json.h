@@ -1,7 +1,7 @@
 // A profile as JSON, and its spans as a trace for Chrome and Perfetto.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "bench/record/profile.h"

@@ -1,6 +1,8 @@
 // See program_json.h.
 #include "bench/record/program_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "bench/record/row_json.h"
 
 namespace gable::bench {

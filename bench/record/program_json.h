@@ -1,7 +1,7 @@
 // The record's `program` and a measurement's `called` (docs/record.md).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 
 #include "bench/record/program.h"

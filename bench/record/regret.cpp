@@ -1,6 +1,8 @@
 // See regret.h.
 #include "bench/record/regret.h"
 
+#include <nlohmann/json.hpp>
+
 namespace gable::bench {
 namespace {
 

@@ -1,7 +1,7 @@
 // What `gable regret` measured: the choices of an `auto`, layer by layer.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 
 #include "bench/record/program_json.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace gable::bench {

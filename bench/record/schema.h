@@ -2,7 +2,7 @@
 // would be a wrong picture instead of an error. Unknown fields are allowed, since the schema only grows.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>

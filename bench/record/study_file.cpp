@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gable/error.h>
 
+#include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <vector>
 

@@ -2,7 +2,7 @@
 // file and what is wrong.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace gable::bench {

@@ -1,7 +1,7 @@
 // A study as JSON (docs/record.md): one writer, one reader.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

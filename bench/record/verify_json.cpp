@@ -1,6 +1,8 @@
 // See verify_json.h.
 #include "bench/record/verify_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "bench/record/row_json.h"
 #include "bench/record/study_json.h"
 

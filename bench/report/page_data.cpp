@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "bench/common/text.h"

@@ -1,7 +1,7 @@
 // The page's data: what its script draws and shows, ready to show.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 

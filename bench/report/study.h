@@ -2,7 +2,7 @@
 // that a report draws or prints comes from here, so each output agrees with the others.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
