@@ -6,7 +6,7 @@
 #include <hwy/highway.h>
 #include <link.h>
 
-#include <CLI/CLI.hpp>
+#include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
 
 namespace gable::bench {
