@@ -18,8 +18,8 @@
 namespace gable {
 namespace {
 
-// Several runs make a sample where one is shorter. As few as the clock allows: between the runs of a network, the
-// others push weights out of L2, and here the contestants do.
+// A sample is several runs if one is shorter, but as few as the clock's precision allows: in a network, other layers
+// push a layer's weights out of L2 between two of its runs; here only the samples of the other contestants do.
 constexpr double kSampleSeconds = 20e-6;
 constexpr double kQueuedSeconds = 2e-3;  // the same where runs are enqueued: to start and await them takes 10 us
 constexpr int kMaxRuns = 2000;           // of a sample

@@ -8,7 +8,8 @@ namespace gable::cpu {
 namespace {
 
 // Cycles besides the products.
-constexpr double kTile = 50;  // these two not of tiles that share taps, whose loads leave room for them
+// Of a tile and of a vector that it stores. Tiles that share taps wait for loads, which hides both.
+constexpr double kTile = 50;
 constexpr double kStoredVector = 1;
 constexpr double kInterleaved = 1.4;  // a vector of outputs of pixel lanes, for each channel that it mixes
 constexpr double kPixelsProduct = 1.15;

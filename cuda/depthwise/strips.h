@@ -1,7 +1,7 @@
-// How a depthwise convolution in NHWC is cut into strips, and the kernels that compute them. A thread computes
-// `columns` neighbouring outputs of two channels and goes down a strip of rows; a block has up to 32 pairs of channels
-// and as many such places as it has threads left. Dilation d without a stride is d x d undilated convolutions of every
-// d-th pixel: the strip's pixels lie d apart.
+// How a depthwise convolution in NHWC is cut into strips, and the kernels that compute them. A thread goes down a strip
+// of rows and computes `columns` neighbouring outputs of a pair of channels in each. A block takes up to 32 pairs of
+// channels, and with its other threads further positions of the same channels. A convolution with dilation d and no
+// stride is d x d convolutions without dilation, each of every d-th pixel: a strip's pixels then lie d apart.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -16,9 +16,9 @@ struct Launch {
   std::uint64_t graph;  ///< Graphs::number(); 0: no graph
 };
 
-/// Thread-safe. A launch is forgotten when one with a correlation number that is a multiple of kPlaces later takes its
-/// place: records come within tenths of a second. So a launch takes no memory of its own, and waits for no record that
-/// is read.
+/// A ring of launches by correlation number. The launch that is kPlaces later overwrites one; by then the record of its
+/// kernel has long come, since records take tenths of a second. So put() allocates nothing and never waits for whoever
+/// reads the records. Thread-safe.
 class LaunchTable {
  public:
   static constexpr std::size_t kPlaces = std::size_t{1} << 20;
@@ -32,7 +32,7 @@ class LaunchTable {
     places_[correlation % kPlaces] = {launch, correlation};
   }
 
-  /// The launch stays: the kernels of a graph share one.
+  /// Leaves the launch in its place, since all kernels of a graph belong to one launch.
   Launch get(std::uint32_t correlation) const {
     const std::lock_guard lock(mutex_);
     const Place& place = places_[correlation % kPlaces];
