@@ -149,6 +149,11 @@ class Blocking {
     return (turns * (rows + extra) + rows / 4) * channels * (1 + shared);
   }
 
+  /// Whether each thread can get rows of its own, as long as there are enough rows.
+  bool rows_apart(const UnitSize& unit) const {
+    return p_.n * ceil_div(p_.ho, unit.rows) >= std::min<std::int64_t>(threads_, p_.n * p_.ho);
+  }
+
   /// One thread takes whole images. For several, units get fewer rows, and fewer channels down to kBlockBytes.
   UnitSize choose_unit() const {
     UnitSize best{block_channels(), p_.ho, true};
@@ -156,9 +161,9 @@ class Blocking {
     const std::int64_t most_blocks = std::min(p_.ho, units_wanted(threads_));
     const std::int64_t least = std::min(best.channels, least_channels());
     const auto try_unit = [&](const UnitSize& unit) {
-      if (cost(unit) < cost(best)) best = unit;
+      if (rows_apart(unit) && (!rows_apart(best) || cost(unit) < cost(best))) best = unit;
     };
-    for (std::int64_t blocks = 2; blocks <= most_blocks; ++blocks)
+    for (std::int64_t blocks = 1; blocks <= most_blocks; ++blocks)
       try_unit({best.channels, ceil_div(p_.ho, blocks), true});
     for (std::int64_t channels = block_channels(); channels >= least; channels -= channel_step()) {
       for (std::int64_t blocks = 1; blocks <= most_blocks; ++blocks)
