@@ -92,6 +92,21 @@ ReorderCosts reorder_costs(const Conv2dProblem& p) {
   return {kClock, cpu::is_depthwise(p) && half ? kElementOf16Bits : kElement, kFarByte, kStart};
 }
 
+/// Several threads of a Xeon with AMX. Between the reorders and the kernel they exchange the data between their caches.
+/// Fitted to twelve threads.
+double exchanged_seconds(const Conv2dProblem& p, double inner, int threads) {
+  constexpr double kSlower = 2, kExchanged = 0.2e-9, kRegion = 4e-6;  // of the kernel, an element, a reorder
+  const ReorderCosts cost = reorder_costs(p);
+  double seconds = kSlower * cost.clock * inner;
+  const auto add = [&](std::int64_t units, std::int64_t elements) {
+    const double share = cost.element / static_cast<double>(std::min<std::int64_t>(threads, units));
+    seconds += static_cast<double>(elements) * (share + kExchanged) + (units > 1 ? kRegion : 0);
+  };
+  add(cpu::transpose_units(p.n, p.c, p.h * p.w), p.x_elements());
+  add(cpu::transpose_units(p.n, p.ho * p.wo, p.k), p.y_elements());
+  return seconds;
+}
+
 }  // namespace
 
 std::string refuse_reordered(const WeightedOp& op, const cpu::Target& target) {
@@ -106,6 +121,8 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   const double inner = fastest_kernel(in_nhwc(op), place).seconds;
   const auto elements = static_cast<double>(p.x_elements() + p.y_elements());
   const double bytes = elements * static_cast<double>(size_of(p.dtype));
+  if (place.threads > 1 && cpu::amx_unit().missing.empty() && !cpu::is_depthwise(p))
+    return exchanged_seconds(p, inner, place.threads);
   const ReorderCosts cost = reorder_costs(p);
   const double far = cost.far_byte * std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
   const double seconds = cost.clock * inner + (elements * cost.element + far) / place.threads + cost.start;

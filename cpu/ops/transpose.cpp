@@ -269,6 +269,11 @@ auto transpose_function_of(const Target& target, int element_bytes) {
   GABLE_CPU_RETURN_OF(target, transpose_function(element_bytes));
 }
 
+/// With few rows, as in images of few channels, threads take stripes of columns.
+std::int64_t stripe_columns_of(std::int64_t rows, std::int64_t columns) {
+  return rows <= kTileRows ? kFewRowsColumns : columns;
+}
+
 /// Whether the result exceeds the last level, and each of its rows begins on a cache line.
 bool stores_non_temporal(const Transpose2d& shape, std::int64_t images, std::int64_t image_bytes, const void* y,
                          std::int64_t element_bytes) {
@@ -287,11 +292,9 @@ void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_
   const bool non_temporal = stores_non_temporal(shape, images, image_elements * element_bytes, y, element_bytes);
   if (non_temporal) note_path(Path::transpose_non_temporal, target);
   const auto transpose_stripe = transpose_function_of(target, element_bytes);
-  // With few rows, as in images of few channels, threads take stripes of columns.
-  const std::int64_t row_stripes = ceil_div(shape.rows, kTileRows);
-  const std::int64_t stripe_columns = shape.rows <= kTileRows ? kFewRowsColumns : shape.columns;
+  const std::int64_t stripe_columns = stripe_columns_of(shape.rows, shape.columns);
   const std::int64_t column_stripes = ceil_div(shape.columns, stripe_columns);
-  const std::int64_t stripes = row_stripes * column_stripes;
+  const std::int64_t stripes = transpose_units(1, shape.rows, shape.columns);
   parallel_units(threads, images * stripes, [&](std::int64_t unit, int) {
     const std::int64_t offset = unit / stripes * image_elements;
     const std::int64_t row = unit % stripes / column_stripes * kTileRows;
@@ -307,6 +310,10 @@ void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_
 }
 
 }  // namespace
+
+std::int64_t transpose_units(std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
+  return matrices * ceil_div(rows, kTileRows) * ceil_div(columns, stripe_columns_of(rows, columns));
+}
 
 void transpose(const Transpose2d& shape, const void* x, void* y, int element_bytes, const Target& target, int threads) {
   transpose_images(shape, 1, 0, x, y, element_bytes, target, threads);

@@ -16,6 +16,9 @@ struct Transpose2d {
 /// element_bytes is 2 or 4. x and y must not overlap.
 void transpose(const Transpose2d& shape, const void* x, void* y, int element_bytes, const Target& target, int threads);
 
+/// Units of work in which threads transpose matrices of `rows` x `columns`.
+std::int64_t transpose_units(std::int64_t matrices, std::int64_t rows, std::int64_t columns);
+
 /// Four-dimensional layout changes: n images of c × h × w.
 void nchw_to_nhwc(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
                   int element_bytes, const Target& target, int threads);

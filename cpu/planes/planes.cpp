@@ -69,6 +69,9 @@ constexpr XeonCosts kOfPairsOnXeon{{0.3, 0.5, 4.3, 8, 0.064, 6, 10, 115}, 0.68, 
 constexpr XeonCosts kOfWholeTiles{{0.42, 0.6, 4.2, 8.7, 0.16, 4, 42, 270}, 0.031, 0, 0};
 constexpr XeonCosts kOfWholeTilesOfParts{{0.29, 0.4, 3.4, 10, 0.175, 7, 34, 425}, 0.029, 0, 0};  // f16 and f32
 
+/// A parallel region of twelve threads, in seconds.
+constexpr double kRegionOnXeon = 3e-6;
+
 /// Of a vector of pixels that a step loads, mostly across two cache lines, however few lanes use it. On Zen 5.
 constexpr double kLoadedVector = 0.45;
 
@@ -124,7 +127,8 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const double nanoseconds = vectors * sums * product + tiles * cost.tile + strips * (stage + cost.unit) +
                              outputs * cost.output * share + finished_rows(b, unit) * cost.finished_row;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
-  return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count());
+  const double region = xeon != nullptr && threads > 1 && b.count() > 1 ? kRegionOnXeon : 0;
+  return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count()) + region;
 }
 
 PlanesPlan::PlanesPlan(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, const Target& target,
