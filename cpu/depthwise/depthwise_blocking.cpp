@@ -143,7 +143,8 @@ class Blocking {
   double cost(const UnitSize& unit) const {
     const auto turns = static_cast<double>(ceil_div(units_of(unit), threads_));
     const auto rows = static_cast<double>(unit.rows);
-    const double extra = b_.row_tile_outputs > 0 && unit.rows % kRowTileRows != 0 ? 1.5 : 1;
+    const double halo = p_.r > 1 ? 1 : 0;
+    const double extra = b_.row_tile_outputs > 0 && unit.rows % kRowTileRows != 0 ? 1.5 : halo;
     const auto channels = static_cast<double>(unit.whole_pixels ? p_.k : unit.channels);
     const double shared = unit.whole_pixels ? 0 : kSharedPixels / static_cast<double>(p_.r * p_.s);
     return (turns * (rows + extra) + rows / 4) * channels * (1 + shared);
