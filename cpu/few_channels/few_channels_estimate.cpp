@@ -16,13 +16,30 @@ constexpr double kPixelsProduct = 1.15;
 constexpr double kCopiedRow = 90;
 constexpr double kSplitFloat = 0.85;
 constexpr ConversionCost kStored{0, 12.5};
+// Of pixel lanes in NCHW: a copied row of a channel, each of its pixels if columns have a stride, a product's share of
+// fma_cycles(), a stored vector and a row of it. Fitted on Zen 5.
+constexpr double kPlaneRow = 44, kStridedPixel = 0.7, kPlaneProduct = 0.9, kPlaneVector = 3.6, kPlaneStoredRow = 7;
+
+double planes_cycles(const Conv2dProblem& p, const Target& target, std::int64_t lanes) {
+  const auto out_rows = static_cast<double>(p.n * p.k * p.ho);
+  const auto vectors = out_rows * static_cast<double>(ceil_div(p.wo, lanes));
+  const auto steps = static_cast<double>(few_channels_steps(p));
+  return static_cast<double>(p.n * p.h * p.c) * kPlaneRow +
+         (p.stride_w > 1 ? static_cast<double>(p.x_elements()) * kStridedPixel : 0) +
+         vectors * (steps * fma_cycles(target, lanes) * kPlaneProduct + kPlaneVector) + out_rows * kPlaneStoredRow;
+}
 
 }  // namespace
 
 double few_channels_seconds(const Conv2dProblem& p, const Target& target, int threads) {
-  if (!has_estimate(p)) return kNoEstimate;
+  if (!p.pool.none()) return kNoEstimate;
   const FewChannelsKernels& kernels = few_channels_kernels(target);
   const FewChannelsBlocking b = few_channels_blocking(p, kernels, threads);
+  if (!p.nhwc) {
+    const bool fitted = b.tile.pixel_lanes && whole_vector_share(kernels.lanes) < 1;
+    return !fitted ? kNoEstimate
+                   : estimated_seconds(p, planes_cycles(p, target, kernels.lanes), p.n * b.units.row_blocks, threads);
+  }
   const double fma = fma_cycles(target, kernels.lanes);
   const auto rows = static_cast<double>(p.n * p.ho);
   double cycles = static_cast<double>(p.n * p.h) * kCopiedRow +

@@ -46,16 +46,16 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 namespace {
 
 /// Costs in nanoseconds: a staged element (with one phase of the stride, with two, with more), a staged row, an output,
-/// a row of outputs that is finished from sums, a tile, and a work unit's input. Fitted on Zen 4; more than two phases
-/// on a Xeon with AMX; f32 on cores that do not halve vectors on Zen 5, where a tile of pixels by lanes counts once and
-/// not for each pixel.
+/// one of pixels by lanes, a row of outputs that is finished from sums, a tile, and a work unit's input. Fitted on Zen
+/// 4; more than two phases on a Xeon with AMX; f32 on cores that do not halve vectors on Zen 5, where a tile of pixels
+/// by lanes counts once and not for each pixel.
 struct PlaneCosts {
-  double stage, stage_phase, stage_phases, staged_row, output, finished_row, tile, unit;
+  double stage, stage_phase, stage_phases, staged_row, output, output_by_lanes, finished_row, tile, unit;
 };
-constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 0, 16, 100};
-constexpr PlaneCosts kOfWholeVectors{0.16, 0.18, 2.2, 2.1, 0.02, 1.75, 24, 150};
-constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 3.5, 4.5, 0.24, 0, 18, 100};  // 16 bits in f32 vectors
-constexpr PlaneCosts kOfPairs{0.19, 0.4, 3.2, 7.5, 0.04, 0, 18, 100};
+constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 0.065, 0, 16, 100};
+constexpr PlaneCosts kOfWholeVectors{0.16, 0.18, 0.6, 2.1, 0.02, 0.3, 1.75, 24, 150};
+constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 3.5, 4.5, 0.24, 0.24, 0, 18, 100};  // 16 bits in f32 vectors
+constexpr PlaneCosts kOfPairs{0.19, 0.4, 3.2, 7.5, 0.04, 0.04, 0, 18, 100};
 
 /// On a Xeon with AMX also: a vector of products of pixels, one of lanes, and a vector of pixels that a step loads for
 /// all lanes of a tile. Fitted there with the other kernels' times on the same layers, as its clock changes.
@@ -63,11 +63,11 @@ struct XeonCosts {
   PlaneCosts costs;
   double pixel_product, lane_product, loaded;
 };
-constexpr XeonCosts kOfVectorsOnXeon{{0.1, 0.32, 1.5, 7, 0.13, 5, 7, 155}, 0.165, 0.22, 0.65};
-constexpr XeonCosts kOfConvertedVectorsOnXeon{{0.1, 0.22, 1.2, 5.5, 0.16, 3.5, 7, 145}, 0.12, 0.185, 0.8};
-constexpr XeonCosts kOfPairsOnXeon{{0.3, 0.5, 4.3, 8, 0.064, 6, 10, 115}, 0.68, 0.69, 0.45};
-constexpr XeonCosts kOfWholeTiles{{0.42, 0.6, 4.2, 8.7, 0.16, 4, 42, 270}, 0.031, 0, 0};
-constexpr XeonCosts kOfWholeTilesOfParts{{0.29, 0.4, 3.4, 10, 0.175, 7, 34, 425}, 0.029, 0, 0};  // f16 and f32
+constexpr XeonCosts kOfVectorsOnXeon{{0.1, 0.32, 1.5, 7, 0.13, 0.13, 5, 7, 155}, 0.165, 0.22, 0.65};
+constexpr XeonCosts kOfConvertedVectorsOnXeon{{0.1, 0.22, 1.2, 5.5, 0.16, 0.16, 3.5, 7, 145}, 0.12, 0.185, 0.8};
+constexpr XeonCosts kOfPairsOnXeon{{0.3, 0.5, 4.3, 8, 0.064, 0.064, 6, 10, 115}, 0.68, 0.69, 0.45};
+constexpr XeonCosts kOfWholeTiles{{0.42, 0.6, 4.2, 8.7, 0.16, 0.16, 4, 42, 270}, 0.031, 0, 0};
+constexpr XeonCosts kOfWholeTilesOfParts{{0.29, 0.4, 3.4, 10, 0.175, 0.175, 7, 34, 425}, 0.029, 0, 0};  // f16 and f32
 
 /// A parallel region of twelve threads, in seconds.
 constexpr double kRegionOnXeon = 3e-6;
@@ -124,8 +124,9 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const auto lanes = static_cast<double>(b.panels.lanes);
   double product = std::max(unit.vector_ns * share, loaded / lanes);
   if (xeon != nullptr) product = b.by_lanes ? xeon->lane_product : xeon->pixel_product + xeon->loaded / lanes;
+  const double output = b.by_lanes ? cost.output_by_lanes : cost.output;
   const double nanoseconds = vectors * sums * product + tiles * cost.tile + strips * (stage + cost.unit) +
-                             outputs * cost.output * share + finished_rows(b, unit) * cost.finished_row;
+                             outputs * output * share + finished_rows(b, unit) * cost.finished_row;
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
   const double region = xeon != nullptr && threads > 1 && b.count() > 1 ? kRegionOnXeon : 0;
   return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count()) + region;

@@ -90,6 +90,21 @@ TEST_CASE("estimates: in 16 bits a conversion costs something, and several outpu
   check_estimate(depthwise_seconds, bf16_of(several), best_target());
 }
 
+TEST_CASE("estimates: few output channels, of 1x1 in NHWC and of few input channels in NCHW") {
+  for (const Target* target : supported_targets()) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      Conv2dProblem p = sized({.n = 2, .c = 40, .h = 14, .w = 14, .k = 5}, 0, 0);
+      p.dtype = type;
+      check_estimate(few_outputs_seconds, p, *target);
+      Conv2dProblem planes = sized({.c = 3, .h = 30, .w = 32, .k = 2, .r = 3, .s = 3}, 1, 1);
+      planes.dtype = type;
+      planes.nhwc = false;
+      const double seconds = few_channels_seconds(planes, *target, 1);
+      if (seconds != kNoEstimate) check_estimate(few_channels_seconds, planes, *target);  // fitted on some CPUs only
+    }
+  }
+}
+
 TEST_CASE("estimates: depthwise with one output a channel, in both layouts") {
   for (const Target* target : supported_targets()) {
     for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
