@@ -50,6 +50,37 @@ constexpr int kLanesOfFour = 2;
 constexpr std::int64_t kWeightsAhead = 1024;
 constexpr std::int64_t kLineFloats = 16;
 
+/// Whether tiles store parts of vectors from registers. Without masks, a part takes so many instructions that tiles
+/// share one loop for it.
+constexpr bool kStoresParts = HWY_TARGET == HWY_AVX3;
+
+/// Stores the first outputs of each lane from sums, where the tile's vectors are not full.
+template <DType kStored>
+HWY_INLINE void store_part_as(const Tile& tile, int lanes) {
+  const F d;
+  const std::int64_t n = lanes_of_vector();
+  const V least = hn::Set(d, tile.direct.least);
+  auto* y = static_cast<Storage<kStored>*>(tile.direct.y);
+  for (int lane = 0; lane < lanes; ++lane, y += tile.direct.plane) {
+    const V bias = tile.direct.bias == nullptr ? hn::Zero(d) : hn::Set(d, tile.direct.bias[lane]);
+    const float* sums = tile.sums + lane * tile.sums_lane;
+    for (std::int64_t i = 0; i < tile.direct.count; i += n) {
+      const V value = at_least(d, least, hn::Add(hn::LoadU(d, sums + i), bias));
+      const std::int64_t rest = tile.direct.count - i;
+      if (rest >= n) {
+        store_f32_as<kStored>(d, value, y + i);
+      } else {
+        store_first_f32_as<kStored>(d, value, y + i, static_cast<int>(rest));
+      }
+    }
+  }
+}
+HWY_NOINLINE void store_part(const Tile& tile, int lanes) {
+  if (tile.direct.type == DType::f32) return store_part_as<DType::f32>(tile, lanes);
+  if (tile.direct.type == DType::f16) return store_part_as<DType::f16>(tile, lanes);
+  store_part_as<DType::bf16>(tile, lanes);
+}
+
 /// Reads a strip, which is f32, or an image of kType in place, of whose type the results are then too.
 template <int kVectors, int kLanes, DType kType>
 struct PlaneTile {
@@ -68,16 +99,16 @@ struct PlaneTile {
     const std::int64_t n = lanes_of_vector();
     const V least = hn::Set(d, tile.direct.least);
     auto* y = static_cast<Storage<kStored>*>(tile.direct.y);
-    const bool whole = tile.direct.count == kVectors * n;
+    [[maybe_unused]] const bool whole = tile.direct.count == kVectors * n;
     HWY_UNROLL(14) for (int lane = 0; lane < kLanes; ++lane) {
       const V bias = tile.direct.bias == nullptr ? hn::Zero(d) : hn::Set(d, tile.direct.bias[lane]);
       HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
         const V value = at_least(d, least, hn::Add(sums[lane][v], bias));
         const std::int64_t rest = tile.direct.count - v * n;
-        if (whole || rest >= n) {
+        if (!kStoresParts || whole || rest >= n) {
           store_f32_as<kStored>(d, value, y + v * n);
-        } else if (rest > 0) {
-          store_first_f32_as<kStored>(d, value, y + v * n, static_cast<int>(rest));
+        } else if constexpr (kStoresParts) {
+          if (rest > 0) store_first_f32_as<kStored>(d, value, y + v * n, static_cast<int>(rest));
         }
       }
       y += tile.direct.plane;
@@ -86,6 +117,10 @@ struct PlaneTile {
 
   static HWY_INLINE void store(const Tile& tile, const V (&sums)[kLanes][kVectors]) {
     if (tile.direct.y == nullptr) return store_sums(tile, sums);
+    if (!kStoresParts && tile.direct.count < kVectors * lanes_of_vector()) {
+      store_sums(tile, sums);
+      return store_part(tile, kLanes);
+    }
     if constexpr (kType != DType::f32) {
       store_directly<kType>(tile, sums);
     } else if (tile.direct.type == DType::f32) {
