@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/bf16/cpuid.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/coverage.h"
 #include "cpu/common/estimate.h"
@@ -20,11 +21,19 @@ constexpr std::int64_t kMostUnitPixels = 512;
 /// Costs in cycles: of a product's share of fma_cycles(), of a converted vector, of four sums over a vector's lanes, of
 /// a stored vector, of a row of pixels, and of a run. Fitted on Zen 5.
 constexpr double kProduct = 0.9, kConverted = 0.15, kFourSums = 5.8, kStoredVector = 3, kRow = 20, kRun = 250;
+/// A converted vector of bf16 on a Xeon with AMX, by which its pick between this kernel and AMX is best.
+constexpr double kConvertedBesideAmx = 2;
 /// To load a vector from L1, and one of weights that L1 does not keep.
 constexpr double kNearLoad = 0.5, kWeightOfL2 = 1.35;
 
 std::int64_t steps_of(const Conv2dProblem& p, const FewOutputsKernels& kernels) {
   return ceil_div(p.c, std::int64_t{kernels.lanes});
+}
+
+/// Cycles to convert a vector of inputs.
+double converted_cycles(DType type) {
+  static const bool has_amx = bf16::missing_amx().empty();
+  return type == DType::f32 ? 0 : type == DType::bf16 && has_amx ? kConvertedBesideAmx : kConverted;
 }
 
 /// The cycles of all pixels.
@@ -39,8 +48,8 @@ double cycles_of(const Conv2dProblem& p, const Target& target) {
   const std::int64_t weight_bytes = p.c * p.k * static_cast<std::int64_t>(sizeof(float));
   const double weight = weight_bytes <= l1_bytes() * 3 / 4 ? kNearLoad : kWeightOfL2;
   const double loads = inputs * kNearLoad + static_cast<double>(p.k) * weight;
-  const double step = kProduct * std::max(sums * fma_cycles(target, kernels.lanes), loads) +
-                      (p.dtype == DType::f32 ? 0 : inputs * kConverted);
+  const double step =
+      kProduct * std::max(sums * fma_cycles(target, kernels.lanes), loads) + inputs * converted_cycles(p.dtype);
   const double of_tile = static_cast<double>(steps_of(p, kernels)) * step + kFourSums * std::ceil(sums / 4);
   const auto stored = static_cast<double>(ceil_div(p.y_elements(), std::int64_t{kernels.lanes}));
   return tiles * of_tile + stored * kStoredVector + rows * kRow + kRun;
