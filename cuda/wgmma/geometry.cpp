@@ -281,6 +281,7 @@ struct WgmmaCosts {
   double device_bytes, device_of_two;             // of device memory; times this where a multiprocessor has two blocks
   double box, box_of_two;                         // least cycles from box to box
   double smallest, of_96;                         // products of 64 and of 96 pixels take so much longer
+  double own_ring_of_weights;                     // all takes so much longer than with common stages
   // How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: see overlapped().
   double two_blocks, in_turns, side_by_side;
 
@@ -313,34 +314,62 @@ constexpr WgmmaCosts kTwoRings{.start = 867,
                                .box_of_two = 164,
                                .smallest = 2.64,
                                .of_96 = 1,
+                               .own_ring_of_weights = 1,
                                .two_blocks = 1.86,
                                .in_turns = 1.26,
                                .side_by_side = 1.28};
-constexpr WgmmaCosts kCommonStages{.start = 1162,
-                                   .start_of_two = 1068,
-                                   .turn = 0,
-                                   .epilogue = 351,
-                                   .epilogue_f32 = 568,
-                                   .epilogue_of_two = 0.8,
-                                   .epilogue_side_by_side = 1.33,
-                                   .between_items = 613,
-                                   .exchange = 206,
-                                   .exchange_bytes = 8.99,
-                                   .load_bytes = 93,
-                                   .load_bytes_of_all = 74.6,
-                                   .device_bytes = 2634,
-                                   .device_of_two = 1.15,
-                                   .box = 137,
-                                   .box_of_two = 164,
-                                   .smallest = 2.01,
-                                   .of_96 = 1.1,
-                                   .two_blocks = 3.19,
-                                   .in_turns = 2.32,
-                                   .side_by_side = 3.06};
+/// Where each step has a box of its own: of 16-bit types, of tf32.
+constexpr WgmmaCosts kOfBoxEachStep16{.start = 1092,
+                                      .start_of_two = 1222,
+                                      .turn = 82,
+                                      .epilogue = 339,
+                                      .epilogue_f32 = 0,
+                                      .epilogue_of_two = 0.4,
+                                      .epilogue_side_by_side = 1.39,
+                                      .between_items = 445,
+                                      .exchange = 100,
+                                      .exchange_bytes = 7.04,
+                                      .load_bytes = 92.5,
+                                      .load_bytes_of_all = 70.8,
+                                      .device_bytes = 2511,
+                                      .device_of_two = 0.41,
+                                      .box = 137,
+                                      .box_of_two = 164,
+                                      .smallest = 1.8,
+                                      .of_96 = 1.07,
+                                      .own_ring_of_weights = 1,
+                                      .two_blocks = 1.61,
+                                      .in_turns = 2.46,
+                                      .side_by_side = 3.05};
+constexpr WgmmaCosts kOfBoxEachStep32{.start = 1162,
+                                      .start_of_two = 1068,
+                                      .turn = 0,
+                                      .epilogue = 0,
+                                      .epilogue_f32 = 568,
+                                      .epilogue_of_two = 0.8,
+                                      .epilogue_side_by_side = 1.33,
+                                      .between_items = 613,
+                                      .exchange = 206,
+                                      .exchange_bytes = 8.99,
+                                      .load_bytes = 93,
+                                      .load_bytes_of_all = 74.6,
+                                      .device_bytes = 2634,
+                                      .device_of_two = 1.15,
+                                      .box = 137,
+                                      .box_of_two = 164,
+                                      .smallest = 2.01,
+                                      .of_96 = 1.1,
+                                      .own_ring_of_weights = 1.03,
+                                      .two_blocks = 3.19,
+                                      .in_turns = 2.32,
+                                      .side_by_side = 3.06};
 
 /// Estimated cycles.
 void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
-  const WgmmaCosts& costs = g.common_stages ? kCommonStages : kTwoRings;
+  const bool each_step_has_a_box = g.boxes.size() == 1 && g.taps.size() == 1;
+  const WgmmaCosts& costs = !each_step_has_a_box    ? kTwoRings
+                            : p.dtype == DType::f32 ? kOfBoxEachStep32
+                                                    : kOfBoxEachStep16;
   const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
   // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
   // on 132 multiprocessors, of 8 blocks 14.
@@ -364,7 +393,8 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
       std::max({products, bytes / costs.load_bytes, boxes * (residents > 1 ? costs.box_of_two : costs.box)});
   const double epilogue = costs.epilogue_of(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.pixels / kWgmmaChunk;
   const double both = main + epilogue + costs.between_items;
-  const double sent = slices_of(g) * g.pixels * kWgmmaChannels * 4.0 * (g.split - 1) / g.split;
+  const double sent =  // by a consumer
+      (each_step_has_a_box ? 1 : slices_of(g)) * g.pixels * kWgmmaChannels * 4.0 * (g.split - 1) / g.split;
   const double exchange = g.split > 1 ? costs.exchange + sent / costs.exchange_bytes : 0;
   const double item = one_tile ? both : std::max(main + costs.turn, both / 2);
   double busiest =
@@ -379,8 +409,7 @@ void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
   const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
   const double device = (inputs + outputs) * element / costs.device_bytes * (residents > 1 ? costs.device_of_two : 1);
   g.cycles = start + overlapped({busiest, l2, device}, costs.overlap(g));
-  constexpr double kTwoRingsOf1x1 = 1.06;  // how much longer such layers take than estimated
-  if (!g.common_stages && g.taps.size() == 1) g.cycles *= kTwoRingsOf1x1;
+  if (!g.common_stages) g.cycles *= costs.own_ring_of_weights;
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
