@@ -51,31 +51,45 @@ __device__ __forceinline__ void copy_narrow(const T* x, int offset, int valid_el
   }
 }
 
-/// The same for 16-bit elements at odd offsets, in words that are shifted by an element where they must be. `end`: the
-/// tensor's elements; a word that reaches past them is read by half.
+/// 16 bytes of a pixel's channels at an odd offset of 16-bit elements, in words that are shifted by an element where
+/// they must be. Several are loaded before the first is stored, because no load passes a store.
 template <typename T>
-__device__ __forceinline__ void copy_single(const T* x, int offset, int valid_elements, int end, T* shared) {
+class SingleElements {
+ public:
   static_assert(sizeof(T) == 2);
-  const int odd = offset & 1, first = offset - odd;
-  unsigned words[5];
+
+  /// `valid` elements are of the pixel; `end`: the tensor's elements. A word that reaches past them is read by half.
+  __device__ __forceinline__ void load(const T* x, int offset, int valid, int end) {
+    valid_ = valid;
+    odd_ = offset & 1;
+    const int first = offset - odd_;
 #pragma unroll
-  for (int i = 0; i < 5; ++i) {
-    const int at = first + 2 * i;
-    words[i] = 0;
-    if (valid_elements > 0 && at < offset + valid_elements) {
-      const auto* from = reinterpret_cast<const unsigned short*>(x + at);
-      words[i] = at + 1 < end ? *reinterpret_cast<const unsigned*>(from) : *from;
+    for (int i = 0; i < 5; ++i) {
+      const int at = first + 2 * i;
+      words_[i] = 0;
+      if (valid > 0 && at < offset + valid) {
+        const auto* from = reinterpret_cast<const unsigned short*>(x + at);
+        words_[i] = at + 1 < end ? *reinterpret_cast<const unsigned*>(from) : *from;
+      }
     }
   }
-  unsigned aligned[4];
+
+  /// With zeros past the valid elements.
+  __device__ __forceinline__ void store(T* shared) const {
+    unsigned aligned[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const unsigned word = odd ? __funnelshift_r(words[i], words[i + 1], 16) : words[i];
-    const int valid = valid_elements - 2 * i;
-    aligned[i] = valid >= 2 ? word : valid == 1 ? word & 0xffffu : 0;
+    for (int i = 0; i < 4; ++i) {
+      const unsigned word = odd_ ? __funnelshift_r(words_[i], words_[i + 1], 16) : words_[i];
+      const int left = valid_ - 2 * i;
+      aligned[i] = left >= 2 ? word : left == 1 ? word & 0xffffu : 0;
+    }
+    *reinterpret_cast<uint4*>(shared) = make_uint4(aligned[0], aligned[1], aligned[2], aligned[3]);
   }
-  *reinterpret_cast<uint4*>(shared) = make_uint4(aligned[0], aligned[1], aligned[2], aligned[3]);
-}
+
+ private:
+  unsigned words_[5];
+  int odd_, valid_;
+};
 
 /// A thread's share of the copies: 16 bytes of depth of rows that are kSlots apart, and the same of columns.
 template <typename T, typename Tile>
@@ -98,10 +112,7 @@ class MmaLoader {
   __device__ __forceinline__ void load(const MmaArguments<T>& a, unsigned char* stage) {
     const ImplicitGemm& g = a.gemm;
     unsigned char* to = stage + slot() * kMmaPitchBytes + chunk() * 16;
-#pragma unroll
-    for (int i = 0; i < kA; ++i) {
-      copy_pixel(a, pixels_[i], reinterpret_cast<T*>(to + i * kSlots * kMmaPitchBytes));
-    }
+    copy_pixels(a, to);
     to += Tile::kRows * kMmaPitchBytes;
 #pragma unroll
     for (int i = 0; i < kB; ++i) {
@@ -122,6 +133,19 @@ class MmaLoader {
   __device__ static int chunk() { return static_cast<int>(threadIdx.x) % kChunks; }
   __device__ static int slot() { return static_cast<int>(threadIdx.x) / kChunks; }
 
+  __device__ __forceinline__ void copy_pixels(const MmaArguments<T>& a, unsigned char* to) const {
+    if constexpr (sizeof(T) == 2 && kA > 1) {
+      if (a.copy_bytes == 2) {
+        copy_single_elements(a, to);
+        return;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kA; ++i) {
+      copy_pixel(a, pixels_[i], reinterpret_cast<T*>(to + i * kSlots * kMmaPitchBytes));
+    }
+  }
+
   __device__ __forceinline__ void copy_pixel(const MmaArguments<T>& a, const RowPixel& pixel, T* shared) const {
     const ImplicitGemm& g = a.gemm;
     int offset;
@@ -136,8 +160,23 @@ class MmaLoader {
     } else if (a.copy_bytes == 4) {
       copy_narrow<4>(a.x, offset, valid, shared);
     } else if constexpr (sizeof(T) == 2) {
-      copy_single(a.x, offset, valid, g.n * g.h * g.w * g.c, shared);
+      SingleElements<T> elements;
+      elements.load(a.x, offset, valid, g.n * g.h * g.w * g.c);
+      elements.store(shared);
     }
+  }
+
+  __device__ __forceinline__ void copy_single_elements(const MmaArguments<T>& a, unsigned char* to) const {
+    const ImplicitGemm& g = a.gemm;
+    SingleElements<T> loaded[kA];
+#pragma unroll
+    for (int i = 0; i < kA; ++i) {
+      int offset;
+      const bool inside = cursor_.locate(g, pixels_[i], offset);
+      loaded[i].load(a.x, offset, inside ? g.group_c - cursor_.channel() : 0, g.n * g.h * g.w * g.c);
+    }
+#pragma unroll
+    for (int i = 0; i < kA; ++i) loaded[i].store(reinterpret_cast<T*>(to + i * kSlots * kMmaPitchBytes));
   }
 
   RowPixel pixels_[kA];
