@@ -16,19 +16,19 @@ namespace gable::cpu {
 namespace bf16 {
 namespace {
 
-constexpr std::int64_t kMostPositions = 2048;
-constexpr std::int64_t kMostColumns = 128;
+constexpr std::int64_t kMaxPositions = 2048;
+constexpr std::int64_t kMaxColumns = 128;
 // Halves have at least this many positions, if the row has them: with fewer, products wait for weights.
 constexpr int kFewestPositions = 10;
 constexpr std::int64_t kFewestStridedColumns = 7;
 // Cycles: two halves' products in a step, the fixed cost of a panel, and the shortest work unit that is worth starting.
-constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kLeastUnitCycles = 4000;
+constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kMinUnitCycles = 4000;
 // The fixed time of a tile, to start and to store it, in positions.
 constexpr std::int64_t kTileCost = 6;
-constexpr std::int64_t kMostThreadBytes = 2 << 20;
-constexpr std::int64_t kMostTaps = 1 << 20;  // most entries of a plan's table, which a query builds too
+constexpr std::int64_t kMaxThreadBytes = 2 << 20;
+constexpr std::int64_t kMaxTaps = 1 << 20;  // most entries of a plan's table, which a query builds too
 constexpr std::int64_t kBf16 = 2;
-constexpr double kMostIdlePositions = 1.15;  // ratio of all positions to those with outputs; staging costs the same
+constexpr double kMaxIdlePositions = 1.15;  // ratio of all positions to those with outputs; staging costs the same
 
 /// Cache lines of L1 that addresses `pitch` bytes apart can fill.
 std::int64_t l1_lines(std::int64_t pitch) {
@@ -179,7 +179,7 @@ class Search {
     if (std::min(rows, columns) < b_.positions || work_.weights_outermost) return false;
     if (g_.pool == 2 && (p_.ho > rows || p_.wo > columns)) return false;
     const auto tiled = static_cast<double>(round_up(columns, b_.positions));
-    if (tiled > kMostIdlePositions * static_cast<double>(columns)) return false;
+    if (tiled > kMaxIdlePositions * static_cast<double>(columns)) return false;
     // A tile's lines of one block of channels stay in L1 from tap to tap.
     const std::int64_t lines = (2 + (p_.r - 1) * p_.dilation_h) * (b_.positions + (p_.s - 1) * p_.dilation_w);
     return lines * 4 <= l1_lines(p_.stride_w * p_.c * kBf16) * 3 && weight_bytes() <= l2_bytes() * 3 / 4;
@@ -196,7 +196,7 @@ class Search {
     if (work_.weights_outermost) return false;
     const std::int64_t groups_of_images = ceil_div(p_.n, kHalfPositions);
     const auto idle = static_cast<double>(groups_of_images * kHalfPositions) / static_cast<double>(p_.n);
-    return idle <= kMostIdlePositions && weight_bytes() >= l2_bytes() / 2 &&
+    return idle <= kMaxIdlePositions && weight_bytes() >= l2_bytes() / 2 &&
            groups_of_images * g_.groups * g_.panels >= 4 * threads_;
   }
 
@@ -208,9 +208,9 @@ class Search {
     const std::int64_t room = b_.terms.tap_count() == 1 ? l2_bytes() / 2 : l2_bytes() / 8 * 7;
     const auto fits = [&](std::int64_t rows) {
       work_.rows = rows;
-      return thread_bytes() <= kMostThreadBytes && thread_bytes() + 2 * chunk * panel_bytes() <= room;
+      return thread_bytes() <= kMaxThreadBytes && thread_bytes() + 2 * chunk * panel_bytes() <= room;
     };
-    std::int64_t rows = std::min(g_.rows, kMostPositions);
+    std::int64_t rows = std::min(g_.rows, kMaxPositions);
     while (rows > 0 && !fits(rows)) --rows;
     if (rows == 0) return false;
     work_.rows = even_part(g_.rows, rows);
@@ -227,13 +227,13 @@ class Search {
   void choose_rows_and_columns() {
     if (b_.input == InputPath::in_image) {
       work_.columns = g_.columns;
-      const std::int64_t most_rows = std::max<std::int64_t>(2, kMostPositions / g_.columns);
+      const std::int64_t most_rows = std::max<std::int64_t>(2, kMaxPositions / g_.columns);
       work_.rows = round_up(even_part(g_.rows, most_rows), 2);
       return;
     }
     // Folded rows are short, and neighbouring work units have little staged input in common.
-    const std::int64_t positions = b_.terms.fold > 1 ? 2 * kMostPositions : kMostPositions;
-    const std::int64_t most = std::max(kMostColumns, positions / g_.rows);
+    const std::int64_t positions = b_.terms.fold > 1 ? 2 * kMaxPositions : kMaxPositions;
+    const std::int64_t most = std::max(kMaxColumns, positions / g_.rows);
     work_.rows = g_.pool;
     work_.columns = std::min(g_.columns, round_up(even_part(g_.columns, most), column_step()));
     while (!strip_fits() && work_.columns > column_step()) {
@@ -351,7 +351,7 @@ class Search {
   void feed_threads_panels() {
     const std::int64_t tile = 2 * b_.positions, tiles = ceil_div(g_.columns, tile) * g_.groups;
     const std::int64_t tile_cycles = work_.panels * (b_.terms.blocks * kStepCycles + kPanelCycles);
-    const std::int64_t most = std::max<std::int64_t>(1, tiles * tile_cycles / kLeastUnitCycles / threads_);
+    const std::int64_t most = std::max<std::int64_t>(1, tiles * tile_cycles / kMinUnitCycles / threads_);
     const std::int64_t wanted = threads_ * std::min(kUnitsPerThread, most);
     const std::int64_t least_tiles = tiles * work_.panels / 2 >= wanted ? 2 : 1;
     work_.columns = std::min(work_.columns, std::max(least_tiles, ceil_div(tiles, wanted)) * tile);
@@ -434,8 +434,8 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
     return "a pool of " + std::to_string(p.pool.h) + "x" + std::to_string(p.pool.w) + " with stride " +
            std::to_string(p.pool.stride_h) + "x" + std::to_string(p.pool.stride_w) + ": it fuses 2x2 with stride 2x2";
   }
-  if (p.r * p.s > bf16::kMostTaps)
-    return std::to_string(p.r * p.s) + " filter taps; its table holds " + std::to_string(bf16::kMostTaps);
+  if (p.r * p.s > bf16::kMaxTaps)
+    return std::to_string(p.r * p.s) + " filter taps; its table holds " + std::to_string(bf16::kMaxTaps);
   const bf16::Blocking b = bf16::blocking_of(p, products, unit, 1);
   // The direct kernel pads channels to whole vectors as well; the depthwise kernels do not.
   const double lanes = static_cast<double>(p.group_k()) / static_cast<double>(round_up(p.group_k(), bf16::kVector));
@@ -446,9 +446,9 @@ std::string bf16_refusal(const Conv2dProblem& p, int products, const Bf16Unit& u
            " output channels a group: padding makes it " + bf16::one_decimal(times) + " times the work, and beyond " +
            bf16::one_decimal(most) + " f32 arithmetic is faster";
   }
-  if (b.thread_bytes > bf16::kMostThreadBytes) {
+  if (b.thread_bytes > bf16::kMaxThreadBytes) {
     return "its smallest unit of work stages " + std::to_string(b.thread_bytes) + " bytes; at most " +
-           std::to_string(bf16::kMostThreadBytes) + " a thread are allowed";
+           std::to_string(bf16::kMaxThreadBytes) + " a thread are allowed";
   }
   return "";
 }

@@ -72,10 +72,10 @@ bool prefers_flat(const Blocking& blocking, const Bf16Unit& unit, std::int64_t r
 constexpr std::int64_t kTilesAlive = 2;
 constexpr std::int64_t kTileFloats = 2 * kHalfFloats;
 /// Halves whose accumulators exist at a time, of a unit that takes one half at a time.
-constexpr std::int64_t kMostHalves = 16;
+constexpr std::int64_t kMaxHalves = 16;
 /// Floats of a thread's accumulators, of tiles or of panels.
 constexpr std::int64_t accumulator_floats(const Bf16Unit& unit) {
-  return unit.loads_full_halves ? kPanelsAlive * kTileFloats : kMostHalves * kHalfFloats;
+  return unit.loads_full_halves ? kPanelsAlive * kTileFloats : kMaxHalves * kHalfFloats;
 }
 /// Floats of a thread's accumulators and of one panel's bias, which come before its strip.
 constexpr std::int64_t head_floats(const Bf16Unit& unit) { return accumulator_floats(unit) + kLanes; }

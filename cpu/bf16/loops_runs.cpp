@@ -40,7 +40,7 @@ class RunGroup {
 
  private:
   std::int64_t most_halves_, count_ = 0, halves_ = 0;
-  HalfRun runs_[kMostHalves];
+  HalfRun runs_[kMaxHalves];
 };
 
 constexpr std::int64_t kHalvesWorthARound = 4;
@@ -63,9 +63,9 @@ class RunLoop {
  private:
   /// All panels of a chunk take a group's input from L1, beside the weights.
   std::int64_t most_halves() const {
-    if (chunk_.end - chunk_.begin == 1) return kMostHalves;
+    if (chunk_.end - chunk_.begin == 1) return kMaxHalves;
     const std::int64_t half_bytes = b_.positions * b_.geometry.group_c * 2;
-    return std::clamp<std::int64_t>(l1_bytes() / 2 / half_bytes, 2, kMostHalves);
+    return std::clamp<std::int64_t>(l1_bytes() / 2 / half_bytes, 2, kMaxHalves);
   }
   /// The taps of kernel rows that read the image.
   TapRange taps_of_row(std::int64_t row) const {

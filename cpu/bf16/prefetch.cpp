@@ -10,7 +10,7 @@ constexpr std::int64_t kRowsAhead = 4;
 constexpr std::int64_t kManyTiles = 4;
 // More prefetches between the products of two steps cost more than they save, if a term has one product. The same holds
 // for one tap and fewer than 80 lanes.
-constexpr std::int64_t kMostLinesPerStep = 12;
+constexpr std::int64_t kMaxLinesPerStep = 12;
 constexpr std::int64_t kLine = 64;
 
 std::int64_t panel_steps(const Blocking& b, const WorkUnit& work) { return tiles_of(b, work) * b.terms.steps(); }
@@ -46,7 +46,7 @@ Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t in
   prefetch.row_pitch = h.step * b.geometry.w * pixel;
   const std::int64_t lines = prefetch.rows * prefetch.runs * prefetch.run_lines;
   prefetch.lines_per_step = ceil_div(lines, panel_steps(b, current) * (current.end_panel - current.first_panel));
-  if (prefetch.lines_per_step > kMostLinesPerStep * b.terms.products) return {};
+  if (prefetch.lines_per_step > kMaxLinesPerStep * b.terms.products) return {};
   prefetch.begin();
   return prefetch;
 }

@@ -43,8 +43,8 @@ std::int64_t l3_bytes() {
 }
 
 bool beyond_last_level(std::int64_t bytes) {
-  constexpr std::int64_t kMostCached = 32 << 20;
-  return bytes > std::min(l3_bytes(), kMostCached);
+  constexpr std::int64_t kMaxCached = 32 << 20;
+  return bytes > std::min(l3_bytes(), kMaxCached);
 }
 
 bool reads_weights_once(const Conv2dProblem& p) {

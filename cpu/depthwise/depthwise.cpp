@@ -34,9 +34,9 @@ std::string depthwise_refusal(const Conv2dProblem& p, const Target& target) {
   }
   if (!p.nhwc) return "layout nchw: its lanes are channels, which must be neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
-  if (p.r * p.s > kMostTablePieces) return text(p.r * p.s) + " filter taps; its table holds " + text(kMostTablePieces);
-  if (const std::int64_t pieces = depthwise_table_pieces(p, target); pieces > kMostTablePieces)
-    return text(pieces) + " pieces of a row or of the channels; its table holds " + text(kMostTablePieces);
+  if (p.r * p.s > kMaxTablePieces) return text(p.r * p.s) + " filter taps; its table holds " + text(kMaxTablePieces);
+  if (const std::int64_t pieces = depthwise_table_pieces(p, target); pieces > kMaxTablePieces)
+    return text(pieces) + " pieces of a row or of the channels; its table holds " + text(kMaxTablePieces);
   return "";
 }
 

@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::int64_t kUnitFloats = 10 << 10;
 /// A group's pixels stay in L2, and mostly in L1.
-constexpr std::int64_t kMostTransposedPixels = 1024;
+constexpr std::int64_t kMaxTransposedPixels = 1024;
 /// Pointwise planes of fewer pixels would be rows too short for the work around them.
-constexpr std::int64_t kLeastPointwiseRow = 128;
+constexpr std::int64_t kMinPointwiseRow = 128;
 
 Conv2dProblem with_planes_in_a_row(Conv2dProblem p) {
-  if (!is_pointwise(p) || p.h * p.w < kLeastPointwiseRow) return p;
+  if (!is_pointwise(p) || p.h * p.w < kMinPointwiseRow) return p;
   p.w = p.wo = p.h * p.w;
   p.h = p.ho = 1;
   return p;
@@ -29,7 +29,7 @@ class Blocking {
   Blocking(const Conv2dProblem& problem, const Target& target, int threads)
       : p_(with_planes_in_a_row(problem)), threads_(threads) {
     b_.problem = p_;
-    b_.transposes = p_.k == p_.c && p_.wo < 2 * depthwise_tiles(target).lanes && p_.h * p_.w <= kMostTransposedPixels;
+    b_.transposes = p_.k == p_.c && p_.wo < 2 * depthwise_tiles(target).lanes && p_.h * p_.w <= kMaxTransposedPixels;
     if (b_.transposes) {
       const Target* half = half_width_target(target);
       add_section(half != nullptr && p_.k <= depthwise_tiles(*half).lanes ? *half : target, 0, 1);
@@ -182,9 +182,9 @@ std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& targe
   }
   if (p.nhwc) return "layout nhwc: its lanes are pixels, which must be neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
-  if (p.r * p.s > kMostTablePieces) return text(p.r * p.s) + " filter taps; its table holds " + text(kMostTablePieces);
-  if (const std::int64_t pieces = Blocking(p, target, 1).table_pieces(); pieces > kMostTablePieces)
-    return text(pieces) + " pieces of a column; its table holds " + text(kMostTablePieces);
+  if (p.r * p.s > kMaxTablePieces) return text(p.r * p.s) + " filter taps; its table holds " + text(kMaxTablePieces);
+  if (const std::int64_t pieces = Blocking(p, target, 1).table_pieces(); pieces > kMaxTablePieces)
+    return text(pieces) + " pieces of a column; its table holds " + text(kMaxTablePieces);
   return "";
 }
 

@@ -91,7 +91,7 @@ struct AxisTile {
 
 /// Limits of a plan's tables: positions of the different tiles of a row, blocks of rows, blocks of channels. A query
 /// may build these tables too.
-inline constexpr std::int64_t kMostTablePieces = 1 << 20;
+inline constexpr std::int64_t kMaxTablePieces = 1 << 20;
 
 /// How one axis of the output is cut. Positions are input coordinates `position_step` apart. If neither stride nor
 /// dilation divides the other, or they differ too much, each tap is its own run.

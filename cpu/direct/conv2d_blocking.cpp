@@ -19,7 +19,7 @@ constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
 constexpr std::int64_t kInLanesOfSmallTiles = 64;
 constexpr int kTilePixelsOfManyRegisters = 14;
 constexpr std::int64_t kTilesPerUnit = 16;
-constexpr std::int64_t kLeastTilesPerUnit = 4;
+constexpr std::int64_t kMinTilesPerUnit = 4;
 constexpr std::int64_t kFloat = sizeof(float);
 
 /// The sizes that the search below varies.
@@ -58,7 +58,7 @@ class Search {
     const std::int64_t target = kTilesPerUnit * kernels_.max_pixels;
     if (taps() > 1) return target;
     const std::int64_t cached = l2_bytes() / 2 / (first_chunk() * kFloat);
-    return std::clamp<std::int64_t>(cached, kLeastTilesPerUnit * kernels_.max_pixels, target);
+    return std::clamp<std::int64_t>(cached, kMinTilesPerUnit * kernels_.max_pixels, target);
   }
   std::int64_t conv_rows(const Candidate& c) const { return conv_extent(c.rows, p_.pool.h, p_.pool.stride_h); }
   std::int64_t conv_pixels(const Candidate& c) const { return conv_extent(c.pixels, p_.pool.w, p_.pool.stride_w); }
@@ -96,7 +96,7 @@ class Search {
   std::int64_t first_chunk() const {
     const std::int64_t channel_bytes = taps() * b_.tile.panel_lanes * kFloat;
     std::int64_t most = l2_bytes() * 3 / 8 / channel_bytes;
-    if (taps() == 1) most = std::min(most, l2_bytes() / 2 / (kLeastTilesPerUnit * kernels_.max_pixels * kFloat));
+    if (taps() == 1) most = std::min(most, l2_bytes() / 2 / (kMinTilesPerUnit * kernels_.max_pixels * kFloat));
     most = std::max(most, b_.channels.in_lanes);
     return round_up(even_part(p_.group_c(), most), b_.channels.in_lanes);
   }
@@ -198,11 +198,11 @@ class Search {
   /// The time of a unit's rows of pixels, in pixels: each tile waits for its weights, even with few pixels, and each
   /// unit for the weights of its first tile.
   double time_of(std::int64_t rows, std::int64_t pixels) const {
-    constexpr double kTilePixels = 1, kLeastTile = 8, kUnitPixels = 4;
+    constexpr double kTilePixels = 1, kMinTile = 8, kUnitPixels = 4;
     const bool pairs = p_.n == 1 && 2 * p_.out_w() <= b_.tile.pixels && p_.pool.none();
     const auto row_of = [&](std::int64_t length) {
       const auto tiles = static_cast<double>(ceil_div(length, b_.tile.pixels));
-      return std::max(static_cast<double>(length), kLeastTile * tiles) + kTilePixels * tiles;
+      return std::max(static_cast<double>(length), kMinTile * tiles) + kTilePixels * tiles;
     };
     const double paired = pairs ? static_cast<double>(rows / 2) * row_of(2 * pixels) : 0;
     return paired + static_cast<double>(pairs ? rows % 2 : rows) * row_of(pixels) + kUnitPixels;
@@ -254,8 +254,8 @@ bool many_taps_skip(const Conv2dProblem& p, const Conv2dKernels& kernels) {
 /// Whether a tile's pixels lie a multiple of 4 KiB apart, so that they share one set of L1, and copying them pays,
 /// although each out tile makes its own copy.
 bool copies_aliased(const Conv2dProblem& p) {
-  constexpr std::int64_t kMostOutTiles = 4;
-  return p.s > 1 && p.stride_w * p.c * kFloat % kL1WayBytes == 0 && p.group_k() <= kMostOutTiles * kPartitionLanes;
+  constexpr std::int64_t kMaxOutTiles = 4;
+  return p.s > 1 && p.stride_w * p.c * kFloat % kL1WayBytes == 0 && p.group_k() <= kMaxOutTiles * kPartitionLanes;
 }
 
 /// How many neighbouring pixels of a tile have lines in different sets of L1.

@@ -15,9 +15,9 @@
 namespace gable::cpu {
 namespace {
 
-constexpr std::int64_t kMostChannels = 8;
-constexpr std::int64_t kMostSteps = 512;  // a panel of two AVX-512 vectors then has 64 KB
-constexpr std::int64_t kMostThreadFloats = 256 << 10;
+constexpr std::int64_t kMaxChannels = 8;
+constexpr std::int64_t kMaxSteps = 512;  // a panel of two AVX-512 vectors then has 64 KB
+constexpr std::int64_t kMaxThreadFloats = 256 << 10;
 
 std::string tile_text(const Conv2dProblem& p, const FewChannelsKernels& kernels, const FewTileShape& tile) {
   if (tile.pixel_lanes) {
@@ -45,17 +45,17 @@ std::string epilogue_text(const Conv2dProblem& p, const FewTileShape& tile) {
 std::string few_channels_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
   if (p.groups != 1) return text(p.groups) + " groups: it takes one";
-  if (p.c > kMostChannels) return text(p.c) + " input channels: it is made for at most " + text(kMostChannels);
+  if (p.c > kMaxChannels) return text(p.c) + " input channels: it is made for at most " + text(kMaxChannels);
   if (p.r * p.s == 1) return "kernel 1x1: a matrix product serves it";
-  if (few_channels_steps(p) > kMostSteps) {
-    return text(few_channels_steps(p)) + " taps times channels: its panels of weights have at most " + text(kMostSteps);
+  if (few_channels_steps(p) > kMaxSteps) {
+    return text(few_channels_steps(p)) + " taps times channels: its panels of weights have at most " + text(kMaxSteps);
   }
   if (!p.pool.none() && !p.pool.is_2x2()) return "it fuses a max-pool of 2x2 with stride 2 only";
   const FewChannelsBlocking b = few_channels_blocking(p, few_channels_kernels(target), 1);
   const auto floats = static_cast<std::int64_t>(b.workspace.floats);
-  if (floats > kMostThreadFloats) {
+  if (floats > kMaxThreadFloats) {
     return "rows of " + text(p.w) + " pixels: a workspace of " + text(floats) + " floats, at most " +
-           text(kMostThreadFloats) + " stay in L2";
+           text(kMaxThreadFloats) + " stay in L2";
   }
   return "";
 }

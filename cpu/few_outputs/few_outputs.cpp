@@ -16,7 +16,7 @@
 namespace gable::cpu {
 namespace {
 
-constexpr std::int64_t kMostUnitPixels = 512;
+constexpr std::int64_t kMaxUnitPixels = 512;
 
 /// Costs in cycles: of a product's share of fma_cycles(), of a converted vector, of four sums over a vector's lanes, of
 /// a stored vector, of a row of pixels, and of a run. Fitted on Zen 5.
@@ -58,9 +58,9 @@ double cycles_of(const Conv2dProblem& p, const Target& target) {
 /// A short run is one unit: threads would take longer to begin.
 std::int64_t unit_pixels(const Conv2dProblem& p, const Target& target, int threads) {
   const std::int64_t pixels = p.n * p.ho * p.wo;
-  if (threads == 1 || cycles_of(p, target) < 2 * kRegionCycles) return std::min(pixels, kMostUnitPixels);
+  if (threads == 1 || cycles_of(p, target) < 2 * kRegionCycles) return std::min(pixels, kMaxUnitPixels);
   const std::int64_t tile = few_outputs_kernels(target).pixels[static_cast<std::size_t>(p.k)];
-  const std::int64_t most = std::min(kMostUnitPixels, ceil_div(pixels, units_wanted(threads)));
+  const std::int64_t most = std::min(kMaxUnitPixels, ceil_div(pixels, units_wanted(threads)));
   return std::min(pixels, round_up(even_part(pixels, most), tile));
 }
 
@@ -70,7 +70,7 @@ std::string few_outputs_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
   if (p.r * p.s != 1) return "kernel " + text(p.r) + "x" + text(p.s) + ": it is made for 1x1";
   if (p.groups != 1) return text(p.groups) + " groups: it takes one";
-  if (p.k > kMostFewOutputs) return text(p.k) + " output channels; it takes at most " + text(kMostFewOutputs);
+  if (p.k > kMaxFewOutputs) return text(p.k) + " output channels; it takes at most " + text(kMaxFewOutputs);
   if (!p.nhwc) return "layout nchw: it reads a pixel's channels as neighbours";
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.activation == Activation::tanh) return "it fuses relu, not tanh";

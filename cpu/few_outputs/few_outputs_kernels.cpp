@@ -156,7 +156,7 @@ void fill_outputs(FewOutputsKernels& kernels) {
 
 template <DType kType>
 void fill_type(FewOutputsKernels& kernels) {
-  fill_outputs<kType, kMostFewOutputs>(kernels);
+  fill_outputs<kType, kMaxFewOutputs>(kernels);
   kernels.finish[static_cast<std::size_t>(kType)] = &finish_outputs<kType>;
 }
 

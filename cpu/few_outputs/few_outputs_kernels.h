@@ -10,7 +10,7 @@
 
 namespace gable::cpu {
 
-constexpr int kMostFewOutputs = 8;
+constexpr int kMaxFewOutputs = 8;
 /// Sums of one tile at most, of which a run's last tile may store some beyond the run's own.
 constexpr std::int64_t kFewOutputsTile = 32;
 
@@ -36,9 +36,9 @@ using FinishOutputsFunction = void (*)(const FinishOutputsCall&);
 
 struct FewOutputsKernels {
   int lanes;
-  std::array<int, kMostFewOutputs + 1> pixels;     // of a tile, by outputs
-  FewOutputsFunction sum[3][kMostFewOutputs + 1];  // by type and outputs
-  FinishOutputsFunction finish[3];                 // by type
+  std::array<int, kMaxFewOutputs + 1> pixels;     // of a tile, by outputs
+  FewOutputsFunction sum[3][kMaxFewOutputs + 1];  // by type and outputs
+  FinishOutputsFunction finish[3];                // by type
 };
 
 const FewOutputsKernels& few_outputs_kernels(const Target& target);

@@ -21,7 +21,7 @@ std::string narrow_groups_refusal(const Conv2dProblem& p, const Target& target) 
            " groups: its vectors hold several groups";
   }
   const std::int64_t channels = kernels.lanes / p.group_k() * p.group_c();
-  if (channels > kMostSpreadVectors * kernels.lanes) {
+  if (channels > kMaxSpreadVectors * kernels.lanes) {
     return text(p.group_c()) + " input channels for " + text(p.group_k()) + " output channels of a group: too many";
   }
   if (p.r > kMaxNarrowGroupsRows) return text(p.r) + " kernel rows: it takes " + text(kMaxNarrowGroupsRows);
@@ -40,7 +40,7 @@ std::string narrow_groups_dot_refusal(const Conv2dProblem& p, const Target& targ
 /// Units are as high as the image, or lower if the threads need more units, and as wide as fits: their strip and a tile
 /// take 3/4 of L1.
 NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, int threads) {
-  constexpr std::int64_t kLeastRows = 4;  // that share the spread rows above and below them
+  constexpr std::int64_t kMinRows = 4;  // that share the spread rows above and below them
   NarrowGroupsBlocking b{};
   b.block_groups = kernels.lanes / p.group_k();
   b.blocks = ceil_div(p.groups, b.block_groups);
@@ -51,7 +51,7 @@ NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const Narrow
   const std::int64_t pixels = std::max<std::int64_t>(kernels.max_pixels, (cached - halo) / p.stride_w);
   const std::int64_t pixel_blocks = ceil_div(p.wo, pixels);
   const std::int64_t row_blocks = ceil_div(units_wanted(threads), p.n * pixel_blocks * b.blocks);
-  const std::int64_t rows = std::min(p.ho, std::max(kLeastRows, ceil_div(p.ho, row_blocks)));
+  const std::int64_t rows = std::min(p.ho, std::max(kMinRows, ceil_div(p.ho, row_blocks)));
   b.units = unit_grid(p, 1, rows, pixels);
   b.units.groups = b.blocks;
   b.strip_columns = (b.units.pixels - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1;

@@ -16,7 +16,7 @@ namespace gable::cpu {
 constexpr int kMaxNarrowGroupsPixels = 14;
 constexpr std::int64_t kMaxNarrowGroupsRows = 16;  // of the kernel
 /// A block's input channels fill at most this many vectors.
-constexpr std::int64_t kMostSpreadVectors = 4;
+constexpr std::int64_t kMaxSpreadVectors = 4;
 
 /// One row of the image becomes one row of the strip: for each column, `steps` vectors. Lane l of vector i is channel
 /// source[i * lanes + l] of the pixel. Columns outside the image become zeros.

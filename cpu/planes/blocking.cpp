@@ -13,8 +13,8 @@
 namespace gable::cpu::planes {
 namespace {
 
-constexpr std::int64_t kMostWorkPositions = 2048;
-constexpr std::int64_t kLeastWorkPositions = 64;
+constexpr std::int64_t kMaxWorkPositions = 2048;
+constexpr std::int64_t kMinWorkPositions = 64;
 constexpr std::int64_t kFloat = sizeof(float);
 /// The most panels for reading the input in place, once for each panel: with more panels, a strip in L2 is faster.
 constexpr std::int64_t kPanelsInPlace = 4;
@@ -67,7 +67,7 @@ class Search {
     if (unit_.most_pixels == 0 || !p_.pool.none()) return;
     // Epilogue of an output, in vectors of products.
     constexpr double kStoreRows = 0.15, kStoreLanes = 0.5;
-    constexpr std::int64_t kLeastAccumulators = 6;
+    constexpr std::int64_t kMinAccumulators = 6;
     const std::int64_t strip_columns = p_.wo + (p_.s - 1) * p_.dilation_w / p_.stride_w;
     const std::int64_t flat = ceil_div((p_.ho - 1) * strip_columns + p_.wo, unit_.positions);
     const std::int64_t rows = p_.ho * ceil_div(p_.wo, unit_.positions);
@@ -77,7 +77,7 @@ class Search {
     const std::int64_t lane_vectors = ceil_div(p_.group_k(), unit_.positions);
     const std::int64_t tiles = ceil_div(p_.wo, unit_.most_pixels);
     const std::int64_t row =
-        std::max(p_.wo, tiles * ceil_div(kLeastAccumulators, std::min<std::int64_t>(2, lane_vectors)));
+        std::max(p_.wo, tiles * ceil_div(kMinAccumulators, std::min<std::int64_t>(2, lane_vectors)));
     std::int64_t tap_rows = 0;
     for (std::int64_t tap = 0; tap < p_.r; ++tap) tap_rows += row_axis(p_).outputs_inside(tap);
     const double skipped = static_cast<double>(tap_rows) / static_cast<double>(p_.ho * p_.r);
@@ -93,7 +93,7 @@ class Search {
                                : unit_.whole_tiles ? unit_.most_lanes
                                                    : even_part(p_.group_k(), unit_.most_lanes);
     b_.panels = {lanes, ceil_div(p_.group_k(), lanes)};
-    b_.vectors = !unit_.whole_tiles && !b_.by_lanes && unit_.tile[kMostVectors][lanes] != nullptr ? kMostVectors : 2;
+    b_.vectors = !unit_.whole_tiles && !b_.by_lanes && unit_.tile[kMaxVectors][lanes] != nullptr ? kMaxVectors : 2;
     const bool row_of_pixels = is_pointwise(p_) && p_.h == 1 && (b_.by_lanes || p_.w >= unit_.positions);
     // Tiles of pixels by lanes broadcast f32.
     const bool reads_type = p_.dtype == DType::f32 || !b_.by_lanes;
@@ -121,7 +121,7 @@ class Search {
     s.step = round_up(phases * s.phase + kLine, kLine);
     if (s.step / kLine % 2 == 0) s.step += kLine;
     s.part = b_.terms.strip_steps * s.step;
-    s.floats = s.part * b_.terms.parts + kMostPositions + kLine;
+    s.floats = s.part * b_.terms.parts + kMaxPositions + kLine;
     return s;
   }
   bool fits(std::int64_t images, std::int64_t rows, std::int64_t columns) const {
@@ -135,11 +135,11 @@ class Search {
     work_.images = 1;
     work_.rows = 1;
     work_.columns = p_.out_w();
-    const std::int64_t most_columns = std::max(kMostWorkPositions, p_.out_w() / 8);
+    const std::int64_t most_columns = std::max(kMaxWorkPositions, p_.out_w() / 8);
     const auto cut = [&](std::int64_t columns) { return std::min(p_.out_w(), round_up(columns, tile_positions())); };
     if (work_.columns > most_columns) work_.columns = cut(even_part(p_.out_w(), most_columns));
-    while (!fits(1, 1, work_.columns) && work_.columns > kLeastWorkPositions) {
-      work_.columns = cut(std::max(work_.columns / 2, kLeastWorkPositions));
+    while (!fits(1, 1, work_.columns) && work_.columns > kMinWorkPositions) {
+      work_.columns = cut(std::max(work_.columns / 2, kMinWorkPositions));
     }
     // First as large as fits, then cut into even parts.
     if (p_.out_h() == 1 && work_.columns < p_.out_w()) {
@@ -149,7 +149,7 @@ class Search {
       }
       work_.columns = cut(even_part(p_.out_w(), work_.columns));
     }
-    while (work_.rows < p_.out_h() && (work_.rows + 1) * work_.columns <= kMostWorkPositions &&
+    while (work_.rows < p_.out_h() && (work_.rows + 1) * work_.columns <= kMaxWorkPositions &&
            fits(1, work_.rows + 1, work_.columns)) {
       ++work_.rows;
     }
@@ -168,7 +168,7 @@ class Search {
     constexpr double kWorthIt = 0.98;
     std::int64_t best = 1;
     for (std::int64_t images = 2; images <= std::min<std::int64_t>(p_.n, 16); ++images) {
-      if (images * work_.rows * work_.columns > kMostWorkPositions || !fits(images, work_.rows, work_.columns)) break;
+      if (images * work_.rows * work_.columns > kMaxWorkPositions || !fits(images, work_.rows, work_.columns)) break;
       if (p_.n % images == 0 && vectors(images) < kWorthIt * vectors(best)) best = images;
     }
     work_.images = best;
@@ -183,10 +183,10 @@ class Search {
     if (threads_ == 1) return;
     const std::int64_t wanted = kUnitsPerThread * threads_;
     while (units() < wanted && work_.images > 1) work_.images = ceil_div(work_.images, 2);
-    while (units() < wanted && work_.rows > 1 && work_.rows * work_.columns > 2 * kLeastWorkPositions) {
+    while (units() < wanted && work_.rows > 1 && work_.rows * work_.columns > 2 * kMinWorkPositions) {
       work_.rows = ceil_div(work_.rows, 2);
     }
-    while (units() < wanted && work_.columns > 2 * kLeastWorkPositions) {
+    while (units() < wanted && work_.columns > 2 * kMinWorkPositions) {
       work_.columns = round_up(ceil_div(work_.columns, 2), tile_positions());
     }
     while (units() < wanted && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
@@ -215,12 +215,12 @@ class Search {
     const Outputs all{work_.images, conv_rows(work_.rows), conv_columns(work_.columns)};
     const std::int64_t flat = flat_positions(b_, all);
     if (b_.by_lanes) {
-      b_.sums_floats = (kMostPositions + kMostPixels) * b_.panels.lanes + kTransposedFloats;
+      b_.sums_floats = (kMaxPositions + kMaxPixels) * b_.panels.lanes + kTransposedFloats;
       b_.most_tiles = b_.most_pieces = all.images * all.rows * ceil_div(all.columns, unit_.most_pixels);
       return;
     }
-    const std::int64_t lane = p_.pool.none() ? kMostPositions : round_up(flat, kLine) + 2 * kMostPositions;
-    b_.sums_floats = b_.panels.lanes * lane + kMostPositions;
+    const std::int64_t lane = p_.pool.none() ? kMaxPositions : round_up(flat, kLine) + 2 * kMaxPositions;
+    b_.sums_floats = b_.panels.lanes * lane + kMaxPositions;
     const std::int64_t rows = all.images * all.rows;
     // Tiles of a run: at most its whole tiles and one tile of each smaller width.
     b_.most_tiles = ceil_div(flat, unit_.positions) + 3 * rows + 3;

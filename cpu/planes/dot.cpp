@@ -162,8 +162,8 @@ TileUnit make_unit() {
   fill_tiles<1, kDotLanes>(unit);
   fill_tiles<2, kDotLanes>(unit);
   fill_tiles<4, kDotLanesOfFour>(unit);
-  unit.most_pixels = kMostPixels;
-  fill_pixel_tiles<kMostPixels>(unit);
+  unit.most_pixels = kMaxPixels;
+  fill_pixel_tiles<kMaxPixels>(unit);
   return unit;
 }
 

@@ -377,7 +377,7 @@ class RowsAhead {
     if (!call.prefetches) return;
     columns_ = columns * call.columns.step;
     const std::int64_t lines = ceil_div(columns_, kLineElements) * call.rows.count;
-    const std::int64_t channels = 1 + kLeastLines / std::max<std::int64_t>(lines, 1);
+    const std::int64_t channels = 1 + kMinLines / std::max<std::int64_t>(lines, 1);
     distance_ = channels * call.plane;
     last_ = call.channels - channels;
   }
@@ -389,7 +389,7 @@ class RowsAhead {
 
  private:
   static constexpr std::int64_t kLineElements = 64 / sizeof(Storage<kType>);
-  static constexpr std::int64_t kLeastLines = 16;
+  static constexpr std::int64_t kMinLines = 16;
   std::int64_t columns_ = 0, distance_ = 0, last_ = 0;
 };
 

@@ -49,9 +49,9 @@ struct FinishCall {
   bool non_temporal;
   float* transposed;  // for sums of pixels by lanes: a buffer of kTransposedFloats
 };
-/// Sums of pixels by lanes are finished in groups of up to kMostPositions + kMostPixels - 1 pixels.
-constexpr std::int64_t kTransposedPitch = kMostPositions + kMostPixels + 2;
-constexpr std::int64_t kTransposedFloats = kTransposedPitch * kMostLanes + kMostPositions;
+/// Sums of pixels by lanes are finished in groups of up to kMaxPositions + kMaxPixels - 1 pixels.
+constexpr std::int64_t kTransposedPitch = kMaxPositions + kMaxPixels + 2;
+constexpr std::int64_t kTransposedFloats = kTransposedPitch * kMaxLanes + kMaxPositions;
 using FinishFunction = void (*)(const FinishCall&);
 
 struct Kernels {

@@ -15,12 +15,12 @@
 namespace gable::cpu {
 namespace {
 
-constexpr std::int64_t kMostThreadBytes = 8 << 20;
-constexpr std::int64_t kMostTaps = 1 << 20;  // of the table of a plan, which a query makes too
+constexpr std::int64_t kMaxThreadBytes = 8 << 20;
+constexpr std::int64_t kMaxTaps = 1 << 20;  // of the table of a plan, which a query makes too
 
 std::size_t strip_floats(const planes::Blocking& b, const planes::TileUnit&) {
   // In place, the last work unit may stage fewer positions than a vector.
-  return line_floats(b.in_place ? b.terms.steps * 2 * planes::kMostPositions + planes::kMostPositions : b.strip.floats);
+  return line_floats(b.in_place ? b.terms.steps * 2 * planes::kMaxPositions + planes::kMaxPositions : b.strip.floats);
 }
 std::size_t thread_floats(const planes::Blocking& b, const planes::TileUnit& unit) {
   return strip_floats(b, unit) + line_floats(b.sums_floats);
@@ -33,11 +33,11 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
   if (p.nhwc) return "layout nhwc: its lanes are pixels of a channel's plane";
   if (is_depthwise(p))
     return "one input and one output channel in each of several groups: the depthwise kernels take these";
-  if (p.r * p.s > kMostTaps) return text(p.r * p.s) + " filter taps; its table holds " + text(kMostTaps);
+  if (p.r * p.s > kMaxTaps) return text(p.r * p.s) + " filter taps; its table holds " + text(kMaxTaps);
   const planes::Blocking b = planes::blocking_of(p, products, unit, 1);
   const auto bytes = static_cast<std::int64_t>(thread_floats(b, unit) * sizeof(float));
-  if (bytes > kMostThreadBytes) {
-    return "its smallest unit of work takes " + text(bytes) + " bytes; at most " + text(kMostThreadBytes) +
+  if (bytes > kMaxThreadBytes) {
+    return "its smallest unit of work takes " + text(bytes) + " bytes; at most " + text(kMaxThreadBytes) +
            " a thread are allowed";
   }
   return "";

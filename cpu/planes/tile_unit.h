@@ -21,10 +21,10 @@ namespace gable::cpu::planes {
 
 /// Steps of a block. A tile takes all taps of a block before the next block, so that the taps find its input in L1.
 constexpr std::int64_t kBlockSteps = 16;
-constexpr int kMostLanes = 32;
-constexpr int kMostVectors = 4;
-constexpr int kMostPositions = 64;
-constexpr int kMostPixels = 14;
+constexpr int kMaxLanes = 32;
+constexpr int kMaxVectors = 4;
+constexpr int kMaxPositions = 64;
+constexpr int kMaxPixels = 14;
 
 /// Stores from registers instead of to `sums`: the tile's first `count` positions are consecutive pixels of y.
 struct DirectStore {
@@ -62,12 +62,12 @@ struct TileUnit {
   bool whole_tiles = false;  // computes most_lanes lanes and kBlockSteps steps even where fewer are used
   bool stores[3] = {};       // by the type of results: whether it stores them from registers
   /// By vectors (1, 2, 4) and lanes; null where there is none. A unit of whole tiles has them by vectors and products.
-  TileFunction tile[kMostVectors + 1][kMostLanes + 1] = {};
+  TileFunction tile[kMaxVectors + 1][kMaxLanes + 1] = {};
   /// The same that read an image in place, by its type. Units that multiply pairs have none.
-  TileFunction in_place[3][kMostVectors + 1][kMostLanes + 1] = {};
+  TileFunction in_place[3][kMaxVectors + 1][kMaxLanes + 1] = {};
   /// Pixels by lanes, by vectors of lanes (1, 2) and pixels.
   int most_pixels = 0;  // 0: it has no such tiles
-  TileFunction pixel_tile[3][kMostPixels + 1] = {};
+  TileFunction pixel_tile[3][kMaxPixels + 1] = {};
   /// Before and after the tiles of a work unit; `steps` of a block. Or null.
   void (*begin)(int lanes, int steps) = nullptr;
   void (*end)() = nullptr;

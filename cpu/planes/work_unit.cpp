@@ -83,7 +83,7 @@ class WorkUnit {
   }
   std::int64_t strip_step() const { return in_place_ ? p_.h * p_.w : b_.in_place ? staged_tail_step() : b_.strip.step; }
   /// The last work unit of a problem in place may have fewer positions than a vector.
-  std::int64_t staged_tail_step() const { return 2 * kMostPositions; }
+  std::int64_t staged_tail_step() const { return 2 * kMaxPositions; }
   /// Of the tile that begins at this position.
   const void* input(std::int64_t position) const {
     if (!in_place_) return scratch_.strip + position;
@@ -152,7 +152,7 @@ class WorkUnit {
         TileAt tile{row * b_.strip.columns + column, static_cast<int>(width), pieces, 0, waiting, row};
         waiting += width;
         const bool last = i + 1 == tiles.count && (row + 1 == at_.rows || !whole_rows);
-        if (waiting >= kMostPositions || last) {
+        if (waiting >= kMaxPositions || last) {
           scratch_.pieces.push_back({0, row * y_width() + column + width - waiting, waiting});
           tile.pieces = 1;
           waiting = 0;
@@ -166,7 +166,7 @@ class WorkUnit {
     for (std::int64_t done = 0; done < length;) {
       int vectors = b_.vectors;
       while (vectors > 1 && (vectors / 2) * unit_.positions >= length - done) vectors /= 2;
-      if (vectors == kMostVectors && 3 * unit_.positions >= length - done) vectors = 2;
+      if (vectors == kMaxVectors && 3 * unit_.positions >= length - done) vectors = 2;
       const std::int64_t width = vectors * unit_.positions;
       // In place, the last tile starts earlier, so that it reads nothing beyond the image.
       while (in_place_ && vectors > 1 && vectors * unit_.positions > length) vectors /= 2;
@@ -244,9 +244,7 @@ class WorkUnit {
            scratch_.pieces[static_cast<std::size_t>(at.first_piece)].sums == 0;
   }
 
-  std::int64_t sums_lane() const {
-    return pools_ ? (b_.sums_floats - kMostPositions) / b_.panels.lanes : kMostPositions;
-  }
+  std::int64_t sums_lane() const { return pools_ ? (b_.sums_floats - kMaxPositions) / b_.panels.lanes : kMaxPositions; }
 
   Tile tile_of(std::int64_t panel) const {
     Tile tile{};
@@ -274,7 +272,7 @@ class WorkUnit {
       if (at.pieces == 0) continue;
       FinishCall call = finish_call(out, scratch_.pieces.data() + at.first_piece, at.pieces);
       call.lane = tile.sums_lane;
-      call.transposed = scratch_.sums + (kMostPositions + kMostPixels) * b_.panels.lanes;
+      call.transposed = scratch_.sums + (kMaxPositions + kMaxPixels) * b_.panels.lanes;
       kernels(run_.target).finish_pixels[static_cast<std::size_t>(p_.dtype)](call);
     }
   }

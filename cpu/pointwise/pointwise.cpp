@@ -24,7 +24,7 @@ std::string pointwise_refusal(const Conv2dProblem& p, const Target& target) {
   }
   const PointwiseKernels& kernels = pointwise_kernels(target);
   if (is_matrix_by_vector(p, kernels)) return "";
-  if (cached_pixels(p) < kLeastTilesPerGroup * kernels.most_pixels[kPanelVectors]) {
+  if (cached_pixels(p) < kMinTilesPerGroup * kernels.most_pixels[kPanelVectors]) {
     return text(p.c) + " input channels: too many for L2 in one piece";
   }
   const std::int64_t pixels = p.n * p.ho * p.wo;

@@ -72,13 +72,13 @@ PointwiseUnits units_of_vector(const Conv2dProblem& p, const PointwiseKernels& k
 
 /// The cut into blocks of pixels and lanes, with up to kUnitsPerThread units a thread, that gives the busiest thread
 /// the least work. If rows are read one by one, blocks of pixels are whole rows. If panels are the outer loop, blocks
-/// of pixels are at most a group and at least kLeastTilesPerGroup tiles.
+/// of pixels are at most a group and at least kMinTilesPerGroup tiles.
 PointwiseUnits feed_threads(const Conv2dProblem& p, const PointwiseKernels& kernels, int threads,
                             const PointwiseBlocking& b) {
   if (is_matrix_by_vector(p, kernels)) return units_of_vector(p, kernels, threads, b);
   const std::int64_t panel = b.tile.vectors * kernels.lanes, wanted = units_wanted(threads);
   const std::int64_t step = b.copies_input || is_pointwise(p) ? 1 : b.row_pixels;
-  const std::int64_t least = b.panels_outside ? kLeastTilesPerGroup * b.tile.pixels : step;
+  const std::int64_t least = b.panels_outside ? kMinTilesPerGroup * b.tile.pixels : step;
   const std::int64_t fewest = b.panels_outside ? ceil_div(b.pixels, b.group_pixels) : 1;
   PointwiseUnits best = units_of(p, b, ceil_div(b.pixels, fewest), p.k);
   if (fewest >= wanted) return best;

@@ -43,7 +43,7 @@ struct PointwiseBlocking {
 };
 
 /// The fewest tiles of a group for which copying its input pays.
-constexpr std::int64_t kLeastTilesPerGroup = 4;
+constexpr std::int64_t kMinTilesPerGroup = 4;
 
 /// Whether all pixels fit a tile of eight vectors: each weight is then read and used once.
 bool is_matrix_by_vector(const Conv2dProblem& problem, const PointwiseKernels& kernels);

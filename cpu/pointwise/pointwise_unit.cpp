@@ -39,7 +39,7 @@ class Unit {
   }
 
  private:
-  static constexpr std::size_t kMostParts = 5;
+  static constexpr std::size_t kMaxParts = 5;
   /// Consecutive panels with the same number of vectors.
   struct Part {
     std::int64_t vectors;
@@ -90,7 +90,7 @@ class Unit {
     PointwiseCall call;
   };
   /// Calls of all panels of each part, for pixels that lie x_pixel apart. Returns the number of parts.
-  std::size_t prepare(std::array<Prepared, kMostParts>& prepared, std::int64_t x_pixel) const {
+  std::size_t prepare(std::array<Prepared, kMaxParts>& prepared, std::int64_t x_pixel) const {
     std::size_t parts = 0;
     for_each_part([&](const Part& part) {
       prepared[parts] = {r_.kernels.tile[part.vectors], make_call(part, 0, part.panels)};
@@ -101,7 +101,7 @@ class Unit {
 
   /// Each tile's pixels are widened into L1, then pass through all panels.
   void compute_widened() const {
-    std::array<Prepared, kMostParts> prepared;
+    std::array<Prepared, kMaxParts> prepared;
     const std::size_t parts = prepare(prepared, b_.strip_pixel);
     const Tiles cut(end_ - first_, b_.tile.pixels);
     for (std::int64_t tile = 0; tile < cut.count; ++tile) {
@@ -117,7 +117,7 @@ class Unit {
   }
 
   void compute_in_place() const {
-    std::array<Prepared, kMostParts> prepared;
+    std::array<Prepared, kMaxParts> prepared;
     const std::size_t parts = prepare(prepared, p_.stride_w * p_.c);
     for (std::int64_t first = first_; first < end_;) {
       const std::int64_t row_end = std::min(end_, (first / b_.row_pixels + 1) * b_.row_pixels);

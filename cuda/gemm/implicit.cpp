@@ -7,7 +7,7 @@
 namespace gable::cuda {
 namespace {
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 
 double occupancy_rate(int warps) { return warps >= 12 ? 1.0 : warps >= 8 ? 0.9 : 0.6; }
 
@@ -52,25 +52,25 @@ std::string implicit_refusal(const Conv2dProblem& p) {
   // Offsets are computed for padding pixels too, which lie outside x.
   const std::int64_t reach =
       p.n * (p.h + p.pad_top + p.r * p.dilation_h) * (p.w + p.pad_left + p.s * p.dilation_w) * p.c;
-  if (std::max({reach, p.conv_elements(), weights}) >= kMostElements) {
+  if (std::max({reach, p.conv_elements(), weights}) >= kMaxElements) {
     return "a tensor has 2^31 elements or more; its indices have 32 bits";
   }
-  constexpr std::int64_t kMostGroups = 65535 / 16;  // a grid's y holds groups and parts of the depth
-  if (p.groups > kMostGroups) {
-    return std::to_string(p.groups) + " groups; it takes at most " + std::to_string(kMostGroups);
+  constexpr std::int64_t kMaxGroups = 65535 / 16;  // a grid's y holds groups and parts of the depth
+  if (p.groups > kMaxGroups) {
+    return std::to_string(p.groups) + " groups; it takes at most " + std::to_string(kMaxGroups);
   }
   return "";
 }
 
 GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, int stage_depth,
                      double fma_per_cycle, const cudaDeviceProp& device) {
-  constexpr int kMostSplits = 16, kLeastStages = 4;
+  constexpr int kMaxSplits = 16, kMinStages = 4;
   GemmTile best;
   double least = std::numeric_limits<double>::max();
   for (const GemmCandidate& c : candidates) {
     if (static_cast<std::size_t>(c.shared_bytes) > device.sharedMemPerBlockOptin) continue;
-    for (int splits = 1; splits <= kMostSplits; ++splits) {
-      if (splits > 1 && gemm.depth < splits * kLeastStages * stage_depth) break;
+    for (int splits = 1; splits <= kMaxSplits; ++splits) {
+      if (splits > 1 && gemm.depth < splits * kMinStages * stage_depth) break;
       const double estimate = cycles(gemm, c, splits, stage_depth, fma_per_cycle, device.multiProcessorCount);
       if (estimate >= least) continue;
       least = estimate;

@@ -245,14 +245,14 @@ std::string ImplicitGemmMma::missing(const cudaDeviceProp& device) {
 }
 
 std::string ImplicitGemmMma::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
-  constexpr std::int64_t kLeastColumns = 4;
+  constexpr std::int64_t kMinColumns = 4;
   const bool tensor = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
   if (!tensor)
     return p.dtype == DType::f32 ? "f32: it multiplies f16, bf16, and f32 as tf32 (math tf32)"
                                  : "math other than strict";
-  if (p.group_k() < kLeastColumns && p.groups > 1) {
+  if (p.group_k() < kMinColumns && p.groups > 1) {
     return std::to_string(p.group_k()) + " output channels a group; a tile of 32 would be empty below " +
-           std::to_string(kLeastColumns);
+           std::to_string(kMinColumns);
   }
   return implicit_refusal(p);
 }

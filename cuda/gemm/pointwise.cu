@@ -16,11 +16,11 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kPixels = 32;            // of a warp's tile
-constexpr int kChunkBytes = 64;        // of a pixel's channels that a step multiplies
-constexpr int kMostColumnTiles = 8;    // of eight output channels, in a warp
-constexpr int kMostDepthBytes = 2048;  // of a pixel's channels, for which shared memory holds weights
-constexpr int kColumnMultiple = 8;     // of packed output channels
+constexpr int kPixels = 32;           // of a warp's tile
+constexpr int kChunkBytes = 64;       // of a pixel's channels that a step multiplies
+constexpr int kMaxColumnTiles = 8;    // of eight output channels, in a warp
+constexpr int kMaxDepthBytes = 2048;  // of a pixel's channels, for which shared memory holds weights
+constexpr int kColumnMultiple = 8;    // of packed output channels
 
 template <typename T>
 struct PointwiseArguments {
@@ -258,7 +258,7 @@ PackedOrder order_of(const Conv2dProblem& p) {
 /// Tiles of eight output channels: 1, 2, 4 or 8.
 int column_tiles_of(const Conv2dProblem& p) {
   int tiles = 1;
-  while (tiles < kMostColumnTiles && 8 * tiles < p.k) tiles *= 2;
+  while (tiles < kMaxColumnTiles && 8 * tiles < p.k) tiles *= 2;
   return tiles;
 }
 
@@ -279,7 +279,7 @@ auto kernel_of(int column_tiles) -> void (*)(PointwiseArguments<T>) {
     case 4:
       return pointwise_kernel<T, 4>;
     default:
-      return pointwise_kernel<T, kMostColumnTiles>;
+      return pointwise_kernel<T, kMaxColumnTiles>;
   }
 }
 
@@ -388,13 +388,13 @@ std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp& dev
       return std::to_string(channels) + " channels; it takes multiples of " + std::to_string(4 / element_bytes(p));
     }
   }
-  constexpr std::int64_t kMostColumns = 8 * kMostColumnTiles;
-  if (p.k > kMostColumns) {
-    return std::to_string(p.k) + " output channels; it is made for at most " + std::to_string(kMostColumns);
+  constexpr std::int64_t kMaxColumns = 8 * kMaxColumnTiles;
+  if (p.k > kMaxColumns) {
+    return std::to_string(p.k) + " output channels; it is made for at most " + std::to_string(kMaxColumns);
   }
-  if (p.c * element_bytes(p) > kMostDepthBytes) {
+  if (p.c * element_bytes(p) > kMaxDepthBytes) {
     return std::to_string(p.c) + " input channels; its shared memory holds weights of " +
-           std::to_string(kMostDepthBytes / element_bytes(p));
+           std::to_string(kMaxDepthBytes / element_bytes(p));
   }
   if (static_cast<std::size_t>(shared_bytes_of(p)) > device.sharedMemPerBlockOptin) {
     return "weights of " + std::to_string(shared_bytes_of(p)) + " bytes; a block's shared memory holds " +

@@ -294,14 +294,14 @@ void RegisterTilePlan::run(const void* x, const void* packed, const float* bias,
 }  // namespace
 
 std::string RegisterTile::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
-  constexpr std::int64_t kLeastColumns = 4;
+  constexpr std::int64_t kMinColumns = 4;
   if (p.dtype != DType::f32 || p.math != Math::strict) {
     return std::string(name_of(p.dtype)) + (p.math == Math::strict ? "" : " on the tensor cores") +
            ": it computes strict f32";
   }
-  if (p.group_k() < kLeastColumns && p.groups > 1) {
+  if (p.group_k() < kMinColumns && p.groups > 1) {
     return std::to_string(p.group_k()) + " output channels a group; a tile of " + std::to_string(kWarpColumns) +
-           " would be empty below " + std::to_string(kLeastColumns);
+           " would be empty below " + std::to_string(kMinColumns);
   }
   return implicit_refusal(p);
 }

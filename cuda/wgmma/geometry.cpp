@@ -10,10 +10,10 @@ namespace gable::cuda {
 namespace {
 
 constexpr int kPixelBytes = 128;
-constexpr int kMostBoxStages = 4, kMostSmallBoxStages = 8;
-constexpr int kMostWeightStages = 16;  // in a ring; resident ones take what they need
+constexpr int kMaxBoxStages = 4, kMaxSmallBoxStages = 8;
+constexpr int kMaxWeightStages = 16;  // in a ring; resident ones take what they need
 // With fewer, boxes have more stages in a ring of their own. Two blocks of a multiprocessor have six together.
-constexpr int kLeastCommonStages = 4, kLeastCommonStagesOfTwo = 3;
+constexpr int kMinCommonStages = 4, kMinCommonStagesOfTwo = 3;
 constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
@@ -214,28 +214,27 @@ bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& 
   const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * wgmma_output_bytes(g);
   const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
   if (g.boxes.size() == 1 && g.taps.size() == 1 && overrides.common_stages != 0) {
-    g.box_stages = g.weight_stages = std::min(kMostSmallBoxStages, free / (g.box_stage_bytes + weight_bytes));
-    g.common_stages =
-        g.box_stages >= (wgmma_resident_blocks(g.pixels) > 1 ? kLeastCommonStagesOfTwo : kLeastCommonStages);
+    g.box_stages = g.weight_stages = std::min(kMaxSmallBoxStages, free / (g.box_stage_bytes + weight_bytes));
+    g.common_stages = g.box_stages >= (wgmma_resident_blocks(g.pixels) > 1 ? kMinCommonStagesOfTwo : kMinCommonStages);
     if (g.common_stages) return true;
   }
   if (overrides.common_stages == 1 || wgmma_needs_common_stages(g.pixels)) return false;
   const int steps = g.steps_per_item();
   const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
   g.resident_weights = g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 &&
-                       beside_resident >= 2 && steps + kMostBoxStages <= kWgmmaMaxStages;
+                       beside_resident >= 2 && steps + kMaxBoxStages <= kWgmmaMaxStages;
   if (g.resident_weights) {
     g.weight_stages = steps;
-    g.box_stages = std::min(beside_resident, kMostBoxStages);
+    g.box_stages = std::min(beside_resident, kMaxBoxStages);
     return true;
   }
-  static_assert(kMostSmallBoxStages + kMostWeightStages <= kWgmmaMaxStages);
-  const int of_both = std::clamp(free / (g.box_stage_bytes + weight_bytes), kMostBoxStages, kMostSmallBoxStages);
-  const int wanted = g.taps_per_box() >= 4 ? 2 : g.taps_per_box() > 1 ? kMostBoxStages : of_both;
+  static_assert(kMaxSmallBoxStages + kMaxWeightStages <= kWgmmaMaxStages);
+  const int of_both = std::clamp(free / (g.box_stage_bytes + weight_bytes), kMaxBoxStages, kMaxSmallBoxStages);
+  const int wanted = g.taps_per_box() >= 4 ? 2 : g.taps_per_box() > 1 ? kMaxBoxStages : of_both;
   const int least_weights = slices_of(g) == 2 ? 3 : 4;
   for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
     const int left = free - g.box_stages * g.box_stage_bytes;
-    g.weight_stages = std::min(kMostWeightStages, left / weight_bytes);
+    g.weight_stages = std::min(kMaxWeightStages, left / weight_bytes);
     if (left > 0 && g.weight_stages >= least_weights) return true;
   }
   return false;

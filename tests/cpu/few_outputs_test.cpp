@@ -29,7 +29,7 @@ TEST_CASE("few outputs: each number of them, channels around the vector, pixels 
   const std::int64_t pixels[] = {1, 2, 3, 5, 8, 9, 13, 16, 31};
   int turn = 0;
   for (const std::int64_t c : {1, 3, 8, 15, 16, 17, 33, 64, 100}) {
-    for (std::int64_t k = 1; k <= kMostFewOutputs; ++k) {
+    for (std::int64_t k = 1; k <= kMaxFewOutputs; ++k) {
       Conv2dProblem p{.n = 1 + turn % 2, .c = c, .h = 1, .w = pixels[turn % 9], .k = k, .bias = turn % 3 > 0};
       p.activation = turn % 5 < 2 ? Activation::none : Activation::relu;
       check_few_outputs(sized(p, 0, 0), random, 1 + turn % 3);
