@@ -347,6 +347,28 @@ TEST_CASE("depthwise: tiles cover every output once, and read what is inside the
   }
 }
 
+TEST_CASE("depthwise: threads get rows of their own with all channels, or rows of their own with blocks of channels") {
+  const auto cut = [](const Target& target, std::int64_t channels, std::int64_t size, std::int64_t taps, int threads) {
+    Conv2dProblem p{.n = 1, .c = channels, .h = size, .w = size, .k = channels, .r = taps, .s = taps};
+    p.pad_top = p.pad_left = (taps - 1) / 2;
+    p.groups = channels;
+    return choose_depthwise_blocking(sized(p, taps - 1 - p.pad_top, taps - 1 - p.pad_left), target, threads);
+  };
+  for (const Target& target : compiled_targets()) {
+    if (!target.supported) continue;
+    for (const std::int64_t channels : {240, 576, 1392}) {
+      for (const std::int64_t size : {7, 9, 14}) {
+        const DepthwiseBlocking b = cut(target, channels, size, 3, 2);
+        CHECK_MESSAGE(b.unit_blocks == static_cast<std::int64_t>(b.channel_blocks.size()), channels, " at ", size);
+        CHECK_MESSAGE(b.row_blocks >= 2, channels, " at ", size);
+      }
+    }
+    for (const std::int64_t taps : {5, 7}) CHECK(cut(target, 1392, 9, taps, 2).row_blocks >= 2);
+    CHECK(cut(target, 1024, 2, 3, 12).units() > 2);  // too few rows: blocks of channels
+    CHECK(cut(target, 576, 14, 3, 1).units() == 1);
+  }
+}
+
 TEST_CASE("depthwise: 10^9 outputs are cut at once, and what would make tables of them is refused with the numbers") {
   const std::int64_t billion = 1'000'000'000;
   const auto channels = [](Conv2dProblem p) {
