@@ -36,7 +36,7 @@ using V = hn::Vec<F>;
 #if HWY_TARGET != HWY_SCALAR
 /// The sum over a vector's blocks of 128 bits.
 template <class D>
-HWY_INLINE auto sum_of_blocks(D d, hn::Vec<D> value) {
+HWY_INLINE auto sum_of_blocks([[maybe_unused]] D d, hn::Vec<D> value) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return value;
   } else {
