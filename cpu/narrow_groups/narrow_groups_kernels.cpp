@@ -42,13 +42,21 @@ HWY_INLINE GroupV load_channels(const Storage<kType>* x, std::int64_t count) {
   return load_first_as_f32<kType>(d, x, static_cast<int>(count));
 }
 
+/// Where the lanes of one vector come from in a pixel whose channels fill one. Lanes of groups that the last block
+/// lacks name channels that the pixel does not have: they get any of its own, and are not stored.
+HWY_INLINE auto indices_of(const std::int32_t* source) {
+  const hn::RebindToSigned<GroupD> di;
+  const auto last = hn::Set(di, static_cast<std::int32_t>(group_lanes() - 1));
+  return hn::IndicesFromVec(GroupD(), hn::And(hn::LoadU(di, source), last));
+}
+
 /// A pixel whose channels fill one vector.
 template <DType kType>
 HWY_INLINE void spread_one(const SpreadCall& call, const Storage<kType>* x, float* strip) {
   const GroupD d;
   const GroupV channels = load_channels<kType>(x, call.channels);
   for (std::int64_t i = 0; i < call.steps; ++i) {
-    const auto from = hn::SetTableIndices(d, call.source + i * group_lanes());
+    const auto from = indices_of(call.source + i * group_lanes());
     hn::StoreU(hn::TableLookupLanes(channels, from), d, strip + i * group_lanes());
   }
 }
@@ -78,8 +86,8 @@ template <DType kType, int kSteps>
 HWY_INLINE void spread_columns(const SpreadCall& caller, const Storage<kType>* x, std::int64_t count, float* strip) {
   const GroupD d;
   const SpreadCall call = caller;  // its own, so that stores to the strip cannot change it
-  decltype(hn::SetTableIndices(d, call.source)) from[kSteps];
-  HWY_UNROLL(8) for (int i = 0; i < kSteps; ++i) from[i] = hn::SetTableIndices(d, call.source + i * group_lanes());
+  decltype(indices_of(call.source)) from[kSteps];
+  HWY_UNROLL(8) for (int i = 0; i < kSteps; ++i) from[i] = indices_of(call.source + i * group_lanes());
   for (std::int64_t column = 0; column < count; ++column, x += call.x_pixel, strip += kSteps * group_lanes()) {
     hwy::Prefetch(x + call.next_row);
     hwy::Prefetch(x + call.next_row + call.channels - 1);
