@@ -18,39 +18,39 @@ namespace gable::cuda {
 namespace {
 
 const void* kernel_of(DType type, const WgmmaGeometry& g) {
-  const int pixels = g.pixels;
+  const int pixels = g.tile.pixels;
   if (g.schedule == WgmmaSchedule::promoted) return wgmma_kernel_promoted(pixels);
-  if (g.parts > 1) return wgmma_kernel_parts(pixels);
+  if (g.steps.parts > 1) return wgmma_kernel_parts(pixels);
   switch (type) {
     case DType::f16:
-      return wgmma_kernel_f16(pixels, g.common_stages);
+      return wgmma_kernel_f16(pixels, g.stages.common);
     case DType::bf16:
-      return wgmma_kernel_bf16(pixels, g.common_stages);
+      return wgmma_kernel_bf16(pixels, g.stages.common);
     default:
-      return wgmma_kernel_tf32(pixels, g.common_stages);
+      return wgmma_kernel_tf32(pixels, g.stages.common);
   }
 }
 
 void note_paths(DType type, const WgmmaGeometry& g) {
   note_path(g.schedule == WgmmaSchedule::promoted ? Path::wgmma_promoted
-            : g.parts > 1                         ? Path::wgmma_parts
+            : g.steps.parts > 1                   ? Path::wgmma_parts
             : type == DType::f16                  ? Path::wgmma_f16
             : type == DType::bf16                 ? Path::wgmma_bf16
                                                   : Path::wgmma_tf32);
-  note_path(g.pixels == 256   ? Path::wgmma_256_pixels
-            : g.pixels == 224 ? Path::wgmma_224_pixels
-            : g.pixels == 192 ? Path::wgmma_192_pixels
-            : g.pixels == 160 ? Path::wgmma_160_pixels
-            : g.pixels == 128 ? Path::wgmma_128_pixels
-            : g.pixels == 112 ? Path::wgmma_112_pixels
-            : g.pixels == 96  ? Path::wgmma_96_pixels
-                              : Path::wgmma_64_pixels);
-  note_path(g.by_tap ? Path::wgmma_gathered : g.flat ? Path::wgmma_flat : Path::wgmma_halo);
+  note_path(g.tile.pixels == 256   ? Path::wgmma_256_pixels
+            : g.tile.pixels == 224 ? Path::wgmma_224_pixels
+            : g.tile.pixels == 192 ? Path::wgmma_192_pixels
+            : g.tile.pixels == 160 ? Path::wgmma_160_pixels
+            : g.tile.pixels == 128 ? Path::wgmma_128_pixels
+            : g.tile.pixels == 112 ? Path::wgmma_112_pixels
+            : g.tile.pixels == 96  ? Path::wgmma_96_pixels
+                                   : Path::wgmma_64_pixels);
+  note_path(g.tile.by_tap ? Path::wgmma_gathered : g.tile.flat ? Path::wgmma_flat : Path::wgmma_halo);
   if (g.schedule == WgmmaSchedule::own_tiles) note_path(Path::wgmma_own_tiles);
   if (g.schedule == WgmmaSchedule::one_tile) note_path(Path::wgmma_one_tile);
-  if (g.resident_weights) note_path(Path::wgmma_resident_weights);
-  if (g.common_stages) note_path(Path::wgmma_common_stages);
-  if (g.split > 1) note_path(Path::wgmma_split);
+  if (g.stages.resident_weights) note_path(Path::wgmma_resident_weights);
+  if (g.stages.common) note_path(Path::wgmma_common_stages);
+  if (g.steps.split > 1) note_path(Path::wgmma_split);
   if (g.slices.group_k > 0) note_path(g.slices.windows ? Path::wgmma_group_windows : Path::wgmma_groups);
 }
 
@@ -76,9 +76,11 @@ Copies copies_of(const Conv2dProblem& p, const Conv2dProblem& padded, const Wgmm
     return static_cast<std::size_t>(round_up(elements * static_cast<std::int64_t>(size_of(p.dtype)), 256));
   };
   Copies c;
-  c.input = g.parts > 1 || padded.c != p.c;
+  c.input = g.steps.parts > 1 || padded.c != p.c;
   c.output = padded.k != p.k;
-  c.output_at = g.parts > 1 ? cut_bytes(p.n * p.h * p.w, p.c, g.parts) : c.input ? bytes(padded.x_elements()) : 0;
+  c.output_at = g.steps.parts > 1 ? cut_bytes(p.n * p.h * p.w, p.c, g.steps.parts)
+                : c.input         ? bytes(padded.x_elements())
+                                  : 0;
   c.bytes = c.output_at + (c.output ? bytes(padded.y_elements()) : 0);
   return c;
 }
@@ -86,10 +88,10 @@ Copies copies_of(const Conv2dProblem& p, const Conv2dProblem& padded, const Wgmm
 /// What split maths add to the description.
 std::string parts_text(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const std::size_t moved =
-      static_cast<std::size_t>(p.x_elements()) * sizeof(float) + cut_bytes(p.n * p.h * p.w, p.c, g.parts);
-  return "; x cut into " + std::to_string(g.parts) + " bf16 parts in the workspace (" +
-         std::to_string((moved + 500000) / 1000000) + " MB moved), " + std::to_string(g.parts * (g.parts + 1) / 2) +
-         " products a term" +
+      static_cast<std::size_t>(p.x_elements()) * sizeof(float) + cut_bytes(p.n * p.h * p.w, p.c, g.steps.parts);
+  return "; x cut into " + std::to_string(g.steps.parts) + " bf16 parts in the workspace (" +
+         std::to_string((moved + 500000) / 1000000) + " MB moved), " +
+         std::to_string(g.steps.parts * (g.steps.parts + 1) / 2) + " products a term" +
          (g.schedule == WgmmaSchedule::promoted ? ", summed by the matrix unit in short chunks" : "");
 }
 
@@ -102,8 +104,8 @@ class WgmmaPlan final : public Conv2dPlan {
     const WgmmaSlices& s = geometry_.slices;
     const bool grouped = problem_.groups > 1;  // else slices lie in a row, whatever their number in a tile
     return packing_of(problem_, "wgmma",
-                      {wgmma_channel_slices(geometry_), geometry_.parts, wgmma_tap_order(geometry_),
-                       grouped ? wgmma_slices_of_tile(geometry_) : 0, grouped ? geometry_.channel_blocks : 0,
+                      {wgmma_channel_slices(geometry_), geometry_.steps.parts, wgmma_tap_order(geometry_),
+                       grouped ? wgmma_slices_of_tile(geometry_) : 0, grouped ? geometry_.steps.channel_blocks : 0,
                        grouped ? s.width * std::int64_t{1 << 16} + s.parts : 0});
   }
   std::size_t packed_bytes() const override { return wgmma_packed_bytes(geometry_); }
@@ -147,9 +149,9 @@ WgmmaPlan::WgmmaPlan(const Conv2dProblem& problem, const cudaDeviceProp& device,
 
 Conv2dDescription WgmmaPlan::description() const {
   const WgmmaGeometry& g = geometry_;
-  const std::string input = g.parts > 1     ? parts_text(problem_, g)
-                            : copies_.input ? "; channels of x padded in a copy"
-                                            : "";
+  const std::string input = g.steps.parts > 1 ? parts_text(problem_, g)
+                            : copies_.input   ? "; channels of x padded in a copy"
+                                              : "";
   const std::string output = copies_.output ? "; channels of y padded in a copy" : "";
   return {.kernel = "wgmma",
           .tile = g.tile_description(),
@@ -163,8 +165,8 @@ const void* WgmmaPlan::copied_input(const void* x, unsigned char* workspace, cud
   if (!copies_.input) return x;
   const Conv2dProblem& p = problem_;
   const std::int64_t pixels = p.n * p.h * p.w;
-  if (geometry_.parts > 1) {
-    cut_rows(static_cast<const float*>(x), workspace, pixels, p.c, geometry_.parts, stream);
+  if (geometry_.steps.parts > 1) {
+    cut_rows(static_cast<const float*>(x), workspace, pixels, p.c, geometry_.steps.parts, stream);
   } else {
     note_path(Path::wgmma_padded_input);
     copy_rows(x, workspace, pixels, p.c, p.c, padded_.c, static_cast<int>(size_of(p.dtype)), stream);
@@ -178,14 +180,14 @@ void WgmmaPlan::launch(WgmmaArguments& arguments, cudaStream_t stream) const {
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(geometry_.split), 1, 1};
+  attributes[1].val.clusterDim = {static_cast<unsigned>(geometry_.steps.split), 1, 1};
   cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(static_cast<unsigned>(geometry_.ctas));
+  launch.gridDim = dim3(static_cast<unsigned>(geometry_.grid.ctas));
   launch.blockDim = dim3(wgmma::kThreads);
   launch.dynamicSmemBytes = static_cast<std::size_t>(wgmma_shared_bytes(geometry_));
   launch.stream = stream;
   launch.attrs = attributes.data();
-  launch.numAttrs = geometry_.split > 1 ? 2 : 1;
+  launch.numAttrs = geometry_.steps.split > 1 ? 2 : 1;
   void* parameters[] = {&arguments};
   GABLE_CUDA_CHECK(cudaLaunchKernelExC(&launch, kernel_, parameters));
   note_paths(problem_.dtype, geometry_);
@@ -229,7 +231,7 @@ std::string Wgmma::refusal(const Conv2dProblem& problem, const cudaDeviceProp& d
 }
 
 double Wgmma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
-  // The constants of geometry.cpp are fitted to an H200 in graphs, every tile, f16, bf16 and tf32, batch 32 and 1.
+  // The constants of estimate.cpp are fitted to an H200 in graphs, every tile, f16, bf16 and tf32, batch 32 and 1.
   // Filters of several taps: the named suites and half of 404 other layers; on the other half the tile that is picked
   // took 1.021 times as long as the best (geometric mean), at most 1.13 times. 1x1 filters: 221 layers, 80 of them the
   // suites'; on 259 others the picks took 1.029, at most 1.30 times. tf32 keeps constants of an earlier fit there,

@@ -2,14 +2,14 @@
 #include "cuda/wgmma/geometry.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 #include <map>
+
+#include "cuda/wgmma/estimate.h"
 
 namespace gable::cuda {
 namespace {
 
-constexpr int kPixelBytes = 128;
 constexpr int kMaxBoxStages = 4, kMaxSmallBoxStages = 8;
 constexpr int kMaxWeightStages = 16;  // in a ring; resident ones take what they need
 // With fewer, boxes have more stages in a ring of their own. Two blocks of a multiprocessor have six together.
@@ -38,7 +38,7 @@ Span span_of(const Conv2dProblem& p, bool box_per_tap) {
 /// Parts i and j of values are 2^-8i and 2^-8j of them: products with i + j >= parts are left out.
 void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps, WgmmaGeometry& g) {
   std::vector<WgmmaTap> steps;
-  for (int part = 0; part < g.parts - box.part; ++part) {
+  for (int part = 0; part < g.steps.parts - box.part; ++part) {
     for (WgmmaTap tap : taps) {
       tap.part = static_cast<std::int16_t>(part);
       steps.push_back(tap);
@@ -52,18 +52,18 @@ void add_entries(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps
     if (greatest) count = std::min(static_cast<std::size_t>(chunk_taps), taps.size() - at);
     box.first = at == 0;
     box.last = at + count == steps.size();
-    box.ends_chunk = greatest || (box.last && box.part + 1 == g.parts);
-    box.first_tap = static_cast<std::int16_t>(g.taps.size() + at);
+    box.ends_chunk = greatest || (box.last && box.part + 1 == g.steps.parts);
+    box.first_tap = static_cast<std::int16_t>(g.steps.taps.size() + at);
     box.taps = static_cast<std::int16_t>(count);
-    g.boxes.push_back(box);
+    g.steps.boxes.push_back(box);
     at += count;
   }
-  g.taps.insert(g.taps.end(), steps.begin(), steps.end());
+  g.steps.taps.insert(g.steps.taps.end(), steps.begin(), steps.end());
 }
 
 /// A box of each part of the input.
 void add_parts(WgmmaBox box, const std::vector<WgmmaTap>& taps, int chunk_taps, WgmmaGeometry& g) {
-  for (int part = 0; part < g.parts; ++part) {
+  for (int part = 0; part < g.steps.parts; ++part) {
     box.part = static_cast<std::int8_t>(part);
     add_entries(box, taps, chunk_taps, g);
   }
@@ -88,7 +88,7 @@ void add_boxes(const Conv2dProblem& p, bool box_per_tap, int chunk_taps, WgmmaGe
       const int y = as_int(r * p.dilation_h), x = as_int(s * p.dilation_w);
       const int stride_h = as_int(p.stride_h), stride_w = as_int(p.stride_w);
       const Phase phase = box_per_tap ? Phase{y, x} : Phase{y % stride_h, x % stride_w};
-      const int shift = box_per_tap ? 0 : y / stride_h * g.box_w + x / stride_w;
+      const int shift = box_per_tap ? 0 : y / stride_h * g.box.width + x / stride_w;
       of_phase[phase].push_back(
           {static_cast<std::int16_t>(r), static_cast<std::int16_t>(s), static_cast<std::int16_t>(shift), 0});
     }
@@ -109,45 +109,45 @@ bool is_line(const Conv2dProblem& p) {
 
 /// One line of pixels over the whole batch.
 void lay_out_flat(const Conv2dProblem& p, WgmmaGeometry& g) {
-  g.flat = true;
-  g.by_tap = !is_line(p);
-  g.row = g.tile_w = g.box_w = g.pixels;
-  g.tile_h = g.rows_per_image = g.box_h = 1;
-  g.tiles_x = as_int(ceil_div(p.n * p.ho * p.wo, g.pixels));
+  g.tile.flat = true;
+  g.tile.by_tap = !is_line(p);
+  g.tile.row = g.tile.width = g.box.width = g.tile.pixels;
+  g.tile.height = g.tile.rows_per_image = g.box.height = 1;
+  g.grid.tiles_x = as_int(ceil_div(p.n * p.ho * p.wo, g.tile.pixels));
 }
 
 /// Strips of eight pixels; the box is as wide as the taps need, so groups of eight lie at the box's row pitch. Images
 /// that are lower than the strip share a tile, a multiple of four rows each (what the epilogue stores at once).
 bool lay_out_strip(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
-  const int rows = g.pixels / 8;
-  g.row = 8;
-  g.tile_w = 8;
-  g.box_w = 8 + span.w;
-  g.group_pitch = g.box_w * kPixelBytes;
+  const int rows = g.tile.pixels / 8;
+  g.tile.row = 8;
+  g.tile.width = 8;
+  g.box.width = 8 + span.w;
+  g.box.group_pitch = g.box.width * kWgmmaPixelBytes;
   // Rows beyond an image are zeros, and so are the padding rows above the next: the two may overlap.
   const std::int64_t pad_bottom = p.ho + span.h - p.pad_top - p.h;  // where the stride is 1
   const std::int64_t shared = p.stride_h == 1 ? std::max<std::int64_t>(0, std::min(p.pad_top, pad_bottom)) : 0;
   const int image_rows = as_int(round_up(p.ho + span.h - shared, 4));
   const int images = as_int(std::min<std::int64_t>(rows / image_rows, p.n));
   if (images > 1 && rows % image_rows == 0) {
-    g.tile_n = g.box_n = rows / image_rows;
-    g.tile_h = g.rows_per_image = g.box_h = image_rows;
+    g.tile.images = g.box.images = rows / image_rows;
+    g.tile.height = g.tile.rows_per_image = g.box.height = image_rows;
   } else {
-    g.tile_h = g.rows_per_image = rows;
-    g.box_h = rows + span.h;
+    g.tile.height = g.tile.rows_per_image = rows;
+    g.box.height = rows + span.h;
   }
-  g.tiles_x = as_int(ceil_div(p.wo, 8));
-  g.tiles_y = as_int(ceil_div(p.ho, g.tile_h));
-  return g.box_h <= 256;
+  g.grid.tiles_x = as_int(ceil_div(p.wo, 8));
+  g.grid.tiles_y = as_int(ceil_div(p.ho, g.tile.height));
+  return g.box.height <= 256;
 }
 
 /// Rows of sixteen pixels, loaded with what lies beyond them, so that all groups of eight are 1024 bytes apart.
 bool lay_out_line(const Conv2dProblem& p, const Span& span, WgmmaGeometry& g) {
   if (p.wo + span.w > 16) return false;
-  g.row = g.box_w = g.tile_w = 16;
-  g.tile_h = g.rows_per_image = g.pixels / 16;
-  g.box_h = g.tile_h + span.h;
-  g.tiles_y = as_int(ceil_div(p.ho, g.tile_h));
+  g.tile.row = g.box.width = g.tile.width = 16;
+  g.tile.height = g.tile.rows_per_image = g.tile.pixels / 16;
+  g.box.height = g.tile.height + span.h;
+  g.grid.tiles_y = as_int(ceil_div(p.ho, g.tile.height));
   return true;
 }
 
@@ -207,218 +207,66 @@ ChannelCut cut_channels(const Conv2dProblem& p, int slices_of_tile) {
 /// How many stages both rings have; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& overrides, WgmmaGeometry& g) {
   constexpr int kReserved = 1024;  // by the system, of each block
-  if (wgmma_resident_blocks(g.pixels) == 2) shared_bytes = (shared_bytes + kReserved) / 2 - kReserved;
+  if (wgmma_resident_blocks(g.tile.pixels) == 2) shared_bytes = (shared_bytes + kReserved) / 2 - kReserved;
   // The last row that a tap reads may end past the box. The kernel clears this slack once.
-  const int slack = g.flat ? 0 : span.h * g.box_w + span.w;
-  g.box_stage_bytes = as_int(round_up((g.box_w * g.box_h * g.box_n + slack) * kPixelBytes, kAlignment));
+  const int slack = g.tile.flat ? 0 : span.h * g.box.width + span.w;
+  g.stages.box_stage_bytes = as_int(round_up((g.box.pixels() + slack) * kWgmmaPixelBytes, kAlignment));
   const int free = shared_bytes - kAlignment - kWgmmaBarrierBytes - 2 * wgmma_output_bytes(g);
   const int weight_bytes = kWgmmaWeightBytes * slices_of(g);
-  if (g.boxes.size() == 1 && g.taps.size() == 1 && overrides.common_stages != 0) {
-    g.box_stages = g.weight_stages = std::min(kMaxSmallBoxStages, free / (g.box_stage_bytes + weight_bytes));
-    g.common_stages = g.box_stages >= (wgmma_resident_blocks(g.pixels) > 1 ? kMinCommonStagesOfTwo : kMinCommonStages);
-    if (g.common_stages) return true;
+  if (g.steps.boxes.size() == 1 && g.steps.taps.size() == 1 && overrides.common_stages != 0) {
+    g.stages.boxes = g.stages.weights = std::min(kMaxSmallBoxStages, free / (g.stages.box_stage_bytes + weight_bytes));
+    g.stages.common =
+        g.stages.boxes >= (wgmma_resident_blocks(g.tile.pixels) > 1 ? kMinCommonStagesOfTwo : kMinCommonStages);
+    if (g.stages.common) return true;
   }
-  if (overrides.common_stages == 1 || wgmma_needs_common_stages(g.pixels)) return false;
-  const int steps = g.steps_per_item();
-  const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.box_stage_bytes;
-  g.resident_weights = g.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles && g.split == 1 &&
-                       beside_resident >= 2 && steps + kMaxBoxStages <= kWgmmaMaxStages;
-  if (g.resident_weights) {
-    g.weight_stages = steps;
-    g.box_stages = std::min(beside_resident, kMaxBoxStages);
+  if (overrides.common_stages == 1 || wgmma_needs_common_stages(g.tile.pixels)) return false;
+  const int steps = g.steps.per_item();
+  const int beside_resident = (free - steps * kWgmmaWeightBytes) / g.stages.box_stage_bytes;
+  g.stages.resident_weights = g.grid.channel_tiles == 1 && g.schedule == WgmmaSchedule::own_tiles &&
+                              g.steps.split == 1 && beside_resident >= 2 && steps + kMaxBoxStages <= kWgmmaMaxStages;
+  if (g.stages.resident_weights) {
+    g.stages.weights = steps;
+    g.stages.boxes = std::min(beside_resident, kMaxBoxStages);
     return true;
   }
   static_assert(kMaxSmallBoxStages + kMaxWeightStages <= kWgmmaMaxStages);
-  const int of_both = std::clamp(free / (g.box_stage_bytes + weight_bytes), kMaxBoxStages, kMaxSmallBoxStages);
-  const int wanted = g.taps_per_box() >= 4 ? 2 : g.taps_per_box() > 1 ? kMaxBoxStages : of_both;
+  const int of_both = std::clamp(free / (g.stages.box_stage_bytes + weight_bytes), kMaxBoxStages, kMaxSmallBoxStages);
+  const int wanted = g.steps.taps_per_box() >= 4 ? 2 : g.steps.taps_per_box() > 1 ? kMaxBoxStages : of_both;
   const int least_weights = slices_of(g) == 2 ? 3 : 4;
-  for (g.box_stages = wanted; g.box_stages >= 2; --g.box_stages) {
-    const int left = free - g.box_stages * g.box_stage_bytes;
-    g.weight_stages = std::min(kMaxWeightStages, left / weight_bytes);
-    if (left > 0 && g.weight_stages >= least_weights) return true;
+  for (g.stages.boxes = wanted; g.stages.boxes >= 2; --g.stages.boxes) {
+    const int left = free - g.stages.boxes * g.stages.box_stage_bytes;
+    g.stages.weights = std::min(kMaxWeightStages, left / weight_bytes);
+    if (left > 0 && g.stages.weights >= least_weights) return true;
   }
   return false;
 }
 
 /// Each share has at least one box, because there are no fewer boxes than shares.
-void share_out_boxes(WgmmaGeometry& g) {
-  const int boxes = g.channel_blocks * static_cast<int>(g.boxes.size());
-  const double wanted = g.steps_per_item() / static_cast<double>(g.split);
+void share_out_boxes(WgmmaSteps& s) {
+  const int boxes = s.channel_blocks * static_cast<int>(s.boxes.size());
+  const double wanted = s.per_item() / static_cast<double>(s.split);
   int box = 0, steps = 0;
-  for (int share = 0; share < g.split; ++share) {
-    const int last_possible = boxes - (g.split - 1 - share);
+  for (int share = 0; share < s.split; ++share) {
+    const int last_possible = boxes - (s.split - 1 - share);
     const int begin = box;
     while (box < last_possible) {
-      const int taps = g.boxes[static_cast<std::size_t>(box) % g.boxes.size()].taps;
+      const int taps = s.boxes[static_cast<std::size_t>(box) % s.boxes.size()].taps;
       if (box > begin && steps + taps / 2.0 > wanted * (share + 1)) break;
       steps += taps;
       ++box;
     }
-    g.share_ends[static_cast<std::size_t>(share)] = box;
+    s.share_ends[static_cast<std::size_t>(share)] = box;
   }
-  g.share_ends[static_cast<std::size_t>(g.split - 1)] = boxes;
-}
-
-/// What several things take that overlap in part: from as long as their sum with power 1 to as long as the slowest.
-double overlapped(std::initializer_list<double> cycles, double power) {
-  const double slowest = std::max(cycles);
-  double sum = 0;
-  for (const double each : cycles) sum += std::pow(each / slowest, power);
-  return slowest * std::pow(sum, 1 / power);
-}
-
-/// Cycles and bytes a cycle, fitted to an H200: see Wgmma::seconds().
-struct WgmmaCosts {
-  double start, start_of_two;                     // to the first product; where a multiprocessor has two blocks
-  double turn;                                    // the matrix unit idles while the consumers change turns
-  double epilogue, epilogue_f32;                  // of a chunk of outputs
-  double epilogue_of_two, epilogue_side_by_side;  // times these
-  double between_items;                           // of a consumer
-  double exchange, exchange_bytes;                // of partial sums between the blocks of a cluster
-  double load_bytes;                              // from L2 to one multiprocessor
-  double load_bytes_of_all;                       // the same while all load
-  double device_bytes, device_of_two;             // of device memory; times this where a multiprocessor has two blocks
-  double box, box_of_two;                         // least cycles from box to box
-  double smallest, of_96;                         // products of 64 and of 96 pixels take so much longer
-  double own_ring_of_weights;                     // all takes so much longer than with common stages
-  // How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: see overlapped().
-  double two_blocks, in_turns, side_by_side;
-
-  double overlap(const WgmmaGeometry& g) const {
-    if (wgmma_resident_blocks(g.pixels) > 1) return two_blocks;
-    return g.schedule == WgmmaSchedule::own_tiles ? in_turns : side_by_side;
-  }
-  double epilogue_of(const WgmmaGeometry& g, DType type) const {
-    const double times = wgmma_resident_blocks(g.pixels) > 1      ? epilogue_of_two
-                         : g.schedule == WgmmaSchedule::own_tiles ? 1
-                                                                  : epilogue_side_by_side;
-    return times * (type == DType::f32 ? epilogue_f32 : epilogue);
-  }
-};
-constexpr WgmmaCosts kTwoRings{.start = 867,
-                               .start_of_two = 867,
-                               .turn = 328,
-                               .epilogue = 294,
-                               .epilogue_f32 = 568,
-                               .epilogue_of_two = 1,
-                               .epilogue_side_by_side = 1,
-                               .between_items = 729,
-                               .exchange = 376,
-                               .exchange_bytes = 9.86,
-                               .load_bytes = 69.3,
-                               .load_bytes_of_all = 177,
-                               .device_bytes = 7756,
-                               .device_of_two = 1,
-                               .box = 137,
-                               .box_of_two = 164,
-                               .smallest = 2.64,
-                               .of_96 = 1,
-                               .own_ring_of_weights = 1,
-                               .two_blocks = 1.86,
-                               .in_turns = 1.26,
-                               .side_by_side = 1.28};
-/// Where each step has a box of its own: of 16-bit types, of tf32.
-constexpr WgmmaCosts kOfBoxEachStep16{.start = 1092,
-                                      .start_of_two = 1222,
-                                      .turn = 82,
-                                      .epilogue = 339,
-                                      .epilogue_f32 = 0,
-                                      .epilogue_of_two = 0.4,
-                                      .epilogue_side_by_side = 1.39,
-                                      .between_items = 445,
-                                      .exchange = 100,
-                                      .exchange_bytes = 7.04,
-                                      .load_bytes = 92.5,
-                                      .load_bytes_of_all = 70.8,
-                                      .device_bytes = 2511,
-                                      .device_of_two = 0.41,
-                                      .box = 137,
-                                      .box_of_two = 164,
-                                      .smallest = 1.8,
-                                      .of_96 = 1.07,
-                                      .own_ring_of_weights = 1,
-                                      .two_blocks = 1.61,
-                                      .in_turns = 2.46,
-                                      .side_by_side = 3.05};
-constexpr WgmmaCosts kOfBoxEachStep32{.start = 1162,
-                                      .start_of_two = 1068,
-                                      .turn = 0,
-                                      .epilogue = 0,
-                                      .epilogue_f32 = 568,
-                                      .epilogue_of_two = 0.8,
-                                      .epilogue_side_by_side = 1.33,
-                                      .between_items = 613,
-                                      .exchange = 206,
-                                      .exchange_bytes = 8.99,
-                                      .load_bytes = 93,
-                                      .load_bytes_of_all = 74.6,
-                                      .device_bytes = 2634,
-                                      .device_of_two = 1.15,
-                                      .box = 137,
-                                      .box_of_two = 164,
-                                      .smallest = 2.01,
-                                      .of_96 = 1.1,
-                                      .own_ring_of_weights = 1.03,
-                                      .two_blocks = 3.19,
-                                      .in_turns = 2.32,
-                                      .side_by_side = 3.06};
-
-/// Estimated cycles.
-void estimate(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& g) {
-  const bool each_step_has_a_box = g.boxes.size() == 1 && g.taps.size() == 1;
-  const WgmmaCosts& costs = !each_step_has_a_box    ? kTwoRings
-                            : p.dtype == DType::f32 ? kOfBoxEachStep32
-                                                    : kOfBoxEachStep16;
-  const bool one_tile = g.schedule != WgmmaSchedule::own_tiles;  // nothing overlaps with the epilogue
-  // Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
-  // on 132 multiprocessors, of 8 blocks 14.
-  const int residents = wgmma_resident_blocks(g.pixels);
-  const int clusters = std::max(1, multiprocessors / g.split - (g.split == 4 ? 3 : g.split == 8 ? 2 : 0));
-  const int workers = residents * clusters;
-  g.items = g.tiles_x * g.tiles_y * g.tiles_n * g.channel_tiles;
-  g.ctas = g.split > 1 ? g.items * g.split : std::min(g.items, workers);  // a split item has its own cluster
-  const auto element = static_cast<double>(size_of(p.dtype));
-  const double start = residents > 1 ? costs.start_of_two : costs.start;
-  const double waves = static_cast<double>(ceil_div(g.items, workers));
-  const double steps = g.parts > 1 ? g.steps_of_greatest_share() : g.steps_per_item() / static_cast<double>(g.split);
-  const double products = steps * g.pixels * 2 * slices_of(g) *
-                          (g.pixels == 64    ? costs.smallest
-                           : g.pixels == 96  ? costs.of_96
-                           : g.pixels == 112 ? (1 + costs.of_96) / 2
-                                             : 1);
-  const double boxes = steps * g.loads_per_block() / static_cast<double>(g.taps.size());
-  const double bytes = steps * kWgmmaWeightBytes * slices_of(g) + boxes * g.box_w * g.box_h * g.box_n * kPixelBytes;
-  const double main =
-      std::max({products, bytes / costs.load_bytes, boxes * (residents > 1 ? costs.box_of_two : costs.box)});
-  const double epilogue = costs.epilogue_of(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.pixels / kWgmmaChunk;
-  const double both = main + epilogue + costs.between_items;
-  const double sent =  // by a consumer
-      (each_step_has_a_box ? 1 : slices_of(g)) * g.pixels * kWgmmaChannels * 4.0 * (g.split - 1) / g.split;
-  const double exchange = g.split > 1 ? costs.exchange + sent / costs.exchange_bytes : 0;
-  const double item = one_tile ? both : std::max(main + costs.turn, both / 2);
-  double busiest =
-      waves * (item + exchange) + (g.split > 1 ? (waves - 1) * costs.start : 0) + (one_tile ? 0 : epilogue);
-  if (residents > 1) {  // what a block does besides products overlaps with the other's
-    const double of_one = static_cast<double>(ceil_div(g.items, clusters));
-    busiest = of_one * main + waves * (epilogue + costs.between_items + exchange);
-  }
-  const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
-  const double l2 = (bytes * g.items * g.split + outputs * element) / (costs.load_bytes_of_all * multiprocessors);
-  // With strides, windows may skip pixels.
-  const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
-  const double device = (inputs + outputs) * element / costs.device_bytes * (residents > 1 ? costs.device_of_two : 1);
-  g.cycles = start + overlapped({busiest, l2, device}, costs.overlap(g));
-  if (!g.common_stages) g.cycles *= costs.own_ring_of_weights;
+  s.share_ends[static_cast<std::size_t>(s.split - 1)] = boxes;
 }
 
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
                                      int shared_bytes) {
   WgmmaGeometry g;
-  g.pixels = candidate.pixels;
+  g.tile.pixels = candidate.pixels;
   g.schedule = static_cast<WgmmaSchedule>(candidate.schedule);
   const bool box_per_tap = candidate.box_per_tap == 1;
   const Span span = span_of(p, box_per_tap);
-  g.tiles_n = 0;
   if (candidate.row == 8) {
     if (!lay_out_strip(p, span, g)) return {};
   } else if (candidate.row == 16) {
@@ -426,26 +274,27 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverride
   } else {
     lay_out_flat(p, g);
   }
-  g.tiles_n = g.flat ? 1 : as_int(ceil_div(p.n, g.tile_n));
-  g.parts = wgmma_parts(p);
+  g.grid.tiles_n = g.tile.flat ? 1 : as_int(ceil_div(p.n, g.tile.images));
+  g.steps.parts = wgmma_parts(p);
   const int chunk_taps = candidate.chunk_taps > 0 ? candidate.chunk_taps : kWgmmaChunkTaps;
-  if (g.by_tap) {
+  if (g.tile.by_tap) {
     add_gathered_boxes(p, chunk_taps, g);
   } else {
     add_boxes(p, box_per_tap, chunk_taps, g);
   }
-  if (g.taps.size() > std::size_t{kWgmmaMaxSteps} || g.boxes.size() > std::size_t{kWgmmaMaxBoxes}) return {};
+  if (g.steps.taps.size() > std::size_t{kWgmmaMaxSteps} || g.steps.boxes.size() > std::size_t{kWgmmaMaxBoxes})
+    return {};
   const ChannelCut channels = cut_channels(p, slices_of(g));
   g.slices = channels.slices;
-  g.channel_tiles = channels.tiles;
-  g.channel_blocks = channels.blocks;
-  g.split = candidate.split;
-  if (g.split > 1 && g.pixels % kWgmmaChunk != 0) return {};  // the last two chunks overlap
-  if (g.split > g.channel_blocks * static_cast<int>(g.boxes.size())) return {};
-  share_out_boxes(g);
-  g.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
+  g.grid.channel_tiles = channels.tiles;
+  g.steps.channel_blocks = channels.blocks;
+  g.steps.split = candidate.split;
+  if (g.steps.split > 1 && g.tile.pixels % kWgmmaChunk != 0) return {};  // the last two chunks overlap
+  if (g.steps.split > g.steps.channel_blocks * static_cast<int>(g.steps.boxes.size())) return {};
+  share_out_boxes(g.steps);
+  g.grid.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
   if (!share_out_memory(shared_bytes, span, candidate, g)) return {};
-  estimate(p, multiprocessors, g);
+  estimate_wgmma(p, multiprocessors, g);
   return g;
 }
 
@@ -490,25 +339,25 @@ std::string pair(std::int64_t a, std::int64_t b) { return std::to_string(a) + "x
 }  // namespace
 
 std::string WgmmaGeometry::tile_description() const {
-  const std::string shape = flat ? std::to_string(pixels) : pair(row, rows_per_image);
-  const std::string images = tile_n > 1 ? " of " + std::to_string(tile_n) + " images" : "";
-  return shape + (by_tap ? " gathered" : "") + " pixels" + images + " by " +
+  const std::string shape = tile.flat ? std::to_string(tile.pixels) : pair(tile.row, tile.rows_per_image);
+  const std::string images = tile.images > 1 ? " of " + std::to_string(tile.images) + " images" : "";
+  return shape + (tile.by_tap ? " gathered" : "") + " pixels" + images + " by " +
          std::to_string(kWgmmaChannels * slices_of(*this)) + " channels" +
-         (split > 1 ? ", the reduction split over " + std::to_string(split) + " blocks of a cluster" : "");
+         (steps.split > 1 ? ", the reduction split over " + std::to_string(steps.split) + " blocks of a cluster" : "");
 }
 
 std::string WgmmaGeometry::staging_description() const {
-  if (common_stages) {
-    return "input boxes of " + pair(box_w, box_h) + " pixels, each with its weights, in " + std::to_string(box_stages) +
-           " stages in shared memory";
+  if (stages.common) {
+    return "input boxes of " + pair(box.width, box.height) + " pixels, each with its weights, in " +
+           std::to_string(stages.boxes) + " stages in shared memory";
   }
   const std::string weights =
-      resident_weights ? "all weights stay" : std::to_string(weight_stages) + " stages of weights";
-  return "input boxes of " + pair(box_w, box_h) + " pixels for " + std::to_string(taps_per_box()) + " taps in " +
-         std::to_string(box_stages) + " stages and " + weights + " in shared memory";
+      stages.resident_weights ? "all weights stay" : std::to_string(stages.weights) + " stages of weights";
+  return "input boxes of " + pair(box.width, box.height) + " pixels for " + std::to_string(steps.taps_per_box()) +
+         " taps in " + std::to_string(stages.boxes) + " stages and " + weights + " in shared memory";
 }
 
-int WgmmaGeometry::steps_of_greatest_share() const {
+int WgmmaSteps::of_greatest_share() const {
   int greatest = 0, begin = 0;
   for (int share = 0; share < split; ++share) {
     const int end = share_ends[static_cast<std::size_t>(share)];
@@ -519,30 +368,30 @@ int WgmmaGeometry::steps_of_greatest_share() const {
   return greatest;
 }
 
-int WgmmaGeometry::loads_per_block() const {
+int WgmmaSteps::loads_per_block() const {
   return static_cast<int>(std::count_if(boxes.begin(), boxes.end(), [](const WgmmaBox& box) { return box.first; }));
 }
 
 int wgmma_output_bytes(const WgmmaGeometry& g) {
   constexpr int kChunkBytes = kWgmmaChunk * kWgmmaChannels * static_cast<int>(sizeof(float));
-  const int slots = kWgmmaOutputSetBytes * wgmma_output_sets(g.pixels);
-  const int pixels = g.schedule == WgmmaSchedule::promoted ? g.pixels / kWgmmaConsumers : g.pixels;
-  const int finished = as_int(ceil_div(pixels / kWgmmaChunk, g.split));  // chunks, by one block of the cluster
-  return std::max(slots, (g.split - 1) * finished * kChunkBytes);
+  const int slots = kWgmmaOutputSetBytes * wgmma_output_sets(g.tile.pixels);
+  const int pixels = g.schedule == WgmmaSchedule::promoted ? g.tile.pixels / kWgmmaConsumers : g.tile.pixels;
+  const int finished = as_int(ceil_div(pixels / kWgmmaChunk, g.steps.split));  // chunks, by one block of the cluster
+  return std::max(slots, (g.steps.split - 1) * finished * kChunkBytes);
 }
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {
-  return kAlignment + kWgmmaBarrierBytes + 2 * wgmma_output_bytes(g) + g.box_stages * g.box_stage_bytes +
-         g.weight_stages * slices_of(g) * kWgmmaWeightBytes;
+  return kAlignment + kWgmmaBarrierBytes + 2 * wgmma_output_bytes(g) + g.stages.boxes * g.stages.box_stage_bytes +
+         g.stages.weights * slices_of(g) * kWgmmaWeightBytes;
 }
 
-int wgmma_channel_slices(const WgmmaGeometry& g) { return g.channel_tiles * slices_of(g); }
+int wgmma_channel_slices(const WgmmaGeometry& g) { return g.grid.channel_tiles * slices_of(g); }
 
 int wgmma_slices_of_tile(const WgmmaGeometry& g) { return slices_of(g); }
 
 std::int64_t wgmma_tap_order(const WgmmaGeometry& g) {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const WgmmaTap& tap : g.taps) {
+  for (const WgmmaTap& tap : g.steps.taps) {
     for (const std::int16_t value : {tap.r, tap.s, tap.part})
       hash = (hash ^ static_cast<std::uint16_t>(value)) * 1099511628211u;
   }

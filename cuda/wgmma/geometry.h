@@ -17,6 +17,7 @@
 namespace gable::cuda {
 
 inline constexpr int kWgmmaChannels = 64;          ///< output channels of a consumer warpgroup's tile
+inline constexpr int kWgmmaPixelBytes = 128;       ///< of input channels that a box holds of each pixel
 inline constexpr int kWgmmaWeightBytes = 8192;     ///< of one stage: 64 output channels x 128 bytes of input channels
 inline constexpr int kWgmmaMaxTaps = 64;           ///< of a filter
 inline constexpr int kWgmmaMaxSteps = 160;         ///< the tables' size: taps times products of parts
@@ -70,7 +71,7 @@ struct WgmmaOverrides {
   int split = 0;           ///< 1, 2, 4 or 8 blocks for one item
   int schedule = -1;       ///< a WgmmaSchedule
   int chunk_taps = 0;      ///< of promoted sums; 0: kWgmmaChunkTaps
-  int common_stages = -1;  ///< 1: WgmmaGeometry::common_stages; 0: not
+  int common_stages = -1;  ///< 1: WgmmaPipeline::common; 0: not
 };
 
 /// Which output channels a slice of 64 has, and which input channels they need. With groups, a slice is as many whole
@@ -97,38 +98,68 @@ struct WgmmaSlices {
   }
 };
 
-struct WgmmaGeometry {
+/// The output pixels of a tile.
+struct WgmmaTile {
   int pixels = 256, row = 8;
-  int tile_w = 8, tile_h = 32, tile_n = 1;  ///< output pixels from one tile to the next
-  int rows_per_image = 32;                  ///< rows of a tile that belong to one image
-  int box_w = 8, box_h = 32, box_n = 1;     ///< pixels that are loaded
-  int group_pitch = 1024;                   ///< bytes between groups of eight pixels in shared memory
-  bool flat = false;                        ///< the whole batch is one line of output pixels
-  bool by_tap = false;                      ///< flat, and a box is what one tap reads for these pixels
-  bool pixels_first = false;                ///< neighbouring items share weights, not pixels
-  WgmmaSchedule schedule = WgmmaSchedule::own_tiles;
+  int width = 8, height = 32, images = 1;  ///< output pixels from one tile to the next
+  int rows_per_image = 32;                 ///< rows of a tile that belong to one image
+  bool flat = false;                       ///< the whole batch is one line of output pixels
+  bool by_tap = false;                     ///< flat, and a box is what one tap reads for these pixels
+};
+
+/// The input pixels that are loaded at once, and how they lie in shared memory.
+struct WgmmaBoxShape {
+  int width = 8, height = 32, images = 1;
+  int group_pitch = 1024;  ///< bytes between groups of eight pixels
+
+  constexpr int pixels() const { return width * height * images; }
+};
+
+/// The reduction of an item: for each block of channels all boxes, for each box its taps; and how the blocks of a
+/// cluster share it.
+struct WgmmaSteps {
   int parts = 1;  ///< bf16 parts of an f32 value; box after box of a channel block, each with the weights' parts
+  int channel_blocks = 1;  ///< of 128 bytes of input channels that a tile needs
   std::vector<WgmmaBox> boxes;
   std::vector<WgmmaTap> taps;
-  int tiles_x = 1, tiles_y = 1, tiles_n = 1;
-  WgmmaSlices slices;
-  int channel_tiles = 1;                                       ///< of one slice or (one_tile) two
-  int channel_blocks = 1;                                      ///< of 128 bytes of input channels that a tile needs
-  int items = 1;                                               ///< tiles, all together
-  int box_stages = 2, box_stage_bytes = 0, weight_stages = 4;  ///< at most kWgmmaMaxStages of both together
-  bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
-  /// A box has one step, whose weights share a stage and its barriers with it: both rings are one.
-  bool common_stages = false;
   int split = 1;  ///< blocks of a cluster that share the reduction of one item
   /// Where their shares end, in boxes of all channel blocks; equal in steps as far as boxes allow.
   std::array<int, kWgmmaMaxSplit> share_ends{};
-  int ctas = 1;
-  double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
 
-  int steps_per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
-  int steps_of_greatest_share() const;
+  int per_item() const { return channel_blocks * static_cast<int>(taps.size()); }
+  int of_greatest_share() const;
   int loads_per_block() const;  ///< boxes that are loaded for a block of channels
   int taps_per_box() const { return static_cast<int>(taps.size()) / loads_per_block(); }
+};
+
+/// The items of a launch: tiles of pixels, each with every tile of output channels.
+struct WgmmaGrid {
+  int tiles_x = 1, tiles_y = 1, tiles_n = 1;
+  int channel_tiles = 1;      ///< of one slice or (one_tile) two
+  int items = 1;              ///< tiles, all together
+  bool pixels_first = false;  ///< neighbouring items share weights, not pixels
+  int ctas = 1;
+};
+
+/// The pipeline in shared memory: a ring of boxes and a ring of weights, at most kWgmmaMaxStages of both together.
+struct WgmmaPipeline {
+  int boxes = 2, box_stage_bytes = 0;
+  int weights = 4;
+  bool resident_weights = false;  ///< all weights of the only channel tile stay in shared memory
+  /// A box has one step, whose weights share a stage and its barriers with it: both rings are one.
+  bool common = false;
+};
+
+struct WgmmaGeometry {
+  WgmmaSchedule schedule = WgmmaSchedule::own_tiles;
+  WgmmaTile tile;
+  WgmmaBoxShape box;
+  WgmmaSteps steps;
+  WgmmaSlices slices;
+  WgmmaGrid grid;
+  WgmmaPipeline stages;
+  double cycles = 0;  ///< estimate for the matrix unit, by which tiles are chosen
+
   std::string tile_description() const;
   std::string staging_description() const;
 };

@@ -55,7 +55,7 @@ __device__ void set_up(const WgmmaArguments& a, const SharedMemory& m) {
 }
 
 /// `consumer` is what a consumer warpgroup runs: consume<> or consume_promoted<>; `common`:
-/// WgmmaGeometry::common_stages. `blocks` fit into a multiprocessor's registers.
+/// WgmmaPipeline::common. `blocks` fit into a multiprocessor's registers.
 template <typename T, bool common, auto consumer, int blocks = 1, int producer_registers = 56,
           int consumer_registers = 224>
 __global__ void __launch_bounds__(kThreads, blocks) kernel(const __grid_constant__ WgmmaArguments a) {

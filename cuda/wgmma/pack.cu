@@ -67,7 +67,7 @@ __global__ void end_of_packing() {}
 }  // namespace
 
 std::size_t wgmma_packed_bytes(const WgmmaGeometry& g) {
-  return static_cast<std::size_t>(wgmma_channel_slices(g)) * static_cast<std::size_t>(g.steps_per_item()) *
+  return static_cast<std::size_t>(wgmma_channel_slices(g)) * static_cast<std::size_t>(g.steps.per_item()) *
          kWgmmaWeightBytes;
 }
 
@@ -79,14 +79,14 @@ void pack_wgmma_weights(const Conv2dProblem& p, const WgmmaGeometry& g, const vo
   a.c = static_cast<int>(p.group_c());
   a.slices = g.slices;
   a.slices_of_tile = wgmma_slices_of_tile(g);
-  a.channel_blocks = g.channel_blocks;
-  a.taps = static_cast<int>(g.taps.size());
+  a.channel_blocks = g.steps.channel_blocks;
+  a.taps = static_cast<int>(g.steps.taps.size());
   a.vectors = static_cast<long long>(wgmma_packed_bytes(g) / 16);
-  std::copy(g.taps.begin(), g.taps.end(), a.tap);
+  std::copy(g.steps.taps.begin(), g.steps.taps.end(), a.tap);
   constexpr unsigned kBlock = 256;
   const auto blocks = static_cast<unsigned>(ceil_div(a.vectors, kBlock));
   auto* const to = static_cast<uint4*>(packed);
-  if (g.parts > 1) {
+  if (g.steps.parts > 1) {
     pack_weights<float, __nv_bfloat16><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);
   } else if (p.dtype == DType::f32) {
     pack_weights<float, float><<<blocks, kBlock, 0, stream>>>(a, static_cast<const float*>(weights), to);

@@ -72,7 +72,7 @@ CUtensorMap make_map(DType type, const MapTensor& t, const std::array<cuuint32_t
 
 /// Channels of a pixel as the kernel reads it.
 std::int64_t input_depth(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  return g.parts > 1 ? round_up(p.c, kPartChannels) * g.parts : p.c;
+  return g.steps.parts > 1 ? round_up(p.c, kPartChannels) * g.steps.parts : p.c;
 }
 
 /// The map for copies that gather, for consecutive output pixels, the input pixels that one tap reads.
@@ -85,9 +85,9 @@ CUtensorMap gathering_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   CUtensorMap map;
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   check_map(encode(&map, map_type(type), 4, t.address, t.sizes.data(), t.pitches.data(), lower.data(), upper.data(),
-                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.pixels), step.data(),
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                   static_cast<cuuint32_t>(wgmma_channel_block(type)), static_cast<cuuint32_t>(g.tile.pixels),
+                   step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
             "the input");
   return map;
 }
@@ -121,24 +121,24 @@ CUtensorMap wgmma_input_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const DType type = wgmma_operand(p);
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(type));
   const std::int64_t depth = input_depth(p, g);
-  if (g.by_tap) return gathering_map(p, g);
-  if (g.flat) {
+  if (g.tile.by_tap) return gathering_map(p, g);
+  if (g.tile.flat) {
     return make_map(type, MapTensor(type, depth, p.n * p.h * p.w, 1, 1),
-                    {channels, static_cast<cuuint32_t>(g.pixels), 1, 1}, {1, 1, 1, 1}, "the input");
+                    {channels, static_cast<cuuint32_t>(g.tile.pixels), 1, 1}, {1, 1, 1, 1}, "the input");
   }
-  return make_map(
-      type, MapTensor(type, depth, p.w, p.h, p.n),
-      {channels, extent(g.box_w, p.stride_w), extent(g.box_h, p.stride_h), static_cast<cuuint32_t>(g.box_n)},
-      {1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1}, "the input");
+  return make_map(type, MapTensor(type, depth, p.w, p.h, p.n),
+                  {channels, extent(g.box.width, p.stride_w), extent(g.box.height, p.stride_h),
+                   static_cast<cuuint32_t>(g.box.images)},
+                  {1, static_cast<cuuint32_t>(p.stride_w), static_cast<cuuint32_t>(p.stride_h), 1}, "the input");
 }
 
 CUtensorMap wgmma_output_map(const Conv2dProblem& p, const WgmmaGeometry& g) {
   const auto channels = static_cast<cuuint32_t>(wgmma_channel_block(p.dtype));
-  const auto chunk_w = static_cast<cuuint32_t>(std::min(g.row, kWgmmaChunk));
+  const auto chunk_w = static_cast<cuuint32_t>(std::min(g.tile.row, kWgmmaChunk));
   const cuuint32_t chunk_h = kWgmmaChunk / chunk_w;
   const cuuint32_t pool = p.pool.none() ? 1 : 2;
-  const MapTensor y =
-      g.flat ? MapTensor(p.dtype, p.k, p.n * p.ho * p.wo, 1, 1) : MapTensor(p.dtype, p.k, p.out_w(), p.out_h(), p.n);
+  const MapTensor y = g.tile.flat ? MapTensor(p.dtype, p.k, p.n * p.ho * p.wo, 1, 1)
+                                  : MapTensor(p.dtype, p.k, p.out_w(), p.out_h(), p.n);
   if (g.slices.windows) return window_map(p.dtype, y, g.slices.width, chunk_w / pool, chunk_h / pool);
   return make_map(p.dtype, y, {channels, chunk_w / pool, chunk_h / pool, 1}, {1, 1, 1, 1}, "the output");
 }

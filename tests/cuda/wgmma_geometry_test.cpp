@@ -60,10 +60,10 @@ bool inside(const Pixel& p, std::int64_t n, std::int64_t h, std::int64_t w) {
 
 /// What a tensor copy leaves at a pixel of shared memory.
 Pixel loaded(const Conv2dProblem& p, const WgmmaGeometry& g, const WgmmaBox& box, const Pixel& tile, int at) {
-  const Pixel from{tile.n + at / (g.box_w * g.box_h),
-                   tile.y * p.stride_h + box.dy + at / g.box_w % g.box_h * p.stride_h,
-                   tile.x * p.stride_w + box.dx + at % g.box_w * p.stride_w};
-  return at < g.box_w * g.box_h * g.box_n && inside(from, p.n, p.h, p.w) ? from : kZero;
+  const Pixel from{tile.n + at / (g.box.width * g.box.height),
+                   tile.y * p.stride_h + box.dy + at / g.box.width % g.box.height * p.stride_h,
+                   tile.x * p.stride_w + box.dx + at % g.box.width * p.stride_w};
+  return at < g.box.pixels() && inside(from, p.n, p.h, p.w) ? from : kZero;
 }
 
 /// What the copy engine gathers: filters start at each stride between the corners, row by row and image by image.
@@ -79,22 +79,23 @@ Pixel gathered(const Conv2dProblem& p, const WgmmaBox& box, std::int64_t line) {
 /// Counts how often each output pixel is computed; checks what its taps read.
 std::map<Pixel, int> walk(const Conv2dProblem& p, const WgmmaGeometry& g) {
   std::map<Pixel, int> computed;
-  for (int t = 0; t < g.tiles_x * g.tiles_y * g.tiles_n; ++t) {
-    const Pixel tile{t / g.tiles_x / g.tiles_y * g.tile_n, t / g.tiles_x % g.tiles_y * g.tile_h,
-                     t % g.tiles_x * g.tile_w};
-    for (int n = 0; n < g.pixels; ++n) {
-      const int row = n / g.row;
-      const Pixel out{tile.n + row / g.rows_per_image, tile.y + row % g.rows_per_image, tile.x + n % g.row};
+  for (int t = 0; t < g.grid.tiles_x * g.grid.tiles_y * g.grid.tiles_n; ++t) {
+    const Pixel tile{t / g.grid.tiles_x / g.grid.tiles_y * g.tile.images,
+                     t / g.grid.tiles_x % g.grid.tiles_y * g.tile.height, t % g.grid.tiles_x * g.tile.width};
+    for (int n = 0; n < g.tile.pixels; ++n) {
+      const int row = n / g.tile.row;
+      const Pixel out{tile.n + row / g.tile.rows_per_image, tile.y + row % g.tile.rows_per_image,
+                      tile.x + n % g.tile.row};
       if (!inside(out, p.n, p.ho, p.wo)) continue;
       ++computed[out];
-      for (const WgmmaBox& box : g.boxes) {
+      for (const WgmmaBox& box : g.steps.boxes) {
         for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
-          const WgmmaTap& at = g.taps[static_cast<std::size_t>(tap)];
-          const int place = n / 8 * (g.group_pitch / 128) + n % 8 + at.shift;
+          const WgmmaTap& at = g.steps.taps[static_cast<std::size_t>(tap)];
+          const int place = n / 8 * (g.box.group_pitch / 128) + n % 8 + at.shift;
           const Pixel wanted{out.n, out.y * p.stride_h + at.r * p.dilation_h - p.pad_top,
                              out.x * p.stride_w + at.s * p.dilation_w - p.pad_left};
           const Pixel expected = inside(wanted, p.n, p.h, p.w) ? wanted : kZero;
-          REQUIRE(place * 128 < g.box_stage_bytes);
+          REQUIRE(place * 128 < g.stages.box_stage_bytes);
           REQUIRE(loaded(p, g, box, tile, place) == expected);
         }
       }
@@ -105,11 +106,11 @@ std::map<Pixel, int> walk(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 /// The same for boxes by tap of the batch's line of output pixels.
 void walk_gathered(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  CHECK(g.tiles_x * g.pixels >= p.n * p.ho * p.wo);
-  CHECK(g.pixels * 128 <= g.box_stage_bytes);
+  CHECK(g.grid.tiles_x * g.tile.pixels >= p.n * p.ho * p.wo);
+  CHECK(g.tile.pixels * 128 <= g.stages.box_stage_bytes);
   for (std::int64_t line = 0; line < p.n * p.ho * p.wo; ++line) {
-    for (const WgmmaBox& box : g.boxes) {
-      const WgmmaTap& at = g.taps[static_cast<std::size_t>(box.first_tap)];
+    for (const WgmmaBox& box : g.steps.boxes) {
+      const WgmmaTap& at = g.steps.taps[static_cast<std::size_t>(box.first_tap)];
       const Pixel wanted{line / p.wo / p.ho, line / p.wo % p.ho * p.stride_h + at.r * p.dilation_h - p.pad_top,
                          line % p.wo * p.stride_w + at.s * p.dilation_w - p.pad_left};
       REQUIRE(gathered(p, box, line) == (inside(wanted, p.n, p.h, p.w) ? wanted : kZero));
@@ -119,7 +120,7 @@ void walk_gathered(const Conv2dProblem& p, const WgmmaGeometry& g) {
 
 /// The flat layout is checked as the one line of pixels that the kernel sees.
 Conv2dProblem as_laid_out(const Conv2dProblem& p, const WgmmaGeometry& g) {
-  if (!g.flat) return p;
+  if (!g.tile.flat) return p;
   Conv2dProblem line = p;
   line.n = line.h = line.ho = 1;
   line.w = line.wo = p.n * p.h * p.w;
@@ -152,8 +153,8 @@ TEST_CASE("wgmma tiles cover each output pixel once, and taps find its inputs in
       CAPTURE(g->tile_description());
       CAPTURE(g->staging_description());
       CHECK(wgmma_shared_bytes(*g) <= kSharedBytes);
-      CHECK(g->taps.size() == static_cast<std::size_t>(p.r * p.s));
-      if (g->by_tap) {
+      CHECK(g->steps.taps.size() == static_cast<std::size_t>(p.r * p.s));
+      if (g->tile.by_tap) {
         walk_gathered(p, *g);
         continue;
       }
@@ -174,7 +175,7 @@ TEST_CASE("wgmma has a tile and an estimate for GPUs of any number of multiproce
         overrides.split = split;
         const auto g = find_wgmma_geometry(p, multiprocessors, kSharedBytes, overrides);
         if (!g) continue;
-        CHECK(g->ctas >= 1);
+        CHECK(g->grid.ctas >= 1);
         CHECK(g->cycles > 0);
       }
     }
@@ -189,12 +190,12 @@ std::map<Product, int> products_of(const WgmmaGeometry& g) {
   std::map<Product, int> summed;
   bool loaded = false;
   int expected_tap = 0, part = 0;
-  for (const WgmmaBox& box : g.boxes) {
+  for (const WgmmaBox& box : g.steps.boxes) {
     CHECK(box.first != loaded);
     if (!box.first) CHECK(box.part == part);
     CHECK(box.first_tap == expected_tap);
     for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
-      const WgmmaTap& at = g.taps[static_cast<std::size_t>(tap)];
+      const WgmmaTap& at = g.steps.taps[static_cast<std::size_t>(tap)];
       ++summed[{box.part, at.part, at.r, at.s}];
     }
     expected_tap = box.first_tap + box.taps;
@@ -202,16 +203,16 @@ std::map<Product, int> products_of(const WgmmaGeometry& g) {
     loaded = !box.last;
   }
   CHECK_FALSE(loaded);
-  CHECK(expected_tap == static_cast<int>(g.taps.size()));
+  CHECK(expected_tap == static_cast<int>(g.steps.taps.size()));
   return summed;
 }
 
 /// Great products in short chunks, without small ones among them.
 void check_chunks(const WgmmaGeometry& g) {
   int great = 0, small = 0;
-  for (const WgmmaBox& box : g.boxes) {
+  for (const WgmmaBox& box : g.steps.boxes) {
     for (int tap = box.first_tap; tap < box.first_tap + box.taps; ++tap) {
-      ++(box.part == 0 && g.taps[static_cast<std::size_t>(tap)].part == 0 ? great : small);
+      ++(box.part == 0 && g.steps.taps[static_cast<std::size_t>(tap)].part == 0 ? great : small);
     }
     if (!box.ends_chunk) continue;
     CHECK(great <= kWgmmaChunkTaps);
@@ -238,9 +239,9 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
         REQUIRE(g);
         CAPTURE(g->tile_description());
         CHECK((g->schedule == WgmmaSchedule::promoted) == (promoted == 1));
-        CHECK(g->boxes.size() <= static_cast<std::size_t>(kWgmmaMaxBoxes));
-        CHECK(g->taps.size() <= static_cast<std::size_t>(kWgmmaMaxSteps));
-        CHECK(g->channel_blocks == (p.c + 63) / 64);
+        CHECK(g->steps.boxes.size() <= static_cast<std::size_t>(kWgmmaMaxBoxes));
+        CHECK(g->steps.taps.size() <= static_cast<std::size_t>(kWgmmaMaxSteps));
+        CHECK(g->steps.channel_blocks == (p.c + 63) / 64);
         const std::map<Product, int> summed = products_of(*g);
         CHECK(summed.size() == static_cast<std::size_t>(p.r * p.s * parts * (parts + 1) / 2));
         for (const auto& [product, times] : summed) {
@@ -248,7 +249,7 @@ TEST_CASE("split maths sum each product of parts once, and find its inputs as ot
           CHECK(product[0] + product[1] < parts);
         }
         if (promoted == 1) check_chunks(*g);
-        if (g->by_tap) {
+        if (g->tile.by_tap) {
           walk_gathered(p, *g);
           continue;
         }
@@ -271,13 +272,13 @@ TEST_CASE("blocks of a cluster share the steps of an item as evenly as boxes all
         CAPTURE(g->tile_description());
         int begin = 0, longest_box = 0;
         for (int share = 0; share < split; ++share) {
-          const int end = g->share_ends[static_cast<std::size_t>(share)];
+          const int end = g->steps.share_ends[static_cast<std::size_t>(share)];
           CHECK(end > begin);
           begin = end;
         }
-        CHECK(begin == g->channel_blocks * static_cast<int>(g->boxes.size()));
-        for (const WgmmaBox& box : g->boxes) longest_box = std::max<int>(longest_box, box.taps);
-        CHECK(g->steps_of_greatest_share() <= g->steps_per_item() / split + longest_box);
+        CHECK(begin == g->steps.channel_blocks * static_cast<int>(g->steps.boxes.size()));
+        for (const WgmmaBox& box : g->steps.boxes) longest_box = std::max<int>(longest_box, box.taps);
+        CHECK(g->steps.of_greatest_share() <= g->steps.per_item() / split + longest_box);
       }
     }
   }
@@ -407,17 +408,18 @@ TEST_CASE("a box with one step shares its stages with the step's weights, a box 
     const auto pointwise =
         find_wgmma_geometry(problem(2, 256, 30, 30, 128, 1, 1, 0, 1), kMultiprocessors, kSharedBytes, overrides);
     if (!pointwise) continue;
-    const bool large = pointwise->pixels == 256 && pointwise->schedule == WgmmaSchedule::one_tile;  // three would fit
-    CHECK(pointwise->common_stages != large);
+    const bool large =
+        pointwise->tile.pixels == 256 && pointwise->schedule == WgmmaSchedule::one_tile;  // three would fit
+    CHECK(pointwise->stages.common != large);
     if (!large) {
-      CHECK(pointwise->box_stages == pointwise->weight_stages);
-      CHECK(pointwise->box_stages >= (wgmma_resident_blocks(pointwise->pixels) > 1 ? 3 : 4));
+      CHECK(pointwise->stages.boxes == pointwise->stages.weights);
+      CHECK(pointwise->stages.boxes >= (wgmma_resident_blocks(pointwise->tile.pixels) > 1 ? 3 : 4));
     }
     CHECK(wgmma_shared_bytes(*pointwise) <= kSharedBytes);
   }
   const auto window = find_wgmma_geometry(problem(2, 256, 30, 30, 128, 3, 1, 1, 1), kMultiprocessors, kSharedBytes);
   REQUIRE(window);
-  CHECK_FALSE(window->common_stages);
+  CHECK_FALSE(window->stages.common);
 }
 
 TEST_CASE("a tile has no more pipeline stages than shared memory has barriers for, whatever the device's size") {
@@ -430,9 +432,9 @@ TEST_CASE("a tile has no more pipeline stages than shared memory has barriers fo
                                              kMultiprocessors, shared_bytes, overrides);
           if (!g) continue;
           CAPTURE(g->staging_description());
-          CHECK(g->box_stages + g->weight_stages <= kWgmmaMaxStages);
-          CHECK(8 * (2 * (g->box_stages + g->weight_stages) + kWgmmaConsumers) <= kWgmmaBarrierBytes);
-          resident += g->resident_weights ? 1 : 0;
+          CHECK(g->stages.boxes + g->stages.weights <= kWgmmaMaxStages);
+          CHECK(8 * (2 * (g->stages.boxes + g->stages.weights) + kWgmmaConsumers) <= kWgmmaBarrierBytes);
+          resident += g->stages.resident_weights ? 1 : 0;
         }
       }
     }
@@ -475,13 +477,13 @@ void check_slices(const Conv2dProblem& p, const WgmmaGeometry& g) {
     const std::int64_t input = g.slices.first_input(g.slices.first_output(slice / of_tile * of_tile));
     CHECK(first % vector == 0);
     CHECK(input % vector == 0);
-    if (g.parts > 1) CHECK(input % block == 0);
+    if (g.steps.parts > 1) CHECK(input % block == 0);
     if (g.slices.windows) CHECK(first + g.slices.width <= p.k);
     for (std::int64_t k = first; k < end; ++k) {
       ++stored[static_cast<std::size_t>(k)];
       const std::int64_t group = k / p.group_k();
       REQUIRE(input <= group * p.group_c());
-      REQUIRE((group + 1) * p.group_c() <= input + g.channel_blocks * block);
+      REQUIRE((group + 1) * p.group_c() <= input + g.steps.channel_blocks * block);
     }
   }
   CHECK(std::count(stored.begin(), stored.end(), 0) == 0);
@@ -526,7 +528,7 @@ TEST_CASE("whole groups in a slice need as few channels as the groups have, also
     p.groups = of.groups;
     const auto g = find_wgmma_geometry(p, kMultiprocessors, kSharedBytes, {.schedule = 0});
     REQUIRE(g);
-    return std::array{g->channel_tiles, g->channel_blocks, g->slices.width};
+    return std::array{g->grid.channel_tiles, g->steps.channel_blocks, g->slices.width};
   };
   CHECK(cut({32, 4, 4}) == std::array{2, 1, 64});
   CHECK(cut({32, 32, 32}) == std::array{16, 1, 64});

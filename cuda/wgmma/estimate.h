@@ -1,0 +1,11 @@
+// How long a tile of the wgmma kernel takes, as a model whose constants are fitted to an H200 (see Wgmma::seconds()).
+#pragma once
+
+#include "cuda/wgmma/geometry.h"
+
+namespace gable::cuda {
+
+/// Sets what the estimate needs of the grid, items and ctas, and `cycles`.
+void estimate_wgmma(const Conv2dProblem& problem, int multiprocessors, WgmmaGeometry& geometry);
+
+}  // namespace gable::cuda
