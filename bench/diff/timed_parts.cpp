@@ -12,12 +12,6 @@
 namespace gable::bench {
 namespace {
 
-bool has_row(const Study& study, const ProgramPart& part) {
-  return std::any_of(study.rows.begin(), study.rows.end(), [&](const Row& row) {
-    return row.identity.op == part.kind && row.identity.name == part.name && row.place.device == part.device;
-  });
-}
-
 /// The program's file name, as its rows have it.
 std::string suite_of(const ProgramEntry& program) {
   return std::filesystem::path(program.command.substr(0, program.command.find(' '))).filename().string();
@@ -46,7 +40,7 @@ void add_timed_parts(Study& study) {
   if (!study.program) return;
   std::vector<Row> rows;
   for (const ProgramPart& part : study.program->parts) {
-    if (part.time && part.time->seconds > 0 && !has_row(study, part))
+    if (part.time && part.time->seconds > 0 && row_of_part(study.rows, part) == nullptr)
       rows.push_back(row_of(part, suite_of(*study.program)));
   }
   std::move(rows.begin(), rows.end(), std::back_inserter(study.rows));

@@ -7,6 +7,8 @@
 #include <functional>
 #include <utility>
 
+#include "bench/record/study.h"
+
 namespace gable::bench {
 namespace {
 
@@ -107,17 +109,10 @@ ProgramPart entry_of(const MeasuredPart& part) {
   return entry;
 }
 
-Row* row_of_kernel(std::vector<Row>& rows, const MeasuredPart& kernel) {
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& one) {
-    return one.identity.op == "kernel" && one.identity.name == kernel.name && one.place.device == device_of(kernel);
-  });
-  return row != rows.end() ? &*row : nullptr;
-}
-
 void flag_rows(const std::vector<MeasuredPart>& parts, std::vector<Row>& rows) {
   for (const MeasuredPart& part : parts) {
     if (part.kind != "kernel") continue;
-    if (Row* row = row_of_kernel(rows, part))
+    if (Row* row = row_of_part(rows, entry_of(part)))
       row->verdict.flags.insert(row->verdict.flags.end(), part.flags.begin(), part.flags.end());
   }
 }

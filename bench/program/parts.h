@@ -55,9 +55,6 @@ std::vector<MeasuredPart> with_most_time(std::vector<MeasuredPart> parts, int mo
 /// For the record's `program`.
 ProgramPart entry_of(const MeasuredPart& part);
 
-/// The row of a kernel; null: it is no point.
-Row* row_of_kernel(std::vector<Row>& rows, const MeasuredPart& kernel);
-
 /// Adds the parts' flags to those of their rows.
 void flag_rows(const std::vector<MeasuredPart>& parts, std::vector<Row>& rows);
 

@@ -267,7 +267,7 @@ class ProgramMeasurer {
       const GpuCeilings* gpu = ceilings.of_gpu(part.gpu);
       if (gpu != nullptr) evidence.launch_seconds = gpu->overhead_seconds;
       ProgramPart& entry = study.program->parts[i];
-      if (const Row* row = row_of_kernel(study.rows, part)) evidence.verdict = row->verdict;
+      if (const Row* row = row_of_part(study.rows, entry)) evidence.verdict = row->verdict;
       entry.findings = kernel_findings(evidence);
       if (entry.findings.empty()) continue;
       entry.counts = part.counts;

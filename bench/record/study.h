@@ -91,6 +91,10 @@ struct Study {
   std::optional<ProgramEntry> program{};  ///< of `gable measure`
 };
 
+/// The row of a part of a program, which has its kind, name and device; null: the part is no point of the roofline.
+const Row* row_of_part(const std::vector<Row>& rows, const ProgramPart& part);
+Row* row_of_part(std::vector<Row>& rows, const ProgramPart& part);
+
 /// The run that measured a study.
 struct RunEntry {
   perf::Machine machine{};

@@ -22,13 +22,6 @@ std::string cut(const std::string& name) {
   return name.size() <= kLongestName ? name : "…" + name.substr(name.size() - kLongestName + 1);
 }
 
-const Row* row_of(const Study& study, const ProgramPart& part) {
-  for (const Row& row : study.rows) {
-    if (row.identity.op == part.kind && row.identity.name == part.name && row.place.device == part.device) return &row;
-  }
-  return nullptr;
-}
-
 Cells cells_of(const ProgramPart& part, const Row* row) {
   Cells cells{part.kind, printable(cut(part.name)), part.device, std::to_string(part.called.calls),
               seconds_text(part.called.seconds)};
@@ -116,7 +109,7 @@ std::string ending(const ProgramEntry& program) {
 std::string program_table(const Study& study) {
   if (!study.program) return "";
   std::vector<Cells> lines{kHeads};
-  for (const ProgramPart& part : study.program->parts) lines.push_back(cells_of(part, row_of(study, part)));
+  for (const ProgramPart& part : study.program->parts) lines.push_back(cells_of(part, row_of_part(study.rows, part)));
   for (std::size_t column = 5; column < kColumns; ++column) {
     const auto says = [&](const Cells& cells) { return !cells[column].empty(); };
     if (std::none_of(lines.begin() + 1, lines.end(), says)) lines[0][column].clear();
