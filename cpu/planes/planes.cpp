@@ -45,12 +45,14 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 
 namespace {
 
-/// Costs in nanoseconds: a staged element (with one phase of the stride, with two, with more), a staged row, an output,
-/// one of pixels by lanes, a row of outputs that is finished from sums, a tile, and a work unit's input. Fitted on Zen
-/// 4; more than two phases on a Xeon with AMX; f32 on cores that do not halve vectors on Zen 5, where a tile of pixels
-/// by lanes counts once and not for each pixel.
+/// Costs in nanoseconds. Fitted on Zen 4; more than two phases on a Xeon with AMX; f32 on cores that do not halve
+/// vectors on Zen 5, where a tile of pixels by lanes counts once and not for each pixel.
 struct PlaneCosts {
-  double stage, stage_phase, stage_phases, staged_row, output, output_by_lanes, finished_row, tile, unit;
+  double stage, stage_phase, stage_phases;  // a staged element: with one phase of the stride, with two, with more
+  double staged_row;
+  double output, output_by_lanes;  // of tiles of lanes by pixels, of pixels by lanes
+  double finished_row;             // a row of outputs that is finished from sums
+  double tile, unit;               // a tile; a work unit's input
 };
 constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 0.065, 0, 16, 100};
 constexpr PlaneCosts kOfWholeVectors{0.16, 0.18, 0.6, 2.1, 0.02, 0.3, 1.75, 24, 150};

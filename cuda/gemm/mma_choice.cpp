@@ -14,14 +14,34 @@ constexpr MmaCandidate kCandidates[] = {
     {64, 64, 0.7, 128, 5},   {64, 32, 0.5, 128, 8},   {32, 32, 0.35, 128, 8},
 };
 
-/// Seconds, bytes a second of device memory, and cycles: see seconds_of().
+/// Cycles, where nothing else is said: see seconds_of().
 struct MmaCosts {
-  double launch, memory_bytes, output, narrow_store, cluster, piece, piece_of_thread;
+  double launch;           // seconds
+  double memory_bytes;     // of device memory in a second
+  double output;           // in the epilogue
+  double narrow_store;     // of 16 bytes of outputs, for each store that they take
+  double cluster;          // to add up the splits of a cluster
+  double piece;            // of a pixel that is copied in pieces, of all blocks
+  double piece_of_thread;  // the same in one thread
 };
 // Fitted to every tile of 314 layers with wgmma's times fixed, so that the kernel of the least time is picked. Fitted
 // to half of them, the picks on 49 others with narrow pixels took 1.012 of the best (before 1.073).
-constexpr MmaCosts kCosts16{1.1e-6, 3.0e12, 0.193, 0.158, 1543, 0.048, 39.4};
-constexpr MmaCosts kCosts32{1.32e-6, 5.0e12, 0.138, 0.037, 1448, 0.152, 43.8};
+constexpr MmaCosts kCosts16{.launch = 1.1e-6,
+                            .memory_bytes = 3.0e12,
+                            .output = 0.193,
+                            .narrow_store = 0.158,
+                            .cluster = 1543,
+                            .piece = 0.048,
+                            .piece_of_thread = 39.4};
+constexpr MmaCosts kCosts32{.launch = 1.32e-6,
+                            .memory_bytes = 5.0e12,
+                            .output = 0.138,
+                            .narrow_store = 0.037,
+                            .cluster = 1448,
+                            .piece = 0.152,
+                            .piece_of_thread = 43.8};
+/// Splits that no cluster shares are added up by a second kernel: its launch in seconds, its bytes a second.
+constexpr double kSumLaunch = 4e-6, kSumBytes = 2e12;
 
 /// Pieces that a step's pixels are copied in where their channels are no whole 16 bytes: 4 vectors a row.
 double narrow_pieces(const Conv2dProblem& p, int rows) {
@@ -37,8 +57,11 @@ double narrow_pieces(const Conv2dProblem& p, int rows) {
 /// as long as the latency of one block's, or as what all compute, load and copy; then they store.
 double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandidate& c, int splits, bool cluster,
                   const cudaDeviceProp& device) {
-  constexpr double kHertz = 1.755e9, kLoadBytes = 17.3, kStep = 222, kStepOfOutput = 15.9;
-  constexpr double kEpilogue = 395, kStoreOfThread = 5.16, kOverlap = 1.33;
+  constexpr double kHertz = 1.755e9;
+  constexpr double kLoadBytes = 17.3;                  // from L2 to a multiprocessor, in a cycle
+  constexpr double kStep = 222, kStepOfOutput = 15.9;  // latency of a step, and of each output of a thread in it
+  constexpr double kEpilogue = 395, kStoreOfThread = 5.16;
+  constexpr double kOverlap = 1.33;  // of computing and moving: 1 would be their sum, infinity the longer one
   const MmaCosts& costs = p.dtype == DType::f32 ? kCosts32 : kCosts16;
   const int element = static_cast<int>(size_of(p.dtype));
   const double fma = p.dtype == DType::f32 ? 512 : 1024;
@@ -64,7 +87,7 @@ double seconds_of(const Conv2dProblem& p, const ImplicitGemm& g, const MmaCandid
   const double computing = cycles / kHertz, moving = elements * element / costs.memory_bytes;
   double seconds = costs.launch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap);
   if (splits > 1 && !cluster) {
-    seconds += 4e-6 + 4.0 * g.rows * g.groups * g.padded_k * (splits + 1) / 2e12;
+    seconds += kSumLaunch + 4.0 * g.rows * g.groups * g.padded_k * (splits + 1) / kSumBytes;
   }
   return seconds;
 }

@@ -408,8 +408,8 @@ double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) 
   // H200 (f16, bf16 and tf32, batch 32 and 1); on the other half it errs by 10 % (root mean square).
   constexpr double kLaunch = 0.56e-6, kTile = 1.38e-6, kChunk = 0.45e-6, kStaging = 2.6e-9;
   constexpr double kBytesPerSecond = 2.8e12;
-  constexpr double kNarrowLoads = 3.9, kNarrowStores = 1.18;  // of less than 16 bytes take so much longer
-  constexpr double kSingleStore = 7e-12;  // of one f32, between the neighbours of which lie other lanes': two layers
+  constexpr double kNarrowLoads = 3.9, kNarrowStores = 1.18;  // factors where accesses have less than 16 bytes
+  constexpr double kSingleStore = 7e-12;  // of one f32 whose neighbours other lanes store; of two layers
   const bool f32 = p.dtype == DType::f32;
   const double column = f32 ? 0.51e-6 : 0.41e-6, products = f32 ? 0.094e-6 : 0.102e-6;
   constexpr int kReserved = 1024;  // bytes of shared memory, by the system, of each block

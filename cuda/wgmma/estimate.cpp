@@ -20,16 +20,16 @@ double overlapped(std::initializer_list<double> cycles, double power) {
 struct WgmmaCosts {
   double start, start_of_two;                     // to the first product; where a multiprocessor has two blocks
   double turn;                                    // the matrix unit idles while the consumers change turns
-  double epilogue, epilogue_f32;                  // of a chunk of outputs
-  double epilogue_of_two, epilogue_side_by_side;  // times these
+  double epilogue, epilogue_f32;                  // of a chunk of outputs, of 16 bits and of f32
+  double epilogue_of_two, epilogue_side_by_side;  // factors: with two blocks a multiprocessor; consumers side by side
   double between_items;                           // of a consumer
   double exchange, exchange_bytes;                // of partial sums between the blocks of a cluster
   double load_bytes;                              // from L2 to one multiprocessor
   double load_bytes_of_all;                       // the same while all load
-  double device_bytes, device_of_two;             // of device memory; times this where a multiprocessor has two blocks
-  double box, box_of_two;                         // least cycles from box to box
-  double smallest, of_96;                         // products of 64 and of 96 pixels take so much longer
-  double own_ring_of_weights;                     // all takes so much longer than with common stages
+  double device_bytes, device_of_two;  // of device memory; factor on its time where a multiprocessor has two blocks
+  double box, box_of_two;              // least cycles from box to box
+  double smallest, of_96;              // factors on the time of products: tiles of 64 and of 96 pixels
+  double own_ring_of_weights;          // factor on all where boxes and weights have no common stages
   // How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: see overlapped().
   double two_blocks, in_turns, side_by_side;
 
