@@ -1,48 +1,20 @@
 // GPU kernels of a program that is not gable's: the files that its processes write, and W and Q from their counts.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <limits>
 #include <random>
 
-#include "perfcounters/cupti/injection/argument_hash.h"
-#include "perfcounters/cupti/injection/launch_table.h"
-#include "perfcounters/cupti/injection/reservoir.h"
 #include "perfcounters/program/kernel_counts.h"
 #include "perfcounters/program/kernel_file.h"
 #include "perfcounters/program/kernels.h"
 #include "perfcounters/sources/gpu_metrics.h"
+#include "tests/tools/folder.h"
 
 using namespace gable::perf;
 
 namespace {
-
-/// A folder that is removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "gable_kernels_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string path() const { return path_; }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ + "/" + name) << text; }
-
- private:
-  std::string path_;
-};
 
 KernelRecord kernel(const std::string& name, const std::string& region = "") {
   KernelRecord record;
@@ -189,17 +161,17 @@ TEST_CASE("text that is no list of kernels, or a spoilt one, never throws and ne
 
 TEST_CASE(
     "a session's folder gives the kernels of all processes, what ended badly, and each failure once with its cure") {
-  const Folder folder;
+  const gable::test::Folder folder("kernels");
   KernelFile first{.pid = 7, .done = true}, second{.pid = 8};
   first.kernels = {timed("one")};
   first.failures = second.failures = {{35, "cuptiRangeProfilerEnable"}};
   second.kernels = {timed("two")};
-  folder.write("kernels.7.0.txt", to_text(first));
-  folder.write("kernels.8.0.txt", to_text(second));
-  folder.write("kernels.8.0.part", "half a file");
-  folder.write("regions.8", "not mine");
-  std::filesystem::create_directory(folder.path() + "/kernels.9.0.txt");
-  const SessionRecords all = read_kernels(folder.path());
+  gable::test::write_text(folder.file("kernels.7.0.txt"), to_text(first));
+  gable::test::write_text(folder.file("kernels.8.0.txt"), to_text(second));
+  gable::test::write_text(folder.file("kernels.8.0.part"), "half a file");
+  gable::test::write_text(folder.file("regions.8"), "not mine");
+  std::filesystem::create_directory(folder.file("kernels.9.0.txt"));
+  const SessionRecords all = read_kernels(folder.path().string());
   CHECK(all.kernels.size() == 2);
   CHECK(all.kernels[1].pid == 8);
   CHECK(all.processes.size() == 2);
@@ -208,7 +180,7 @@ TEST_CASE(
           return n.find("only administrators") != n.npos && n.find("NVreg_RestrictProfilingToAdminUsers") != n.npos;
         }) == 1);
   CHECK(has(all.notes, "kernels.9.0.txt"));
-  CHECK(read_kernels(folder.path() + "/none").kernels.empty());
+  CHECK(read_kernels(folder.file("none")).kernels.empty());
 }
 
 TEST_CASE("W and Q are per call, by the metrics' weights; the type is that of most of the work") {
@@ -336,44 +308,6 @@ TEST_CASE("launches whose different work can't be parted are one point of means,
   CHECK(three.kernels[0].mean);
 }
 
-TEST_CASE("the arguments of a launch: the same without its addresses, others with another size") {
-  const auto high = [](std::uint64_t word) { return word >> 40 == 0x7f; };
-  struct Passed {
-    std::uint64_t data;
-    int rows, columns;
-    std::uint64_t more;
-  };
-  const auto hash = [&](const Passed& passed, float scale) {
-    gable::cupti::ArgumentHash all;
-    all.add(&passed, sizeof passed, high);
-    all.add(&scale, sizeof scale, high);
-    return all.value();
-  };
-  const Passed first{0x7f0012345600, 64, 128, 0x7f0099999900};
-  CHECK(hash(first, 1) == hash({0x7f8812345640, 64, 128, 0x7f0000000100}, 1));
-  CHECK(hash(first, 1) != hash({0x7f0012345600, 64, 256, 0x7f0099999900}, 1));
-  CHECK(hash(first, 1) != hash({0x7f0012345600, 128, 64, 0x7f0099999900}, 1));
-  CHECK(hash(first, 1) != hash(first, 2));
-  CHECK(hash({0x7f0012345600, 64, 128, 0}, 1) != hash(first, 1));  // no array
-  CHECK(gable::cupti::ArgumentHash().value() != 0);
-  // A byte that nobody set, of a function object without members, is no other work; a truth value is.
-  const auto byte = [&](unsigned char value) {
-    gable::cupti::ArgumentHash all;
-    all.add(&value, 1, high);
-    return all.value();
-  };
-  CHECK(byte(0x7f) == byte(0xc3));
-  CHECK(byte(0) != byte(1));
-
-  gable::cupti::FirstArguments<int> kernels;
-  for (std::uint64_t seed = 1; seed <= 32; ++seed) CHECK(kernels.limited(1, seed) == seed);
-  CHECK(kernels.limited(1, 33) == 0);
-  CHECK(kernels.limited(1, 7) == 7);
-  CHECK(kernels.limited(2, 33) == 33);
-  CHECK(kernels.number(1) == 32);
-  CHECK(kernels.number(3) == 0);
-}
-
 TEST_CASE("how much longer CUDA graphs take with instructions of CUPTI's in their kernels") {
   const auto graph = [](std::uint64_t number, std::int64_t calls, double seconds) {
     KernelRecord record = with(kernel(""), 0, calls, seconds);
@@ -389,14 +323,14 @@ TEST_CASE("how much longer CUDA graphs take with instructions of CUPTI's in thei
   CHECK_FALSE(graph_slowdown({}, {}).has_value());
 
   // A whole graph is no kernel.
-  const Folder folder;
+  const gable::test::Folder folder("kernels");
   KernelFile file{.pid = 7, .done = true};
   file.kernels = {timed("k"), graph(18446744073709551615u, 10, 1.1)};
   file.kernels[0].arguments = 12345678901234567890u;
   file.kernels[0].least_instructions = 3;
   file.kernels[0].most_instructions = 4;
-  folder.write("kernels.7.0.txt", to_text(file));
-  const SessionRecords all = read_kernels(folder.path());
+  gable::test::write_text(folder.file("kernels.7.0.txt"), to_text(file));
+  const SessionRecords all = read_kernels(folder.path().string());
   REQUIRE(all.kernels.size() == 1);
   REQUIRE(all.graphs.size() == 1);
   CHECK(all.kernels[0].arguments == 12345678901234567890u);
@@ -447,23 +381,6 @@ TEST_CASE("a kernel with too few launches for both lacks W or Q, and a further s
   CHECK_FALSE(has(kernel_traffic_metrics(), kInstrumentedInstructions));
   CHECK(has(kernel_work_metrics(), kInstrumentedInstructions));
   CHECK_FALSE(has(kernel_work_metrics(), kHardwareInstructions));  // with it, traffic would be counted first
-}
-
-TEST_CASE("the times of many calls: all in the sum and the extremes, a sample in the quartiles") {
-  gable::cupti::Reservoir reservoir;
-  for (int i = 1; i <= 100000; ++i) reservoir.add(i * 1e-9);
-  const CallTimes times = reservoir.times();
-  CHECK(times.calls == 100000);
-  CHECK(times.seconds == doctest::Approx(5.00005));
-  CHECK(times.fastest == doctest::Approx(1e-9));
-  CHECK(times.slowest == doctest::Approx(1e-4));
-  CHECK(times.q1 == doctest::Approx(2.5e-5).epsilon(0.1));
-  CHECK(times.median == doctest::Approx(5e-5).epsilon(0.1));
-  CHECK(times.q3 == doctest::Approx(7.5e-5).epsilon(0.1));
-  gable::cupti::Reservoir few;
-  for (const double seconds : {3., 1., 2.}) few.add(seconds);
-  CHECK(few.times().median == 2);
-  CHECK(gable::cupti::Reservoir().times().calls == 0);
 }
 
 TEST_CASE("quartiles of a mixture lie where its calls lie") {
@@ -526,76 +443,3 @@ TEST_CASE("the longest total time comes first") {
   REQUIRE(points.kernels.size() == 2);
   CHECK(points.kernels[0].name == "b");
 }
-
-#ifdef GABLE_CUPTI_LIBRARY
-namespace {
-
-/// Runs the injected entry in a process of its own, which goes on to exit with 7; returns how it ended.
-int injected_process(const std::string& folder, const char* mode) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    setenv("GABLE_SESSION_FOLDER", folder.c_str(), 1);
-    setenv("GABLE_SESSION_MODE", mode, 1);
-    setenv("GABLE_SESSION_METRICS", kRead, 1);
-    void* library = dlopen(GABLE_CUPTI_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    const auto entry =
-        library != nullptr ? reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection")) : nullptr;
-    if (entry == nullptr) _exit(1);
-    entry();
-    entry();  // a second call does nothing
-    std::exit(7);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return status;
-}
-
-bool has_driver() {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver != nullptr) dlclose(driver);
-  return driver != nullptr;
-}
-
-}  // namespace
-
-TEST_CASE("what is known of a launch is found by its correlation number until another one takes its place") {
-  using gable::cupti::Launch;
-  using gable::cupti::LaunchTable;
-  LaunchTable table;
-  CHECK(table.get(7).region == nullptr);
-  table.put(7, {"step", 41, 3});
-  for (int kernels_of_a_graph = 0; kernels_of_a_graph < 2; ++kernels_of_a_graph) {
-    const Launch found = table.get(7);
-    REQUIRE(found.region != nullptr);
-    CHECK(std::string(found.region) == "step");
-    CHECK(found.arguments == 41);
-    CHECK(found.graph == 3);
-  }
-  const auto later = static_cast<std::uint32_t>(7 + LaunchTable::kPlaces);
-  CHECK(table.get(later).region == nullptr);
-  table.put(later, {"other", 1, 0});
-  CHECK(table.get(7).region == nullptr);
-  CHECK(table.get(later).arguments == 1);
-}
-
-TEST_CASE("injected where there is no driver: the reason is in the session's folder, and the program goes on") {
-  for (const char* mode : {"time", "counters"}) {
-    CAPTURE(mode);
-    const Folder folder;
-    const int status = injected_process(folder.path(), mode);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 7);
-    const SessionRecords all = read_kernels(folder.path());
-    REQUIRE(all.processes.size() == 1);
-    CHECK(all.processes[0].ended_well);
-    if (!has_driver()) CHECK(has(all.notes, "GPU kernels: "));
-  }
-  // Neither a folder that is not there nor an unknown mode is the program's business.
-  CHECK(WEXITSTATUS(injected_process("/nowhere", "time")) == 7);
-  const Folder folder;
-  CHECK(WEXITSTATUS(injected_process(folder.path(), "simulated")) == 7);
-  CHECK(read_kernels(folder.path()).processes.empty());
-}
-#endif

@@ -5,74 +5,14 @@ import csv
 import io
 import json
 import math
-import os
-import re
-import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
-import browser
 import pytest
 
-GABLE = os.environ.get("GABLE_COMMAND")
-RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
-COUNTED = RESULTS / "h100" / "study-counters.json"
-GPU = RESULTS / "h100" / "study-quick.json"
-CPU = RESULTS / "epyc-zen5-2c" / "study-quick.json"
-
-if not GABLE:
-    pytest.skip("GABLE_COMMAND is not set: CMake's test sets it", allow_module_level=True)
-if not browser.program():
-    pytest.skip("chromium is not installed: the page is not tested in a browser", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    one = browser.Browser()
-    yield one
-    one.close()
-
-
-@pytest.fixture
-def page(chromium, tmp_path_factory):
-    """Opens the page of studies; at the end, no script has failed and nothing was asked of a network."""
-    chromium.resize(1400, 1000)
-    chromium.scheme("light")
-
-    def open_page(*studies, fragment=""):
-        chromium.folder = plot(tmp_path_factory, studies)
-        chromium.open(chromium.folder / "index.html", fragment)
-        chromium.settle()
-        return chromium
-
-    yield open_page
-    assert chromium.errors == []
-    requests = [e["params"]["request"]["url"] for e in chromium.events if e["method"] == "Network.requestWillBeSent"]
-    assert all(url.startswith(("file:", "data:", "blob:")) for url in requests)
-
-
-_plotted = {}
-
-
-def plot(factory, studies):
-    """A folder with the report of studies, which are paths or records."""
-    key = json.dumps([str(s) if isinstance(s, Path) else s for s in studies], sort_keys=True)
-    if key not in _plotted:
-        folder = factory.mktemp("page")
-        files = []
-        for number, study in enumerate(studies):
-            files.append(study if isinstance(study, Path) else folder / f"{number}.json")
-            if not isinstance(study, Path):
-                files[-1].write_text(json.dumps(study))
-        done = subprocess.run([GABLE, "plot", *files, "--out", folder / "out"], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        _plotted[key] = folder / "out"
-    return _plotted[key]
-
-
-def record(path):
-    return json.loads(path.read_text())
+from page_tools import (  # noqa: F401 (chromium is a fixture)
+    COUNTED, CPU, GPU, RESULTS, choose, chromium, eventually, hover, mark, page, place, record, shown, tick_value,
+)
 
 
 def many_rows(count, spot=False):
@@ -94,28 +34,6 @@ def many_rows(count, spot=False):
         rows.append(row)
     study["measurements"] = rows
     return study
-
-
-def shown(one):
-    return int(one.text(".shown").split()[0])
-
-
-def mark(index):
-    return f'.point[data-i="{index}"]'
-
-
-def hover(one, index):
-    one.move(*one.center(mark(index)))
-
-
-def place(one, index):
-    text = one.run(f"document.querySelector('{mark(index)}').getAttribute('transform')")
-    return tuple(float(number) for number in re.findall(r"-?[\d.]+", text))
-
-
-def choose(one, selector):
-    one.run(f"document.querySelector({json.dumps(selector)}).click()")
-    one.settle()
 
 
 def test_each_row_of_the_record_is_in_the_page_as_it_was_measured(page):
@@ -141,12 +59,6 @@ def test_each_row_of_the_record_is_in_the_page_as_it_was_measured(page):
         assert cell["Kernel"] == row["kernel"] and cell["Roof"] == (row["roof"] or "–")
         assert cell["% of roof"] == f"{row['percent_of_roof']:.1f}"
         assert cell["W, Q from"] == f"{row['W']['source']}, {row['Q']['dram']['source']}"
-
-
-def tick_value(text):
-    """Of an axis' text, "500G"; None for any other text."""
-    found = re.fullmatch(r"([\d.]+)([kMGTP]?)", text)
-    return found and float(found[1]) * 1000 ** " kMGTP".index(found[2] or " ")
 
 
 def test_marks_stand_where_the_record_puts_them(page):
@@ -318,13 +230,6 @@ def test_themes_follow_the_system_and_the_button_and_text_has_contrast(page):
     dark = background()
     choose(one, "button.theme")
     assert background() != dark and "theme=light" in eventually(one, "location.hash", lambda h: "theme" in h)
-
-
-def eventually(one, script, is_right):
-    until = time.monotonic() + 300
-    while not is_right(value := one.run(script)) and time.monotonic() < until:
-        time.sleep(0.05)
-    return value
 
 
 def test_the_keyboard_reaches_moves_pins_and_closes(page):
@@ -513,115 +418,3 @@ def test_without_a_script_the_page_is_a_figure_with_tables(page):
         assert count("#measurements tbody tr") == 44
     finally:
         one.call("Emulation.setScriptExecutionDisabled", value=False)
-
-
-def counted_with_energy():
-    """The counted study with energy and instructions, as --energy and --counters give them."""
-    study = record(COUNTED)
-    for number, row in enumerate(study["measurements"]):
-        row["energy"] = {"joules": row["T"]["seconds"] * 300, "by": "nvml", "watts": 300, "seconds": 1, "calls": 100, "updates": 20}
-        warp = row["W"]["flop"] / 512
-        sectors = row["Q"]["dram"]["bytes"] / 32
-        row["instructions"] = {"warp": warp, "thread": warp * 32, "thread_active": warp * 16, "levels": {
-            "l1": {"instructions": warp, "transactions": sectors * 4}, "dram": {"instructions": warp, "transactions": sectors},
-            "global": {"instructions": warp / 8, "transactions": warp / 8 * [1, 4, 8, 32][number % 4]},
-            "shared": {"instructions": warp / 4, "transactions": warp / 4}}}
-    study["measurements"][0]["energy"] = {"joules": None, "reason": "the counter did not move"}
-    for ceiling in study["ceilings"]:
-        ceiling["per_joule"] = ceiling["value"] / 600
-    return study
-
-
-def show_axes(one, name, level=None):
-    for select, value in [("axes", name)] + ([("level", level)] if level else []):
-        one.run(f"(() => {{ const s = document.querySelector('select[name={select}]'); s.value = '{value}';"
-                " s.dispatchEvent(new Event('change')); })()")
-        one.settle()
-
-
-def power_at(one, horizontal):
-    """From a mark's pixel to its value, by the axis' own ticks."""
-    ticks = one.run("""[...document.querySelectorAll('.figure g[aria-hidden] text')].map((t) =>
-        [t.textContent, t.classList.contains('mid'), +t.getAttribute('x'), +t.getAttribute('y')])""")
-    known = [(math.log10(tick_value(t)), x if horizontal else y - 4)
-             for t, mid, x, y in ticks if mid == horizontal and tick_value(t)]
-    (a, at_a), (b, at_b) = known[0], known[-1]
-    return lambda at: 10 ** (a + (at - at_a) / (at_b - at_a) * (b - a))
-
-
-def test_energy_has_axes_of_its_own_with_roofs_in_flop_a_joule(page):
-    study = counted_with_energy()
-    one = page(study, fragment="names=0")
-    assert one.run("[...document.querySelectorAll('select[name=axes] option')].map((o) => o.value)") == ["time", "energy", "instructions"]
-    show_axes(one, "energy")
-    rows = study["measurements"]
-    assert one.count(".point") == sum(row["W"]["flop"] > 0 for row in rows) - 1
-    assert "FLOP a joule" in one.text(".figure") and "FLOP/J" in one.text(".figure")
-    y_of = power_at(one, False)
-    for index in (1, 5, 9):
-        row = rows[index]
-        assert y_of(place(one, index)[1]) == pytest.approx(row["W"]["flop"] / row["energy"]["joules"], rel=0.02)
-    assert "1 rows have no energy" in one.text(".note")
-    hover(one, 1)
-    assert "300 W, nvml, idle power included" in one.text(".card") and one.count(".hover .used") == 0
-    # The address follows a little later.
-    assert "axes=energy" in eventually(one, "location.hash", lambda address: "axes=energy" in address)
-
-
-def test_the_instruction_roofline_has_issue_slots_walls_and_the_predication_gap(page):
-    study = counted_with_energy()
-    one = page(study, fragment="names=0&axes=instructions&level=l1")
-    rows = study["measurements"]
-    issue = next(rate["value"] for rate in study["rates"] if rate["unit"] == "instruction/s")
-    assert f"issue slots · {float(f'{issue / 1e9:.3g}'):.0f} GIPS" in one.text(".figure")
-    x_of, y_of = power_at(one, True), power_at(one, False)
-    for index in (1, 5, 9):
-        counts = rows[index]["instructions"]
-        x, y = place(one, index)
-        assert x_of(x) == pytest.approx(counts["warp"] / counts["levels"]["l1"]["transactions"], rel=0.02)
-        assert y_of(y) == pytest.approx(counts["warp"] / rows[index]["T"]["seconds"], rel=0.02)
-    bar = one.run(f"document.querySelector('{mark(5)} .bar').getAttribute('d')")
-    length = float(bar.split("V")[1])
-    y = place(one, 5)[1]
-    assert y_of(y) / y_of(y + length) == pytest.approx(2, rel=0.03)  # half of the threads were predicated off
-    assert one.count(".wall") == 0
-    show_axes(one, "instructions", "global")
-    assert one.count(".wall") == 4 and "a sector a thread" in one.text(".figure")
-    x_of = power_at(one, True)
-    walls = sorted(x_of(x) for x in one.run("[...document.querySelectorAll('.wall')].map((w) => +w.getAttribute('x1'))"))
-    assert walls == pytest.approx([1 / 32, 1 / 8, 1 / 4, 1], rel=0.02)
-    for index in (1, 2, 3):  # each stands on its wall
-        assert x_of(place(one, index)[0]) == pytest.approx(1 / [1, 4, 8, 32][index % 4], rel=0.02)
-    show_axes(one, "instructions", "shared")
-    assert one.count(".wall") == 3 and "32-way" in one.text(".figure")
-    show_axes(one, "time")
-    assert "FLOP/byte (DRAM)" in one.text(".figure") and one.count(".wall") == 0
-
-
-def test_machines_without_instructions_have_no_panel_in_the_instruction_roofline(page):
-    one = page(CPU, counted_with_energy())
-    panels = "[...document.querySelectorAll('.figure text')].filter((t) => t.textContent === '{}').length"
-    assert one.run(panels.format("performance, FLOP/s")) == 2
-    show_axes(one, "instructions")
-    assert one.run(panels.format("warp instructions a second")) == 1
-
-
-def test_the_headroom_of_every_point_is_inside_its_panel(page):
-    one = page(GPU, COUNTED)
-    rows = len(record(GPU)["measurements"]) + len(record(COUNTED)["measurements"])
-    outside = []
-    for index in range(0, rows, 15):
-        if not one.count(mark(index)):
-            continue
-        hover(one, index)
-        outside += one.run("""[...document.querySelectorAll('.figure .hover text')].filter((text) => {
-            const box = text.getBoundingClientRect(), all = document.querySelector('.figure').getBoundingClientRect();
-            return box.left < all.left || box.right > all.right;
-        }).map((text) => text.textContent)""")
-    assert outside == []
-
-
-def test_a_study_without_energy_and_instructions_has_no_choice_of_axes(page):
-    one = page(CPU, fragment="axes=energy")
-    assert one.count("select[name=axes]") == 0
-    assert "performance, FLOP/s" in one.text(".figure")
