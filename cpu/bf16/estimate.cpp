@@ -10,26 +10,26 @@ namespace gable::cpu {
 namespace {
 
 constexpr double kHertz = 3e9;
-// Cycles of a position of full halves: to stage a block of 32 channels and to store 16 lanes.
-constexpr double kStage = 5;
-constexpr double kStore = 3.7;
-// The same of f16 or f32 that is split into parts: of a staged pixel and of each block of it, and to store. Fitted to
-// f16 beside the kernels of f32 arithmetic.
-constexpr double kSplitPixel = 10, kSplitBlock = 12;
+// Cycles of a unit that loads full halves.
+constexpr double kStage = 5;    // to stage a block of 32 channels of a position
+constexpr double kStore = 3.7;  // to store 16 lanes of a position
+// The same unit with f16 or f32 that is split into parts. Fitted to f16 beside the kernels of f32 arithmetic.
+constexpr double kSplitPixel = 10, kSplitBlock = 12;  // to stage a pixel, and each block of it
 constexpr double kStoreSplit = 7.5;
-// Cycles of a unit that loads pairs: of a staged pixel, whose channels fill whole 16 bytes or not, of one in folded
-// rows, of each 32 channels of it; of a pixel of one of several groups; of an output's 16 lanes.
-constexpr double kPixel = 1.5, kPartPixel = 18;
-constexpr double kFoldedPixel = 1.3;
-constexpr double kPixelBlock = 8;
-constexpr double kGroupPixel = 4.5, kPartGroupPixel = 14;
-constexpr double kStorePairs = 0.75;
-// A product of half a vector, times the share of its lanes in one of a whole vector; where cores do not halve vectors,
-// loads bound it.
+// Cycles of a unit that loads pairs.
+constexpr double kPixel = 1.5, kPartPixel = 18;  // to stage a pixel whose channels fill whole 16 bytes, or do not
+constexpr double kFoldedPixel = 1.3;             // to stage a pixel of folded rows
+constexpr double kPixelBlock = 8;                // to stage 32 channels of any of these pixels
+constexpr double kGroupPixel = 4.5,
+                 kPartGroupPixel = 14;  // the same as kPixel and kPartPixel, for one of several groups
+constexpr double kStorePairs = 0.75;    // to store 16 lanes of an output
+// Factors on a product of half a vector, over its share of a whole vector: on cores that halve vectors, and on others,
+// where loads are the limit.
 constexpr double kHalfVectorProduct = 1.2, kHalfOfWholeVectors = 1.6;
-// The same unit on folded rows, whose weights L1 holds, on a core with whole vectors: of a pair of channels of a
-// position for 16 lanes, of a staged element and of a staged row. Outputs are stored between products.
-constexpr double kFoldedPair = 0.5, kFoldedElement = 0.2, kFoldedRow = 10;
+// Cycles of the unit on folded rows, on cores that do not halve vectors. L1 holds the weights, and outputs are stored
+// between products.
+constexpr double kFoldedPair = 0.5;                      // of a pair of channels of a position, for 16 lanes
+constexpr double kFoldedElement = 0.2, kFoldedRow = 10;  // to stage an element, and a row
 
 /// Positions that are computed. Full halves end with a row, or go on with the next one where that takes fewer.
 double computed_positions(const bf16::Blocking& b, const Bf16Unit& unit) {

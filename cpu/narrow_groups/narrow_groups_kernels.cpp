@@ -42,8 +42,8 @@ HWY_INLINE GroupV load_channels(const Storage<kType>* x, std::int64_t count) {
   return load_first_as_f32<kType>(d, x, static_cast<int>(count));
 }
 
-/// Where the lanes of one vector come from in a pixel whose channels fill one. Lanes of groups that the last block
-/// lacks name channels that the pixel does not have: they get any of its own, and are not stored.
+/// Which channel each lane reads, of a pixel whose channels fill one vector. In the last block, lanes beyond the last
+/// group have indices past the pixel: the mask makes them read some channel of it, and their results are not stored.
 HWY_INLINE auto indices_of(const std::int32_t* source) {
   const hn::RebindToSigned<GroupD> di;
   const auto last = hn::Set(di, static_cast<std::int32_t>(group_lanes() - 1));

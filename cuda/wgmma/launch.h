@@ -1,5 +1,5 @@
 // The wgmma kernels by operand type, for cudaLaunchKernelExC. Null if no kernel has this many pixels. Where boxes and
-// weights have common stages (WgmmaGeometry), the kernel is another one.
+// weights have common stages (WgmmaPipeline), the kernel is another one.
 #pragma once
 
 namespace gable::cuda {
