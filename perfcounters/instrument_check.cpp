@@ -73,14 +73,14 @@ void check_memory_and_threads(Checks& checks) {
   const Machine machine = describe_machine();
   std::map<std::pair<std::string, int>, double> values;
   const auto ceilings = measure_ceilings(machine, {.quick = true, .progress = {}});
-  for (const Ceiling& ceiling : ceilings) values[{ceiling.name, ceiling.threads}] = ceiling.value;
+  for (const Ceiling& ceiling : ceilings) values[{ceiling.name, ceiling.threads}] = ceiling.limit.value;
   checks.at_least("l1 read beside dram read", values.at({"l1 read", 1}) / values.at({"dram read", 1}), 1.5);
   if (machine.threads.available == 1) return;
   // Threads wait for the slowest of them, so that another program on one CPU hides the gain of most ceilings.
   double best_gain = 0;
   for (const Ceiling& ceiling : ceilings) {
     if (ceiling.threads == 1)
-      best_gain = std::max(best_gain, values.at({ceiling.name, machine.threads.available}) / ceiling.value);
+      best_gain = std::max(best_gain, values.at({ceiling.name, machine.threads.available}) / ceiling.limit.value);
   }
   checks.at_least("all threads beside one, best ceiling", best_gain, 1.3);
 }

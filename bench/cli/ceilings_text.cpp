@@ -21,10 +21,12 @@ void print_ceilings(const MachineCeilings& ceilings, Console& console) {
     const std::function<std::string(double)> text = c.kind != "compute" ? bandwidth_text
                                                     : c.dtype == "i8"   ? operations_text
                                                                         : std::function(flops_text);
-    std::string formula = c.formula;
-    if (c.rounds > 1) formula += fmt::format("; {} rounds from {} to {}", c.rounds, text(c.low), text(c.high));
-    if (!c.doubt.empty()) formula += "; doubtful: " + c.doubt;
-    line(device, c.name, c.threads, text(c.value), c.theoretical > 0 ? text(c.theoretical) : "-", formula);
+    const perf::MeasuredLimit& limit = c.limit;
+    std::string formula = limit.formula;
+    if (limit.low && limit.high)
+      formula += fmt::format("; {} rounds from {} to {}", limit.rounds, text(*limit.low), text(*limit.high));
+    if (!limit.doubt.empty()) formula += "; doubtful: " + limit.doubt;
+    line(device, c.name, c.threads, text(limit.value), limit.theoretical ? text(*limit.theoretical) : "-", formula);
   };
   console.print(fmt::format("{:<8} {:<26} {:>8} {:>16} {:>16}  {}", "device", "ceiling", "threads", "measured",
                             "theoretical", "formula"));
@@ -32,8 +34,8 @@ void print_ceilings(const MachineCeilings& ceilings, Console& console) {
   for (const GpuCeilings& gpu : ceilings.gpus) {
     for (const perf::Ceiling& c : gpu.roofs) roof(gpu.device, c);
     for (const Rate& r : gpu.rates) {
-      line(gpu.device, r.name, 0, rate_text(r.value.seconds, r.unit),
-           r.theoretical > 0 ? rate_text(r.theoretical, r.unit) : "-", r.formula);
+      line(gpu.device, r.name, 0, rate_text(r.limit.value, r.unit),
+           r.limit.theoretical ? rate_text(*r.limit.theoretical, r.unit) : "-", r.limit.formula);
     }
   }
 }

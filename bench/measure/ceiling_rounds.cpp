@@ -63,7 +63,7 @@ CeilingScope CeilingRounds::scope_of(DeviceKind kind) const {
 
 CeilingScope CeilingRounds::in_trouble(const std::vector<Row>& rows) const {
   const auto doubtful = [](const std::vector<perf::Ceiling>& roofs) {
-    return std::any_of(roofs.begin(), roofs.end(), [](const perf::Ceiling& roof) { return !roof.doubt.empty(); });
+    return std::any_of(roofs.begin(), roofs.end(), [](const perf::Ceiling& roof) { return !roof.limit.doubt.empty(); });
   };
   const auto above = [&](const auto& is_there) {
     return std::any_of(rows.begin(), rows.end(), [&](const Row& row) {

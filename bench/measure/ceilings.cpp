@@ -39,20 +39,7 @@ CeilingEntry entry_of(const std::string& device, DeviceKind kind, const perf::Ce
                      .level = compute ? "" : ceiling.isa_or_level,
                      .isa = compute ? unit_of(ceiling) : "",
                      .dtype = ceiling.dtype,
-                     .limit = {.value = ceiling.value,
-                               .q1 = ceiling.q1,
-                               .q3 = ceiling.q3,
-                               .runs = ceiling.runs,
-                               .theoretical = if_positive(ceiling.theoretical),
-                               .formula = ceiling.formula,
-                               .note = ceiling.note,
-                               .rounds = ceiling.rounds,
-                               .doubt = ceiling.doubt,
-                               .per_joule = if_positive(ceiling.per_joule)}};
-  if (ceiling.rounds > 1) {
-    entry.limit.low = ceiling.low;
-    entry.limit.high = ceiling.high;
-  }
+                     .limit = ceiling.limit};
   if (ceiling.threads > 0) entry.threads = ceiling.threads;
   entry.level_bytes = if_positive(ceiling.level_bytes);
   if (ceiling.working_set_bytes > 0) entry.working_set_bytes = static_cast<double>(ceiling.working_set_bytes);
@@ -60,36 +47,30 @@ CeilingEntry entry_of(const std::string& device, DeviceKind kind, const perf::Ce
 }
 
 RateEntry entry_of(const std::string& device, const Rate& rate) {
-  return {.device = device,
-          .device_kind = DeviceKind::gpu,
-          .name = rate.name,
-          .unit = rate.unit,
-          .limit = {.value = rate.value.seconds,
-                    .q1 = rate.value.q1,
-                    .q3 = rate.value.q3,
-                    .runs = rate.value.runs,
-                    .theoretical = if_positive(rate.theoretical),
-                    .formula = rate.formula,
-                    .note = rate.note}};
+  return {.device = device, .device_kind = DeviceKind::gpu, .name = rate.name, .unit = rate.unit, .limit = rate.limit};
+}
+
+perf::MeasuredLimit limit_of(const perf::Timing& timing) {
+  return {.value = timing.seconds, .q1 = timing.q1, .q3 = timing.q3, .runs = timing.runs};
+}
+
+perf::MeasuredLimit limit_of(const Ceiling& measured) {
+  perf::MeasuredLimit limit = limit_of(perf::summarize(measured.samples));
+  limit.theoretical = if_positive(measured.theoretical);
+  limit.formula = measured.formula;
+  limit.note = measured.note;
+  return limit;
 }
 
 perf::Ceiling roof_of(const Ceiling& measured) {
   const bool compute = measured.kind == Ceiling::Kind::compute;
-  const perf::Timing value = perf::summarize(measured.samples);
-  perf::Ceiling roof{.name = measured.name,
-                     .kind = compute ? "compute" : "bandwidth",
-                     .isa_or_level = compute ? measured.unit : measured.level,
-                     .dtype = compute ? measured.dtype : "f32",
-                     .threads = 0,
-                     .value = value.seconds,
-                     .q1 = value.q1,
-                     .q3 = value.q3,
-                     .runs = value.runs,
-                     .theoretical = measured.theoretical,
-                     .formula = measured.formula};
-  roof.note = measured.note;
-  roof.level_bytes = static_cast<double>(measured.level_bytes);
-  return roof;
+  return {.name = measured.name,
+          .kind = compute ? "compute" : "bandwidth",
+          .isa_or_level = compute ? measured.unit : measured.level,
+          .dtype = compute ? measured.dtype : "f32",
+          .threads = 0,
+          .limit = limit_of(measured),
+          .level_bytes = static_cast<double>(measured.level_bytes)};
 }
 
 std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick, const CeilingCallbacks& callbacks,
@@ -107,7 +88,7 @@ std::vector<perf::Ceiling> cpu_ceilings(const perf::Machine& machine, bool quick
   options.only = perf::worth_repeating(ceilings);
   options.quick = true;
   options.hold = [&](perf::Ceiling& ceiling, const std::function<double()>& work) {
-    ceiling.per_joule = per_joule(work).value_or(0);
+    ceiling.limit.per_joule = if_positive(per_joule(work).value_or(0));
   };
   perf::add_round(ceilings, perf::measure_ceilings(machine, options));
   return ceilings;
@@ -133,15 +114,13 @@ std::map<int, perf::Timing> measure_team_starts(const perf::Machine& machine) {
 }
 
 RateEntry team_start_entry(int threads, const perf::Timing& start) {
+  perf::MeasuredLimit limit = limit_of(start);
+  limit.formula = "none: a cost, not a rate of the hardware";
   return {.device = "cpu",
           .device_kind = DeviceKind::cpu,
           .name = fmt::format("start and join {} thread{}", threads, threads == 1 ? "" : "s"),
           .unit = "s",
-          .limit = {.value = start.seconds,
-                    .q1 = start.q1,
-                    .q3 = start.q3,
-                    .runs = start.runs,
-                    .formula = "none: a cost, not a rate of the hardware"}};
+          .limit = limit};
 }
 
 /// Tries each device of this GPU until one has loops.
@@ -164,7 +143,7 @@ GpuCeilings ceilings_of_gpu(int index, bool quick, const CeilingCallbacks& callb
     const std::vector<Ceiling> measured = device_ceilings(open(info.uri), request);
     if (measured.empty()) continue;
     GpuCeilings gpu = gpu_ceilings(info, measured);
-    for (perf::Ceiling& roof : gpu.roofs) roof.per_joule = found[roof.name];
+    for (perf::Ceiling& roof : gpu.roofs) roof.limit.per_joule = if_positive(found[roof.name]);
     return gpu;
   }
   throw Error(ErrorCode::unsupported, "no backend has loops for it");
@@ -186,8 +165,8 @@ GpuCeilings gpu_ceilings(const DeviceInfo& device, const std::vector<Ceiling>& m
       if (one.level == "l2") gpu.l2_bytes = static_cast<double>(one.level_bytes);
       continue;
     }
-    gpu.rates.push_back({one.name, one.unit, perf::summarize(one.samples), one.theoretical, one.formula, one.note});
-    if (one.name == kWaitedLaunch) gpu.overhead_seconds = gpu.rates.back().value.seconds;
+    gpu.rates.push_back({one.name, one.unit, limit_of(one)});
+    if (one.name == kWaitedLaunch) gpu.overhead_seconds = gpu.rates.back().limit.value;
   }
   return gpu;
 }
@@ -279,7 +258,8 @@ void add_missing(MachineCeilings& ceilings, const MachineCeilings& others) {
 int set_doubts(MachineCeilings& ceilings) {
   const auto doubts_of = [](std::vector<perf::Ceiling>& roofs) {
     perf::set_doubts(roofs);
-    return static_cast<int>(std::count_if(roofs.begin(), roofs.end(), [](const auto& c) { return !c.doubt.empty(); }));
+    return static_cast<int>(
+        std::count_if(roofs.begin(), roofs.end(), [](const auto& c) { return !c.limit.doubt.empty(); }));
   };
   int doubts = doubts_of(ceilings.cpu);
   for (GpuCeilings& gpu : ceilings.gpus) doubts += doubts_of(gpu.roofs);

@@ -21,11 +21,8 @@ namespace gable::bench {
 /// A limit that is no roof: instructions a second, the cost of a launch, copies from and to the host.
 struct Rate {
   std::string name;
-  std::string unit;    ///< "instruction/s", "s", "B/s"
-  perf::Timing value;  ///< in `unit`, although its fields are named after seconds
-  double theoretical = 0;
-  std::string formula;
-  std::string note;
+  std::string unit;  ///< "instruction/s", "s", "B/s"
+  perf::MeasuredLimit limit;
 };
 
 /// The rate that is a GPU's overhead.

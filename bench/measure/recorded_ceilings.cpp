@@ -14,40 +14,14 @@ namespace {
 std::string without_threads(const std::string& name) { return name.substr(0, name.rfind(", ")); }
 
 perf::Ceiling ceiling_of(const CeilingEntry& entry) {
-  perf::Ceiling ceiling{.name = entry.threads ? without_threads(entry.name) : entry.name,
-                        .kind = entry.kind,
-                        .isa_or_level = entry.is_bandwidth() ? entry.level : entry.isa.substr(0, entry.isa.find(' ')),
-                        .dtype = entry.dtype,
-                        .threads = entry.threads.value_or(0),
-                        .value = entry.limit.value,
-                        .q1 = entry.limit.q1,
-                        .q3 = entry.limit.q3,
-                        .runs = entry.limit.runs,
-                        .theoretical = entry.limit.theoretical.value_or(0),
-                        .formula = entry.limit.formula,
-                        .working_set_bytes = static_cast<std::size_t>(entry.working_set_bytes.value_or(0)),
-                        .note = entry.limit.note};
-  ceiling.rounds = entry.limit.rounds;
-  ceiling.low = entry.limit.low.value_or(0);
-  ceiling.high = entry.limit.high.value_or(0);
-  ceiling.doubt = entry.limit.doubt;
-  ceiling.level_bytes = entry.level_bytes.value_or(0);
-  ceiling.per_joule = entry.limit.per_joule.value_or(0);
-  return ceiling;
-}
-
-Rate rate_of(const RateEntry& entry) {
-  Rate rate{.name = entry.name,
-            .unit = entry.unit,
-            .value = {},
-            .theoretical = entry.limit.theoretical.value_or(0),
-            .formula = entry.limit.formula,
-            .note = entry.limit.note};
-  rate.value.seconds = entry.limit.value;
-  rate.value.q1 = entry.limit.q1;
-  rate.value.q3 = entry.limit.q3;
-  rate.value.runs = entry.limit.runs;
-  return rate;
+  return {.name = entry.threads ? without_threads(entry.name) : entry.name,
+          .kind = entry.kind,
+          .isa_or_level = entry.is_bandwidth() ? entry.level : entry.isa.substr(0, entry.isa.find(' ')),
+          .dtype = entry.dtype,
+          .threads = entry.threads.value_or(0),
+          .limit = entry.limit,
+          .working_set_bytes = static_cast<std::size_t>(entry.working_set_bytes.value_or(0)),
+          .level_bytes = entry.level_bytes.value_or(0)};
 }
 
 /// "cuda:1" -> 1.
@@ -86,7 +60,8 @@ MachineCeilings ceilings_of(const std::vector<CeilingEntry>& entries, const std:
     roofs.push_back(ceiling_of(entry));
   }
   for (const RateEntry& rate : rates) {
-    if (rate.device_kind == DeviceKind::gpu) gpu_of(ceilings, rate.device).rates.push_back(rate_of(rate));
+    if (rate.device_kind == DeviceKind::gpu)
+      gpu_of(ceilings, rate.device).rates.push_back({rate.name, rate.unit, rate.limit});
     if (rate.device_kind == DeviceKind::gpu && rate.name == kWaitedLaunch)
       gpu_of(ceilings, rate.device).overhead_seconds = rate.limit.value;
     if (const int team = rate.device_kind == DeviceKind::cpu ? team_of(rate.name) : 0; team > 0) {

@@ -8,25 +8,12 @@
 #include <vector>
 
 #include "bench/record/row.h"
+#include "perfcounters/ceilings/ceilings.h"
 #include "perfcounters/machine.h"
 #include "perfcounters/sources/calibration.h"
 #include "perfcounters/sources/source.h"
 
 namespace gable::bench {
-
-/// A measured limit and the vendor's formula for it.
-struct Limit {
-  double value = 0;  ///< median
-  double q1 = 0, q3 = 0;
-  int runs = 1;
-  std::optional<double> theoretical{};
-  std::string formula{};
-  std::string note{};
-  int rounds = 1;                       ///< in which it was measured; `value` is that of the best
-  std::optional<double> low{}, high{};  ///< of the rounds' medians: how far it drifted; none of one round
-  std::string doubt{};                  ///< which other ceiling it contradicts; empty: none
-  std::optional<double> per_joule{};    ///< with --energy: FLOP or bytes a joule, of its own loop
-};
 
 /// Peak arithmetic or bandwidth of a device: a roof.
 struct CeilingEntry {
@@ -40,7 +27,7 @@ struct CeilingEntry {
   std::optional<int> threads{};  ///< none on a GPU
   std::optional<double> working_set_bytes{};
   std::optional<double> level_bytes{};  ///< of a GPU's memory level: its capacity
-  Limit limit{};
+  perf::MeasuredLimit limit{};
 
   bool is_bandwidth() const { return kind == "bandwidth"; }
   bool on_gpu() const { return device_kind == DeviceKind::gpu; }
@@ -52,7 +39,7 @@ struct RateEntry {
   DeviceKind device_kind = DeviceKind::gpu;
   std::string name{};
   std::string unit{};  ///< "instruction/s", "s", "B/s"
-  Limit limit{};
+  perf::MeasuredLimit limit{};
 };
 
 /// The machine that was measured. `facts` has every field, flattened, for people.

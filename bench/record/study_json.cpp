@@ -46,7 +46,7 @@ json instances_json(const perf::Machine& machine) {
   return instances;
 }
 
-void set_limit(json& entry, const Limit& limit) {
+void set_limit(json& entry, const perf::MeasuredLimit& limit) {
   entry["value"] = limit.value;
   entry["q1"] = limit.q1;
   entry["q3"] = limit.q3;
@@ -130,7 +130,7 @@ MachineEntry machine_from_json(const json& source) {
   return machine;
 }
 
-Limit limit_from_json(const json& source) {
+perf::MeasuredLimit limit_from_json(const json& source) {
   return {.value = source["value"],
           .q1 = source["q1"],
           .q3 = source["q3"],

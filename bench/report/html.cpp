@@ -245,12 +245,12 @@ struct LimitRow {
   const std::string &name, &device;
   int threads;  // 0 for a GPU
   size_t machine;
-  const Limit& limit;
+  const perf::MeasuredLimit& limit;
 };
 
 std::string limit_row(const LimitRow& row, const Studies& studies, const std::function<std::string(double)>& text) {
   const std::string& tag = studies.machines[row.machine].tag;
-  const Limit& limit = row.limit;
+  const perf::MeasuredLimit& limit = row.limit;
   const std::string share =
       limit.theoretical ? fmt::format("{} ({:.0f} %)", text(*limit.theoretical), 100 * limit.value / *limit.theoretical)
                         : "–";

@@ -86,15 +86,15 @@ Timing sample(PinnedTeam& team, const Kernel& kernel, const Effort& effort) {
 
 void add_note(Ceiling& ceiling, const std::string& text) {
   if (text.empty()) return;
-  if (!ceiling.note.empty()) ceiling.note += "; ";
-  ceiling.note += text;
+  if (!ceiling.limit.note.empty()) ceiling.limit.note += "; ";
+  ceiling.limit.note += text;
 }
 
 void fill(Ceiling& ceiling, const Timing& rates) {
-  ceiling.value = rates.seconds;  // the samples are rates: their median
-  ceiling.q1 = rates.q1;
-  ceiling.q3 = rates.q3;
-  ceiling.runs = rates.runs;
+  ceiling.limit.value = rates.seconds;  // the samples are rates: their median
+  ceiling.limit.q1 = rates.q1;
+  ceiling.limit.q3 = rates.q3;
+  ceiling.limit.runs = rates.runs;
   if (disturbed(rates)) add_note(ceiling, "samples differ by more than a tenth: other programs were running");
 }
 
@@ -153,27 +153,28 @@ double inferred_rate(const ComputeLoop& loop, double flops, double clock_hz) {
 void add_compute_formula(Ceiling& ceiling, const ComputeLoop& loop, const Configuration& where,
                          std::map<std::string, double>& single_thread_rates) {
   if (where.clock_hz <= 0) {
-    ceiling.formula = "not known: this architecture's clock cannot be measured";
+    ceiling.limit.formula = "not known: this architecture's clock cannot be measured";
     return;
   }
-  if (!where.all) single_thread_rates[ceiling.name] = inferred_rate(loop, ceiling.value, where.clock_hz);
+  if (!where.all) single_thread_rates[ceiling.name] = inferred_rate(loop, ceiling.limit.value, where.clock_hz);
   const double rate = single_thread_rates[ceiling.name];
-  const double measured_rate = ceiling.value / (where.clock_hz * where.cores * loop.flop_per_instruction);
-  ceiling.theoretical = where.clock_hz * where.cores * loop.flop_per_instruction * rate;
+  const double measured_rate = ceiling.limit.value / (where.clock_hz * where.cores * loop.flop_per_instruction);
+  ceiling.limit.theoretical = where.clock_hz * where.cores * loop.flop_per_instruction * rate;
   const std::string clock =
       fmt::format("{:.2f} GHz x {} core{}", where.clock_hz * 1e-9, where.cores, where.cores == 1 ? "" : "s");
   if (loop.instructions_per_cycle_known > 0)
-    ceiling.formula =
+    ceiling.limit.formula =
         fmt::format("{} x {} {} per tile product / {:.0f} cycles (vendor's rate)", clock, loop.flop_per_instruction,
                     loop.dtype == "i8" ? "operations" : "FLOP", 1 / loop.instructions_per_cycle_known);
   else if (!loop.fma)
-    ceiling.formula =
+    ceiling.limit.formula =
         fmt::format("{} x {} lane{} x {:.0f} instructions a cycle (measured {:.2f}, rounded up)", clock,
                     loop.flop_per_instruction, loop.flop_per_instruction == 1 ? "" : "s", rate, measured_rate);
   else
-    ceiling.formula = fmt::format("{} x {} lane{} x 2 (FMA) x {:.0f} FMA unit{} (measured {:.2f} a cycle, rounded)",
-                                  clock, loop.flop_per_instruction / 2, loop.flop_per_instruction == 2 ? "" : "s", rate,
-                                  rate > 1 ? "s" : "", measured_rate);
+    ceiling.limit.formula =
+        fmt::format("{} x {} lane{} x 2 (FMA) x {:.0f} FMA unit{} (measured {:.2f} a cycle, rounded)", clock,
+                    loop.flop_per_instruction / 2, loop.flop_per_instruction == 2 ? "" : "s", rate, rate > 1 ? "s" : "",
+                    measured_rate);
 }
 
 /// Lets the caller run a ceiling's loop for longer.
@@ -255,18 +256,18 @@ std::vector<Level> levels(const Machine& machine) {
 
 void add_bandwidth_formula(Ceiling& ceiling, const Configuration& where, int level) {
   if (level == 0) {
-    ceiling.formula = "not known: channels x transfers a second x 8 B; neither is visible to a process";
+    ceiling.limit.formula = "not known: channels x transfers a second x 8 B; neither is visible to a process";
     return;
   }
   if (where.clock_hz <= 0) {
-    ceiling.formula = "not known: this architecture's clock cannot be measured";
+    ceiling.limit.formula = "not known: this architecture's clock cannot be measured";
     return;
   }
   const std::size_t per_cycle = level == 1 ? 2 * load_bytes() : level == 2 ? 64 : 32;
-  ceiling.theoretical = where.clock_hz * where.cores * static_cast<double>(per_cycle);
+  ceiling.limit.theoretical = where.clock_hz * where.cores * static_cast<double>(per_cycle);
   const std::string bytes = level == 1 ? fmt::format("2 loads x {} B", load_bytes()) : fmt::format("{} B", per_cycle);
-  ceiling.formula = fmt::format("{:.2f} GHz x {} core{} x {} a cycle (assumed)", where.clock_hz * 1e-9, where.cores,
-                                where.cores == 1 ? "" : "s", bytes);
+  ceiling.limit.formula = fmt::format("{:.2f} GHz x {} core{} x {} a cycle (assumed)", where.clock_hz * 1e-9,
+                                      where.cores, where.cores == 1 ? "" : "s", bytes);
 }
 
 using Arenas = std::vector<std::unique_ptr<Arena>>;

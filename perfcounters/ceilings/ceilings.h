@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,25 +16,30 @@
 
 namespace gable::perf {
 
+/// A measured limit and the vendor's formula for it.
+struct MeasuredLimit {
+  double value = 0;  ///< median
+  double q1 = 0, q3 = 0;
+  int runs = 1;
+  std::optional<double> theoretical{};  ///< the formula's value; none where it is not known
+  std::string formula{};                ///< with its numbers and assumptions, or why there is none
+  std::string note{};                   ///< what is counted, and anything unusual
+  int rounds = 1;                       ///< in which it was measured (ladder.h); `value` is that of the best
+  std::optional<double> low{}, high{};  ///< of the rounds' medians: how far it drifted; none of one round
+  std::string doubt{};                  ///< which other ceiling it contradicts; empty: none
+  std::optional<double> per_joule{};    ///< FLOP or bytes a joule, of its own loop (CeilingOptions::hold)
+};
+
 struct Ceiling {
   std::string name;  ///< e.g. "avx2 fma f32", "dram triad"; unique together with `threads`
   std::string kind;  ///< "compute" or "bandwidth"
-  std::string
-      isa_or_level;   ///< "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "amx_int8", ...; "l1" ... "dram"
-  std::string dtype;  ///< of the operands: "f64", "f32", "f16", "bf16", "i8"; bandwidth is measured with f32
-  int threads = 1;
-  double value = 0;  ///< median; FLOP/s (of i8: integer operations a second) or B/s
-  double q1 = 0, q3 = 0;
-  int runs = 0;
-  double theoretical = 0;             ///< the formula's value; 0 where it is not known
-  std::string formula{};              ///< the formula with its numbers and assumptions
+  /// "scalar", "sse4", "avx2", "avx512", "neon", "avx512_bf16", "amx_int8", ...; "l1" ... "dram"
+  std::string isa_or_level;
+  std::string dtype;      ///< of the operands: "f64", "f32", "f16", "bf16", "i8"; bandwidth is measured with f32
+  int threads = 1;        ///< 0: a GPU's
+  MeasuredLimit limit{};  ///< FLOP/s (of i8: integer operations a second) or B/s
   std::size_t working_set_bytes = 0;  ///< bandwidth: of all threads together
-  std::string note{};                 ///< what is counted, and anything unusual
-  int rounds = 1;                     ///< in which it was measured (ladder.h); `value` is that of the best
-  double low = 0, high = 0;           ///< of the rounds' medians; 0: one round
-  std::string doubt{};                ///< which other ceiling this one contradicts; empty: none
   double level_bytes = 0;             ///< bandwidth of a GPU: the level's capacity; 0: not known
-  double per_joule = 0;               ///< FLOP or bytes a joule, as CeilingOptions::hold found; 0: not known
 };
 
 struct CeilingOptions {

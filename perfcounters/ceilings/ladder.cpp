@@ -54,7 +54,8 @@ int distance_of(const Ceiling& ceiling) {
 
 bool is_best_of_level(const Ceiling& one, const std::vector<Ceiling>& ceilings) {
   return std::none_of(ceilings.begin(), ceilings.end(), [&](const Ceiling& other) {
-    return distance_of(other) == distance_of(one) && other.threads == one.threads && other.value > one.value;
+    return distance_of(other) == distance_of(one) && other.threads == one.threads &&
+           other.limit.value > one.limit.value;
   });
 }
 
@@ -71,24 +72,25 @@ std::string label(const Ceiling& ceiling) {
 }  // namespace
 
 void add_round(std::vector<Ceiling>& ceilings, const std::vector<Ceiling>& again) {
-  const auto low_of = [](const Ceiling& one) { return one.rounds == 1 ? one.value : one.low; };
+  const auto low_of = [](const Ceiling& one) { return one.limit.low.value_or(one.limit.value); };
   for (Ceiling& first : ceilings) {
     const auto same = std::find_if(again.begin(), again.end(), [&](const Ceiling& other) {
       return other.name == first.name && other.threads == first.threads;
     });
     if (same == again.end()) continue;
-    const int rounds = first.rounds + same->rounds;
+    const int rounds = first.limit.rounds + same->limit.rounds;
     const double low = std::min(low_of(first), low_of(*same));
-    if (same->value > first.value) {
-      first.value = same->value;
-      first.q1 = same->q1;
-      first.q3 = same->q3;
-      first.runs = same->runs;
+    MeasuredLimit& limit = first.limit;
+    if (same->limit.value > limit.value) {
+      limit.value = same->limit.value;
+      limit.q1 = same->limit.q1;
+      limit.q3 = same->limit.q3;
+      limit.runs = same->limit.runs;
     }
-    if (same->per_joule > first.per_joule) first.per_joule = same->per_joule;
-    first.rounds = rounds;
-    first.low = low;
-    first.high = first.value;
+    limit.per_joule = std::max(limit.per_joule, same->limit.per_joule);
+    limit.rounds = rounds;
+    limit.low = low;
+    limit.high = limit.value;
   }
 }
 
@@ -100,11 +102,12 @@ std::vector<Contradiction> contradictions(const std::vector<Ceiling>& ceilings) 
     for (const Ceiling& other : ceilings) {
       const double least =
           std::max({least_of_unit(one, other), least_of_threads(one, other), least_of_level(one, other, ceilings)});
-      if (one.value < least * other.value && (worst == nullptr || other.value > worst->value)) worst = &other;
+      if (one.limit.value < least * other.limit.value && (worst == nullptr || other.limit.value > worst->limit.value))
+        worst = &other;
     }
     if (worst != nullptr)
-      found.push_back({i, fmt::format("it is {:.0f} % below {}, which can't be", 100 * (1 - one.value / worst->value),
-                                      label(*worst))});
+      found.push_back({i, fmt::format("it is {:.0f} % below {}, which can't be",
+                                      100 * (1 - one.limit.value / worst->limit.value), label(*worst))});
   }
   return found;
 }
@@ -115,7 +118,7 @@ std::set<std::pair<std::string, int>> worth_repeating(const std::vector<Ceiling>
     const bool is_best = std::none_of(ceilings.begin(), ceilings.end(), [&](const Ceiling& other) {
       const bool same =
           is_compute(one) ? is_compute(other) && other.dtype == one.dtype : distance_of(other) == distance_of(one);
-      return same && other.threads == one.threads && other.value > one.value;
+      return same && other.threads == one.threads && other.limit.value > one.limit.value;
     });
     if (is_best) worth.emplace(one.name, one.threads);
   }
@@ -126,8 +129,8 @@ std::set<std::pair<std::string, int>> worth_repeating(const std::vector<Ceiling>
 }
 
 void set_doubts(std::vector<Ceiling>& ceilings) {
-  for (Ceiling& ceiling : ceilings) ceiling.doubt.clear();
-  for (const Contradiction& one : contradictions(ceilings)) ceilings[one.ceiling].doubt = one.reason;
+  for (Ceiling& ceiling : ceilings) ceiling.limit.doubt.clear();
+  for (const Contradiction& one : contradictions(ceilings)) ceilings[one.ceiling].limit.doubt = one.reason;
 }
 
 }  // namespace gable::perf

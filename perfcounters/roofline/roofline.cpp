@@ -23,11 +23,11 @@ std::array<LevelBytes, 4> by_level(const Traffic& traffic) {
 }
 
 /// Why a ceiling may be too low: what it contradicts, or how far its rounds lie apart.
-std::string doubt_of(const Ceiling& ceiling) {
+std::string doubt_of(const MeasuredLimit& limit) {
   constexpr double kSteady = 0.9;
-  if (!ceiling.doubt.empty()) return ceiling.doubt;
-  if (ceiling.rounds < 2 || ceiling.low >= kSteady * ceiling.high) return "";
-  return fmt::format("it drifted by {:.0f} % in {} rounds", 100 * (1 - ceiling.low / ceiling.high), ceiling.rounds);
+  if (!limit.doubt.empty()) return limit.doubt;
+  if (!limit.low || !limit.high || *limit.low >= kSteady * *limit.high) return "";
+  return fmt::format("it drifted by {:.0f} % in {} rounds", 100 * (1 - *limit.low / *limit.high), limit.rounds);
 }
 
 // The best of the matching ceilings for `threads` (0: the most that were measured).
@@ -41,7 +41,7 @@ Roof best_roof(const std::vector<Ceiling>& ceilings, const std::function<bool(co
   Roof scaled;  // one thread's value times the threads wanted
   for (const Ceiling& ceiling : ceilings) {
     if (!matches(ceiling)) continue;
-    const Roof roof{ceiling.value, ceiling.name, doubt_of(ceiling)};
+    const Roof roof{ceiling.limit.value, ceiling.name, doubt_of(ceiling.limit)};
     if (ceiling.threads == most && roof.value > whole.value) whole = roof;
     if (ceiling.threads == wanted && roof.value > exact.value) exact = roof;
     if (ceiling.threads == 1 && roof.value * wanted > scaled.value)

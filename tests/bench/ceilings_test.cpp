@@ -98,7 +98,7 @@ MachineCeilings one_cpu(const std::vector<std::pair<const char*, double>>& flops
     perf::Ceiling ceiling{
         .name = std::string("unit ") + dtype, .kind = "compute", .isa_or_level = "unit", .dtype = dtype};
     ceiling.threads = 1;
-    ceiling.value = value;
+    ceiling.limit.value = value;
     ceilings.cpu.push_back(ceiling);
   }
   return ceilings;
@@ -213,14 +213,14 @@ perf::Ceiling loop(const std::string& isa, bool fma, double value, int threads =
   perf::Ceiling ceiling{
       .name = isa + (fma ? " fma f32" : " f32"), .kind = "compute", .isa_or_level = isa, .dtype = "f32"};
   ceiling.threads = threads;
-  ceiling.value = ceiling.q1 = ceiling.q3 = value;
+  ceiling.limit.value = ceiling.limit.q1 = ceiling.limit.q3 = value;
   return ceiling;
 }
 
 perf::Ceiling level_read(const std::string& level, double value, int threads = 1) {
   perf::Ceiling ceiling{.name = level + " read", .kind = "bandwidth", .isa_or_level = level, .dtype = "f32"};
   ceiling.threads = threads;
-  ceiling.value = ceiling.q1 = ceiling.q3 = value;
+  ceiling.limit.value = ceiling.limit.q1 = ceiling.limit.q3 = value;
   return ceiling;
 }
 
@@ -229,14 +229,14 @@ TEST_CASE("a ladder of ceilings that contradicts itself is marked: by width, fus
       loop("scalar", false, 8e9),     loop("sse4", false, 30e9), loop("avx2", true, 110e9), loop("avx512", true, 100e9),
       loop("avx512", true, 190e9, 2), level_read("l1", 300e9),   level_read("l2", 100e9),   level_read("dram", 10e9)};
   CHECK(perf::contradictions(ladder).empty());  // a lower clock for wide vectors is no contradiction
-  ladder[3].value = 28e9;                       // below SSE4
-  ladder[4].value = 20e9;                       // two threads below one
-  ladder[5].value = 90e9;                       // L1 below L2
+  ladder[3].limit.value = 28e9;                 // below SSE4
+  ladder[4].limit.value = 20e9;                 // two threads below one
+  ladder[5].limit.value = 90e9;                 // L1 below L2
   perf::set_doubts(ladder);
-  CHECK(contains(ladder[3].doubt, "avx2 fma f32"));
-  CHECK(contains(ladder[4].doubt, "avx512 fma f32, 1 thread"));
-  CHECK(contains(ladder[5].doubt, "l2 read"));
-  CHECK(ladder[2].doubt.empty());
+  CHECK(contains(ladder[3].limit.doubt, "avx2 fma f32"));
+  CHECK(contains(ladder[4].limit.doubt, "avx512 fma f32, 1 thread"));
+  CHECK(contains(ladder[5].limit.doubt, "l2 read"));
+  CHECK(ladder[2].limit.doubt.empty());
   const auto again = perf::worth_repeating(ladder);
   for (const auto& [name, threads] : {std::pair{"avx2 fma f32", 1}, {"avx512 fma f32", 1}, {"l1 read", 1}})
     CHECK(again.contains({name, threads}));
@@ -262,10 +262,10 @@ TEST_CASE("ceilings are measured before, between and after the rows; the best ro
   std::vector<Row> rows{cpu_row(60e6, "f32", {"f32", 1})};
   const perf::Ceiling best = ceilings.judge(rows, perf::Machine{}).cpu.at(0);
   CHECK(rounds == 3);
-  CHECK(best.value == 120e9);
-  CHECK(best.rounds == 3);
-  CHECK(best.low == 80e9);
-  CHECK(best.high == 120e9);
+  CHECK(best.limit.value == 120e9);
+  CHECK(best.limit.rounds == 3);
+  CHECK(best.limit.low == 80e9);
+  CHECK(best.limit.high == 120e9);
   CHECK(*rows[0].verdict.percent_of_roof == doctest::Approx(50));
   const CeilingEntry entry = ceiling_entries({.cpu = {best}}).at(0);
   CHECK(entry.limit.low == 80e9);
@@ -449,9 +449,9 @@ TEST_CASE("rows are judged under the ceilings of a record as under those that we
 TEST_CASE("what an interrupted first round lacks is kept from the earlier run of a resumed study, with its rates") {
   MachineCeilings before = one_gpu();
   before.cpu = {loop("avx2", true, 100e9), loop("avx2", true, 150e9, 2), level_read("dram", 1e10)};
-  before.cpu[1].formula = "a formula";
-  before.cpu[1].theoretical = 2e11;
-  before.cpu[2].note = "a note";
+  before.cpu[1].limit.formula = "a formula";
+  before.cpu[1].limit.theoretical = 2e11;
+  before.cpu[2].limit.note = "a note";
   before.cpu[2].working_set_bytes = 4096;
   before.team_starts[2].seconds = 2e-6;
   const MachineCeilings recorded = ceilings_of(ceiling_entries(before), rate_entries(before));
@@ -461,11 +461,11 @@ TEST_CASE("what an interrupted first round lacks is kept from the earlier run of
   rounds.add_recorded(recorded);
   const MachineCeilings& all = rounds.so_far();
   REQUIRE(all.cpu.size() == 3);
-  CHECK(all.cpu[0].value == 100e9);
-  CHECK(all.cpu[0].rounds == 2);
-  CHECK(all.cpu[1].formula == "a formula");
-  CHECK(all.cpu[1].theoretical == 2e11);
-  CHECK(all.cpu[2].note == "a note");
+  CHECK(all.cpu[0].limit.value == 100e9);
+  CHECK(all.cpu[0].limit.rounds == 2);
+  CHECK(all.cpu[1].limit.formula == "a formula");
+  CHECK(all.cpu[1].limit.theoretical == 2e11);
+  CHECK(all.cpu[2].limit.note == "a note");
   CHECK(all.cpu[2].working_set_bytes == 4096);
   CHECK(all.team_starts.at(2).seconds == 2e-6);
   REQUIRE(all.of_gpu(0) != nullptr);
@@ -490,10 +490,10 @@ TEST_CASE("each roof of a GPU is held for its energy, in the first round alone, 
   };
   const MachineCeilings first = of_double(nullptr);
   CHECK(held == static_cast<int>(first.gpus[0].roofs.size()));
-  for (const perf::Ceiling& roof : first.gpus[0].roofs) CHECK(roof.per_joule > 0);
+  for (const perf::Ceiling& roof : first.gpus[0].roofs) CHECK(roof.limit.per_joule.value_or(0) > 0);
   of_double(&first);
   callbacks.per_joule = [](std::optional<int>) { return CeilingCallbacks::PerJoule(); };
-  CHECK(of_double(nullptr).gpus[0].roofs[0].per_joule == 0);
+  CHECK_FALSE(of_double(nullptr).gpus[0].roofs[0].limit.per_joule);
   CHECK(held == static_cast<int>(first.gpus[0].roofs.size()));
 }
 

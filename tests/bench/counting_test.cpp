@@ -249,7 +249,7 @@ TEST_CASE("traffic that grows towards memory and rates above a ceiling are flagg
   CHECK(rows[0].verdict.bound.empty());
   perf::Ceiling slow{.name = "dram read", .kind = "bandwidth", .isa_or_level = "dram", .dtype = "f32"};
   slow.threads = row.devices.front().threads;
-  slow.value = 1e6;
+  slow.limit.value = 1e6;
   judge_rows(rows, MachineCeilings{.cpu = {slow}, .gpus = {}}, perf::describe_machine());
   CHECK(rows[0].verdict.flags.size() == 2);
 }

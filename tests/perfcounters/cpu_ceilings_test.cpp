@@ -127,11 +127,11 @@ TEST_CASE("every ceiling is positive, its quartiles ordered, named once and carr
   for (const Ceiling& ceiling : measure_ceilings(machine, {.quick = true, .progress = {}})) {
     CAPTURE(ceiling.name);
     CAPTURE(ceiling.threads);
-    CHECK(ceiling.value > 0);
-    CHECK(ceiling.q1 <= ceiling.value);
-    CHECK(ceiling.value <= ceiling.q3);
-    CHECK(ceiling.runs >= 3);
-    CHECK_FALSE(ceiling.formula.empty());
+    CHECK(ceiling.limit.value > 0);
+    CHECK(ceiling.limit.q1 <= ceiling.limit.value);
+    CHECK(ceiling.limit.value <= ceiling.limit.q3);
+    CHECK(ceiling.limit.runs >= 3);
+    CHECK_FALSE(ceiling.limit.formula.empty());
     CHECK((ceiling.kind == "compute" || (ceiling.kind == "bandwidth" && ceiling.working_set_bytes > 0)));
     CHECK((ceiling.threads == 1 || ceiling.threads == machine.threads.available));
     CHECK(seen.insert(ceiling.name + " " + std::to_string(ceiling.threads)).second);

@@ -18,14 +18,14 @@ namespace {
 Ceiling compute(const std::string& name, const std::string& dtype, int threads, double value) {
   Ceiling ceiling{.name = name, .kind = "compute", .isa_or_level = name, .dtype = dtype};
   ceiling.threads = threads;
-  ceiling.value = value;
+  ceiling.limit.value = value;
   return ceiling;
 }
 
 Ceiling bandwidth(const std::string& level, int threads, double value) {
   Ceiling ceiling{.name = level + " read", .kind = "bandwidth", .isa_or_level = level, .dtype = "f32"};
   ceiling.threads = threads;
-  ceiling.value = value;
+  ceiling.limit.value = value;
   return ceiling;
 }
 
