@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "perfcounters/machine/files.h"
+#include "perfcounters/program/preload_list.h"
 #include "perfcounters/program/session.h"
 #include "perfcounters/program/simulated_parts.h"
 #include "perfcounters/program/time_limit.h"
@@ -27,6 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr std::array kLevels{Metric::dram_bytes, Metric::l3_bytes, Metric::l2_bytes};
 constexpr const char* kPreloaded = "libgable_preload.so";
+constexpr const char* kUnloadedLoses =
+    "lines that are dirty at the program's end are not counted, and what ran before a fork() counts twice";
 constexpr const char* kListener = "libgable_listen.so";
 constexpr double kNotedUnswept = 0.01;  // share of Q that may have been left dirty in the caches
 
@@ -73,21 +76,22 @@ std::string variable(const char* name) {
 Launch launch_for(const SimulationRequest& request, Metric level, const fs::path& folder) {
   Launch what;
   what.own_streams = false;
-  what.argv = callgrind_command(request.caches, level, (folder / "profile.%p").string());
+  what.argv = callgrind_command(request.caches, level, valgrind_path(folder.string()) + "/profile.%p");
   for (const std::string& word : {std::string("--branch-sim=yes"), std::string("--trace-children=yes"),
                                   std::string("--fair-sched=try"),  // a thread that spins lets others run
-                                  "--log-file=" + (folder / "log.%p").string()})
+                                  "--log-file=" + valgrind_path(folder.string()) + "/log.%p"})
     what.argv.push_back(word);
   what.argv.insert(what.argv.end(), request.argv.begin(), request.argv.end());
   what.environment = session_environment((folder / "session").string(), SessionMode::simulated);
   const CounterPlugin preloaded = find_counter_plugin(kPreloaded);
-  if (!preloaded.file.empty()) {
-    const std::string others = variable("LD_PRELOAD");
-    what.environment.emplace_back("LD_PRELOAD", preloaded.file + (others.empty() ? "" : ":" + others));
-  }
+  const std::string preload = preloaded.file.empty() ? "" : preload_list(preloaded.file, folder.string());
+  if (!preload.empty()) what.environment.emplace_back("LD_PRELOAD", preload);
   if (const auto cache = boundary(request.caches, level))
     what.environment.emplace_back("GABLE_SWEEP_BYTES", std::to_string(with_power_of_two_sets(*cache).bytes));
   if (variable("OMP_WAIT_POLICY").empty()) what.environment.emplace_back("OMP_WAIT_POLICY", "passive");
+  // callgrind fails an assertion when a signal of Go's scheduler, by which a thread stops another, returns.
+  const std::string go = variable("GODEBUG");
+  what.environment.emplace_back("GODEBUG", (go.empty() ? "" : go + ",") + "asyncpreemptoff=1");
   for (const auto& one : request.environment) what.environment.push_back(one);
   return what;
 }
@@ -135,6 +139,18 @@ void read_folder(const fs::path& folder, RunResult& result) {
   result.session = read_session((folder / "session").string());
 }
 
+/// Says so if the library that is there can't be loaded.
+void note_preload(const Launch& what, const fs::path& folder, RunResult& result) {
+  const auto is_preload = [](const auto& one) { return one.first == "LD_PRELOAD"; };
+  if (std::any_of(what.environment.begin(), what.environment.end(), is_preload)) return;
+  const std::string file = find_counter_plugin(kPreloaded).file;
+  if (file.empty()) return;  // add_status() says so
+  result.notes.push_back(fmt::format(
+      "'{}' can't be loaded: the loader parts LD_PRELOAD at blanks and colons, and no link of a name without "
+      "them can be made in '{}' (TMPDIR names another folder): {}",
+      file, folder.parent_path().string(), kUnloadedLoses));
+}
+
 RunResult run_once(const SimulationRequest& request, Metric level) {
   const TemporaryFolder folder("gable_simulation");
   const fs::path path = folder.path();
@@ -144,17 +160,22 @@ RunResult run_once(const SimulationRequest& request, Metric level) {
   std::optional<TimeLimit> limit;
   what.attach = [&](int pid) { limit.emplace(pid, request.seconds_limit); };
   result.end = launch(what);
+  note_preload(what, path, result);
   result.timed_out = limit && limit->stop();
   if (!result.timed_out) read_folder(path, result);
   return result;
 }
 
-/// The last line that valgrind printed and that is no warning; empty if there is none.
-std::string last_message(const std::string& printed) {
+/// The failed assertion or fatal error of valgrind itself, or else the last line that it printed and that is no
+/// warning; empty if there is none. After a failure it prints stacks, and whom to write to.
+std::string main_message(const std::string& printed) {
   std::istringstream lines(printed);
   std::string last;
-  for (std::string line; std::getline(lines, line);)
+  for (std::string line; std::getline(lines, line);) {
+    for (const char* failure : {"Assertion '", "the 'impossible' happened", "INTERNAL ERROR", "FATAL"})
+      if (line.find(failure) != std::string::npos) return "valgrind failed: " + line;
     if (!line.empty() && line.find(" warning: ") == std::string::npos) last = line;
+  }
   return last;
 }
 
@@ -167,7 +188,7 @@ std::string failure_of(const RunResult& result, const SimulationRequest& request
   if (result.fatal) return result.fatal->reason;
   if (result.end.interrupted) return "the program was interrupted under valgrind";
   if (!result.profiles.empty()) return "";
-  const std::string said = last_message(result.printed);
+  const std::string said = main_message(result.printed);
   if (!said.empty()) return "callgrind wrote no profile: " + said;
   return fmt::format("callgrind wrote no profile: '{}' did not start there, or was killed (status {})",
                      request.argv.front(), result.end.status());
@@ -294,10 +315,7 @@ void add_status(const SimulationRequest& request, const SourceStatus& status, Si
                 std::map<Metric, std::string>& refused) {
   program.notes = session_notes(SessionMode::simulated);
   if (find_counter_plugin(kPreloaded).file.empty())
-    program.notes.push_back(
-        fmt::format("{} is not there: lines that are dirty at the program's end are not counted, and what ran before a "
-                    "fork() counts twice",
-                    kPreloaded));
+    program.notes.push_back(fmt::format("{} is not there: {}", kPreloaded, kUnloadedLoses));
   for (const Metric metric : request.metrics) {
     const Ability able = ability(status, metric);
     if (able.available) continue;

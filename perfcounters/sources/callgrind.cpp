@@ -141,7 +141,7 @@ std::map<Metric, Quantity> CallgrindSource::simulate(const Simulation& simulatio
     return refused(error.what());
   }
   const std::string file = folder->path() + "/profile";
-  std::vector<std::string> argv = callgrind_command(caches_, level, file);
+  std::vector<std::string> argv = callgrind_command(caches_, level, valgrind_path(file));
   argv.emplace_back("--instr-atstart=no");
   for (std::string& word : workload.child({.repetitions = 1, .cold = cold, .markers = true}))
     argv.push_back(std::move(word));

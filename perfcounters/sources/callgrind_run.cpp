@@ -123,9 +123,16 @@ std::string rounding_note(const CacheGeometries& caches, Metric metric) {
                      described(with_power_of_two_sets(*cache)));
 }
 
+std::string valgrind_path(const std::string& path) {
+  std::string escaped;
+  for (const char one : path) escaped += one == '%' ? "%%" : std::string(1, one);
+  return escaped;
+}
+
 std::vector<std::string> callgrind_command(const CacheGeometries& caches, Metric metric, const std::string& profile) {
   std::vector<std::string> words{"valgrind",
                                  "-q",
+                                 "--command-line-only=yes",
                                  "--tool=callgrind",
                                  "--vgdb=no",
                                  "--sigill-diagnostics=yes",  // -q leaves them out

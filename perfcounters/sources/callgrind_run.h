@@ -41,9 +41,13 @@ std::optional<CacheGeometry> boundary(const CacheGeometries& caches, Metric metr
 /// Where that level is simulated as another one, which; empty where it is simulated as it is.
 std::string rounding_note(const CacheGeometries& caches, Metric metric);
 
+/// A file's path as valgrind's options want it: "%%" for each '%', which begins a placeholder there.
+std::string valgrind_path(const std::string& path);
+
 /// The words of "valgrind --tool=callgrind …" for a run that counts executions of instructions, and simulates the
 /// caches for `metric` unless it is Metric::flop. Precondition: boundary(caches, metric) and caches.l1i, caches.l1d, or
-/// Metric::flop. The profile goes to `profile`, a name that may have "%p" in it (the process).
+/// Metric::flop. The profile goes to `profile`, a valgrind_path() that may have "%p" in it (the process). The user's
+/// own options of valgrind (VALGRIND_OPTS, .valgrindrc), which may be another tool's, do not count.
 std::vector<std::string> callgrind_command(const CacheGeometries& caches, Metric metric, const std::string& profile);
 
 /// An instruction that ended a program under valgrind, by what valgrind printed about it.

@@ -5,8 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -16,6 +18,7 @@
 #include "perfcounters/program/simulated_parts.h"
 #include "perfcounters/sources/callgrind_profile.h"
 #include "perfcounters/sources/elf_code.h"
+#include "tests/tools/folder.h"
 
 using namespace gable::perf;
 
@@ -398,6 +401,84 @@ TEST_CASE("children are counted with the program; lines that _exit() leaves dirt
   CHECK(value(left.whole, Metric::flop) == doctest::Approx(2 * kElements).epsilon(0.01));
   CHECK(any_says(left.notes, "1 process ended without exit()"));
   CHECK(left.end.status() == 7);
+}
+
+namespace {
+
+/// An environment variable, until the object's end.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (before_)
+      ::setenv(name_, before_->c_str(), 1);
+    else
+      ::unsetenv(name_);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+#if defined(GABLE_PRELOADED)
+TEST_CASE("lines that are dirty at the end are counted wherever gable lies, or it is said that they are not") {
+  if (!can_simulate()) return;
+  const gable::test::Folder folder("simulation_test");
+  const double swept = value(simulate("nothing").whole, Metric::dram_bytes);
+  const std::string blank = folder.file("a blank");
+  std::filesystem::create_directories(blank + "/counters");
+  std::filesystem::create_symlink(GABLE_PRELOADED, blank + "/counters/libgable_preload.so");
+  const Variable plugins("GABLE_BACKEND_PATH", blank);
+  const SimulatedProgram start = simulate("nothing");
+  CHECK_FALSE(any_says(start.notes, "without exit()"));
+  CHECK(value(start.whole, Metric::dram_bytes) == doctest::Approx(swept).epsilon(0.02));
+  const Variable temporary("TMPDIR", blank);
+  const SimulatedProgram unswept = simulate("nothing");
+  CHECK(any_says(unswept.notes, blank + "/counters/libgable_preload.so' can't be loaded"));
+  CHECK(value(unswept.whole, Metric::dram_bytes) < swept);
+}
+#endif
+
+TEST_CASE("options of valgrind in the environment, and a TMPDIR with its placeholders, change nothing") {
+  if (!can_simulate()) return;
+  const gable::test::Folder folder("simulation_test");
+  const std::string percent = folder.file("100%q{HOME}%");
+  std::filesystem::create_directories(percent);
+  const Variable options("VALGRIND_OPTS", "--leak-check=full --trace-children=no");
+  const Variable temporary("TMPDIR", percent);
+  CHECK(value(simulate("triad").whole, Metric::flop) == doctest::Approx(2 * kElements).epsilon(0.01));
+}
+
+TEST_CASE("signals of Go's scheduler, after which callgrind fails, are turned off") {
+  if (!can_simulate()) return;
+  SimulationRequest request;
+  request.argv = {"sh", "-c", "test \"$GODEBUG\" = gctrace=0,asyncpreemptoff=1"};
+  request.caches = kSmallCaches;
+  const Variable others("GODEBUG", "gctrace=0");
+  CHECK(simulate_program(request).end.status() == 0);
+}
+
+TEST_CASE("a failure of valgrind itself is told by its own words about it") {
+  if (!can_simulate()) return;
+  const gable::test::Folder folder("simulation_test");
+  gable::test::write_text(folder.file("valgrind"),
+                          "#!/bin/sh\n"
+                          "for word; do case $word in --log-file=*) log=${word#--log-file=};; esac; done\n"
+                          "echo \"Callgrind: threads.c:247 (post_signal): Assertion 'a == b' failed.\" >${log%??}1\n"
+                          "echo 'the version, and what OS and version you are using.  Thanks.' >>${log%??}1\n"
+                          "exit 1\n");
+  std::filesystem::permissions(folder.file("valgrind"), std::filesystem::perms::owner_all);
+  const Variable path("PATH", folder.path().string() + ":" + std::getenv("PATH"));
+  CHECK(says(simulate("nothing").whole.quantities.at(Metric::flop).reason,
+             "valgrind failed: Callgrind: threads.c:247 (post_signal): Assertion 'a == b' failed."));
 }
 
 TEST_CASE("what can't be simulated is refused with the reason and the cure") {
