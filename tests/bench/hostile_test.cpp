@@ -273,7 +273,15 @@ TEST_CASE("more threads than can be made are an error before OpenMP ends the pro
                                      "ulimit -s 8192; ulimit -v 2000000;");
   CHECK(limited.code == 3);
   CHECK(contains(limited.err, "of 1000 threads only"));
+  const Result large = run_command(folder, small + "?threads=2'", "OMP_STACKSIZE=100000G");
+  CHECK(large.code == 3);
+  CHECK(contains(large.err, "of 2 threads only 1 can be made with stacks of 104857600000 KiB (OMP_STACKSIZE)"));
 #endif
+  const Result narrow = run_command(folder, small + "?threads=2'", "OMP_STACKSIZE=' 32 k'");
+  CHECK(narrow.code == 2);
+  CHECK(contains(narrow.err, "OMP_STACKSIZE gives threads stacks of 32 KiB; they need at least 64 KiB"));
+  for (const char* usual : {"OMP_STACKSIZE=2m", "OMP_STACKSIZE=nonsense", "OMP_STACKSIZE=1b", "GOMP_STACKSIZE=512"})
+    CHECK(run_command(folder, small + "?threads=2'", usual).code == 0);
 }
 
 TEST_CASE("what the oracle takes is known before it is taken: also what each thread gathers") {
