@@ -68,6 +68,17 @@ std::string option_without_value(int own_words, const char* const* argv) {
   return "";
 }
 
+/// Of a first word that is no subcommand; empty: it is one, or an option, or there is none.
+std::string unknown_command(const CLI::App& app, int own_words, const char* const* argv) {
+  if (own_words < 2 || argv[1][0] == '-') return "";
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->check_name(argv[1])) return "";
+    if (!command->get_group().empty()) known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  return fmt::format("unknown command '{}'; known are {}", argv[1], known);
+}
+
 /// Throws std::bad_alloc alone.
 int run_action(Arguments& arguments) {
   Console console(arguments.json);
@@ -109,6 +120,8 @@ int parse_and_run(int argc, const char* const* argv) {
   const int own_words = count_own_words(argc, argv);
   const std::string no_value = option_without_value(own_words, argv);
   if (!no_value.empty()) return complain(fmt::format("{}: the value is empty", no_value), kBadInput);
+  const std::string unknown = unknown_command(app, own_words, argv);
+  if (!unknown.empty()) return complain(unknown, kBadInput);
   try {
     app.parse(own_words, argv);
   } catch (const CLI::ParseError& error) {
@@ -121,6 +134,8 @@ int parse_and_run(int argc, const char* const* argv) {
   if (own_words < argc) {
     if (!app.got_subcommand("measure") && !app.got_subcommand("roofline"))
       return complain("'--': only measure and roofline take a program behind it", kBadInput);
+    if (own_words + 1 == argc)
+      return complain("no program: write it after two dashes, as in 'gable measure -- ./app 3'", kBadInput);
     arguments.program.argv.insert(arguments.program.argv.end(), argv + own_words + 1, argv + argc);
   }
   return run_action(arguments);

@@ -1,7 +1,11 @@
 // See subcommands.h.
 #include "bench/cli/subcommands.h"
 
+#include <fmt/format.h>
 #include <gable/error.h>
+
+#include <set>
+#include <string>
 
 #include "bench/cli/info.h"
 #include "bench/cli/list_command.h"
@@ -67,7 +71,7 @@ void add_verify(CLI::App& root, Arguments& a) {
   app.add_option("--random", a.random.count,
                  "this many small random problems with odd values, each on a random kernel of every own device or of "
                  "--device")
-      ->check(positive());
+      ->check(whole(1, kMaxCount));
   app.add_option("--seed", a.random.seed, "of the first random problem; the next one has the next (default: 1)")
       ->check(whole(0, kMaxSeed));
   add_json(app, a.json);
@@ -119,7 +123,7 @@ void add_ceilings(CLI::App& root, Arguments& a) {
 void add_program(CLI::App& app, Arguments& a) {
   app.add_option("program", a.program.argv, "after two dashes: a program that is not gable's, and its arguments");
   app.add_option("--top", a.program.top, "of a program: regions and kernels that get a line of their own (default: 20)")
-      ->check(positive());
+      ->check(whole(1, kMaxCount));
   app.add_flag("--experiments", a.program.experiments,
                "run the program up to three times more, to tell what takes its time: with denormals as zeros, on one "
                "CPU, and stopped at random times to see its accesses");
@@ -149,12 +153,22 @@ void add_measure(CLI::App& root, Arguments& a) {
   });
 }
 
-/// What only a study of gable's own operations takes.
-void refuse_selection(const SelectionOptions& s) {
-  if (s.suite.empty() && s.file.empty() && s.problems.empty()) return;
-  throw Error(ErrorCode::invalid_argument,
-              "--suite, --file and --problem select gable's own operations: give either them or a program after two "
-              "dashes");
+/// Throws where roofline has an option that what it measures does not heed: a program of the user's own, or gable's
+/// operations.
+void refuse_options_of_others(const CLI::App& roofline, bool has_program) {
+  const std::set<std::string> of_program{"--top", "--experiments"};
+  const std::set<std::string> of_both{"program", "--counters", "--counter-seconds", "--quick", "--out", "--json"};
+  for (const CLI::Option* option : roofline.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || of_both.count(name) == 1 || (of_program.count(name) == 1) == has_program) continue;
+    throw Error(ErrorCode::invalid_argument,
+                has_program ? fmt::format("{}: is of gable's own operations, and changes nothing for a program; leave "
+                                          "out the option, or the program",
+                                          name)
+                            : fmt::format("{}: is of programs: write one after two dashes, as in 'gable roofline -- "
+                                          "./app 3', or leave the option out",
+                                          name));
+  }
 }
 
 void add_roofline(CLI::App& root, Arguments& a) {
@@ -169,20 +183,12 @@ void add_roofline(CLI::App& root, Arguments& a) {
   app.add_option("--out", a.study.out, "folder of the report (default: report)");
   add_resume(app, a.study);
   add_json(app, a.json);
-  app.callback([&a] {
-    a.action = [](Arguments& arguments, Console& console) -> int {
+  app.callback([&a, &app] {
+    a.action = [&app](Arguments& arguments, Console& console) -> int {
+      const bool has_program = !arguments.program.argv.empty();
+      refuse_options_of_others(app, has_program);
+      if (has_program) return program_command(arguments.study, arguments.program, true, console);
       SelectionOptions& s = arguments.study.selection;
-      if (!arguments.program.argv.empty()) {
-        refuse_selection(s);
-        if (arguments.study.resume) {
-          throw Error(ErrorCode::invalid_argument, "--resume: a program is measured in one go; leave the option out");
-        }
-        if (arguments.study.energy) {
-          throw Error(ErrorCode::invalid_argument,
-                      "--energy: a program's energy is not measured; leave the option out");
-        }
-        return program_command(arguments.study, arguments.program, true, console);
-      }
       if (s.suite.empty() && s.file.empty() && s.problems.empty()) s.suite = "study";
       return roofline_command(arguments.study, console);
     };
@@ -235,7 +241,7 @@ void add_profile(CLI::App& root, Arguments& a) {
   CLI::App& app = *root.add_subcommand("profile", "what runs are made of: kernels, copies, API calls; phases on CPUs");
   add_selection(app, a.study.selection);
   add_devices(app, a.study);
-  app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(positive());
+  app.add_option("--runs", a.profile.runs, "runs of each case (default: 10)")->check(whole(1, kMaxCount));
   app.add_flag("--deep", a.profile.deep, "GPUs: why warps waited, kernel by kernel, from counters in further runs");
   app.add_option("--csv", a.profile.csv, "write the table to this file");
   app.add_option("--trace", a.profile.trace, "write a trace for Chrome (chrome://tracing) and Perfetto to this file");
@@ -253,7 +259,7 @@ void add_cliffs(CLI::App& root, Arguments& a) {
   CliffJob& job = a.cliffs.job;
   app.add_option("--device", a.cliffs.device, "one device (default: cpu)");
   add_threads(app, a.cliffs.threads);
-  app.add_option("--layers", job.layers, "layers to sample (default: 2000)")->check(positive());
+  app.add_option("--layers", job.layers, "layers to sample (default: 2000)")->check(whole(1, kMaxCount));
   app.add_option("--seconds", job.seconds, "limit of the whole run, which then samples fewer layers (default: 600)")
       ->check(positive());
   app.add_option("--seconds-each", job.seconds_each, "time for each op of a layer (default: 0.01)")->check(positive());

@@ -135,7 +135,10 @@ Entries parse_entries(std::string_view text) {
       fail(text, begin,
            fmt::format("unknown entry '{}'; known are g, mb, ic, oc, {{i,o,k,s,p,d}}{{d,h,w}} and n\"name\"", word));
     }
-    *slot = parse_value(text, key, at);
+    const std::int64_t value = parse_value(text, key, at);
+    if (slot->value_or(value) != value)
+      fail(text, begin, fmt::format("'{0}{1}' contradicts the {0}{2} before it; give one of them", key, value, **slot));
+    *slot = value;
   }
   return entries;
 }

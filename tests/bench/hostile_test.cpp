@@ -432,10 +432,20 @@ TEST_CASE("a file without an end is refused, not read until memory runs out") {
   }
 }
 
+TEST_CASE("a word that is no command is named, with the commands that there are") {
+  const Folder folder;
+  const Result result = run_command(folder, "frobnicate --json x");
+  CHECK(result.code == 2);
+  CHECK(contains(result.err, "unknown command 'frobnicate'; known are info, list, run, verify, bench"));
+  CHECK_FALSE(contains(result.err, "counted"));
+  CHECK(run_command(folder, "--frobnicate").code == 2);
+}
+
 TEST_CASE("whole numbers out of range and values of commas alone are bad usage that names the option") {
   const Folder folder;
-  for (const char* option : {"--seed 18446744073709551616", "--seed -1", "--max-batch 99999999999999999999",
-                             "--max-batch 1.5", "--device ,,,", "--dtype ,"}) {
+  for (const char* option :
+       {"--seed 18446744073709551616", "--seed -1", "--max-batch 99999999999999999999", "--max-batch 1.5",
+        "--threads 1.5", "--threads 0x2", "--random 1e9", "--device ,,,", "--dtype ,"}) {
     CAPTURE(option);
     const Result result = run_command(folder, std::string("verify ") + kSmall + " " + option);
     CHECK(result.code == 2);

@@ -323,7 +323,7 @@ TEST_CASE("--resume refuses what is no record of the same command, machine and g
   const std::string bench = std::string("bench --seconds 0.01 ") + kSmall + " --json " + record;
   CHECK(contains(run_command(folder, std::string("bench --resume ") + kSmall).err, "--json"));
   CHECK(contains(run_command(folder, "roofline --resume -- /bin/true").err, "--resume"));
-  CHECK(contains(run_command(folder, "roofline --energy -- /bin/true").err, "--energy: a program's energy is not"));
+  CHECK(contains(run_command(folder, "roofline --energy -- /bin/true").err, "--energy: is of gable's own operations"));
   write_text(record, "{");
   CHECK(run_command(folder, bench + " --resume").code == 2);
   CHECK(read_text(record) == "{");

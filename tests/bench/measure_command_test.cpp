@@ -418,6 +418,14 @@ TEST_CASE("measure: the program's output and exit code are its own; the record i
 TEST_CASE("measure: what can't be started is said as a shell says it, and misuse is exit 2") {
   const Folder folder;
   CHECK(gable_command(folder, "measure -- /nowhere/app").code == 127);
+  for (const char* nothing : {"measure --", "roofline --", "measure"}) {  // as of an empty variable of a script
+    const Result none = gable_command(folder, nothing);
+    CHECK(none.code == 2);
+    CHECK(contains(none.err, "no program: write it after two dashes"));
+  }
+  const Result unheeded = gable_command(folder, "roofline --top 3 --out " + folder.file("report"));
+  CHECK(unheeded.code == 2);
+  CHECK(contains(unheeded.err, "--top: is of programs"));
   const Result denied = gable_command(folder, "measure -- '" + folder.file("") + "'");
   CHECK(denied.code == 126);
   CHECK_FALSE(denied.err.empty());
@@ -453,8 +461,10 @@ TEST_CASE("measure: what can't be written or counted is refused before the progr
   refused("measure --json /proc/study.json", 2, "/proc/study.json");  // root may write there, says access()
   refused("measure --json '" + folder.file("none/study.json") + "'", 2, "does not exist");
   refused("roofline --out /proc/report", 2, "--out '/proc/report'");
-  refused("measure --top 0", 2, "'0': must be a number above 0");
-  refused("measure --top many", 2, "'many': must be a number above 0");
+  refused("measure --top 0", 2, "'0': must be a whole number from 1 to");
+  refused("measure --top many", 2, "'many': must be a whole number from 1 to");
+  for (const std::string option : {"--threads 2", "--seconds 2", "--suite study", "--cache warm", "--energy"})
+    refused("roofline " + option, 2, option.substr(0, option.find(' ')) + ": is of gable's own operations");
   const perf::ProgramCounts counter;
   if (counter.runs() == 0 && !perf::has_nvidia_driver()) refused("measure --counters counter", 3, "--counters auto");
 }

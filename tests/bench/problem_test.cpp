@@ -121,6 +121,8 @@ TEST_CASE("errors name the entry, the column and what is expected") {
   CHECK(contains(error_of("ic1000000001ih4oc1kh1"), "at most 1000000000"));
   CHECK(contains(error_of("ic0ih4oc1kh1"), "'ic0': must be at least 1"));
   CHECK(contains(error_of("ic4ih4oc1kh1sh0"), "'sh0': must be at least 1"));
+  CHECK(contains(error_of("ic4ih4oc1kh1kh3"), "column 13: 'kh3' contradicts the kh1 before it; give one of them"));
+  CHECK(conv_of("ic4ih4oc1kh1ic4") == conv_of("ic4ih4oc1kh1"));
   CHECK(contains(error_of("ih4oc1kh1"), "'ic' is missing"));
   CHECK(contains(error_of("ic4ih4oc1"), "'kh' is missing"));
   CHECK(contains(error_of("ic4oc1"), "no spatial size"));
