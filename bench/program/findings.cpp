@@ -30,8 +30,10 @@ constexpr double kStalled = 0.5;           // instructions a cycle
 // cycle.
 constexpr double kAcrossLines = 0.25;
 constexpr double kBusyL1 = 1;
-constexpr double kFlowing = 1.5;         // instructions a cycle; a chain of additions in a loop runs at less than 1
-constexpr double kMinCpuSeconds = 0.01;  // a program with less is its own start
+constexpr double kFlowing = 1.5;  // instructions a cycle; a chain of additions in a loop runs at less than 1
+// A program with less is its own start. The system, too, must have seen at some of its ticks (1 to 10 ms) whether the
+// kernel worked: by its share, a program of 15 ms whose loop takes 3 ms worked in the kernel alone.
+constexpr double kMinCpuSeconds = 0.05;
 // Arithmetic instructions a cycle: half of the two pipes that cores with SIMD have had for fused multiply-adds since
 // 2013 (more for additions alone, on some).
 constexpr double kBusyPipes = 1;

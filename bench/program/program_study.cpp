@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -207,18 +208,36 @@ class ProgramMeasurer {
     return with_most_time(std::move(parts), options_.top);
   }
 
+  /// What a further run gives; nothing if the system fails, and why. What the first run gave must outlive that.
+  template <class Run>
+  static auto unless_it_fails(const Run& run, std::string& failure) -> std::optional<decltype(run())> {
+    try {
+      return run();
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      failure = std::string("the program could not be run again: ") + error.what();
+      return std::nullopt;
+    }
+  }
+
+  CpuCounts count_cpu_again() {
+    const CpuCountRequest request{.argv = options_.argv,
+                                  .mode = options_.mode,
+                                  .folder = sub_folder("cpu"),
+                                  .seconds_limit = options_.counter_seconds,
+                                  .uses_gpu = !timed_.kernels.empty(),
+                                  .cpu_seconds = cpu_seconds_.value_or(end_.seconds),
+                                  .exit_status = end_.status()};
+    return count_cpu(request, [this](const std::string& what) { console_.progress(1, runs_of_phases(), what); });
+  }
+
   const CpuCounts& cpu_counts() {
     if (!cpu_) {
       cpu_ = CpuCounts{.reason = refuses_run()};
       if (cpu_->reason.empty()) {
-        const CpuCountRequest request{.argv = options_.argv,
-                                      .mode = options_.mode,
-                                      .folder = sub_folder("cpu"),
-                                      .seconds_limit = options_.counter_seconds,
-                                      .uses_gpu = !timed_.kernels.empty(),
-                                      .cpu_seconds = cpu_seconds_.value_or(end_.seconds),
-                                      .exit_status = end_.status()};
-        cpu_ = count_cpu(request, [this](const std::string& what) { console_.progress(1, runs_of_phases(), what); });
+        std::string failure;
+        cpu_ = unless_it_fails([this] { return count_cpu_again(); }, failure).value_or(CpuCounts{.reason = failure});
         console_.finish_progress();
         add_notes(cpu_->notes);
       }
@@ -229,14 +248,23 @@ class ProgramMeasurer {
   std::vector<MeasuredPart> gpu_parts() {
     if (timed_.kernels.empty()) return {};
     GpuCountRequest request{.argv = options_.argv,
-                            .folder = sub_folder("gpu"),
                             .runs_again = refuses_run().empty() && !cpu_counts().interrupted,
                             .counts = options_.mode != CounterMode::simulated,
                             .deep = options_.experiments,
                             .exit_status = end_.status(),
                             .seconds = end_.seconds};
-    GpuParts gpu = count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });
+    const auto count = [&] {
+      if (request.runs_again) request.folder = sub_folder("gpu");
+      return count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });
+    };
+    std::string failure;
+    std::optional<GpuParts> counted = unless_it_fails(count, failure);
     console_.finish_progress();
+    if (!counted) {
+      add_notes({failure});
+      request.runs_again = false;
+    }
+    GpuParts gpu = counted ? std::move(*counted) : count();
     add_notes(gpu.notes);
     return std::move(gpu.parts);
   }
@@ -298,9 +326,11 @@ class ProgramMeasurer {
     if (!may_run || !wants_experiments(evidence)) return evidence;
     const auto cpu_seconds = [&](perf::Change change, const char* what) {
       console_.progress(1, runs_of_phases(), what);
-      const auto found = perf::changed_cpu_seconds(options_.argv, change, longest_again(), end_.status());
+      std::string failure;
+      const auto run = [&] { return perf::changed_cpu_seconds(options_.argv, change, longest_again(), end_.status()); };
+      const auto found = unless_it_fails(run, failure);
       console_.finish_progress();
-      return found;
+      return found.value_or(std::nullopt);
     };
     if (evidence.work && evidence.work->flop > 0) {
       evidence.cpu_seconds_flushed =
@@ -317,7 +347,9 @@ class ProgramMeasurer {
     std::vector<Regime> found = findings_of(evidence);
     if (!options_.experiments || !refuses_run().empty() || !wants_accesses(found)) return found;
     console_.progress(1, runs_of_phases(), "running again, stopped now and then to see which addresses it accesses");
-    evidence.accesses = perf::sample_accesses(options_.argv, longest_again(), end_.status());
+    std::string failure;
+    const auto run = [&] { return perf::sample_accesses(options_.argv, longest_again(), end_.status()); };
+    evidence.accesses = unless_it_fails(run, failure).value_or(std::nullopt);
     console_.finish_progress();
     return evidence.accesses ? findings_of(evidence) : found;
   }

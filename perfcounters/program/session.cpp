@@ -76,11 +76,6 @@ std::int64_t count_of(const std::atomic<std::uint64_t>& count) {
   return static_cast<std::int64_t>(std::min(count.load(std::memory_order_relaxed), kMost));
 }
 
-double sum_of(const std::atomic<double>& sum) {
-  const double value = sum.load(std::memory_order_relaxed);
-  return std::isfinite(value) && value > 0 ? value : 0;
-}
-
 CallTimes times_of(const Slot& slot) {
   CallTimes times{.calls = count_of(slot.calls)};
   if (times.calls == 0) return times;
@@ -172,6 +167,15 @@ class RegionReader {
     }
   }
 
+  /// What the calls of a region declare in all; 0 if that can't be true.
+  double declared(const std::atomic<double>& sum, const char* what, const std::string& path) {
+    constexpr double kLeast = 1e-6, kMost = 1e24;
+    const double value = sum.load(std::memory_order_relaxed);
+    if (value == 0 || (value >= kLeast && value <= kMost)) return value;
+    note(fmt::format("region '{}' declares {:.3g} {} in all, which no program does: not used", path, value, what));
+    return 0;
+  }
+
   void add_slot(std::uint32_t index) {
     char name[listen::kMaxNameBytes + 1];
     slot_->name[listen::kMaxNameBytes] = '\0';
@@ -199,8 +203,8 @@ class RegionReader {
                         .overlapped = slot_->overlapped != 0,
                         .times = times_of(*slot_)};
     region.busy_threads = busy_threads_of(*slot_);
-    region.flop = sum_of(slot_->flop);
-    region.bytes = sum_of(slot_->bytes);
+    region.flop = declared(slot_->flop, "FLOP", path);
+    region.bytes = declared(slot_->bytes, "bytes", path);
     region.marked_calls = count_of(slot_->marked);
     region.counts = counts_of(*slot_, *header_);
     into_.regions.push_back(std::move(region));

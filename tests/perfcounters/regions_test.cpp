@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -356,6 +357,14 @@ TEST_CASE("a damaged session gives what it has, and a note") {
     damage(file, sizeof(FileHeader) + sizeof(Slot) + offsetof(Slot, parent), std::uint32_t{77});
     CHECK(any_says(read(folder).records.notes, "region 1 is inside a later one"));
     restore();
+    for (const double flop : {1e300, -1.0, static_cast<double>(INFINITY), static_cast<double>(NAN), 1e-300}) {
+      damage(file, sizeof(FileHeader) + offsetof(Slot, flop), flop);
+      const Ran ran = read(folder);
+      CHECK(ran.regions.at("outer").flop == 0);
+      CHECK(ran.regions.at("outer").bytes == 30);
+      CHECK(any_says(ran.records.notes, "FLOP in all, which no program does: not used"));
+      restore();
+    }
     damage(file, sizeof(FileHeader) + offsetof(Slot, calls), ~std::uint64_t{0});
     damage(file, sizeof(FileHeader) + offsetof(Slot, samples), std::uint32_t{0x7fc00000});  // NaN
     const Ran ran = read(folder);
