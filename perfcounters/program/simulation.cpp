@@ -306,7 +306,7 @@ void add_notes(const RunResult& result, SimulatedProgram& program) {
   for (const auto* notes : {&result.notes, &result.session.notes})
     for (const std::string& note : *notes) note_once(program.notes, note);
   if (result.end.outlived_by > 0)
-    note_once(program.notes, fmt::format("{} processes still ran after the program's end, and are not counted",
+    note_once(program.notes, fmt::format("{} of its processes still ran under valgrind after its end: not counted",
                                          result.end.outlived_by));
 }
 
