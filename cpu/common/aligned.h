@@ -36,4 +36,13 @@ class AlignedFloats {
   std::size_t size_;
 };
 
+/// For memory whose leftovers take part in sums that nobody reads: lanes beyond the last channel, vectors that reach
+/// beyond the last row. A denormal there costs an Intel core about 150 cycles a product. AddressSanitizer's builds keep
+/// their NaNs.
+inline void clear_leftovers([[maybe_unused]] float* data, [[maybe_unused]] std::size_t count) {
+#if !defined(__SANITIZE_ADDRESS__)
+  std::fill_n(data, count, 0.0f);
+#endif
+}
+
 }  // namespace gable::cpu

@@ -8,6 +8,8 @@ namespace gable::cpu {
 const float* bias_in_vectors(const float* bias, const UnitLanes& lanes, float* copy) {
   if (bias == nullptr || lanes.lanes == lanes.padded) return bias == nullptr ? nullptr : bias + lanes.first;
   std::copy_n(bias + lanes.first, lanes.lanes, copy);
+  // Sums of lanes without a channel begin with these, see clear_leftovers().
+  std::fill(copy + lanes.lanes, copy + lanes.padded, 0.0f);
   return copy;
 }
 

@@ -149,7 +149,9 @@ DepthwiseStagedPlan::DepthwiseStagedPlan(const Conv2dProblem& problem, const Tar
       kernels_(&depthwise_staged_kernels(target)),
       threads_(threads),
       blocking_(choose_blocking(problem, *kernels_, threads)),
-      workspace_(static_cast<std::size_t>(threads) * blocking_.workspace.floats) {}
+      workspace_(static_cast<std::size_t>(threads) * blocking_.workspace.floats) {
+  if (problem_.k % kernels_->lanes != 0) clear_leftovers(workspace_.data(), workspace_.size());
+}
 
 std::size_t DepthwiseStagedPlan::packed_bytes() const {
   return static_cast<std::size_t>(packed_lanes() * problem_.r * problem_.s) * sizeof(float);

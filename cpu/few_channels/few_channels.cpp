@@ -71,6 +71,8 @@ FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const Target& tar
                      static_cast<std::size_t>(threads) * blocking_.workspace.floats,
                  static_cast<std::size_t>(round_up(problem.k, 16))) {
   if (!blocking_.tile.pixel_lanes) return;
+  const std::size_t bias_floats = static_cast<std::size_t>(round_up(problem.k, 16));
+  clear_leftovers(workspace_.data() + bias_floats, workspace_.size() - bias_floats);
   const auto channels = static_cast<std::int32_t>(problem_.k);
   for (std::int32_t i = 0; i < channels * kernels_->lanes; ++i) {
     pixel_of_.push_back(i / channels);

@@ -91,7 +91,9 @@ FewOutputsPlan::FewOutputsPlan(const Conv2dProblem& problem, const Target& targe
       kernels_(&few_outputs_kernels(target)),
       threads_(threads),
       unit_pixels_(unit_pixels(problem, target, threads)),
-      workspace_(bias_floats() + static_cast<std::size_t>(threads) * sums_floats(), bias_floats()) {}
+      workspace_(bias_floats() + static_cast<std::size_t>(threads) * sums_floats(), bias_floats()) {
+  clear_leftovers(workspace_.data() + bias_floats(), workspace_.size() - bias_floats());
+}
 
 std::size_t FewOutputsPlan::packed_bytes() const {
   return static_cast<std::size_t>(steps_of(problem_, *kernels_) * problem_.k * kernels_->lanes) * sizeof(float);

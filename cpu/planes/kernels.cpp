@@ -418,6 +418,7 @@ void stage_channels(const StageCall& call) {
       }
       zero(strip, inside.end, call.columns.count);
     }
+    zero(strip, 0, 1);  // the last tile's vectors reach beyond the last row, see clear_leftovers()
   }
 }
 

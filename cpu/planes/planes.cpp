@@ -148,6 +148,7 @@ PlanesPlan::PlanesPlan(const Conv2dProblem& problem, int products, const planes:
     scratch.reserve(blocking_);
     scratch.strip = workspace_.data() + thread * thread_floats(blocking_, unit);
     scratch.sums = scratch.strip + strip_floats(blocking_, unit);
+    clear_leftovers(scratch.sums, static_cast<std::size_t>(blocking_.sums_floats));
   }
 }
 

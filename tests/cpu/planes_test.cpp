@@ -25,7 +25,9 @@ void check_unit(const Conv2dProblem& p, int products, const planes::TileUnit& un
   INFO(plan.description().blocking << "; " << plan.description().fusion);
   const std::vector<float> packed = packed_weights(plan, p, sample.weights.data());
   GuardedOutput y(p.dtype, p.y_elements());
+  DenormalOperands::forget();
   plan.run(sample.x.data(), packed.data(), sample.bias.data(), y.data());
+  if (products == 0 && p.dtype != DType::f16) CHECK_FALSE(DenormalOperands::seen());
   check_output(p, products == 0 ? sample.expected : for_products(sample.expected, p, products), y);
 }
 
