@@ -35,6 +35,17 @@ HWY_INLINE hn::Vec<D> load_as_f32(D d, const F16* x) {
   return f16_to_f32(d, hn::LoadU(HalfTag<D>(), reinterpret_cast<const std::uint16_t*>(x)));
 }
 
+#if HWY_TARGET == HWY_AVX3
+template <class D>
+HWY_INLINE hn::Vec<D> load_first_as_f32(D d, const float* x, int count) {
+  return load_first(d, x, count);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_first_as_f32(D d, const F16* x, int count) {
+  return f16_to_f32(d, load_first(HalfTag<D>(), reinterpret_cast<const std::uint16_t*>(x), count));
+}
+#endif
+
 /// Values as bf16 parts: each part is the remainder after the parts before it, rounded to bf16. Subtractions are exact.
 template <int kParts, class D>
 HWY_INLINE void split_vector(D d, hn::Vec<D> rest, std::int64_t part, std::uint16_t* strip) {
@@ -112,6 +123,85 @@ HWY_INLINE void copy_eights(const std::uint16_t* from, std::int64_t pitch, std::
   copy_positions<32>(from, pitch, count, to, position);
 }
 
+/// What copy_pixels() reads and writes: the channels of `count` pixels of 16 bits, `from_pixel` elements apart, to
+/// pixels of `pixel` elements, which end with zeros.
+struct PixelCopy {
+  const std::uint16_t* from;
+  std::int64_t from_pixel, channels, count;
+  std::uint16_t* to;
+  std::int64_t pixel;
+};
+
+#if HWY_TARGET == HWY_AVX3
+/// A masked load and a store for each pixel. Stores reach into the pixels that are copied next.
+template <std::size_t kVector>
+HWY_INLINE void copy_in_vectors(const PixelCopy& copy) {
+  const hn::FixedTag<std::uint16_t, kVector> d;
+  const auto channels = hn::FirstN(d, static_cast<std::size_t>(copy.channels));
+  const auto pixel = hn::FirstN(d, static_cast<std::size_t>(copy.pixel));
+  const std::int64_t room = copy.count * copy.pixel - static_cast<std::int64_t>(kVector);
+  const std::uint16_t* from = copy.from;
+  std::int64_t at = 0;
+  for (; at <= room; at += copy.pixel, from += copy.from_pixel) {
+    hn::StoreU(hn::MaskedLoad(channels, d, from), d, copy.to + at);
+  }
+  for (; at < copy.count * copy.pixel; at += copy.pixel, from += copy.from_pixel) {
+    hn::BlendedStore(hn::MaskedLoad(channels, d, from), pixel, d, copy.to + at);
+  }
+}
+/// Pixels of one channel that lie side by side, each to a pair.
+HWY_INLINE std::int64_t copy_single_channels(const std::uint16_t* from, std::int64_t count, std::uint16_t* to) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::Rebind<std::uint16_t, decltype(d)> half;
+  const hn::Repartition<std::uint16_t, decltype(d)> pairs;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::BitCast(pairs, hn::PromoteTo(d, hn::LoadU(half, from + i))), pairs, to + 2 * i);
+  }
+  return i;
+}
+HWY_INLINE void copy_pixels(PixelCopy copy) {
+  if (copy.channels == 1 && copy.from_pixel == 1 && copy.pixel == 2) {
+    const std::int64_t done = copy_single_channels(copy.from, copy.count, copy.to);
+    copy.from += done;
+    copy.to += 2 * done;
+    copy.count -= done;
+  }
+  if (copy.pixel <= 8) return copy_in_vectors<8>(copy);
+  copy.pixel <= 16 ? copy_in_vectors<16>(copy) : copy_in_vectors<32>(copy);
+}
+#else
+HWY_INLINE void copy_pixels(const PixelCopy& copy) {
+  for (std::int64_t i = 0; i < copy.count; ++i) {
+    std::uint16_t* to = copy.to + i * copy.pixel;
+    std::fill(std::copy_n(copy.from + i * copy.from_pixel, copy.channels, to), to + copy.pixel, std::uint16_t{0});
+  }
+}
+#endif
+
+/// Splits the pixels that a vector holds and whose stores, which reach into later pixels, end before `end`. Returns the
+/// first of the others.
+template <int kParts, class T>
+HWY_INLINE std::int64_t split_pixels(const StageRow& row, const T* x, std::int64_t begin, std::int64_t end) {
+#if HWY_TARGET == HWY_AVX3
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (row.strip.pixel > lanes) return begin;
+  const T* from = x + (row.source.column + begin) * row.source.pixel;
+  std::uint16_t* to = row.strip.first + begin * row.strip.pixel;
+  const int channels = static_cast<int>(row.source.channels);
+  for (; (end - begin) * row.strip.pixel >= lanes; ++begin) {
+    split_vector<kParts>(d, load_first_as_f32(d, from, channels), row.strip.part, to);
+    from += row.source.pixel;
+    to += row.strip.pixel;
+  }
+#else
+  static_cast<void>(row), static_cast<void>(x), static_cast<void>(end);
+#endif
+  return begin;
+}
+
 /// Pixels [begin, end) of the strip, all inside the image.
 template <int kParts, class T>
 HWY_INLINE void stage_pixels(const StageRow& row, const T* x, std::int64_t begin, std::int64_t end) {
@@ -126,20 +216,28 @@ HWY_INLINE void stage_pixels(const StageRow& row, const T* x, std::int64_t begin
       return copy_eights(from, row.source.pixel, end - begin, strip, row.strip.pixel, row.source.channels);
     }
     if (row.source.channels == 3 && row.source.pixel == 3) begin += spread_pixels(from, end - begin, strip);
-  }
-  const std::int64_t group = kChannels / row.strip.pixel;
-  for (; begin < end; begin += group) {
-    const std::int64_t count = std::min(group, end - begin);
-    const T* from = x + (row.source.column + begin) * row.source.pixel;
-    T elements[kChannels] = {};
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::copy_n(from + i * row.source.pixel, row.source.channels, elements + i * row.strip.pixel);
-    }
-    std::uint16_t parts[kParts * kChannels];
-    write_position<kParts>(elements, kChannels, parts);
-    for (int p = 0; p < kParts; ++p) {
-      std::copy_n(parts + p * kChannels, count * row.strip.pixel,
-                  row.strip.first + p * row.strip.part + begin * row.strip.pixel);
+    return copy_pixels({.from = x + (row.source.column + begin) * row.source.pixel,
+                        .from_pixel = row.source.pixel,
+                        .channels = row.source.channels,
+                        .count = end - begin,
+                        .to = row.strip.first + begin * row.strip.pixel,
+                        .pixel = row.strip.pixel});
+  } else {
+    begin = split_pixels<kParts>(row, x, begin, end);
+    const std::int64_t group = kChannels / row.strip.pixel;
+    for (; begin < end; begin += group) {
+      const std::int64_t count = std::min(group, end - begin);
+      const T* from = x + (row.source.column + begin) * row.source.pixel;
+      T elements[kChannels] = {};
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::copy_n(from + i * row.source.pixel, row.source.channels, elements + i * row.strip.pixel);
+      }
+      std::uint16_t parts[kParts * kChannels];
+      write_position<kParts>(elements, kChannels, parts);
+      for (int p = 0; p < kParts; ++p) {
+        std::copy_n(parts + p * kChannels, count * row.strip.pixel,
+                    row.strip.first + p * row.strip.part + begin * row.strip.pixel);
+      }
     }
   }
 }
