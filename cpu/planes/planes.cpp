@@ -71,6 +71,10 @@ constexpr XeonCosts kOfPairsOnXeon{{0.3, 0.5, 4.3, 8, 0.064, 0.064, 6, 10, 115},
 constexpr XeonCosts kOfWholeTiles{{0.42, 0.6, 4.2, 8.7, 0.16, 0.16, 4, 42, 270}, 0.031, 0, 0};
 constexpr XeonCosts kOfWholeTilesOfParts{{0.29, 0.4, 3.4, 10, 0.175, 0.175, 7, 34, 425}, 0.029, 0, 0};  // f16 and f32
 
+/// Products of whole tiles with several taps and whole blocks of channels, over those of one tap: a tap's rows of
+/// positions begin anywhere in a cache line, so that a tile load reads 32 lines for 16.
+constexpr double kShiftedTiles = 1.5;
+
 /// A parallel region of twelve threads, in seconds.
 constexpr double kRegionOnXeon = 3e-6;
 
@@ -126,6 +130,8 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const auto lanes = static_cast<double>(b.panels.lanes);
   double product = std::max(unit.vector_ns * share, loaded / lanes);
   if (xeon != nullptr) product = b.by_lanes ? xeon->lane_product : xeon->pixel_product + xeon->loaded / lanes;
+  const bool shifted = p.r * p.s > 1 && p.groups == 1 && b.terms.steps >= planes::kBlockSteps;
+  if (unit.whole_tiles && shifted) product *= kShiftedTiles;
   const double output = b.by_lanes ? cost.output_by_lanes : cost.output;
   const double nanoseconds = vectors * sums * product + tiles * cost.tile + strips * (stage + cost.unit) +
                              outputs * output * share + finished_rows(b, unit) * cost.finished_row;
