@@ -42,7 +42,7 @@ class Folder {
 
 /// The lines with the checksums that make them worth reading.
 std::string with_checksums(std::string_view lines) {
-  std::string text = "gable choices 1\nfuzz\n";
+  std::string text = "gable choices 2\nfuzz\n";
   while (!lines.empty()) {
     const std::string line(lines.substr(0, lines.find('\n')));
     lines.remove_prefix(std::min(lines.size(), line.size() + 1));

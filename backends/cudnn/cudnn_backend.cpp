@@ -43,26 +43,39 @@ class CudnnDevice final : public CudaDevice {
       const CurrentDevice current(index());
       const std::shared_ptr<Found> found = planner_->find(op);
       const std::string refusal = planner_->refusal(*found);
-      return {{kernel_of(op), refusal, [this, op, found] { return made(op, *found); }}};
+      return {{kernel_of(op), refusal, [this, op, found] { return made(op, *found); }, search_of(op)}};
     });
   }
 
   /// What cuDNN's heuristics say, which take tens of milliseconds, is left to the plan.
   std::vector<KernelOffer> quick_offers(const Op& op) const override {
     const auto make = [this, op]() -> std::unique_ptr<PlanImpl> {
+      if (planner_->searches(op)) return searched(op, {});
       KernelOffer offer = std::move(offers(op).front());
       if (!offer.supported()) throw Error(ErrorCode::unsupported, offer.refusal);
       return offer.make();
     };
-    return {{kernel_of(op), planner_->known_refusal(op), make}};
+    return {{kernel_of(op), planner_->known_refusal(op), make, search_of(op)}};
   }
 
  private:
   std::unique_ptr<PlanImpl> made(const Op& op, Found& found) const {
     return reporting(uri(), [&] {
       const CurrentDevice current(index());
-      return planner_->plan(op, found, *this);
+      return planner_->searches(op) ? planner_->plan(op, PlanSearch{}, *this) : planner_->plan(op, found, *this);
     });
+  }
+
+  std::unique_ptr<PlanImpl> searched(const Op& op, const PlanSearch& search) const {
+    return reporting(uri(), [&] {
+      const CurrentDevice current(index());
+      return planner_->plan(op, search, *this);
+    });
+  }
+
+  std::function<std::unique_ptr<PlanImpl>(const PlanSearch&)> search_of(const Op& op) const {
+    if (!planner_->searches(op)) return {};
+    return [this, op](const PlanSearch& search) { return searched(op, search); };
   }
 
   std::unique_ptr<Planner> planner_;

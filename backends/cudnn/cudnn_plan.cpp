@@ -1,6 +1,9 @@
 // See cudnn_plan.h.
 #include "backends/cudnn/cudnn_plan.h"
 
+#include <cstdio>
+#include <optional>
+
 #include "backends/cudnn/race.h"
 #include "backends/problems.h"
 #include "cuda/ops/transpose.h"
@@ -14,9 +17,11 @@ constexpr std::size_t kAlignment = 16;   // as the graphs declare for their tens
 /// The recipes that cuDNN takes: all of them, or the first.
 Found find_recipes(const Op& op, Session& session, bool compiles, bool all) {
   Found found;
-  for (const RecipeMaker& make : recipes_for(op)) {
+  const std::vector<RecipeMaker> makers = recipes_for(op);
+  for (std::size_t i = 0; i < makers.size(); ++i) {
     try {
-      found.recipes.push_back(make(session, compiles));
+      found.recipes.push_back(makers[i](session, compiles));
+      found.recipes.back().number = i;
       if (!all) break;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::out_of_memory) throw;
@@ -24,6 +29,33 @@ Found find_recipes(const Op& op, Session& session, bool compiles, bool all) {
     }
   }
   return found;
+}
+
+/// "recipe 0, engine 38, number 3": the numbers are those of the recipe in recipes_for() and of the engine in the order
+/// of cuDNN's heuristics, which depend on nothing but the op, the GPU and cuDNN's version.
+std::string program_of(const Recipe& recipe) {
+  return "recipe " + std::to_string(recipe.number) + ", engine " + std::to_string(recipe.product->engine_index()) +
+         ", number " + std::to_string(recipe.product->chosen() + 1);
+}
+
+/// The recipe with the engine that `program` names; nothing if there is no such engine any more.
+std::optional<Recipe> recipe_of(const std::string& program, const Op& op, Session& session) {
+  std::size_t number = 0, place = 0;
+  long long engine = 0;
+  if (std::sscanf(program.c_str(), "recipe %zu, engine %lld, number %zu", &number, &engine, &place) != 3) return {};
+  const std::vector<RecipeMaker> makers = recipes_for(op);
+  if (number >= makers.size() || place == 0) return {};
+  try {
+    Recipe recipe = makers[number](session, true);
+    recipe.number = number;
+    std::string why;
+    if (place > recipe.product->engines() || !recipe.product->choose(place - 1, why)) return {};
+    recipe.product->forget_others();
+    if (program_of(recipe) != program) return {};
+    return recipe;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 bool is_small(const Op& op) { return work(op).flop < kWorthMeasuring; }
@@ -65,7 +97,8 @@ PlanDetails details_of(const Op& op, const CudaDevice& device, const Session& se
           .bound = bound_of(op, recipe),
           .workspace_bytes = workspace_bytes(recipe),
           .packed_bytes = packed,
-          .packing_key = packed == 0 ? 0 : weights_key(op)};
+          .packing_key = packed == 0 ? 0 : weights_key(op),
+          .program = choice.measured ? program_of(recipe) : ""};
 }
 
 class CudnnPlan final : public CudaPlan {
@@ -124,20 +157,25 @@ std::string Planner::refusal(const Found& found) const {
   return found.recipes.empty() ? "cuDNN " + session_->library.version() + ": " + found.refused : "";
 }
 
+bool Planner::searches(const Op& op) const { return measured_ && has_weights(op) && !is_small(op); }
+
 std::unique_ptr<PlanImpl> Planner::plan(const Op& op, Found& found, const CudaDevice& device) const {
-  const Clock::time_point begin = Clock::now();
-  const bool races = measured_ && has_weights(op) && !is_small(op);
-  Choice choice;
-  if (races) {
-    Found all = find_recipes(op, *session_, true, true);
-    found.refused = std::move(all.refused);
-    choice = fastest(op, device, *session_, std::move(all.recipes), begin);
-  } else {
-    choice = {std::move(found.recipes.front()), measured_ && has_weights(op)
-                                                    ? "too small to be worth measuring: cuDNN's heuristics' first"
-                                                    : "cuDNN's heuristics' first, not measured"};
-  }
+  Choice choice{std::move(found.recipes.front()), measured_ && has_weights(op)
+                                                      ? "too small to be worth measuring: cuDNN's heuristics' first"
+                                                      : "cuDNN's heuristics' first, not measured"};
   return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), found.refused);
+}
+
+std::unique_ptr<PlanImpl> Planner::plan(const Op& op, const PlanSearch& search, const CudaDevice& device) const {
+  const Clock::time_point begin = Clock::now();
+  if (std::optional<Recipe> known = recipe_of(search.program, op, *session_)) {
+    Choice choice{std::move(*known), "measured when the op was tuned", true};
+    return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), "");
+  }
+  Found all = find_recipes(op, *session_, true, true);
+  if (all.recipes.empty()) throw Error(ErrorCode::unsupported, refusal(all));
+  Choice choice = fastest(op, device, *session_, std::move(all.recipes), {begin, search.seconds});
+  return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), all.refused);
 }
 
 }  // namespace gable::cudnn

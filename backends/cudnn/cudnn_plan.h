@@ -29,8 +29,12 @@ class Planner {
   std::shared_ptr<Found> find(const Op& op) const;
   /// Empty, or why cuDNN can't run the op.
   std::string refusal(const Found& found) const;
-  /// Plans find()'s recipe or, where it measures, the fastest of all recipes. Takes the recipe out of `found`.
+  /// Whether plan() measures the op's engines.
+  bool searches(const Op& op) const;
+  /// Plans find()'s recipe. Takes it out of `found`.
   std::unique_ptr<PlanImpl> plan(const Op& op, Found& found, const CudaDevice& device) const;
+  /// Plans the fastest of all recipes and engines, or the one that `search` names. Throws Error(unsupported).
+  std::unique_ptr<PlanImpl> plan(const Op& op, const PlanSearch& search, const CudaDevice& device) const;
 
  private:
   std::shared_ptr<Session> session_;

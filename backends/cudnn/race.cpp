@@ -8,8 +8,8 @@
 namespace gable::cudnn {
 namespace {
 
-constexpr std::chrono::milliseconds kCompiling{2500};  // then compiles only the first engine of each recipe
-constexpr std::chrono::milliseconds kMeasuring{600};   // then begins no round except the first
+constexpr double kMaxSeconds = 3.1;      // of a race
+constexpr double kCompilingShare = 0.8;  // of them, after which only the first engine of each recipe is compiled
 constexpr double kNever = 1e9;
 constexpr double kWarmUpMilliseconds = 30;  // for the clocks to rise
 constexpr double kHopeless = 3;             // times the fastest single call
@@ -119,21 +119,27 @@ bool take(std::vector<Recipe>& recipes, const Contender& contender) {
   return product == nullptr || product->choose(contender.engine, why);
 }
 
-/// The most promising engine of each recipe first. Engines that do not compile are left out.
+/// The most promising engine of each recipe first, then those that need no compiling, then the others until `end`.
+/// Engines that do not compile are left out.
 std::vector<Contender> contenders_of(std::vector<Recipe>& recipes, Clock::time_point end) {
-  std::vector<std::size_t> first, engines;
-  for (const Recipe& recipe : recipes) {
-    first.push_back(recipe.product->chosen());
-    engines.push_back(std::min(recipe.product->engines(), first.back() + kMaxEngines));
-  }
-  const std::size_t most = *std::max_element(engines.begin(), engines.end());
   std::vector<Contender> found;
-  for (std::size_t engine = 0; engine < most; ++engine) {
-    for (std::size_t i = 0; i < recipes.size(); ++i) {
-      if (engine < first[i] || engine >= engines[i]) continue;
-      if (engine != first[i] && Clock::now() > end) continue;
-      const Contender contender{.recipe = i, .engine = engine};
-      if (take(recipes, contender)) found.push_back(contender);
+  std::vector<std::size_t> first;
+  const auto add = [&](std::size_t recipe, std::size_t engine) {
+    const Contender contender{.recipe = recipe, .engine = engine};
+    if (take(recipes, contender)) found.push_back(contender);
+  };
+  for (std::size_t i = 0; i < recipes.size(); ++i) {
+    first.push_back(recipes[i].product->chosen());
+    add(i, first[i]);
+  }
+  for (const bool compiled : {false, true}) {
+    for (std::size_t place = 1; place < kMaxEngines; ++place) {
+      for (std::size_t i = 0; i < recipes.size(); ++i) {
+        const std::size_t engine = first[i] + place;
+        const GraphStep& product = *recipes[i].product;
+        if (engine >= product.engines() || product.is_compiled_at_run_time(engine) != compiled) continue;
+        if (!compiled || Clock::now() < end) add(i, engine);
+      }
     }
   }
   return found;
@@ -161,6 +167,10 @@ void drop_slower_than(double limit, std::vector<Contender>& contenders) {
                    contenders.end());
 }
 
+Clock::duration seconds(double value) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -169,12 +179,13 @@ double median(std::vector<double> values) {
 
 class Race {
  public:
-  Race(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe>& recipes, Clock::time_point end)
+  Race(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe>& recipes, RaceTime time)
       : session_(session),
         recipes_(recipes),
-        contenders_(contenders_of(recipes, end)),
+        contenders_(contenders_of(recipes, time.begin + seconds(kCompilingShare * time.seconds))),
         tried_(contenders_.size()),
-        track_(op, device, most_workspace(recipes, contenders_)) {}
+        track_(op, device, most_workspace(recipes, contenders_)),
+        end_(Clock::now() + seconds((1 - kCompilingShare) * time.seconds)) {}
 
   /// The winner. The report has its time and that of the heuristics' choice.
   Contender winner() {
@@ -218,7 +229,7 @@ class Race {
   std::vector<Contender> contenders_;
   std::size_t tried_;
   Track track_;
-  Clock::time_point end_ = Clock::now() + kMeasuring;
+  Clock::time_point end_;  // then it begins no round except the first
 };
 
 std::string microseconds(double milliseconds) { return std::to_string(static_cast<int>(milliseconds * 1e3 + 0.5)); }
@@ -239,18 +250,19 @@ void run_steps(Session& session, Recipe& recipe, Pointers pointers, void* worksp
   for (const auto& step : recipe.steps) step->run(session, pointers, workspace);
 }
 
-Choice fastest(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe> recipes,
-               Clock::time_point begin) {
-  Race race(op, device, session, recipes, begin + kCompiling);
+Choice fastest(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe> recipes, RaceTime time) {
+  time.seconds = std::min(time.seconds, kMaxSeconds);
+  Race race(op, device, session, recipes, time);
   const Contender winner = race.winner();
   take(recipes, winner);
   recipes[winner.recipe].product->forget_others();
-  const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
+  const std::chrono::duration<double, std::milli> took = Clock::now() - time.begin;
   return {std::move(recipes[winner.recipe]),
           "measured in " + std::to_string(static_cast<int>(took.count())) + " ms, the fastest of " +
               std::to_string(race.tried()) + " (" + std::to_string(recipes.size()) +
               " ways): " + microseconds(winner.milliseconds) + " us, the heuristics' first " +
-              microseconds(race.heuristic().milliseconds) + " us"};
+              microseconds(race.heuristic().milliseconds) + " us",
+          true};
 }
 
 }  // namespace gable::cudnn

@@ -15,7 +15,14 @@ using Clock = std::chrono::steady_clock;
 
 struct Choice {
   Recipe recipe;
-  std::string how;  ///< how it was chosen, for explain()
+  std::string how;        ///< how it was chosen, for explain()
+  bool measured = false;  ///< among all recipes and engines, now or when the op was tuned
+};
+
+/// When planning began and about how long it may take; at most kMaxSeconds, most of which is compilation.
+struct RaceTime {
+  Clock::time_point begin;
+  double seconds;
 };
 
 /// Bytes of the recipe's own workspace and, behind it, of the tensor between two steps.
@@ -26,9 +33,7 @@ void run_steps(Session& session, Recipe& recipe, Pointers pointers, void* worksp
 
 /// Measures the recipes of a convolution or a matrix product, which come most promising first. The first engine of the
 /// first recipe is the choice of cuDNN's heuristics. It takes part in every round and stays chosen unless another one
-/// is clearly faster. Planning began at `begin` and ends about three seconds after it; most of that time is
-/// compilation.
-Choice fastest(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe> recipes,
-               Clock::time_point begin);
+/// is clearly faster.
+Choice fastest(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe> recipes, RaceTime time);
 
 }  // namespace gable::cudnn

@@ -14,7 +14,8 @@
 namespace gable::cudnn {
 
 struct Recipe {
-  std::string kernel;  ///< "convolution", "pooling", ...
+  std::string kernel;      ///< "convolution", "pooling", ...
+  std::size_t number = 0;  ///< among recipes_for() of the op
   std::vector<std::unique_ptr<Step>> steps{};
   GraphStep* product = nullptr;   ///< the convolution among the steps, whose engines are worth measuring
   bool fused = true;              ///< one step does it all

@@ -46,6 +46,8 @@ class GraphStep final : public Step {
 
   std::size_t engines() const { return engines_.size(); }
   std::size_t chosen() const { return chosen_; }
+  std::int64_t engine_index() const { return engines_[chosen_].index; }
+  bool is_compiled_at_run_time(std::size_t engine) const { return engines_[engine].compiled_at_run_time; }
   bool uses_tensor_cores() const { return engines_[chosen_].tensor_cores; }
   /// Takes the engine if it compiles. What was compiled is kept: after others, cuDNN 9.19 refuses to compile the same
   /// configuration of a run-time compiled engine again.

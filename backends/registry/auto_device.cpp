@@ -154,7 +154,7 @@ class AutoDevice final : public DeviceImpl {
     for (Candidate& one : ranking.candidates) {
       all_refused += "\n  " + one.device + "/" + one.kernel + ": " + one.refusal;
       if (!one.supported() || is_hopeless(one, ranking.candidates.front())) continue;
-      contestants.push_back({.device = device_of(one.device), .make = maker(op, one), .predicted = one.predicted});
+      contestants.push_back(contestant_of(op, one));
       measured.push_back(&one);
     }
     if (contestants.empty()) {
@@ -163,6 +163,7 @@ class AutoDevice final : public DeviceImpl {
     measure({.op = op, .owner = owner_, .seconds = seconds}, contestants);
     for (std::size_t i = 0; i < measured.size(); ++i) {
       measured[i]->measured = contestants[i].seconds;
+      measured[i]->program = contestants[i].program;
       measured[i]->refusal = contestants[i].failure;
     }
     sort_by_measured(ranking.candidates);
@@ -263,14 +264,19 @@ class AutoDevice final : public DeviceImpl {
     return ranking.first() != nullptr && device_of(ranking.first()->device) != nullptr;
   }
 
-  /// Makes the plan of a candidate of model_ranking().
-  std::function<std::unique_ptr<PlanImpl>()> maker(const Op& op, const Candidate& one) const {
-    return [op, device = device_of(one.device), kernel = one.kernel] {
-      for (const KernelOffer& offer : device->quick_offers(op)) {
-        if (offer.kernel == kernel && offer.supported()) return offer.make();
-      }
+  /// A candidate of model_ranking(), to be measured.
+  Contestant contestant_of(const Op& op, const Candidate& one) const {
+    Contestant result{.device = device_of(one.device), .predicted = one.predicted};
+    for (KernelOffer& offer : result.device->quick_offers(op)) {
+      if (offer.kernel != one.kernel || !offer.supported()) continue;
+      result.make = std::move(offer.make);
+      result.search = std::move(offer.search);
+      return result;
+    }
+    result.make = [device = result.device, kernel = one.kernel]() -> std::unique_ptr<PlanImpl> {
       throw Error(ErrorCode::unsupported, device->info().uri + " offers no " + kernel + " any more");
     };
+    return result;
   }
 
   /// The measured choice; empty if its device or kernel no longer exists.
@@ -284,6 +290,9 @@ class AutoDevice final : public DeviceImpl {
       });
       if (found != offers.end()) {
         std::rotate(offers.begin(), found, found + 1);
+        KernelOffer& first = offers.front();
+        if (first.search)
+          first.make = [search = first.search, program = best.program] { return search({.program = program}); };
         return Choice{device, std::move(offers), explanation(ranking) + options_.reasons,
                       [this, op](std::vector<KernelOffer>) { return by_model(op); }};
       }

@@ -24,7 +24,7 @@
 namespace gable {
 namespace {
 
-constexpr std::string_view kMagic = "gable choices 1\n";
+constexpr std::string_view kMagic = "gable choices 2\n";
 constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // of a file
 constexpr std::size_t kMaxEntries = 8192;                // of a file
 constexpr std::size_t kMaxCandidates = 64;               // of an op
@@ -88,7 +88,7 @@ std::string line_of(const std::string& op, const std::vector<Candidate>& candida
     append(line, one.predicted);
     append(line, one.measured);
     append(line, one.copies);
-    line += "\t" + plain(one.refusal);
+    line += "\t" + plain(one.refusal) + "\t" + plain(one.program);
   }
   return hex(checksum(line)) + "\t" + line;
 }
@@ -122,7 +122,10 @@ bool parse(std::string_view text, std::optional<double>& value) {
 }
 
 std::optional<Candidate> candidate_of(const std::string_view* fields) {
-  Candidate one{.device = std::string(fields[0]), .kernel = std::string(fields[1]), .refusal = std::string(fields[5])};
+  Candidate one{.device = std::string(fields[0]),
+                .kernel = std::string(fields[1]),
+                .refusal = std::string(fields[5]),
+                .program = std::string(fields[6])};
   std::optional<double> copies;
   if (!parse(fields[2], one.predicted) || !parse(fields[3], one.measured) || !parse(fields[4], copies)) return {};
   one.copies = copies.value_or(0);
@@ -133,9 +136,9 @@ bool has_right_checksum(std::string_view line) {
   return line.substr(0, kSumDigits) == hex(checksum(line.substr(kSumDigits + 1)));
 }
 
-/// The candidates, six fields each, of a line in which op_of() finds an op. Empty if the fields make no sense.
+/// The candidates, seven fields each, of a line in which op_of() finds an op. Empty if the fields make no sense.
 std::vector<Candidate> candidates_of(std::string_view line) {
-  constexpr std::size_t kEach = 6;
+  constexpr std::size_t kEach = 7;
   const std::vector<std::string_view> fields = split(line.substr(kSumDigits + 1), '\t');
   const std::size_t count = (fields.size() - 1) / kEach;
   if (fields.size() != 1 + count * kEach || count > kMaxCandidates) return {};

@@ -114,6 +114,11 @@ class StagedDevice final : public DeviceImpl {
       offer.make = [make = std::move(offer.make), device = inner_, op]() -> std::unique_ptr<PlanImpl> {
         return std::make_unique<StagedPlan>(make(), device, op);
       };
+      if (!offer.search) continue;
+      offer.search = [search = std::move(offer.search), device = inner_,
+                      op](const PlanSearch& how) -> std::unique_ptr<PlanImpl> {
+        return std::make_unique<StagedPlan>(search(how), device, op);
+      };
     }
     return all;
   }

@@ -27,6 +27,7 @@ constexpr std::size_t kMinSamples = 3, kEnoughSamples = 60, kMaxSamples = 2000;
 constexpr std::size_t kTracks = 3;                             // sets of tensors, on the host,
 constexpr std::size_t kMaxTrackBytes = std::size_t{64} << 20;  // where one is at most of this size
 constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
+constexpr double kSearchShare = 0.5;   // of the limit: for searching for plans, where one is searched for
 constexpr int kMinRuns = 2;            // of a contestant: the first may load code
 constexpr double kFillRate = 1e9;      // bytes a second of random tensors, whose pages are new
 constexpr double kPlausible = 10;      // times the prediction: a first run of less loads no code
@@ -229,18 +230,23 @@ void drop_slower_than(double limit, std::vector<Runner>& runners, double held_up
   runners.erase(slow, runners.end());
 }
 
-/// Makes the plans and runs each for the first time. These runs are subtracted from `left`, up to kPrepareShare of it.
-/// Making plans is not: a plan of cuDNN takes seconds, since it measures engines.
+/// Makes the plans and runs each for the first time. Searches for plans get kSearchShare of `left`, first runs up to
+/// kPrepareShare of the rest. Making plans without a search does not count.
 std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& contestants, const Track& track,
                             double& left) {
   std::vector<Runner> runners;
+  const auto searches =
+      std::count_if(contestants.begin(), contestants.end(), [](const auto& one) { return one.search; });
+  const PlanSearch search{.seconds = searches == 0 ? 0 : kSearchShare * left / static_cast<double>(searches)};
+  left -= search.seconds * static_cast<double>(searches);
   const double kept = (1 - kPrepareShare) * left;
   for (Contestant& one : contestants) {
     if (!runners.empty() && left < kept) break;
     const double slowness = runners.empty() ? 1 : runners.front().slowness();
     if (!runners.empty() && kMinRuns * slowness * one.predicted.value_or(0) > left) continue;
     try {
-      std::unique_ptr<PlanImpl> plan = one.make();
+      std::unique_ptr<PlanImpl> plan = one.search ? one.search(search) : one.make();
+      one.program = plan->details().program;
       const double start = now(contest);
       runners.emplace_back(contest, one, std::move(plan), track, left);
       left -= now(contest) - start;

@@ -15,16 +15,18 @@ namespace gable {
 struct Contestant {
   std::shared_ptr<const DeviceImpl> device{};
   std::function<std::unique_ptr<PlanImpl>()> make{};
-  std::optional<double> predicted{};  ///< seconds of a run
-  std::optional<double> seconds{};    ///< the result; empty if the time was over or the contestant failed
-  std::string failure{};              ///< what making or running it threw
+  std::function<std::unique_ptr<PlanImpl>(const PlanSearch&)> search{};  ///< set: instead of make()
+  std::optional<double> predicted{};                                     ///< seconds of a run
+  std::optional<double> seconds{};  ///< the result; empty if the time was over or the contestant failed
+  std::string program{};            ///< PlanDetails::program of the plan that was measured
+  std::string failure{};            ///< what making or running it threw
 };
 
 struct Contest {
   Op op{};
   std::shared_ptr<const DeviceImpl>
       owner{};                      ///< allocates the tensors, and copies to them if they are not in host memory
-  double seconds = 1;               ///< for making tensors and running; making plans is not counted
+  double seconds = 1;               ///< for making tensors, searching for plans, at most half, and running
   std::function<double()> clock{};  ///< seconds; empty: the host's steady clock
 };
 

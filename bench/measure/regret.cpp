@@ -54,9 +54,9 @@ RegretTime time_of(const Row& row) { return {row.place.device, row.place.kernel,
 bool same_program(const RegretTime& a, const RegretTime& b) { return a.device == b.device && a.kernel == b.kernel; }
 
 /// Whether the device's own plan of the op is that of the candidate: the same device, which takes that kernel by
-/// itself.
+/// itself. A plan that is searched for may differ.
 bool is_plan_of(const OpenDevice& device, const Op& op, const Candidate& candidate) {
-  if (without_kernel(device.uri) != uri_of(candidate)) return false;
+  if (!candidate.program.empty() || without_kernel(device.uri) != uri_of(candidate)) return false;
   for (const KernelSupport& one : device.device.query(op)) {
     if (one.supported) return one.kernel == candidate.kernel;
   }
@@ -151,7 +151,8 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
   // The same program under another name: a right pick has a regret of 1 whatever the noise.
   for (RegretTime& time : times) {
     const RegretTime plain{without_kernel(time.device), time.kernel, time.seconds};
-    if (same_program(plain, layer.pick)) layer.pick.seconds = std::min(layer.pick.seconds, time.seconds);
+    if (ranking.first()->program.empty() && same_program(plain, layer.pick))
+      layer.pick.seconds = std::min(layer.pick.seconds, time.seconds);
   }
   times.front() = layer.pick;
   layer.best = fastest(times);

@@ -64,8 +64,9 @@ class Folder {
 bool says(const std::string& part) { return words().find(part) != std::string::npos; }
 
 Ranking ranking(double seconds) {
-  return {.candidates = {{.device = "cpu", .kernel = "direct", .predicted = 1e-3, .measured = seconds},
-                         {.device = "onednn", .kernel = "winograd", .refusal = "no\twinograd\nhere"}},
+  return {.candidates =
+              {{.device = "cpu", .kernel = "direct", .predicted = 1e-3, .measured = seconds, .program = "engine\t38"},
+               {.device = "onednn", .kernel = "winograd", .refusal = "no\twinograd\nhere"}},
           .source = ChoiceSource::measured};
 }
 
@@ -107,6 +108,7 @@ TEST_CASE("what one cache stores another finds, with every field; another identi
   CHECK(found->candidates[0].kernel == "direct");
   CHECK(found->candidates[0].measured.value() == 1.25e-5);
   CHECK(found->candidates[0].predicted.value() == 1e-3);
+  CHECK(found->candidates[0].program == "engine 38");
   CHECK_FALSE(found->candidates[1].measured.has_value());
   CHECK(found->candidates[1].refusal == "no winograd here");
   CHECK_FALSE(ChoiceCache(folder.path() / "made" / "here", "machine B").find("op").has_value());
@@ -209,21 +211,21 @@ std::string line(const std::string& content) {
 TEST_CASE("lines that are well signed and make no sense are left out") {
   const Folder folder;
   ChoiceCache probe(folder.path(), "m");
-  const std::string begin = "gable choices 1\nm\n";
+  const std::string begin = "gable choices 2\nm\n";
   for (const std::string& content :
-       {std::string("op"), std::string("op\tcpu\tdirect"), std::string(), std::string("op\tcpu\tdirect\tnan\t1\t0\t"),
-        std::string("op\tcpu\tdirect\t1\tinf\t0\t"), std::string("op\tcpu\tdirect\t1\t-1\t0\t"),
-        std::string("op\tcpu\tdirect\t1\t1e300\t0\t"), std::string("op\tcpu\tdirect\t1\t1x\t0\t"),
-        std::string("op\tcpu\tdirect\t\t\t\t")}) {
+       {std::string("op"), std::string("op\tcpu\tdirect"), std::string(), std::string("op\tcpu\tdirect\tnan\t1\t0\t\t"),
+        std::string("op\tcpu\tdirect\t1\tinf\t0\t\t"), std::string("op\tcpu\tdirect\t1\t-1\t0\t\t"),
+        std::string("op\tcpu\tdirect\t1\t1e300\t0\t\t"), std::string("op\tcpu\tdirect\t1\t1x\t0\t\t"),
+        std::string("op\tcpu\tdirect\t\t\t\t\t")}) {
     CAPTURE(content);
     write(probe.file(), begin + line(content));
     CHECK_FALSE(ChoiceCache(folder.path(), "m").find("op").has_value());
   }
   std::string many = "op";
-  for (int i = 0; i < 1000; ++i) many += "\tcpu\tdirect\t1\t1\t0\t";
+  for (int i = 0; i < 1000; ++i) many += "\tcpu\tdirect\t1\t1\t0\t\t";
   write(probe.file(), begin + line(many));
   CHECK_FALSE(ChoiceCache(folder.path(), "m").find("op").has_value());
-  write(probe.file(), begin + line("op\tcpu\tdirect\t0\t1\t0\t"));
+  write(probe.file(), begin + line("op\tcpu\tdirect\t0\t1\t0\t\t"));
   CHECK(ChoiceCache(folder.path(), "m").find("op").has_value());
 }
 
@@ -331,10 +333,10 @@ TEST_CASE("the cache stays small: entries of a file, files of a folder") {
   Ranking large = ranking(1);
   large.candidates.resize(64, {.device = "cpu", .kernel = "direct", .refusal = std::string(250, 'r')});
   ChoiceCache filler(folder.path(), "m");
-  const std::string begin = "gable choices 1\nm\n";
+  const std::string begin = "gable choices 2\nm\n";
   std::string content = begin;
   std::string rest;
-  for (int i = 0; i < 64; ++i) rest += "\tcpu\tdirect\t1\t1\t0\t" + std::string(250, 'r');
+  for (int i = 0; i < 64; ++i) rest += "\tcpu\tdirect\t1\t1\t0\t" + std::string(250, 'r') + "\t";
   for (int i = 0; content.size() < (std::size_t{4} << 20) - 20000; ++i)
     content += line("op " + std::to_string(i) + rest);
   write(filler.file(), content);

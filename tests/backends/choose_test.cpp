@@ -195,6 +195,14 @@ TEST_CASE("tuning finds the faster kernel, plans follow it, and so does another 
   CHECK(words.text().empty());
 }
 
+TEST_CASE("a plan that was searched for while tuning is made again without a search") {
+  const Op op = add(6000);
+  const Device device = open(kBoth);
+  CHECK(contains(device.plan(op).explain(), "slow"));
+  CHECK(tune(device, op, 60).first()->program == "the best");
+  CHECK(contains(open(kBoth).plan(op).explain(), "adds by the best, which is known"));
+}
+
 TEST_CASE("a plan for a range of batches has one line for neighbours that take one kernel, measured or predicted") {
   const Device device = open("auto?only=reference");
   const Conv2d conv{.input = {4, 3, 5, 5}, .weights = {2, 3, 3, 3}};

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,8 @@ class Host final : public DeviceImpl {
 /// A run takes as long as `time` says, given the seconds since the first run.
 class Timed final : public PlanImpl {
  public:
-  Timed(double& now, std::function<double(double)> time) : PlanImpl(PlanDetails{}), now_(now), time_(std::move(time)) {}
+  Timed(double& now, std::function<double(double)> time, const std::string& program = "")
+      : PlanImpl(PlanDetails{.program = program}), now_(now), time_(std::move(time)) {}
   void run(const RunArguments&) override {
     if (first_ < 0) first_ = now_;
     now_ += time_(now_ - first_);
@@ -36,7 +38,8 @@ class Timed final : public PlanImpl {
 /// Its time depends on where the output lies: `slow` on the first set of tensors that it runs on, else `fast`.
 class Placed final : public PlanImpl {
  public:
-  Placed(double& now, double slow, double fast) : PlanImpl(PlanDetails{}), now_(now), slow_(slow), fast_(fast) {}
+  Placed(double& now, const void*& first, double slow, double fast)
+      : PlanImpl(PlanDetails{}), now_(now), first_(first), slow_(slow), fast_(fast) {}
   void run(const RunArguments& arguments) override {
     if (first_ == nullptr) first_ = arguments.output;
     now_ += arguments.output == first_ ? slow_ : fast_;
@@ -44,8 +47,8 @@ class Placed final : public PlanImpl {
 
  private:
   double& now_;
+  const void*& first_;
   double slow_, fast_;
-  const void* first_ = nullptr;
 };
 
 /// Takes `again` where it ran last of all, since its weights are in L2 then, else `first`.
@@ -97,10 +100,12 @@ TEST_CASE("tuner: a contestant whose first runs are held up still wins") {
 TEST_CASE("tuner: contestants of nearly the same time are compared on several sets of tensors") {
   const auto device = std::make_shared<tuner_test::Host>();
   double now = 0;
+  const void* first = nullptr;
   std::vector<Contestant> contestants;
   contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
-  contestants.push_back(
-      {.device = device, .make = [&now] { return std::make_unique<tuner_test::Placed>(now, 0.315e-3, 0.28e-3); }});
+  contestants.push_back({.device = device, .make = [&now, &first] {
+                           return std::make_unique<tuner_test::Placed>(now, first, 0.315e-3, 0.28e-3);
+                         }});
   measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
   REQUIRE(contestants[0].seconds);
   REQUIRE(contestants[1].seconds);
@@ -121,6 +126,26 @@ TEST_CASE("tuner: a contestant that is fast right after itself only loses, as in
   REQUIRE(contestants[0].seconds);
   REQUIRE(contestants[1].seconds);
   CHECK(*contestants[1].seconds < *contestants[0].seconds);
+}
+
+TEST_CASE("tuner: a plan is searched for within half of the limit, and the result names it") {
+  const auto device = std::make_shared<tuner_test::Host>();
+  double now = 0, allowed = 0;
+  std::vector<Contestant> contestants;
+  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.6e-3; }));
+  contestants.push_back({.device = device, .search = [&now, &allowed](const PlanSearch& search) {
+                           allowed = search.seconds;
+                           return std::make_unique<tuner_test::Timed>(
+                               now, [](double) { return 0.2e-3; }, "engine 38");
+                         }});
+  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
+  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
+  CHECK(allowed > 0.2);
+  CHECK(allowed <= 0.25);
+  CHECK(contestants[1].program == "engine 38");
+  CHECK(contestants[0].program.empty());
+  REQUIRE(contestants[2].seconds);
+  CHECK(*contestants[1].seconds < *contestants[2].seconds);
 }
 
 }  // namespace gable

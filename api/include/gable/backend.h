@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,6 +53,7 @@ struct PlanDetails {
   std::size_t packed_bytes = 0;   ///< 0 for ops without weights
   std::uint64_t packing_key = 0;  ///< packing_key()'s; equal for plans of one memory that can share packed weights
   Arithmetic arithmetic{};        ///< only if it is not what the op's dtype and math say
+  std::string program{};          ///< what PlanSearch found, in the backend's own words; empty if nothing was searched
 };
 
 /// The key of packed weights. `backend` ("cpu") keeps the orders of two backends apart. libgable mixes in the memory
@@ -95,6 +97,12 @@ class GABLE_API EventImpl {
   virtual double seconds_since(const EventImpl& start) const = 0;
 };
 
+/// How to make a plan that is searched for among many programs, such as the engines of cuDNN.
+struct PlanSearch {
+  double seconds = std::numeric_limits<double>::infinity();  ///< about how long the search may take
+  std::string program{};  ///< PlanDetails::program of an earlier plan of the op: taken without a search if it exists
+};
+
 /// One kernel's answer to one op, and how to make its plan. A device computes the answer once: query() shows it, plan()
 /// follows it, explain() prints it.
 struct KernelOffer {
@@ -103,6 +111,8 @@ struct KernelOffer {
   /// Makes the plan; set if `refusal` is empty. Called at most once, while the device lives. Throws Error(unsupported)
   /// if it only now turns out that the kernel can't run the op: see DeviceImpl::quick_offers().
   std::function<std::unique_ptr<PlanImpl>()> make{};
+  /// The same, set if make() searches for the plan, which takes seconds.
+  std::function<std::unique_ptr<PlanImpl>(const PlanSearch&)> search{};
   std::optional<double> seconds{};  ///< estimated time of a run, where the kernel has a model of it
 
   bool supported() const { return refusal.empty(); }

@@ -22,7 +22,8 @@ struct Candidate {
   std::string refusal{};              ///< why it can't run the op; empty: it can
   std::optional<double> predicted{};  ///< by the cost model, copies included
   std::optional<double> measured{};   ///< when the op was tuned on this machine, copies included
-  double copies = 0;  ///< of `predicted`: input, bias and output between the tensors' memory and the device's
+  double copies = 0;      ///< of `predicted`: input, bias and output between the tensors' memory and the device's
+  std::string program{};  ///< which of the kernel's programs was measured, where it has many (engines of cuDNN)
 
   bool supported() const { return refusal.empty(); }
 };
