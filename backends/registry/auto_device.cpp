@@ -264,18 +264,17 @@ class AutoDevice final : public DeviceImpl {
     return ranking.first() != nullptr && device_of(ranking.first()->device) != nullptr;
   }
 
-  /// A candidate of model_ranking(), to be measured.
+  /// A candidate of model_ranking(), to be measured. It may make several plans.
   Contestant contestant_of(const Op& op, const Candidate& one) const {
-    Contestant result{.device = device_of(one.device), .predicted = one.predicted};
-    for (KernelOffer& offer : result.device->quick_offers(op)) {
-      if (offer.kernel != one.kernel || !offer.supported()) continue;
-      result.make = std::move(offer.make);
-      result.search = std::move(offer.search);
-      return result;
-    }
-    result.make = [device = result.device, kernel = one.kernel]() -> std::unique_ptr<PlanImpl> {
+    const auto offer = [op, device = device_of(one.device), kernel = one.kernel] {
+      for (KernelOffer& found : device->quick_offers(op)) {
+        if (found.kernel == kernel && found.supported()) return std::move(found);
+      }
       throw Error(ErrorCode::unsupported, device->info().uri + " offers no " + kernel + " any more");
     };
+    Contestant result{
+        .device = device_of(one.device), .make = [offer] { return offer().make(); }, .predicted = one.predicted};
+    if (offer().search) result.search = [offer](const PlanSearch& search) { return offer().search(search); };
     return result;
   }
 

@@ -1,8 +1,9 @@
 // See tuner.h.
 //
 // A contestant's time is the first quartile of its samples: what else runs on the machine only adds to samples. Samples
-// of all contestants alternate, so that a slow phase of the machine meets all of them. Contestants of nearly the same
-// time are measured on several sets of tensors, and the median counts: how memory lies in caches decides some percent.
+// of all contestants alternate, so that a slow phase of the machine meets all of them. On the host they are measured
+// with several plans and sets of tensors each, and the median counts: how memory lies in caches decides some percent
+// between direct kernels, and a factor of two where a library keeps much in a workspace (oneDNN's Winograd).
 #include "backends/registry/tuner.h"
 
 #include <gable/error.h>
@@ -12,8 +13,10 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "backends/registry/operands.h"
+#include "common/interruptions.h"
 
 namespace gable {
 namespace {
@@ -24,16 +27,19 @@ constexpr double kSampleSeconds = 20e-6;
 constexpr double kQueuedSeconds = 2e-3;  // the same where runs are enqueued: to start and await them takes 10 us
 constexpr int kMaxRuns = 2000;           // of a sample
 constexpr std::size_t kMinSamples = 3, kEnoughSamples = 60, kMaxSamples = 2000;
-constexpr std::size_t kTracks = 3;                             // sets of tensors, on the host,
+constexpr std::size_t kTracks = 3;                             // plans and sets of tensors, on the host,
 constexpr std::size_t kMaxTrackBytes = std::size_t{64} << 20;  // where one is at most of this size
 constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
 constexpr double kSearchShare = 0.5;   // of the limit: for searching for plans, where one is searched for
+constexpr int kTries = 4;              // of a sample,
+constexpr double kRepeatable = 20e-3;  // where it takes at most that long: no longer one goes without interruptions
 constexpr int kMinRuns = 2;            // of a contestant: the first may load code
 constexpr double kFillRate = 1e9;      // bytes a second of random tensors, whose pages are new
 constexpr double kPlausible = 10;      // times the prediction: a first run of less loads no code
 constexpr double kHopeless = 3;        // times the fastest, after first runs of kHeldUp
 constexpr double kSlow = 1.25;         // times the fastest, after kMinSamples and kHeldUp
 constexpr double kBehind = 1.08;       // times the fastest, after three times as many
+constexpr double kFar = 2.5;           // times the fastest on one set of tensors: no other set makes up for it
 constexpr double kHeldUp = 20e-3;      // seconds that another process may slow one contestant down for
 
 double steady_seconds() {
@@ -41,6 +47,10 @@ double steady_seconds() {
 }
 
 double now(const Contest& contest) { return contest.clock ? contest.clock() : steady_seconds(); }
+
+long interruptions_of(const Contest& contest) {
+  return contest.interruptions ? contest.interruptions() : interruptions();
+}
 
 std::string text_of_seconds(double seconds) {
   char text[32];
@@ -157,8 +167,7 @@ class Runner {
 
   /// The next samples use these tensors. Weights are packed into new memory.
   void use(const Track& track) {
-    if (!samples_.empty()) quartiles_.push_back(quartile());
-    samples_.clear();
+    end_track();
     arguments_ = track.arguments();
     if (track.weights() == nullptr) return;
     const std::shared_ptr<void> before = std::move(packed_);
@@ -167,12 +176,22 @@ class Runner {
     arguments_.weights = packed_.get();
   }
 
+  /// The same with a new plan, whose workspace lies elsewhere.
+  void use_anew(const Track& track) {
+    std::unique_ptr<PlanImpl> plan = contestant_->make();
+    const std::unique_ptr<PlanImpl> before = std::exchange(plan_, std::move(plan));
+    use(track);
+    timed(1);
+  }
+
   void sample() {
-    samples_.push_back(seconds_of(runs()));
-    least_ = std::min(least_, samples_.back());
+    const double seconds = seconds_of(runs());
+    least_ = samples_.empty() ? seconds : std::min(least_, seconds);
+    samples_.push_back(seconds);
   }
   /// How many times as long as predicted a run takes; 1 where nothing was predicted.
   double slowness() const { return contestant_->predicted ? least_ / *contestant_->predicted : 1; }
+  /// Its fastest run with the current tensors.
   double least() const { return least_; }
   std::size_t samples() const { return samples_.size(); }
   /// Expected duration of one sample.
@@ -180,7 +199,7 @@ class Runner {
 
   void finish() {
     if (samples_.empty() && quartiles_.empty()) samples_.push_back(least_);
-    if (!samples_.empty()) quartiles_.push_back(quartile());
+    end_track();
     const auto median = quartiles_.begin() + static_cast<std::ptrdiff_t>((quartiles_.size() - 1) / 2);
     std::nth_element(quartiles_.begin(), median, quartiles_.end());
     contestant_->seconds = *median;
@@ -191,11 +210,28 @@ class Runner {
  private:
   int runs() const { return std::clamp(static_cast<int>(sample_seconds_ / std::max(least_, 1e-9)), 1, kMaxRuns); }
 
+  /// Runs that another program interrupts are repeated: the least of kTries counts.
   double seconds_of(int runs) {
+    double least = 0;
+    for (int i = 0; i < kTries; ++i) {
+      const long before = interruptions_of(*contest_);
+      const double seconds = timed(runs);
+      least = i == 0 ? seconds : std::min(least, seconds);
+      if (interruptions_of(*contest_) == before || runs * seconds > kRepeatable) break;
+    }
+    return least;
+  }
+
+  double timed(int runs) {
     const double start = now(*contest_);
     for (int i = 0; i < runs; ++i) plan_->run(arguments_);
     contestant_->device->synchronize(nullptr);
     return (now(*contest_) - start) / runs;
+  }
+
+  void end_track() {
+    if (!samples_.empty()) quartiles_.push_back(quartile());
+    samples_.clear();
   }
 
   double quartile() {
@@ -215,15 +251,28 @@ class Runner {
   double least_ = 0;
 };
 
-double least(const std::vector<Runner>& runners) {
-  return std::min_element(runners.begin(), runners.end(),
-                          [](const Runner& a, const Runner& b) { return a.least() < b.least(); })
+double least(const std::vector<Runner*>& runners) {
+  return (*std::min_element(runners.begin(), runners.end(),
+                            [](const Runner* a, const Runner* b) { return a->least() < b->least(); }))
       ->least();
 }
 
-/// Drops the runners whose fastest run took longer than `limit`, unless it was shorter than `held_up`: another process
-/// may have delayed it.
-void drop_slower_than(double limit, std::vector<Runner>& runners, double held_up = 0) {
+std::vector<Runner*> pointers_to(std::vector<Runner>& runners) {
+  std::vector<Runner*> all;
+  for (Runner& one : runners) all.push_back(&one);
+  return all;
+}
+
+/// Drops the runners whose fastest run took longer than `limit`.
+void drop_slower_than(double limit, std::vector<Runner*>& runners) {
+  runners.erase(std::remove_if(runners.begin(), runners.end(), [&](const Runner* one) { return one->least() > limit; }),
+                runners.end());
+}
+
+/// Ends the runners whose fastest run took `times` as long as the fastest of all, unless it was shorter than `held_up`:
+/// another process may have delayed it.
+void end_slower_than(double times, std::vector<Runner>& runners, double held_up = 0) {
+  const double limit = times * least(pointers_to(runners));
   const auto slow = std::stable_partition(
       runners.begin(), runners.end(), [&](const Runner& one) { return one.least() <= limit || one.least() < held_up; });
   for (auto one = slow; one != runners.end(); ++one) one->finish();
@@ -255,7 +304,7 @@ std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& con
     } catch (const std::exception& error) {
       one.failure = error.what();
     }
-    if (!runners.empty()) drop_slower_than(kHopeless * least(runners), runners, kHeldUp / kMinRuns);
+    if (!runners.empty()) end_slower_than(kHopeless, runners, kHeldUp / kMinRuns);
   }
   left = std::max(left, kept);
   return runners;
@@ -263,14 +312,14 @@ std::vector<Runner> prepare(const Contest& contest, std::vector<Contestant>& con
 
 /// Takes one sample of each runner a round, until the order is certain, there are enough samples, or `seconds` are
 /// over.
-void take_turns(const Contest& contest, std::vector<Runner>& runners, double seconds) {
+void take_turns(const Contest& contest, std::vector<Runner*> runners, double seconds) {
   const double start = now(contest);
   const bool alone = runners.size() == 1;
   for (std::size_t round = 1; round <= kMaxSamples && !runners.empty(); ++round) {
     double next = 0;
-    for (const Runner& one : runners) next += one.sample_seconds();
+    for (const Runner* one : runners) next += one->sample_seconds();
     if (now(contest) - start + next > seconds) return;
-    for (Runner& one : runners) one.sample();
+    for (Runner* one : runners) one->sample();
     if (alone && round >= kMinSamples) return;
     if (round < kMinSamples || now(contest) - start < kHeldUp) continue;
     drop_slower_than((round < 3 * kMinSamples ? kSlow : kBehind) * least(runners), runners);
@@ -278,18 +327,19 @@ void take_turns(const Contest& contest, std::vector<Runner>& runners, double sec
   }
 }
 
-/// Whether several runners are left whose order may depend on where their tensors lie in host memory.
-bool may_depend_on_memory(const Contest& contest, const Track& track, const std::vector<Runner>& runners) {
+/// How many sets of tensors to measure on.
+std::size_t tracks_of(const Contest& contest, const Track& track) {
   const bool on_host = contest.owner->info().memory.kind == Memory::Kind::host;
-  return runners.size() > 1 && on_host && track.bytes() <= kMaxTrackBytes;
+  return on_host && track.bytes() <= kMaxTrackBytes ? kTracks : 1;
 }
 
-/// Gives the runners a further set of tensors. False where there is no memory or no time for it.
+/// Gives the runners a further set of tensors and, where it is not searched for, a new plan. False where there is no
+/// memory or no time for it.
 bool use_further(std::vector<std::unique_ptr<Track>>& tracks, const Contest& contest, const Limit& limit,
                  std::vector<Runner>& runners) {
   try {
     tracks.push_back(std::make_unique<Track>(contest, limit));
-    for (Runner& one : runners) one.use(*tracks.back());
+    for (Runner& one : runners) one.use_anew(*tracks.back());
     return true;
   } catch (const std::exception&) {
     return false;
@@ -307,11 +357,12 @@ void measure(const Contest& contest, std::vector<Contestant>& contestants) {
   limit.require(runs, "two runs, by prediction");
   double left = std::max(0.0, limit.left());
   std::vector<Runner> runners = prepare(contest, contestants, *tracks.front(), left);
-  while (true) {
+  for (std::size_t tracks_left = tracks_of(contest, *tracks.front()); tracks_left > 0 && !runners.empty();
+       --tracks_left) {
     const double start = now(contest);
-    take_turns(contest, runners, left);
-    if (tracks.size() == kTracks || !may_depend_on_memory(contest, *tracks.front(), runners)) break;
-    if (!use_further(tracks, contest, limit, runners)) break;
+    take_turns(contest, pointers_to(runners), left / static_cast<double>(runners.size() == 1 ? 1 : tracks_left));
+    end_slower_than(kFar, runners);
+    if (tracks_left == 1 || runners.size() == 1 || !use_further(tracks, contest, limit, runners)) break;
     left -= now(contest) - start;
   }
   for (Runner& one : runners) one.finish();

@@ -14,7 +14,7 @@ namespace gable {
 /// One way to run the op. Its device's plans take tensors of the memory that `Contest::memory` names.
 struct Contestant {
   std::shared_ptr<const DeviceImpl> device{};
-  std::function<std::unique_ptr<PlanImpl>()> make{};
+  std::function<std::unique_ptr<PlanImpl>()> make{};                     ///< several plans, on the host
   std::function<std::unique_ptr<PlanImpl>(const PlanSearch&)> search{};  ///< set: instead of make()
   std::optional<double> predicted{};                                     ///< seconds of a run
   std::optional<double> seconds{};  ///< the result; empty if the time was over or the contestant failed
@@ -25,9 +25,10 @@ struct Contestant {
 struct Contest {
   Op op{};
   std::shared_ptr<const DeviceImpl>
-      owner{};                      ///< allocates the tensors, and copies to them if they are not in host memory
-  double seconds = 1;               ///< for making tensors, searching for plans, at most half, and running
-  std::function<double()> clock{};  ///< seconds; empty: the host's steady clock
+      owner{};                            ///< allocates the tensors, and copies to them if they are not in host memory
+  double seconds = 1;                     ///< for making tensors, searching for plans, at most half, and running
+  std::function<double()> clock{};        ///< seconds; empty: the host's steady clock
+  std::function<long()> interruptions{};  ///< how often another program took a core; empty: by the kernel's count
 };
 
 /// Fills in `seconds` of the contestants, which come most promising first. Contestants that are far slower than the

@@ -112,6 +112,22 @@ TEST_CASE("tuner: contestants of nearly the same time are compared on several se
   CHECK(*contestants[1].seconds < *contestants[0].seconds);
 }
 
+TEST_CASE("tuner: a contestant whose first plan is twice as fast as its others loses") {
+  const auto device = std::make_shared<tuner_test::Host>();
+  double now = 0;
+  int plans = 0;
+  std::vector<Contestant> contestants;
+  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
+  contestants.push_back({.device = device, .make = [&now, &plans] {
+                           const double seconds = ++plans == 1 ? 0.2e-3 : 0.4e-3;
+                           return std::make_unique<tuner_test::Timed>(now, [seconds](double) { return seconds; });
+                         }});
+  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
+  REQUIRE(contestants[0].seconds);
+  REQUIRE(contestants[1].seconds);
+  CHECK(*contestants[0].seconds < *contestants[1].seconds);
+}
+
 TEST_CASE("tuner: a contestant that is fast right after itself only loses, as in a network") {
   const auto device = std::make_shared<tuner_test::Host>();
   double now = 0;
@@ -146,6 +162,29 @@ TEST_CASE("tuner: a plan is searched for within half of the limit, and the resul
   CHECK(contestants[0].program.empty());
   REQUIRE(contestants[2].seconds);
   CHECK(*contestants[1].seconds < *contestants[2].seconds);
+}
+
+TEST_CASE("tuner: a contestant that another program interrupts in three of four runs still wins") {
+  const auto device = std::make_shared<tuner_test::Host>();
+  double now = 0;
+  long interruptions = 0;
+  int runs = 0;
+  std::vector<Contestant> contestants;
+  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 3e-3; }));
+  contestants.push_back(tuner_test::contestant(device, now, [&](double) {
+    if (++runs % 4 == 0) return 2e-3;
+    ++interruptions;
+    return 6e-3;
+  }));
+  measure({.op = Add{.shape = {16}},
+           .owner = device,
+           .seconds = 0.5,
+           .clock = [&now] { return now; },
+           .interruptions = [&interruptions] { return interruptions; }},
+          contestants);
+  REQUIRE(contestants[0].seconds);
+  REQUIRE(contestants[1].seconds);
+  CHECK(*contestants[1].seconds < *contestants[0].seconds);
 }
 
 }  // namespace gable
