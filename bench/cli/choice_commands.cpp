@@ -208,8 +208,11 @@ void print_worst(const RegretDocument& document, std::size_t most, Console& cons
 
 void print_summaries(const RegretDocument& document, Console& console) {
   for (const RegretSummary& one : document.summaries) {
-    console.print(fmt::format("{} {}: {} layers with a choice: geo {:.3f}, worst {:.2f}, {} above 1.05, {} right",
-                              one.dtype, one.layout, one.layers, one.geo, one.worst, one.above, one.right));
+    const std::string sure =
+        document.rounds == 1 ? ""
+                             : fmt::format(" (beyond the noise {}, worst {:.2f})", one.surely_above, one.surely_worst);
+    console.print(fmt::format("{} {}: {} layers with a choice: geo {:.3f}, worst {:.2f}, {} above 1.05{}, {} right",
+                              one.dtype, one.layout, one.layers, one.geo, one.worst, one.above, sure, one.right));
   }
   console.print(fmt::format("{} without a choice; choosing took {} (median)", document.without_choice,
                             seconds_text(document.choosing)));

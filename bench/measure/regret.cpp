@@ -19,6 +19,7 @@ namespace {
 
 /// Candidates that are this many times slower than the pick, by prediction or measurement, are no contestants.
 constexpr double kFarSlower = 8;
+constexpr double kAbove = 1.05;  // a regret that counts
 
 bool is_far_slower(const Candidate& one, const Candidate& pick) {
   if (one.measured && pick.measured) return *one.measured > kFarSlower * *pick.measured;
@@ -169,15 +170,15 @@ RegretDocument median_of(std::vector<RegretDocument> rounds) {
                                       [&](const RegretLayer& one) { return same_contestants(one, layer); });
       if (found != rounds[i].layers.end()) same.push_back(&*found);
     }
-    std::vector<double> medians;
-    for (std::size_t at = 0; at < layer.times.size(); ++at) {
-      std::vector<double> seconds;
-      for (const RegretLayer* one : same) seconds.push_back(one->times[at].seconds);
-      medians.push_back(median(std::move(seconds)));
+    std::vector<std::vector<double>> seconds(layer.times.size());  // of each contestant in each round
+    for (std::size_t at = 0; at < seconds.size(); ++at) {
+      for (const RegretLayer* one : same) seconds[at].push_back(one->times[at].seconds);
     }
-    for (std::size_t at = 0; at < medians.size(); ++at) layer.times[at].seconds = medians[at];
+    for (std::size_t at = 0; at < seconds.size(); ++at) layer.times[at].seconds = median(seconds[at]);
     layer.pick = layer.times.front();
     layer.best = fastest(layer.times);
+    const auto best = static_cast<std::size_t>(&fastest(layer.times) - layer.times.data());
+    for (std::size_t i = 0; i < same.size(); ++i) layer.rounds.push_back(seconds.front()[i] / seconds[best][i]);
   }
   return all;
 }
@@ -192,7 +193,9 @@ void summarize(RegretDocument& document) {
     one.geo = std::exp((std::log(one.geo) * one.layers + std::log(ratio)) / (one.layers + 1));
     ++one.layers;
     one.worst = std::max(one.worst, ratio);
-    one.above += ratio > 1.05 ? 1 : 0;
+    one.above += ratio > kAbove ? 1 : 0;
+    one.surely_above += ratio > kAbove && layer.at_least() > kAbove ? 1 : 0;
+    one.surely_worst = std::max(one.surely_worst, layer.at_least());
     one.right += ratio <= 1 ? 1 : 0;
   }
   for (auto& [key, one] : all) document.summaries.push_back(std::move(one));

@@ -1,6 +1,8 @@
 // See regret.h.
 #include "bench/record/regret.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace gable::bench {
@@ -20,10 +22,28 @@ json layer_json(const RegretLayer& layer) {
               {"pick", time_json(layer.pick)}, {"source", layer.source},          {"best", time_json(layer.best)},
               {"times", std::move(times)}};
   if (layer.predicted) result["predicted"] = *layer.predicted;
+  if (!layer.rounds.empty()) result["rounds"] = layer.rounds;
   return result;
 }
 
 }  // namespace
+
+double RegretLayer::at_least() const {
+  constexpr double kDoubt = 1.0 / 16;
+  if (rounds.size() < 2) return 1;
+  std::vector<double> sorted = rounds;
+  std::sort(sorted.begin(), sorted.end());
+  // The chance that at most `at` of the rounds lie below the median: a sum of binomial terms.
+  std::size_t at = 0;
+  double term = std::exp2(-static_cast<double>(sorted.size())), chance = term;
+  while (true) {
+    const auto next = static_cast<double>(at + 1);
+    term *= (static_cast<double>(sorted.size()) - next + 1) / next;
+    chance += term;
+    if (chance > kDoubt) return std::max(1.0, sorted[at]);
+    ++at;
+  }
+}
 
 json to_json(const RegretDocument& document) {
   json summaries = json::array();
@@ -34,6 +54,8 @@ json to_json(const RegretDocument& document) {
                          {"geo", one.geo},
                          {"worst", one.worst},
                          {"above_1.05", one.above},
+                         {"surely_above_1.05", one.surely_above},
+                         {"surely_worst", one.surely_worst},
                          {"right", one.right}});
   }
   json layers = json::array();

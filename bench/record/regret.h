@@ -22,8 +22,12 @@ struct RegretLayer {
   std::optional<double> predicted{};  ///< of the pick
   std::vector<RegretTime> times{};    ///< of all contestants, the pick's first
   RegretTime best{};
+  std::vector<double> rounds{};  ///< of each round: the time of the pick / that of the best; empty for one round
 
   double ratio() const { return pick.seconds / best.seconds; }
+  /// What the ratio is at least, beyond the noise: its median over further rounds is below with a probability of 1/16
+  /// or less, by the sign test, from four rounds on (of three 1/8, of two 1/4). 1 for one round, which does not tell.
+  double at_least() const;
 };
 
 /// The layers of one dtype in one layout.
@@ -31,8 +35,10 @@ struct RegretSummary {
   std::string dtype{}, layout{};
   int layers = 0;
   double geo = 1, worst = 1;
-  int above = 0;  ///< by more than 5 %
-  int right = 0;  ///< the pick is the best
+  int above = 0;            ///< by more than 5 %
+  int surely_above = 0;     ///< the same by at_least()
+  double surely_worst = 1;  ///< by at_least()
+  int right = 0;            ///< the pick is the best
 };
 
 struct RegretDocument {

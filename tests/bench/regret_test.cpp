@@ -36,5 +36,29 @@ TEST_CASE("regret: one round is what it was") {
   CHECK(median_of({one}).layers[0].ratio() == 1.5);
 }
 
+TEST_CASE("regret: beyond the noise is what nearly all rounds show") {
+  RegretLayer one;
+  one.rounds = {1.2, 1.1, 1.3, 1.15};
+  CHECK(one.at_least() == 1.1);  // all four above the median: 1/16
+  one.rounds = {1.2, 1.1, 0.9, 1.3, 1.15};
+  CHECK(one.at_least() == 1);
+  one.rounds = {1.2, 1.1, 1.3, 1.15, 1.25, 1.22, 1.12, 0.9};
+  CHECK(one.at_least() == 1.1);  // one of eight below: 9/256
+  one.rounds = {1.5};
+  CHECK(one.at_least() == 1);
+}
+
+TEST_CASE("regret: two equal candidates are above 1.05 by noise, but not surely") {
+  std::vector<RegretDocument> rounds(5);
+  const double cpu[] = {1.0, 1.2, 1.2, 1.2, 0.9};
+  for (std::size_t i = 0; i < rounds.size(); ++i) rounds[i].layers = {layer("a", cpu[i], 1), layer("b", 1.2, 1)};
+  RegretDocument all = median_of(rounds);
+  summarize(all);
+  REQUIRE(all.summaries.size() == 1);
+  CHECK(all.summaries[0].above == 2);
+  CHECK(all.summaries[0].surely_above == 1);
+  CHECK(all.summaries[0].surely_worst == doctest::Approx(1.2));
+}
+
 }  // namespace
 }  // namespace gable::bench
