@@ -176,8 +176,9 @@ class Runner {
     arguments_.weights = packed_.get();
   }
 
-  /// The same with a new plan, whose workspace lies elsewhere.
+  /// The same with a new plan, whose workspace lies elsewhere, where it is not searched for.
   void use_anew(const Track& track) {
+    if (contestant_->search) return use(track);
     std::unique_ptr<PlanImpl> plan = contestant_->make();
     const std::unique_ptr<PlanImpl> before = std::exchange(plan_, std::move(plan));
     use(track);

@@ -147,15 +147,18 @@ TEST_CASE("tuner: a contestant that is fast right after itself only loses, as in
 TEST_CASE("tuner: a plan is searched for within half of the limit, and the result names it") {
   const auto device = std::make_shared<tuner_test::Host>();
   double now = 0, allowed = 0;
+  int searches = 0;
   std::vector<Contestant> contestants;
   contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.6e-3; }));
-  contestants.push_back({.device = device, .search = [&now, &allowed](const PlanSearch& search) {
+  contestants.push_back({.device = device, .search = [&now, &allowed, &searches](const PlanSearch& search) {
                            allowed = search.seconds;
+                           ++searches;
                            return std::make_unique<tuner_test::Timed>(
-                               now, [](double) { return 0.2e-3; }, "engine 38");
+                               now, [](double) { return 0.28e-3; }, "engine 38");
                          }});
   contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
   measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
+  CHECK(searches == 1);  // on three sets of tensors
   CHECK(allowed > 0.2);
   CHECK(allowed <= 0.25);
   CHECK(contestants[1].program == "engine 38");
