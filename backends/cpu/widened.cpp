@@ -193,18 +193,22 @@ std::string refuse_widened(const WeightedOp& op, const cpu::Target& target) {
 }
 
 double widened_seconds(const WeightedOp& op, const CpuPlace& place) {
-  // Seconds: to convert 16 elements, more if they exceed L2, for each pass, and for each tensor that several threads
-  // convert.
-  constexpr double kVector = 0.9e-9, kFarVector = 0.6e-9, kPass = 60e-9, kRegion = cpu::kRegionCycles / 3e9;
+  // Seconds: to convert 16 elements, more if they exceed L2, to read 16 that another thread converted, for each pass,
+  // and for each tensor that several threads convert.
+  constexpr double kVector = 0.9e-9, kFarVector = 0.6e-9, kOthersVector = 12e-9, kPass = 60e-9,
+                   kRegion = cpu::kRegionCycles / 3e9;
   const WeightedOp inner = in_f32(op, place.threads);
   const Conv2dProblem& pass = inner.problem;
   const double elements = static_cast<double>(pass.x_elements() + pass.y_elements());
   const double bytes = elements * sizeof(float) / place.threads;
   const bool far = bytes > static_cast<double>(cpu::l2_bytes());
   const double convert = elements / 16 * (kVector + (far ? kFarVector : 0)) / place.threads;
+  // Threads convert pixels, with the channels of all groups, and compute groups.
+  const double others = pass.groups == 1 ? 0 : static_cast<double>(pass.x_elements()) * (1 - 1.0 / place.threads);
+  const double fetch = others / 16 * kOthersVector / place.threads;
   const auto passes = static_cast<double>(op.problem.n / pass.n);
   const double regions = place.threads > 1 ? 2 * kRegion : 0;
-  return passes * (fastest_kernel(inner, place).seconds + convert + kPass + regions);
+  return passes * (fastest_kernel(inner, place).seconds + convert + fetch + kPass + regions);
 }
 
 std::unique_ptr<PlanImpl> make_widened_plan(const WeightedOp& op, const CpuPlace& place) {

@@ -18,6 +18,9 @@ constexpr double kWidenedRun = 12;  // of pixels that lie together
 constexpr double kWidenedVector = 1.5, kNarrowedVector = 0.8;
 constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
 
+constexpr double kNearWeights = 1;    // cycles of a vector of weights, at most, that come from L1
+constexpr double kNarrowPanel = 1.5;  // times the cycles of weights of the widest panel
+
 }  // namespace
 
 double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threads) {
@@ -37,15 +40,18 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const double stored = kStoredVector + (p.dtype == DType::f32 ? 0 : kNarrowedVector);
   double cycles = input * static_cast<double>(b.units.lane_blocks);
   const double weights = weights_cycles(p);
+  const bool vector = is_matrix_by_vector(p, kernels) && p.k > kernels.lanes;
+  const std::int64_t widest = b.tile.vectors * kernels.lanes;
   std::int64_t lanes = 0, panels = 0;
   for (std::int64_t lane = 0; lane < p.k; lane += panels * lanes) {
-    const std::int64_t widest = b.tile.vectors * kernels.lanes;
     lanes = p.k - lane >= widest ? widest : packed_panel_lanes(kernels, p.k - lane);
     panels = std::max<std::int64_t>(1, (p.k - lane) / lanes);  // alike
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
                            (lanes < kernels.lanes ? kHalfVectorProduct : 1);
-    const double step = std::max(pixels * product, tiles * weights);  // a tile of one pixel waits for weights
+    // A tile of one pixel waits for weights, of narrow panels longer if they come from L2.
+    const double waits = vector && lanes < widest && weights > kNearWeights ? kNarrowPanel : 1;
+    const double step = std::max(pixels * product, tiles * weights * waits);
     cycles +=
         static_cast<double>(panels) * (vectors * (channels * step + pixels * stored) + tiles * (kTile + runs * kRun));
   }
