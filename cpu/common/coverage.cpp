@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "depthwise_non_temporal",
     "depthwise_row_tiles",
     "depthwise_pairs",
+    "depthwise_planes_scaled",
     "depthwise_planes_in_place",
     "depthwise_planes_staged",
     "depthwise_planes_direct",

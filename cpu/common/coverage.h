@@ -31,6 +31,7 @@ enum class Path {
   depthwise_non_temporal,
   depthwise_row_tiles,
   depthwise_pairs,
+  depthwise_planes_scaled,
   depthwise_planes_in_place,
   depthwise_planes_staged,
   depthwise_planes_direct,

@@ -60,6 +60,18 @@ double single_output_seconds(const Conv2dProblem& p, const Target& target, int t
   return estimated_seconds(p, cycles * fma_cycles(target, b.sections.front().lanes) / 0.5, b.units(), threads);
 }
 
+/// Planes of a 1x1 window, fitted on Zen 5.
+double scaled_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
+  constexpr double kPlane = 1.8, kVector = 0.25, kVectorOf16Bits = 0.4;  // nanoseconds
+  constexpr double kFarLine = 0.7, kFarLineOf16Bits = 1.6, kCall = 60;
+  const bool f32 = p.dtype == DType::f32;
+  const std::int64_t vectors = ceil_div(p.h * p.w, depthwise_plane_kernels(target).lanes);
+  const double plane = kPlane + static_cast<double>(vectors) * (f32 ? kVector : kVectorOf16Bits);
+  const double nanoseconds =
+      static_cast<double>(p.n * p.k) * plane + kCall + far_lines(p) * (f32 ? kFarLine : kFarLineOf16Bits);
+  return nanoseconds * 1e-9 / threads + (threads > 1 ? kRegionCycles / 3e9 : 0);
+}
+
 double single_output_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   // Nanoseconds on Zen 5. Pixels as rows: of a vector's product, a run, a tile, an element that is copied or spread
   // over the phases of a stride, a row of them, a plane. Channels as lanes: besides them of an input, an output and a
@@ -125,6 +137,7 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
 
 double depthwise_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   if (!p.pool.none()) return kNoEstimate;
+  if (is_pointwise(p)) return scaled_planes_seconds(p, target, threads);
   if (p.k == p.c) return single_output_planes_seconds(p, target, threads);
   // Nanoseconds of a vector's product, of an output, of an input that is staged, of a row of them, of an output plane.
   constexpr double kVector = 0.23, kOutput = 0.08, kOutputOf16Bits = 0.18, kStage = 0.14, kRow = 0.6, kPlane = 40;

@@ -71,6 +71,7 @@ class DepthwisePlanesPlan::Unit {
   }
 
   void compute() {
+    if (b_.scales) return scale();
     if (b_.transposes) return compute_group();
     if (!b_.in_place) {
       for (std::int64_t k = first_; k < end_; ++k) {
@@ -103,6 +104,24 @@ class DepthwisePlanesPlan::Unit {
     return run_.x + ((image_ * p_.c + k / multiplier_) * p_.h + first_input_) * p_.w * element_;
   }
   char* output(std::int64_t k) const { return run_.y + ((image_ * p_.k + k) * p_.ho + first_row_) * p_.wo * element_; }
+
+  void scale() const {
+    // Outputs of the first input plane may begin in the unit before.
+    for (std::int64_t k = first_; k < end_;) {
+      const std::int64_t whole = k % multiplier_ == 0 ? end_ - k : std::min(end_ - k, multiplier_ - k % multiplier_);
+      b_.sections.front().planes->scale[static_cast<int>(p_.dtype)](
+          {.x = input(k),
+           .repeats = multiplier_,
+           .weights = run_.packed + k,
+           .bias = run_.bias == nullptr ? nullptr : run_.bias + k,
+           .y = output(k),
+           .planes = whole,
+           .pixels = p_.wo,
+           .least = p_.activation == Activation::relu ? 0.0F : -INFINITY,
+           .tanh = p_.activation == Activation::tanh});
+      k += whole;
+    }
+  }
 
   /// As many planes as a vector has lanes, one column of pixels after the other.
   void compute_group() const {
@@ -193,7 +212,9 @@ class DepthwisePlanesPlan::Unit {
 
 void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bias, void* y) {
   const Conv2dProblem& p = problem_;
-  if (blocking_.transposes) {
+  if (blocking_.scales) {
+    note_path(Path::depthwise_planes_scaled, *target_);
+  } else if (blocking_.transposes) {
     note_path(Path::depthwise_planes_transposed, *target_);
   } else {
     note_path(blocking_.in_place ? Path::depthwise_planes_in_place : Path::depthwise_planes_staged, *target_);
@@ -209,12 +230,15 @@ void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bi
 Conv2dDescription DepthwisePlanesPlan::description() const {
   const PlanesBlocking& b = blocking_;
   std::int64_t tallest = 1;
-  for (const AxisTile& tile : b.rows.tiles.front()) tallest = std::max<std::int64_t>(tallest, tile.outputs);
+  if (!b.scales) {
+    for (const AxisTile& tile : b.rows.tiles.front()) tallest = std::max<std::int64_t>(tallest, tile.outputs);
+  }
   Conv2dDescription d;
   d.kernel = "depthwise_planes";
   d.target = target_->name;
-  d.tile = text(tallest) + " rows x " + text(b.sections.front().lanes) +
-           (b.transposes ? " channels" : " pixels of one channel");
+  d.tile = b.scales ? text(b.sections.front().lanes) + " pixels of one channel"
+                    : text(tallest) + " rows x " + text(b.sections.front().lanes) +
+                          (b.transposes ? " channels" : " pixels of one channel");
   d.blocking = "unit " + text(b.unit_planes) + " channels x " + text(b.unit_rows) + " rows, " +
                text(problem_.n * b.plane_blocks * b.row_blocks) + " units";
   d.fusion = std::string(b.transposes ? "planes transposed"

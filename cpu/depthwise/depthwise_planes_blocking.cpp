@@ -14,21 +14,16 @@ namespace {
 constexpr std::int64_t kUnitFloats = 10 << 10;
 /// A group's pixels stay in L2, and mostly in L1.
 constexpr std::int64_t kMaxTransposedPixels = 1024;
-/// Pointwise planes of fewer pixels would be rows too short for the work around them.
-constexpr std::int64_t kMinPointwiseRow = 128;
-
-Conv2dProblem with_planes_in_a_row(Conv2dProblem p) {
-  if (!is_pointwise(p) || p.h * p.w < kMinPointwiseRow) return p;
-  p.w = p.wo = p.h * p.w;
-  p.h = p.ho = 1;
-  return p;
-}
-
 class Blocking {
  public:
   Blocking(const Conv2dProblem& problem, const Target& target, int threads)
-      : p_(with_planes_in_a_row(problem)), threads_(threads) {
+      : p_(with_pixels_in_a_row(problem)), threads_(threads) {
     b_.problem = p_;
+    b_.scales = b_.in_place = is_pointwise(p_);
+    if (b_.scales) {
+      add_section(target, 0, p_.wo);
+      return;
+    }
     b_.transposes = p_.k == p_.c && p_.wo < 2 * depthwise_tiles(target).lanes && p_.h * p_.w <= kMaxTransposedPixels;
     if (b_.transposes) {
       const Target* half = half_width_target(target);
@@ -42,9 +37,10 @@ class Blocking {
   }
 
   PlanesBlocking run() {
+    if (b_.scales) return run_scaled();
     if (b_.transposes) return run_transposed();
     choose_rows();
-    const std::int64_t fair = threads_ == 1 ? p_.k : std::max<std::int64_t>(1, p_.n * p_.k / units_wanted(threads_));
+    const std::int64_t fair = fair_planes();
     const std::int64_t fitting =
         std::max<std::int64_t>(1, kUnitFloats / std::max<std::int64_t>(1, b_.workspace.plane_floats));
     b_.unit_planes = b_.row_blocks > 1 ? 1 : std::min({p_.k, fair, fitting});
@@ -57,6 +53,7 @@ class Blocking {
 
   /// The size of the table, counted without making it.
   std::int64_t table_pieces() {
+    if (b_.scales) return 1;
     const AxisCut rows(row_axis(p_));
     if (b_.transposes) return std::max(p_.ho, rows.most_positions(p_.ho, kMaxTileOutputs));
     choose_rows();
@@ -72,6 +69,18 @@ class Blocking {
       if (!too_large() || b_.unit_rows <= tile_rows()) break;
     }
     b_.row_blocks = ceil_div(p_.ho, b_.unit_rows);
+  }
+
+  /// Planes of a unit, so that all threads get some.
+  std::int64_t fair_planes() const {
+    return threads_ == 1 ? p_.k : std::max<std::int64_t>(1, p_.n * p_.k / units_wanted(threads_));
+  }
+
+  PlanesBlocking run_scaled() {
+    b_.unit_planes = std::min(p_.k, fair_planes());
+    b_.plane_blocks = ceil_div(p_.k, b_.unit_planes);
+    b_.unit_rows = b_.row_blocks = 1;
+    return b_;
   }
 
   PlanesBlocking run_transposed() {

@@ -47,6 +47,7 @@ struct PlanesWorkspace {
 
 struct PlanesBlocking {
   Conv2dProblem problem;                   // as the loops compute it: pointwise planes as one row
+  bool scales;                             // each output is one product: planes are multiplied by their weight
   bool transposes;                         // lanes are channels: groups of planes are transposed to pixels and back
   bool in_place;                           // tiles read the image
   bool stores_rows;                        // tiles write f32 rows in the workspace, else y

@@ -161,6 +161,70 @@ struct DepthwisePlanes {
     }
   }
 
+  /// One product, bias and activation of a vector of pixels.
+  template <bool kTanh>
+  static HWY_INLINE V scaled(V x, V weight, V bias, V least) {
+    const D d;
+    const V value = at_least(d, least, hn::MulAdd(x, weight, bias));
+    if constexpr (kTanh) return tanh_f32(d, value);
+    return value;
+  }
+
+  /// Rounded to bf16 in the upper halves of the lanes.
+  static HWY_INLINE auto rounded(V value) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    const auto sum = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+    const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+    return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), quiet, sum);
+  }
+
+  template <bool kTanh>
+  static HWY_INLINE void scale_plane(const T* x, T* y, std::int64_t pixels, V weight, V bias, V least) {
+    const D d;
+    std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kType == DType::bf16) {
+      // Two vectors share the operations that gather the upper halves of their lanes.
+      const hn::Repartition<std::uint16_t, D> d16;
+      for (; i + 2 * lanes() <= pixels; i += 2 * lanes()) {
+        const V low = scaled<kTanh>(load_as_f32<kType>(d, x + i), weight, bias, least);
+        const V high = scaled<kTanh>(load_as_f32<kType>(d, x + i + lanes()), weight, bias, least);
+        hn::StoreU(hn::ConcatOdd(d16, hn::BitCast(d16, rounded(high)), hn::BitCast(d16, rounded(low))), d16, y + i);
+      }
+    }
+#endif
+    for (; i + lanes() <= pixels; i += lanes()) {
+      store_f32_as<kType>(d, scaled<kTanh>(load_as_f32<kType>(d, x + i), weight, bias, least), y + i);
+    }
+    if (i == pixels) return;
+    const int rest = static_cast<int>(pixels - i);
+    const V last = scaled<kTanh>(load_first_as_f32<kType>(d, x + i, rest), weight, bias, least);
+    store_first_f32_as<kType>(d, last, y + i, rest);
+  }
+
+  template <bool kTanh>
+  static HWY_INLINE void scale_as(const ScaledPlanes& caller) {
+    const ScaledPlanes call = caller;
+    const D d;
+    const V least = hn::Set(d, call.least);
+    const T* x = static_cast<const T*>(call.x);
+    T* y = static_cast<T*>(call.y);
+    for (std::int64_t k = 0; k < call.planes; ++k, y += call.pixels) {
+      const V bias = hn::Set(d, call.bias == nullptr ? 0.0F : call.bias[k]);
+      scale_plane<kTanh>(x, y, call.pixels, hn::Set(d, call.weights[k]), bias, least);
+      if ((k + 1) % call.repeats == 0) x += call.pixels;
+    }
+  }
+  static void scale(const ScaledPlanes& call) {
+    if (call.tanh) {
+      scale_as<true>(call);
+    } else {
+      scale_as<false>(call);
+    }
+  }
+
   static void finish(const PlaneResults& call) {
     if (call.tanh) {
       finish_as<true>(call);
@@ -182,6 +246,7 @@ void fill_planes(PlaneKernels& kernels) {
   kernels.finish[static_cast<int>(kType)] = &DepthwisePlanes<kType>::finish;
   kernels.to_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::to_pixels;
   kernels.from_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::from_pixels;
+  kernels.scale[static_cast<int>(kType)] = &DepthwisePlanes<kType>::scale;
 }
 
 const PlaneKernels& depthwise_plane_kernels_here() {

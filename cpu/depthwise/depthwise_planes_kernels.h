@@ -42,6 +42,18 @@ struct PlaneGroup {
   bool tanh;
 };
 
+/// Planes of a 1x1 window, whose outputs are one product each: y = x * weight + bias, pixel by pixel.
+struct ScaledPlanes {
+  const void* x;         // the plane of the first output
+  std::int64_t repeats;  // outputs of the same input plane
+  const float* weights;  // one a plane
+  const float* bias;     // likewise, or null
+  void* y;
+  std::int64_t planes, pixels;
+  float least;  // outputs below become this; minus infinity: none
+  bool tanh;
+};
+
 struct PlaneKernels {
   int lanes;
   /// Indexed by DType.
@@ -49,6 +61,7 @@ struct PlaneKernels {
   void (*finish[3])(const PlaneResults&);
   void (*to_pixels[3])(const PlaneGroup&);
   void (*from_pixels[3])(const PlaneGroup&);
+  void (*scale[3])(const ScaledPlanes&);
   /// As in vector-inl.h.
   void (*transpose)(const float* x, std::int64_t x_stride, float* y, std::int64_t y_stride, std::int64_t rows,
                     std::int64_t columns);

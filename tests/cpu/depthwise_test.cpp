@@ -274,6 +274,21 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("depthwise 1x1: planes of any size, outputs of one input channel in several units, every activation") {
+  std::mt19937 random(31);
+  for (const std::int64_t multiplier : {1, 3}) {
+    for (const std::int64_t size : {1, 3, 4, 7, 12, 20}) {
+      const std::int64_t channels = size == 4 ? 37 : 5;
+      Conv2dProblem p{.n = 2, .c = channels, .h = size, .w = size, .k = multiplier * channels, .r = 1, .s = 1};
+      p.groups = channels;
+      p.bias = size != 7;
+      p.activation = size == 3 ? Activation::tanh : size == 4 ? Activation::relu : Activation::none;
+      const Runs runs = check_everywhere(sized(p, 0, 0), random, size == 12 ? 1 : 3);
+      CHECK(runs.at("depthwise_planes") == runs_in_one_layout());
+    }
+  }
+}
+
 TEST_CASE("depthwise: several output channels an input channel, tanh, and images of few pixels") {
   std::mt19937 random(29);
   for (const std::int64_t multiplier : {2, 3, 5, 16}) {
