@@ -1,9 +1,10 @@
-// The register tile (depthwise_tile.h). Registers: up to 8 accumulators, up to 7 weights, 1 input: the 16 of AVX2.
-// A run of t taps at stride 1 loads t vectors of weights and 7 + t of input for 8t FMA: 13 loads for 24 with 3 taps, 17
-// for 40 with 5, 21 for 56 with 7. So the FMA units bound it, even where each load of input crosses a cache line.
-// In bf16, with 32 registers and pixels of whole cache lines, a tile takes two vectors of channels from one load of 64
-// bytes: a shift gives the even channels as f32, a mask the odd ones, and the results are merged in the same way.
-// Widening neighbouring channels takes two operations for each vector instead of one, and they compete with the FMA.
+// The register tile (depthwise_tile.h). Registers: up to 8 accumulators (10 with 32 registers), up to 7 weights, 1
+// input: the 16 of AVX2. A run of t taps at stride 1 loads t vectors of weights and 7 + t of input for 8t FMA: 13 loads
+// for 24 with 3 taps, 17 for 40 with 5, 21 for 56 with 7. So the FMA units bound it, even where each load of input
+// crosses a cache line. In bf16, with 32 registers and pixels of whole cache lines, a tile takes two vectors of
+// channels from one load of 64 bytes: a shift gives the even channels as f32, a mask the odd ones, and the results are
+// merged in the same way. Widening neighbouring channels takes two operations for each vector instead of one, and they
+// compete with the FMA.
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/depthwise/depthwise_tile.h"
@@ -32,6 +33,14 @@ constexpr bool goes_by_taps(int outputs, int taps, int stride) {
 }
 #else
 constexpr bool goes_by_taps(int, int, int) { return false; }
+#endif
+
+/// How many sums an output of a tile of one row has, each of every so manieth tap: with few outputs, one sum would wait
+/// for the FMA before it.
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int sums_of(int outputs) { return outputs <= 5 ? 2 : 1; }
+#else
+constexpr int sums_of(int) { return 1; }
 #endif
 
 /// Whether tiles of a type take pairs of vectors.
@@ -104,6 +113,12 @@ struct DepthwiseTile {
   using V = hn::Vec<D>;
   using T = Storage<kType>;
   static constexpr bool kPairs = takes_pairs(kType);
+  static constexpr int kSums = sums_of(kOutputs);
+
+  /// The sums of a tile's outputs; tap t adds to sum t % kSums.
+  struct Sums {
+    V of[kSums][kOutputs];
+  };
 
   /// See vector-inl.h: gcc would keep an offset for each position.
   static HWY_INLINE void next_position([[maybe_unused]] const T*& x) {
@@ -138,8 +153,7 @@ struct DepthwiseTile {
   /// Outputs [kFirst, kFirst + kCount), tap after tap. An accumulator is used again after kCount FMA, which is about
   /// the latency of one.
   template <int kTaps, bool kAll, int kFirst, int kCount>
-  static HWY_INLINE void by_taps(const T* x, std::int64_t step, const V (&taps)[kTaps], Positions inside,
-                                 V (&acc)[kOutputs]) {
+  static HWY_INLINE void by_taps(const T* x, std::int64_t step, const V (&taps)[kTaps], Positions inside, Sums& sums) {
     constexpr int kPositions = (kCount - 1) * kStride + kTaps;
     V inputs[kPositions];
     HWY_UNROLL(21) for (int i = 0; i < kPositions; ++i) {
@@ -149,7 +163,8 @@ struct DepthwiseTile {
     }
     HWY_UNROLL(7) for (int tap = 0; tap < kTaps; ++tap) {
       HWY_UNROLL(8) for (int i = 0; i < kCount; ++i) {
-        acc[kFirst + i] = hn::MulAdd(inputs[i * kStride + tap], taps[tap], acc[kFirst + i]);
+        V& sum = sums.of[tap % kSums][kFirst + i];
+        sum = hn::MulAdd(inputs[i * kStride + tap], taps[tap], sum);
       }
     }
   }
@@ -158,14 +173,16 @@ struct DepthwiseTile {
   /// many taps, which have as many FMA for each position.
   template <int kTaps, bool kAll>
   static HWY_INLINE void by_positions(const T* x, std::int64_t step, const V (&taps)[kTaps], Positions inside,
-                                      V (&acc)[kOutputs]) {
+                                      Sums& sums) {
     constexpr int kPositions = (kOutputs - 1) * kStride + kTaps;
     HWY_UNROLL(21) for (int i = 0; i < kPositions; ++i) {
       if (kAll || HWY_LIKELY((inside >> i & 1) != 0)) {
         const V input = widened(x);
         HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
           const int tap = i - output * kStride;
-          if (tap >= 0 && tap < kTaps) acc[output] = hn::MulAdd(input, taps[tap], acc[output]);
+          if (tap < 0 || tap >= kTaps) continue;
+          V& sum = sums.of[tap % kSums][output];
+          sum = hn::MulAdd(input, taps[tap], sum);
         }
       }
       x += step;
@@ -176,54 +193,52 @@ struct DepthwiseTile {
   /// kAll: every position is inside the image.
   template <int kTaps, bool kAll>
   static HWY_INLINE void multiply_add(const T* x, std::int64_t step, const float* weights, Positions inside,
-                                      V (&acc)[kOutputs]) {
+                                      Sums& sums) {
     const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     V taps[kTaps];
     HWY_UNROLL(7) for (int tap = 0; tap < kTaps; ++tap) taps[tap] = hn::LoadU(d, weights + tap * lanes);
     constexpr int kGroup = (kOutputs + 1) / 2;
     if constexpr (goes_by_taps(kOutputs, kTaps, kStride)) {
-      by_taps<kTaps, kAll, 0, kOutputs>(x, step, taps, inside, acc);
+      by_taps<kTaps, kAll, 0, kOutputs>(x, step, taps, inside, sums);
     } else if constexpr (goes_by_taps(kGroup, kTaps, kStride)) {
-      by_taps<kTaps, kAll, 0, kGroup>(x, step, taps, inside, acc);
-      by_taps<kTaps, kAll, kGroup, kOutputs - kGroup>(x + kGroup * kStride * step, step, taps, inside, acc);
+      by_taps<kTaps, kAll, 0, kGroup>(x, step, taps, inside, sums);
+      by_taps<kTaps, kAll, kGroup, kOutputs - kGroup>(x + kGroup * kStride * step, step, taps, inside, sums);
     } else {
-      by_positions<kTaps, kAll>(x, step, taps, inside, acc);
+      by_positions<kTaps, kAll>(x, step, taps, inside, sums);
     }
   }
 
   template <int kTaps>
-  static HWY_INLINE void run_of(const T* x, std::int64_t step, const float* weights, Positions inside,
-                                V (&acc)[kOutputs]) {
+  static HWY_INLINE void run_of(const T* x, std::int64_t step, const float* weights, Positions inside, Sums& sums) {
     constexpr Positions kAll = (Positions{1} << ((kOutputs - 1) * kStride + kTaps)) - 1;
     if (inside == kAll) {
-      multiply_add<kTaps, true>(x, step, weights, inside, acc);
+      multiply_add<kTaps, true>(x, step, weights, inside, sums);
     } else {
-      multiply_add<kTaps, false>(x, step, weights, inside, acc);
+      multiply_add<kTaps, false>(x, step, weights, inside, sums);
     }
   }
 
-  static HWY_INLINE void all_runs(const DepthwiseTileCall& call, const T* first, std::int64_t weights_at,
-                                  V (&acc)[kOutputs]) {
+  static HWY_INLINE void all_runs(const DepthwiseTileCall& call, const T* first, std::int64_t weights_at, Sums& sums) {
     for (const TapRun* run = call.runs; run != call.runs + call.run_count; ++run) {
       const T* x = first + run->x;
       const float* weights = call.weights + run->weights + weights_at;
       const Positions inside = call.positions[run->positions];
       switch (run->taps) {
         case 1:
-          run_of<1>(x, call.x_step, weights, inside, acc);
+          run_of<1>(x, call.x_step, weights, inside, sums);
           break;
         case 2:
-          run_of<2>(x, call.x_step, weights, inside, acc);
+          run_of<2>(x, call.x_step, weights, inside, sums);
           break;
         case 3:
-          run_of<3>(x, call.x_step, weights, inside, acc);
+          run_of<3>(x, call.x_step, weights, inside, sums);
           break;
         case 5:
-          run_of<5>(x, call.x_step, weights, inside, acc);
+          run_of<5>(x, call.x_step, weights, inside, sums);
           break;
         default:
-          run_of<7>(x, call.x_step, weights, inside, acc);
+          run_of<7>(x, call.x_step, weights, inside, sums);
           break;
       }
     }
@@ -297,10 +312,16 @@ struct DepthwiseTile {
     const D d;
     if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
     const V first = quiet(hn::LoadU(d, bias));
-    V acc[kOutputs];
-    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = first;
-    all_runs(call, x, weights_at, acc);
-    finish(call, acc, y);
+    Sums sums;
+    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
+      sums.of[0][i] = first;
+      if constexpr (kSums == 2) sums.of[1][i] = hn::Set(d, -0.0F);  // adds nothing, not even a sign
+    }
+    all_runs(call, x, weights_at, sums);
+    if constexpr (kSums == 2) {
+      HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) sums.of[0][i] = hn::Add(sums.of[0][i], sums.of[1][i]);
+    }
+    finish(call, sums.of[0], y);
   }
 
 #if HWY_TARGET == HWY_AVX3
