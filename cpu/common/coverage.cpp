@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_store_nchw",
     "depthwise_in_place",
     "depthwise_widened",
+    "depthwise_reaching",
     "depthwise_multiplied",
     "depthwise_non_temporal",
     "depthwise_row_tiles",
@@ -103,10 +104,12 @@ constexpr bool takes(PathUnit unit, Path path) {
           path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
-/// Targets with vectors of one lane have no narrow groups. Depthwise row tiles need more registers than some targets
-/// have.
+/// Targets with vectors of one lane have no narrow groups, and no vectors that reach into the next pixels. Depthwise
+/// row tiles need more registers than some targets have.
 bool exists_on(Path path, const Target& target) {
-  return (path != Path::narrow_groups && path != Path::depthwise_row_tiles) || target.name != "scalar";
+  const bool vectors =
+      path == Path::narrow_groups || path == Path::depthwise_row_tiles || path == Path::depthwise_reaching;
+  return !vectors || target.name != "scalar";
 }
 /// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and its pairs of vectors, for which
 /// other targets have too few registers.

@@ -27,6 +27,7 @@ enum class Path {
   conv2d_store_nchw,
   depthwise_in_place,
   depthwise_widened,
+  depthwise_reaching,
   depthwise_multiplied,
   depthwise_non_temporal,
   depthwise_row_tiles,

@@ -135,14 +135,8 @@ class DepthwisePlan::UnitBlock {
     call_.paired = b_.sections[block_.section].paired;
     call_.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
     call_.non_temporal = run.non_temporal;
-    const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // offset of the last vector in f32 rows
-    x_pitch_ = b_.stages_input ? block_.vectors.vectors * lanes_ : p_.c;
-    y_pitch_ = b_.stores_rows ? block_.vectors.vectors * lanes_ : p_.k;
-    call_.last = {.x = b_.stages_input ? in_rows : block_.vectors.last,
-                  .y = b_.stores_rows ? in_rows : block_.vectors.last,
-                  .bias = block_.vectors.last};
-    call_.x_step = plan.columns_.position_step() * x_pitch_;
-    call_.y_step = plan.columns_.output_step() * y_pitch_;
+    last_image_ = image + 1 == p_.n;
+    place_rows(b_.stages_input, b_.stores_rows);
   }
 
   void compute() {
@@ -162,18 +156,44 @@ class DepthwisePlan::UnitBlock {
   }
 
  private:
+  /// Whether rows of input are read from the workspace and rows of results are written to it.
+  void place_rows(bool staged, bool stored) {
+    staged_rows_ = staged;
+    stored_rows_ = stored;
+    const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // offset of the last vector in f32 rows
+    x_pitch_ = staged ? block_.vectors.vectors * lanes_ : p_.c;
+    y_pitch_ = stored ? block_.vectors.vectors * lanes_ : p_.k;
+    call_.last = {.x = staged ? in_rows : block_.vectors.last,
+                  .y = stored ? in_rows : block_.vectors.last,
+                  .bias = block_.vectors.last};
+    call_.x_step = plan_.columns_.position_step() * x_pitch_;
+    call_.y_step = plan_.columns_.output_step() * y_pitch_;
+  }
+
+  /// Whether vectors may reach beyond this row: what they write there is written after it, by this unit, and what they
+  /// read there belongs to the tensor.
+  bool may_reach(std::int64_t row, const WindowAxis& rows, const TapRange& taps) const {
+    const bool ends_unit = row + 1 == std::min(first_row_ + b_.unit_rows, p_.ho);
+    const bool ends_tensor =
+        last_image_ && taps.begin < taps.end && rows.first(row) + (taps.end - 1) * p_.dilation_h + 1 == p_.h;
+    return b_.reaches && !ends_unit && !ends_tensor;
+  }
+
   void compute_row(const PixelBlock& pixels, std::int64_t row) {
     const WindowAxis rows = row_axis(p_);
     const TapRange taps = rows.inside(row);
-    if (b_.stages_input && taps.begin < taps.end) stage(pixels, rows, row, taps);
+    const bool reaches = may_reach(row, rows, taps);
+    if (b_.reaches && staged_rows_ == reaches) place_rows(!reaches, b_.stores_rows && !reaches);
+    if (staged_rows_ && taps.begin < taps.end) stage(pixels, rows, row, taps);
     list_runs(rows, row, taps);
+    const DType type = reaches ? p_.dtype : b_.tile_type;
     const DepthwiseTileFunction* functions =
-        block_.tiles->tiles[static_cast<int>(b_.tile_type)][plan_.columns_.tile_stride() - 1];
-    const auto bytes = static_cast<std::int64_t>(size_of(b_.tile_type));
-    const char* x = b_.stages_input ? reinterpret_cast<const char*>(ring_) : x_;
-    char* y = b_.stores_rows ? reinterpret_cast<char*>(results_) : y_ + row * p_.wo * p_.k * bytes;
-    const std::int64_t first_pixel = b_.stores_rows ? pixels.first_pixel : 0;
-    const std::int64_t first_column = b_.stages_input ? pixels.first_column : 0;
+        block_.tiles->tiles[static_cast<int>(type)][plan_.columns_.tile_stride() - 1];
+    const auto bytes = static_cast<std::int64_t>(size_of(type));
+    const char* x = staged_rows_ ? reinterpret_cast<const char*>(ring_) : x_;
+    char* y = stored_rows_ ? reinterpret_cast<char*>(results_) : y_ + row * p_.wo * p_.k * bytes;
+    const std::int64_t first_pixel = stored_rows_ ? pixels.first_pixel : 0;
+    const std::int64_t first_column = staged_rows_ ? pixels.first_column : 0;
     for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
       const AxisTile& tile = b_.tiles[i];
       call_.positions = b_.positions.data() + tile.positions_at;
@@ -182,7 +202,7 @@ class DepthwisePlan::UnitBlock {
       call_.tiles = tile.count;
       functions[tile.outputs - 1](call_);
     }
-    if (b_.stores_rows) narrow(pixels, row);
+    if (stored_rows_) narrow(pixels, row);
   }
 
   /// Whether a row tile can begin at this row: enough rows follow, and none of them reads padding rows.
@@ -214,7 +234,7 @@ class DepthwisePlan::UnitBlock {
     TapRun* next = runs_;
     for (std::int64_t kh = taps.begin; kh < taps.end; ++kh) {
       const std::int64_t source = rows.first(row) + kh * p_.dilation_h;
-      const std::int64_t x = b_.stages_input ? ring_row(source) - ring_ : source * p_.w * p_.c;
+      const std::int64_t x = staged_rows_ ? ring_row(source) - ring_ : source * p_.w * p_.c;
       for (std::int64_t run = 0; run < plan_.columns_.runs(); ++run) {
         const std::int64_t tap = plan_.columns_.run_tap(run);
         *next++ = {x + tap * p_.dilation_w * x_pitch_, (kh * p_.s + tap) * lanes_,
@@ -268,6 +288,7 @@ class DepthwisePlan::UnitBlock {
   float* results_;
   TapRun* runs_;
   std::int64_t first_row_ = 0, staged_ = 0, x_pitch_ = 0, y_pitch_ = 0;
+  bool staged_rows_ = false, stored_rows_ = false, last_image_ = false;
   const char* x_ = nullptr;
   char* y_ = nullptr;
   DepthwiseTileCall call_{};
@@ -276,6 +297,7 @@ class DepthwisePlan::UnitBlock {
 void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
   note_path(blocking_.stages_input ? Path::depthwise_widened : Path::depthwise_in_place, *target_);
   if (blocking_.row_tile_outputs > 0) note_path(Path::depthwise_row_tiles, *target_);
+  if (blocking_.reaches) note_path(Path::depthwise_reaching, *target_);
   if (problem_.k != problem_.c) note_path(Path::depthwise_multiplied, *target_);
   if (blocking_.sections.front().paired) note_path(Path::depthwise_pairs, *target_);
   const bool in_place = problem_.bias && bias_.size() == 0;

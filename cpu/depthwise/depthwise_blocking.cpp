@@ -26,6 +26,14 @@ bool stages_input(const Conv2dProblem& p, std::int64_t lanes) {
   return p.k != p.c || p.k < lanes || other_type;
 }
 
+/// Whether vectors of more lanes than channels may reach into the next pixels: these are neighbours, one row at most is
+/// reached, and the tiles of a row are computed in their order.
+bool reaches(const Conv2dProblem& p, std::int64_t lanes) {
+  const bool rows_hold_vectors = p.w * p.c >= lanes && p.wo * p.k >= lanes;
+  return p.k == p.c && p.k < lanes && p.activation != Activation::tanh && rows_hold_vectors &&
+         AxisCut(column_axis(p)).output_step() == 1;
+}
+
 /// Pointwise images as one image with rows of up to kPointwiseRow pixels, and enough rows for the threads.
 Conv2dProblem with_long_rows(Conv2dProblem p, int threads) {
   if (!is_pointwise(p)) return p;
@@ -69,6 +77,7 @@ class Blocking {
     b_.stages_input = stages_input(p_, b_.sections.front().lanes);
     if (p_.dtype != DType::f32) b_.stores_rows = b_.stages_input;
     b_.tile_type = b_.stages_input ? DType::f32 : p_.dtype;
+    b_.reaches = reaches(p_, b_.sections.front().lanes) && staged_rows_fit();
     b_.row_tile_outputs = b_.stages_input || b_.stores_rows ? 0 : row_tile_outputs(p_, target);
     b_.prefetches = !b_.stages_input && (p_.x_elements() + p_.y_elements()) * element_bytes() > l3_bytes() / 2;
   }
@@ -94,6 +103,11 @@ class Blocking {
   }
 
  private:
+  /// Whether L2 holds the staged rows of a window and their outputs without cutting them into blocks of pixels: a block
+  /// would overwrite the first pixels of the block beside it.
+  bool staged_rows_fit() const {
+    return floats_of(p_.wo) * b_.sections.front().lanes * static_cast<std::int64_t>(sizeof(float)) <= l2_bytes() / 2;
+  }
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }
   static std::int64_t l1_floats() { return l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)); }
   /// Blocks have a multiple of this many channels.
@@ -194,7 +208,7 @@ class Blocking {
   std::int64_t block_pixels(const AxisCut& cut, std::int64_t channels) const {
     const std::int64_t step = std::max<std::int64_t>(kMaxTileOutputs, cut.output_step());
     std::int64_t most = p_.wo;
-    while (b_.stages_input && most > step && floats_of(most) * channels > l1_floats())
+    while (b_.stages_input && !b_.reaches && most > step && floats_of(most) * channels > l1_floats())
       most = std::max(step, ceil_div(most, 2));
     return most;
   }
@@ -242,6 +256,8 @@ std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target
   const DepthwiseTiles& tiles = depthwise_tiles(target);
   const std::int64_t lanes = tiles.lanes;
   const Target* half = half_width_target(target);
+  // Whole vectors that reach into the next pixels replace two of half the lanes. Pointwise images have few rows.
+  if (p.k > lanes / 2 && p.k < lanes && p.r * p.s > 1) return {{&target, lanes, 0, p.k, 0, false}};
   if (half != nullptr && p.k < lanes) return {{half, lanes / 2, 0, p.k, 0, false}};
   // Pairs are loaded as whole cache lines: across two of them they are no faster than their vectors.
   const bool paired = tiles.pairs && p.dtype == DType::bf16 && !stages_input(p, lanes) && p.k % (2 * lanes) == 0;

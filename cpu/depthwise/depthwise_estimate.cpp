@@ -52,7 +52,9 @@ double single_output_seconds(const Conv2dProblem& p, const Target& target, int t
     const double products = kernel_rows * static_cast<double>(q.s * q.wo) * product;
     cycles += static_cast<double>(section.vectors()) * (products + runs + rows * tiles * single::kTile);
     if (q.k < section.lanes) {
-      const std::int64_t pixels = q.n * (std::min(q.h, q.ho * q.r) * q.w + q.ho * q.wo);
+      const std::int64_t apart = std::min(q.n * q.ho, q.n * b.row_blocks + q.r / 2);  // rows that may not reach
+      const std::int64_t pixels =
+          b.reaches ? apart * (std::min(q.h, q.r) * q.w + q.wo) : q.n * (std::min(q.h, q.ho * q.r) * q.w + q.ho * q.wo);
       cycles += static_cast<double>(pixels) * single::kPartPixel;
     }
   }
