@@ -53,39 +53,50 @@ __device__ __forceinline__ void stage_pair(T* to, bool together, float first, fl
   }
 }
 
-/// `rows` staged rows go to the output from tile row `first` on, in stores of `bytes`.
+/// `rows` staged rows go to the output from tile row `first` on, in stores of `bytes`. A thread keeps its columns and
+/// steps from row to row. Values are loaded some at a time, because no load passes a store.
 template <int bytes, typename T, typename Tile>
 __device__ __forceinline__ void store_rows_as(const MmaArguments<T>& a, const BlockPlace& place, const T* staged,
                                               int first, int rows) {
   using Access = typename AccessOf<bytes>::Type;
   constexpr int kElements = bytes / static_cast<int>(sizeof(T)), kAcross = Tile::kColumns / kElements;
-  constexpr int kPitch = Tile::kColumns + kMmaStagedPadding;
+  constexpr int kPitch = Tile::kColumns + kMmaStagedPadding, kStep = Tile::kThreads / kAcross, kTogether = 4;
+  static_assert(Tile::kThreads % kAcross == 0);
   const ImplicitGemm& g = a.gemm;
   const int log_window = g.pooled ? 2 : 0;
-  const int valid_rows = min(rows, g.rows - place.row - first), valid_columns = g.columns - place.column;
-  // Unrolled, because narrow stores are many, and each waits for its load from shared memory.
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < (rows >> log_window) * kAcross; i += Tile::kThreads) {
-    const int row = i / kAcross << log_window, at = i % kAcross * kElements;
-    if (row >= valid_rows || at >= valid_columns) continue;
+  const int at = static_cast<int>(threadIdx.x) % kAcross * kElements;
+  if (at >= g.columns - place.column) return;
+  const int valid = min(rows, g.rows - place.row - first) >> log_window;
+  int row = static_cast<int>(threadIdx.x) / kAcross;
+  T* to = a.y + static_cast<std::int64_t>(((place.row + first) >> log_window) + row) * g.k + place.group * g.columns +
+          place.column + at;
+  const std::int64_t step = std::int64_t{kStep} * g.k;
+  for (; row < valid; row += kTogether * kStep) {
     union {
       Access access;
       T elements[kElements];
-    } values;
-    values.access = *reinterpret_cast<const Access*>(staged + row * kPitch + at);
-    if (g.pooled) {
+    } values[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (row + i * kStep >= valid) break;
+      const T* from = staged + ((row + i * kStep) << log_window) * kPitch + at;
+      values[i].access = *reinterpret_cast<const Access*>(from);
+      if (!g.pooled) continue;
 #pragma unroll
       for (int j = 1; j < 4; ++j) {
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
-          const float other = to_f32(staged[(row + j) * kPitch + at + e]);
-          values.elements[e] = from_f32<T>(max_or_nan(to_f32(values.elements[e]), other));
+          const float other = to_f32(from[j * kPitch + e]);
+          values[i].elements[e] = from_f32<T>(max_or_nan(to_f32(values[i].elements[e]), other));
         }
       }
     }
-    const int pixel = (place.row + first + row) >> log_window;
-    T* to = a.y + static_cast<std::int64_t>(pixel) * g.k + place.group * g.columns + place.column + at;
-    *reinterpret_cast<Access*>(to) = values.access;
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (row + i * kStep >= valid) break;
+      *reinterpret_cast<Access*>(to) = values[i].access;
+      to += step;
+    }
   }
 }
 
