@@ -57,8 +57,8 @@ double padded(double size, double tile) { return std::ceil(size / tile) * tile; 
 double product_flop(double m, double n, double k) { return 2 * m * n * k; }
 
 /// FLOP that each kernel executes for kOddLayer: 3 images of 61x61 pixels, 72 channels, 200 filters, 9 taps.
-double odd_register_tile() {  // tiles of 128 pixels x 64 filters; taps and channels in steps of 32
-  return product_flop(padded(3 * 61 * 61, 128), padded(200, 64), padded(72 * 9, 32));
+double odd_register_tile() {  // tiles of 64 pixels x 128 filters; taps and channels in steps of 32
+  return product_flop(padded(3 * 61 * 61, 64), padded(200, 128), padded(72 * 9, 32));
 }
 double odd_wgmma() {  // tiles of 8x16 pixels of an image x 128 filters; 64 channels at a time, tap by tap
   return product_flop(3 * padded(61, 8) * padded(61, 16), padded(200, 128), padded(72, 64) * 9);

@@ -2,6 +2,7 @@
 #include "cuda/gemm/implicit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace gable::cuda {
@@ -9,22 +10,33 @@ namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 
-double occupancy_rate(int warps) { return warps >= 12 ? 1.0 : warps >= 8 ? 0.9 : 0.6; }
+/// Bytes that the tensors take in device memory, each moved once.
+double tensor_bytes(const ImplicitGemm& g) {
+  const double pixels = static_cast<double>(g.n) * g.h * g.w, outputs = static_cast<double>(g.n) * g.out_h * g.out_w;
+  return sizeof(float) * (pixels * g.c + outputs * g.k);
+}
 
-double cycles(const ImplicitGemm& g, const GemmCandidate& c, int splits, int stage_depth, double fma_per_cycle,
-              int processors) {
-  constexpr double kBytesPerCycle = 1200, kSecondLaunch = 4000;
+/// Blocks in waves, beside device memory: where all fit at once they lie evenly, later ones start where two or three
+/// end together. A stage takes as long as the products of all blocks of a multiprocessor, or as a lone one needs. Then
+/// the pass over the parts.
+double seconds_of(const ImplicitGemm& g, const GemmCandidate& c, int splits, int stage_depth, const GemmCosts& costs,
+                  int processors) {
   const std::int64_t blocks = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups * splits;
-  const auto share = static_cast<double>(ceil_div(blocks, processors));
-  const int resident = static_cast<int>(std::min<double>(share, c.resident));
-  const auto depth = static_cast<double>(ceil_div(ceil_div(g.depth, stage_depth), splits) * stage_depth);
-  const double work = share * c.rows * c.columns * depth;
-  double all = work / fma_per_cycle / c.rate / occupancy_rate(resident * c.warps);
+  const double exact = static_cast<double>(blocks) / (processors * c.resident), waves = std::ceil(exact);
+  const auto at_once = static_cast<double>(std::min<std::int64_t>(ceil_div(blocks, processors), c.resident));
+  const auto stages = static_cast<double>(ceil_div(ceil_div(g.depth, stage_depth), splits));
+  const double outputs = static_cast<double>(c.rows) * c.columns, copies = costs.row * c.rows;
+  const double products = outputs * stage_depth / costs.fma_per_cycle / c.rate + copies;
+  const double output = costs.output + (g.columns % 4 == 0 ? 0 : c.single_output);
+  const double wave =
+      stages * std::max(c.stage + copies, at_once * products) + costs.block + at_once * outputs * output;
+  const double cycles = wave * (waves <= 1 ? 1 : exact + costs.last_wave * (waves - exact));
+  const double computing = cycles / costs.clock, moving = tensor_bytes(g) / costs.bytes_per_second;
+  double seconds = costs.start + std::cbrt(std::pow(computing, 3) + std::pow(moving, 3));
   if (splits > 1) {
-    const double bytes = 4.0 * g.rows * g.groups * g.padded_k * (splits + 1);
-    all += bytes / kBytesPerCycle + kSecondLaunch;
+    seconds += 4.0 * g.rows * g.groups * g.padded_k * (splits + 1) / costs.part_bytes_per_second + costs.second_start;
   }
-  return all;
+  return seconds;
 }
 
 }  // namespace
@@ -63,18 +75,21 @@ std::string implicit_refusal(const Conv2dProblem& p) {
 }
 
 GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, int stage_depth,
-                     double fma_per_cycle, const cudaDeviceProp& device) {
-  constexpr int kMaxSplits = 16, kMinStages = 4;
+                     const GemmCosts& costs, const cudaDeviceProp& device, const GemmTileOverrides& overrides) {
+  constexpr int kMinStages = 2;
   GemmTile best;
   double least = std::numeric_limits<double>::max();
-  for (const GemmCandidate& c : candidates) {
+  for (int i = 0; i < static_cast<int>(candidates.size()); ++i) {
+    const GemmCandidate& c = candidates[static_cast<std::size_t>(i)];
+    if (overrides.candidate >= 0 && overrides.candidate != i) continue;
     if (static_cast<std::size_t>(c.shared_bytes) > device.sharedMemPerBlockOptin) continue;
-    for (int splits = 1; splits <= kMaxSplits; ++splits) {
+    for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32}) {
       if (splits > 1 && gemm.depth < splits * kMinStages * stage_depth) break;
-      const double estimate = cycles(gemm, c, splits, stage_depth, fma_per_cycle, device.multiProcessorCount);
-      if (estimate >= least) continue;
-      least = estimate;
-      best = {.rows = c.rows, .columns = c.columns, .splits = splits, .cycles = estimate};
+      if (overrides.splits != 0 && overrides.splits != splits) continue;
+      const double seconds = seconds_of(gemm, c, splits, stage_depth, costs, device.multiProcessorCount);
+      if (seconds >= least) continue;
+      least = seconds;
+      best = {.rows = c.rows, .columns = c.columns, .splits = splits, .candidate = i, .seconds = seconds};
     }
   }
   return best;

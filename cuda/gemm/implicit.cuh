@@ -5,6 +5,7 @@
 #include "cuda/common/async_copy.cuh"
 #include "cuda/common/check.h"
 #include "cuda/common/device_code.cuh"
+#include "cuda/common/overlapped_launch.cuh"
 #include "cuda/gemm/implicit.h"
 
 namespace gable::cuda {
@@ -125,20 +126,26 @@ __device__ __forceinline__ void copy_pixel(const ImplicitGemm& g, const T* x, co
   }
 }
 
+/// The bias of kCount neighbouring columns, `at` columns into the group.
+template <int kCount>
+__device__ __forceinline__ void load_bias(const ImplicitGemm& g, const float* bias, int group, int at,
+                                          float (&values)[kCount]) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    values[j] = g.bias && at + j < g.columns ? __ldg(bias + group * g.columns + at + j) : 0.0f;
+  }
+}
+
 /// Stores kCount neighbouring columns of one output pixel, `at` columns into the group, with bias and activation.
 template <typename T, int kCount>
-__device__ __forceinline__ void store_columns(const ImplicitGemm& g, const float* bias, T* y, int pixel, int group,
-                                              int at, const float (&sums)[kCount]) {
-  const int channel = group * g.columns + at;
+__device__ __forceinline__ void store_columns(const ImplicitGemm& g, const float (&bias)[kCount], T* y, int pixel,
+                                              int group, int at, const float (&sums)[kCount]) {
   struct alignas(sizeof(T) * kCount > 16 ? 16 : sizeof(T) * kCount) Values {
     T v[kCount];
   } values;
 #pragma unroll
-  for (int j = 0; j < kCount; ++j) {
-    const float sum = g.bias && at + j < g.columns ? sums[j] + bias[channel + j] : sums[j];
-    values.v[j] = from_f32<T>(activate(sum, g.activation));
-  }
-  T* to = y + static_cast<std::int64_t>(pixel) * g.k + channel;
+  for (int j = 0; j < kCount; ++j) values.v[j] = from_f32<T>(activate(sums[j] + bias[j], g.activation));
+  T* to = y + static_cast<std::int64_t>(pixel) * g.k + group * g.columns + at;
   if (g.columns % kCount == 0 && g.k % kCount == 0) {
     if (at < g.columns) *reinterpret_cast<Values*>(to) = values;
     return;
@@ -159,17 +166,19 @@ __device__ __forceinline__ void max_into(float (&best)[kCount], const float (&ot
 template <typename T, int kRows, int kCount>
 __device__ __forceinline__ void store_rows(const ImplicitGemm& g, const float* bias, T* y, int row, int group, int at,
                                            float (&sums)[kRows][kCount]) {
+  float added[kCount];  // loaded once: a load after a store waits for it
+  load_bias(g, bias, group, at, added);
   if (g.pooled) {
 #pragma unroll
     for (int i = 0; i < kRows; i += 4) {
 #pragma unroll
       for (int j = 1; j < 4; ++j) max_into(sums[i], sums[i + j]);
-      if (row + i < g.rows) store_columns(g, bias, y, (row + i) / 4, group, at, sums[i]);
+      if (row + i < g.rows) store_columns(g, added, y, (row + i) / 4, group, at, sums[i]);
     }
   } else {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if (row + i < g.rows) store_columns(g, bias, y, row + i, group, at, sums[i]);
+      if (row + i < g.rows) store_columns(g, added, y, row + i, group, at, sums[i]);
     }
   }
 }
@@ -194,6 +203,7 @@ __device__ __forceinline__ void store_part(const ImplicitGemm& g, float* parts, 
 /// Adds up the parts: each thread takes four columns of one output pixel.
 template <typename T>
 __global__ void add_parts_kernel(ImplicitGemm g, int splits, const float* parts, const float* bias, T* y) {
+  wait_for_previous_kernel();
   const int quads = g.padded_k / 4;
   const std::int64_t index = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int at = static_cast<int>(index % quads) * 4;
@@ -212,16 +222,17 @@ __global__ void add_parts_kernel(ImplicitGemm g, int splits, const float* parts,
 #pragma unroll
     for (int j = 0; j < 4; ++j) best[j] = i == 0 ? sum[j] : max_or_nan(best[j], sum[j]);
   }
-  store_columns(g, bias, y, static_cast<int>(pixel), group, at, best);
+  float added[4];
+  load_bias(g, bias, group, at, added);
+  store_columns(g, added, y, static_cast<int>(pixel), group, at, best);
 }
 
 template <typename T>
 void add_parts(const ImplicitGemm& g, int splits, const float* parts, const float* bias, T* y, cudaStream_t stream) {
   constexpr int kThreads = 256;
   const std::int64_t threads = std::int64_t{g.rows} / (g.pooled ? 4 : 1) * g.groups * (g.padded_k / 4);
-  add_parts_kernel<T>
-      <<<static_cast<unsigned>(ceil_div(threads, kThreads)), kThreads, 0, stream>>>(g, splits, parts, bias, y);
-  check_launch("the sum of parts");
+  const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(threads, kThreads))), kThreads, 0, launches_overlap()};
+  launch(add_parts_kernel<T>, shape, stream, g, splits, parts, bias, y);
 }
 
 }  // namespace gable::cuda

@@ -55,20 +55,35 @@ std::string implicit_refusal(const Conv2dProblem& problem);
 /// the workspace, and a second kernel adds them up.
 struct GemmTile {
   int rows = 128, columns = 128, splits = 1;
-  double cycles = 0;  // estimated time
+  int candidate = 0;   // of choose_tile()
+  double seconds = 0;  // estimated time
 };
 
-/// A tile that a kernel is compiled for; `rate` is the share of peak throughput that full multiprocessors reach with
-/// it.
+/// A tile that a kernel is compiled for. `rate`: the share of the peak's products that full multiprocessors reach;
+/// `stage`: cycles that a stage takes at least; `single_output`: of an output that is stored by itself.
 struct GemmCandidate {
   int rows, columns, warps, resident, shared_bytes;  // resident: blocks that a multiprocessor's registers hold
-  double rate;
+  double rate, stage, single_output;
 };
 
-/// The candidate and the parts with the least estimated time: the multiply-adds of the multiprocessor with the most
-/// blocks at `fma_per_cycle`, and the pass over the parts.
+/// What choose_tile() counts with: cycles of a multiprocessor, seconds, bytes a second.
+struct GemmCosts {
+  double fma_per_cycle, clock;
+  double row;            // cycles of a stage's row whose pixels are copied in pieces
+  double block, output;  // cycles of a block, and of one of its outputs, before and after the products
+  double last_wave;      // how much of a wave that is not full it takes
+  double start, bytes_per_second;
+  double second_start, part_bytes_per_second;  // of the kernel that adds up parts
+};
+
+/// What choose_tile() may not choose itself, for tests: a candidate, and the parts; -1 and 0 leave it open.
+struct GemmTileOverrides {
+  int candidate = -1, splits = 0;
+};
+
+/// The candidate and the parts with the least estimated time.
 GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, int stage_depth,
-                     double fma_per_cycle, const cudaDeviceProp& device);
+                     const GemmCosts& costs, const cudaDeviceProp& device, const GemmTileOverrides& overrides = {});
 
 /// Bytes of the workspace that holds the parts' sums: [part][row][group][padded column] in f32.
 std::size_t parts_bytes(const ImplicitGemm& gemm, int splits);

@@ -1,13 +1,17 @@
 // The fifth step of the ladder, and the fast path of strict f32: an implicit matrix product whose sums stay in
 // registers.
 //
-// A warp computes 32 rows × 64 columns, a thread 8×8 of them: for each place of the depth it reads 8 + 8 values from
-// shared memory (loads that a warp's threads share) for 64 multiply-adds. A block of 2 or 4 warps prefetches 32 places
-// of the depth into one of two buffers while it computes on the other: 128 rows × 64 columns read 24 KiB for 524,288
-// FLOP. Rows gather their pixels through the taps, so the input is neither copied nor unfolded; the pool is a maximum
-// of four sums of one thread. Products with few tiles cut the depth in parts, whose sums a second kernel adds up.
+// A thread computes 8x8 sums, or 8x16: for each place of the depth it reads 8 + 8 values from shared memory (loads that
+// a warp's threads share) for 64 multiply-adds. A block prefetches 32 places of the depth into one of two buffers while
+// it computes on the other: 128 rows × 64 columns read 24 KiB for 524,288 FLOP. Rows gather their pixels through the
+// taps, so the input is neither copied nor unfolded; the pool is a maximum of four sums of one thread. Products with
+// few tiles cut the depth in parts, whose sums a second kernel adds up, and give warps of a block their slices of each
+// stage.
 #pragma once
 
+#include <span>
+
+#include "cuda/gemm/implicit.h"
 #include "cuda/ops/with_reorders.h"
 
 namespace gable::cuda {
@@ -19,6 +23,10 @@ struct RegisterTile {
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  /// With a tile of the caller's choice, for tests.
+  static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                          const GemmTileOverrides& overrides);
+  static std::span<const GemmCandidate> tiles();
 };
 using RegisterTileConv2d = Conv2dKernel<WithReorders<RegisterTile>>;
 

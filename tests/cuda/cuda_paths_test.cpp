@@ -56,12 +56,6 @@ bool has_kernel(const std::string& kernel) {
   return false;
 }
 
-std::int64_t multiprocessors() {
-  cudaDeviceProp properties{};
-  GABLE_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
-  return properties.multiProcessorCount;
-}
-
 Conv2d nhwc(const Shape& input, const Shape& weights, DType dtype, Math math) {
   return {.input = input,
           .weights = weights,
@@ -82,31 +76,6 @@ void check_first(const Device& device, const std::string& wanted, const std::vec
   FAIL_CHECK(device.info().uri, ": no problem makes it choose '", wanted, "'");
 }
 
-/// 1x1 over lines of pixels, around as many tiles as the GPU has multiprocessors.
-std::vector<Conv2d> lines(DType dtype, Math math) {
-  std::vector<Conv2d> all;
-  const std::int64_t processors = multiprocessors();
-  for (const std::int64_t channels : {64, 128, 256, 640}) {
-    for (const std::int64_t width : {64, 128, 192, 224, 256}) {
-      for (const std::int64_t height : {processors / 2 + 13, processors - 5, processors}) {
-        all.push_back(nhwc({1, 64, height, width}, {channels, 64, 1, 1}, dtype, math));
-      }
-    }
-  }
-  return all;
-}
-
-/// Small images with many output channels, whose tiles cover the last multiprocessors unevenly.
-std::vector<Conv2d> uneven(DType dtype, Math math) {
-  std::vector<Conv2d> all;
-  for (const std::int64_t channels : {128, 384, 640, 896}) {
-    for (std::int64_t height = 1; height < 160; height += 2) {
-      all.push_back(nhwc({1, 32, height, 64}, {channels, 32, 1, 1}, dtype, math));
-    }
-  }
-  return all;
-}
-
 TEST_CASE("the first steps of the ladder compute both layouts") {
   for (const char* kernel : {"naive", "constant", "shared", "double_buffer"}) {
     if (!has_kernel(kernel)) continue;
@@ -116,25 +85,6 @@ TEST_CASE("the first steps of the ladder compute both layouts") {
     check(device, conv);
     conv.layout = Layout::nchw;
     conv.epilogue.max_pool = {2, 2};
-    check(device, conv);
-  }
-}
-
-TEST_CASE("register_tile computes each of its tiles, ways to gather and split depths, with reorders and pools") {
-  if (!has_kernel("register_tile")) return;
-  const Device device = open("cuda:0?kernel=register_tile");
-  check_first(device, "128 pixels x 64 channels", lines(DType::f32, Math::strict));
-  check_first(device, "64 pixels x 128 channels", uneven(DType::f32, Math::strict));
-  check_first(device, "64 pixels x 64 channels", uneven(DType::f32, Math::strict));
-  for (const std::int64_t channels : {64, 36, 35}) {
-    check_first(device, "the depth in",
-                {nhwc({1, channels, 20, 20}, {48, channels, 3, 3}, DType::f32, Math::strict),
-                 nhwc({1, 8 * channels, 9, 9}, {48, 8 * channels, 3, 3}, DType::f32, Math::strict)});
-  }
-  for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
-    Conv2d conv = nhwc({2, 20, 23, 23}, {24, 20, 3, 3}, DType::f32, Math::strict);
-    conv.layout = layout;
-    conv.epilogue.max_pool = {3, 3};
     check(device, conv);
   }
 }
@@ -209,6 +159,46 @@ void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int
         }
       }
     }
+  }
+}
+
+/// Every way to gather, with odd outputs, strides, padding, groups and a pool.
+std::vector<Conv2d> register_tile_problems() {
+  std::vector<Conv2d> all;
+  for (const std::int64_t channels : {64, 36, 35}) {
+    all.push_back(nhwc({2, channels, 13, 11}, {131, channels, 3, 3}, DType::f32, Math::strict));
+    all.push_back(nhwc({1, 8 * channels, 9, 17}, {70, 8 * channels, 1, 1}, DType::f32, Math::strict));
+    Conv2d strided = nhwc({1, 2 * channels, 17, 12}, {62, channels, 2, 5}, DType::f32, Math::strict);
+    strided.stride = {2, 3};
+    strided.padding = {1, 2, 0, 3};
+    strided.dilation = {2, 1};
+    strided.groups = 2;
+    all.push_back(strided);
+    Conv2d pooled = nhwc({2, channels, 14, 15}, {26, channels, 3, 3}, DType::f32, Math::strict);
+    pooled.epilogue.max_pool = {2, 2};
+    all.push_back(pooled);
+  }
+  return all;
+}
+
+TEST_CASE("register_tile computes each of its tiles, ways to gather and split depths, with reorders and pools") {
+  if (!has_kernel("register_tile")) return;
+  const Device device = open("cuda:0?kernel=register_tile");
+  const cudaDeviceProp gpu = device_properties();
+  for (const Conv2d& conv : register_tile_problems()) {
+    check(device, conv);
+    const PlanCheck forced(device, conv);
+    for (int tile = 0; tile < static_cast<int>(cuda::RegisterTile::tiles().size()); ++tile) {
+      for (const int splits : {1, 3}) {
+        forced.run(*cuda::RegisterTile::make(problem_of(conv), gpu, {.candidate = tile, .splits = splits}));
+      }
+    }
+  }
+  for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+    Conv2d conv = nhwc({2, 20, 23, 23}, {24, 20, 3, 3}, DType::f32, Math::strict);
+    conv.layout = layout;
+    conv.epilogue.max_pool = {3, 3};
+    check(device, conv);
   }
 }
 
