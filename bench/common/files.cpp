@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gable/error.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,6 +39,24 @@ constexpr std::string_view kSuffix = ".tmp";
 [[noreturn]] void fail_errno(const char* what, const fs::path& path, int error) {
   throw fs::filesystem_error(what, path, std::error_code(error, std::generic_category()));
 }
+
+/// While it lives, this thread holds the signals back that would end the process and leave a temporary file behind.
+/// They arrive afterwards.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
+    pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 /// Returns 0 or errno.
 int write_all(int descriptor, std::string_view part) {
@@ -179,6 +198,7 @@ void TemporaryFile::rename_to(const fs::path& destination) {
 }
 
 void write_whole(const fs::path& destination, const std::vector<std::string_view>& parts) {
+  const SignalsHeld held;
   TemporaryFile file(destination);
   file.write(parts);
   file.rename_to(destination);
@@ -222,6 +242,7 @@ void check_writable(const std::string& path) {
   if (longest > 0 && target.filename().string().size() > static_cast<std::size_t>(longest))
     fail(path, fmt::format("the name has more than {} bytes", longest));
   if (fs::exists(status) && ::access(target.c_str(), W_OK) != 0) fail(path, std::strerror(errno));
+  const SignalsHeld held;
   try {
     const TemporaryFile probe(target);  // the only sure answer: access() says yes to root
     probe.write({std::string(kMinSpace, '\n')});

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -21,6 +22,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/cli/command.h"
@@ -235,6 +237,28 @@ TEST_CASE("temporary files of processes that were killed are removed, those in u
   write_file(folder.file("file"), {"whole"});
   CHECK_FALSE(fs::exists(dead));
   CHECK(fs::exists(used.path()));
+}
+
+TEST_CASE("a signal that ends the process while it writes or checks an output leaves no temporary file") {
+  const Folder folder;
+  const std::string path = folder.file("file");
+  for (int turn = 0; turn < 20; ++turn) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::signal(SIGTERM, SIG_DFL);  // not doctest's
+      write_file(path, {"begun"});
+      for (;;) turn % 2 == 0 ? check_writable(path) : write_whole(path, {"whole"});
+    }
+    REQUIRE(comes([&] { return fs::exists(path); }));
+    std::this_thread::sleep_for(std::chrono::microseconds(700 * turn));
+    kill(child, SIGTERM);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+    CHECK(temporary_files(folder) == 0);
+    fs::remove(path);
+  }
 }
 
 TEST_CASE("where nothing can be written is bad input for every command") {
