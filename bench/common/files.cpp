@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -20,10 +21,13 @@
 
 #include "bench/common/text.h"
 #include "common/names_in.h"
+#include "common/signal_block.h"
 
 namespace gable::bench {
 namespace {
 
+/// Signals that would end the process and leave a temporary file behind.
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
 constexpr std::size_t kMinSpace = 16384;  // bytes that check_writable() asks for: the record of a few rows
 
 namespace fs = std::filesystem;
@@ -39,24 +43,6 @@ constexpr std::string_view kSuffix = ".tmp";
 [[noreturn]] void fail_errno(const char* what, const fs::path& path, int error) {
   throw fs::filesystem_error(what, path, std::error_code(error, std::generic_category()));
 }
-
-/// While it lives, this thread holds the signals back that would end the process and leave a temporary file behind.
-/// They arrive afterwards.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t held;
-    sigemptyset(&held);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
-    pthread_sigmask(SIG_BLOCK, &held, &before_);
-  }
-  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 /// Returns 0 or errno.
 int write_all(int descriptor, std::string_view part) {
@@ -198,7 +184,7 @@ void TemporaryFile::rename_to(const fs::path& destination) {
 }
 
 void write_whole(const fs::path& destination, const std::vector<std::string_view>& parts) {
-  const SignalsHeld held;
+  const SignalBlock block(kEnding);
   TemporaryFile file(destination);
   file.write(parts);
   file.rename_to(destination);
@@ -242,7 +228,7 @@ void check_writable(const std::string& path) {
   if (longest > 0 && target.filename().string().size() > static_cast<std::size_t>(longest))
     fail(path, fmt::format("the name has more than {} bytes", longest));
   if (fs::exists(status) && ::access(target.c_str(), W_OK) != 0) fail(path, std::strerror(errno));
-  const SignalsHeld held;
+  const SignalBlock block(kEnding);
   try {
     const TemporaryFile probe(target);  // the only sure answer: access() says yes to root
     probe.write({std::string(kMinSpace, '\n')});

@@ -25,6 +25,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "common/signal_block.h"
 #include "perfcounters/interrupt.h"
 #include "perfcounters/sources/counter_plugins.h"
 
@@ -172,24 +173,6 @@ class SignalKeeper {
 
  private:
   std::array<struct sigaction, kHandedOn.size()> before_{};
-};
-
-/// Blocks these signals until it is known which process must get them.
-class SignalBlock {
- public:
-  SignalBlock() {
-    sigset_t held;
-    sigemptyset(&held);
-    for (const int number : kHandedOn) sigaddset(&held, number);
-    pthread_sigmask(SIG_BLOCK, &held, &before_);
-  }
-  ~SignalBlock() { restore(); }
-  SignalBlock(const SignalBlock&) = delete;
-  SignalBlock& operator=(const SignalBlock&) = delete;
-  void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
 };
 
 /// Makes descendants whose parent has ended children of this process, so that it sees them.
@@ -417,7 +400,7 @@ bool of_use(const Injection& injection, SessionMode mode) {
 
 /// Forks a process that waits until `go` is closed and then becomes the program.
 pid_t fork_program(const Start& start, const SignalKeeper& signals, Pipe& go) {
-  const SignalBlock block;
+  const SignalBlock block(kHandedOn);  // until it is known which process must get them
   const pid_t program = fork();
   if (program < 0) throw std::runtime_error(fmt::format("fork: {}: no process can be made", std::strerror(errno)));
   if (program == 0) {
