@@ -99,7 +99,9 @@ Conv2dDescription Conv2dPlan::description() const {
                text(b.channels.in_lanes) + ", chunk " + text(std::min(b.channels.chunk, p.group_c())) +
                " channels, unit " + describe_units(b.units);
   d.fusion = describe_input(b) + ", " + describe_epilogue(p, b.tile.row_pair, b.tile.stores) +
-             (b.tile.non_temporal ? ", non-temporal stores" : "");
+             (b.tile.non_temporal        ? ", non-temporal stores"
+              : b.tile.prefetches_output ? ", prefetched output"
+                                         : "");
   d.threads = threads_;
   return d;
 }

@@ -38,10 +38,12 @@ struct TapWindow {
   std::int64_t first_column = 0, stride = 1, dilation = 1, columns = 0;
 };
 
-/// What a tile prefetches of its input: the first prefetch_taps taps of a kernel row read pixels that no earlier tap
-/// reads; the row's last tap reads `halo` pixels beyond its first one's.
-struct TapPrefetch {
+/// What a tile prefetches. Of its input: the first prefetch_taps taps of a kernel row read pixels that no earlier tap
+/// reads; the row's last tap reads `halo` pixels beyond its first one's. With `output` also the lines that it will
+/// store to y.
+struct TilePrefetch {
   std::int64_t prefetch_taps, halo;
+  bool output;
 };
 
 /// Accumulators in memory, `px` floats a pixel. With `load` the tile starts from them, with `store` it ends by writing
@@ -60,7 +62,7 @@ struct TileCall {
   InputTile x;
   WeightPanel weights;
   TapWindow taps;
-  TapPrefetch prefetch;
+  TilePrefetch prefetch;
   PartialSums partial;
   OutputTile y;
 };

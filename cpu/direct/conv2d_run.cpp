@@ -117,7 +117,8 @@ class Unit {
     const auto vectors = static_cast<std::size_t>(panel_lanes / run_.kernels.lanes);
     TileCall call;
     call.weights = weights_of(chunk, lane, panel_lanes);
-    call.prefetch = {std::min(p_.s, ceil_div(p_.stride_w, p_.dilation_w)), (p_.s - 1) * p_.dilation_w / p_.stride_w};
+    call.prefetch = {std::min(p_.s, ceil_div(p_.stride_w, p_.dilation_w)), (p_.s - 1) * p_.dilation_w / p_.stride_w,
+                     b_.tile.prefetches_output && !run_.non_temporal};
     call.partial = {.sums = nullptr,
                     .row = (b_.tile.image_pair ? window_.conv_rows : 1) * window_.conv_pixels * lanes_.padded,
                     .px = b_.channels.chunks == 1 ? b_.tile.panel_lanes : lanes_.padded,

@@ -54,6 +54,8 @@ constexpr std::int64_t kWeightsAhead = 1024;
 /// With a single tap, an input tile's pixels are prefetched this many input tiles ahead.
 constexpr std::int64_t kRunsAhead = 2;
 constexpr std::int64_t kLineFloats = 16;
+/// A kernel row prefetches this many pixels of the output.
+constexpr int kOutputsAhead = 2;
 
 /// The pixels [begin, end) of a tile's rows.
 struct TilePixels {
@@ -351,11 +353,32 @@ struct Tile {
                        weights, acc);
   }
 
-  /// Every tap of every input tile.
+  /// Pixels of each row whose output the tile prefetches.
+  static int prefetched_pixels(const TileCall& call) {
+    if (call.partial.store || !call.prefetch.output) return 0;
+    return call.partial.above != nullptr ? kPixels / 2 : kPixels;
+  }
+  /// Prefetches the lines of pixels [begin, end) of each row that will be stored.
+  static HWY_INLINE void prefetch_output(const TileCall& call, int begin, int end) {
+    const int lanes = static_cast<int>(hn::Lanes(D()));
+    for (int p = begin; p < end; ++p) {
+      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+          if (v * lanes % kLineFloats == 0)
+            prefetch_for_writing(call.y.y + row * call.y.row + p * call.y.px + v * lanes);
+        }
+      }
+    }
+  }
+
+  /// Every tap of every input tile. Kernel rows prefetch the lines that will be stored: else the stores would still
+  /// wait for their lines while the next tile's stores fill the store queue.
   static HWY_INLINE void reduce_taps(const TileCall& call, V (&acc)[kAll][kVectors]) {
     const WeightPanel& panel = call.weights;
     const TapRange rows = call.taps.rows;
     const std::int64_t vector_floats = kVectors * static_cast<std::int64_t>(hn::Lanes(D()));
+    const int outputs = prefetched_pixels(call);
+    int prefetched = 0;
     for (std::int64_t tile = 0; tile < panel.in_tiles; ++tile) {
       const std::int64_t lanes = tile + 1 == panel.in_tiles ? panel.last_in_lanes : panel.in_lanes;
       const float* weights = panel.weights + tile * panel.kernel_h * panel.kernel_w * panel.in_lanes * vector_floats +
@@ -364,6 +387,9 @@ struct Tile {
         const float* x = call.x.x + tile * call.x.in_tile + kh * call.x.kh;
         const std::int64_t to_next =
             kh + 1 < rows.end ? call.x.kh : call.x.in_tile - (rows.end - 1 - rows.begin) * call.x.kh;
+        const int end = std::min(prefetched + kOutputsAhead, outputs);
+        prefetch_output(call, prefetched, end);
+        prefetched = end;
         kernel_row(call, x, to_next, weights, lanes, acc);
       }
     }

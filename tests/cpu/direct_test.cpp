@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/common/cache.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -83,6 +84,30 @@ TEST_CASE(
     "conv2d: a result beyond the last level's share is written with non-temporal stores, on aligned and unaligned "
     "addresses") {
   check_large_result<Conv2dPlan>();
+}
+
+/// The smallest height with which outputs of 40 channels and 37 columns take more than L2.
+std::int64_t rows_beyond_l2() { return l2_bytes() / (40 * 37 * 4) + 1; }
+
+TEST_CASE("conv2d: tiles prefetch the output's lines where it is larger than L2") {
+  std::mt19937 random(8);
+  const std::int64_t rows = rows_beyond_l2();
+  const Conv2dProblem large = same_padded({.c = 3, .h = rows, .w = 37, .k = 40, .r = 3, .s = 3, .bias = true});
+  Conv2dProblem in_l2 = large;
+  in_l2.h = in_l2.ho = rows - 1;
+  const Conv2dProblem pooled = same_padded({.h = 2 * rows, .w = 74, .k = 40, .r = 3, .s = 3, .pool = {2, 2, 2, 2}});
+  const Conv2dProblem pairs = same_padded({.n = rows, .c = 3, .h = 5, .w = 8, .k = 40, .r = 3, .s = 3});
+  const auto prefetches = [](const Conv2dPlan& plan) {
+    return plan.description().fusion.find("prefetched output") != std::string::npos;
+  };
+  for (const Target* target : supported_targets()) CHECK_FALSE(prefetches(Conv2dPlan(in_l2, *target, 1)));
+  for (const Conv2dProblem& p : {large, pooled, pairs}) {
+    const Sample sample = random_sample(p, random);
+    for (const Target* target : supported_targets()) {
+      CHECK(prefetches(Conv2dPlan(p, *target, 1)));
+      check_plan<Conv2dPlan>(p, *target, 1, sample);
+    }
+  }
 }
 
 TEST_CASE("conv2d: dilation") {
@@ -385,7 +410,7 @@ struct TileSample {
     return {.x = {x.data(), 0, channels, 0, channels, channels, 1},
             .weights = {weights.data(), 1, 3, 1, channels, channels},
             .taps = {{0, 1}, 0, 3},
-            .prefetch = {1, 2},
+            .prefetch = {.prefetch_taps = 1, .halo = 2, .output = true},
             .partial = {sums.data(), 0, lanes, false, false, nullptr},
             .y = {y.data(), 0, lanes, static_cast<int>(lanes), bias.data(), false, false}};
   }
