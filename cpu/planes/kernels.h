@@ -1,4 +1,5 @@
-// The kernels around the tiles, compiled once for each target: input into the strip, sums into the output.
+// The kernels around the tiles, compiled once for each target: input into the strip (staging.cpp), sums into the output
+// (epilogue.cpp).
 #pragma once
 
 #include <gable/problem.h>
@@ -54,19 +55,24 @@ constexpr std::int64_t kTransposedPitch = kMaxPositions + kMaxPixels + 2;
 constexpr std::int64_t kTransposedFloats = kTransposedPitch * kMaxLanes + kMaxPositions;
 using FinishFunction = void (*)(const FinishCall&);
 
-struct Kernels {
-  StageFunction stage_f32[3];           // one channel a step, by type
-  StageFunction stage_bf16, stage_f16;  // pairs: 1 and 2 parts
-  StageFunction stage_parts_of_f32[4];  // pairs, by the number of parts
-  FinishFunction finish[3];             // by type
-  FinishFunction finish_pixels[3];      // by type, of sums of pixels by lanes
+/// By the type of the image.
+struct StageKernels {
+  StageFunction f32[3];                 // one channel a step
+  StageFunction bf16_pairs, f16_pairs;  // of 1 and 2 parts
+  StageFunction f32_pairs[4];           // by the number of parts
 
-  StageFunction stage(const TileUnit& unit, DType type, int parts) const {
-    if (!unit.multiplies_pairs()) return stage_f32[static_cast<int>(type)];
-    return type == DType::bf16 ? stage_bf16 : type == DType::f16 ? stage_f16 : stage_parts_of_f32[parts];
+  StageFunction function(const TileUnit& unit, DType type, int parts) const {
+    if (!unit.multiplies_pairs()) return f32[static_cast<int>(type)];
+    return type == DType::bf16 ? bf16_pairs : type == DType::f16 ? f16_pairs : f32_pairs[parts];
   }
 };
+const StageKernels& stage_kernels(const Target& target);
 
-const Kernels& kernels(const Target& target);
+/// By the type of y.
+struct FinishKernels {
+  FinishFunction lanes[3];   // of sums [lane][position]
+  FinishFunction pixels[3];  // of sums [pixel][lane]
+};
+const FinishKernels& finish_kernels(const Target& target);
 
 }  // namespace gable::cpu::planes

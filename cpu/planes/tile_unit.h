@@ -1,5 +1,5 @@
 // The contract between the loops of the planes kernel and what computes its register tiles: f32 vectors of any target
-// (kernels.cpp), AVX512-BF16 (dot.cpp), AMX (amx.cpp) and its emulation in the tests.
+// (vector_unit.cpp), AVX512-BF16 (dot.cpp), AMX (amx.cpp) and its emulation in the tests.
 //
 // y[k][pixel] += w[k][c] * x[c][pixel], over a strip of 32-bit elements [step][position]: a step is one channel in f32,
 // or a pair of channels in bf16. A filter tap is a constant offset. There are two kinds of tile:

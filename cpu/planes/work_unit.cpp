@@ -101,7 +101,7 @@ class WorkUnit {
     const bool is_far = p_.x_elements() * static_cast<std::int64_t>(size_of(p_.dtype)) > l2_bytes();
     const std::int64_t first_row = at_.row * p_.pool.stride_h * p_.stride_h - p_.pad_top;
     const std::int64_t first_column = at_.column * p_.pool.stride_w * p_.stride_w - p_.pad_left;
-    const StageFunction function = kernels(run_.target).stage(unit_, p_.dtype, b_.terms.parts);
+    const StageFunction function = stage_kernels(run_.target).function(unit_, p_.dtype, b_.terms.parts);
     for (const std::int64_t row_phase : b_.phases.rows) {
       for (const std::int64_t column_phase : b_.phases.columns) {
         float* const phase = call.strip;
@@ -273,7 +273,7 @@ class WorkUnit {
       FinishCall call = finish_call(out, scratch_.pieces.data() + at.first_piece, at.pieces);
       call.lane = tile.sums_lane;
       call.transposed = scratch_.sums + (kMaxPositions + kMaxPixels) * b_.panels.lanes;
-      kernels(run_.target).finish_pixels[static_cast<std::size_t>(p_.dtype)](call);
+      finish_kernels(run_.target).pixels[static_cast<std::size_t>(p_.dtype)](call);
     }
   }
 
@@ -300,7 +300,7 @@ class WorkUnit {
   }
 
   void finish(const PanelOutput& out, const Piece* pieces, std::int64_t count) const {
-    kernels(run_.target).finish[static_cast<std::size_t>(p_.dtype)](finish_call(out, pieces, count));
+    finish_kernels(run_.target).lanes[static_cast<std::size_t>(p_.dtype)](finish_call(out, pieces, count));
   }
   FinishCall finish_call(const PanelOutput& out, const Piece* pieces, std::int64_t count) const {
     return {.sums = scratch_.sums,
