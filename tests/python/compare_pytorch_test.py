@@ -6,6 +6,10 @@ import statistics
 
 import compare_pytorch as compare
 import pytest
+from pytorch.contestants import Contestant
+from pytorch.gable_api import CConv2d, c_conv2d
+from pytorch.layer import Layer
+from pytorch.timing import Timed
 
 
 def listed(**conv):
@@ -34,42 +38,42 @@ def listed(**conv):
 
 
 def test_a_layer_s_kind_is_its_math_unless_that_is_strict():
-    assert compare.Layer(listed()).kind == "f32"
-    assert compare.Layer(listed() | {"math": "tf32"}).kind == "tf32"
-    assert compare.Layer(listed() | {"dtype": "bf16"}).kind == "bf16"
+    assert Layer(listed()).kind == "f32"
+    assert Layer(listed() | {"math": "tf32"}).kind == "tf32"
+    assert Layer(listed() | {"dtype": "bf16"}).kind == "bf16"
 
 
 def test_padding_is_symmetric_where_the_output_is_the_same():
-    assert compare.Layer(listed()).symmetric_padding() == [1, 1]
-    assert compare.Layer(listed(padding=[0, 0, 1, 1])).symmetric_padding() is None
+    assert Layer(listed()).symmetric_padding() == [1, 1]
+    assert Layer(listed(padding=[0, 0, 1, 1])).symmetric_padding() is None
     # Stride 2 over 56: the last row of padding is never reached, so that one row more or less changes nothing.
     strided = listed(stride=[2, 2], padding=[1, 1, 0, 0])
-    assert compare.Layer(strided).symmetric_padding() == [1, 1]
+    assert Layer(strided).symmetric_padding() == [1, 1]
 
 
 def test_a_pool_is_there_where_its_window_is():
-    assert compare.Layer(listed()).pool is None
-    pooled = compare.Layer(listed(pool_window=[3, 2], pool_stride=[2, 2]))
+    assert Layer(listed()).pool is None
+    pooled = Layer(listed(pool_window=[3, 2], pool_stride=[2, 2]))
     assert pooled.pool == ([3, 2], [2, 2])
 
 
 def test_gable_s_struct_is_filled_member_by_member():
-    layer = compare.Layer(listed(groups=2, stride=[2, 1]) | {"dtype": "bf16", "math": "strict"})
-    conv = compare.c_conv2d(layer)
+    layer = Layer(listed(groups=2, stride=[2, 1]) | {"dtype": "bf16", "math": "strict"})
+    conv = c_conv2d(layer)
     assert list(conv.input) == [2, 64, 56, 56] and list(conv.stride) == [2, 1] and list(conv.padding) == [1, 1, 1, 1]
     assert (conv.groups, conv.dtype, conv.math, conv.layout, conv.bias, conv.activation) == (2, 2, 0, 1, 1, 1)
-    assert compare.c_conv2d(compare.Layer(listed() | {"math": "split6"})).math == 3
-    assert compare.c_conv2d(compare.Layer(listed() | {"layout": "nchw"})).layout == 0
-    assert ctypes.sizeof(compare.CConv2d) % 8 == 0
+    assert c_conv2d(Layer(listed() | {"math": "split6"})).math == 3
+    assert c_conv2d(Layer(listed() | {"layout": "nchw"})).layout == 0
+    assert ctypes.sizeof(CConv2d) % 8 == 0
 
 
 def test_a_measurement_has_the_median_and_the_quartiles_of_its_samples():
-    contestant = compare.Contestant(
+    contestant = Contestant(
         "cuda:0", "wgmma", True, lambda: None, accuracy={"max_error": 1, "error_bound": 2, "relative_error": 3}
     )
     seconds = [4e-3, 1e-3, 2e-3, 3e-3, 5e-3]
-    timed = compare.Timed(contestant, "cuda:0 graph", 7, lambda: 0.0, seconds)
-    record = compare.measurement(compare.Layer(listed()), timed, "a GPU")
+    timed = Timed(contestant, "cuda:0 graph", 7, lambda: 0.0, seconds)
+    record = compare.measurement(Layer(listed()), timed, "a GPU")
     assert record["device"] == "cuda:0 graph" and record["kernel"] == "wgmma"
     assert record["T"] == {
         "source": "event",
@@ -86,7 +90,7 @@ def test_a_measurement_has_the_median_and_the_quartiles_of_its_samples():
 
 
 def timed(device, name, seconds):
-    return compare.Timed(compare.Contestant(device, "wgmma", True, lambda: None), name, 1, lambda: 0.0, [seconds])
+    return Timed(Contestant(device, "wgmma", True, lambda: None), name, 1, lambda: 0.0, [seconds])
 
 
 def test_a_row_compares_gable_s_first_device_with_the_fastest_of_pytorch_on_a_stream_and_in_a_graph():
@@ -98,10 +102,10 @@ def test_a_row_compares_gable_s_first_device_with_the_fastest_of_pytorch_on_a_st
         timed("pytorch:fused", "pytorch:fused", 30e-6),
         timed("pytorch:fused", "pytorch:fused graph", 25e-6),
     ]
-    text = compare.row(compare.Layer(listed()), timings)
+    text = compare.row(Layer(listed()), timings)
     assert "x3.00/4.00" in text
     assert "cuda:0 10.0/5.0" in text
-    assert "xnan/nan" in compare.row(compare.Layer(listed()), timings[:2])
+    assert "xnan/nan" in compare.row(Layer(listed()), timings[:2])
 
 
 def test_layers_are_selected_by_suite_and_kind_and_only_convolutions(monkeypatch):
@@ -149,8 +153,8 @@ def test_the_library_lies_beside_the_command(tmp_path):
 
 def test_1x1_layers_without_stride_padding_and_groups_are_matrix_products():
     product = {"weights": [128, 64, 1, 1], "padding": [0, 0, 0, 0]}
-    assert compare.Layer(listed(**product)).is_product()
-    assert not compare.Layer(listed()).is_product()
-    assert not compare.Layer(listed(**product) | {"layout": "nchw"}).is_product()
+    assert Layer(listed(**product)).is_product()
+    assert not Layer(listed()).is_product()
+    assert not Layer(listed(**product) | {"layout": "nchw"}).is_product()
     for other in ({"stride": [2, 2]}, {"groups": 2}, {"padding": [0, 0, 0, 1]}):
-        assert not compare.Layer(listed(**product | other)).is_product()
+        assert not Layer(listed(**product | other)).is_product()
