@@ -126,15 +126,13 @@ class DepthwisePlan::UnitBlock {
     x_ = run.x + (image * p_.h * p_.w * p_.c + block_.first / multiplier) * element_;
     y_ = run.y + (image * p_.ho * p_.wo * p_.k + block_.first) * element_;
     const std::int64_t packed_lane = b_.sections[block_.section].packed_lanes_before + block_.first_vector * lanes_;
-    call_.bias = run.bias + block_.first;
-    call_.weights_step = lanes_ * p_.r * p_.s;
-    call_.bias_step = lanes_;
-    call_.runs = runs_;
-    call_.weights = run.packed + packed_lane * p_.r * p_.s;
-    call_.vectors = block_.vectors.vectors;
-    call_.paired = b_.sections[block_.section].paired;
-    call_.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
-    call_.non_temporal = run.non_temporal;
+    call_.taps.runs = runs_;
+    call_.weights = {.first = run.packed + packed_lane * p_.r * p_.s, .step = lanes_ * p_.r * p_.s};
+    call_.bias = {.first = run.bias + block_.first, .step = lanes_};
+    call_.y.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
+    call_.y.non_temporal = run.non_temporal;
+    call_.vectors.count = block_.vectors.vectors;
+    call_.vectors.paired = b_.sections[block_.section].paired;
     last_image_ = image + 1 == p_.n;
     place_rows(b_.stages_input, b_.stores_rows);
   }
@@ -163,11 +161,11 @@ class DepthwisePlan::UnitBlock {
     const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // offset of the last vector in f32 rows
     x_pitch_ = staged ? block_.vectors.vectors * lanes_ : p_.c;
     y_pitch_ = stored ? block_.vectors.vectors * lanes_ : p_.k;
-    call_.last = {.x = staged ? in_rows : block_.vectors.last,
-                  .y = stored ? in_rows : block_.vectors.last,
-                  .bias = block_.vectors.last};
-    call_.x_step = plan_.columns_.position_step() * x_pitch_;
-    call_.y_step = plan_.columns_.output_step() * y_pitch_;
+    call_.vectors.last = {.x = staged ? in_rows : block_.vectors.last,
+                          .y = stored ? in_rows : block_.vectors.last,
+                          .bias = block_.vectors.last};
+    call_.x.step = plan_.columns_.position_step() * x_pitch_;
+    call_.y.step = plan_.columns_.output_step() * y_pitch_;
   }
 
   /// Whether vectors may reach beyond this row: what they write there is written after it, by this unit, and what they
@@ -196,9 +194,9 @@ class DepthwisePlan::UnitBlock {
     const std::int64_t first_column = staged_rows_ ? pixels.first_column : 0;
     for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
       const AxisTile& tile = b_.tiles[i];
-      call_.positions = b_.positions.data() + tile.positions_at;
-      call_.x = x + (tile.input - first_column) * x_pitch_ * bytes;
-      call_.y = y + (tile.first - first_pixel) * y_pitch_ * bytes;
+      call_.taps.positions = b_.positions.data() + tile.positions_at;
+      call_.x.first = x + (tile.input - first_column) * x_pitch_ * bytes;
+      call_.y.first = y + (tile.first - first_pixel) * y_pitch_ * bytes;
       call_.tiles = tile.count;
       functions[tile.outputs - 1](call_);
     }
@@ -217,14 +215,14 @@ class DepthwisePlan::UnitBlock {
         block_.tiles->row_tiles[static_cast<int>(b_.tile_type)][plan_.columns_.tile_stride() - 1];
     const char* x = x_ + row_axis(p_).first(row) * p_.w * p_.c * element_;
     char* y = y_ + row * p_.wo * p_.k * element_;
-    call_.x_row = p_.w * p_.c;
-    call_.y_row = p_.wo * p_.k;
-    call_.prefetch_bytes = b_.prefetches ? kRowTileRows * p_.stride_h * p_.w * p_.c * element_ : 0;
+    call_.x.row = p_.w * p_.c;
+    call_.y.row = p_.wo * p_.k;
+    call_.x.prefetch_bytes = b_.prefetches ? kRowTileRows * p_.stride_h * p_.w * p_.c * element_ : 0;
     for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
       const AxisTile& tile = b_.tiles[i];
-      call_.positions = b_.positions.data() + tile.positions_at;
-      call_.x = x + tile.input * x_pitch_ * element_;
-      call_.y = y + tile.first * y_pitch_ * element_;
+      call_.taps.positions = b_.positions.data() + tile.positions_at;
+      call_.x.first = x + tile.input * x_pitch_ * element_;
+      call_.y.first = y + tile.first * y_pitch_ * element_;
       call_.tiles = tile.count;
       functions[tile.outputs - 1](call_);
     }
@@ -241,9 +239,9 @@ class DepthwisePlan::UnitBlock {
                    static_cast<std::int32_t>(plan_.columns_.run_taps(run)), static_cast<std::int32_t>(run)};
       }
     }
-    call_.run_count = next - runs_;
-    const bool prefetches = b_.prefetches && call_.run_count > 0;
-    call_.prefetch_bytes = prefetches ? p_.stride_h * p_.w * p_.c * element_ : 0;
+    call_.taps.run_count = next - runs_;
+    const bool prefetches = b_.prefetches && call_.taps.run_count > 0;
+    call_.x.prefetch_bytes = prefetches ? p_.stride_h * p_.w * p_.c * element_ : 0;
   }
 
   float* ring_row(std::int64_t source) const { return ring_ + source % b_.ring_rows * b_.row_floats; }

@@ -137,22 +137,22 @@ class DepthwisePlanesPlan::Unit {
     kernels.to_pixels[static_cast<int>(p_.dtype)](
         {const_cast<char*>(input(first_)), x, scratch, count, p_.h * p_.w, false});
     DepthwiseTileCall call{};
-    call.x_step = b_.rows.position_step * b_.workspace.pitch;
-    call.weights = weights_;
-    call.y_step = b_.rows.output_step * p_.wo * lanes;
-    call.bias = bias;
-    call.vectors = 1;
-    call.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
+    call.x.step = b_.rows.position_step * b_.workspace.pitch;
+    call.weights.first = weights_;
+    call.y.step = b_.rows.output_step * p_.wo * lanes;
+    call.bias.first = bias;
+    call.vectors.count = 1;
+    call.y.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
     const WindowAxis columns = column_axis(p_);
     for (std::int64_t column = 0; column < p_.wo; ++column) {
       const TapRange inside = b_.columns[static_cast<std::size_t>(column)];
-      call.runs = b_.rows.runs.front().data() + inside.begin * b_.row_runs;
-      call.run_count = (inside.end - inside.begin) * b_.row_runs;
+      call.taps.runs = b_.rows.runs.front().data() + inside.begin * b_.row_runs;
+      call.taps.run_count = (inside.end - inside.begin) * b_.row_runs;
       for (const AxisTile& tile : b_.rows.tiles.front()) {
         call.tiles = tile.count;
-        call.positions = b_.rows.positions.data() + tile.positions_at;
-        call.x = x + (tile.input * p_.w + columns.first(column)) * lanes;
-        call.y = y + (tile.first * p_.wo + column) * lanes;
+        call.taps.positions = b_.rows.positions.data() + tile.positions_at;
+        call.x.first = x + (tile.input * p_.w + columns.first(column)) * lanes;
+        call.y.first = y + (tile.first * p_.wo + column) * lanes;
         section.tiles->tiles[static_cast<int>(DType::f32)][b_.rows.stride - 1][tile.outputs - 1](call);
       }
     }
@@ -184,20 +184,20 @@ class DepthwisePlanesPlan::Unit {
     float* y =
         (b_.stores_rows ? plane(k) + b_.workspace.input_floats : reinterpret_cast<float*>(output(k))) + section.first;
     DepthwiseTileCall call{};
-    call.runs = b_.rows.runs[index].data();
-    call.run_count = static_cast<std::int64_t>(b_.rows.runs[index].size());
-    call.x_step = b_.rows.position_step * x_pitch;
-    call.weights = weights_;
-    call.y_step = b_.rows.output_step * y_pitch;
-    call.bias = weights_ + taps * section.lanes;
-    call.vectors = section.vectors;
-    call.last = {section.last, section.last, 0};
-    call.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
+    call.taps.runs = b_.rows.runs[index].data();
+    call.taps.run_count = static_cast<std::int64_t>(b_.rows.runs[index].size());
+    call.x.step = b_.rows.position_step * x_pitch;
+    call.weights.first = weights_;
+    call.y.step = b_.rows.output_step * y_pitch;
+    call.bias.first = weights_ + taps * section.lanes;
+    call.vectors.count = section.vectors;
+    call.vectors.last = {section.last, section.last, 0};
+    call.y.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
     for (const AxisTile& tile : b_.rows.tiles[static_cast<std::size_t>(block_)]) {
       call.tiles = tile.count;
-      call.positions = b_.rows.positions.data() + tile.positions_at;
-      call.x = x + (tile.input - first_input_) * x_pitch;
-      call.y = y + (tile.first - first_row_) * y_pitch;
+      call.taps.positions = b_.rows.positions.data() + tile.positions_at;
+      call.x.first = x + (tile.input - first_input_) * x_pitch;
+      call.y.first = y + (tile.first - first_row_) * y_pitch;
       section.tiles->tiles[static_cast<int>(DType::f32)][b_.rows.stride - 1][tile.outputs - 1](call);
     }
   }

@@ -1,7 +1,7 @@
 // The register tile of two rows of outputs with a 3x3 window. Registers: two accumulators for each output of a row, 9
 // weights, 1 input. With stride 1 and four outputs a row it loads 4 x 6 vectors of input and 9 of weights for 72 FMA,
-// where a tile of one row of eight loads 39; of the input that a row of tiles reads again from L2, it reads 4 rows for 2
-// of outputs instead of 6.
+// where a tile of one row of eight loads 39; of the input that a row of tiles reads again from L2, it reads 4 rows for
+// 2 of outputs instead of 6.
 #if defined(GABLE_CPU_DEPTHWISE_ROW_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_DEPTHWISE_ROW_TILE_INL_H_
 #undef GABLE_CPU_DEPTHWISE_ROW_TILE_INL_H_
@@ -55,10 +55,10 @@ struct DepthwiseRowTile {
     V taps[kTaps * kTaps];
     HWY_UNROLL(9) for (int tap = 0; tap < kTaps * kTaps; ++tap) taps[tap] = hn::LoadU(d, weights + tap * lanes);
     HWY_UNROLL(5) for (int input_row = 0; input_row < kInputRows; ++input_row) {
-      const T* x = first + input_row * call.x_row;
+      const T* x = first + input_row * call.x.row;
       HWY_UNROLL(10) for (int i = 0; i < kPositions; ++i) {
         if (!(kFirst && i == 0) && !(kLast && i == kPositions - 1)) {
-          const V input = Tile::template load<kOutside != Outside::any>(x, call.positions[0], i);
+          const V input = Tile::template load<kOutside != Outside::any>(x, call.taps.positions[0], i);
           HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
             const int kh = input_row - row * kStride;
             if (kh < 0 || kh >= kTaps) continue;
@@ -68,7 +68,7 @@ struct DepthwiseRowTile {
             }
           }
         }
-        x += call.x_step;
+        x += call.x.step;
         Tile::next_position(x);
       }
     }
@@ -76,9 +76,9 @@ struct DepthwiseRowTile {
 
   /// Prefetches the lines that the next row of tiles will read and this one does not.
   static HWY_INLINE void prefetch(const DepthwiseTileCall& call, const T* first) {
-    const std::int64_t step = call.x_step * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t step = call.x.step * static_cast<std::int64_t>(sizeof(T));
     HWY_UNROLL(4) for (int row = kInputRows - kRowTileRows * kStride; row < kInputRows; ++row) {
-      const char* line = reinterpret_cast<const char*>(first + row * call.x_row) + call.prefetch_bytes;
+      const char* line = reinterpret_cast<const char*>(first + row * call.x.row) + call.x.prefetch_bytes;
       HWY_UNROLL(8) for (int i = 0; i < kOutputs * kStride; ++i) {
         __builtin_prefetch(line, 0, 2);
         line += step;
@@ -90,15 +90,15 @@ struct DepthwiseRowTile {
   static HWY_INLINE void tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
                               std::int64_t weights_at) {
     const D d;
-    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
+    if (HWY_UNLIKELY(call.x.prefetch_bytes != 0)) prefetch(call, x);
     const V first = Tile::quiet(hn::LoadU(d, bias));
     V acc[kRowTileRows][kOutputs];
     HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
       HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[row][i] = first;
     }
     constexpr Positions kLast = Positions{1} << (kPositions - 1), kAll = 2 * kLast - 1;
-    const Positions outside = kAll & ~call.positions[0];
-    const float* weights = call.weights + weights_at;
+    const Positions outside = kAll & ~call.taps.positions[0];
+    const float* weights = call.weights.first + weights_at;
     if (HWY_LIKELY(outside == 0)) {
       multiply_add<Outside::none>(call, x, weights, acc);
     } else if (outside == 1) {
@@ -110,7 +110,7 @@ struct DepthwiseRowTile {
     } else {
       multiply_add<Outside::any>(call, x, weights, acc);
     }
-    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) Tile::finish(call, acc[row], y + row * call.y_row);
+    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) Tile::finish(call, acc[row], y + row * call.y.row);
   }
 
 #if HWY_TARGET == HWY_AVX3
@@ -125,9 +125,9 @@ struct DepthwiseRowTile {
     }
     V taps[kTaps * kTaps];
     HWY_UNROLL(9) for (int tap = 0; tap < kTaps * kTaps; ++tap) taps[tap] = hn::LoadU(d, weights + tap * lanes);
-    const Positions inside = call.positions[0];
+    const Positions inside = call.taps.positions[0];
     HWY_UNROLL(5) for (int input_row = 0; input_row < kInputRows; ++input_row) {
-      const T* x = first + input_row * call.x_row;
+      const T* x = first + input_row * call.x.row;
       HWY_UNROLL(10) for (int i = 0; i < kPositions; ++i) {
         if (HWY_LIKELY((inside >> i & 1) != 0)) {
           const V input = load(x);
@@ -140,7 +140,7 @@ struct DepthwiseRowTile {
             }
           }
         }
-        x += call.x_step;
+        x += call.x.step;
         Tile::next_position(x);
       }
     }
@@ -150,12 +150,12 @@ struct DepthwiseRowTile {
   static HWY_INLINE void pair_tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
                                    std::int64_t weights_at) {
     const D d;
-    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
-    const V least = hn::Set(d, call.least);
+    if (HWY_UNLIKELY(call.x.prefetch_bytes != 0)) prefetch(call, x);
+    const V least = hn::Set(d, call.y.least);
     V even, odd;
     Tile::load_pair_bias(bias, even, odd);
     V acc[kRowTileRows][kOutputs];
-    const float* weights = call.weights + weights_at;
+    const float* weights = call.weights.first + weights_at;
     sum_half(
         call, x, weights, even, [](const T* at) HWY_ATTR { return Pair::even(at); }, acc);
     hn::Vec<Pair::D32> evens[kRowTileRows][kOutputs];
@@ -166,11 +166,11 @@ struct DepthwiseRowTile {
     asm volatile("" : "+r"(x));  // else gcc keeps what both halves load on the stack
 #endif
     sum_half(
-        call, x, weights + call.weights_step, odd, [](const T* at) HWY_ATTR { return Pair::odd(at); }, acc);
+        call, x, weights + call.weights.step, odd, [](const T* at) HWY_ATTR { return Pair::odd(at); }, acc);
     HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
       HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
         Pair::store(evens[row][i], Tile::rounded(at_least(d, least, acc[row][i])),
-                    y + row * call.y_row + i * call.y_step);
+                    y + row * call.y.row + i * call.y.step);
       }
     }
   }
@@ -178,7 +178,7 @@ struct DepthwiseRowTile {
 
   static void run(const DepthwiseTileCall& call) {
     if constexpr (kPairs) {
-      if (call.paired) return run_pairs<DepthwiseRowTile, kOutputs, kStride>(call);
+      if (call.vectors.paired) return run_pairs<DepthwiseRowTile, kOutputs, kStride>(call);
     }
     run_tiles<DepthwiseRowTile, kOutputs, kStride>(call);
   }

@@ -76,16 +76,16 @@ HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
   using T = typename Tile::T;
   const DepthwiseTileCall call = caller;  // a copy, so that the compiler knows that stores to y do not change it
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(typename Tile::D()));
-  const T* x = static_cast<const T*>(call.x);
-  T* y = static_cast<T*>(call.y);
+  const T* x = static_cast<const T*>(call.x.first);
+  T* y = static_cast<T*>(call.y.first);
   for (std::int64_t i = 0; i < call.tiles; ++i) {
-    for (std::int64_t v = 0; v < call.vectors; ++v) {
-      const bool last = v + 1 == call.vectors;
-      Tile::tile(call, x + (last ? call.last.x : v * lanes), y + (last ? call.last.y : v * lanes),
-                 call.bias + (last ? call.last.bias : v * call.bias_step), v * call.weights_step);
+    for (std::int64_t v = 0; v < call.vectors.count; ++v) {
+      const bool last = v + 1 == call.vectors.count;
+      Tile::tile(call, x + (last ? call.vectors.last.x : v * lanes), y + (last ? call.vectors.last.y : v * lanes),
+                 call.bias.first + (last ? call.vectors.last.bias : v * call.bias.step), v * call.weights.step);
     }
-    x += kOutputs * kStride * call.x_step;
-    y += kOutputs * call.y_step;
+    x += kOutputs * kStride * call.x.step;
+    y += kOutputs * call.y.step;
   }
 }
 
@@ -95,14 +95,14 @@ HWY_NOINLINE void run_pairs(const DepthwiseTileCall& caller) {
   using T = typename Tile::T;
   const DepthwiseTileCall call = caller;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(typename Tile::D()));
-  const T* x = static_cast<const T*>(call.x);
-  T* y = static_cast<T*>(call.y);
+  const T* x = static_cast<const T*>(call.x.first);
+  T* y = static_cast<T*>(call.y.first);
   for (std::int64_t i = 0; i < call.tiles; ++i) {
-    for (std::int64_t v = 0; v < call.vectors; v += 2) {
-      Tile::pair_tile(call, x + v * lanes, y + v * lanes, call.bias + v * lanes, v * call.weights_step);
+    for (std::int64_t v = 0; v < call.vectors.count; v += 2) {
+      Tile::pair_tile(call, x + v * lanes, y + v * lanes, call.bias.first + v * lanes, v * call.weights.step);
     }
-    x += kOutputs * kStride * call.x_step;
-    y += kOutputs * call.y_step;
+    x += kOutputs * kStride * call.x.step;
+    y += kOutputs * call.y.step;
   }
 }
 
@@ -220,25 +220,25 @@ struct DepthwiseTile {
   }
 
   static HWY_INLINE void all_runs(const DepthwiseTileCall& call, const T* first, std::int64_t weights_at, Sums& sums) {
-    for (const TapRun* run = call.runs; run != call.runs + call.run_count; ++run) {
+    for (const TapRun* run = call.taps.runs; run != call.taps.runs + call.taps.run_count; ++run) {
       const T* x = first + run->x;
-      const float* weights = call.weights + run->weights + weights_at;
-      const Positions inside = call.positions[run->positions];
+      const float* weights = call.weights.first + run->weights + weights_at;
+      const Positions inside = call.taps.positions[run->positions];
       switch (run->taps) {
         case 1:
-          run_of<1>(x, call.x_step, weights, inside, sums);
+          run_of<1>(x, call.x.step, weights, inside, sums);
           break;
         case 2:
-          run_of<2>(x, call.x_step, weights, inside, sums);
+          run_of<2>(x, call.x.step, weights, inside, sums);
           break;
         case 3:
-          run_of<3>(x, call.x_step, weights, inside, sums);
+          run_of<3>(x, call.x.step, weights, inside, sums);
           break;
         case 5:
-          run_of<5>(x, call.x_step, weights, inside, sums);
+          run_of<5>(x, call.x.step, weights, inside, sums);
           break;
         default:
-          run_of<7>(x, call.x_step, weights, inside, sums);
+          run_of<7>(x, call.x.step, weights, inside, sums);
           break;
       }
     }
@@ -285,21 +285,22 @@ struct DepthwiseTile {
   /// Activation and stores of a row.
   static HWY_INLINE void finish(const DepthwiseTileCall& call, V (&acc)[kOutputs], T* y) {
     const D d;
-    const V least = hn::Set(d, call.least);
+    const V least = hn::Set(d, call.y.least);
     HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = at_least(d, least, acc[i]);
     if constexpr (kType == DType::f32) {
-      if (call.non_temporal) {
-        HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) hn::Stream(acc[i], d, y + i * call.y_step);
+      if (call.y.non_temporal) {
+        HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) hn::Stream(acc[i], d, y + i * call.y.step);
         return;
       }
     }
-    store_all(acc, y, call.y_step);
+    store_all(acc, y, call.y.step);
   }
 
   /// Prefetches the lines that the next row of tiles will read and this one does not.
   static HWY_INLINE void prefetch(const DepthwiseTileCall& call, const T* x) {
-    const char* line = reinterpret_cast<const char*>(x + call.runs[call.run_count - 1].x) + call.prefetch_bytes;
-    const std::int64_t step = call.x_step * static_cast<std::int64_t>(sizeof(T));
+    const char* line =
+        reinterpret_cast<const char*>(x + call.taps.runs[call.taps.run_count - 1].x) + call.x.prefetch_bytes;
+    const std::int64_t step = call.x.step * static_cast<std::int64_t>(sizeof(T));
     HWY_UNROLL(16) for (int i = 0; i < kOutputs * kStride; ++i) {
       __builtin_prefetch(line, 0, 2);
       line += step;
@@ -310,7 +311,7 @@ struct DepthwiseTile {
   static HWY_INLINE void tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
                               std::int64_t weights_at) {
     const D d;
-    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
+    if (HWY_UNLIKELY(call.x.prefetch_bytes != 0)) prefetch(call, x);
     const V first = quiet(hn::LoadU(d, bias));
     Sums sums;
     HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
@@ -339,7 +340,7 @@ struct DepthwiseTile {
     V even_taps[kTaps], odd_taps[kTaps];
     HWY_UNROLL(7) for (int tap = 0; tap < kTaps; ++tap) {
       even_taps[tap] = hn::LoadU(d, weights + tap * lanes);
-      odd_taps[tap] = hn::LoadU(d, weights + call.weights_step + tap * lanes);
+      odd_taps[tap] = hn::LoadU(d, weights + call.weights.step + tap * lanes);
     }
     HWY_UNROLL(21) for (int i = 0; i < kPositions; ++i) {
       if (kAll || HWY_LIKELY((inside >> i & 1) != 0)) {
@@ -352,7 +353,7 @@ struct DepthwiseTile {
           }
         }
       }
-      x += call.x_step;
+      x += call.x.step;
       next_position(x);
     }
   }
@@ -374,7 +375,7 @@ struct DepthwiseTile {
           if (tap >= 0 && tap < kTaps) acc[output] = hn::MulAdd(input, taps[tap], acc[output]);
         }
       }
-      x += call.x_step;
+      x += call.x.step;
       next_position(x);
     }
   }
@@ -386,7 +387,7 @@ struct DepthwiseTile {
     if constexpr (!pair_fits(kTaps)) {
       multiply_add_half<kTaps>(
           call, x, weights, inside, [](const T* at) HWY_ATTR { return Pair::even(at); }, even);
-      weights += call.weights_step;
+      weights += call.weights.step;
       multiply_add_half<kTaps>(
           call, x, weights, inside, [](const T* at) HWY_ATTR { return Pair::odd(at); }, odd);
     } else if (inside == kAll) {
@@ -400,7 +401,7 @@ struct DepthwiseTile {
   static HWY_INLINE void pair_tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
                                    std::int64_t weights_at) {
     const D d;
-    if (HWY_UNLIKELY(call.prefetch_bytes != 0)) prefetch(call, x);
+    if (HWY_UNLIKELY(call.x.prefetch_bytes != 0)) prefetch(call, x);
     V first_even, first_odd;
     load_pair_bias(bias, first_even, first_odd);
     V even[kOutputs], odd[kOutputs];
@@ -408,9 +409,9 @@ struct DepthwiseTile {
       even[i] = first_even;
       odd[i] = first_odd;
     }
-    for (const TapRun* run = call.runs; run != call.runs + call.run_count; ++run) {
-      const float* weights = call.weights + run->weights + weights_at;
-      const Positions inside = call.positions[run->positions];
+    for (const TapRun* run = call.taps.runs; run != call.taps.runs + call.taps.run_count; ++run) {
+      const float* weights = call.weights.first + run->weights + weights_at;
+      const Positions inside = call.taps.positions[run->positions];
       switch (run->taps) {
         case 1:
           run_of_pair<1>(call, x + run->x, weights, inside, even, odd);
@@ -429,9 +430,9 @@ struct DepthwiseTile {
           break;
       }
     }
-    const V least = hn::Set(d, call.least);
+    const V least = hn::Set(d, call.y.least);
     HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
-      Pair::store(rounded(at_least(d, least, even[i])), rounded(at_least(d, least, odd[i])), y + i * call.y_step);
+      Pair::store(rounded(at_least(d, least, even[i])), rounded(at_least(d, least, odd[i])), y + i * call.y.step);
     }
   }
 
@@ -445,7 +446,7 @@ struct DepthwiseTile {
 
   static void run(const DepthwiseTileCall& call) {
     if constexpr (kPairs) {
-      if (call.paired) return run_pairs<DepthwiseTile, kOutputs, kStride>(call);
+      if (call.vectors.paired) return run_pairs<DepthwiseTile, kOutputs, kStride>(call);
     }
     run_tiles<DepthwiseTile, kOutputs, kStride>(call);
   }

@@ -28,36 +28,59 @@ using Positions = std::uint32_t;
 
 /// 1, 2, 3, 5 or 7 taps that are neighbours along the tile's axis.
 struct TapRun {
-  std::int64_t x;        // elements from DepthwiseTileCall::x to what the run's first tap of the first output reads
-  std::int64_t weights;  // floats from DepthwiseTileCall::weights to those of its first tap
+  std::int64_t x;        // elements from TileInput::first to what the run's first tap of the first output reads
+  std::int64_t weights;  // floats from the weights to those of its first tap
   std::int32_t taps;
-  std::int32_t positions;  // which entry of DepthwiseTileCall::positions
+  std::int32_t positions;  // which entry of TileTaps::positions
+};
+
+/// The taps of a tile. Row tiles take all nine taps instead; of these they read the first entry of `positions`.
+struct TileTaps {
+  const TapRun* runs;
+  std::int64_t run_count;
+  const Positions* positions;  // of each run
+};
+
+/// Steps are in elements.
+struct TileInput {
+  const void* first;
+  std::int64_t step;            // between two positions
+  std::int64_t row;             // between two rows, for row tiles
+  std::int64_t prefetch_bytes;  // from the last run's input to lines that a later call reads; 0: no prefetch
+};
+
+struct TileOutput {
+  void* first;
+  std::int64_t step;  // between two outputs
+  std::int64_t row;   // between two rows, for row tiles
+  float least;        // outputs below become this; minus infinity: none
+  bool non_temporal;  // stores of whole aligned vectors of f32
+};
+
+/// Floats of weights or bias, from those of the first vector; step 0: all vectors share them.
+struct TileParameters {
+  const float* first;
+  std::int64_t step;
 };
 
 /// Elements from the first vector to the last one, which may overlap the one before it.
 struct LastVector {
   std::int64_t x, y, bias;
 };
+/// Vectors of lanes, one after another.
+struct TileVectors {
+  std::int64_t count;
+  bool paired;      // of bf16: each two vectors are the even and the odd ones of 2 * lanes channels
+  LastVector last;  // where vectors are not paired
+};
 
 struct DepthwiseTileCall {
-  const TapRun* runs;
-  std::int64_t run_count;
-  const Positions* positions;
-  const void* x;
-  std::int64_t x_step;   // elements between two positions of the input
-  const float* weights;  // of the first vector
-  void* y;
-  std::int64_t y_step;  // elements between two outputs
-  const float* bias;
-  std::int64_t vectors;  // of lanes, one after another
-  bool paired;           // of bf16: each two vectors are the even and the odd ones of 2 * lanes channels
-  LastVector last;       // where vectors are not paired
-  std::int64_t weights_step, bias_step;  // floats between those of two vectors; 0: they share them
-  std::int64_t tiles;                    // computed one after another, as far apart as they are wide
-  std::int64_t prefetch_bytes;           // from the last run's input to lines that a later call reads; 0: no prefetch
-  float least;                           // outputs below become this; minus infinity: none
-  bool non_temporal;                     // stores of y: whole aligned vectors of f32
-  std::int64_t x_row, y_row;             // row tiles: elements between two rows of input and of outputs
+  TileTaps taps;
+  TileInput x;
+  TileParameters weights, bias;
+  TileOutput y;
+  TileVectors vectors;
+  std::int64_t tiles;  // computed one after another, as far apart as they are wide
 };
 using DepthwiseTileFunction = void (*)(const DepthwiseTileCall&);
 
