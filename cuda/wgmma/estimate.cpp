@@ -16,101 +16,105 @@ double overlapped(std::initializer_list<double> cycles, double power) {
   return slowest * std::pow(sum, 1 / power);
 }
 
-/// Cycles and bytes a cycle, fitted to an H200: see Wgmma::seconds().
-struct WgmmaCosts {
-  double start, start_of_two;                     // to the first product; where a multiprocessor has two blocks
-  double turn;                                    // the matrix unit idles while the consumers change turns
-  double epilogue, epilogue_f32;                  // of a chunk of outputs, of 16 bits and of f32
-  double epilogue_of_two, epilogue_side_by_side;  // factors: with two blocks a multiprocessor; consumers side by side
-  double between_items;                           // of a consumer
-  double exchange, exchange_bytes;                // of partial sums between the blocks of a cluster
-  double load_bytes;                              // from L2 to one multiprocessor
-  double load_bytes_of_all;                       // the same while all load
-  double device_bytes, device_of_two;  // of device memory; factor on its time where a multiprocessor has two blocks
-  double box, box_of_two;              // least cycles from box to box
-  double smallest, of_96;              // factors on the time of products: tiles of 64 and of 96 pixels
-  double own_ring_of_weights;          // factor on all where boxes and weights have no common stages
-  // How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: see overlapped().
+// The parts of an estimate: cycles and bytes a cycle, fitted to an H200 (see Wgmma::seconds()). "Of two" is where a
+// multiprocessor has two blocks.
+
+struct ByBlocks {
+  double of_one_block, of_two;
+
+  double of(int residents) const { return residents > 1 ? of_two : of_one_block; }
+};
+
+/// Factors on the time of products of tiles with few pixels.
+struct ProductCosts {
+  double smallest, of_96;  // of 64 and of 96 pixels
+
+  double factor(int pixels) const {
+    return pixels == 64 ? smallest : pixels == 96 ? of_96 : pixels == 112 ? (1 + of_96) / 2 : 1;
+  }
+};
+
+struct ConsumerCosts {
+  double turn;           // the matrix unit idles while the consumers change turns
+  double between_items;  // of a consumer
+};
+
+struct EpilogueCosts {
+  double chunk, chunk_f32;  // of a chunk of outputs, of 16 bits and of f32
+  double of_two;            // factors: with two blocks a multiprocessor; consumers side by side
+  double side_by_side;
+
+  double of_chunk(const WgmmaGeometry& g, DType type) const {
+    const double times = wgmma_resident_blocks(g.tile.pixels) > 1 ? of_two
+                         : g.schedule == WgmmaSchedule::own_tiles ? 1
+                                                                  : side_by_side;
+    return times * (type == DType::f32 ? chunk_f32 : chunk);
+  }
+};
+
+/// Of partial sums between the blocks of a cluster.
+struct ExchangeCosts {
+  double start, bytes;
+};
+
+/// Bytes a cycle.
+struct Bandwidths {
+  double l2;             // to one multiprocessor
+  double l2_of_all;      // the same while all load
+  double device;         // of device memory
+  double device_of_two;  // factor on its time
+};
+
+/// How well the products of the busiest multiprocessor, all loads from L2 and device memory overlap: see overlapped().
+struct OverlapPowers {
   double two_blocks, in_turns, side_by_side;
 
-  double overlap(const WgmmaGeometry& g) const {
+  double of(const WgmmaGeometry& g) const {
     if (wgmma_resident_blocks(g.tile.pixels) > 1) return two_blocks;
     return g.schedule == WgmmaSchedule::own_tiles ? in_turns : side_by_side;
   }
-  double epilogue_of(const WgmmaGeometry& g, DType type) const {
-    const double times = wgmma_resident_blocks(g.tile.pixels) > 1 ? epilogue_of_two
-                         : g.schedule == WgmmaSchedule::own_tiles ? 1
-                                                                  : epilogue_side_by_side;
-    return times * (type == DType::f32 ? epilogue_f32 : epilogue);
-  }
 };
-constexpr WgmmaCosts kTwoRings{.start = 867,
-                               .start_of_two = 867,
-                               .turn = 328,
-                               .epilogue = 294,
-                               .epilogue_f32 = 568,
-                               .epilogue_of_two = 1,
-                               .epilogue_side_by_side = 1,
-                               .between_items = 729,
-                               .exchange = 376,
-                               .exchange_bytes = 9.86,
-                               .load_bytes = 69.3,
-                               .load_bytes_of_all = 177,
-                               .device_bytes = 7756,
-                               .device_of_two = 1,
-                               .box = 137,
-                               .box_of_two = 164,
-                               .smallest = 2.64,
-                               .of_96 = 1,
-                               .own_ring_of_weights = 1,
-                               .two_blocks = 1.86,
-                               .in_turns = 1.26,
-                               .side_by_side = 1.28};
+
+struct WgmmaCosts {
+  ByBlocks start;  // to the first product
+  ProductCosts products;
+  ConsumerCosts consumers;
+  EpilogueCosts epilogue;
+  ExchangeCosts exchange;
+  ByBlocks boxes;  // least cycles from box to box
+  Bandwidths bandwidth;
+  OverlapPowers overlap;
+  double own_ring_of_weights;  // factor on all where boxes and weights have no common stages
+};
+constexpr WgmmaCosts kTwoRings{.start = {.of_one_block = 867, .of_two = 867},
+                               .products = {.smallest = 2.64, .of_96 = 1},
+                               .consumers = {.turn = 328, .between_items = 729},
+                               .epilogue = {.chunk = 294, .chunk_f32 = 568, .of_two = 1, .side_by_side = 1},
+                               .exchange = {.start = 376, .bytes = 9.86},
+                               .boxes = {.of_one_block = 137, .of_two = 164},
+                               .bandwidth = {.l2 = 69.3, .l2_of_all = 177, .device = 7756, .device_of_two = 1},
+                               .overlap = {.two_blocks = 1.86, .in_turns = 1.26, .side_by_side = 1.28},
+                               .own_ring_of_weights = 1};
 /// Where each step has a box of its own: of 16-bit types, of tf32.
-constexpr WgmmaCosts kOfBoxEachStep16{.start = 1092,
-                                      .start_of_two = 1222,
-                                      .turn = 82,
-                                      .epilogue = 339,
-                                      .epilogue_f32 = 0,
-                                      .epilogue_of_two = 0.4,
-                                      .epilogue_side_by_side = 1.39,
-                                      .between_items = 445,
-                                      .exchange = 100,
-                                      .exchange_bytes = 7.04,
-                                      .load_bytes = 92.5,
-                                      .load_bytes_of_all = 70.8,
-                                      .device_bytes = 2511,
-                                      .device_of_two = 0.41,
-                                      .box = 137,
-                                      .box_of_two = 164,
-                                      .smallest = 1.8,
-                                      .of_96 = 1.07,
-                                      .own_ring_of_weights = 1,
-                                      .two_blocks = 1.61,
-                                      .in_turns = 2.46,
-                                      .side_by_side = 3.05};
-constexpr WgmmaCosts kOfBoxEachStep32{.start = 1162,
-                                      .start_of_two = 1068,
-                                      .turn = 0,
-                                      .epilogue = 0,
-                                      .epilogue_f32 = 568,
-                                      .epilogue_of_two = 0.8,
-                                      .epilogue_side_by_side = 1.33,
-                                      .between_items = 613,
-                                      .exchange = 206,
-                                      .exchange_bytes = 8.99,
-                                      .load_bytes = 93,
-                                      .load_bytes_of_all = 74.6,
-                                      .device_bytes = 2634,
-                                      .device_of_two = 1.15,
-                                      .box = 137,
-                                      .box_of_two = 164,
-                                      .smallest = 2.01,
-                                      .of_96 = 1.1,
-                                      .own_ring_of_weights = 1.03,
-                                      .two_blocks = 3.19,
-                                      .in_turns = 2.32,
-                                      .side_by_side = 3.06};
+constexpr WgmmaCosts kOfBoxEachStep16{
+    .start = {.of_one_block = 1092, .of_two = 1222},
+    .products = {.smallest = 1.8, .of_96 = 1.07},
+    .consumers = {.turn = 82, .between_items = 445},
+    .epilogue = {.chunk = 339, .chunk_f32 = 0, .of_two = 0.4, .side_by_side = 1.39},
+    .exchange = {.start = 100, .bytes = 7.04},
+    .boxes = {.of_one_block = 137, .of_two = 164},
+    .bandwidth = {.l2 = 92.5, .l2_of_all = 70.8, .device = 2511, .device_of_two = 0.41},
+    .overlap = {.two_blocks = 1.61, .in_turns = 2.46, .side_by_side = 3.05},
+    .own_ring_of_weights = 1};
+constexpr WgmmaCosts kOfBoxEachStep32{.start = {.of_one_block = 1162, .of_two = 1068},
+                                      .products = {.smallest = 2.01, .of_96 = 1.1},
+                                      .consumers = {.turn = 0, .between_items = 613},
+                                      .epilogue = {.chunk = 0, .chunk_f32 = 568, .of_two = 0.8, .side_by_side = 1.33},
+                                      .exchange = {.start = 206, .bytes = 8.99},
+                                      .boxes = {.of_one_block = 137, .of_two = 164},
+                                      .bandwidth = {.l2 = 93, .l2_of_all = 74.6, .device = 2634, .device_of_two = 1.15},
+                                      .overlap = {.two_blocks = 3.19, .in_turns = 2.32, .side_by_side = 3.06},
+                                      .own_ring_of_weights = 1.03};
 
 /// Large clusters leave a few multiprocessors of each processing cluster idle: of clusters of 4 blocks, 30 run at once
 /// on 132 multiprocessors, of 8 blocks 14.
@@ -131,39 +135,35 @@ void estimate_wgmma(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& 
   // A split item has its own cluster.
   g.grid.ctas = g.steps.split > 1 ? g.grid.items * g.steps.split : std::min(g.grid.items, workers);
   const auto element = static_cast<double>(size_of(p.dtype));
-  const double start = residents > 1 ? costs.start_of_two : costs.start;
+  const double start = costs.start.of(residents);
   const double waves = static_cast<double>(ceil_div(g.grid.items, workers));
   const double steps =
       g.steps.parts > 1 ? g.steps.of_greatest_share() : g.steps.per_item() / static_cast<double>(g.steps.split);
-  const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) *
-                          (g.tile.pixels == 64    ? costs.smallest
-                           : g.tile.pixels == 96  ? costs.of_96
-                           : g.tile.pixels == 112 ? (1 + costs.of_96) / 2
-                                                  : 1);
+  const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) * costs.products.factor(g.tile.pixels);
   const double boxes = steps * g.steps.loads_per_block() / static_cast<double>(g.steps.taps.size());
   const double bytes = steps * kWgmmaWeightBytes * wgmma_slices_of_tile(g) + boxes * g.box.pixels() * kWgmmaPixelBytes;
-  const double main =
-      std::max({products, bytes / costs.load_bytes, boxes * (residents > 1 ? costs.box_of_two : costs.box)});
-  const double epilogue = costs.epilogue_of(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.tile.pixels / kWgmmaChunk;
-  const double both = main + epilogue + costs.between_items;
+  const double main = std::max({products, bytes / costs.bandwidth.l2, boxes * costs.boxes.of(residents)});
+  const double epilogue = costs.epilogue.of_chunk(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.tile.pixels / kWgmmaChunk;
+  const double both = main + epilogue + costs.consumers.between_items;
   const double sent =  // by a consumer
       (each_step_has_a_box ? 1 : wgmma_slices_of_tile(g)) * g.tile.pixels * kWgmmaChannels * 4.0 * (g.steps.split - 1) /
       g.steps.split;
-  const double exchange = g.steps.split > 1 ? costs.exchange + sent / costs.exchange_bytes : 0;
-  const double item = one_tile ? both : std::max(main + costs.turn, both / 2);
-  double busiest =
-      waves * (item + exchange) + (g.steps.split > 1 ? (waves - 1) * costs.start : 0) + (one_tile ? 0 : epilogue);
+  const double exchange = g.steps.split > 1 ? costs.exchange.start + sent / costs.exchange.bytes : 0;
+  const double item = one_tile ? both : std::max(main + costs.consumers.turn, both / 2);
+  double busiest = waves * (item + exchange) + (g.steps.split > 1 ? (waves - 1) * costs.start.of_one_block : 0) +
+                   (one_tile ? 0 : epilogue);
   if (residents > 1) {  // what a block does besides products overlaps with the other's
     const double of_one = static_cast<double>(ceil_div(g.grid.items, clusters));
-    busiest = of_one * main + waves * (epilogue + costs.between_items + exchange);
+    busiest = of_one * main + waves * (epilogue + costs.consumers.between_items + exchange);
   }
   const auto outputs = static_cast<double>(p.n * p.out_h() * p.out_w() * p.k);
   const double l2 =
-      (bytes * g.grid.items * g.steps.split + outputs * element) / (costs.load_bytes_of_all * multiprocessors);
+      (bytes * g.grid.items * g.steps.split + outputs * element) / (costs.bandwidth.l2_of_all * multiprocessors);
   // With strides, windows may skip pixels.
   const auto inputs = static_cast<double>(p.n * std::min(p.h * p.w, p.ho * p.wo * p.r * p.s) * p.c);
-  const double device = (inputs + outputs) * element / costs.device_bytes * (residents > 1 ? costs.device_of_two : 1);
-  g.cycles = start + overlapped({busiest, l2, device}, costs.overlap(g));
+  const double device =
+      (inputs + outputs) * element / costs.bandwidth.device * (residents > 1 ? costs.bandwidth.device_of_two : 1);
+  g.cycles = start + overlapped({busiest, l2, device}, costs.overlap.of(g));
   if (!g.stages.common) g.cycles *= costs.own_ring_of_weights;
 }
 
