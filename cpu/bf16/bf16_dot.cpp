@@ -326,13 +326,13 @@ const Bf16Unit& bf16_dot_unit() {
                              .loads_full_halves = false,
                              .merged_width = kVector / 2,
                              .most_padding = 4.5,
-                             .position_cycles = beside_amx          ? 55.0
-                                                : splits_512_bits() ? 32.0
-                                                                    : 20.0,
-                             .weights_cycles = 30.0,
-                             .tile_cycles = beside_amx ? 87.0 : 67.0,
-                             .step_cycles = beside_amx ? 20.0 : 10.0,
-                             .start_cycles = beside_amx ? 270.0 : 400.0,
+                             .costs = {.position = beside_amx          ? 55.0
+                                                   : splits_512_bits() ? 32.0
+                                                                       : 20.0,
+                                       .weights = 30.0,
+                                       .tile = beside_amx ? 87.0 : 67.0,
+                                       .step = beside_amx ? 20.0 : 10.0,
+                                       .start = beside_amx ? 270.0 : 400.0},
                              .begin = begin_nothing,
                              .end = end_nothing,
                              .tiles = {.one = dot_tile},

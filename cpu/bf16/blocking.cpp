@@ -332,9 +332,9 @@ class Search {
     const double part = length % b_.positions == 0 ? 1 : kPartHalf;
     const double blocks = static_cast<double>(b_.terms.channels) / static_cast<double>(kChannels);
     const double steps = blocks * static_cast<double>(b_.terms.tap_count());
-    const double panel = static_cast<double>(runs * length) * steps * unit_.position_cycles * part +
+    const double panel = static_cast<double>(runs * length) * steps * unit_.costs.position * part +
                          static_cast<double>(runs * ceil_div(length, std::int64_t{b_.positions})) *
-                             (unit_.tile_cycles + steps * unit_.step_cycles);
+                             (unit_.costs.tile + steps * unit_.costs.step);
     const std::int64_t pixels =
         source_size(row_axis(p_, g_), work.rows) * source_size(column_axis(p_, g_), work.columns);
     const double pixel = b_.terms.fold > 1 || g_.group_c % 8 == 0 ? kStagedPixel : kPartPixel;
@@ -343,7 +343,7 @@ class Search {
     const double panels = static_cast<double>(work.end_panel - work.first_panel) - (half ? 0.5 : 0);
     return static_cast<double>(work.groups) * (panel * panels + static_cast<double>(pixels) * input +
                                                static_cast<double>(work.rows * work.columns) * kOutputPixel) +
-           unit_.start_cycles;
+           unit_.costs.start;
   }
 
   /// Cuts the pixels into equal shares, of at least two tiles if the panels then still feed all threads: a thread that

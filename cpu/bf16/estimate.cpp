@@ -70,7 +70,7 @@ double tile_cycles(const bf16::Blocking& b, const Bf16Unit& unit) {
   const bf16::Geometry& g = b.geometry;
   const std::int64_t tiles = g.n * g.rows * ceil_div(g.columns, std::int64_t{b.positions}) * g.groups * g.panels;
   const auto steps = static_cast<double>(b.terms.steps());
-  return static_cast<double>(tiles) * (unit.tile_cycles + steps * unit.step_cycles);
+  return static_cast<double>(tiles) * (unit.costs.tile + steps * unit.costs.step);
 }
 
 /// What a unit that loads pairs takes for folded rows of one group.
@@ -99,7 +99,7 @@ double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b,
   const double tiles = std::max(1.0, positions / (2 * b.positions));
   const bool half = !unit.loads_full_halves && g.group_k <= vector;
   const double halved = !half ? 1 : whole ? kHalfOfWholeVectors : kHalfVectorProduct;
-  return steps * std::max(positions * unit.position_cycles * halved, tiles * unit.weights_cycles) +
+  return steps * std::max(positions * unit.costs.position * halved, tiles * unit.costs.weights) +
          staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit);
 }
 
@@ -110,7 +110,7 @@ double bf16_seconds(const Conv2dProblem& p, int products, const Bf16Unit& unit, 
   const double cycles = all_cycles(p, products, b, unit);
   const double busy = static_cast<double>(ceil_div(b.work.count, threads));
   const double region = threads > 1 && b.work.count > 1 ? kRegionCycles : 0;
-  return (busy * (cycles / static_cast<double>(b.work.count) + unit.start_cycles) + region) / kHertz;
+  return (busy * (cycles / static_cast<double>(b.work.count) + unit.costs.start) + region) / kHertz;
 }
 
 }  // namespace gable::cpu

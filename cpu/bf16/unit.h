@@ -34,10 +34,20 @@ struct SplitCall {
   std::int64_t part;
 };
 using SplitFunction = void (*)(const SplitCall&);
+
 /// Splits faster than the target's, or null; of f32 by the number of parts.
 struct SplitFunctions {
   SplitFunction f16 = nullptr;
   SplitFunction f32[4] = {};
+};
+
+/// Cycles, for estimates.
+struct UnitCosts {
+  double position = 0;  // one block of 32 channels and 32 lanes for a position
+  double weights = 0;   // the same in a tile with few positions, which waits for weights
+  double tile = 0;      // fixed, of a tile of `positions` positions
+  double step = 0;      // of each step of a tile
+  double start = 0;     // of a work unit
 };
 
 }  // namespace bf16
@@ -52,10 +62,7 @@ struct Bf16Unit {
   bool loads_full_halves = false;
   int merged_width = 1;     // groups are merged up to so many channels and lanes
   double most_padding = 0;  // the direct kernel is faster if padding multiplies the products by more than this
-  // For estimates, in cycles: one block of 32 channels and 32 lanes for a position; the same in a tile with few
-  // positions, which waits for weights; the fixed costs of a tile of `positions` positions, of each of its steps, and
-  // of a work unit.
-  double position_cycles = 0, weights_cycles = 0, tile_cycles = 0, step_cycles = 0, start_cycles = 0;
+  bf16::UnitCosts costs;
   /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block.
   void (*begin)(int positions, int pairs) = nullptr;
   void (*end)() = nullptr;

@@ -63,7 +63,7 @@ double narrow_groups_seconds(const Conv2dProblem& p, const Target& target, int t
 double narrow_groups_dot_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   if (!has_estimate(p)) return kNoEstimate;
   // A position's 32 channels and lanes are 32 products of a vector.
-  const double product = bf16_dot_unit().position_cycles / 32;
+  const double product = bf16_dot_unit().costs.position / 32;
   return seconds_of(p, narrow_groups_dot_kernels(target), product, threads);
 }
 

@@ -431,10 +431,10 @@ TEST_CASE("bf16 tile queue: lines that non-temporal stores write are not prefetc
 TEST_CASE("bf16 estimate: a vector times a matrix takes the pair product, images take AMX's tiles") {
   const Bf16Unit tiles = emulated_unit();
   Bf16Unit pairs = pair_unit();
-  pairs.position_cycles = bf16_dot_unit().position_cycles;
-  pairs.weights_cycles = bf16_dot_unit().weights_cycles;
-  pairs.start_cycles = bf16_dot_unit().start_cycles;
-  if (pairs.position_cycles == 0) return;  // not compiled for this CPU
+  pairs.costs.position = bf16_dot_unit().costs.position;
+  pairs.costs.weights = bf16_dot_unit().costs.weights;
+  pairs.costs.start = bf16_dot_unit().costs.start;
+  if (pairs.costs.position == 0) return;  // not compiled for this CPU
   const auto seconds = [](const Conv2dProblem& p, const Bf16Unit& unit) { return bf16_seconds(p, 1, unit, 1); };
   const Conv2dProblem vector = bf16_problem(sized({.c = 24, .k = 96}, 0, 0));
   CHECK(seconds(vector, pairs) < seconds(vector, tiles));
