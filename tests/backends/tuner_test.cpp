@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <gable/backend.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -67,127 +69,120 @@ class Kept final : public PlanImpl {
   double first_, again_;
 };
 
-Contestant contestant(const std::shared_ptr<DeviceImpl>& device, double& now, std::function<double(double)> time) {
-  return {.device = device, .make = [&now, time] { return std::make_unique<Timed>(now, time); }};
-}
+/// Contestants that run one after another under a clock which only they move.
+class Race {
+ public:
+  double now = 0;
+
+  void add(Contestant contestant) {
+    contestant.device = device_;
+    contestants_.push_back(std::move(contestant));
+  }
+  /// One whose run takes as long as `time` says.
+  void add_timed(const std::function<double(double)>& time) {
+    add({.make = [this, time] { return std::make_unique<Timed>(now, time); }});
+  }
+
+  /// The contestants, measured. All of them have a time.
+  const std::vector<Contestant>& measured(const std::function<long()>& interruptions = {}) {
+    measure({.op = Add{.shape = {16}},
+             .owner = device_,
+             .seconds = 0.5,
+             .clock = [this] { return now; },
+             .interruptions = interruptions},
+            contestants_);
+    for (const Contestant& one : contestants_) REQUIRE(one.seconds);
+    return contestants_;
+  }
+  std::size_t winner(const std::function<long()>& interruptions = {}) {
+    const auto& all = measured(interruptions);
+    const auto faster = [](const Contestant& a, const Contestant& b) { return *a.seconds < *b.seconds; };
+    return static_cast<std::size_t>(std::min_element(all.begin(), all.end(), faster) - all.begin());
+  }
+
+ private:
+  std::shared_ptr<DeviceImpl> device_ = std::make_shared<Host>();
+  std::vector<Contestant> contestants_;
+};
 
 }  // namespace tuner_test
 
 TEST_CASE("tuner: a contestant that is held up for 12 ms still wins") {
-  const auto device = std::make_shared<tuner_test::Host>();
-  double now = 0;
-  std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.6e-3; }));
-  contestants.push_back(tuner_test::contestant(device, now, [](double at) { return at < 12e-3 ? 1.2e-3 : 0.2e-3; }));
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
-  REQUIRE(contestants[0].seconds);
-  REQUIRE(contestants[1].seconds);
-  CHECK(*contestants[1].seconds < *contestants[0].seconds);
+  tuner_test::Race race;
+  race.add_timed([](double) { return 0.6e-3; });
+  race.add_timed([](double at) { return at < 12e-3 ? 1.2e-3 : 0.2e-3; });
+  CHECK(race.winner() == 1);
 }
 
 TEST_CASE("tuner: a contestant whose first runs are held up still wins") {
-  const auto device = std::make_shared<tuner_test::Host>();
-  double now = 0;
-  std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.6e-3; }));
-  contestants.push_back(tuner_test::contestant(device, now, [](double at) { return at < 12e-3 ? 4.3e-3 : 0.2e-3; }));
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
-  REQUIRE(contestants[0].seconds);
-  REQUIRE(contestants[1].seconds);
-  CHECK(*contestants[1].seconds < *contestants[0].seconds);
+  tuner_test::Race race;
+  race.add_timed([](double) { return 0.6e-3; });
+  race.add_timed([](double at) { return at < 12e-3 ? 4.3e-3 : 0.2e-3; });
+  CHECK(race.winner() == 1);
 }
 
 TEST_CASE("tuner: contestants of nearly the same time are compared on several sets of tensors") {
-  const auto device = std::make_shared<tuner_test::Host>();
-  double now = 0;
+  tuner_test::Race race;
   const void* first = nullptr;
-  std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
-  contestants.push_back({.device = device, .make = [&now, &first] {
-                           return std::make_unique<tuner_test::Placed>(now, first, 0.315e-3, 0.28e-3);
-                         }});
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
-  REQUIRE(contestants[0].seconds);
-  REQUIRE(contestants[1].seconds);
-  CHECK(*contestants[1].seconds < *contestants[0].seconds);
+  race.add_timed([](double) { return 0.3e-3; });
+  race.add({.make = [&] { return std::make_unique<tuner_test::Placed>(race.now, first, 0.315e-3, 0.28e-3); }});
+  CHECK(race.winner() == 1);
 }
 
 TEST_CASE("tuner: a contestant whose first plan is twice as fast as its others loses") {
-  const auto device = std::make_shared<tuner_test::Host>();
-  double now = 0;
+  tuner_test::Race race;
   int plans = 0;
-  std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
-  contestants.push_back({.device = device, .make = [&now, &plans] {
-                           const double seconds = ++plans == 1 ? 0.2e-3 : 0.4e-3;
-                           return std::make_unique<tuner_test::Timed>(now, [seconds](double) { return seconds; });
-                         }});
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
-  REQUIRE(contestants[0].seconds);
-  REQUIRE(contestants[1].seconds);
-  CHECK(*contestants[0].seconds < *contestants[1].seconds);
+  race.add_timed([](double) { return 0.3e-3; });
+  race.add({.make = [&] {
+    const double seconds = ++plans == 1 ? 0.2e-3 : 0.4e-3;
+    return std::make_unique<tuner_test::Timed>(race.now, [seconds](double) { return seconds; });
+  }});
+  CHECK(race.winner() == 0);
 }
 
 TEST_CASE("tuner: a contestant that is fast right after itself only loses, as in a network") {
-  const auto device = std::make_shared<tuner_test::Host>();
-  double now = 0;
+  tuner_test::Race race;
   const void* last = nullptr;
-  std::vector<Contestant> contestants;
   for (const auto& [first, again] : {std::pair(40e-6, 12e-6), std::pair(20e-6, 20e-6)}) {
-    contestants.push_back({.device = device, .make = [&now, &last, first = first, again = again] {
-                             return std::make_unique<tuner_test::Kept>(now, last, first, again);
-                           }});
+    race.add({.make = [&, first = first, again = again] {
+      return std::make_unique<tuner_test::Kept>(race.now, last, first, again);
+    }});
   }
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
-  REQUIRE(contestants[0].seconds);
-  REQUIRE(contestants[1].seconds);
-  CHECK(*contestants[1].seconds < *contestants[0].seconds);
+  CHECK(race.winner() == 1);
 }
 
 TEST_CASE("tuner: a plan is searched for within half of the limit, and the result names it") {
-  const auto device = std::make_shared<tuner_test::Host>();
-  double now = 0, allowed = 0;
+  tuner_test::Race race;
+  double allowed = 0;
   int searches = 0;
-  std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.6e-3; }));
-  contestants.push_back({.device = device, .search = [&now, &allowed, &searches](const PlanSearch& search) {
-                           allowed = search.seconds;
-                           ++searches;
-                           return std::make_unique<tuner_test::Timed>(
-                               now, [](double) { return 0.28e-3; }, "engine 38");
-                         }});
-  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 0.3e-3; }));
-  measure({.op = Add{.shape = {16}}, .owner = device, .seconds = 0.5, .clock = [&now] { return now; }}, contestants);
+  race.add_timed([](double) { return 0.6e-3; });
+  race.add({.search = [&](const PlanSearch& search) {
+    allowed = search.seconds;
+    ++searches;
+    return std::make_unique<tuner_test::Timed>(
+        race.now, [](double) { return 0.28e-3; }, "engine 38");
+  }});
+  race.add_timed([](double) { return 0.3e-3; });
+  const std::vector<Contestant>& contestants = race.measured();
   CHECK(searches == 1);  // on three sets of tensors
   CHECK(allowed > 0.2);
   CHECK(allowed <= 0.25);
   CHECK(contestants[1].program == "engine 38");
   CHECK(contestants[0].program.empty());
-  REQUIRE(contestants[2].seconds);
   CHECK(*contestants[1].seconds < *contestants[2].seconds);
 }
 
 TEST_CASE("tuner: a contestant that another program interrupts in three of four runs still wins") {
-  const auto device = std::make_shared<tuner_test::Host>();
-  double now = 0;
+  tuner_test::Race race;
   long interruptions = 0;
   int runs = 0;
-  std::vector<Contestant> contestants;
-  contestants.push_back(tuner_test::contestant(device, now, [](double) { return 3e-3; }));
-  contestants.push_back(tuner_test::contestant(device, now, [&](double) {
+  race.add_timed([](double) { return 3e-3; });
+  race.add_timed([&](double) {
     if (++runs % 4 == 0) return 2e-3;
     ++interruptions;
     return 6e-3;
-  }));
-  measure({.op = Add{.shape = {16}},
-           .owner = device,
-           .seconds = 0.5,
-           .clock = [&now] { return now; },
-           .interruptions = [&interruptions] { return interruptions; }},
-          contestants);
-  REQUIRE(contestants[0].seconds);
-  REQUIRE(contestants[1].seconds);
-  CHECK(*contestants[1].seconds < *contestants[0].seconds);
+  });
+  CHECK(race.winner([&] { return interruptions; }) == 1);
 }
 
 }  // namespace gable
