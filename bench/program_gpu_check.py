@@ -7,8 +7,9 @@
     bench/program_gpu_check.py app NAME...                               (some of the programs)
 
 Each program runs without gable and timed (several times in turn, by its own CUDA events), timed with its kernels one
-after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
-to write. Needs nvcc (or --cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
+after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and
+writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known to write. Needs nvcc (or
+--cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
 """
 import argparse
 import csv
@@ -208,7 +209,9 @@ def read_kernels(folder):
 
 def work_of(metrics):
     """As perfcounters/sources/gpu_metrics.h: half-precision instructions count where they are most of W."""
-    sum_of = lambda weights: sum(weight * metrics.get(name, 0) for name, weight in weights.items())
+    def sum_of(weights):
+        return sum(weight * metrics.get(name, 0) for name, weight in weights.items())
+
     half, rest = sum_of(HALF), sum_of(WORK) + sum_of(TENSOR)
     return half + rest if half > rest else rest
 
@@ -221,8 +224,7 @@ def base_of(name):
 
 
 def identity(name, grid, block):
-    numbers = lambda text: ",".join(re.findall(r"\d+", text))
-    return name, numbers(grid), numbers(block)
+    return name, *(",".join(re.findall(r"\d+", text)) for text in (grid, block))
 
 
 def limited(command, environment, limit):
@@ -253,7 +255,7 @@ def ncu_run(command, metrics, options, environment, limit):
         if not row["ID"]:
             continue  # the row of units
         values = {m: float(row[m].replace(",", "")) for m in metrics if row.get(m) not in (None, "", "n/a")}
-        if any(metric in values for metric in WORK):
+        if has_work(values):
             values["flop"] = work_of(values)
         launches = found.setdefault(" ".join(identity(row["Kernel Name"], row["Grid Size"], row["Block Size"])), {})
         for metric, value in values.items():
@@ -366,9 +368,55 @@ def add_events(rows, overhead):
                 row["T_to_events"] = row["median"] / overhead[name]["plain"]
 
 
-def counted_row(mine):
-    return {"flop": work_of(mine) if any(metric in mine for metric in WORK) else None, "read": mine.get(READ), "write": mine.get(WRITE), "l2": 32 * mine.get(L2, 0),
-            "instructions": mine.get(INSTRUCTIONS[0]), "instrumented": mine.get(INSTRUCTIONS[1])}
+def counted_row(metrics):
+    """W, traffic and instructions of a call from its metrics; None: not counted."""
+    return {
+        "flop": work_of(metrics) if has_work(metrics) else None,
+        "read": metrics.get(READ),
+        "write": metrics.get(WRITE),
+        "l2": 32 * metrics.get(L2, 0),
+        "instructions": metrics.get(INSTRUCTIONS[0]),
+        "instrumented": metrics.get(INSTRUCTIONS[1]),
+    }
+
+
+def has_work(metrics):
+    return any(metric in metrics for metric in WORK)
+
+
+def mean_call(kernels, counts):
+    """The mean call of a kernel whose launches were counted: `counts` are their metrics, weighted by how often each kind ran."""
+    weights = {}
+    for kernel in kernels:
+        weights[launches_of(kernel)] = weights.get(launches_of(kernel), 0) + kernel["calls"]
+    seen = {launches: metrics for launches, metrics in counts.items() if launches in weights} or counts
+    works = [{launches: {"flop": work_of(m)} for launches, m in some.items() if has_work(m)} for some in (seen, counts)]
+    unseen = sum(weights.values()) - sum(weights[launches] for launches in seen if launches in weights)
+    return counted_row(weighted(seen, weights)) | {"flop": weighted(works[0] or works[1], weights).get("flop", 0), "unseen": unseen}
+
+
+def launch_rows(kernels, counts, calls):
+    """A row for each kind of launches, with what was counted of it."""
+    rows = []
+    for kernel in kernels:
+        row = {"arguments": kernel["arguments"], "calls": kernel["calls"], "median": kernel["median"]}
+        launches = launches_of(kernel)
+        if launches in counts:
+            row |= {"counted": calls[launches], **counted_row(counts[launches])}
+        rows.append(row)
+    return rows
+
+
+def add_known(row):
+    """The ratios to what the kernel is known to write and to compute."""
+    blocks = blocks_of(row["grid"])
+    for (part, known_blocks), known in KNOWN_WRITES.items():
+        if part in row["name"] and blocks == known_blocks and row.get("write") is not None:
+            row["write_ratio"] = row["write"] / known
+    for (part, known_blocks), known in KNOWN_WORK.items():
+        if part in row["name"] and blocks == known_blocks:
+            works = [kind["flop"] for kind in row.get("launches", []) if kind.get("flop")]
+            row["work_ratios"] = [work / nearest(work, known) for work in works]
 
 
 def compare(timed, counted):
@@ -388,28 +436,12 @@ def compare(timed, counted):
             row["together"] = kernels[0]["together"]
         if key in reasons:
             row["reason"] = reasons[key]
-        mine = {k: metrics for k, metrics in counts.items() if k[:3] == key}
-        if mine:
-            weights = {}
-            for kernel in kernels:
-                weights[launches_of(kernel)] = weights.get(launches_of(kernel), 0) + kernel["calls"]
-            seen = {k: metrics for k, metrics in mine.items() if k in weights} or mine
-            row.update(counted=sum(calls[k] for k in mine), **counted_row(weighted(seen, weights)))
-            works = [{k: {"flop": work_of(m)} for k, m in some.items() if any(metric in m for metric in WORK)}
-                     for some in (seen, mine)]
-            row["flop"] = weighted(works[0] or works[1], weights).get("flop", 0)
-            row["unseen"] = sum(weights.values()) - sum(weights[k] for k in seen if k in weights)
-            for (part, blocks), known in KNOWN_WRITES.items():
-                if part in key[0] and blocks_of(key[1]) == blocks and row["write"] is not None:
-                    row["write_ratio"] = row["write"] / known
+        counts_of_kernel = {launches: metrics for launches, metrics in counts.items() if launches[:3] == key}
+        if counts_of_kernel:
+            row |= {"counted": sum(calls[launches] for launches in counts_of_kernel), **mean_call(kernels, counts_of_kernel)}
         if len(kernels) > 1:
-            row["launches"] = [{"arguments": k["arguments"], "calls": k["calls"], "median": k["median"],
-                                **({"counted": calls[launches_of(k)], **counted_row(mine[launches_of(k)])}
-                                   if launches_of(k) in mine else {})} for k in kernels]
-        for (part, blocks), known in KNOWN_WORK.items():
-            if part in key[0] and blocks_of(key[1]) == blocks:
-                row["work_ratios"] = [kind["flop"] / nearest(kind["flop"], known) for kind in row.get("launches", [])
-                                      if kind.get("flop")]
+            row["launches"] = launch_rows(kernels, counts_of_kernel, calls)
+        add_known(row)
         rows.append(row)
     return sorted(rows, key=lambda row: -row["seconds"])
 
@@ -425,7 +457,6 @@ def add_ncu(rows, ncu):
         if "flop" not in row or not theirs:
             continue
         means = {metric: statistics.fmean(values) for metric, values in theirs.items()}
-        has_work = "flop" in theirs
         row["ncu"] = {"launches": max(len(values) for values in theirs.values()),
                       "flop": means.get("flop"), "read": means.get(READ), "write": means.get(WRITE),
                       "instructions": means.get(INSTRUCTIONS[0])}
@@ -433,8 +464,11 @@ def add_ncu(rows, ncu):
             if row["ncu"][name] and row[name] is not None:
                 row[name + "_to_ncu"] = row[name] / row["ncu"][name]
         for kind in row.get("launches", []):
-            if has_work and kind.get("flop"):
+            if "flop" in theirs and kind.get("flop"):
                 kind["flop_to_ncu"] = kind["flop"] / (nearest(kind["flop"], theirs["flop"]) or float("nan"))
+
+
+SHOWN_RATIOS = ("flop_to_ncu", "read_to_ncu", "write_to_ncu", "instructions_to_ncu", "write_ratio", "T_to_events")
 
 
 def show(result, most):
@@ -443,10 +477,11 @@ def show(result, most):
     print(f"== {result['name']}: {len(result['kernels'])} kernels, {total:.4g} s; with W and Q {have / max(total, 1e-30):.4f} of "
           f"the time; notes: {result['notes']} {result['errors']} {result['ncu_error']}; wall {result['wall']}")
     for row in result["kernels"][:most]:
-        ratio = lambda key: f"{row[key]:.4f}" if key in row else "-"
-        print(f"   {100 * row['seconds'] / total:5.1f}% {base_of(row['name'])[:40]:40} {row['grid']:>12} W {row.get('flop', 0):.4g} "
-              f"ncu: W {ratio('flop_to_ncu')} read {ratio('read_to_ncu')} write {ratio('write_to_ncu')} inst "
-              f"{ratio('instructions_to_ncu')}; known write {ratio('write_ratio')} W {row.get('work_ratios', '-')}; T {ratio('T_to_events')} {row.get('reason', '')[:60]}", flush=True)
+        ratios = {key: f"{row[key]:.4f}" if key in row else "-" for key in SHOWN_RATIOS}
+        print("   {share:5.1f}% {name:40} {grid:>12} W {flop:.4g} ncu: W {flop_to_ncu} read {read_to_ncu} write {write_to_ncu} "
+              "inst {instructions_to_ncu}; known write {write_ratio} W {works}; T {T_to_events} {reason}".format(
+                  share=100 * row["seconds"] / total, name=base_of(row["name"])[:40], grid=row["grid"], flop=row.get("flop", 0),
+                  works=row.get("work_ratios", "-"), reason=row.get("reason", "")[:60], **ratios), flush=True)
         for kind in row.get("launches", [])[:6]:
             print(f"          {kind['calls']:.0f} launches with other arguments, {kind['median']:.4g} s, W {kind.get('flop') or 0:.6g} "
                   f"ncu's nearest: {kind.get('flop_to_ncu', 0):.4f}")
