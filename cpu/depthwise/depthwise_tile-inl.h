@@ -35,8 +35,8 @@ constexpr bool goes_by_taps(int outputs, int taps, int stride) {
 constexpr bool goes_by_taps(int, int, int) { return false; }
 #endif
 
-/// How many sums an output of a tile of one row has, each of every so manieth tap: with few outputs, one sum would wait
-/// for the FMA before it.
+/// How many accumulators an output has in a tile of one row: tap t adds to accumulator t % sums_of(outputs). With few
+/// outputs, a single accumulator would wait for the FMA before it.
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int sums_of(int outputs) { return outputs <= 5 ? 2 : 1; }
 #else
