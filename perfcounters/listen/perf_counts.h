@@ -1,4 +1,4 @@
-// Perf events of this process, read at the begin and the end of regions. GABLE_SESSION_EVENTS lists them, parted by
+// Perf events of this process, read at the begin and the end of regions. GABLE_SESSION_EVENTS lists them, separated by
 // commas: type:config:weight, of this process's threads; type:config:weight:cpu, of everything on one CPU (memory
 // controllers). Numbers as strtoull reads them (0x...); the reader of the session uses the weight.
 #pragma once

@@ -44,7 +44,7 @@ struct FileHeader {
   std::uint32_t unused;
   std::atomic<std::uint64_t> nanoseconds, cpu_nanoseconds;  ///< of the process; 0 until it ends well
   EventInfo event[kMaxEvents];
-  char command[4096];  ///< its arguments, parted by blanks
+  char command[4096];  ///< its arguments, separated by blanks
 };
 
 /// One region: a name inside a parent. A slot is complete when `used` counts it.

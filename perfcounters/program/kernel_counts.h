@@ -18,7 +18,7 @@ struct KernelPoint {
   std::string gpu_name, name, region;
   std::array<int, 3> grid{}, block{};
   int work = 0;  ///< 1, 2, …: launches with other arguments do other work, and are points of their own; 0: none does
-  bool mean = false;  ///< its launches do different work that can't be parted: T, W and Q are means
+  bool mean = false;  ///< its launches do different work that can't be told apart: T, W and Q are means
   CallTimes times{};
   bool lacks_work = false, lacks_traffic = false;  ///< only the other was counted: it had too few launches for both
   bool in_graphs_only = false;                     ///< so that T was measured with CUPTI's instructions in it

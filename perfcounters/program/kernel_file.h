@@ -1,6 +1,6 @@
 // The file that a process writes about its GPU kernels (kernels.PID.N.txt in the session folder), written by
 // libgable_cupti.so inside the program and read after its end. It is replaced as a whole, so a process that is killed
-// leaves its last state. Text, a record a line, fields parted by tabs:
+// leaves its last state. Text, a record a line, fields separated by tabs:
 //
 //   gable kernels 1 <pid>
 //   kernel  <gpu>  <name of the gpu>  <name>  <region>  <x,y,z of the grid>  <x,y,z of the block>  <key>=<value>…

@@ -165,7 +165,7 @@ void ProgramCounts::collect_region(const RegionSum& sum, Region& into) const {
   if (!reason.empty()) into.work.dram_bytes = {.reason = reason};
   std::string refusal;
   if (sum.overlapped)
-    refusal = "two threads were in regions at the same time, so their counts can't be parted";
+    refusal = "two threads were in regions at the same time, so their counts can't be told apart";
   else if (sum.counts.empty())
     refusal = "the listener read no counters in its process";
   else if (sum.incomplete || sum.counts.size() != events.size() + listed_events(memory))

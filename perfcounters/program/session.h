@@ -24,7 +24,7 @@ struct CallTimes {
 
 struct ProcessRecord {
   int pid = 0, parent = 0;
-  std::string command;      ///< its arguments, parted by blanks
+  std::string command;      ///< its arguments, separated by blanks
   bool ended_well = false;  ///< false: killed, crashed, or left by _exit()
   double seconds = 0;       ///< from its start to its end, to 0.01 s; 0: not known, since it did not end well
   double cpu_seconds = 0;   ///< of all its threads, in the kernel too; 0: not known
@@ -33,10 +33,10 @@ struct ProcessRecord {
 /// A region: gable/region.h's, or an NVTX range.
 struct RegionRecord {
   int pid = 0;
-  std::string path;         ///< names from the outermost region on, parted by '/' (a '/' in a name becomes '|')
+  std::string path;         ///< names from the outermost region on, separated by '/' (a '/' in a name becomes '|')
   std::string origin;       ///< "gable" or "nvtx"
   int threads = 1;          ///< different threads that ran it
-  bool overlapped = false;  ///< two threads were inside regions at the same time, so counts can't be parted
+  bool overlapped = false;  ///< two threads were inside regions at the same time, so counts can't be told apart
   CallTimes times{};
   double busy_threads =
       0;             ///< CPU time of the process / wall time over its first calls; 0: not known (calls below 20 us)

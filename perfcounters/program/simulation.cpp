@@ -214,7 +214,7 @@ void add_region(const RegionRecord& region, const SimulatedParts& parts, Sums& s
   sum.calls += region.times.calls;
   sum.counted_calls += region.marked_calls;
   if (region.overlapped)
-    sum.refusal = "threads were inside of regions at the same time, so that counts can't be parted";
+    sum.refusal = "threads were inside of regions at the same time, so that counts can't be told apart";
   if (region.marked_calls == 0) return;
   const double factor = static_cast<double>(region.times.calls) / static_cast<double>(region.marked_calls);
   sum.part += inclusive_part(parts, region.path) * factor;
@@ -276,7 +276,7 @@ void add_run(const Run& run, const Sum& sum, const SimulationRequest& request, S
   work.counted_calls = sum.counted_calls;
   const std::string refusal = !sum.refusal.empty() ? sum.refusal
                               : sum.calls > 0 && sum.counted_calls == 0
-                                  ? "none of its calls was parted from the region above"
+                                  ? "none of its calls was separated from the region above"
                                   : "";
   if (run.level != Metric::flop) {
     const CacheGeometry cache = *boundary(request.caches, run.level);

@@ -8,7 +8,7 @@ namespace gable::perf {
 
 struct CounterPlugin {
   std::string file;    ///< absolute path; empty: it was not found
-  std::string looked;  ///< the folders that were searched, parted by ", "
+  std::string looked;  ///< the folders that were searched, separated by ", "
 };
 
 /// Searches the folder `counters` of each folder in GABLE_BACKEND_PATH, of the build tree and of the installed tree. In

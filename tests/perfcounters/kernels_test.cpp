@@ -277,7 +277,7 @@ TEST_CASE(
   CHECK(work_of(points).value.value() == doctest::Approx(1002));
 }
 
-TEST_CASE("launches whose different work can't be parted are one point of means, which says so") {
+TEST_CASE("launches whose different work can't be told apart are one point of means, which says so") {
   // The run that counted saw other arguments (addresses that look like numbers), of different work.
   const std::vector<KernelRecord> different{counted_with(55, 1, 1e6), counted_with(66, 1, 3e6)};
   KernelRecord both = with(timed("k"), 11, 3, 1e-3);

@@ -216,7 +216,7 @@ TEST_CASE("counters that were shared, could not be opened, or mix two threads' w
     run(counts, 0, with({both, closed, region("none", 1, {})}));
     const auto regions = counts.regions();
     for (const Quantity& quantity : {regions.at("both").flop, regions.at("both").dram_bytes})
-      CHECK(quantity.reason == "two threads were in regions at the same time, so their counts can't be parted");
+      CHECK(quantity.reason == "two threads were in regions at the same time, so their counts can't be told apart");
     CHECK(regions.at("closed").flop.reason ==
           "the program's own process could not open these events (the session's notes have the reason)");
     CHECK(regions.at("none").flop.reason == "the listener read no counters in its process");

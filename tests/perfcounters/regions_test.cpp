@@ -290,7 +290,7 @@ TEST_CASE("NVTX ranges are regions: push and pop, wide and registered strings, d
 }
 #endif
 
-TEST_CASE("under callgrind the profile is parted at regions") {
+TEST_CASE("under callgrind the profile is split at regions") {
   if (find_program("valgrind").empty()) {
     MESSAGE("skipped, no valgrind");
     return;
