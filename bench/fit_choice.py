@@ -5,8 +5,9 @@
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
-several images, both near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and FOLDER/onednn/onednn_shape_fits.h, where FOLDER
-is `backends`. The features and rates are those of backends/shape_model.cpp: change both together.
+several images, both near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and
+FOLDER/onednn/onednn_shape_fits.h, where FOLDER is `backends`. The features and rates are those of backends/shape_model.cpp:
+change both together.
 
 Times are the first quartile of each row's runs, as `gable regret` judges. Short rows of few runs are left out: some that the system
 interrupted would decide. Each record's pair of times counts for itself: between two records a machine may have changed its clock.

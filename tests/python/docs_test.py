@@ -46,6 +46,12 @@ def test_no_conflict_of_a_merge_is_left(document):
     assert not re.search(r"^(<{7}|>{7}) |^={7}$", document.read_text(), re.MULTILINE)
 
 
+def test_scripts_can_be_run_as_documents_say():
+    scripts = [path for path in ROOT.glob("bench/**/*.py") if path.read_text().startswith("#!")]
+    assert len(scripts) > 8
+    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
+
+
 def test_a_link_to_nowhere_is_found(tmp_path):
     (tmp_path / "other.md").write_text("# The first, of two\n")
     document = tmp_path / "here.md"
