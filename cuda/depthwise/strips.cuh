@@ -131,6 +131,39 @@ class StripRing {
   int columns_;
 };
 
+/// The weights of a thread's two channels: in its registers, or in shared memory, which the threads of a block fill
+/// together.
+template <typename T, typename Shape>
+class StripWeights {
+ public:
+  using Access = typename ChannelPair<T>::Access;
+
+  /// `shared` holds the weights of the block's pairs, where they are not in registers.
+  __device__ __forceinline__ StripWeights(char* shared, int pair) : shared_(reinterpret_cast<float2*>(shared) + pair) {}
+
+  __device__ __forceinline__ void load(const T* packed, int channels) {
+#pragma unroll
+    for (int tap = 0; tap < kTaps; ++tap) kept_[tap] = loaded(packed + tap * channels);
+  }
+  /// Every `step`-th tap from `first` on.
+  __device__ __forceinline__ void fill(const T* packed, int channels, int first, int step) {
+    for (int tap = first; tap < kTaps; tap += step) shared_[tap * kDepthwisePairs] = loaded(packed + tap * channels);
+  }
+  __device__ __forceinline__ float2 of(int tap) const {
+    return Shape::weights_in_registers ? kept_[tap] : shared_[tap * kDepthwisePairs];
+  }
+
+ private:
+  static constexpr int kTaps = Shape::window * Shape::window;
+
+  static __device__ __forceinline__ float2 loaded(const T* from) {
+    return ChannelPair<T>::to_floats(__ldg(reinterpret_cast<const Access*>(from)));
+  }
+
+  float2 kept_[Shape::weights_in_registers ? kTaps : 1];
+  float2* shared_;
+};
+
 /// Stores the first `count` pixels of a finished row.
 template <typename T, int columns>
 __device__ __forceinline__ void store_row(T* to, int pixel, int count, const float2 (&sums)[columns],
@@ -158,7 +191,6 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
   using Pair = ChannelPair<T>;
   using Access = typename Pair::Access;
   constexpr int slots = Shape::slots, pixels = Shape::pixels;
-  constexpr int taps = window * window;
   extern __shared__ uint4 shared[];
 
   // Blocks beside each other have the same pixels and neighbouring channels.
@@ -181,21 +213,12 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
     for (int i = 0; i < Shape::stages - 1; ++i) ring.fetch();
   }
 
-  const T* const packed = static_cast<const T*>(d.tensors.packed);
-  float2 kept[Shape::weights_in_registers ? taps : 1];
-  const float2* const weights =
-      reinterpret_cast<const float2*>(reinterpret_cast<const char*>(shared) + Shape::ring) + pair;
+  StripWeights<T, Shape> weights(reinterpret_cast<char*>(shared) + Shape::ring, pair);
+  const T* const packed = static_cast<const T*>(d.tensors.packed) + channel;
   if constexpr (Shape::weights_in_registers) {
-#pragma unroll
-    for (int tap = 0; tap < taps; ++tap)
-      kept[tap] = Pair::to_floats(__ldg(reinterpret_cast<const Access*>(packed + tap * d.c + channel)));
+    weights.load(packed, d.c);
   } else {
-    float2* const to = reinterpret_cast<float2*>(reinterpret_cast<char*>(shared) + Shape::ring) + pair;
-    if (place_in_block < block_places && channel < d.c) {
-      for (int tap = place_in_block; tap < taps; tap += block_places)
-        to[tap * kDepthwisePairs] =
-            Pair::to_floats(__ldg(reinterpret_cast<const Access*>(packed + tap * d.c + channel)));
-    }
+    if (place_in_block < block_places && channel < d.c) weights.fill(packed, d.c, place_in_block, block_places);
     __syncthreads();
     if (!works) return;
   }
@@ -224,8 +247,7 @@ __global__ __launch_bounds__(kDepthwiseThreads, StripShape<T, window, stride, co
       in_row += d.step_h;
       ring.fetch();
       sums.add_row(
-          phase, in, bias, inside,
-          [&](int tap) { return Shape::weights_in_registers ? kept[tap] : weights[tap * kDepthwisePairs]; },
+          phase, in, bias, inside, [&](int tap) { return weights.of(tap); },
           [&](int slot) {
             return window == 3 || static_cast<unsigned>(step - slot) < static_cast<unsigned>(place.rows);
           });
