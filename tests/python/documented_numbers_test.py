@@ -75,3 +75,29 @@ def test_each_regret_in_docs_choosing_is_a_record_s():
     rows = re.findall(r"^\|.*\| (\d+) \| (1\.\d{3}) \| (\d\.\d\d) \| (\d+) \|", text, re.MULTILINE)
     assert len(rows) > 20
     assert set(rows) <= regrets()
+
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1}
+
+
+def table_of_readme() -> list[list[str]]:
+    """The cells of the table of README's first machine, from the dtype on, behind each row's name."""
+    text = re.search(r"```\nname +dtype .*?\n(.*?)\.\.\.\n```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    return [re.match(r"(\S+(?: \(mb\d+\))?) +(.*)", line).groups() for line in text.splitlines()]
+
+
+def test_readme_s_table_is_that_of_its_record():
+    rows = json.loads((summary.RESULTS / "epyc-zen4-2c" / "study-quick.json").read_text())["measurements"]
+    table = table_of_readme()
+    assert len(table) > 15
+    for name, cells in table:
+        dtype, cache, device, kernel, seconds, unit, gflops, intensity, percent, bound, *_ = cells.split()
+        (row,) = (
+            one
+            for one in rows
+            if (one["name"], one["dtype"], one["cache"], one["device"].split("?")[0]) == (name.split()[0], dtype, cache, device)
+        )
+        assert (row["kernel"], row["bound"]) == (kernel, bound)
+        said = [float(seconds) * UNITS[unit], float(gflops), float(intensity), float(percent)]
+        measured = [row["T"]["seconds"], row["gflops"], row["intensity"], row["percent_of_roof"]]
+        assert said == pytest.approx(measured, rel=6e-3), name
