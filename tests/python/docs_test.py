@@ -1,5 +1,6 @@
 """The documents of the repository: links lead somewhere, and no merge is left half done."""
 
+import json
 import os
 import pathlib
 import re
@@ -77,6 +78,16 @@ def drawings() -> list[tuple[str, str]]:
     """README's pictures of studies, each with the command below it that draws it."""
     text = (ROOT / "README.md").read_text()
     return re.findall(r"!\[[^\]]*\]\((docs/images/[^)]*\.svg)\)\s+```\n(?:./run )?(gable plot [^\n]*)\n```", text)
+
+
+@pytest.mark.skipif(not os.environ.get("GABLE_COMMAND"), reason="GABLE_COMMAND is not set: CMake's test sets it")
+def test_every_kernel_of_this_machine_s_devices_is_described():
+    done = subprocess.run([os.environ["GABLE_COMMAND"], "info", "--json", "-"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kernels = {kernel for device in json.loads(done.stdout)["devices"] for kernel in device.get("kernels", [])}
+    assert len(kernels) > 5
+    text = (ROOT / "docs/devices.md").read_text()
+    assert [kernel for kernel in sorted(kernels) if f"`{kernel}`" not in text] == []
 
 
 @pytest.mark.skipif(not os.environ.get("GABLE_COMMAND"), reason="GABLE_COMMAND is not set: CMake's test sets it")
