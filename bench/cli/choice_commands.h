@@ -19,8 +19,8 @@ struct ChoiceOptions {
   bool ceilings = false;  ///< tune: this machine's ceilings instead of ops
   RegretJob job;          ///< regret
   int rounds = 1;         ///< regret: how often the list is measured, in different orders; medians count
-  double geo = 1.05;      ///< regret: most geometric mean of a dtype and layout
-  double worst = 1.3;     ///< regret: most of a layer
+  double geo = 1.05;      ///< regret: exit 1 above it, the geometric mean of a dtype and layout
+  double worst = 1.3;     ///< regret: exit 1 above it, one layer
   std::size_t most = 20;  ///< regret: layers to print
   std::string command;    ///< the command line, for the record
 };

@@ -255,6 +255,23 @@ std::optional<ReadStudy> resumed_study(const StudyOptions& options, const StudyP
 
 void add_to_mode(RunEntry& run, const std::string& text) { run.mode += (run.mode.empty() ? "" : "; ") + text; }
 
+/// Says what a reader of the record has to know too.
+void note(RunEntry& run, Console& console, const std::string& text) {
+  console.print(text);
+  add_to_mode(run, text);
+}
+
+/// The rows of all devices; devices of both kinds share the time. Throws perf::Interrupted if a signal arrives.
+std::vector<Row> rows_of(RowMeasurer& measurer, const std::vector<OpenDevice>& devices, const MeasureOptions& measuring,
+                         const std::function<void(DeviceKind)>& between) {
+  const std::vector<OpenDevice> cpus = of_kind(devices, DeviceKind::cpu), gpus = of_kind(devices, DeviceKind::gpu);
+  MeasureOptions of_one_kind = measuring;
+  if (!cpus.empty() && !gpus.empty()) of_one_kind.seconds_total /= 2;
+  measurer.measure(cpus, of_one_kind, between);
+  measurer.measure(gpus, of_one_kind, between);
+  return measurer.rows();
+}
+
 }  // namespace
 
 std::vector<perf::Cache> parse_caches(const std::string& name) {
@@ -290,10 +307,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   const std::optional<ReadStudy> before = resumed_study(options, plan, measured.run, console);
   std::vector<std::string> closed;
   const std::vector<OpenDevice> devices = open_asked(options.devices, options.threads, closed);
-  for (const std::string& line : closed) {
-    console.print(line);
-    add_to_mode(measured.run, line);
-  }
+  for (const std::string& line : closed) note(measured.run, console, line);
   counters.require_sources(kinds_of(devices));
   std::optional<CeilingRounds> ceilings;
   EnergyMeasurer energy = options.energy ? EnergyMeasurer(open_energy()) : EnergyMeasurer();
@@ -305,25 +319,17 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
     if (ceilings) ceilings->between(kind);
   };
 
-  const std::vector<OpenDevice> cpus = of_kind(devices, DeviceKind::cpu);
-  const std::vector<OpenDevice> gpus = of_kind(devices, DeviceKind::gpu);
-  MeasureOptions measuring = plan.measuring;
-  if (!cpus.empty() && !gpus.empty()) measuring.seconds_total /= 2;
   RowKeeper keeper(plan.file, measured.run, ceilings ? &ceilings->so_far() : nullptr, console);
   RowMeasurer measurer(options, plan, counters, energy, console, [&](const RowMeasurer& rows) { keeper.keep(rows); });
   if (before) measurer.resume(before->study.rows);
   std::vector<Row> rows;
   try {
-    measurer.measure(cpus, measuring, between);
-    measurer.measure(gpus, measuring, between);
-    rows = measurer.rows();
+    rows = rows_of(measurer, devices, plan.measuring, between);
   } catch (const perf::Interrupted&) {
     rows = measurer.rows_and_known();
-    const std::string kept = fmt::format("interrupted: {} rows were measured and are kept", rows.size());
-    console.print(kept);
-    add_to_mode(measured.run, kept);
+    note(measured.run, console, fmt::format("interrupted: {} rows were measured and are kept", rows.size()));
   }
-  if (options.round.empty()) measure_rounds(options, measuring, rows, console);
+  if (options.round.empty()) measure_rounds(options, plan.measuring, rows, console);
   if (before) add_to_mode(measured.run, resumed_text(measurer.kept(), *before));
   for (const std::string& line : counters.summary()) console.print(line);
   for (const std::string& line : energy.summary()) console.print(line);
@@ -333,9 +339,7 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   if (!ceilings) judge_rows(rows, roofs, measured.run.machine);
   measured.study = {ceiling_entries(roofs), rate_entries(roofs), std::move(rows), measurer.outcome().refused};
   for (const std::string& missing : {left_out(measured.study.refused), not_counted(measured.study.rows, counters)}) {
-    if (missing.empty()) continue;
-    console.print(missing);
-    add_to_mode(measured.run, missing);
+    if (!missing.empty()) note(measured.run, console, missing);
   }
   measured.run.counters = counters.entry();
   measured.code = measurer.outcome().exit_code();

@@ -312,8 +312,10 @@ void add_regret(CLI::App& root, Arguments& a) {
       ->check(whole(1, 100));
   app.add_flag("--kernels", job.kernels,
                "compare with every kernel of each device, not only with the one it would take");
-  app.add_option("--geo", a.choice.geo, "most geometric mean of a dtype and layout (default: 1.05)")->check(positive());
-  app.add_option("--worst", a.choice.worst, "most of one layer (default: 1.3)")->check(positive());
+  app.add_option("--geo", a.choice.geo,
+                 "exit 1 if the geometric mean of a dtype and layout is above this (default: 1.05)")
+      ->check(positive());
+  app.add_option("--worst", a.choice.worst, "exit 1 if a layer is above this (default: 1.3)")->check(positive());
   app.add_option("--most", a.choice.most, "layers to print (default: 20)")->check(whole(1, kMaxBatch));
   add_json(app, a.json);
   app.callback([&a] {
