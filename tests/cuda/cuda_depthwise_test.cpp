@@ -11,6 +11,7 @@
 #include "cuda/depthwise/planes.h"
 #include "cuda/depthwise/strips_cut.h"
 #include "tests/conformance/conformance_run.h"
+#include "tests/cuda/check_op.h"
 #include "tests/tools/expect.h"
 
 namespace gable {
@@ -39,18 +40,6 @@ Conv2d depthwise(const Shape& input, std::int64_t kernel_h, std::int64_t kernel_
           .padding = {kernel_h / 2, kernel_w / 2},
           .groups = input[1],
           .epilogue = {.bias = true, .activation = Activation::relu}};
-}
-
-void check(const Device& device, const Conv2d& conv) {
-  INFO(describe(conv));
-  const Plan plan = device.plan(conv);
-  INFO(plan.explain());
-  const Operands operands = make_operands(conv);
-  Bench bench(device, plan, operands);
-  bench.run();
-  const Comparison comparison = compare(bench.outcome().y, oracle(conv, operands.views()), plan.error_bound());
-  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
-  CHECK(comparison.mismatches == 0);
 }
 
 /// Every dtype and both layouts.

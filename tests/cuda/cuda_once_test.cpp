@@ -21,39 +21,18 @@
 #include "cuda/studies/ceilings.h"
 #include "cuda/studies/pagerank.h"
 #include "tests/conformance/conformance_run.h"
+#include "tests/cuda/check_op.h"
 #include "tests/cuda/device_memory.h"
 #include "tests/tools/expect.h"
 
 namespace gable {
 namespace {
 
-using conformance::Bench;
 using conformance::make_operands;
 using conformance::Operands;
 
 constexpr std::array kDTypes{DType::f32, DType::f16, DType::bf16};
 constexpr std::array kLayouts{Layout::nchw, Layout::nhwc};
-
-bool no_gpu() {
-  for (const DeviceInfo& info : devices()) {
-    if (info.backend == "cuda" && info.available) return false;
-  }
-  MESSAGE("skipped, no GPU");
-  return true;
-}
-
-void check_op(const Device& device, const Op& op, const Operands& operands) {
-  INFO(device.info().uri, ": ", describe(op));
-  const Plan plan = device.plan(op);
-  INFO(plan.explain());
-  Bench bench(device, plan, operands);
-  bench.run();
-  const Comparison comparison = compare(bench.outcome().y, oracle(op, operands.views()), plan.error_bound());
-  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
-  CHECK(comparison.mismatches == 0);
-}
-
-void check_op(const Device& device, const Op& op) { check_op(device, op, make_operands(op)); }
 
 /// What LeNet, ResNet and MobileNet have at their ends, small: the register tiles, several images a block, bands.
 std::vector<Conv2d> few_channel_convolutions() {
@@ -102,7 +81,7 @@ void check_convolutions(const std::vector<Conv2d>& convolutions, const std::stri
           const KernelSupport support = device.query(conv).front();
           INFO(describe(conv), ": ", support.reason);
           REQUIRE(support.supported == (conv.weights[1] >= least_channels));
-          if (support.supported) check_op(device, conv);
+          if (support.supported) check(device, conv);
         }
       }
     }
@@ -110,30 +89,30 @@ void check_convolutions(const std::vector<Conv2d>& convolutions, const std::stri
 }
 
 TEST_CASE("few_channels computes each of its register tiles, with several images and bands a block") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   check_convolutions(few_channel_convolutions(), "few_channels", {DType::f32, DType::f16, DType::bf16}, Math::strict);
 }
 
 TEST_CASE("one_channel computes each of its register tiles, with whole rows and with margins") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   check_convolutions(one_channel_convolutions(), "one_channel", {DType::f32, DType::f16, DType::bf16}, Math::strict);
 }
 
 TEST_CASE("layers of one channel stay on the f32 units in any math: faster there and more accurate") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
   for (const Math math : {Math::tf32, Math::split3, Math::split6}) {
     Conv2d conv{.input = {7, 1, 20, 20}, .weights = {6, 1, 5, 5}, .layout = Layout::nhwc, .math = math};
     CHECK(device.plan(conv).kernel() == "one_channel");
-    check_op(device, conv);
+    check(device, conv);
     conv.weights = {6, 1, 7, 7};
     CHECK(device.plan(conv).kernel() == "few_channels");
-    check_op(device, conv);
+    check(device, conv);
   }
 }
 
 TEST_CASE("few_channels_mma computes f16, bf16 and tf32 within their bounds") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Device device = open("cuda:0?kernel=few_channels_mma");
   const Conv2d least{.input = {1, 3, 9, 9}, .weights = {8, 3, 3, 3}, .dtype = DType::f16};
   if (contains(device.query(least).front().reason, "it needs sm_80")) {
@@ -145,7 +124,7 @@ TEST_CASE("few_channels_mma computes f16, bf16 and tf32 within their bounds") {
 }
 
 TEST_CASE("an infinity reaches only the windows that hold it, also where a reduction is padded to whole steps") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   for (const char* kernel : {"few_channels", "few_channels_mma"}) {
     const Device device = open(std::string("cuda:0?kernel=") + kernel);
     for (const Layout layout : kLayouts) {
@@ -153,27 +132,27 @@ TEST_CASE("an infinity reaches only the windows that hold it, also where a reduc
       Operands operands = make_operands(conv);
       constexpr std::uint16_t infinity = 0x7c00;
       operands.tensors[0].as<std::uint16_t>()[3 * 20 * 10 + 7] = infinity;
-      check_op(device, conv, operands);
+      check(device, conv, operands);
     }
   }
 }
 
 TEST_CASE("ops without weights compute what 16 bytes divide and what they don't") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   const Device device = open("cuda:0");
   for (const DType dtype : kDTypes) {
     for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{200, 136}, {136, 201}, {8, 1000}, {1, 7}}) {
-      check_op(device, Transpose{.rows = rows, .columns = columns, .dtype = dtype});
+      check(device, Transpose{.rows = rows, .columns = columns, .dtype = dtype});
     }
-    for (const std::int64_t count : {64, 4099}) check_op(device, Add{.shape = {count}, .dtype = dtype});
+    for (const std::int64_t count : {64, 4099}) check(device, Add{.shape = {count}, .dtype = dtype});
     for (const Shape& shape : {Shape{2, 3, 29, 37}, Shape{3, 16, 23, 23}, Shape{2, 3, 24, 48}, Shape{2, 1, 5, 7},
                                Shape{2, 72, 8, 9}, Shape{2, 17, 5, 7}}) {
-      check_op(device, Reorder{.shape = shape, .from = Layout::nchw, .to = Layout::nhwc, .dtype = dtype});
-      check_op(device, Reorder{.shape = shape, .from = Layout::nhwc, .to = Layout::nchw, .dtype = dtype});
+      check(device, Reorder{.shape = shape, .from = Layout::nchw, .to = Layout::nhwc, .dtype = dtype});
+      check(device, Reorder{.shape = shape, .from = Layout::nhwc, .to = Layout::nchw, .dtype = dtype});
     }
     for (const Layout layout : kLayouts) {
       for (const std::int64_t channels : {16, 5}) {
-        check_op(
+        check(
             device,
             MaxPool{
                 .input = {2, channels, 18, 32}, .window = {2, 2}, .stride = {2, 2}, .dtype = dtype, .layout = layout});
@@ -181,12 +160,12 @@ TEST_CASE("ops without weights compute what 16 bytes divide and what they don't"
         // over the padding and without.
         for (const Shape& image : {Shape{17, 32}, Shape{18, 24}, Shape{7, 28}, Shape{17, 19}}) {
           for (const std::int64_t stride : {1, 2}) {
-            check_op(device, MaxPool{.input = {2, channels, image[0], image[1]},
-                                     .window = {3, 3},
-                                     .stride = {stride, stride},
-                                     .padding = {1, 1},
-                                     .dtype = dtype,
-                                     .layout = layout});
+            check(device, MaxPool{.input = {2, channels, image[0], image[1]},
+                                  .window = {3, 3},
+                                  .stride = {stride, stride},
+                                  .padding = {1, 1},
+                                  .dtype = dtype,
+                                  .layout = layout});
           }
         }
       }
@@ -327,7 +306,7 @@ std::vector<double> pagerank_on_host(const Graph& g, int iterations, double damp
 }
 
 TEST_CASE("PageRank of a graph with rows of every length is the f64 one") {
-  if (no_gpu()) return;
+  if (is_missing("cuda")) return;
   constexpr std::int32_t vertices = 5003;
   constexpr int iterations = 25;
   const Graph g = skewed_graph(vertices, 120000);

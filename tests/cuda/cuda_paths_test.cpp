@@ -26,6 +26,7 @@
 #include "cuda/ladder/tiled.h"
 #include "cuda/wgmma/conv2d.h"
 #include "tests/conformance/conformance_run.h"
+#include "tests/cuda/check_op.h"
 #include "tests/cuda/device_memory.h"
 #include "tests/tools/expect.h"
 
@@ -35,18 +36,6 @@ namespace {
 using conformance::Bench;
 using conformance::make_operands;
 using conformance::Operands;
-
-void check(const Device& device, const Conv2d& conv) {
-  INFO(device.info().uri, ": ", describe(conv));
-  const Plan plan = device.plan(conv);
-  INFO(plan.explain());
-  const Operands operands = make_operands(conv);
-  Bench bench(device, plan, operands);
-  bench.run();
-  const Comparison comparison = compare(bench.outcome().y, oracle(conv, operands.views()), plan.error_bound());
-  INFO("first mismatch at ", comparison.first_mismatch, ", ", comparison.worst_ratio, " of the bound");
-  CHECK(comparison.mismatches == 0);
-}
 
 bool has_kernel(const std::string& kernel) {
   if (is_missing("cuda")) return false;
