@@ -6,6 +6,8 @@
 
 --gpu compiles planted_gpu.cu with nvcc, or takes the program that --gpu-program names, and looks at the kernel that takes the
 most time. Runs on the machine alone: other programs take CPUs away, and two threads that share one do not disturb each other.
+
+Exit codes: 0 all are named, 1 one is not, 2 bad usage.
 """
 from __future__ import annotations
 
@@ -60,11 +62,16 @@ def measure(build: pathlib.Path, program: list[str]) -> dict[str, Any]:
         return json.loads(pathlib.Path(record.name).read_text())
 
 
+def kernels_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts that are GPU kernels, the one with the most time first."""
+    return [part for part in document["program"]["parts"] if part["kind"] == "kernel"]
+
+
 def findings_of(document: dict[str, Any], gpu: bool) -> list[dict[str, Any]]:
     """Of the program, or of the kernel with the most time."""
     if not gpu:
         return document["program"].get("findings", [])
-    kernels = [part for part in document["program"]["parts"] if part["kind"] == "kernel"]
+    kernels = kernels_of(document)
     return kernels[0].get("findings", []) if kernels else []
 
 
@@ -75,49 +82,62 @@ def compiled_gpu_program(folder: str) -> str:
     return program
 
 
-def main() -> None:
+def result_of(name: str, document: dict[str, Any], gpu: bool) -> dict[str, Any]:
+    """What is kept of one program: the finding that stands first, whether it is right, and what it rests on."""
+    findings = findings_of(document, gpu)
+    first = findings[0]["name"] if findings else ""
+    program = document["program"]
+    result = {"planted": name, "named": first, "right": first in (RIGHT_GPU if gpu else RIGHT)[name], "findings": findings,
+              "seconds": program["seconds"], "cpu_seconds": program.get("cpu_seconds")}
+    kernels = kernels_of(document)
+    if gpu and kernels:
+        result["kernel"] = kernels[0]
+        result["measurement"] = [m for m in document["measurements"] if m["name"] == kernels[0]["name"]]
+    if gpu and not findings:
+        result["notes"] = program["notes"]
+    return result
+
+
+def parsed_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help="folder of the build")
-    parser.add_argument("--name", action="append", choices=sorted({*RIGHT, *RIGHT_GPU}), help="only this program; may be repeated")
+    parser.add_argument("--name", action="append", help="only this program; may be repeated")
     parser.add_argument("--scale", type=int, default=1, help="factor of the programs' work")
     parser.add_argument("--gpu", action="store_true", help="the kernels of planted_gpu.cu")
     parser.add_argument("--gpu-program", help="planted_gpu.cu, compiled")
     parser.add_argument("--json", type=pathlib.Path, help="write what was found")
     arguments = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    named = 0
-    machine: dict[str, Any] = {}
-    gpu = arguments.gpu or arguments.gpu_program is not None
-    expected = RIGHT_GPU if gpu else RIGHT
-    scratch = tempfile.TemporaryDirectory()
+    arguments.gpu = arguments.gpu or arguments.gpu_program is not None
+    programs = RIGHT_GPU if arguments.gpu else RIGHT
+    arguments.name = arguments.name or list(programs)
+    for name in arguments.name:
+        if name not in programs:
+            parser.error(f"--name {name}: there are {', '.join(programs)}")
+    return arguments
+
+
+def main() -> int:
+    arguments = parsed_arguments()
     build = arguments.build.resolve()
-    program = str(build / "tests" / "perfcounters" / "planted")
-    if gpu:
-        program = arguments.gpu_program or compiled_gpu_program(scratch.name)
-    for name in arguments.name or expected:
-        document = measure(build, [program, name] if gpu else [program, name, str(arguments.scale)])
-        machine = document["machine"]
-        findings = findings_of(document, gpu)
-        first = findings[0]["name"] if findings else ""
-        right = first in expected[name]
-        named += right
-        kernels = [part for part in document["program"]["parts"] if part["kind"] == "kernel"]
-        results.append({"planted": name, "named": first, "right": right, "findings": findings,
-                        "seconds": document["program"]["seconds"],
-                        "cpu_seconds": document["program"].get("cpu_seconds")})
-        if gpu and kernels:
-            results[-1]["kernel"] = kernels[0]
-            results[-1]["measurement"] = [m for m in document["measurements"] if m["name"] == kernels[0]["name"]]
-        if gpu and not findings:
-            results[-1]["notes"] = document["program"]["notes"]
-        print(f"{'+' if right else '-'} {name}: {first or 'nothing'}; {findings[0]['evidence'] if findings else ''}",
-              flush=True)
-        if arguments.json:
-            machine["command"] = " ".join(sys.argv)
-            arguments.json.write_text(json.dumps({"machine": machine, "named": named, "of": len(results),
-                                                  "programs": results}, indent=1) + "\n")
+    results: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [str(build / "tests" / "perfcounters" / "planted")]
+        if arguments.gpu:
+            command = [arguments.gpu_program or compiled_gpu_program(scratch)]
+        for name in arguments.name:
+            document = measure(build, [*command, name] if arguments.gpu else [*command, name, str(arguments.scale)])
+            result = result_of(name, document, arguments.gpu)
+            results.append(result)
+            evidence = result["findings"][0]["evidence"] if result["findings"] else ""
+            print(f"{'+' if result['right'] else '-'} {name}: {result['named'] or 'nothing'}; {evidence}", flush=True)
+            if arguments.json:
+                record = {"machine": document["machine"] | {"command": " ".join(sys.argv)},
+                          "named": sum(one["right"] for one in results), "of": len(results), "programs": results}
+                arguments.json.write_text(json.dumps(record, indent=1) + "\n")
+    named = sum(one["right"] for one in results)
     print(f"{named} of {len(results)} named")
+    return 0 if named == len(results) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
