@@ -10,6 +10,8 @@ Each program runs without gable and timed (several times in turn, by its own CUD
 after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and
 writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known to write. Needs nvcc (or
 --cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
+
+Exit codes: 0 done, 1 a program computed something else under gable, 2 bad usage.
 """
 import argparse
 import csv
@@ -567,6 +569,7 @@ def check(options):
         except Exception as error:  # a program that is not installed here
             print("   failed:", repr(error)[:500], flush=True)
         write(options.json, record)
+    return 1 if any(app["wrong"] for app in record["apps"]) else 0
 
 
 def only_ncu(options):
@@ -576,6 +579,7 @@ def only_ncu(options):
         print(name, len(kernels), "kernels", trouble, flush=True)
         found.update(kernels)
         write(options.json, found)
+    return 0
 
 
 def join(options):
@@ -584,6 +588,13 @@ def join(options):
         add_ncu(result["kernels"], ncu)
         show(result, options.show)
     write(options.check, record)
+    return 0
+
+
+def run_apps(options):
+    for name in options.names:
+        PYTHON_APPS[name]()
+    return 0
 
 
 def main():
@@ -591,7 +602,7 @@ def main():
     commands = parser.add_subparsers(required=True, dest="what")
     app = commands.add_parser("app")
     app.add_argument("names", nargs="+", choices=PYTHON_APPS)
-    app.set_defaults(run=lambda o: [PYTHON_APPS[name]() for name in o.names])
+    app.set_defaults(run=run_apps)
     joined = commands.add_parser("join")
     joined.add_argument("check")
     joined.add_argument("ncu")
@@ -611,8 +622,8 @@ def main():
     for command in (checked, joined):
         command.add_argument("--show", type=int, default=12, help="rows")
     options = parser.parse_args()
-    options.run(options)
+    return options.run(options)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
