@@ -7,11 +7,8 @@
     bench/program_gpu_check.py app NAME...                               (some of the programs)
 
 Each program runs without gable and timed (several times in turn, by its own CUDA events), timed with its kernels one
-after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and
-writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known to write. Needs nvcc (or
---cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
-
-Exit codes: 0 done, 1 a program computed something else under gable, 2 bad usage.
+after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
+to write. Needs nvcc (or --cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
 """
 import argparse
 import csv
@@ -562,6 +559,7 @@ def write(path, data):
 
 
 def check(options):
+    """Exit code 1 if a program computed something else under gable."""
     record = {"machine": machine(), "command": " ".join(sys.argv), "apps": []}
     for name, (command, ncu_options) in programs(options).items():
         try:
