@@ -104,7 +104,7 @@ HWY_INLINE V add_broadcast_product(D d, const float* a, V b, V sum) {
 }
 
 /// Fetches a line that will be stored to: a store whose line is not in L1 delays all later stores.
-HWY_INLINE void prefetch_for_writing(float* line) {
+HWY_INLINE void prefetch_for_writing(const float* line) {
 #if HWY_ARCH_X86
   asm volatile("prefetchw %0" : : "m"(*line));
 #else
