@@ -42,10 +42,12 @@ std::int64_t l3_bytes() {
   return found > 0 ? found : 32 << 20;
 }
 
-bool beyond_last_level(std::int64_t bytes) {
+std::int64_t last_level_bytes() {
   constexpr std::int64_t kMaxCached = 32 << 20;
-  return bytes > std::min(l3_bytes(), kMaxCached);
+  return std::min(l3_bytes(), kMaxCached);
 }
+
+bool beyond_last_level(std::int64_t bytes) { return bytes > last_level_bytes(); }
 
 bool reads_weights_once(const Conv2dProblem& p) {
   const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));

@@ -20,8 +20,10 @@ std::int64_t l2_bytes();
 /// Bytes of the last level that this process's first CPU shares; 32 MiB where the system does not say.
 std::int64_t l3_bytes();
 
-/// Whether a result of so many bytes is stored with non-temporal stores: it exceeds the last level, or 32 MiB, since
-/// other cores use a larger one too.
+/// Bytes of the last level that a run may count on: at most 32 MiB, since other cores use a larger one too.
+std::int64_t last_level_bytes();
+
+/// Whether a result of so many bytes is stored with non-temporal stores: it exceeds last_level_bytes().
 bool beyond_last_level(std::int64_t bytes);
 
 /// Whether the weights come from memory while the input stays in the last level: units that share weights should then

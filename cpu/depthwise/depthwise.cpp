@@ -88,11 +88,20 @@ void DepthwisePlan::pack(const void* weights, const WeightStrides& strides, void
   }
 }
 
-// If y does not stay in L2, non-temporal stores save the reads that ordinary stores make of the lines they fill.
+/// Whether several threads may wait for DRAM's writes if they store past the caches: as many pixels are written as
+/// read, with few products each.
+bool stores_bound(const Conv2dProblem& p, int threads) {
+  constexpr std::int64_t kHiddenProducts = 6;  // of an output, for each thread
+  return threads > 1 && p.stride_h == 1 && p.stride_w == 1 && p.r * p.s <= kHiddenProducts * threads;
+}
+
+// If y does not stay in L2, non-temporal stores save the reads that ordinary stores make of the lines they fill. Where
+// they would bound the time, y stays in the last level if that has room.
 bool DepthwisePlan::non_temporal() const {
   const std::int64_t bytes = (problem_.x_elements() + problem_.y_elements()) * std::int64_t{sizeof(float)};
+  const std::int64_t cached = stores_bound(problem_, threads_) ? last_level_bytes() * 5 / 8 : 4 * l2_bytes();
   return problem_.dtype == DType::f32 && !blocking_.stores_rows && blocking_.sections.front().lanes == kLineLanes &&
-         problem_.k % kLineLanes == 0 && bytes > 4 * l2_bytes();
+         problem_.k % kLineLanes == 0 && bytes > std::max(cached, 4 * l2_bytes());
 }
 
 /// A run's pointers.

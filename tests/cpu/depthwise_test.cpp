@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/common/cache.h"
 #include "tests/cpu/conv2d_check.h"
 
 namespace gable::cpu::test {
@@ -205,6 +206,25 @@ TEST_CASE("depthwise of any window: explains where the input is read") {
   CHECK(input_of(sized(p, 0, 0)) == "input staged");
   p.c = p.k = p.groups = 129;  // and only the last out tile has such a vector
   CHECK(input_of(same_padded(p)) == "input staged in some units and elsewhere where tiles touch padding");
+}
+
+TEST_CASE("depthwise: results of few products stay in the last level where several threads would wait for DRAM") {
+  const Target& target = best_target();
+  if (depthwise_tiles(target).lanes != 16 || last_level_bytes() / 2 < 5 * l2_bytes()) return;
+  const auto streams = [&](std::int64_t megabytes, std::int64_t window, std::int64_t stride, int threads) {
+    const std::int64_t rows = (megabytes << 20) / (2 * 128 * 64 * 4);
+    const Conv2dProblem p{.c = 64, .h = rows * stride, .w = 128, .k = 64, .r = window, .s = window, .groups = 64};
+    Conv2dProblem strided = same_padded(p);
+    strided.stride_h = stride;
+    strided.ho = rows;
+    return DepthwisePlan(strided, target, threads).description().fusion.find("non-temporal") != std::string::npos;
+  };
+  const std::int64_t cached = 5 * l2_bytes() >> 20, far = 2 * last_level_bytes() >> 20;
+  CHECK_FALSE(streams(cached, 3, 1, 2));
+  CHECK(streams(cached, 3, 1, 1));
+  CHECK(streams(cached, 3, 2, 2));
+  CHECK(streams(cached, 7, 1, 2));
+  CHECK(streams(far, 3, 1, 2));
 }
 
 TEST_CASE("depthwise: explains the register tile and the stores that run") {
