@@ -279,6 +279,17 @@ TileChoice choose_tile(const Conv2dProblem& p, const Conv2dKernels& kernels, boo
   return tile;
 }
 
+/// Whether a panel's first tile would wait for its weights: they come from beyond the last level, or from the part of
+/// it that other guests of a machine leave. Enough tiles must share the work of prefetching them.
+bool prefetches_weights(const Conv2dBlocking& b) {
+  constexpr std::int64_t kLeastPixels = 6;  // of a tile: with fewer, loads bound a step
+  const Conv2dProblem& p = b.problem;
+  const std::int64_t tiles = b.units.images * b.units.rows * ceil_div(b.units.pixels, std::int64_t{b.tile.pixels});
+  const bool wide = b.units.pixels >= kLeastPixels;
+  return p.r * p.s > 1 && wide && tiles >= kAheadShare &&
+         p.k * p.group_c() * p.r * p.s * kFloat > last_level_bytes() * 5 / 16;
+}
+
 }  // namespace
 
 Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels& kernels, int threads) {
@@ -293,6 +304,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   b.tile = choose_tile(p, kernels, b.input.never_staged);
   b.channels.in_lanes = even_in_lanes(p.group_c(), kernels);
   Search(kernels, threads, b).run();
+  b.prefetches_weights = prefetches_weights(b);
   return b;
 }
 

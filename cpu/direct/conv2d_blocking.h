@@ -61,6 +61,7 @@ struct Conv2dBlocking {
   InputAccess input;
   ChannelCut channels;
   UnitGrid units;
+  bool prefetches_weights;  // tiles prefetch the next panel's weights
   WorkspaceParts workspace;
 };
 

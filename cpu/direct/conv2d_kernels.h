@@ -27,6 +27,25 @@ struct WeightPanel {
   std::int64_t in_tiles, in_lanes, last_in_lanes;
 };
 
+/// Weights that tiles prefetch to L2 for later ones: a tile one float for each kAheadShare floats of its own, from
+/// `first` on, and the next tile those that follow. Null: none.
+constexpr std::int64_t kAheadShare = 4;
+struct WeightsAhead {
+  const float* first = nullptr;
+  std::int64_t floats = 0;  // of one tile
+  std::int64_t tile = 0;
+
+  /// Twice through all, since a tile with rows of padding leaves out a part.
+  void next_tile() {
+    if (first == nullptr) return;
+    if (++tile == 2 * kAheadShare) {
+      first = nullptr;
+    } else {
+      first += tile % kAheadShare == 0 ? -(kAheadShare - 1) * floats : floats;
+    }
+  }
+};
+
 /// The taps that a tile multiplies. Kernel rows outside `rows` read padding and are skipped. Taps kw < left read
 /// padding at the tile's first pixel, taps kw >= right at its last pixel; they skip that pixel, and with `several` also
 /// its neighbours that read padding. No tap skips pixels at both ends.
@@ -65,6 +84,7 @@ struct TileCall {
   TilePrefetch prefetch;
   PartialSums partial;
   OutputTile y;
+  WeightsAhead ahead{};
 };
 using TileFunction = void (*)(const TileCall&);
 

@@ -28,6 +28,7 @@ class Unit {
         b_(run.blocking),
         p_(run.blocking.problem),
         place_(b_.units.at(index)),
+        index_(index),
         window_(unit_window(p_, b_.units, place_)),
         lanes_(lanes_of(p_, place_, run.kernels.lanes)),
         workspace_(run.workspace + static_cast<std::size_t>(thread) * b_.workspace.floats),
@@ -40,7 +41,7 @@ class Unit {
     note_input_paths();
     const float* bias = bias_in_vectors(run_.bias, lanes_, workspace_ + b_.workspace.bias);
     for (std::int64_t first = 0; first < p_.group_c(); first += b_.channels.chunk) {
-      const Chunk chunk{first, std::min(b_.channels.chunk, p_.group_c() - first)};
+      const Chunk chunk = chunk_at(first);
       stage(chunk);
       for (std::int64_t lane = 0; lane < lanes_.lanes;) lane += compute_panel(chunk, lane, bias);
     }
@@ -97,11 +98,14 @@ class Unit {
     return {workspace_ + b_.workspace.strip, pixels * lanes_.padded, lanes_.padded};
   }
 
-  WeightPanel weights_of(const Chunk& chunk, std::int64_t lane, std::int64_t panel_lanes) const {
+  Chunk chunk_at(std::int64_t first) const { return {first, std::min(b_.channels.chunk, p_.group_c() - first)}; }
+
+  WeightPanel weights_of(const UnitPlace& place, const Chunk& chunk, std::int64_t lane,
+                         std::int64_t panel_lanes) const {
     const std::int64_t taps = p_.r * p_.s;
     const std::int64_t group_lanes = round_up(p_.group_k(), run_.kernels.least_lanes);
     const std::int64_t first_lane =
-        place_.group * group_lanes + place_.out_tile * kPartitionLanes + lane;  // of all packed lanes
+        place.group * group_lanes + place.out_tile * kPartitionLanes + lane;  // of all packed lanes
     const std::int64_t in_tiles = ceil_div(chunk.channels, b_.channels.in_lanes);
     return {.weights = run_.packed + first_lane * p_.group_c() * taps + chunk.first * taps * panel_lanes,
             .kernel_h = p_.r,
@@ -111,12 +115,27 @@ class Unit {
             .last_in_lanes = chunk.channels - (in_tiles - 1) * b_.channels.in_lanes};
   }
 
+  /// The weights after a panel's: of the chunk's next panel, of the next chunk, or of the unit that this thread most
+  /// likely takes next. Null where nothing follows.
+  const float* weights_after(const Chunk& chunk, std::int64_t lane, std::int64_t panel_lanes) const {
+    if (lane + panel_lanes < lanes_.lanes) {
+      const std::int64_t next = lane + panel_lanes;
+      return weights_of(place_, chunk, next, tile_panel_lanes(run_.kernels, lanes_.lanes - next)).weights;
+    }
+    const std::int64_t first = chunk.first + chunk.channels;
+    const bool unit_ends = first >= p_.group_c();
+    if (unit_ends && index_ + 1 >= b_.units.count()) return nullptr;
+    const UnitPlace place = unit_ends ? b_.units.at(index_ + 1) : place_;
+    const std::int64_t lanes = lanes_of(p_, place, run_.kernels.lanes).lanes;
+    return weights_of(place, chunk_at(unit_ends ? 0 : first), 0, tile_panel_lanes(run_.kernels, lanes)).weights;
+  }
+
   /// Returns the panel's lanes.
   std::int64_t compute_panel(const Chunk& chunk, std::int64_t lane, const float* bias) const {
     const std::int64_t panel_lanes = tile_panel_lanes(run_.kernels, lanes_.lanes - lane);
     const auto vectors = static_cast<std::size_t>(panel_lanes / run_.kernels.lanes);
     TileCall call;
-    call.weights = weights_of(chunk, lane, panel_lanes);
+    call.weights = weights_of(place_, chunk, lane, panel_lanes);
     call.prefetch = {std::min(p_.s, ceil_div(p_.stride_w, p_.dilation_w)), (p_.s - 1) * p_.dilation_w / p_.stride_w,
                      b_.tile.prefetches_output && !run_.non_temporal};
     call.partial = {.sums = nullptr,
@@ -132,6 +151,8 @@ class Unit {
               .bias = b_.tile.stores && bias != nullptr ? bias + lane : nullptr,
               .relu = b_.tile.stores && p_.activation == Activation::relu,
               .non_temporal = run_.non_temporal};
+    call.ahead = {b_.prefetches_weights ? weights_after(chunk, lane, panel_lanes) : nullptr,
+                  chunk.channels * p_.r * p_.s * panel_lanes / kAheadShare};
     compute_images(call, {lane, run_.kernels.tile[vectors], run_.kernels.image_pair[vectors]});
     return panel_lanes;
   }
@@ -191,6 +212,7 @@ class Unit {
     call.taps.rows = rows_inside(position.row);
     call.partial.sums = partial_sums(position);
     function(call);
+    call.ahead.next_tile();
   }
 
   /// Both rows of a 2×2 pool: the first tile stores its accumulators, the second one stores the pooled result.
@@ -232,6 +254,7 @@ class Unit {
   const Conv2dBlocking& b_;
   const Conv2dProblem& p_;
   UnitPlace place_;
+  std::int64_t index_;
   UnitWindow window_;
   UnitLanes lanes_;
   float* workspace_;
@@ -252,6 +275,7 @@ void note_plan_paths(const Conv2dRun& run) {
   if (b.input.skips_padding) note_path(Path::conv2d_trims, run.target);
   if (b.input.skips_several) note_path(Path::conv2d_trims_several, run.target);
   if (b.channels.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
+  if (b.prefetches_weights) note_path(Path::conv2d_weights_ahead, run.target);
   if (!b.tile.stores) {
     note_path(b.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);
   }

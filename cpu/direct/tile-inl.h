@@ -371,6 +371,13 @@ struct Tile {
     }
   }
 
+  /// Prefetches what falls to `floats` of the tile's weights, `at` floats from the panel's first.
+  static HWY_INLINE void prefetch_ahead(const TileCall& call, std::int64_t at, std::int64_t floats) {
+    if (call.ahead.first == nullptr) return;
+    const float* first = call.ahead.first + at / kAheadShare;
+    for (std::int64_t i = 0; i < floats / kAheadShare; i += kLineFloats) __builtin_prefetch(first + i, 0, 2);
+  }
+
   /// Every tap of every input tile. Kernel rows prefetch the lines that will be stored: else the stores would still
   /// wait for their lines while the next tile's stores fill the store queue.
   static HWY_INLINE void reduce_taps(const TileCall& call, V (&acc)[kAll][kVectors]) {
@@ -390,6 +397,7 @@ struct Tile {
         const int end = std::min(prefetched + kOutputsAhead, outputs);
         prefetch_output(call, prefetched, end);
         prefetched = end;
+        prefetch_ahead(call, weights - panel.weights, lanes * panel.kernel_w * vector_floats);
         kernel_row(call, x, to_next, weights, lanes, acc);
       }
     }

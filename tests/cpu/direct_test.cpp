@@ -188,6 +188,37 @@ TEST_CASE("conv2d: input channels beyond one chunk of L2") {
   check_everywhere_in("direct", sized({.c = 60000, .h = 1, .w = 2, .k = 3, .bias = true}, 0, 0), random);
 }
 
+TEST_CASE("conv2d: weights beyond the caches, prefetched for the next panel, chunk and unit") {
+  std::mt19937 random(72);
+  const std::int64_t c = 512, taps = 9, bytes = last_level_bytes() * 5 / 16;
+  const std::int64_t k = bytes / (c * taps * std::int64_t{sizeof(float)}) + 5;
+  Conv2dProblem p = same_padded({.c = c, .h = 4, .w = 6, .k = k, .r = 3, .s = 3, .bias = true});
+  const Sample sample = random_sample(p, random);
+  for (const Target* target : supported_targets()) {
+    CHECK(choose_blocking(p, conv2d_kernels(*target), 1).prefetches_weights);
+    for (const int threads : {1, 2}) check_plan<Conv2dPlan>(p, *target, threads, sample);
+  }
+  const Conv2dKernels& kernels = conv2d_kernels(best_target());
+  p.k -= 10;
+  CHECK_FALSE(choose_blocking(p, kernels, 1).prefetches_weights);
+  CHECK_FALSE(
+      choose_blocking(same_padded({.c = c, .h = 3, .w = 6, .k = k, .r = 3, .s = 3}), kernels, 1).prefetches_weights);
+  CHECK_FALSE(
+      choose_blocking(same_padded({.c = c, .h = 4, .w = 5, .k = k, .r = 3, .s = 3}), kernels, 1).prefetches_weights);
+}
+
+TEST_CASE("conv2d: tiles prefetch the shares of the next weights in turn, twice") {
+  const std::array<float, 32> weights{};
+  WeightsAhead ahead{weights.data(), 8};
+  for (std::int64_t tile = 0; tile < 2 * kAheadShare; ++tile) {
+    CHECK(ahead.first == weights.data() + tile % kAheadShare * 8);
+    ahead.next_tile();
+  }
+  CHECK(ahead.first == nullptr);
+  ahead.next_tile();
+  CHECK(ahead.first == nullptr);
+}
+
 TEST_CASE("conv2d: small images that share a unit, in pairs and one left over, whole or in chunks") {
   std::mt19937 random(12);
   for (const std::int64_t images : {2, 3, 7}) {
