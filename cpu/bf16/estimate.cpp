@@ -26,6 +26,9 @@ constexpr double kStorePairs = 0.75;    // to store 16 lanes of an output
 // Factors on a product of half a vector, over its share of a whole vector: on cores that halve vectors, and on others,
 // where loads are the limit.
 constexpr double kHalfVectorProduct = 1.2, kHalfOfWholeVectors = 1.6;
+// All of a unit that loads pairs, over what the costs above say, on cores that do not halve vectors: rows that are not
+// folded, more outputs than half a vector.
+constexpr double kPairsOfWholeVectors = 1 / 1.3;
 // Cycles of the unit on folded rows, on cores that do not halve vectors. L1 holds the weights, and outputs are stored
 // between products.
 constexpr double kFoldedPair = 0.5;                      // of a pair of channels of a position, for 16 lanes
@@ -99,8 +102,9 @@ double all_cycles(const Conv2dProblem& p, int products, const bf16::Blocking& b,
   const double tiles = std::max(1.0, positions / (2 * b.positions));
   const bool half = !unit.loads_full_halves && g.group_k <= vector;
   const double halved = !half ? 1 : whole ? kHalfOfWholeVectors : kHalfVectorProduct;
-  return steps * std::max(positions * unit.costs.position * halved, tiles * unit.costs.weights) +
-         staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit);
+  const double share = whole && !half && !unit.loads_full_halves && g.groups == 1 ? kPairsOfWholeVectors : 1;
+  return share * (steps * std::max(positions * unit.costs.position * halved, tiles * unit.costs.weights) +
+                  staging_cycles(p, b, unit) + storing_cycles(b, unit, panels) + tile_cycles(b, unit));
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ constexpr double kSpreadPixel = 4;
 constexpr double kSpreadVector = 1.2;
 constexpr double kSpreadFurtherVector = 5.3;  // for each vector of input channels but the first
 constexpr ConversionCost kStored{0, 4};
+// All of these in f32, where groups fill whole vectors and L1 keeps the strip, on cores that do not halve vectors.
+constexpr double kWholeVectors = 0.78;
 
 }  // namespace
 
@@ -46,7 +48,9 @@ double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, do
   const double vector = kernels.pairs ? kStoredVectorOfPairs : kStoredVector;
   const double stored = tiles * tile + pixels * (vector + (far ? kFarVector : 0));
   const double converted = kernels.pairs ? 0 : conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
-  const double cycles = products + spread + rows * stored + converted;
+  const bool fills = b.block_groups * narrow_groups_steps(p, kernels) == kernels.lanes;
+  const bool whole = !kernels.pairs && fills && l1_keeps_strip && whole_vector_share(kernels.lanes) < 1;
+  const double cycles = (products + spread + rows * stored) * (whole ? kWholeVectors : 1) + converted;
   const std::int64_t units = b.units.count();
   return estimated_seconds(p, cycles * static_cast<double>(p.n * b.blocks) + static_cast<double>(units) * kUnit, units,
                            threads);
