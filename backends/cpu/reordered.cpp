@@ -16,10 +16,25 @@
 namespace gable {
 namespace {
 
-/// The op on images of NHWC.
-WeightedOp in_nhwc(const WeightedOp& op) {
+/// The number of images in one pass. All, if the weights exceed half of L2, since every pass reads them, or if several
+/// threads would exchange parts of images that the last level keeps. Else a divisor of n, so that the reordered tensors
+/// fit half of the threads' L2.
+std::int64_t images_of_pass(const Conv2dProblem& p, int threads) {
+  const std::int64_t half = cpu::l2_bytes() / 2;
+  const auto element = static_cast<std::int64_t>(size_of(p.dtype));
+  if (p.k * p.group_c() * p.r * p.s * element > half) return p.n;
+  const std::int64_t image = (p.x_elements() + p.y_elements()) / p.n * element;
+  if (threads > 1 && p.n * image <= cpu::last_level_bytes() / 4) return p.n;
+  std::int64_t images = std::clamp<std::int64_t>(half * threads / image, 1, p.n);
+  while (p.n % images != 0) --images;
+  return images;
+}
+
+/// The op of one pass, on images of NHWC.
+WeightedOp in_nhwc(const WeightedOp& op, int threads) {
   WeightedOp inner = op;
   inner.problem.nhwc = true;
+  inner.problem.n = images_of_pass(op.problem, threads);
   return inner;
 }
 
@@ -28,36 +43,44 @@ std::size_t tensor_floats(std::int64_t elements, DType type) {
   return cpu::line_floats(static_cast<std::int64_t>((bytes + sizeof(float) - 1) / sizeof(float)));
 }
 
-PlanDetails details_of(const Conv2dProblem& p, PlanDetails inner, std::size_t workspace_floats) {
+PlanDetails details_of(const Conv2dProblem& pass, PlanDetails inner, std::size_t workspace_floats) {
   inner.kernel = "reordered";
-  inner.explanation += "; input reordered from nchw (" + std::to_string(p.c) + " channels) and output to it";
+  inner.explanation += "; input reordered from nchw (" + std::to_string(pass.c) + " channels) and output to it, " +
+                       std::to_string(pass.n) + (pass.n == 1 ? " image" : " images") + " at a time";
   inner.workspace_bytes += workspace_floats * sizeof(float);
   return inner;
 }
 
 class ReorderedPlan final : public PlanImpl {
  public:
-  ReorderedPlan(const Conv2dProblem& problem, std::unique_ptr<PlanImpl> inner, const CpuPlace& place)
-      : PlanImpl(details_of(problem, inner->details(), floats(problem))),
-        problem_(problem),
+  ReorderedPlan(std::int64_t images, const Conv2dProblem& pass, std::unique_ptr<PlanImpl> inner, const CpuPlace& place)
+      : PlanImpl(details_of(pass, inner->details(), floats(pass))),
+        images_(images),
+        pass_(pass),
         inner_(std::move(inner)),
         target_(&place.target),
         threads_(place.threads),
-        workspace_(floats(problem)) {}
+        workspace_(floats(pass)) {}
 
   void pack(const void* weights, void* packed) override { inner_->pack(weights, packed); }
 
   void run(const RunArguments& arguments) override {
-    const Conv2dProblem& p = problem_;
+    const Conv2dProblem& p = pass_;
     const auto bytes = static_cast<int>(size_of(p.dtype));
+    const auto* from = static_cast<const char*>(arguments.inputs[0]);
+    auto* to = static_cast<char*>(arguments.output);
     float* const x = workspace_.data();
     float* const y = x + tensor_floats(p.x_elements(), p.dtype);
-    cpu::nchw_to_nhwc(arguments.inputs[0], x, p.n, p.c, p.h, p.w, bytes, *target_, threads_);
     RunArguments inner = arguments;
     inner.inputs[0] = x;
     inner.output = y;
-    inner_->run(inner);
-    cpu::nhwc_to_nchw(y, arguments.output, p.n, p.k, p.ho, p.wo, bytes, *target_, threads_);
+    for (std::int64_t image = 0; image < images_; image += p.n) {
+      cpu::nchw_to_nhwc(from, x, p.n, p.c, p.h, p.w, bytes, *target_, threads_);
+      inner_->run(inner);
+      cpu::nhwc_to_nchw(y, to, p.n, p.k, p.ho, p.wo, bytes, *target_, threads_);
+      from += p.x_elements() * bytes;
+      to += p.y_elements() * bytes;
+    }
   }
 
  private:
@@ -65,7 +88,8 @@ class ReorderedPlan final : public PlanImpl {
     return tensor_floats(p.x_elements(), p.dtype) + tensor_floats(p.y_elements(), p.dtype);
   }
 
-  Conv2dProblem problem_;
+  std::int64_t images_;
+  Conv2dProblem pass_;
   std::unique_ptr<PlanImpl> inner_;
   const cpu::Target* target_;
   int threads_;
@@ -115,13 +139,14 @@ double exchanged_seconds(const Conv2dProblem& p, double inner, int threads) {
 std::string refuse_reordered(const WeightedOp& op, const cpu::Target& target) {
   if (op.problem.nhwc) return "layout nhwc: it reorders nchw";
   if (!op.problem.pool.none()) return "it fuses no max-pool";
-  if (fastest_kernel(in_nhwc(op), {target, 1}).kernel == nullptr) return "no kernel of nhwc has an estimated time";
+  if (fastest_kernel(in_nhwc(op, 1), {target, 1}).kernel == nullptr) return "no kernel of nhwc has an estimated time";
   return "";
 }
 
 double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   const Conv2dProblem& p = op.problem;
-  const double inner = fastest_kernel(in_nhwc(op), place).seconds;
+  const WeightedOp pass = in_nhwc(op, place.threads);
+  const double inner = fastest_kernel(pass, place).seconds * static_cast<double>(p.n / pass.problem.n);
   const auto elements = static_cast<double>(p.x_elements() + p.y_elements());
   const double bytes = elements * static_cast<double>(size_of(p.dtype));
   if (place.threads > 1 && cpu::amx_unit().missing.empty() && !cpu::is_depthwise(p))
@@ -136,12 +161,16 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   if (place.threads > 1 || (cpu::whole_vector_share(16) == 1 && !cpu::has_amx_beside(16))) return cpu::kNoEstimate;
   // Reordered copies that do not fit the last level beside the tensors come from memory.
   constexpr double kByteOfMemory = 0.5e-9;
-  return seconds + kByteOfMemory * std::max(0.0, 2 * bytes - static_cast<double>(cpu::l3_bytes()));
+  // Of 16 bits in several passes, which L2 keeps.
+  constexpr double kPasses = 0.9;
+  const double passes = pass.problem.n < p.n && p.dtype != DType::f32 ? kPasses : 1;
+  return passes * seconds + kByteOfMemory * std::max(0.0, 2 * bytes - static_cast<double>(cpu::l3_bytes()));
 }
 
 std::unique_ptr<PlanImpl> make_reordered_plan(const WeightedOp& op, const CpuPlace& place) {
-  const WeightedOp inner = in_nhwc(op);
-  return std::make_unique<ReorderedPlan>(op.problem, fastest_kernel(inner, place).kernel->make(inner, place), place);
+  const WeightedOp inner = in_nhwc(op, place.threads);
+  return std::make_unique<ReorderedPlan>(op.problem.n, inner.problem,
+                                         fastest_kernel(inner, place).kernel->make(inner, place), place);
 }
 
 }  // namespace gable

@@ -229,6 +229,20 @@ TEST_CASE("a depthwise layer of more taps than the tables of the depthwise kerne
   CHECK(runs_of_kernel(coverage, device.info().uri, "direct") == 1);
 }
 
+TEST_CASE("images of nchw that the caches do not keep together are reordered one at a time") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int threads : {1, 2}) {
+      const Conv2d conv{
+          .input = {5, 96, 131, 131}, .weights = {8, 96, 1, 1}, .dtype = dtype, .epilogue = {.bias = true}};
+      const Device device = open("cpu?kernel=reordered&threads=" + std::to_string(threads));
+      CHECK(device.plan(conv).explain().find("1 image at a time") != std::string::npos);
+      Coverage coverage;
+      check_case(device, Case(conv), coverage);
+      CHECK(runs_of_kernel(coverage, device.info().uri, "reordered") == 1);
+    }
+  }
+}
+
 TEST_CASE("a refusal that no requirement excuses fails, whatever its reason") {
   const Conv2d f32{.input = {1, 16, 9, 9}, .weights = {16, 16, 3, 3}};
   Conv2d f16 = f32, bf16 = f32, split = f32;
