@@ -28,6 +28,7 @@ using nlohmann::json;
 
 constexpr double kMaxSecondsEach = 4;  // for tuning one op (half of it for the search for cuDNN's plan), or if longer:
 constexpr double kTimesPredicted = 4;  // times the predicted time of its tensors and two runs
+constexpr double kReserve = 0.05;      // of all seconds, for what an op takes beyond its own
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -46,9 +47,9 @@ std::string title(const Case& one) { return printable(fmt::format("{} {}", one.n
 
 std::string text_of(const Candidate& one) { return fmt::format("{}/{}", one.device, one.kernel); }
 
-/// Seconds for one of several ops that share `remaining`; a long op gets more than its share.
-double seconds_for(const Case& one, const Ranking& ranking, double remaining, std::size_t ops) {
-  const double share = std::min(kMaxSecondsEach, remaining / static_cast<double>(ops));
+/// Seconds for one of several ops that share `remaining` but for `reserve`; a long op gets more than its share.
+double seconds_for(const Case& one, const Ranking& ranking, double remaining, double reserve, std::size_t ops) {
+  const double share = std::clamp((remaining - reserve) / static_cast<double>(ops), 0.0, kMaxSecondsEach);
   const double run = ranking.first() == nullptr ? 0 : ranking.first()->predicted.value_or(0);
   return std::min(remaining, std::max(share, kTimesPredicted * (2 * run + seconds_to_make(one.op, 1))));
 }
@@ -149,7 +150,8 @@ TuneOutcome tune_all(const ChoiceOptions& options, const OpenDevice& device, con
       } else if (remaining <= 0) {
         ++outcome.left;
       } else {
-        const Tuned result = tune_one(one, device.device, before, seconds_for(one, before, remaining, count - i));
+        const Tuned result = tune_one(one, device.device, before,
+                                      seconds_for(one, before, remaining, kReserve * options.seconds, count - i));
         console.print(line_of(result));
         outcome.rows.push_back(tuned_json(result));
         ++outcome.tuned;
