@@ -274,6 +274,33 @@ std::int64_t stripe_columns_of(std::int64_t rows, std::int64_t columns) {
   return rows <= kTileRows ? kFewRowsColumns : columns;
 }
 
+/// How threads share a matrix.
+enum class Sharing {
+  rows,
+  columns,  // each thread writes neighbouring rows of y: the kernel that reads them next shares them so too
+};
+
+/// The stripes of a matrix, in the order of units.
+struct Stripes {
+  std::int64_t rows, columns, width;  // numbers of stripes, and the columns of one
+  bool columns_first;                 // units of one stripe of columns follow one another
+
+  std::int64_t count() const { return rows * columns; }
+  std::int64_t row(std::int64_t unit) const { return (columns_first ? unit % rows : unit / columns) * kTileRows; }
+  std::int64_t column(std::int64_t unit) const { return (columns_first ? unit / rows : unit % columns) * width; }
+};
+
+Stripes stripes_of(const Transpose2d& shape, std::int64_t element_bytes, int threads, Sharing sharing) {
+  std::int64_t width = stripe_columns_of(shape.rows, shape.columns);
+  const bool by_columns = sharing == Sharing::columns && threads > 1 && shape.rows > kTileRows;
+  if (by_columns) {
+    const std::int64_t tile = kTileRowBytes / element_bytes;
+    const std::int64_t even = ceil_div(shape.columns, units_wanted(threads));
+    width = std::min(width, ceil_div(even, tile) * tile);
+  }
+  return {ceil_div(shape.rows, kTileRows), ceil_div(shape.columns, width), width, by_columns};
+}
+
 /// Whether the result exceeds the last level, and each of its rows begins on a cache line.
 bool stores_non_temporal(const Transpose2d& shape, std::int64_t images, std::int64_t image_bytes, const void* y,
                          std::int64_t element_bytes) {
@@ -284,7 +311,7 @@ bool stores_non_temporal(const Transpose2d& shape, std::int64_t images, std::int
 
 /// `images` transposes of one shape, image i at i*image_elements in both arrays.
 void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_t image_elements, const void* x,
-                      void* y, int element_bytes, const Target& target, int threads) {
+                      void* y, int element_bytes, const Target& target, int threads, Sharing sharing) {
   if (element_bytes != 2 && element_bytes != 4) {
     throw std::invalid_argument("transpose: element_bytes is " + std::to_string(element_bytes) + ", must be 2 or 4");
   }
@@ -292,19 +319,16 @@ void transpose_images(const Transpose2d& shape, std::int64_t images, std::int64_
   const bool non_temporal = stores_non_temporal(shape, images, image_elements * element_bytes, y, element_bytes);
   if (non_temporal) note_path(Path::transpose_non_temporal, target);
   const auto transpose_stripe = transpose_function_of(target, element_bytes);
-  const std::int64_t stripe_columns = stripe_columns_of(shape.rows, shape.columns);
-  const std::int64_t column_stripes = ceil_div(shape.columns, stripe_columns);
-  const std::int64_t stripes = transpose_units(1, shape.rows, shape.columns);
-  parallel_units(threads, images * stripes, [&](std::int64_t unit, int) {
-    const std::int64_t offset = unit / stripes * image_elements;
-    const std::int64_t row = unit % stripes / column_stripes * kTileRows;
-    const std::int64_t column = unit % column_stripes * stripe_columns;
+  const Stripes stripes = stripes_of(shape, element_bytes, threads, non_temporal ? Sharing::rows : sharing);
+  parallel_units(threads, images * stripes.count(), [&](std::int64_t unit, int) {
+    const std::int64_t offset = unit / stripes.count() * image_elements;
+    const std::int64_t row = stripes.row(unit % stripes.count()), column = stripes.column(unit % stripes.count());
     transpose_stripe({.x = static_cast<const char*>(x) + (offset + row * shape.x_stride + column) * element_bytes,
                       .x_stride = shape.x_stride,
                       .y = static_cast<char*>(y) + (offset + column * shape.y_stride + row) * element_bytes,
                       .y_stride = shape.y_stride,
                       .rows = std::min(kTileRows, shape.rows - row),
-                      .columns = std::min(stripe_columns, shape.columns - column),
+                      .columns = std::min(stripes.width, shape.columns - column),
                       .non_temporal = non_temporal});
   });
 }
@@ -316,17 +340,17 @@ std::int64_t transpose_units(std::int64_t matrices, std::int64_t rows, std::int6
 }
 
 void transpose(const Transpose2d& shape, const void* x, void* y, int element_bytes, const Target& target, int threads) {
-  transpose_images(shape, 1, 0, x, y, element_bytes, target, threads);
+  transpose_images(shape, 1, 0, x, y, element_bytes, target, threads, Sharing::rows);
 }
 
 void nchw_to_nhwc(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
                   int element_bytes, const Target& target, int threads) {
-  transpose_images({c, h * w, h * w, c}, n, c * h * w, x, y, element_bytes, target, threads);
+  transpose_images({c, h * w, h * w, c}, n, c * h * w, x, y, element_bytes, target, threads, Sharing::columns);
 }
 
 void nhwc_to_nchw(const void* x, void* y, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
                   int element_bytes, const Target& target, int threads) {
-  transpose_images({h * w, c, c, h * w}, n, c * h * w, x, y, element_bytes, target, threads);
+  transpose_images({h * w, c, c, h * w}, n, c * h * w, x, y, element_bytes, target, threads, Sharing::rows);
 }
 
 }  // namespace gable::cpu
