@@ -19,7 +19,7 @@ namespace {
 /// The number of images in one pass. All, if the weights exceed half of L2, since every pass reads them, or if several
 /// threads would exchange parts of images that the last level keeps. Else a divisor of n, so that the reordered tensors
 /// fit half of the threads' L2.
-std::int64_t images_of_pass(const Conv2dProblem& p, int threads) {
+std::int64_t reordered_images(const Conv2dProblem& p, int threads) {
   const std::int64_t half = cpu::l2_bytes() / 2;
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
   if (p.k * p.group_c() * p.r * p.s * element > half) return p.n;
@@ -34,7 +34,7 @@ std::int64_t images_of_pass(const Conv2dProblem& p, int threads) {
 WeightedOp in_nhwc(const WeightedOp& op, int threads) {
   WeightedOp inner = op;
   inner.problem.nhwc = true;
-  inner.problem.n = images_of_pass(op.problem, threads);
+  inner.problem.n = reordered_images(op.problem, threads);
   return inner;
 }
 
