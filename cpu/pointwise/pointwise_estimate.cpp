@@ -12,6 +12,8 @@ constexpr double kTile = 50;
 constexpr double kRun = 4.3;
 constexpr double kStoredVector = 1;
 constexpr double kRow = 56;  // that is no run of pixels with the row before
+// A vector of pixels that are read for a single panel, on Xeons with AMX.
+constexpr double kReadOnce = 1.2;
 constexpr double kCopiedPixel = 17;
 constexpr double kCopiedVector = 3.5;
 constexpr double kWidenedRun = 12;  // of pixels that lie together
@@ -33,10 +35,12 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const double rows = pixels / static_cast<double>(b.row_pixels);
   const double tiles = b.copies_input ? static_cast<double>(ceil_div(b.pixels, b.tile.pixels))
                                       : rows * static_cast<double>(ceil_div(b.row_pixels, b.tile.pixels));
+  const bool one_panel = p.k <= 2 * kernels.lanes && has_amx_beside(kernels.lanes);
+  const double read_once = one_panel ? static_cast<double>(ceil_div(p.c, std::int64_t{kernels.lanes})) * kReadOnce : 0;
   const double input = b.widens_tiles
                            ? (b.strip_pixel == p.c ? tiles : pixels) * kWidenedRun + pixels * runs * kWidenedVector
                        : b.copies_input ? pixels * (kCopiedPixel + runs * kCopiedVector)
-                                        : rows * kRow;
+                                        : rows * kRow + pixels * read_once;
   const double stored = kStoredVector + (p.dtype == DType::f32 ? 0 : kNarrowedVector);
   double cycles = input * static_cast<double>(b.units.lane_blocks);
   const double weights = weights_cycles(p);
