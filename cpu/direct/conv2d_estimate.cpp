@@ -19,6 +19,11 @@ constexpr double kPaddingTap = 5;            // that skips a tile's pixels
 constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
 constexpr double kFarGroupPixel = 2;         // of a group's output, in tensors that L2 does not keep
 constexpr ConversionCost kStaged{3.5, 1.3}, kStored{13, 8.5};
+// Windows in NCHW on several threads: times fma_cycles(), cycles of a tile, of a vector of pixels that is staged, of 16
+// outputs and of a unit, and seconds beside what threads take to start elsewhere. Fitted on twelve threads of a Xeon
+// with AMX.
+constexpr double kPlanesProduct = 1.81, kPlanesTile = 247, kPlanesStagedVector = 21, kPlanesOutputs = 40,
+                 kPlanesUnit = 2011, kPlanesStart = 1.1e-6;
 
 /// Runs of consecutive input lanes in one kernel row.
 double runs_of_row(const Conv2dBlocking& b) {
@@ -47,33 +52,74 @@ bool l2_keeps_tensors(const Conv2dProblem& p) {
   return (p.x_elements() + p.y_elements()) * static_cast<std::int64_t>(size_of(p.dtype)) <= l2_bytes();
 }
 
-}  // namespace
+/// The panels of a group that have as many lanes.
+struct Panels {
+  double count, vectors;  // of each
+  double product;         // cycles of one with a vector of weights
+};
 
-double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int threads) {
-  if (!has_estimate(problem)) return kNoEstimate;
-  const Conv2dKernels& kernels = conv2d_kernels(target);
-  const Conv2dBlocking b = choose_blocking(problem, kernels, threads);
-  const Conv2dProblem& p = b.problem;
-  const double kernel_rows = kernel_rows_inside(p);
-  const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
-  const double rows_of_tile = b.tile.two_rows || b.tile.image_pair ? 2 : 1;
-  const double tiles =
-      static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, b.tile.pixels)) / rows_of_tile;
-  const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile * kPaddingTap;
-  const auto steps = static_cast<double>(p.s * p.group_c());
-  double cycles = p.groups > 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
-  const double weights = weights_cycles(p);
+/// Calls `add` for the panels of a group.
+template <typename Add>
+void for_panels(const Conv2dProblem& p, const Conv2dKernels& kernels, const Target& target, const Add& add) {
   std::int64_t lanes = 0, panels = 0;
   for (std::int64_t lane = 0; lane < p.group_k(); lane += panels * lanes) {
     lanes = tile_panel_lanes(kernels, p.group_k() - lane);
     panels = std::max<std::int64_t>(1, (p.group_k() - lane) / lanes);  // alike
-    const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
-    const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
-                           (lanes < kernels.lanes ? kHalfVectorProduct : 1);
-    cycles += static_cast<double>(panels) *
-              (kernel_rows * (steps * vectors * std::max(pixels * product, tiles * weights) + runs) +
-               rows * (tiles * kTile + pixels * vectors * kStoredVector));
+    add(Panels{static_cast<double>(panels), static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes)),
+               fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
+                   (lanes < kernels.lanes ? kHalfVectorProduct : 1)});
   }
+}
+
+double tiles_of_row(const Conv2dBlocking& b) {
+  const double rows_of_tile = b.tile.two_rows || b.tile.image_pair ? 2 : 1;
+  return static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, b.tile.pixels)) / rows_of_tile;
+}
+
+/// Each unit stages the planes under it.
+double planes_seconds(const Conv2dProblem& problem, const Target& target, int threads) {
+  const Conv2dKernels& kernels = conv2d_kernels(target);
+  const Conv2dBlocking b = choose_blocking(problem, kernels, threads);
+  const Conv2dProblem& p = b.problem;
+  const double tiles = tiles_of_row(b), weights = weights_cycles(p), kernel_rows = kernel_rows_inside(p);
+  const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
+  const auto steps = static_cast<double>(p.s * p.group_c());
+  double cycles = 0;
+  for_panels(p, kernels, target, [&](const Panels& panels) {
+    const double products = kernel_rows * steps * panels.vectors * std::max(pixels * panels.product, tiles * weights);
+    cycles += panels.count * (products * kPlanesProduct + rows * tiles * kPlanesTile);
+  });
+  const std::int64_t units = b.units.count();
+  const std::int64_t unit_rows = std::min(p.h, (b.units.rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1);
+  const std::int64_t unit_columns = std::min(p.w, (b.units.pixels - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1);
+  const std::int64_t staged = b.units.images * unit_rows * p.group_c() * ceil_div(unit_columns, std::int64_t{16});
+  cycles = cycles * static_cast<double>(p.n * p.groups) + static_cast<double>(p.y_elements()) / 16 * kPlanesOutputs +
+           static_cast<double>(units) * (static_cast<double>(staged) * kPlanesStagedVector + kPlanesUnit);
+  return estimated_seconds(problem, cycles, units, threads) + kPlanesStart;
+}
+
+}  // namespace
+
+double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int threads) {
+  const Conv2dKernels& kernels = conv2d_kernels(target);
+  const bool window = problem.r * problem.s > 1 && problem.pool.none();
+  if (!problem.nhwc && threads > 1 && window && has_amx_beside(kernels.lanes))
+    return planes_seconds(problem, target, threads);
+  if (!has_estimate(problem)) return kNoEstimate;
+  const Conv2dBlocking b = choose_blocking(problem, kernels, threads);
+  const Conv2dProblem& p = b.problem;
+  const double kernel_rows = kernel_rows_inside(p);
+  const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
+  const double tiles = tiles_of_row(b), rows_of_tile = b.tile.two_rows || b.tile.image_pair ? 2 : 1;
+  const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile * kPaddingTap;
+  const auto steps = static_cast<double>(p.s * p.group_c());
+  double cycles = p.groups > 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
+  const double weights = weights_cycles(p);
+  for_panels(p, kernels, target, [&](const Panels& panels) {
+    cycles += panels.count *
+              (kernel_rows * (steps * panels.vectors * std::max(pixels * panels.product, tiles * weights) + runs) +
+               rows * (tiles * kTile + pixels * panels.vectors * kStoredVector));
+  });
   // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.
   cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c(), kStaged) +
             conversion_cycles(p, p.ho * p.wo, p.group_k(), kStored);
