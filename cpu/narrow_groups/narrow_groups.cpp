@@ -15,7 +15,7 @@ namespace gable::cpu {
 
 std::string narrow_groups_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
-  const NarrowGroupsKernels& kernels = narrow_groups_kernels(target);
+  const NarrowGroupsKernels& kernels = narrow_groups_kernels(target, p);
   if (p.groups == 1 || p.group_k() > kernels.lanes / 2) {
     return text(p.group_k()) + " output channels in each of " + text(p.groups) +
            " groups: its vectors hold several groups";
@@ -45,7 +45,7 @@ NarrowGroupsBlocking narrow_groups_blocking(const Conv2dProblem& p, const Narrow
   b.block_groups = kernels.lanes / p.group_k();
   b.blocks = ceil_div(p.groups, b.block_groups);
   b.span = (p.r - 1) * p.dilation_h + 1;
-  const std::int64_t pixel = narrow_groups_steps(p, kernels) * kernels.lanes;
+  const std::int64_t pixel = narrow_groups_pixel_vectors(p, kernels) * kernels.lanes;
   const std::int64_t halo = (p.s - 1) * p.dilation_w + 1 - p.stride_w;
   const std::int64_t cached = l1_bytes() * 3 / 4 / static_cast<std::int64_t>(sizeof(float)) / (pixel * b.span);
   const std::int64_t pixels = std::max<std::int64_t>(kernels.max_pixels, (cached - halo) / p.stride_w);
@@ -66,8 +66,9 @@ NarrowGroupsPlan::NarrowGroupsPlan(const Conv2dProblem& problem, const NarrowGro
       kernels_(&kernels),
       threads_(threads),
       blocking_(narrow_groups_blocking(problem, *kernels_, threads)),
-      workspace_(static_cast<std::size_t>(blocking_.blocks * kernels_->lanes + threads * thread_floats()),
-                 static_cast<std::size_t>(blocking_.blocks * kernels_->lanes)) {
+      workspace_(static_cast<std::size_t>(blocking_.blocks * block_bias() + threads * thread_floats()),
+                 static_cast<std::size_t>(blocking_.blocks * block_bias())) {
+  if (kernels_->quads) return;
   for (std::int64_t i = 0; i < steps(); ++i) {
     for (std::int64_t lane = 0; lane < kernels_->lanes; ++lane) {
       const std::int64_t group = std::min(lane / problem_.group_k(), blocking_.block_groups - 1);
@@ -81,12 +82,16 @@ std::size_t NarrowGroupsPlan::packed_bytes() const {
 }
 
 Packing NarrowGroupsPlan::packing() const {
-  return packing_of(problem_, kernels_->pairs ? "narrow_groups_bf16_dot" : "narrow_groups", {kernels_->lanes});
+  const char* const order = kernels_->pairs   ? "narrow_groups_bf16_dot"
+                            : kernels_->quads ? "narrow_groups_quads"
+                                              : "narrow_groups";
+  return packing_of(problem_, order, {kernels_->lanes});
 }
 
 void NarrowGroupsPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   const Conv2dProblem& p = problem_;
   auto* floats = static_cast<float*>(packed);
+  if (kernels_->quads) return pack_quads(weights, strides, floats);
   auto* halves = static_cast<std::uint16_t*>(packed);
   const std::int64_t channels = kernels_->pairs ? 2 : 1;  // of an element
   for (std::int64_t first = 0; first < p.groups; first += blocking_.block_groups) {
@@ -110,22 +115,52 @@ void NarrowGroupsPlan::pack(const void* weights, const WeightStrides& strides, v
   }
 }
 
+/// To [block][kh][group][kw][4 input channels][4 output channels][output][input]; zeros for groups of the last block
+/// that there are not.
+void NarrowGroupsPlan::pack_quads(const void* weights, const WeightStrides& strides, float* packed) const {
+  const Conv2dProblem& p = problem_;
+  for (std::int64_t first = 0; first < p.groups; first += blocking_.block_groups) {
+    for (std::int64_t kh = 0; kh < p.r; ++kh) {
+      for (std::int64_t group = first; group < first + blocking_.block_groups; ++group) {
+        for (std::int64_t kw = 0; kw < p.s; ++kw) {
+          for (std::int64_t in = 0; in < p.group_c(); in += kQuad) {
+            for (std::int64_t out = 0; out < p.group_k(); out += kQuad) {
+              const std::int64_t source =
+                  (group * p.group_k() + out) * strides.out + in * strides.in + kh * strides.row + kw * strides.column;
+              for (std::int64_t lane = 0; lane < kQuadLanes; ++lane) {
+                const std::int64_t at = source + lane / kQuad * strides.out + lane % kQuad * strides.in;
+                *packed++ = group < p.groups ? element_as_f32(weights, p.dtype, at) : 0.0f;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 void NarrowGroupsPlan::run(const void* x, const void* packed, const float* bias, void* y) {
   note_path(Path::narrow_groups, *target_, kernels_->pairs ? PathUnit::bf16_dot : PathUnit::vectors);
   const std::int64_t block_lanes = blocking_.block_groups * problem_.group_k();
   float* padded_bias = workspace_.data();
   for (std::int64_t block = 0; problem_.bias && block < blocking_.blocks; ++block) {
-    const std::int64_t first = block * block_lanes;
-    std::copy_n(bias + first, std::min(block_lanes, problem_.k - first), padded_bias + block * kernels_->lanes);
+    const std::int64_t first = block * block_lanes, count = std::min(block_lanes, problem_.k - first);
+    float* const of_block = padded_bias + block * block_bias();
+    if (kernels_->quads) {  // the first of the four lanes that are added to an output
+      for (std::int64_t i = 0; i < count; ++i) of_block[i * kQuad] = bias[first + i];
+    } else {
+      std::copy_n(bias + first, count, of_block);
+    }
   }
-  float* strips = padded_bias + blocking_.blocks * kernels_->lanes;
+  float* strips = padded_bias + blocking_.blocks * block_bias();
   const NarrowGroupsRun run{.problem = problem_,
                             .kernels = *kernels_,
                             .blocking = blocking_,
-                            .source = source_.data(),
+                            .source = kernels_->quads ? nullptr : source_.data(),
                             .x = x,
                             .packed = static_cast<const float*>(packed),
                             .bias = padded_bias,
+                            .block_bias = block_bias(),
                             .y = y};
   parallel_units(threads_, blocking_.units.count(), [&](std::int64_t unit, int thread) {
     compute_narrow_groups_unit(run, unit, strips + thread * thread_floats());
@@ -141,7 +176,8 @@ Conv2dDescription NarrowGroupsPlan::description() const {
            text(b.block_groups * problem_.group_k()) + " lanes of " + text(b.block_groups) + " groups";
   d.blocking = "strip of " + text(b.span) + " rows x " + text(b.strip_columns) + " columns, unit " +
                text(b.units.rows) + " rows x " + text(b.units.pixels) + " pixels, " + text(b.units.count()) + " units";
-  d.fusion = "input spread over the lanes of its group, no pool, bias and activation in registers";
+  d.fusion = std::string(kernels_->quads ? "input copied" : "input spread over the lanes of its group") +
+             ", no pool, bias and activation in registers";
   d.threads = threads_;
   return d;
 }

@@ -23,10 +23,38 @@ constexpr double kSpreadFurtherVector = 5.3;  // for each vector of input channe
 constexpr ConversionCost kStored{0, 4};
 // All of these in f32, where groups fill whole vectors and L1 keeps the strip, on cores that do not halve vectors.
 constexpr double kWholeVectors = 0.78;
+// Of quads: times fma_cycles(), then cycles of a tap of a tile, of a tile, of 8 outputs, and of a vector of pixels that
+// is copied. Tiles and taps are of each group. Fitted on Zen 5 and on a Xeon with AMX.
+constexpr double kQuadsProduct = 0.72, kQuadsTap = 8, kQuadsTile = 43, kQuadsOutputs = 2, kQuadsCopied = 5.2;
+constexpr double kFarOutputs = 3;  // 8 outputs of an image that L2 does not keep
 
-}  // namespace
+double rows_of_unit(const Conv2dProblem& p, const NarrowGroupsBlocking& b) {
+  return static_cast<double>(std::min({p.h, (b.units.rows - 1) * p.stride_h + b.span, b.units.rows * p.r}));
+}
 
-namespace {
+bool l2_keeps_image(const Conv2dProblem& p) {
+  return p.h * p.w * p.c * static_cast<std::int64_t>(size_of(p.dtype)) <= l2_bytes();
+}
+
+double seconds_of_quads(const Conv2dProblem& p, const Target& target, const NarrowGroupsKernels& kernels, int threads) {
+  const NarrowGroupsBlocking b = narrow_groups_blocking(p, kernels, threads);
+  const auto pixels = static_cast<double>(p.wo), groups = static_cast<double>(b.block_groups);
+  const auto tiles = static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, kernels.max_pixels));
+  const double taps = kernel_rows_inside(p) * static_cast<double>(p.s);
+  const double products = taps * pixels * static_cast<double>(narrow_groups_steps(p, kernels));
+  const double outputs = pixels * groups * static_cast<double>(p.group_k()) / 8;
+  const double copied = static_cast<double>(b.units.row_blocks * b.units.pixel_blocks) * rows_of_unit(p, b) *
+                        static_cast<double>(b.strip_columns * narrow_groups_pixel_vectors(p, kernels));
+  const double cycles =
+      products * kQuadsProduct * fma_cycles(target, kernels.lanes) + taps * tiles * groups * kQuadsTap +
+      copied * kQuadsCopied +
+      static_cast<double>(p.ho) *
+          (tiles * groups * kQuadsTile + outputs * (kQuadsOutputs + (l2_keeps_image(p) ? 0 : kFarOutputs))) +
+      conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
+  const std::int64_t units = b.units.count();
+  return estimated_seconds(p, cycles * static_cast<double>(p.n * b.blocks) + static_cast<double>(units) * kUnit, units,
+                           threads);
+}
 
 /// `product`: cycles of one, whose operand comes from L1.
 double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, double product, int threads) {
@@ -40,13 +68,11 @@ double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, do
   const std::int64_t further = ceil_div(b.block_groups * narrow_groups_steps(p, kernels), kernels.lanes) - 1;
   const double spread_pixel =
       kSpreadPixel + steps * (kSpreadVector + kSpreadFurtherVector * static_cast<double>(further));
-  const std::int64_t unit_rows = std::min({p.h, (b.units.rows - 1) * p.stride_h + b.span, b.units.rows * p.r});
-  const double spread = static_cast<double>(b.units.row_blocks * b.units.pixel_blocks * unit_rows) *
+  const double spread = static_cast<double>(b.units.row_blocks * b.units.pixel_blocks) * rows_of_unit(p, b) *
                         (kSpreadRow + static_cast<double>(b.strip_columns) * spread_pixel);
-  const bool far = p.h * p.w * p.c * static_cast<std::int64_t>(size_of(p.dtype)) > l2_bytes();
   const double tile = kernels.pairs ? kTileOfPairs : kTile;
   const double vector = kernels.pairs ? kStoredVectorOfPairs : kStoredVector;
-  const double stored = tiles * tile + pixels * (vector + (far ? kFarVector : 0));
+  const double stored = tiles * tile + pixels * (vector + (l2_keeps_image(p) ? 0 : kFarVector));
   const double converted = kernels.pairs ? 0 : conversion_cycles(p, p.ho * p.wo, kernels.lanes, kStored);
   const bool fills = b.block_groups * narrow_groups_steps(p, kernels) == kernels.lanes;
   const bool whole = !kernels.pairs && fills && l1_keeps_strip && whole_vector_share(kernels.lanes) < 1;
@@ -60,7 +86,8 @@ double seconds_of(const Conv2dProblem& p, const NarrowGroupsKernels& kernels, do
 
 double narrow_groups_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   if (!has_estimate(p)) return kNoEstimate;
-  const NarrowGroupsKernels& kernels = narrow_groups_kernels(target);
+  const NarrowGroupsKernels& kernels = narrow_groups_kernels(target, p);
+  if (kernels.quads) return seconds_of_quads(p, target, kernels, threads);
   return seconds_of(p, kernels, kProduct * fma_cycles(target, kernels.lanes), threads);
 }
 

@@ -17,6 +17,7 @@
 #include "cpu/common/output_tile-inl.h"
 #include "cpu/common/pixel_pitch-inl.h"
 #include "cpu/common/vector-inl.h"
+#include "cpu/narrow_groups/quads-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
@@ -98,6 +99,19 @@ HWY_INLINE void spread_columns(const SpreadCall& caller, const Storage<kType>* x
   }
 }
 
+/// Columns whose channels stay as they lie.
+template <DType kType>
+HWY_INLINE void copy_columns(const SpreadCall& caller, const Storage<kType>* x, std::int64_t count, float* strip) {
+  const GroupD d;
+  const SpreadCall call = caller;
+  for (std::int64_t column = 0; column < count; ++column, x += call.x_pixel) {
+    for (std::int64_t i = 0; i < call.steps; ++i, strip += group_lanes()) {
+      const std::int64_t left = std::max<std::int64_t>(call.channels - i * group_lanes(), 0);
+      hn::StoreU(load_channels<kType>(x + i * group_lanes(), left), d, strip);
+    }
+  }
+}
+
 template <DType kType>
 void spread(const SpreadCall& call) {
   constexpr auto kLineElements = static_cast<std::int64_t>(64 / sizeof(Storage<kType>));
@@ -108,6 +122,7 @@ void spread(const SpreadCall& call) {
   const auto* x = static_cast<const Storage<kType>*>(call.x) + (call.first_column + begin) * call.x_pixel;
   float* strip = call.strip + begin * pixel;
   std::fill(strip + (end - begin) * pixel, call.strip + call.columns * pixel, 0.0f);
+  if (call.source == nullptr) return copy_columns<kType>(call, x, end - begin, strip);
   if (call.channels <= group_lanes()) {
     if (call.steps == 1) return spread_columns<kType, 1>(call, x, end - begin, strip);
     if (call.steps == 2) return spread_columns<kType, 2>(call, x, end - begin, strip);
@@ -237,6 +252,30 @@ const NarrowGroupsKernels& narrow_groups_kernels_here() {
   return kernels;
 }
 
+#if HWY_TARGET == HWY_AVX3
+template <int kVectors>
+const NarrowGroupsKernels& quads_kernels() {
+  static const NarrowGroupsKernels kernels = [] {
+    NarrowGroupsKernels made = make_narrow_groups_kernels();
+    made.quads = true;
+    made.max_pixels = kMaxQuadsPixels;
+    fill_quads_tiles<kVectors>(made);
+    return made;
+  }();
+  return kernels;
+}
+#endif
+
+const NarrowGroupsKernels& narrow_groups_kernels_for([[maybe_unused]] const Conv2dProblem& p) {
+#if HWY_TARGET == HWY_AVX3
+  if (p.group_c() % kQuad == 0 && p.group_c() >= kFewestQuads * kQuad) {
+    if (p.group_k() == kQuad) return quads_kernels<1>();
+    if (p.group_k() == 2 * kQuad) return quads_kernels<2>();
+  }
+#endif
+  return narrow_groups_kernels_here();
+}
+
 }  // namespace gable::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -245,6 +284,9 @@ namespace gable::cpu {
 
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target) {
   GABLE_CPU_RETURN_OF(target, narrow_groups_kernels_here());
+}
+const NarrowGroupsKernels& narrow_groups_kernels(const Target& target, const Conv2dProblem& p) {
+  GABLE_CPU_RETURN_OF(target, narrow_groups_kernels_for(p));
 }
 
 }  // namespace gable::cpu

@@ -10,16 +10,23 @@
 #include <string>
 
 #include "cpu/common/target.h"
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 
 constexpr int kMaxNarrowGroupsPixels = 14;
+constexpr int kMaxQuadsPixels = 14;
+/// Input channels, and output channels, of a product of quads; and its lanes (quads-inl.h).
+constexpr int kQuad = 4, kQuadLanes = kQuad * kQuad;
+/// Quads of a group from which on they are faster than spread vectors.
+constexpr int kFewestQuads = 2;
 constexpr std::int64_t kMaxNarrowGroupsRows = 16;  // of the kernel
 /// A block's input channels fill at most this many vectors.
 constexpr std::int64_t kMaxSpreadVectors = 4;
 
 /// One row of the image becomes one row of the strip: for each column, `steps` vectors. Lane l of vector i is channel
-/// source[i * lanes + l] of the pixel. Columns outside the image become zeros.
+/// source[i * lanes + l] of the pixel, or i * lanes + l where there is no `source`. Columns outside the image become
+/// zeros.
 struct SpreadCall {
   const void* x;  // column 0 of the row, first channel of the block
   std::int64_t x_pixel, width;
@@ -27,19 +34,21 @@ struct SpreadCall {
   std::int64_t steps;
   std::int64_t channels;       // that may be read
   std::int64_t next_row;       // elements to the row that is spread next, which is prefetched
-  const std::int32_t* source;  // [steps][lanes]
+  const std::int32_t* source;  // [steps][lanes], or null
   float* strip;
 };
 using SpreadFunction = void (*)(const SpreadCall&);
 
 /// One register tile: pixels of one row × one vector of output channels. `rows[kh]` is the tile's first pixel under tap
-/// (kh, 0). A kernel row has `runs` runs of `steps` vectors, x_run floats apart; weights are one stream.
+/// (kh, 0). A kernel row has `runs` runs of `steps` vectors, or quads of each group, x_run floats apart; weights are
+/// one stream, of quads one for each group.
 struct NarrowGroupsCall {
   const float* const* rows;
   std::int64_t first_row, end_row;  // kernel rows that read the image
   std::int64_t x_pixel, x_run, runs, steps;
-  const float* weights;  // of kernel row first_row
-  const float* bias;     // one vector
+  const float* weights;      // of kernel row first_row
+  std::int64_t weights_row;  // floats of a kernel row
+  const float* bias;         // one vector, or the first value of each sum of quads
   float* y;
   std::int64_t y_pixel;
   int valid;    // lanes
@@ -60,20 +69,28 @@ struct NarrowGroupsKernels {
   int lanes;  // of a vector
   int max_pixels;
   bool pairs;  // of bf16: an element of strip and weights is a pair of channels, and tiles store bf16 themselves
+  bool quads;  // of channels: the strip holds them as they lie
   std::array<SpreadFunction, 3> spread;                   // indexed by DType
   NarrowGroupsFunction tile[kMaxNarrowGroupsPixels + 1];  // indexed by pixels
   NarrowingFunction narrow_f16, narrow_bf16;
 };
 
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target);
+/// Those that multiply the problem's groups fastest: of quads where the target has them for such groups.
+const NarrowGroupsKernels& narrow_groups_kernels(const Target& target, const Conv2dProblem& p);
 
 /// The kernels of AVX512-BF16 for the target avx512, and why this CPU lacks them, or empty.
 const NarrowGroupsKernels& narrow_groups_dot_kernels(const Target& target);
 std::string missing_narrow_groups_dot();
 
-/// Elements of the strip for a tap: the input channels of a group, or pairs of them.
+/// Products of an output at a tap: the input channels of a group, or pairs of them.
 inline std::int64_t narrow_groups_steps(const Conv2dProblem& p, const NarrowGroupsKernels& kernels) {
   return kernels.pairs ? p.group_c() / 2 : p.group_c();
+}
+/// Vectors of a pixel of the strip.
+inline std::int64_t narrow_groups_pixel_vectors(const Conv2dProblem& p, const NarrowGroupsKernels& kernels) {
+  if (!kernels.quads) return narrow_groups_steps(p, kernels);
+  return ceil_div(kernels.lanes / p.group_k() * p.group_c(), std::int64_t{kernels.lanes});
 }
 
 }  // namespace gable::cpu

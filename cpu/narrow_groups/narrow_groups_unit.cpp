@@ -19,6 +19,10 @@ class Unit {
         b_(run.blocking),
         place_(run.blocking.units.at(index)),
         window_(unit_window(run.problem, run.blocking.units, place_)),
+        steps_(narrow_groups_steps(p_, r_.kernels)),
+        pixel_vectors_(narrow_groups_pixel_vectors(p_, r_.kernels)),
+        quads_(p_.group_c() / kQuad),
+        block_lanes_(b_.block_groups * p_.group_k()),
         strip_(strip),
         next_row_(std::numeric_limits<std::int64_t>::min()) {}
 
@@ -42,8 +46,6 @@ class Unit {
   };
 
   std::int64_t lanes() const { return r_.kernels.lanes; }
-  std::int64_t block_lanes() const { return b_.block_groups * p_.group_k(); }
-  std::int64_t steps() const { return narrow_groups_steps(p_, r_.kernels); }
   /// Elements of the image in one of the strip.
   std::int64_t of_element() const { return r_.kernels.pairs ? 2 : 1; }
 
@@ -60,7 +62,7 @@ class Unit {
            .width = p_.w,
            .first_column = window_.x_column,
            .columns = (window_.pixels - 1) * p_.stride_w + (p_.s - 1) * p_.dilation_w + 1,
-           .steps = steps(),
+           .steps = pixel_vectors_,
            .channels = std::min(b_.block_groups * p_.group_c(), p_.c - first_channel) / of_element(),
            .next_row = row + 1 < p_.h ? x.row / of_element() : 0,
            .source = r_.source,
@@ -71,16 +73,17 @@ class Unit {
 
   /// `first`: the image row under the tile's first tap.
   void compute_tile(const TilePlace& tile, std::int64_t first, const TapRange& taps) const {
-    const std::int64_t pixel = steps() * lanes();
+    const std::int64_t pixel = pixel_vectors_ * lanes();
     const float* rows[kMaxNarrowGroupsRows];
     for (std::int64_t kh = taps.begin; kh < taps.end; ++kh) {
       rows[kh] = ring_row(first + kh * p_.dilation_h) + tile.pixel * p_.stride_w * pixel;
     }
-    const bool one_run = p_.dilation_w == 1;
+    const bool quads = r_.kernels.quads, one_run = p_.dilation_w == 1 && !quads;
+    const std::int64_t steps = quads ? quads_ : pixel_vectors_;
     const Strides y = y_strides(p_);
-    const std::int64_t first_lane = place_.group * block_lanes();
-    const std::int64_t taps_weights = p_.s * pixel;  // of one kernel row
-    const int valid = static_cast<int>(std::min(block_lanes(), p_.k - first_lane));
+    const std::int64_t first_lane = place_.group * block_lanes_;
+    const std::int64_t weights_row = p_.s * steps_ * lanes();
+    const int valid = static_cast<int>(std::min(block_lanes_, p_.k - first_lane));
     void* const y_tile = advance(r_.y, p_.dtype,
                                  place_.first_image * y.image + (place_.first_row + tile.row) * y.row +
                                      (place_.first_pixel + tile.pixel) * y.pixel + first_lane);
@@ -93,12 +96,13 @@ class Unit {
          .x_pixel = p_.stride_w * pixel,
          .x_run = p_.dilation_w * pixel,
          .runs = one_run ? 1 : p_.s,
-         .steps = one_run ? p_.s * steps() : steps(),
-         .weights = r_.packed + (place_.group * p_.r + taps.begin) * taps_weights,
-         .bias = r_.bias + place_.group * lanes(),
+         .steps = one_run ? p_.s * steps : steps,
+         .weights = r_.packed + (place_.group * p_.r + taps.begin) * weights_row,
+         .weights_row = weights_row,
+         .bias = r_.bias + place_.group * r_.block_bias,
          .y = narrows ? results : static_cast<float*>(y_tile),
          .y_pixel = narrows ? lanes() : y.pixel,
-         .valid = narrows ? static_cast<int>(lanes()) : valid,
+         .valid = narrows && !quads ? static_cast<int>(lanes()) : valid,
          .least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity()});
     if (!narrows) return;
     const NarrowingFunction narrow = p_.dtype == DType::f16 ? r_.kernels.narrow_f16 : r_.kernels.narrow_bf16;
@@ -110,6 +114,8 @@ class Unit {
   const NarrowGroupsBlocking& b_;
   UnitPlace place_;
   UnitWindow window_;
+  // Divisions, once a unit.
+  std::int64_t steps_, pixel_vectors_, quads_, block_lanes_;
   float* strip_;
   std::int64_t next_row_;  // of the image; rows before it were spread
 };

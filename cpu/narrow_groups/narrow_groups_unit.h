@@ -15,7 +15,8 @@ struct NarrowGroupsRun {
   const std::int32_t* source;  // SpreadCall's
   const void* x;
   const float* packed;
-  const float* bias;  // one vector for each block
+  const float* bias;        // of each block
+  std::int64_t block_bias;  // floats
   void* y;
 };
 

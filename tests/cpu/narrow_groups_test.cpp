@@ -1,6 +1,7 @@
 // The kernel of narrow groups against an f64 reference.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <random>
 
 #include "tests/cpu/conv2d_check.h"
@@ -106,6 +107,29 @@ TEST_CASE("narrow groups: rows so wide that a unit has a part of them") {
   check_narrow_groups(sized(p, 1, 1), random, 5);
 }
 
+TEST_CASE("narrow groups keep groups apart on every target: a NaN stays in its group") {
+  std::mt19937 random(95);
+  for (const std::int64_t width : {3, 4, 8}) {  // 8 by quads of channels with AVX-512
+    const Conv2dProblem p = sized({.c = 5 * width, .h = 5, .w = 17, .k = 5 * width, .r = 3, .s = 3, .groups = 5}, 1, 1);
+    const Sample sample = random_sample(p, random);
+    std::vector<float> x(static_cast<std::size_t>(p.x_elements()), 1.0f);
+    for (std::int64_t pixel = 0; pixel < p.h * p.w; ++pixel) x[static_cast<std::size_t>(pixel * p.c + 2 * width)] = NAN;
+    for (const Target* target : supported_targets()) {
+      if (!narrow_groups_refusal(p, *target).empty()) continue;
+      INFO(target->name);
+      NarrowGroupsPlan plan(p, *target, 1);
+      const std::vector<float> packed = packed_weights(plan, p, sample.weights.data());
+      std::vector<float> y(static_cast<std::size_t>(p.y_elements()));
+      plan.run(x.data(), packed.data(), sample.bias.data(), y.data());
+      int wrong = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        wrong += std::isnan(y[i]) == (static_cast<std::int64_t>(i) % p.k / width == 2) ? 0 : 1;
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("narrow groups by pairs keep groups apart: a NaN stays in its group") {
   std::mt19937 random(94);
   const Conv2dProblem p = sized({.c = 24, .h = 5, .w = 9, .k = 24, .r = 3, .s = 3, .groups = 6}, 1, 1);
@@ -126,6 +150,21 @@ TEST_CASE("narrow groups by pairs keep groups apart: a NaN stays in its group") 
     wrong += is_nan == (i % 24 / 4 == 2) ? 0 : 1;
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("narrow groups of 8 channels and more are multiplied by quads with AVX-512, others by spread vectors") {
+  const auto quads = [](std::int64_t group_c, std::int64_t group_k, const Target& target) {
+    const Conv2dProblem p = sized({.c = 3 * group_c, .h = 9, .w = 9, .k = 3 * group_k, .groups = 3}, 0, 0);
+    return narrow_groups_kernels(target, p).quads;
+  };
+  for (const Target* target : supported_targets()) {
+    INFO(target->name);
+    CHECK(quads(8, 8, *target) == (target->name == "avx512"));
+    CHECK(quads(12, 4, *target) == (target->name == "avx512"));
+    CHECK(!quads(4, 4, *target));
+    CHECK(!quads(9, 8, *target));
+    CHECK(!quads(8, 6, *target));
+  }
 }
 
 TEST_CASE("narrow groups by pairs refuse other types and odd channels") {
