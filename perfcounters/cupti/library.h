@@ -9,6 +9,7 @@
 #include <cupti_range_profiler.h>
 #include <cupti_target.h>
 
+#include <cstddef>
 #include <string>
 
 namespace gable::cupti {
@@ -86,6 +87,32 @@ struct Driver {
   decltype(&cuGraphNodeGetType) node_type;
   decltype(&cuGraphKernelNodeGetParams) kernel_node;
   decltype(&cuGraphChildGraphNodeGetGraph) child_graph;
+
+  // What it takes to run a graph's nodes one by one.
+  decltype(&cuCtxGetCurrent) current;
+  decltype(&cuGraphCreate) graph_create;
+  decltype(&cuGraphClone) graph_clone;
+  decltype(&cuGraphDestroy) graph_destroy;
+  decltype(&cuGraphAddEmptyNode) add_empty_node;
+  decltype(&cuGraphAddMemsetNode) add_fill_node;
+  CUresult(CUDAAPI* graph_edges)(CUgraph, CUgraphNode*, CUgraphNode*, CUgraphEdgeData*,
+                                 std::size_t*);  ///< null in drivers before CUDA 12.3
+  CUresult(CUDAAPI* instantiate)(CUgraphExec*, CUgraph, unsigned long long);
+  decltype(&cuGraphExecDestroy) exec_destroy;
+  decltype(&cuGraphLaunch) graph_launch;
+  decltype(&cuGraphKernelNodeGetAttribute) kernel_attribute;
+  decltype(&cuGraphMemcpyNodeGetParams) copy_node;
+  decltype(&cuGraphMemsetNodeGetParams) fill_node;
+  decltype(&cuGraphHostNodeGetParams) host_node;
+  decltype(&cuLaunchKernelEx) launch_ex;
+  decltype(&cuLaunchHostFunc) launch_host;
+  decltype(&cuMemcpy3DAsync) copy;
+  decltype(&cuMemcpyDtoH) read;
+  decltype(&cuMemsetD2D8Async) fill_bytes;
+  decltype(&cuMemsetD2D16Async) fill_halves;
+  decltype(&cuMemsetD2D32Async) fill_words;
+  decltype(&cuStreamCreate) create_stream;
+  decltype(&cuStreamDestroy) destroy_stream;
 };
 
 /// libcupti's functions. Throws GpuProfilerError(kNoCupti) with what the loader said.

@@ -124,7 +124,9 @@ void subscribe() {
   }
   for (const CUpti_CallbackId call : known_calls()) {
     const Call kind = kind_of(call);
-    if (!injected->counter && (kind == Call::begin_capture || kind == Call::end_capture)) continue;
+    const bool for_counting = kind == Call::begin_capture || kind == Call::end_capture || kind == Call::graph_destroy ||
+                              kind == Call::graph_step_change;
+    if (!injected->counter && for_counting) continue;
     check(functions().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call), "cuptiEnableCallback");
   }
 }

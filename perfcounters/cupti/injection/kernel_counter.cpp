@@ -21,12 +21,13 @@ using Armed = CountedContext::Armed;
 
 // Launches whose work is counted: it is the same each time, and takes several passes.
 constexpr std::int64_t kWorkCalls = 2;
-constexpr std::int64_t kFurtherCalls = 4;  // counted calls for the second and further arguments of a kernel
-constexpr std::int64_t kGraphCalls = 2;    // counted launches of a CUDA graph
+constexpr std::int64_t kFurtherCalls = 4;  // counted calls for a kernel's further arguments, and in CUDA graphs
+constexpr std::int64_t kGraphCalls = 2;    // counted launches of a CUDA graph as a whole
+constexpr int kMostUnrolled = 24;          // launches of a CUDA graph that become launches of its nodes
 constexpr double kSameInstructions = 0.01;
 
-constexpr const char* kOnlyInGraph =
-    "it ran only inside a CUDA graph, whose kernels can't be counted one by one; launched once outside, it can be";
+constexpr const char* kOnlyInGraph = "it ran only inside a CUDA graph, whose kernels can't be counted one by one";
+constexpr const char* kOutside = "; launched once outside, it can be";
 constexpr const char* kUncheckedGraph =
     "other kernels of its CUDA graph ran only there, so that the counts of its launches outside can't be checked";
 constexpr const char* kUncountedGraph = "its CUDA graph could not be counted";
@@ -153,7 +154,8 @@ CountedKernel& KernelCounter::kernel_of(const CountedContext& context, KernelSha
   const auto [place, is_new] = kernels_.try_emplace({context.gpu(), shape, region});
   if (is_new) {
     place->second = {.gpu = context.gpu(), .gpu_name = context.gpu_name(), .shape = shape, .region = region};
-    place->second.most_calls = first_arguments_.number(bare) > 1 ? std::min(calls_, kFurtherCalls) : calls_;
+    const bool few = first_arguments_.number(bare) > 1 || unrolls_;
+    place->second.most_calls = few ? std::min(calls_, kFurtherCalls) : calls_;
     if (waits_for_others(shape.name)) place->second.reason = kWaits;
   }
   return place->second;
@@ -188,7 +190,7 @@ void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data
     if (kind == Call::launch) {
       before_launch(*context, call, data);
     } else {
-      before_graph(*context, data);
+      before_graph(*context, call, data);
     }
   } catch (const GpuProfilerError& error) {
     give_up(*context, error);
@@ -248,7 +250,8 @@ void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call
   context.launches.push_back(&kernel);
 }
 
-void KernelCounter::before_graph(CountedContext& context, const CUpti_CallbackData& data) {
+void KernelCounter::before_graph(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  if (context.empty_graph.takes_trial(data)) return;
   disarm(context);
   if (context.failed) return;
   const std::vector<KernelShape>* shapes = graphs_.kernels(data);
@@ -258,15 +261,59 @@ void KernelCounter::before_graph(CountedContext& context, const CUpti_CallbackDa
   }
   if (std::any_of(shapes->begin(), shapes->end(), [](const KernelShape& s) { return waits_for_others(s.name); }))
     return;
-  Counts& graph = counted_graphs_[{context.gpu(), context.gpu_name(), current_region(), *shapes}];
-  if (graph.planned >= kGraphCalls) return;
-  ++graph.planned;
-  armed_graph_ = &graph;
+  CountedGraph& graph = counted_graphs_[{context.gpu(), context.gpu_name(), current_region(), *shapes}];
+  if (unroll(context, call, data, *shapes, graph) || graph.unrolls) return;
+  if (graph.whole.planned >= kGraphCalls) return;
+  ++graph.whole.planned;
+  armed_graph_ = &graph.whole;
   try {
     context.arm(Armed::for_graph);
   } catch (const GpuProfilerError& error) {
     refuse_graphs(context, error);
   }
+}
+
+bool KernelCounter::unroll(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data,
+                           const std::vector<KernelShape>& kernels, CountedGraph& graph) {
+  const auto found = unrolled_.find(exec_of(data));
+  if (found == unrolled_.end() || graph.launches >= kMostUnrolled) return false;
+  const UnrolledGraph& nodes = *found->second;
+  graph.refusal = nodes.refusal();
+  if (!graph.refusal.empty()) return false;
+  try {
+    if (!context.empty_graph.works()) graph.refusal = "can't be exchanged at its launch with this driver";
+  } catch (const GpuProfilerError& error) {
+    graph.refusal = std::string("can't be exchanged at its launch: ") + error.what();
+  }
+  graph.unrolls = graph.refusal.empty();
+  if (!graph.unrolls) return false;
+  unrolls_ = true;
+  const bool is_wanted = std::any_of(kernels.begin(), kernels.end(), [&](const KernelShape& shape) {
+    const CountedKernel& kernel = kernel_of(context, shape);
+    return wanted(context, kernel, Armed::for_traffic) || wanted(context, kernel, Armed::for_work);
+  });
+  // The driver calls back for each of these launches as for the program's own.
+  const CUresult result = is_wanted ? nodes.run(stream_of(call, data)) : CUDA_SUCCESS;
+  unrolls_ = false;
+  if (!is_wanted) return false;
+  ++graph.launches;
+  disarm(context);
+  if (result == CUDA_SUCCESS) {
+    context.empty_graph.take_place(data);
+    return true;
+  }
+  graph.unrolls = false;
+  graph.refusal = "can't be launched node by node (CUDA's error " + std::to_string(result) + ")";
+  if (nodes.broke_off()) file_.note("a CUDA graph, part of which ran twice in a run that counts, " + graph.refusal);
+  unrolled_.erase(exec_of(data));
+  return false;
+}
+
+void KernelCounter::keep_graph(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  ReadGraph read = read_graph(call, data);
+  unrolled_.erase(read.exec);
+  if (read.is_known) unrolled_[read.exec] = std::make_unique<UnrolledGraph>(driver(), read.graph);
+  graphs_.keep(std::move(read));
 }
 
 void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data) {
@@ -283,7 +330,11 @@ void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data)
       break;
     case Call::graph_instantiate:
     case Call::graph_change:
-      if (worked) graphs_.keep(read_graph(call, data));
+      if (worked) keep_graph(call, data);
+      break;
+    case Call::graph_step_change:
+    case Call::graph_destroy:
+      if (worked) unrolled_.erase(exec_of(data));
       break;
     case Call::launch:
     case Call::graph_launch:
@@ -361,15 +412,16 @@ const CountedKernel* KernelCounter::outside(const GraphKey& graph, const KernelS
   return nullptr;
 }
 
-std::string KernelCounter::refusal(const GraphKey& key, const Counts& graph) const {
+std::string KernelCounter::refusal(const GraphKey& key, const CountedGraph& graph) const {
+  if (graph.unrolls) return "";  // the counts are those of its own nodes
   double expected = 0;
   for (const KernelShape& shape : key.kernels) {
     const CountedKernel* kernel = outside(key, shape);
     if (kernel == nullptr) return kUncheckedGraph;
     expected += instructions_of(*kernel);
   }
-  const double executed = per_call(graph, perf::kHardwareInstructions);
-  if (graph.calls == 0 || executed <= 0 || expected <= 0) return kUncountedGraph;
+  const double executed = per_call(graph.whole, perf::kHardwareInstructions);
+  if (graph.whole.calls == 0 || executed <= 0 || expected <= 0) return kUncountedGraph;
   if (std::abs(executed / expected - 1) <= kSameInstructions) return "";
   return "its CUDA graph executes " + rounded(executed / expected) +
          " times the instructions of launches outside it with the same names, grids and blocks";
@@ -384,7 +436,7 @@ void KernelCounter::append_graphs(std::vector<perf::KernelRecord>& records) cons
       const CountedKernel* kernel = outside(key, shape);
       perf::KernelRecord record = record_of(key.gpu, key.gpu_name, shape, key.region);
       if (kernel == nullptr) {
-        record.reason = kOnlyInGraph;
+        record.reason = kOnlyInGraph + (graph.refusal.empty() ? "" : ": it " + graph.refusal) + kOutside;
       } else if (!refused.empty()) {
         record.reason = refused;
       } else if (kernel->region != key.region || kernel->shape != shape) {

@@ -11,8 +11,10 @@
 // The counts of dram are of launches that run once, in the program's own order: a kernel that runs again finds in the
 // caches what CUPTI restored (a reduction would seem to write 23 MB).
 //
-// CUPTI does not part the kernels of a CUDA graph. They get the counts of launches outside it with the same name, grid,
-// block and arguments, if the instructions of those launches sum up to what the whole graph executed.
+// CUPTI does not part the kernels of a CUDA graph. So some launches of a graph become launches of its nodes one by one
+// (unrolled_graph.h), and the launch itself does nothing (empty_graph.h). Where that can't be, the kernels get the
+// counts of launches outside the graph with the same name, grid, block and arguments, if the instructions of those
+// launches sum up to what the whole graph executed.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +22,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "perfcounters/cupti/injection/argument_hash.h"
 #include "perfcounters/cupti/injection/counted_context.h"
 #include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/session.h"
+#include "perfcounters/cupti/injection/unrolled_graph.h"
 #include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
@@ -75,17 +79,27 @@ class KernelCounter {
     std::vector<KernelShape> kernels;
     auto operator<=>(const GraphKey&) const = default;
   };
-  /// The counts of a graph's kernel outside of it; null where there are none.
+  struct CountedGraph {
+    Counts whole{};         ///< launches of the graph as it is
+    bool unrolls = false;   ///< its launches can become launches of its nodes
+    int launches = 0;       ///< that did
+    std::string refusal{};  ///< why it does not unroll
+  };
+  /// The counts of a graph's kernel, unrolled or outside of it; null where there are none.
   const CountedKernel* outside(const GraphKey& graph, const KernelShape& shape) const;
   /// Why the counts outside the graph can't stand for those inside; empty if they can.
-  std::string refusal(const GraphKey& key, const Counts& graph) const;
+  std::string refusal(const GraphKey& key, const CountedGraph& graph) const;
   void append_graphs(std::vector<perf::KernelRecord>& records) const;
 
   void give_up(CountedContext& context, const perf::GpuProfilerError& error);
   void refuse_graphs(CountedContext& context, const perf::GpuProfilerError& error);
   void refuse_launch(const CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
   void before_launch(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
-  void before_graph(CountedContext& context, const CUpti_CallbackData& data);
+  void before_graph(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data);
+  /// Counts the graph's kernels one by one if that is wanted and possible; the launch then does nothing.
+  bool unroll(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data,
+              const std::vector<KernelShape>& kernels, CountedGraph& graph);
+  void keep_graph(CUpti_CallbackId call, const CUpti_CallbackData& data);
   CountedKernel& kernel_of(const CountedContext& context, KernelShape shape);
   bool wanted(const CountedContext& context, const CountedKernel& kernel, CountedContext::Armed what) const;
   void disarm(CountedContext& context);
@@ -100,10 +114,12 @@ class KernelCounter {
   std::map<CUcontext, std::unique_ptr<CountedContext>> contexts_;
   std::map<Key, CountedKernel> kernels_;
   FirstArguments<KernelShape> first_arguments_;
-  std::map<GraphKey, Counts> counted_graphs_;
+  std::map<GraphKey, CountedGraph> counted_graphs_;
   Counts* armed_graph_ = nullptr;
   Graphs graphs_;
-  int captures_ = 0;  ///< streams that are being captured; the driver then forbids the calls that arm the profiler
+  std::unordered_map<CUgraphExec, std::unique_ptr<UnrolledGraph>> unrolled_;
+  bool unrolls_ = false;  ///< launches come from a graph that is being unrolled
+  int captures_ = 0;      ///< streams that are being captured; the driver then forbids the calls that arm the profiler
 };
 
 }  // namespace gable::cupti

@@ -36,6 +36,13 @@ constexpr KnownCall kKnown[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2, Call::graph_change},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphExecKernelNodeSetParams, Call::graph_change},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphExecKernelNodeSetParams_v2, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecNodeSetParams, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecChildGraphNodeSetParams, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphNodeSetEnabled, Call::graph_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecMemcpyNodeSetParams, Call::graph_step_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecMemsetNodeSetParams, Call::graph_step_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecHostNodeSetParams, Call::graph_step_change},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphExecDestroy, Call::graph_destroy},
     {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture, Call::begin_capture},
     {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz, Call::begin_capture},
     {CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2, Call::begin_capture},
@@ -102,14 +109,14 @@ bool append_kernels(CUgraph graph, ReadGraph& all) {
   return true;
 }
 
-// All variants of these calls begin with the same two parameters.
+// All variants of these calls begin with the same parameters.
 struct InstantiateParameters {
   CUgraphExec* exec;
   CUgraph graph;
 };
 struct ChangeParameters {
   CUgraphExec exec;
-  CUgraph graph;
+  CUgraph graph;  // of an update
 };
 
 std::uint64_t number_of(const std::vector<KernelShape>& kernels) {
@@ -197,9 +204,20 @@ ReadGraph read_graph(CUpti_CallbackId call, const CUpti_CallbackData& data) {
     // A node that was changed alone: its graph is not known any more.
     if (is_update(call)) graph = parameters->graph;
   }
+  read.graph = graph;
   read.is_known = graph != nullptr && append_kernels(graph, read);
   read.number = number_of(read.kernels);
   return read;
+}
+
+CUgraphExec exec_of(const CUpti_CallbackData& data) {
+  return *static_cast<const CUgraphExec*>(data.functionParams);  // the first parameter of them all
+}
+
+CUstream stream_of(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  const CUstream stream = static_cast<const cuGraphLaunch_params*>(data.functionParams)->hStream;
+  if (stream != nullptr) return stream;
+  return call == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
 ClonedNode read_clone(const CUpti_GraphData& data) { return {number_of(data.node), number_of(data.originalNode)}; }

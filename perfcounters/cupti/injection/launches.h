@@ -21,7 +21,18 @@ struct KernelShape {
   auto operator<=>(const KernelShape&) const = default;
 };
 
-enum class Call { other, launch, graph_launch, graph_instantiate, graph_change, begin_capture, end_capture };
+/// graph_change: of an executable graph, in the way of read_graph(); graph_step_change: of what is no kernel in it.
+enum class Call {
+  other,
+  launch,
+  graph_launch,
+  graph_instantiate,
+  graph_change,
+  graph_step_change,
+  graph_destroy,
+  begin_capture,
+  end_capture
+};
 
 /// What a call of the driver does.
 Call kind_of(CUpti_CallbackId call);
@@ -38,8 +49,9 @@ std::uint64_t arguments_of(CUpti_CallbackId call, const CUpti_CallbackData& data
 /// An executable graph after a Call::graph_instantiate or Call::graph_change.
 struct ReadGraph {
   CUgraphExec exec = nullptr;
-  bool is_known = false;               ///< false: it has conditional nodes, or was changed in a way that does not show
-  bool is_changed = false;             ///< by a Call::graph_change
+  CUgraph graph = nullptr;  ///< what it was made of or updated with; null: changed in a way that does not show
+  bool is_known = false;    ///< false: it has conditional nodes, or was changed in a way that does not show
+  bool is_changed = false;  ///< by a Call::graph_change
   std::vector<KernelShape> kernels{};  ///< in the order of the graph's nodes
   std::vector<std::uint64_t> nodes{};  ///< CUPTI's numbers of their nodes
   std::uint64_t number = 0;            ///< of names, grids and blocks: the same in another run
@@ -48,6 +60,12 @@ struct ReadGraph {
 /// `data`: of a call that has succeeded. Asks the driver and CUPTI, so no lock that a buffer of theirs needs may be
 /// held.
 ReadGraph read_graph(CUpti_CallbackId call, const CUpti_CallbackData& data);
+
+/// The executable graph of a Call::graph_launch, _change, _step_change or _destroy.
+CUgraphExec exec_of(const CUpti_CallbackData& data);
+
+/// The stream of a Call::graph_launch, by a handle that means the same in all calls.
+CUstream stream_of(CUpti_CallbackId call, const CUpti_CallbackData& data);
 
 /// CUPTI's numbers of a node and of the one that it is a clone of: instantiating a graph clones its nodes.
 struct ClonedNode {
