@@ -195,7 +195,7 @@ def read_kernels(folder):
                 notes.append(name + " did not end by itself")
             if fields[0] != "kernel":
                 continue
-            kernel = {"name": fields[3], "grid": fields[5], "block": fields[6], "arguments": "0", "metrics": {}}
+            kernel = {"name": fields[3], "region": fields[4], "grid": fields[5], "block": fields[6], "arguments": "0", "metrics": {}}
             for field in fields[7:]:
                 key, _, value = field.partition("=")
                 if key.startswith("m:"):
@@ -493,7 +493,7 @@ def check_app(name, command, options, ncu_options):
     plain, timed = [], []
     for _ in range(options.rounds):
         plain.append(run(command, dict(os.environ), options.limit))
-        timed.append(session(command, "time", options, options.limit))
+        timed.append(session(command, "kernels", options, options.limit))
     print("   plain", plain[-1], "\n   timed", {k: v for k, v in timed[-1].items() if k not in ("kernels", "graphs")}, flush=True)
     alone = session(command, "alone", options, options.limit)
     shorter(timed[-1]["kernels"], alone["kernels"])

@@ -110,11 +110,14 @@ class FurtherRuns {
       : timed_(timed), request_(request), progress_(progress) {}
 
   perf::KernelPoints points() {
-    if (request_.runs_again) time_alone();
+    if (timed_.lacks_kernels) complete();
+    if (request_.runs_again && !interrupted_) time_alone();
     if (request_.runs_again && request_.counts && !interrupted_) count();
     return combined();
   }
   const std::vector<std::string>& notes() const { return notes_; }
+  /// All kernels with their times.
+  const perf::SessionRecords& timed() const { return timed_; }
   std::optional<perf::GraphSlowdown> graph_slowdown() const {
     return perf::graph_slowdown(timed_.graphs, alone_graphs_);
   }
@@ -126,6 +129,22 @@ class FurtherRuns {
 
  private:
   perf::KernelPoints combined() const { return perf::combine_kernels(timed_.kernels, counted_, alone_); }
+
+  /// The run under the clock has the first launches only.
+  void complete() {
+    perf::SessionRecords all;
+    if (request_.completes) {
+      progress_("timing GPU kernels");
+      const perf::LaunchEnd end = run(perf::SessionMode::kernels, {}, {}, all);
+      if (end.status() == request_.exit_status && !all.kernels.empty()) {
+        timed_ = std::move(all);
+        return;
+      }
+    }
+    add_note(
+        "its kernels are so short that recording all of them would have slowed the program, and it was not run again "
+        "for that: its GPU kernels are those of the first launches");
+  }
 
   /// A program whose kernels wait for each other on several streams never ends so.
   void time_alone() {
@@ -193,7 +212,7 @@ class FurtherRuns {
     if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
   }
 
-  const perf::SessionRecords& timed_;
+  perf::SessionRecords timed_;
   const GpuCountRequest& request_;
   const std::function<void(const std::string& what)>& progress_;
   std::vector<perf::KernelRecord> alone_{}, alone_graphs_{}, counted_{};
@@ -231,7 +250,7 @@ GpuParts count_gpu(const perf::SessionRecords& timed, const GpuCountRequest& req
   double all = 0;
   for (const perf::KernelPoint& kernel : points.kernels) all += kernel.times.seconds;
   for (const perf::KernelPoint& kernel : points.kernels) {
-    MeasuredPart part = part_of(kernel, gpu_of(timed, kernel), all);
+    MeasuredPart part = part_of(kernel, gpu_of(runs.timed(), kernel), all);
     if (const std::string reason = runs.uncounted(); !reason.empty()) part.counted.reason = reason;
     part.flags = flags_of_time(kernel, slowdown);
     gpu.parts.push_back(std::move(part));

@@ -15,7 +15,8 @@ namespace gable::bench {
 struct GpuCountRequest {
   std::vector<std::string> argv{};
   std::string folder{};    ///< empty; for the runs' files
-  bool runs_again = true;  ///< false: only what the run under the clock gave
+  bool runs_again = true;  ///< false: only what the run under the clock gave, and all kernels' times
+  bool completes = true;   ///< false: without a run for all kernels' times, where the run under the clock lacks some
   bool counts = true;      ///< W and Q too
   bool deep = false;       ///< counts what kernel_findings() needs too
   int exit_status = 0;     ///< of the run under the clock

@@ -176,9 +176,12 @@ class ProgramMeasurer {
     return path.string();
   }
 
-  /// Why the program is not run again; empty: it may be.
+  /// Why the program is not run again to count; empty: it may be.
   std::string refuses_run() const {
-    if (options_.mode == CounterMode::analytic) return "--counters analytic";
+    return options_.mode == CounterMode::analytic ? "--counters analytic" : refuses_any_run();
+  }
+
+  std::string refuses_any_run() const {
     if (end_.interrupted || perf::interrupting_signal() != 0)
       return "the program was interrupted, and is not run again";
     if (end_.signal != 0) return fmt::format("signal {} ended the program, and it is not run again", end_.signal);
@@ -249,12 +252,13 @@ class ProgramMeasurer {
     if (timed_.kernels.empty()) return {};
     GpuCountRequest request{.argv = options_.argv,
                             .runs_again = refuses_run().empty() && !cpu_counts().interrupted,
+                            .completes = refuses_any_run().empty() && !cpu_counts().interrupted,
                             .counts = options_.mode != CounterMode::simulated,
                             .deep = options_.experiments,
                             .exit_status = end_.status(),
                             .seconds = end_.seconds};
     const auto count = [&] {
-      if (request.runs_again) request.folder = sub_folder("gpu");
+      if (request.completes) request.folder = sub_folder("gpu");
       return count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });
     };
     std::string failure;
@@ -262,7 +266,7 @@ class ProgramMeasurer {
     console_.finish_progress();
     if (!counted) {
       add_notes({failure});
-      request.runs_again = false;
+      request.runs_again = request.completes = false;
     }
     GpuParts gpu = counted ? std::move(*counted) : count();
     add_notes(gpu.notes);

@@ -150,6 +150,10 @@ bool read_line(std::string_view line, KernelFile& file) {
     if (file.notes.size() < kMaxNotes) file.notes.push_back(plain(fields[1]));
     return true;
   }
+  if (fields[0] == "stopped" && fields.size() == 1) {
+    file.stopped = true;
+    return true;
+  }
   if (fields[0] == "end" && fields.size() == 2) {
     file.complete = true;
     file.done = fields[1] == "done";
@@ -202,6 +206,7 @@ std::string to_text(const KernelFile& file) {
     text += "failure\t" + std::to_string(failure.code) + "\t" + escaped(failure.what) + "\n";
   }
   for (const std::string& note : file.notes) text += "note\t" + escaped(note) + "\n";
+  if (file.stopped) text += "stopped\n";
   return text + (file.done ? "end\tdone\n" : "end\trunning\n");
 }
 

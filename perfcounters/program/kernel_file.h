@@ -6,6 +6,7 @@
 //   kernel  <gpu>  <name of the gpu>  <name>  <region>  <x,y,z of the grid>  <x,y,z of the block>  <key>=<value>…
 //   failure <code of GpuProfilerError>  <what failed>
 //   note    <text>
+//   stopped
 //   end     running | done
 #pragma once
 
@@ -28,6 +29,7 @@ struct KernelFile {
   std::vector<KernelRecord> kernels{};
   std::vector<KernelFailure> failures{};
   std::vector<std::string> notes{};
+  bool stopped = false;   ///< recording became too dear, so that later launches are missing
   bool done = false;      ///< the process ended by exit() or by returning from main()
   bool complete = false;  ///< read up to the line `end`
 };

@@ -44,6 +44,7 @@ void add_file(KernelFile file, SessionRecords& all) {
     process.ended_well = file.done;
     all.processes.push_back(std::move(process));
   }
+  all.lacks_kernels = all.lacks_kernels || file.stopped;
   for (const KernelFailure& failure : file.failures) add_note(all.notes, explained(failure));
   for (std::string& note : file.notes) add_note(all.notes, std::move(note));
   for (KernelRecord& record : file.kernels) (record.graph != 0 ? all.graphs : all.kernels).push_back(std::move(record));

@@ -351,6 +351,8 @@ const char* to_string(SessionMode mode) {
   switch (mode) {
     case SessionMode::time:
       return "time";
+    case SessionMode::kernels:
+      return "kernels";
     case SessionMode::alone:
       return "alone";
     case SessionMode::counters:

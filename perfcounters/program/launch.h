@@ -48,12 +48,13 @@ LaunchEnd launch(const Launch& what);
 
 /// The environment that makes a program write its regions (and NVTX ranges), and its GPU kernels, into `folder`.
 enum class SessionMode {
-  time,       ///< regions with their times, GPU kernels with their times
+  time,       ///< regions with their times; GPU kernels with theirs while recording them costs little
+  kernels,    ///< GPU kernels with their times, all of them
   alone,      ///< GPU kernels with their times, one after the other; none of CUDA graphs
   counters,   ///< GPU counters: one pass of `metrics`, kernel by kernel
   simulated,  ///< under callgrind: regions mark the profile
 };
-/// GABLE_SESSION_FOLDER (absolute), GABLE_SESSION_MODE ("time", "alone", "counters", "simulated"),
+/// GABLE_SESSION_FOLDER (absolute), GABLE_SESSION_MODE ("time", "kernels", "alone", "counters", "simulated"),
 /// GABLE_SESSION_METRICS (parted by commas), GABLE_LISTENER and NVTX_INJECTION64_PATH (libgable_listen.so),
 /// CUDA_INJECTION64_PATH (libgable_cupti.so, unless simulated). A library that is not there, or an injection variable
 /// that the user has set already, is left out: session_notes() says so.

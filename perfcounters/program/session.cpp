@@ -258,6 +258,7 @@ void add_kernels(SessionRecords kernels, SessionRecords& into) {
     if (same == into.processes.end()) into.processes.push_back(std::move(process));
   }
   into.kernels = std::move(kernels.kernels);
+  into.lacks_kernels = kernels.lacks_kernels;
   into.graphs = std::move(kernels.graphs);
   into.notes.insert(into.notes.end(), kernels.notes.begin(), kernels.notes.end());
 }

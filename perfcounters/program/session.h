@@ -75,6 +75,7 @@ struct SessionRecords {
   std::vector<RegionRecord> regions{};
   std::vector<KernelRecord> kernels{};
   std::vector<KernelRecord> graphs{};  ///< whole launches of CUDA graphs: KernelRecord::graph and times
+  bool lacks_kernels = false;          ///< kernels were recorded until that cost too much: later launches are missing
   std::vector<std::string> notes{};    ///< what was lost or refused, for people
 };
 

@@ -538,6 +538,40 @@ TEST_CASE("measure: beyond --top, regions are said; Ctrl-C in the simulated run 
   CHECK(document["program"]["parts"].size() == 1);
 }
 
+TEST_CASE(
+    "measure: kernels of which the run under the clock has the first ones alone are timed in a run of their own") {
+  const Folder folder;
+  const std::string file = folder.file("study.json"), program = folder.file("program");
+  // Writes what the library in a CUDA program would.
+  test::write_text(program, R"(#!/bin/sh
+echo $GABLE_SESSION_MODE >> "$1"
+case $GABLE_SESSION_MODE in time) calls=10; stopped="stopped
+";; *) calls=4000; stopped=;; esac
+printf 'gable kernels 1 %s\nkernel\t0\tGPU\tstep\t\t8,1,1\t64,1,1\tcalls=%s\tseconds=0.004\tmedian=1e-06\tq1=1e-06\tq3=1e-06\tfastest=1e-06\tslowest=1e-06\n%send\tdone\n' \
+  $$ $calls "$stopped" > "$GABLE_SESSION_FOLDER/kernels.$$.0.txt"
+[ "$2" != crash ] || kill -SEGV $$
+)");
+  const auto runs = [&](const std::string& last) {
+    const std::string log = folder.file("runs");
+    fs::remove(log);
+    gable_command(folder,
+                  "measure --counters analytic --json '" + file + "' -- sh '" + program + "' '" + log + "' " + last);
+    return read_text(log);
+  };
+  CHECK(runs("") == "time\nkernels\n");
+  json document = json::parse(read_text(file));
+  CHECK(check_study(document).empty());
+  REQUIRE(document["program"]["parts"].size() == 2);
+  CHECK(document["program"]["parts"][1]["called"]["calls"] == 4000);
+  CHECK(document["program"]["notes"].empty());
+  // A program that crashed is not run again.
+  CHECK(runs("crash") == "time\n");
+  document = json::parse(read_text(file));
+  REQUIRE(document["program"]["parts"].size() == 2);
+  CHECK(document["program"]["parts"][1]["called"]["calls"] == 10);
+  CHECK(contains(document["program"]["notes"].dump(), "those of the first launches"));
+}
+
 TEST_CASE("measure: an exit code that the simulated run has as well is not said of it") {
   const Folder folder;
   const Result result = gable_command(folder, "measure -- sh -c 'exit 3'");

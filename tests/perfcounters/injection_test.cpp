@@ -12,6 +12,7 @@
 
 #include "perfcounters/cupti/injection/argument_hash.h"
 #include "perfcounters/cupti/injection/launch_table.h"
+#include "perfcounters/cupti/injection/recording_cost.h"
 #include "perfcounters/cupti/injection/reservoir.h"
 #include "perfcounters/program/kernels.h"
 #include "tests/perfcounters/session_folder.h"
@@ -71,6 +72,29 @@ TEST_CASE("the times of many calls: all in the sum and the extremes, a sample in
   for (const double seconds : {3., 1., 2.}) few.add(seconds);
   CHECK(few.times().median == 2);
   CHECK(gable::cupti::Reservoir().times().calls == 0);
+}
+
+TEST_CASE("recording becomes too dear where launches come too fast for long, not for a burst or long kernels") {
+  std::int64_t now = 5'000'000'000;
+  const auto clock = [&] { return now; };
+  /// Launches, each so long after the one before; how many there were until recording was too dear.
+  const auto launch = [&](gable::cupti::RecordingCost& cost, int launches, std::int64_t pause, std::size_t kernels) {
+    for (int i = 0; i < launches; ++i, now += pause) {
+      if (cost.add(kernels, clock)) return i;
+    }
+    return -1;
+  };
+  gable::cupti::RecordingCost fast, slow, bursts, graphs, long_graphs;
+  const int launches = launch(fast, 100000, 3'000, 1);
+  CHECK(launches > 500);
+  CHECK(launches < 5000);
+  CHECK(launch(slow, 100000, 60'000, 1) == -1);
+  for (int i = 0; i < 50; ++i) {
+    CHECK(launch(bursts, 1000, 3'000, 1) == -1);
+    now += 100'000'000;
+  }
+  CHECK(launch(graphs, 1000, 800'000, 200) > 0);           // kernels of 4 us
+  CHECK(launch(long_graphs, 1000, 4'000'000, 200) == -1);  // of 20 us
 }
 
 #ifdef GABLE_CUPTI_LIBRARY

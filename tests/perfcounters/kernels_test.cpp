@@ -99,6 +99,7 @@ TEST_CASE(
   const KernelFile back = parse_kernel_file(to_text(file), "kernels.7.0.txt");
   CHECK(back.done);
   CHECK(back.complete);
+  CHECK_FALSE(back.stopped);
   REQUIRE(back.kernels.size() == 2);
   CHECK(back.kernels[0].name == file.kernels[0].name);
   CHECK(back.kernels[0].region == "step/solve");
@@ -174,6 +175,7 @@ TEST_CASE(
   const SessionRecords all = read_kernels(folder.path().string());
   CHECK(all.kernels.size() == 2);
   CHECK(all.kernels[1].pid == 8);
+  CHECK_FALSE(all.lacks_kernels);
   CHECK(all.processes.size() == 2);
   CHECK(has(all.notes, "process 8 did not end by itself"));
   CHECK(std::count_if(all.notes.begin(), all.notes.end(), [](const std::string& n) {
@@ -181,6 +183,9 @@ TEST_CASE(
         }) == 1);
   CHECK(has(all.notes, "kernels.9.0.txt"));
   CHECK(read_kernels(folder.file("none")).kernels.empty());
+  second.stopped = true;
+  gable::test::write_text(folder.file("kernels.8.0.txt"), to_text(second));
+  CHECK(read_kernels(folder.path().string()).lacks_kernels);
 }
 
 TEST_CASE("W and Q are per call, by the metrics' weights; the type is that of most of the work") {

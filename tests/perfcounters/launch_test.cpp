@@ -227,6 +227,7 @@ TEST_CASE("the session's environment: absolute, by mode, and no tool of the user
   const auto counters = session_environment("here", SessionMode::counters, {"a.sum", "b.sum"});
   CHECK(value(counters, "GABLE_SESSION_METRICS") == "a.sum,b.sum");
   CHECK(value(session_environment("here", SessionMode::simulated), "CUDA_INJECTION64_PATH").empty());
+  CHECK(value(session_environment("here", SessionMode::kernels), "GABLE_SESSION_MODE") == "kernels");
   CHECK(session_notes(SessionMode::simulated).empty());
 
   setenv("NVTX_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so", 1);

@@ -113,8 +113,23 @@ void CUPTIAPI called_back(void*, CUpti_CallbackDomain domain, CUpti_CallbackId i
   });
 }
 
+CUpti_SubscriberHandle subscriber = nullptr;
+
+/// Whether called_back() is to see a call of the driver.
+bool is_of_use(CUpti_CallbackId call) {
+  if (injected->counter) return true;
+  switch (kind_of(call)) {
+    case Call::begin_capture:
+    case Call::end_capture:
+    case Call::graph_destroy:
+    case Call::graph_step_change:
+      return false;
+    default:
+      return true;
+  }
+}
+
 void subscribe() {
-  static CUpti_SubscriberHandle subscriber = nullptr;
   check(functions().subscribe(&subscriber, called_back, nullptr), "cuptiSubscribe");
   for (const CUpti_CallbackIdResource what :
        {CUPTI_CBID_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING,
@@ -123,12 +138,17 @@ void subscribe() {
     check(functions().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, what), "cuptiEnableCallback");
   }
   for (const CUpti_CallbackId call : known_calls()) {
-    const Call kind = kind_of(call);
-    const bool for_counting = kind == Call::begin_capture || kind == Call::end_capture || kind == Call::graph_destroy ||
-                              kind == Call::graph_step_change;
-    if (!injected->counter && for_counting) continue;
+    if (!is_of_use(call)) continue;
     check(functions().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call), "cuptiEnableCallback");
   }
+}
+
+/// The driver's calls are seen no more.
+void end_calls() {
+  for (const CUpti_CallbackId call : known_calls()) {
+    if (is_of_use(call)) functions().enable_callback(0, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call);
+  }
+  functions().enable_callback(0, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
 }
 
 void start() {
@@ -140,7 +160,8 @@ void start() {
     injected->counter = std::make_unique<KernelCounter>(injected->file, std::move(metrics), injected->request.calls);
   } else {
     start_timing(injected->file,
-                 injected->request.mode == SessionRequest::Mode::alone ? Timing::alone : Timing::together);
+                 injected->request.mode == SessionRequest::Mode::alone ? Timing::alone : Timing::together,
+                 injected->request.mode == SessionRequest::Mode::time ? end_calls : nullptr);
   }
   subscribe();
 }

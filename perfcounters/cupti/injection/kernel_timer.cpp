@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <map>
@@ -17,6 +18,7 @@
 #include "perfcounters/cupti/injection/argument_hash.h"
 #include "perfcounters/cupti/injection/launch_table.h"
 #include "perfcounters/cupti/injection/launches.h"
+#include "perfcounters/cupti/injection/recording_cost.h"
 #include "perfcounters/cupti/injection/regions.h"
 #include "perfcounters/cupti/injection/reservoir.h"
 #include "perfcounters/cupti/library.h"
@@ -67,7 +69,15 @@ struct Span {
 
 class Timer {
  public:
-  Timer(SessionFile& file, Timing timing) : file_(file), timing_(timing) { regions_.number_of(""); }
+  Timer(SessionFile& file, Timing timing, std::function<void()> stop)
+      : file_(file), timing_(timing), stop_(std::move(stop)) {
+    regions_.number_of("");
+  }
+
+  /// Where CUPTI's records come from.
+  CUpti_ActivityKind kind() const {
+    return timing_ == Timing::alone ? CUPTI_ACTIVITY_KIND_KERNEL : CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  }
 
   void add(const CUpti_ActivityKernel9& record) {
     const std::lock_guard lock(mutex_);
@@ -103,11 +113,17 @@ class Timer {
 
   void note_launch(std::uint32_t correlation, const char* region, std::uint64_t arguments) {
     if (*region != '\0' || arguments != 0) launches_.put(correlation, {region, arguments, 0});
+    pay(1);
   }
 
   void note_graph_launch(const CUpti_CallbackData& data, const char* region) {
-    const std::lock_guard lock(mutex_);
-    launches_.put(data.correlationId, {region, 0, graphs_.number(data)});
+    std::size_t kernels = 1;
+    {
+      const std::lock_guard lock(mutex_);
+      launches_.put(data.correlationId, {region, 0, graphs_.number(data)});
+      if (const std::vector<KernelShape>* known = graphs_.kernels(data)) kernels = known->size();
+    }
+    pay(kernels);
   }
 
   /// A ReadGraph or a ClonedNode.
@@ -122,6 +138,18 @@ class Timer {
     gpus_[gpu] = name;
   }
 
+  /// Waits until it is time to flush; whether the recording has become too dear, and has ended.
+  bool pause() {
+    {
+      std::unique_lock lock(pausing_);
+      if (!wake_.wait_for(lock, kFlushPause, [this] { return too_dear_; })) return false;
+    }
+    functions().activity_disable(kind());
+    stop_();
+    file_.stop();
+    return true;
+  }
+
   /// Has CUPTI hand over the buffers that it has begun to fill, and writes what came.
   void flush(std::uint32_t flag, bool done) {
     const std::lock_guard lock(flushing_);
@@ -132,6 +160,19 @@ class Timer {
   }
 
  private:
+  void pay(std::size_t kernels) {
+    if (!stop_ || !cost_.add(kernels, nanoseconds)) return;
+    {
+      const std::lock_guard lock(pausing_);
+      too_dear_ = true;
+    }
+    wake_.notify_one();
+  }
+
+  static std::int64_t nanoseconds() {
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
   void write(bool done) {
     std::vector<perf::KernelRecord> records;
     {
@@ -188,6 +229,11 @@ class Timer {
 
   SessionFile& file_;
   const Timing timing_;
+  const std::function<void()> stop_;
+  RecordingCost cost_;
+  std::mutex pausing_;
+  std::condition_variable wake_;
+  bool too_dear_ = false;
   std::mutex flushing_;
   bool finished_ = false;
   std::mutex mutex_;
@@ -233,9 +279,9 @@ void flush_often() {
   sigfillset(&all);
   if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return;
   std::thread([] {
-    for (;;) {
-      std::this_thread::sleep_for(kFlushPause);
+    for (bool stopped = false; !stopped;) {
       try {
+        stopped = timer->pause();
         timer->flush(0, false);
       } catch (...) {  // out of memory: later perhaps
       }
@@ -246,12 +292,10 @@ void flush_often() {
 
 }  // namespace
 
-void start_timing(SessionFile& file, Timing timing) {
-  timer = new Timer(file, timing);
+void start_timing(SessionFile& file, Timing timing, std::function<void()> stop) {
+  timer = new Timer(file, timing, std::move(stop));
   check(functions().activity_callbacks(buffer_requested, buffer_completed), "cuptiActivityRegisterCallbacks");
-  check(functions().activity_enable(timing == Timing::alone ? CUPTI_ACTIVITY_KIND_KERNEL
-                                                            : CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL),
-        "cuptiActivityEnable");
+  check(functions().activity_enable(timer->kind()), "cuptiActivityEnable");
   flush_often();
 }
 

@@ -5,6 +5,8 @@
 // 0.5 % of the unprofiled run. CUDA graphs are timed as a whole then, so that their kernels are left out.
 #pragma once
 
+#include <functional>
+
 #include "perfcounters/cupti/injection/session.h"
 #include "perfcounters/cupti/library.h"
 
@@ -13,7 +15,9 @@ namespace gable::cupti {
 enum class Timing { together, alone };
 
 /// Starts; throws GpuProfilerError. `file` gets what is recorded, several times a second and in finish_timing().
-void start_timing(SessionFile& file, Timing timing);
+/// `stop`: called, on a thread of its own, once recording costs more than RecordingCost allows and has ended: it is to
+/// end the calls of what is below. Null: all is recorded.
+void start_timing(SessionFile& file, Timing timing, std::function<void()> stop);
 
 /// A launch begins, of a kernel or of a CUDA graph, in the calling thread's region.
 void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data);

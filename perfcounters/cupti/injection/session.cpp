@@ -76,6 +76,7 @@ SessionRequest session_request() {
   if (request.folder.empty()) return request;
   const std::string mode = variable("GABLE_SESSION_MODE");
   if (mode == "time") request.mode = SessionRequest::Mode::time;
+  if (mode == "kernels") request.mode = SessionRequest::Mode::kernels;
   if (mode == "alone") request.mode = SessionRequest::Mode::alone;
   if (mode == "counters") request.mode = SessionRequest::Mode::counters;
   request.metrics = split(variable("GABLE_SESSION_METRICS"));
@@ -102,6 +103,11 @@ void SessionFile::fail(int code, const std::string& what) {
     if (failure.code == code) return;
   }
   file_.failures.push_back({code, what});
+}
+
+void SessionFile::stop() {
+  const std::lock_guard lock(mutex_);
+  file_.stopped = true;
 }
 
 void SessionFile::write(std::vector<perf::KernelRecord> kernels, bool done) {

@@ -13,8 +13,9 @@ namespace gable::cupti {
 
 /// From GABLE_SESSION_FOLDER, GABLE_SESSION_MODE, GABLE_SESSION_METRICS (parted by commas), GABLE_SESSION_CALLS.
 struct SessionRequest {
-  /// alone: times of kernels that run one after the other, without those of CUDA graphs.
-  enum class Mode { none, time, alone, counters };
+  /// time: times of kernels while recording them costs little; kernels: of all; alone: of kernels that run one after
+  /// the other, without those of CUDA graphs.
+  enum class Mode { none, time, kernels, alone, counters };
   Mode mode = Mode::none;
   std::string folder{};
   std::vector<std::string> metrics{};
@@ -32,6 +33,8 @@ class SessionFile {
   void note(const std::string& text);
   /// Only the first with each code is kept.
   void fail(int code, const std::string& what);
+  /// No kernel is recorded from now on.
+  void stop();
   /// Replaces the file; `done`: the process is about to end by itself. Does nothing in a child that was forked.
   void write(std::vector<perf::KernelRecord> kernels, bool done);
   /// Whether the last writing is so long ago that another one costs little.
