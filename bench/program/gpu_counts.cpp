@@ -112,7 +112,7 @@ class FurtherRuns {
   perf::KernelPoints points() {
     if (timed_.lacks_kernels) complete();
     if (request_.runs_again && !interrupted_) time_alone();
-    if (request_.runs_again && request_.counts && !interrupted_) count();
+    if (request_.runs_again && request_.counts && !interrupted_ && !waits_) count();
     return combined();
   }
   const std::vector<std::string>& notes() const { return notes_; }
@@ -124,6 +124,7 @@ class FurtherRuns {
   /// Why no kernel has counts; empty: it was tried.
   std::string uncounted() const {
     if (has_counted_) return "";
+    if (waits_) return "its GPU kernels wait for each other, so they can't be counted one after the other";
     return interrupted_ ? "the program was interrupted before it was counted" : "the GPU's counters were not asked for";
   }
 
@@ -154,7 +155,8 @@ class FurtherRuns {
     perf::SessionRecords alone;
     const perf::LaunchEnd end = run(
         perf::SessionMode::alone, {}, [&](int pid) { limit.emplace(pid, seconds); }, alone);
-    if (limit && limit->stop()) {
+    waits_ = limit && limit->stop();
+    if (waits_) {
       notes_.emplace_back(
           "its GPU kernels wait for each other, so they can't run one after the other: times are those of kernels with "
           "CUPTI's instructions in them, up to 10 % longer");
@@ -219,6 +221,7 @@ class FurtherRuns {
   std::vector<std::string> notes_{};
   int runs_ = 0;
   bool interrupted_ = false, has_counted_ = false;
+  bool waits_ = false;  ///< did not end with its kernels one after the other
 };
 
 }  // namespace
