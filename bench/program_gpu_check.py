@@ -6,8 +6,8 @@
     bench/program_gpu_check.py join OUT.json NCU.json                    (puts it beside what check --no-ncu wrote)
     bench/program_gpu_check.py app NAME...                               (some of the programs)
 
-Each program runs without gable and timed (several times in turn, by its own CUDA events), timed with its kernels one
-after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
+Each program runs without gable, as under `gable measure`'s clock, and with all kernels recorded (several times in turn,
+timed by its own CUDA events); with its kernels one after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
 to write. Needs nvcc (or --cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
 """
 import argparse
@@ -490,9 +490,10 @@ def show(result, most):
 
 def check_app(name, command, options, ncu_options):
     print("==", name, flush=True)
-    plain, timed = [], []
+    plain, clocked, timed = [], [], []
     for _ in range(options.rounds):
         plain.append(run(command, dict(os.environ), options.limit))
+        clocked.append(session(command, "time", options, options.limit))
         timed.append(session(command, "kernels", options, options.limit))
     print("   plain", plain[-1], "\n   timed", {k: v for k, v in timed[-1].items() if k not in ("kernels", "graphs")}, flush=True)
     alone = session(command, "alone", options, options.limit)
@@ -505,24 +506,25 @@ def check_app(name, command, options, ncu_options):
         ncu, trouble = ncu_kernels(command, ncu_options, dict(os.environ), options.limit)
     result = {"name": name, "command": [os.path.basename(command[0]), *command[1:]], "overhead": {}, "ncu_error": trouble,
               "notes": timed[-1]["notes"] + counted["notes"],
-              "wall": {"plain": [r["wall"] for r in plain], "timed": [r["wall"] for r in timed], "alone": alone["wall"],
+              "wall": {"plain": [r["wall"] for r in plain], "clocked": [r["wall"] for r in clocked], "timed": [r["wall"] for r in timed], "alone": alone["wall"],
                        "counted": counted["wall"]},
-              "exits": [r["exit"] for r in plain + timed + [alone, counted]],
-              "errors": [r["error"] for r in plain + timed + [alone, counted] if r["error"]],
+              "exits": [r["exit"] for r in plain + clocked + timed + [alone, counted]],
+              "errors": [r["error"] for r in plain + clocked + timed + [alone, counted] if r["error"]],
               "graphs": graphs,
               "kernels": compare(timed[-1]["kernels"], counted["kernels"])}
     add_ncu(result["kernels"], ncu)
-    result["wrong"] = [(what, value, r["checks"].get(what)) for r in timed + [alone, counted] for what, value in
+    result["wrong"] = [(what, value, r["checks"].get(what)) for r in clocked + timed + [alone, counted] for what, value in
                        plain[0]["checks"].items() if abs(r["checks"].get(what, 1e30) - value) > 1e-3 * abs(value)]
     if result["wrong"]:
         print("   WRONG RESULTS:", result["wrong"])
     for what in plain[0]["times"]:
         alone = statistics.median(r["times"][what] for r in plain)
-        with_gable = statistics.median(r["times"].get(what) or float("nan") for r in timed)
-        result["overhead"][what] = {"plain": alone, "timed": with_gable, "ratio": with_gable / alone,
+        under_clock, with_gable = (statistics.median(r["times"].get(what) or float("nan") for r in runs) for runs in (clocked, timed))
+        result["overhead"][what] = {"plain": alone, "clocked": under_clock, "timed": with_gable, "ratio": under_clock / alone,
                                     "all_plain": [r["times"][what] for r in plain],
+                                    "all_clocked": [r["times"].get(what) for r in clocked],
                                     "all_timed": [r["times"].get(what) for r in timed]}
-        print(f"   {what}: {alone:.4g} s, timed {with_gable:.4g} s: {with_gable / alone:.4f}")
+        print(f"   {what}: {alone:.4g} s, under the clock {under_clock:.4g} s: {under_clock / alone:.4f}, with all kernels recorded {with_gable:.4g} s")
     add_events(result["kernels"], result["overhead"])
     show(result, options.show)
     return result
