@@ -334,6 +334,7 @@ def shorter(timed, alone):
     """As perfcounters/program/kernel_counts.cpp: T of the run of kernels alone where that is shorter."""
     medians = {launches_of(k): k["median"] for k in alone}
     for kernel in timed:
+        kernel["is_alone"] = launches_of(kernel) in medians
         one = medians.get(launches_of(kernel), kernel["median"])
         if one < kernel["median"]:
             kernel["together"] = kernel["median"]
@@ -353,7 +354,7 @@ def divide_graph_times(kernels, graphs):
     alone = sum(g["calls"] * g["alone"] for g in graphs)
     ratio = sum(g["calls"] * g["together"] for g in graphs) / alone if alone else 1
     for kernel in kernels:
-        if ratio > 1 and kernel.get("graph_calls") == kernel["calls"]:
+        if ratio > 1 and kernel.get("graph_calls") == kernel["calls"] and not kernel.get("is_alone"):
             kernel["together"] = kernel["median"]
             kernel["seconds"] /= ratio
             kernel["median"] /= ratio

@@ -230,7 +230,7 @@ std::vector<std::string> flags_of_time(const perf::KernelPoint& kernel,
                                        const std::optional<perf::GraphSlowdown>& graphs) {
   std::vector<std::string> flags;
   if (kernel.mean) flags.emplace_back("its launches do different work: T, W and Q are means");
-  if (!kernel.in_graphs_only) return flags;
+  if (!kernel.instrumented) return flags;
   const std::string why = "T is of launches in CUDA graphs with CUPTI's instructions in the kernel";
   if (!graphs) {
     flags.push_back(why + ", which make it longer");

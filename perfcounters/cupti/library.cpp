@@ -160,6 +160,8 @@ Driver load_driver() {
   get("cuMemsetD2D32Async", d.fill_words);
   get("cuStreamCreate", d.create_stream);
   get("cuStreamDestroy_v2", d.destroy_stream);
+  get("cuStreamIsCapturing", d.is_capturing);
+  get("cuThreadExchangeStreamCaptureMode", d.capture_mode);
   if (const CUresult result = d.init(0); result != CUDA_SUCCESS) {
     const char* name = nullptr;
     d.error_name(result, &name);

@@ -113,6 +113,8 @@ struct Driver {
   decltype(&cuMemsetD2D32Async) fill_words;
   decltype(&cuStreamCreate) create_stream;
   decltype(&cuStreamDestroy) destroy_stream;
+  decltype(&cuStreamIsCapturing) is_capturing;
+  decltype(&cuThreadExchangeStreamCaptureMode) capture_mode;
 };
 
 /// libcupti's functions. Throws GpuProfilerError(kNoCupti) with what the loader said.

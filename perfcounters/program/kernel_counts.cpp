@@ -323,13 +323,19 @@ double quantile_of(const std::vector<CallTimes>& records, const CallTimes& all, 
   return high;
 }
 
+/// The times alone of launches with these arguments; those of nodes of a graph may not be known. Null: none.
+const std::vector<CallTimes>* alone_of(std::uint64_t arguments, const TimesByArguments& alone) {
+  if (const auto found = alone.find(arguments); found != alone.end()) return &found->second;
+  return arguments == 0 && alone.size() == 1 ? &alone.begin()->second : nullptr;
+}
+
 /// T of a group: each record's, or that of the same launches alone.
 CallTimes times_of(const Alike& group, const TimesByArguments& together, const TimesByArguments& alone) {
   std::vector<CallTimes> all;
   for (const std::uint64_t arguments : group.timed) {
     const CallTimes times = merge_times(together.at(arguments));
-    const auto one = alone.find(arguments);
-    all.push_back(one != alone.end() ? shorter(times, merge_times(one->second)) : times);
+    const std::vector<CallTimes>* one = alone_of(arguments, alone);
+    all.push_back(one != nullptr ? shorter(times, merge_times(*one)) : times);
   }
   return merge_times(all);
 }
@@ -402,7 +408,10 @@ KernelPoints combine_kernels(const std::vector<KernelRecord>& timed, const std::
       KernelPoint point{
           .gpu_name = key.gpu_name, .name = key.name, .region = key.region, .grid = key.grid, .block = key.block};
       point.times = times_of(group, by_arguments, alone_ones);
-      point.in_graphs_only = graph_calls[key] == calls_of(by_arguments);
+      const bool are_alone = std::all_of(group.timed.begin(), group.timed.end(), [&](std::uint64_t arguments) {
+        return alone_of(arguments, alone_ones) != nullptr;
+      });
+      point.instrumented = graph_calls[key] == calls_of(by_arguments) && !are_alone;
       const PointCounts of_group = counts_of(group, by_arguments, counted_ones);
       set_counts(of_group, point);
       if (!of_group.differ.empty()) {
@@ -450,7 +459,7 @@ std::optional<GraphSlowdown> graph_slowdown(const std::vector<KernelRecord>& tim
 
 void divide_graph_times(double slowdown, std::vector<KernelPoint>& kernels) {
   for (KernelPoint& kernel : kernels) {
-    if (!kernel.in_graphs_only) continue;
+    if (!kernel.instrumented) continue;
     CallTimes& times = kernel.times;
     for (double* seconds : {&times.seconds, &times.fastest, &times.q1, &times.median, &times.q3, &times.slowest}) {
       *seconds /= slowdown;

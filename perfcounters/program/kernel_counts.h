@@ -21,7 +21,7 @@ struct KernelPoint {
   bool mean = false;  ///< its launches do different work that can't be told apart: T, W and Q are means
   CallTimes times{};
   bool lacks_work = false, lacks_traffic = false;  ///< only the other was counted: it had too few launches for both
-  bool in_graphs_only = false;                     ///< so that T was measured with CUPTI's instructions in it
+  bool instrumented = false;  ///< it ran in CUDA graphs only, and T was measured with CUPTI's instructions in it
   std::int64_t counted_calls = 0;
   /// Per call: Metric::flop, l1_bytes, l2_bytes and dram_bytes, each with its value or the reason why it has none.
   std::map<Metric, Quantity> quantities{};
@@ -59,7 +59,7 @@ struct GraphSlowdown {
 std::optional<GraphSlowdown> graph_slowdown(const std::vector<KernelRecord>& timed,
                                             const std::vector<KernelRecord>& alone);
 
-/// T of kernels that ran in CUDA graphs only, divided by `slowdown`: then they sum to the graphs' own time. The longest
+/// T of instrumented kernels, divided by `slowdown`: then they sum to the graphs' own time. The longest
 /// total time is first again. CUPTI's instructions cost each kernel a different share, so one T can still be off by the
 /// difference.
 void divide_graph_times(double slowdown, std::vector<KernelPoint>& kernels);

@@ -50,7 +50,7 @@ LaunchEnd launch(const Launch& what);
 enum class SessionMode {
   time,       ///< regions with their times; GPU kernels with theirs while recording them costs little
   kernels,    ///< GPU kernels with their times, all of them
-  alone,      ///< GPU kernels with their times, one after the other; none of CUDA graphs
+  alone,      ///< GPU kernels with their times, one after the other; of CUDA graphs, those of some launches
   counters,   ///< GPU counters: one pass of `metrics`, kernel by kernel
   simulated,  ///< under callgrind: regions mark the profile
 };

@@ -105,7 +105,7 @@ TEST_CASE("kernels of one name are told apart by shape, then region, then number
 TEST_CASE("rows of kernels say that T is of launches in CUDA graphs, or a mean") {
   perf::KernelPoint point;
   CHECK(flags_of_time(point, std::nullopt).empty());
-  point.in_graphs_only = true;
+  point.instrumented = true;
   CHECK(flags_of_time(point, perf::GraphSlowdown{.mean = 1.04, .most = 1.1}).at(0).find("divided by 1.040") !=
         std::string::npos);
   CHECK(flags_of_time(point, perf::GraphSlowdown{.mean = 1.004, .most = 1.1}).empty());

@@ -344,9 +344,20 @@ TEST_CASE("how much longer CUDA graphs take with instructions of CUPTI's in thei
   CHECK(all.graphs[0].times.median == 1.1);
   KernelRecord inside = timed("k");
   inside.graph_calls = inside.times.calls;
-  CHECK(only(combine_kernels({inside}, {})).in_graphs_only);
-  CHECK_FALSE(only(combine_kernels({inside, with(timed("k"), 1, 1, 1e-3)}, {})).in_graphs_only);
+  CHECK(only(combine_kernels({inside}, {})).instrumented);
+  CHECK_FALSE(only(combine_kernels({inside, with(timed("k"), 1, 1, 1e-3)}, {})).instrumented);
   CHECK(parse_kernel_file(to_text({.pid = 7, .kernels = {inside}}), "f").kernels[0].graph_calls == 10);
+  const KernelPoints alone = combine_kernels({inside}, {}, {with(timed("k"), inside.arguments, 4, 1.5e-4)});
+  CHECK_FALSE(only(alone).instrumented);
+  CHECK(only(alone).times.median == 1.5e-4);
+  CHECK(only(alone).times.calls == 10);
+  // A node whose arguments are not known has the time of the only launches alone.
+  const auto other = [](std::uint64_t arguments) { return with(timed("k"), arguments, 4, 1.5e-4); };
+  inside.arguments = 0;
+  CHECK(only(combine_kernels({inside}, {}, {other(5)})).times.median == 1.5e-4);
+  CHECK(only(combine_kernels({inside}, {}, {other(5), other(6)})).instrumented);
+  inside.arguments = 7;
+  CHECK(only(combine_kernels({inside}, {}, {other(5)})).instrumented);
 
   // Without CUPTI's instructions the kernels of graphs are shorter, and no longer the longest.
   std::vector<KernelPoint> kernels =

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "perfcounters/cupti/host.h"
-#include "perfcounters/cupti/injection/empty_graph.h"
 #include "perfcounters/cupti/range_profiler.h"
 
 namespace gable::cupti {
@@ -53,7 +52,6 @@ class CountedContext {
   /// Ends all counting in this context, after a failure.
   void abandon();
 
-  EmptyGraph empty_graph;                ///< for graphs whose kernels are counted one by one
   std::vector<CountedKernel*> launches;  ///< since it was armed
   std::size_t room = 0;                  ///< launches that it is armed for
   int idle = 0;                          ///< launches since one that was to be counted

@@ -13,6 +13,15 @@ cuGraphLaunch_params& parameters_of(const CUpti_CallbackData& data) {
   return *const_cast<cuGraphLaunch_params*>(static_cast<const cuGraphLaunch_params*>(data.functionParams));
 }
 
+/// Lets this thread allocate while a stream is being captured.
+struct Relaxed {
+  Relaxed() { driver().capture_mode(&mode); }
+  ~Relaxed() { driver().capture_mode(&mode); }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
 CUgraphExec instantiated(CUgraph graph) {
   CUgraphExec exec = nullptr;
   check(driver().instantiate(&exec, graph, 0), "cuGraphInstantiate");
@@ -25,6 +34,7 @@ CUgraphExec instantiated(CUgraph graph) {
 bool EmptyGraph::works() {
   if (!tried_) {
     tried_ = true;
+    const Relaxed relaxed;
     works_ = try_out();
   }
   return works_;

@@ -65,8 +65,12 @@ void resource(CUpti_CallbackId what, const CUpti_ResourceData& data) {
       learn_gpu(data.context);
     }
   }
-  if (what == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING && injected->counter) {
-    injected->counter->context_ends(data.context);
+  if (what == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
+    if (injected->counter) {
+      injected->counter->context_ends(data.context);
+    } else {
+      note_context_end(data.context);
+    }
   }
   if (what == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED && !injected->counter) {
     const auto* graph = static_cast<const CUpti_GraphData*>(data.resourceDescriptor);
@@ -81,11 +85,15 @@ void timed_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
       if (enters) note_launch(call, data);
       break;
     case Call::graph_launch:
-      if (enters) note_graph_launch(data);
+      if (enters) note_graph_launch(call, data);
       break;
     case Call::graph_instantiate:
     case Call::graph_change:
       if (!enters && *static_cast<const CUresult*>(data.functionReturnValue) == CUDA_SUCCESS) note_graph(call, data);
+      break;
+    case Call::graph_step_change:
+    case Call::graph_destroy:
+      if (!enters) note_graph_end(data);
       break;
     default:
       break;
@@ -121,9 +129,10 @@ bool is_of_use(CUpti_CallbackId call) {
   switch (kind_of(call)) {
     case Call::begin_capture:
     case Call::end_capture:
+      return false;
     case Call::graph_destroy:
     case Call::graph_step_change:
-      return false;
+      return injected->request.mode == SessionRequest::Mode::alone;
     default:
       return true;
   }

@@ -138,6 +138,7 @@ void KernelCounter::context_ends(CUcontext context) {
   if (counted == nullptr) return;
   disarm(*counted);
   contexts_.erase(context);
+  unroller_.context_ends(context);
   write(false);
 }
 
@@ -251,7 +252,7 @@ void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call
 }
 
 void KernelCounter::before_graph(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  if (context.empty_graph.takes_trial(data)) return;
+  if (unroller_.takes_trial(data)) return;
   disarm(context);
   if (context.failed) return;
   const std::vector<KernelShape>* shapes = graphs_.kernels(data);
@@ -275,16 +276,8 @@ void KernelCounter::before_graph(CountedContext& context, CUpti_CallbackId call,
 
 bool KernelCounter::unroll(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data,
                            const std::vector<KernelShape>& kernels, CountedGraph& graph) {
-  const auto found = unrolled_.find(exec_of(data));
-  if (found == unrolled_.end() || graph.launches >= kMostUnrolled) return false;
-  const UnrolledGraph& nodes = *found->second;
-  graph.refusal = nodes.refusal();
-  if (!graph.refusal.empty()) return false;
-  try {
-    if (!context.empty_graph.works()) graph.refusal = "can't be exchanged at its launch with this driver";
-  } catch (const GpuProfilerError& error) {
-    graph.refusal = std::string("can't be exchanged at its launch: ") + error.what();
-  }
+  if (graph.launches >= kMostUnrolled) return false;
+  graph.refusal = unroller_.refusal(call, data);
   graph.unrolls = graph.refusal.empty();
   if (!graph.unrolls) return false;
   unrolls_ = true;
@@ -292,28 +285,16 @@ bool KernelCounter::unroll(CountedContext& context, CUpti_CallbackId call, const
     const CountedKernel& kernel = kernel_of(context, shape);
     return wanted(context, kernel, Armed::for_traffic) || wanted(context, kernel, Armed::for_work);
   });
-  // The driver calls back for each of these launches as for the program's own.
-  const CUresult result = is_wanted ? nodes.run(stream_of(call, data)) : CUDA_SUCCESS;
+  const GraphUnroller::Outcome outcome = is_wanted ? unroller_.run(call, data) : GraphUnroller::Outcome{};
   unrolls_ = false;
   if (!is_wanted) return false;
   ++graph.launches;
   disarm(context);
-  if (result == CUDA_SUCCESS) {
-    context.empty_graph.take_place(data);
-    return true;
-  }
+  if (outcome.refusal.empty()) return true;
   graph.unrolls = false;
-  graph.refusal = "can't be launched node by node (CUDA's error " + std::to_string(result) + ")";
-  if (nodes.broke_off()) file_.note("a CUDA graph, part of which ran twice in a run that counts, " + graph.refusal);
-  unrolled_.erase(exec_of(data));
+  graph.refusal = outcome.refusal;
+  if (outcome.ran_partly) file_.note("a CUDA graph, part of which ran twice in a run that counts, " + outcome.refusal);
   return false;
-}
-
-void KernelCounter::keep_graph(CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  ReadGraph read = read_graph(call, data);
-  unrolled_.erase(read.exec);
-  if (read.is_known) unrolled_[read.exec] = std::make_unique<UnrolledGraph>(driver(), read.graph);
-  graphs_.keep(std::move(read));
 }
 
 void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data) {
@@ -330,11 +311,15 @@ void KernelCounter::after(CUpti_CallbackId call, const CUpti_CallbackData& data)
       break;
     case Call::graph_instantiate:
     case Call::graph_change:
-      if (worked) keep_graph(call, data);
+      if (worked) {
+        ReadGraph read = read_graph(call, data);
+        unroller_.keep(read);
+        graphs_.keep(std::move(read));
+      }
       break;
     case Call::graph_step_change:
     case Call::graph_destroy:
-      if (worked) unrolled_.erase(exec_of(data));
+      if (worked) unroller_.forget(exec_of(data));
       break;
     case Call::launch:
     case Call::graph_launch:

@@ -12,7 +12,7 @@
 // caches what CUPTI restored (a reduction would seem to write 23 MB).
 //
 // CUPTI does not part the kernels of a CUDA graph. So some launches of a graph become launches of its nodes one by one
-// (unrolled_graph.h), and the launch itself does nothing (empty_graph.h). Where that can't be, the kernels get the
+// (graph_unroller.h), and the launch itself does nothing. Where that can't be, the kernels get the
 // counts of launches outside the graph with the same name, grid, block and arguments, if the instructions of those
 // launches sum up to what the whole graph executed.
 #pragma once
@@ -22,14 +22,13 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "perfcounters/cupti/injection/argument_hash.h"
 #include "perfcounters/cupti/injection/counted_context.h"
+#include "perfcounters/cupti/injection/graph_unroller.h"
 #include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/session.h"
-#include "perfcounters/cupti/injection/unrolled_graph.h"
 #include "perfcounters/sources/gpu_profiler.h"
 
 namespace gable::cupti {
@@ -99,7 +98,6 @@ class KernelCounter {
   /// Counts the graph's kernels one by one if that is wanted and possible; the launch then does nothing.
   bool unroll(CountedContext& context, CUpti_CallbackId call, const CUpti_CallbackData& data,
               const std::vector<KernelShape>& kernels, CountedGraph& graph);
-  void keep_graph(CUpti_CallbackId call, const CUpti_CallbackData& data);
   CountedKernel& kernel_of(const CountedContext& context, KernelShape shape);
   bool wanted(const CountedContext& context, const CountedKernel& kernel, CountedContext::Armed what) const;
   void disarm(CountedContext& context);
@@ -117,7 +115,7 @@ class KernelCounter {
   std::map<GraphKey, CountedGraph> counted_graphs_;
   Counts* armed_graph_ = nullptr;
   Graphs graphs_;
-  std::unordered_map<CUgraphExec, std::unique_ptr<UnrolledGraph>> unrolled_;
+  GraphUnroller unroller_;
   bool unrolls_ = false;  ///< launches come from a graph that is being unrolled
   int captures_ = 0;      ///< streams that are being captured; the driver then forbids the calls that arm the profiler
 };

@@ -16,6 +16,7 @@
 
 #include "perfcounters/cupti/demangle.h"
 #include "perfcounters/cupti/injection/argument_hash.h"
+#include "perfcounters/cupti/injection/graph_unroller.h"
 #include "perfcounters/cupti/injection/launch_table.h"
 #include "perfcounters/cupti/injection/launches.h"
 #include "perfcounters/cupti/injection/recording_cost.h"
@@ -30,6 +31,7 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;
 constexpr std::chrono::milliseconds kFlushPause{100};  // what a killed process may lose
 constexpr std::size_t kMaxSpans = 1 << 14;             // launches of graphs that are timed as a whole
+constexpr int kUnrolled = 20;                          // launches of a graph whose kernels are timed alone
 
 /// Gives each different text a small number.
 class Names {
@@ -115,6 +117,24 @@ class Timer {
     if (*region != '\0' || arguments != 0) launches_.put(correlation, {region, arguments, 0});
     pay(1);
   }
+
+  /// Makes every other one of a graph's first launches launches of its nodes, if they are timed alone.
+  bool unroll(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+    if (timing_ != Timing::alone) return false;
+    if (unroller_.takes_trial(data)) return true;
+    {
+      const std::lock_guard lock(mutex_);
+      int& launches = graph_launches_[graphs_.number(data)];
+      if (launches >= 2 * kUnrolled || launches++ % 2 != 0) return false;
+    }
+    if (!unroller_.refusal(call, data).empty()) return false;
+    const GraphUnroller::Outcome outcome = unroller_.run(call, data);
+    if (outcome.ran_partly) file_.note("a CUDA graph, part of which ran twice in a run that times, " + outcome.refusal);
+    return outcome.refusal.empty();
+  }
+
+  GraphUnroller& unroller() { return unroller_; }
+  Timing timing() const { return timing_; }
 
   void note_graph_launch(const CUpti_CallbackData& data, const char* region) {
     std::size_t kernels = 1;
@@ -243,6 +263,8 @@ class Timer {
   LaunchTable launches_;
   std::map<std::uint32_t, Span> spans_;
   Graphs graphs_;
+  GraphUnroller unroller_;
+  std::map<std::uint64_t, int> graph_launches_;  ///< by Graphs::number()
   std::map<int, std::string> gpus_;
   std::size_t lost_ = 0, untimed_ = 0;
 };
@@ -305,12 +327,19 @@ void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   if (timer != nullptr) timer->note_launch(data.correlationId, current_region(), arguments_of(call, data));
 }
 
-void note_graph_launch(const CUpti_CallbackData& data) {
-  if (timer != nullptr) timer->note_graph_launch(data, current_region());
+void note_graph_launch(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  if (timer != nullptr && !timer->unroll(call, data)) timer->note_graph_launch(data, current_region());
 }
 
 void note_graph(CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  if (timer != nullptr) timer->note_change(read_graph(call, data));
+  if (timer == nullptr) return;
+  ReadGraph read = read_graph(call, data);
+  if (timer->timing() == Timing::alone) timer->unroller().keep(read);
+  timer->note_change(std::move(read));
+}
+
+void note_graph_end(const CUpti_CallbackData& data) {
+  if (timer != nullptr) timer->unroller().forget(exec_of(data));
 }
 
 void note_clone(const CUpti_GraphData& data) {
@@ -319,6 +348,10 @@ void note_clone(const CUpti_GraphData& data) {
 
 void note_gpu(int gpu, const std::string& name) {
   if (timer != nullptr) timer->note_gpu(gpu, name);
+}
+
+void note_context_end(CUcontext context) {
+  if (timer != nullptr) timer->unroller().context_ends(context);
 }
 
 void finish_timing() {

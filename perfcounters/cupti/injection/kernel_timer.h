@@ -2,7 +2,8 @@
 // together: kernels run as they would, those of CUDA graphs too. CUPTI puts instructions of its own into each kernel:
 // on an H200, kernels with little work a thread took up to 10 % longer (46 % with blocks of 1024 threads that only
 // store). alone: one kernel after the other, between two time stamps of the stream. The code is the program's: within
-// 0.5 % of the unprofiled run. CUDA graphs are timed as a whole then, so that their kernels are left out.
+// 0.5 % of the unprofiled run. CUDA graphs are timed as a whole then; some of their launches become launches of their
+// nodes (graph_unroller.h), so that their kernels have times as well.
 #pragma once
 
 #include <functional>
@@ -21,14 +22,17 @@ void start_timing(SessionFile& file, Timing timing, std::function<void()> stop);
 
 /// A launch begins, of a kernel or of a CUDA graph, in the calling thread's region.
 void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data);
-void note_graph_launch(const CUpti_CallbackData& data);
+void note_graph_launch(CUpti_CallbackId call, const CUpti_CallbackData& data);
 
-/// A graph was instantiated or changed; one of its nodes was cloned.
+/// A graph was instantiated or changed; what is no kernel in it was changed, or it was destroyed; one of its nodes was
+/// cloned.
 void note_graph(CUpti_CallbackId call, const CUpti_CallbackData& data);
+void note_graph_end(const CUpti_CallbackData& data);
 void note_clone(const CUpti_GraphData& data);
 
-/// A GPU that kernels may run on.
+/// A GPU that kernels may run on; a context ends.
 void note_gpu(int gpu, const std::string& name);
+void note_context_end(CUcontext context);
 
 /// Takes what CUPTI has: the process is about to end.
 void finish_timing();

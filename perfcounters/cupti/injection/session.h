@@ -14,7 +14,7 @@ namespace gable::cupti {
 /// From GABLE_SESSION_FOLDER, GABLE_SESSION_MODE, GABLE_SESSION_METRICS (parted by commas), GABLE_SESSION_CALLS.
 struct SessionRequest {
   /// time: times of kernels while recording them costs little; kernels: of all; alone: of kernels that run one after
-  /// the other, without those of CUDA graphs.
+  /// the other, and of CUDA graphs.
   enum class Mode { none, time, kernels, alone, counters };
   Mode mode = Mode::none;
   std::string folder{};
