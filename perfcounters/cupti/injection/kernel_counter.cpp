@@ -168,6 +168,13 @@ bool KernelCounter::wanted(const CountedContext& context, const CountedKernel& k
                                     : kernel.work.planned < std::min(kernel.most_calls, kWorkCalls);
 }
 
+CountedContext::Armed KernelCounter::wanted_of(const CountedContext& context, const CountedKernel& kernel) const {
+  for (const Armed what : {Armed::for_traffic, Armed::for_work}) {
+    if ((unrolls_for_ == Armed::no || unrolls_for_ == what) && wanted(context, kernel, what)) return what;
+  }
+  return Armed::no;
+}
+
 void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   const Call kind = kind_of(call);
   if (kind == Call::begin_capture) {
@@ -239,13 +246,9 @@ void KernelCounter::before_launch(CountedContext& context, CUpti_CallbackId call
   }
   if (context.failed) return;
   if (context.armed() == Armed::no) {
-    if (wanted(context, kernel, Armed::for_traffic)) {
-      context.arm(Armed::for_traffic);
-    } else if (wanted(context, kernel, Armed::for_work)) {
-      context.arm(Armed::for_work);
-    } else {
-      return;
-    }
+    const Armed what = wanted_of(context, kernel);
+    if (what == Armed::no) return;
+    context.arm(what);
   }
   ++counts_for(context.armed(), kernel).planned;
   context.launches.push_back(&kernel);
@@ -281,13 +284,19 @@ bool KernelCounter::unroll(CountedContext& context, CUpti_CallbackId call, const
   graph.unrolls = graph.refusal.empty();
   if (!graph.unrolls) return false;
   unrolls_ = true;
-  const bool is_wanted = std::any_of(kernels.begin(), kernels.end(), [&](const KernelShape& shape) {
-    const CountedKernel& kernel = kernel_of(context, shape);
-    return wanted(context, kernel, Armed::for_traffic) || wanted(context, kernel, Armed::for_work);
-  });
-  const GraphUnroller::Outcome outcome = is_wanted ? unroller_.run(call, data) : GraphUnroller::Outcome{};
+  // One kind of counts in each launch: to change over takes longer than most kernels.
+  const auto is_wanted = [&](Armed what) {
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [&](const KernelShape& shape) { return wanted(context, kernel_of(context, shape), what); });
+  };
+  unrolls_for_ = is_wanted(Armed::for_traffic) ? Armed::for_traffic
+                 : is_wanted(Armed::for_work)  ? Armed::for_work
+                                               : Armed::no;
+  const bool runs = unrolls_for_ != Armed::no;
+  const GraphUnroller::Outcome outcome = runs ? unroller_.run(call, data) : GraphUnroller::Outcome{};
+  unrolls_for_ = Armed::no;
   unrolls_ = false;
-  if (!is_wanted) return false;
+  if (!runs) return false;
   ++graph.launches;
   disarm(context);
   if (outcome.refusal.empty()) return true;

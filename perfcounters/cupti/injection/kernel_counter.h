@@ -100,6 +100,8 @@ class KernelCounter {
               const std::vector<KernelShape>& kernels, CountedGraph& graph);
   CountedKernel& kernel_of(const CountedContext& context, KernelShape shape);
   bool wanted(const CountedContext& context, const CountedKernel& kernel, CountedContext::Armed what) const;
+  /// What is to be counted of it now, traffic first.
+  CountedContext::Armed wanted_of(const CountedContext& context, const CountedKernel& kernel) const;
   void disarm(CountedContext& context);
   void disarm_all();
   CountedContext* context_of(CUcontext context);
@@ -117,7 +119,8 @@ class KernelCounter {
   Graphs graphs_;
   GraphUnroller unroller_;
   bool unrolls_ = false;  ///< launches come from a graph that is being unrolled
-  int captures_ = 0;      ///< streams that are being captured; the driver then forbids the calls that arm the profiler
+  CountedContext::Armed unrolls_for_ = CountedContext::Armed::no;  ///< what is counted of them; no: either
+  int captures_ = 0;  ///< streams that are being captured; the driver then forbids the calls that arm the profiler
 };
 
 }  // namespace gable::cupti

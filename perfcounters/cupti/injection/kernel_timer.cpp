@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <unordered_map>
@@ -69,6 +70,8 @@ struct Span {
   int gpu = 0;
 };
 
+thread_local bool unrolls = false;  // this thread's launches come from a graph that is being unrolled
+
 class Timer {
  public:
   Timer(SessionFile& file, Timing timing, std::function<void()> stop)
@@ -99,8 +102,7 @@ class Timer {
                 static_cast<int>(record.deviceId),
                 {record.gridX, record.gridY, record.gridZ},
                 {record.blockX, record.blockY, record.blockZ}};
-    group.arguments =
-        first_arguments_.limited(group, launch.graph != 0 ? graphs_.arguments(record.graphNodeId) : launch.arguments);
+    group.arguments = first_arguments_.limited(group, arguments_of(record, launch));
     Times& times = times_[group];
     times.all.add(static_cast<double>(record.end - record.start) * 1e-9);
     if (launch.graph == 0) return;
@@ -111,6 +113,13 @@ class Timer {
   void lose(std::size_t records) {
     const std::lock_guard lock(mutex_);
     lost_ += records;
+  }
+
+  /// A launch of a graph that is unrolled. CUPTI gives them all the number of the graph's own launch.
+  void note_unrolled_launch(std::uint32_t correlation, const char* region, KernelShape shape) {
+    const std::lock_guard lock(mutex_);
+    launches_.put(correlation, {region, 0, 0});
+    unrolled_launches_[correlation].push_back(std::move(shape));
   }
 
   void note_launch(std::uint32_t correlation, const char* region, std::uint64_t arguments) {
@@ -128,7 +137,9 @@ class Timer {
       if (launches >= 2 * kUnrolled || launches++ % 2 != 0) return false;
     }
     if (!unroller_.refusal(call, data).empty()) return false;
+    unrolls = true;
     const GraphUnroller::Outcome outcome = unroller_.run(call, data);
+    unrolls = false;
     if (outcome.ran_partly) file_.note("a CUDA graph, part of which ran twice in a run that times, " + outcome.refusal);
     return outcome.refusal.empty();
   }
@@ -180,6 +191,24 @@ class Timer {
   }
 
  private:
+  std::uint64_t arguments_of(const CUpti_ActivityKernel9& record, const Launch& launch) {
+    if (launch.graph != 0) return graphs_.arguments(record.graphNodeId);
+    const auto unrolled = unrolled_launches_.find(record.correlationId);
+    if (unrolled == unrolled_launches_.end()) return launch.arguments;
+    std::vector<KernelShape>& shapes = unrolled->second;
+    const std::string_view name = record.name != nullptr ? record.name : "?";
+    const std::array<int, 3> grid{record.gridX, record.gridY, record.gridZ};
+    const std::array<int, 3> block{record.blockX, record.blockY, record.blockZ};
+    const auto found = std::find_if(shapes.begin(), shapes.end(), [&](const KernelShape& shape) {
+      return shape.name == name && shape.grid == grid && shape.block == block;
+    });
+    if (found == shapes.end()) return 0;
+    const std::uint64_t arguments = found->arguments;
+    shapes.erase(found);
+    if (shapes.empty()) unrolled_launches_.erase(unrolled);
+    return arguments;
+  }
+
   void pay(std::size_t kernels) {
     if (!stop_ || !cost_.add(kernels, nanoseconds)) return;
     {
@@ -264,7 +293,8 @@ class Timer {
   std::map<std::uint32_t, Span> spans_;
   Graphs graphs_;
   GraphUnroller unroller_;
-  std::map<std::uint64_t, int> graph_launches_;  ///< by Graphs::number()
+  std::map<std::uint64_t, int> graph_launches_;                          ///< by Graphs::number()
+  std::map<std::uint32_t, std::vector<KernelShape>> unrolled_launches_;  ///< without a record so far
   std::map<int, std::string> gpus_;
   std::size_t lost_ = 0, untimed_ = 0;
 };
@@ -324,7 +354,15 @@ void start_timing(SessionFile& file, Timing timing, std::function<void()> stop) 
 // CUPTI and the driver are asked before the timer is locked: CUPTI delivers records, for which the timer is locked too.
 
 void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  if (timer != nullptr) timer->note_launch(data.correlationId, current_region(), arguments_of(call, data));
+  if (timer == nullptr) return;
+  if (unrolls) {
+    if (std::optional<KernelShape> shape = shape_of(call, data)) {
+      shape->arguments = arguments_of(call, data);
+      timer->note_unrolled_launch(data.correlationId, current_region(), std::move(*shape));
+    }
+    return;
+  }
+  timer->note_launch(data.correlationId, current_region(), arguments_of(call, data));
 }
 
 void note_graph_launch(CUpti_CallbackId call, const CUpti_CallbackData& data) {
