@@ -8,7 +8,7 @@
 
 Each program runs without gable, as under `gable measure`'s clock, and with all kernels recorded (several times in turn,
 timed by its own CUDA events); with its kernels one after the other, and counted; then under ncu. For each kernel T stands beside the unprofiled run's, W, dram reads and writes stand beside ncu's, and writes beside the bytes that a streaming kernel is known
-to write. Needs nvcc (or --cuda-program, a built program_gpu_check.cu), ncu, and for their programs PyTorch, CuPy, Triton.
+to write. Needs nvcc (or --cuda-program and --graph-program, built program_gpu_check.cu and program_graphs.cu), ncu, and for their programs PyTorch, CuPy, Triton.
 """
 import argparse
 import csv
@@ -175,7 +175,63 @@ def app_resnet50_compiled():
         for_ncu(lambda: compiled(image))
 
 
-PYTHON_APPS = {"torch": app_torch, "triton": app_triton, "cupy": app_cupy, "resnet50": app_resnet50,
+def replay(graph):
+    """Launches of a graph in an NVTX range: REPLAYS of them, 12 if nobody says."""
+    import torch
+    replays = int(os.environ.get("REPLAYS", 12))
+    torch.cuda.synchronize()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.nvtx.range_push(REPLAY)
+    begin.record()
+    for _ in range(replays):
+        graph.replay()
+    end.record()
+    end.synchronize()
+    torch.cuda.nvtx.range_pop()
+    return begin.elapsed_time(end) / replays * 1e-3
+
+
+def app_torch_graph():
+    """Kernels of PyTorch and cuBLAS that run in a CUDA graph only."""
+    import torch
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        x, w = torch.randn(3001, 8192, device="cuda"), torch.randn(8192, 2048, device="cuda", dtype=torch.half)
+        torch.randn(64, 64, device="cuda").half() @ torch.randn(64, 64, device="cuda").half()  # cuBLAS allocates
+        y, z = torch.zeros(3001, 8192, device="cuda"), torch.zeros(2048, 2048, device="cuda", dtype=torch.half)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y.add_(x).mul_(0.5)
+            soft = torch.softmax(y, 1)
+            z.copy_(x[:2048].half() @ w * 0.01)
+            out = soft.sum(0)
+        print("torch_graph", replay(graph))
+        for name, value in (("out", out), ("y", y), ("z", z)):
+            print(f"{name}.check", value.double().abs().sum().item())
+
+
+def app_resnet50_replays():
+    """ResNet-50 in a CUDA graph; passes for warming up are outside the range."""
+    import torch
+    model, image = resnet50()
+    with torch.inference_mode():
+        steps = torch.zeros(1024, device="cuda")
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(2):
+                model(image), steps.add_(1)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out, steps = model(image), steps.add_(1)
+        print("resnet50_replays", replay(graph))
+        print("out.check", out.double().abs().sum().item())
+        print("steps.check", steps[0].item())
+
+
+REPLAY = "replay"  # name of the range that the following programs' kernels are compared in
+IN_GRAPHS = ("all", "blas", "updated")  # of program_graphs.cu
+IN_RANGE = ("torch_graph", "resnet50_replays")
+PYTHON_APPS = {"torch_graph": app_torch_graph, "resnet50_replays": app_resnet50_replays, "torch": app_torch, "triton": app_triton, "cupy": app_cupy, "resnet50": app_resnet50,
                "resnet50_compiled": app_resnet50_compiled}
 
 
@@ -294,6 +350,8 @@ def session(command, mode, options, limit):
             environment["GABLE_SESSION_CALLS"] = str(options.calls)
         result = run(command, environment, limit)
         result["kernels"], result["graphs"], result["notes"] = read_kernels(folder)
+        if command[-1] in IN_RANGE:
+            result["kernels"] = [kernel for kernel in result["kernels"] if kernel["region"] == REPLAY]
         return result
 
 
@@ -504,7 +562,7 @@ def check_app(name, command, options, ncu_options):
     counted = session(command, "counters", options, options.limit)
     ncu, trouble = {}, ""
     if ncu_options is not None and not options.no_ncu:
-        ncu, trouble = ncu_kernels(command, ncu_options, dict(os.environ), options.limit)
+        ncu, trouble = ncu_kernels(command, ncu_options, dict(os.environ, REPLAYS="1"), options.limit)
     result = {"name": name, "command": [os.path.basename(command[0]), *command[1:]], "overhead": {}, "ncu_error": trouble,
               "notes": timed[-1]["notes"] + counted["notes"],
               "wall": {"plain": [r["wall"] for r in plain], "clocked": [r["wall"] for r in clocked], "timed": [r["wall"] for r in timed], "alone": alone["wall"],
@@ -537,23 +595,32 @@ def machine():
     return {"gpu": query, "host": platform.processor() or platform.machine(), "date": time.strftime("%Y-%m-%d")}
 
 
+def built(source):
+    """The program of a .cu file."""
+    program = os.path.join(tempfile.mkdtemp(), source.removesuffix(".cu"))
+    subprocess.run(["nvcc", "-O3", "-arch=native", "-o", program, os.path.join(HERE, source), "-lcublas"], check=True)
+    return program
+
+
 def programs(options):
     """Name -> command, and options of ncu: the small programs' kernels three times, of the network an eager pass."""
-    program = options.cuda_program
-    if not program:
-        program = os.path.join(tempfile.mkdtemp(), "program_gpu_check")
-        subprocess.run(["nvcc", "-O3", "-arch=native", "-o", program, os.path.join(HERE, "program_gpu_check.cu"), "-lcublas"],
-                       check=True)
+    def is_wanted(names):
+        return not options.only or not set(names).isdisjoint(options.only)
+
+    program = options.cuda_program or (built("program_gpu_check.cu") if is_wanted(["cuda"]) else "")
+    graphs = options.graph_program or (built("program_graphs.cu") if is_wanted(IN_GRAPHS) else "")
     cuda_work = ["sgemm", "hgemm", "saxpy", "daxpy", "fill", "transpose", "reduction", "streams", "tagged", "steps", "graph", "degrees"]
     python = [sys.executable, os.path.abspath(__file__), "app"]
     few = [(metrics, ["--launch-count", "60", "--kernel-id", ":::[2-4]"]) for metrics in NCU_RUNS]
     marked = [(metrics, ["--profile-from-start", "off"]) for metrics in NCU_HALF_RUNS]
-    all_programs = {"cuda": ([os.path.abspath(program), *cuda_work], few),
+    ranged = [(metrics, ["--nvtx", "--nvtx-include", REPLAY + "/"]) for metrics in NCU_HALF_RUNS]
+    in_graphs = {name: ([os.path.abspath(graphs), name, "10"], few) for name in IN_GRAPHS}
+    all_programs = {**in_graphs, **{name: (python + [name], ranged) for name in IN_RANGE}, "cuda": ([os.path.abspath(program), *cuda_work], few),
                     "python": (python + ["torch", "triton", "cupy"], few),
                     "resnet50": (python + ["resnet50"], marked),
                     "resnet50_compiled": (python + ["resnet50_compiled"], marked),
                     "all_python": (python + ["torch", "triton", "cupy", "resnet50"], None)}
-    return {name: all_programs[name] for name in options.only or list(all_programs)[:4]}
+    return {name: all_programs[name] for name in options.only or [name for name in all_programs if name != "all_python"]}
 
 
 def write(path, data):
@@ -619,7 +686,9 @@ def main():
         command.add_argument("--json", required=True)
         command.add_argument("--limit", type=float, default=300, help="seconds that one run may take")
         command.add_argument("--cuda-program", help="a built program_gpu_check.cu")
-        command.add_argument("--only", nargs="*", help="cuda, python, resnet50, resnet50_compiled, all_python")
+        command.add_argument("--graph-program", help="a built program_graphs.cu")
+        command.add_argument("--only", nargs="*", help="all, blas, updated (kernels in graphs only), torch_graph, resnet50_replays, cuda, python, resnet50, "
+                             "resnet50_compiled, all_python")
     for command in (checked, joined):
         command.add_argument("--show", type=int, default=12, help="rows")
     options = parser.parse_args()
