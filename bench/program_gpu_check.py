@@ -343,9 +343,11 @@ def run(command, environment, limit):
 
 
 def session(command, mode, options, limit):
+    library = os.path.abspath(options.library)
+    listener = os.path.join(os.path.dirname(library), "libgable_listen.so")
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, CUDA_INJECTION64_PATH=os.path.abspath(options.library), GABLE_SESSION_FOLDER=folder,
-                           GABLE_SESSION_MODE=mode, GABLE_SESSION_METRICS=",".join(METRICS))
+        environment = dict(os.environ, CUDA_INJECTION64_PATH=library, GABLE_LISTENER=listener, NVTX_INJECTION64_PATH=listener,
+                           GABLE_SESSION_FOLDER=folder, GABLE_SESSION_MODE=mode, GABLE_SESSION_METRICS=",".join(METRICS))
         if options.calls:
             environment["GABLE_SESSION_CALLS"] = str(options.calls)
         result = run(command, environment, limit)
