@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gable/error.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -49,6 +50,14 @@ std::optional<double> cpu_seconds_of(const perf::SessionRecords& timed, const pe
   for (const perf::ProcessRecord& process : timed.processes) sum += process.cpu_seconds;
   sum = std::max(sum, end.cpu_seconds);
   return sum > 0 ? std::optional(sum) : std::nullopt;
+}
+
+/// Processes that have reported, and those that started them.
+int processes_of(const perf::SessionRecords& timed) {
+  std::set<int> processes;
+  for (const perf::ProcessRecord& process : timed.processes) processes.insert({process.pid, process.parent});
+  for (const int none : {0, 1, getpid()}) processes.erase(none);  // parents of the program, or of orphans
+  return std::max(1, static_cast<int>(processes.size()));
 }
 
 MeasuredPart program_part(const std::string& name, const perf::LaunchEnd& end, std::optional<double> cpu_seconds) {
@@ -277,7 +286,7 @@ class ProgramMeasurer {
     ProgramEntry entry{.command = fmt::format("{}", fmt::join(options_.argv, " ")),
                        .seconds = end_.seconds,
                        .cpu_seconds = cpu_seconds_,
-                       .processes = std::max<int>(1, static_cast<int>(timed_.processes.size())),
+                       .processes = processes_of(timed_),
                        .interrupted = end_.interrupted,
                        .notes = notes_};
     if (end_.signal != 0) {

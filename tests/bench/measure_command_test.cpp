@@ -520,6 +520,14 @@ TEST_CASE("measure: the CPU time of a program without regions is its processes',
   CHECK(document["program"]["cpu_seconds"] > 0.001);
 }
 
+TEST_CASE("measure: a program's processes are those with regions, and those that started them") {
+  const Folder folder;
+  const std::string file = folder.file("study.json");
+  gable_command(folder,
+                "measure --counters analytic --json '" + file + "' -- sh -c '" GABLE_TRIAD "; " GABLE_TRIAD "; true'");
+  CHECK(json::parse(read_text(file))["program"]["processes"] == 3);
+}
+
 TEST_CASE("measure: beyond --top, regions are said; Ctrl-C in the simulated run keeps the first one's times") {
   const Folder folder;
   const std::string file = folder.file("study.json");
