@@ -78,13 +78,14 @@ TEST_CASE("recording becomes too dear where launches come too fast for long, not
   std::int64_t now = 5'000'000'000;
   const auto clock = [&] { return now; };
   /// Launches, each so long after the one before; how many there were until recording was too dear.
-  const auto launch = [&](gable::cupti::RecordingCost& cost, int launches, std::int64_t pause, std::size_t kernels) {
+  const auto launch = [&](gable::cupti::RecordingCost& cost, int launches, std::int64_t pause, std::int64_t kernels,
+                          std::int64_t blocks = 0) {
     for (int i = 0; i < launches; ++i, now += pause) {
-      if (cost.add(kernels, clock)) return i;
+      if (cost.add({kernels, blocks}, clock)) return i;
     }
     return -1;
   };
-  gable::cupti::RecordingCost fast, slow, bursts, graphs, long_graphs;
+  gable::cupti::RecordingCost fast, slow, bursts, graphs, long_graphs, many_blocks, few_blocks;
   const int launches = launch(fast, 100000, 3'000, 1);
   CHECK(launches > 500);
   CHECK(launches < 5000);
@@ -95,6 +96,8 @@ TEST_CASE("recording becomes too dear where launches come too fast for long, not
   }
   CHECK(launch(graphs, 1000, 800'000, 200) > 0);           // kernels of 4 us
   CHECK(launch(long_graphs, 1000, 4'000'000, 200) == -1);  // of 20 us
+  CHECK(launch(many_blocks, 1000, 200'000, 1, 1 << 18) > 0);
+  CHECK(launch(few_blocks, 1000, 200'000, 1, 1 << 14) == -1);
 }
 
 #ifdef GABLE_CUPTI_LIBRARY

@@ -41,13 +41,9 @@ bool waits_for_others(std::string_view name) {
          name.find("nvshmem") != name.npos;
 }
 
-double blocks_of(const KernelShape& shape) {
-  return static_cast<double>(shape.grid[0]) * static_cast<double>(shape.grid[1]) * static_cast<double>(shape.grid[2]);
-}
-
 bool belongs(const std::map<std::string, double>& values, const CountedKernel& kernel) {
   const auto blocks = values.find(kBlocks);
-  return blocks == values.end() || blocks->second == blocks_of(kernel.shape);
+  return blocks == values.end() || blocks->second == static_cast<double>(blocks_of(kernel.shape));
 }
 
 void add(const std::map<std::string, double>& values, Counts& counts) {

@@ -124,7 +124,6 @@ class Timer {
 
   void note_launch(std::uint32_t correlation, const char* region, std::uint64_t arguments) {
     if (*region != '\0' || arguments != 0) launches_.put(correlation, {region, arguments, 0});
-    pay(1);
   }
 
   /// Makes every other one of a graph's first launches launches of its nodes, if they are timed alone.
@@ -148,13 +147,16 @@ class Timer {
   Timing timing() const { return timing_; }
 
   void note_graph_launch(const CUpti_CallbackData& data, const char* region) {
-    std::size_t kernels = 1;
+    Launched launched;
     {
       const std::lock_guard lock(mutex_);
       launches_.put(data.correlationId, {region, 0, graphs_.number(data)});
-      if (const std::vector<KernelShape>* known = graphs_.kernels(data)) kernels = known->size();
+      if (const std::vector<KernelShape>* kernels = graphs_.kernels(data)) {
+        launched.kernels = static_cast<std::int64_t>(kernels->size());
+        for (const KernelShape& kernel : *kernels) launched.blocks += blocks_of(kernel);
+      }
     }
-    pay(kernels);
+    pay(launched);
   }
 
   /// A ReadGraph or a ClonedNode.
@@ -167,6 +169,16 @@ class Timer {
   void note_gpu(int gpu, const std::string& name) {
     const std::lock_guard lock(mutex_);
     gpus_[gpu] = name;
+  }
+
+  /// Adds what recording a launch costs.
+  void pay(const Launched& launched) {
+    if (!stop_ || !cost_.add(launched, nanoseconds)) return;
+    {
+      const std::lock_guard lock(pausing_);
+      too_dear_ = true;
+    }
+    wake_.notify_one();
   }
 
   /// Waits until it is time to flush; whether the recording has become too dear, and has ended.
@@ -207,15 +219,6 @@ class Timer {
     shapes.erase(found);
     if (shapes.empty()) unrolled_launches_.erase(unrolled);
     return arguments;
-  }
-
-  void pay(std::size_t kernels) {
-    if (!stop_ || !cost_.add(kernels, nanoseconds)) return;
-    {
-      const std::lock_guard lock(pausing_);
-      too_dear_ = true;
-    }
-    wake_.notify_one();
   }
 
   static std::int64_t nanoseconds() {
@@ -363,6 +366,7 @@ void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data) {
     return;
   }
   timer->note_launch(data.correlationId, current_region(), arguments_of(call, data));
+  timer->pay({.blocks = blocks_of(call, data)});
 }
 
 void note_graph_launch(CUpti_CallbackId call, const CUpti_CallbackData& data) {

@@ -61,6 +61,27 @@ KernelShape with_extents(const char* name, const Parameters& p) {
   return {name, {of(p.gridDimX), of(p.gridDimY), of(p.gridDimZ)}, {of(p.blockDimX), of(p.blockDimY), of(p.blockDimZ)}};
 }
 
+/// Gives `use` the parameters of a launch that have its extents, if it is known where they are.
+template <typename Use>
+void use_extents(CUpti_CallbackId call, const CUpti_CallbackData& data, const Use& use) {
+  switch (call) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
+      use(*static_cast<const cuLaunchKernel_params*>(data.functionParams));
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
+      use(*static_cast<const cuLaunchCooperativeKernel_params*>(data.functionParams));
+      break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
+      if (const auto* config = static_cast<const cuLaunchKernelEx_params*>(data.functionParams)->config) use(*config);
+      break;
+    default:
+      break;
+  }
+}
+
 /// The hash of the arguments of a launch or of a graph's node.
 template <typename Parameters>
 std::uint64_t hash_of(void* function, const Parameters& p) {
@@ -149,24 +170,19 @@ std::vector<CUpti_CallbackId> known_calls() {
 }
 
 std::optional<KernelShape> shape_of(CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  if (data.symbolName == nullptr) return std::nullopt;
-  switch (call) {
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
-      return with_extents(data.symbolName, *static_cast<const cuLaunchKernel_params*>(data.functionParams));
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
-      return with_extents(data.symbolName, *static_cast<const cuLaunchCooperativeKernel_params*>(data.functionParams));
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
-      const CUlaunchConfig* config = static_cast<const cuLaunchKernelEx_params*>(data.functionParams)->config;
-      if (config == nullptr) return std::nullopt;
-      return with_extents(data.symbolName, *config);
-    }
-    default:
-      return std::nullopt;
-  }
+  std::optional<KernelShape> shape;
+  if (data.symbolName == nullptr) return shape;
+  use_extents(call, data, [&](const auto& parameters) { shape = with_extents(data.symbolName, parameters); });
+  return shape;
 }
+
+std::int64_t blocks_of(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  std::int64_t blocks = 0;
+  use_extents(call, data, [&](const auto& p) { blocks = std::int64_t{p.gridDimX} * p.gridDimY * p.gridDimZ; });
+  return blocks;
+}
+
+std::int64_t blocks_of(const KernelShape& shape) { return std::int64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2]; }
 
 std::uint64_t arguments_of(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   switch (call) {

@@ -43,6 +43,10 @@ std::vector<CUpti_CallbackId> known_calls();
 /// The kernel of a Call::launch. Empty for launches that can't be tied to one kernel.
 std::optional<KernelShape> shape_of(CUpti_CallbackId call, const CUpti_CallbackData& data);
 
+/// Blocks of the kernel of a Call::launch; 0 if they are not known.
+std::int64_t blocks_of(CUpti_CallbackId call, const CUpti_CallbackData& data);
+std::int64_t blocks_of(const KernelShape& shape);
+
 /// Arguments::hash() of a Call::launch.
 std::uint64_t arguments_of(CUpti_CallbackId call, const CUpti_CallbackData& data);
 
