@@ -353,27 +353,22 @@ struct Tile {
                        weights, acc);
   }
 
-  /// Pixels of each row whose output the tile prefetches.
-  static int prefetched_pixels(const TileCall& call) {
-    if (call.partial.store || !call.prefetch.output) return 0;
-    return call.partial.above != nullptr ? kPixels / 2 : kPixels;
-  }
-  /// Prefetches the lines of pixels [begin, end) of each row that will be stored.
-  static HWY_INLINE void prefetch_output(const TileCall& call, int begin, int end) {
+  /// Prefetches the output's lines of kOutputsAhead pixels of each row, for the tile's kernel row `row`.
+  static HWY_INLINE void prefetch_output(const TileCall& call, std::int64_t row) {
+    const int pixels = call.partial.above != nullptr ? kPixels / 2 : kPixels;
+    const int begin = static_cast<int>(std::min<std::int64_t>(row * kOutputsAhead, pixels));
+    const int end = std::min(begin + kOutputsAhead, pixels);
     const int lanes = static_cast<int>(hn::Lanes(D()));
     for (int p = begin; p < end; ++p) {
-      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(2) for (int r = 0; r < kRows; ++r) {
         HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-          if (v * lanes % kLineFloats == 0)
-            prefetch_for_writing(call.y.y + row * call.y.row + p * call.y.px + v * lanes);
+          if (v * lanes % kLineFloats == 0) prefetch_for_writing(call.y.y + r * call.y.row + p * call.y.px + v * lanes);
         }
       }
     }
   }
-
   /// Prefetches what falls to `floats` of the tile's weights, `at` floats from the panel's first.
-  static HWY_INLINE void prefetch_ahead(const TileCall& call, std::int64_t at, std::int64_t floats) {
-    if (call.ahead.first == nullptr) return;
+  static HWY_INLINE void prefetch_weights(const TileCall& call, std::int64_t at, std::int64_t floats) {
     const float* first = call.ahead.first + at / kAheadShare;
     for (std::int64_t i = 0; i < floats / kAheadShare; i += kLineFloats) __builtin_prefetch(first + i, 0, 2);
   }
@@ -384,8 +379,6 @@ struct Tile {
     const WeightPanel& panel = call.weights;
     const TapRange rows = call.taps.rows;
     const std::int64_t vector_floats = kVectors * static_cast<std::int64_t>(hn::Lanes(D()));
-    const int outputs = prefetched_pixels(call);
-    int prefetched = 0;
     for (std::int64_t tile = 0; tile < panel.in_tiles; ++tile) {
       const std::int64_t lanes = tile + 1 == panel.in_tiles ? panel.last_in_lanes : panel.in_lanes;
       const float* weights = panel.weights + tile * panel.kernel_h * panel.kernel_w * panel.in_lanes * vector_floats +
@@ -394,10 +387,10 @@ struct Tile {
         const float* x = call.x.x + tile * call.x.in_tile + kh * call.x.kh;
         const std::int64_t to_next =
             kh + 1 < rows.end ? call.x.kh : call.x.in_tile - (rows.end - 1 - rows.begin) * call.x.kh;
-        const int end = std::min(prefetched + kOutputsAhead, outputs);
-        prefetch_output(call, prefetched, end);
-        prefetched = end;
-        prefetch_ahead(call, weights - panel.weights, lanes * panel.kernel_w * vector_floats);
+        if (call.prefetch.output && !call.partial.store)
+          prefetch_output(call, tile * (rows.end - rows.begin) + kh - rows.begin);
+        if (call.ahead.first != nullptr)
+          prefetch_weights(call, weights - panel.weights, lanes * panel.kernel_w * vector_floats);
         kernel_row(call, x, to_next, weights, lanes, acc);
       }
     }
