@@ -353,6 +353,8 @@ struct Tile {
                        weights, acc);
   }
 
+  static bool prefetches_output(const TileCall& call) { return call.prefetch.output && !call.partial.store; }
+  static bool prefetches_weights(const TileCall& call) { return call.ahead.first != nullptr; }
   /// Prefetches the output's lines of kOutputsAhead pixels of each row, for the tile's kernel row `row`.
   static HWY_INLINE void prefetch_output(const TileCall& call, std::int64_t row) {
     const int pixels = call.partial.above != nullptr ? kPixels / 2 : kPixels;
@@ -374,7 +376,9 @@ struct Tile {
   }
 
   /// Every tap of every input tile. Kernel rows prefetch the lines that will be stored: else the stores would still
-  /// wait for their lines while the next tile's stores fill the store queue.
+  /// wait for their lines while the next tile's stores fill the store queue. A loop of its own for tiles that prefetch
+  /// neither these nor weights takes up to 3 % less time.
+  template <bool kPrefetches>
   static HWY_INLINE void reduce_taps(const TileCall& call, V (&acc)[kAll][kVectors]) {
     const WeightPanel& panel = call.weights;
     const TapRange rows = call.taps.rows;
@@ -387,10 +391,11 @@ struct Tile {
         const float* x = call.x.x + tile * call.x.in_tile + kh * call.x.kh;
         const std::int64_t to_next =
             kh + 1 < rows.end ? call.x.kh : call.x.in_tile - (rows.end - 1 - rows.begin) * call.x.kh;
-        if (call.prefetch.output && !call.partial.store)
-          prefetch_output(call, tile * (rows.end - rows.begin) + kh - rows.begin);
-        if (call.ahead.first != nullptr)
-          prefetch_weights(call, weights - panel.weights, lanes * panel.kernel_w * vector_floats);
+        if constexpr (kPrefetches) {
+          if (prefetches_output(call)) prefetch_output(call, tile * (rows.end - rows.begin) + kh - rows.begin);
+          if (prefetches_weights(call))
+            prefetch_weights(call, weights - panel.weights, lanes * panel.kernel_w * vector_floats);
+        }
         kernel_row(call, x, to_next, weights, lanes, acc);
       }
     }
@@ -483,7 +488,11 @@ struct Tile {
   static HWY_NOINLINE void run_taps(const TileCall& call) {
     V acc[kAll][kVectors];
     start(call, acc);
-    reduce_taps(call, acc);
+    if (prefetches_output(call) || prefetches_weights(call)) {
+      reduce_taps<true>(call, acc);
+    } else {
+      reduce_taps<false>(call, acc);
+    }
     end(call, acc);
   }
   static void run(const TileCall& call) { single_tap(call) ? run_single_tap(call) : run_taps(call); }
