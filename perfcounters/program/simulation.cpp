@@ -31,6 +31,7 @@ constexpr const char* kPreloaded = "libgable_preload.so";
 constexpr const char* kUnloadedLoses =
     "lines that are dirty at the program's end are not counted, and what ran before a fork() counts twice";
 constexpr const char* kListener = "libgable_listen.so";
+constexpr const char* kReplaced = "its process replaced itself (exec), and what it did before is not simulated";
 constexpr double kNotedUnswept = 0.01;  // share of Q that may have been left dirty in the caches
 
 // ---- One run
@@ -209,10 +210,20 @@ struct Sums {
   std::vector<std::string> notes{};
 };
 
+/// Callgrind forgets what a process did before it replaced itself.
+bool is_forgotten(const RegionRecord& region, const SimulatedParts& parts) {
+  return region.marked_calls > 0 && inclusive_part(parts, region.path).events.empty();
+}
+
 void add_region(const RegionRecord& region, const SimulatedParts& parts, Sums& sums) {
   Sum& sum = sums.by_path[region.path];
   sum.calls += region.times.calls;
   sum.counted_calls += region.marked_calls;
+  if (is_forgotten(region, parts)) {
+    sum.refusal = kReplaced;
+    sums.by_path[""].refusal = kReplaced;
+    return;
+  }
   if (region.overlapped)
     sum.refusal = "threads were inside of regions at the same time, so that counts can't be told apart";
   if (region.marked_calls == 0) return;

@@ -403,6 +403,19 @@ TEST_CASE("children are counted with the program; lines that _exit() leaves dirt
   CHECK(left.end.status() == 7);
 }
 
+TEST_CASE("what a process did before it replaced itself is not simulated, and no number says so") {
+  if (!can_simulate()) return;
+  const SimulatedProgram replaced = simulate("exec");
+  REQUIRE(replaced.regions.count("before") == 1);
+  for (const SimulatedWork* work : {&replaced.whole, &replaced.regions.at("before")}) {
+    for (const Metric metric : {Metric::flop, Metric::dram_bytes}) {
+      CHECK_FALSE(work->quantities.at(metric).value);
+      CHECK(says(work->quantities.at(metric).reason, "replaced itself (exec)"));
+    }
+  }
+  CHECK(replaced.regions.at("before").calls == 1);
+}
+
 namespace {
 
 /// An environment variable, until the object's end.
