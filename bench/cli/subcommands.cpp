@@ -138,7 +138,7 @@ void add_measure(CLI::App& root, Arguments& a) {
                  "where W and Q come from: auto (default), counter, simulated, or analytic: only times")
       ->check(CLI::IsMember({"auto", "counter", "simulated", "analytic"}));
   app.add_option("--counter-seconds", s.counters.seconds_each,
-                 "longest run of the program under a simulation (default: 300); what takes longer is refused")
+                 "longest run of the program under a simulation, or that counts GPU kernels (default: 300)")
       ->check(positive());
   app.add_flag("--ceilings", s.ceilings, "measure the machine's ceilings too, for percents of the roof");
   app.footer(

@@ -178,10 +178,17 @@ class FurtherRuns {
   void count(const char* what, const std::vector<std::string>& metrics) {
     progress_(what);
     has_counted_ = true;
+    std::optional<perf::TimeLimit> limit;
     perf::SessionRecords counted;
-    const perf::LaunchEnd end = run(perf::SessionMode::counters, metrics, {}, counted);
+    const perf::LaunchEnd end = run(
+        perf::SessionMode::counters, metrics, [&](int pid) { limit.emplace(pid, request_.counter_seconds); }, counted);
     for (const std::string& note : counted.notes) add_note(note);
-    if (end.status() != request_.exit_status) {
+    if (limit && limit->stop()) {
+      add_note(
+          fmt::format("counting its GPU kernels took longer than --counter-seconds {:g}, and was ended: kernels that "
+                      "had not run by then have no W or Q",
+                      request_.counter_seconds));
+    } else if (end.status() != request_.exit_status) {
       add_note(fmt::format("under the GPU's counters the program ended with {} instead of {}", end.status(),
                            request_.exit_status));
     }

@@ -21,6 +21,7 @@ struct GpuCountRequest {
   bool deep = false;       ///< counts what kernel_findings() needs too
   int exit_status = 0;     ///< of the run under the clock
   double seconds = 0;      ///< of that run
+  double counter_seconds = 300;  ///< longest run that counts
 };
 
 struct GpuParts {

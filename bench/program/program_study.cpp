@@ -265,7 +265,8 @@ class ProgramMeasurer {
                             .counts = options_.mode != CounterMode::simulated,
                             .deep = options_.experiments,
                             .exit_status = end_.status(),
-                            .seconds = end_.seconds};
+                            .seconds = end_.seconds,
+                            .counter_seconds = options_.counter_seconds};
     const auto count = [&] {
       if (request.completes) request.folder = sub_folder("gpu");
       return count_gpu(timed_, request, [this](const std::string& what) { console_.progress(2, 2, what); });

@@ -15,7 +15,7 @@ namespace gable::bench {
 struct ProgramOptions {
   std::vector<std::string> argv;  ///< the program and its arguments
   CounterMode mode = CounterMode::automatic;
-  double counter_seconds = 300;  ///< longest run under a simulation
+  double counter_seconds = 300;  ///< longest run under a simulation, or that counts GPU kernels
   int top = 20;                  ///< regions, and kernels, with the most time that are kept by themselves
   bool ceilings = false;
   bool quick_ceilings = true;

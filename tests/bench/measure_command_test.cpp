@@ -580,6 +580,28 @@ printf 'gable kernels 1 %s\nkernel\t0\tGPU\tstep\t\t8,1,1\t64,1,1\tcalls=%s\tsec
   CHECK(contains(document["program"]["notes"].dump(), "those of the first launches"));
 }
 
+TEST_CASE("measure: a run that counts GPU kernels and does not end is ended, and what it had counted is kept") {
+  const Folder folder;
+  const std::string file = folder.file("study.json"), program = folder.file("program");
+  test::write_text(program, R"(#!/bin/sh
+times='seconds=0.004	median=1e-06	q1=1e-06	q3=1e-06	fastest=1e-06	slowest=1e-06'
+case $GABLE_SESSION_MODE in counters) times='counted=4	m:dram__bytes_read.sum=4000	m:dram__bytes_write.sum=400';; esac
+printf "gable kernels 1 %s
+kernel	0	GPU	step		8,1,1	64,1,1	calls=4	$times
+end	done
+" $$   > "$GABLE_SESSION_FOLDER/kernels.$$.0.txt"
+[ $GABLE_SESSION_MODE != counters ] || sleep 60
+)");
+  const Result result =
+      gable_command(folder, "measure --counter-seconds 0.5 --json '" + file + "' -- sh '" + program + "'");
+  CHECK(result.code == 0);
+  CHECK(contains(result.err, "took longer than --counter-seconds 0.5"));
+  const json document = json::parse(read_text(file));
+  CHECK(check_study(document).empty());
+  REQUIRE(document["program"]["parts"].size() == 2);
+  CHECK(contains(document["program"]["parts"][1]["reason"].dump(), "W: "));  // not Q
+}
+
 TEST_CASE("measure: an exit code that the simulated run has as well is not said of it") {
   const Folder folder;
   const Result result = gable_command(folder, "measure -- sh -c 'exit 3'");
