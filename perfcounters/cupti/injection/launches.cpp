@@ -222,6 +222,7 @@ ReadGraph read_graph(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   }
   read.graph = graph;
   read.is_known = graph != nullptr && append_kernels(graph, read);
+  for (const KernelShape& kernel : read.kernels) read.blocks += blocks_of(kernel);
   read.number = number_of(read.kernels);
   return read;
 }
@@ -249,9 +250,25 @@ void Graphs::keep(ReadGraph graph) {
   graphs_[graph.exec] = std::move(graph);
 }
 
+const ReadGraph* Graphs::find(const CUpti_CallbackData& data) const {
+  const auto found = graphs_.find(exec_of(data));
+  return found != graphs_.end() ? &found->second : nullptr;
+}
+
+const std::vector<KernelShape>* Graphs::kernels(const CUpti_CallbackData& data) const {
+  const ReadGraph* graph = find(data);
+  return graph != nullptr ? &graph->kernels : nullptr;
+}
+
+Launched Graphs::launched(const CUpti_CallbackData& data) const {
+  const ReadGraph* graph = find(data);
+  if (graph == nullptr) return {};
+  return {.kernels = static_cast<std::int64_t>(graph->kernels.size()), .blocks = graph->blocks};
+}
+
 std::uint64_t Graphs::number(const CUpti_CallbackData& data) const {
-  const auto found = graphs_.find(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph);
-  return found != graphs_.end() ? found->second.number : 1;
+  const ReadGraph* graph = find(data);
+  return graph != nullptr ? graph->number : 1;
 }
 
 std::uint64_t Graphs::arguments(std::uint64_t node) const {
@@ -263,11 +280,6 @@ std::uint64_t Graphs::arguments(std::uint64_t node) const {
     node = original->second;
   }
   return 0;
-}
-
-const std::vector<KernelShape>* Graphs::kernels(const CUpti_CallbackData& data) const {
-  const auto found = graphs_.find(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph);
-  return found != graphs_.end() ? &found->second.kernels : nullptr;
 }
 
 }  // namespace gable::cupti

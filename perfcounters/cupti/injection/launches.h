@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "perfcounters/cupti/injection/recording_cost.h"
 #include "perfcounters/cupti/library.h"
 
 namespace gable::cupti {
@@ -58,6 +59,7 @@ struct ReadGraph {
   bool is_changed = false;  ///< by a Call::graph_change
   std::vector<KernelShape> kernels{};  ///< in the order of the graph's nodes
   std::vector<std::uint64_t> nodes{};  ///< CUPTI's numbers of their nodes
+  std::int64_t blocks = 0;             ///< of all kernels
   std::uint64_t number = 0;            ///< of names, grids and blocks: the same in another run
 };
 
@@ -84,12 +86,16 @@ class Graphs {
   void keep(const ClonedNode& clone) { originals_[clone.node] = clone.original; }
   /// The kernels of a Call::graph_launch; null if they are not known.
   const std::vector<KernelShape>* kernels(const CUpti_CallbackData& data) const;
+  /// What a Call::graph_launch starts, as far as it is known.
+  Launched launched(const CUpti_CallbackData& data) const;
   /// ReadGraph::number of a Call::graph_launch; a graph whose kernels are not known has one as well.
   std::uint64_t number(const CUpti_CallbackData& data) const;
   /// KernelShape::arguments of a node, by the number that CUPTI's records give; 0: not known.
   std::uint64_t arguments(std::uint64_t node) const;
 
  private:
+  const ReadGraph* find(const CUpti_CallbackData& data) const;
+
   std::unordered_map<CUgraphExec, ReadGraph> graphs_;
   std::unordered_map<std::uint64_t, std::uint64_t> arguments_;  ///< by node
   std::unordered_map<std::uint64_t, std::uint64_t> originals_;  ///< of a clone
