@@ -171,6 +171,15 @@ CountedContext::Armed KernelCounter::wanted_of(const CountedContext& context, co
   return Armed::no;
 }
 
+CountedContext::Armed KernelCounter::wanted_of(const CountedContext& context, const std::vector<KernelShape>& kernels) {
+  for (const Armed what : {Armed::for_traffic, Armed::for_work}) {
+    if (std::any_of(kernels.begin(), kernels.end(),
+                    [&](const KernelShape& shape) { return wanted(context, kernel_of(context, shape), what); }))
+      return what;
+  }
+  return Armed::no;
+}
+
 void KernelCounter::before(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   const Call kind = kind_of(call);
   if (kind == Call::begin_capture) {
@@ -280,14 +289,7 @@ bool KernelCounter::unroll(CountedContext& context, CUpti_CallbackId call, const
   graph.unrolls = graph.refusal.empty();
   if (!graph.unrolls) return false;
   unrolls_ = true;
-  // One kind of counts in each launch: to change over takes longer than most kernels.
-  const auto is_wanted = [&](Armed what) {
-    return std::any_of(kernels.begin(), kernels.end(),
-                       [&](const KernelShape& shape) { return wanted(context, kernel_of(context, shape), what); });
-  };
-  unrolls_for_ = is_wanted(Armed::for_traffic) ? Armed::for_traffic
-                 : is_wanted(Armed::for_work)  ? Armed::for_work
-                                               : Armed::no;
+  unrolls_for_ = wanted_of(context, kernels);
   const bool runs = unrolls_for_ != Armed::no;
   const GraphUnroller::Outcome outcome = runs ? unroller_.run(call, data) : GraphUnroller::Outcome{};
   unrolls_for_ = Armed::no;

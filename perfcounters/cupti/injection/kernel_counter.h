@@ -102,6 +102,8 @@ class KernelCounter {
   bool wanted(const CountedContext& context, const CountedKernel& kernel, CountedContext::Armed what) const;
   /// What is to be counted of it now, traffic first.
   CountedContext::Armed wanted_of(const CountedContext& context, const CountedKernel& kernel) const;
+  /// What is to be counted in a graph's next launch. One kind at a time: to change over takes longer than most kernels.
+  CountedContext::Armed wanted_of(const CountedContext& context, const std::vector<KernelShape>& kernels);
   void disarm(CountedContext& context);
   void disarm_all();
   CountedContext* context_of(CUcontext context);
