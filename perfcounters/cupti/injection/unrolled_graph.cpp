@@ -29,6 +29,8 @@ bool is_set(CUlaunchAttributeID id, const CUlaunchAttributeValue& value) {
   }
 }
 
+constexpr const char* kUnread = "can't be read by this driver";
+
 const char* refusal_of(CUgraphNodeType type) {
   switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -98,41 +100,48 @@ void UnrolledGraph::refuse(const char* reason) {
   if (refusal_.empty()) refusal_ = reason;
 }
 
-void UnrolledGraph::append(CUgraph graph) {
-  constexpr const char* kUnread = "can't be read by this driver";
+std::optional<std::vector<CUgraphNode>> UnrolledGraph::ordered_nodes(CUgraph graph) const {
   std::size_t count = 0, edges = 0;
   if (driver_.graph_edges == nullptr || driver_.graph_nodes(graph, nullptr, &count) != CUDA_SUCCESS ||
       driver_.graph_edges(graph, nullptr, nullptr, nullptr, &edges) != CUDA_SUCCESS)
-    return refuse(kUnread);
+    return std::nullopt;
   std::vector<CUgraphNode> nodes(count), from(edges), to(edges);
   std::vector<CUgraphEdgeData> data(edges);  // kernels that begin before others end: as ordinary launches they don't
   if ((count > 0 && driver_.graph_nodes(graph, nodes.data(), &count) != CUDA_SUCCESS) ||
       (edges > 0 && driver_.graph_edges(graph, from.data(), to.data(), data.data(), &edges) != CUDA_SUCCESS))
-    return refuse(kUnread);
+    return std::nullopt;
   std::unordered_map<CUgraphNode, std::size_t> numbers;
   for (std::size_t i = 0; i < count; ++i) numbers[nodes[i]] = i;
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   for (std::size_t i = 0; i < edges; ++i) pairs.emplace_back(numbers[from[i]], numbers[to[i]]);
   const std::vector<std::size_t> order = order_of(count, pairs);
-  if (order.size() < count) return refuse(kUnread);
-  for (const std::size_t place : order) {
-    const CUgraphNode node = nodes[place];
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    if (driver_.node_type(node, &type) != CUDA_SUCCESS) return refuse(kUnread);
-    if (const char* reason = refusal_of(type)) return refuse(reason);
-    if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      CUgraph child = nullptr;
-      if (driver_.child_graph(node, &child) != CUDA_SUCCESS) return refuse(kUnread);
-      append(child);
-      continue;
-    }
-    CUlaunchAttributeValue value{};
-    if (type == CU_GRAPH_NODE_TYPE_KERNEL &&
-        driver_.kernel_attribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) == CUDA_SUCCESS &&
-        value.deviceUpdatableKernelNode.deviceUpdatable != 0)
-      return refuse("is changed by its kernels");
-    if (type != CU_GRAPH_NODE_TYPE_EMPTY) steps_.push_back({node, type});
+  if (order.size() < count) return std::nullopt;
+  std::vector<CUgraphNode> ordered;
+  for (const std::size_t place : order) ordered.push_back(nodes[place]);
+  return ordered;
+}
+
+void UnrolledGraph::append(CUgraph graph) {
+  const std::optional<std::vector<CUgraphNode>> nodes = ordered_nodes(graph);
+  if (!nodes) return refuse(kUnread);
+  for (const CUgraphNode node : *nodes) append_node(node);
+}
+
+void UnrolledGraph::append_node(CUgraphNode node) {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  if (driver_.node_type(node, &type) != CUDA_SUCCESS) return refuse(kUnread);
+  if (const char* reason = refusal_of(type)) return refuse(reason);
+  if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+    CUgraph child = nullptr;
+    if (driver_.child_graph(node, &child) != CUDA_SUCCESS) return refuse(kUnread);
+    return append(child);
   }
+  CUlaunchAttributeValue value{};
+  if (type == CU_GRAPH_NODE_TYPE_KERNEL &&
+      driver_.kernel_attribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) == CUDA_SUCCESS &&
+      value.deviceUpdatableKernelNode.deviceUpdatable != 0)
+    return refuse("is changed by its kernels");
+  if (type != CU_GRAPH_NODE_TYPE_EMPTY) steps_.push_back({node, type});
 }
 
 CUresult UnrolledGraph::run(CUstream stream) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,10 @@ class UnrolledGraph {
     CUgraphNode node;
     CUgraphNodeType type;
   };
+  /// The nodes in an order that the edges allow; nothing if the driver does not tell.
+  std::optional<std::vector<CUgraphNode>> ordered_nodes(CUgraph graph) const;
   void append(CUgraph graph);
+  void append_node(CUgraphNode node);
   void refuse(const char* reason);
   CUresult start(const Step& step, CUstream stream) const;
   CUresult start_kernel(CUgraphNode node, CUstream stream) const;
