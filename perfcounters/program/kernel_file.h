@@ -29,7 +29,7 @@ struct KernelFile {
   std::vector<KernelRecord> kernels{};
   std::vector<KernelFailure> failures{};
   std::vector<std::string> notes{};
-  bool stopped = false;   ///< recording became too dear, so that later launches are missing
+  bool stopped = false;   ///< recording became too costly, so that later launches are missing
   bool done = false;      ///< the process ended by exit() or by returning from main()
   bool complete = false;  ///< read up to the line `end`
 };

@@ -55,7 +55,7 @@ enum class SessionMode {
   simulated,  ///< under callgrind: regions mark the profile
 };
 /// GABLE_SESSION_FOLDER (absolute), GABLE_SESSION_MODE ("time", "kernels", "alone", "counters", "simulated"),
-/// GABLE_SESSION_METRICS (parted by commas), GABLE_LISTENER and NVTX_INJECTION64_PATH (libgable_listen.so),
+/// GABLE_SESSION_METRICS (separated by commas), GABLE_LISTENER and NVTX_INJECTION64_PATH (libgable_listen.so),
 /// CUDA_INJECTION64_PATH (libgable_cupti.so, unless simulated). A library that is not there, or an injection variable
 /// that the user has set already, is left out: session_notes() says so.
 std::vector<std::pair<std::string, std::string>> session_environment(const std::string& folder, SessionMode mode,

@@ -42,8 +42,8 @@ struct RegionRecord {
       0;             ///< CPU time of the process / wall time over its first calls; 0: not known (calls below 20 us)
   double flop = 0;   ///< declared by the program: sum over all calls; 0: none
   double bytes = 0;  ///< the same
-  /// Simulated mode: calls whose begin and end part the profile (callgrind's dumps "gable:PATH"). Of a region with more
-  /// calls only the first ones do; the others are in their parent's part.
+  /// Simulated mode: calls whose begin and end split the profile (callgrind's dumps "gable:PATH"). Of a region with
+  /// more calls only the first ones do; the others are in their parent's part.
   std::int64_t marked_calls = 0;
   /// Sums over the calls of the events in GABLE_SESSION_EVENTS, in their order (perf_counts.h), one value each; no
   /// value: it could not be opened. Empty: not counted.

@@ -74,10 +74,10 @@ TEST_CASE("the times of many calls: all in the sum and the extremes, a sample in
   CHECK(gable::cupti::Reservoir().times().calls == 0);
 }
 
-TEST_CASE("recording becomes too dear where launches come too fast for long, not for a burst or long kernels") {
+TEST_CASE("recording becomes too costly where launches come too fast for long, not for a burst or long kernels") {
   std::int64_t now = 5'000'000'000;
   const auto clock = [&] { return now; };
-  /// Launches, each so long after the one before; how many there were until recording was too dear.
+  /// Launches, each so long after the one before; how many there were until recording was too costly.
   const auto launch = [&](gable::cupti::RecordingCost& cost, int launches, std::int64_t pause, std::int64_t kernels,
                           std::int64_t blocks = 0) {
     for (int i = 0; i < launches; ++i, now += pause) {

@@ -41,7 +41,7 @@ class CountedContext {
   bool can(Armed what) const;
 
   /// Waits for the context's work, then arms: for_traffic and for_work for a number of launches, each a range of its
-  /// own; for_graph for one launch of a CUDA graph, whose kernels CUPTI does not part.
+  /// own; for_graph for one launch of a CUDA graph, whose kernels CUPTI does not tell apart.
   ///   traffic  dram, L2 and instructions, in one pass: the kernel runs once, with the caches as it finds them
   ///   work     all others: the kernel runs several times, and CUPTI restores the memory that it writes
   ///   graph    instructions and dram, in one pass

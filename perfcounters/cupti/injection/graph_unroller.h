@@ -37,7 +37,7 @@ class GraphUnroller {
   Outcome run(CUpti_CallbackId call, const CUpti_CallbackData& data);
 
  private:
-  mutable std::recursive_mutex mutex_;
+  mutable std::recursive_mutex mutex_;  ///< run() launches, and the driver calls back into takes_trial()
   std::unordered_map<CUgraphExec, std::unique_ptr<UnrolledGraph>> graphs_;
   std::map<CUcontext, std::unique_ptr<EmptyGraph>> empty_;
 };

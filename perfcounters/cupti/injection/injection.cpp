@@ -201,6 +201,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     guarded(start);
     injected->file.write({}, false);
     std::atexit(finish);
+    std::at_quick_exit(finish);
   } catch (...) {  // out of memory: the program is to find that out by itself
   }
   return 1;

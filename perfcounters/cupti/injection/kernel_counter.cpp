@@ -166,7 +166,7 @@ bool KernelCounter::wanted(const CountedContext& context, const CountedKernel& k
 
 CountedContext::Armed KernelCounter::wanted_of(const CountedContext& context, const CountedKernel& kernel) const {
   for (const Armed what : {Armed::for_traffic, Armed::for_work}) {
-    if ((unrolls_for_ == Armed::no || unrolls_for_ == what) && wanted(context, kernel, what)) return what;
+    if ((!unrolls_for_ || *unrolls_for_ == what) && wanted(context, kernel, what)) return what;
   }
   return Armed::no;
 }
@@ -289,12 +289,15 @@ bool KernelCounter::unroll(CountedContext& context, CUpti_CallbackId call, const
   graph.unrolls = graph.refusal.empty();
   if (!graph.unrolls) return false;
   unrolls_ = true;
-  unrolls_for_ = wanted_of(context, kernels);
-  const bool runs = unrolls_for_ != Armed::no;
-  const GraphUnroller::Outcome outcome = runs ? unroller_.run(call, data) : GraphUnroller::Outcome{};
-  unrolls_for_ = Armed::no;
+  const Armed what = wanted_of(context, kernels);
+  GraphUnroller::Outcome outcome;
+  if (what != Armed::no) {
+    unrolls_for_ = what;
+    outcome = unroller_.run(call, data);
+    unrolls_for_.reset();
+  }
   unrolls_ = false;
-  if (!runs) return false;
+  if (what == Armed::no) return false;
   ++graph.launches;
   disarm(context);
   if (outcome.refusal.empty()) return true;

@@ -11,16 +11,17 @@
 // The counts of dram are of launches that run once, in the program's own order: a kernel that runs again finds in the
 // caches what CUPTI restored (a reduction would seem to write 23 MB).
 //
-// CUPTI does not part the kernels of a CUDA graph. So some launches of a graph become launches of its nodes one by one
-// (graph_unroller.h), and the launch itself does nothing. Where that can't be, the kernels get the
-// counts of launches outside the graph with the same name, grid, block and arguments, if the instructions of those
-// launches sum up to what the whole graph executed.
+// CUPTI does not tell the kernels of a CUDA graph apart. So some launches of a graph become launches of its nodes one
+// by one (graph_unroller.h), and the launch itself does nothing. Where that can't be, the kernels get the counts of
+// launches outside the graph with the same name, grid, block and arguments, if the instructions of those launches sum
+// up to what the whole graph executed.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -120,8 +121,8 @@ class KernelCounter {
   Counts* armed_graph_ = nullptr;
   Graphs graphs_;
   GraphUnroller unroller_;
-  bool unrolls_ = false;  ///< launches come from a graph that is being unrolled
-  CountedContext::Armed unrolls_for_ = CountedContext::Armed::no;  ///< what is counted of them; no: either
+  bool unrolls_ = false;                                ///< launches come from a graph that is being unrolled
+  std::optional<CountedContext::Armed> unrolls_for_{};  ///< the only thing that is counted of them
   int captures_ = 0;  ///< streams that are being captured; the driver then forbids the calls that arm the profiler
 };
 

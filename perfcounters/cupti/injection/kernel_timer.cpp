@@ -23,8 +23,10 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;
-constexpr std::chrono::milliseconds kFlushPause{100};  // what a killed process may lose
-constexpr int kUnrolled = 20;                          // launches of a graph whose kernels are timed alone
+// What a killed process may lose; at first less, since some programs are short.
+constexpr std::chrono::milliseconds kFirstPause{10}, kFlushPause{100};
+constexpr int kFirstFlushes = 300;
+constexpr int kUnrolled = 20;  // launches of a graph whose kernels are timed alone
 
 thread_local bool unrolls = false;  // this thread's launches come from a graph that is being unrolled
 
@@ -59,16 +61,17 @@ class Timer {
     if (!stop_ || !cost_.add(launched, nanoseconds)) return;
     {
       const std::lock_guard lock(pausing_);
-      too_dear_ = true;
+      too_costly_ = true;
     }
     wake_.notify_one();
   }
 
-  /// Waits until it is time to flush; whether the recording has become too dear, and has ended.
+  /// Waits until it is time to flush; whether the recording has become too costly, and has ended.
   bool pause() {
     {
       std::unique_lock lock(pausing_);
-      if (!wake_.wait_for(lock, kFlushPause, [this] { return too_dear_; })) return false;
+      if (!wake_.wait_for(lock, pauses_++ < kFirstFlushes ? kFirstPause : kFlushPause, [this] { return too_costly_; }))
+        return false;
     }
     functions().activity_disable(kind());
     stop_();
@@ -108,7 +111,8 @@ class Timer {
   RecordingCost cost_;
   std::mutex pausing_;
   std::condition_variable wake_;
-  bool too_dear_ = false;
+  bool too_costly_ = false;
+  std::int64_t pauses_ = 0;
   std::mutex flushing_;
   bool finished_ = false;
   TimedKernels kernels_;

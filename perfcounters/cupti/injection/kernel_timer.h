@@ -24,10 +24,11 @@ void start_timing(SessionFile& file, Timing timing, std::function<void()> stop);
 void note_launch(CUpti_CallbackId call, const CUpti_CallbackData& data);
 void note_graph_launch(CUpti_CallbackId call, const CUpti_CallbackData& data);
 
-/// A graph was instantiated or changed; what is no kernel in it was changed, or it was destroyed; one of its nodes was
-/// cloned.
+/// A graph was instantiated or changed.
 void note_graph(CUpti_CallbackId call, const CUpti_CallbackData& data);
+/// A graph was destroyed, or something in it was changed that is no kernel.
 void note_graph_end(const CUpti_CallbackData& data);
+/// A node of a graph was cloned.
 void note_clone(const CUpti_GraphData& data);
 
 /// A GPU that kernels may run on; a context ends.

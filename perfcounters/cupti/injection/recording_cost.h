@@ -16,8 +16,8 @@ struct Launched {
 
 class RecordingCost {
  public:
-  /// Adds a launch. `now` gives nanoseconds, and is asked seldom. Whether recording has become too dear: its cost since
-  /// it was last asked is more than kMostPart of the time. Thread-safe.
+  /// Adds a launch. `now` gives nanoseconds, and is asked seldom. Whether recording has become too costly: its cost
+  /// since it was last asked is more than kMostPart of the time. Thread-safe.
   template <typename Clock>
   bool add(const Launched& launched, const Clock& now) {
     const std::int64_t cost = kLaunch + kKernel * launched.kernels + kThousandBlocks * launched.blocks / 1000;

@@ -11,7 +11,7 @@
 
 namespace gable::cupti {
 
-/// From GABLE_SESSION_FOLDER, GABLE_SESSION_MODE, GABLE_SESSION_METRICS (parted by commas), GABLE_SESSION_CALLS.
+/// From GABLE_SESSION_FOLDER, GABLE_SESSION_MODE, GABLE_SESSION_METRICS (separated by commas), GABLE_SESSION_CALLS.
 struct SessionRequest {
   /// time: times of kernels while recording them costs little; kernels: of all; alone: of kernels that run one after
   /// the other, and of CUDA graphs.
