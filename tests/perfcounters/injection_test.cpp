@@ -103,8 +103,8 @@ TEST_CASE("recording becomes too costly where launches come too fast for long, n
 #ifdef GABLE_CUPTI_LIBRARY
 namespace {
 
-/// Runs the injected entry in a process of its own, which goes on to exit with 7; returns how it ended.
-int injected_process(const std::string& folder, const char* mode) {
+/// Runs the injected entry in a process of its own, which goes on to end with 7; returns how it ended.
+int injected_process(const std::string& folder, const char* mode, void (*end)(int) = std::exit) {
   std::fflush(nullptr);
   const pid_t child = fork();
   REQUIRE(child >= 0);
@@ -118,7 +118,7 @@ int injected_process(const std::string& folder, const char* mode) {
     if (entry == nullptr) _exit(1);
     entry();
     entry();  // a second call does nothing
-    std::exit(7);
+    end(7);
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
@@ -165,6 +165,10 @@ TEST_CASE("injected where there is no driver: the reason is in the session's fol
     CHECK(all.processes[0].ended_well);
     if (!has_driver()) CHECK(any_says(all.notes, "GPU kernels: "));
   }
+  const SessionFolder quick;
+  CHECK(WEXITSTATUS(injected_process(quick.path(), "time", std::quick_exit)) == 7);
+  REQUIRE(read_kernels(quick.path()).processes.size() == 1);
+  CHECK(read_kernels(quick.path()).processes[0].ended_well);
   // Neither a folder that is not there nor an unknown mode is the program's business.
   CHECK(WEXITSTATUS(injected_process("/nowhere", "time")) == 7);
   const SessionFolder folder;
