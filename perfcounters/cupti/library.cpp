@@ -105,69 +105,96 @@ Functions load_functions() {
   return f;
 }
 
+/// The driver's functions by name.
+struct DriverLibrary {
+  void* handle;
+
+  template <typename Function>
+  void find(const char* name, Function& function) const {
+    cupti::find(handle, name, perf::kNoDriver, function);
+  }
+  /// Null with a driver that is too old to have it.
+  template <typename Function>
+  void find_new(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(dlsym(handle, name));
+  }
+};
+
+void find_basics(const DriverLibrary& library, Driver& d) {
+  library.find("cuInit", d.init);
+  library.find("cuDeviceGetCount", d.device_count);
+  library.find("cuDeviceGet", d.device);
+  library.find("cuDevicePrimaryCtxRetain", d.retain);
+  library.find("cuDevicePrimaryCtxRelease_v2", d.release);
+  library.find("cuCtxPushCurrent_v2", d.push);
+  library.find("cuCtxPopCurrent_v2", d.pop);
+  library.find("cuCtxSynchronize", d.synchronize);
+  library.find("cuGetErrorName", d.error_name);
+  library.find("cuDeviceGetAttribute", d.attribute);
+  library.find("cuDeviceGetName", d.device_name);
+  library.find("cuModuleLoadData", d.load_module);
+  library.find("cuModuleUnload", d.unload_module);
+  library.find("cuModuleGetFunction", d.function);
+  library.find("cuMemAlloc_v2", d.allocate);
+  library.find("cuMemFree_v2", d.free);
+  library.find("cuMemsetD8_v2", d.fill);
+  library.find("cuLaunchKernel", d.launch);
+  library.find("cuFuncGetName", d.function_name);
+  library.find("cuKernelGetName", d.kernel_name);
+  library.find_new("cuFuncGetParamInfo", d.function_parameter);
+  library.find_new("cuKernelGetParamInfo", d.kernel_parameter);
+  library.find("cuPointerGetAttribute", d.pointer_attribute);
+  library.find("cuCtxGetCurrent", d.current);
+  library.find("cuMemcpyDtoH_v2", d.read);
+  library.find("cuStreamCreate", d.create_stream);
+  library.find("cuStreamDestroy_v2", d.destroy_stream);
+  library.find("cuStreamIsCapturing", d.is_capturing);
+  library.find("cuThreadExchangeStreamCaptureMode", d.capture_mode);
+}
+
+/// What graphs are read by, and what runs their nodes one by one.
+void find_graphs(const DriverLibrary& library, Driver& d) {
+  library.find("cuGraphGetNodes", d.graph_nodes);
+  library.find("cuGraphNodeGetType", d.node_type);
+  library.find("cuGraphKernelNodeGetParams_v2", d.kernel_node);
+  library.find("cuGraphChildGraphNodeGetGraph", d.child_graph);
+  library.find("cuGraphCreate", d.graph_create);
+  library.find("cuGraphClone", d.graph_clone);
+  library.find("cuGraphDestroy", d.graph_destroy);
+  library.find("cuGraphAddEmptyNode", d.add_empty_node);
+  library.find("cuGraphAddMemsetNode", d.add_fill_node);
+  library.find_new("cuGraphGetEdges_v2", d.graph_edges);
+  library.find("cuGraphInstantiateWithFlags", d.instantiate);
+  library.find("cuGraphExecDestroy", d.exec_destroy);
+  library.find("cuGraphLaunch", d.graph_launch);
+  library.find("cuGraphKernelNodeGetAttribute", d.kernel_attribute);
+  library.find("cuGraphMemcpyNodeGetParams", d.copy_node);
+  library.find("cuGraphMemsetNodeGetParams", d.fill_node);
+  library.find("cuGraphHostNodeGetParams", d.host_node);
+  library.find("cuLaunchKernelEx", d.launch_ex);
+  library.find("cuLaunchHostFunc", d.launch_host);
+  library.find("cuMemcpy3DAsync_v2", d.copy);
+  library.find("cuMemsetD2D8Async", d.fill_bytes);
+  library.find("cuMemsetD2D16Async", d.fill_halves);
+  library.find("cuMemsetD2D32Async", d.fill_words);
+}
+
+void initialise(const Driver& d) {
+  const CUresult result = d.init(0);
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  d.error_name(result, &name);
+  throw GpuProfilerError(result == CUDA_ERROR_NO_DEVICE ? perf::kNoGpu : perf::kNoDriver,
+                         std::string("cuInit: ") + (name != nullptr ? name : "unknown error"));
+}
+
 Driver load_driver() {
   std::string opened;
-  void* library = open_first({"libcuda.so.1"}, perf::kNoDriver, opened);
+  const DriverLibrary library{open_first({"libcuda.so.1"}, perf::kNoDriver, opened)};
   Driver d{};
-  const auto get = [&](const char* name, auto& function) { find(library, name, perf::kNoDriver, function); };
-  get("cuInit", d.init);
-  get("cuDeviceGetCount", d.device_count);
-  get("cuDeviceGet", d.device);
-  get("cuDevicePrimaryCtxRetain", d.retain);
-  get("cuDevicePrimaryCtxRelease_v2", d.release);
-  get("cuCtxPushCurrent_v2", d.push);
-  get("cuCtxPopCurrent_v2", d.pop);
-  get("cuCtxSynchronize", d.synchronize);
-  get("cuGetErrorName", d.error_name);
-  get("cuDeviceGetAttribute", d.attribute);
-  get("cuDeviceGetName", d.device_name);
-  get("cuModuleLoadData", d.load_module);
-  get("cuModuleUnload", d.unload_module);
-  get("cuModuleGetFunction", d.function);
-  get("cuMemAlloc_v2", d.allocate);
-  get("cuMemFree_v2", d.free);
-  get("cuMemsetD8_v2", d.fill);
-  get("cuLaunchKernel", d.launch);
-  get("cuFuncGetName", d.function_name);
-  get("cuKernelGetName", d.kernel_name);
-  d.function_parameter = reinterpret_cast<decltype(d.function_parameter)>(dlsym(library, "cuFuncGetParamInfo"));
-  d.kernel_parameter = reinterpret_cast<decltype(d.kernel_parameter)>(dlsym(library, "cuKernelGetParamInfo"));
-  get("cuPointerGetAttribute", d.pointer_attribute);
-  get("cuGraphGetNodes", d.graph_nodes);
-  get("cuGraphNodeGetType", d.node_type);
-  get("cuGraphKernelNodeGetParams_v2", d.kernel_node);
-  get("cuGraphChildGraphNodeGetGraph", d.child_graph);
-  get("cuCtxGetCurrent", d.current);
-  get("cuGraphCreate", d.graph_create);
-  get("cuGraphClone", d.graph_clone);
-  get("cuGraphDestroy", d.graph_destroy);
-  get("cuGraphAddEmptyNode", d.add_empty_node);
-  get("cuGraphAddMemsetNode", d.add_fill_node);
-  d.graph_edges = reinterpret_cast<decltype(d.graph_edges)>(dlsym(library, "cuGraphGetEdges_v2"));
-  get("cuGraphInstantiateWithFlags", d.instantiate);
-  get("cuGraphExecDestroy", d.exec_destroy);
-  get("cuGraphLaunch", d.graph_launch);
-  get("cuGraphKernelNodeGetAttribute", d.kernel_attribute);
-  get("cuGraphMemcpyNodeGetParams", d.copy_node);
-  get("cuGraphMemsetNodeGetParams", d.fill_node);
-  get("cuGraphHostNodeGetParams", d.host_node);
-  get("cuLaunchKernelEx", d.launch_ex);
-  get("cuLaunchHostFunc", d.launch_host);
-  get("cuMemcpy3DAsync_v2", d.copy);
-  get("cuMemcpyDtoH_v2", d.read);
-  get("cuMemsetD2D8Async", d.fill_bytes);
-  get("cuMemsetD2D16Async", d.fill_halves);
-  get("cuMemsetD2D32Async", d.fill_words);
-  get("cuStreamCreate", d.create_stream);
-  get("cuStreamDestroy_v2", d.destroy_stream);
-  get("cuStreamIsCapturing", d.is_capturing);
-  get("cuThreadExchangeStreamCaptureMode", d.capture_mode);
-  if (const CUresult result = d.init(0); result != CUDA_SUCCESS) {
-    const char* name = nullptr;
-    d.error_name(result, &name);
-    throw GpuProfilerError(result == CUDA_ERROR_NO_DEVICE ? perf::kNoGpu : perf::kNoDriver,
-                           std::string("cuInit: ") + (name != nullptr ? name : "unknown error"));
-  }
+  find_basics(library, d);
+  find_graphs(library, d);
+  initialise(d);
   return d;
 }
 
