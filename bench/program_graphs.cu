@@ -111,9 +111,7 @@ cudaGraph_t captured(Data& d, const char* what, bool second_half) {
   return graph;
 }
 
-int main(int argc, char** argv) {
-  const char* what = argc > 1 ? argv[1] : "all";
-  const int launches = argc > 2 ? std::atoi(argv[2]) : 20;
+Data make_data() {
   Data d{};
   for (float** vector : {&d.x, &d.y, &d.z}) {
     CHECK(cudaMalloc(vector, kBytes));
@@ -131,30 +129,43 @@ int main(int argc, char** argv) {
   void* space;  // so that a capture allocates nothing
   CHECK(cudaMalloc(&space, 64 << 20));
   CHECK(cublasSetWorkspace(d.blas, space, 64 << 20));
+  return d;
+}
 
+/// A graph with the given one as its child.
+cudaGraph_t as_child(cudaGraph_t graph) {
+  cudaGraph_t parent;
+  cudaGraphNode_t node;
+  CHECK(cudaGraphCreate(&parent, 0));
+  CHECK(cudaGraphAddChildGraphNode(&node, parent, nullptr, 0, graph));
+  CHECK(cudaGraphDestroy(graph));
+  return parent;
+}
+
+cudaGraphExec_t instantiated(Data& d, const char* what) {
   cudaGraph_t graph = captured(d, what, false);
-  if (!std::strcmp(what, "all")) {  // as another graph's child
-    cudaGraph_t parent;
-    cudaGraphNode_t node;
-    CHECK(cudaGraphCreate(&parent, 0));
-    CHECK(cudaGraphAddChildGraphNode(&node, parent, nullptr, 0, graph));
-    CHECK(cudaGraphDestroy(graph));
-    graph = parent;
-  }
+  if (!std::strcmp(what, "all")) graph = as_child(graph);
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   CHECK(cudaGraphDestroy(graph));
+  return exec;
+}
+
+void update(Data& d, const char* what, cudaGraphExec_t exec) {
+  const cudaGraph_t graph = captured(d, what, true);
+  cudaGraphExecUpdateResultInfo result;
+  CHECK(cudaGraphExecUpdate(exec, graph, &result));
+  CHECK(cudaGraphDestroy(graph));
+}
+
+/// Seconds per launch.
+double launch(Data& d, const char* what, cudaGraphExec_t exec, int launches) {
   cudaEvent_t begin, end;
   CHECK(cudaEventCreate(&begin));
   CHECK(cudaEventCreate(&end));
   CHECK(cudaEventRecord(begin, d.stream));
   for (int i = 0; i < launches; ++i) {
-    if (!std::strcmp(what, "updated") && i == launches / 2) {
-      graph = captured(d, what, true);
-      cudaGraphExecUpdateResultInfo result;
-      CHECK(cudaGraphExecUpdate(exec, graph, &result));
-      CHECK(cudaGraphDestroy(graph));
-    }
+    if (!std::strcmp(what, "updated") && i == launches / 2) update(d, what, exec);
     const cudaStream_t stream = i % 2 != 0 ? d.stream : d.second;
     CHECK(cudaGraphLaunch(exec, stream));
     CHECK(cudaStreamSynchronize(stream));
@@ -163,9 +174,11 @@ int main(int argc, char** argv) {
   CHECK(cudaDeviceSynchronize());
   float milliseconds = 0;
   CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
-  std::printf("%s %.9g\n", what, double(milliseconds) * 1e-3 / launches);
+  return double(milliseconds) * 1e-3 / launches;
+}
 
-  // Nobody who listens may change this.
+/// Nobody who listens may change this.
+void print_results(const Data& d) {
   const int places[] = {0, 12345, kN / 2 - 1, kN / 2 + 100, kN / 2 + 5000, kN - 1};
   const float* vectors[] = {d.x, d.y, d.z};
   float value = 0;
@@ -177,6 +190,15 @@ int main(int argc, char** argv) {
   }
   CHECK(cudaMemcpy(&value, d.sum, sizeof value, cudaMemcpyDeviceToHost));
   std::printf("sum.check %g\nhosts.check %d\n", double(value), hosts);
+}
+
+int main(int argc, char** argv) {
+  const char* what = argc > 1 ? argv[1] : "all";
+  const int launches = argc > 2 ? std::atoi(argv[2]) : 20;
+  Data d = make_data();
+  const cudaGraphExec_t exec = instantiated(d, what);
+  std::printf("%s %.9g\n", what, launch(d, what, exec, launches));
+  print_results(d);
   CHECK(cudaGraphExecDestroy(exec));
   return 0;
 }
