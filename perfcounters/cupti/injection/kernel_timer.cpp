@@ -23,10 +23,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;
-// What a killed process may lose; at first less, since some programs are short.
-constexpr std::chrono::milliseconds kFirstPause{10}, kFlushPause{100};
-constexpr int kFirstFlushes = 300;
-constexpr int kUnrolled = 20;  // launches of a graph whose kernels are timed alone
+constexpr std::chrono::milliseconds kFlushPause{100};  // what a killed process may lose
+constexpr int kUnrolled = 20;                          // launches of a graph whose kernels are timed alone
 
 thread_local bool unrolls = false;  // this thread's launches come from a graph that is being unrolled
 
@@ -70,8 +68,7 @@ class Timer {
   bool pause() {
     {
       std::unique_lock lock(pausing_);
-      if (!wake_.wait_for(lock, pauses_++ < kFirstFlushes ? kFirstPause : kFlushPause, [this] { return too_costly_; }))
-        return false;
+      if (!wake_.wait_for(lock, kFlushPause, [this] { return too_costly_; })) return false;
     }
     functions().activity_disable(kind());
     stop_();
@@ -112,7 +109,6 @@ class Timer {
   std::mutex pausing_;
   std::condition_variable wake_;
   bool too_costly_ = false;
-  std::int64_t pauses_ = 0;
   std::mutex flushing_;
   bool finished_ = false;
   TimedKernels kernels_;

@@ -14,7 +14,7 @@ namespace gable::cupti {
 namespace {
 
 constexpr std::size_t kMaxNotes = 50;
-constexpr std::chrono::milliseconds kMinPause{10};
+constexpr std::chrono::milliseconds kMinPause{80};
 constexpr int kPauses = 30;  // writing takes at most 1 part in so many of the time
 
 /// secure_getenv: a privileged program must not write where its caller chose.
