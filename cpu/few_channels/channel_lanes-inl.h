@@ -1,7 +1,8 @@
 // The few-channel tile whose lanes are output channels.
-// Tile: 14 pixels x 2 vectors, or for the 2x2 pool 2 rows x 12 pixels x 1 vector (6 x 2). Accumulators in registers,
-// the strip and a panel of weights in L1 or L2. Inner step: one tap of one channel, 1 or 2 vectors of weights and 14 or
-// 24 broadcast floats for 24 to 28 FMA.
+// Tile: 14 pixels x 2 vectors or 28 x 1, or for the 2x2 pool 2 rows x 12 pixels x 1 vector (6 x 2). A tile of one
+// vector whose taps share broadcasts keeps their weights in registers and has 14 pixels. Accumulators in registers, the
+// strip and a panel of weights in L1 or L2. Inner step: one tap of one channel, 1 or 2 vectors of weights and 14 or 24
+// to 28 broadcast floats for 24 to 28 FMA.
 #if defined(GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_
 #undef GABLE_CPU_FEW_CHANNELS_CHANNEL_LANES_INL_H_
@@ -22,13 +23,15 @@ HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-constexpr int kFewTile[kFewMaxVectors + 1] = {0, 14, 14};
+constexpr int kFewTile[kFewMaxVectors + 1] = {0, HWY_TARGET == HWY_AVX3 ? 28 : 14, 14};
 constexpr int kFewPair[kFewMaxVectors + 1] = {0, 12, 6};
 constexpr bool kFewSharesTaps = true;  // enough registers for the weights of a kernel row
+constexpr int kFewSharedTile = 14;     // pixels of a tile of one vector whose pixels are neighbours
 #else
 constexpr int kFewTile[kFewMaxVectors + 1] = {0, 12, 6};
 constexpr int kFewPair[kFewMaxVectors + 1] = {0, 6, 2};
 constexpr bool kFewSharesTaps = false;
+constexpr int kFewSharedTile = 12;
 #endif
 
 /// The accumulator of output pixel p, or the largest of its 2x2 window.
@@ -50,7 +53,7 @@ HWY_INLINE void finish_in_registers(const FewChannelLanesCall& call, const FewV 
   const FewD d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   const FewV least = hn::Set(d, call.activation == Activation::relu ? 0.0f : -INFINITY);
-  HWY_UNROLL(14) for (int p = 0; p < kPixels / kRows; ++p) {
+  HWY_UNROLL(28) for (int p = 0; p < kPixels / kRows; ++p) {
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
       store(at_least(d, least, pooled(sum, p, v)), call.y + p * call.y_px + v * lanes, v);
     }
@@ -65,7 +68,7 @@ HWY_INLINE void finish_in_memory(const FewChannelLanesCall& call, const FewV (&s
   const int lanes = static_cast<int>(hn::Lanes(d));
   constexpr int kOut = kPixels / kRows;
   HWY_ALIGN float block[kOut * kVectors * hn::MaxLanes(FewD())];
-  HWY_UNROLL(14) for (int p = 0; p < kOut; ++p) {
+  HWY_UNROLL(28) for (int p = 0; p < kOut; ++p) {
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
       hn::Store(pooled(sum, p, v), d, block + (p * kVectors + v) * lanes);
     }
@@ -151,14 +154,14 @@ struct FewSteps {
       HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + (step * kVectors + v) * lanes);
       px.hide(kPixels);
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+        HWY_UNROLL(28) for (int p = 0; p < kPixels; ++p) {
           const FewV input = hn::Set(d, px.at(base[row][p / kBasePixels], p % kBasePixels)[step]);
           HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) sum[row][p][v] = add_product(d, input, w[v], sum[row][p][v]);
         }
       }
     }
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+      HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
         const float* next = base[row][b] + kSteps;  // a copy: gcc would keep an array behind the asm in memory
         keep_apart(next);
         base[row][b] = next;
@@ -186,7 +189,7 @@ struct FewSteps {
       prefetch_output(call, run);
       Bases base;
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(2) for (int b = 0; b < kBases; ++b) {
+        HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
           base[row][b] = x[row] + tile.offsets[run] + b * kBasePixels * tile.x_px;
         }
       }
@@ -194,6 +197,41 @@ struct FewSteps {
       for (; step + 9 <= tile.run_steps; step += 9) multiply_add<9>(base, px, weights, sum);
       for (; step + 3 <= tile.run_steps; step += 3) multiply_add<3>(base, px, weights, sum);
       for (; step < tile.run_steps; ++step) multiply_add<1>(base, px, weights, sum);
+    }
+  }
+};
+
+/// All steps of a tile of one row and one vector whose pixels are kPitch apart. Each product reads its input from a
+/// base and a constant: with an index, Intel's front end takes it as two instructions.
+template <int kPixels, int kPitch>
+struct FewStepsOfPitch {
+  using Sums = FewV[1][kPixels][1];
+
+  template <int kSteps>
+  static HWY_INLINE void multiply_add(const float*& x, const float*& weights, Sums& sum) {
+    const FewD d;
+    const int lanes = static_cast<int>(hn::Lanes(d));
+    HWY_UNROLL(9) for (int step = 0; step < kSteps; ++step) {
+      const FewV w = hn::LoadU(d, weights + step * lanes);
+      HWY_UNROLL(28) for (int p = 0; p < kPixels; ++p) {
+        sum[0][p][0] = add_product(d, hn::Set(d, x[p * kPitch]), w, sum[0][p][0]);
+      }
+      ++x;
+      keep_apart(x);  // else gcc keeps inputs that several steps read, and no register is left for them
+    }
+    weights += kSteps * lanes;
+  }
+
+  static HWY_INLINE void all(const FewChannelLanesCall& call, const float* first, Sums& sum) {
+    const FewTileCall& tile = call.tile;
+    const float* weights = tile.weights;
+    for (std::int64_t run = 0; run < tile.runs; ++run) {
+      FewSteps<1, kPixels, 1>::prefetch_output(call, run);
+      const float* x = first + tile.offsets[run];
+      std::int64_t step = 0;
+      for (; step + 9 <= tile.run_steps; step += 9) multiply_add<9>(x, weights, sum);
+      for (; step + 3 <= tile.run_steps; step += 3) multiply_add<3>(x, weights, sum);
+      for (; step < tile.run_steps; ++step) multiply_add<1>(x, weights, sum);
     }
   }
 };
@@ -206,18 +244,26 @@ void channel_lanes_tile(const FewChannelLanesCall& call) {
   HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
     const FewV bias = hn::LoadU(d, call.tile.bias + v * lanes);
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) sum[row][p][v] = bias;
+      HWY_UNROLL(28) for (int p = 0; p < kPixels; ++p) sum[row][p][v] = bias;
     }
   }
   const float* x[kRows];
   HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) x[row] = call.tile.x + row * call.tile.x_row;
-  if constexpr (kVectors == 1 && kFewSharesTaps) {
+  if constexpr (kVectors == 1 && kFewSharesTaps && kPixels <= kFewSharedTile) {
     if (call.tile.x_px == 1 && call.tile.run_steps == 5) {
       shared_taps<kRows, kPixels, 5>(call.tile, x, sum);
     } else if (call.tile.x_px == 1 && call.tile.run_steps == 3) {
       shared_taps<kRows, kPixels, 3>(call.tile, x, sum);
     } else {
       FewSteps<kRows, kPixels, 1>::all(call, x, sum);
+    }
+  } else if constexpr (kVectors == 1 && kPixels > kFewSharedTile) {
+    if (call.tile.x_px == 3) {  // three channels, of every pixel or of every second one
+      FewStepsOfPitch<kPixels, 3>::all(call, x[0], sum);
+    } else if (call.tile.x_px == 6) {
+      FewStepsOfPitch<kPixels, 6>::all(call, x[0], sum);
+    } else {
+      FewSteps<kRows, kPixels, kVectors>::all(call, x, sum);
     }
   } else {
     FewSteps<kRows, kPixels, kVectors>::all(call, x, sum);

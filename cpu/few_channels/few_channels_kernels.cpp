@@ -21,6 +21,7 @@ FewChannelsKernels make_few_channels_kernels() {
   kernels.pixel_lanes_rows = kFewPixelLanesRows;
   kernels.shares_taps = kFewSharesTaps;
   kernels.max_pixels = {0, kFewTile[1], kFewTile[2]};
+  kernels.max_neighbours = kFewSharedTile;
   kernels.max_pair_pixels = {0, kFewPair[1], kFewPair[2]};
   fill_channel_lanes<1, 1, kFewTile[1]>(kernels.row[1]);
   fill_channel_lanes<1, 2, kFewTile[2]>(kernels.row[2]);

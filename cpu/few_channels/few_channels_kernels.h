@@ -17,7 +17,7 @@
 
 namespace gable::cpu {
 
-constexpr int kFewMaxPixels = 14;
+constexpr int kFewMaxPixels = 28;
 constexpr int kFewMaxVectors = 2;
 constexpr int kFewMaxPixelLanesChannels = 8;  // output channels; the cost of interleaving them is quadratic
 constexpr int kFewPixelLanesBlock = 6;        // output channels of one tile of pixel lanes
@@ -92,6 +92,7 @@ struct FewChannelsKernels {
   int lanes, pixel_lanes_rows;
   bool shares_taps;  // tiles of one vector use a broadcast input for all taps of a kernel row that read it
   std::array<int, kFewMaxVectors + 1> max_pixels, max_pair_pixels;  // by vectors; pairs are even
+  int max_neighbours;  // the same of one row of one vector, if pixels are neighbours: their taps may share broadcasts
   /// Channel lanes, indexed [vectors][pixels]: one row of pixels, or a pair of rows under a 2x2 pool.
   FewChannelLanesFunction row[kFewMaxVectors + 1][kFewMaxPixels + 1];
   FewChannelLanesFunction row_pair[kFewMaxVectors + 1][kFewMaxPixels + 1];

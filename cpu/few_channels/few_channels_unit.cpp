@@ -179,7 +179,8 @@ class Unit {
   void compute_row(FewChannelLanesCall& call, float* out, std::size_t vectors) const {
     const std::int64_t side = pool_side(p_);
     const auto& functions = (side == 2 ? run_.kernels.row_pair : run_.kernels.row)[vectors];
-    const std::int64_t most = (side == 2 ? run_.kernels.max_pair_pixels : run_.kernels.max_pixels)[vectors] / side;
+    std::int64_t most = (side == 2 ? run_.kernels.max_pair_pixels : run_.kernels.max_pixels)[vectors] / side;
+    if (side == 1 && b_.strip.pixel_step == 1) most = std::min<std::int64_t>(most, run_.kernels.max_neighbours);
     const std::int64_t tiles = ceil_div(p_.out_w(), most);
     std::int64_t pixel = 0;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {

@@ -58,6 +58,23 @@ TEST_CASE("few channels: kernels of one to five taps a row, of few and of many o
   }
 }
 
+TEST_CASE("few channels: rows of one vector of outputs, of which a tile takes up to 28 pixels") {
+  std::mt19937 random(24);
+  for (const std::int64_t w : {15, 28, 29, 43, 54, 57}) {
+    for (const std::int64_t k : {10, 16}) {
+      const std::int64_t stride = 1 + w % 2;
+      Conv2dProblem p = sized({.c = 3, .h = 7, .w = w * stride, .k = k, .r = 3, .s = 3, .bias = true}, 1, 1);
+      p.stride_h = p.stride_w = stride;
+      p.pad_top = p.pad_left = 1;
+      p.ho = (p.h - 1) / stride + 1;
+      p.wo = (p.w - 1) / stride + 1;
+      p.nhwc = true;
+      p.activation = k == 10 ? Activation::relu : Activation::none;
+      check_everywhere_in("few_channels", p, random);
+    }
+  }
+}
+
 TEST_CASE("few channels: strides, dilation and padding on every side") {
   std::mt19937 random(22);
   check_everywhere_in("few_channels",
