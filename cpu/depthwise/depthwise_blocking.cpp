@@ -14,6 +14,9 @@ constexpr std::int64_t kBlockBytes = 512;
 /// Threads that write different channels of the same pixels fetch lines from each other's caches: as long as it takes
 /// to add so many products to each output.
 constexpr double kSharedPixels = 2;
+/// The start of a unit and the rows that it reads beside its own: as long as it takes to add so many products to each
+/// output of a row, but at most a row.
+constexpr double kHaloProducts = 9;
 /// Pointwise pixels are computed in rows of at most this many.
 constexpr std::int64_t kPointwiseRow = 256;
 
@@ -152,12 +155,12 @@ class Blocking {
   }
   std::int64_t least_channels() const { return round_up(kBlockBytes / element_bytes(), channel_step()); }
 
-  /// The time of the busiest thread, in channels of a row of output. A unit takes one more row of time for its halo,
-  /// and one more if a row has no partner for a row tile. At the end a thread waits for a part of a unit.
+  /// The time of the busiest thread, in channels of a row of output. A unit takes up to one more row of time for its
+  /// halo, and one more if a row has no partner for a row tile. At the end a thread waits for a part of a unit.
   double cost(const UnitSize& unit) const {
     const auto turns = static_cast<double>(ceil_div(units_of(unit), threads_));
     const auto rows = static_cast<double>(unit.rows);
-    const double halo = p_.r > 1 ? 1 : 0;
+    const double halo = p_.r > 1 ? std::min(1.0, kHaloProducts / static_cast<double>(p_.r * p_.s)) : 0;
     const double extra = b_.row_tile_outputs > 0 && unit.rows % kRowTileRows != 0 ? 1.5 : halo;
     const auto channels = static_cast<double>(unit.whole_pixels ? p_.k : unit.channels);
     const double shared = unit.whole_pixels ? 0 : kSharedPixels / static_cast<double>(p_.r * p_.s);
