@@ -122,7 +122,7 @@ ReorderCosts reorder_costs(const Conv2dProblem& p) {
 /// Several threads of a Xeon with AMX. Between the reorders and the kernel they exchange the data between their caches.
 /// Fitted to twelve threads.
 double exchanged_seconds(const Conv2dProblem& p, double inner, int threads) {
-  constexpr double kSlower = 2, kExchanged = 0.2e-9, kRegion = 4e-6;  // of the kernel, an element, a reorder
+  constexpr double kSlower = 1.35, kExchanged = 0.08e-9, kRegion = 4e-6;  // of the kernel, an element, a reorder
   const ReorderCosts cost = reorder_costs(p);
   double seconds = kSlower * cost.clock * inner;
   const auto add = [&](std::int64_t units, std::int64_t elements) {
