@@ -60,6 +60,32 @@ def test_a_link_to_nowhere_is_found(tmp_path):
     assert broken_links(document) == ["none.md", "other.md#third"]
 
 
+STEP = re.compile(r"^\| [^|]+ \| ([^|]*`[^|]+) \| ([^|]*`[^|]+) \| [^|]+ \|$", re.MULTILINE)
+
+
+def files_of(places: str) -> list[pathlib.Path]:
+    """The files of a cell of docs/layout.md. A name alone lies in the folder of the one before it."""
+    files, folder = [], ROOT
+    for place in re.findall(r"`([^`]+)`", places):
+        candidates = [ROOT / "api/include" / place, ROOT / place, folder / place]
+        found = next((path for path in candidates if path.exists()), None)
+        assert found is not None, f"docs/layout.md: {place} is not there"
+        folder = found.parent
+        files += [path for path in found.iterdir() if path.is_file()] if found.is_dir() else [found]
+    return files
+
+
+def test_the_types_of_layout_are_where_it_says():
+    steps = STEP.findall((ROOT / "docs/layout.md").read_text())
+    assert len(steps) > 20
+    missing = []
+    for types, places in steps:
+        code = "".join(path.read_text() for path in files_of(places))
+        names = (re.split(r"\W", name, maxsplit=1)[0] for name in re.findall(r"`([^`]+)`", types))
+        missing += [f"{name} in {places}" for name in names if not re.search(rf"\b{name}\b", code)]
+    assert missing == []
+
+
 def test_options_of_measure_are_described_in_the_order_that_designated_initialisers_need():
     text = (ROOT / "docs/measuring-your-code.md").read_text()
     table = re.search(r"^\| option \| \|\n\|---\|---\|\n((?:\| `\.[^\n]*\n)+)", text, re.MULTILINE).group(1)
