@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <new>
@@ -35,6 +36,13 @@ class AlignedFloats {
   std::unique_ptr<float, Free> data_;
   std::size_t size_;
 };
+
+/// The part of a workspace that one thread writes, of at least `floats`: whole cache lines and a page. Without the
+/// page, the prefetcher of one thread's core would take the first lines of the next thread's part from it.
+constexpr std::size_t thread_part_floats(std::int64_t floats) {
+  constexpr std::size_t kLineFloats = 16, kPageFloats = 1024;
+  return (static_cast<std::size_t>(floats) + kLineFloats - 1) / kLineFloats * kLineFloats + kPageFloats;
+}
 
 /// For memory whose leftovers take part in sums that nobody reads: lanes beyond the last channel, vectors that reach
 /// beyond the last row. A denormal there costs an Intel core about 150 cycles a product. AddressSanitizer's builds keep

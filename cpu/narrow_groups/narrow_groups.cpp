@@ -115,8 +115,8 @@ void NarrowGroupsPlan::pack(const void* weights, const WeightStrides& strides, v
   }
 }
 
-/// To [block][kh][group][kw][4 input channels][4 output channels][output][input]; zeros for groups of the last block
-/// that there are not.
+/// To [block][kh][group][kw][quad of inputs][quad of outputs][output][input]; zeros for the groups that the last block
+/// lacks.
 void NarrowGroupsPlan::pack_quads(const void* weights, const WeightStrides& strides, float* packed) const {
   const Conv2dProblem& p = problem_;
   for (std::int64_t first = 0; first < p.groups; first += blocking_.block_groups) {

@@ -4,9 +4,10 @@
 // costs a permutation and a store for each vector, and serves all taps: 9 products of a 3×3. Inputs of 16 bits are
 // widened on the way into the strip, and a tile's results are narrowed from L1. With AVX512-BF16 the strip has pairs of
 // bf16 channels as they lie, 32 bits in place of a float, and a step multiplies two channels (narrow_groups_dot.cpp).
-// Groups of 4 or 8 outputs with AVX-512 take the channels as they lie, four of them a load (quads-inl.h).
+// Groups of 4 or 8 outputs and 8, 12, 16... inputs take the channels as they lie with AVX-512, a quad of four with each
+// load (quads-inl.h).
 //   block   the groups of one vector: lanes / group_k of them
-//   strip   a ring of spread rows of a block, as many as the taps of one output row span; in L1
+//   strip   a ring of a block's rows, spread or copied, as many as the taps of one output row span; in L1
 //   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.
 #pragma once
 
@@ -65,14 +66,13 @@ class NarrowGroupsPlan {
  private:
   void pack_quads(const void* weights, const WeightStrides& strides, float* packed) const;
 
-  /// A page apart: the prefetcher of one thread's core would take the first lines of the next thread's strip from it.
   std::int64_t thread_floats() const {
-    constexpr std::int64_t kPageFloats = 1024;
-    return round_up(blocking_.span * blocking_.strip_row + kMaxNarrowGroupsPixels * kernels_->lanes, 16) + kPageFloats;
+    return static_cast<std::int64_t>(
+        thread_part_floats(blocking_.span * blocking_.strip_row + kMaxNarrowGroupsPixels * kernels_->lanes));
   }
   std::int64_t steps() const { return narrow_groups_steps(problem_, *kernels_); }
   std::int64_t block_weights() const { return problem_.r * problem_.s * steps() * kernels_->lanes; }
-  /// Floats of a block's bias: a vector, or of quads a vector for each of its sums.
+  /// Floats of a block's bias: one vector; with quads four, as each output has four lanes.
   std::int64_t block_bias() const { return kernels_->lanes * (kernels_->quads ? kQuad : 1); }
 
   Conv2dProblem problem_;

@@ -21,12 +21,16 @@ constexpr double kSpreadPixel = 4;
 constexpr double kSpreadVector = 1.2;
 constexpr double kSpreadFurtherVector = 5.3;  // for each vector of input channels but the first
 constexpr ConversionCost kStored{0, 4};
-// All of these in f32, where groups fill whole vectors and L1 keeps the strip, on cores that do not halve vectors.
+// Times the sum of the above, in f32 arithmetic on cores that do not halve vectors, where groups fill whole vectors and
+// L1 keeps the strip.
 constexpr double kWholeVectors = 0.78;
-// Of quads: times fma_cycles(), then cycles of a tap of a tile, of a tile, of 8 outputs, and of a vector of pixels that
-// is copied. Tiles and taps are of each group. Fitted on Zen 5 and on a Xeon with AMX.
-constexpr double kQuadsProduct = 0.72, kQuadsTap = 8, kQuadsTile = 43, kQuadsOutputs = 2, kQuadsCopied = 5.2;
-constexpr double kFarOutputs = 3;  // 8 outputs of an image that L2 does not keep
+// Quads, fitted on Zen 5 and on a Xeon with AMX. Tiles and taps are counted for each group.
+constexpr double kQuadsProduct = 0.72;  // times fma_cycles()
+constexpr double kQuadsTap = 8;         // of a tile
+constexpr double kQuadsTile = 43;
+constexpr double kQuadsOutputs = 2;   // 8 outputs
+constexpr double kFarOutputs = 3;     // more for an image that L2 does not keep
+constexpr double kQuadsCopied = 5.2;  // a vector of a pixel, into the strip
 
 double rows_of_unit(const Conv2dProblem& p, const NarrowGroupsBlocking& b) {
   return static_cast<double>(std::min({p.h, (b.units.rows - 1) * p.stride_h + b.span, b.units.rows * p.r}));

@@ -268,7 +268,7 @@ const NarrowGroupsKernels& quads_kernels() {
 
 const NarrowGroupsKernels& narrow_groups_kernels_for([[maybe_unused]] const Conv2dProblem& p) {
 #if HWY_TARGET == HWY_AVX3
-  if (p.group_c() % kQuad == 0 && p.group_c() >= kFewestQuads * kQuad) {
+  if (p.group_c() % kQuad == 0 && p.group_c() >= kLeastQuads * kQuad) {
     if (p.group_k() == kQuad) return quads_kernels<1>();
     if (p.group_k() == 2 * kQuad) return quads_kernels<2>();
   }

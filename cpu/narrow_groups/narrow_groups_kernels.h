@@ -16,10 +16,10 @@ namespace gable::cpu {
 
 constexpr int kMaxNarrowGroupsPixels = 14;
 constexpr int kMaxQuadsPixels = 14;
-/// Input channels, and output channels, of a product of quads; and its lanes (quads-inl.h).
+/// A vector of weights has kQuad input channels for each of kQuad output channels (quads-inl.h).
 constexpr int kQuad = 4, kQuadLanes = kQuad * kQuad;
-/// Quads of a group from which on they are faster than spread vectors.
-constexpr int kFewestQuads = 2;
+/// With fewer quads of input channels in a group, spread vectors are faster.
+constexpr int kLeastQuads = 2;
 constexpr std::int64_t kMaxNarrowGroupsRows = 16;  // of the kernel
 /// A block's input channels fill at most this many vectors.
 constexpr std::int64_t kMaxSpreadVectors = 4;
@@ -40,15 +40,15 @@ struct SpreadCall {
 using SpreadFunction = void (*)(const SpreadCall&);
 
 /// One register tile: pixels of one row × one vector of output channels. `rows[kh]` is the tile's first pixel under tap
-/// (kh, 0). A kernel row has `runs` runs of `steps` vectors, or quads of each group, x_run floats apart; weights are
-/// one stream, of quads one for each group.
+/// (kh, 0). A kernel row has `runs` runs of `steps` vectors, x_run floats apart; weights are one stream. With quads,
+/// each group has runs of `steps` quads and its own stream of weights within a kernel row.
 struct NarrowGroupsCall {
   const float* const* rows;
   std::int64_t first_row, end_row;  // kernel rows that read the image
   std::int64_t x_pixel, x_run, runs, steps;
   const float* weights;      // of kernel row first_row
   std::int64_t weights_row;  // floats of a kernel row
-  const float* bias;         // one vector, or the first value of each sum of quads
+  const float* bias;         // one vector; with quads four, as each output has four lanes
   float* y;
   std::int64_t y_pixel;
   int valid;    // lanes
@@ -69,14 +69,14 @@ struct NarrowGroupsKernels {
   int lanes;  // of a vector
   int max_pixels;
   bool pairs;  // of bf16: an element of strip and weights is a pair of channels, and tiles store bf16 themselves
-  bool quads;  // of channels: the strip holds them as they lie
+  bool quads;  // the strip holds channels as they lie, and loads take four of a group
   std::array<SpreadFunction, 3> spread;                   // indexed by DType
   NarrowGroupsFunction tile[kMaxNarrowGroupsPixels + 1];  // indexed by pixels
   NarrowingFunction narrow_f16, narrow_bf16;
 };
 
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target);
-/// Those that multiply the problem's groups fastest: of quads where the target has them for such groups.
+/// The fastest ones for the problem's groups: quads where the target has them for such groups.
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target, const Conv2dProblem& p);
 
 /// The kernels of AVX512-BF16 for the target avx512, and why this CPU lacks them, or empty.
@@ -87,6 +87,7 @@ std::string missing_narrow_groups_dot();
 inline std::int64_t narrow_groups_steps(const Conv2dProblem& p, const NarrowGroupsKernels& kernels) {
   return kernels.pairs ? p.group_c() / 2 : p.group_c();
 }
+
 /// Vectors of a pixel of the strip.
 inline std::int64_t narrow_groups_pixel_vectors(const Conv2dProblem& p, const NarrowGroupsKernels& kernels) {
   if (!kernels.quads) return narrow_groups_steps(p, kernels);

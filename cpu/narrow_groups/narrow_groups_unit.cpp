@@ -19,9 +19,9 @@ class Unit {
         b_(run.blocking),
         place_(run.blocking.units.at(index)),
         window_(unit_window(run.problem, run.blocking.units, place_)),
-        steps_(narrow_groups_steps(p_, r_.kernels)),
         pixel_vectors_(narrow_groups_pixel_vectors(p_, r_.kernels)),
-        quads_(p_.group_c() / kQuad),
+        tap_steps_(r_.kernels.quads ? p_.group_c() / kQuad : pixel_vectors_),
+        weights_row_(p_.s * narrow_groups_steps(p_, r_.kernels) * r_.kernels.lanes),
         block_lanes_(b_.block_groups * p_.group_k()),
         strip_(strip),
         next_row_(std::numeric_limits<std::int64_t>::min()) {}
@@ -79,10 +79,8 @@ class Unit {
       rows[kh] = ring_row(first + kh * p_.dilation_h) + tile.pixel * p_.stride_w * pixel;
     }
     const bool quads = r_.kernels.quads, one_run = p_.dilation_w == 1 && !quads;
-    const std::int64_t steps = quads ? quads_ : pixel_vectors_;
     const Strides y = y_strides(p_);
     const std::int64_t first_lane = place_.group * block_lanes_;
-    const std::int64_t weights_row = p_.s * steps_ * lanes();
     const int valid = static_cast<int>(std::min(block_lanes_, p_.k - first_lane));
     void* const y_tile = advance(r_.y, p_.dtype,
                                  place_.first_image * y.image + (place_.first_row + tile.row) * y.row +
@@ -96,9 +94,9 @@ class Unit {
          .x_pixel = p_.stride_w * pixel,
          .x_run = p_.dilation_w * pixel,
          .runs = one_run ? 1 : p_.s,
-         .steps = one_run ? p_.s * steps : steps,
-         .weights = r_.packed + (place_.group * p_.r + taps.begin) * weights_row,
-         .weights_row = weights_row,
+         .steps = one_run ? p_.s * tap_steps_ : tap_steps_,
+         .weights = r_.packed + (place_.group * p_.r + taps.begin) * weights_row_,
+         .weights_row = weights_row_,
          .bias = r_.bias + place_.group * r_.block_bias,
          .y = narrows ? results : static_cast<float*>(y_tile),
          .y_pixel = narrows ? lanes() : y.pixel,
@@ -114,8 +112,8 @@ class Unit {
   const NarrowGroupsBlocking& b_;
   UnitPlace place_;
   UnitWindow window_;
-  // Divisions, once a unit.
-  std::int64_t steps_, pixel_vectors_, quads_, block_lanes_;
+  // Computed once a unit, since they take divisions. tap_steps_: of a tap, in a tile's run; weights_row_: floats.
+  std::int64_t pixel_vectors_, tap_steps_, weights_row_, block_lanes_;
   float* strip_;
   std::int64_t next_row_;  // of the image; rows before it were spread
 };

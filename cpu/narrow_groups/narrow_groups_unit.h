@@ -15,8 +15,8 @@ struct NarrowGroupsRun {
   const std::int32_t* source;  // SpreadCall's
   const void* x;
   const float* packed;
-  const float* bias;        // of each block
-  std::int64_t block_bias;  // floats
+  const float* bias;  // of each block, block_bias floats
+  std::int64_t block_bias;
   void* y;
 };
 

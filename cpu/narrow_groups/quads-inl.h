@@ -1,9 +1,9 @@
-// Groups of 4 or 8 output channels and of 8, 12 or more input channels, with vectors of 16 lanes. The strip holds the
-// channels of a block as they lie. A load repeats four channels of a group, a quad, in each quarter of a vector, and
-// the vector of weights has four output channels of it: lane 4 o + i is the weight of output o and input i. So a
-// product adds 16 terms that count, where a lane for each output channel leaves half of the vector empty for 8 of them,
-// and where "spread" vectors take a permutation for each channel and pixel. Each sum is spread over the four lanes of
-// its quarter: a tile ends with the transposes and additions of four vectors into one.
+// Groups of 4 or 8 output channels whose input channels are a multiple of 4 and at least 8, with vectors of 16 lanes.
+// The strip holds the channels of a block as they lie. A load repeats a quad, four input channels of a group, in each
+// quarter of a vector. A vector of weights belongs to four output channels: lane 4 o + i has the weight of output o and
+// input i. So all 16 lanes of a product count. A lane for each output channel would leave half of the vector empty for
+// groups of 8, and "spread" vectors need a permutation for each channel and pixel. An output's sum lies in the four
+// lanes of its quarter: at its end, a tile adds the lanes of four vectors into one.
 // Tile: 14 pixels × 1 or 2 vectors. A step reads 1 or 2 vectors of weights and 14 quads for 14 or 28 FMA.
 #if defined(GABLE_CPU_QUADS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_QUADS_INL_H_
@@ -24,7 +24,7 @@ namespace gable::cpu::HWY_NAMESPACE {
 using QuadD = hn::CappedTag<float, kQuadLanes>;
 using QuadV = hn::Vec<QuadD>;
 
-/// Lane 4 o + v: output o of sum v, whose four lanes of quarter o are added.
+/// Lane 4 o + v is output o of vector v: the sum of the four lanes of its quarter o.
 HWY_INLINE QuadV add_quarters(QuadV a, QuadV b, QuadV c, QuadV e) {
   const QuadD d;
   const hn::Repartition<double, QuadD> pairs;
@@ -34,14 +34,14 @@ HWY_INLINE QuadV add_quarters(QuadV a, QuadV b, QuadV c, QuadV e) {
                  hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce)));
 }
 
-/// kVectors: of the output channels of a group, 4 in each.
+/// kVectors: a group's output channels, 4 in each.
 template <int kPixels, int kVectors>
 struct QuadsTile {
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
-  static constexpr int kStored = 4 / kVectors;  // pixels that four sums hold
+  static constexpr int kStored = 4 / kVectors;  // pixels whose outputs fill a vector
   using Sums = QuadV[kPixels * kVectors];
 
-  /// All taps of one group, whose first channel lies `channel` floats into a pixel.
+  /// Adds all taps of the group whose first channel lies `channel` floats into a pixel.
   static HWY_INLINE void add_taps(const NarrowGroupsCall& call, std::int64_t channel, const float* weights, Sums& sum) {
     const QuadD d;
     PixelPitch px = PixelPitch::of(call.x_pixel);
@@ -71,7 +71,7 @@ struct QuadsTile {
     }
   }
 
-  /// The outputs of kStored pixels, one after another in `outputs`.
+  /// Stores `pixels` of the kStored pixels whose outputs lie one after another in `outputs`.
   static HWY_INLINE void store(QuadV outputs, float* y, std::int64_t y_pixel, int pixels) {
     const hn::Half<QuadD> half;
     const auto low = hn::LowerHalf(half, outputs), high = hn::UpperHalf(half, outputs);

@@ -52,9 +52,7 @@ std::int64_t PointwisePlan::padded_lanes() const { return round_up(problem_.k, k
 std::size_t PointwisePlan::strip_floats() const {
   if (!blocking_.copies_input) return 0;
   const std::int64_t pixels = std::min(blocking_.group_pixels, blocking_.units.pixels);
-  // A page apart: the prefetcher of one thread's core would take the first lines of the next thread's strip.
-  constexpr std::size_t kPageFloats = 1024;
-  return line_floats(pixels * blocking_.strip_pixel) + kPageFloats;
+  return thread_part_floats(pixels * blocking_.strip_pixel);
 }
 
 std::size_t PointwisePlan::packed_bytes() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/common/aligned.h"
 #include "cpu/common/parallel.h"
 #include "cpu/common/strips.h"
 #include "cpu/common/tiling.h"
@@ -35,6 +36,12 @@ TEST_CASE("tiles cover the pixels once, in multiples of their step and nearly eq
       }
     }
   }
+}
+
+TEST_CASE("what two threads write lies a page apart, in cache lines of their own") {
+  static_assert(thread_part_floats(1) == 16 + 1024);
+  static_assert(thread_part_floats(32) == 32 + 1024);
+  CHECK((thread_part_floats(3 * 10 * 14) * sizeof(float)) % 64 == 0);
 }
 
 TEST_CASE("parallel units: each unit runs once, by a thread that exists") {
