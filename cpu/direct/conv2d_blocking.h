@@ -31,7 +31,7 @@ struct TileChoice {
   bool two_rows;      // a tile is two rows of one image, where both have the same taps inside
   bool stores;        // the tile stores the final result; else the store kernel finishes a strip
   bool non_temporal;  // its stores are non-temporal, where y is aligned to vectors
-  bool prefetches_output;  // its other stores are to lines that it prefetches
+  bool prefetches_output;  // prefetches the lines of its ordinary stores
 };
 
 /// Where tiles read their input.

@@ -19,11 +19,13 @@ constexpr double kPaddingTap = 5;            // that skips a tile's pixels
 constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
 constexpr double kFarGroupPixel = 2;         // of a group's output, in tensors that L2 does not keep
 constexpr ConversionCost kStaged{3.5, 1.3}, kStored{13, 8.5};
-// Windows in NCHW on several threads: times fma_cycles(), cycles of a tile, of a vector of pixels that is staged, of 16
-// outputs and of a unit, and seconds beside what threads take to start elsewhere. Fitted on twelve threads of a Xeon
-// with AMX.
-constexpr double kPlanesProduct = 1.81, kPlanesTile = 247, kPlanesStagedVector = 21, kPlanesOutputs = 40,
-                 kPlanesUnit = 2011, kPlanesStart = 1.1e-6;
+// Windows in NCHW, fitted on twelve threads of a Xeon with AMX.
+constexpr double kNchwProduct = 1.81;  // times fma_cycles()
+constexpr double kNchwTile = 247;
+constexpr double kNchwStagedVector = 21;  // of 16 pixels
+constexpr double kNchwOutputs = 40;       // 16 of them
+constexpr double kNchwUnit = 2011;
+constexpr double kNchwStart = 1.1e-6;  // seconds, besides a parallel region's
 
 /// Runs of consecutive input lanes in one kernel row.
 double runs_of_row(const Conv2dBlocking& b) {
@@ -52,19 +54,19 @@ bool l2_keeps_tensors(const Conv2dProblem& p) {
   return (p.x_elements() + p.y_elements()) * static_cast<std::int64_t>(size_of(p.dtype)) <= l2_bytes();
 }
 
-/// The panels of a group that have as many lanes.
+/// Panels of a group with the same number of lanes.
 struct Panels {
-  double count, vectors;  // of each
-  double product;         // cycles of one with a vector of weights
+  double count, vectors;  // vectors of one panel
+  double product;         // cycles of a product with one of these vectors
 };
 
-/// Calls `add` for the panels of a group.
+/// Calls `add` with the panels of a group, once for each number of lanes.
 template <typename Add>
 void for_panels(const Conv2dProblem& p, const Conv2dKernels& kernels, const Target& target, const Add& add) {
   std::int64_t lanes = 0, panels = 0;
   for (std::int64_t lane = 0; lane < p.group_k(); lane += panels * lanes) {
     lanes = tile_panel_lanes(kernels, p.group_k() - lane);
-    panels = std::max<std::int64_t>(1, (p.group_k() - lane) / lanes);  // alike
+    panels = std::max<std::int64_t>(1, (p.group_k() - lane) / lanes);  // of as many lanes
     add(Panels{static_cast<double>(panels), static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes)),
                fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
                    (lanes < kernels.lanes ? kHalfVectorProduct : 1)});
@@ -76,8 +78,8 @@ double tiles_of_row(const Conv2dBlocking& b) {
   return static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, b.tile.pixels)) / rows_of_tile;
 }
 
-/// Each unit stages the planes under it.
-double planes_seconds(const Conv2dProblem& problem, const Target& target, int threads) {
+/// Windows in NCHW on several threads: each unit stages the parts of the planes that it reads.
+double nchw_windows_seconds(const Conv2dProblem& problem, const Target& target, int threads) {
   const Conv2dKernels& kernels = conv2d_kernels(target);
   const Conv2dBlocking b = choose_blocking(problem, kernels, threads);
   const Conv2dProblem& p = b.problem;
@@ -87,15 +89,15 @@ double planes_seconds(const Conv2dProblem& problem, const Target& target, int th
   double cycles = 0;
   for_panels(p, kernels, target, [&](const Panels& panels) {
     const double products = kernel_rows * steps * panels.vectors * std::max(pixels * panels.product, tiles * weights);
-    cycles += panels.count * (products * kPlanesProduct + rows * tiles * kPlanesTile);
+    cycles += panels.count * (products * kNchwProduct + rows * tiles * kNchwTile);
   });
   const std::int64_t units = b.units.count();
   const std::int64_t unit_rows = std::min(p.h, (b.units.rows - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1);
   const std::int64_t unit_columns = std::min(p.w, (b.units.pixels - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1);
   const std::int64_t staged = b.units.images * unit_rows * p.group_c() * ceil_div(unit_columns, std::int64_t{16});
-  cycles = cycles * static_cast<double>(p.n * p.groups) + static_cast<double>(p.y_elements()) / 16 * kPlanesOutputs +
-           static_cast<double>(units) * (static_cast<double>(staged) * kPlanesStagedVector + kPlanesUnit);
-  return estimated_seconds(problem, cycles, units, threads) + kPlanesStart;
+  cycles = cycles * static_cast<double>(p.n * p.groups) + static_cast<double>(p.y_elements()) / 16 * kNchwOutputs +
+           static_cast<double>(units) * (static_cast<double>(staged) * kNchwStagedVector + kNchwUnit);
+  return estimated_seconds(problem, cycles, units, threads) + kNchwStart;
 }
 
 }  // namespace
@@ -104,7 +106,7 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const Conv2dKernels& kernels = conv2d_kernels(target);
   const bool window = problem.r * problem.s > 1 && problem.pool.none();
   if (!problem.nhwc && threads > 1 && window && has_amx_beside(kernels.lanes))
-    return planes_seconds(problem, target, threads);
+    return nchw_windows_seconds(problem, target, threads);
   if (!has_estimate(problem)) return kNoEstimate;
   const Conv2dBlocking b = choose_blocking(problem, kernels, threads);
   const Conv2dProblem& p = b.problem;

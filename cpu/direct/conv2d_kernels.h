@@ -27,15 +27,17 @@ struct WeightPanel {
   std::int64_t in_tiles, in_lanes, last_in_lanes;
 };
 
-/// Weights that tiles prefetch to L2 for later ones: a tile one float for each kAheadShare floats of its own, from
-/// `first` on, and the next tile those that follow. Null: none.
+/// So many tiles share the work of prefetching the weights that follow their panel.
 constexpr std::int64_t kAheadShare = 4;
+
+/// A tile's share of the weights that follow its panel, which it prefetches to L2: `floats` of them from `first` on.
+/// Null where there is nothing to prefetch.
 struct WeightsAhead {
   const float* first = nullptr;
-  std::int64_t floats = 0;  // of one tile
-  std::int64_t tile = 0;
+  std::int64_t floats = 0;
+  std::int64_t tile = 0;  // of those with this panel
 
-  /// Twice through all, since a tile with rows of padding leaves out a part.
+  /// The next tile's share. All shares come twice, since a tile whose kernel rows read padding leaves out a part.
   void next_tile() {
     if (first == nullptr) return;
     if (++tile == 2 * kAheadShare) {
