@@ -16,9 +16,9 @@
 namespace gable {
 namespace {
 
-/// The number of images in one pass. All, if the weights exceed half of L2, since every pass reads them, or if several
-/// threads would exchange parts of images that the last level keeps. Else a divisor of n, so that the reordered tensors
-/// fit half of the threads' L2.
+/// The number of images in one pass, a divisor of n: so many that the reordered tensors fit half of the threads' L2.
+/// All images, if the weights exceed half of L2, since every pass reads them, or if the last level keeps all tensors of
+/// several threads.
 std::int64_t reordered_images(const Conv2dProblem& p, int threads) {
   const std::int64_t half = cpu::l2_bytes() / 2;
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
@@ -112,7 +112,7 @@ ReorderCosts reorder_costs(const Conv2dProblem& p) {
     return p.dtype == DType::bf16 ? ReorderCosts{1.43, 0.2e-9, 0.12e-9, 200e-9}
                                   : ReorderCosts{1, 0.3e-9, 0.12e-9, 270e-9};
   }
-  // Of bf16 by pairs on cores that do not halve vectors, NHWC's estimates are of their own clock.
+  // On cores that do not halve vectors, NHWC's estimates of bf16 without groups have factors of their own.
   constexpr double kClock = 0.82, kClockOfPairs = 1.07, kElement = 0.14e-9, kElementOf16Bits = 0.08e-9,
                    kFarByte = 0.04e-9, kStart = 160e-9;
   const bool pairs = p.dtype == DType::bf16 && p.groups == 1 && cpu::whole_vector_share(16) < 1;
@@ -125,6 +125,7 @@ double exchanged_seconds(const Conv2dProblem& p, double inner, int threads) {
   constexpr double kSlower = 1.35, kExchanged = 0.08e-9, kRegion = 4e-6;  // of the kernel, an element, a reorder
   const ReorderCosts cost = reorder_costs(p);
   double seconds = kSlower * cost.clock * inner;
+  // Both reorders are counted as shared by rows.
   const auto add = [&](std::int64_t units, std::int64_t elements) {
     const double share = cost.element / static_cast<double>(std::min<std::int64_t>(threads, units));
     seconds += static_cast<double>(elements) * (share + kExchanged) + (units > 1 ? kRegion : 0);
@@ -161,9 +162,9 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   if (place.threads > 1 || (cpu::whole_vector_share(16) == 1 && !cpu::has_amx_beside(16))) return cpu::kNoEstimate;
   // Reordered copies that do not fit the last level beside the tensors come from memory.
   constexpr double kByteOfMemory = 0.5e-9;
-  // Of 16 bits in several passes, which L2 keeps.
-  constexpr double kPasses = 0.9;
-  const double passes = pass.problem.n < p.n && p.dtype != DType::f32 ? kPasses : 1;
+  // In several passes L2 keeps the reordered copies, which are a larger part of the time in 16 bits.
+  constexpr double kPassesOf16Bits = 0.9;
+  const double passes = pass.problem.n < p.n && p.dtype != DType::f32 ? kPassesOf16Bits : 1;
   return passes * seconds + kByteOfMemory * std::max(0.0, 2 * bytes - static_cast<double>(cpu::l3_bytes()));
 }
 

@@ -274,16 +274,16 @@ std::int64_t stripe_columns_of(std::int64_t rows, std::int64_t columns) {
   return rows <= kTileRows ? kFewRowsColumns : columns;
 }
 
-/// How threads share a matrix.
+/// How threads share a matrix x.
 enum class Sharing {
   rows,
-  columns,  // each thread writes neighbouring rows of y: the kernel that reads them next shares them so too
+  columns,  // so that a thread writes neighbouring rows of y, which the next kernel on this thread reads
 };
 
-/// The stripes of a matrix, in the order of units.
+/// The parts of a matrix that are units of work: kTileRows rows of `width` columns each.
 struct Stripes {
-  std::int64_t rows, columns, width;  // numbers of stripes, and the columns of one
-  bool columns_first;                 // units of one stripe of columns follow one another
+  std::int64_t rows, columns, width;  // the number of parts each way, and the columns of one
+  bool columns_first;                 // units of the same columns follow one another
 
   std::int64_t count() const { return rows * columns; }
   std::int64_t row(std::int64_t unit) const { return (columns_first ? unit % rows : unit / columns) * kTileRows; }

@@ -16,7 +16,7 @@ struct Transpose2d {
 /// element_bytes is 2 or 4. x and y must not overlap.
 void transpose(const Transpose2d& shape, const void* x, void* y, int element_bytes, const Target& target, int threads);
 
-/// Units of work in which threads transpose matrices of `rows` x `columns`.
+/// Units of work in which threads share the rows of matrices of `rows` x `columns`.
 std::int64_t transpose_units(std::int64_t matrices, std::int64_t rows, std::int64_t columns);
 
 /// Four-dimensional layout changes: n images of c × h × w.
