@@ -86,6 +86,30 @@ TEST_CASE(
   check_large_result<Conv2dPlan>();
 }
 
+template <class Plan>
+bool streams(const Conv2dProblem& p, const Target& target) {
+  return Plan(p, target, 1).description().fusion.find("non-temporal stores") != std::string::npos;
+}
+
+TEST_CASE("f32 results are written with non-temporal stores by the one rule of cache.h, whatever the kernel") {
+  constexpr std::int64_t kRows = 64, kPixelBytes = 32 * sizeof(float);
+  for (const std::int64_t more : {-1, 0, 1}) {
+    const std::int64_t columns = last_level_bytes() / (kRows * kPixelBytes) + more;
+    const bool beyond = beyond_last_level(kRows * columns * kPixelBytes);
+    CHECK(beyond == (more > 0));
+    const Conv2dProblem pointwise = sized({.c = 16, .h = kRows, .w = columns, .k = 32}, 0, 0);
+    const Conv2dProblem depthwise =
+        same_padded({.c = 32, .h = kRows, .w = columns, .k = 32, .r = 3, .s = 3, .groups = 32});
+    for (const Target* target : supported_targets()) {
+      INFO(target->name);
+      CHECK(streams<Conv2dPlan>(pointwise, *target) == beyond);
+      if (pointwise_refusal(pointwise, *target).empty()) CHECK(streams<PointwisePlan>(pointwise, *target) == beyond);
+      if (depthwise_staged_refusal(depthwise, *target).empty())
+        CHECK(streams<DepthwiseStagedPlan>(depthwise, *target) == beyond);
+    }
+  }
+}
+
 /// The smallest height with which outputs of 40 channels and 37 columns take more than L2.
 std::int64_t rows_beyond_l2() { return l2_bytes() / (40 * 37 * 4) + 1; }
 
