@@ -181,6 +181,8 @@ bench_step() {
   check info "$gable" info --json "$out/info.json"
   devices=cuda:0
   if grep -qE '^  cudnn:0 .*' "$out/info.txt" && ! grep -qE '^  cudnn:0 *not available' "$out/info.txt"; then devices+=,cudnn:0; fi
+  check ceilings "$gable" ceilings --quick --json "$out/ceilings.json"
+  check plausible python3 "$(dirname "$0")/gpu_ceilings_check.py" "$out/ceilings.json"
   check study "$gable" bench --suite study --device "$devices" --json "$out/study.json"
   # The ladder, its steps in turn on the same layers.
   for kernel in $(kernels); do ladder+=${ladder:+,}cuda:0?kernel=$kernel; done

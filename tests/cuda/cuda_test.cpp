@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -330,26 +330,20 @@ TEST_CASE("events measure the GPU's work between them: less than the host waits 
   CHECK(most >= 0.7);
 }
 
-TEST_CASE("measured ceilings stay below the vendor's formulas, and each level of memory above the one behind it") {
+TEST_CASE("measured ceilings have names of their own, samples and formulas") {
   if (is_missing("cuda")) return;
   const std::vector<Ceiling> all = device_ceilings(open("cuda:0"), {.quick = true});
-  std::map<std::string, double> medians;
+  std::set<std::string> names;
   for (const Ceiling& c : all) {
     CAPTURE(c.name);
     REQUIRE_FALSE(c.samples.empty());
-    std::vector<double> sorted = c.samples;
-    std::sort(sorted.begin(), sorted.end());
-    const double median = medians[c.name] = sorted[sorted.size() / 2];
-    CHECK(sorted.front() > 0);
+    CHECK(*std::min_element(c.samples.begin(), c.samples.end()) > 0);
     CHECK_FALSE(c.formula.empty());
-    if (c.theoretical > 0) CHECK(median < 1.05 * c.theoretical);
-    if (c.theoretical > 0) CHECK(median > 0.4 * c.theoretical);
-    MESSAGE(c.name, ": ", median, c.theoretical > 0 ? " of " + std::to_string(c.theoretical) : "", "; ", c.note);
+    CHECK(names.insert(c.name).second);
   }
-  CHECK(medians.size() == all.size());
-  CHECK(medians.at("dram read") < medians.at("l2 read"));
-  CHECK(medians.at("l2 read") < medians.at("shared memory read"));
-  CHECK(medians.at("launch, back to back") < medians.at("launch and wait"));
+  // bench/gpu_ceilings_check.py compares their values.
+  for (const char* name : {"dram read", "l2 read", "shared memory read", "launch, back to back", "launch and wait"})
+    CHECK(names.contains(name));
 }
 
 TEST_CASE("loops move exactly their bytes, whatever is too little is refused") {
