@@ -285,8 +285,7 @@ bool prefetches_weights(const Conv2dBlocking& b) {
   constexpr std::int64_t kLeastPixels = 6;  // of a tile: with fewer, loads bound a step
   const Conv2dProblem& p = b.problem;
   const std::int64_t tiles = b.units.images * b.units.rows * ceil_div(b.units.pixels, std::int64_t{b.tile.pixels});
-  const bool wide = b.units.pixels >= kLeastPixels;
-  return p.r * p.s > 1 && wide && tiles >= kAheadShare &&
+  return p.r * p.s > 1 && b.units.pixels >= kLeastPixels && tiles >= kAheadShare &&
          p.k * p.group_c() * p.r * p.s * kFloat > last_level_bytes() * 5 / 16;
 }
 

@@ -107,6 +107,63 @@ TEST_CASE("narrow groups: rows so wide that a unit has a part of them") {
   check_narrow_groups(sized(p, 1, 1), random, 5);
 }
 
+/// In every type on every supported target; by quads on one of them if it has them.
+void check_quads(Conv2dProblem p, std::mt19937& random, int threads = 1) {
+  for (const DType type : kTypes) {
+    p.dtype = type;
+    const Sample sample = random_sample(p, random);
+    for (const Target* target : supported_targets()) {
+      if (narrow_groups_refusal(p, *target).empty()) check_plan<NarrowGroupsPlan>(p, *target, threads, sample);
+    }
+  }
+}
+
+TEST_CASE("narrow groups by quads: every register tile, and groups that the last block lacks") {
+  std::mt19937 random(96);
+  for (const std::int64_t group_k : {4, 8}) {
+    for (std::int64_t width = 1; width <= kMaxQuadsPixels + 1; ++width) {
+      const std::int64_t group_c = 8 + 4 * (width % 4), groups = 3 + width % 3;
+      const Conv2dProblem p{.n = 2,
+                            .c = groups * group_c,
+                            .h = 3,
+                            .w = width,
+                            .k = groups * group_k,
+                            .r = 3,
+                            .s = 3,
+                            .pad_top = 1,
+                            .pad_left = 1,
+                            .groups = groups,
+                            .bias = width % 3 > 0,
+                            .activation = width % 2 > 0 ? Activation::relu : Activation::none};
+      check_quads(sized(p, 1, 1), random, 1 + static_cast<int>(width % 2));
+    }
+  }
+}
+
+TEST_CASE("narrow groups by quads: strides, dilations, flat and tall kernels, padding beyond the image, wide rows") {
+  std::mt19937 random(97);
+  for (const std::int64_t group_k : {4, 8}) {
+    const Conv2dProblem layer{.c = 40, .h = 15, .w = 33, .k = 5 * group_k, .groups = 5, .bias = true};
+    for (const std::int64_t stride : {1, 2, 5}) {
+      for (const std::int64_t dilation : {1, 3}) {
+        for (const auto& [r, s] : {std::pair{1, 1}, {1, 7}, {5, 1}, {4, 2}}) {
+          Conv2dProblem p = layer;
+          p.r = r;
+          p.s = s;
+          p.stride_h = p.stride_w = stride;
+          p.dilation_h = p.dilation_w = dilation;
+          p.pad_top = p.pad_left = dilation > 1 ? 5 : 0;
+          check_quads(sized(p, p.pad_top, p.pad_left), random);
+        }
+      }
+    }
+    Conv2dProblem wide = layer;
+    wide.w = 211;
+    wide.r = wide.s = 3;
+    for (const int threads : {1, 5}) check_quads(sized(wide, 0, 0), random, threads);
+  }
+}
+
 TEST_CASE("narrow groups keep groups apart on every target: a NaN stays in its group") {
   std::mt19937 random(95);
   for (const std::int64_t width : {3, 4, 8}) {  // 8 by quads of channels with AVX-512

@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpu/depthwise/depthwise.h"
@@ -11,6 +12,9 @@
 #include "cpu/depthwise/depthwise_staged.h"
 #include "cpu/direct/conv2d.h"
 #include "cpu/few_channels/few_channels.h"
+#include "cpu/few_outputs/few_outputs.h"
+#include "cpu/narrow_groups/narrow_groups.h"
+#include "cpu/planes/planes.h"
 #include "cpu/pointwise/pointwise.h"
 #include "tests/cpu/oracle.h"
 
@@ -207,6 +211,31 @@ TEST_CASE("packing: pointwise plans of a layer share weights exactly where the b
     const Conv2dProblem large =
         sized({.n = 7, .c = 64, .h = 56, .w = 56, .k = 256, .stride_h = 2, .stride_w = 2, .bias = true}, 0, 0);
     CHECK(PointwisePlan(small, *target, 1).packing() == PointwisePlan(large, *target, 3).packing());
+  }
+}
+
+TEST_CASE("packing: narrow_groups plans of another image, epilogue and number of threads share weights") {
+  std::vector<Packed> all;
+  for (const std::int64_t group_k : {3, 4, 8}) {
+    for (const std::int64_t group_c : {4, 8, 12}) {  // spread, and by quads with AVX-512
+      const Conv2dProblem p{.c = 3 * group_c, .k = 3 * group_k, .r = 3, .s = 3, .groups = 3};
+      for (Packed& packed : packed_everywhere<NarrowGroupsPlan>(p, narrow_groups_refusal))
+        all.push_back(std::move(packed));
+    }
+  }
+  check_layers(all);
+}
+
+TEST_CASE("packing: few_outputs and planes plans of another image, epilogue and number of threads share weights") {
+  for (const std::int64_t c : {64, 200}) {
+    CHECK(check_pairs(packed_everywhere<FewOutputsPlan>({.c = c, .k = 3}, few_outputs_refusal), false).equal > 0);
+  }
+  const auto refusal = [](const Conv2dProblem& p, const Target& target) {
+    return planes_refusal(p, 0, planes::vector_unit(target));
+  };
+  for (const std::int64_t k : {8, 40}) {
+    const Conv2dProblem p{.c = 20, .k = k, .r = 3, .s = 3};
+    CHECK(check_pairs(packed_everywhere<PlanesPlan>(p, refusal), false).equal > 0);
   }
 }
 

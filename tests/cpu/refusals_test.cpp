@@ -29,6 +29,7 @@ TEST_CASE("plans of every kernel throw on a target that the CPU lacks, on imposs
   check_precautions<DepthwisePlanesPlan>();
   check_precautions<DepthwiseStagedPlan>();
   check_precautions<FewChannelsPlan>();
+  check_precautions<FewOutputsPlan>();
   check_precautions<PlanesPlan>();
   check_precautions<NarrowGroupsPlan>();
   check_precautions<PointwisePlan>();
