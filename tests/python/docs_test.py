@@ -1,5 +1,6 @@
-"""The documents of the repository: links lead somewhere, and no merge is left half done."""
+"""The documents of the repository: links lead somewhere, types and options that they name exist, and no merge is left half done."""
 
+import functools
 import json
 import os
 import pathlib
@@ -104,6 +105,26 @@ def drawings() -> list[tuple[str, str]]:
     """README's pictures of studies, each with the command below it that draws it."""
     text = (ROOT / "README.md").read_text()
     return re.findall(r"!\[[^\]]*\]\((docs/images/[^)]*\.svg)\)\s+```\n(?:./run )?(gable plot [^\n]*)\n```", text)
+
+
+COMMAND = re.compile(r"\bgable (run conv2d|[a-z]+)((?:(?!`|\n| -- |#).)*)")  # up to what is the program's or a remark
+
+
+@pytest.mark.skipif(not os.environ.get("GABLE_COMMAND"), reason="GABLE_COMMAND is not set: CMake's test sets it")
+def test_commands_in_documents_have_the_options_that_they_use():
+    @functools.cache
+    def help_of(command: str) -> str:
+        done = subprocess.run([os.environ["GABLE_COMMAND"], *command.split(), "--help"], capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else ""
+
+    used, unknown = 0, []
+    for document in DOCUMENTS:
+        for command, rest in COMMAND.findall(document.read_text()):
+            options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest)
+            used += len(options)
+            unknown += [f"{document.name}: gable {command} {o}" for o in options if not re.search(rf"{o}(?![\w-])", help_of(command))]
+    assert used > 50
+    assert unknown == []
 
 
 @pytest.mark.skipif(not os.environ.get("GABLE_COMMAND"), reason="GABLE_COMMAND is not set: CMake's test sets it")
