@@ -1,7 +1,7 @@
 // The terminal's table of ceilings and rates.
 #pragma once
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 #include "bench/measure/ceilings.h"
 
 namespace gable::bench {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 #include "bench/measure/cliffs.h"
 #include "bench/measure/outcome.h"
 

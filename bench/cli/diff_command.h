@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 #include "bench/diff/compare.h"
 #include "bench/measure/outcome.h"
 

@@ -1,7 +1,7 @@
 // `gable info`: lists devices and counter sources; for those that are not available, the reason and the cure.
 #pragma once
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 
 namespace gable::bench {
 

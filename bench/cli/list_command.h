@@ -2,7 +2,7 @@
 // its JSON.
 #pragma once
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 #include "bench/measure/outcome.h"
 #include "bench/workloads/selection.h"
 

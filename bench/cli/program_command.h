@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "bench/cli/console.h"
 #include "bench/cli/study_run.h"
+#include "bench/console/console.h"
 
 namespace gable::bench {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 
 namespace gable::bench {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "bench/cli/console.h"
 #include "bench/cli/study_run.h"
+#include "bench/console/console.h"
 
 namespace gable::bench {
 

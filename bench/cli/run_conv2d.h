@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 #include "bench/workloads/selection.h"
 
 namespace gable::bench {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/console.h"
 #include "bench/cli/study_run.h"
+#include "bench/console/console.h"
 #include "bench/measure/outcome.h"
 
 namespace gable::bench {

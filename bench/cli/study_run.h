@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 #include "bench/measure/ceiling_rounds.h"
 #include "bench/measure/energy.h"
 #include "bench/measure/measure.h"

@@ -7,13 +7,13 @@
 
 #include "bench/cli/choice_commands.h"
 #include "bench/cli/cliffs_command.h"
-#include "bench/cli/console.h"
 #include "bench/cli/diff_command.h"
 #include "bench/cli/profile_command.h"
 #include "bench/cli/program_command.h"
 #include "bench/cli/run_conv2d.h"
 #include "bench/cli/study_commands.h"
 #include "bench/cli/verify_command.h"
+#include "bench/console/console.h"
 #include "bench/counting/workload_process.h"
 
 namespace gable::bench {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "bench/cli/console.h"
 #include "bench/cli/study_commands.h"
+#include "bench/console/console.h"
 #include "bench/measure/outcome.h"
 
 namespace gable::bench {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 #include "bench/counting/row_counters.h"
 #include "bench/record/study.h"
 #include "perfcounters/program/launch.h"

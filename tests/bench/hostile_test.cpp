@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "bench/cli/command.h"
-#include "bench/cli/console.h"
 #include "bench/common/files.h"
+#include "bench/console/console.h"
 #include "bench/measure/outcome.h"
 #include "bench/measure/random_verify.h"
 #include "bench/record/schema.h"

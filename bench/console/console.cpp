@@ -1,5 +1,5 @@
 // See console.h.
-#include "bench/cli/console.h"
+#include "bench/console/console.h"
 
 #include <fmt/format.h>
 #include <gable/error.h>
