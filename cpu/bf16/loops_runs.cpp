@@ -1,5 +1,9 @@
 // Runs of halves, for units that take one half at a time: see loops.h.
 #include "cpu/bf16/loops.h"
+
+#include <algorithm>
+#include <limits>
+
 #include "cpu/common/cache.h"
 
 namespace gable::cpu::bf16 {
@@ -24,7 +28,8 @@ class RunGroup {
     ++halves_;
     if (count_ > 0) {
       HalfRun& last = runs_[count_ - 1];
-      const bool follows = last.row == half.row && last.positions == half.positions &&
+      const bool same_taps = last.taps.begin == half.taps.begin && last.taps.end == half.taps.end;
+      const bool follows = last.row == half.row && last.positions == half.positions && same_taps &&
                            last.column + last.halves * last.positions == half.column;
       if (follows) {
         ++last.halves;
@@ -48,7 +53,13 @@ constexpr std::int64_t kHalvesWorthARound = 4;
 class RunLoop {
  public:
   RunLoop(TileLoop& loop, const InputView& input, const Chunk& chunk, bool flat)
-      : loop_(loop), b_(loop.run().blocking), input_(input), chunk_(chunk), flat_(flat), group_(most_halves()) {}
+      : loop_(loop),
+        b_(loop.run().blocking),
+        input_(input),
+        chunk_(chunk),
+        flat_(flat),
+        whole_(whole_positions()),
+        group_(most_halves()) {}
 
   void run() {
     const WorkUnit& work = loop_.work();
@@ -75,11 +86,30 @@ class RunLoop {
     return {rows.begin * b_.terms.tap_columns, rows.end * b_.terms.tap_columns};
   }
 
+  /// The taps that some position of the rows from one flat position to another reads.
+  TapRange taps_between(std::int64_t first, std::int64_t last) const {
+    const TapRange of_first = taps_of_row(first / b_.strip.columns), of_last = taps_of_row(last / b_.strip.columns);
+    return {std::min(of_first.begin, of_last.begin), std::max(of_first.end, of_last.end)};
+  }
+  /// The flat positions whose rows read no padding above or below the image.
+  TapRange whole_positions() const {
+    const Conv2dProblem& p = loop_.run().problem;
+    if (b_.terms.tap_rows == 1) return {0, std::numeric_limits<std::int64_t>::max()};
+    const std::int64_t above = p.pad_top - loop_.work().first_row * p.stride_h;
+    const std::int64_t below = b_.geometry.h + above - (p.r - 1) * p.dilation_h;
+    return {ceil_div(std::max<std::int64_t>(above, 0), p.stride_h) * b_.strip.columns,
+            ceil_div(std::max<std::int64_t>(below, 0), p.stride_h) * b_.strip.columns};
+  }
+
+  /// `taps` of a row; flat, halves at the image's edges have fewer.
   void add_row(std::int64_t row, std::int64_t columns, const TapRange& taps) {
     const std::int64_t step = even_part(columns, b_.positions);
     for (std::int64_t column = 0; column < columns; column += step) {
       const std::uint16_t* a = input_.first + row * input_.row + column * input_.position;
-      group_.add({a, 1, static_cast<int>(std::min(step, columns - column)), taps, row, column});
+      const std::int64_t positions = std::min(step, columns - column);
+      const bool whole = !flat_ || (column >= whole_.begin && column + positions <= whole_.end);
+      group_.add({a, 1, static_cast<int>(positions), whole ? taps : taps_between(column, column + positions - 1), row,
+                  column});
       if (group_.is_full()) multiply();
     }
   }
@@ -171,6 +201,7 @@ class RunLoop {
   const InputView& input_;
   const Chunk& chunk_;
   bool flat_;
+  TapRange whole_;
   RunGroup group_;
 };
 

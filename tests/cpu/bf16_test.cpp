@@ -157,6 +157,15 @@ TEST_CASE("bf16: sums of many blocks of channels, in rounds over several halves"
                    random);
 }
 
+TEST_CASE("bf16: windows of one column, whose halves lie in several rows and skip the taps outside the image") {
+  std::mt19937 random(29);
+  check_everywhere(same_padded({.c = 40, .h = 17, .w = 17, .k = 33, .r = 7, .s = 1, .bias = true}), random);
+  check_everywhere(same_padded({.n = 2, .c = 34, .h = 5, .w = 4, .k = 20, .r = 9, .s = 1}), random, 2);
+  check_everywhere(same_padded({.c = 33, .h = 12, .w = 5, .k = 17, .r = 5, .s = 1, .dilation_h = 2}), random, 3);
+  check_everywhere(sized({.c = 36, .h = 7, .w = 9, .k = 40, .r = 5, .s = 1, .stride_h = 2, .pad_top = 6}, 5, 0),
+                   random);
+}
+
 TEST_CASE("bf16: few channels, folded over the kernel's columns") {
   std::mt19937 random(13);
   check_everywhere(sized({.c = 3,
