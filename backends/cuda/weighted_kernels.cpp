@@ -147,10 +147,13 @@ double dense_seconds(const WeightedOp& op, const CudaDevice& device) {
   return KernelPlan::seconds(op.problem, device.properties());
 }
 
+/// For the f32 units: a layer of one group has a choice in split maths alone, and in strict math no need of an
+/// estimate.
 template <typename KernelPlan>
-double seconds_with_groups(const WeightedOp& op, const CudaDevice& device) {
-  if (op.problem.groups == 1 || op.problem.group_c() == 1) return std::numeric_limits<double>::infinity();
-  return seconds<KernelPlan>(op, device);
+double f32_seconds(const WeightedOp& op, const CudaDevice& device) {
+  const Conv2dProblem& p = op.problem;
+  const bool chooses = p.groups > 1 ? p.group_c() > 1 : p.math != Math::strict && !for_few_channels(p);
+  return chooses ? KernelPlan::seconds(p, device.properties()) : std::numeric_limits<double>::infinity();
 }
 
 template <typename KernelPlan>
@@ -177,7 +180,7 @@ constexpr CudaKernels::Kernel kKernels[] = {
     {"grouped_mma", cuda::GroupedMmaConv2d::missing, refuse<cuda::GroupedMmaConv2d>,
      make<cuda::GroupedMmaConv2d, mma_bound>, seconds<cuda::GroupedMmaConv2d>},
     {"register_tile", nothing_missing<cudaDeviceProp>, refuse<cuda::RegisterTileConv2d>,
-     make<cuda::RegisterTileConv2d, f32_bound>, seconds_with_groups<cuda::RegisterTileConv2d>},
+     make<cuda::RegisterTileConv2d, f32_bound>, f32_seconds<cuda::RegisterTileConv2d>},
     f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
     f32_accumulating<cuda::SharedConv2d>("shared"),
     f32_accumulating<cuda::ConstantConv2d>("constant"),

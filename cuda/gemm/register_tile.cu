@@ -423,9 +423,9 @@ void RegisterTilePlan::run(const void* x, const void* packed, const float* bias,
 
 std::string RegisterTile::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   constexpr std::int64_t kMinColumns = 4;
-  if (p.dtype != DType::f32 || p.math != Math::strict) {
-    return std::string(name_of(p.dtype)) + (p.math == Math::strict ? "" : " on the tensor cores") +
-           ": it computes strict f32";
+  if (p.dtype != DType::f32 || p.math == Math::tf32) {
+    return std::string(name_of(p.dtype)) + (p.math == Math::tf32 ? " as tf32" : "") +
+           ": it computes f32 on the f32 units";
   }
   if (p.group_k() < kMinColumns && p.groups > 1) {
     return std::to_string(p.group_k()) + " output channels a group; a tile of 64 would be empty below " +

@@ -321,9 +321,9 @@ void GroupedPlan::run(const void* x, const void* packed, const float* bias, void
 }  // namespace
 
 std::string Grouped::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  if (p.dtype != DType::f32 || p.math != Math::strict) {
-    return std::string(name_of(p.dtype)) + (p.math == Math::strict ? "" : " on the tensor cores") +
-           ": it computes strict f32";
+  if (p.dtype != DType::f32 || p.math == Math::tf32) {
+    return std::string(name_of(p.dtype)) + (p.math == Math::tf32 ? " as tf32" : "") +
+           ": it computes f32 on the f32 units";
   }
   if (p.groups == 1 || p.group_c() == 1) {
     return std::to_string(p.group_c()) + " input channels in " + (p.groups == 1 ? "one group" : "each group") +

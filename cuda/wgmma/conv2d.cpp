@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 #include "cuda/common/check.h"
 #include "cuda/common/coverage.h"
@@ -243,7 +244,15 @@ double Wgmma::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device
   const Copies copies = copies_of(problem, padded, geometry);
   const auto element = static_cast<double>(size_of(problem.dtype));
   double seconds = kLaunch + geometry.cycles / kHertz;
-  if (copies.input) {
+  if (geometry.steps.parts > 1) {
+    // Fitted to half of 247 layers, beside register_tile's times; on the other half the kernel that is picked takes
+    // 1.007 of the faster one.
+    const auto [cut, share] = geometry.steps.parts == 2 ? std::pair{2.5e-6, 0.95} : std::pair{1e-6, 1.15};
+    constexpr double kCutBytesPerSecond = 4e12, kPartBytes = 2;
+    const double parts = kPartBytes * geometry.steps.parts * static_cast<double>(round_up(problem.c, kPartChannels));
+    const auto pixels = static_cast<double>(problem.n * problem.h * problem.w);
+    seconds = share * seconds + cut + pixels * (element * static_cast<double>(problem.c) + parts) / kCutBytesPerSecond;
+  } else if (copies.input) {
     const double bytes = static_cast<double>(problem.x_elements() + padded.x_elements()) * element;
     seconds += kCopyLaunch + bytes / kCopyBytesPerSecond;
   }

@@ -190,10 +190,9 @@ double error_of(const Device& device, Conv2d conv, Math math, const Operands& op
   return comparison.max_error;
 }
 
-bool takes_split_maths(const Device& device, Conv2d conv) {
-  conv.math = Math::split6;
-  const std::vector<KernelSupport> answers = device.query(conv);
-  return std::any_of(answers.begin(), answers.end(), [](const KernelSupport& answer) { return answer.supported; });
+bool has_wgmma(const Device& device) {
+  const std::vector<std::string>& kernels = device.info().kernels;
+  return std::find(kernels.begin(), kernels.end(), "wgmma") != kernels.end();
 }
 
 bool refuses_with(const std::string& words, const Device& device, const Conv2d& conv) {
@@ -204,12 +203,13 @@ bool refuses_with(const std::string& words, const Device& device, const Conv2d& 
 
 TEST_CASE("split6 errs at most twice as much as strict f32, on values of both signs and of one") {
   if (is_missing("cuda")) return;
-  const Device device = open("cuda:0");
+  const Device any = open("cuda:0");
   const Conv2d conv{.input = {1, 256, 9, 9}, .weights = {64, 256, 3, 3}, .layout = Layout::nhwc};
-  if (!takes_split_maths(device, conv)) {
-    MESSAGE("skipped: ", device.info().name, " has no kernel for split maths");
+  if (!has_wgmma(any)) {
+    MESSAGE("skipped: ", any.info().name, " has no kernel that multiplies parts");
     return;
   }
+  const Device device = open("cuda:0?kernel=wgmma");
   const Operands operands = make_operands(conv);
   for (const bool positive : {false, true}) {
     CAPTURE(positive);
@@ -218,7 +218,7 @@ TEST_CASE("split6 errs at most twice as much as strict f32, on values of both si
       for (std::int64_t i = 0; positive && i < tensor.shape().elements(); ++i) values[i] = std::abs(values[i]);
     }
     const OracleResult expected = oracle(conv, operands.views());
-    const double strict = error_of(device, conv, Math::strict, operands, expected);
+    const double strict = error_of(any, conv, Math::strict, operands, expected);
     const double split6 = error_of(device, conv, Math::split6, operands, expected);
     const double split3 = error_of(device, conv, Math::split3, operands, expected);
     CHECK(split6 <= 2 * strict);
@@ -228,12 +228,13 @@ TEST_CASE("split6 errs at most twice as much as strict f32, on values of both si
 
 TEST_CASE("plans of split maths say how x is cut and what workspace that takes; what can't run them says why") {
   if (is_missing("cuda")) return;
-  const Device device = open("cuda:0");
+  const Device any = open("cuda:0");
   Conv2d conv{.input = {2, 70, 9, 8}, .weights = {40, 70, 3, 3}, .layout = Layout::nhwc, .math = Math::split3};
-  if (!takes_split_maths(device, conv)) {
-    CHECK(refuses_with("exists on 9.0 alone", device, conv));
+  if (!has_wgmma(any)) {
+    CHECK(refuses_with("exists on 9.0 alone", any, conv));
     return;
   }
+  const Device device = open("cuda:0?kernel=wgmma");
   const std::size_t part_bytes = 2 * 9 * 8 * 128 * 2;
   CHECK(contains(device.plan(conv).explain(), "2 bf16 parts"));
   CHECK(device.plan(conv).workspace_bytes() >= 2 * part_bytes);
@@ -242,6 +243,26 @@ TEST_CASE("plans of split maths say how x is cut and what workspace that takes; 
   CHECK(device.plan(conv).workspace_bytes() >= 3 * part_bytes);
   conv.weights = {40, 70, 6, 6};
   CHECK(refuses_with("6x6 filter taps in 6 products", device, conv));
+}
+
+TEST_CASE("split maths run on the f32 units where that is faster, as strict math does") {
+  if (is_missing("cuda")) return;
+  const Device device = open("cuda:0");
+  for (const Math math : {Math::split3, Math::split6}) {
+    Conv2d conv{.input = {8, 64, 9, 9}, .weights = {16, 64, 1, 1}, .layout = Layout::nhwc, .math = math};
+    const Operands operands = make_operands(conv);
+    const OracleResult expected = oracle(conv, operands.views());
+    CHECK(device.plan(conv).kernel() == "register_tile");
+    Conv2d strict = conv;
+    strict.math = Math::strict;
+    CHECK(device.plan(conv).error_bound().accumulation == device.plan(strict).error_bound().accumulation);
+    CHECK(error_of(device, conv, math, operands, expected) == error_of(device, conv, Math::strict, operands, expected));
+    conv.groups = 4;
+    conv.weights = {16, 16, 3, 3};
+    CHECK(device.plan(conv).kernel() != "wgmma");
+    conv = {.input = {32, 512, 28, 28}, .weights = {512, 512, 3, 3}, .layout = Layout::nhwc, .math = math};
+    if (has_wgmma(device)) CHECK(device.plan(conv).kernel() == "wgmma");
+  }
 }
 
 class Graph {
