@@ -106,6 +106,18 @@ GemmGrid grid_of(const ImplicitGemm& gemm, const GemmTile& tile) {
           .y = static_cast<unsigned>(gemm.groups * tile.splits)};
 }
 
+int even_shared_bytes(int resident, int shared_bytes, std::int64_t blocks, int launches, const cudaDeviceProp& device) {
+  constexpr std::size_t kGranularity = 128;
+  const auto share = static_cast<int>(ceil_div(blocks, device.multiProcessorCount));
+  const int most = launches * share <= resident ? launches * share : share;
+  if (most >= resident) return shared_bytes;
+  // One block more would take more than there is.
+  const std::size_t least =
+      device.sharedMemPerMultiprocessor / static_cast<std::size_t>(most + 1) - device.reservedSharedMemPerBlock + 1;
+  const std::size_t even = (least + kGranularity - 1) / kGranularity * kGranularity;
+  return std::max(shared_bytes, static_cast<int>(std::min(even, device.sharedMemPerBlockOptin)));
+}
+
 std::string tile_text(const GemmTile& tile) {
   std::string text =
       "tiles of " + std::to_string(tile.rows) + " pixels x " + std::to_string(tile.columns) + " channels";

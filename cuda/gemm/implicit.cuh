@@ -81,14 +81,24 @@ struct BlockPlace {
 template <int kRows, int kColumns>
 __device__ __forceinline__ BlockPlace block_place(const ImplicitGemm& g, int splits, int stage_depth) {
   const int across = (g.columns + kColumns - 1) / kColumns, tile = static_cast<int>(blockIdx.x);
-  const int part = static_cast<int>(blockIdx.y) % splits;
-  const std::int64_t stages = (g.depth + stage_depth - 1) / stage_depth;
-  return {.row = tile / across * kRows,
-          .column = tile % across * kColumns,
-          .group = static_cast<int>(blockIdx.y) / splits,
+  const int row = across == 1 ? tile : tile / across, y = static_cast<int>(blockIdx.y);
+  const int group = splits == 1 ? y : y / splits, part = y - group * splits;
+  const int stages = (g.depth + stage_depth - 1) / stage_depth;
+  const int each = splits == 1 ? stages : stages / splits, more = stages - each * splits;
+  return {.row = row * kRows,
+          .column = (tile - row * across) * kColumns,
+          .group = group,
           .part = part,
-          .first = static_cast<int>(stages * part / splits),
-          .last = static_cast<int>(stages * (part + 1) / splits)};
+          .first = each * part + min(part, more),
+          .last = each * (part + 1) + min(part + 1, more)};
+}
+
+/// Blocks of a kernel that a multiprocessor holds.
+inline int resident_blocks(const void* kernel, int threads, int shared_bytes) {
+  int resident = 0;
+  GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads,
+                                                                 static_cast<std::size_t>(shared_bytes)));
+  return resident;
 }
 
 /// A kernel compiled for one tile: `Function` takes the product, the number of parts and the operands.
@@ -98,8 +108,9 @@ struct GemmKernel {
   int threads, shared_bytes;
 
   /// Called once for a plan, so that runs only launch.
-  void prepare() const {
-    GABLE_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  void prepare(const cudaDeviceProp& device) const {
+    GABLE_CUDA_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(device.sharedMemPerBlockOptin)));
   }
 };
 
@@ -136,15 +147,15 @@ __device__ __forceinline__ void load_bias(const ImplicitGemm& g, const float* bi
   }
 }
 
-/// Stores kCount neighbouring columns of one output pixel, `at` columns into the group, with bias and activation.
+/// Stores kCount neighbouring columns of one output pixel, `at` columns into the group.
 template <typename T, int kCount>
-__device__ __forceinline__ void store_columns(const ImplicitGemm& g, const float (&bias)[kCount], T* y, int pixel,
-                                              int group, int at, const float (&sums)[kCount]) {
+__device__ __forceinline__ void store_columns(const ImplicitGemm& g, T* y, int pixel, int group, int at,
+                                              const float (&outputs)[kCount]) {
   struct alignas(sizeof(T) * kCount > 16 ? 16 : sizeof(T) * kCount) Values {
     T v[kCount];
   } values;
 #pragma unroll
-  for (int j = 0; j < kCount; ++j) values.v[j] = from_f32<T>(activate(sums[j] + bias[j], g.activation));
+  for (int j = 0; j < kCount; ++j) values.v[j] = from_f32<T>(outputs[j]);
   T* to = y + static_cast<std::int64_t>(pixel) * g.k + group * g.columns + at;
   if (g.columns % kCount == 0 && g.k % kCount == 0) {
     if (at < g.columns) *reinterpret_cast<Values*>(to) = values;
@@ -156,34 +167,52 @@ __device__ __forceinline__ void store_columns(const ImplicitGemm& g, const float
   }
 }
 
+/// One branch for all of them.
+template <int kCount>
+__device__ __forceinline__ void activate_all(float (&values)[kCount], Activation activation) {
+  if (activation == Activation::relu) {
+#pragma unroll
+    for (float& value : values) value = max_or_nan(value, 0.0f);
+  } else if (activation == Activation::tanh) {
+#pragma unroll
+    for (float& value : values) value = tanh_f32(value);
+  }
+}
+
 template <int kCount>
 __device__ __forceinline__ void max_into(float (&best)[kCount], const float (&other)[kCount]) {
 #pragma unroll
   for (int j = 0; j < kCount; ++j) best[j] = max_or_nan(best[j], other[j]);
 }
 
+/// Rows of a thread's sums from pools' windows, four neighbouring rows: into the first of them.
+template <int kRows, int kCount>
+__device__ __forceinline__ void pool_rows(float (&sums)[kRows][kCount]) {
+#pragma unroll
+  for (int i = 0; i < kRows; i += 4) {
+#pragma unroll
+    for (int j = 1; j < 4; ++j) max_into(sums[i], sums[i + j]);
+  }
+}
+
 /// A thread's kRows neighbouring rows from `row` on, each with kCount columns; kRows is a multiple of a pool's four.
 template <typename T, int kRows, int kCount>
-__device__ __forceinline__ void store_rows(const ImplicitGemm& g, const float* bias, T* y, int row, int group, int at,
-                                           float (&sums)[kRows][kCount]) {
-  float added[kCount];  // loaded once: a load after a store waits for it
-  load_bias(g, bias, group, at, added);
+__device__ __forceinline__ void store_rows(const ImplicitGemm& g, T* y, int row, int group, int at,
+                                           const float (&outputs)[kRows][kCount]) {
   if (g.pooled) {
 #pragma unroll
     for (int i = 0; i < kRows; i += 4) {
-#pragma unroll
-      for (int j = 1; j < 4; ++j) max_into(sums[i], sums[i + j]);
-      if (row + i < g.rows) store_columns(g, added, y, (row + i) / 4, group, at, sums[i]);
+      if (row + i < g.rows) store_columns(g, y, (row + i) / 4, group, at, outputs[i]);
     }
   } else {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if (row + i < g.rows) store_columns(g, added, y, row + i, group, at, sums[i]);
+      if (row + i < g.rows) store_columns(g, y, row + i, group, at, outputs[i]);
     }
   }
 }
 
-/// Stores the same rows of one part of the depth to the workspace.
+/// Stores rows of one part of the depth to the workspace.
 template <int kRows, int kCount>
 __device__ __forceinline__ void store_part(const ImplicitGemm& g, float* parts, int part, int row, int group, int at,
                                            const float (&sums)[kRows][kCount]) {
@@ -224,7 +253,9 @@ __global__ void add_parts_kernel(ImplicitGemm g, int splits, const float* parts,
   }
   float added[4];
   load_bias(g, bias, group, at, added);
-  store_columns(g, added, y, static_cast<int>(pixel), group, at, best);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) best[j] = activate(best[j] + added[j], g.activation);
+  store_columns(g, y, static_cast<int>(pixel), group, at, best);
 }
 
 template <typename T>

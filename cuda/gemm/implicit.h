@@ -94,6 +94,12 @@ struct GemmGrid {
 };
 GemmGrid grid_of(const ImplicitGemm& gemm, const GemmTile& tile);
 
+/// Dynamic shared memory with which a multiprocessor that could hold `resident` blocks holds no more than its even
+/// share of `blocks`, or than the shares of `launches` if they fit together. Blocks that start while those of the
+/// kernel before still run crowd on the multiprocessors that are free first: up to 1.5 times as long where some could
+/// hold more.
+int even_shared_bytes(int resident, int shared_bytes, std::int64_t blocks, int launches, const cudaDeviceProp& device);
+
 /// "tiles of 128 pixels x 128 channels, the depth in 3 parts".
 std::string tile_text(const GemmTile& tile);
 

@@ -158,7 +158,7 @@ class ImplicitGemmPlan final : public PackedOrderPlan {
 
   ImplicitGemm gemm_;
   MmaChoice choice_;
-  int copy_bytes_, store_bytes_;
+  int copy_bytes_, store_bytes_, shared_bytes_ = 0;
   bool overlaps_;  // launches may start before the kernel before them has ended
 };
 
@@ -173,6 +173,13 @@ ImplicitGemmPlan::ImplicitGemmPlan(const Conv2dProblem& problem, const cudaDevic
     const auto kernel = kernel_of<decltype(zero)>(choice_);
     GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(device.sharedMemPerBlockOptin)));
+    shared_bytes_ = kernel.shared_bytes(gemm_, choice_);
+    // Clusters would not fill the processing clusters that they run in.
+    if (choice_.splits > 1 && choice_.cluster) return;
+    const auto* const function = reinterpret_cast<const void*>(kernel.function);
+    const std::int64_t tiles = ceil_div(gemm_.columns, choice_.columns) * ceil_div(gemm_.rows, choice_.rows);
+    shared_bytes_ = even_shared_bytes(resident_blocks(function, kernel.threads, shared_bytes_), shared_bytes_,
+                                      tiles * gemm_.groups * choice_.splits, choice_.splits == 1 ? 2 : 1, device);
   });
 }
 
@@ -210,7 +217,7 @@ void ImplicitGemmPlan::launch(const MmaArguments<T>& arguments, cudaStream_t str
       dim3(static_cast<unsigned>(ceil_div(gemm_.columns, choice_.columns) * ceil_div(gemm_.rows, choice_.rows)),
            static_cast<unsigned>(gemm_.groups), parts);
   launch.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-  launch.dynamicSmemBytes = static_cast<std::size_t>(kernel.shared_bytes(gemm_, choice_));
+  launch.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
   launch.stream = stream;
   std::array<cudaLaunchAttribute, 2> attributes{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -128,18 +128,6 @@ __device__ __forceinline__ void store_line(const MmaArguments<T>& a, const Block
   if (i < count) to[i] = staged[i];
 }
 
-/// One branch for all of them.
-template <int kCount>
-__device__ __forceinline__ void activate_all(float (&values)[kCount], Activation activation) {
-  if (activation == Activation::relu) {
-#pragma unroll
-    for (float& value : values) value = max_or_nan(value, 0.0f);
-  } else if (activation == Activation::tanh) {
-#pragma unroll
-    for (float& value : values) value = tanh_f32(value);
-  }
-}
-
 /// One block's tile.
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_tile(const MmaArguments<T>& a, const BlockPlace& place, const float* bias,

@@ -50,6 +50,30 @@ MmaChoice choice_of(const Conv2dProblem& p, const cudaDeviceProp& device, const 
   return choose_mma(p, implicit_gemm_of(p, 8, 8), device, forced);
 }
 
+TEST_CASE("a multiprocessor holds its even share of blocks and no more, or two launches' shares") {
+  cudaDeviceProp device = h200();
+  device.reservedSharedMemPerBlock = 1024;
+  for (const int resident : {2, 3, 5, 8, 16}) {
+    const int own = static_cast<int>(device.sharedMemPerMultiprocessor) / resident - 2048;
+    for (const int share : {1, 2, 3, 4, 7, 16}) {
+      for (const int blocks : {132 * (share - 1) + 1, 132 * share}) {
+        for (const int launches : {1, 2}) {
+          CAPTURE(resident);
+          CAPTURE(blocks);
+          const int most = launches * share <= resident ? launches * share : share;
+          const int bytes = even_shared_bytes(resident, own, blocks, launches, device);
+          const auto taken = static_cast<std::size_t>(bytes) + device.reservedSharedMemPerBlock;
+          if (most >= resident) {
+            CHECK(bytes == own);
+          } else {
+            CHECK(device.sharedMemPerMultiprocessor / taken == static_cast<std::size_t>(most));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("few deep sums are shared by clusters where the GPU has them, and shallow ones are not split") {
   CHECK(choice_of(pointwise(1, 2048, 1, 256), h200()).splits > 1);
   CHECK(choice_of(pointwise(1, 2048, 1, 256), h200()).cluster);
