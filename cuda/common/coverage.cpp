@@ -20,7 +20,6 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "register_tile_64x64",
     "register_tile_halves",
     "register_tile_quarters",
-    "register_tile_64x128_halves",
     "register_tile_stages",
     "register_tile_chunks",
     "register_tile_elements",

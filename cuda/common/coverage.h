@@ -21,7 +21,6 @@ enum class Path {
   register_tile_64x64,
   register_tile_halves,
   register_tile_quarters,
-  register_tile_64x128_halves,
   register_tile_stages,
   register_tile_chunks,
   register_tile_elements,

@@ -18,8 +18,7 @@ constexpr GemmCandidate candidate(double rate, double stage, double single_outpu
 }
 constexpr GemmCandidate kCandidates[] = {candidate<Wide>(0.768, 6239, 1.1),   candidate<Tall>(0.758, 3022),
                                          candidate<Broad>(0.825, 3022),       candidate<Small>(0.651, 3022),
-                                         candidate<SmallHalves>(0.801, 1361), candidate<SmallQuarters>(0.626, 1375),
-                                         candidate<BroadHalves>(0.653, 1748)};
+                                         candidate<SmallHalves>(0.801, 1361), candidate<SmallQuarters>(0.626, 1375)};
 
 template <Gather gather>
 Kernel kernel_of(int candidate) {
@@ -34,10 +33,8 @@ Kernel kernel_of(int candidate) {
       return compiled<Small, gather>();
     case 4:
       return compiled<SmallHalves, gather>();
-    case 5:
-      return compiled<SmallQuarters, gather>();
     default:
-      return compiled<BroadHalves, gather>();
+      return compiled<SmallQuarters, gather>();
   }
 }
 
@@ -77,9 +74,8 @@ GemmTile choose_tile(const Conv2dProblem& p, const ImplicitGemm& gemm, const cud
 }
 
 void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
-  constexpr Path kPaths[] = {Path::register_tile_128x128,      Path::register_tile_128x64, Path::register_tile_64x128,
-                             Path::register_tile_64x64,        Path::register_tile_halves, Path::register_tile_quarters,
-                             Path::register_tile_64x128_halves};
+  constexpr Path kPaths[] = {Path::register_tile_128x128, Path::register_tile_128x64, Path::register_tile_64x128,
+                             Path::register_tile_64x64,   Path::register_tile_halves, Path::register_tile_quarters};
   note_path(kPaths[tile.candidate]);
   switch (gather_of(p)) {
     case Gather::stages:
@@ -137,8 +133,7 @@ Conv2dDescription RegisterTilePlan::description() const {
                                      ", 8x8 a thread",
                                      ", 8x8 a thread",
                                      ", 8x8 a thread of half a stage",
-                                     ", 8x8 a thread of a quarter of a stage",
-                                     ", 8x8 a thread of half a stage"};
+                                     ", 8x8 a thread of a quarter of a stage"};
   return {.kernel = "register_tile",
           .tile = tile_text(tile_) + kShares[tile_.candidate],
           .staging = "two stages of 32 in shared memory",

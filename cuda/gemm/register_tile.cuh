@@ -355,7 +355,6 @@ using Kernel = GemmKernel<void(ImplicitGemm, int, const float*, const float*, co
 using Wide = Tile<128, 128, 4, 1, 2>;
 using Tall = Tile<128, 64, 2, 1, 3>;
 using Broad = Tile<64, 128, 2, 1, 3>;
-using BroadHalves = Tile<64, 128, 2, 2, 1>;
 using Small = Tile<64, 64, 2, 1, 6>;
 using SmallHalves = Tile<64, 64, 2, 2, 3>;
 using SmallQuarters = Tile<64, 64, 2, 4, 1>;
