@@ -45,6 +45,19 @@ struct DepthwiseRowTile {
   /// depending on where the code lay.
   enum class Outside { none, first, last, first_and_last, any };
 
+  /// Adds the products of one input, `position` of the tile's row `input_row`, to the outputs that read it.
+  static HWY_INLINE void add_products(V input, int input_row, int position, const V (&taps)[kTaps * kTaps],
+                                      V (&acc)[kRowTileRows][kOutputs]) {
+    HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
+      const int kh = input_row - row * kStride;
+      if (kh < 0 || kh >= kTaps) continue;
+      HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
+        const int kw = position - output * kStride;
+        if (kw >= 0 && kw < kTaps) acc[row][output] = hn::MulAdd(input, taps[kh * kTaps + kw], acc[row][output]);
+      }
+    }
+  }
+
   template <Outside kOutside>
   static HWY_INLINE void multiply_add(const DepthwiseTileCall& call, const T* first, const float* weights,
                                       V (&acc)[kRowTileRows][kOutputs]) {
@@ -59,14 +72,7 @@ struct DepthwiseRowTile {
       HWY_UNROLL(10) for (int i = 0; i < kPositions; ++i) {
         if (!(kFirst && i == 0) && !(kLast && i == kPositions - 1)) {
           const V input = Tile::template load<kOutside != Outside::any>(x, call.taps.positions[0], i);
-          HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
-            const int kh = input_row - row * kStride;
-            if (kh < 0 || kh >= kTaps) continue;
-            HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
-              const int kw = i - output * kStride;
-              if (kw >= 0 && kw < kTaps) acc[row][output] = hn::MulAdd(input, taps[kh * kTaps + kw], acc[row][output]);
-            }
-          }
+          add_products(input, input_row, i, taps, acc);
         }
         x += call.x.step;
         Tile::next_position(x);
@@ -131,14 +137,7 @@ struct DepthwiseRowTile {
       HWY_UNROLL(10) for (int i = 0; i < kPositions; ++i) {
         if (HWY_LIKELY((inside >> i & 1) != 0)) {
           const V input = load(x);
-          HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
-            const int kh = input_row - row * kStride;
-            if (kh < 0 || kh >= kTaps) continue;
-            HWY_UNROLL(8) for (int output = 0; output < kOutputs; ++output) {
-              const int kw = i - output * kStride;
-              if (kw >= 0 && kw < kTaps) acc[row][output] = hn::MulAdd(input, taps[kh * kTaps + kw], acc[row][output]);
-            }
-          }
+          add_products(input, input_row, i, taps, acc);
         }
         x += call.x.step;
         Tile::next_position(x);

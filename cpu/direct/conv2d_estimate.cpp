@@ -73,9 +73,10 @@ void for_panels(const Conv2dProblem& p, const Conv2dKernels& kernels, const Targ
   }
 }
 
+double rows_of_tile(const Conv2dBlocking& b) { return b.tile.two_rows || b.tile.image_pair ? 2 : 1; }
+
 double tiles_of_row(const Conv2dBlocking& b) {
-  const double rows_of_tile = b.tile.two_rows || b.tile.image_pair ? 2 : 1;
-  return static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, b.tile.pixels)) / rows_of_tile;
+  return static_cast<double>(b.units.pixel_blocks * ceil_div(b.units.pixels, b.tile.pixels)) / rows_of_tile(b);
 }
 
 /// Windows in NCHW on several threads: each unit stages the parts of the planes that it reads.
@@ -112,8 +113,8 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const Conv2dProblem& p = b.problem;
   const double kernel_rows = kernel_rows_inside(p);
   const auto rows = static_cast<double>(p.ho), pixels = static_cast<double>(p.wo);
-  const double tiles = tiles_of_row(b), rows_of_tile = b.tile.two_rows || b.tile.image_pair ? 2 : 1;
-  const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile * kPaddingTap;
+  const double tiles = tiles_of_row(b);
+  const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile(b) * kPaddingTap;
   const auto steps = static_cast<double>(p.s * p.group_c());
   double cycles = p.groups > 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
   const double weights = weights_cycles(p);
