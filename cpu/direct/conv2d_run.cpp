@@ -272,6 +272,7 @@ void note_plan_paths(const Conv2dRun& run) {
                                 : Path::conv2d_tile,
             run.target);
   if (run.non_temporal) note_path(Path::conv2d_non_temporal, run.target);
+  if (b.tile.prefetches_output && !run.non_temporal) note_path(Path::conv2d_output_ahead, run.target);
   if (b.input.skips_padding) note_path(Path::conv2d_trims, run.target);
   if (b.input.skips_several) note_path(Path::conv2d_trims_several, run.target);
   if (b.channels.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
