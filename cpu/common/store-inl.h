@@ -32,9 +32,9 @@ HWY_INLINE hn::Vec<D> pooled_vector(D d, const StoreCall& call, const float* win
   return best;
 }
 
-/// Finishes `pixels` output pixels into block[pixel][padded lanes].
-HWY_INLINE void finish_block(const StoreCall& call, const float* strip, std::int64_t pixels) {
-  const hn::ScalableTag<float> d;
+/// Finishes `pixels` output pixels into block[pixel][padded lanes], which are whole vectors of D.
+template <class D>
+HWY_INLINE void finish_pixels(D d, const StoreCall& call, const float* strip, std::int64_t pixels) {
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
     const float* window = strip + pixel * call.epilogue.pool.stride_w * call.strip.px;
@@ -44,6 +44,17 @@ HWY_INLINE void finish_block(const StoreCall& call, const float* strip, std::int
       hn::StoreU(pooled_vector(d, call, window + lane, bias), d, out + lane);
     }
   }
+}
+
+HWY_INLINE void finish_block(const StoreCall& call, const float* strip, std::int64_t pixels) {
+  const hn::ScalableTag<float> d;
+#if HWY_TARGET == HWY_AVX3
+  // Half a vector of lanes: a whole one would read lanes that nobody wrote.
+  if (call.strip.padded_lanes % static_cast<int>(hn::Lanes(d)) != 0) {
+    return finish_pixels(hn::Half<hn::ScalableTag<float>>(), call, strip, pixels);
+  }
+#endif
+  finish_pixels(d, call, strip, pixels);
 }
 
 template <DType kType, bool kNhwc>

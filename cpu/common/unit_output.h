@@ -24,7 +24,7 @@ struct OutputTile {
 /// The output channels of a unit.
 struct UnitLanes {
   std::int64_t first;          // of all output channels
-  std::int64_t lanes, padded;  // valid ones, and in whole vectors
+  std::int64_t lanes, padded;  // valid ones, and in whole vectors, or half ones where tiles have these
 };
 
 /// Where a unit's pixels go: y, or a strip.

@@ -14,10 +14,10 @@
 namespace gable::cpu {
 namespace {
 
-UnitLanes lanes_of(const Conv2dProblem& p, const UnitPlace& place, int vector_lanes) {
+UnitLanes lanes_of(const Conv2dProblem& p, const UnitPlace& place, int least_lanes) {
   const std::int64_t first = place.out_tile * kPartitionLanes;
   const std::int64_t lanes = std::min<std::int64_t>(kPartitionLanes, p.group_k() - first);
-  return {place.group * p.group_k() + first, lanes, round_up(lanes, vector_lanes)};
+  return {place.group * p.group_k() + first, lanes, round_up(lanes, least_lanes)};
 }
 
 /// One unit of work: its place, and the passes over it.
@@ -30,7 +30,7 @@ class Unit {
         place_(b_.units.at(index)),
         index_(index),
         window_(unit_window(p_, b_.units, place_)),
-        lanes_(lanes_of(p_, place_, run.kernels.lanes)),
+        lanes_(lanes_of(p_, place_, run.kernels.least_lanes)),
         workspace_(run.workspace + static_cast<std::size_t>(thread) * b_.workspace.floats),
         images_(std::min(b_.units.images, p_.n - place_.first_image)),
         tiles_(tiles_of(b_, window_)),
