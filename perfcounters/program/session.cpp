@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -124,6 +125,11 @@ class RegionReader {
   /// False: it is no such file, and the notes say why.
   bool read() {
     if (!read_bytes(header_.get(), sizeof(FileHeader))) return refuse("is cut off before its first region");
+    // Written last: the disk was full before the file was begun, or the process was killed meanwhile.
+    if (std::all_of(std::begin(header_->magic), std::end(header_->magic), [](char c) { return c == 0; }))
+      return refuse(
+          "has no regions, since the process could not write it: the folder in TMPDIR is full, or a signal "
+          "ended the process");
     if (std::memcmp(header_->magic, listen::kMagic, sizeof(listen::kMagic)) != 0 ||
         header_->header_bytes != sizeof(FileHeader) || header_->slot_bytes != sizeof(Slot))
       return refuse("was not written by the libgable_listen.so of this gable");

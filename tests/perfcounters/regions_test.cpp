@@ -346,6 +346,10 @@ TEST_CASE("a damaged session gives what it has, and a note") {
     }
     damage(file, 7, '9');
     CHECK(any_says(read(folder).records.notes, "not written by the libgable_listen.so of this gable"));
+    fs::resize_file(file, 0);
+    fs::resize_file(file, sizeof(FileHeader) + sizeof(Slot));  // as the listener leaves it on a full disk
+    CHECK(read(folder).records.processes.empty());
+    CHECK(any_says(read(folder).records.notes, "the folder in TMPDIR is full"));
   }
   SUBCASE("numbers that can't be true") {
     damage(file, offsetof(FileHeader, used), std::uint32_t{1000000});
