@@ -17,6 +17,7 @@ using Cells = std::array<std::string, kColumns>;
 const Cells kHeads{"what", "name", "device", "calls", "total", "share", "T", "GFLOP/s", "FLOP/byte", "% roof, bound"};
 constexpr std::array<bool, kColumns> kRight{false, false, false, true, true, true, true, true, true, false};
 constexpr std::size_t kLongestName = 60;
+constexpr std::size_t kLongestCommand = 200;
 
 std::string cut(const std::string& name) {
   return name.size() <= kLongestName ? name : "…" + name.substr(name.size() - kLongestName + 1);
@@ -95,7 +96,8 @@ std::string findings(const ProgramEntry& program) {
 }
 
 std::string ending(const ProgramEntry& program) {
-  std::string text = fmt::format("{}: {}", printable(program.command), seconds_text(program.seconds));
+  std::string text =
+      fmt::format("{}: {}", printable(shortened(program.command, kLongestCommand)), seconds_text(program.seconds));
   if (program.cpu_seconds) text += fmt::format(", {} of CPU time", seconds_text(*program.cpu_seconds));
   if (program.processes > 1) text += fmt::format(", {} processes", program.processes);
   if (program.signal) text += fmt::format(", ended by signal {}", *program.signal);

@@ -348,6 +348,15 @@ TEST_CASE("the table has the end of the program, each part and each reason once"
   CHECK(report::program_table(Study{}).empty());
 }
 
+TEST_CASE("a long command line does not fill the terminal") {
+  Study study;
+  study.program = ProgramEntry{.command = "./app " + std::string(100000, 'x'), .seconds = 1};
+  const std::string text = report::program_table(study);
+  CHECK(contains(text, "./app xxx"));
+  CHECK(contains(text, "…: 1.00 s"));
+  CHECK(text.size() < 1000);
+}
+
 TEST_CASE("the table has T of parts that are no point, and the rate of those whose data stay in the caches") {
   Study study;
   study.program = ProgramEntry{.command = "./app", .exit_code = 0, .seconds = 0.5};
