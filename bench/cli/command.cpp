@@ -85,10 +85,11 @@ int run_action(Arguments& arguments) {
   try {
     const int code = arguments.action(arguments, console);
     console.finish_progress();
+    // Under gable measure the exit code is the program's own, though nobody reads what gable says.
+    if (!arguments.program.argv.empty()) return code;
     if (console.reader_left()) return kSignalled + SIGPIPE;
     if (!console.lost().empty()) return complain(console.lost(), kFailure);
-    // Under gable measure the exit code is the program's own.
-    const int signal = arguments.program.argv.empty() ? perf::interrupting_signal() : 0;
+    const int signal = perf::interrupting_signal();
     return signal == 0 ? code : complain("interrupted", kSignalled + signal);
   } catch (const Error& error) {
     console.finish_progress();

@@ -8,8 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "bench/common/text.h"
 #include "perfcounters/program/perf_counts.h"
 #include "perfcounters/program/simulation.h"
+#include "perfcounters/program/standard_input.h"
 
 namespace gable::bench {
 namespace {
@@ -88,10 +90,11 @@ CpuCounts simulated_counts(const CpuCountRequest& request) {
   counts.interrupted = program.end.interrupted;
   if (!counts.by_region[""].flop.empty() && program.end.status() != request.exit_status) {
     counts.by_region = {};
-    counts.by_region[""].reason = fmt::format(
-        "under valgrind the program ended with {} instead of {}, so it did something else there: a program with a "
-        "sanitizer, or one that checks its own time, does",
-        program.end.status(), request.exit_status);
+    const std::string lost = perf::lost_input();
+    counts.by_region[""].reason =
+        fmt::format("under valgrind the program ended with {} instead of {}, so it did something else there: {}",
+                    program.end.status(), request.exit_status,
+                    lost.empty() ? "a program with a sanitizer, or one that checks its own time, does" : lost);
     counts.evidence.reset();
   }
   const std::string& failure = counts.by_region[""].reason;
@@ -110,9 +113,8 @@ std::string refuses_simulation(const CpuCountRequest& request) {
   const double expected = kSlowdown * request.cpu_seconds;
   if (expected <= request.seconds_limit) return "";
   return fmt::format(
-      "not simulated: that takes about {:.0f} s, and --counter-seconds is {:.0f}. Raise it, or give the program less "
-      "to do",
-      expected, request.seconds_limit);
+      "not simulated: that takes about {}, and --counter-seconds is {:.3g}. Raise it, or give the program less to do",
+      seconds_text(expected), request.seconds_limit);
 }
 
 // ---- counted --------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@
 #include "perfcounters/machine/files.h"
 #include "perfcounters/program/changed_run.h"
 #include "perfcounters/program/session.h"
+#include "perfcounters/program/standard_input.h"
 #include "perfcounters/roofline/roofline.h"
 
 namespace gable::bench {
@@ -147,6 +148,10 @@ class ProgramMeasurer {
     measured.end = end_;
     if (!end_.reason.empty()) return measured;
     std::vector<MeasuredPart> parts = counted_parts();
+    const bool is_counted =
+        std::any_of(parts.begin(), parts.end(), [](const MeasuredPart& part) { return !part.counted.by.empty(); });
+    if (const std::string lost = perf::lost_input(); is_counted && !lost.empty())
+      add_notes({"if the program reads its input, its W and Q are of a run without: " + lost});
     Study& study = measured.study;
     for (const MeasuredPart& part : parts) {
       if (part.counted.is_point()) study.rows.push_back(row_of(part, name_));

@@ -1,17 +1,16 @@
 // See launch.h. Between fork and exec only async-signal-safe calls are made, since this process may have threads.
 #include "perfcounters/program/launch.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -21,12 +20,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 
 #include "common/signal_block.h"
 #include "perfcounters/interrupt.h"
+#include "perfcounters/program/program_file.h"
+#include "perfcounters/program/standard_input.h"
 #include "perfcounters/sources/counter_plugins.h"
 
 namespace gable::perf {
@@ -35,103 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kNotFound = 127;
-constexpr int kNotExecutable = 126;
-
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// ---- Which file the program is
-
-/// A program that can be started, or the reason and the exit code of a shell.
-struct Found {
-  std::string file{};
-  std::string reason{};
-  int status = 0;
-};
-
-Found refused(int status, std::string reason) { return {.reason = std::move(reason), .status = status}; }
-
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
-bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
-
-Found checked(const std::string& file) {
-  if (is_folder(file)) return refused(kNotExecutable, fmt::format("'{}' is a folder, not a program", file));
-  if (access(file.c_str(), X_OK) != 0)
-    return refused(kNotExecutable,
-                   fmt::format("'{}' can't be executed ({}); `chmod +x` it, or name its interpreter before it", file,
-                               std::strerror(errno)));
-  return {.file = file};
-}
-
-Found find_file(const std::string& program) {
-  if (program.empty()) return refused(kNotFound, "the name of the program is empty");
-  if (program.find('/') != std::string::npos) {
-    if (exists(program)) return checked(program);
-    return refused(kNotFound, fmt::format("'{}': {}", program, std::strerror(errno)));
-  }
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
-  Found other = refused(kNotFound, fmt::format("'{0}' is in no folder of the PATH{1}", program,
-                                               exists("./" + program) ? fmt::format("; ./{0} is here", program) : ""));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = (folder.empty() ? "." : folder) + "/" + program;
-    if (!exists(file) || is_folder(file)) continue;
-    Found found = checked(file);
-    if (found.status == 0) return found;
-    other = std::move(found);  // like a shell, goes on searching
-  }
-  return other;
-}
-
-/// The interpreter in a script's first line; empty for anything else.
-std::string interpreter_of(const std::string& file) {
-  std::ifstream script(file, std::ios::binary);
-  std::string line;
-  if (!std::getline(script, line) || line.compare(0, 2, "#!") != 0) return "";
-  std::istringstream words(line.substr(2));
-  std::string interpreter;
-  words >> interpreter;
-  return interpreter;
-}
-
-/// Why execve() refused a file that can be executed.
-Found explain_exec(const std::string& file, int error) {
-  const std::string interpreter = interpreter_of(file);
-  if (error == ENOENT && !interpreter.empty())
-    return refused(kNotFound, fmt::format("'{}': its interpreter '{}' does not exist", file, interpreter));
-  if (error == ENOENT && exists(file))
-    return refused(kNotFound, fmt::format("'{}': the dynamic loader that it names does not exist here", file));
-  if (error == ENOEXEC) return refused(kNotExecutable, fmt::format("'{}' is no program of this machine", file));
-  if (error == E2BIG)
-    return refused(kNotExecutable, fmt::format("'{}': its arguments and environment are too long", file));
-  return refused(error == ENOENT ? kNotFound : kNotExecutable, fmt::format("'{}': {}", file, std::strerror(error)));
-}
-
-bool is_elf(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::array<char, 4> magic{};
-  stream.read(magic.data(), magic.size());
-  return std::memcmp(magic.data(), "\177ELF", magic.size()) == 0;
-}
-
-/// A 64-bit ELF file that names no dynamic loader.
-bool is_static_elf(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  Elf64_Ehdr header{};
-  if (!stream.read(reinterpret_cast<char*>(&header), sizeof(header))) return false;
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
-  if (header.e_phentsize != sizeof(Elf64_Phdr)) return false;
-  stream.seekg(static_cast<std::streamoff>(header.e_phoff));
-  for (int i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment{};
-    if (!stream.read(reinterpret_cast<char*>(&segment), sizeof(segment)) || segment.p_type == PT_INTERP) return false;
-  }
-  return true;
-}
 
 // ---- Signals
 
@@ -273,7 +177,7 @@ struct Start {
   if (errno == ENOEXEC && start.through_shell != nullptr) execve("/bin/sh", start.through_shell, start.environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(start.failure, &error, sizeof(error));
-  _exit(kNotFound);
+  _exit(kProgramNotFound);
 }
 
 int opened(const char* file, int flags) {
@@ -283,7 +187,11 @@ int opened(const char* file, int flags) {
 }
 
 void redirect(const Launch& what, File& input, File& output) {
-  if (!what.own_streams) input.reset(opened("/dev/null", O_RDONLY));
+  if (what.own_streams) {
+    note_input();
+  } else {
+    input.reset(open_input_again());
+  }
   if (!what.output_file.empty())
     output.reset(opened(what.output_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC));
   else if (!what.own_streams)
@@ -442,7 +350,7 @@ int LaunchEnd::status() const { return signal != 0 ? 128 + signal : exit_code; }
 LaunchEnd launch(const Launch& what) {
   if (what.argv.empty()) throw std::invalid_argument("the command line is empty; it needs a program");
   LaunchEnd end;
-  const Found found = find_file(what.argv.front());
+  const ProgramFile found = find_program_file(what.argv.front());
   if (found.status != 0) {
     end.exit_code = found.status;
     end.reason = found.reason;
@@ -485,12 +393,12 @@ LaunchEnd launch(const Launch& what) {
   wait_for(program, begin, end);
   end.interrupted = was_interrupted;
   if (error != 0) {
-    Found reason = explain_exec(found.file, error);
+    ProgramFile reason = explain_exec(found.file, error);
     end.exit_code = reason.status;
     end.reason = std::move(reason.reason);
     return end;
   }
-  end.is_static = is_static_elf(found.file);
+  end.is_static = is_static_program(found.file);
   end.outlived_by = wait_for_descendants(what.rest_seconds);
   return end;
 }
@@ -513,7 +421,8 @@ std::vector<std::pair<std::string, std::string>> session_environment(const std::
 
 /// The last: under WSL the driver is Windows'.
 bool has_nvidia_driver() {
-  return exists("/proc/driver/nvidia/version") || exists("/dev/nvidiactl") || exists("/dev/dxg");
+  return std::ranges::any_of(std::array{"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"},
+                             [](const char* file) { return access(file, F_OK) == 0; });
 }
 
 std::vector<std::string> session_notes(SessionMode mode) {

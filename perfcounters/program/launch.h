@@ -12,7 +12,9 @@ namespace gable::perf {
 struct Launch {
   std::vector<std::string> argv;  ///< the program, searched on the PATH, and its arguments
   std::vector<std::pair<std::string, std::string>> environment{};  ///< added to this process's own
-  bool own_streams = true;    ///< the program has this process's standard streams; false: /dev/null (repeated runs)
+  /// The program has this process's standard streams. False, for repeated runs: its output is thrown away, and its
+  /// input is that of the last run with own streams again if that is a file, else empty (standard_input.h).
+  bool own_streams = true;
   std::string output_file{};  ///< not empty: standard output and error go to this file instead
   int one_cpu = -1;           ///< the only CPU that it may use; -1: any
   double rest_seconds = 1;    ///< for its descendants to end after it

@@ -22,6 +22,7 @@
 #include <unordered_map>
 
 #include "perfcounters/interrupt.h"
+#include "perfcounters/program/standard_input.h"
 
 namespace gable::perf {
 namespace {
@@ -212,10 +213,11 @@ class Tracer {
 };
 
 /// Between fork and exec only async-signal-safe calls are made, since this process may have threads.
-[[noreturn]] void become(char* const* argv, int seized) {
+[[noreturn]] void become(char* const* argv, int input, int seized) {
   char byte = 0;
-  const int null = open("/dev/null", O_RDWR);
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
+  const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(input, STDIN_FILENO);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
   if (read(seized, &byte, 1) == 1) execvp(argv[0], argv);
   _exit(127);
 }
@@ -225,13 +227,18 @@ pid_t start_traced(const std::vector<std::string>& argv) {
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
+  const int input = open_input_again();
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    close(input);
+    return -1;
+  }
   const pid_t program = fork();
   if (program == 0) {
     close(ends[1]);
-    become(words.data(), ends[0]);
+    become(words.data(), input, ends[0]);
   }
+  close(input);
   constexpr long kOptions = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
   const bool is_traced = program > 0 && ptrace(PTRACE_SEIZE, program, 0, kOptions) == 0;
   if (is_traced) static_cast<void>(!write(ends[1], "", 1));

@@ -2,6 +2,8 @@
 #include "perfcounters/program/simulation.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +16,7 @@
 
 #include "perfcounters/machine/files.h"
 #include "perfcounters/program/preload_list.h"
+#include "perfcounters/program/program_file.h"
 #include "perfcounters/program/session.h"
 #include "perfcounters/program/simulated_parts.h"
 #include "perfcounters/program/time_limit.h"
@@ -50,6 +53,7 @@ struct RunResult {
   SessionRecords session{};
   std::vector<std::string> notes{};
   std::optional<UnknownInstruction> fatal{};  ///< that ended a process
+  bool can_write = true;                      ///< false: callgrind ended a process because it could not write there
   std::string printed{};                      ///< by valgrind
 };
 
@@ -85,7 +89,8 @@ Launch launch_for(const SimulationRequest& request, Metric level, const fs::path
   what.argv.insert(what.argv.end(), request.argv.begin(), request.argv.end());
   what.environment = session_environment((folder / "session").string(), SessionMode::simulated);
   const CounterPlugin preloaded = find_counter_plugin(kPreloaded);
-  const std::string preload = preloaded.file.empty() ? "" : preload_list(preloaded.file, folder.string());
+  const bool can_load = !preloaded.file.empty() && !has_foreign_loader(find_program_file(request.argv.front()).file);
+  const std::string preload = can_load ? preload_list(preloaded.file, folder.string()) : "";
   if (!preload.empty()) what.environment.emplace_back("LD_PRELOAD", preload);
   if (const auto cache = boundary(request.caches, level))
     what.environment.emplace_back("GABLE_SWEEP_BYTES", std::to_string(with_power_of_two_sets(*cache).bytes));
@@ -115,6 +120,7 @@ std::optional<int> process_of(const std::string& name, const std::string& kind) 
 void read_log(const fs::path& file, RunResult& result) {
   const std::string text = text_of(file);
   result.printed += text;
+  if (text.find("can not open cache simulation output file") != std::string::npos) result.can_write = false;
   std::optional<UnknownInstruction> instruction = find_unknown_instruction(text);
   if (!instruction) return;
   if (text.find("(SIGILL)") != std::string::npos)
@@ -141,11 +147,16 @@ void read_folder(const fs::path& folder, RunResult& result) {
 }
 
 /// Says so if the library that is there can't be loaded.
-void note_preload(const Launch& what, const fs::path& folder, RunResult& result) {
+void note_preload(const std::string& program, const Launch& what, const fs::path& folder, RunResult& result) {
   const auto is_preload = [](const auto& one) { return one.first == "LD_PRELOAD"; };
   if (std::any_of(what.environment.begin(), what.environment.end(), is_preload)) return;
   const std::string file = find_counter_plugin(kPreloaded).file;
   if (file.empty()) return;  // add_status() says so
+  if (has_foreign_loader(find_program_file(program).file)) {
+    result.notes.push_back(fmt::format("the program's dynamic loader is not gable's, and does not load {}: {}",
+                                       kPreloaded, kUnloadedLoses));
+    return;
+  }
   result.notes.push_back(fmt::format(
       "'{}' can't be loaded: the loader parts LD_PRELOAD at blanks and colons, and no link of a name without "
       "them can be made in '{}' (TMPDIR names another folder): {}",
@@ -161,7 +172,7 @@ RunResult run_once(const SimulationRequest& request, Metric level) {
   std::optional<TimeLimit> limit;
   what.attach = [&](int pid) { limit.emplace(pid, request.seconds_limit); };
   result.end = launch(what);
-  note_preload(what, path, result);
+  note_preload(request.argv.front(), what, path, result);
   result.timed_out = limit && limit->stop();
   if (!result.timed_out) read_folder(path, result);
   return result;
@@ -180,6 +191,19 @@ std::string main_message(const std::string& printed) {
   return last;
 }
 
+/// Why valgrind does not start this program; empty: that is not known.
+std::string why_not_under_valgrind(const std::string& program) {
+  const std::string file = find_program_file(program).file;
+  struct stat status {};
+  if (file.empty() || stat(file.c_str(), &status) != 0) return "";
+  if ((status.st_mode & (S_ISUID | S_ISGID)) != 0)
+    return fmt::format("'{}' runs with the rights of another user (setuid or setgid), which valgrind does not start",
+                       file);
+  if (access(file.c_str(), R_OK) != 0)
+    return fmt::format("'{}' may be executed but not read, and valgrind must read it", file);
+  return "";
+}
+
 /// Why the whole run gives nothing; empty: it gives something.
 std::string failure_of(const RunResult& result, const SimulationRequest& request) {
   if (!result.end.reason.empty()) return "valgrind could not be started: " + result.end.reason;
@@ -187,10 +211,15 @@ std::string failure_of(const RunResult& result, const SimulationRequest& request
     return fmt::format("the program was stopped under valgrind after {:.0f} s, the limit of a simulated run",
                        result.end.seconds);
   if (result.fatal) return result.fatal->reason;
+  if (!result.can_write)
+    return "a process of the program could no longer write into gable's folder in TMPDIR (after setuid() or chroot(), "
+           "for example), so callgrind could not keep its counts and ended it";
   if (result.end.interrupted) return "the program was interrupted under valgrind";
   if (!result.profiles.empty()) return "";
   const std::string said = main_message(result.printed);
   if (!said.empty()) return "callgrind wrote no profile: " + said;
+  const std::string why = why_not_under_valgrind(request.argv.front());
+  if (!why.empty()) return why;
   return fmt::format("callgrind wrote no profile: '{}' did not start there, or was killed (status {})",
                      request.argv.front(), result.end.status());
 }

@@ -619,6 +619,33 @@ TEST_CASE("measure: an exit code that the simulated run has as well is not said 
   CHECK_FALSE(contains(result.err, "under valgrind"));
 }
 
+TEST_CASE("measure: the exit code is the program's own also where nobody reads what gable says") {
+  for (const char* nobody : {"2>&-", "2>/dev/full"}) {
+    INFO(nobody);
+    const int status = std::system(
+        ("'" GABLE_COMMAND "' measure --counters analytic -- sh -c 'exit 7' " + std::string(nobody)).c_str());
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 7);
+  }
+}
+
+TEST_CASE(
+    "measure: a file on standard input is read again by the run that counts; of a pipe it is said that it is not") {
+  const Folder folder;
+  std::ofstream(folder.file("input")) << "5\n";
+  const std::string command = "measure -- sh -c 'read number; exit $number'";
+  const Result file = gable_command(folder, command + " <'" + folder.file("input") + "'");
+  CHECK(file.code == 5);
+  CHECK_FALSE(contains(file.err, "under valgrind"));
+  CHECK_FALSE(contains(file.err, "input"));
+  const Result pipe = gable_command(folder, command, "echo 5 |");
+  CHECK(pipe.code == 5);
+  if (contains(pipe.err, "under valgrind")) CHECK(contains(pipe.err, "its standard input is a pipe"));
+  const Result unheeded = gable_command(folder, "measure -- sh -c 'exit 3'", "echo 5 |");
+  CHECK(unheeded.code == 3);
+  if (contains(unheeded.err, "simulating")) CHECK(contains(unheeded.err, "note: if the program reads its input"));
+}
+
 TEST_CASE("measure: a simulated run that ends otherwise than the first one gives no W and Q") {
   const Folder folder;
   const std::string file = folder.file("study.json"), runs = folder.file("runs");

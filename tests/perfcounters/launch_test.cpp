@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "perfcounters/program/program_file.h"
+#include "perfcounters/program/standard_input.h"
 #include "tests/perfcounters/session_folder.h"
 
 using namespace gable::perf;
@@ -131,6 +133,57 @@ TEST_CASE("streams: output in a file, a closed input, or one's own; the environm
       [](pid_t) {});
   CHECK(status == 0);
   CHECK(folder.text("out") == "from stdin");
+}
+
+TEST_CASE("a further run reads the same file from the same place; what came from a pipe is gone, and that is said") {
+  const SessionFolder folder;
+  const auto runs_again = [&](const std::function<int()>& input) {
+    return in_child(
+        [&] {
+          dup2(input(), 0);
+          dup2(open(folder.file("first").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+          launch({.argv = {"cat"}});
+          for (const char* again : {"second", "third"})
+            launch({.argv = {"cat"}, .own_streams = false, .output_file = folder.file(again)});
+          std::ofstream(folder.file("lost")) << lost_input();
+          return 0;
+        },
+        [](pid_t) {});
+  };
+  const auto piped = [](const std::string& text) {
+    std::array<int, 2> ends{};
+    CHECK(pipe(ends.data()) == 0);
+    CHECK(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    close(ends[1]);
+    return ends[0];
+  };
+  std::ofstream(folder.file("in")) << "read before\nfor the program";
+  REQUIRE(runs_again([&] {
+            const int file = open(folder.file("in").c_str(), O_RDONLY);
+            unlink(folder.file("in").c_str());  // as of a shell's here-document
+            lseek(file, 12, SEEK_SET);
+            return file;
+          }) == 0);
+  for (const char* output : {"first", "second", "third"}) CHECK(folder.text(output) == "for the program");
+  CHECK(folder.text("lost").empty());
+  REQUIRE(runs_again([&] { return piped("once"); }) == 0);
+  CHECK(folder.text("first") == "once");
+  CHECK(folder.text("second").empty());
+  CHECK(says(folder.text("lost"), "is a pipe, which can't be read a second time"));
+  REQUIRE(runs_again([&] { return piped(""); }) == 0);
+  CHECK(folder.text("lost").empty());  // it was empty in the first run, too
+}
+
+TEST_CASE("a program with another dynamic loader than this process's is told") {
+  const SessionFolder folder;
+  CHECK_FALSE(has_foreign_loader("/proc/self/exe"));
+  CHECK_FALSE(has_foreign_loader(script(folder, "script", "#!/bin/sh\n")));
+  CHECK_FALSE(has_foreign_loader("/nowhere"));
+  std::string program = folder.text("/proc/self/exe");
+  const std::size_t at = program.find("/ld-");
+  REQUIRE(at != std::string::npos);
+  program.replace(at, 4, "/LD-");
+  CHECK(has_foreign_loader(script(folder, "foreign", program)));
 }
 
 TEST_CASE("a signal to gable alone reaches the program, and gable survives it") {

@@ -482,16 +482,38 @@ TEST_CASE("signals of Go's scheduler, after which callgrind fails, are turned of
 TEST_CASE("a failure of valgrind itself is told by its own words about it") {
   if (!can_simulate()) return;
   const gable::test::Folder folder("simulation_test");
-  gable::test::write_text(folder.file("valgrind"),
-                          "#!/bin/sh\n"
-                          "for word; do case $word in --log-file=*) log=${word#--log-file=};; esac; done\n"
-                          "echo \"Callgrind: threads.c:247 (post_signal): Assertion 'a == b' failed.\" >${log%??}1\n"
-                          "echo 'the version, and what OS and version you are using.  Thanks.' >>${log%??}1\n"
-                          "exit 1\n");
-  std::filesystem::permissions(folder.file("valgrind"), std::filesystem::perms::owner_all);
   const Variable path("PATH", folder.path().string() + ":" + std::getenv("PATH"));
-  CHECK(says(simulate("nothing").whole.quantities.at(Metric::flop).reason,
+  const auto reason_after = [&](const std::string& log) {
+    gable::test::write_text(folder.file("valgrind"),
+                            "#!/bin/sh\n"
+                            "for word; do case $word in --log-file=*) log=${word#--log-file=};; esac; done\n"
+                            "cat >${log%??}1 <<'end'\n" +
+                                log + "\nend\nexit 1\n");
+    std::filesystem::permissions(folder.file("valgrind"), std::filesystem::perms::owner_all);
+    return simulate("nothing").whole.quantities.at(Metric::flop).reason;
+  };
+  CHECK(says(reason_after("Callgrind: threads.c:247 (post_signal): Assertion 'a == b' failed.\n"
+                          "the version, and what OS and version you are using.  Thanks."),
              "valgrind failed: Callgrind: threads.c:247 (post_signal): Assertion 'a == b' failed."));
+  CHECK(says(reason_after("==1== Error: can not open cache simulation output file `/tmp/a/profile.1'\n"
+                          "==1== could not unlink /tmp/vgdb-pipe-from-vgdb-to-1-by-someone"),
+             "could no longer write into gable's folder in TMPDIR (after setuid() or chroot(), for example)"));
+}
+
+TEST_CASE("a program that valgrind does not start for its rights is refused with this reason") {
+  if (!can_simulate()) return;
+  const gable::test::Folder folder("simulation_test");
+  const std::filesystem::path program = folder.file("program");
+  std::filesystem::copy_file(GABLE_SIMULATED_APP, program);
+  using std::filesystem::perms;
+  std::filesystem::permissions(program, perms::owner_all | perms::set_uid);
+  SimulationRequest request;
+  request.argv = {program.string(), "nothing"};
+  CHECK(says(simulate_program(request).whole.quantities.at(Metric::flop).reason,
+             "runs with the rights of another user (setuid or setgid)"));
+  if (geteuid() == 0) return;  // may read all files
+  std::filesystem::permissions(program, perms::owner_exec);
+  CHECK(says(simulate_program(request).whole.quantities.at(Metric::flop).reason, "may be executed but not read"));
 }
 
 TEST_CASE("what can't be simulated is refused with the reason and the cure") {
