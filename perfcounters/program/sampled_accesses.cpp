@@ -39,6 +39,7 @@ constexpr int kMinBytes = 2;
 /// The operands in memory of an instruction.
 struct Operands {
   ZyanU8 length = 0;
+  bool is_system_call = false;
   std::vector<std::pair<ZydisDecodedOperandMem, std::uint64_t>> memory{};  // with their bytes
 };
 
@@ -87,6 +88,7 @@ class Code {
                                                            &instruction, operands.data())))
       return found;
     found.length = instruction.length;
+    found.is_system_call = instruction.meta.category == ZYDIS_CATEGORY_SYSCALL;
     for (std::size_t i = 0; i < instruction.operand_count; ++i) {
       const ZydisDecodedOperand& one = operands[i];
       if (one.type == ZYDIS_OPERAND_TYPE_MEMORY && one.mem.type == ZYDIS_MEMOP_TYPE_MEM)
@@ -169,12 +171,14 @@ class Tracer {
     }
   }
 
-  /// False where a step ended in something else, which is handled.
+  /// False where a step ended in something else, which is handled. The steps end before a system call: it may wait for
+  /// another thread, which may itself wait for this tracer, whose only concern is this thread meanwhile.
   bool step(pid_t task) {
     ++found_.stops;
     for (int i = 0; i < kSteps; ++i) {
       user_regs_struct registers{};
       if (ptrace(PTRACE_GETREGS, task, 0, &registers) != 0) return true;
+      if (code_.at(task, registers.rip).is_system_call) return true;
       note(task, registers);
       if (ptrace(PTRACE_SINGLESTEP, task, 0, 0) != 0) return true;
       int status = 0;

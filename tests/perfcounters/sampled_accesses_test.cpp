@@ -71,6 +71,12 @@ TEST_CASE("a program that forks is stopped after that, too") {
   CHECK(after.across_lines > 0.5 * after.accesses);
 }
 
+// A system call that is stepped over may wait for a thread that has stopped for the tracer.
+TEST_CASE("threads that wait for each other do not wait for the tracer") {
+  if (!can_sample()) return;
+  CHECK(sample_accesses(planted("handing_over"), kSeconds, 0));
+}
+
 TEST_CASE("a sampled program that ends otherwise, or does not end in time, tells nothing") {
   CHECK_FALSE(sample_accesses(planted("waiting"), kSeconds, 7));
   CHECK_FALSE(sample_accesses({"/nowhere/app"}, kSeconds, 0));

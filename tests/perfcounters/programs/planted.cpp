@@ -220,6 +220,24 @@ void unaligned_after_forks(int scale) {
 }
 #endif
 
+/// Two threads that wait for each other all the time, one of which starts threads.
+void handing_over(int scale) {
+  int there[2], back[2];
+  if (pipe(there) != 0 || pipe(back) != 0) return;
+  const int times = 200 * scale;
+  std::thread other([&] {
+    char byte = 0;
+    for (int i = 0; i < times && read(there[0], &byte, 1) == 1; ++i) {
+      std::thread([] {}).join();
+      if (write(back[1], &byte, 1) != 1) return;
+    }
+  });
+  char byte = 0;
+  for (int i = 0; i < times && write(there[1], &byte, 1) == 1 && read(back[0], &byte, 1) == 1; ++i) {
+  }
+  other.join();
+}
+
 void waiting(int scale) {
   for (int i = 0; i < 20 * scale; ++i) usleep(10'000);
 }
@@ -242,6 +260,7 @@ constexpr Planted kPlanted[] = {
     {"chain", chain},
     {"scalar", scalar},
     {"waiting", waiting},
+    {"handing_over", handing_over},
 #if defined(__x86_64__)
     {"compute", compute},
     {"unaligned", unaligned},
