@@ -165,6 +165,7 @@ std::string distrust(const struct stat& status) {
 std::string read_file(const path& file, std::string& text) {
   // O_NONBLOCK: a pipe of that name must not hold the program up.
   const File opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!opened && errno == ELOOP) return "it is a symbolic link";
   if (!opened) return errno == ENOENT || errno == ENOTDIR ? "" : error_text();
   struct stat status {};
   if (fstat(opened.get(), &status) != 0) return error_text();
@@ -417,7 +418,8 @@ void ChoiceCache::put(Entry entry) {
 }
 
 void ChoiceCache::complain_of_damaged(std::size_t entries) {
-  if (entries > 0) complain(std::to_string(entries) + " damaged entries are ignored");
+  if (entries > 0)
+    complain(entries == 1 ? "a damaged entry is ignored" : std::to_string(entries) + " damaged entries are ignored");
 }
 
 /// Each word once in a row.

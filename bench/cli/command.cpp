@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <set>
 #include <string_view>
 
 #include "bench/cli/subcommands.h"
@@ -110,7 +111,10 @@ int parse_and_run(int argc, const char* const* argv) {
   Arguments arguments;
   arguments.study.command = command_line(argc, argv);
   arguments.study.words.assign(argv + 1, argv + std::max(1, argc));
-  set_log([](std::string_view message) { std::fputs(("gable: " + std::string(message) + "\n").c_str(), stderr); });
+  // Each message once: devices are opened several times.
+  set_log([said = std::set<std::string>()](std::string_view message) mutable {
+    if (said.emplace(message).second) std::fputs(("gable: " + std::string(message) + "\n").c_str(), stderr);
+  });
   CLI::App app("gable: one tensor/conv API over CPU and GPU, on one measured roofline", "gable");
   app.set_version_flag("--version", "gable " GABLE_VERSION_STRING);
   app.require_subcommand(1);

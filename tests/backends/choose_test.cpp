@@ -255,7 +255,7 @@ TEST_CASE("a cache that is damaged or can't be written is ignored with a word") 
     const Words words;
     fs::resize_file(file, fs::file_size(file) - 3);
     CHECK(choose(open("auto?only=choose_host"), op).source == ChoiceSource::model);
-    CHECK(contains(words.text(), "1 damaged entries are ignored"));
+    CHECK(contains(words.text(), "a damaged entry is ignored"));
   }
   {
     const Words words;
