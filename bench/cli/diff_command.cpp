@@ -96,6 +96,13 @@ std::string noise_text(DeviceKind kind, const Noise& noise) {
       where, 100 * std::expm1(noise.drift), 100 * noise.drift_error, 100 * noise.between, noise.rows);
 }
 
+/// False: all rows are of a program, which gable measure runs once, or of callables.
+bool can_have_rounds(const StudyDiff& diff) {
+  return std::any_of(diff.pairs.begin(), diff.pairs.end(), [](const RowPair& pair) {
+    return !pair.before->called && pair.before->identity.op != "callable";
+  });
+}
+
 void print(const StudyDiff& diff, Console& console) {
   std::vector<Line> lines{{"", "row", "old T", "new T", "new/old", "interval", "kernel"}};
   for (const RowPair* pair : in_order(diff)) lines.push_back(line_of(*pair));
@@ -107,9 +114,10 @@ void print(const StudyDiff& diff, Console& console) {
   if (!diff.pooled && without > 0)
     console.print(fmt::format(
         "{} of {} rows have fewer than {} rounds: how far they lie apart from run to run is guessed from other "
-        "rows, and their intervals are wide; measure with gable bench --rounds 16, or give several studies a "
-        "side (old1.json,old2.json,… new1.json,new2.json,…)",
-        without, diff.pairs.size(), kMinRounds));
+        "rows, and their intervals are wide; {}give several studies a side (old1.json,old2.json,… "
+        "new1.json,new2.json,…)",
+        without, diff.pairs.size(), kMinRounds,
+        can_have_rounds(diff) ? "measure with gable bench --rounds 16, or " : ""));
   for (const auto& [kind, noise] : diff.noise) {
     console.print(noise_text(kind, noise));
     if (std::abs(noise.drift) > kLargeDrift)

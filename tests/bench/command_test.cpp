@@ -465,7 +465,12 @@ TEST_CASE("diff: exit 1 on a slower row, 2 where nothing pairs or the machines d
   const Result same = run_command("diff" + path("old.json") + path("old.json"));
   CHECK(same.code == 0);
   CHECK(contains(same.out, "1 rows: 0 slower, 0 faster, 1 can't tell, 0 same"));
-  CHECK(contains(same.out, "measure with gable bench --rounds"));
+  CHECK(contains(same.out, "measure with gable bench --rounds 16, or give several studies a side"));
+  row["op"] = "callable";
+  write("own.json");
+  const Result own = run_command("diff" + path("own.json") + path("own.json"));
+  CHECK(contains(own.out, "; give several studies a side"));
+  row["op"] = "conv2d";
 
   row["T"].merge_patch({{"seconds", 2e-3}, {"q1", 1.999e-3}, {"q3", 2.001e-3}});
   row["gflops"] = row["gflops"].get<double>() / 2;
