@@ -380,7 +380,7 @@ std::vector<std::string> changed_facts(const MachineEntry& before, const Machine
   const std::map<std::string, std::string> old(before.facts.begin(), before.facts.end());
   std::vector<std::string> lines;
   for (const auto& [name, value] : after.facts) {
-    if (name == "date" || name == "command" || name == "clock_hz") continue;
+    if (name == "date" || name == "command" || name == "clock") continue;
     const auto known = old.find(name);
     if (known != old.end() && known->second != value) lines.push_back(name + ": " + known->second + " -> " + value);
   }

@@ -105,15 +105,30 @@ json to_json(const EnergyCounterEntry& counter) {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
+/// For people: the elements of a list without its punctuation.
+std::string plain_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text;
+  for (const json& element : value) text += (text.empty() ? "" : ", ") + plain_text(element);
+  return text;
+}
+
+/// Numbers with a unit in their name get it behind their value instead.
 void flatten(const json& value, const std::string& name, Facts& facts) {
+  constexpr std::string_view kHertz = "_hz", kBytes = "_bytes";
+  const auto without = [&](std::string_view unit) { return name.substr(0, name.size() - unit.size()); };
   if (value.is_null()) return;
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + " " + key, facts);
   } else if (name.starts_with("caches ") && value.is_number()) {
     facts.emplace_back(name, bytes_text(value.get<double>()));
+  } else if (name.ends_with(kBytes) && value.is_number()) {
+    facts.emplace_back(without(kBytes), bytes_text(value.get<double>()));
+  } else if (name.ends_with(kHertz) && value.is_number()) {
+    facts.emplace_back(without(kHertz), si_text(value.get<double>(), "Hz"));
   } else {
-    facts.emplace_back(name, value.is_string() ? value.get<std::string>()
-                                               : value.dump(-1, ' ', false, json::error_handler_t::replace));
+    facts.emplace_back(name, plain_text(value));
   }
 }
 

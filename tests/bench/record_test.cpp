@@ -1,6 +1,7 @@
 // The record's writer and reader: nothing is lost between them, and records of older versions load.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -118,6 +119,21 @@ TEST_CASE("a row comes back from its record with every field") {
   CHECK(row.instructions->levels.at("global").transactions == 4e5);
   CHECK(document["measurements"][0]["energy"]["gflop_per_joule"] == doctest::Approx(row.work.value / 0.4e9));
   CHECK(document["measurements"][0].size() == 40);  // fields: one that the writer forgets would be missing
+}
+
+TEST_CASE("the facts of a machine are words for people: units, and lists without punctuation") {
+  json document = written({});
+  document["machine"]["memory_bytes"] = 3 << 29;
+  document["machine"]["clock_hz"] = 4.2177e9;
+  document["machine"]["simd"] = {"sse2", "avx"};
+  const auto facts = study_from_json(document).machine.facts;
+  const auto fact = [&](const std::string& name) {
+    const auto found = std::find_if(facts.begin(), facts.end(), [&](const auto& one) { return one.first == name; });
+    return found == facts.end() ? "" : found->second;
+  };
+  CHECK(fact("memory") == "1.50 GiB");
+  CHECK(fact("clock") == "4.22 GHz");
+  CHECK(fact("simd") == "sse2, avx");
 }
 
 TEST_CASE("ceilings, rates and refusals come back") {
