@@ -79,8 +79,9 @@ std::string printable_lines(std::string_view text) {
 
 void print_refusals(const std::vector<Refusal>& refused, Console& console) {
   for (const Refusal& r : refused) {
-    const std::string where = r.device.empty() ? "" : fmt::format(" on {}", r.device);
-    console.print(printable(fmt::format("refused: {} {}{}: {}", r.name, r.dtype, where, r.reason)));
+    const std::string dtype = r.dtype.empty() ? "" : " " + r.dtype;
+    const std::string where = r.device.empty() ? "" : " on " + r.device;
+    console.print(printable(fmt::format("refused: {}{}{}: {}", r.name, dtype, where, r.reason)));
   }
 }
 

@@ -29,15 +29,21 @@ bool is_part_of(const Row& row, const NetworkTotal& total) {
 
 using Names = std::set<std::string>;
 
-/// The layers of a list by suite and dtype, if some device ran or refused them. A line of a list that is no problem has
-/// no dtype and counts for each.
+/// The layers of a list by suite and dtype, if some device ran or refused them. A problem of a list that can't be read
+/// has no dtype and counts for each. A list's options are no layers.
 class ListLayers {
  public:
   ListLayers(const std::vector<Row>& rows, const std::vector<Refusal>& refused) {
     for (const Row& row : rows) {
       if (row.identity.count) names_[{row.identity.suite, row.identity.dtype}].insert(row.identity.name);
     }
-    for (const Refusal& r : refused) names_[{r.suite, r.dtype}].insert(r.name);
+    for (const Refusal& r : refused) {
+      if (!r.dtype.empty()) {
+        names_[{r.suite, r.dtype}].insert(r.name);
+      } else if (!r.problem.starts_with('-')) {
+        names_[{r.suite, ""}].insert(r.name + " " + r.problem);  // the name is the line's, which may have several
+      }
+    }
   }
 
   int count(const NetworkTotal& total) const {

@@ -100,7 +100,10 @@ std::string refusals(const std::vector<Refused>& refused) {
   if (refused.empty()) return "";
   std::vector<std::pair<std::string, std::string>> lines;  // place and reason, names
   for (const Refused& r : refused) {
-    const std::string why = fmt::format("{} on {}: {}", printable(r.dtype), printable(r.device), printable(r.reason));
+    // A line of a list that is no problem has neither.
+    const std::string dtype = r.dtype.empty() ? "" : " " + r.dtype;
+    const std::string where = r.device.empty() ? "" : " on " + r.device;
+    const std::string why = printable(fmt::format("{}{}: {}", dtype, where, r.reason));
     const auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& one) { return one.first == why; });
     if (line == lines.end()) {
       lines.emplace_back(why, printable(r.name));
@@ -109,7 +112,7 @@ std::string refusals(const std::vector<Refused>& refused) {
     }
   }
   std::string text = fmt::format("{} refused:\n", refused.size());
-  for (const auto& [why, names] : lines) text += fmt::format("  {} {}\n", names, why);
+  for (const auto& [why, names] : lines) text += fmt::format("  {}{}\n", names, why);
   return text;
 }
 

@@ -142,7 +142,9 @@ TEST_CASE("a total has each layer's time as often as the layer occurs") {
   const std::vector<Row> rows{row_of("a", 1, "cpu", 1), row_of("a", 1, "onednn", 2), row_of("b", 3, "cpu", 10),
                               row_of("b", 3, "onednn", 5), row_of("c", 2, "cpu", 1)};
   const std::vector<Refusal> refused{{.suite = "net", .name = "c", .dtype = "f32", .device = "onednn"},
-                                     {.suite = "net", .name = "line 9", .dtype = ""}};
+                                     {.suite = "net", .name = "line 8", .problem = "--dir=FWD_B", .dtype = ""},
+                                     {.suite = "net", .name = "line 9", .problem = "mb0ic3", .dtype = ""},
+                                     {.suite = "net", .name = "line 9", .problem = "mb1ic3zz", .dtype = ""}};
   const std::vector<NetworkTotal> totals = network_totals(rows, refused);
   REQUIRE(totals.size() == 2);
   CHECK(totals[0].device == "cpu");
@@ -150,7 +152,7 @@ TEST_CASE("a total has each layer's time as often as the layer occurs") {
   CHECK(totals[0].flop == doctest::Approx(600));
   CHECK(totals[0].convolutions == 6);
   CHECK(totals[0].layers == 3);
-  CHECK(totals[0].layers_of_list == 4);
+  CHECK(totals[0].layers_of_list == 5);  // options are no layers
   CHECK(totals[1].device == "onednn");
   CHECK(totals[1].seconds == doctest::Approx(2 + 15));
   CHECK(totals[1].layers == 2);

@@ -406,6 +406,10 @@ TEST_CASE("table: cases that a device refused for one reason share a line, other
   studies.refused.push_back(studies.refused.front());
   studies.refused.back().device = "cpu";
   CHECK(contains(table(studies), "3 refused:\n  fused256, fused128 f16 on onednn: "));
+  studies.refused.push_back({});
+  studies.refused.back().name = "line 7";
+  studies.refused.back().reason = "no problem";
+  CHECK(contains(table(studies), "\n  line 7: no problem\n"));
   CHECK(contains(table(studies), "\n  fused256 f16 on cpu: "));
 }
 
