@@ -2,7 +2,7 @@
 // separate library: find_package(gable COMPONENTS measure), target gable::measure; pkg-config gable-measure.
 //
 //   gable::Measurement m = gable::measure("triad", [&] { triad(a, b, c); },
-//                                         {.flop = 2.0 * n, .bytes = 24.0 * n, .dtype = "f64"});
+//                                         {.flop = 2.0 * n, .bytes = 32.0 * n, .dtype = "f64"});
 //   gable::Record record;
 //   record.add(m);
 //   record.measure_ceilings();
