@@ -1,6 +1,8 @@
 // Chooses the kernel that another kernel's plan runs inside: the fastest of those with an estimated time.
 #pragma once
 
+#include <string>
+
 #include "backends/cpu/weighted_kernels.h"
 
 namespace gable {
@@ -11,5 +13,9 @@ struct FastestKernel {
 };
 
 FastestKernel fastest_kernel(const WeightedOp& op, const CpuPlace& place);
+
+/// Makes the details of the inner plan those of a kernel around it: "cpu: kernel direct, ..." becomes "cpu: kernel
+/// reordered with direct, ...".
+void name_around(PlanDetails& inner, const std::string& kernel);
 
 }  // namespace gable

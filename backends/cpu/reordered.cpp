@@ -44,7 +44,7 @@ std::size_t tensor_floats(std::int64_t elements, DType type) {
 }
 
 PlanDetails details_of(const Conv2dProblem& pass, PlanDetails inner, std::size_t workspace_floats) {
-  inner.kernel = "reordered";
+  name_around(inner, "reordered");
   inner.explanation += "; input reordered from nchw (" + std::to_string(pass.c) + " channels) and output to it, " +
                        std::to_string(pass.n) + (pass.n == 1 ? " image" : " images") + " at a time";
   inner.workspace_bytes += workspace_floats * sizeof(float);

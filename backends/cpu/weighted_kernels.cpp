@@ -301,4 +301,12 @@ FastestKernel fastest_kernel(const WeightedOp& op, const CpuPlace& place) {
   return best;
 }
 
+void name_around(PlanDetails& inner, const std::string& kernel) {
+  const std::string words = "kernel " + inner.kernel;
+  const std::size_t at = inner.explanation.find(words);
+  if (at != std::string::npos)
+    inner.explanation.replace(at, words.size(), "kernel " + kernel + " with " + inner.kernel);
+  inner.kernel = kernel;
+}
+
 }  // namespace gable

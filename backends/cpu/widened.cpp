@@ -68,7 +68,7 @@ WeightedOp in_f32(const WeightedOp& op, int threads) {
 }
 
 PlanDetails details_of(const WeightedOp& op, PlanDetails inner, const Conv2dProblem& pass, std::size_t floats) {
-  inner.kernel = "widened";
+  name_around(inner, "widened");
   inner.explanation += "; " + std::string(name_of(op.problem.dtype)) + " widened to f32 and narrowed from it, " +
                        std::to_string(pass.n) + (pass.n == 1 ? " image" : " images") + " at a time";
   inner.bound = f32_bound(op);

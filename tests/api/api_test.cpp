@@ -180,6 +180,17 @@ class CountingDevice final : public DeviceImpl {
   mutable int made = 0;
 };
 
+TEST_CASE("explain() names the plan's kernel, and the one inside of it") {
+  const Conv2d conv{.input = {1, 64, 28, 28}, .weights = {64, 64, 3, 3}, .padding = {1, 1}};
+  Conv2d half = conv;
+  half.dtype = DType::f16, half.layout = Layout::nhwc;
+  const Plan around = open("cpu?kernel=reordered").plan(conv), widened = open("cpu?kernel=widened").plan(half);
+  CHECK(around.kernel() == "reordered");
+  CHECK(contains(around.explain(), "cpu: kernel reordered with "));
+  CHECK(widened.kernel() == "widened");
+  CHECK(contains(widened.explain(), "cpu: kernel widened with "));
+}
+
 TEST_CASE("kernels are asked once for a plan, and explain() has every refusal") {
   const auto counting = std::make_shared<CountingDevice>();
   const Device device(counting);
