@@ -199,8 +199,7 @@ std::string program_section(const Program& program, size_t number) {
     for (const Cell& cell : cells) body += cell_markup(cell);
     body += "</tr>\n";
   }
-  std::string text =
-      fmt::format("<p class=\"program\"><code>{}</code> {}</p>\n", escape_markup(program.command), end_text(program));
+  std::string text = fmt::format("<p><code>{}</code> {}</p>\n", escape_markup(program.command), end_text(program));
   text += table_markup(fmt::format("program{}", number).c_str(), "Parts of the program", kHeads, body);
   text += findings_markup("the program", program.findings);
   for (const ProgramPart& part : program.parts) text += findings_markup(part.name, part.findings);

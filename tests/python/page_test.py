@@ -337,6 +337,16 @@ def test_small_screens_scroll_down_only(page):
         assert one.run("Math.min(...[...document.querySelectorAll('.figure text')].map((t) => parseFloat(getComputedStyle(t).fontSize)))") >= 11
 
 
+def test_long_words_of_a_program_are_broken(page):
+    study = record(RESULTS / "h200" / "mixed.json")
+    word = "x" * 2000
+    study["program"]["notes"] = [word]
+    study["program"]["command"] = word
+    study["program"]["findings"] = [{"name": "latency", "evidence": word, "advice": [word]}]
+    one = page(study)
+    assert one.run("document.documentElement.scrollWidth") <= 1400
+
+
 def test_the_card_of_a_phone_does_not_cover_its_point_and_scrolls_where_it_is_too_high(page):
     one = page(COUNTED)
     one.resize(420, 600, phone=True)
