@@ -178,7 +178,7 @@ class Tracer {
     for (int i = 0; i < kSteps; ++i) {
       user_regs_struct registers{};
       if (ptrace(PTRACE_GETREGS, task, 0, &registers) != 0) return true;
-      if (code_.at(task, registers.rip).is_system_call) return true;
+      if (begins_system_call(task, registers)) return true;
       note(task, registers);
       if (ptrace(PTRACE_SINGLESTEP, task, 0, 0) != 0) return true;
       int status = 0;
@@ -188,6 +188,14 @@ class Tracer {
       return false;
     }
     return true;
+  }
+
+  /// Also where the interrupt came during one, which then begins again.
+  bool begins_system_call(pid_t task, const user_regs_struct& registers) {
+    constexpr long kFirst = -516, kLast = -512;  // the kernel's ERESTARTSYS, ..., which programs never see
+    const auto result = static_cast<long>(registers.rax);
+    const bool interrupted = static_cast<long>(registers.orig_rax) >= 0 && result >= kFirst && result <= kLast;
+    return interrupted || code_.at(task, registers.rip).is_system_call;
   }
 
   void note(pid_t task, const user_regs_struct& registers) {

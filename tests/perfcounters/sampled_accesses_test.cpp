@@ -74,7 +74,7 @@ TEST_CASE("a program that forks is stopped after that, too") {
 // A system call that is stepped over may wait for a thread that has stopped for the tracer.
 TEST_CASE("threads that wait for each other do not wait for the tracer") {
   if (!can_sample()) return;
-  CHECK(sample_accesses(planted("handing_over"), kSeconds, 0));
+  CHECK(sample_accesses(planted("handing_over", 5), kSeconds, 0));
 }
 
 TEST_CASE("a sampled program that ends otherwise, or does not end in time, tells nothing") {

@@ -220,11 +220,13 @@ void unaligned_after_forks(int scale) {
 }
 #endif
 
-/// Two threads that wait for each other all the time, one of which starts threads.
+/// One thread keeps the system busy, with few instructions of its own between system calls, and then waits for another
+/// thread, which starts threads meanwhile.
 void handing_over(int scale) {
+  constexpr std::size_t kBytes = 2 << 20;
   int there[2], back[2];
   if (pipe(there) != 0 || pipe(back) != 0) return;
-  const int times = 200 * scale;
+  const int times = 50 * scale;
   std::thread other([&] {
     char byte = 0;
     for (int i = 0; i < times && read(there[0], &byte, 1) == 1; ++i) {
@@ -233,7 +235,10 @@ void handing_over(int scale) {
     }
   });
   char byte = 0;
-  for (int i = 0; i < times && write(there[1], &byte, 1) == 1 && read(back[0], &byte, 1) == 1; ++i) {
+  for (int i = 0; i < times; ++i) {
+    for (int k = 0; k < 3; ++k)
+      munmap(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0), kBytes);
+    if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) break;
   }
   other.join();
 }
