@@ -54,6 +54,7 @@ enum class Path {
   few_pixel_lanes_pool,
   few_stage_split,
   few_stage_rows,
+  few_in_place,
   few_outputs,
   pointwise_in_place,
   pointwise_staged,

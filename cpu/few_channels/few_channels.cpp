@@ -28,7 +28,16 @@ std::string tile_text(const Conv2dProblem& p, const FewChannelsKernels& kernels,
          " lanes";
 }
 
-std::string strip_text(const FewStrip& strip) {
+std::vector<std::int32_t> offsets_in_image(const Conv2dProblem& p, const FewChannelsBlocking& b) {
+  if (!b.in_place.any()) return {};
+  FewStrip image = b.strip;
+  image.row = p.w * p.c;
+  return run_offsets(p, image);
+}
+
+std::string strip_text(const FewChannelsBlocking& b) {
+  if (b.in_place.any()) return "input in place, padded columns copied to a strip in its own order";
+  const FewStrip& strip = b.strip;
   return strip.planes ? "input copied to a strip of planes" : "input copied to a strip in its own order";
 }
 
@@ -67,6 +76,7 @@ FewChannelsPlan::FewChannelsPlan(const Conv2dProblem& problem, const Target& tar
       threads_(threads),
       blocking_(few_channels_blocking(problem, *kernels_, threads)),
       offsets_(run_offsets(problem, blocking_.strip)),
+      image_offsets_(offsets_in_image(problem, blocking_)),
       workspace_(static_cast<std::size_t>(round_up(problem.k, 16)) +
                      static_cast<std::size_t>(threads) * blocking_.workspace.floats,
                  static_cast<std::size_t>(round_up(problem.k, 16))) {
@@ -106,6 +116,7 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
                                : (p.pool.none() ? Path::few_channel_lanes : Path::few_channel_lanes_pool),
             *target_);
   note_path(p.nhwc && b.strip.planes ? Path::few_stage_split : Path::few_stage_rows, *target_);
+  if (b.in_place.any()) note_path(Path::few_in_place, *target_);
   float* padded_bias = workspace_.data();
   if (p.bias) std::copy_n(bias, p.k, padded_bias);
   float* parts = padded_bias + round_up(p.k, 16);
@@ -114,6 +125,7 @@ void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, 
                            .kernels = *kernels_,
                            .blocking = b,
                            .offsets = offsets_.data(),
+                           .image_offsets = image_offsets_.data(),
                            .pixel_of = pixel_of_.data(),
                            .channel_of = channel_of_.data(),
                            .x = x,
@@ -136,7 +148,7 @@ Conv2dDescription FewChannelsPlan::description() const {
   d.blocking = text(few_channels_steps(problem_)) + " taps and channels in one go, unit " +
                text(std::min(units.rows, problem_.out_h())) + "x" + text(problem_.out_w()) + " outputs, " +
                text(problem_.n * units.row_blocks) + " units";
-  d.fusion = strip_text(blocking_.strip) + ", " + epilogue_text(problem_, blocking_.tile) +
+  d.fusion = strip_text(blocking_) + ", " + epilogue_text(problem_, blocking_.tile) +
              (non_temporal() ? ", non-temporal stores" : "");
   d.threads = threads_;
   return d;

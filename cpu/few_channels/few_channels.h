@@ -48,6 +48,7 @@ class FewChannelsPlan {
   int threads_;
   FewChannelsBlocking blocking_;
   std::vector<std::int32_t> offsets_;                // of each run of steps, in the strip
+  std::vector<std::int32_t> image_offsets_;          // the same in the image, where tiles read it
   std::vector<std::int32_t> pixel_of_, channel_of_;  // of interleaved values; pixel lanes
   AlignedFloats workspace_;                          // a bias in whole vectors, then a part a thread
 };

@@ -3,6 +3,7 @@
 #include "cpu/few_channels/few_channels_blocking.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cpu/common/strips.h"
 #include "cpu/common/tiling.h"
@@ -62,8 +63,36 @@ FewStrip strip_of_copies(const Conv2dProblem& p) {
           .run_steps = p.dilation_w == 1 ? together * p.s : together};
 }
 
+/// Whether the outputs [first, first + count) of a row read no column of padding.
+bool touches_no_padding(const Conv2dProblem& p, std::int64_t first, std::int64_t count) {
+  const WindowAxis columns = column_axis(p);
+  return columns.first(first) >= 0 && columns.first(first + count - 1) + (p.s - 1) * p.dilation_w < p.w;
+}
+
 FewStrip choose_strip(const Conv2dProblem& p, const FewTileShape& tile, int lanes) {
   return tile.pixel_lanes || shares_taps(p, tile) ? strip_of_planes(p, tile, lanes) : strip_of_copies(p);
+}
+
+/// Copies of an image in its own order can be left out, but for the padding. Under a pool, rows of padding are not
+/// skipped.
+bool may_read_image(const Conv2dProblem& p, const FewTileShape& tile, const FewStrip& strip) {
+  const std::int64_t window_floats = ((p.r - 1) * p.dilation_h + 1) * p.w * p.c;
+  return tile.stores_output && !strip.planes && p.pool.none() &&
+         window_floats <= std::numeric_limits<std::int32_t>::max();
+}
+
+/// The outputs that no panel's tiles read from a strip.
+FewInPlace outputs_in_place(const Conv2dProblem& p, const FewChannelsBlocking& b, const FewChannelsKernels& kernels) {
+  if (b.tile.pixel_lanes) return {p.out_w(), p.out_w()};
+  const std::int64_t vectors = ceil_div(p.k, kernels.lanes);
+  const std::int64_t last = vectors - (ceil_div(vectors, b.tile.vectors) - 1) * b.tile.vectors;
+  FewInPlace found{0, p.out_w()};
+  for (const std::int64_t panel : {b.tile.vectors, last}) {
+    const FewRow row = few_row(p, b.tile, b.strip, kernels, panel);
+    found = {std::max(found.begin, row.tiles.begin(row.first_in_place)),
+             std::min(found.end, row.tiles.begin(row.end_in_place))};
+  }
+  return found.any() ? found : FewInPlace{p.out_w(), p.out_w()};
 }
 
 FewWorkspace lay_out(const Conv2dProblem& p, const FewTileShape& tile, const FewStrip& strip, std::int64_t unit_rows,
@@ -95,11 +124,29 @@ std::int64_t widest_tile(const FewChannelsKernels& k, const FewTileShape& tile) 
   return (tile.rows == 2 ? k.max_pair_pixels : k.max_pixels)[static_cast<std::size_t>(tile.vectors)];
 }
 
+FewRow few_row(const Conv2dProblem& p, const FewTileShape& tile, const FewStrip& strip,
+               const FewChannelsKernels& kernels, std::int64_t vectors) {
+  const std::int64_t side = pool_side(p);
+  const auto& widest = side == 2 ? kernels.max_pair_pixels : kernels.max_pixels;
+  std::int64_t most = widest[static_cast<std::size_t>(vectors)] / side;
+  if (side == 1 && strip.pixel_step == 1) most = std::min<std::int64_t>(most, kernels.max_neighbours);
+  FewRow row{Tiles(p.out_w(), most), 0, 0};
+  const Tiles& tiles = row.tiles;
+  if (!may_read_image(p, tile, strip)) return row;
+  std::int64_t first = 0, end = tiles.count;
+  while (first < end && !touches_no_padding(p, tiles.begin(first), tiles.width(first))) ++first;
+  while (end > first && !touches_no_padding(p, tiles.begin(end - 1), tiles.width(end - 1))) --end;
+  row.first_in_place = first;
+  row.end_in_place = end;
+  return row;
+}
+
 /// The fewest units of an image that fit their cache and feed the threads.
 FewChannelsBlocking few_channels_blocking(const Conv2dProblem& p, const FewChannelsKernels& kernels, int threads) {
   FewChannelsBlocking b{};
   b.tile = choose_tile(p, kernels);
   b.strip = choose_strip(p, b.tile, kernels.lanes);
+  b.in_place = outputs_in_place(p, b, kernels);
   const std::int64_t most = b.tile.pixel_lanes ? kPixelLanesUnitFloats : kChannelLanesUnitFloats;
   const std::int64_t step = std::max<std::int64_t>(1, b.tile.rows / pool_side(p));
   const auto cut = [&](std::int64_t blocks) {

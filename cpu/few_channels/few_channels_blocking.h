@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/common/tiling.h"
 #include "cpu/few_channels/few_channels_kernels.h"
 
 namespace gable::cpu {
@@ -40,9 +41,18 @@ struct FewWorkspace {
   std::int64_t plane_pitch;  // pixel lanes: of a row of results
 };
 
+/// The outputs [begin, end) of a row that need no strip. Tiles that touch no column of padding read the image itself;
+/// all others lie before `begin` or after `end`. Where nothing is read in place both are the row's length.
+struct FewInPlace {
+  std::int64_t begin, end;
+
+  bool any() const { return begin < end; }
+};
+
 struct FewChannelsBlocking {
   FewTileShape tile;
   FewStrip strip;
+  FewInPlace in_place;
   FewUnits units;
   FewWorkspace workspace;
 };
@@ -60,6 +70,16 @@ constexpr std::int64_t few_channels_steps(const Conv2dProblem& p) { return p.c *
 
 /// Whether a strip row holds the channels of a pixel next to each other, as an NHWC row does.
 inline bool interleaves_channels(const Conv2dProblem& p, const FewStrip& strip) { return p.nhwc && !strip.planes; }
+
+/// The tiles of a row of outputs. Those in [first_in_place, end_in_place) read the image itself.
+struct FewRow {
+  Tiles tiles;
+  std::int64_t first_in_place, end_in_place;
+};
+
+/// The tiles of a row, for a panel of so many vectors of channel lanes.
+FewRow few_row(const Conv2dProblem& problem, const FewTileShape& tile, const FewStrip& strip,
+               const FewChannelsKernels& kernels, std::int64_t vectors);
 
 /// The most pixels of a row that a tile of channel lanes takes.
 std::int64_t widest_tile(const FewChannelsKernels& kernels, const FewTileShape& tile);

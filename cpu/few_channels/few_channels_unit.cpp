@@ -45,9 +45,18 @@ class Unit {
     return static_cast<char*>(run_.y) + element * static_cast<std::int64_t>(size_of(p_.dtype));
   }
 
+  /// The whole strip, or the columns of the outputs that do not read the image.
   void fill_strip() const {
+    fill_columns(0, b_.in_place.begin);
+    if (b_.in_place.any()) fill_columns(b_.in_place.end, p_.out_w());
+  }
+
+  /// The columns that the outputs [first, end) of a row read.
+  void fill_columns(std::int64_t first, std::int64_t end) const {
+    if (first == end) return;
     const std::int64_t together = interleaves_channels(p_, b_.strip) ? p_.c : 1;  // channels of a strip row
     const std::int64_t conv_rows = round_up(rows_ * pool_side(p_), b_.tile.rows);
+    const std::int64_t begin = first * b_.strip.pixel_step;  // nonzero in copies only
     const FewStripCall call{.image = {.data = x_image(),
                                       .row_stride = p_.nhwc ? p_.w * p_.c : p_.w,
                                       .channel_stride = p_.nhwc ? 1 : p_.h * p_.w,
@@ -56,15 +65,20 @@ class Unit {
                                       .channels = p_.c / together},
                             .first_row = first_row_ * pool_side(p_) * p_.stride_h - p_.pad_top,
                             .rows = (conv_rows - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h + 1,
-                            .pad_left = p_.pad_left * together,
+                            .pad_left = p_.pad_left * together - begin,
                             .phases = b_.strip.phases,
-                            .columns = b_.strip.columns,
+                            .columns = end == p_.out_w() ? b_.strip.columns - begin : columns_of(end),
                             .pitch = b_.strip.pitch,
-                            .strip = workspace_,
+                            .strip = workspace_ + begin,
                             .row = workspace_ + b_.workspace.row_offset};
     const bool splits = p_.nhwc && b_.strip.planes;
     const auto& fill = splits ? run_.kernels.fill_strip_split : run_.kernels.fill_strip_rows;
     fill[static_cast<std::size_t>(p_.dtype)](call);
+  }
+
+  /// Floats of a row of a copy that its first `outputs` outputs read.
+  std::int64_t columns_of(std::int64_t outputs) const {
+    return (outputs - 1) * b_.strip.pixel_step + ((p_.s - 1) * p_.dilation_w + 1) * p_.c;
   }
 
   /// Prefetches a part of the next unit's input with each output row, so that filling its strip does not wait for
@@ -141,6 +155,7 @@ class Unit {
     for (std::int64_t lane = 0; lane < padded; lane += b_.tile.vectors * lanes) {
       const std::int64_t vectors = std::min(b_.tile.vectors, (padded - lane) / lanes);
       call.valid = static_cast<int>(std::min(vectors * lanes, call.y_px - lane));
+      const FewRow tiles = few_row(p_, b_.tile, b_.strip, run_.kernels, vectors);
       for (std::int64_t row = 0; row < rows_; ++row) {
         if (lane == 0) prefetch_input(row);
         call.tile = tile_call();
@@ -150,7 +165,7 @@ class Unit {
         skip_padding(row, vectors * lanes, call.tile);
         float* out = stores ? static_cast<float*>(y_at(row, lane))
                             : workspace_ + b_.workspace.out_offset + row * p_.out_w() * padded + lane;
-        compute_row(call, out, static_cast<std::size_t>(vectors));
+        compute_row(call, tiles, row, out, static_cast<std::size_t>(vectors));
       }
     }
     if (!stores) store_results(padded);
@@ -175,19 +190,29 @@ class Unit {
     tile.runs = (end - begin) * runs;
   }
 
-  /// Cuts a row into tiles of even width.
-  void compute_row(FewChannelLanesCall& call, float* out, std::size_t vectors) const {
+  /// What the first tap of (row, column 0) reads in the image, if that were inside.
+  const float* image_row(std::int64_t row) const {
+    const std::int64_t x_row = (first_row_ + row) * p_.stride_h - p_.pad_top;
+    return static_cast<const float*>(x_image()) + (x_row * p_.w - p_.pad_left) * p_.c;
+  }
+
+  void compute_row(FewChannelLanesCall& call, const FewRow& tiles, std::int64_t row, float* out,
+                   std::size_t vectors) const {
     const std::int64_t side = pool_side(p_);
     const auto& functions = (side == 2 ? run_.kernels.row_pair : run_.kernels.row)[vectors];
-    std::int64_t most = (side == 2 ? run_.kernels.max_pair_pixels : run_.kernels.max_pixels)[vectors] / side;
-    if (side == 1 && b_.strip.pixel_step == 1) most = std::min<std::int64_t>(most, run_.kernels.max_neighbours);
-    const std::int64_t tiles = ceil_div(p_.out_w(), most);
+    const FewTileCall strip = call.tile;
+    const bool reads_image = b_.in_place.any();
+    const float* const image = reads_image ? image_row(row) : nullptr;
+    const std::int32_t* const image_offsets =
+        reads_image ? run_.image_offsets + (strip.offsets - run_.offsets) : nullptr;
     std::int64_t pixel = 0;
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
-      const std::int64_t width = (p_.out_w() - pixel) / (tiles - tile);
+    for (std::int64_t tile = 0; tile < tiles.tiles.count; ++tile) {
+      const std::int64_t width = tiles.tiles.width(tile);
+      const bool in_place = reads_image && tile >= tiles.first_in_place && tile < tiles.end_in_place;
+      call.tile.x = (in_place ? image : strip.x) + pixel * side * strip.x_px;
+      call.tile.offsets = in_place ? image_offsets : strip.offsets;
       call.y = out + pixel * call.y_px;
       functions[width * side](call);
-      call.tile.x += width * side * call.tile.x_px;
       pixel += width;
     }
   }

@@ -13,7 +13,8 @@ struct FewChannelsRun {
   const Target& target;
   const FewChannelsKernels& kernels;
   const FewChannelsBlocking& blocking;
-  const std::int32_t* offsets;                // run_offsets()
+  const std::int32_t* offsets;                // run_offsets() in the strip
+  const std::int32_t* image_offsets;          // those in the image
   const std::int32_t *pixel_of, *channel_of;  // FewInterleaveCall's
   const void* x;
   const float* packed;

@@ -91,7 +91,8 @@ void fill_strip(const FewStripCall& call) {
     const std::int64_t row = call.first_row + i;
     float* strip = call.strip + i * call.image.channels * plane;
     if (row < 0 || row >= call.image.height) {
-      std::fill_n(strip, call.image.channels * plane, 0.0f);
+      for (std::int64_t of_plane = 0; of_plane < call.image.channels * call.phases; ++of_plane)
+        std::fill_n(strip + of_plane * call.pitch, call.columns, 0.0f);
       continue;
     }
     const Storage<kType>* x = static_cast<const Storage<kType>*>(call.image.data) + row * call.image.row_stride;
