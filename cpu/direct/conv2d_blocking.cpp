@@ -15,8 +15,9 @@ namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kInLanes = 16;  // one cache line of f32 NHWC input
-/// With 16 lanes, a run of a 6 x 2 tile takes 100 cycles, and the end of its loop would take a tenth of that.
-constexpr std::int64_t kInLanesOfSmallTiles = 64;
+/// With 16 lanes, a run of a 9 x 2 tile takes 144 cycles and one of a 6 x 2 tile 100, and the end of its loop would
+/// take a tenth of that.
+constexpr std::int64_t kInLanesOfLongRuns = 64;
 constexpr int kTilePixelsOfManyRegisters = 14;
 constexpr std::int64_t kTilesPerUnit = 16;
 constexpr std::int64_t kMinTilesPerUnit = 4;
@@ -225,11 +226,12 @@ class Search {
 };
 
 /// The lanes of an in tile. In tiles are nearly equal; if there are several, each is a whole number of steps of the
-/// tile's unrolled loop.
-std::int64_t even_in_lanes(std::int64_t channels, const Conv2dKernels& kernels) {
+/// tile's unrolled loop. Large tiles of a single tap prefetch the next pixels with each line of channels.
+std::int64_t even_in_lanes(const Conv2dProblem& p, const Conv2dKernels& kernels) {
   constexpr std::int64_t kUnrolled = 4;
-  const std::int64_t even =
-      even_part(channels, kernels.max_pixels < kTilePixelsOfManyRegisters ? kInLanesOfSmallTiles : kInLanes);
+  const bool lines = p.r * p.s == 1 && kernels.max_pixels >= kTilePixelsOfManyRegisters;
+  const std::int64_t channels = p.group_c();
+  const std::int64_t even = even_part(channels, lines ? kInLanes : kInLanesOfLongRuns);
   return even == channels ? channels : round_up(even, kUnrolled);
 }
 
@@ -301,7 +303,7 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   b.input.skips_padding = b.input.never_staged && padded;
   b.input.skips_several = b.input.skips_padding && !padding_is_one_pixel(column_axis(p));
   b.tile = choose_tile(p, kernels, b.input.never_staged);
-  b.channels.in_lanes = even_in_lanes(p.group_c(), kernels);
+  b.channels.in_lanes = even_in_lanes(p, kernels);
   Search(kernels, threads, b).run();
   b.prefetches_weights = prefetches_weights(b);
   return b;
