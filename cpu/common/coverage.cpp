@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "conv2d_two_rows",
     "conv2d_partial_sums",
     "conv2d_weights_ahead",
+    "conv2d_groups_together",
     "conv2d_output_ahead",
     "conv2d_direct_input",
     "conv2d_edge_strips",

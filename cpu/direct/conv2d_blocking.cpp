@@ -76,7 +76,9 @@ class Search {
   }
 
   std::int64_t stage_floats(const Candidate& c) const {
-    return b_.input.never_staged ? 0 : positions(c) * round_up(std::min(c.chunk, p_.group_c()), b_.channels.in_lanes);
+    return b_.input.never_staged
+               ? 0
+               : positions(c) * b_.unit_groups * round_up(std::min(c.chunk, p_.group_c()), b_.channels.in_lanes);
   }
   /// The part of the image that taps read in place, once for each panel. Narrow units keep it in L2.
   std::int64_t image_floats(const Candidate& c) const {
@@ -143,7 +145,7 @@ class Search {
 
   UnitGrid grid(const Candidate& c, std::int64_t images) const {
     UnitGrid units = unit_grid(p_, images, c.rows, c.pixels);
-    units.groups = p_.groups;
+    units.groups = ceil_div(p_.groups, b_.unit_groups);
     units.out_tiles = ceil_div(p_.group_k(), kPartitionLanes);
     return units;
   }
@@ -281,13 +283,26 @@ TileChoice choose_tile(const Conv2dProblem& p, const Conv2dKernels& kernels, boo
   return tile;
 }
 
+/// Groups of few channels whose pixels must be copied are copied together, pixel after pixel: a core has too few misses
+/// of L1 in flight to fetch a line or two of each pixel, group after group, as fast as whole pixels come from L3.
+std::int64_t groups_staged_together(const Conv2dProblem& p, std::int64_t in_lanes, int threads) {
+  constexpr std::int64_t kFewLines = 4;
+  const bool few = p.groups > 1 && p.group_c() * kFloat <= kFewLines * 64 && p.group_k() <= kPartitionLanes;
+  const bool copied = p.dtype == DType::f32 && p.nhwc && copies_aliased(p);
+  if (threads > 1 || !few || !copied || p.group_c() % in_lanes != 0) return 1;
+  const WindowAxis rows = row_axis(p);
+  const std::int64_t least_rows = std::min(p.h, (rows.taps - 1) * rows.dilation + 1 + rows.stride);
+  const std::int64_t group_bytes = least_rows * p.w * p.group_c() * kFloat;
+  return even_part(p.groups, std::clamp<std::int64_t>(l2_bytes() / 4 / group_bytes, 1, p.groups));
+}
+
 /// Whether a panel's first tile would wait for its weights: they come from beyond the last level, or from the part of
 /// it that other guests of a machine leave. Enough tiles must share the work of prefetching them.
 bool prefetches_weights(const Conv2dBlocking& b) {
   constexpr std::int64_t kLeastPixels = 6;  // of a tile: with fewer, loads bound a step
   const Conv2dProblem& p = b.problem;
   const std::int64_t tiles = b.units.images * b.units.rows * ceil_div(b.units.pixels, std::int64_t{b.tile.pixels});
-  return p.r * p.s > 1 && b.units.pixels >= kLeastPixels && tiles >= kAheadShare &&
+  return p.r * p.s > 1 && b.unit_groups == 1 && b.units.pixels >= kLeastPixels && tiles >= kAheadShare &&
          p.k * p.group_c() * p.r * p.s * kFloat > last_level_bytes() * 5 / 16;
 }
 
@@ -304,7 +319,12 @@ Conv2dBlocking choose_blocking(const Conv2dProblem& problem, const Conv2dKernels
   b.input.skips_several = b.input.skips_padding && !padding_is_one_pixel(column_axis(p));
   b.tile = choose_tile(p, kernels, b.input.never_staged);
   b.channels.in_lanes = even_in_lanes(p, kernels);
+  b.unit_groups = groups_staged_together(p, b.channels.in_lanes, threads);
   Search(kernels, threads, b).run();
+  if (b.unit_groups > 1 && b.channels.chunks > 1) {  // all chunks of a group would be staged before the next group's
+    b.unit_groups = 1;
+    Search(kernels, threads, b).run();
+  }
   b.prefetches_weights = prefetches_weights(b);
   return b;
 }

@@ -60,8 +60,9 @@ struct Conv2dBlocking {
   TileChoice tile;
   InputAccess input;
   ChannelCut channels;
-  UnitGrid units;
-  bool prefetches_weights;  // tiles prefetch the next panel's weights
+  UnitGrid units;            // its groups are blocks of unit_groups groups
+  std::int64_t unit_groups;  // groups whose input a unit stages together
+  bool prefetches_weights;   // tiles prefetch the next panel's weights
   WorkspaceParts workspace;
 };
 

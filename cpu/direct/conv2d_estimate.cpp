@@ -116,7 +116,7 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const double tiles = tiles_of_row(b);
   const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile(b) * kPaddingTap;
   const auto steps = static_cast<double>(p.s * p.group_c());
-  double cycles = p.groups > 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
+  double cycles = p.groups > 1 && b.unit_groups == 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
   const double weights = weights_cycles(p);
   for_panels(p, kernels, target, [&](const Panels& panels) {
     cycles += panels.count *

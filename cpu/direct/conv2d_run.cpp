@@ -35,14 +35,29 @@ class Unit {
         images_(std::min(b_.units.images, p_.n - place_.first_image)),
         tiles_(tiles_of(b_, window_)),
         input_(p_, window_, b_.input.axes, pixels_in_place(b_, window_)),
-        output_(output_place()) {}
+        output_(output_place()) {
+    place_.group *= b_.unit_groups;
+  }
 
   void compute() {
     note_input_paths();
+    const std::int64_t first_group = place_.group, groups = std::min(b_.unit_groups, p_.groups - first_group);
+    for (group_ = 0; group_ < groups; ++group_) {
+      place_.group = first_group + group_;
+      compute_group(groups);
+    }
+    if (run_.non_temporal) hwy::FlushStream();
+  }
+
+ private:
+  /// The group `group_` of the unit's `groups` groups. With the first one the input of all of them is staged.
+  void compute_group(std::int64_t groups) {
+    lanes_ = lanes_of(p_, place_, run_.kernels.least_lanes);
+    output_ = output_place();
     const float* bias = bias_in_vectors(run_.bias, lanes_, workspace_ + b_.workspace.bias);
     for (std::int64_t first = 0; first < p_.group_c(); first += b_.channels.chunk) {
       const Chunk chunk = chunk_at(first);
-      stage(chunk);
+      if (group_ == 0) stage({chunk.first, chunk.channels * groups});
       for (std::int64_t lane = 0; lane < lanes_.lanes;) lane += compute_panel(chunk, lane, bias);
     }
     if (!b_.tile.stores) {
@@ -50,10 +65,8 @@ class Unit {
                      workspace_ + b_.workspace.block},
                     lanes_, bias, output_in_y());
     }
-    if (run_.non_temporal) hwy::FlushStream();
   }
 
- private:
   /// Input channels of the group.
   struct Chunk {
     std::int64_t first, channels;
@@ -190,10 +203,11 @@ class Unit {
   void compute_row(TileCall& call, const TileFunction* functions, ConvPosition position, bool pair) const {
     const Strides x = x_strides(p_);
     const Strides y = y_strides(p_);
+    const std::int64_t group_tiles = ceil_div(p_.group_c(), b_.channels.in_lanes);
     for (std::int64_t tile = 0; tile < tiles_.count; ++tile) {
       const std::int64_t width = tiles_.width(tile);
       call.x = input_.at(position.row, position.pixel);
-      call.x.x += position.image * x.image;
+      call.x.x += position.image * x.image + group_ * group_tiles * call.x.in_tile;
       const std::int64_t next_row = call.x.row;
       if (pair) call.x.row = x.image;
       choose_columns(call.taps, position.pixel, width);
@@ -255,6 +269,7 @@ class Unit {
   const Conv2dProblem& p_;
   UnitPlace place_;
   std::int64_t index_;
+  std::int64_t group_ = 0;  // of the unit's groups
   UnitWindow window_;
   UnitLanes lanes_;
   float* workspace_;
@@ -276,6 +291,7 @@ void note_plan_paths(const Conv2dRun& run) {
   if (b.input.skips_padding) note_path(Path::conv2d_trims, run.target);
   if (b.input.skips_several) note_path(Path::conv2d_trims_several, run.target);
   if (b.channels.chunks > 1) note_path(Path::conv2d_partial_sums, run.target);
+  if (b.unit_groups > 1) note_path(Path::conv2d_groups_together, run.target);
   if (b.prefetches_weights) note_path(Path::conv2d_weights_ahead, run.target);
   if (!b.tile.stores) {
     note_path(b.problem.nhwc ? Path::conv2d_store_nhwc : Path::conv2d_store_nchw, run.target);

@@ -161,6 +161,22 @@ TEST_CASE("conv2d: asymmetric padding, and inputs smaller than the kernel") {
       sized({.c = 3, .h = 4, .w = 4, .k = 5, .r = 2, .s = 2, .pad_top = 4, .pad_left = 5, .bias = true}, 4, 5), random);
 }
 
+TEST_CASE("conv2d: groups of few channels whose pixels lie a multiple of 4 KiB apart are copied together") {
+  std::mt19937 random(11);
+  const auto check = [&random](Conv2dProblem p, std::int64_t stride) {
+    p.stride_h = p.stride_w = stride;
+    p.pad_top = p.pad_left = 1;
+    p.bias = true;
+    p = sized(p, 1, 1);
+    p.nhwc = true;
+    check_everywhere_in("direct", p, random);
+  };
+  check({.n = 2, .c = 512, .h = 8, .w = 9, .k = 512, .r = 3, .s = 3, .groups = 32}, 2);
+  check({.c = 1024, .h = 5, .w = 6, .k = 192, .r = 3, .s = 3, .groups = 64, .activation = Activation::tanh}, 1);
+  check({.c = 512, .h = 6, .w = 170, .k = 48, .r = 3, .s = 3, .groups = 16}, 2);  // more rows than L2 holds
+  check({.c = 512, .h = 7, .w = 10, .k = 256, .r = 3, .s = 3, .groups = 8, .pool = {2, 2, 2, 2}}, 2);
+}
+
 TEST_CASE("conv2d: groups") {
   std::mt19937 random(7);
   for (const std::int64_t groups : {2, 4}) {
