@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "depthwise_in_place",
     "depthwise_widened",
     "depthwise_reaching",
+    "depthwise_columns",
     "depthwise_multiplied",
     "depthwise_non_temporal",
     "depthwise_row_tiles",

@@ -31,6 +31,7 @@ enum class Path {
   depthwise_in_place,
   depthwise_widened,
   depthwise_reaching,
+  depthwise_columns,
   depthwise_multiplied,
   depthwise_non_temporal,
   depthwise_row_tiles,

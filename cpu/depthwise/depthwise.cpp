@@ -168,8 +168,8 @@ class DepthwisePlan::UnitBlock {
     staged_rows_ = staged;
     stored_rows_ = stored;
     const std::int64_t in_rows = (block_.vectors.vectors - 1) * lanes_;  // offset of the last vector in f32 rows
-    x_pitch_ = staged ? block_.vectors.vectors * lanes_ : p_.c;
-    y_pitch_ = stored ? block_.vectors.vectors * lanes_ : p_.k;
+    x_pitch_ = staged ? block_.vectors.vectors * lanes_ : b_.x_steps.pixel;
+    y_pitch_ = stored ? block_.vectors.vectors * lanes_ : b_.y_steps.pixel;
     call_.vectors.last = {.x = staged ? in_rows : block_.vectors.last,
                           .y = stored ? in_rows : block_.vectors.last,
                           .bias = block_.vectors.last};
@@ -198,7 +198,7 @@ class DepthwisePlan::UnitBlock {
         block_.tiles->tiles[static_cast<int>(type)][plan_.columns_.tile_stride() - 1];
     const auto bytes = static_cast<std::int64_t>(size_of(type));
     const char* x = staged_rows_ ? reinterpret_cast<const char*>(ring_) : x_;
-    char* y = stored_rows_ ? reinterpret_cast<char*>(results_) : y_ + row * p_.wo * p_.k * bytes;
+    char* y = stored_rows_ ? reinterpret_cast<char*>(results_) : y_ + row * b_.y_steps.row * bytes;
     const std::int64_t first_pixel = stored_rows_ ? pixels.first_pixel : 0;
     const std::int64_t first_column = staged_rows_ ? pixels.first_column : 0;
     for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
@@ -241,7 +241,7 @@ class DepthwisePlan::UnitBlock {
     TapRun* next = runs_;
     for (std::int64_t kh = taps.begin; kh < taps.end; ++kh) {
       const std::int64_t source = rows.first(row) + kh * p_.dilation_h;
-      const std::int64_t x = staged_rows_ ? ring_row(source) - ring_ : source * p_.w * p_.c;
+      const std::int64_t x = staged_rows_ ? ring_row(source) - ring_ : source * b_.x_steps.row;
       for (std::int64_t run = 0; run < plan_.columns_.runs(); ++run) {
         const std::int64_t tap = plan_.columns_.run_tap(run);
         *next++ = {x + tap * p_.dilation_w * x_pitch_, (kh * p_.s + tap) * lanes_,
@@ -250,7 +250,7 @@ class DepthwisePlan::UnitBlock {
     }
     call_.taps.run_count = next - runs_;
     const bool prefetches = b_.prefetches && call_.taps.run_count > 0;
-    call_.x.prefetch_bytes = prefetches ? p_.stride_h * p_.w * p_.c * element_ : 0;
+    call_.x.prefetch_bytes = prefetches ? p_.stride_h * b_.x_steps.row * element_ : 0;
   }
 
   float* ring_row(std::int64_t source) const { return ring_ + source % b_.ring_rows * b_.row_floats; }
@@ -304,6 +304,7 @@ class DepthwisePlan::UnitBlock {
 void DepthwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
   note_path(blocking_.stages_input ? Path::depthwise_widened : Path::depthwise_in_place, *target_);
   if (blocking_.row_tile_outputs > 0) note_path(Path::depthwise_row_tiles, *target_);
+  if (blocking_.x_steps.row < blocking_.x_steps.pixel) note_path(Path::depthwise_columns, *target_);
   if (blocking_.reaches) note_path(Path::depthwise_reaching, *target_);
   if (problem_.k != problem_.c) note_path(Path::depthwise_multiplied, *target_);
   if (blocking_.sections.front().paired) note_path(Path::depthwise_pairs, *target_);

@@ -2,8 +2,10 @@
 #include "cpu/depthwise/depthwise_blocking.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cpu/common/cache.h"
+#include "cpu/common/estimate.h"
 
 namespace gable::cpu {
 namespace {
@@ -11,6 +13,8 @@ namespace {
 /// Neighbouring channels of a block: a run that is long enough for the hardware prefetcher, while the block's weights
 /// stay in L1.
 constexpr std::int64_t kBlockBytes = 512;
+/// Those of f32 blocks that are whole pixels, if these have no more.
+constexpr std::int64_t kPixelBytes = 8192;
 /// Threads that write different channels of the same pixels fetch lines from each other's caches: as long as it takes
 /// to add so many products to each output.
 constexpr double kSharedPixels = 2;
@@ -50,6 +54,36 @@ Conv2dProblem with_long_rows(Conv2dProblem p, int threads) {
   return p;
 }
 
+/// Whether tensors lie beyond L2 in a last level behind a mesh of cores, as those with AMX have it. It answers so
+/// slowly that long runs of neighbouring lines are worth more than rows that stay in L1.
+bool lies_far(const Conv2dProblem& p, std::int64_t lanes) {
+  const std::int64_t bytes = (p.x_elements() + p.y_elements()) * static_cast<std::int64_t>(size_of(p.dtype));
+  return bytes > l2_bytes() && has_amx_beside(lanes);
+}
+
+/// Whether rows and columns change places: tiles along a column load each input once for all taps that read it, where
+/// tiles along a row would load it for every tap. Pixels are then no longer neighbours, so far ones must be long.
+/// Several threads write the same lines at the ends of their columns, which large images hide.
+bool swaps_axes(const Conv2dProblem& p, const Target& target, int threads) {
+  constexpr std::int64_t kFarPixelBytes = 1024, kThreadsBytes = 512 << 10;
+  const std::int64_t lanes = depthwise_tiles(target).lanes;
+  const bool column = p.s == 1 && p.r > 1 && p.stride_w == 1;
+  if (!column || p.k < lanes || stores_rows(p, lanes) || stages_input(p, lanes)) return false;
+  const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
+  if (lies_far(p, lanes) && p.c * bytes < kFarPixelBytes) return false;
+  return threads == 1 || (p.x_elements() + p.y_elements()) * bytes >= kThreadsBytes;
+}
+
+Conv2dProblem with_axes_swapped(Conv2dProblem p) {
+  std::swap(p.h, p.w);
+  std::swap(p.r, p.s);
+  std::swap(p.ho, p.wo);
+  std::swap(p.stride_h, p.stride_w);
+  std::swap(p.pad_top, p.pad_left);
+  std::swap(p.dilation_h, p.dilation_w);
+  return p;
+}
+
 /// Whether row tiles compute such a window.
 bool suits_row_tiles(const Conv2dProblem& p, const Target& target) {
   const DepthwiseTiles& tiles = depthwise_tiles(target);
@@ -73,8 +107,13 @@ std::int64_t row_tile_outputs(const Conv2dProblem& p, const Target& target) {
 class Blocking {
  public:
   Blocking(const Conv2dProblem& problem, const Target& target, int threads)
-      : p_(with_long_rows(problem, threads)), threads_(threads), columns_(column_axis(p_)) {
+      : swaps_(swaps_axes(problem, target, threads)),
+        p_(swaps_ ? with_axes_swapped(problem) : with_long_rows(problem, threads)),
+        threads_(threads),
+        columns_(column_axis(p_)) {
     b_.problem = p_;
+    b_.x_steps = swaps_ ? ImageSteps{p_.c, p_.h * p_.c} : ImageSteps{p_.w * p_.c, p_.c};
+    b_.y_steps = swaps_ ? ImageSteps{p_.k, p_.ho * p_.k} : ImageSteps{p_.wo * p_.k, p_.k};
     b_.sections = choose_sections(p_, target);
     b_.stores_rows = stores_rows(p_, b_.sections.front().lanes);
     b_.stages_input = stages_input(p_, b_.sections.front().lanes);
@@ -133,7 +172,7 @@ class Blocking {
     const std::int64_t step = channel_step();
     const std::int64_t columns = b_.stages_input ? std::min<std::int64_t>(p_.wo, 2 * kMaxTileOutputs) : p_.wo;
     const std::int64_t fitting = l1_floats() / floats_of(columns);
-    const std::int64_t least = b_.stages_input ? step : least_channels();
+    const std::int64_t least = b_.stages_input ? step : least_channels(streams_pixels() ? kPixelBytes : kBlockBytes);
     const std::int64_t whole = std::max(least, fitting / step * step);
     return even_part(ceil_div(p_.k, step), whole / step) * step;
   }
@@ -153,7 +192,15 @@ class Blocking {
   std::int64_t units_of(const UnitSize& unit) const {
     return p_.n * (unit.whole_pixels ? 1 : channel_blocks(unit.channels)) * ceil_div(p_.ho, unit.rows);
   }
-  std::int64_t least_channels() const { return round_up(kBlockBytes / element_bytes(), channel_step()); }
+  std::int64_t least_channels(std::int64_t bytes = kBlockBytes) const {
+    return round_up(bytes / element_bytes(), channel_step());
+  }
+  /// Whether one thread computes whole pixels at a time, so that it reads and writes one stream each. A single tap
+  /// reads nothing again.
+  bool streams_pixels() const {
+    const bool streams = p_.r * p_.s == 1 || lies_far(p_, b_.sections.front().lanes);
+    return threads_ == 1 && b_.tile_type == DType::f32 && streams;
+  }
 
   /// The time of the busiest thread, in channels of a row of output. A unit takes up to one more row of time for its
   /// halo, and one more if a row has no partner for a row tile. At the end a thread waits for a part of a unit.
@@ -247,6 +294,7 @@ class Blocking {
     b_.result_floats = b_.stores_rows ? static_cast<std::int64_t>(line_floats(pixels * lanes)) : 0;
   }
 
+  bool swaps_;
   Conv2dProblem p_;
   int threads_;
   WindowAxis columns_;

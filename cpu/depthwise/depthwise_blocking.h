@@ -48,13 +48,21 @@ struct PixelBlock {
   std::int64_t first_column, columns;  // of the input, inside the image
 };
 
+/// Elements between neighbouring rows and between neighbouring pixels.
+struct ImageSteps {
+  std::int64_t row, pixel;
+};
+
 struct DepthwiseBlocking {
-  Conv2dProblem problem;  // as the loops compute it: pointwise pixels are cut into rows of a suitable length
-  bool stages_input;      // tiles read f32 rows in the workspace, else the image
-  bool stores_rows;       // tiles write f32 rows in the workspace, else y
-  bool reaches;           // fewer channels than lanes: where they may, vectors reach into the next pixels of the
-                          // image and of y, and these rows are neither staged nor stored from the workspace
-  DType tile_type;        // what tiles read and write
+  /// As the loops compute it. Pointwise pixels are cut into rows of a suitable length. If windows have one column, rows
+  /// and columns change places, so that the taps of a window are neighbours along a tile's axis.
+  Conv2dProblem problem;
+  ImageSteps x_steps, y_steps;  // of the problem above
+  bool stages_input;            // tiles read f32 rows in the workspace, else the image
+  bool stores_rows;             // tiles write f32 rows in the workspace, else y
+  bool reaches;                 // fewer channels than lanes: where they may, vectors reach into the next pixels of the
+                                // image and of y, and these rows are neither staged nor stored from the workspace
+  DType tile_type;              // what tiles read and write
   std::int64_t row_tile_outputs;  // of the row tiles for the rows that read no padding rows; 0: there are none
   bool prefetches;                // the tensors exceed half of L3: tiles prefetch the next row's input
   std::int64_t unit_rows, row_blocks;

@@ -173,6 +173,26 @@ void check_large_depthwise_result() {
 
 }  // namespace
 
+TEST_CASE("depthwise: windows of one column, whose tiles lie along the columns of the image") {
+  std::mt19937 random(37);
+  for (const std::int64_t taps : {2, 3, 5, 11}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      const std::int64_t channels = 13 + 4 * taps;
+      Conv2dProblem p{.n = 2, .c = channels, .h = 10 + 7 * stride, .w = 5 + stride, .k = channels, .r = taps, .s = 1};
+      p.stride_h = stride;
+      p.pad_top = taps / 2;
+      p.dilation_h = taps == 3 ? 2 : 1;
+      p.groups = p.c;
+      p.bias = stride == 1;
+      p.activation = stride == 2 ? Activation::relu : Activation::none;
+      check_everywhere_in("depthwise", sized(p, taps == 5 ? 4 : taps / 2, 0), random);
+      p.pad_left = 1;
+      p.w = 1;
+      check_everywhere_in("depthwise", sized(p, 0, 1), random);
+    }
+  }
+}
+
 TEST_CASE("depthwise: a result beyond the last level's share, on aligned and unaligned addresses") {
   check_large_depthwise_result<DepthwisePlan>();
   check_large_depthwise_result<DepthwiseStagedPlan>();
