@@ -446,10 +446,10 @@ struct Tile {
   static HWY_INLINE void finish(const TileCall& call, const V (&acc)[kAll][kVectors], const Store& store) {
     const D d;
     const int lanes = static_cast<int>(hn::Lanes(d));
-    const V least = hn::Set(d, call.y.relu ? 0.0f : -INFINITY);
+    const OutputTile y = call.y;  // a copy, so that the compiler knows that stores do not change it
+    const V least = hn::Set(d, y.relu ? 0.0f : -INFINITY);
     const auto finish_pixel = [&](V value, int row, int p, int v) HWY_ATTR {
-      store(d, at_least(d, least, value), call.y.y + row * call.y.row + p * call.y.px + v * lanes,
-            call.y.lanes - v * lanes);
+      store(d, at_least(d, least, value), y.y + row * y.row + p * y.px + v * lanes, y.lanes - v * lanes);
     };
     if (kRows == 1 && kPixels % 2 == 0 && call.partial.above != nullptr) {
       HWY_UNROLL(28) for (int p = 0; p < kPixels / 2; ++p) {

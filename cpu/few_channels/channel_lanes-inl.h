@@ -53,9 +53,12 @@ HWY_INLINE void finish_in_registers(const FewChannelLanesCall& call, const FewV 
   const FewD d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   const FewV least = hn::Set(d, call.activation == Activation::relu ? 0.0f : -INFINITY);
+  // Copies, so that the compiler knows that stores do not change them.
+  float* const y = call.y;
+  const std::int64_t y_px = call.y_px;
   HWY_UNROLL(28) for (int p = 0; p < kPixels / kRows; ++p) {
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-      store(at_least(d, least, pooled(sum, p, v)), call.y + p * call.y_px + v * lanes, v);
+      store(at_least(d, least, pooled(sum, p, v)), y + p * y_px + v * lanes, v);
     }
   }
 }
@@ -96,9 +99,9 @@ HWY_INLINE void finish_pixels(const FewChannelLanesCall& call, const FewV (&sum)
   const int lanes = kVectors * static_cast<int>(hn::Lanes(d));
 #if HWY_TARGET == HWY_AVX3  // a masked store is one instruction
   if (call.activation != Activation::tanh && call.valid < lanes) {
-    const int vector = static_cast<int>(hn::Lanes(d));
-    finish_in_registers(call, sum, [d, &call, vector](FewV value, float* y, int v) HWY_ATTR {
-      store_first(d, value, y, std::min(vector, call.valid - v * vector));
+    const int vector = static_cast<int>(hn::Lanes(d)), valid = call.valid;
+    finish_in_registers(call, sum, [d, valid, vector](FewV value, float* y, int v) HWY_ATTR {
+      store_first(d, value, y, std::min(vector, valid - v * vector));
     });
     return;
   }

@@ -158,11 +158,12 @@ struct PointwiseTile {
                                 const Store& store) {
     const D d;
     const V least = hn::Set(d, call.least);
+    const std::int64_t y_pixel = call.y_pixel;  // a copy, so that the compiler knows that stores do not change it
     HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
       HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
         store(at_least(d, least, acc[p][v]), y + v * lanes(), valid - v * lanes());
       }
-      y += call.y_pixel;
+      y += y_pixel;
     }
   }
 
