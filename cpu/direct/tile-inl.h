@@ -47,6 +47,7 @@ constexpr int kNarrowTilePixels = kTilePixels;
 constexpr int kImagePairPixels = 3;
 #endif
 
+constexpr int kVectorRegisters = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 32 : 16;
 /// Pixels at least this many floats apart are prefetched in software. Hardware prefetchers follow nearer ones.
 constexpr std::int64_t kPrefetchPitch = 32;
 /// Weights are prefetched this many floats ahead: a page, which the hardware's stream does not cross.
@@ -209,83 +210,105 @@ struct Tile {
     }
   }
 
-  /// Products of pixel kPixel of each row, if the tile has it.
-  template <int kPixel>
+  /// kSteps products of pixel kPixel of each row, if the tile has it.
+  template <int kPixel, int kSteps>
   static HWY_INLINE void add_pixel(const float* const (&base)[kRows][kBases], const PixelPitch& px,
-                                   const V (&weights)[kVectors], V (&acc)[kAll][kVectors]) {
+                                   const V (&weights)[kSteps][kVectors], V (&acc)[kAll][kVectors]) {
     if constexpr (kPixel < kPixels) {
-      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        const V input = hn::Set(D(), *px.at(base[row][kPixel / kBasePixels], kPixel % kBasePixels));
-        HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
-          V& sum = acc[row * kPixels + kPixel][v];
-          sum = hn::MulAdd(input, weights[v], sum);
+      HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
+        HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+          const V input = hn::Set(D(), px.at(base[row][kPixel / kBasePixels], kPixel % kBasePixels)[step]);
+          HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
+            V& sum = acc[row * kPixels + kPixel][v];
+            sum = hn::MulAdd(input, weights[step][v], sum);
+          }
         }
       }
     }
   }
 
-  /// One tap at the pixels from `begin` on, or with kUpTo before `begin`: a jump into the products of all pixels.
+  /// The next kSteps steps of one tap at the pixels from `begin` on, or with kUpTo before `begin`: a jump into the
+  /// products of all pixels. Moves the addresses past them.
+  template <bool kUpTo, int kSteps>
+  static HWY_INLINE void add_part(std::int64_t begin, const float* (&base)[kRows][kBases], PixelPitch& px,
+                                  const float* HWY_RESTRICT& w, V (&acc)[kAll][kVectors]) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    V weights[kSteps][kVectors];
+    HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
+      HWY_UNROLL(2)
+      for (int v = 0; v < kVectors; ++v) weights[step][v] = hn::LoadU(d, w + (step * kVectors + v) * lanes);
+    }
+    px.hide(kPixels);
+    // Case n has the pixels that remain: those before n, or n pixels up to the tile's end.
+#define GABLE_TILE_PIXEL(n)                                                                             \
+  case n:                                                                                               \
+    if constexpr (n <= kPixels) add_pixel<kUpTo ? n - 1 : kPixels - n, kSteps>(base, px, weights, acc); \
+    [[fallthrough]];
+    switch (kUpTo ? begin : kPixels - begin) {
+      GABLE_TILE_PIXEL(28)
+      GABLE_TILE_PIXEL(27)
+      GABLE_TILE_PIXEL(26)
+      GABLE_TILE_PIXEL(25)
+      GABLE_TILE_PIXEL(24)
+      GABLE_TILE_PIXEL(23)
+      GABLE_TILE_PIXEL(22)
+      GABLE_TILE_PIXEL(21)
+      GABLE_TILE_PIXEL(20)
+      GABLE_TILE_PIXEL(19)
+      GABLE_TILE_PIXEL(18)
+      GABLE_TILE_PIXEL(17)
+      GABLE_TILE_PIXEL(16)
+      GABLE_TILE_PIXEL(15)
+      GABLE_TILE_PIXEL(14)
+      GABLE_TILE_PIXEL(13)
+      GABLE_TILE_PIXEL(12)
+      GABLE_TILE_PIXEL(11)
+      GABLE_TILE_PIXEL(10)
+      GABLE_TILE_PIXEL(9)
+      GABLE_TILE_PIXEL(8)
+      GABLE_TILE_PIXEL(7)
+      GABLE_TILE_PIXEL(6)
+      GABLE_TILE_PIXEL(5)
+      GABLE_TILE_PIXEL(4)
+      GABLE_TILE_PIXEL(3)
+      GABLE_TILE_PIXEL(2)
+      GABLE_TILE_PIXEL(1)
+      default:
+        break;
+    }
+#undef GABLE_TILE_PIXEL
+    HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
+      HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
+        const float* next = base[row][b] + kSteps;
+        keep_apart(next);
+        base[row][b] = next;
+      }
+    }
+    w += kSteps * kVectors * lanes;
+  }
+
+  /// Steps that share a jump: four or two, if the registers hold their weights beside the accumulators and an input.
+  static constexpr int steps_of_jump() {
+    const auto fits = [](int steps) { return (kAll + steps) * kVectors < kVectorRegisters; };
+    return fits(4) ? 4 : fits(2) ? 2 : 1;
+  }
+
+  /// `steps` steps of such a tap.
   template <bool kUpTo>
   static HWY_INLINE void accumulate_part(const TileCall& call, const float* x, std::int64_t steps, std::int64_t begin,
                                          const float* HWY_RESTRICT& w, V (&acc)[kAll][kVectors]) {
-    const D d;
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    constexpr int kTogether = steps_of_jump();
     PixelPitch px = PixelPitch::of(call.x.px);
     const float* base[kRows][kBases];
     HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
       HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) base[row][b] = x + row * call.x.row + b * kBasePixels * call.x.px;
     }
-    for (std::int64_t step = 0; step < steps; ++step) {
-      V weights[kVectors];
-      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, w + v * lanes);
-      px.hide(kPixels);
-      // Case n has the pixels that remain: those before n, or n pixels up to the tile's end.
-#define GABLE_TILE_PIXEL(n)                                                                     \
-  case n:                                                                                       \
-    if constexpr (n <= kPixels) add_pixel<kUpTo ? n - 1 : kPixels - n>(base, px, weights, acc); \
-    [[fallthrough]];
-      switch (kUpTo ? begin : kPixels - begin) {
-        GABLE_TILE_PIXEL(28)
-        GABLE_TILE_PIXEL(27)
-        GABLE_TILE_PIXEL(26)
-        GABLE_TILE_PIXEL(25)
-        GABLE_TILE_PIXEL(24)
-        GABLE_TILE_PIXEL(23)
-        GABLE_TILE_PIXEL(22)
-        GABLE_TILE_PIXEL(21)
-        GABLE_TILE_PIXEL(20)
-        GABLE_TILE_PIXEL(19)
-        GABLE_TILE_PIXEL(18)
-        GABLE_TILE_PIXEL(17)
-        GABLE_TILE_PIXEL(16)
-        GABLE_TILE_PIXEL(15)
-        GABLE_TILE_PIXEL(14)
-        GABLE_TILE_PIXEL(13)
-        GABLE_TILE_PIXEL(12)
-        GABLE_TILE_PIXEL(11)
-        GABLE_TILE_PIXEL(10)
-        GABLE_TILE_PIXEL(9)
-        GABLE_TILE_PIXEL(8)
-        GABLE_TILE_PIXEL(7)
-        GABLE_TILE_PIXEL(6)
-        GABLE_TILE_PIXEL(5)
-        GABLE_TILE_PIXEL(4)
-        GABLE_TILE_PIXEL(3)
-        GABLE_TILE_PIXEL(2)
-        GABLE_TILE_PIXEL(1)
-        default:
-          break;
-      }
-#undef GABLE_TILE_PIXEL
-      HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
-        HWY_UNROLL(4) for (int b = 0; b < kBases; ++b) {
-          const float* next = base[row][b] + 1;
-          keep_apart(next);
-          base[row][b] = next;
-        }
-      }
-      w += kVectors * lanes;
+    std::int64_t step = 0;
+    if constexpr (kTogether > 1) {
+      for (; step + kTogether <= steps; step += kTogether) add_part<kUpTo, kTogether>(begin, base, px, w, acc);
     }
+    for (; step < steps; ++step) add_part<kUpTo, 1>(begin, base, px, w, acc);
   }
 
   /// Taps that read padding at the tile's first pixels.
