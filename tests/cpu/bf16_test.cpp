@@ -150,6 +150,9 @@ TEST_CASE("bf16: sums of many blocks of channels, in rounds over several halves"
   std::mt19937 random(24);
   check_everywhere(same_padded({.c = 160, .h = 9, .w = 20, .k = 41, .r = 3, .s = 3, .bias = true}), random);
   check_everywhere(same_padded({.n = 2, .c = 171, .h = 5, .w = 3, .k = 12, .r = 3, .s = 5}), random, 2);
+  check_everywhere(same_padded({.c = 160, .h = 9, .w = 6, .k = 33, .r = 3, .s = 3}), random);  // halves of 6
+  // More weights than L2 holds beside the strip.
+  check_everywhere(same_padded({.c = 1439, .h = 4, .w = 8, .k = 34, .r = 3, .s = 3, .bias = true}), random);
   check_everywhere(
       sized({.c = 130, .h = 17, .w = 34, .k = 33, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .pad_top = 1}, 0, 1),
       random);
