@@ -313,9 +313,10 @@ std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target
   // Pairs are loaded as whole cache lines: across two of them they are no faster than their vectors.
   const bool paired = tiles.pairs && p.dtype == DType::bf16 && !stages_input(p, lanes) && p.k % (2 * lanes) == 0;
   const std::int64_t tail = p.k % lanes;
-  // For row tiles, another pass over the input costs more than unused lanes.
-  if (half == nullptr || tail == 0 || tail > lanes / 2 || suits_row_tiles(p, target))
-    return {{&target, lanes, 0, p.k, 0, paired}};
+  // For row tiles, another pass over the input costs more than unused lanes. So it does on cores that do not halve
+  // vectors: half a vector takes as long as a whole one there.
+  const bool takes_one_pass = suits_row_tiles(p, target) || whole_vector_share(lanes) < 1;
+  if (half == nullptr || tail == 0 || tail > lanes / 2 || takes_one_pass) return {{&target, lanes, 0, p.k, 0, paired}};
   const std::int64_t whole = p.k - tail;
   // A tail of fewer channels than half a vector takes some from the whole vectors.
   return {{&target, lanes, 0, whole, 0, false}, {half, lanes / 2, p.k - lanes / 2, lanes / 2, whole, false}};

@@ -121,11 +121,13 @@ struct DepthwiseRowTile {
 
 #if HWY_TARGET == HWY_AVX3
   /// The sums of one half of a pair. Positions in the padding are skipped.
-  template <class Load>
+  template <Outside kOutside, class Load>
   static HWY_INLINE void sum_half(const DepthwiseTileCall& call, const T* first, const float* weights, V bias,
                                   const Load& load, V (&acc)[kRowTileRows][kOutputs]) {
     const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    constexpr bool kFirst = kOutside == Outside::first || kOutside == Outside::first_and_last;
+    constexpr bool kLast = kOutside == Outside::last || kOutside == Outside::first_and_last;
     HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
       HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[row][i] = bias;
     }
@@ -135,7 +137,8 @@ struct DepthwiseRowTile {
     HWY_UNROLL(5) for (int input_row = 0; input_row < kInputRows; ++input_row) {
       const T* x = first + input_row * call.x.row;
       HWY_UNROLL(10) for (int i = 0; i < kPositions; ++i) {
-        if (HWY_LIKELY((inside >> i & 1) != 0)) {
+        if (!(kFirst && i == 0) && !(kLast && i == kPositions - 1) &&
+            (kOutside != Outside::any || HWY_LIKELY((inside >> i & 1) != 0))) {
           const V input = load(x);
           add_products(input, input_row, i, taps, acc);
         }
@@ -146,16 +149,16 @@ struct DepthwiseRowTile {
   }
 
   /// Two vectors of lanes, one after the other: the registers hold the weights and accumulators of one.
-  static HWY_INLINE void pair_tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
+  template <Outside kOutside>
+  static HWY_INLINE void pair_sums(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
                                    std::int64_t weights_at) {
     const D d;
-    if (HWY_UNLIKELY(call.x.prefetch_bytes != 0)) prefetch(call, x);
     const V least = hn::Set(d, call.y.least);
     V even, odd;
     Tile::load_pair_bias(bias, even, odd);
     V acc[kRowTileRows][kOutputs];
     const float* weights = call.weights.first + weights_at;
-    sum_half(
+    sum_half<kOutside>(
         call, x, weights, even, [](const T* at) HWY_ATTR { return Pair::even(at); }, acc);
     hn::Vec<Pair::D32> evens[kRowTileRows][kOutputs];
     HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
@@ -164,7 +167,7 @@ struct DepthwiseRowTile {
 #if defined(__GNUC__)
     asm volatile("" : "+r"(x));  // else gcc keeps what both halves load on the stack
 #endif
-    sum_half(
+    sum_half<kOutside>(
         call, x, weights + call.weights.step, odd, [](const T* at) HWY_ATTR { return Pair::odd(at); }, acc);
     HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) {
       HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
@@ -172,6 +175,21 @@ struct DepthwiseRowTile {
                     y + row * call.y.row + i * call.y.step);
       }
     }
+  }
+
+  static HWY_INLINE void pair_tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
+                                   std::int64_t weights_at) {
+    if (HWY_UNLIKELY(call.x.prefetch_bytes != 0)) prefetch(call, x);
+    constexpr Positions kLast = Positions{1} << (kPositions - 1), kAll = 2 * kLast - 1;
+    const Positions outside = kAll & ~call.taps.positions[0];
+    // With stride 1, pixels of one or two pairs would be slower so.
+    if constexpr (kStride == 2) {
+      if (HWY_LIKELY(outside == 0)) return pair_sums<Outside::none>(call, x, y, bias, weights_at);
+      if (outside == 1) return pair_sums<Outside::first>(call, x, y, bias, weights_at);
+      if (outside == kLast) return pair_sums<Outside::last>(call, x, y, bias, weights_at);
+      if (outside == (kLast | 1)) return pair_sums<Outside::first_and_last>(call, x, y, bias, weights_at);
+    }
+    pair_sums<Outside::any>(call, x, y, bias, weights_at);
   }
 #endif
 

@@ -95,6 +95,21 @@ TEST_CASE(
       }
     }
   }
+  // Tiles of two rows whose padding is before the row, behind it, on both sides or wider than a pixel.
+  for (const std::int64_t width : {2, 7, 8, 15, 16, 23}) {
+    for (const std::int64_t padding : {0, 1, 2}) {
+      Conv2dProblem p{.n = 1, .c = 64, .h = 6, .w = width, .k = 64, .r = 3, .s = 3, .groups = 64, .bias = true};
+      p.stride_h = p.stride_w = 2;
+      p.pad_top = p.pad_left = padding;
+      p.dtype = DType::bf16;
+      if (width + 2 * padding < 3) continue;
+      p = sized(p, padding, padding);
+      const Sample sample = random_sample(p, random);
+      Runs runs;
+      for (const Target* target : supported_targets()) check_kernels(p, *target, 1, sample, runs);
+      CHECK(runs["depthwise"] == supported_targets().size());
+    }
+  }
   // Threads take blocks of channels, which do not part pairs.
   for (const std::int64_t channels : {288, 1056}) {
     Conv2dProblem p{.n = 1, .c = channels, .h = 3, .w = 5, .k = channels, .r = 3, .s = 3, .groups = channels};
