@@ -74,9 +74,15 @@ struct DepthwiseRows {
       const std::int64_t channel = vector + 1 == call.lanes.vectors ? call.lanes.last : vector * lanes();
       const std::int64_t output = call.first_of_input + channel;
       const std::int64_t first = output / call.multiplier;
+      // Counted, since a division for each lane takes longer than the pixels of a short row.
       HWY_ALIGN std::int32_t sources[hn::MaxLanes(D())] = {};
+      std::int64_t of_input = output - first * call.multiplier;
+      std::int32_t source = 0;
       for (std::int64_t i = 0; i < count; ++i) {
-        sources[i] = static_cast<std::int32_t>((output + i) / call.multiplier - first);
+        sources[i] = source;
+        if (++of_input < call.multiplier) continue;
+        of_input = 0;
+        ++source;
       }
       const auto from = hn::SetTableIndices(d, sources);
       const int inputs = sources[count - 1] + 1;
