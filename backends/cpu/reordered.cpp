@@ -12,6 +12,7 @@
 #include "cpu/common/estimate.h"
 #include "cpu/common/tiling.h"
 #include "cpu/ops/transpose.h"
+#include "cpu/planes/planes.h"
 
 namespace gable {
 namespace {
@@ -104,30 +105,34 @@ struct ReorderCosts {
 
 /// NHWC kernels' estimates assume a lower clock than NCHW kernels' do; a Xeon with AMX runs below both. Its costs are
 /// fitted to one thread, together with those of planes.
-ReorderCosts reorder_costs(const Conv2dProblem& p) {
-  const bool half = p.dtype != DType::f32;
+ReorderCosts reorder_costs(const Conv2dProblem& p, const CpuPlace& place) {
+  const bool half = p.dtype != DType::f32, depthwise = cpu::is_depthwise(p);
   if (cpu::amx_unit().missing.empty()) {
-    if (cpu::is_depthwise(p)) return {1.3, half ? 0.22e-9 : 0.28e-9, 0.12e-9, 200e-9};
+    if (depthwise) return {1.3, half ? 0.22e-9 : 0.28e-9, 0.12e-9, 200e-9};
     if (!half) return {1.4, 0.35e-9, 0.055e-9, 50e-9};
     return p.dtype == DType::bf16 ? ReorderCosts{1.43, 0.2e-9, 0.12e-9, 200e-9}
                                   : ReorderCosts{1, 0.3e-9, 0.12e-9, 270e-9};
   }
-  // On cores that do not halve vectors, NHWC's estimates of bf16 without groups have factors of their own.
-  constexpr double kClock = 0.82, kClockOfPairs = 1.07, kElement = 0.14e-9, kElementOf16Bits = 0.08e-9,
-                   kFarByte = 0.04e-9, kStart = 160e-9;
-  const bool pairs = p.dtype == DType::bf16 && p.groups == 1 && cpu::whole_vector_share(16) < 1;
-  return {pairs ? kClockOfPairs : kClock, cpu::is_depthwise(p) && half ? kElementOf16Bits : kElement, kFarByte, kStart};
+  const bool whole = cpu::whole_vector_share(cpu::planes::vector_unit(place.target).positions) < 1;
+  if (whole && place.threads == 1) {  // fitted together with the kernels of planes
+    const double clock = cpu::has_single_channel_groups(p) ? 0.64 : 0.78;
+    if (!depthwise) return {clock, half ? 0.068e-9 : 0.1e-9, 0.03e-9, 130e-9};
+    return half ? ReorderCosts{1.145, 0.08e-9, 0.017e-9, 140e-9} : ReorderCosts{1.25, 0.12e-9, 0.0185e-9, 150e-9};
+  }
+  // Pairs of bf16 without groups are estimated lower on cores that do not halve vectors.
+  const bool pairs = p.dtype == DType::bf16 && p.groups == 1 && whole;
+  return {pairs ? 1.07 : 0.82, half && depthwise ? 0.08e-9 : 0.14e-9, 0.04e-9, 160e-9};
 }
 
 /// Several threads of a Xeon with AMX. Between the reorders and the kernel they exchange the data between their caches.
 /// Fitted to twelve threads.
-double exchanged_seconds(const Conv2dProblem& p, double inner, int threads) {
+double exchanged_seconds(const Conv2dProblem& p, double inner, const CpuPlace& place) {
   constexpr double kSlower = 1.35, kExchanged = 0.08e-9, kRegion = 4e-6;  // of the kernel, an element, a reorder
-  const ReorderCosts cost = reorder_costs(p);
+  const ReorderCosts cost = reorder_costs(p, place);
   double seconds = kSlower * cost.clock * inner;
   // Both reorders are counted as shared by rows.
   const auto add = [&](std::int64_t units, std::int64_t elements) {
-    const double share = cost.element / static_cast<double>(std::min<std::int64_t>(threads, units));
+    const double share = cost.element / static_cast<double>(std::min<std::int64_t>(place.threads, units));
     seconds += static_cast<double>(elements) * (share + kExchanged) + (units > 1 ? kRegion : 0);
   };
   add(cpu::transpose_units(p.n, p.c, p.h * p.w), p.x_elements());
@@ -151,8 +156,8 @@ double reordered_seconds(const WeightedOp& op, const CpuPlace& place) {
   const auto elements = static_cast<double>(p.x_elements() + p.y_elements());
   const double bytes = elements * static_cast<double>(size_of(p.dtype));
   if (place.threads > 1 && cpu::amx_unit().missing.empty() && !cpu::is_depthwise(p))
-    return exchanged_seconds(p, inner, place.threads);
-  const ReorderCosts cost = reorder_costs(p);
+    return exchanged_seconds(p, inner, place);
+  const ReorderCosts cost = reorder_costs(p, place);
   const double far = cost.far_byte * std::max(0.0, bytes - static_cast<double>(cpu::l2_bytes()));
   const double seconds = cost.clock * inner + (elements * cost.element + far) / place.threads + cost.start;
   if (!cpu::is_depthwise(p)) return seconds;

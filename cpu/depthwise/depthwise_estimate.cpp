@@ -6,6 +6,7 @@
 #include "cpu/common/estimate.h"
 #include "cpu/depthwise/depthwise.h"
 #include "cpu/depthwise/depthwise_planes.h"
+#include "cpu/depthwise/depthwise_tile.h"
 
 namespace gable::cpu {
 namespace {
@@ -18,16 +19,18 @@ constexpr double kSpreadVector = 5;  // of input, repeated for its outputs
 constexpr double kSpreadVectorOf16Bits = 6;
 constexpr ConversionCost kStored{0, 5};
 
-/// One output a channel, from and to the image.
-namespace single {
-constexpr double kProduct = 0.48, kRowTileProduct = 0.69, kPairProduct = 0.41, kRowTilePairProduct = 0.61;
-constexpr double kTile = 11;
-constexpr double kRun = 8.4;
-constexpr double kRow = 20;
-constexpr double kFarLine = 1.6, kFarLineOf16Bits = 3.5;  // of a tensor that L2 does not keep
-constexpr double kPartPixel = 13;                         // of fewer channels than the narrowest vector has lanes
-constexpr double kCall = 240;
-}  // namespace single
+/// One output a channel, from and to the image. Cycles.
+struct SingleCosts {
+  double product, row_tile_product, pair_product, row_tile_pair_product;
+  double tile, run, row;
+  double far_line, far_line_of_16_bits;  // of a tensor that L2 does not keep
+  double part_pixel;                     // of fewer channels than the narrowest vector has lanes
+  double call;
+};
+/// Fitted on Zen 5, for the choice between depthwise_planes and reordered on cores that do not halve vectors. The
+/// others are older: the choice on Xeons with AMX is fitted to them.
+constexpr SingleCosts kSingleWhole{0.357, 0.432, 0.282, 0.534, 9.6, 4.5, 43, 1.25, 1.25, 3.6, 187};
+constexpr SingleCosts kSingle{0.48, 0.69, 0.41, 0.61, 11, 8.4, 20, 1.6, 3.5, 13, 240};
 
 /// 64 bytes each of tensors that exceed L2, less those that L2 keeps.
 double far_lines(const Conv2dProblem& p) {
@@ -37,25 +40,26 @@ double far_lines(const Conv2dProblem& p) {
 
 double single_output_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   const DepthwiseBlocking b = choose_depthwise_blocking(p, target, threads);
+  const SingleCosts& cost = whole_vector_share(depthwise_tiles(target).lanes) < 1 ? kSingleWhole : kSingle;
   const Conv2dProblem& q = b.problem;
   const AxisCut columns(column_axis(q));
   const bool row_tiles = b.row_tile_outputs > 0;
   const auto rows = static_cast<double>(q.n * q.ho);
   const double kernel_rows = static_cast<double>(q.n) * kernel_rows_inside(q);
   const auto tiles = static_cast<double>(ceil_div(q.wo, kMaxTileOutputs));
-  const double runs = row_tiles ? 0 : kernel_rows * tiles * static_cast<double>(columns.runs()) * single::kRun;
-  double cycles = single::kCall + rows * static_cast<double>(b.sections.size()) * single::kRow +
-                  far_lines(p) * (p.dtype == DType::f32 ? single::kFarLine : single::kFarLineOf16Bits);
+  const double runs = row_tiles ? 0 : kernel_rows * tiles * static_cast<double>(columns.runs()) * cost.run;
+  double cycles = cost.call + rows * static_cast<double>(b.sections.size()) * cost.row +
+                  far_lines(p) * (p.dtype == DType::f32 ? cost.far_line : cost.far_line_of_16_bits);
   for (const ChannelSection& section : b.sections) {
-    const double product = section.paired ? (row_tiles ? single::kRowTilePairProduct : single::kPairProduct)
-                                          : (row_tiles ? single::kRowTileProduct : single::kProduct);
+    const double product = section.paired ? (row_tiles ? cost.row_tile_pair_product : cost.pair_product)
+                                          : (row_tiles ? cost.row_tile_product : cost.product);
     const double products = kernel_rows * static_cast<double>(q.s * q.wo) * product;
-    cycles += static_cast<double>(section.vectors()) * (products + runs + rows * tiles * single::kTile);
+    cycles += static_cast<double>(section.vectors()) * (products + runs + rows * tiles * cost.tile);
     if (q.k < section.lanes) {
       const std::int64_t apart = std::min(q.n * q.ho, q.n * b.row_blocks + q.r / 2);  // rows that may not reach
       const std::int64_t pixels =
           b.reaches ? apart * (std::min(q.h, q.r) * q.w + q.wo) : q.n * (std::min(q.h, q.ho * q.r) * q.w + q.ho * q.wo);
-      cycles += static_cast<double>(pixels) * single::kPartPixel;
+      cycles += static_cast<double>(pixels) * cost.part_pixel;
     }
   }
   // Fitted where an FMA takes half a cycle.
@@ -134,6 +138,8 @@ double depthwise_seconds(const Conv2dProblem& p, const Target& target, int threa
               (kernel_rows * row + static_cast<double>(p.ho) * tiles * kTile + spread * spread_vector);
   }
   cycles += conversion_cycles(p, p.ho * p.wo, p.k, kStored);
+  constexpr double kWholeVectors = 0.9;  // beside narrow_groups, measured on Zen 5
+  if (whole_vector_share(depthwise_tiles(target).lanes) < 1) cycles *= kWholeVectors;
   return estimated_seconds(p, cycles * static_cast<double>(p.n), b.units(), threads);
 }
 
@@ -143,6 +149,7 @@ double depthwise_planes_seconds(const Conv2dProblem& p, const Target& target, in
   if (p.k == p.c) return single_output_planes_seconds(p, target, threads);
   // Nanoseconds of a vector's product, of an output, of an input that is staged, of a row of them, of an output plane.
   constexpr double kVector = 0.23, kOutput = 0.08, kOutputOf16Bits = 0.18, kStage = 0.14, kRow = 0.6, kPlane = 40;
+  constexpr double kWholeVectors = 1.12;  // what the share of whole vectors leaves out, measured on Zen 5
   const std::int64_t lanes = depthwise_plane_kernels(target).lanes;
   const double share = whole_vector_share(lanes);
   const double output = (p.dtype == DType::f32 ? kOutput : kOutputOf16Bits) * share;
@@ -151,7 +158,7 @@ double depthwise_planes_seconds(const Conv2dProblem& p, const Target& target, in
   const double staged = static_cast<double>(p.h) * (static_cast<double>(p.w) * kStage + kRow);
   const double nanoseconds = static_cast<double>(p.k) * (sums + static_cast<double>(p.ho * p.wo) * output + kPlane) +
                              static_cast<double>(p.c) * staged;
-  return static_cast<double>(p.n) * nanoseconds * 1e-9 / threads;
+  return static_cast<double>(p.n) * nanoseconds * 1e-9 * (share < 1 ? kWholeVectors : 1) / threads;
 }
 
 }  // namespace gable::cpu

@@ -45,8 +45,8 @@ std::string planes_refusal(const Conv2dProblem& p, int products, const planes::T
 
 namespace {
 
-/// Costs in nanoseconds. Fitted on Zen 4; more than two phases on a Xeon with AMX; f32 on cores that do not halve
-/// vectors on Zen 5, where a tile of pixels by lanes counts once and not for each pixel.
+/// Costs in nanoseconds. Fitted on Zen 4; more than two phases on a Xeon with AMX; cores that do not halve vectors on
+/// Zen 5, where a tile of pixels by lanes counts once and not for each pixel.
 struct PlaneCosts {
   double stage, stage_phase, stage_phases;  // a staged element: with one phase of the stride, with two, with more
   double staged_row;
@@ -55,9 +55,14 @@ struct PlaneCosts {
   double tile, unit;               // a tile; a work unit's input
 };
 constexpr PlaneCosts kOfVectors{0.27, 0.26, 2.2, 3.5, 0.065, 0.065, 0, 16, 100};
-constexpr PlaneCosts kOfWholeVectors{0.16, 0.18, 0.6, 2.1, 0.02, 0.3, 1.75, 24, 150};
 constexpr PlaneCosts kOfConvertedVectors{0.09, 0.15, 3.5, 4.5, 0.24, 0.24, 0, 18, 100};  // 16 bits in f32 vectors
 constexpr PlaneCosts kOfPairs{0.19, 0.4, 3.2, 7.5, 0.04, 0.04, 0, 18, 100};
+constexpr PlaneCosts kOfWholeVectors{0.05, 0.08, 1.65, 3.65, 0.011, 0.21, 1.44, 25, 88};  // of any dtype
+constexpr PlaneCosts kOfWholePairs{0.09, 0.105, 3.1, 6.75, 0.011, 0.21, 1.5, 25, 88};
+
+/// Whole vectors: of products; of a vector of pixels that a step loads, mostly across two cache lines, however few
+/// lanes use it; of a byte of weights beyond L2, which every work unit's input reads.
+constexpr double kWholeProduct = 0.127, kLoadedVector = 0.7, kLoadedPairs = 0.79, kFarWeight = 0.01;
 
 /// On a Xeon with AMX also: a vector of products of pixels, one of lanes, and a vector of pixels that a step loads for
 /// all lanes of a tile. Fitted there with the other kernels' times on the same layers, as its clock changes.
@@ -78,16 +83,11 @@ constexpr double kShiftedTiles = 1.5;
 /// A parallel region of twelve threads, in seconds.
 constexpr double kRegionOnXeon = 3e-6;
 
-/// Of a vector of pixels that a step loads, mostly across two cache lines, however few lanes use it. On Zen 5.
-constexpr double kLoadedVector = 0.45;
-
-bool in_whole_vectors(const Conv2dProblem& p, const planes::TileUnit& unit) {
-  return p.dtype == DType::f32 && !unit.multiplies_pairs() && whole_vector_share(unit.positions) < 1;
-}
+bool in_whole_vectors(const planes::TileUnit& unit) { return whole_vector_share(unit.positions) < 1; }
 
 const PlaneCosts& costs_of(const Conv2dProblem& p, const planes::TileUnit& unit) {
+  if (in_whole_vectors(unit)) return unit.multiplies_pairs() ? kOfWholePairs : kOfWholeVectors;
   if (unit.multiplies_pairs()) return kOfPairs;
-  if (in_whole_vectors(p, unit)) return kOfWholeVectors;
   return p.dtype == DType::f32 ? kOfVectors : kOfConvertedVectors;
 }
 
@@ -107,6 +107,16 @@ double finished_rows(const planes::Blocking& b, const planes::TileUnit& unit) {
   return static_cast<double>(p.n * p.ho * p.k);
 }
 
+/// A vector of products on cores that do not halve vectors.
+double whole_product(const planes::Blocking& b, const planes::TileUnit& unit) {
+  const double loaded = unit.multiplies_pairs() ? kLoadedPairs : kLoadedVector;
+  return b.by_lanes ? kWholeProduct : std::max(kWholeProduct, loaded / static_cast<double>(b.panels.lanes));
+}
+double far_weights(const planes::Blocking& b, const planes::TileUnit& unit) {
+  const std::int64_t bytes = b.problem.groups * planes::group_elements(b, unit) * std::int64_t{sizeof(std::uint32_t)};
+  return bytes > l2_bytes() ? static_cast<double>(bytes * b.work.inputs()) * kFarWeight : 0;
+}
+
 }  // namespace
 
 double planes_seconds(const Conv2dProblem& problem, int products, const planes::TileUnit& unit, int threads) {
@@ -119,22 +129,24 @@ double planes_seconds(const Conv2dProblem& problem, int products, const planes::
   const auto outputs = static_cast<double>(p.n * p.k * p.ho * p.wo);
   const auto strips = static_cast<double>(b.work.inputs() * p.groups * b.work.panel_blocks);
   const auto elements = b.in_place ? 0.0 : static_cast<double>(b.terms.steps * b.terms.parts * b.strip.step);
-  const auto rows = static_cast<double>(b.terms.steps * b.strip.rows * b.work.images) *
-                    static_cast<double>(b.phases.rows.size() * b.phases.columns.size());
+  const bool whole = in_whole_vectors(unit);
+  const auto rows = whole && b.in_place ? 0.0
+                                        : static_cast<double>(b.terms.steps * b.strip.rows * b.work.images) *
+                                              static_cast<double>(b.phases.rows.size() * b.phases.columns.size());
   const double element = p.stride_w > 2 ? cost.stage_phases : p.stride_w > 1 ? cost.stage_phase : cost.stage;
   const double stage = elements * element + rows * cost.staged_row;
   const double vectors = planes::vectors_of(b, unit), share = whole_vector_share(unit.positions);
-  const std::int64_t pixels = in_whole_vectors(p, unit) ? unit.most_pixels : 1;
+  const std::int64_t pixels = whole ? unit.most_pixels : 1;
   const double tiles = vectors / static_cast<double>(b.vectors * (b.by_lanes ? pixels : b.panels.lanes));
-  const double loaded = in_whole_vectors(p, unit) && !b.by_lanes ? kLoadedVector : 0;
   const auto lanes = static_cast<double>(b.panels.lanes);
-  double product = std::max(unit.vector_ns * share, loaded / lanes);
+  double product = whole ? whole_product(b, unit) : unit.vector_ns;
   if (xeon != nullptr) product = b.by_lanes ? xeon->lane_product : xeon->pixel_product + xeon->loaded / lanes;
   const bool shifted = p.r * p.s > 1 && p.groups == 1 && b.terms.steps >= planes::kBlockSteps;
   if (unit.whole_tiles && shifted) product *= kShiftedTiles;
   const double output = b.by_lanes ? cost.output_by_lanes : cost.output;
   const double nanoseconds = vectors * sums * product + tiles * cost.tile + strips * (stage + cost.unit) +
-                             outputs * output * share + finished_rows(b, unit) * cost.finished_row;
+                             outputs * output * share + finished_rows(b, unit) * cost.finished_row +
+                             (whole ? far_weights(b, unit) : 0);
   const std::int64_t rounds = ceil_div(b.count(), static_cast<std::int64_t>(threads));
   const double region = xeon != nullptr && threads > 1 && b.count() > 1 ? kRegionOnXeon : 0;
   return nanoseconds * 1e-9 * static_cast<double>(rounds) / static_cast<double>(b.count()) + region;
