@@ -170,11 +170,13 @@ bool RegionTable::open_file() {
   return true;
 }
 
-/// Disk blocks for so many slots and some more: a full disk must not become a SIGBUS of the program.
+/// Disk blocks for so many slots and some more: a full disk must not become a SIGBUS of the program. Few more at first,
+/// since a slot has 10 KB and a program may have thousands of processes with a region or two.
 bool RegionTable::reserve(std::uint32_t slots) {
-  constexpr std::uint32_t kStep = 64;
+  constexpr std::uint32_t kFewest = 4, kMost = 64;
   if (slots < reserved_ || reserved_ == slot_limit_) return true;
-  const std::uint32_t wanted = slots + kStep < slot_limit_ ? slots + kStep : slot_limit_;
+  const std::uint32_t more = slots < kFewest ? kFewest : slots > kMost ? kMost : slots;
+  const std::uint32_t wanted = slots + more < slot_limit_ ? slots + more : slot_limit_;
   const int file = open(file_, O_RDWR | O_CLOEXEC);
   if (file < 0) return false;
   const bool there = fallocate(file, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_of(wanted))) == 0 ||

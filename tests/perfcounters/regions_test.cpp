@@ -1,5 +1,6 @@
 // Regions, from gable/region.h through libgable_listen.so to read_session(): every program here is run as a user's is.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -260,6 +261,15 @@ TEST_CASE("a program that closes files that it did not open keeps its regions, a
   CHECK(read(folder).records.regions.size() == 201);
   CHECK(folder.run({"sh", "-c", inside, GABLE_REGIONS_APP}, SessionMode::time, {{"GABLE_SESSION_EVENTS", "1:0x1:1"}})
             .status() == 0);
+}
+
+TEST_CASE("a process with few regions takes little of the disk") {
+  const SessionFolder folder;
+  REQUIRE(folder.run({GABLE_REGIONS_APP, "nested"}).status() == 0);
+  REQUIRE(read(folder).records.regions.size() == 3);
+  struct stat status {};
+  REQUIRE(stat(folder.file(file_names(folder).front()).c_str(), &status) == 0);
+  CHECK(512 * status.st_blocks < 256 << 10);
 }
 
 TEST_CASE("a small limit of file sizes means fewer regions, and none at all where nothing fits") {
