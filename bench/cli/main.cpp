@@ -6,6 +6,7 @@
 
 #include "bench/cli/command.h"
 #include "perfcounters/interrupt.h"
+#include "perfcounters/program/launch.h"
 
 namespace {
 
@@ -35,6 +36,7 @@ void ignore_late_interrupts() {
 int main(int argc, char** argv) {
   fill_standard_streams();
   survive_failing_writes();
+  gable::perf::keep_children();
   gable::bench::exit_where_memory_runs_out();
   const int code = gable::bench::command(argc, argv);
   if (gable::perf::interrupting_signal() != 0) ignore_late_interrupts();

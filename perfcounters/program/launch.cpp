@@ -41,6 +41,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 constexpr std::array kHandedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
+std::atomic<bool> ignored_children{false};  // by this process, before keep_children()
+
 // What the handler sees. There is one launch at a time.
 std::atomic<pid_t> running{0};
 std::atomic<bool> was_interrupted{false};
@@ -172,6 +174,7 @@ struct Start {
   while (read(start.go, &byte, 1) < 0 && errno == EINTR) {
   }
   signals.restore();
+  if (ignored_children) signal(SIGCHLD, SIG_IGN);
   block.restore();
   execve(start.file, start.argv, start.environment);
   if (errno == ENOEXEC && start.through_shell != nullptr) execve("/bin/sh", start.through_shell, start.environment);
@@ -344,6 +347,13 @@ int exec_error(const Pipe& failure) {
 }
 
 }  // namespace
+
+void keep_children() {
+  struct sigaction action {};
+  if (sigaction(SIGCHLD, nullptr, &action) != 0 || action.sa_handler != SIG_IGN) return;
+  ignored_children = true;
+  signal(SIGCHLD, SIG_DFL);
+}
 
 int LaunchEnd::status() const { return signal != 0 ? 128 + signal : exit_code; }
 

@@ -42,6 +42,10 @@ struct LaunchEnd {
   int status() const;
 };
 
+/// For main(): a parent may have left SIGCHLD ignored. The system then forgets how children ended before anyone can
+/// ask. This process stops ignoring it; programs that it launches ignore it as they would without gable.
+void keep_children();
+
 /// Returns when the program and its descendants have ended, at most `rest_seconds` after the program. The program is in
 /// this process's group, so that the terminal's keys (Ctrl-C, Ctrl-Z) reach it as without gable. Signals that are sent
 /// to this process alone are passed on. One launch at a time, and without other children of this process. Throws

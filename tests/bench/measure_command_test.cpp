@@ -646,6 +646,17 @@ TEST_CASE(
   if (contains(unheeded.err, "simulating")) CHECK(contains(unheeded.err, "note: if the program reads its input"));
 }
 
+TEST_CASE("measure: if a parent ignores the end of its children, exit codes are kept, and the program ignores it too") {
+  const Folder folder;
+  const std::string ignoring = "env --ignore-signal=CHLD", timed = "measure --counters analytic -- ";
+  CHECK(gable_command(folder, timed + "sh -c 'exit 7'", ignoring).code == 7);
+  CHECK(gable_command(folder, timed + "sh -c 'kill -SEGV $$'", ignoring).code == 139);
+  const auto ignored = [&](const std::string& variables) {
+    return gable_command(folder, timed + "grep SigIgn /proc/self/status", variables).out;
+  };
+  CHECK(ignored(ignoring) != ignored(""));
+}
+
 TEST_CASE("measure: a simulated run that ends otherwise than the first one gives no W and Q") {
   const Folder folder;
   const std::string file = folder.file("study.json"), runs = folder.file("runs");
