@@ -2,7 +2,8 @@
 // Each thread starts with its own share of neighbouring units, the same in every run. The lines that it writes are then
 // still in its caches from the previous run, and two threads write near each other only at the ends of shares. A thread
 // that has finished its share takes units that other threads have left, so a thread that the machine slows down
-// computes fewer.
+// computes fewer. In short runs it mostly does not: what it took, with its lines, would go from cache to cache in every
+// run, and so do the counters of shares.
 #pragma once
 
 #include <omp.h>
@@ -10,7 +11,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+
+#include "cpu/common/tiling.h"
 
 namespace gable::cpu {
 
@@ -41,7 +45,7 @@ class UnitShares {
     std::atomic<std::int64_t> next;
   };
 
-  std::int64_t first(int share) const { return units_ * share / count_; }
+  std::int64_t first(int share) const { return first_of_share(units_, share, count_); }
   std::atomic<std::int64_t>& next(int share) { return counters_[static_cast<std::size_t>(share)].next; }
 
   std::array<Counter, kMost> counters_;
@@ -62,6 +66,57 @@ void parallel_units(int threads, std::int64_t units, const Work& work) {
     const int thread = omp_get_thread_num();
     shares.run(thread, [&](std::int64_t unit) { work(unit, thread); });
   }
+}
+
+/// How long runs of a plan took, which decides whether its threads take units from each other in the next one: not in
+/// short runs, unless that makes them faster, as it does where shares are uneven.
+class RunTimes {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Whether the threads should keep to their shares in the next run.
+  bool prefers_shares() const {
+    if (taking_ >= kShort) return false;
+    const bool faster = keeping_ <= taking_;
+    return runs_ % kTry == 0 ? !faster : faster;
+  }
+  void add(bool kept_shares, Clock::duration duration) {
+    (kept_shares ? keeping_ : taking_) = duration;
+    ++runs_;
+  }
+
+ private:
+  /// With eight threads of a Xeon the way of sharing makes no difference beyond.
+  static constexpr Clock::duration kShort = std::chrono::microseconds(25);
+  static constexpr int kTry = 64;  // every so many runs the other way is tried again
+
+  Clock::duration taking_ = Clock::duration::max(), keeping_{};
+  unsigned runs_ = 0;
+};
+
+/// Calls work(unit, thread) for every unit, each thread for its own share alone.
+template <class Work>
+void parallel_shares(int threads, std::int64_t units, const Work& work) {
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num(), team = omp_get_num_threads();
+    const std::int64_t end = first_of_share(units, thread + 1, team);
+    for (std::int64_t unit = first_of_share(units, thread, team); unit < end; ++unit) work(unit, thread);
+  }
+}
+
+/// parallel_units() of a plan that is run again and again.
+template <class Work>
+void parallel_units(int threads, std::int64_t units, RunTimes& times, const Work& work) {
+  if (threads <= 1 || units <= 1) return parallel_units(threads, units, work);
+  const RunTimes::Clock::time_point start = RunTimes::Clock::now();
+  const bool keeps_shares = times.prefers_shares();
+  if (keeps_shares) {
+    parallel_shares(threads, units, work);
+  } else {
+    parallel_units(threads, units, work);
+  }
+  times.add(keeps_shares, RunTimes::Clock::now() - start);
 }
 
 }  // namespace gable::cpu

@@ -17,6 +17,14 @@ constexpr std::int64_t kUnitsPerThread = 4;
 /// The least number of units that keeps `threads` threads busy to the end; 1 for one thread.
 constexpr std::int64_t units_wanted(int threads) { return threads == 1 ? 1 : kUnitsPerThread * threads; }
 
+/// The first unit of a share. All shares are equal, or differ by a unit.
+constexpr std::int64_t first_of_share(std::int64_t units, int share, int shares) { return units * share / shares; }
+
+/// The share that has this unit.
+constexpr std::int64_t share_of(std::int64_t units, std::int64_t unit, int shares) {
+  return ((unit + 1) * shares - 1) / units;
+}
+
 /// The time until the last thread has finished `units` units that parallel_units() distributes: each thread has a share
 /// of consecutive units, then takes units that others have left. work(unit) is the time of a unit. A part of the
 /// longest unit is added for a thread that the machine slows down, so that among equally even cuts the one with more
@@ -40,6 +48,22 @@ double parallel_time(int threads, std::int64_t units, const Work& work) {
     longest = std::max(longest, taken);
   }
   return *std::max_element(time.begin(), time.begin() + threads) + kWait * longest;
+}
+
+/// How units follow one another that are `inputs` blocks of input times `weights` blocks of weights.
+struct UnitOrder {
+  std::int64_t inputs, weights;
+  bool weights_outermost;  // consecutive units share weights, not input
+};
+
+/// The number of different blocks that units [first, end) read.
+struct BlocksRead {
+  std::int64_t inputs, weights;
+};
+constexpr BlocksRead blocks_read(const UnitOrder& order, std::int64_t first, std::int64_t end) {
+  const std::int64_t inner = order.weights_outermost ? order.inputs : order.weights;
+  const std::int64_t outer = (end - 1) / inner - first / inner + 1, of_inner = std::min(inner, end - first);
+  return order.weights_outermost ? BlocksRead{of_inner, outer} : BlocksRead{outer, of_inner};
 }
 
 /// The least cycles of a parallel region.

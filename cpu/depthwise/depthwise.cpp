@@ -314,7 +314,7 @@ void DepthwisePlan::run(const void* x, const void* packed, const float* bias, vo
                  static_cast<char*>(y), non_temporal() && reinterpret_cast<std::uintptr_t>(y) % 64 == 0};
   if (call.non_temporal) note_path(Path::depthwise_non_temporal, *target_);
   const std::int64_t blocks = blocking_.unit_blocks;
-  parallel_units(threads_, blocking_.units(), [&](std::int64_t unit, int thread) {
+  parallel_units(threads_, blocking_.units(), run_times_, [&](std::int64_t unit, int thread) {
     for (std::int64_t i = 0; i < blocks; ++i) UnitBlock(*this, call, unit * blocks + i, thread).compute();
   });
 }

@@ -10,6 +10,7 @@
 #include "cpu/common/aligned.h"
 #include "cpu/common/check.h"
 #include "cpu/common/description.h"
+#include "cpu/common/parallel.h"
 #include "cpu/depthwise/depthwise_blocking.h"
 
 namespace gable::cpu {
@@ -55,6 +56,7 @@ class DepthwisePlan {
   int threads_;
   DepthwiseBlocking blocking_;
   AxisCut columns_;
+  RunTimes run_times_;
   AlignedFloats workspace_;   // a part a thread
   AlignedFloats bias_;        // empty if the caller's bias is used
   std::vector<TapRun> runs_;  // of one row of output, for each thread, with gaps of kRunsGap

@@ -84,7 +84,7 @@ void Conv2dPlan::run(const void* x, const void* packed, const float* bias, void*
                       y,
                       workspace_.data(),
                       blocking_.tile.non_temporal && aligned};
-  run_conv2d(run, threads_);
+  run_conv2d(run, threads_, run_times_);
 }
 
 Conv2dDescription Conv2dPlan::description() const {

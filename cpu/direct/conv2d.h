@@ -17,6 +17,7 @@
 #include "cpu/common/aligned.h"
 #include "cpu/common/check.h"
 #include "cpu/common/description.h"
+#include "cpu/common/parallel.h"
 #include "cpu/common/target.h"
 #include "cpu/direct/conv2d_blocking.h"
 #include "cpu/direct/conv2d_kernels.h"
@@ -57,6 +58,7 @@ class Conv2dPlan {
   int threads_;
   Conv2dBlocking blocking_;
   AlignedFloats workspace_;
+  RunTimes run_times_;
 };
 
 }  // namespace gable::cpu

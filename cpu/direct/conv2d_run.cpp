@@ -300,9 +300,9 @@ void note_plan_paths(const Conv2dRun& run) {
 
 }  // namespace
 
-void run_conv2d(const Conv2dRun& run, int threads) {
+void run_conv2d(const Conv2dRun& run, int threads, RunTimes& times) {
   note_plan_paths(run);
-  parallel_units(threads, run.blocking.units.count(),
+  parallel_units(threads, run.blocking.units.count(), times,
                  [&run](std::int64_t unit, int thread) { Unit(run, unit, thread).compute(); });
 }
 

@@ -3,6 +3,7 @@
 
 #include <gable/problem.h>
 
+#include "cpu/common/parallel.h"
 #include "cpu/common/strips.h"
 #include "cpu/common/target.h"
 #include "cpu/direct/conv2d_blocking.h"
@@ -22,6 +23,6 @@ struct Conv2dRun {
   bool non_temporal;  // stores of y
 };
 
-void run_conv2d(const Conv2dRun& run, int threads);
+void run_conv2d(const Conv2dRun& run, int threads, RunTimes& times);
 
 }  // namespace gable::cpu

@@ -81,7 +81,9 @@ void PointwisePlan::pack(const void* weights, const WeightStrides& strides, void
 void PointwisePlan::run(const void* x, const void* packed, const float* bias, void* y) {
   const PointwiseBlocking& b = blocking_;
   float* padded_bias = workspace_.data();
-  if (problem_.bias) std::copy_n(bias, problem_.k, padded_bias);
+  // A copy would take the lines from the caches of all other threads in every run.
+  const bool in_place = problem_.bias && padded_lanes() == problem_.k;
+  if (problem_.bias && !in_place) std::copy_n(bias, problem_.k, padded_bias);
   float* strips = padded_bias + padded_lanes();
   const std::size_t vector_bytes = static_cast<std::size_t>(kernels_->lanes) * sizeof(float);
   const PointwiseRun run{.problem = problem_,
@@ -89,7 +91,7 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
                          .blocking = b,
                          .x = x,
                          .packed = static_cast<const float*>(packed),
-                         .bias = padded_bias,
+                         .bias = in_place ? bias : padded_bias,
                          .y = y,
                          .non_temporal = b.non_temporal && reinterpret_cast<std::uintptr_t>(y) % vector_bytes == 0};
   note_path(!b.copies_input    ? Path::pointwise_in_place
@@ -98,7 +100,7 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
                                : Path::pointwise_staged,
             *target_);
   if (run.non_temporal) note_path(Path::pointwise_non_temporal, *target_);
-  parallel_units(threads_, b.units.pixel_blocks * b.units.lane_blocks, [&](std::int64_t unit, int thread) {
+  parallel_units(threads_, b.units.pixel_blocks * b.units.lane_blocks, run_times_, [&](std::int64_t unit, int thread) {
     compute_pointwise_unit(run, unit, strips + static_cast<std::size_t>(thread) * strip_floats());
   });
 }

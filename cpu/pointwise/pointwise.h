@@ -9,6 +9,7 @@
 #include "cpu/common/aligned.h"
 #include "cpu/common/check.h"
 #include "cpu/common/description.h"
+#include "cpu/common/parallel.h"
 #include "cpu/pointwise/pointwise_blocking.h"
 
 namespace gable::cpu {
@@ -45,6 +46,7 @@ class PointwisePlan {
   int threads_;
   PointwiseBlocking blocking_;
   AlignedFloats workspace_;  // the bias in whole vectors, and a strip a thread
+  RunTimes run_times_;
 };
 
 }  // namespace gable::cpu

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,11 +54,90 @@ TEST_CASE("parallel units: each unit runs once, by a thread that exists") {
         ++runs[static_cast<std::size_t>(unit)];
         if (thread < 0 || thread >= threads) known = false;
       };
+      RunTimes times;
       parallel_units(threads, units, work);
+      parallel_units(threads, units, times, work);
+      parallel_shares(threads, units, work);
       CHECK(known);
-      for (const std::atomic<int>& count : runs) CHECK(count == 1);
+      for (const std::atomic<int>& count : runs) CHECK(count == 3);
     }
   }
+}
+
+TEST_CASE("parallel units: each unit runs once where fewer threads run than were asked for") {
+  for (const std::int64_t units : {2, 5, 9, 300}) {
+    std::vector<std::atomic<int>> runs(static_cast<std::size_t>(units));
+    const auto count = [&](std::int64_t unit, int) { ++runs[static_cast<std::size_t>(unit)]; };
+#pragma omp parallel num_threads(2)
+    {
+#pragma omp single
+      {
+        parallel_units(4, units, count);
+        parallel_shares(4, units, count);
+      }
+    }
+    for (const std::atomic<int>& found : runs) CHECK(found == 2);
+  }
+}
+
+TEST_CASE("shares of units: share_of() is the share whose units hold a unit") {
+  for (const int shares : {1, 2, 3, 7, 12}) {
+    for (const std::int64_t units : {1, 2, 5, 12, 31}) {
+      for (std::int64_t unit = 0; unit < units; ++unit) {
+        const auto share = static_cast<int>(share_of(units, unit, shares));
+        CHECK(first_of_share(units, share, shares) <= unit);
+        CHECK(unit < first_of_share(units, share + 1, shares));
+      }
+    }
+  }
+}
+
+TEST_CASE("blocks that a share of units reads: as counted one by one") {
+  for (const bool weights_outermost : {false, true}) {
+    const UnitOrder order{5, 3, weights_outermost};
+    for (std::int64_t first = 0; first < 15; ++first) {
+      for (std::int64_t end = first + 1; end <= 15; ++end) {
+        std::set<std::int64_t> inputs, weights;
+        for (std::int64_t unit = first; unit < end; ++unit) {
+          inputs.insert(weights_outermost ? unit % 5 : unit / 3);
+          weights.insert(weights_outermost ? unit / 5 : unit % 3);
+        }
+        const BlocksRead read = blocks_read(order, first, end);
+        CHECK(read.inputs == static_cast<std::int64_t>(inputs.size()));
+        CHECK(read.weights == static_cast<std::int64_t>(weights.size()));
+      }
+    }
+  }
+}
+
+TEST_CASE("a plan's threads keep to their shares in short runs, as long as these are faster so") {
+  using std::chrono::microseconds;
+  RunTimes times;
+  CHECK(!times.prefers_shares());
+  times.add(false, microseconds(300));
+  CHECK(!times.prefers_shares());
+  times.add(false, microseconds(9));
+  CHECK(times.prefers_shares());
+  times.add(true, microseconds(6));
+  CHECK(times.prefers_shares());
+  times.add(true, microseconds(12));
+  CHECK(!times.prefers_shares());
+  times.add(false, microseconds(9));
+  int others = 0;
+  for (int run = 0; run < 256; ++run) {
+    const bool keeps = times.prefers_shares();
+    others += keeps ? 1 : 0;
+    times.add(keeps, microseconds(keeps ? 12 : 9));
+  }
+  CHECK(others == 4);
+}
+
+TEST_CASE("parallel units of a plan: in short runs each thread computes a share of consecutive units") {
+  RunTimes times;
+  times.add(false, std::chrono::microseconds(5));
+  std::vector<int> owner(9, -1);
+  parallel_units(3, 9, times, [&](std::int64_t unit, int thread) { owner[static_cast<std::size_t>(unit)] = thread; });
+  for (std::size_t unit = 0; unit < 9; ++unit) CHECK(owner[unit] == owner[unit / 3 * 3]);
 }
 
 TEST_CASE("the time of parallel units is that of the last thread, which takes what others have left") {
