@@ -28,6 +28,7 @@ constexpr std::int64_t kTileCost = 6;
 constexpr std::int64_t kMaxThreadBytes = 2 << 20;
 constexpr std::int64_t kMaxTaps = 1 << 20;  // most entries of a plan's table, which a query builds too
 constexpr std::int64_t kBf16 = 2;
+constexpr std::int64_t kLineBytes = 64;
 constexpr double kMaxIdlePositions = 1.15;  // ratio of all positions to those with outputs; staging costs the same
 
 /// Cache lines of L1 that addresses `pitch` bytes apart can fill.
@@ -279,7 +280,53 @@ class Search {
       work_.columns = round_up(ceil_div(work_.columns, 2), column_step());
     }
     while (units() < wanted && work_.panels > 2) work_.panels = ceil_div(work_.panels, 2);
-    if (!unit_.loads_full_halves) feed_threads_evenly(whole);
+    if (!unit_.loads_full_halves) return feed_threads_evenly(whole);
+    if (b_.input == InputPath::staged || b_.input == InputPath::in_place) cut_panels_first(whole);
+  }
+
+  /// Replaces the cut by halving, which cuts rows first, where L2 would not keep the weights that a thread then reads:
+  /// panels first, in the order of work units that makes each thread read and stage the fewest bytes.
+  void cut_panels_first(const WorkCut& whole) {
+    if (bytes_of_thread().weights <= l2_bytes() / 2) return;
+    WorkCut best = work_;
+    std::int64_t least = bytes_of_thread().all();
+    const std::int64_t wanted = kUnitsPerThread * threads_;
+    work_ = whole;
+    while (units() < wanted && work_.panels > 1) work_.panels = ceil_div(work_.panels, 2);
+    while (units() < wanted && work_.rows > 4 * g_.pool) work_.rows = round_up(ceil_div(work_.rows, 2), g_.pool);
+    for (const bool outermost : {whole.weights_outermost, true}) {
+      work_.weights_outermost = outermost;
+      const std::int64_t bytes = bytes_of_thread().all();
+      if (bytes >= least) continue;
+      best = work_;
+      least = bytes;
+    }
+    work_ = best;
+  }
+
+  /// What the thread with the most bytes reads, and stages in its strip.
+  struct ThreadBytes {
+    std::int64_t weights, input, staged;
+    std::int64_t all() const { return weights + input + staged; }
+  };
+  ThreadBytes bytes_of_thread() {
+    count_work();
+    const std::int64_t blocks = work_.group_blocks * work_.panel_blocks;
+    const UnitOrder order{work_.count / blocks, blocks, work_.weights_outermost};
+    const std::int64_t input = work_.images * source_size(row_axis(p_, g_), work_.rows) *
+                               source_size(column_axis(p_, g_), work_.columns) * g_.group_c * work_.groups * kBf16;
+    ThreadBytes most{};
+    for (int share = 0; share < threads_; ++share) {
+      const std::int64_t first = first_of_share(work_.count, share, threads_);
+      const std::int64_t end = first_of_share(work_.count, share + 1, threads_);
+      if (first == end) continue;
+      const BlocksRead read = blocks_read(order, first, end);
+      const std::int64_t stages = order.weights_outermost && read.inputs > 1 ? end - first : read.inputs;
+      const ThreadBytes bytes{read.weights * weight_bytes() * work_.groups, read.inputs * input,
+                              b_.input == InputPath::staged ? stages * input : 0};
+      if (bytes.all() > most.all()) most = bytes;
+    }
+    return most;
   }
 
   /// Replaces the cut by halving with another cut of `whole` if that one is clearly faster. Only for units that take
@@ -355,8 +402,12 @@ class Search {
     const std::int64_t wanted = threads_ * std::min(kUnitsPerThread, most);
     const std::int64_t least_tiles = tiles * work_.panels / 2 >= wanted ? 2 : 1;
     work_.columns = std::min(work_.columns, std::max(least_tiles, ceil_div(tiles, wanted)) * tile);
+    if (units() >= threads_ && panels_share_lines() && weight_bytes() <= l1_bytes() * 2 / 3) return;
     work_.panels = ceil_div(work_.panels, std::min(work_.panels, ceil_div(wanted, units())));
   }
+
+  /// Whether threads that compute different panels of a pixel write to the same cache line of y.
+  bool panels_share_lines() const { return p_.k * kBf16 % kLineBytes != 0; }
 
   // ---- Groups of a work unit.
   /// Neighbouring groups of few channels lie in the same cache lines, which L1 keeps while a row of each is staged.

@@ -77,8 +77,14 @@ constexpr std::int64_t kMaxHalves = 16;
 constexpr std::int64_t accumulator_floats(const Bf16Unit& unit) {
   return unit.loads_full_halves ? kPanelsAlive * kTileFloats : kMaxHalves * kHalfFloats;
 }
-/// Floats of a thread's accumulators and of one panel's bias, which come before its strip.
-constexpr std::int64_t head_floats(const Bf16Unit& unit) { return accumulator_floats(unit) + kLanes; }
+/// What a thread's strip holds: the input of the work units with this WorkUnit::input, in this run of the plan.
+struct StagedInput {
+  std::int64_t run, input;
+};
+/// Floats of a thread's accumulators and of one panel's bias, which come before its StagedInput.
+constexpr std::int64_t staged_input_offset(const Bf16Unit& unit) { return accumulator_floats(unit) + kLanes; }
+/// Floats before a thread's strip: a cache line for its StagedInput.
+constexpr std::int64_t head_floats(const Bf16Unit& unit) { return staged_input_offset(unit) + 16; }
 
 }  // namespace bf16
 

@@ -54,7 +54,15 @@ Bf16Conv2dPlan::Bf16Conv2dPlan(const Conv2dProblem& problem, int products, const
       threads_(threads),
       blocking_(bf16::blocking_of(problem, products, unit, threads)),
       non_temporal_(stores_non_temporal(problem, blocking_.geometry, stores)),
-      workspace_(static_cast<std::size_t>(threads) * blocking_.thread_bytes / sizeof(float)) {}
+      workspace_(static_cast<std::size_t>(threads) * blocking_.thread_bytes / sizeof(float)) {
+  for (int thread = 0; thread < threads; ++thread) {
+    *reinterpret_cast<bf16::StagedInput*>(thread_workspace(thread) + bf16::staged_input_offset(unit)) = {};
+  }
+}
+
+float* Bf16Conv2dPlan::thread_workspace(int thread) {
+  return workspace_.data() + static_cast<std::size_t>(thread) * (blocking_.thread_bytes / sizeof(float));
+}
 
 std::size_t Bf16Conv2dPlan::packed_bytes() const {
   return static_cast<std::size_t>(bf16::packed_elements(blocking_.geometry, blocking_.terms)) * sizeof(std::uint16_t);
@@ -78,12 +86,12 @@ void Bf16Conv2dPlan::run(const void* x, const void* packed, const float* bias, v
                       problem_.bias ? bias : nullptr,
                       y,
                       non_temporal_ && reinterpret_cast<std::uintptr_t>(y) % 64 == 0,
-                      threads_};
+                      threads_,
+                      ++runs_};
   if (run.non_temporal) note_path(Path::bf16_non_temporal, *target_, unit_->coverage);
-  const std::int64_t thread_floats = static_cast<std::int64_t>(blocking_.thread_bytes / sizeof(float));
-  parallel_units(threads_, blocking_.work.count, [&](std::int64_t index, int thread) {
+  parallel_units(threads_, blocking_.work.count, run_times_, [&](std::int64_t index, int thread) {
     unit_->begin(blocking_.positions, blocking_.terms.last_pairs);
-    bf16::compute_work_unit(run, index, workspace_.data() + thread * thread_floats);
+    bf16::compute_work_unit(run, index, thread_workspace(thread));
     unit_->end();
     if (run.non_temporal) hwy::FlushStream();
   });

@@ -10,6 +10,7 @@
 #include "cpu/bf16/unit.h"
 #include "cpu/common/aligned.h"
 #include "cpu/common/description.h"
+#include "cpu/common/parallel.h"
 
 namespace gable::cpu {
 
@@ -40,6 +41,8 @@ class Bf16Conv2dPlan {
   void run(const void* x, const void* packed, const float* bias, void* y);
 
  private:
+  float* thread_workspace(int thread);
+
   Conv2dProblem problem_;
   const Bf16Unit* unit_;
   const Target* target_;
@@ -48,6 +51,8 @@ class Bf16Conv2dPlan {
   bf16::Blocking blocking_;
   bool non_temporal_;  // where y is aligned
   AlignedFloats workspace_;
+  std::int64_t runs_ = 0;
+  RunTimes run_times_;
 };
 
 }  // namespace gable::cpu

@@ -8,14 +8,23 @@ namespace {
 
 void note(const Run& run, Path path) { note_path(path, run.target, run.unit.coverage); }
 
-InputView input_of(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+std::uint16_t* strip_in(const Run& run, float* workspace) {
+  return reinterpret_cast<std::uint16_t*>(workspace + head_floats(run.unit));
+}
+
+/// Work units with other panels of the same input follow one another: the strip still holds it for the second one.
+InputView input_of(const Run& run, const WorkUnit& work, float* workspace) {
   if (may_read_in_place(run.blocking, run.unit, work)) {
     note(run, Path::bf16_in_place);
     return view_in_place(run, work);
   }
   const Terms& terms = run.blocking.terms;
   note(run, terms.parts > 1 ? Path::bf16_split : terms.fold > 1 ? Path::bf16_fold : Path::bf16_stage);
-  return stage_strip(run, work, strip);
+  auto& staged = *reinterpret_cast<StagedInput*>(workspace + staged_input_offset(run.unit));
+  std::uint16_t* const strip = strip_in(run, workspace);
+  if (staged.run != run.number || staged.input != work.input) stage_strip(run, work, strip);
+  staged = {run.number, work.input};
+  return view_of_strip(run, strip);
 }
 
 /// The loop nest for staged and for pointwise input, of one group.
@@ -29,7 +38,7 @@ void compute_rows_or_flat(TileLoop& loop, const InputView& input, bool staged) {
   note(run, run.blocking.geometry.pool == 2 ? Path::bf16_pool : flat ? Path::bf16_flat : Path::bf16_rows);
   if (flat && run.blocking.weights.chunk > 1) note(run, Path::bf16_panels_inside);
   const bool reads_x_once = !staged && run.blocking.weights.chunk == run.blocking.work.panels;
-  loop.begin_input_prefetch(reads_x_once ? work.index : work.index + run.threads);
+  loop.begin_input_prefetch(reads_x_once ? work.index : work.index + 1);
   for (Chunk chunk = loop.first_chunk(); chunk.begin < chunk.end; chunk = loop.chunk_after(chunk)) {
     loop.begin_chunk_prefetch(loop.chunk_after(chunk));
     if (!run.unit.loads_full_halves && run.blocking.geometry.pool == 1) {
@@ -50,9 +59,9 @@ void compute_rows_or_flat(TileLoop& loop, const InputView& input, bool staged) {
 }
 
 /// The groups of a work unit, one after another.
-void compute_groups(const Run& run, WorkUnit work, float* workspace, std::uint16_t* strip) {
-  InputView input = input_of(run, work, strip);
-  const bool staged = input.first == strip;
+void compute_groups(const Run& run, WorkUnit work, float* workspace) {
+  InputView input = input_of(run, work, workspace);
+  const bool staged = input.first == strip_in(run, workspace);
   for (const std::int64_t end = work.group + work.groups; work.group < end; ++work.group) {
     TileLoop loop(run, work, workspace);
     compute_rows_or_flat(loop, input, staged);
@@ -79,15 +88,13 @@ void compute_by_images(TileLoop& loop, std::uint16_t* strip) {
 
 void compute_work_unit(const Run& run, std::int64_t index, float* workspace) {
   const WorkUnit work = work_unit_at(run.blocking, index);
-  auto* strip = reinterpret_cast<std::uint16_t*>(workspace + head_floats(run.unit));
-  if (run.blocking.input == InputPath::staged || run.blocking.input == InputPath::in_place) {
-    return compute_groups(run, work, workspace, strip);
-  }
+  if (run.blocking.input == InputPath::staged || run.blocking.input == InputPath::in_place)
+    return compute_groups(run, work, workspace);
   TileLoop loop(run, work, workspace);
   if (run.blocking.input == InputPath::in_image) {
     compute_in_image(loop);
   } else {
-    compute_by_images(loop, strip);
+    compute_by_images(loop, strip_in(run, workspace));
   }
   loop.queue().drain();
 }

@@ -1,6 +1,8 @@
 // See prefetch.h.
 #include "cpu/bf16/prefetch.h"
 
+#include "cpu/common/tiling.h"
+
 namespace gable::cpu::bf16 {
 namespace {
 
@@ -28,7 +30,9 @@ Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t in
   if (!run.unit.loads_full_halves || b.input == InputPath::by_images || b.terms.fold > 1 || index >= b.work.count) {
     return {};
   }
+  if (share_of(b.work.count, index, run.threads) != share_of(b.work.count, current.index, run.threads)) return {};
   const WorkUnit work = work_unit_at(b, index);
+  if (work.input == current.input && index != current.index) return {};
   SourceRange h = source_rows(p, b.geometry, work), w = source_columns(p, b.geometry, work);
   if (index == current.index && b.input == InputPath::in_image) h = h.without_first(kRowsAhead, b.geometry.h);
   if (index == current.index && b.input != InputPath::in_image) w = w.without_first(kPositionsAhead, b.geometry.w);

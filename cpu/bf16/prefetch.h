@@ -1,4 +1,4 @@
-// Tiles prefetch to L2, besides their own outputs: the input of the work unit that this thread most likely takes next,
+// Tiles prefetch to L2, besides their own outputs: the input of the next work unit of the thread's share,
 // or weights that L2 does not keep. Only units that load full halves do so. For the others, the CPU's hardware
 // prefetchers suffice.
 #pragma once
@@ -13,8 +13,8 @@ namespace gable::cpu::bf16 {
 std::int64_t tiles_of(const Blocking& blocking, const WorkUnit& work);
 
 /// The prefetch of work unit `index`'s input, spread over the products of `current`. If `index` is `current` itself,
-/// leaves out the part that its first tiles read. Empty if there is no such work unit, and for input that is staged by
-/// images or folded.
+/// leaves out the part that its first tiles read. Empty if there is no such work unit, if it is another thread's or
+/// reads the same input, and for input that is staged by images or folded.
 Prefetch prefetch_input(const Run& run, const WorkUnit& current, std::int64_t index);
 
 /// The prefetch of chunk `next`'s weights, spread over the products of the chunk before it.

@@ -55,7 +55,12 @@ StageRow strip_rows(const Run& run, const WorkUnit& work, std::int64_t group) {
 
 }  // namespace
 
-InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
+InputView view_of_strip(const Run& run, const std::uint16_t* strip) {
+  const StripShape& shape = run.blocking.strip;
+  return {strip, shape.columns * shape.position, shape.position, shape.block, run.blocking.terms.fold > 1};
+}
+
+void stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip) {
   const Blocking& b = run.blocking;
   const Conv2dProblem& p = run.problem;
   const StripShape& shape = b.strip;
@@ -81,7 +86,6 @@ InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip
       first += (shape.rows - rows) * pitch;
     }
   }
-  return {strip, pitch, shape.position, shape.block, b.terms.fold > 1};
 }
 
 void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std::uint16_t* strip) {

@@ -18,9 +18,10 @@ struct InputView {
 /// x itself, of a pointwise problem.
 InputView view_in_place(const Run& run, const WorkUnit& work);
 
-/// Stages rows, phase by phase: a row of each of the work unit's groups, whose strips follow one another. The view is
-/// of the first group's.
-InputView stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip);
+/// Stages rows, phase by phase: a row of each of the work unit's groups, whose strips follow one another.
+void stage_strip(const Run& run, const WorkUnit& work, std::uint16_t* strip);
+/// The strip of the work unit's first group.
+InputView view_of_strip(const Run& run, const std::uint16_t* strip);
 
 /// Stages `images` images from the work unit's first on, pixel by pixel.
 void stage_images(const Run& run, const WorkUnit& work, std::int64_t images, std::uint16_t* strip);

@@ -116,7 +116,7 @@ class TileLoop {
   /// Tiles of the chunk before `next` prefetch its weights; those of the last chunk, the next work unit's input.
   void begin_chunk_prefetch(const Chunk& next) {
     if (!prefetches_chunks(run_.blocking, work_)) return;
-    if (next.begin == next.end) return begin_input_prefetch(work_.index + run_.threads);
+    if (next.begin == next.end) return begin_input_prefetch(work_.index + 1);
     if (run_.unit.loads_full_halves) prefetch_ = prefetch_weights(run_, work_, next);
   }
 

@@ -11,6 +11,7 @@ WorkUnit work_unit_at(const Blocking& b, std::int64_t index) {
   WorkUnit work{};
   work.index = index;
   work.group = of_weights / cut.panel_blocks * cut.groups;
+  work.input = of_inputs * cut.group_blocks + of_weights / cut.panel_blocks;
   work.groups = std::min(cut.groups, b.geometry.groups - work.group);
   work.first_panel = of_weights % cut.panel_blocks * cut.panels;
   work.end_panel = std::min(b.geometry.panels, work.first_panel + cut.panels);

@@ -25,11 +25,13 @@ struct Run {
   void* y;
   bool non_temporal;  // stores
   int threads;
+  std::int64_t number;  // of the plan's runs, from 1
 };
 
 /// Rows and columns are of the convolution's output, before a pool.
 struct WorkUnit {
   std::int64_t index, image, group, groups;  // the first group, and how many
+  std::int64_t input;                        // the same for work units that read the same input
   std::int64_t first_row, first_column, rows, columns;
   std::int64_t first_panel, end_panel;  // of each group
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "cpu/bf16/conv2d.h"
@@ -211,6 +212,27 @@ TEST_CASE("bf16 work units of two threads are even where halving is not") {
   CHECK(parallel_time(2, b.work.count, work_of) < 0.6 * all);
 }
 
+TEST_CASE("bf16 work units of several threads: panels are cut before rows where weights exceed L2") {
+  constexpr int kThreads = 4;
+  const Bf16Unit unit = emulated_unit();
+  for (const std::int64_t images : {1, 3}) {
+    const Conv2dProblem p =
+        bf16_problem(same_padded({.n = images, .c = 1024, .h = 7, .w = 7, .k = 512, .r = 3, .s = 3}));
+    const Blocking b = blocking_of(p, 1, unit, kThreads);
+    INFO(b.work.count << " work units");
+    CHECK(b.work.row_blocks == 1);
+    CHECK(b.work.panel_blocks >= kThreads);
+    std::set<std::int64_t> panels;  // of the first thread
+    for (std::int64_t index = 0; index < first_of_share(b.work.count, 1, kThreads); ++index) {
+      const WorkUnit work = work_unit_at(b, index);
+      for (std::int64_t panel = work.first_panel; panel < work.end_panel; ++panel) panels.insert(panel);
+    }
+    CHECK(2 * panels.size() <= static_cast<std::size_t>(b.geometry.panels));
+  }
+  const Conv2dProblem few = bf16_problem(same_padded({.c = 64, .h = 13, .w = 13, .k = 64, .r = 3, .s = 3}));
+  CHECK(blocking_of(few, 1, unit, kThreads).work.row_blocks > 1);
+}
+
 TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's input, and to zero in padding") {
   std::mt19937 random(8);
   Conv2dProblem strided = sized(
@@ -223,8 +245,8 @@ TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's i
     const Elements x = random_elements(p.dtype, p.x_elements(), random);  // in NHWC
     const Blocking b = blocking_of(p, 1, unit, 3);
     REQUIRE(b.input == InputPath::staged);
-    const Run run{p,     unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr,
-                  false, 1};
+    const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false,
+                  1, 1};
     std::vector<std::uint16_t> strip(static_cast<std::size_t>(b.work.groups * strip_elements(b.strip, b.terms)),
                                      0x7fc0);
     int wrong = 0;
@@ -244,7 +266,8 @@ TEST_CASE("bf16 staging: position, block and tap offsets lead to each output's i
     };
     for (std::int64_t index = 0; index < b.work.count; ++index) {
       const WorkUnit work = work_unit_at(b, index);
-      const InputView view = stage_strip(run, work, strip.data());
+      stage_strip(run, work, strip.data());
+      const InputView view = view_of_strip(run, strip.data());
       for (std::int64_t row = 0; row < work.rows; ++row) {
         for (std::int64_t column = 0; column < work.columns; ++column) check_output(work, view, row, column);
       }
@@ -264,7 +287,8 @@ TEST_CASE("bf16 staging: groups that are staged together have the strips that ea
   const Blocking b = blocking_of(p, 1, unit, 1);
   REQUIRE(b.input == InputPath::staged);
   REQUIRE(b.work.groups == 4);  // of 8 channels in 64 bytes
-  const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false, 1};
+  const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false,
+                1, 1};
   const auto elements = static_cast<std::size_t>(strip_elements(b.strip, b.terms));
   for (std::int64_t index = 0; index < b.work.count; ++index) {
     const WorkUnit work = work_unit_at(b, index);
@@ -345,7 +369,8 @@ TEST_CASE("bf16 prefetch: the lines of the next work unit's input, each once") {
   const Blocking b = blocking_of(p, 1, unit, 8);
   REQUIRE(b.work.count > 1);
   std::vector<std::uint16_t> x(static_cast<std::size_t>(p.x_elements()));
-  const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false, 1};
+  const Run run{p, unit, bf16_kernels(best_target()), best_target(), b, x.data(), nullptr, nullptr, nullptr, false,
+                1, 1};
   const WorkUnit current = work_unit_at(b, 0), next = work_unit_at(b, 1);
   Prefetch prefetch = prefetch_input(run, current, 1);
   const SourceRange rows = source_rows(p, b.geometry, next);
@@ -363,13 +388,13 @@ TEST_CASE("bf16 prefetch: the lines of the next work unit's input, each once") {
   CHECK(prefetch_input(run, current, b.work.count).lines_left == 0);
   // A chunk's weights are one run of lines.
   std::vector<std::uint16_t> packed(static_cast<std::size_t>(packed_elements(b.geometry, b.terms)));
-  const Run packed_run{p, unit, run.kernels, run.target, b, x.data(), packed.data(), nullptr, nullptr, false, 1};
+  const Run packed_run{p, unit, run.kernels, run.target, b, x.data(), packed.data(), nullptr, nullptr, false, 1, 1};
   const Prefetch weights = prefetch_weights(packed_run, current, {0, 1});
   CHECK(weights.next_line == reinterpret_cast<const char*>(packed.data()));
   CHECK(weights.lines_left * 64 == b.terms.panel_bytes());
   CHECK(weights.lines_per_step * tiles_of(b, current) * b.terms.steps() >= weights.lines_left);
   Bf16Unit pairs = pair_unit();
-  const Run of_pairs{p, pairs, run.kernels, run.target, b, x.data(), nullptr, nullptr, nullptr, false, 1};
+  const Run of_pairs{p, pairs, run.kernels, run.target, b, x.data(), nullptr, nullptr, nullptr, false, 1, 1};
   CHECK(prefetch_input(of_pairs, current, 1).lines_left == 0);
 }
 

@@ -10,6 +10,7 @@
 
 #include "cpu/bf16/blocking.h"
 #include "cpu/bf16/conv2d.h"
+#include "cpu/bf16/work_unit.h"
 #include "cpu/common/cache.h"
 #include "tests/cpu/bf16_emulated.h"
 #include "tests/cpu/oracle.h"
@@ -394,6 +395,34 @@ TEST_CASE("bf16: many threads and units of few panels give the same result") {
   std::mt19937 random(15);
   check_everywhere(same_padded({.c = 64, .h = 14, .w = 14, .k = 200, .r = 3, .s = 3}), random, 8);
   check_everywhere(same_padded({.n = 3, .c = 32, .h = 20, .w = 300, .k = 32, .r = 3, .s = 3}), random, 3);
+}
+
+TEST_CASE("bf16: work units that share a thread's strip, which each run stages anew") {
+  std::mt19937 random(23);
+  constexpr int kThreads = 2;
+  Conv2dProblem p = same_padded({.c = 40, .h = 7, .w = 7, .k = 320, .r = 3, .s = 3});
+  p.dtype = DType::bf16;
+  p.nhwc = true;
+  const Elements x = random_elements(p.dtype, p.x_elements(), random);
+  const Elements weights = random_elements(p.dtype, p.k * p.c * p.r * p.s, random);
+  const std::vector<float> bias(static_cast<std::size_t>(p.k));
+  const std::vector<Expected> expected = conv2d_reference(p, x, weights, bias);
+  const Elements in_nhwc = in_layout(x, true, p.n, p.c, p.h, p.w);
+  Elements others = in_nhwc;
+  for (std::size_t i = 0; i < others.size(); ++i) others.set(i, std::numeric_limits<float>::quiet_NaN());
+  for (const Bf16Unit& unit : units()) {
+    const bf16::Blocking b = bf16::blocking_of(p, 1, unit, kThreads);
+    INFO(unit.name << ", " << b.work.count << " work units");
+    CHECK(b.input == bf16::InputPath::staged);
+    CHECK(bf16::work_unit_at(b, 0).input == bf16::work_unit_at(b, 1).input);
+    Bf16Conv2dPlan plan(p, 1, unit, best_target(), kThreads);
+    std::vector<std::uint16_t> packed(plan.packed_bytes() / 2, 0x7fc0);
+    plan.pack(weights.data(), dense_strides(p), packed.data());
+    GuardedOutput y(p.dtype, p.n * p.k * p.out_h() * p.out_w());
+    plan.run(others.data(), packed.data(), bias.data(), y.data());
+    plan.run(in_nhwc.data(), packed.data(), bias.data(), y.data());
+    check_output(p, expected, y);
+  }
 }
 
 TEST_CASE("bf16: weights beyond the last level, used once by all images") {
