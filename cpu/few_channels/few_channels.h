@@ -1,7 +1,8 @@
 // Convolution of at most 8 input channels. With so few, Conv2dPlan's loop over input lanes is short and its vectors of
 // output lanes may be mostly empty. A strip of the input serves two kinds of register tile (few_channels_kernels.h):
-// lanes are output channels, or pixels if there are only a few output channels too. The 2x2 max-pool and the bias are
-// applied in registers, before anything is stored.
+// lanes are output channels, or pixels if there are only a few output channels too. In f32 NHWC, tiles of channel lanes
+// that touch no column of padding read the image itself. The 2x2 max-pool and the bias are applied in registers, before
+// anything is stored.
 //   blocking  which tile, and how units and strips are cut        packing  the order of packed weights
 //   unit      the loops over one unit                              kernels  strips and tiles, once a target
 #pragma once
