@@ -113,6 +113,7 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "wgmma_own_tiles",
     "wgmma_one_tile",
     "wgmma_resident_weights",
+    "wgmma_one_item",
     "wgmma_split",
     "wgmma_padded_input",
     "wgmma_padded_output",

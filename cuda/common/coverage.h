@@ -114,6 +114,7 @@ enum class Path {
   wgmma_own_tiles,
   wgmma_one_tile,
   wgmma_resident_weights,
+  wgmma_one_item,
   wgmma_split,
   wgmma_padded_input,
   wgmma_padded_output,

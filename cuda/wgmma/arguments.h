@@ -30,8 +30,8 @@ struct WgmmaShare {
 struct WgmmaReduction {
   int channel_blocks, parts, box_count, tap_count;
   int split;  ///< blocks of a cluster that share the reduction of one item, a power of two
-  WgmmaShare shares[kWgmmaMaxSplit];
   WgmmaSchedule schedule;
+  WgmmaShare shares[kWgmmaMaxSplit];
 };
 
 /// WgmmaSlices for the device.
@@ -58,16 +58,17 @@ struct WgmmaOutput {
   Activation activation;
 };
 
-/// The kernel's parameter; it lies in the constant bank.
+/// The kernel's parameter; it lies in the constant bank. What a block reads before its first copy lies together,
+/// because each line of the bank is fetched anew for a launch.
 struct WgmmaArguments {
   CUtensorMap x, y;
   const unsigned char* weights;  ///< see pack.h
   const float* bias;             ///< or null
-  WgmmaTiles tiles;
-  WgmmaReduction reduction;
-  WgmmaChannels channels;
   WgmmaStages stages;
+  WgmmaTiles tiles;
+  WgmmaChannels channels;
   WgmmaOutput output;
+  WgmmaReduction reduction;
   WgmmaBox boxes[kWgmmaMaxBoxes];
   short shifts[kWgmmaMaxSteps];
 };
@@ -80,6 +81,8 @@ namespace wgmma {
 constexpr int kConsumers = kWgmmaConsumers;
 constexpr int kWarpgroup = 128;
 constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
+/// Of a block with one item: its consumers and two producers.
+constexpr int item_threads(int consumers) { return consumers * kWarpgroup + 2 * 32; }
 
 }  // namespace wgmma
 }  // namespace gable::cuda

@@ -18,10 +18,22 @@
 namespace gable::cuda {
 namespace {
 
+const void* item_kernel_of(DType type, int pixels, int consumers) {
+  switch (type) {
+    case DType::f16:
+      return wgmma_item_kernel_f16(pixels, consumers);
+    case DType::bf16:
+      return wgmma_item_kernel_bf16(pixels, consumers);
+    default:
+      return wgmma_item_kernel_tf32(pixels, consumers);
+  }
+}
+
 const void* kernel_of(DType type, const WgmmaGeometry& g) {
   const int pixels = g.tile.pixels;
   if (g.schedule == WgmmaSchedule::promoted) return wgmma_kernel_promoted(pixels);
   if (g.steps.parts > 1) return wgmma_kernel_parts(pixels);
+  if (g.grid.one_item) return item_kernel_of(type, pixels, wgmma_consumers(g));
   switch (type) {
     case DType::f16:
       return wgmma_kernel_f16(pixels, g.stages.common);
@@ -51,6 +63,7 @@ void note_paths(DType type, const WgmmaGeometry& g) {
   if (g.schedule == WgmmaSchedule::one_tile) note_path(Path::wgmma_one_tile);
   if (g.stages.resident_weights) note_path(Path::wgmma_resident_weights);
   if (g.stages.common) note_path(Path::wgmma_common_stages);
+  if (g.grid.one_item) note_path(Path::wgmma_one_item);
   if (g.steps.split > 1) note_path(Path::wgmma_split);
   if (g.slices.group_k > 0) note_path(g.slices.windows ? Path::wgmma_group_windows : Path::wgmma_groups);
 }
@@ -184,7 +197,8 @@ void WgmmaPlan::launch(WgmmaArguments& arguments, cudaStream_t stream) const {
   attributes[1].val.clusterDim = {static_cast<unsigned>(geometry_.steps.split), 1, 1};
   cudaLaunchConfig_t launch{};
   launch.gridDim = dim3(static_cast<unsigned>(geometry_.grid.ctas));
-  launch.blockDim = dim3(wgmma::kThreads);
+  launch.blockDim = dim3(static_cast<unsigned>(geometry_.grid.one_item ? wgmma::item_threads(wgmma_consumers(geometry_))
+                                                                       : wgmma::kThreads));
   launch.dynamicSmemBytes = static_cast<std::size_t>(wgmma_shared_bytes(geometry_));
   launch.stream = stream;
   launch.attrs = attributes.data();

@@ -38,10 +38,10 @@ __device__ inline std::uint32_t pack_pair(float low, float high) {
 /// The epilogue of one consumer. It stores outputs in chunks of 32 pixels through a ring of slots in shared memory. For
 /// pixels 8 j + 2 (lane % 4) and the next, a thread's accumulators d[4 j], d[4 j + 1] are those of channel
 /// c = 16 warp + lane / 4, and d[4 j + 2], d[4 j + 3] those of channel c + 8.
-template <typename T>
+template <typename T, typename Memory = SharedMemory>
 class Epilogue {
  public:
-  __device__ Epilogue(const WgmmaArguments& a, const SharedMemory& m) : a_(a), m_(m) {}
+  __device__ Epilogue(const WgmmaArguments& a, const Memory& m) : a_(a), m_(m) {}
 
   __device__ void set_bias(int channel) {
     const int mine = channel + thread() / 32 * 16 + thread() % 32 / 4;
@@ -53,7 +53,7 @@ class Epilogue {
   /// arithmetic.
   template <int pixels>
   __device__ void run(float (&sums)[pixels / 2], const Tile& tile, int channel) {
-    if constexpr (pixels % kWgmmaChunk == 0) {
+    if constexpr (Memory::kSplits && pixels % kWgmmaChunk == 0) {
       if (a_.reduction.split > 1) {
         exchange<pixels / kWgmmaChunk>(sums);
         gather<pixels / kWgmmaChunk>(sums);
@@ -300,10 +300,10 @@ class Epilogue {
   __device__ static int consumer() { return threadIdx.x / kWarpgroup; }
   __device__ static int barrier() { return kEpilogueBarrier + consumer(); }
   __device__ int rank() const { return rank_of(a_); }
-  __device__ bool finishes(int chunk) const { return (chunk & (a_.reduction.split - 1)) == rank(); }
+  __device__ bool finishes(int chunk) const { return !Memory::kSplits || (chunk & (a_.reduction.split - 1)) == rank(); }
 
   const WgmmaArguments& a_;
-  const SharedMemory& m_;
+  const Memory& m_;
   int set_ = 0;
   float bias_[2] = {};
 };

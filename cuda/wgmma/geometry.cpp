@@ -14,6 +14,8 @@ constexpr int kMaxBoxStages = 4, kMaxSmallBoxStages = 8;
 constexpr int kMaxWeightStages = 16;  // in a ring; resident ones take what they need
 // With fewer, boxes have more stages in a ring of their own. Two blocks of a multiprocessor have six together.
 constexpr int kMinCommonStages = 4, kMinCommonStagesOfTwo = 3;
+// Of a block with one item. Stages that are used again are best few (of one consumer, of two).
+constexpr int kMaxItemStages = 12, kMaxReusedStages = 8, kMaxReusedStagesOfTwo = 6;
 constexpr int kAlignment = 1024;  // the swizzle's period; dynamic shared memory is aligned to less
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
@@ -204,8 +206,33 @@ ChannelCut cut_channels(const Conv2dProblem& p, int slices_of_tile) {
   return best;
 }
 
+/// Whether blocks that start together, on neighbouring multiprocessors, read less if they are neighbours in pixels.
+/// Fitted to 93 layers: bytes of weights count 2.5 times, and 16 blocks are neighbours.
+bool pixels_should_be_first(const WgmmaGeometry& g) {
+  static constexpr int kNeighbours = 16;
+  const int channel_tiles = g.grid.channel_tiles, pixel_tiles = g.grid.items / channel_tiles;
+  const int weights = 5 * kWgmmaWeightBytes * slices_of(g), box = 2 * g.box.pixels() * kWgmmaPixelBytes;
+  const auto cost = [](int first, int of_first, int of_second) {
+    return std::min(first, kNeighbours) * of_first + ceil_div(kNeighbours, first) * of_second;
+  };
+  return cost(pixel_tiles, box, weights) <= cost(channel_tiles, weights, box);
+}
+
+/// Stages of a block with one item, in whose place its outputs lie.
+bool share_out_memory_of_item(int shared_bytes, WgmmaGeometry& g) {
+  g.stages.box_stage_bytes = as_int(round_up(g.box.pixels() * kWgmmaPixelBytes, kAlignment));
+  const int stage_bytes = g.stages.box_stage_bytes + kWgmmaWeightBytes * slices_of(g);
+  const int reused = slices_of(g) == 1 ? kMaxReusedStages : kMaxReusedStagesOfTwo;
+  g.stages.boxes = std::min(kMaxItemStages, (shared_bytes - kAlignment - kWgmmaBarrierBytes) / stage_bytes);
+  if (g.stages.boxes < g.steps.channel_blocks) g.stages.boxes = std::min(g.stages.boxes, reused);
+  g.stages.weights = g.stages.boxes;
+  g.stages.common = true;
+  return g.stages.boxes >= kMinCommonStages;
+}
+
 /// How many stages both rings have; false if the box is too large.
 bool share_out_memory(int shared_bytes, const Span& span, const WgmmaOverrides& overrides, WgmmaGeometry& g) {
+  if (g.grid.one_item) return share_out_memory_of_item(shared_bytes, g);
   constexpr int kReserved = 1024;  // by the system, of each block
   if (wgmma_resident_blocks(g.tile.pixels) == 2) shared_bytes = (shared_bytes + kReserved) / 2 - kReserved;
   // The last row that a tap reads may end past the box. The kernel clears this slack once.
@@ -260,6 +287,11 @@ void share_out_boxes(WgmmaSteps& s) {
   s.share_ends[static_cast<std::size_t>(s.split - 1)] = boxes;
 }
 
+bool can_have_one_item(const WgmmaGeometry& g, int multiprocessors) {
+  return g.tile.flat && g.steps.boxes.size() == 1 && g.steps.taps.size() == 1 && g.steps.split == 1 &&
+         g.schedule != WgmmaSchedule::promoted && g.grid.items <= multiprocessors;
+}
+
 std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
                                      int shared_bytes) {
   WgmmaGeometry g;
@@ -293,6 +325,10 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverride
   if (g.steps.split > g.steps.channel_blocks * static_cast<int>(g.steps.boxes.size())) return {};
   share_out_boxes(g.steps);
   g.grid.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
+  g.grid.items = g.grid.tiles_x * g.grid.tiles_y * g.grid.tiles_n * g.grid.channel_tiles;
+  g.grid.one_item = candidate.one_item == 1;
+  if (g.grid.one_item && !can_have_one_item(g, multiprocessors)) return {};
+  if (g.grid.one_item) g.grid.pixels_first = pixels_should_be_first(g);
   if (!share_out_memory(shared_bytes, span, candidate, g)) return {};
   estimate_wgmma(p, multiprocessors, g);
   return g;
@@ -325,8 +361,11 @@ std::vector<WgmmaOverrides> candidates(const Conv2dProblem& p, const WgmmaOverri
       for (const int schedule : schedules(p, overrides, pixels)) {
         for (const int split : {1, 2, 4, kWgmmaMaxSplit}) {
           if (!allows(overrides.split, 0, split)) continue;
-          list.push_back({pixels, row, std::max(overrides.box_per_tap, 0), split, schedule, overrides.chunk_taps,
-                          overrides.common_stages});
+          for (const int one_item : {0, 1}) {
+            if (!allows(overrides.one_item, -1, one_item)) continue;
+            list.push_back({pixels, row, std::max(overrides.box_per_tap, 0), split, schedule, overrides.chunk_taps,
+                            overrides.common_stages, one_item});
+          }
         }
       }
     }
@@ -349,7 +388,7 @@ std::string WgmmaGeometry::tile_description() const {
 std::string WgmmaGeometry::staging_description() const {
   if (stages.common) {
     return "input boxes of " + pair(box.width, box.height) + " pixels, each with its weights, in " +
-           std::to_string(stages.boxes) + " stages in shared memory";
+           std::to_string(stages.boxes) + " stages in shared memory" + (grid.one_item ? ", a block for each tile" : "");
   }
   const std::string weights =
       stages.resident_weights ? "all weights stay" : std::to_string(stages.weights) + " stages of weights";
@@ -381,13 +420,16 @@ int wgmma_output_bytes(const WgmmaGeometry& g) {
 }
 
 int wgmma_shared_bytes(const WgmmaGeometry& g) {
-  return kAlignment + kWgmmaBarrierBytes + 2 * wgmma_output_bytes(g) + g.stages.boxes * g.stages.box_stage_bytes +
+  const int outputs = g.grid.one_item ? 0 : 2 * wgmma_output_bytes(g);
+  return kAlignment + kWgmmaBarrierBytes + outputs + g.stages.boxes * g.stages.box_stage_bytes +
          g.stages.weights * slices_of(g) * kWgmmaWeightBytes;
 }
 
 int wgmma_channel_slices(const WgmmaGeometry& g) { return g.grid.channel_tiles * slices_of(g); }
 
 int wgmma_slices_of_tile(const WgmmaGeometry& g) { return slices_of(g); }
+
+int wgmma_consumers(const WgmmaGeometry& g) { return g.grid.one_item ? slices_of(g) : kWgmmaConsumers; }
 
 std::int64_t wgmma_tap_order(const WgmmaGeometry& g) {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a

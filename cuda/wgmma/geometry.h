@@ -72,6 +72,7 @@ struct WgmmaOverrides {
   int schedule = -1;       ///< a WgmmaSchedule
   int chunk_taps = 0;      ///< of promoted sums; 0: kWgmmaChunkTaps
   int common_stages = -1;  ///< 1: WgmmaPipeline::common; 0: not
+  int one_item = -1;       ///< 1: WgmmaGrid::one_item; 0: not
 };
 
 /// Which output channels a slice of 64 has, and which input channels they need. With groups, a slice is as many whole
@@ -138,6 +139,7 @@ struct WgmmaGrid {
   int channel_tiles = 1;      ///< of one slice or (one_tile) two
   int items = 1;              ///< tiles, all together
   bool pixels_first = false;  ///< neighbouring items share weights, not pixels
+  bool one_item = false;      ///< each block has one item of a 1x1 filter, for which there is a kernel of its own
   int ctas = 1;
 };
 
@@ -202,6 +204,9 @@ std::int64_t wgmma_tap_order(const WgmmaGeometry& geometry);
 
 /// Slices of 64 output channels that the packed weights hold, those past the last channel included.
 int wgmma_channel_slices(const WgmmaGeometry& geometry);
+
+/// Warpgroups of a block that multiply.
+int wgmma_consumers(const WgmmaGeometry& geometry);
 
 /// Slices of one tile: those in a row that read the same boxes.
 int wgmma_slices_of_tile(const WgmmaGeometry& geometry);

@@ -50,6 +50,7 @@ struct Cursor {
 
 /// Addresses in shared memory: barriers, then stages of boxes, stages of weights and outputs.
 struct SharedMemory {
+  static constexpr bool kSplits = true;  // the blocks of a cluster may share an item
   std::uint32_t base;
   int box_stages, weight_stages, box_stage_bytes, slices, output_bytes;
 

@@ -137,9 +137,13 @@ void check_wgmma(const Device& device, const Conv2d& conv, const std::vector<int
     for (const int row : {8, 16, pixels}) {
       for (const int schedule : {0, 1}) {
         for (const int split : splits) {
-          for (const int common : {0, 1}) {
-            const cuda::WgmmaOverrides forced{
-                .pixels = pixels, .row = row, .split = split, .schedule = schedule, .common_stages = common};
+          for (const auto& [common, one_item] : {std::pair{0, 0}, {1, 0}, {1, 1}}) {
+            const cuda::WgmmaOverrides forced{.pixels = pixels,
+                                              .row = row,
+                                              .split = split,
+                                              .schedule = schedule,
+                                              .common_stages = common,
+                                              .one_item = one_item};
             if (!cuda::find_wgmma_geometry(problem, properties.multiProcessorCount,
                                            static_cast<int>(properties.sharedMemPerBlockOptin), forced))
               continue;
@@ -245,7 +249,12 @@ TEST_CASE("wgmma computes each of its tiles, layouts, schedules and splits") {
     INFO("math ", static_cast<int>(math));
     check_wgmma(device, nhwc({2, 72, 13, 11}, {72, 72, 3, 3}, dtype, math), {1, 2});
     check_wgmma(device, nhwc({1, 520, 5, 9}, {136, 520, 1, 1}, dtype, math), {1, 4, 8});
-    check_wgmma(device, nhwc({1, 8, 150, 100}, {64, 8, 1, 1}, dtype, math), {1});  // several tiles a block
+    check_wgmma(device, nhwc({1, 8, 150, 100}, {64, 8, 1, 1}, dtype, math), {1});     // several tiles a block
+    check_wgmma(device, nhwc({3, 1864, 7, 5}, {200, 1864, 1, 1}, dtype, math), {1});  // more steps than stages
+    Conv2d strided = nhwc({3, 72, 17, 15}, {144, 72, 1, 1}, dtype, math);
+    strided.stride = {2, 2};
+    strided.epilogue.activation = Activation::tanh;
+    check_wgmma(device, strided, {1});
   }
   check_first(device, "gathered",
               {nhwc({1, 64, 16, 16}, {64, 64, 3, 3}, DType::f32, Math::split3),

@@ -182,6 +182,28 @@ TEST_CASE("wgmma has a tile and an estimate for GPUs of any number of multiproce
   }
 }
 
+TEST_CASE("blocks with one item: as many as items, whose outputs fit in the place of stages") {
+  int found = 0;
+  for (const Conv2dProblem& p : kProblems) {
+    for (WgmmaOverrides overrides : all_overrides()) {
+      overrides.one_item = 1;
+      for (const int multiprocessors : {5, kMultiprocessors}) {
+        const auto g = find_wgmma_geometry(p, multiprocessors, kSharedBytes, overrides);
+        if (!g) continue;
+        ++found;
+        CAPTURE(g->tile_description());
+        CHECK(p.r * p.s == 1);
+        CHECK(g->grid.ctas == g->grid.items);
+        CHECK(g->grid.items <= multiprocessors);
+        CHECK(g->steps.split == 1);
+        const int stages = g->stages.boxes * g->stages.box_stage_bytes;
+        CHECK(wgmma_consumers(*g) * wgmma_output_bytes(*g) <= stages);
+      }
+    }
+  }
+  CHECK(found > 20);
+}
+
 /// Part of x, part of the weights, row and column of the filter.
 using Product = std::array<int, 4>;
 
@@ -404,7 +426,8 @@ TEST_CASE("what the wgmma kernel refuses is named") {
 }
 
 TEST_CASE("a box with one step shares its stages with the step's weights, a box of many taps does not") {
-  for (const WgmmaOverrides& overrides : all_overrides()) {
+  for (WgmmaOverrides overrides : all_overrides()) {
+    overrides.one_item = 0;
     const auto pointwise =
         find_wgmma_geometry(problem(2, 256, 30, 30, 128, 1, 1, 0, 1), kMultiprocessors, kSharedBytes, overrides);
     if (!pointwise) continue;
