@@ -100,8 +100,10 @@ void add_threads(CLI::App& app, int& threads) {
 }
 
 void add_devices(CLI::App& app, StudyOptions& s) {
-  app.add_option("--device", s.devices,
-                 "devices, several with commas, e.g. cpu,onednn,cuda:0 (default: every available one of these)")
+  app.add_option(
+         "--device", s.devices,
+         "devices, several with commas, e.g. cpu,onednn,cuda:0 (default: every available one of these); in only= "
+         "of an auto with +")
       ->delimiter(',')
       ->allow_extra_args(false);
   add_threads(app, s.threads);

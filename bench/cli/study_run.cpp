@@ -253,6 +253,21 @@ std::optional<ReadStudy> resumed_study(const StudyOptions& options, const StudyP
   return before;
 }
 
+/// "auto?only=cpu,onednn" is two devices here, though open() takes it for one. Words about that; empty: there is none.
+std::string words_on_only(const std::vector<std::string>& devices) {
+  for (std::size_t i = 0; i + 1 < devices.size(); ++i) {
+    const std::string &one = devices[i], &next = devices[i + 1];
+    const std::size_t only = one.find("only=");
+    const bool could_go_on = only != std::string::npos && one.find('&', only) == std::string::npos &&
+                             one.find(next, only) == std::string::npos && next.find('?') == std::string::npos &&
+                             !next.starts_with("auto");
+    if (could_go_on)
+      return fmt::format("--device: '{0}' and '{1}' are two devices; one that chooses between them is '{0}+{1}'", one,
+                         next);
+  }
+  return "";
+}
+
 void add_to_mode(RunEntry& run, const std::string& text) { run.mode += (run.mode.empty() ? "" : "; ") + text; }
 
 /// Says what a reader of the record has to know too.
@@ -307,6 +322,8 @@ MeasuredStudy measure_study(const StudyOptions& options, const StudyPlan& plan, 
   const std::optional<ReadStudy> before = resumed_study(options, plan, measured.run, console);
   std::vector<std::string> closed;
   const std::vector<OpenDevice> devices = open_asked(options.devices, options.threads, closed);
+  if (const std::string words = words_on_only(options.devices); !words.empty() && options.round.empty())
+    console.print(words);
   for (const std::string& line : closed) note(measured.run, console, line);
   counters.require_sources(kinds_of(devices));
   std::optional<CeilingRounds> ceilings;

@@ -157,6 +157,10 @@ TEST_CASE("a network has a total of `auto`, whatever it chose, beside those of t
   check_study_of(study);
   CHECK(study["measurements"][0]["device"] == "cpu");
   CHECK(study["measurements"][0]["asked"] == "auto?only=cpu");
+  CHECK_FALSE(contains(result.out, "two devices"));
+  const Result parted =
+      run_command("bench --file '" + folder.file("net.txt") + "' --device 'auto?only=cpu,reference' --seconds 0.01");
+  CHECK(contains(parted.out, "two devices; one that chooses between them is 'auto?only=cpu+reference'"));
   REQUIRE(study["totals"].size() == 2);
   for (const json& total : study["totals"]) {
     CHECK(total["layers"] == 2);
