@@ -34,6 +34,28 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
 #endif
 }
 
+/// The same to an address of shared memory. Whether it is `valid` is a predicate here, which takes no arithmetic.
+template <int bytes>
+__device__ __forceinline__ void copy_async(std::uint32_t shared, const void* global, bool valid) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (bytes == 16) {
+    asm volatile(
+        "{\n.reg .pred none;\nsetp.eq.s32 none, %2, 0;\ncp.async.cg.shared.global [%0], [%1], 16, none;\n}" ::"r"(
+            shared),
+        "l"(global), "r"(static_cast<int>(valid))
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n.reg .pred none;\nsetp.eq.s32 none, %3, 0;\ncp.async.ca.shared.global [%0], [%1], %2, none;\n}" ::"r"(
+            shared),
+        "l"(global), "n"(bytes), "r"(static_cast<int>(valid))
+        : "memory");
+  }
+#else
+  copy_async<bytes>(__cvta_shared_to_generic(shared), global, valid);
+#endif
+}
+
 /// Ends a group of copies.
 __device__ __forceinline__ void commit_copies() {
 #if __CUDA_ARCH__ >= 800

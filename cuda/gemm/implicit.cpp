@@ -17,19 +17,22 @@ double tensor_bytes(const ImplicitGemm& g) {
 }
 
 /// Blocks in waves, beside device memory: where all fit at once they lie evenly, later ones start where two or three
-/// end together. A stage takes as long as the products of all blocks of a multiprocessor, or as a lone one needs. Then
-/// the pass over the parts.
-double seconds_of(const ImplicitGemm& g, const GemmCandidate& c, int splits, int stage_depth, const GemmCosts& costs,
-                  int processors) {
+/// end together. A stage takes as long as the products of all blocks of a multiprocessor, or as a lone one needs, and
+/// longer where both are alike. Then the pass over the parts.
+double seconds_of(const ImplicitGemm& g, const GemmCandidate& c, int splits, const GemmCosts& costs, int processors) {
   const std::int64_t blocks = ceil_div(g.rows, c.rows) * ceil_div(g.columns, c.columns) * g.groups * splits;
   const double exact = static_cast<double>(blocks) / (processors * c.resident), waves = std::ceil(exact);
   const auto at_once = static_cast<double>(std::min<std::int64_t>(ceil_div(blocks, processors), c.resident));
-  const auto stages = static_cast<double>(ceil_div(ceil_div(g.depth, stage_depth), splits));
-  const double outputs = static_cast<double>(c.rows) * c.columns, copies = costs.row * c.rows;
-  const double products = outputs * stage_depth / costs.fma_per_cycle / c.rate + copies;
+  const auto stages = static_cast<double>(ceil_div(ceil_div(g.depth, c.depth), splits));
+  const Gather gather = gather_of(g, c.depth);
+  const double place = gather == Gather::elements ? costs.elements : gather == Gather::chunks ? costs.chunks : 0.0;
+  const double outputs = static_cast<double>(c.rows) * c.columns, copies = place * c.rows * c.depth;
+  const double products = outputs * c.depth / costs.fma_per_cycle / c.rate + copies;
   const double output = costs.output + (g.columns % 4 == 0 ? 0 : c.single_output);
-  const double wave =
-      stages * std::max(c.stage + copies, at_once * products) + costs.block + at_once * outputs * output;
+  const double together = costs.together;
+  const double stage =
+      std::pow(std::pow(c.stage + copies, together) + std::pow(at_once * products, together), 1 / together);
+  const double wave = stages * stage + costs.block + at_once * outputs * output;
   const double cycles = wave * (waves <= 1 ? 1 : exact + costs.last_wave * (waves - exact));
   const double computing = cycles / costs.clock, moving = tensor_bytes(g) / costs.bytes_per_second;
   double seconds = costs.start + std::cbrt(std::pow(computing, 3) + std::pow(moving, 3));
@@ -40,6 +43,13 @@ double seconds_of(const ImplicitGemm& g, const GemmCandidate& c, int splits, int
 }
 
 }  // namespace
+
+Gather gather_of(const ImplicitGemm& g, int stage_depth) {
+  constexpr int kChunk = 4;
+  if (g.c % kChunk != 0 || g.group_c % kChunk != 0) return Gather::elements;
+  if (g.taps == 1) return Gather::one_tap;
+  return g.group_c % stage_depth == 0 ? Gather::stages : Gather::chunks;
+}
 
 ImplicitGemm implicit_gemm_of(const Conv2dProblem& p, int c_multiple, int k_multiple) {
   const auto i = [](std::int64_t value) { return static_cast<int>(value); };
@@ -74,9 +84,9 @@ std::string implicit_refusal(const Conv2dProblem& p) {
   return "";
 }
 
-GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, int stage_depth,
-                     const GemmCosts& costs, const cudaDeviceProp& device, const GemmTileOverrides& overrides) {
-  constexpr int kMinStages = 2;
+GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, const GemmCosts& costs,
+                     const cudaDeviceProp& device, const GemmTileOverrides& overrides) {
+  constexpr int kMinDepth = 64;  // of a part
   GemmTile best;
   double least = std::numeric_limits<double>::max();
   for (int i = 0; i < static_cast<int>(candidates.size()); ++i) {
@@ -84,9 +94,9 @@ GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> ca
     if (overrides.candidate >= 0 && overrides.candidate != i) continue;
     if (static_cast<std::size_t>(c.shared_bytes) > device.sharedMemPerBlockOptin) continue;
     for (const int splits : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32}) {
-      if (splits > 1 && gemm.depth < splits * kMinStages * stage_depth) break;
+      if (splits > 1 && gemm.depth < splits * kMinDepth) break;
       if (overrides.splits != 0 && overrides.splits != splits) continue;
-      const double seconds = seconds_of(gemm, c, splits, stage_depth, costs, device.multiProcessorCount);
+      const double seconds = seconds_of(gemm, c, splits, costs, device.multiProcessorCount);
       if (seconds >= least) continue;
       least = seconds;
       best = {.rows = c.rows, .columns = c.columns, .splits = splits, .candidate = i, .seconds = seconds};

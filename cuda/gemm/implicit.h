@@ -45,6 +45,11 @@ struct ImplicitGemm : ConvDims {
   Activation activation = Activation::none;
 };
 
+/// How pixels come in: `elements` one f32 at a time; `chunks` of four channels, which may belong to different taps;
+/// `one_tap`, chunks of the only tap, which may end within a stage; `stages`, where a whole stage belongs to one tap.
+enum class Gather { elements, chunks, one_tap, stages };
+Gather gather_of(const ImplicitGemm& gemm, int stage_depth);
+
 /// `c_multiple` and `k_multiple` are what packed channels are padded to.
 ImplicitGemm implicit_gemm_of(const Conv2dProblem& problem, int c_multiple, int k_multiple);
 
@@ -62,16 +67,17 @@ struct GemmTile {
 /// A tile that a kernel is compiled for. `rate`: the share of the peak's products that full multiprocessors reach;
 /// `stage`: cycles that a stage takes at least; `single_output`: of an output that is stored by itself.
 struct GemmCandidate {
-  int rows, columns, warps, resident, shared_bytes;  // resident: blocks that a multiprocessor's registers hold
+  int rows, columns, depth, warps, resident, shared_bytes;  // depth: of a stage; resident: blocks that registers allow
   double rate, stage, single_output;
 };
 
 /// What choose_tile() counts with: cycles of a multiprocessor, seconds, bytes a second.
 struct GemmCosts {
   double fma_per_cycle, clock;
-  double row;            // cycles of a stage's row whose pixels are copied in pieces
-  double block, output;  // cycles of a block, and of one of its outputs, before and after the products
-  double last_wave;      // how much of a wave that is not full it takes
+  double together;          // power in which a stage's own time and its products' add up
+  double chunks, elements;  // cycles of a place of a row whose pixels are copied in pieces
+  double block, output;     // cycles of a block, and of one of its outputs, before and after the products
+  double last_wave;         // how much of a wave that is not full it takes
   double start, bytes_per_second;
   double second_start, part_bytes_per_second;  // of the kernel that adds up parts
 };
@@ -82,8 +88,8 @@ struct GemmTileOverrides {
 };
 
 /// The candidate and the parts with the least estimated time.
-GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, int stage_depth,
-                     const GemmCosts& costs, const cudaDeviceProp& device, const GemmTileOverrides& overrides = {});
+GemmTile choose_tile(const ImplicitGemm& gemm, std::span<const GemmCandidate> candidates, const GemmCosts& costs,
+                     const cudaDeviceProp& device, const GemmTileOverrides& overrides = {});
 
 /// Bytes of the workspace that holds the parts' sums: [part][row][group][padded column] in f32.
 std::size_t parts_bytes(const ImplicitGemm& gemm, int splits);

@@ -12,74 +12,80 @@ namespace {
 using namespace register_tile;
 
 template <typename Tile>
-constexpr GemmCandidate candidate(double rate, double stage, double single_output = 0) {
-  return {Tile::kRows, Tile::kColumns, Tile::kThreads / 32, Tile::kResident, Tile::kSharedBytes,
-          rate,        stage,          single_output};
+constexpr GemmCandidate candidate(double rate, double stage, double single_output) {
+  return {Tile::kRows,        Tile::kColumns, Tile::kDepth, Tile::kThreads / 32, Tile::kResident,
+          Tile::kSharedBytes, rate,           stage,        single_output};
 }
-constexpr GemmCandidate kCandidates[] = {candidate<Wide>(0.768, 6239, 1.1),   candidate<Tall>(0.758, 3022),
-                                         candidate<Broad>(0.825, 3022),       candidate<Small>(0.651, 3022),
-                                         candidate<SmallHalves>(0.801, 1361), candidate<SmallQuarters>(0.626, 1375)};
+constexpr GemmCandidate kCandidates[] = {
+    candidate<Wide>(0.875, 424, 1.3),        candidate<Large>(0.902, 32, 1.3),
+    candidate<Tall>(0.853, 1171, 0.35),      candidate<Broad>(0.883, 1087, 0.45),
+    candidate<BroadHalves>(0.819, 556, 0.5), candidate<Small>(0.842, 1051, 0.35),
+    candidate<SmallHalves>(0.821, 623, 0.2), candidate<SmallQuarters>(1.023, 1248, 0.2)};
 
 template <Gather gather>
 Kernel kernel_of(int candidate) {
   switch (candidate) {
     case 0:
-      return wide_kernel(gather);
+      return wide_kernel<Wide>(gather);
     case 1:
-      return compiled<Tall, gather>();
+      return wide_kernel<Large>(gather);
     case 2:
-      return compiled<Broad, gather>();
+      return compiled<Tall, gather>();
     case 3:
-      return compiled<Small, gather>();
+      return compiled<Broad, gather>();
     case 4:
+      return compiled<BroadHalves, gather>();
+    case 5:
+      return compiled<Small, gather>();
+    case 6:
       return compiled<SmallHalves, gather>();
     default:
       return compiled<SmallQuarters, gather>();
   }
 }
 
-Gather gather_of(const Conv2dProblem& p) {
-  if (p.group_c() % kDepth == 0) return Gather::stages;
-  return p.c % kPadding == 0 && p.group_c() % kPadding == 0 ? Gather::chunks : Gather::elements;
+Gather gather_of(const ImplicitGemm& gemm, const GemmTile& tile) {
+  return cuda::gather_of(gemm, kCandidates[tile.candidate].depth);
 }
 
-Kernel kernel_of(const Conv2dProblem& p, const GemmTile& tile) {
-  const Gather gather = gather_of(p);
-  return gather == Gather::stages   ? kernel_of<Gather::stages>(tile.candidate)
-         : gather == Gather::chunks ? kernel_of<Gather::chunks>(tile.candidate)
-                                    : kernel_of<Gather::elements>(tile.candidate);
+Kernel kernel_of(const ImplicitGemm& gemm, const GemmTile& tile) {
+  switch (gather_of(gemm, tile)) {
+    case Gather::stages:
+      return kernel_of<Gather::stages>(tile.candidate);
+    case Gather::one_tap:
+      return kernel_of<Gather::one_tap>(tile.candidate);
+    case Gather::chunks:
+      return kernel_of<Gather::chunks>(tile.candidate);
+    default:
+      return kernel_of<Gather::elements>(tile.candidate);
+  }
 }
 
-/// Of an H200, fitted to every tile and split of half of 247 layers; on the other half the picks take 1.016 of the
-/// best.
-GemmCosts costs_of(const Conv2dProblem& p) {
-  const Gather gather = gather_of(p);
-  return {.fma_per_cycle = 128,
-          .clock = 1.755e9,
-          .row = gather == Gather::stages   ? 0.0
-                 : gather == Gather::chunks ? 0.465
-                                            : 2.81,
-          .block = 4341,
-          .output = 0.0596,
-          .last_wave = 0.598,
-          .start = 0.257e-6,
-          .bytes_per_second = 2.8e12,
-          .second_start = 0.738e-6,
-          .part_bytes_per_second = 4.71e12};
-}
+/// Of an H200, fitted to every tile and split of half of 247 layers; on the other half the picks take 1.021 of the
+/// best. Single outputs are of five layers with odd channels.
+constexpr GemmCosts kCosts{.fma_per_cycle = 128,
+                           .clock = 1.755e9,
+                           .together = 3.85,
+                           .chunks = 0.088,
+                           .elements = 0.259,
+                           .block = 4345,
+                           .output = 0.0659,
+                           .last_wave = 0.581,
+                           .start = 0.901e-6,
+                           .bytes_per_second = 2.19e12,
+                           .second_start = 0.945e-6,
+                           .part_bytes_per_second = 4.13e12};
 
-GemmTile choose_tile(const Conv2dProblem& p, const ImplicitGemm& gemm, const cudaDeviceProp& device,
-                     const GemmTileOverrides& overrides = {}) {
-  return choose_tile(gemm, kCandidates, kDepth, costs_of(p), device, overrides);
-}
-
-void note_paths(const Conv2dProblem& p, const GemmTile& tile) {
-  constexpr Path kPaths[] = {Path::register_tile_128x128, Path::register_tile_128x64, Path::register_tile_64x128,
-                             Path::register_tile_64x64,   Path::register_tile_halves, Path::register_tile_quarters};
+void note_paths(const ImplicitGemm& gemm, const GemmTile& tile) {
+  constexpr Path kPaths[] = {Path::register_tile_128x128, Path::register_tile_128x256,       Path::register_tile_128x64,
+                             Path::register_tile_64x128,  Path::register_tile_64x128_halves, Path::register_tile_64x64,
+                             Path::register_tile_halves,  Path::register_tile_quarters};
   note_path(kPaths[tile.candidate]);
-  switch (gather_of(p)) {
+  switch (gather_of(gemm, tile)) {
     case Gather::stages:
       return note_path(Path::register_tile_stages);
+    case Gather::one_tap:
+      return note_path(Path::register_tile_one_tap);
     case Gather::chunks:
       return note_path(Path::register_tile_chunks);
     case Gather::elements:
@@ -117,9 +123,9 @@ RegisterTilePlan::RegisterTilePlan(const Conv2dProblem& problem, const cudaDevic
                                    const GemmTileOverrides& overrides)
     : PackedOrderPlan(problem, order_of(problem)),
       gemm_(implicit_gemm_of(problem, kPadding, kPadding)),
-      tile_(choose_tile(problem, gemm_, device, overrides)),
+      tile_(choose_tile(gemm_, kCandidates, kCosts, device, overrides)),
       overlaps_(device.major >= 9 && (tile_.splits == 1 || tile_.seconds < kShort)) {
-  const Kernel kernel = kernel_of(problem, tile_);
+  const Kernel kernel = kernel_of(gemm_, tile_);
   kernel.prepare(device);
   const GemmGrid grid = grid_of(gemm_, tile_);
   const auto* const function = reinterpret_cast<const void*>(kernel.function);
@@ -129,14 +135,16 @@ RegisterTilePlan::RegisterTilePlan(const Conv2dProblem& problem, const cudaDevic
 
 Conv2dDescription RegisterTilePlan::description() const {
   constexpr const char* kShares[] = {", 8x16 a thread",
+                                     ", 8x16 a thread",
                                      ", 8x8 a thread",
                                      ", 8x8 a thread",
+                                     ", 8x8 a thread of half a stage",
                                      ", 8x8 a thread",
                                      ", 8x8 a thread of half a stage",
                                      ", 8x8 a thread of a quarter of a stage"};
   return {.kernel = "register_tile",
           .tile = tile_text(tile_) + kShares[tile_.candidate],
-          .staging = "two stages of 32 in shared memory",
+          .staging = "stages in shared memory, operands a place ahead",
           .fusion = "pool, bias and activation in registers"};
 }
 
@@ -145,12 +153,12 @@ void RegisterTilePlan::run(const void* x, const void* packed, const float* bias,
   const auto* source = static_cast<const float*>(x);
   auto* parts = static_cast<float*>(workspace);
   auto* to = static_cast<float*>(y);
-  const Kernel kernel = kernel_of(problem(), tile_);
+  const Kernel kernel = kernel_of(gemm_, tile_);
   const GemmGrid grid = grid_of(gemm_, tile_);
   const LaunchShape shape{dim3(grid.x, grid.y), kernel.threads, shared_bytes_, overlaps_};
   cuda::launch(kernel.function, shape, stream, gemm_, tile_.splits, source, static_cast<const float*>(packed), bias, to,
                parts);
-  note_paths(problem(), tile_);
+  note_paths(gemm_, tile_);
   if (tile_.splits == 1) return;
   note_path(Path::register_tile_split);
   add_parts(gemm_, tile_.splits, parts, bias, to, stream);
@@ -172,7 +180,7 @@ std::string RegisterTile::refusal(const Conv2dProblem& p, const cudaDeviceProp&)
 }
 
 double RegisterTile::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) {
-  return choose_tile(p, implicit_gemm_of(p, kPadding, kPadding), device).seconds;
+  return choose_tile(implicit_gemm_of(p, kPadding, kPadding), kCandidates, kCosts, device).seconds;
 }
 
 std::unique_ptr<Conv2dPlan> RegisterTile::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {

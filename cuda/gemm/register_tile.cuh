@@ -1,33 +1,37 @@
 // Device code of register_tile.h: one kernel for each tile and way to gather pixels.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/gemm/implicit.cuh"
 
 namespace gable::cuda::register_tile {
 
-inline constexpr int kDepth = 32;  // of a stage
-inline constexpr int kStages = 2;
 inline constexpr int kThreadRows = 8;
-inline constexpr int kTogether = 2;           // places of the depth that one read covers
-inline constexpr int kRowPitch = kDepth + 4;  // of A in shared memory: copies stay aligned, reads free of conflicts
-inline constexpr int kPadding = 4;            // packed channels are multiples of it: 16 bytes of f32
+inline constexpr int kTogether = 2;  // places of the depth that one read of pixels covers
+inline constexpr int kPadding = 4;   // packed channels are multiples of it: 16 bytes of f32
 
 /// A block's tile. `quads`: runs of four columns that a thread computes; `slices`: warps that share a warp's tile, each
-/// with its part of a stage's depth; `resident`: blocks that a multiprocessor's registers hold.
-template <int rows, int columns, int quads, int slices, int resident>
+/// with its part of a stage's depth; `resident`: blocks that a multiprocessor's registers hold; `depth` of a stage.
+template <int rows, int columns, int quads, int slices, int resident, int depth, int stages>
 struct Tile {
   static constexpr int kRows = rows, kColumns = columns, kQuads = quads, kSlices = slices, kResident = resident;
+  static constexpr int kDepth = depth, kStages = stages;
   static constexpr int kThreadColumns = 4 * quads;
   static constexpr int kLanesAcross = 64 / kThreadColumns < 8 ? 4 : 8, kLanesDown = 32 / kLanesAcross;
   static constexpr int kWarpRows = kLanesDown * kThreadRows, kWarpColumns = kLanesAcross * kThreadColumns;
   static constexpr int kWarpsAcross = columns / kWarpColumns, kWarps = rows / kWarpRows * kWarpsAcross;
   static constexpr int kThreads = kWarps * slices * 32;
-  static constexpr int kStageFloats = rows * kRowPitch + kDepth * columns;
-  static constexpr int kStageBytes = kStageFloats * static_cast<int>(sizeof(float));
   static constexpr int kSums = kThreadRows * kThreadColumns;  // of a thread
+  // Places of a slice, and those that the loop's body covers: 16 KiB of instructions, which the caches hold.
+  static constexpr int kPlaces = depth / slices, kMostPlaces = 1024 / kSums;
+  static constexpr int kBody = kPlaces < kMostPlaces ? kPlaces : kMostPlaces, kBodies = kPlaces / kBody;
+  static constexpr int kRowPitch = depth + 4;  // of A in shared memory: copies stay aligned, reads free of conflicts
+  static constexpr int kStageFloats = rows * kRowPitch + depth * columns;
+  static constexpr int kStageBytes = kStageFloats * static_cast<int>(sizeof(float));
   static constexpr int kBiasBytes = columns * static_cast<int>(sizeof(float));
   static constexpr int kSharedBytes = kStages * kStageBytes + kBiasBytes;
-  static_assert(kThreads >= columns);
+  static_assert(kThreads >= columns && kBody % kTogether == 0 && kBody * kBodies == kPlaces);
   static_assert(kStages * kStageBytes >= slices / 2 * kWarps * 32 * kSums * static_cast<int>(sizeof(float)));
 
   /// Which row of the product lies in row `slot` of A's tile: a thread reads slots kLanesDown apart, without bank
@@ -48,87 +52,218 @@ __device__ __forceinline__ int lane_down(int lane) {
   return Tile::kLanesDown == 4 ? (lane >> 1 & 1) | (lane >> 3 & 2) : (lane >> 1 & 1) | (lane >> 2 & 6);
 }
 
-/// How pixels come in: `elements` one f32 at a time; `chunks` of four channels, which may belong to different taps;
-/// `stages`, where a whole stage of the depth belongs to one tap.
-enum class Gather { elements, chunks, stages };
+/// Which pixels a thread copies: kRows rows, of each four channels at every kSpan places. Two threads a row leave the
+/// most registers; more read longer runs of it.
+template <typename Tile, int least_lanes>
+struct PixelShare {
+  static constexpr int kDepth = Tile::kDepth;
+  static constexpr int kAll = Tile::kThreads / Tile::kRows,
+                       kLanes = kAll > least_lanes ? kAll : least_lanes;  // of a row
+  static constexpr int kSpan = kLanes * 4, kSlots = Tile::kThreads / kLanes, kRows = Tile::kRows / kSlots;
+  static_assert(kRows * kSlots == Tile::kRows && kDepth % kSpan == 0);
 
-template <typename Tile, Gather gather>
-class Loader {
+  __device__ static int channel() { return static_cast<int>(threadIdx.x) % kLanes * 4; }
+  __device__ static int slot() { return static_cast<int>(threadIdx.x) / kLanes; }
+  /// Where the thread's first four channels lie in a stage, and its row i, k places after its first, from there.
+  __device__ static std::uint32_t first() {
+    return static_cast<std::uint32_t>((slot() * Tile::kRowPitch + channel()) * sizeof(float));
+  }
+  static constexpr std::uint32_t from_first(int i, int k) {
+    return static_cast<std::uint32_t>((i * kSlots * Tile::kRowPitch + k) * sizeof(float));
+  }
+};
+
+/// Copies pixels where a whole stage belongs to one tap: addresses are computed at each tap, and advance between.
+/// `ends`: there is one tap, whose channels may end within a stage.
+template <typename Tile, bool ends>
+class StagePixels {
+  using Share = PixelShare<Tile, 2>;
+
  public:
-  static constexpr int kThreads = Tile::kThreads, kRows = Tile::kRows, kColumns = Tile::kColumns;
-  static constexpr int kLanes = 4;                  // threads that share a row
-  static constexpr int kSpan = kLanes * 4;          // depth that one pass over a row covers
-  static constexpr int kSlots = kThreads / kLanes;  // rows that one pass covers
-  static constexpr int kA = kRows / kSlots;
-  static constexpr int kB = kDepth * kColumns / 4 / kThreads;
-  static_assert(kA * kSlots == kRows && kB * kThreads == kDepth * kColumns / 4);
-
-  __device__ Loader(const ImplicitGemm& g, const float* x, const float* packed, int row, int column, int group,
-                    int depth)
-      : x_(x), cursor_(g, depth + lane() * 4), depth_(depth) {
+  __device__ StagePixels(const ImplicitGemm& g, const float* x, int row, int group, int depth)
+      : x_(x), to_(Share::first()) {
 #pragma unroll
-    for (int i = 0; i < kA; ++i) pixels_[i] = row_pixel(g, row + Tile::row_of_slot(slot() + i * kSlots), group);
-    b_row_ = static_cast<int>(threadIdx.x) / (kColumns / 4);
-    const int b_column = static_cast<int>(threadIdx.x) % (kColumns / 4) * 4;
-    b_valid_ = column + b_column < g.padded_k;
-    b_ = packed + (static_cast<std::int64_t>(group) * g.depth + depth + b_row_) * g.padded_k + column + b_column;
-    b_to_ = b_row_ * kColumns + b_column;
-  }
-
-  /// The next stage of the depth.
-  __device__ __forceinline__ void load(const ImplicitGemm& g, float* stage) {
-    load_pixels(g, stage);
-    load_weights(g, stage);
-  }
-  __device__ __forceinline__ void load_pixels(const ImplicitGemm& g, float* stage) {
-    float* const to = stage + slot() * kRowPitch + lane() * 4;
-    if constexpr (gather == Gather::stages) {
-#pragma unroll
-      for (int i = 0; i < kA; ++i) {
-        int offset;
-        const bool inside = cursor_.locate(g, pixels_[i], offset);
-        const float* from = inside ? x_ + offset : x_;
-#pragma unroll
-        for (int k = 0; k < kDepth; k += kSpan) copy_async<16>(to + i * kSlots * kRowPitch + k, from + k, inside);
-      }
-      cursor_.advance(g, kDepth);
-    } else {
-#pragma unroll
-      for (int k = 0; k < kDepth; k += kSpan) {
-#pragma unroll
-        for (int i = 0; i < kA; ++i) {
-          copy_pixel<float, gather == Gather::chunks>(g, x_, pixels_[i], cursor_, to + i * kSlots * kRowPitch + k);
-        }
-        cursor_.advance(g, kSpan);
-      }
+    for (int i = 0; i < Share::kRows; ++i) {
+      pixels_[i] = row_pixel(g, row + Tile::row_of_slot(Share::slot() + i * Share::kSlots), group);
+      pixels_[i].offset += Share::channel();
     }
+    const int tap = depth / g.padded_c;
+    channel_ = depth - tap * g.padded_c;
+    r_ = tap / g.s;
+    s_ = tap - r_ * g.s;
+    end_ = g.padded_c - Share::channel();
+    locate(g);
   }
 
-  __device__ __forceinline__ void load_weights(const ImplicitGemm& g, float* stage) {
-    float* b_stage = stage + kRows * kRowPitch + b_to_;
-    constexpr int kBRows = kThreads / (kColumns / 4);
+  static constexpr int kSpans = Tile::kDepth / Share::kSpan, kCopies = Share::kRows * kSpans;
+  /// The n-th copy of the next stage; zeros if it is not `wanted`.
+  __device__ __forceinline__ void copy(int n, std::uint32_t stage, bool wanted) {
+    const int i = n / kSpans, k = n % kSpans * Share::kSpan;
+    copy_async<16>(stage + to_ + Share::from_first(i, k), from_[i] + k,
+                   wanted && inside_[i] && (!ends || channel_ + k < end_));
+  }
+  /// To the stage after it.
+  __device__ __forceinline__ void advance(const ImplicitGemm& g) {
 #pragma unroll
-    for (int i = 0; i < kB; ++i) {
-      const bool valid = b_valid_ && depth_ + b_row_ + i * kBRows < g.depth;
-      copy_async<16>(b_stage + i * kBRows * kColumns, valid ? b_ + i * kBRows * g.padded_k : x_, valid);
+    for (const float*& from : from_) from += Tile::kDepth;
+    channel_ += Tile::kDepth;
+    if (ends || channel_ < g.padded_c) return;
+    channel_ = 0;
+    if (++s_ == g.s) {
+      s_ = 0;
+      ++r_;
     }
-    depth_ += kDepth;
-    b_ += kDepth * g.padded_k;
+    locate(g);
   }
 
  private:
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % kLanes; }
-  __device__ static int slot() { return static_cast<int>(threadIdx.x) / kLanes; }
+  __device__ __forceinline__ void locate(const ImplicitGemm& g) {
+    const int h = r_ * g.dilation_h, w = s_ * g.dilation_w;
+#pragma unroll
+    for (int i = 0; i < Share::kRows; ++i) {
+      const RowPixel& pixel = pixels_[i];
+      inside_[i] = static_cast<unsigned>(pixel.row + h) < static_cast<unsigned>(g.h) &&
+                   static_cast<unsigned>(pixel.column + w) < static_cast<unsigned>(g.w);
+      from_[i] = x_ + (inside_[i] ? pixel.offset + (h * g.w + w) * g.c + channel_ : 0);
+    }
+  }
 
   const float* x_;
-  const float* b_;
-  RowPixel pixels_[kA];
-  DepthCursor cursor_;
-  int depth_, b_row_, b_to_;
-  bool b_valid_;
+  const float* from_[Share::kRows];
+  RowPixel pixels_[Share::kRows];
+  bool inside_[Share::kRows];
+  int channel_, end_, r_, s_;
+  std::uint32_t to_;
 };
 
-// By hand, so that they stay as wide as they are written.
+/// Copies pixels whose channels in a stage may belong to several taps. `whole`: runs of four channels belong to one.
+template <typename Tile, bool whole>
+class PiecePixels {
+  using Share = PixelShare<Tile, Tile::kDepth >= 16 ? 4 : 2>;
+
+ public:
+  __device__ PiecePixels(const ImplicitGemm& g, const float* x, int row, int group, int depth)
+      : x_(x), to_(Share::first()), cursor_(g, depth + Share::channel()) {
+#pragma unroll
+    for (int i = 0; i < Share::kRows; ++i) {
+      pixels_[i] = row_pixel(g, row + Tile::row_of_slot(Share::slot() + i * Share::kSlots), group);
+    }
+  }
+
+  __device__ __forceinline__ void load(const ImplicitGemm& g, std::uint32_t stage) {
+#pragma unroll
+    for (int k = 0; k < Tile::kDepth; k += Share::kSpan) {
+#pragma unroll
+      for (int i = 0; i < Share::kRows; ++i) {
+        int offset;
+        const bool inside = cursor_.locate(g, pixels_[i], offset);
+        const std::uint32_t to = stage + to_ + Share::from_first(i, k);
+        if constexpr (whole) {
+          copy_async<16>(to, inside ? x_ + offset : x_, inside);
+        } else {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            const bool valid = inside && cursor_.channel() + j < g.group_c;
+            copy_async<4>(to + j * static_cast<int>(sizeof(float)), valid ? x_ + offset + j : x_, valid);
+          }
+        }
+      }
+      cursor_.advance(g, Share::kSpan);
+    }
+  }
+
+ private:
+  const float* x_;
+  std::uint32_t to_;
+  RowPixel pixels_[Share::kRows];
+  DepthCursor cursor_;
+};
+
+/// Copies weights. `ends`: the depth may end within a stage.
+template <typename Tile, bool ends>
+class Weights {
+ public:
+  static constexpr int kAcross = Tile::kColumns / 4, kDown = Tile::kThreads / kAcross, kCopies = Tile::kDepth / kDown;
+  static_assert(kCopies * kDown == Tile::kDepth);
+
+  __device__ Weights(const ImplicitGemm& g, const float* packed, int column, int group, int depth)
+      : packed_(packed), depth_(depth + static_cast<int>(threadIdx.x) / kAcross) {
+    const int across = static_cast<int>(threadIdx.x) % kAcross * 4;
+    valid_ = column + across < g.padded_k;
+    from_ =
+        packed + (valid_ ? (static_cast<std::int64_t>(group) * g.depth + depth_) * g.padded_k + column + across : 0);
+    step_ = valid_ ? kDown * g.padded_k : 0;
+    to_ = static_cast<std::uint32_t>(
+        (Tile::kRows * Tile::kRowPitch + static_cast<int>(threadIdx.x) / kAcross * Tile::kColumns + across) *
+        sizeof(float));
+  }
+
+  /// The n-th copy of the next stage; zeros if it is not `wanted`.
+  __device__ __forceinline__ void copy(const ImplicitGemm& g, int n, std::uint32_t stage, bool wanted) {
+    const bool valid = wanted && valid_ && (!ends || depth_ + n * kDown < g.depth);
+    copy_async<16>(stage + to_ + n * kDown * Tile::kColumns * static_cast<int>(sizeof(float)),
+                   !ends || valid ? from_ + n * step_ : packed_, valid);
+  }
+  __device__ __forceinline__ void advance() {
+    from_ += kCopies * step_;
+    if constexpr (ends) depth_ += Tile::kDepth;
+  }
+
+ private:
+  const float* packed_;
+  const float* from_;
+  int depth_, step_;
+  std::uint32_t to_;
+  bool valid_;
+};
+
+/// Copies stages of the depth, one after another.
+template <typename Tile, Gather gather>
+class Loader {
+  static constexpr bool kWhole = gather == Gather::stages, kEnds = !kWhole;
+  using Pieces = PiecePixels<Tile, gather == Gather::chunks>;
+
+ public:
+  /// Whether copies are so simple that they go between products.
+  static constexpr bool kSpread = kWhole || gather == Gather::one_tap;
+
+  __device__ Loader(const ImplicitGemm& g, const float* x, const float* packed, const BlockPlace& at)
+      : pixels_(g, x, at.row, at.group, at.first * Tile::kDepth),
+        weights_(g, packed, at.column, at.group, at.first * Tile::kDepth) {}
+
+  __device__ __forceinline__ void load(const ImplicitGemm& g, std::uint32_t stage) {
+    if constexpr (kSpread) {
+      copy_all(g, stage, true);
+    } else {
+      pixels_.load(g, stage);
+#pragma unroll
+      for (int n = 0; n < kWeights; ++n) weights_.copy(g, n, stage, true);
+    }
+    advance(g);
+  }
+
+  /// Between products: the copies of a stage, zeros if it is not `wanted`, and the way to the next.
+  __device__ __forceinline__ void copy_all(const ImplicitGemm& g, std::uint32_t stage, bool wanted) {
+    static_assert(kSpread);
+#pragma unroll
+    for (int n = 0; n < kWeights; ++n) weights_.copy(g, n, stage, wanted);
+#pragma unroll
+    for (int n = 0; n < StagePixels<Tile, kEnds>::kCopies; ++n) pixels_.copy(n, stage, wanted);
+  }
+  __device__ __forceinline__ void advance(const ImplicitGemm& g) {
+    weights_.advance();
+    if constexpr (kSpread) pixels_.advance(g);
+  }
+
+ private:
+  using Pixels = std::conditional_t<kSpread, StagePixels<Tile, kEnds>, Pieces>;
+  static constexpr int kWeights = Weights<Tile, kEnds>::kCopies;
+
+  Pixels pixels_;
+  Weights<Tile, kEnds> weights_;
+};
+
+// By hand, so that they stay in order.
 __device__ __forceinline__ void load_shared(std::uint32_t address, float (&to)[2]) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(to[0]), "=f"(to[1]) : "r"(address));
 }
@@ -150,100 +285,47 @@ __device__ __forceinline__ void multiply_add(float& sum, float left, float right
   asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(left), "f"(right));
 }
 
-/// The products at one place of the depth, `j` of the two in `left`. Between them the thread loads weights of the next
-/// place, and at the second of two places the pixels of the next two, so that no product waits for its operands. By
-/// hand, so that they stay in this order.
-template <typename Tile, int j>
-__device__ __forceinline__ void multiply_place(std::uint32_t a_next, std::uint32_t b_next,
-                                               const float (&left)[kThreadRows][kTogether],
-                                               const float (&weights)[Tile::kQuads][4],
-                                               float (&left_next)[kThreadRows][kTogether],
-                                               float (&weights_next)[Tile::kQuads][4],
-                                               float (&sums)[Tile::kQuads][kThreadRows][4]) {
-  constexpr int kFloat = sizeof(float), kColumns = Tile::kThreadColumns;
-  constexpr int kLoads = Tile::kQuads + (j == 1 ? kThreadRows : 0), kEvery = kThreadRows * kColumns / kLoads;
+/// What a thread multiplies: pixels of two places of the depth, and weights of one and the next.
+template <typename Tile>
+struct Operands {
+  float pixels[kThreadRows][kTogether];
+  float weights[2][Tile::kQuads][4];
+
+  __device__ __forceinline__ void load_pixels(int row, std::uint32_t a) {
+    load_shared(a + Tile::kLanesDown * row * Tile::kRowPitch * static_cast<int>(sizeof(float)), pixels[row]);
+  }
+  __device__ __forceinline__ void load_weights(int quad, int to, std::uint32_t b) {
+    load_shared(b + quad * Tile::kLanesAcross * 4 * static_cast<int>(sizeof(float)), weights[to][quad]);
+  }
+};
+
+/// The products at one place of the depth, `j` of the two whose pixels are there. Between them the thread loads the
+/// weights of the next place, at `b`, and at the second of two places each row's next pixels, at `a`, as soon as the
+/// row is done: so no product waits for its operands. By hand, so that they stay in this order.
+///
+/// An FFMA takes longer if its operands come from one register bank (even, odd). Sums lie in aligned quads for their
+/// stores and weights for their loads, so weights are packed with neighbours swapped: column c is multiplied by the
+/// weight in register c ^ 1, of the other parity. Rows go to and fro, so that the weight is reused where the pixel
+/// changes; it changes at columns whose sums lie in the bank that the pixel does not.
+///
+/// `after_row` is called after each row's products.
+template <typename Tile, int j, typename AfterRow>
+__device__ __forceinline__ void multiply_place(std::uint32_t a, std::uint32_t b, Operands<Tile>& operands,
+                                               float (&sums)[Tile::kQuads][kThreadRows][4], AfterRow&& after_row) {
+  constexpr int kColumns = Tile::kThreadColumns, kFirst = Tile::kQuads, kEvery = 2 * Tile::kQuads;
 #pragma unroll
   for (int i = 0; i < kThreadRows; ++i) {
 #pragma unroll
     for (int at = 0; at < kColumns; ++at) {
       const int c = column_at<kColumns>(i % 2 == 0 ? at : kColumns - 1 - at, 1 - j);
-      multiply_add(sums[c / 4][i][c % 4], left[i][j], weights[c / 4][c % 4 ^ 1]);
-      const int done = i * kColumns + at + 1, load = done / kEvery - 1;
-      if (done % kEvery != 0 || load >= kLoads) continue;
-      if (load < Tile::kQuads) {
-        load_shared(b_next + load * 4 * Tile::kLanesAcross * kFloat, weights_next[load]);
-      } else {
-        const int row = load - Tile::kQuads;
-        load_shared(a_next + Tile::kLanesDown * row * kRowPitch * kFloat, left_next[row]);
+      multiply_add(sums[c / 4][i][c % 4], operands.pixels[i][j], operands.weights[j][c / 4][c % 4 ^ 1]);
+      const int since = i * kColumns + at + 1 - kFirst;
+      if (since >= 0 && since % kEvery == 0 && since / kEvery < Tile::kQuads) {
+        operands.load_weights(since / kEvery, 1 - j, b);
       }
     }
-  }
-}
-
-/// One share of a stage's products: operands of one place, or pixels of two, then their products.
-template <typename Tile>
-__device__ __forceinline__ void multiply_in_turn(std::uint32_t a, std::uint32_t b,
-                                                 float (&sums)[Tile::kQuads][kThreadRows][4]) {
-  constexpr int kFloat = sizeof(float);
-#pragma unroll 2
-  for (int k = 0; k < kDepth / Tile::kSlices; k += kTogether) {
-    float left[kThreadRows][kTogether];
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) load_shared(a + (Tile::kLanesDown * i * kRowPitch + k) * kFloat, left[i]);
-#pragma unroll
-    for (int j = 0; j < kTogether; ++j) {
-      float weights[Tile::kQuads][4];
-#pragma unroll
-      for (int q = 0; q < Tile::kQuads; ++q) {
-        load_shared(b + ((k + j) * Tile::kColumns + q * 4 * Tile::kLanesAcross) * kFloat, weights[q]);
-      }
-#pragma unroll
-      for (int i = 0; i < kThreadRows; ++i) {
-#pragma unroll
-        for (int at = 0; at < Tile::kThreadColumns; ++at) {
-          const int c = column_at<Tile::kThreadColumns>(i % 2 == 0 ? at : Tile::kThreadColumns - 1 - at, 1 - j);
-          float& sum = sums[c / 4][i][c % 4];
-          sum = fmaf(left[i][j], weights[c / 4][c % 4 ^ 1], sum);
-        }
-      }
-    }
-  }
-}
-
-/// The same with operands a place ahead.
-template <typename Tile>
-__device__ __forceinline__ void multiply_ahead(std::uint32_t a, std::uint32_t b,
-                                               float (&sums)[Tile::kQuads][kThreadRows][4]) {
-  constexpr int kFloat = sizeof(float), kPlaces = kDepth / Tile::kSlices, kRow = Tile::kColumns * kFloat;
-  static_assert(kPlaces % (2 * kTogether) == 0);
-  float left[2][kThreadRows][kTogether], weights[2][Tile::kQuads][4];
-#pragma unroll
-  for (int i = 0; i < kThreadRows; ++i) load_shared(a + Tile::kLanesDown * i * kRowPitch * kFloat, left[0][i]);
-#pragma unroll
-  for (int q = 0; q < Tile::kQuads; ++q) load_shared(b + q * 4 * Tile::kLanesAcross * kFloat, weights[0][q]);
-#pragma unroll 2
-  for (int k = 0; k < kPlaces; k += 2 * kTogether) {
-    const int next = k + 2 * kTogether == kPlaces ? 0 : k + 2 * kTogether;  // nothing uses what is loaded last
-    multiply_place<Tile, 0>(0, b + (k + 1) * kRow, left[0], weights[0], left[1], weights[1], sums);
-    multiply_place<Tile, 1>(a + (k + 2) * kFloat, b + (k + 2) * kRow, left[0], weights[1], left[1], weights[0], sums);
-    multiply_place<Tile, 0>(0, b + (k + 3) * kRow, left[1], weights[0], left[0], weights[1], sums);
-    multiply_place<Tile, 1>(a + next * kFloat, b + next * kRow, left[1], weights[1], left[0], weights[0], sums);
-  }
-}
-
-/// Adds a share of one stage's products to the thread's accumulators.
-///
-/// An FFMA takes longer if its operands come from one register bank (even, odd). Sums lie in aligned quads for their
-/// stores and weights for their loads, so weights are packed with neighbours swapped: column c is multiplied by the
-/// weight in register c ^ 1, of the other parity. Rows go to and fro, so that the weight is reused where the pixel
-/// changes; it changes at columns whose sums lie in the bank that the pixel does not. 128 sums take operands in turn.
-template <typename Tile>
-__device__ __forceinline__ void multiply(std::uint32_t a, std::uint32_t b,
-                                         float (&sums)[Tile::kQuads][kThreadRows][4]) {
-  if constexpr (Tile::kQuads > 2) {
-    multiply_in_turn<Tile>(a, b, sums);
-  } else {
-    multiply_ahead<Tile>(a, b, sums);
+    if constexpr (j == 1) operands.load_pixels(i, a);
+    after_row(i);
   }
 }
 
@@ -302,38 +384,75 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
                          float* parts) {
   extern __shared__ float4 memory[];
   auto* stages = reinterpret_cast<float*>(memory);
-  const BlockPlace place = block_place<Tile::kRows, Tile::kColumns>(g, splits, kDepth);
-  Loader<Tile, gather> loader(g, x, packed, place.row, place.column, place.group, place.first * kDepth);
+  const std::uint32_t stages_at = shared_address(memory);
+  const BlockPlace place = block_place<Tile::kRows, Tile::kColumns>(g, splits, Tile::kDepth);
+  Loader<Tile, gather> loader(g, x, packed, place);
   wait_for_previous_kernel();
-  float* const added = stages + kStages * Tile::kStageFloats;  // the bias
+  float* const added = stages + Tile::kStages * Tile::kStageFloats;  // the bias
   if (threadIdx.x < Tile::kColumns) {
     const int at = place.column + static_cast<int>(threadIdx.x);
     const bool valid = g.bias && at < g.columns;
     copy_async<4>(added + threadIdx.x, valid ? bias + place.group * g.columns + at : x, valid);
   }
 #pragma unroll
-  for (int s = 0; s < kStages - 1; ++s) {
-    if (place.first + s < place.last) loader.load(g, stages + s * Tile::kStageFloats);
+  for (int s = 0; s < Tile::kStages; ++s) {
+    if (place.first + s < place.last) loader.load(g, stages_at + s * Tile::kStageBytes);
     commit_copies();
   }
   const int thread = static_cast<int>(threadIdx.x) % (Tile::kWarps * 32), warp = thread / 32, lane = thread % 32;
-  const int slice = static_cast<int>(threadIdx.x) / (Tile::kWarps * 32), depth = slice * (kDepth / Tile::kSlices);
+  const int slice = static_cast<int>(threadIdx.x) / (Tile::kWarps * 32), depth = slice * Tile::kPlaces;
   const int row = warp / Tile::kWarpsAcross * Tile::kWarpRows;
   const int column = warp % Tile::kWarpsAcross * Tile::kWarpColumns + lane_across<Tile>(lane) * 4;
-  const std::uint32_t a_at = shared_address(stages + (row + lane_down<Tile>(lane)) * kRowPitch + depth);
-  const std::uint32_t b_at = shared_address(stages + Tile::kRows * kRowPitch + depth * Tile::kColumns + column);
+  const std::uint32_t a_at = shared_address(stages + (row + lane_down<Tile>(lane)) * Tile::kRowPitch + depth);
+  const std::uint32_t b_at = shared_address(stages + Tile::kRows * Tile::kRowPitch + depth * Tile::kColumns + column);
   float sums[Tile::kQuads][kThreadRows][4] = {};  // quads of columns lie 4 * kLanesAcross apart
+  Operands<Tile> operands;
+  wait_copies<Tile::kStages - 1>();
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kThreadRows; ++i) operands.load_pixels(i, a_at);
+#pragma unroll
+  for (int q = 0; q < Tile::kQuads; ++q) operands.load_weights(q, 0, b_at);
+  constexpr int kA = sizeof(float), kB = Tile::kColumns * kA, kBody = Tile::kBody;  // bytes of a place
+  const auto nothing = [](int) {};
   int now = 0;
   for (int step = place.first; step < place.last; ++step) {
-    wait_copies<kStages - 2>();
-    __syncthreads();
-    const int next = now == 0 ? kStages - 1 : now - 1;
-    if (step + kStages - 1 < place.last) loader.load(g, stages + next * Tile::kStageFloats);
-    commit_copies();
-    multiply<Tile>(a_at + now * Tile::kStageBytes, b_at + now * Tile::kStageBytes, sums);
-    now = now + 1 == kStages ? 0 : now + 1;
+    const int next = now + 1 == Tile::kStages ? 0 : now + 1;
+    std::uint32_t a = a_at + now * Tile::kStageBytes, b = b_at + now * Tile::kStageBytes;
+#pragma unroll 1
+    for (int body = 0; body < Tile::kBodies; ++body) {
+#pragma unroll
+      for (int k = 0; k + kTogether < kBody; k += kTogether) {
+        multiply_place<Tile, 0>(0, b + (k + 1) * kB, operands, sums, nothing);
+        multiply_place<Tile, 1>(a + (k + 2) * kA, b + (k + 2) * kB, operands, sums, nothing);
+      }
+      multiply_place<Tile, 0>(0, b + (kBody - 1) * kB, operands, sums, nothing);
+      a += kBody * kA, b += kBody * kB;
+      if (body + 1 < Tile::kBodies) {
+        multiply_place<Tile, 1>(a, b, operands, sums, nothing);
+        continue;
+      }
+      // The stage's last operands are in registers: it makes way for another, and reading goes on in the next.
+      wait_copies<Tile::kStages - 2>();
+      __syncthreads();
+      a = a_at + next * Tile::kStageBytes, b = b_at + next * Tile::kStageBytes;
+      const std::uint32_t free = stages_at + now * Tile::kStageBytes;
+      const bool more = step + Tile::kStages < place.last;
+      if constexpr (Loader<Tile, gather>::kSpread) {
+        multiply_place<Tile, 1>(a, b, operands, sums, [&](int row) {
+          if (row == 1) loader.copy_all(g, free, more);
+        });
+        loader.advance(g);
+      } else {
+        if (more) loader.load(g, free);
+        multiply_place<Tile, 1>(a, b, operands, sums, nothing);
+      }
+      commit_copies();
+    }
+    now = next;
   }
   if constexpr (Tile::kSlices > 1) {
+    wait_copies<0>();  // zeros that nobody wants still arrive where sums are about to lie
     add_slices<Tile>(memory, slice, thread, sums);
   }
   if (slice > 0) return;
@@ -352,19 +471,22 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
 
 using Kernel = GemmKernel<void(ImplicitGemm, int, const float*, const float*, const float*, float*, float*)>;
 
-using Wide = Tile<128, 128, 4, 1, 2>;
-using Tall = Tile<128, 64, 2, 1, 3>;
-using Broad = Tile<64, 128, 2, 1, 3>;
-using Small = Tile<64, 64, 2, 1, 6>;
-using SmallHalves = Tile<64, 64, 2, 2, 3>;
-using SmallQuarters = Tile<64, 64, 2, 4, 1>;
+using Large = Tile<128, 256, 4, 1, 1, 8, 4>;
+using Wide = Tile<128, 128, 4, 1, 2, 8, 4>;
+using Tall = Tile<128, 64, 2, 1, 3, 16, 3>;
+using Broad = Tile<64, 128, 2, 1, 3, 16, 3>;
+using BroadHalves = Tile<64, 128, 2, 2, 1, 16, 4>;
+using Small = Tile<64, 64, 2, 1, 6, 16, 3>;
+using SmallHalves = Tile<64, 64, 2, 2, 3, 16, 4>;
+using SmallQuarters = Tile<64, 64, 2, 4, 1, 32, 3>;
 
 template <typename Tile, Gather gather>
 Kernel compiled() {
   return {register_tile_kernel<Tile, gather>, Tile::kThreads, Tile::kSharedBytes};
 }
 
-/// Wide tiles, compiled with options of their own.
+/// Tiles of 8x16 sums a thread, compiled by themselves.
+template <typename Tile>
 Kernel wide_kernel(Gather gather);
 
 }  // namespace gable::cuda::register_tile

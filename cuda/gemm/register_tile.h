@@ -2,11 +2,12 @@
 // registers.
 //
 // A thread computes 8x8 sums, or 8x16: for each place of the depth it reads 8 + 8 values from shared memory (loads that
-// a warp's threads share) for 64 multiply-adds. A block prefetches 32 places of the depth into one of two buffers while
-// it computes on the other: 128 rows × 64 columns read 24 KiB for 524,288 FLOP. Rows gather their pixels through the
-// taps, so the input is neither copied nor unfolded; the pool is a maximum of four sums of one thread. Products with
-// few tiles cut the depth in parts, whose sums a second kernel adds up, and give warps of a block their slices of each
-// stage.
+// a warp's threads share) for 64 multiply-adds, a place ahead. Three or four buffers each hold 8, 16 or 32 places of
+// the depth; one is computed on while the others fill: 64 rows × 128 columns read 12 KiB for 262,144 FLOP. Its barrier,
+// and the copies into the buffer that becomes free, lie before the last place's products. Rows gather their pixels
+// through the taps, so the input is neither copied nor unfolded; the pool is a maximum of four sums of one thread.
+// Products with few tiles cut the depth in parts, whose sums a second kernel adds up, and give warps of a block their
+// slices of each stage.
 #pragma once
 
 #include <span>

@@ -171,6 +171,12 @@ std::vector<Conv2d> register_tile_problems() {
     pooled.epilogue.max_pool = {2, 2};
     all.push_back(pooled);
   }
+  // A single tap, whose channels end within a stage, or before the first one is full.
+  all.push_back(nhwc({1, 100, 9, 17}, {70, 100, 1, 1}, DType::f32, Math::strict));
+  Conv2d shallow = nhwc({3, 20, 17, 12}, {36, 20, 1, 1}, DType::f32, Math::strict);
+  shallow.stride = {2, 3};
+  shallow.padding = {1, 2, 0, 3};
+  all.push_back(shallow);
   return all;
 }
 
