@@ -68,30 +68,36 @@ void parallel_units(int threads, std::int64_t units, const Work& work) {
   }
 }
 
-/// How long runs of a plan took, which decides whether its threads take units from each other in the next one: not in
-/// short runs, unless that makes them faster, as it does where shares are uneven.
+/// How long runs of a plan took, which decides whether its threads take units from each other: not in short runs,
+/// unless that makes them faster, as it does where shares are uneven. Both ways are tried again and again, each in a
+/// few runs one after another, since the first of them finds lines where the other way has left them.
 class RunTimes {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// Whether the threads should keep to their shares in the next run.
-  bool prefers_shares() const {
+  bool keeps_shares() const {
+    if (run_ < kTries) return false;
     if (taking_ >= kShort) return false;
-    const bool faster = keeping_ <= taking_;
-    return runs_ % kTry == 0 ? !faster : faster;
+    return run_ < 2 * kTries || keeping_ < taking_;
   }
-  void add(bool kept_shares, Clock::duration duration) {
-    (kept_shares ? keeping_ : taking_) = duration;
-    ++runs_;
+  /// How long the next run took.
+  void add(Clock::duration duration) {
+    if (run_ == 0) taking_ = keeping_ = Clock::duration::max();
+    if (run_ < 2 * kTries) {
+      Clock::duration& least = keeps_shares() ? keeping_ : taking_;
+      least = std::min(least, duration);
+    }
+    run_ = (run_ + 1) % kRuns;
   }
 
  private:
-  /// With eight threads of a Xeon the way of sharing makes no difference beyond.
+  /// With eight threads of a Xeon both ways take the same time beyond.
   static constexpr Clock::duration kShort = std::chrono::microseconds(25);
-  static constexpr int kTry = 64;  // every so many runs the other way is tried again
+  static constexpr int kTries = 4, kRuns = 256;
 
-  Clock::duration taking_ = Clock::duration::max(), keeping_{};
-  unsigned runs_ = 0;
+  Clock::duration taking_{}, keeping_{};  // the least of the tries
+  int run_ = 0;                           // of kRuns, of which the first are tries
 };
 
 /// Calls work(unit, thread) for every unit, each thread for its own share alone.
@@ -110,13 +116,12 @@ template <class Work>
 void parallel_units(int threads, std::int64_t units, RunTimes& times, const Work& work) {
   if (threads <= 1 || units <= 1) return parallel_units(threads, units, work);
   const RunTimes::Clock::time_point start = RunTimes::Clock::now();
-  const bool keeps_shares = times.prefers_shares();
-  if (keeps_shares) {
+  if (times.keeps_shares()) {
     parallel_shares(threads, units, work);
   } else {
     parallel_units(threads, units, work);
   }
-  times.add(keeps_shares, RunTimes::Clock::now() - start);
+  times.add(RunTimes::Clock::now() - start);
 }
 
 }  // namespace gable::cpu

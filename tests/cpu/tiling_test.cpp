@@ -110,31 +110,29 @@ TEST_CASE("blocks that a share of units reads: as counted one by one") {
   }
 }
 
-TEST_CASE("a plan's threads keep to their shares in short runs, as long as these are faster so") {
-  using std::chrono::microseconds;
-  RunTimes times;
-  CHECK(!times.prefers_shares());
-  times.add(false, microseconds(300));
-  CHECK(!times.prefers_shares());
-  times.add(false, microseconds(9));
-  CHECK(times.prefers_shares());
-  times.add(true, microseconds(6));
-  CHECK(times.prefers_shares());
-  times.add(true, microseconds(12));
-  CHECK(!times.prefers_shares());
-  times.add(false, microseconds(9));
-  int others = 0;
-  for (int run = 0; run < 256; ++run) {
-    const bool keeps = times.prefers_shares();
-    others += keeps ? 1 : 0;
-    times.add(keeps, microseconds(keeps ? 12 : 9));
+/// How many of `runs` runs keep to shares, if these take `keeping` microseconds and others `taking`.
+int runs_with_shares(RunTimes& times, int runs, int keeping, int taking) {
+  int found = 0;
+  for (int run = 0; run < runs; ++run) {
+    const bool keeps = times.keeps_shares();
+    found += keeps ? 1 : 0;
+    times.add(std::chrono::microseconds(keeps ? keeping : taking));
   }
-  CHECK(others == 4);
+  return found;
 }
 
-TEST_CASE("parallel units of a plan: in short runs each thread computes a share of consecutive units") {
+TEST_CASE("a plan's threads keep to their shares in short runs, as long as these are faster so") {
   RunTimes times;
-  times.add(false, std::chrono::microseconds(5));
+  CHECK(!times.keeps_shares());
+  CHECK(runs_with_shares(times, 256, 6, 9) == 252);
+  CHECK(runs_with_shares(times, 256, 12, 9) == 4);
+  CHECK(runs_with_shares(times, 256, 100, 300) == 0);
+  CHECK(runs_with_shares(times, 256, 6, 9) == 252);
+}
+
+TEST_CASE("parallel units of a plan: each thread computes a share of consecutive units where shares are kept") {
+  RunTimes times;
+  while (!times.keeps_shares()) times.add(std::chrono::microseconds(5));
   std::vector<int> owner(9, -1);
   parallel_units(3, 9, times, [&](std::int64_t unit, int thread) { owner[static_cast<std::size_t>(unit)] = thread; });
   for (std::size_t unit = 0; unit < 9; ++unit) CHECK(owner[unit] == owner[unit / 3 * 3]);
