@@ -209,7 +209,7 @@ class ProgramMeasurer {
     }
   }
 
-  int runs_of_phases() const { return timed_.kernels.empty() ? 1 : 2; }
+  std::size_t runs_of_phases() const { return timed_.kernels.empty() ? 1 : 2; }
 
   std::vector<MeasuredPart> counted_parts() {
     std::vector<MeasuredPart> parts{program_part(name_, end_, cpu_seconds_)};
