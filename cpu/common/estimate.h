@@ -4,7 +4,7 @@
 // with cycles = products at the rate of the FMA units, plus what a tile, a run of its loop and a copied vector cost.
 // Types of 16 bits also cost conversions. Clock and bandwidth are nominal: only the order of estimates counts. The
 // costs were fitted on Zen 4, some on Zen 5 and Xeons with AMX, on random layers, and checked on others, see
-// bench/results/README.md.
+// bench/results/tried.md.
 #pragma once
 
 #include <gable/problem.h>
