@@ -90,22 +90,25 @@ struct Tile {
   /// Input lanes of a step of the unrolled loop. That loop is for lanes that are neighbours in memory.
   static constexpr int kUnrolled = 4;
 
-  /// Prefetches one line a step: of pixel after pixel up to the last, or of two rows in turn.
+  /// Prefetches one line a step: the first line of each pixel, or of each pixel of two rows in turn, then the second
+  /// line of each, and so on: a run of more lanes than a line has reads several lines of each pixel.
   struct LinePrefetch {
     const float* x;
-    const float* other;  // the other row, or the last pixel of one row
-    std::int64_t px;
+    const float* first;  // the first pixel's line
+    const float* last;   // the last pixel's line
+    std::int64_t px, row;
     HWY_INLINE void next(int step) {
       if constexpr (kRows == 2) {
-        hwy::Prefetch(step % 2 == 0 ? x : other);
-        if (step % 2 == 1) {
-          x += px;
-          other += px;
-        }
+        hwy::Prefetch(step % 2 == 0 ? x : x + row);
+        if (step % 2 == 1) x += px;
       } else {
         hwy::Prefetch(step % 2 == 0 ? x : x + px);
         if (step % 2 == 1) x += 2 * px;
-        if (step == kUnrolled - 1) x = std::min(x, other);
+      }
+      if (step == kUnrolled - 1 && x > last) {
+        first += kLineFloats;
+        last += kLineFloats;
+        x = first;
       }
     }
   };
@@ -181,7 +184,7 @@ struct Tile {
     for (std::int64_t run = 0; run < runs.count; ++run) {
       const std::int64_t distance = run + kRunsAhead < runs.count ? runs.distance : runs.last_distance;
       // A run that prefetches nothing repeats a line that is in L1.
-      LinePrefetch lines{x, x, 0};
+      LinePrefetch lines{x, x, x, 0, 0};
       if (kPrefetchAtOnce && prefetches) {
         HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
           HWY_UNROLL(28) for (int p = kPart.begin; p < kPart.end; ++p) {
@@ -189,8 +192,8 @@ struct Tile {
           }
         }
       } else if (prefetches && run < runs.prefetch_count) {
-        const std::int64_t to_other = kRows == 2 ? x_row : (kPixels - 1 + call.prefetch.halo) * call.x.px;
-        lines = {x + distance, x + distance + to_other, call.x.px};
+        const float* first = x + distance;
+        lines = {first, first, first + (kPixels - 1 + call.prefetch.halo) * call.x.px, call.x.px, x_row};
       }
       const float* base[kRows][kBases];
       HWY_UNROLL(2) for (int row = 0; row < kRows; ++row) {
