@@ -47,14 +47,14 @@ HWY_INLINE FewV pooled(const FewV (&sum)[kRows][kPixels][kVectors], int p, int v
 }
 
 /// Pool, activation none or relu, and `store(value, y, v)` of each pixel's vector v.
-template <int kRows, int kPixels, int kVectors, class Store>
+template <class T, int kRows, int kPixels, int kVectors, class Store>
 HWY_INLINE void finish_in_registers(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors],
                                     const Store& store) {
   const FewD d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   const FewV least = hn::Set(d, call.activation == Activation::relu ? 0.0f : -INFINITY);
   // Copies, so that the compiler knows that stores do not change them.
-  float* const y = call.y;
+  T* const y = static_cast<T*>(call.y);
   const std::int64_t y_px = call.y_px;
   HWY_UNROLL(28) for (int p = 0; p < kPixels / kRows; ++p) {
     HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) {
@@ -65,7 +65,7 @@ HWY_INLINE void finish_in_registers(const FewChannelLanesCall& call, const FewV 
 
 /// Pool, then activation and store in a loop over a buffer of the tile's outputs: for tanh and for partial vectors,
 /// whose code would fill the instruction cache if it were unrolled.
-template <int kRows, int kPixels, int kVectors>
+template <DType kType, int kRows, int kPixels, int kVectors>
 HWY_INLINE void finish_in_memory(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
   const FewD d;
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -80,38 +80,50 @@ HWY_INLINE void finish_in_memory(const FewChannelLanesCall& call, const FewV (&s
   for (int pixel = 0; pixel < kOut; ++pixel) {
     for (int v = 0; v < kVectors; ++v, next += lanes) {
       const FewV value = activate(call.activation, hn::Load(d, next));
-      float* y = call.y + pixel * call.y_px + v * lanes;
+      Storage<kType>* y = static_cast<Storage<kType>*>(call.y) + pixel * call.y_px + v * lanes;
       const int valid = call.valid - v * lanes;
-      if (call.non_temporal) {
-        hn::Stream(value, d, y);
+      if (kType == DType::f32 && call.non_temporal) {
+        hn::Stream(value, d, reinterpret_cast<float*>(y));
       } else if (valid >= lanes) {
-        hn::StoreU(value, d, y);
-      } else {
-        store_first(d, value, y, valid);
+        store_f32_as<kType>(d, value, y);
+      } else if (valid > 0) {
+        store_first_f32_as<kType>(d, value, y, valid);
       }
     }
   }
 }
 
-template <int kRows, int kPixels, int kVectors>
-HWY_INLINE void finish_pixels(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
+template <DType kType, int kRows, int kPixels, int kVectors>
+HWY_INLINE void finish_pixels_as(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
   const FewD d;
   const int lanes = kVectors * static_cast<int>(hn::Lanes(d));
+  using T = Storage<kType>;
 #if HWY_TARGET == HWY_AVX3  // a masked store is one instruction
   if (call.activation != Activation::tanh && call.valid < lanes) {
     const int vector = static_cast<int>(hn::Lanes(d)), valid = call.valid;
-    finish_in_registers(call, sum, [d, valid, vector](FewV value, float* y, int v) HWY_ATTR {
-      store_first(d, value, y, std::min(vector, valid - v * vector));
+    finish_in_registers<T>(call, sum, [d, valid, vector](FewV value, T* y, int v) HWY_ATTR {
+      store_first_f32_as<kType>(d, value, y, std::min(vector, valid - v * vector));
     });
     return;
   }
 #endif
   if (call.activation == Activation::tanh || call.valid < lanes) {
-    finish_in_memory(call, sum);
-  } else if (call.non_temporal) {
-    finish_in_registers(call, sum, [d](FewV value, float* y, int) HWY_ATTR { hn::Stream(value, d, y); });
+    finish_in_memory<kType>(call, sum);
+  } else if (kType == DType::f32 && call.non_temporal) {
+    finish_in_registers<float>(call, sum, [d](FewV value, float* y, int) HWY_ATTR { hn::Stream(value, d, y); });
   } else {
-    finish_in_registers(call, sum, [d](FewV value, float* y, int) HWY_ATTR { hn::StoreU(value, d, y); });
+    finish_in_registers<T>(call, sum, [d](FewV value, T* y, int) HWY_ATTR { store_f32_as<kType>(d, value, y); });
+  }
+}
+
+template <int kRows, int kPixels, int kVectors>
+HWY_INLINE void finish_pixels(const FewChannelLanesCall& call, const FewV (&sum)[kRows][kPixels][kVectors]) {
+  if (HWY_LIKELY(call.y_type == DType::f32)) {
+    finish_pixels_as<DType::f32>(call, sum);
+  } else if (call.y_type == DType::f16) {
+    finish_pixels_as<DType::f16>(call, sum);
+  } else {
+    finish_pixels_as<DType::bf16>(call, sum);
   }
 }
 
@@ -176,10 +188,11 @@ struct FewSteps {
   /// Prefetches some of the output lines that the next tile stores, a few in each run. A store whose line is not in L1
   /// delays all later stores.
   static HWY_INLINE void prefetch_output(const FewChannelLanesCall& call, std::int64_t run) {
-    const int lanes = static_cast<int>(hn::Lanes(FewD()));
-    const float* y = call.y + (kPixels / kRows + run * call.prefetch_pixels) * call.y_px;
-    for (std::int64_t i = 0; i < call.prefetch_pixels; ++i, y += call.y_px) {
-      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) hwy::Prefetch(y + v * lanes);
+    const auto element = static_cast<std::int64_t>(size_of(call.y_type));
+    const std::int64_t vector = static_cast<std::int64_t>(hn::Lanes(FewD())) * element, y_px = call.y_px * element;
+    const char* y = static_cast<const char*>(call.y) + (kPixels / kRows + run * call.prefetch_pixels) * y_px;
+    for (std::int64_t i = 0; i < call.prefetch_pixels; ++i, y += y_px) {
+      HWY_UNROLL(2) for (int v = 0; v < kVectors; ++v) hwy::Prefetch(y + v * vector);
     }
   }
 

@@ -106,7 +106,8 @@ bool FewChannelsPlan::non_temporal() const {
   const Conv2dProblem& p = problem_;
   const std::int64_t panel = blocking_.tile.vectors * kernels_->lanes;
   const bool lines = panel % 16 == 0 && p.k % panel == 0;
-  return blocking_.tile.stores_output && lines && beyond_last_level(p.n * p.k * p.out_h() * p.out_w() * 4);
+  return blocking_.tile.stores_output && p.dtype == DType::f32 && lines &&
+         beyond_last_level(p.n * p.k * p.out_h() * p.out_w() * 4);
 }
 
 void FewChannelsPlan::run(const void* x, const void* packed, const float* bias, void* y) {

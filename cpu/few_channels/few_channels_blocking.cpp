@@ -29,7 +29,7 @@ FewTileShape choose_tile(const Conv2dProblem& p, const FewChannelsKernels& kerne
   return {.pixel_lanes = false,
           .rows = pool_side(p),
           .vectors = std::min<std::int64_t>(kFewMaxVectors, ceil_div(p.k, kernels.lanes)),
-          .stores_output = p.dtype == DType::f32 && p.nhwc};
+          .stores_output = p.nhwc};
 }
 
 /// Whether a row of the kernel is a run of taps that share broadcasts (shared_taps in channel_lanes-inl.h).
@@ -77,7 +77,7 @@ FewStrip choose_strip(const Conv2dProblem& p, const FewTileShape& tile, int lane
 /// skipped.
 bool may_read_image(const Conv2dProblem& p, const FewTileShape& tile, const FewStrip& strip) {
   const std::int64_t window_floats = ((p.r - 1) * p.dilation_h + 1) * p.w * p.c;
-  return tile.stores_output && !strip.planes && p.pool.none() &&
+  return tile.stores_output && p.dtype == DType::f32 && !strip.planes && p.pool.none() &&
          window_floats <= std::numeric_limits<std::int32_t>::max();
 }
 

@@ -14,7 +14,7 @@ struct FewTileShape {
   bool pixel_lanes;      // else lanes are output channels
   std::int64_t rows;     // of the convolution
   std::int64_t vectors;  // channel lanes: of a panel of weights
-  /// Channel lanes with f32 NHWC output: the tile stores y. Otherwise its results are converted and stored from the
+  /// Channel lanes with NHWC output: the tile stores y. Otherwise its results are converted and stored from the
   /// workspace when the unit is done.
   bool stores_output;
 };

@@ -15,7 +15,7 @@ constexpr double kInterleaved = 1.4;  // a vector of outputs of pixel lanes, for
 constexpr double kPixelsProduct = 1.15;
 constexpr double kCopiedRow = 90;
 constexpr double kSplitFloat = 0.85;
-constexpr ConversionCost kStored{0, 12.5};
+constexpr ConversionCost kStored{0, 1};
 // Of pixel lanes in NCHW: a copied row of a channel, each of its pixels if columns have a stride, a product's share of
 // fma_cycles(), a stored vector and a row of it. Fitted on Zen 5.
 constexpr double kPlaneRow = 44, kStridedPixel = 0.7, kPlaneProduct = 0.9, kPlaneVector = 3.6, kPlaneStoredRow = 7;

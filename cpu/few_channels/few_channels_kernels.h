@@ -52,11 +52,12 @@ struct FewTileCall {
 
 struct FewChannelLanesCall {
   FewTileCall tile;
-  float* y;  // pixel stride y_px; the first `valid` lanes of a pixel are stored
+  void* y;  // of y_type; pixel stride y_px; the first `valid` lanes of a pixel are stored
+  DType y_type;
   std::int64_t y_px;
   int valid;
   Activation activation;
-  bool non_temporal;             // non-temporal stores of whole aligned vectors
+  bool non_temporal;             // non-temporal stores of whole aligned vectors of f32
   std::int64_t prefetch_pixels;  // output pixels of the next tile that each run prefetches
 };
 using FewChannelLanesFunction = void (*)(const FewChannelLanesCall&);

@@ -148,6 +148,7 @@ class Unit {
     const std::int64_t padded = round_up(p_.k, lanes);
     const bool stores = b_.tile.stores_output;
     FewChannelLanesCall call{};
+    call.y_type = stores ? p_.dtype : DType::f32;
     call.y_px = stores ? p_.k : padded;
     call.activation = stores ? p_.activation : Activation::none;
     call.non_temporal = run_.non_temporal;
@@ -163,8 +164,7 @@ class Unit {
         call.tile.bias += lane;
         call.tile.x += row * pool_side(p_) * call.tile.x_row;
         skip_padding(row, vectors * lanes, call.tile);
-        float* out = stores ? static_cast<float*>(y_at(row, lane))
-                            : workspace_ + b_.workspace.out_offset + row * p_.out_w() * padded + lane;
+        void* out = stores ? y_at(row, lane) : workspace_ + b_.workspace.out_offset + row * p_.out_w() * padded + lane;
         compute_row(call, tiles, row, out, static_cast<std::size_t>(vectors));
       }
     }
@@ -196,7 +196,7 @@ class Unit {
     return static_cast<const float*>(x_image()) + (x_row * p_.w - p_.pad_left) * p_.c;
   }
 
-  void compute_row(FewChannelLanesCall& call, const FewRow& tiles, std::int64_t row, float* out,
+  void compute_row(FewChannelLanesCall& call, const FewRow& tiles, std::int64_t row, void* out,
                    std::size_t vectors) const {
     const std::int64_t side = pool_side(p_);
     const auto& functions = (side == 2 ? run_.kernels.row_pair : run_.kernels.row)[vectors];
@@ -211,7 +211,7 @@ class Unit {
       const bool in_place = reads_image && tile >= tiles.first_in_place && tile < tiles.end_in_place;
       call.tile.x = (in_place ? image : strip.x) + pixel * side * strip.x_px;
       call.tile.offsets = in_place ? image_offsets : strip.offsets;
-      call.y = out + pixel * call.y_px;
+      call.y = advance(out, call.y_type, pixel * call.y_px);
       functions[width * side](call);
       pixel += width;
     }
