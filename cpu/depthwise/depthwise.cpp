@@ -216,12 +216,16 @@ class DepthwisePlan::UnitBlock {
   bool takes_row_tiles(std::int64_t row, std::int64_t end) const {
     if (b_.row_tile_outputs == 0 || row + kRowTileRows > end) return false;
     const WindowAxis rows = row_axis(p_);
-    return rows.first(row) >= 0 && rows.first(row + kRowTileRows - 1) + kRowTileTaps <= p_.h;
+    // Vectors that reach into the next pixels must not read behind the tensor.
+    const std::int64_t readable = b_.reaches && last_image_ ? p_.h - 1 : p_.h;
+    return rows.first(row) >= 0 && rows.first(row + kRowTileRows - 1) + kRowTileTaps <= readable;
   }
 
   void compute_row_tiles(const PixelBlock& pixels, std::int64_t row) {
+    if (staged_rows_) place_rows(false, false);
+    call_.y.part = b_.reaches ? static_cast<int>(p_.k) : 0;
     const DepthwiseTileFunction* functions =
-        block_.tiles->row_tiles[static_cast<int>(b_.tile_type)][plan_.columns_.tile_stride() - 1];
+        block_.tiles->row_tiles[static_cast<int>(p_.dtype)][plan_.columns_.tile_stride() - 1];
     const char* x = x_ + row_axis(p_).first(row) * p_.w * p_.c * element_;
     char* y = y_ + row * p_.wo * p_.k * element_;
     call_.x.row = p_.w * p_.c;

@@ -90,8 +90,17 @@ bool suits_row_tiles(const Conv2dProblem& p, const Target& target) {
   const DepthwiseTiles& tiles = depthwise_tiles(target);
   const bool window = p.r == kRowTileTaps && p.s == kRowTileTaps && p.dilation_h == 1 && p.dilation_w == 1;
   const bool stride = p.stride_h == p.stride_w && p.stride_h <= kMaxTileStride;
-  return p.k == p.c && p.k >= tiles.lanes && window && stride &&
+  // Parts of vectors were measured on cores that do not halve vectors.
+  const bool parts = tiles.parts && whole_vector_share(tiles.lanes) < 1;
+  return p.k == p.c && (p.k >= tiles.lanes || parts) && window && stride &&
          tiles.row_tile(p.dtype, p.stride_h, tiles.long_row_outputs) != nullptr;
+}
+
+/// Whether row tiles are faster for fewer channels than lanes. Half a vector that is full needs no parts. Of fewer
+/// channels long rows stay in L1 and gain nothing from loads that two rows share, and very short rows have no time to.
+bool suits_parts(const Conv2dProblem& p, std::int64_t lanes) {
+  const bool long_row = p.stride_w == 1 && p.wo > 2 * kMaxTileOutputs;
+  return p.wo >= kMaxTileOutputs - 1 && (p.k > lanes / 2 || (p.k < lanes / 2 && !long_row));
 }
 
 /// Outputs in a row of the widest row tile; 0: no row tiles. Short rows use the widest tiles, which have a single row
@@ -99,6 +108,7 @@ bool suits_row_tiles(const Conv2dProblem& p, const Target& target) {
 std::int64_t row_tile_outputs(const Conv2dProblem& p, const Target& target) {
   if (!suits_row_tiles(p, target)) return 0;
   const DepthwiseTiles& tiles = depthwise_tiles(target);
+  if (p.k < tiles.lanes && !suits_parts(p, tiles.lanes)) return 0;
   const bool widest = tiles.row_tile(p.dtype, p.stride_h, kMaxTileOutputs) != nullptr;
   if (p.stride_w == 1 && p.wo <= 2 * kMaxTileOutputs && widest) return kMaxTileOutputs;
   if (p.stride_w == 1 && p.wo <= kMaxTileOutputs) return 0;
@@ -121,7 +131,9 @@ class Blocking {
     if (p_.dtype != DType::f32) b_.stores_rows = b_.stages_input;
     b_.tile_type = b_.stages_input ? DType::f32 : p_.dtype;
     b_.reaches = reaches(p_, b_.sections.front().lanes) && staged_rows_fit();
-    b_.row_tile_outputs = b_.stages_input || b_.stores_rows ? 0 : row_tile_outputs(p_, target);
+    const bool in_place = b_.reaches || !(b_.stages_input || b_.stores_rows);
+    const bool whole = b_.sections.front().target == &target;
+    b_.row_tile_outputs = in_place && whole ? row_tile_outputs(p_, target) : 0;
     b_.prefetches = !b_.stages_input && (p_.x_elements() + p_.y_elements()) * element_bytes() > l3_bytes() / 2;
   }
 
@@ -308,8 +320,10 @@ std::vector<ChannelSection> choose_sections(const Conv2dProblem& p, const Target
   const DepthwiseTiles& tiles = depthwise_tiles(target);
   const std::int64_t lanes = tiles.lanes;
   const Target* half = half_width_target(target);
-  // Whole vectors that reach into the next pixels replace two of half the lanes. Pointwise images have few rows.
-  if (p.k > lanes / 2 && p.k < lanes && p.r * p.s > 1) return {{&target, lanes, 0, p.k, 0, false}};
+  // Whole vectors that reach into the next pixels replace two of half the lanes. Pointwise images have few rows. Row
+  // tiles take whole vectors, as those of half the lanes store no parts.
+  const bool few = p.k < lanes && reaches(p, lanes) && row_tile_outputs(p, target) > 0;
+  if ((p.k > lanes / 2 && p.k < lanes && p.r * p.s > 1) || few) return {{&target, lanes, 0, p.k, 0, false}};
   if (half != nullptr && p.k < lanes) return {{half, lanes / 2, 0, p.k, 0, false}};
   // Pairs are loaded as whole cache lines: across two of them they are no faster than their vectors.
   const bool paired = tiles.pairs && p.dtype == DType::bf16 && !stages_input(p, lanes) && p.k % (2 * lanes) == 0;

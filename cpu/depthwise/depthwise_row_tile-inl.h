@@ -116,10 +116,43 @@ struct DepthwiseRowTile {
     } else {
       multiply_add<Outside::any>(call, x, weights, acc);
     }
+#if HWY_TARGET == HWY_AVX3
+    if (HWY_UNLIKELY(call.y.part != 0)) {
+      HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) finish_part(call, acc[row], y + row * call.y.row);
+      return;
+    }
+#endif
     HWY_UNROLL(2) for (int row = 0; row < kRowTileRows; ++row) Tile::finish(call, acc[row], y + row * call.y.row);
   }
 
 #if HWY_TARGET == HWY_AVX3
+  /// Activation and stores of a row of fewer channels than lanes. The tile's other row may lie in the next pixels, so
+  /// these must stay as they are.
+  static HWY_INLINE void finish_part(const DepthwiseTileCall& call, const V (&acc)[kOutputs], T* y) {
+    // Narrow stores: where one crosses a cache line, the lanes that it leaves out count as well.
+    constexpr int kHalf = static_cast<int>(hn::MaxLanes(D())) / 2;
+    if (call.y.part > kHalf) {
+      store_parts<D>(call, acc, y, [](V value) HWY_ATTR { return value; });
+    } else if (call.y.part > kHalf / 2) {
+      store_parts<hn::Half<D>>(call, acc, y, [](V value) HWY_ATTR { return hn::LowerHalf(value); });
+    } else {
+      store_parts<hn::Half<hn::Half<D>>>(call, acc, y,
+                                         [](V value) HWY_ATTR { return hn::LowerHalf(hn::LowerHalf(value)); });
+    }
+  }
+
+  /// `narrowed` returns the lanes of DPart.
+  template <class DPart, class Narrowed>
+  static HWY_INLINE void store_parts(const DepthwiseTileCall& call, const V (&acc)[kOutputs], T* y,
+                                     const Narrowed& narrowed) {
+    const D d;
+    const V least = hn::Set(d, call.y.least);
+    const int part = call.y.part;
+    HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) {
+      store_first_f32_as<kType>(DPart(), narrowed(at_least(d, least, acc[i])), y + i * call.y.step, part);
+    }
+  }
+
   /// The sums of one half of a pair. Positions in the padding are skipped.
   template <Outside kOutside, class Load>
   static HWY_INLINE void sum_half(const DepthwiseTileCall& call, const T* first, const float* weights, V bias,

@@ -57,6 +57,7 @@ const DepthwiseTiles& depthwise_tiles_here() {
     fill_row_strides<DType::bf16>(made);
     made.pairs = takes_pairs(DType::bf16);
 #if HWY_TARGET == HWY_AVX3
+    made.parts = true;
     if (widens_by_shifts()) {
       fill_strides<DType::bf16, true>(made);
       fill_row_strides<DType::bf16, true>(made);

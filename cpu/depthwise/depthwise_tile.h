@@ -54,6 +54,7 @@ struct TileOutput {
   std::int64_t step;  // between two outputs
   std::int64_t row;   // between two rows, for row tiles
   float least;        // outputs below become this; minus infinity: none
+  int part;           // lanes that a row tile stores of a vector that reaches into the next pixel; 0: all
   bool non_temporal;  // stores of whole aligned vectors of f32
 };
 
@@ -92,6 +93,7 @@ struct DepthwiseTiles {
   DepthwiseTileFunction row_tiles[3][kMaxTileStride][kMaxTileOutputs];
   int long_row_outputs;  // of a row tile in a long row; 0: there are no row tiles
   bool pairs;            // tiles of bf16 take pairs of vectors
+  bool parts;            // row tiles store parts of vectors
 
   DepthwiseTileFunction row_tile(DType dtype, std::int64_t stride, std::int64_t outputs) const {
     return outputs == 0 ? nullptr : row_tiles[static_cast<int>(dtype)][stride - 1][outputs - 1];

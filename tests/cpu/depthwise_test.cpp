@@ -46,6 +46,23 @@ TEST_CASE("depthwise 3x3: strides, edges, single rows, channel tails, and output
   }
 }
 
+TEST_CASE("depthwise 3x3 of fewer channels than lanes: tiles of two rows leave the pixels behind theirs as they are") {
+  std::mt19937 random(33);
+  for (const std::int64_t channels : {2, 3, 5, 8, 9, 12, 15}) {
+    for (const std::int64_t width : {4, 9, 16, 17, 35}) {
+      for (const std::int64_t stride : {1, 2}) {
+        Conv2dProblem p{.n = 2, .c = channels, .h = 9 + width % 2, .w = width, .k = channels, .r = 3, .s = 3};
+        p.groups = channels;
+        p.stride_h = p.stride_w = stride;
+        p.bias = channels != 5;
+        p.activation = width == 9 ? Activation::relu : Activation::none;
+        check_everywhere_in("depthwise", same_padded(p), random, channels == 8 ? 2 : 1);
+        check_everywhere_in("depthwise", sized(p, 0, 0), random);
+      }
+    }
+  }
+}
+
 TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs that it belongs to") {
   constexpr std::int64_t kChannels = 64, kSize = 5;
   Conv2dProblem p{.c = kChannels, .h = kSize, .w = kSize, .k = kChannels, .r = 3, .s = 3, .groups = kChannels};
