@@ -19,6 +19,7 @@ constexpr double kPaddingTap = 5;            // that skips a tile's pixels
 constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
 constexpr double kFarGroupPixel = 2;         // of a group's output, in tensors that L2 does not keep
 constexpr ConversionCost kStaged{3.5, 1.3}, kStored{13, 8.5};
+constexpr ConversionCost kStagedWhole{3.5, 6};  // on cores that do not halve vectors
 // Windows in NCHW, fitted on twelve threads of a Xeon with AMX.
 constexpr double kNchwProduct = 1.81;  // times fma_cycles()
 constexpr double kNchwTile = 247;
@@ -124,7 +125,8 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
                rows * (tiles * kTile + pixels * panels.vectors * kStoredVector));
   });
   // 16 bits are staged once for 128 output channels of a group, and stored by way of a strip.
-  cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c(), kStaged) +
+  const ConversionCost staged = whole_vector_share(kernels.lanes) < 1 ? kStagedWhole : kStaged;
+  cycles += conversion_cycles(p, ceil_div(p.group_k(), kPartitionLanes) * p.h * p.w, p.group_c(), staged) +
             conversion_cycles(p, p.ho * p.wo, p.group_k(), kStored);
   const std::int64_t units = b.units.count();
   return estimated_seconds(problem, cycles * static_cast<double>(p.n * p.groups) + static_cast<double>(units) * kUnit,

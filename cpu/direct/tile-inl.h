@@ -1,14 +1,14 @@
 // The convolution's micro-kernel: one register tile of output lanes × pixels, through all taps and input lanes.
 // Tile: 1 row × 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16.
-// If a group has no more output channels than a vector has lanes, a tile has up to 28 pixels × 1 vector on AVX-512:
-// groups of few input channels have short runs, and more products then share a run's fixed cost. If rows have up to 7
-// (3) pixels, a tile has the same row of two images, which halves the weights it reads. A 2×2 max-pool reads the
-// accumulators of the row above from L1. Inner step: one input lane of one tap. It reads 2 vectors of weights (128 B on
-// AVX-512, a linear stream from L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14 cycles at
-// 2 FMA a cycle, 13 B a cycle. Prefetch: one line of input a step, and the weights a page ahead; hardware prefetchers
-// miss these. Padding taps skip the tile's first or last pixel, so no zeros are multiplied. Accumulators start from the
-// bias. Tiles of fewer than 8 accumulators would wait for the FMA's latency (2 a cycle, 4 cycles): they have a second
-// set of accumulators, which takes every other step.
+// If a group has no more output channels than a vector has lanes, a tile has up to 28 pixels × 1 vector on AVX-512 and
+// 12 on AVX2: groups of few input channels have short runs, and more products then share a run's fixed cost. If rows
+// have up to 7 (3) pixels, a tile has the same row of two images, which halves the weights it reads. A 2×2 max-pool
+// reads the accumulators of the row above from L1. Inner step: one input lane of one tap. It reads 2 vectors of weights
+// (128 B on AVX-512, a linear stream from L2 or L1) and 14 broadcast floats (56 B, L1), and does 28 FMA = 896 FLOP: 14
+// cycles at 2 FMA a cycle, 13 B a cycle. Prefetch: one line of input a step, and the weights a page ahead; hardware
+// prefetchers miss these. Padding taps skip the tile's first or last pixel, so no zeros are multiplied. Accumulators
+// start from the bias. Tiles of fewer than 8 accumulators would wait for the FMA's latency (2 a cycle, 4 cycles): they
+// have a second set of accumulators, which takes every other step.
 #if defined(GABLE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GABLE_CPU_TILE_INL_H_
 #undef GABLE_CPU_TILE_INL_H_
@@ -43,7 +43,7 @@ constexpr int kNarrowTilePixels = kTilePixels;
 constexpr int kImagePairPixels = 1;
 #else
 constexpr int kTilePixels = 6;
-constexpr int kNarrowTilePixels = kTilePixels;
+constexpr int kNarrowTilePixels = HWY_TARGET == HWY_AVX2 ? 12 : kTilePixels;
 constexpr int kImagePairPixels = 3;
 #endif
 
