@@ -16,9 +16,11 @@ constexpr std::int64_t kWideVectors = 4;
 constexpr std::int64_t kFewPanels = 2;  // of four vectors
 
 /// Vectors of a tile: eight if all pixels fit one such tile; four if there are one or two panels of four and a panel's
-/// weights nearly fit L1; else two.
+/// weights nearly fit L1; three if they hold all outputs and two do not; else two.
 std::int64_t choose_vectors(const Conv2dProblem& p, const PointwiseKernels& kernels, bool copies_input) {
   if (is_matrix_by_vector(p, kernels)) return kMaxPointwiseVectors;
+  const bool three = p.k > kPanelVectors * kernels.lanes && p.k <= kThreeVectors * kernels.lanes;
+  if (three && !copies_input && kernels.most_pixels[kThreeVectors] > 0) return kThreeVectors;
   const std::int64_t lanes = kWideVectors * kernels.lanes;
   const bool exists = kernels.most_pixels[kWideVectors] > 0;
   const bool few = p.k >= lanes && p.k <= kFewPanels * lanes;
@@ -31,6 +33,12 @@ constexpr double kTilePixels = 1, kReadPixel = 0.4, kCopiedPixel = 0.7;
 constexpr double kTileCycles = 50, kPixelCycles = 15;
 /// The fixed cost of a unit, in tiles of a panel.
 constexpr double kUnitTiles = 0.5;
+
+/// Whether much of the input comes from memory. Hardware prefetchers fetch it in time from nearer caches, although a
+/// tile that widens its pixels at once and then multiplies reads it in bursts.
+bool lies_in_memory(const Conv2dProblem& p) {
+  return p.x_elements() * static_cast<std::int64_t>(size_of(p.dtype)) > last_level_bytes() / 3;
+}
 
 /// The units, given the pixels and lanes of each.
 PointwiseUnits units_of(const Conv2dProblem& p, const PointwiseBlocking& b, std::int64_t pixels, std::int64_t lanes) {
@@ -119,6 +127,7 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKern
   const bool copies = !is_matrix_by_vector(p, kernels) && (b.panels_outside || aliased || short_rows);
   b.copies_input = p.dtype != DType::f32 || copies;
   b.widens_tiles = p.dtype != DType::f32 && !b.panels_outside;
+  b.prefetches_widened = b.widens_tiles && lies_in_memory(p);
   b.non_temporal = p.dtype == DType::f32 && p.k % kernels.lanes == 0 && beyond_last_level(b.pixels * p.k * kFloat);
   b.tile.vectors = choose_vectors(p, kernels, b.copies_input && !b.widens_tiles);
   b.tile.pixels = kernels.most_pixels[static_cast<std::size_t>(b.tile.vectors)];

@@ -34,6 +34,7 @@ struct PointwiseBlocking {
   std::int64_t row_pixels;  // output pixels whose inputs are equally far apart: a row's, or all
   bool copies_input;        // copies a group at a time into a strip; f16 and bf16 become f32 there
   bool widens_tiles;        // widens one tile at a time: a group is one tile, which all panels use after its copy
+  bool prefetches_widened;  // a tile prefetches the pixels that are widened next
   bool panels_outside;      // panels are the outer loop, tiles of a group the inner one; else a group is one tile
   bool non_temporal;        // stores of y, if it is aligned to vectors
   PointwiseTileSize tile;

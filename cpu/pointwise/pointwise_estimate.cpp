@@ -48,7 +48,8 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const std::int64_t widest = b.tile.vectors * kernels.lanes;
   std::int64_t lanes = 0, panels = 0;
   for (std::int64_t lane = 0; lane < p.k; lane += panels * lanes) {
-    lanes = p.k - lane >= widest ? widest : packed_panel_lanes(kernels, p.k - lane);
+    const bool whole = p.k - lane >= widest || b.tile.vectors == kThreeVectors;
+    lanes = whole ? widest : packed_panel_lanes(kernels, p.k - lane);
     panels = std::max<std::int64_t>(1, (p.k - lane) / lanes);  // alike
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *

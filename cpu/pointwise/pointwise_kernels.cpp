@@ -1,12 +1,13 @@
 // The 1×1 convolution's micro-kernel, compiled once a target: one register tile of pixels × output lanes through all
 // input channels, panel after panel.
-// Tile: 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16; and 6 × 4
-// with 32, which loads fewer inputs and writes longer pieces, but streams weights twice as fast. One or two pixels (a
-// matrix-vector product) take 8 vectors from four streams of weights: the hardware prefetcher follows several streams
-// further ahead. Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle. On Intel scalar instructions take a share
-// of the FMA's two ports, so four channels are unrolled with constant offsets, and pixels share base addresses by
-// three. Prefetches. A sum of 64 channels takes 900 cycles, so lines from L3 are prefetched evenly, before each run of
-// 16 channels: some lines that this tile stores, for writing, and some that later tiles read (PrefetchLines).
+// Tile: 14 pixels × 2 vectors with 32 registers (28 accumulators + 2 weights + 1 broadcast), 6 × 2 with 16, or 4 × 3
+// for outputs of three vectors; and 6 × 4 with 32, which loads fewer inputs and writes longer pieces, but streams
+// weights twice as fast. One or two pixels (a matrix-vector product) take 8 vectors from four streams of weights: the
+// hardware prefetcher follows several streams further ahead. Inner step: one channel, 28 FMA in 14 cycles at 2 a cycle.
+// On Intel scalar instructions take a share of the FMA's two ports, so four channels are unrolled with constant
+// offsets, and pixels share base addresses by three. Prefetches. A sum of 64 channels takes 900 cycles, so lines from
+// L3 are prefetched evenly, before each run of 16 channels: some lines that this tile stores, for writing, and some
+// that later tiles read (PrefetchLines).
 #include "cpu/common/per_target.h"
 // per_target.h first: it decides what Highway compiles.
 #include "cpu/pointwise/pointwise_kernels.h"
@@ -30,10 +31,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kWidest = 14;
+constexpr int kWidestOfThree = 0;
 constexpr int kWidestOfFour = 6;
 constexpr int kWidestOfEight = 2;
 #else
 constexpr int kWidest = 6;
+constexpr int kWidestOfThree = 4;
 constexpr int kWidestOfFour = 0;
 constexpr int kWidestOfEight = 1;
 #endif
@@ -49,8 +52,11 @@ struct PointwiseTile {
   using V = hn::Vec<D>;
   static constexpr int kBases = (kPixels + kBasePixels - 1) / kBasePixels;
   /// Panels that the tile takes side by side, each a stream of weights.
-  static constexpr int kStreams = kVectors > kPanelVectors ? kVectors / kPanelVectors : 1;
-  static constexpr int kStreamVectors = kVectors / kStreams;
+  static constexpr int kStreams = (kVectors + kPanelVectors - 1) / kPanelVectors;
+  /// Vectors of a stream: of three vectors, the last stream has one.
+  static constexpr int stream_vectors(int stream) {
+    return kVectors - stream * kPanelVectors < kPanelVectors ? kVectors - stream * kPanelVectors : kPanelVectors;
+  }
   /// Sets of accumulators that take channels in turn: fewer than 8 in all would wait for the FMA's latency.
   static constexpr int kSets = kPixels * kVectors >= 8 ? 1 : kPixels * kVectors >= 4 ? 2 : 4;
   /// Output pixels that are prefetched before a run: all pixels within two runs, or within four runs if there are four.
@@ -73,7 +79,8 @@ struct PointwiseTile {
     HWY_UNROLL(4) for (int step = 0; step < kSteps; ++step) {
       V weights[kVectors];
       HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
-        weights[v] = hn::LoadU(d, stream[v / kStreamVectors] + (step * kStreamVectors + v % kStreamVectors) * lanes());
+        const int s = v / kPanelVectors;
+        weights[v] = hn::LoadU(d, stream[s] + (step * stream_vectors(s) + v % kPanelVectors) * lanes());
       }
       px.hide(kPixels);
       HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
@@ -95,7 +102,7 @@ struct PointwiseTile {
       base[b] = next;
     }
     HWY_UNROLL(4) for (int s = 0; s < kStreams; ++s) {
-      const float* next = stream[s] + kSteps * kStreamVectors * lanes();
+      const float* next = stream[s] + kSteps * stream_vectors(s) * lanes();
       keep_apart(next);
       stream[s] = next;
     }
@@ -107,7 +114,7 @@ struct PointwiseTile {
     Bases base;
     Streams stream;
     HWY_UNROLL(4) for (int s = 0; s < kStreams; ++s) {
-      stream[s] = weights + s * kStreamVectors * lanes() * call.channels;
+      stream[s] = weights + s * kPanelVectors * lanes() * call.channels;
     }
     HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = call.x + b * kBasePixels * call.x_pixel;
     PixelPitch px = PixelPitch::of(call.x_pixel);
@@ -246,9 +253,10 @@ void fill_half_tiles(PointwiseKernels& kernels) {
 PointwiseKernels make_pointwise_kernels() {
   PointwiseKernels kernels{};
   kernels.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
-  kernels.most_pixels = {0, kWidest, kWidest, 0, kWidestOfFour, 0, 0, 0, kWidestOfEight};
+  kernels.most_pixels = {0, kWidest, kWidest, kWidestOfThree, kWidestOfFour, 0, 0, 0, kWidestOfEight};
   fill_tiles<1, kWidest>(kernels);
   fill_tiles<2, kWidest>(kernels);
+  if constexpr (kWidestOfThree > 0) fill_tiles<kThreeVectors, kWidestOfThree>(kernels);
   if constexpr (kWidestOfFour > 0) fill_tiles<4, kWidestOfFour>(kernels);
   fill_tiles<8, kWidestOfEight>(kernels);
   kernels.widen_f16 = &widen_pixels<DType::f16>;

@@ -18,6 +18,8 @@ constexpr int kMaxPointwiseVectors = 8;
 /// A panel of packed weights has two vectors of lanes, [channel][lane]. The remaining lanes of a problem are a panel of
 /// two vectors, one, half of one, or two panels of one and of half a vector, whichever needs the least padding.
 constexpr int kPanelVectors = 2;
+/// With few registers, a tile takes a panel of two vectors and one of a single vector together.
+constexpr int kThreeVectors = 3;
 /// The index of half a vector among numbers of vectors.
 constexpr int kHalfVector = 0;
 
@@ -58,8 +60,8 @@ using WidenPixelsFunction = void (*)(const WidenPixelsCall&);
 struct PointwiseKernels {
   int lanes;        // of a vector
   int least_lanes;  // of a panel: of half a vector where most_pixels[kHalfVector] is not 0
-  /// Indexed [vectors][pixels], up to most_pixels[vectors]; vectors are 1, 2 and 8, and 4 where most_pixels[4] is not
-  /// 0.
+  /// Indexed [vectors][pixels], up to most_pixels[vectors]; vectors are 1, 2 and 8, and 3 or 4 where their most_pixels
+  /// are not 0.
   std::array<int, kMaxPointwiseVectors + 1> most_pixels;
   PointwiseFunction tile[kMaxPointwiseVectors + 1][kMaxPointwisePixels + 1];
   WidenPixelsFunction widen_f16, widen_bf16;

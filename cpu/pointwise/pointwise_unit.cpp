@@ -56,7 +56,7 @@ class Unit {
       const std::int64_t lanes = vectors == kHalfVector ? r_.kernels.least_lanes : vectors * vector;
       const std::int64_t full = (end_lane_ - lane) / lanes;
       const std::int64_t rest = end_lane_ - lane - full * lanes;
-      const bool takes_rest = vectors <= kPanelVectors && rest > lanes - r_.kernels.least_lanes;
+      const bool takes_rest = vectors <= kThreeVectors && rest > lanes - r_.kernels.least_lanes;
       const std::int64_t panels = full + (takes_rest ? 1 : 0);
       if (panels == 0) continue;
       visit(Part{vectors, lane, panels, static_cast<int>(takes_rest ? rest : lanes)});
@@ -106,7 +106,9 @@ class Unit {
     const Tiles cut(end_ - first_, b_.tile.pixels);
     for (std::int64_t tile = 0; tile < cut.count; ++tile) {
       const std::int64_t width = cut.width(tile);
-      copy(first_ + cut.begin(tile), width, strip_);
+      const std::int64_t pixel = first_ + cut.begin(tile);
+      copy(pixel, width, strip_);
+      prepared[0].call.prefetch = next_widened(pixel + width, width, prepared[0].call.panels);
       for (std::size_t part = 0; part < parts; ++part) {
         PointwiseCall& call = prepared[part].call;
         call.x = strip_;
@@ -142,6 +144,20 @@ class Unit {
     if (next >= end_) return {};
     const std::int64_t share = ceil_div(width, call.panels);
     return {source(next), share, call.x_pixel, kPointwiseRun, share * call.x_pixel};
+  }
+
+  /// The same for pixels that will be widened: pixels that lie together as one piece of memory; of others each line
+  /// twice, since a line holds two runs of channels.
+  PrefetchLines next_widened(std::int64_t next, std::int64_t width, std::int64_t panels) const {
+    if (next >= end_ || !b_.prefetches_widened) return {};
+    const auto* from = static_cast<const float*>(advance(r_.x, p_.dtype, source_offset(next)));
+    if (b_.strip_pixel != p_.c) {
+      const std::int64_t share = ceil_div(width, panels), pixel = p_.stride_w * p_.c / 2;
+      return {from, share, pixel, kPointwiseRun / 2, share * pixel};
+    }
+    const std::int64_t runs = ceil_div(p_.c, kPointwiseRun);
+    const std::int64_t lines = ceil_div(ceil_div(width * p_.c, 2 * kPointwiseRun), runs * panels);
+    return {from, lines, kPointwiseRun, lines * kPointwiseRun, runs * lines * kPointwiseRun};
   }
 
   std::int64_t source_offset(std::int64_t pixel) const {

@@ -49,7 +49,7 @@ TEST_CASE("pointwise: channels around the run, lanes around panels, pixels aroun
   const std::int64_t pixels[] = {1, 5, 6, 7, 13, 14, 15, 29};
   int turn = 0;
   for (const std::int64_t c : {1, 3, 4, 15, 16, 17, 33, 64, 100}) {
-    for (const std::int64_t k : {1, 5, 8, 16, 17, 31, 32, 33, 48, 64, 65, 96, 111, 128, 200}) {
+    for (const std::int64_t k : {1, 5, 8, 16, 17, 20, 24, 31, 32, 33, 48, 64, 65, 96, 111, 128, 200}) {
       Conv2dProblem p{.n = 1 + turn % 2, .c = c, .h = 1, .w = pixels[turn % 8], .k = k, .bias = turn % 3 > 0};
       p.activation = turn % 5 < 2 ? Activation::none : Activation::relu;
       check_pointwise(sized(p, 0, 0), random, 1 + turn % 3);
