@@ -177,14 +177,15 @@ class DepthwisePlan::UnitBlock {
     call_.y.step = plan_.columns_.output_step() * y_pitch_;
   }
 
-  /// Whether vectors may reach beyond this row: what they write there is written after it, by this unit, and what they
-  /// read there belongs to the tensor.
+  /// Whether vectors may reach beyond the rows that this one reads: what they read there belongs to the tensor.
   bool may_reach(std::int64_t row, const WindowAxis& rows, const TapRange& taps) const {
-    const bool ends_unit = row + 1 == std::min(first_row_ + b_.unit_rows, p_.ho);
     const bool ends_tensor =
         last_image_ && taps.begin < taps.end && rows.first(row) + (taps.end - 1) * p_.dilation_h + 1 == p_.h;
-    return b_.reaches && !ends_unit && !ends_tensor;
+    return b_.reaches && !ends_tensor;
   }
+  /// Whether vectors must not reach beyond this row of output: what they would write there is another unit's, or
+  /// nobody's.
+  bool ends_unit(std::int64_t row) const { return row + 1 == std::min(first_row_ + b_.unit_rows, p_.ho); }
 
   void compute_row(const PixelBlock& pixels, std::int64_t row) {
     const WindowAxis rows = row_axis(p_);
@@ -198,7 +199,10 @@ class DepthwisePlan::UnitBlock {
         block_.tiles->tiles[static_cast<int>(type)][plan_.columns_.tile_stride() - 1];
     const auto bytes = static_cast<std::int64_t>(size_of(type));
     const char* x = staged_rows_ ? reinterpret_cast<const char*>(ring_) : x_;
-    char* y = stored_rows_ ? reinterpret_cast<char*>(results_) : y_ + row * b_.y_steps.row * bytes;
+    char* const y_row = y_ + row * b_.y_steps.row * element_;
+    // The last row is computed in the workspace as it lies in y.
+    const bool copied = reaches && ends_unit(row);
+    char* y = stored_rows_ || copied ? reinterpret_cast<char*>(results_) : y_row;
     const std::int64_t first_pixel = stored_rows_ ? pixels.first_pixel : 0;
     const std::int64_t first_column = staged_rows_ ? pixels.first_column : 0;
     for (std::size_t i = pixels.first_tile; i < pixels.end_tile; ++i) {
@@ -210,6 +214,7 @@ class DepthwisePlan::UnitBlock {
       functions[tile.outputs - 1](call_);
     }
     if (stored_rows_) narrow(pixels, row);
+    if (copied) std::copy_n(y, p_.wo * p_.k * bytes, y_row);
   }
 
   /// Whether a row tile can begin at this row: enough rows follow, and none of them reads padding rows.

@@ -63,6 +63,21 @@ TEST_CASE("depthwise 3x3 of fewer channels than lanes: tiles of two rows leave t
   }
 }
 
+TEST_CASE("depthwise of fewer channels than lanes: no unit writes into the rows of the next one") {
+  std::mt19937 random(34);
+  for (const std::int64_t channels : {2, 3, 8, 12}) {
+    for (const std::int64_t kernel : {2, 3, 5, 7}) {
+      for (const std::int64_t threads : {2, 5}) {
+        Conv2dProblem p{.n = 2, .c = channels, .h = 23, .w = 17, .k = channels, .r = kernel, .s = kernel};
+        p.groups = channels;
+        p.bias = kernel != 5;
+        if (kernel == 2) p.s = 1;
+        check_everywhere_in("depthwise", same_padded(p), random, static_cast<int>(threads));
+      }
+    }
+  }
+}
+
 TEST_CASE("depthwise 3x3 of bf16: every kind of NaN reaches exactly the outputs that it belongs to") {
   constexpr std::int64_t kChannels = 64, kSize = 5;
   Conv2dProblem p{.c = kChannels, .h = kSize, .w = kSize, .k = kChannels, .r = 3, .s = 3, .groups = kChannels};
