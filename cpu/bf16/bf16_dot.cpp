@@ -78,6 +78,8 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void dot_pair(typename Lane
 
 /// Prefetch distance of weights. Two blocks cover L2's latency; L2's hardware prefetcher restarts at each block.
 constexpr std::int64_t kNearWeights = 2 * kWeightBlock;
+/// Blocks of the weights of one vector, 1 KiB each, that stay in L1 beside a tile's input.
+constexpr std::int64_t kBlocksInL1 = 16;
 /// The prefetch distance if only one position reads the weights.
 constexpr std::int64_t kStreamAhead = 2 * kWeightBlock;
 
@@ -167,6 +169,8 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
   const std::int64_t first_tap = taps.begin, end_tap = taps.end;
   const std::int64_t blocks = tile.blocks.count;
   const int last_pairs = tile.blocks.last_pairs;
+  // L1 keeps a few blocks of one vector's weights. Loads are what limits such a tile, and prefetches are loads.
+  const bool prefetches = Lanes::kPrefetches && (kVectors > 1 || blocks * tile.taps.count > kBlocksInL1);
   for (std::int64_t block = 0; block < blocks; ++block) {
     const bool single = kSingle && block + 1 == blocks;
     const int pairs = (block + 1 == blocks ? last_pairs : kChannels / 2) - (single ? 1 : 0);
@@ -183,7 +187,7 @@ GABLE_CPU_BF16 inline __attribute__((always_inline)) void add_products(
         continue;
       }
       for (int pair = 0; pair < pairs; ++pair, a += 2, weights += kLanes) {
-        if constexpr (Lanes::kPrefetches) {
+        if (prefetches) {
           __builtin_prefetch(weights + kNearWeights);
           __builtin_prefetch(weights + ahead);
         }
