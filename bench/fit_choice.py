@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Fits the cost model that `auto` compares CPU devices by (backends/shape_model.h), and checks it on other layers.
 
-    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--write FOLDER]
+    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
 several images, both near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and
 FOLDER/onednn/onednn_shape_fits.h, where FOLDER is `backends`. The features and rates are those of backends/shape_model.cpp:
-change both together.
+change both together. With --keep the tables of the tree stand for what --fit has no layers of, and new laws of several threads are
+near to these.
+
+--check takes records of `gable bench` and of `gable regret`.
 
 Times are the first quartile of each row's runs, as `gable regret` judges. Short rows of few runs are left out: some that the system
 interrupted would decide. Each record's pair of times counts for itself: between two records a machine may have changed its clock.
@@ -20,6 +23,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,28 +192,87 @@ def enough_runs(timing: dict[str, float]) -> bool:
     return timing["runs"] >= (LEAST_RUNS_LONG if timing["fastest"] >= LONG else LEAST_RUNS)
 
 
+def judged(document: dict, kind: str) -> list[Layer]:
+    """The layers of a record of `gable regret`."""
+    threads = int(re.search(r"threads=(\d+)", document["device"])[1])
+    found = []
+    for row in document["layers"]:
+        seconds = {time["device"].partition("?")[0]: time["seconds"] for time in row["times"]}
+        if set(seconds) == set(DEVICES):
+            found.append(Layer(row["problem"], row["dtype"], row["layout"], seconds, threads, kind))
+    return found
+
+
 def read(files: Iterable[str], kind: str = "vectors") -> list[Layer]:
-    found: dict[tuple[str, str, str, str, int], dict[str, float]] = {}
+    layers = []
     for file in files:
-        for row in json.loads(Path(file).read_text(encoding="utf-8"))["measurements"]:
-            if not enough_runs(row["T"]):
-                continue
-            key = (file, row["problem"], row["dtype"], row["layout"], row["threads"])
-            seconds = found.setdefault(key, {})
-            device = row["device"].partition("?")[0]
-            seconds[device] = min(seconds.get(device, math.inf), row["T"]["q1"])
+        document = json.loads(Path(file).read_text(encoding="utf-8"))
+        layers += judged(document, kind) if "layers" in document else timed(document, kind)
+    return layers
+
+
+def timed(document: dict, kind: str) -> list[Layer]:
+    """The layers of a record of `gable bench`."""
+    found: dict[tuple[str, str, str, int], dict[str, float]] = {}
+    for row in document["measurements"]:
+        if not enough_runs(row["T"]):
+            continue
+        key = (row["problem"], row["dtype"], row["layout"], row["threads"])
+        seconds = found.setdefault(key, {})
+        device = row["device"].partition("?")[0]
+        seconds[device] = min(seconds.get(device, math.inf), row["T"]["q1"])
     both = [(key, seconds) for key, seconds in found.items() if set(seconds) >= set(DEVICES)]
-    return [Layer(problem, dtype, layout, seconds, threads, kind) for (_, problem, dtype, layout, threads), seconds in both]
+    return [Layer(problem, dtype, layout, seconds, threads, kind) for (problem, dtype, layout, threads), seconds in both]
 
 
 Fits = dict[tuple[str, int, str, str, str], Fit]  # by device, load, layout, dtype, class
+Counts = dict[tuple[int, str, str], int]  # of layers, by load, layout, dtype
 
 
-def fit_all(layers: Sequence[Layer]) -> Fits:
+def suffix_of(kind: str) -> str:
+    return "" if kind == "vectors" else f"_{kind}"
+
+
+def header_file(folder: Path, device: str, kind: str) -> Path:
+    return folder / device / f"{device}_shape_fits{suffix_of(kind)}.h"
+
+
+def shipped_counts(folder: Path, kind: str) -> Counts:
+    """How many layers the tables in `folder` were fitted to, where they say so."""
+    text = header_file(folder, DEVICES[0], kind).read_text(encoding="utf-8")
+    found = dict(re.findall(r"(k\w+)\{\{  // from (\d+) layers", text))
+    places = [(load, layout, dtype) for load in range(len(LOADS)) for layout in LAYOUTS for dtype in DTYPES]
+    names = {place: table_name(DEVICES[0], kind, *place) for place in places}
+    return {place: int(found[name]) for place, name in names.items() if name in found}
+
+
+def counts_of(layers: Iterable[Layer]) -> Counts:
+    return dict(Counter((load_of(one), one.layout, one.dtype) for one in layers))
+
+
+def shipped_tables(folder: Path, kind: str) -> Fits:
+    """The fits of the headers in `folder`, which is `backends`, without those that stand for others."""
+    fits: Fits = {}
+    places = [(load, layout, dtype) for load in range(len(LOADS)) for layout in LAYOUTS for dtype in DTYPES]
+    for device in DEVICES:
+        classes, _, index = header_file(folder, device, kind).read_text(encoding="utf-8").partition("// Where no layers")
+        tables = dict(re.findall(r"ClassFits (k\w+)\{\{(.*?)\n\}\};", classes, re.DOTALL))
+        names = [name for name in re.findall(r"\bk\w+\b", index) if name in tables]
+        for place, name in zip(places, names, strict=True):
+            if name != table_name(device, kind, *place):
+                continue
+            rows = re.findall(r"ShapeFit\{\{(.*?)\},\s*(\S+),\s*(\S+)\},", tables[name], re.DOTALL)
+            for class_name, (weights, least, most) in zip(CLASSES, rows, strict=True):
+                fits[device, *place, class_name] = Fit([float(one) for one in weights.split(",")], float(least), float(most))
+    return fits
+
+
+def fit_all(layers: Sequence[Layer], kept: Fits | None = None) -> Fits:
+    """`kept` stand for what there are no layers of."""
     groups: dict[tuple[int, str, str, str], list[Layer]] = {}
     for one in layers:
         groups.setdefault((load_of(one), one.layout, one.dtype, shape_class(one.extents)), []).append(one)
-    fits: Fits = {}
+    fits: Fits = dict(kept or {})
     for load, *rest in sorted(groups):
         for device in DEVICES:
             near = fits.get((device, 0, *rest)) if load else None
@@ -268,28 +331,34 @@ def class_table(fits: Fits, device: str, load: int, layout: str, dtype: str) -> 
     return "\n".join(rows)
 
 
-def header(fits: Fits, device: str, count: int, kind: str) -> str:
-    """Each class table that differs, with a name, and the table of those names."""
-    prefix = f"k{device.capitalize()}{KINDS[kind]}"
+def table_name(device: str, kind: str, load: int, layout: str, dtype: str) -> str:
+    short = list(LOADS.values())[load]
+    return f"k{device.capitalize()}{KINDS[kind]}{short}{layout.capitalize()}{dtype.capitalize()}"
+
+
+def header(fits: Fits, device: str, counts: Counts, kind: str) -> str:
+    """Each class table that differs, with a name and how many layers it was fitted to, and the table of those names."""
     names: dict[str, str] = {}  # by class table
     tables, index = [], []
-    for load, (words, short) in enumerate(LOADS.items()):
+    for load, words in enumerate(LOADS):
         index.append(f"{{{{  // {words}: NHWC, NCHW; f32, bf16, f16")
         for layout in LAYOUTS:
             these = []
             for dtype in DTYPES:
                 table = class_table(fits, device, load, layout, dtype)
                 if table not in names:
-                    names[table] = f"{prefix}{short}{layout.capitalize()}{dtype.capitalize()}"
-                    tables.append(f"inline constexpr ClassFits {names[table]}{{{{\n{table}\n}}}};\n")
+                    names[table] = table_name(device, kind, load, layout, dtype)
+                    count = counts.get((load, layout, dtype))
+                    origin = f"  // from {count} layers" if count else ""
+                    tables.append(f"inline constexpr ClassFits {names[table]}{{{{{origin}\n{table}\n}}}};\n")
                 these.append(names[table])
             index.append(f"{{{{{', '.join(these)}}}}},")
         index.append("}},")
     words = {"vectors": "", "wide": ", on CPUs of full-width AVX-512", "amx": ", on CPUs with AMX"}[kind]
     all_tables, all_names = "\n".join(tables), "\n".join(index)
     return (
-        f"// The time of convolutions on {device}{words}: bench/fit_choice.py wrote this from {count} measured layers. See\n"
-        "// backends/shape_model.h and bench/results/README.md.\n"
+        f"// The time of convolutions on {device}{words}: bench/fit_choice.py wrote this from measured layers.\n"
+        "// Tables that don't say of how many are older. See backends/shape_model.h and bench/results/README.md.\n"
         "#pragma once\n\n"
         '#include "backends/shape_model.h"\n\n'
         "namespace gable {\n\n"
@@ -305,17 +374,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fit", nargs="+", required=True, help="records to fit to")
     parser.add_argument("--check", nargs="*", default=[], help="records of other layers")
     parser.add_argument("--cpu", choices=KINDS, default="vectors", help="what the records are of; each kind has tables of its own")
+    parser.add_argument("--keep", action="store_true", help="keep the tree's tables where --fit has no layers")
     parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
     options = parser.parse_args(arguments)
     layers = read(options.fit, options.cpu)
-    fits = fit_all(layers)
+    tree = Path(__file__).resolve().parents[1] / "backends"
+    fits = fit_all(layers, shipped_tables(tree, options.cpu) if options.keep else None)
+    counts = (shipped_counts(tree, options.cpu) if options.keep else {}) | counts_of(layers)
     check(layers, fits, "fit")
     check(read(options.check, options.cpu), fits, "check")
     if options.write:
-        suffix = "" if options.cpu == "vectors" else f"_{options.cpu}"
         for device in DEVICES:
-            file = options.write / device / f"{device}_shape_fits{suffix}.h"
-            file.write_text(header(fits, device, len(layers), options.cpu), encoding="utf-8")
+            file = header_file(options.write, device, options.cpu)
+            file.write_text(header(fits, device, counts, options.cpu), encoding="utf-8")
     return 0
 
 

@@ -99,7 +99,7 @@ def test_rows_of_few_runs_are_left_out(tmp_path):
 def parse_tables(text):
     """The named class tables of a header, and the names in the table of all."""
     classes, index = text.split("// Where no layers were measured")
-    tables = dict(re.findall(r"ClassFits (k\w+)\{\{(.*?)\n\}\};", classes, re.DOTALL))
+    tables = dict(re.findall(r"ClassFits (k\w+)\{\{(?:  // from \d+ layers)?(.*?)\n\}\};", classes, re.DOTALL))
     return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Wide|Amx)?\{\{", index)[1])
 
 
@@ -123,8 +123,42 @@ def test_what_was_not_measured_names_the_nearest_table():
     fits = {(device, 0, "nhwc", dtype, name): fit_choice.Fit([value], value, value)
             for device in fit_choice.DEVICES for value, dtype in enumerate(("f32", "bf16")) for name in fit_choice.CLASSES}
     fits["cpu", 2, "nhwc", "f32", "spatial"] = fit_choice.Fit([7], 7, 7)
-    tables, names = parse_tables(fit_choice.header(fits, "cpu", count=1, kind="vectors"))
+    text = fit_choice.header(fits, "cpu", {(2, "nhwc", "f32"): 5}, "vectors")
+    tables, names = parse_tables(text)
     first, half, images = "kCpuOneThreadNhwcF32", "kCpuOneThreadNhwcBf16", "kCpuImagesNhwcF32"
     assert names == 4 * [first, half, half] + 2 * [images, half, half]
     assert set(tables) == {first, half, images}
     assert "ShapeFit{{7}, 7, 7},  // spatial" in tables[images]
+    assert re.findall(r"(k\w+)\{\{  // from (\d+) layers", text) == [(images, "5")]
+
+
+@pytest.mark.parametrize("kind", fit_choice.KINDS)
+def test_tables_that_are_kept_are_written_as_they_were(kind):
+    """All but their format: a table that stands for another one still does."""
+    kept = fit_choice.shipped_tables(ROOT / "backends", kind)
+    for device in fit_choice.DEVICES:
+        before = fit_choice.header_file(ROOT / "backends", device, kind).read_text(encoding="utf-8")
+        tables, names = parse_tables(fit_choice.header(kept, device, {}, kind))
+        tables_before, names_before = parse_tables(before)
+        assert names == names_before
+        assert {name: table.split() for name, table in tables.items()} == {
+            name: re.sub(r"([{,])\s+", r"\1 ", table).replace("{ ", "{").split() for name, table in tables_before.items()
+        }
+
+
+def test_layers_replace_kept_laws_of_their_own_class_only():
+    kept = {(device, 0, "nhwc", "f32", name): fit_choice.Fit([7.0], 7, 7) for device in fit_choice.DEVICES for name in fit_choice.CLASSES}
+    fits = fit_choice.fit_all(layers_by_law(), kept)
+    assert fits["cpu", 0, "nhwc", "f32", "spatial"].least == 7
+    assert fits["cpu", 0, "nhwc", "f32", "pointwise"].most < 1
+    assert kept["cpu", 0, "nhwc", "f32", "pointwise"].least == 7
+
+
+def test_records_of_regret_are_read_too(tmp_path):
+    record = tmp_path / "regret.json"
+    times = [{"device": "cpu?threads=4", "kernel": "direct", "seconds": 2.0}, {"device": "onednn?threads=4", "kernel": "direct", "seconds": 1.0}]
+    row = {"problem": "mb1ic16ih4oc8kh1", "dtype": "bf16", "layout": "nchw"}
+    document = {"device": "auto?only=cpu+onednn&threads=4", "layers": [{**row, "times": times}, {**row, "times": times[:1]}]}
+    record.write_text(json.dumps(document))
+    (one,) = fit_choice.read([str(record)], "amx")
+    assert (one.threads, one.kind, one.seconds) == (4, "amx", {"cpu": 2.0, "onednn": 1.0})
