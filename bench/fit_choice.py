@@ -5,7 +5,8 @@
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
-several images, both near to the first. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and
+several images, both near to the first, by least squares. Then the laws of both devices are moved against each other to where `auto`
+loses the least on these layers. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and
 FOLDER/onednn/onednn_shape_fits.h, where FOLDER is `backends`. The features and rates are those of backends/shape_model.cpp:
 change both together. With --keep the tables of the tree stand for what --fit has no layers of, and new laws of several threads are
 near to these.
@@ -48,6 +49,8 @@ BYTES, CALL, FORK = 30e9, 0.5e-6, 3e-6
 CORES_PER_MEMORY = 6
 LEAST_RUNS, LEAST_RUNS_LONG, LONG = 10, 5, 0.5e-3  # of a row; of one whose runs take LONG seconds or more
 RIDGE, RIDGE_NEAR = 0.03, (0, 10, 100)  # by load; layers of one image on several threads are many
+# Of sharpened(): the log of times within which a choice is half wrong, the ridge, the steps, and the least number of layers.
+BLUR, SHARP_RIDGE, STEPS, LEAST_LAYERS = 0.06, 10.0, 300, 20
 MARGIN = 1.03  # as in backends/registry/auto_device.cpp
 
 
@@ -168,9 +171,17 @@ class Fit:
     least: float
     most: float
 
+    def log(self, x: list[float]) -> float:
+        return min(max(dot(self.weights, x), self.least), self.most)
+
     def seconds(self, layer: Layer) -> float:
-        value = dot(self.weights, features(layer))
-        return roof(layer) * math.exp(min(max(value, self.least), self.most))
+        return roof(layer) * math.exp(self.log(features(layer)))
+
+    def moved(self, share: float, change: list[float], xs: list[list[float]]) -> Fit:
+        """The law with `share` of `change` added, and limits that let it take effect on `xs`."""
+        weights = [a + share * b for a, b in zip(self.weights, change)]
+        limits = [self.log(x) + share * dot(change, x) for x in xs]
+        return Fit(weights, min([self.least, *limits]), max([self.most, *limits]))
 
 
 def fit(layers: Sequence[Layer], device: str, near: Fit | None = None) -> Fit:
@@ -186,6 +197,60 @@ def fit(layers: Sequence[Layer], device: str, near: Fit | None = None) -> Fit:
         kept = [i for i, value in enumerate(off) if value < limit]
         weights = least_squares([xs[i] for i in kept], [ys[i] for i in kept], start, ridge)
     return Fit(weights, min(ys[i] for i in kept), max(ys[i] for i in kept))
+
+
+def standardized(xs: list[list[float]]) -> tuple[list[list[float]], list[tuple[int, float, float]]]:
+    """The features that vary, as (x - mean) / deviation, after a 1; and place, mean and deviation of each."""
+    scales = []
+    for place in range(1, len(xs[0])):
+        column = [x[place] for x in xs]
+        mean = sum(column) / len(column)
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in column) / len(column))
+        if deviation > 1e-6:
+            scales.append((place, mean, deviation))
+    return [[1.0] + [(x[place] - mean) / deviation for place, mean, deviation in scales] for x in xs], scales
+
+
+def least_regret(rows: list[list[float]], margins: list[float], logs: list[float]) -> list[float]:
+    """What to add to the law of the second device's gain, margins, so that the sum of regrets is least, by descent (Adam).
+
+    logs are the measured gains. A layer's regret is |log| where the signs differ; a logistic function stands for that step."""
+    count = len(rows[0])
+    found, first, second = [0.0] * count, [0.0] * count, [0.0] * count
+    for step in range(1, STEPS + 1):
+        slope = [2 * SHARP_RIDGE * value for value in found]
+        for row, margin, log in zip(rows, margins, logs):
+            sign = 1 if log > 0 else -1
+            wrong = 1 / (1 + math.exp(min(max(sign * (margin + dot(found, row)) / BLUR, -40), 40)))
+            pull = sign * min(abs(log), 0.7) / BLUR * wrong * (1 - wrong)
+            for i, value in enumerate(row):
+                slope[i] -= pull * value
+        rate = 0.02 * min(1, 2 * (1 - step / STEPS))
+        for i, value in enumerate(slope):
+            first[i] = 0.9 * first[i] + 0.1 * value
+            second[i] = 0.99 * second[i] + 0.01 * value * value
+            mean, square = first[i] / (1 - 0.9**step), second[i] / (1 - 0.99**step)
+            found[i] -= rate * mean / (math.sqrt(square) + 1e-8)
+    return found
+
+
+def sharpened(layers: Sequence[Layer], laws: tuple[Fit, Fit]) -> tuple[Fit, Fit]:
+    """Both laws, moved against each other so that `auto` loses the least on these layers.
+
+    Least squares care as much for layers on which one device takes twice the other's time, where any law is right, as for those that
+    decide."""
+    xs = [features(layer) for layer in layers]
+    rows, scales = standardized(xs)
+    cpu, onednn = ([law.log(x) for x in xs] for law in laws)
+    margins = [a - b - math.log(MARGIN) for a, b in zip(cpu, onednn)]
+    logs = [math.log(layer.seconds["cpu"] / layer.seconds["onednn"]) for layer in layers]
+    found = least_regret(rows, margins, logs)
+    change = [0.0] * len(xs[0])
+    for (place, mean, deviation), value in zip(scales, found[1:]):
+        change[place] = value / deviation
+        change[0] -= mean * value / deviation
+    change[0] += found[0]
+    return tuple(law.moved(half, change, xs) for law, half in zip(laws, (0.5, -0.5)))
 
 
 def enough_runs(timing: dict[str, float]) -> bool:
@@ -240,7 +305,7 @@ def header_file(folder: Path, device: str, kind: str) -> Path:
 def shipped_counts(folder: Path, kind: str) -> Counts:
     """How many layers the tables in `folder` were fitted to, where they say so."""
     text = header_file(folder, DEVICES[0], kind).read_text(encoding="utf-8")
-    found = dict(re.findall(r"(k\w+)\{\{  // from (\d+) layers", text))
+    found = dict(re.findall(r"(k\w+)\{\{\s*// from (\d+) layers", text))
     places = [(load, layout, dtype) for load in range(len(LOADS)) for layout in LAYOUTS for dtype in DTYPES]
     names = {place: table_name(DEVICES[0], kind, *place) for place in places}
     return {place: int(found[name]) for place, name in names.items() if name in found}
@@ -273,10 +338,16 @@ def fit_all(layers: Sequence[Layer], kept: Fits | None = None) -> Fits:
     for one in layers:
         groups.setdefault((load_of(one), one.layout, one.dtype, shape_class(one.extents)), []).append(one)
     fits: Fits = dict(kept or {})
+    least_squares_of = dict(fits)
     for load, *rest in sorted(groups):
+        these = groups[load, *rest]
         for device in DEVICES:
-            near = fits.get((device, 0, *rest)) if load else None
-            fits[device, load, *rest] = fit(groups[load, *rest], device, near)
+            near = least_squares_of.get((device, 0, *rest)) if load else None
+            least_squares_of[device, load, *rest] = fit(these, device, near)
+        laws = tuple(least_squares_of[device, load, *rest] for device in DEVICES)
+        if len(these) >= LEAST_LAYERS:
+            laws = sharpened(these, laws)
+        fits.update({(device, load, *rest): law for device, law in zip(DEVICES, laws)})
     return fits
 
 
