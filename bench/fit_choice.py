@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the cost model that `auto` compares CPU devices by (backends/shape_model.h), and checks it on other layers.
 
-    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep] [--write FOLDER]
+    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep|--move] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
@@ -9,7 +9,7 @@ several images, both near to the first, by least squares. Then the laws of both 
 loses the least on these layers. --write puts the tables of both devices into FOLDER/cpu/cpu_shape_fits.h and
 FOLDER/onednn/onednn_shape_fits.h, where FOLDER is `backends`. The features and rates are those of backends/shape_model.cpp:
 change both together. With --keep the tables of the tree stand for what --fit has no layers of, and new laws of several threads are
-near to these.
+near to these. With --move these laws are kept and only moved by the layers: for records of one run, on a machine whose clock varies.
 
 --check takes records of `gable bench` and of `gable regret`.
 
@@ -291,7 +291,7 @@ def timed(document: dict, kind: str) -> list[Layer]:
 
 
 Fits = dict[tuple[str, int, str, str, str], Fit]  # by device, load, layout, dtype, class
-Counts = dict[tuple[int, str, str], int]  # of layers, by load, layout, dtype
+Origins = dict[tuple[int, str, str], str]  # how many layers a table comes from, by load, layout, dtype
 
 
 def suffix_of(kind: str) -> str:
@@ -302,17 +302,18 @@ def header_file(folder: Path, device: str, kind: str) -> Path:
     return folder / device / f"{device}_shape_fits{suffix_of(kind)}.h"
 
 
-def shipped_counts(folder: Path, kind: str) -> Counts:
-    """How many layers the tables in `folder` were fitted to, where they say so."""
+def shipped_origins(folder: Path, kind: str) -> Origins:
+    """How many layers the tables in `folder` were fitted to or moved by, where they say so."""
     text = header_file(folder, DEVICES[0], kind).read_text(encoding="utf-8")
-    found = dict(re.findall(r"(k\w+)\{\{\s*// from (\d+) layers", text))
+    found = dict(re.findall(r"(k\w+)\{\{\s*// ((?:from|moved by) \d+ layers)", text))
     places = [(load, layout, dtype) for load in range(len(LOADS)) for layout in LAYOUTS for dtype in DTYPES]
     names = {place: table_name(DEVICES[0], kind, *place) for place in places}
-    return {place: int(found[name]) for place, name in names.items() if name in found}
+    return {place: found[name] for place, name in names.items() if name in found}
 
 
-def counts_of(layers: Iterable[Layer]) -> Counts:
-    return dict(Counter((load_of(one), one.layout, one.dtype) for one in layers))
+def origins_of(layers: Iterable[Layer], word: str = "from") -> Origins:
+    counts = Counter((load_of(one), one.layout, one.dtype) for one in layers)
+    return {place: f"{word} {count} layers" for place, count in counts.items()}
 
 
 def shipped_tables(folder: Path, kind: str) -> Fits:
@@ -332,8 +333,8 @@ def shipped_tables(folder: Path, kind: str) -> Fits:
     return fits
 
 
-def fit_all(layers: Sequence[Layer], kept: Fits | None = None) -> Fits:
-    """`kept` stand for what there are no layers of."""
+def fit_all(layers: Sequence[Layer], kept: Fits | None = None, only_move: bool = False) -> Fits:
+    """`kept` stand for what there are no layers of. With only_move they are also what layers move, without least squares."""
     groups: dict[tuple[int, str, str, str], list[Layer]] = {}
     for one in layers:
         groups.setdefault((load_of(one), one.layout, one.dtype, shape_class(one.extents)), []).append(one)
@@ -342,6 +343,9 @@ def fit_all(layers: Sequence[Layer], kept: Fits | None = None) -> Fits:
     for load, *rest in sorted(groups):
         these = groups[load, *rest]
         for device in DEVICES:
+            if only_move:
+                least_squares_of[device, load, *rest] = shipped(kept or {}, device, load, *rest)
+                continue
             near = least_squares_of.get((device, 0, *rest)) if load else None
             least_squares_of[device, load, *rest] = fit(these, device, near)
         laws = tuple(least_squares_of[device, load, *rest] for device in DEVICES)
@@ -407,7 +411,7 @@ def table_name(device: str, kind: str, load: int, layout: str, dtype: str) -> st
     return f"k{device.capitalize()}{KINDS[kind]}{short}{layout.capitalize()}{dtype.capitalize()}"
 
 
-def header(fits: Fits, device: str, counts: Counts, kind: str) -> str:
+def header(fits: Fits, device: str, origins: Origins, kind: str) -> str:
     """Each class table that differs, with a name and how many layers it was fitted to, and the table of those names."""
     names: dict[str, str] = {}  # by class table
     tables, index = [], []
@@ -419,9 +423,9 @@ def header(fits: Fits, device: str, counts: Counts, kind: str) -> str:
                 table = class_table(fits, device, load, layout, dtype)
                 if table not in names:
                     names[table] = table_name(device, kind, load, layout, dtype)
-                    count = counts.get((load, layout, dtype))
-                    origin = f"  // from {count} layers" if count else ""
-                    tables.append(f"inline constexpr ClassFits {names[table]}{{{{{origin}\n{table}\n}}}};\n")
+                    origin = origins.get((load, layout, dtype))
+                    comment = f"  // {origin}" if origin else ""
+                    tables.append(f"inline constexpr ClassFits {names[table]}{{{{{comment}\n{table}\n}}}};\n")
                 these.append(names[table])
             index.append(f"{{{{{', '.join(these)}}}}},")
         index.append("}},")
@@ -446,18 +450,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", nargs="*", default=[], help="records of other layers")
     parser.add_argument("--cpu", choices=KINDS, default="vectors", help="what the records are of; each kind has tables of its own")
     parser.add_argument("--keep", action="store_true", help="keep the tree's tables where --fit has no layers")
+    parser.add_argument("--move", action="store_true", help="the same, and only move the tree's laws by the layers")
     parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
     options = parser.parse_args(arguments)
     layers = read(options.fit, options.cpu)
     tree = Path(__file__).resolve().parents[1] / "backends"
-    fits = fit_all(layers, shipped_tables(tree, options.cpu) if options.keep else None)
-    counts = (shipped_counts(tree, options.cpu) if options.keep else {}) | counts_of(layers)
+    keep = options.keep or options.move
+    fits = fit_all(layers, shipped_tables(tree, options.cpu) if keep else None, options.move)
+    origins = (shipped_origins(tree, options.cpu) if keep else {}) | origins_of(layers, "moved by" if options.move else "from")
     check(layers, fits, "fit")
     check(read(options.check, options.cpu), fits, "check")
     if options.write:
         for device in DEVICES:
             file = header_file(options.write, device, options.cpu)
-            file.write_text(header(fits, device, counts, options.cpu), encoding="utf-8")
+            file.write_text(header(fits, device, origins, options.cpu), encoding="utf-8")
     return 0
 
 

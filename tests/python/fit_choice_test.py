@@ -99,7 +99,7 @@ def test_rows_of_few_runs_are_left_out(tmp_path):
 def parse_tables(text):
     """The named class tables of a header, and the names in the table of all."""
     classes, index = text.split("// Where no layers were measured")
-    tables = dict(re.findall(r"ClassFits (k\w+)\{\{(?:\s*// from \d+ layers)?(.*?)\n\}\};", classes, re.DOTALL))
+    tables = dict(re.findall(r"ClassFits (k\w+)\{\{(?:\s*// [a-z ]+\d+ layers)?(.*?)\n\}\};", classes, re.DOTALL))
     return tables, re.findall(r"\bk\w+\b", re.split(r"ShapeFits(?:Wide|Amx)?\{\{", index)[1])
 
 
@@ -123,7 +123,7 @@ def test_what_was_not_measured_names_the_nearest_table():
     fits = {(device, 0, "nhwc", dtype, name): fit_choice.Fit([value], value, value)
             for device in fit_choice.DEVICES for value, dtype in enumerate(("f32", "bf16")) for name in fit_choice.CLASSES}
     fits["cpu", 2, "nhwc", "f32", "spatial"] = fit_choice.Fit([7], 7, 7)
-    text = fit_choice.header(fits, "cpu", {(2, "nhwc", "f32"): 5}, "vectors")
+    text = fit_choice.header(fits, "cpu", {(2, "nhwc", "f32"): "from 5 layers"}, "vectors")
     tables, names = parse_tables(text)
     first, half, images = "kCpuOneThreadNhwcF32", "kCpuOneThreadNhwcBf16", "kCpuImagesNhwcF32"
     assert names == 4 * [first, half, half] + 2 * [images, half, half]
@@ -138,9 +138,9 @@ def test_tables_that_are_kept_are_written_as_they_were(kind):
     kept = fit_choice.shipped_tables(ROOT / "backends", kind)
     for device in fit_choice.DEVICES:
         before = fit_choice.header_file(ROOT / "backends", device, kind).read_text(encoding="utf-8")
-        counts = fit_choice.shipped_counts(ROOT / "backends", kind)
-        text = fit_choice.header(kept, device, counts, kind)
-        assert re.findall(r"// from \d+ layers", text) == re.findall(r"// from \d+ layers", before)
+        origins = fit_choice.shipped_origins(ROOT / "backends", kind)
+        text = fit_choice.header(kept, device, origins, kind)
+        assert re.findall(r"// .* layers$", text, re.MULTILINE) == re.findall(r"// \w.*\d layers$", before, re.MULTILINE)
         tables, names = parse_tables(text)
         tables_before, names_before = parse_tables(before)
         assert names == names_before
@@ -155,6 +155,17 @@ def test_layers_replace_kept_laws_of_their_own_class_only():
     assert fits["cpu", 0, "nhwc", "f32", "spatial"].least == 7
     assert fits["cpu", 0, "nhwc", "f32", "pointwise"].most < 1
     assert kept["cpu", 0, "nhwc", "f32", "pointwise"].least == 7
+
+
+def test_only_moved_laws_differ_from_the_kept_ones_in_what_layers_decide():
+    flat = fit_choice.Fit([0.0] * len(fit_choice.features(layers_by_law()[0])), -1, 1)
+    kept = {(device, 0, "nhwc", "f32", name): flat for device in fit_choice.DEVICES for name in fit_choice.CLASSES}
+    fits = fit_choice.fit_all(layers_by_law(), kept, only_move=True)
+    assert fits["cpu", 0, "nhwc", "f32", "spatial"] == flat
+    for a, b in zip(fits["cpu", 0, "nhwc", "f32", "pointwise"].weights, fits["onednn", 0, "nhwc", "f32", "pointwise"].weights):
+        assert a == pytest.approx(-b)
+    assert fit_choice.pick(layer("mb1ic64ih14oc32kh1"), fits) == "onednn"
+    assert fit_choice.pick(layer("mb1ic9ih14oc32kh1"), fits) == "cpu"
 
 
 def test_records_of_regret_are_read_too(tmp_path):
