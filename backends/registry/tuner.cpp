@@ -35,6 +35,7 @@ constexpr int kTries = 4;              // of a sample,
 constexpr double kRepeatable = 20e-3;  // where it takes at most that long: no longer one goes without interruptions
 constexpr int kMinRuns = 2;            // of a contestant: the first may load code
 constexpr double kFillRate = 1e9;      // bytes a second of random tensors, whose pages are new
+constexpr double kShort = 4;           // samples: shorter runs are repeated, to learn how many make a sample
 constexpr double kPlausible = 10;      // times the prediction: a first run of less loads no code
 constexpr double kHopeless = 3;        // times the fastest, after first runs of kHeldUp
 constexpr double kSlow = 1.25;         // times the fastest, after kMinSamples and kHeldUp
@@ -163,6 +164,8 @@ class Runner {
     least_ = seconds_of(1);  // a GPU loads or translates code in the first run, which may take seconds
     const bool suffices = least_ > limit && contestant.predicted && least_ < kPlausible * *contestant.predicted;
     if (!suffices) least_ = seconds_of(1);
+    warm_ = least_;
+    if (!queued && least_ < kShort * sample_seconds_) find_warm_time();
   }
 
   /// The next samples use these tensors. Weights are packed into new memory.
@@ -209,7 +212,19 @@ class Runner {
   void fail(const std::string& what) { contestant_->failure = what; }
 
  private:
-  int runs() const { return std::clamp(static_cast<int>(sample_seconds_ / std::max(least_, 1e-9)), 1, kMaxRuns); }
+  /// By the time of runs that follow one another: a sample whose weights come from L3 would else have fewer runs, and
+  /// never find out how fast the contestant becomes.
+  int runs() const {
+    const double seconds = std::max(std::min(warm_, least_), 1e-9);
+    return std::clamp(static_cast<int>(sample_seconds_ / seconds), 1, kMaxRuns);
+  }
+
+  /// Matrix units need some runs to wake up.
+  void find_warm_time() {
+    for (int count = 2, before = 1; count > before; before = count, count = runs()) {
+      warm_ = std::min(warm_, seconds_of(count));
+    }
+  }
 
   /// Runs that another program interrupts are repeated: the least of kTries counts.
   double seconds_of(int runs) {
@@ -250,6 +265,7 @@ class Runner {
   std::vector<double> quartiles_;  // one for each earlier set of tensors
   double sample_seconds_ = kSampleSeconds;
   double least_ = 0;
+  double warm_ = 0;  ///< a run among others of its own, at best
 };
 
 double least(const std::vector<Runner*>& runners) {

@@ -69,6 +69,24 @@ class Kept final : public PlanImpl {
   double first_, again_;
 };
 
+/// Takes `slow` in the first two runs after another plan's, else `fast`, as matrix units that wake up.
+class Waking final : public PlanImpl {
+ public:
+  Waking(double& now, const void*& last, double slow, double fast)
+      : PlanImpl(PlanDetails{}), now_(now), last_(last), slow_(slow), fast_(fast) {}
+  void run(const RunArguments&) override {
+    if (last_ != this) runs_ = 0;
+    now_ += runs_++ < 2 ? slow_ : fast_;
+    last_ = this;
+  }
+
+ private:
+  double& now_;
+  const void*& last_;
+  double slow_, fast_;
+  int runs_ = 0;
+};
+
 /// Contestants that run one after another under a clock which only they move.
 class Race {
  public:
@@ -146,6 +164,17 @@ TEST_CASE("tuner: a contestant that is fast right after itself only loses, as in
   for (const auto& [first, again] : {std::pair(40e-6, 12e-6), std::pair(20e-6, 20e-6)}) {
     race.add({.make = [&, first = first, again = again] {
       return std::make_unique<tuner_test::Kept>(race.now, last, first, again);
+    }});
+  }
+  CHECK(race.winner() == 1);
+}
+
+TEST_CASE("tuner: a contestant that needs two runs to wake up has as many runs a sample as its later ones allow") {
+  tuner_test::Race race;
+  const void* last = nullptr;
+  for (const auto& [slow, fast] : {std::pair(4e-6, 4e-6), std::pair(12e-6, 1.5e-6)}) {
+    race.add({.make = [&, slow = slow, fast = fast] {
+      return std::make_unique<tuner_test::Waking>(race.now, last, slow, fast);
     }});
   }
   CHECK(race.winner() == 1);
