@@ -73,9 +73,9 @@ constexpr std::int64_t kTilesAlive = 2;
 constexpr std::int64_t kTileFloats = 2 * kHalfFloats;
 /// Halves whose accumulators exist at a time, of a unit that takes one half at a time.
 constexpr std::int64_t kMaxHalves = 16;
-/// Floats of a thread's accumulators, of tiles or of panels.
+/// Floats of a thread's accumulators, of tiles or of a panel.
 constexpr std::int64_t accumulator_floats(const Bf16Unit& unit) {
-  return unit.loads_full_halves ? kPanelsAlive * kTileFloats : kMaxHalves * kHalfFloats;
+  return unit.loads_full_halves ? kTilesAlive * kTileFloats : kMaxHalves * kHalfFloats;
 }
 /// What a thread's strip holds: the input of the work units with this WorkUnit::input, in this run of the plan.
 struct StagedInput {

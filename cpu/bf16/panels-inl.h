@@ -1,6 +1,8 @@
 // A tile of a 1x1 convolution times consecutive panels, in the registers of tile-inl.h. With few input channels a panel
 // has one or two steps of 64 cycles, in which 32 lines of output are converted and stored: the loop over panels keeps
-// its state in registers, and a line is two loads, a conversion and a store.
+// its state in registers, and a line is two loads, a conversion and a store. A panel's accumulators stay in registers
+// until the next panel has loaded its first operands, and are stored one between two of its first products: four stores
+// in a row would fill the store buffer while they wait for the last products, and later loads would wait behind them.
 // `Tiles` as in tile-inl.h; its `PanelEpilogue` stores lines of up to 32 accumulators as bf16.
 #pragma once
 
@@ -14,15 +16,15 @@ namespace gable::cpu::bf16 {
 template <class Tiles>
 class PanelLines {
  public:
-  GABLE_BF16_TILE_TARGET PanelLines(const PanelTile& tile, const PendingPanel& panel)
-      : epilogue_(tile, panel),
+  GABLE_BF16_TILE_TARGET explicit PanelLines(const PanelTile& tile)
+      : epilogue_(tile, tile.pending),
         pitch_(tile.y_pixel),
-        accumulators_(panel.accumulators[0]),
-        y_(panel.y[0]),
-        left_(panel.pixels[0]),
-        second_accumulators_(panel.accumulators[1]),
-        second_y_(panel.y[1]),
-        second_left_(panel.pixels[1]) {}
+        accumulators_(tile.accumulators + tile.pending.skipped[0] * kLanes),
+        y_(tile.pending.y[0]),
+        left_(tile.pending.pixels[0]),
+        second_accumulators_(tile.accumulators + kHalfFloats + tile.pending.skipped[1] * kLanes),
+        second_y_(tile.pending.y[1]),
+        second_left_(tile.pending.pixels[1]) {}
 
   GABLE_BF16_TILE_TARGET void step(std::int64_t lines) {
     const std::int64_t count = std::min(lines, left_);
@@ -51,22 +53,41 @@ class PanelLines {
   std::int64_t second_left_;
 };
 
-/// The products of one panel, and a pending epilogue. kVectors: of 16 lanes.
+/// Stores an accumulator of the pending panel, if it has this one, before the panel that is multiplied takes the
+/// register for its first product.
+template <class Tiles, int kSum, bool kTakes>
+GABLE_BF16_TILE_TARGET void replace_sum(Tiles& tiles, const PanelTile& tile) {
+  constexpr int kHalf = kSum / 2, kOfLanes = kSum % 2;
+  if (tile.pending.pixels[kHalf] > 0 && tile.pending.lanes > kOfLanes * kVector) {
+    tiles.template store<kSum>(tile.accumulators + kHalf * kHalfFloats + kOfLanes * kVector, kLanes);
+  }
+  if constexpr (kTakes) {
+    tiles.template zero<kSum>();
+    tiles.template dot<kSum, 4 + kHalf, 6 + kOfLanes>();
+  }
+}
+
+/// The products of one panel, and the pending epilogue. kVectors: of 16 lanes.
 template <class Tiles, int kHalves, int kVectors, bool kKeepsB>
-GABLE_BF16_TILE_TARGET void multiply_panel(const PanelTile& tile, const PendingPanel& before, const std::uint16_t* b,
-                                           float* sums) {
+GABLE_BF16_TILE_TARGET void multiply_panel(const PanelTile& tile, const std::uint16_t* b) {
   const std::uint16_t* const first = tile.operands.a[0];
   const std::uint16_t* const second = tile.operands.a[1];
   const std::int64_t position = tile.operands.position, a_block = tile.operands.a_block,
                      a_last_block = tile.operands.a_last_block, blocks = tile.blocks,
                      lines_per_step = tile.lines_per_step;
   Tiles tiles;
-  tiles.template zero<0>();
-  if constexpr (kVectors == 2) tiles.template zero<1>();
-  if constexpr (kHalves == 2) tiles.template zero<2>();
-  if constexpr (kHalves == 2 && kVectors == 2) tiles.template zero<3>();
-  PanelLines<Tiles> pending(tile, before);
-  for (std::int64_t block = 0; block < blocks; ++block, b += kWeightBlock) {
+  const std::int64_t first_channels = blocks == 1 ? a_last_block : 0;
+  tiles.template load<6, kKeepsB>(b, kChannels);
+  tiles.template load<4>(first + first_channels, position);
+  if constexpr (kVectors == 2) tiles.template load<7, kKeepsB>(b + kWeightBlock / 2, kChannels);
+  if constexpr (kHalves == 2) tiles.template load<5>(second + first_channels, position);
+  replace_sum<Tiles, 0, true>(tiles, tile);
+  replace_sum<Tiles, 1, kVectors == 2>(tiles, tile);
+  replace_sum<Tiles, 2, kHalves == 2>(tiles, tile);
+  replace_sum<Tiles, 3, kHalves == 2 && kVectors == 2>(tiles, tile);
+  PanelLines<Tiles> pending(tile);
+  for (std::int64_t block = 1; block < blocks; ++block) {
+    b += kWeightBlock;
     const std::int64_t channels = block + 1 == blocks ? a_last_block : block * a_block;
     tiles.template load<6, kKeepsB>(b, kChannels);
     tiles.template load<4>(first + channels, position);
@@ -83,16 +104,12 @@ GABLE_BF16_TILE_TARGET void multiply_panel(const PanelTile& tile, const PendingP
     pending.step(lines_per_step);
   }
   pending.finish();
-  tiles.template store<0>(sums, kLanes);
-  if constexpr (kVectors == 2) tiles.template store<1>(sums + kVector, kLanes);
-  if constexpr (kHalves == 2) tiles.template store<2>(sums + kHalfFloats, kLanes);
-  if constexpr (kHalves == 2 && kVectors == 2) tiles.template store<3>(sums + kHalfFloats + kVector, kLanes);
 }
 
-inline void leave_pending(PanelTile& tile, PendingPanel& pending, const float* sums, std::int64_t first_lane,
-                          int lanes) {
+inline void leave_pending(PanelTile& tile, std::int64_t first_lane, int lanes) {
+  PendingPanel& pending = tile.pending;
   for (int half = 0; half < 2; ++half) {
-    pending.accumulators[half] = sums + half * kHalfFloats + tile.skipped[half] * kLanes;
+    pending.skipped[half] = tile.skipped[half];
     pending.pixels[half] = tile.pixels[half];
     pending.y[half] = tile.y[half] + first_lane;
   }
@@ -105,26 +122,24 @@ GABLE_BF16_TILE_TARGET void multiply_panels(PanelTile& tile) {
   const std::uint16_t* b = tile.operands.b;
   for (std::int64_t lane = 0; lane < tile.lanes; lane += kLanes, b += tile.blocks * kWeightBlock) {
     const int lanes = static_cast<int>(std::min<std::int64_t>(kLanes, tile.lanes - lane));
-    const int now = tile.next;
-    tile.next = now + 1 == kPanelsAlive ? 0 : now + 1;
-    PendingPanel& before = tile.pending[tile.next];
-    float* const sums = tile.accumulators + now * 2 * kHalfFloats;
     if (lanes > kVector) {
-      multiply_panel<Tiles, kHalves, 2, kKeepsB>(tile, before, b, sums);
+      multiply_panel<Tiles, kHalves, 2, kKeepsB>(tile, b);
     } else {
-      multiply_panel<Tiles, kHalves, 1, true>(tile, before, b, sums);
+      multiply_panel<Tiles, kHalves, 1, true>(tile, b);
     }
-    before.pixels[0] = before.pixels[1] = 0;
-    leave_pending(tile, tile.pending[now], sums, lane, lanes);
+    leave_pending(tile, lane, lanes);
   }
 }
 
 template <class Tiles>
 GABLE_BF16_TILE_TARGET void finish_pending(PanelTile& tile) {
-  for (PendingPanel& panel : tile.pending) {
-    PanelLines<Tiles>(tile, panel).finish();
-    panel.pixels[0] = panel.pixels[1] = 0;
-  }
+  Tiles tiles;
+  replace_sum<Tiles, 0, false>(tiles, tile);
+  replace_sum<Tiles, 1, false>(tiles, tile);
+  replace_sum<Tiles, 2, false>(tiles, tile);
+  replace_sum<Tiles, 3, false>(tiles, tile);
+  PanelLines<Tiles>(tile).finish();
+  tile.pending.pixels[0] = tile.pending.pixels[1] = 0;
 }
 
 template <class Tiles>

@@ -126,20 +126,17 @@ struct Tile {
 };
 using TileFunction = void (*)(const Tile&);
 
-/// A panel's accumulators that wait for their epilogue; [half].
+/// A panel whose accumulators are in registers, and wait for their epilogue; [half].
 struct PendingPanel {
-  const float* accumulators[2];
-  int pixels[2] = {0, 0};
+  int skipped[2] = {0, 0};  // as in PanelTile
+  int pixels[2] = {0, 0};   // none of the first half: there is no such panel
   std::uint16_t* y[2];
   int lanes = 0;
   const float* bias = nullptr;  // of the panel, or null
 };
 
-/// Panels whose accumulators exist at a time: the one that is multiplied, and the one before it.
-constexpr int kPanelsAlive = 2;
-
-/// A tile of a 1x1 convolution of bf16, times consecutive panels. The epilogue of a panel runs between the products of
-/// the next one, also from one tile to the next.
+/// A tile of a 1x1 convolution of bf16, times consecutive panels. A panel's accumulators are stored between the first
+/// products of the next one, and its epilogue runs between the others, also from one tile to the next.
 struct PanelTile {
   Operands operands;     // weights of the first panel; tap_offsets and a_part are not read
   std::int64_t blocks;   // of input channels
@@ -152,9 +149,8 @@ struct PanelTile {
   const float* bias;     // of the first lane, or null
   bool relu, non_temporal;
   std::int64_t lines_per_step;  // of an epilogue, between two steps
-  float* accumulators;          // of kPanelsAlive panels
-  int next;                     // which of them the next panel takes
-  PendingPanel pending[kPanelsAlive];
+  float* accumulators;          // of the pending panel, [half][position][32 lanes], once they are stored
+  PendingPanel pending;
 };
 using PanelsFunction = void (*)(PanelTile&);
 

@@ -101,9 +101,10 @@ class EmulatedTiles {
 
  private:
   static constexpr int kFirstInput = 4, kFirstWeights = 6;  // of AMX's eight tiles; those before hold sums
-  Lanes accumulators_[4][16];
-  float inputs_[2][16][2 * kVector];  // positions x channels
-  Lanes weights_[2][16][2];           // pairs of channels x the first and the second of each
+  // A thread's registers, which keep their values from one tile to the next.
+  static inline thread_local Lanes accumulators_[4][16];
+  static inline thread_local float inputs_[2][16][2 * kVector];  // positions x channels
+  static inline thread_local Lanes weights_[2][16][2];           // pairs of channels x the first and the second of each
 };
 
 void begin(int positions, int pairs) {
