@@ -63,15 +63,17 @@ bool lies_far(const Conv2dProblem& p, std::int64_t lanes) {
 
 /// Whether rows and columns change places: tiles along a column load each input once for all taps that read it, where
 /// tiles along a row would load it for every tap. Pixels are then no longer neighbours, so far ones must be long.
-/// Several threads of one image write the same lines at the ends of their columns, which large images hide.
+/// Several threads of one image write the same lines at the ends of their columns, which large images hide. Beside AMX,
+/// where a pair of threads has an image, tensors that are not tiny do.
 bool swaps_axes(const Conv2dProblem& p, const Target& target, int threads) {
-  constexpr std::int64_t kFarPixelBytes = 1024, kSharedBytes = 2 << 20, kApartBytes = 512 << 10;
+  constexpr std::int64_t kFarPixelBytes = 1024, kSharedBytes = 2 << 20, kApartBytes = 512 << 10, kPairBytes = 256 << 10;
   const std::int64_t lanes = depthwise_tiles(target).lanes;
   const bool column = p.s == 1 && p.r > 1 && p.stride_w == 1;
   if (!column || p.k < lanes || stores_rows(p, lanes) || stages_input(p, lanes)) return false;
   const auto bytes = static_cast<std::int64_t>(size_of(p.dtype));
   if (lies_far(p, lanes) && p.c * bytes < kFarPixelBytes) return false;
-  const std::int64_t least = threads == 1 ? 0 : p.n >= threads ? kApartBytes : kSharedBytes;
+  const bool pairs = has_amx_beside(lanes) && 2 * p.n >= threads;
+  const std::int64_t least = threads == 1 ? 0 : pairs ? kPairBytes : p.n >= threads ? kApartBytes : kSharedBytes;
   return (p.x_elements() + p.y_elements()) * bytes >= least;
 }
 
