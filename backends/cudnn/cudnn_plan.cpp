@@ -11,8 +11,9 @@
 namespace gable::cudnn {
 namespace {
 
-constexpr double kWorthMeasuring = 1e7;  // FLOP: below, a launch is all the time there is
-constexpr std::size_t kAlignment = 16;   // as the graphs declare for their tensors
+constexpr double kWorthMeasuring = 1e7;   // FLOP: below, a launch is all the time there is
+constexpr std::size_t kAlignment = 16;    // as the graphs declare for their tensors
+constexpr std::size_t kMaxWinners = 512;  // of races that are kept, each with its compiled engine
 
 /// The recipes that cuDNN takes: all of them, or the first.
 Found find_recipes(const Op& op, Session& session, bool compiles, bool all) {
@@ -52,6 +53,20 @@ std::optional<Recipe> recipe_of(const std::string& program, const Op& op, Sessio
     if (place > recipe.product->engines() || !recipe.product->choose(place - 1, why)) return {};
     recipe.product->forget_others();
     if (program_of(recipe) != program) return {};
+    return recipe;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// The recipe with the engine that won an earlier race; nothing if cuDNN no longer takes the graph.
+std::optional<Recipe> recipe_of(const Winners::Winner& winner, const Op& op, Session& session) {
+  try {
+    Recipe recipe = recipes_for(op)[winner.recipe](session, true);
+    recipe.number = winner.recipe;
+    if (winner.engine >= recipe.product->engines()) return {};
+    recipe.product->adopt(winner.engine, winner.compiled);
+    if (program_of(recipe) != winner.program) return {};
     return recipe;
   } catch (const Error&) {
     return {};
@@ -144,6 +159,22 @@ class CudnnPlan final : public CudaPlan {
 
 }  // namespace
 
+std::optional<Winners::Winner> Winners::find(const Op& op, const PlanSearch& search) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_op_.find(describe(op));
+  if (found == by_op_.end()) return {};
+  const Winner& winner = found->second;
+  const bool suffices = search.program.empty() ? winner.seconds >= search.seconds : winner.program == search.program;
+  if (!suffices) return {};
+  return winner;
+}
+
+void Winners::keep(const Op& op, Winner winner) {
+  const std::lock_guard lock(mutex_);
+  if (by_op_.size() >= kMaxWinners) by_op_.clear();
+  by_op_.insert_or_assign(describe(op), std::move(winner));
+}
+
 Planner::Planner(std::shared_ptr<Session> session, bool measured) : session_(std::move(session)), measured_(measured) {}
 
 std::string Planner::known_refusal(const Op& op) const {
@@ -168,6 +199,12 @@ std::unique_ptr<PlanImpl> Planner::plan(const Op& op, Found& found, const CudaDe
 
 std::unique_ptr<PlanImpl> Planner::plan(const Op& op, const PlanSearch& search, const CudaDevice& device) const {
   const Clock::time_point begin = Clock::now();
+  if (const std::optional<Winners::Winner> winner = winners_.find(op, search)) {
+    if (std::optional<Recipe> again = recipe_of(*winner, op, *session_)) {
+      Choice choice{std::move(*again), "measured for an earlier plan of the op", true};
+      return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), "");
+    }
+  }
   if (std::optional<Recipe> known = recipe_of(search.program, op, *session_)) {
     Choice choice{std::move(*known), "measured when the op was tuned", true};
     return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), "");
@@ -175,6 +212,9 @@ std::unique_ptr<PlanImpl> Planner::plan(const Op& op, const PlanSearch& search, 
   Found all = find_recipes(op, *session_, true, true);
   if (all.recipes.empty()) throw Error(ErrorCode::unsupported, refusal(all));
   Choice choice = fastest(op, device, *session_, std::move(all.recipes), {begin, search.seconds});
+  const GraphStep& product = *choice.recipe.product;
+  winners_.keep(
+      op, {program_of(choice.recipe), search.seconds, choice.recipe.number, product.chosen(), product.compiled()});
   return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), all.refused);
 }
 

@@ -1,7 +1,10 @@
 // Plans of cuDNN: they choose a recipe and an engine, and run it.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,26 @@ namespace gable::cudnn {
 struct Found {
   std::vector<Recipe> recipes;
   std::string refused;  ///< why it refuses the others
+};
+
+/// What races found in this process. A network has the same op several times, and each further plan of it takes the
+/// engine as it was compiled then: a race takes seconds, and cuDNN may refuse to compile an engine again.
+class Winners {
+ public:
+  struct Winner {
+    std::string program;
+    double seconds;  ///< that its race had
+    std::size_t recipe, engine;
+    ExecutionPlan compiled;
+  };
+
+  /// The winner of an earlier race of at least `seconds`, or the one that `program` names.
+  std::optional<Winner> find(const Op& op, const PlanSearch& search) const;
+  void keep(const Op& op, Winner winner);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Winner> by_op_;
 };
 
 /// Makes a device's plans.
@@ -39,6 +62,7 @@ class Planner {
  private:
   std::shared_ptr<Session> session_;
   bool measured_;
+  mutable Winners winners_;
 };
 
 }  // namespace gable::cudnn

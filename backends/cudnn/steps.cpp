@@ -121,6 +121,12 @@ void GraphStep::forget_others() {
   }
 }
 
+void GraphStep::adopt(std::size_t engine, const ExecutionPlan& compiled) {
+  plans_[engine] = compiled;
+  chosen_ = engine;
+  forget_others();
+}
+
 void GraphStep::run(Session& session, const Pointers& pointers, void* workspace) {
   std::array<void*, kSlots> used{};
   for (std::size_t i = 0; i < slots_.size(); ++i) used[i] = pointers[static_cast<std::size_t>(slots_[i])];

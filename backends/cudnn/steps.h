@@ -48,11 +48,15 @@ class GraphStep final : public Step {
   std::size_t chosen() const { return chosen_; }
   std::int64_t engine_index() const { return engines_[chosen_].index; }
   bool is_compiled_at_run_time(std::size_t engine) const { return engines_[engine].compiled_at_run_time; }
-  bool uses_tensor_cores() const { return engines_[chosen_].tensor_cores; }
+  bool is_on_tensor_cores(std::size_t engine) const { return engines_[engine].tensor_cores; }
+  bool uses_tensor_cores() const { return is_on_tensor_cores(chosen_); }
   /// Takes the engine if it compiles. What was compiled is kept: after others, cuDNN 9.19 refuses to compile the same
   /// configuration of a run-time compiled engine again.
   bool choose(std::size_t engine, std::string& why);
   void forget_others();
+  /// What the chosen engine was compiled to, and how another step of the same graph takes it without compiling.
+  const ExecutionPlan& compiled() const { return *plans_[chosen_]; }
+  void adopt(std::size_t engine, const ExecutionPlan& compiled);
 
  private:
   Graph graph_;

@@ -95,6 +95,40 @@ TEST_CASE("a plan says which engine it took and whether that was measured, and e
   }
 }
 
+TEST_CASE(
+    "a second plan of an op takes the engine that won the race of the first, without a race, and computes the same") {
+  if (is_missing("cudnn")) return;
+  const Conv2d conv = small_conv();
+  const Operands operands = make_operands(conv);
+  const Device device = open("cudnn:0");
+  const std::string first = device.plan(conv).explain();
+  const Plan again = device.plan(conv);
+  CHECK(contains(first, "the fastest of"));
+  CHECK(contains(again.explain(), "measured for an earlier plan of the op"));
+  const auto engine = [](const std::string& text) { return text.substr(0, text.find("; measured")); };
+  CHECK(engine(first) == engine(again.explain()));
+  conformance::Bench bench(device, again, operands);
+  bench.run();
+  CHECK(compare(bench.outcome().y, oracle(conv, operands.views()), again.error_bound()).passed);
+  Conv2d other = conv;
+  other.epilogue.activation = Activation::none;
+  CHECK(contains(device.plan(other).explain(), "the fastest of"));
+}
+
+TEST_CASE("engines that cuDNN compiles for half a minute, without tensor cores where others have them, are left out") {
+  if (is_missing("cudnn")) return;
+  const Conv2d conv{.input = {8, 108, 10, 10},
+                    .weights = {996, 108, 3, 3},
+                    .stride = {2, 2},
+                    .padding = {1, 1},
+                    .dtype = DType::f16,
+                    .layout = Layout::nhwc,
+                    .epilogue = {.bias = true, .activation = Activation::relu}};
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(contains(open("cudnn:0").plan(conv).explain(), "the fastest of"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(15));
+}
+
 /// The least seconds of some runs, the host's share included.
 double seconds_of(const Conv2d& conv, const Operands& operands, const std::string& uri) {
   const Device device = open(uri);
