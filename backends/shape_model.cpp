@@ -18,11 +18,13 @@ namespace {
 /// f32 multiply-adds a second of one core: the nominal rate of the fits, and the measured rate (core_multiply_adds())
 /// of the Zen 4 on which the fits for CPUs without AMX were made.
 constexpr double kMultiplyAdds = 56e9, kFittedCore = 58.6e9;
-constexpr double kWide = 1.46;         // times that: between the Zen 4 (1) and the Zen 5 (2.14) of the fits
-constexpr double kHostBytes = 30e9;    // bytes a second of one core
-constexpr int kCoresPerMemory = 6;     // more cores find no more bandwidth
-constexpr double kHostCall = 0.5e-6;   // seconds
-constexpr double kHostThreads = 3e-6;  // seconds to start and join threads
+constexpr double kWide = 1.46;           // times that: between the Zen 4 (1) and the Zen 5 (2.14) of the fits
+constexpr double kFittedAmxCore = 90e9;  // the same rate of the CPU with AMX, when its fits were made
+constexpr double kMaxSlowness = 4;       // and its inverse: what a disturbed measurement may do
+constexpr double kHostBytes = 30e9;      // bytes a second of one core
+constexpr int kCoresPerMemory = 6;       // more cores find no more bandwidth
+constexpr double kHostCall = 0.5e-6;     // seconds
+constexpr double kHostThreads = 3e-6;    // seconds to start and join threads
 constexpr std::int64_t kFewChannels = 8;
 
 /// The greatest extents that were measured. Fits hold up to these; larger extents are clamped to them.
@@ -78,6 +80,10 @@ bool is_wide(double speed) { return speed > kWide; }
 
 double host_speed(bool amx) { return amx ? 1 : core_multiply_adds() / kFittedCore; }
 
+double host_slowness(bool amx) {
+  return amx ? std::clamp(kFittedAmxCore / core_multiply_adds(), 1 / kMaxSlowness, kMaxSlowness) : 1;
+}
+
 Rates host_rates(DType dtype, int threads, bool amx, double speed) {
   return {.multiply_adds = kMultiplyAdds * speed * (dtype == DType::f32 ? 1 : half_factor(dtype, amx)) * threads,
           .bytes = kHostBytes * std::min(threads, kCoresPerMemory),
@@ -132,9 +138,9 @@ double modelled_host_seconds(const Op& op, int threads, const HostFits& fits) {
   const bool amx = host_has_amx();
   const double speed = host_speed(amx);
   const Rates rates = host_rates(dtype_of(op), threads, amx, speed);
-  if (!has_weights(op)) return roof_seconds(op, rates);
+  if (!has_weights(op)) return host_slowness(amx) * roof_seconds(op, rates);
   const ShapeFits& fit = amx ? fits.amx : is_wide(speed) ? fits.wide : fits.vectors;
-  return modelled_seconds(weighted_op(op).problem, rates, fit);
+  return host_slowness(amx) * modelled_seconds(weighted_op(op).problem, rates, fit);
 }
 
 }  // namespace gable

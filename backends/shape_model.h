@@ -32,6 +32,11 @@ bool host_has_amx();
 /// the CPU of those fits varies more than this within seconds, and the fits hardly depend on it.
 double host_speed(bool amx);
 
+/// How many times as long as when its fits were made a CPU with AMX takes for everything, by the measured rate of a
+/// core: its clock and what shares its cores vary that much. It changes nothing between devices of the host, but
+/// decides whether an op is worth a trip to a GPU. 1 without AMX, where host_speed() says it.
+double host_slowness(bool amx);
+
 /// Whether cores of this host_speed() are closer to those of HostFits::wide than to those of HostFits::vectors.
 bool is_wide(double speed);
 

@@ -128,6 +128,13 @@ TEST_CASE("shape model: the speed of this machine's cores is measured, but for t
   CHECK(host_speed(false) == host_speed(false));
 }
 
+TEST_CASE("shape model: with AMX a slow core makes every predicted time longer alike, within limits") {
+  CHECK(host_slowness(false) == 1);
+  CHECK(host_slowness(true) >= 0.25);
+  CHECK(host_slowness(true) <= 4);
+  CHECK(host_slowness(true) == host_slowness(true));
+}
+
 #if defined(__linux__) && defined(__x86_64__)
 TEST_CASE("shape model: AMX is found where the kernel names it") {
   std::ostringstream text;
