@@ -10,6 +10,7 @@
 #include "cuda/few_channels/one_channel.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/pointwise.h"
+#include "cuda/gemm/pointwise_planes.h"
 #include "cuda/gemm/register_tile.h"
 #include "cuda/grouped/grouped.h"
 #include "cuda/grouped/grouped_mma.h"
@@ -175,6 +176,8 @@ constexpr CudaKernels::Kernel kKernels[] = {
      make<cuda::ImplicitGemmConv2d, mma_bound>, dense_seconds<cuda::ImplicitGemmConv2d>},
     {"pointwise", cuda::PointwiseConv2d::missing, refuse<cuda::PointwiseConv2d>, make<cuda::PointwiseConv2d, mma_bound>,
      dense_seconds<cuda::PointwiseConv2d>},
+    {"pointwise_planes", cuda::PointwisePlanesConv2d::missing, refuse<cuda::PointwisePlanesConv2d>,
+     make<cuda::PointwisePlanesConv2d, mma_bound>, dense_seconds<cuda::PointwisePlanesConv2d>},
     {"grouped", nothing_missing<cudaDeviceProp>, refuse<cuda::GroupedConv2d>, make<cuda::GroupedConv2d, f32_bound>,
      seconds<cuda::GroupedConv2d>},
     {"grouped_mma", cuda::GroupedMmaConv2d::missing, refuse<cuda::GroupedMmaConv2d>,

@@ -96,6 +96,19 @@ constexpr std::array kPathNames = std::to_array<std::string_view>({
     "pointwise_narrow_loads",
     "pointwise_narrow_stores",
     "pointwise_strided",
+    "pointwise_planes_128x128",
+    "pointwise_planes_128x128_wide",
+    "pointwise_planes_128x64",
+    "pointwise_planes_64x128",
+    "pointwise_planes_64x64",
+    "pointwise_planes_32x128",
+    "pointwise_planes_32x64",
+    "pointwise_planes_32x32",
+    "pointwise_planes_8_pixels",
+    "pointwise_planes_4_pixels",
+    "pointwise_planes_2_pixels",
+    "pointwise_planes_elements",
+    "pointwise_planes_cluster",
     "wgmma_f16",
     "wgmma_bf16",
     "wgmma_tf32",
@@ -146,7 +159,7 @@ std::array<std::atomic<bool>, kPaths> path_ran;
 /// Kernels' names begin those of their paths.
 bool has_path(std::string_view path, const cudaDeviceProp& device) {
   if (path.starts_with("wgmma")) return device.major == 9 && device.minor == 0;
-  if (path == "implicit_gemm_cluster") return device.major >= 9;
+  if (path == "implicit_gemm_cluster" || path == "pointwise_planes_cluster") return device.major >= 9;
   if (path.starts_with("implicit_gemm") || path.starts_with("few_channels_mma")) return device.major >= 8;
   if (path.starts_with("grouped_mma") || path.starts_with("pointwise")) return device.major >= 8;
   return true;

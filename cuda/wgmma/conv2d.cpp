@@ -225,9 +225,9 @@ void WgmmaPlan::run(const void* x, const void* packed, const float* bias, void* 
   copy_rows(output, y, p.n * p.out_h() * p.out_w(), p.k, padded_.k, p.k, static_cast<int>(size_of(p.dtype)), stream);
 }
 
-/// Estimated time of a padded copy of `rows` of `count` channels, or back. The launch is fitted to 45 layers of f16, bf16
-/// and tf32 on an H200. Copies read and write 2.9e12 bytes a second; the lower rate makes up for implicit_gemm, whose
-/// estimates of large layers with odd channels are up to 1.5 times too high (15 layers).
+/// Estimated time of a padded copy of `rows` of `count` channels, or back. The launch is fitted to 45 layers of f16,
+/// bf16 and tf32 on an H200. Copies read and write 2.9e12 bytes a second; the lower rate makes up for implicit_gemm,
+/// whose estimates of large layers with odd channels are up to 1.5 times too high (15 layers).
 double copy_seconds(std::int64_t rows, std::int64_t count, std::int64_t padded, DType type) {
   constexpr double kLaunch = 1.42e-6, kBytesPerSecond = 1.8e12;  // read and written
   return kLaunch + static_cast<double>(rows * (count + padded)) * static_cast<double>(size_of(type)) / kBytesPerSecond;

@@ -134,6 +134,7 @@ constexpr Least kLeast[] = {
     {"cuda", "grouped", 40},
     {"cuda", "implicit_gemm", 400},
     {"cuda", "pointwise", 4},
+    {"cuda", "pointwise_planes", 6},
     {"cuda", "register_tile", 215},
     {"cuda", "double_buffer", 240},
     {"cuda", "shared", 720},

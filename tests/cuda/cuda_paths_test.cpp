@@ -18,6 +18,7 @@
 #include "cuda/few_channels/one_channel.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/pointwise.h"
+#include "cuda/gemm/pointwise_planes.h"
 #include "cuda/gemm/register_tile.h"
 #include "cuda/grouped/grouped.h"
 #include "cuda/grouped/grouped_mma.h"
@@ -283,6 +284,48 @@ TEST_CASE("pointwise computes each of its tiles, widths of accesses and strides"
       }
     }
     check(device, nhwc({3, 40, 160, 161}, {12, 40, 1, 1}, dtype, math));  // several tiles a warp
+  }
+}
+
+/// 1x1 in NCHW: planes that each width of access divides, tiles that end in an image or in channels, deep sums.
+std::vector<Conv2d> planes_problems(DType dtype) {
+  std::vector<Conv2d> all{nhwc({2, 64, 8, 8}, {130, 64, 1, 1}, dtype, Math::strict),
+                          nhwc({5, 13, 14, 14}, {19, 13, 1, 1}, dtype, Math::strict),
+                          nhwc({3, 300, 9, 10}, {70, 300, 1, 1}, dtype, Math::strict),
+                          nhwc({3, 33, 7, 7}, {129, 33, 1, 1}, dtype, Math::strict),
+                          nhwc({1, 1000, 5, 3}, {12, 1000, 1, 1}, dtype, Math::strict),
+                          nhwc({7, 520, 4, 4}, {200, 520, 1, 1}, dtype, Math::strict),
+                          nhwc({3, 17, 2, 1}, {5, 17, 1, 1}, dtype, Math::strict)};
+  for (Conv2d& conv : all) conv.layout = Layout::nchw;
+  all.push_back(all[0]);
+  all.back().stride = {2, 1};
+  all.push_back(all[1]);
+  all.back().stride = {2, 2};
+  all[1].epilogue.activation = Activation::tanh;
+  return all;
+}
+
+TEST_CASE("pointwise_planes computes each of its tiles, widths of accesses and split depths") {
+  if (!has_kernel("pointwise_planes")) return;
+  const Device device = open("cuda:0?kernel=pointwise_planes");
+  const cudaDeviceProp properties = device_properties();
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const Conv2d& conv : planes_problems(dtype)) {
+      check(device, conv);
+      Conv2d without_bias = conv;
+      without_bias.epilogue = {};
+      check(device, without_bias);
+      const PlanCheck forced(device, conv);
+      const Conv2dProblem problem = problem_of(conv);
+      for (const cuda::PlanesCandidate& tile : cuda::planes_candidates()) {
+        for (const int splits : {1, 2, 8}) {
+          if (splits > 1 && properties.major < 9) break;
+          forced.run(*cuda::PointwisePlanes::make(
+              problem, properties,
+              {.channels = tile.channels, .pixels = tile.pixels, .threads = tile.threads, .splits = splits}));
+        }
+      }
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/mma_choice.h"
+#include "cuda/gemm/planes_choice.h"
 #include "cuda/gemm/pointwise.h"
 
 namespace gable::cuda {
@@ -118,6 +119,31 @@ TEST_CASE("a forced tile is kept, and estimates are finite and grow with the bat
         before = seconds;
       }
     }
+  }
+}
+
+TEST_CASE("pointwise_planes: forced tiles are kept, accesses divide planes, and estimates grow with the batch") {
+  Conv2dProblem p = pointwise(32, 256, 28, 48);
+  p.nhwc = false;
+  for (const PlanesCandidate& c : planes_candidates()) {
+    const PlanesChoice choice = choose_planes(p, h200(), {.channels = c.channels, .pixels = c.pixels, .splits = 2});
+    CHECK(choice.channels == c.channels);
+    CHECK(choice.pixels == c.pixels);
+    CHECK(choice.splits == 2);
+  }
+  for (const auto& [side, access] : {std::pair{28, 8}, {14, 4}, {7, 1}, {1, 1}}) {
+    CHECK(planes_access(pointwise(32, 64, side, 64)).load == access);
+  }
+  CHECK(choose_planes(pointwise(1, 2048, 8, 64), h200()).splits > 1);
+  cudaDeviceProp ampere = h200();
+  ampere.major = 8;
+  CHECK(choose_planes(pointwise(1, 2048, 8, 64), ampere).splits == 1);
+  double before = 0;
+  for (const std::int64_t n : {1, 8, 64, 512}) {
+    const double seconds = choose_planes(pointwise(n, 100, 28, 70), h200()).seconds;
+    CHECK(std::isfinite(seconds));
+    CHECK(seconds >= before);
+    before = seconds;
   }
 }
 

@@ -1,0 +1,86 @@
+// See planes_choice.h.
+#include "cuda/gemm/planes_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace gable::cuda {
+namespace {
+
+constexpr std::int64_t kPlanesOfStep = 32;
+
+constexpr PlanesCandidate kCandidates[] = {
+    {128, 128, 0.626, 128, 2}, {128, 128, 0.561, 256, 2}, {128, 64, 0.449, 128, 3}, {64, 128, 0.502, 128, 3},
+    {64, 64, 0.324, 128, 5},   {32, 128, 0.339, 128, 5},  {32, 64, 0.219, 128, 8},  {32, 32, 0.123, 128, 8},
+};
+
+/// Launch, then memory beside the busiest multiprocessor. A step of its blocks takes as long as the latency of one
+/// block's, or as what all compute and load; then they store. A wave that is not full takes as long as a full one.
+/// Cycles where nothing else is said. Fitted to every tile and split of 144 layers on an H200: picks take 1.025 of the
+/// best one's time; fitted to half of them, 1.044 on the other half.
+double seconds_of(const Conv2dProblem& p, const PlanesCandidate& c, int splits, const cudaDeviceProp& device) {
+  constexpr double kHertz = 1.755e9, kLaunch = 1.07e-6, kFma = 1024, kElement = 2;
+  constexpr double kL2Bytes = 4.13e12, kDeviceBytes = 3.3e12, kKept = 50e6;  // a second; of tensors that stay in L2
+  constexpr double kLoadBytes = 64;                                          // from L2 to a multiprocessor, in a cycle
+  constexpr double kStep = 237, kStepOfOutput = 4.93;       // latency of a step, and of each output of a thread in it
+  constexpr double kSingle = 0.13;                          // of a pixel that is loaded alone, of all blocks
+  constexpr double kSingles = 209, kSingleOfThread = 17.8;  // their latency in a step, and of each in a thread
+  constexpr double kEpilogue = 625, kOutput = 0.132, kStore = 0.103, kOutputOfThread = 2.14, kCluster = 2350;
+  constexpr double kOverlap = 3.37;  // of computing and moving: 1 would be their sum, infinity the longer one
+  const PlanesAccess access = planes_access(p);
+  const double outputs = c.channels * c.pixels, outputs_of_thread = outputs / c.threads;
+  const std::int64_t pixels = p.n * p.ho * p.wo;
+  const std::int64_t tiles = ceil_div(p.k, c.channels) * ceil_div(pixels, c.pixels);
+  const std::int64_t share = ceil_div(tiles * splits, device.multiProcessorCount);
+  const auto waves = static_cast<double>(ceil_div(share, c.residents));
+  const double at_once = static_cast<double>(share) / waves;
+  const auto steps = static_cast<double>(ceil_div(ceil_div(p.c, kPlanesOfStep), splits));
+  const double planes = static_cast<double>(kPlanesOfStep);
+  const double products = planes * outputs / (kFma * c.rate);
+  const double loads = planes * kElement * (c.channels + c.pixels) / kLoadBytes;
+  double busy = std::max(products, loads), latency = kStep + kStepOfOutput * outputs_of_thread;
+  if (access.load == 1) {
+    busy += kSingle * planes * c.pixels;
+    latency += kSingles + kSingleOfThread * planes * c.pixels / c.threads;
+  }
+  const double stores = outputs * kOutput + kStore * outputs / access.store;
+  const double epilogue = kEpilogue + at_once * stores + kOutputOfThread * outputs_of_thread;
+  const double cycles = waves * (steps * std::max(latency, at_once * busy) + epilogue) + (splits > 1 ? kCluster : 0);
+  const double bytes = kElement * static_cast<double>(pixels * (p.c + p.k) + p.k * p.c);
+  const double computing = cycles / kHertz, moving = bytes / kL2Bytes + std::max(0.0, bytes - kKept) / kDeviceBytes;
+  return kLaunch + std::pow(std::pow(computing, kOverlap) + std::pow(moving, kOverlap), 1 / kOverlap);
+}
+
+}  // namespace
+
+std::span<const PlanesCandidate> planes_candidates() { return kCandidates; }
+
+bool planes_are_line(const Conv2dProblem& p) { return p.ho == p.h && p.wo == p.w; }
+
+PlanesAccess planes_access(const Conv2dProblem& p) {
+  const auto store = static_cast<int>(std::gcd(p.ho * p.wo, std::int64_t{8}));
+  return {.load = planes_are_line(p) ? store : 1, .store = store};
+}
+
+PlanesChoice choose_planes(const Conv2dProblem& p, const cudaDeviceProp& device, const PlanesChoice& forced) {
+  PlanesChoice best;
+  double least = std::numeric_limits<double>::max();
+  for (const PlanesCandidate& c : kCandidates) {
+    if ((forced.channels != 0 && forced.channels != c.channels) || (forced.pixels != 0 && forced.pixels != c.pixels) ||
+        (forced.threads != 0 && forced.threads != c.threads))
+      continue;
+    for (const int splits : {1, 2, 4, 8}) {
+      if (splits > 1 && device.major < 9) break;
+      if (forced.splits != 0 ? forced.splits != splits : p.c < 2 * splits * kPlanesOfStep && splits > 1) continue;
+      const double seconds = seconds_of(p, c, splits, device);
+      if (seconds >= least) continue;
+      least = seconds;
+      best = {c.channels, c.pixels, c.threads, splits, seconds};
+    }
+  }
+  return best;
+}
+
+}  // namespace gable::cuda

@@ -1,0 +1,39 @@
+// Which tile the kernel pointwise_planes runs with, by a model of its time. Plain host arithmetic: testable without a
+// GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <span>
+
+#include <gable/problem.h>
+
+namespace gable::cuda {
+
+/// A tile that the kernel is compiled for: output channels by pixels.
+struct PlanesCandidate {
+  int channels, pixels;
+  double rate;             // share of mma.sync's peak that full multiprocessors reach with it
+  int threads, residents;  // of a block; blocks of a multiprocessor
+};
+std::span<const PlanesCandidate> planes_candidates();
+
+/// Output channels and pixels of a block; the blocks of a cluster share the depth in `splits`.
+struct PlanesChoice {
+  int channels = 0, pixels = 0, threads = 0, splits = 0;
+  double seconds = 0;  // estimate
+};
+
+/// Whether output pixels are the input's, one by one.
+bool planes_are_line(const Conv2dProblem& problem);
+
+/// The widest accesses that divide planes, in pixels: 8, 4, 2 or 1. With strides input pixels are loaded one by one.
+struct PlanesAccess {
+  int load, store;
+};
+PlanesAccess planes_access(const Conv2dProblem& problem);
+
+/// Tile and splits of the least estimated time. Numbers of `forced` that are not 0 are kept, for tests.
+PlanesChoice choose_planes(const Conv2dProblem& problem, const cudaDeviceProp& device, const PlanesChoice& forced = {});
+
+}  // namespace gable::cuda

@@ -1,0 +1,564 @@
+// See pointwise_planes.h. A stage is 32 input channels: their weights for the tile's output channels, 80 bytes from row
+// to row, and their planes' pixels, 16 bytes more than the tile's from plane to plane. Both pitches keep ldmatrix free
+// of bank conflicts. A block's ring of stages, its products and its clusters are those of implicit_gemm with rows and
+// columns exchanged.
+#include "cuda/gemm/pointwise_planes.h"
+
+#include <array>
+
+#include "cuda/common/coverage.h"
+#include "cuda/common/overlapped_launch.cuh"
+#include "cuda/gemm/mma_epilogue.cuh"
+#include "cuda/gemm/mma_tile.cuh"
+#include "cuda/gemm/packed_weights.h"
+
+namespace gable::cuda {
+namespace {
+
+constexpr int kStepChannels = 32;  // input channels of a stage
+constexpr int kMultiple = 8;       // of packed channels
+
+template <typename T>
+struct PlanesArguments {
+  int c, padded_c, k;         // channels
+  int plane, pixels;          // output pixels of an image and of the batch
+  int in_plane, in_w, out_w;  // input pixels of an image and of a row; output pixels of a row
+  int stride_h, stride_w;
+  bool line;  // output pixels are the input's, one by one
+  Divisor by_plane, by_out_w;
+  int splits;                     // blocks of a cluster
+  int load_pixels, store_pixels;  // of an access: 8, 4, 2 or 1
+  Activation activation;
+  bool has_bias;
+  const T *x, *packed;
+  const float* bias;
+  T* y;
+};
+
+/// The first output channel and pixel of a block's tile, and its steps in the depth.
+struct PlanesPlace {
+  int channel, pixel, part, first, last;
+};
+
+template <typename Tile>
+__device__ __forceinline__ PlanesPlace planes_place(int k, int c, int splits) {
+  const int down = (k + Tile::kRows - 1) / Tile::kRows, tile = static_cast<int>(blockIdx.x), pixels = tile / down;
+  const int part = static_cast<int>(blockIdx.z), steps = (c + kStepChannels - 1) / kStepChannels;
+  const int each = splits == 1 ? steps : steps / splits, more = steps - each * splits;
+  return {.channel = (tile - pixels * down) * Tile::kRows,
+          .pixel = pixels * Tile::kColumns,
+          .part = part,
+          .first = each * part + min(part, more),
+          .last = each * (part + 1) + min(part + 1, more)};
+}
+
+template <typename Tile>
+constexpr int kPlanePitchBytes = Tile::kColumns * 2 + 16;
+template <typename Tile>
+constexpr int kWeightBytes = Tile::kRows* kMmaPitchBytes;
+template <typename Tile>
+constexpr int kPlanesStageBytes = kWeightBytes<Tile> + kStepChannels* kPlanePitchBytes<Tile>;
+
+/// A thread's share of accesses of `pixels` each to the rows of a tile: it keeps its pixels and steps from row to row.
+template <typename Tile, int pixels>
+struct PlanesShare {
+  static constexpr int kAcross = Tile::kColumns / pixels, kRowStep = Tile::kThreads / kAcross;
+  static_assert(Tile::kThreads % kAcross == 0);
+
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % kAcross * pixels; }
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / kAcross; }
+};
+
+/// Where a pixel's first channel lies in y, in elements; negative past the batch's last pixel.
+template <typename T>
+__device__ __forceinline__ int output_offset(const PlanesArguments<T>& a, int pixel) {
+  if (pixel >= a.pixels) return -1;
+  return divide(pixel, a.by_plane) * (a.k - 1) * a.plane + pixel;
+}
+
+/// The same of the input pixel under it, in x.
+template <typename T>
+__device__ __forceinline__ int input_offset(const PlanesArguments<T>& a, int pixel) {
+  if (pixel >= a.pixels) return -1;
+  const int image = divide(pixel, a.by_plane), at = pixel - image * a.plane;
+  const int first = image * a.c * a.in_plane;
+  if (a.line) return first + at;
+  const int row = divide(at, a.by_out_w);
+  return first + row * a.stride_h * a.in_w + (at - row * a.out_w) * a.stride_w;
+}
+
+template <typename T, typename Tile>
+class PlanesLoader {
+ public:
+  __device__ __forceinline__ PlanesLoader(const PlanesArguments<T>& a, const PlanesPlace& place)
+      : channel_(place.first * kStepChannels) {
+#pragma unroll
+    for (int i = 0; i < kA; ++i) {
+      const int at = place.channel + slot() + i * kSlots;
+      rows_[i] = at < a.k ? at * a.padded_c : -1;
+    }
+    const int column = a.load_pixels == 8   ? PlanesShare<Tile, 8>::column()
+                       : a.load_pixels == 4 ? PlanesShare<Tile, 4>::column()
+                       : a.load_pixels == 2 ? PlanesShare<Tile, 2>::column()
+                                            : PlanesShare<Tile, 1>::column();
+    pixel_ = input_offset(a, place.pixel + column);
+  }
+
+  /// The next stage of the depth.
+  __device__ __forceinline__ void load(const PlanesArguments<T>& a, unsigned char* stage) {
+    const int depth = channel_ + chunk() * kChunkElements;
+#pragma unroll
+    for (int i = 0; i < kA; ++i) {
+      const bool valid = rows_[i] >= 0 && depth < a.padded_c;
+      copy_async<16>(stage + (slot() + i * kSlots) * kMmaPitchBytes + chunk() * 16,
+                     valid ? a.packed + rows_[i] + depth : a.packed, valid);
+    }
+    unsigned char* to = stage + kWeightBytes<Tile>;
+    if (a.load_pixels == 8) {
+      copy_planes<8>(a, to);
+    } else if (a.load_pixels == 4) {
+      copy_planes<4>(a, to);
+    } else if (a.load_pixels == 2) {
+      copy_planes<2>(a, to);
+    } else {
+      copy_elements(a, to);
+    }
+    channel_ += kStepChannels;
+  }
+
+ private:
+  static constexpr int kChunks = kMmaDepthBytes / 16, kChunkElements = 8;
+  static constexpr int kSlots = Tile::kThreads / kChunks, kA = Tile::kRows / kSlots;
+
+  __device__ static int chunk() { return static_cast<int>(threadIdx.x) % kChunks; }
+  __device__ static int slot() { return static_cast<int>(threadIdx.x) / kChunks; }
+
+  template <int pixels>
+  __device__ __forceinline__ void copy_planes(const PlanesArguments<T>& a, unsigned char* to) const {
+    using Share = PlanesShare<Tile, pixels>;
+    to += Share::row() * kPlanePitchBytes<Tile> + Share::column() * 2;
+    const int channel = channel_ + Share::row();
+    const T* from = a.x + pixel_ + channel * a.in_plane;
+#pragma unroll
+    for (int i = 0; i < kStepChannels / Share::kRowStep; ++i) {
+      const bool valid = pixel_ >= 0 && channel + i * Share::kRowStep < a.c;
+      copy_async<pixels * 2>(to + i * Share::kRowStep * kPlanePitchBytes<Tile>, valid ? from : a.x, valid);
+      from += Share::kRowStep * a.in_plane;
+    }
+  }
+
+  /// Single elements. All loads come first, because no load passes a store.
+  __device__ __forceinline__ void copy_elements(const PlanesArguments<T>& a, unsigned char* to) const {
+    using Share = PlanesShare<Tile, 1>;
+    constexpr int kCount = kStepChannels / Share::kRowStep;
+    to += Share::row() * kPlanePitchBytes<Tile> + Share::column() * 2;
+    const int channel = channel_ + Share::row();
+    const auto* from = reinterpret_cast<const unsigned short*>(a.x) + pixel_ + channel * a.in_plane;
+    unsigned short elements[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const bool valid = pixel_ >= 0 && channel + i * Share::kRowStep < a.c;
+      elements[i] = valid ? __ldcg(from + i * Share::kRowStep * a.in_plane) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      *reinterpret_cast<unsigned short*>(to + i * Share::kRowStep * kPlanePitchBytes<Tile>) = elements[i];
+    }
+  }
+
+  int rows_[kA];
+  int pixel_, channel_;
+};
+
+/// Four 8x8 matrices of 16-bit elements, each transposed; each lane gives the address of a row.
+__device__ __forceinline__ void load_transposed(unsigned (&to)[4], std::uint32_t address) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address));
+#endif
+}
+
+/// Adds one stage's products to the warp's accumulators; a and b are the lane's addresses for ldmatrix.
+template <typename T, typename Tile>
+__device__ __forceinline__ void multiply_planes(std::uint32_t a_at, std::uint32_t b_at,
+                                                float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4]) {
+#pragma unroll
+  for (int k = 0; k < kStepChannels; k += 16) {
+    unsigned a[Tile::kRowTiles][4], b[Tile::kColumnTiles / 2][4];
+#pragma unroll
+    for (int i = 0; i < Tile::kRowTiles; ++i) load_matrices(a[i], a_at + i * 16 * kMmaPitchBytes + k * 2);
+#pragma unroll
+    for (int j = 0; j < Tile::kColumnTiles / 2; ++j) {
+      load_transposed(b[j], b_at + k * kPlanePitchBytes<Tile> + j * 32);
+    }
+#pragma unroll
+    for (int i = 0; i < Tile::kRowTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::kColumnTiles; ++j) {
+        multiply_add<T>(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+      }
+    }
+  }
+}
+
+constexpr int staged_pitch(int columns) { return columns + kMmaStagedPadding; }
+
+/// `rows` staged channels go to the output from the tile's channel `first` on, in accesses of `pixels`.
+template <int pixels, typename T, typename Tile>
+__device__ __forceinline__ void store_planes_as(const PlanesArguments<T>& a, const PlanesPlace& place, const T* staged,
+                                                int first, int rows) {
+  using Share = PlanesShare<Tile, pixels>;
+  using Access = typename AccessOf<pixels * 2>::Type;
+  constexpr int kTogether = 4;
+  const int offset = output_offset(a, place.pixel + Share::column());
+  if (offset < 0) return;
+  const int valid = min(rows, a.k - place.channel - first);
+  T* const to = a.y + offset;
+  for (int row = Share::row(); row < valid; row += kTogether * Share::kRowStep) {
+    Access values[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int at = row + i * Share::kRowStep;
+      if (at < valid)
+        values[i] = *reinterpret_cast<const Access*>(staged + at * staged_pitch(Tile::kColumns) + Share::column());
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int at = row + i * Share::kRowStep;
+      if (at < valid) *reinterpret_cast<Access*>(to + (place.channel + first + at) * a.plane) = values[i];
+    }
+  }
+}
+
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_planes(const PlanesArguments<T>& a, const PlanesPlace& place, const T* staged,
+                                             int first, int rows) {
+  if (a.store_pixels == 8) {
+    store_planes_as<8, T, Tile>(a, place, staged, first, rows);
+  } else if (a.store_pixels == 4) {
+    store_planes_as<4, T, Tile>(a, place, staged, first, rows);
+  } else if (a.store_pixels == 2) {
+    store_planes_as<2, T, Tile>(a, place, staged, first, rows);
+  } else {
+    store_planes_as<1, T, Tile>(a, place, staged, first, rows);
+  }
+}
+
+/// The tile of one block.
+template <typename T, typename Tile>
+__device__ __forceinline__ void finish(const PlanesArguments<T>& a, const PlanesPlace& place, const float* bias,
+                                       float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4], T* staged) {
+  for_each_pair<Tile>(sums, [&](int row, int, float& first, float& second) {
+    first += bias[row];
+    second += bias[row];
+  });
+  activate_all(reinterpret_cast<float(&)[Tile::kRowTiles * Tile::kColumnTiles * 4]>(sums), a.activation);
+  for_each_pair<Tile>(sums, [&](int row, int column, float first, float second) {
+    stage_pair(staged + row * staged_pitch(Tile::kColumns) + column, true, first, second);
+  });
+  __syncthreads();
+  store_planes<T, Tile>(a, place, staged, 0, Tile::kRows);
+}
+
+/// The tile of a cluster: its blocks exchange sums through their shared memory.
+template <typename T, typename Tile>
+__device__ __forceinline__ void finish_in_cluster(const PlanesArguments<T>& a, const PlanesPlace& place,
+                                                  const float* bias,
+                                                  float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4],
+                                                  unsigned char* shared) {
+  constexpr int kPitch = staged_pitch(Tile::kColumns), kQuads = Tile::kColumns / 4;
+  auto* mine = reinterpret_cast<float*>(shared);
+  for_each_pair<Tile>(sums, [&](int row, int column, float first, float second) {
+    *reinterpret_cast<float2*>(mine + row * kPitch + column) = make_float2(first, second);
+  });
+  sync_cluster();
+  auto* staged = reinterpret_cast<T*>(shared + mma_sums_bytes<Tile>());
+  const int rows = Tile::kRows / a.splits, first = place.part * rows;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * kQuads; i += Tile::kThreads) {
+    const int row = i / kQuads, at = i % kQuads * 4;
+    const std::uint32_t address = shared_address(mine + (first + row) * kPitch + at);
+    const float added = bias[first + row];
+    float sum[4] = {added, added, added, added};
+#pragma unroll 4
+    for (int rank = 0; rank < a.splits; ++rank) {
+      const float4 v = load_remote(address, rank);
+      sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+    }
+    activate_all(sum, a.activation);
+    store_vector(staged + row * kPitch + at, sum);
+  }
+  sync_cluster();  // the others have read this block's sums, and all threads' outputs are staged
+  store_planes<T, Tile>(a, place, staged, first, rows);
+}
+
+template <typename T, typename Tile, int kResident>
+__global__ void __launch_bounds__(Tile::kThreads, kResident)
+    pointwise_planes_kernel(__grid_constant__ const PlanesArguments<T> a) {
+  extern __shared__ uint4 memory[];
+  auto* const bias = reinterpret_cast<float*>(memory);
+  auto* const ring = reinterpret_cast<unsigned char*>(bias + Tile::kRows);
+  const PlanesPlace place = planes_place<Tile>(a.k, a.c, a.splits);
+  PlanesLoader<T, Tile> loader(a, place);
+  wait_for_previous_kernel();
+  if (threadIdx.x < Tile::kRows) {
+    const int channel = place.channel + static_cast<int>(threadIdx.x);
+    bias[threadIdx.x] = a.has_bias && channel < a.k ? __ldg(a.bias + channel) : 0.0f;
+  }
+#pragma unroll 1
+  for (int s = 0; s < Tile::kStages - 1; ++s) {
+    if (place.first + s < place.last) loader.load(a, ring + s * kPlanesStageBytes<Tile>);
+    commit_copies();
+  }
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp_row = warp / Tile::kWarpsAcross * Tile::kWarpRows;
+  const int warp_column = warp % Tile::kWarpsAcross * Tile::kWarpColumns;
+  // ldmatrix's order in A: rows 0-7 and 8-15, then the next 16 bytes. In B: planes 0-7 and 8-15, then the next 8
+  // pixels.
+  const std::uint32_t a_at = shared_address(ring) + (warp_row + lane % 16) * kMmaPitchBytes + lane / 16 * 16;
+  const std::uint32_t b_at = shared_address(ring) + kWeightBytes<Tile> + lane % 16 * kPlanePitchBytes<Tile> +
+                             (warp_column + lane / 16 * 8) * 2;
+  float sums[Tile::kRowTiles][Tile::kColumnTiles][4] = {};
+  int now = 0;
+  for (int step = place.first; step < place.last; ++step) {
+    wait_copies<Tile::kStages - 2>();
+    __syncthreads();
+    const int next = now == 0 ? Tile::kStages - 1 : now - 1;
+    if (step + Tile::kStages - 1 < place.last) loader.load(a, ring + next * kPlanesStageBytes<Tile>);
+    commit_copies();
+    multiply_planes<T, Tile>(a_at + now * kPlanesStageBytes<Tile>, b_at + now * kPlanesStageBytes<Tile>, sums);
+    now = now + 1 == Tile::kStages ? 0 : now + 1;
+  }
+  wait_copies<0>();
+  __syncthreads();  // the epilogue's tile takes the place of the ring
+  if (a.splits == 1) {
+    finish<T, Tile>(a, place, bias, sums, reinterpret_cast<T*>(ring));
+  } else {
+    finish_in_cluster<T, Tile>(a, place, bias, sums, ring);
+  }
+}
+
+// ---- launches ----
+template <typename T>
+struct PlanesKernel {
+  void (*function)(PlanesArguments<T>);
+  int threads, stages, stage_bytes, fixed_bytes, epilogue_bytes[4];  // of the epilogue: clusters of 1, 2, 4 and 8
+
+  /// Dynamic shared memory: stages that no step needs are left out, so that more blocks fit a multiprocessor.
+  int shared_bytes(std::int64_t channels, int splits) const {
+    const int steps = static_cast<int>(ceil_div(ceil_div(channels, kStepChannels), splits));
+    int log = 0;
+    while (1 << log < splits) ++log;
+    return fixed_bytes + std::max(std::min(stages, steps) * stage_bytes, epilogue_bytes[log]);
+  }
+};
+
+template <typename T, typename Tile, int kResident>
+PlanesKernel<T> compiled() {
+  return {pointwise_planes_kernel<T, Tile, kResident>,
+          Tile::kThreads,
+          Tile::kStages,
+          kPlanesStageBytes<Tile>,
+          Tile::kRows * static_cast<int>(sizeof(float)),
+          {mma_epilogue_bytes<T, Tile>(1), mma_epilogue_bytes<T, Tile>(2), mma_epilogue_bytes<T, Tile>(4),
+           mma_epilogue_bytes<T, Tile>(8)}};
+}
+
+/// The candidates of planes_choice.cpp.
+template <typename T>
+PlanesKernel<T> kernel_of(const PlanesChoice& choice) {
+  if (choice.channels == 128) {
+    if (choice.pixels == 128 && choice.threads == 128) return compiled<T, MmaTile<128, 128, 64, 64, 4>, 2>();
+    if (choice.pixels == 128) return compiled<T, MmaTile<128, 128, 64, 32, 4>, 2>();
+    return compiled<T, MmaTile<128, 64, 64, 32, 4>, 3>();
+  }
+  if (choice.channels == 64) {
+    if (choice.pixels == 128) return compiled<T, MmaTile<64, 128, 64, 32, 4>, 3>();
+    return compiled<T, MmaTile<64, 64, 32, 32, 4>, 5>();
+  }
+  if (choice.pixels == 128) return compiled<T, MmaTile<32, 128, 32, 32, 4>, 5>();
+  if (choice.pixels == 64) return compiled<T, MmaTile<32, 64, 16, 32, 6>, 8>();
+  return compiled<T, MmaTile<32, 32, 16, 16, 8>, 8>();
+}
+
+/// Calls `body` with a zero of the problem's type of 16 bits.
+template <typename Body>
+void with_half_type(DType type, Body&& body) {
+  if (type == DType::f16) {
+    body(__half{});
+  } else {
+    body(__nv_bfloat16{});
+  }
+}
+
+/// The order of packed weights.
+PackedOrder order_of(const Conv2dProblem& p) {
+  PackedOrder order = packed_order(p, kMultiple, kMultiple);
+  order.depth_innermost = true;
+  return order;
+}
+
+class PointwisePlanesPlan final : public PackedOrderPlan {
+ public:
+  PointwisePlanesPlan(const Conv2dProblem& problem, const cudaDeviceProp& device, const PlanesChoice& forced);
+
+  Conv2dDescription description() const override;
+  void run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
+           cudaStream_t stream) const override;
+
+ private:
+  template <typename T>
+  void launch(const PlanesArguments<T>& arguments, cudaStream_t stream) const;
+  void note_paths() const;
+
+  std::int64_t tiles() const {
+    const Conv2dProblem& p = problem();
+    return ceil_div(p.k, choice_.channels) * ceil_div(p.n * p.ho * p.wo, choice_.pixels);
+  }
+
+  PlanesChoice choice_;
+  PlanesAccess access_;
+  int shared_bytes_ = 0;
+  bool overlaps_;  // launches may start before the kernel before them has ended
+};
+
+PointwisePlanesPlan::PointwisePlanesPlan(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                         const PlanesChoice& forced)
+    : PackedOrderPlan(problem, order_of(problem)),
+      choice_(choose_planes(problem, device, forced)),
+      access_(planes_access(problem)),
+      overlaps_(device.major >= 9) {
+  with_half_type(problem.dtype, [&](auto zero) {
+    const auto kernel = kernel_of<decltype(zero)>(choice_);
+    GABLE_CUDA_CHECK(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(device.sharedMemPerBlockOptin)));
+    shared_bytes_ = kernel.shared_bytes(problem.c, choice_.splits);
+    // Clusters would not fill the processing clusters that they run in.
+    if (choice_.splits > 1) return;
+    const auto* const function = reinterpret_cast<const void*>(kernel.function);
+    shared_bytes_ =
+        even_shared_bytes(resident_blocks(function, kernel.threads, shared_bytes_), shared_bytes_, tiles(), 2, device);
+  });
+}
+
+Conv2dDescription PointwisePlanesPlan::description() const {
+  std::string tile =
+      "tiles of " + std::to_string(choice_.channels) + " channels x " + std::to_string(choice_.pixels) + " pixels";
+  if (choice_.splits > 1) tile += ", the depth in " + std::to_string(choice_.splits) + " blocks of a cluster";
+  return {.kernel = "pointwise_planes",
+          .tile = tile,
+          .staging = "stages of 32 planes in shared memory, copies of " + std::to_string(2 * access_.load) + " bytes",
+          .fusion = "bias and activation before stores of " + std::to_string(2 * access_.store) + " bytes"};
+}
+
+Path tile_path(const PlanesChoice& choice) {
+  if (choice.channels == 128) {
+    if (choice.pixels == 64) return Path::pointwise_planes_128x64;
+    return choice.threads == 128 ? Path::pointwise_planes_128x128_wide : Path::pointwise_planes_128x128;
+  }
+  if (choice.channels == 64) {
+    return choice.pixels == 128 ? Path::pointwise_planes_64x128 : Path::pointwise_planes_64x64;
+  }
+  return choice.pixels == 128  ? Path::pointwise_planes_32x128
+         : choice.pixels == 64 ? Path::pointwise_planes_32x64
+                               : Path::pointwise_planes_32x32;
+}
+
+void PointwisePlanesPlan::note_paths() const {
+  note_path(tile_path(choice_));
+  note_path(access_.load == 8   ? Path::pointwise_planes_8_pixels
+            : access_.load == 4 ? Path::pointwise_planes_4_pixels
+            : access_.load == 2 ? Path::pointwise_planes_2_pixels
+                                : Path::pointwise_planes_elements);
+  if (choice_.splits > 1) note_path(Path::pointwise_planes_cluster);
+}
+
+template <typename T>
+void PointwisePlanesPlan::launch(const PlanesArguments<T>& arguments, cudaStream_t stream) const {
+  const PlanesKernel<T> kernel = kernel_of<T>(choice_);
+  const auto parts = static_cast<unsigned>(choice_.splits);
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(static_cast<unsigned>(tiles()), 1, parts);
+  launch.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  launch.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
+  launch.stream = stream;
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {1, 1, parts};
+  launch.attrs = attributes.data();
+  launch.numAttrs = !overlaps_ ? 0 : parts > 1 ? 2 : 1;
+  GABLE_CUDA_CHECK(cudaLaunchKernelEx(&launch, kernel.function, arguments));
+}
+
+void PointwisePlanesPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
+                              cudaStream_t stream) const {
+  const Conv2dProblem& p = problem();
+  const auto i = [](std::int64_t value) { return static_cast<int>(value); };
+  with_half_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch<T>({.c = i(p.c),
+               .padded_c = i(order().c),
+               .k = i(p.k),
+               .plane = i(p.ho * p.wo),
+               .pixels = i(p.n * p.ho * p.wo),
+               .in_plane = i(p.h * p.w),
+               .in_w = i(p.w),
+               .out_w = i(p.wo),
+               .stride_h = i(p.stride_h),
+               .stride_w = i(p.stride_w),
+               .line = planes_are_line(p),
+               .by_plane = Divisor(i(p.ho * p.wo)),
+               .by_out_w = Divisor(i(p.wo)),
+               .splits = choice_.splits,
+               .load_pixels = access_.load,
+               .store_pixels = access_.store,
+               .activation = p.activation,
+               .has_bias = p.bias,
+               .x = static_cast<const T*>(x),
+               .packed = static_cast<const T*>(packed),
+               .bias = bias,
+               .y = static_cast<T*>(y)},
+              stream);
+  });
+  note_paths();
+}
+
+}  // namespace
+
+std::string PointwisePlanes::missing(const cudaDeviceProp& device) {
+  if (device.major >= 8) return "";
+  return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
+}
+
+std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
+  if (p.dtype == DType::f32 || p.math != Math::strict) return "it multiplies f16 and bf16 in strict math";
+  if (p.nhwc) return "layout nhwc; it takes nchw";
+  if (p.groups != 1) return std::to_string(p.groups) + " groups; it takes one";
+  if (p.r * p.s != 1) return "filter " + std::to_string(p.r) + "x" + std::to_string(p.s) + "; it takes 1x1";
+  if (p.pad_top != 0 || p.pad_left != 0 || (p.ho - 1) * p.stride_h >= p.h || (p.wo - 1) * p.stride_w >= p.w) {
+    return "padding; it takes none";
+  }
+  if (!p.pool.none()) return "a max-pool; it has none";
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
+  if (p.n * round_up(p.c, kStepChannels) * p.h * p.w >= kMaxElements) {  // of whole steps, some of which are not read
+    return "input of 2^31 elements or more; its indices have 32 bits";
+  }
+  return implicit_refusal(p);
+}
+
+double PointwisePlanes::seconds(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return choose_planes(problem, device).seconds;
+}
+
+std::unique_ptr<Conv2dPlan> PointwisePlanes::make(const Conv2dProblem& problem, const cudaDeviceProp& device) {
+  return make(problem, device, {});
+}
+
+std::unique_ptr<Conv2dPlan> PointwisePlanes::make(const Conv2dProblem& problem, const cudaDeviceProp& device,
+                                                  const PlanesChoice& forced) {
+  return std::make_unique<PointwisePlanesPlan>(problem, device, forced);
+}
+
+}  // namespace gable::cuda
