@@ -68,9 +68,13 @@ double roof_of(const Conv2dProblem& p, const Rates& rates) {
 
 bool host_has_amx() {
 #if defined(__x86_64__) && defined(__GNUC__)
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // CPUID leaf 7, EDX
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
+  // CPUID is asked once: on a virtual machine the answer takes microseconds, and every prediction needs it.
+  static const bool found = [] {
+    constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // leaf 7, EDX
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
+  }();
+  return found;
 #else
   return false;
 #endif
