@@ -18,16 +18,19 @@ constexpr std::int64_t kMaxDimension = std::numeric_limits<std::int32_t>::max();
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-void check_at_least(std::string_view op, const std::string& attribute, std::int64_t value, std::int64_t low) {
-  if (value < low || value > kMaxDimension) {
-    refuse(op, attribute + " is " + number(value) + "; it must lie between " + number(low) + " and " +
-                   number(kMaxDimension));
-  }
+bool is_dimension(std::int64_t value, std::int64_t low) { return low <= value && value <= kMaxDimension; }
+
+/// `attribute` is followed by `part`. No text is made unless the value is refused: every choice validates its op.
+void check_at_least(std::string_view op, std::string_view attribute, std::int64_t value, std::int64_t low,
+                    std::string_view part = "") {
+  if (is_dimension(value, low)) return;
+  refuse(op, std::string(attribute).append(part) + " is " + number(value) + "; it must lie between " + number(low) +
+                 " and " + number(kMaxDimension));
 }
 
-void check_extent(std::string_view op, const std::string& attribute, Extent extent) {
-  check_at_least(op, attribute + ".h", extent.h, 1);
-  check_at_least(op, attribute + ".w", extent.w, 1);
+void check_extent(std::string_view op, std::string_view attribute, Extent extent) {
+  check_at_least(op, attribute, extent.h, 1, ".h");
+  check_at_least(op, attribute, extent.w, 1, ".w");
 }
 
 void check_padding(std::string_view op, const Padding& padding) {
@@ -37,21 +40,23 @@ void check_padding(std::string_view op, const Padding& padding) {
   check_at_least(op, "padding.right", padding.right, 0);
 }
 
-void check_shape(std::string_view op, const std::string& tensor, const Shape& shape, std::size_t min_rank,
+void check_shape(std::string_view op, std::string_view tensor, const Shape& shape, std::size_t min_rank,
                  std::size_t max_rank) {
   if (shape.rank() < min_rank || shape.rank() > max_rank) {
     const std::string wanted = min_rank == max_rank ? number(static_cast<std::int64_t>(min_rank))
                                                     : number(static_cast<std::int64_t>(min_rank)) + " to " +
                                                           number(static_cast<std::int64_t>(max_rank));
-    refuse(op, tensor + " has " + number(static_cast<std::int64_t>(shape.rank())) + " dimensions (" + to_string(shape) +
+    refuse(op, std::string(tensor) + " has " + number(static_cast<std::int64_t>(shape.rank())) + " dimensions (" + to_string(shape) +
                    "); it must have " + wanted);
   }
   std::int64_t elements = 1;
   for (std::size_t i = 0; i < shape.rank(); ++i) {
-    check_at_least(op, "dimension " + number(static_cast<std::int64_t>(i)) + " of " + tensor + " " + to_string(shape),
-                   shape[i], 1);
+    if (!is_dimension(shape[i], 1)) {
+      const std::string at = "dimension " + number(static_cast<std::int64_t>(i)) + " of ";
+      check_at_least(op, at + std::string(tensor) + " " + to_string(shape), shape[i], 1);
+    }
     if (shape[i] > kMaxElements / elements) {
-      refuse(op, tensor + " " + to_string(shape) + " has more than 2^40 elements, the most gable takes");
+      refuse(op, std::string(tensor) + " " + to_string(shape) + " has more than 2^40 elements, the most gable takes");
     }
     elements *= shape[i];
   }
@@ -104,9 +109,9 @@ void check_epilogue_pool(const Conv2d& c, Extent image) {
 
 /// A binding of another language may have cast any number to an enumeration.
 template <typename Enumeration>
-void check_known(std::string_view op, const std::string& attribute, Enumeration value, Enumeration last) {
+void check_known(std::string_view op, std::string_view attribute, Enumeration value, Enumeration last) {
   if (value > last) {
-    refuse(op, attribute + " is number " + number(static_cast<std::int64_t>(value)) +
+    refuse(op, std::string(attribute) + " is number " + number(static_cast<std::int64_t>(value)) +
                    " of its enumeration, which ends at " + number(static_cast<std::int64_t>(last)));
   }
 }
@@ -266,8 +271,10 @@ std::string text(const PoolWindow& pool) {
 }
 
 std::string attributes(const Conv2d& c) {
-  std::string s = to_string(c.input) + " * " + to_string(c.weights) + " " + std::string(to_string(c.dtype)) + " " +
-                  std::string(to_string(c.layout));
+  std::string s;
+  s.reserve(128);
+  s.append(to_string(c.input)).append(" * ").append(to_string(c.weights));
+  s.append(" ").append(to_string(c.dtype)).append(" ").append(to_string(c.layout));
   if (c.stride != Extent{1, 1}) s += ", stride " + to_string(c.stride);
   if (c.padding != Padding{}) s += ", padding " + text(c.padding);
   if (c.dilation != Extent{1, 1}) s += ", dilation " + to_string(c.dilation);
@@ -313,7 +320,8 @@ std::string_view name(const Op& op) {
 }
 
 std::string describe(const Op& op) {
-  return std::string(name(op)) + " " + std::visit([](const auto& o) { return attributes(o); }, op);
+  std::string text = std::visit([](const auto& o) { return attributes(o); }, op);
+  return text.insert(0, " ").insert(0, name(op));
 }
 
 void validate_tensor(DType dtype, const Shape& shape, Layout layout) {
