@@ -46,8 +46,8 @@ void check_shape(std::string_view op, std::string_view tensor, const Shape& shap
     const std::string wanted = min_rank == max_rank ? number(static_cast<std::int64_t>(min_rank))
                                                     : number(static_cast<std::int64_t>(min_rank)) + " to " +
                                                           number(static_cast<std::int64_t>(max_rank));
-    refuse(op, std::string(tensor) + " has " + number(static_cast<std::int64_t>(shape.rank())) + " dimensions (" + to_string(shape) +
-                   "); it must have " + wanted);
+    refuse(op, std::string(tensor) + " has " + number(static_cast<std::int64_t>(shape.rank())) + " dimensions (" +
+                   to_string(shape) + "); it must have " + wanted);
   }
   std::int64_t elements = 1;
   for (std::size_t i = 0; i < shape.rank(); ++i) {

@@ -4,29 +4,38 @@
 // of all contestants alternate, so that a slow phase of the machine meets all of them. On the host they are measured
 // with several plans and sets of tensors each, and the median counts: how memory lies in caches decides some percent
 // between direct kernels, and a factor of two where a library keeps much in a workspace (oneDNN's Winograd).
+//
+// On the host a sample of a short op is the geometric mean of two times: of runs that follow one another, as in a loop
+// over one op, and of a run as a layer of a network sees it: matrix units awake, input and output in L2, weights from
+// the last level, where other layers have pushed them. Kernels that are equal in one of these states differ by up to 3
+// in the other, so the one that is best in both together is right wherever the op runs.
 #include "backends/registry/tuner.h"
 
 #include <gable/error.h>
 
+#include <omp.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "backends/registry/operands.h"
+#include "backends/registry/sweep.h"
 #include "common/interruptions.h"
 
 namespace gable {
 namespace {
 
-// A sample is several runs if one is shorter, but as few as the clock's precision allows: in a network, other layers
-// push a layer's weights out of L2 between two of its runs; here only the samples of the other contestants do.
-constexpr double kSampleSeconds = 20e-6;
-constexpr double kQueuedSeconds = 2e-3;  // the same where runs are enqueued: to start and await them takes 10 us
-constexpr int kMaxRuns = 2000;           // of a sample
-constexpr std::size_t kMinSamples = 3, kEnoughSamples = 60, kMaxSamples = 2000;
+constexpr double kSampleSeconds = 20e-6;  // a sample is several runs if one is shorter
+constexpr double kLong = 1e-3;            // longer runs take the same time whatever was in L2 before
+constexpr double kQueuedSeconds = 2e-3;   // the same where runs are enqueued: to start and await them takes 10 us
+constexpr int kMaxRuns = 2000;            // of a sample
+constexpr std::size_t kMinSamples = 3, kEnoughSamples = 40, kMaxSamples = 2000;
 constexpr std::size_t kTracks = 3;                             // plans and sets of tensors, on the host,
 constexpr std::size_t kMaxTrackBytes = std::size_t{64} << 20;  // where one is at most of this size
 constexpr double kPrepareShare = 0.5;  // of the limit: after first runs of that time no further contestant is made
@@ -57,6 +66,15 @@ std::string text_of_seconds(double seconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3g s", seconds);
   return text;
+}
+
+void sweep(const Contest& contest, int threads) { contest.sweep ? contest.sweep() : sweep_private_caches(threads); }
+
+/// Host devices compute with OpenMP's threads unless ?threads= says how many.
+int threads_of(const DeviceImpl& device) {
+  const DeviceUri uri = parse_device_uri(device.info().uri);
+  const auto option = uri.options.find("threads");
+  return option == uri.options.end() ? omp_get_max_threads() : std::max(1, std::atoi(option->second.c_str()));
 }
 
 /// The time limit of a contest. A run can't be interrupted, so a run that would exceed the limit must not begin.
@@ -157,15 +175,18 @@ class Runner {
   /// A first run of more than `limit` seconds is not repeated.
   Runner(const Contest& contest, Contestant& contestant, std::unique_ptr<PlanImpl> plan, const Track& track,
          double limit)
-      : contest_(&contest), contestant_(&contestant), plan_(std::move(plan)) {
+      : contest_(&contest),
+        contestant_(&contestant),
+        queued_(contestant.device->info().memory.kind != Memory::Kind::host),
+        threads_(queued_ ? 1 : threads_of(*contestant.device)),
+        plan_(std::move(plan)) {
     use(track);
-    const bool queued = contestant.device->info().memory.kind != Memory::Kind::host;
-    sample_seconds_ = queued ? kQueuedSeconds : kSampleSeconds;
+    sample_seconds_ = queued_ ? kQueuedSeconds : kSampleSeconds;
     least_ = seconds_of(1);  // a GPU loads or translates code in the first run, which may take seconds
     const bool suffices = least_ > limit && contestant.predicted && least_ < kPlausible * *contestant.predicted;
     if (!suffices) least_ = seconds_of(1);
     warm_ = least_;
-    if (!queued && least_ < kShort * sample_seconds_) find_warm_time();
+    if (!queued_ && least_ < kShort * sample_seconds_) find_warm_time();
   }
 
   /// The next samples use these tensors. Weights are packed into new memory.
@@ -173,10 +194,10 @@ class Runner {
     end_track();
     arguments_ = track.arguments();
     if (track.weights() == nullptr) return;
-    const std::shared_ptr<void> before = std::move(packed_);
-    packed_ = contestant_->device->allocate(plan_->details().packed_bytes);
-    plan_->pack(track.weights(), packed_.get());
+    const std::shared_ptr<void> before = std::move(packed_), spare_before = std::move(spare_);
+    packed_ = packed(track);
     arguments_.weights = packed_.get();
+    if (!queued_ && plan_->details().packed_bytes <= kMaxTrackBytes) spare_ = packed(track);
   }
 
   /// The same with a new plan, whose workspace lies elsewhere, where it is not searched for.
@@ -189,7 +210,10 @@ class Runner {
   }
 
   void sample() {
-    const double seconds = seconds_of(runs());
+    const double start = now(*contest_);
+    const bool is_short = !queued_ && least_ < kLong;
+    const double seconds = is_short ? std::sqrt(seconds_repeated() * seconds_in_network()) : seconds_of(runs());
+    took_ = now(*contest_) - start;
     least_ = samples_.empty() ? seconds : std::min(least_, seconds);
     samples_.push_back(seconds);
   }
@@ -199,7 +223,7 @@ class Runner {
   double least() const { return least_; }
   std::size_t samples() const { return samples_.size(); }
   /// Expected duration of one sample.
-  double sample_seconds() const { return least_ * runs(); }
+  double sample_seconds() const { return std::max(took_, least_ * runs()); }
 
   void finish() {
     if (samples_.empty() && quartiles_.empty()) samples_.push_back(least_);
@@ -226,12 +250,43 @@ class Runner {
     }
   }
 
-  /// Runs that another program interrupts are repeated: the least of kTries counts.
+  std::shared_ptr<void> packed(const Track& track) {
+    std::shared_ptr<void> weights = contestant_->device->allocate(plan_->details().packed_bytes);
+    plan_->pack(track.weights(), weights.get());
+    return weights;
+  }
+
+  /// A run in a loop: the run before has put into L2 what fits.
+  double seconds_repeated() {
+    return uninterrupted(runs(), [&](int runs) {
+      timed(1);
+      return timed(runs);
+    });
+  }
+
+  /// A run among other layers, which have pushed the weights out of L2. A run with the same weights in another place
+  /// comes before it: it wakes matrix units and brings input, output and code, as the layer before does.
+  double seconds_in_network() {
+    return uninterrupted(1, [&](int) {
+      sweep(*contest_, threads_);
+      RunArguments elsewhere = arguments_;
+      if (spare_ != nullptr) elsewhere.weights = spare_.get();
+      plan_->run(elsewhere);
+      return timed(1);
+    });
+  }
+
   double seconds_of(int runs) {
+    return uninterrupted(runs, [&](int count) { return timed(count); });
+  }
+
+  /// Runs that another program interrupts are repeated: the least of kTries counts.
+  template <typename Time>
+  double uninterrupted(int runs, const Time& time) {
     double least = 0;
     for (int i = 0; i < kTries; ++i) {
       const long before = interruptions_of(*contest_);
-      const double seconds = timed(runs);
+      const double seconds = time(runs);
       least = i == 0 ? seconds : std::min(least, seconds);
       if (interruptions_of(*contest_) == before || runs * seconds > kRepeatable) break;
     }
@@ -258,14 +313,18 @@ class Runner {
 
   const Contest* contest_;
   Contestant* contestant_;
+  bool queued_;  ///< runs are enqueued, not finished
+  int threads_;  ///< of the host
   RunArguments arguments_{};
   std::unique_ptr<PlanImpl> plan_;
   std::shared_ptr<void> packed_;
+  std::shared_ptr<void> spare_;    ///< the same weights once more, on the host
   std::vector<double> samples_;    // with the current tensors
   std::vector<double> quartiles_;  // one for each earlier set of tensors
   double sample_seconds_ = kSampleSeconds;
   double least_ = 0;
   double warm_ = 0;  ///< a run among others of its own, at best
+  double took_ = 0;  ///< the last sample with all that belongs to it
 };
 
 double least(const std::vector<Runner*>& runners) {

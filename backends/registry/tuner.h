@@ -29,6 +29,7 @@ struct Contest {
   double seconds = 1;                     ///< for making tensors, searching for plans, at most half, and running
   std::function<double()> clock{};        ///< seconds; empty: the host's steady clock
   std::function<long()> interruptions{};  ///< how often another program took a core; empty: by the kernel's count
+  std::function<void()> sweep{};          ///< empties the cores' own caches; empty: sweep_private_caches()
 };
 
 /// Fills in `seconds` of the contestants, which come most promising first. Contestants that are far slower than the

@@ -1,0 +1,22 @@
+// See sweep.h.
+#include "backends/registry/sweep.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/common/cache.h"
+
+namespace gable {
+
+void sweep_private_caches(int threads) {
+  constexpr std::size_t kTimesL2 = 2, kLine = 64 / sizeof(std::uint64_t);
+  // Read only: all cores may hold the same lines, and none of them is written back during the next run.
+  static const std::vector<std::uint64_t> words(kTimesL2 * static_cast<std::size_t>(cpu::l2_bytes()) / 8, 1);
+  std::uint64_t sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+  for (std::size_t i = 0; i < words.size(); i += kLine) sum += words[i];
+  asm volatile("" : : "r"(sum) : "memory");  // keeps the compiler from removing the loop
+}
+
+}  // namespace gable
