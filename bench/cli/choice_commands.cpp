@@ -213,8 +213,14 @@ void print_summaries(const RegretDocument& document, Console& console) {
     const std::string sure =
         document.rounds == 1 ? ""
                              : fmt::format(" (beyond the noise {}, worst {:.2f})", one.surely_above, one.surely_worst);
-    console.print(fmt::format("{} {}: {} layers with a choice: geo {:.3f}, worst {:.2f}, {} above 1.05{}, {} right",
-                              one.dtype, one.layout, one.layers, one.geo, one.worst, one.above, sure, one.right));
+    const std::string unsteady =
+        one.unsteady == 0
+            ? ""
+            : fmt::format("; {} on cores below {} of their fastest rate, without these geo {:.3f}, worst {:.2f}",
+                          one.unsteady, kSteadyRate, one.steady_geo, one.steady_worst);
+    console.print(fmt::format("{} {}: {} layers with a choice: geo {:.3f}, worst {:.2f}, {} above 1.05{}, {} right{}",
+                              one.dtype, one.layout, one.layers, one.geo, one.worst, one.above, sure, one.right,
+                              unsteady));
   }
   console.print(fmt::format("{} without a choice; choosing took {} (median)", document.without_choice,
                             seconds_text(document.choosing)));

@@ -73,6 +73,34 @@ bool same_contestants(const RegretLayer& a, const RegretLayer& b) {
          std::equal(a.times.begin(), a.times.end(), b.times.begin(), b.times.end(), same_program);
 }
 
+/// Rates become shares of the fastest rate of the same arithmetic.
+void relate_rates(std::vector<RegretDocument>& rounds) {
+  std::map<bool, double> fastest;
+  const auto key = [](const RegretLayer& layer) { return layer.identity.dtype == "f32"; };
+  for (const RegretDocument& round : rounds) {
+    for (const RegretLayer& layer : round.layers) {
+      for (const double rate : layer.core_rates) fastest[key(layer)] = std::max(fastest[key(layer)], rate);
+    }
+  }
+  for (RegretDocument& round : rounds) {
+    for (RegretLayer& layer : round.layers) {
+      for (double& rate : layer.core_rates) rate /= fastest[key(layer)];
+    }
+  }
+}
+
+bool is_steady(const RegretLayer* round) {
+  return std::all_of(round->core_rates.begin(), round->core_rates.end(),
+                     [](double rate) { return rate >= kSteadyRate; });
+}
+
+/// The rounds of a layer without those in which a core was slow, where at least two are left.
+std::vector<const RegretLayer*> steady_rounds(const std::vector<const RegretLayer*>& rounds) {
+  std::vector<const RegretLayer*> steady;
+  std::copy_if(rounds.begin(), rounds.end(), std::back_inserter(steady), is_steady);
+  return steady.size() < 2 ? rounds : steady;
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
@@ -96,6 +124,12 @@ const OpenDevice* RegretMeter::opened(const std::string& uri) {
     return nullptr;  // cudnn has no ?kernel=
   }
   return &opened_.back();
+}
+
+/// 0 on a GPU.
+double RegretMeter::slowest_core(DType dtype) {
+  if (automatic_.threads < 1) return 0;
+  return rates_.try_emplace(dtype == DType::f32, automatic_.threads, dtype).first->second.slowest();
 }
 
 std::vector<OpenDevice> RegretMeter::contestants(const Ranking& ranking) {
@@ -129,6 +163,7 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
   // device.
   const bool apart = ranking.source == ChoiceSource::measured && !is_plan_of(devices.front(), one.op, *ranking.first());
   if (apart) devices.insert(devices.begin(), automatic_);
+  const double rate_before = slowest_core(dtype_of(one.op));
   Outcome outcome;
   MeasureOptions options;
   options.seconds_each = job_.seconds_each;
@@ -149,6 +184,7 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
                     .pick = times.front(),
                     .source = ranking.source == ChoiceSource::model ? "model" : "measured",
                     .predicted = ranking.first()->predicted};
+  if (automatic_.threads > 0) layer.core_rates = {std::min(rate_before, slowest_core(dtype_of(one.op)))};
   // The same program under another name: a right pick has a regret of 1 whatever the noise.
   for (RegretTime& time : times) {
     const RegretTime plain{without_kernel(time.device), time.kernel, time.seconds};
@@ -162,13 +198,20 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
 }
 
 RegretDocument median_of(std::vector<RegretDocument> rounds) {
-  RegretDocument all = std::move(rounds.front());
+  relate_rates(rounds);
+  RegretDocument all = rounds.front();
   for (RegretLayer& layer : all.layers) {
-    std::vector<const RegretLayer*> same{&layer};
-    for (std::size_t i = 1; i < rounds.size(); ++i) {
-      const auto found = std::find_if(rounds[i].layers.begin(), rounds[i].layers.end(),
+    std::vector<const RegretLayer*> every;
+    for (const RegretDocument& round : rounds) {
+      const auto found = std::find_if(round.layers.begin(), round.layers.end(),
                                       [&](const RegretLayer& one) { return same_contestants(one, layer); });
-      if (found != rounds[i].layers.end()) same.push_back(&*found);
+      if (found != round.layers.end()) every.push_back(&*found);
+    }
+    const std::vector<const RegretLayer*> same = steady_rounds(every);
+    layer.left_out = static_cast<int>(every.size() - same.size());
+    layer.core_rates.clear();
+    for (const RegretLayer* one : every) {
+      layer.core_rates.insert(layer.core_rates.end(), one->core_rates.begin(), one->core_rates.end());
     }
     std::vector<std::vector<double>> seconds(layer.times.size());  // of each contestant in each round
     for (std::size_t at = 0; at < seconds.size(); ++at) {
@@ -192,6 +235,13 @@ void summarize(RegretDocument& document) {
     const double ratio = layer.ratio();
     one.geo = std::exp((std::log(one.geo) * one.layers + std::log(ratio)) / (one.layers + 1));
     ++one.layers;
+    if (layer.is_unsteady()) {
+      ++one.unsteady;
+    } else {
+      const int steady = one.layers - one.unsteady;
+      one.steady_geo = std::exp((std::log(one.steady_geo) * (steady - 1) + std::log(ratio)) / steady);
+      one.steady_worst = std::max(one.steady_worst, ratio);
+    }
     one.worst = std::max(one.worst, ratio);
     one.above += ratio > kAbove ? 1 : 0;
     one.surely_above += ratio > kAbove && layer.at_least() > kAbove ? 1 : 0;

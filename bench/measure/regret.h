@@ -3,9 +3,11 @@
 
 #include <gable/choose.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "bench/measure/core_rates.h"
 #include "bench/measure/devices.h"
 #include "bench/record/regret.h"
 #include "bench/workloads/cases.h"
@@ -28,14 +30,17 @@ class RegretMeter {
  private:
   std::vector<OpenDevice> contestants(const Ranking& ranking);
   const OpenDevice* opened(const std::string& uri);
+  double slowest_core(DType dtype);
 
   OpenDevice automatic_;
   RegretJob job_;
   std::vector<OpenDevice> opened_;
+  std::map<bool, CoreRates> rates_;  ///< by whether the type is f32
 };
 
 /// One document of several of the same layers: of each contestant's time the median. Within one round a contestant
-/// keeps its memory, whose place in the caches may change its time by some percent.
+/// keeps its memory, whose place in the caches may change its time by some percent. Rounds in which one of the cores
+/// was slow do not count where there are two others, whoever was faster in them.
 RegretDocument median_of(std::vector<RegretDocument> rounds);
 
 /// Geometric mean, worst and counts for each dtype and layout.

@@ -23,6 +23,8 @@ json layer_json(const RegretLayer& layer) {
               {"times", std::move(times)}};
   if (layer.predicted) result["predicted"] = *layer.predicted;
   if (!layer.rounds.empty()) result["rounds"] = layer.rounds;
+  if (!layer.core_rates.empty()) result["core_rates"] = layer.core_rates;
+  if (layer.left_out > 0) result["left_out"] = layer.left_out;
   return result;
 }
 
@@ -45,6 +47,11 @@ double RegretLayer::at_least() const {
   }
 }
 
+bool RegretLayer::is_unsteady() const {
+  return left_out == 0 &&
+         std::any_of(core_rates.begin(), core_rates.end(), [](double rate) { return rate < kSteadyRate; });
+}
+
 json to_json(const RegretDocument& document) {
   json summaries = json::array();
   for (const RegretSummary& one : document.summaries) {
@@ -56,6 +63,9 @@ json to_json(const RegretDocument& document) {
                          {"above_1.05", one.above},
                          {"surely_above_1.05", one.surely_above},
                          {"surely_worst", one.surely_worst},
+                         {"unsteady", one.unsteady},
+                         {"steady_geo", one.steady_geo},
+                         {"steady_worst", one.steady_worst},
                          {"right", one.right}});
   }
   json layers = json::array();

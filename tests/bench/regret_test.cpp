@@ -60,5 +60,48 @@ TEST_CASE("regret: two equal candidates are above 1.05 by noise, but not surely"
   CHECK(all.summaries[0].surely_worst == doctest::Approx(1.2));
 }
 
+RegretLayer at_rate(double rate, double cpu, double onednn) {
+  RegretLayer one = layer("a", cpu, onednn);
+  one.core_rates = {rate};
+  return one;
+}
+
+TEST_CASE("regret: rounds in which a core was slow do not count, whoever was faster in them") {
+  for (const bool kind : {false, true}) {
+    std::vector<RegretDocument> rounds(4);
+    rounds[0].layers = {at_rate(1000, 1.1, 1)};
+    rounds[1].layers = {at_rate(400, kind ? 1 : 3, 2)};
+    rounds[2].layers = {at_rate(900, 1.1, 1)};
+    rounds[3].layers = {at_rate(420, kind ? 1 : 3, 2)};
+    RegretDocument all = median_of(rounds);
+    summarize(all);
+    const RegretLayer& one = all.layers.front();
+    CHECK(one.ratio() == doctest::Approx(1.1));
+    CHECK(one.rounds.size() == 2);
+    CHECK(one.left_out == 2);
+    CHECK(one.core_rates == std::vector<double>{1, 0.4, 0.9, 0.42});
+    CHECK(all.summaries.front().unsteady == 0);
+  }
+}
+
+TEST_CASE("regret: where cores were slow in nearly all rounds all count, and the summary says so") {
+  std::vector<RegretDocument> rounds(3);
+  for (RegretDocument& round : rounds) round.layers = {at_rate(400, 3, 2), layer("b", 1.02, 1)};
+  rounds[0].layers[0].core_rates = {1000};
+  RegretDocument all = median_of(rounds);
+  summarize(all);
+  const RegretSummary& one = all.summaries.front();
+  CHECK(all.layers[0].rounds.size() == 3);
+  CHECK(one.worst == 1.5);
+  CHECK(one.unsteady == 1);
+  CHECK(one.steady_worst == doctest::Approx(1.02));
+  CHECK(one.steady_geo == doctest::Approx(1.02));
+}
+
+TEST_CASE("regret: the rate of cores is that of the slowest, in runs a second") {
+  CoreRates rates(2, DType::f32);
+  CHECK(rates.slowest() > 0);
+}
+
 }  // namespace
 }  // namespace gable::bench
