@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the cost model that `auto` compares CPU devices by (backends/shape_model.h), and checks it on other layers.
 
-    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep|--move] [--write FOLDER]
+    bench/fit_choice.py --fit FIT.json... --check CHECK.json... [--cpu KIND] [--keep|--move] [--classes C...] [--write FOLDER]
 
 The records are those of `gable bench --file LIST --device cpu,onednn --dtype f32,bf16 --layout L --threads N --json ...`.
 The first law of a class is fitted to layers of one image on one thread, the second to one image on several threads, the third to
@@ -10,6 +10,7 @@ loses the least on these layers. --write puts the tables of both devices into FO
 FOLDER/onednn/onednn_shape_fits.h, where FOLDER is `backends`. The features and rates are those of backends/shape_model.cpp:
 change both together. With --keep the tables of the tree stand for what --fit has no layers of, and new laws of several threads are
 near to these. With --move these laws are kept and only moved by the layers: for records of one run, on a machine whose clock varies.
+With --classes other classes keep the tree's laws: those in which layers that were left out would lose by new ones.
 
 --check takes records of `gable bench` and of `gable regret`.
 
@@ -451,9 +452,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cpu", choices=KINDS, default="vectors", help="what the records are of; each kind has tables of its own")
     parser.add_argument("--keep", action="store_true", help="keep the tree's tables where --fit has no layers")
     parser.add_argument("--move", action="store_true", help="the same, and only move the tree's laws by the layers")
+    parser.add_argument("--classes", nargs="+", choices=CLASSES, default=CLASSES, help="fit laws of these classes; with --keep or --move")
     parser.add_argument("--write", type=Path, help="the folder `backends`, to write the tables into")
     options = parser.parse_args(arguments)
-    layers = read(options.fit, options.cpu)
+    layers = [one for one in read(options.fit, options.cpu) if shape_class(one.extents) in options.classes]
     tree = Path(__file__).resolve().parents[1] / "backends"
     keep = options.keep or options.move
     fits = fit_all(layers, shipped_tables(tree, options.cpu) if keep else None, options.move)

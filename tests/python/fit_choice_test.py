@@ -168,6 +168,31 @@ def test_only_moved_laws_differ_from_the_kept_ones_in_what_layers_decide():
     assert fit_choice.pick(layer("mb1ic9ih14oc32kh1"), fits) == "cpu"
 
 
+def test_classes_that_are_not_asked_for_keep_their_laws(tmp_path):
+    rows = [
+        {
+            "problem": f"{kind}ih{size}oc{32 * (1 if kind == 'mb1ic32' else 2)}kh1",
+            "dtype": "f32",
+            "layout": "nhwc",
+            "threads": 2,
+            "device": device,
+            "T": {"runs": 50, "fastest": seconds, "q1": seconds},
+        }
+        for kind in ("mb1ic32", "g2mb1ic64")
+        for size in range(5, 45)
+        for device, seconds in (("cpu", 1e-5 * size), ("onednn", 3e-5 * size))
+    ]
+    record = tmp_path / "bench.json"
+    record.write_text(json.dumps({"measurements": rows}))
+    for device in fit_choice.DEVICES:
+        (tmp_path / device).mkdir()
+    arguments = ["--fit", str(record), "--cpu", "wide", "--keep", "--classes", "pointwise", "--write", str(tmp_path)]
+    assert fit_choice.main(arguments) == 0
+    before, after = (fit_choice.shipped_tables(folder, "wide") for folder in (ROOT / "backends", tmp_path))
+    changed = {key for key, fit in after.items() if before[key] != fit}
+    assert changed == {(device, 1, "nhwc", "f32", "pointwise") for device in fit_choice.DEVICES}
+
+
 def test_records_of_regret_are_read_too(tmp_path):
     record = tmp_path / "regret.json"
     taken = {"cpu?threads=4": 2.0, "onednn?threads=4": 1.0}
