@@ -292,8 +292,8 @@ bool can_have_one_item(const WgmmaGeometry& g, int multiprocessors) {
          g.schedule != WgmmaSchedule::promoted && g.grid.items <= multiprocessors;
 }
 
-std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, int multiprocessors,
-                                     int shared_bytes) {
+/// What candidates of one shape and schedule share: the tile, its boxes and steps, and the cut of the channels.
+std::optional<WgmmaGeometry> lay_out_input(const Conv2dProblem& p, const WgmmaOverrides& candidate) {
   WgmmaGeometry g;
   g.tile.pixels = candidate.pixels;
   g.schedule = static_cast<WgmmaSchedule>(candidate.schedule);
@@ -320,16 +320,27 @@ std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverride
   g.slices = channels.slices;
   g.grid.channel_tiles = channels.tiles;
   g.steps.channel_blocks = channels.blocks;
-  g.steps.split = candidate.split;
-  if (g.steps.split > 1 && g.tile.pixels % kWgmmaChunk != 0) return {};  // the last two chunks overlap
-  if (g.steps.split > g.steps.channel_blocks * static_cast<int>(g.steps.boxes.size())) return {};
-  share_out_boxes(g.steps);
   g.grid.pixels_first = p.k * p.r * p.s > 4 * p.n * p.h * p.w * p.groups;
   g.grid.items = g.grid.tiles_x * g.grid.tiles_y * g.grid.tiles_n * g.grid.channel_tiles;
+  return g;
+}
+
+/// Whether the candidate's split and its blocks' number of items suit the input that is laid out.
+bool suits(const WgmmaOverrides& candidate, const WgmmaGeometry& input, int multiprocessors) {
+  const int split = candidate.split;
+  if (split > 1 && input.tile.pixels % kWgmmaChunk != 0) return false;  // the last two chunks overlap
+  if (split > input.steps.channel_blocks * static_cast<int>(input.steps.boxes.size())) return false;
+  return candidate.one_item == 0 || (split == 1 && can_have_one_item(input, multiprocessors));
+}
+
+/// `g` is lay_out_input()'s.
+std::optional<WgmmaGeometry> lay_out(const Conv2dProblem& p, const WgmmaOverrides& candidate, WgmmaGeometry g,
+                                     int multiprocessors, int shared_bytes) {
+  g.steps.split = candidate.split;
+  share_out_boxes(g.steps);
   g.grid.one_item = candidate.one_item == 1;
-  if (g.grid.one_item && !can_have_one_item(g, multiprocessors)) return {};
   if (g.grid.one_item) g.grid.pixels_first = pixels_should_be_first(g);
-  if (!share_out_memory(shared_bytes, span, candidate, g)) return {};
+  if (!share_out_memory(shared_bytes, span_of(p, candidate.box_per_tap == 1), candidate, g)) return {};
   estimate_wgmma(p, multiprocessors, g);
   return g;
 }
@@ -484,9 +495,15 @@ std::string wgmma_refusal(const Conv2dProblem& p) {
 
 std::optional<WgmmaGeometry> find_wgmma_geometry(const Conv2dProblem& p, int multiprocessors, int shared_bytes,
                                                  const WgmmaOverrides& overrides) {
-  std::optional<WgmmaGeometry> best;
-  for (const WgmmaOverrides& candidate : candidates(p, overrides)) {
-    std::optional<WgmmaGeometry> g = lay_out(p, candidate, multiprocessors, shared_bytes);
+  const auto same_input = [](const WgmmaOverrides& a, const WgmmaOverrides& b) {
+    return a.pixels == b.pixels && a.row == b.row && a.schedule == b.schedule;
+  };
+  std::optional<WgmmaGeometry> best, input;
+  const std::vector<WgmmaOverrides> all = candidates(p, overrides);  // those of one input follow one another
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i == 0 || !same_input(all[i - 1], all[i])) input = lay_out_input(p, all[i]);
+    if (!input || !suits(all[i], *input, multiprocessors)) continue;
+    std::optional<WgmmaGeometry> g = lay_out(p, all[i], *input, multiprocessors, shared_bytes);
     if (g && (!best || g->cycles < best->cycles)) best = std::move(g);
   }
   return best;
