@@ -3,6 +3,8 @@
 #include <gable/error.h>
 #include <gable/study_backend.h>
 
+#include <mutex>
+
 #include "backends/cuda/cuda_ceilings.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_loops.h"
@@ -37,11 +39,19 @@ class KernelDevice final : public CudaDevice {
     info_.kernels = cuda_kernels().names(properties());
   }
 
+  /// The last answer is kept: the kernels estimate hundreds of tiles, and `auto` asks again when it makes the plan.
   std::vector<KernelOffer> offers(const Op& op) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!answer_.empty() && asked_ == op) return answer_;
+    }
     std::vector<KernelOffer> all = cuda_kernels().offers(op, properties(), *this, kernel_);
     for (KernelOffer& offer : all) {
       if (offer.supported()) offer.make = [this, make = std::move(offer.make)] { return made(make); };
     }
+    const std::lock_guard lock(mutex_);
+    asked_ = op;
+    answer_ = all;
     return all;
   }
 
@@ -60,6 +70,9 @@ class KernelDevice final : public CudaDevice {
   }
 
   std::string kernel_;
+  mutable std::mutex mutex_;  ///< of the last answer
+  mutable Op asked_{};
+  mutable std::vector<KernelOffer> answer_{};
   CudaRates rates_ = reporting(uri(), [this] { return CudaRates(*this); });
   CudaStudies studies_{*this};
 };
