@@ -15,15 +15,14 @@ constexpr double kWorthMeasuring = 1e7;   // FLOP: below, a launch is all the ti
 constexpr std::size_t kAlignment = 16;    // as the graphs declare for their tensors
 constexpr std::size_t kMaxWinners = 512;  // of races that are kept, each with its compiled engine
 
-/// The recipes that cuDNN takes: all of them, or the first.
-Found find_recipes(const Op& op, Session& session, bool compiles, bool all) {
+/// The recipes that cuDNN takes until `end`, at least the first. Each compiles its first engine.
+Found find_recipes(const Op& op, Session& session, bool compiles, Clock::time_point end) {
   Found found;
   const std::vector<RecipeMaker> makers = recipes_for(op);
-  for (std::size_t i = 0; i < makers.size(); ++i) {
+  for (std::size_t i = 0; i < makers.size() && (found.recipes.empty() || Clock::now() < end); ++i) {
     try {
       found.recipes.push_back(makers[i](session, compiles));
       found.recipes.back().number = i;
-      if (!all) break;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::out_of_memory) throw;
       found.refused += (found.refused.empty() ? "" : "; ") + std::string(error.what());
@@ -78,10 +77,10 @@ bool is_small(const Op& op) { return work(op).flop < kWorthMeasuring; }
 /// Small ops take a precompiled engine if there is one: compiling takes longer than a million of their runs could gain.
 Found find_first(const Op& op, Session& session) {
   if (is_small(op)) {
-    Found ready = find_recipes(op, session, false, false);
+    Found ready = find_recipes(op, session, false, Clock::time_point());
     if (!ready.recipes.empty()) return ready;
   }
-  return find_recipes(op, session, true, false);
+  return find_recipes(op, session, true, Clock::time_point());
 }
 
 /// KCRS stays as it is for NCHW and becomes KRSC for NHWC, which is the same order for 1x1 filters and for one channel.
@@ -209,9 +208,10 @@ std::unique_ptr<PlanImpl> Planner::plan(const Op& op, const PlanSearch& search, 
     Choice choice{std::move(*known), "measured when the op was tuned", true};
     return std::make_unique<CudnnPlan>(op, device, session_, std::move(choice), "");
   }
-  Found all = find_recipes(op, *session_, true, true);
+  const RaceTime time{begin, search.seconds};
+  Found all = find_recipes(op, *session_, true, ready_end(time));
   if (all.recipes.empty()) throw Error(ErrorCode::unsupported, refusal(all));
-  Choice choice = fastest(op, device, *session_, std::move(all.recipes), {begin, search.seconds});
+  Choice choice = fastest(op, device, *session_, std::move(all.recipes), time);
   const GraphStep& product = *choice.recipe.product;
   winners_.keep(
       op, {program_of(choice.recipe), search.seconds, choice.recipe.number, product.chosen(), product.compiled()});

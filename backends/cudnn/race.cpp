@@ -5,17 +5,19 @@
 #include <chrono>
 #include <random>
 
+#include "backends/cudnn/entrants.h"
+
 namespace gable::cudnn {
 namespace {
 
 constexpr double kMaxSeconds = 3.1;      // of a race
-constexpr double kCompilingShare = 0.8;  // of them, after which only the first engine of each recipe is compiled
+constexpr double kCompilingShare = 0.8;  // of them
+constexpr double kReadySeconds = 1;
 constexpr double kNever = 1e9;
 constexpr double kWarmUpMilliseconds = 30;  // for the clocks to rise
 constexpr double kHopeless = 3;             // times the fastest single call
 constexpr double kSlow = 1.15;              // times the fastest of the short rounds
 constexpr double kDoubt = 0.99;             // times the heuristics' choice: a smaller gain does not count
-constexpr std::size_t kMaxEngines = 20;     // a recipe
 constexpr std::size_t kWorkspaceAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) {
@@ -119,38 +121,28 @@ bool take(std::vector<Recipe>& recipes, const Contender& contender) {
   return product == nullptr || product->choose(contender.engine, why);
 }
 
-/// Whether cuDNN would compile the engine in vain: one without tensor cores, where the heuristics' first has them.
-/// cuDNN 9.19 takes more than 20 s for some of these (3x3 with stride 2 of 108 channels in f16), which nothing
-/// interrupts.
-bool is_in_vain(const GraphStep& product, std::size_t engine, std::size_t first) {
-  return product.is_compiled_at_run_time(engine) && !product.is_on_tensor_cores(engine) &&
-         product.is_on_tensor_cores(first);
+Clock::duration seconds(double value) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
 }
 
-/// The most promising engine of each recipe first, then those that need no compiling, then the others until `end`.
+/// Then no more engines are compiled at run time.
+Clock::time_point compiling_end(const RaceTime& time) {
+  return time.begin + seconds(kCompilingShare * std::min(time.seconds, kMaxSeconds));
+}
+
+double seconds_of(Clock::time_point time) { return std::chrono::duration<double>(time.time_since_epoch()).count(); }
+
 /// Engines that do not compile are left out.
-std::vector<Contender> contenders_of(std::vector<Recipe>& recipes, Clock::time_point end) {
+std::vector<Contender> contenders_of(std::vector<Recipe>& recipes, const RaceTime& time) {
+  std::vector<RecipeEngines> engines;
+  for (const Recipe& recipe : recipes) engines.push_back({recipe.product->traits(), recipe.product->chosen()});
+  const Compiling how{
+      .compile = [&](const Entrant& one) { return take(recipes, {.recipe = one.recipe, .engine = one.engine}); },
+      .now = [] { return seconds_of(Clock::now()); },
+      .end = seconds_of(compiling_end(time)),
+      .ready_end = seconds_of(ready_end(time))};
   std::vector<Contender> found;
-  std::vector<std::size_t> first;
-  const auto add = [&](std::size_t recipe, std::size_t engine) {
-    const Contender contender{.recipe = recipe, .engine = engine};
-    if (take(recipes, contender)) found.push_back(contender);
-  };
-  for (std::size_t i = 0; i < recipes.size(); ++i) {
-    first.push_back(recipes[i].product->chosen());
-    add(i, first[i]);
-  }
-  for (const bool compiled : {false, true}) {
-    for (std::size_t place = 1; place < kMaxEngines; ++place) {
-      for (std::size_t i = 0; i < recipes.size(); ++i) {
-        const std::size_t engine = first[i] + place;
-        const GraphStep& product = *recipes[i].product;
-        if (engine >= product.engines() || product.is_compiled_at_run_time(engine) != compiled) continue;
-        if (is_in_vain(product, engine, first[i])) continue;
-        if (!compiled || Clock::now() < end) add(i, engine);
-      }
-    }
-  }
+  for (const Entrant& one : entrants(engines, how)) found.push_back({.recipe = one.recipe, .engine = one.engine});
   return found;
 }
 
@@ -176,10 +168,6 @@ void drop_slower_than(double limit, std::vector<Contender>& contenders) {
                    contenders.end());
 }
 
-Clock::duration seconds(double value) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
-}
-
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -191,7 +179,7 @@ class Race {
   Race(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe>& recipes, RaceTime time)
       : session_(session),
         recipes_(recipes),
-        contenders_(contenders_of(recipes, time.begin + seconds(kCompilingShare * time.seconds))),
+        contenders_(contenders_of(recipes, time)),
         tried_(contenders_.size()),
         track_(op, device, most_workspace(recipes, contenders_)),
         end_(Clock::now() + seconds((1 - kCompilingShare) * time.seconds)) {}
@@ -257,6 +245,10 @@ void run_steps(Session& session, Recipe& recipe, Pointers pointers, void* worksp
   const std::lock_guard lock(session.mutex);
   session.use(stream);
   for (const auto& step : recipe.steps) step->run(session, pointers, workspace);
+}
+
+Clock::time_point ready_end(const RaceTime& time) {
+  return std::max(compiling_end(time), time.begin + seconds(kReadySeconds));
 }
 
 Choice fastest(const Op& op, const CudaDevice& device, Session& session, std::vector<Recipe> recipes, RaceTime time) {

@@ -25,6 +25,9 @@ struct RaceTime {
   double seconds;
 };
 
+/// Until when further recipes, and engines that need no compiling, are tried: at least a second, even in shorter races.
+Clock::time_point ready_end(const RaceTime& time);
+
 /// Bytes of the recipe's own workspace and, behind it, of the tensor between two steps.
 std::size_t workspace_bytes(const Recipe& recipe);
 

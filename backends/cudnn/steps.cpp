@@ -115,6 +115,12 @@ bool GraphStep::choose(std::size_t engine, std::string& why) {
   return true;
 }
 
+std::vector<EngineTraits> GraphStep::traits() const {
+  std::vector<EngineTraits> all;
+  for (const Engine& one : engines_) all.push_back({one.index, one.tensor_cores, one.compiled_at_run_time});
+  return all;
+}
+
 void GraphStep::forget_others() {
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     if (i != chosen_) plans_[i].reset();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cudnn/entrants.h"
 #include "backends/cudnn/graph.h"
 
 namespace gable::cudnn {
@@ -47,9 +48,9 @@ class GraphStep final : public Step {
   std::size_t engines() const { return engines_.size(); }
   std::size_t chosen() const { return chosen_; }
   std::int64_t engine_index() const { return engines_[chosen_].index; }
-  bool is_compiled_at_run_time(std::size_t engine) const { return engines_[engine].compiled_at_run_time; }
-  bool is_on_tensor_cores(std::size_t engine) const { return engines_[engine].tensor_cores; }
-  bool uses_tensor_cores() const { return is_on_tensor_cores(chosen_); }
+  bool uses_tensor_cores() const { return engines_[chosen_].tensor_cores; }
+  /// Of all engines.
+  std::vector<EngineTraits> traits() const;
   /// Takes the engine if it compiles. What was compiled is kept: after others, cuDNN 9.19 refuses to compile the same
   /// configuration of a run-time compiled engine again.
   bool choose(std::size_t engine, std::string& why);
