@@ -55,15 +55,21 @@ TEST_CASE("an engine that took long to compile is not compiled in another config
   Compiler compiler;
   compiler.seconds[7] = 1.5;
   const auto found =
-      compiler.run({{{ready(1), compiled(7), compiled(7), compiled(8)}, 0}, {{ready(1), compiled(7)}, 0}}, 9);
+      compiler.run({{{ready(1), compiled(7), compiled(7), compiled(9)}, 0}, {{ready(1), compiled(7)}, 0}}, 9);
   CHECK(found == std::vector<Entrant>{{0, 0}, {1, 0}, {0, 1}, {0, 3}});
 }
 
 TEST_CASE("engines without tensor cores are not compiled where the first has them") {
   Compiler compiler;
-  const EngineTraits plain{.index = 8, .compiled_at_run_time = true};
+  const EngineTraits plain{.index = 9, .compiled_at_run_time = true};
   CHECK(compiler.run({{{ready(1), plain, compiled(2)}, 0}}, 9) == std::vector<Entrant>{{0, 0}, {0, 2}});
   CHECK(compiler.run({{{plain, plain}, 0}}, 9) == std::vector<Entrant>{{0, 0}, {0, 1}});
+}
+
+TEST_CASE("engine 8, which the driver compiles for many seconds, takes part only where it is the first") {
+  Compiler compiler;
+  CHECK(compiler.run({{{ready(1), compiled(8), compiled(2)}, 0}}, 9) == std::vector<Entrant>{{0, 0}, {0, 2}});
+  CHECK(compiler.run({{{compiled(8), compiled(8)}, 0}}, 9) == std::vector<Entrant>{{0, 0}, {0, 1}});
 }
 
 }  // namespace
