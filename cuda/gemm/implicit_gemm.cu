@@ -1,7 +1,6 @@
 // See implicit_gemm.h.
 #include "cuda/gemm/implicit_gemm.h"
 
-#include <array>
 #include <numeric>
 
 #include "cuda/common/coverage.h"
@@ -211,22 +210,14 @@ void ImplicitGemmPlan::note_paths() const {
 template <typename T>
 void ImplicitGemmPlan::launch(const MmaArguments<T>& arguments, cudaStream_t stream) const {
   const MmaKernel<T> kernel = kernel_of<T>(choice_);
-  const auto parts = static_cast<unsigned>(choice_.splits);
-  cudaLaunchConfig_t launch{};
-  launch.gridDim =
-      dim3(static_cast<unsigned>(ceil_div(gemm_.columns, choice_.columns) * ceil_div(gemm_.rows, choice_.rows)),
-           static_cast<unsigned>(gemm_.groups), parts);
-  launch.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-  launch.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
-  launch.stream = stream;
-  std::array<cudaLaunchAttribute, 2> attributes{};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {1, 1, parts};
-  launch.attrs = attributes.data();
-  launch.numAttrs = !overlaps_ ? 0 : choice_.cluster && parts > 1 ? 2 : 1;
-  GABLE_CUDA_CHECK(cudaLaunchKernelEx(&launch, kernel.function, arguments));
+  const std::int64_t tiles = ceil_div(gemm_.columns, choice_.columns) * ceil_div(gemm_.rows, choice_.rows);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(gemm_.groups),
+                                       static_cast<unsigned>(choice_.splits)),
+                          .threads = kernel.threads,
+                          .shared_bytes = shared_bytes_,
+                          .overlaps = overlaps_,
+                          .cluster = choice_.cluster ? choice_.splits : 1};
+  cuda::launch(kernel.function, shape, stream, arguments);
 }
 
 void ImplicitGemmPlan::run(const void* x, const void* packed, const float* bias, void* y, void* workspace,
@@ -246,10 +237,7 @@ void ImplicitGemmPlan::run(const void* x, const void* packed, const float* bias,
 
 }  // namespace
 
-std::string ImplicitGemmMma::missing(const cudaDeviceProp& device) {
-  if (device.major >= 8) return "";
-  return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
-}
+std::string ImplicitGemmMma::missing(const cudaDeviceProp& device) { return mma_missing(device); }
 
 std::string ImplicitGemmMma::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   constexpr std::int64_t kMinColumns = 4;

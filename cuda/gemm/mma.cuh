@@ -4,8 +4,17 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
 
 namespace gable::cuda {
+
+/// Why a GPU has no kernels of these products; empty: it has.
+inline std::string mma_missing(const cudaDeviceProp& device) {
+  if (device.major >= 8) return "";
+  return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
+}
 
 /// sums += a · b over 32 bytes of depth: one product of 16×8×16, or of 16×8×8 where elements have 4 bytes.
 template <typename T>

@@ -193,12 +193,28 @@ __device__ __forceinline__ float4 load_remote(std::uint32_t address, int rank) {
   return v;
 }
 
-/// The tile of a cluster: its blocks exchange sums through their shared memory.
-template <typename T, typename Tile>
-__device__ __forceinline__ void store_tile_of_cluster(const MmaArguments<T>& a, const BlockPlace& place,
-                                                      const float* bias,
-                                                      float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4],
-                                                      unsigned char* shared) {
+/// The bias in shared memory, of the tile's columns or of its rows.
+enum class MmaBias { of_columns, of_rows };
+
+/// A block's part of a tile whose depth is split over a cluster, and what it finishes its outputs with.
+struct ClusterPart {
+  int splits, part;
+  const float* bias;
+  Activation activation;
+};
+
+/// Outputs of a block in shared memory: `rows` rows from the tile's row `first` on.
+template <typename T>
+struct StagedRows {
+  const T* values;
+  int first, rows;
+};
+
+/// The blocks of a cluster add up each other's sums, rows / splits of the tile each, through their shared memory.
+template <typename T, typename Tile, MmaBias bias_of>
+__device__ __forceinline__ StagedRows<T> add_up_cluster(const ClusterPart& c,
+                                                        float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4],
+                                                        unsigned char* shared) {
   constexpr int kPitch = Tile::kColumns + kMmaStagedPadding, kQuads = Tile::kColumns / 4;
   auto* mine = reinterpret_cast<float*>(shared);
   for_each_pair<Tile>(sums, [&](int row, int column, float first, float second) {
@@ -206,21 +222,34 @@ __device__ __forceinline__ void store_tile_of_cluster(const MmaArguments<T>& a, 
   });
   sync_cluster();
   auto* staged = reinterpret_cast<T*>(shared + mma_sums_bytes<Tile>());
-  const int rows = Tile::kRows / a.splits, first = place.part * rows;
+  const int rows = Tile::kRows / c.splits, first = c.part * rows;
   for (int i = static_cast<int>(threadIdx.x); i < rows * kQuads; i += Tile::kThreads) {
     const int row = i / kQuads, at = i % kQuads * 4;
     const std::uint32_t address = shared_address(mine + (first + row) * kPitch + at);
-    float sum[4] = {bias[at], bias[at + 1], bias[at + 2], bias[at + 3]};
+    constexpr bool kRows = bias_of == MmaBias::of_rows;
+    const float* const bias = c.bias + (kRows ? first + row : at);
+    float sum[4] = {bias[0], bias[kRows ? 0 : 1], bias[kRows ? 0 : 2], bias[kRows ? 0 : 3]};
 #pragma unroll 4
-    for (int rank = 0; rank < a.splits; ++rank) {
+    for (int rank = 0; rank < c.splits; ++rank) {
       const float4 v = load_remote(address, rank);
       sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
     }
-    activate_all(sum, a.gemm.activation);
+    activate_all(sum, c.activation);
     store_vector(staged + row * kPitch + at, sum);
   }
   sync_cluster();  // the others have read this block's sums, and all threads' outputs are staged
-  store_staged<T, Tile>(a, place, staged, first, rows);
+  return {staged, first, rows};
+}
+
+/// The tile of a cluster.
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_tile_of_cluster(const MmaArguments<T>& a, const BlockPlace& place,
+                                                      const float* bias,
+                                                      float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4],
+                                                      unsigned char* shared) {
+  const ClusterPart part{a.splits, place.part, bias, a.gemm.activation};
+  const StagedRows<T> staged = add_up_cluster<T, Tile, MmaBias::of_columns>(part, sums, shared);
+  store_staged<T, Tile>(a, place, staged.values, staged.first, staged.rows);
 }
 
 }  // namespace gable::cuda

@@ -368,10 +368,7 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
 
 }  // namespace
 
-std::string Pointwise::missing(const cudaDeviceProp& device) {
-  if (device.major >= 8) return "";
-  return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
-}
+std::string Pointwise::missing(const cudaDeviceProp& device) { return mma_missing(device); }
 
 std::string Pointwise::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
   const bool tensor = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;

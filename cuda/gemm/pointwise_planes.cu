@@ -4,8 +4,6 @@
 // columns exchanged.
 #include "cuda/gemm/pointwise_planes.h"
 
-#include <array>
-
 #include "cuda/common/coverage.h"
 #include "cuda/common/overlapped_launch.cuh"
 #include "cuda/gemm/mma_epilogue.cuh"
@@ -261,35 +259,15 @@ __device__ __forceinline__ void finish(const PlanesArguments<T>& a, const Planes
   store_planes<T, Tile>(a, place, staged, 0, Tile::kRows);
 }
 
-/// The tile of a cluster: its blocks exchange sums through their shared memory.
+/// The tile of a cluster.
 template <typename T, typename Tile>
 __device__ __forceinline__ void finish_in_cluster(const PlanesArguments<T>& a, const PlanesPlace& place,
                                                   const float* bias,
                                                   float (&sums)[Tile::kRowTiles][Tile::kColumnTiles][4],
                                                   unsigned char* shared) {
-  constexpr int kPitch = staged_pitch(Tile::kColumns), kQuads = Tile::kColumns / 4;
-  auto* mine = reinterpret_cast<float*>(shared);
-  for_each_pair<Tile>(sums, [&](int row, int column, float first, float second) {
-    *reinterpret_cast<float2*>(mine + row * kPitch + column) = make_float2(first, second);
-  });
-  sync_cluster();
-  auto* staged = reinterpret_cast<T*>(shared + mma_sums_bytes<Tile>());
-  const int rows = Tile::kRows / a.splits, first = place.part * rows;
-  for (int i = static_cast<int>(threadIdx.x); i < rows * kQuads; i += Tile::kThreads) {
-    const int row = i / kQuads, at = i % kQuads * 4;
-    const std::uint32_t address = shared_address(mine + (first + row) * kPitch + at);
-    const float added = bias[first + row];
-    float sum[4] = {added, added, added, added};
-#pragma unroll 4
-    for (int rank = 0; rank < a.splits; ++rank) {
-      const float4 v = load_remote(address, rank);
-      sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
-    }
-    activate_all(sum, a.activation);
-    store_vector(staged + row * kPitch + at, sum);
-  }
-  sync_cluster();  // the others have read this block's sums, and all threads' outputs are staged
-  store_planes<T, Tile>(a, place, staged, first, rows);
+  const ClusterPart part{a.splits, place.part, bias, a.activation};
+  const StagedRows<T> staged = add_up_cluster<T, Tile, MmaBias::of_rows>(part, sums, shared);
+  store_planes<T, Tile>(a, place, staged.values, staged.first, staged.rows);
 }
 
 template <typename T, typename Tile, int kResident>
@@ -476,20 +454,12 @@ void PointwisePlanesPlan::note_paths() const {
 template <typename T>
 void PointwisePlanesPlan::launch(const PlanesArguments<T>& arguments, cudaStream_t stream) const {
   const PlanesKernel<T> kernel = kernel_of<T>(choice_);
-  const auto parts = static_cast<unsigned>(choice_.splits);
-  cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(static_cast<unsigned>(tiles()), 1, parts);
-  launch.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-  launch.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes_);
-  launch.stream = stream;
-  std::array<cudaLaunchAttribute, 2> attributes{};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {1, 1, parts};
-  launch.attrs = attributes.data();
-  launch.numAttrs = !overlaps_ ? 0 : parts > 1 ? 2 : 1;
-  GABLE_CUDA_CHECK(cudaLaunchKernelEx(&launch, kernel.function, arguments));
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(tiles()), 1, static_cast<unsigned>(choice_.splits)),
+                          .threads = kernel.threads,
+                          .shared_bytes = shared_bytes_,
+                          .overlaps = overlaps_,
+                          .cluster = choice_.splits};
+  cuda::launch(kernel.function, shape, stream, arguments);
 }
 
 void PointwisePlanesPlan::run(const void* x, const void* packed, const float* bias, void* y, void*,
@@ -527,10 +497,7 @@ void PointwisePlanesPlan::run(const void* x, const void* packed, const float* bi
 
 }  // namespace
 
-std::string PointwisePlanes::missing(const cudaDeviceProp& device) {
-  if (device.major >= 8) return "";
-  return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
-}
+std::string PointwisePlanes::missing(const cudaDeviceProp& device) { return mma_missing(device); }
 
 std::string PointwisePlanes::refusal(const Conv2dProblem& p, const cudaDeviceProp&) {
   if (p.dtype == DType::f32 || p.math != Math::strict) return "it multiplies f16 and bf16 in strict math";

@@ -409,10 +409,7 @@ void GroupedMmaPlan::run(const void* x, const void* packed, const float* bias, v
 
 }  // namespace
 
-std::string GroupedMma::missing(const cudaDeviceProp& device) {
-  if (device.major >= 8) return "";
-  return "sm_" + std::to_string(device.major * 10 + device.minor) + ": its tensor cores' instructions are sm_80's";
-}
+std::string GroupedMma::missing(const cudaDeviceProp& device) { return mma_missing(device); }
 
 std::string GroupedMma::refusal(const Conv2dProblem& p, const cudaDeviceProp& device) {
   const bool tensor = p.dtype == DType::f32 ? p.math == Math::tf32 : p.math == Math::strict;
