@@ -132,47 +132,19 @@ double seconds(const WeightedOp& op, const CudaDevice& device) {
   return Kernel::seconds(op.problem, device.properties());
 }
 
-/// The kernels for few channels have no estimate and come first, in the order of the list. They are made for windows
-/// larger than 1x1. For 1x1 the matrix products are faster, except on large images with fewer channels than copies
-/// take.
-bool for_few_channels(const Conv2dProblem& p) {
-  constexpr std::int64_t kLargeImage = 256;  // pixels of the output
-  const std::int64_t c = p.group_c();
-  if (p.groups > 1) return c == 1;
-  return c < 3 || (c <= 8 && p.r * p.s > 1) || (c < 8 && p.ho * p.wo >= kLargeImage);
-}
-
-/// The tiles of input of the kernels for few channels grow with the stride. In f32 register_tile is 1.9 to 56 times as
-/// fast with strides above 2 and 3 to 8 channels (15 layers on an H200: 3 to 768 channels by 16x16 0.26 instead of 14.3
-/// ms).
-bool has_long_strides(const Conv2dProblem& p) { return p.c >= 3 && (p.stride_h > 2 || p.stride_w > 2); }
-
-/// Whether such windows do not overlap. On tensor cores implicit_gemm is then 1.4 to 7 times as fast in tf32 and 0.92
-/// to 2.1 times in f16 (9 layers); where windows overlap, few_channels_mma is faster.
-bool are_patches(const Conv2dProblem& p) {
-  return has_long_strides(p) && p.stride_h > (p.r - 1) * p.dilation_h && p.stride_w > (p.s - 1) * p.dilation_w;
-}
-
-double implicit_gemm_seconds(const WeightedOp& op, const CudaDevice& device) {
-  if (for_few_channels(op.problem) && !are_patches(op.problem)) return std::numeric_limits<double>::infinity();
-  return cuda::ImplicitGemmConv2d::seconds(op.problem, device.properties());
-}
-
+/// Groups of one channel are left to the kernels for them, and to those without an estimate.
 template <typename KernelPlan>
 double dense_seconds(const WeightedOp& op, const CudaDevice& device) {
-  if (for_few_channels(op.problem)) return std::numeric_limits<double>::infinity();
-  return KernelPlan::seconds(op.problem, device.properties());
+  const Conv2dProblem& p = op.problem;
+  if (p.groups > 1 && p.group_c() == 1) return std::numeric_limits<double>::infinity();
+  return KernelPlan::seconds(p, device.properties());
 }
 
-/// For the f32 units: a layer of one group has a choice in split maths and with long strides. Else strict math needs no
-/// estimate.
+/// The estimates of the kernels for few channels are of layers of one group.
 template <typename KernelPlan>
-double f32_seconds(const WeightedOp& op, const CudaDevice& device) {
-  const Conv2dProblem& p = op.problem;
-  const bool chooses = p.groups > 1          ? p.group_c() > 1
-                       : for_few_channels(p) ? has_long_strides(p)
-                                             : p.math != Math::strict;
-  return chooses ? KernelPlan::seconds(p, device.properties()) : std::numeric_limits<double>::infinity();
+double one_group_seconds(const WeightedOp& op, const CudaDevice& device) {
+  if (op.problem.groups > 1) return std::numeric_limits<double>::infinity();
+  return KernelPlan::seconds(op.problem, device.properties());
 }
 
 template <typename KernelPlan>
@@ -184,14 +156,16 @@ constexpr CudaKernels::Kernel f32_accumulating(const char* name) {
 constexpr CudaKernels::Kernel kKernels[] = {
     {"depthwise", nothing_missing<cudaDeviceProp>, refuse<cuda::DepthwiseConv2d>,
      make<cuda::DepthwiseConv2d, f32_bound>, seconds<cuda::Depthwise>},
-    f32_accumulating<cuda::OneChannelConv2d>("one_channel"),
+    {"one_channel", nothing_missing<cudaDeviceProp>, refuse<cuda::OneChannelConv2d>,
+     make<cuda::OneChannelConv2d, f32_bound>, one_group_seconds<cuda::OneChannelConv2d>},
     {"few_channels_mma", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsMma>,
-     make<cuda::FewChannelsMma, mma_bound>},
-    f32_accumulating<cuda::FewChannelsConv2d>("few_channels"),
+     make<cuda::FewChannelsMma, mma_bound>, one_group_seconds<cuda::FewChannelsMma>},
+    {"few_channels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsConv2d>,
+     make<cuda::FewChannelsConv2d, f32_bound>, one_group_seconds<cuda::FewChannelsConv2d>},
     {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, wgmma_bound>,
      dense_seconds<cuda::WgmmaConv2d>},
     {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::ImplicitGemmConv2d>,
-     make<cuda::ImplicitGemmConv2d, mma_bound>, implicit_gemm_seconds},
+     make<cuda::ImplicitGemmConv2d, mma_bound>, dense_seconds<cuda::ImplicitGemmConv2d>},
     {"pointwise", cuda::PointwiseConv2d::missing, refuse<cuda::PointwiseConv2d>, make<cuda::PointwiseConv2d, mma_bound>,
      dense_seconds<cuda::PointwiseConv2d>},
     {"pointwise_planes", cuda::PointwisePlanesConv2d::missing, refuse<cuda::PointwisePlanesConv2d>,
@@ -201,7 +175,7 @@ constexpr CudaKernels::Kernel kKernels[] = {
     {"grouped_mma", cuda::GroupedMmaConv2d::missing, refuse<cuda::GroupedMmaConv2d>,
      make<cuda::GroupedMmaConv2d, mma_bound>, seconds<cuda::GroupedMmaConv2d>},
     {"register_tile", nothing_missing<cudaDeviceProp>, refuse<cuda::RegisterTileConv2d>,
-     make<cuda::RegisterTileConv2d, f32_bound>, f32_seconds<cuda::RegisterTileConv2d>},
+     make<cuda::RegisterTileConv2d, f32_bound>, dense_seconds<cuda::RegisterTileConv2d>},
     f32_accumulating<cuda::DoubleBufferConv2d>("double_buffer"),
     f32_accumulating<cuda::SharedConv2d>("shared"),
     f32_accumulating<cuda::ConstantConv2d>("constant"),

@@ -2,6 +2,7 @@
 #include "cuda/common/halo_tile.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "cuda/common/check.h"
 
@@ -14,16 +15,42 @@ constexpr std::int64_t kMaxElements = 0x7fffffff;
 
 constexpr int kMaxImages = 16;
 constexpr int kEnoughWarps = 14;  // on a multiprocessor, to hide latency
+constexpr int kFewestThreads = 64, kThreadStep = 32;
+
+/// Blocks of a kernel that a multiprocessor holds. CUDA is asked once for each number of threads, without shared
+/// memory: a plan considers hundreds of tiles.
+class Residents {
+ public:
+  Residents(const TileKernel& k, const cudaDeviceProp& device) : device_(device) {
+    for (int threads = kFewestThreads; threads <= k.most_threads; threads += kThreadStep) {
+      int resident = 0;
+      GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(k.kernel),
+                                                                     threads, 0));
+      by_threads_.push_back(resident);
+    }
+  }
+
+  int of(int threads, std::size_t shared_bytes) const {
+    constexpr std::size_t kGranularity = 128;
+    const std::size_t bytes =
+        (shared_bytes + kGranularity - 1) / kGranularity * kGranularity + device_.reservedSharedMemPerBlock;
+    return std::min(by_threads_[static_cast<std::size_t>((threads - kFewestThreads) / kThreadStep)],
+                    static_cast<int>(device_.sharedMemPerMultiprocessor / bytes));
+  }
+
+ private:
+  const cudaDeviceProp& device_;
+  std::vector<int> by_threads_;
+};
 
 /// Chooses the threads of a block for a tile that is cut.
-void consider(TileChoice& best, HaloTile t, const TileKernel& k, const cudaDeviceProp& device) {
+void consider(TileChoice& best, HaloTile t, const TileKernel& k, const Residents& residents,
+              const cudaDeviceProp& device) {
   const std::size_t shared_bytes = k.lay_out(t);
   if (shared_bytes > device.sharedMemPerBlockOptin) return;
   const std::int64_t parts = ceil_div(t.extents.k, t.chunk) * t.extents.groups;
-  for (int threads = 64; threads <= k.most_threads; threads += 32) {
-    int resident = 0;
-    GABLE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(k.kernel),
-                                                                   threads, shared_bytes));
+  for (int threads = kFewestThreads; threads <= k.most_threads; threads += kThreadStep) {
+    const int resident = residents.of(threads, shared_bytes);
     if (resident == 0) continue;
     const std::int64_t places = std::int64_t{resident} * device.multiProcessorCount;
     const std::int64_t blocks = std::min<std::int64_t>(t.cut.tiles, std::max<std::int64_t>(1, places / parts));
@@ -33,7 +60,9 @@ void consider(TileChoice& best, HaloTile t, const TileKernel& k, const cudaDevic
     const double starved =
         std::max(1.0, static_cast<double>(kEnoughWarps) / static_cast<double>(together * threads / 32));
     const double cost = static_cast<double>(rounds * together) * k.tile_cost(t, threads) * starved;
-    if (best.threads == 0 || cost < best.cost) best = {t, threads, static_cast<int>(blocks), shared_bytes, cost};
+    if (best.threads == 0 || cost < best.cost) {
+      best = {t, threads, static_cast<int>(blocks), shared_bytes, cost, rounds, together};
+    }
   }
 }
 
@@ -88,6 +117,12 @@ void cut_rows(HaloTile& t, int images, int row_pairs) {
   t.by.row_pairs = divisor(row_pairs);
 }
 
+double halo_bytes(const HaloTile& t) {
+  const double inputs = static_cast<double>(t.extents.c) * t.extents.h * t.extents.w;
+  const double outputs = static_cast<double>(t.extents.k) * t.output.out_h * t.output.out_w;
+  return static_cast<double>(t.n) * t.extents.groups * (inputs + outputs) * (t.format.type == DType::f32 ? 4 : 2);
+}
+
 bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device) {
   const HaloTile& t = choice.tile;
   const std::int64_t blocks = choice.blocks * ceil_div(t.extents.k, t.chunk) * t.extents.groups;
@@ -98,18 +133,19 @@ TileChoice choose_tile(HaloTile t, const TileKernel& k, const cudaDeviceProp& de
   GABLE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(k.kernel),
                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(device.sharedMemPerBlockOptin)));
+  const Residents residents(k, device);
   TileChoice best;
   const int pairs = (t.output.ho + 1) / 2;
   for (int bands = 1; bands <= pairs; bands = bands < 12 ? bands + 1 : bands * 2) {
     cut_rows(t, 1, (pairs + bands - 1) / bands);
-    consider(best, t, k, device);
+    consider(best, t, k, residents, device);
   }
   for (int images = 2; images <= std::min<std::int64_t>(kMaxImages, t.n); ++images) {
     cut_rows(t, images, pairs);
-    consider(best, t, k, device);
+    consider(best, t, k, residents, device);
   }
   cut_rows(t, 1, 1);
-  consider(best, t, k, device);
+  consider(best, t, k, residents, device);
   return best;
 }
 

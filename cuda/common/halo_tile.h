@@ -93,6 +93,8 @@ struct TileChoice {
   int threads = 0, blocks = 0;  // blocks for each group and chunk of output channels
   std::size_t shared_bytes = 0;
   double cost = 0;
+  std::int64_t rounds = 0;    // tiles that a place for a block computes one after the other
+  std::int64_t together = 0;  // blocks of a multiprocessor
 };
 
 /// A kernel as choose_tile() sees it. `lay_out` fills in the fields that depend on the kernel's order in shared memory
@@ -111,6 +113,9 @@ TileChoice choose_tile(HaloTile tile, const TileKernel& kernel, const cudaDevice
 /// Whether a launch may overlap with the one before it (overlapped_launch.cuh). Blocks that start while others still
 /// run are spread unevenly, which costs more than an early start saves unless each has a multiprocessor to itself.
 bool may_overlap(const TileChoice& choice, const cudaDeviceProp& device);
+
+/// Bytes of the input and the output.
+double halo_bytes(const HaloTile& tile);
 
 /// Why neither kernel can run the problem; empty if one might.
 std::string halo_tile_refusal(const Conv2dProblem& problem);

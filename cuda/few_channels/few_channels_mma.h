@@ -11,6 +11,7 @@ struct FewChannelsMmaKernel {
   static constexpr std::size_t kAlignment = 16;
 
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
 };
 using FewChannelsMma = Conv2dKernel<FewChannelsMmaKernel>;

@@ -15,6 +15,7 @@ struct OneChannel {
   static constexpr std::size_t kAlignment = 16;
 
   static std::string refusal(const Conv2dProblem& problem, const cudaDeviceProp& device);
+  static double seconds(const Conv2dProblem& problem, const cudaDeviceProp& device);
   static std::unique_ptr<Conv2dPlan> make(const Conv2dProblem& problem, const cudaDeviceProp& device);
 };
 using OneChannelConv2d = Conv2dKernel<OneChannel>;

@@ -246,6 +246,39 @@ TEST_CASE("few_channels computes four output channels, where its tile of four is
   check(open("cuda:0?kernel=few_channels"), nhwc({3, 2, 15, 19}, {4, 2, 5, 5}, DType::f32, Math::strict));
 }
 
+template <typename KernelPlan>
+void check_estimate(const Conv2d& conv) {
+  const cudaDeviceProp gpu = device_properties();
+  Conv2d more = conv;
+  more.input[0] *= 512;
+  if (!KernelPlan::refusal(problem_of(conv), gpu).empty()) return;
+  INFO(describe(conv));
+  const double seconds = KernelPlan::seconds(problem_of(conv), gpu);
+  CHECK(seconds > 0);
+  CHECK(std::isfinite(KernelPlan::seconds(problem_of(more), gpu)));
+  CHECK(KernelPlan::seconds(problem_of(more), gpu) > seconds);
+}
+
+TEST_CASE("estimates of the kernels for few channels are finite and grow with the batch") {
+  if (is_missing("cuda")) return;
+  for (const std::int64_t c : {1, 3, 8}) {
+    for (const std::int64_t side : {1, 3, 5, 7}) {
+      for (const std::int64_t stride : {1, 2, 4}) {
+        for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+          for (const DType dtype : {DType::f32, DType::f16}) {
+            Conv2d conv = nhwc({1, c, 28, 30}, {8, c, side, side}, dtype, Math::strict);
+            conv.layout = layout;
+            conv.stride = {stride, stride};
+            check_estimate<cuda::OneChannelConv2d>(conv);
+            check_estimate<cuda::FewChannelsConv2d>(conv);
+            check_estimate<cuda::FewChannelsMma>(conv);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("wgmma computes each of its tiles, layouts, schedules and splits") {
   if (!has_kernel("wgmma")) return;
   const Device device = open("cuda:0?kernel=wgmma");
