@@ -406,7 +406,7 @@ double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) 
   constexpr double kLaunch = 0.56e-6, kTile = 1.38e-6, kChunk = 0.45e-6, kStaging = 2.6e-9;
   constexpr double kBytesPerSecond = 2.8e12;
   constexpr double kNarrowLoads = 3.9, kNarrowStores = 1.18;  // factors where accesses have less than 16 bytes
-  constexpr double kSingleStore = 7e-12;  // of one f32 whose neighbours other lanes store; of two layers
+  constexpr double kSingleStore = 6.5e-12;  // of 4 bytes whose neighbours other lanes store; of eight layers
   const bool f32 = p.dtype == DType::f32;
   const double column = f32 ? 0.51e-6 : 0.41e-6, products = f32 ? 0.094e-6 : 0.102e-6;
   constexpr int kReserved = 1024;  // bytes of shared memory, by the system, of each block
@@ -419,7 +419,8 @@ double Pointwise::seconds(const Conv2dProblem& p, const cudaDeviceProp& device) 
   const double loads = std::max(kChunk, products * columns) * (access_bytes(p, p.c) < 16 ? kNarrowLoads : 1);
   const double tiles = rounds * (kTile + stores + loads * (chunks - 1));
   const auto bytes = static_cast<double>(pixels * (p.c + p.k) * element_bytes(p));
-  const double single = f32 && access_bytes(p, p.k) == 4 ? kSingleStore * static_cast<double>(pixels * p.k) : 0;
+  const double words = static_cast<double>(pixels * p.k * element_bytes(p)) / 4;
+  const double single = access_bytes(p, p.k) == 4 ? kSingleStore * words : 0;
   return kLaunch + std::max({kStaging * columns * chunks + tiles, bytes / kBytesPerSecond, single});
 }
 
