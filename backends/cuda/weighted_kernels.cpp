@@ -8,6 +8,7 @@
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
+#include "cuda/gemm/few_pixels.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/pointwise.h"
 #include "cuda/gemm/pointwise_planes.h"
@@ -82,6 +83,11 @@ ErrorBound mma_bound(const WeightedOp& op) {
   bound.accumulation += cut_off(terms_of_additions(op));
   if (op.problem.math == Math::tf32) bound.accumulation += 2 * 0x1p-11 * (1 + 0x1p-11);
   return bound;
+}
+
+/// f32 sums; as tf32 the weights are rounded when they are packed.
+ErrorBound few_pixels_bound(const WeightedOp& op) {
+  return op.problem.math == Math::tf32 ? mma_bound(op) : f32_bound(op);
 }
 
 /// The bound of wgmma: as for mma.sync, but tf32 values of x are truncated to 10 bits of mantissa, 2^-10; weights are
@@ -162,6 +168,8 @@ constexpr CudaKernels::Kernel kKernels[] = {
      make<cuda::FewChannelsMma, mma_bound>, one_group_seconds<cuda::FewChannelsMma>},
     {"few_channels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewChannelsConv2d>,
      make<cuda::FewChannelsConv2d, f32_bound>, one_group_seconds<cuda::FewChannelsConv2d>},
+    {"few_pixels", nothing_missing<cudaDeviceProp>, refuse<cuda::FewPixelsConv2d>,
+     make<cuda::FewPixelsConv2d, few_pixels_bound>, seconds<cuda::FewPixelsConv2d>},
     {"wgmma", cuda::WgmmaConv2d::missing, refuse<cuda::WgmmaConv2d>, make<cuda::WgmmaConv2d, wgmma_bound>,
      dense_seconds<cuda::WgmmaConv2d>},
     {"implicit_gemm", cuda::ImplicitGemmConv2d::missing, refuse<cuda::ImplicitGemmConv2d>,

@@ -16,6 +16,7 @@
 #include "cuda/few_channels/few_channels.h"
 #include "cuda/few_channels/few_channels_mma.h"
 #include "cuda/few_channels/one_channel.h"
+#include "cuda/gemm/few_pixels.h"
 #include "cuda/gemm/implicit_gemm.h"
 #include "cuda/gemm/pointwise.h"
 #include "cuda/gemm/pointwise_planes.h"
@@ -238,6 +239,26 @@ TEST_CASE("implicit_gemm computes each of its tiles, widths of copies and stores
         check_mma(forced, problem, {.rows = tile.rows, .columns = tile.columns, .splits = 2, .cluster = false});
       }
     }
+  }
+}
+
+TEST_CASE("few_pixels computes each of its numbers of pixels, widths of loads and storage types") {
+  if (!has_kernel("few_pixels")) return;
+  const Device device = open("cuda:0?kernel=few_pixels");
+  for (const auto& [dtype, math] : {std::pair{DType::f16, Math::strict},
+                                    {DType::bf16, Math::strict},
+                                    {DType::f32, Math::strict},
+                                    {DType::f32, Math::tf32}}) {
+    for (const std::int64_t pixels : {1, 2, 3, 4, 7, 8}) {
+      for (const std::int64_t c : {1, 7, 20, 33, 64, 300, 1030, 2056}) {
+        check(device, nhwc({pixels, c, 1, 1}, {c + 3, c, 1, 1}, dtype, math));
+      }
+    }
+    check(device, nhwc({1, 130, 2, 3}, {5, 130, 1, 1}, dtype, math));
+    Conv2d planes = nhwc({2, 70, 1, 1}, {9, 70, 1, 1}, dtype, math);
+    planes.layout = Layout::nchw;
+    planes.epilogue = {.activation = Activation::tanh};
+    check(device, planes);
   }
 }
 
