@@ -121,8 +121,9 @@ constexpr WgmmaCosts kOfBoxEachStep32{.start = {.of_one_block = 1162, .of_two = 
 /// and lose.
 constexpr double kSavedByOneItem = 500;
 
-/// Copies of pixels whose channels are no whole sectors of the L2, or odd ones, take so many times as long. Fitted to
-/// 30 layers; the tiles picked for 31 others of half sectors take 1.017 of the best tile's time, without it 1.124.
+/// Copies of pixels whose channels are no whole sectors of the L2, or odd ones, take so many times as long where each
+/// step has its own. Fitted to 30 layers; the tiles picked for 31 others of half sectors take 1.017 of the best tile's
+/// time, without it 1.124.
 double straddling(const Conv2dProblem& p) {
   constexpr std::int64_t kSector = 32;  // bytes
   const std::int64_t bytes = p.c * static_cast<std::int64_t>(size_of(p.dtype));
@@ -153,8 +154,8 @@ void estimate_wgmma(const Conv2dProblem& p, int multiprocessors, WgmmaGeometry& 
       g.steps.parts > 1 ? g.steps.of_greatest_share() : g.steps.per_item() / static_cast<double>(g.steps.split);
   const double products = steps * g.tile.pixels * 2 * wgmma_slices_of_tile(g) * costs.products.factor(g.tile.pixels);
   const double boxes = steps * g.steps.loads_per_block() / static_cast<double>(g.steps.taps.size());
-  const double bytes =
-      steps * kWgmmaWeightBytes * wgmma_slices_of_tile(g) + boxes * g.box.pixels() * kWgmmaPixelBytes * straddling(p);
+  const double bytes = steps * kWgmmaWeightBytes * wgmma_slices_of_tile(g) +
+                       boxes * g.box.pixels() * kWgmmaPixelBytes * (each_step_has_a_box ? straddling(p) : 1);
   const double main = std::max({products, bytes / costs.bandwidth.l2, boxes * costs.boxes.of(residents)});
   const double epilogue = costs.epilogue.of_chunk(g, p.dtype) * (p.pool.none() ? 1 : 0.5) * g.tile.pixels / kWgmmaChunk;
   const double both = main + epilogue + costs.consumers.between_items;
