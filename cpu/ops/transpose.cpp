@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -211,18 +212,18 @@ HWY_INLINE void transpose_any(const T* HWY_RESTRICT x, std::int64_t x_stride, T*
   }
 }
 
-/// Copies a whole tile of kTileRows rows into the buffer and prefetches the tile to its right.
+/// Copies a tile, whole lines of its rows, into the buffer and prefetches the tile to its right.
 template <class T>
-HWY_INLINE void copy_tile(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY_RESTRICT buffer) {
+HWY_INLINE void copy_tile(const T* HWY_RESTRICT x, std::int64_t x_stride, std::int64_t rows, std::int64_t columns,
+                          T* HWY_RESTRICT buffer) {
   const hn::ScalableTag<T> d;
-  constexpr std::int64_t kColumns = kTileRowBytes / sizeof(T);
   constexpr std::int64_t kPitch = kPitchBytes / sizeof(T);
   constexpr std::int64_t kLine = 64 / sizeof(T);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t row = 0; row < kTileRows; ++row) {
-    for (std::int64_t line = 0; line < kColumns; line += kLine) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t line = 0; line < columns; line += kLine) {
       const T* from = x + row * x_stride + line;
-      hwy::Prefetch(from + kColumns);
+      hwy::Prefetch(from + columns);
       for (std::int64_t i = 0; i < kLine; i += lanes) {
         hn::Store(hn::LoadU(d, from + i), d, buffer + row * kPitch + line + i);
       }
@@ -230,19 +231,43 @@ HWY_INLINE void copy_tile(const T* HWY_RESTRICT x, std::int64_t x_stride, T* HWY
   }
 }
 
+/// The columns of a stripe from `column` on, as many as fill tiles of so many columns. Returns the first column left.
 template <class T>
-void transpose_stripe(const TransposeStripe& call) {
-  constexpr std::int64_t kColumns = kTileRowBytes / sizeof(T);
+HWY_INLINE std::int64_t transpose_tiles(const TransposeStripe& call, std::int64_t rows, std::int64_t columns,
+                                        std::int64_t column, bool non_temporal) {
   constexpr std::int64_t kPitch = kPitchBytes / sizeof(T);
   HWY_ALIGN T buffer[kTileRows * kPitch];
   const auto* x = static_cast<const T*>(call.x);
   auto* y = static_cast<T*>(call.y);
+  for (; column + columns <= call.columns; column += columns) {
+    copy_tile(x + column, call.x_stride, rows, columns, buffer);
+    transpose_any(buffer, kPitch, y + column * call.y_stride, call.y_stride, rows, columns, non_temporal);
+  }
+  return column;
+}
+
+/// Whether rows are copied, although they are fewer than a tile has. Those of 4-byte elements are mostly read in place,
+/// but not where they lie so far apart that their lines would push each other out of the few sets of L1 that hold them.
+template <class T>
+HWY_INLINE bool copies_few_rows(std::int64_t rows, std::int64_t x_stride) {
+  constexpr std::int64_t kSets = 4096, kKept = 14 * kSets;  // bytes of L1 with different sets; of lines in one set
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+  return kBytes == 2 ? rows >= 8 : rows * std::gcd(x_stride * kBytes, kSets) > kKept;
+}
+
+template <class T>
+void transpose_stripe(const TransposeStripe& call) {
+  constexpr std::int64_t kColumns = kTileRowBytes / sizeof(T);
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const auto* x = static_cast<const T*>(call.x);
+  auto* y = static_cast<T*>(call.y);
   std::int64_t column = 0;
   if (call.rows == kTileRows) {
-    for (; column + kColumns <= call.columns; column += kColumns) {
-      copy_tile(x + column, call.x_stride, buffer);
-      transpose_any(buffer, kPitch, y + column * call.y_stride, call.y_stride, kTileRows, kColumns, call.non_temporal);
-    }
+    column = transpose_tiles<T>(call, kTileRows, kColumns, 0, call.non_temporal);
+  } else if (call.columns >= 2 * kLine && copies_few_rows<T>(call.rows, call.x_stride)) {
+    column = transpose_tiles<T>(call, call.rows, kColumns, 0, false);
+    const std::int64_t left = (call.columns - column) / kLine * kLine;
+    if (left > 0) column = transpose_tiles<T>(call, call.rows, left, column, false);
   }
   transpose_any(x + column, call.x_stride, y + column * call.y_stride, call.y_stride, call.rows, call.columns - column,
                 false);

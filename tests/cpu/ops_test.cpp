@@ -432,7 +432,10 @@ TEST_CASE("reorder: nchw to nhwc and back, of few and many channels, of images b
   std::vector<Shape> shapes;
   for (const std::int64_t c : {1, 2, 3, 4, 5, 7, 8, 9, 12, 37, 66}) {
     for (const std::int64_t h : {1, 2, 5, 33}) shapes.push_back({c, h, h == 33 ? 32 : 2 * h - 1});
+    shapes.push_back({c, 8, 9});  // little more than two lines
   }
+  // Rows a multiple of 4 KiB apart, whose tiles are copied first.
+  for (const std::int64_t c : {8, 16, 33, 63}) shapes.push_back({c, 32, 64});
   for (const DType type : kTypes) {
     const int bytes = static_cast<int>(size_of(type));
     for (const Target* target : supported_targets()) {
