@@ -41,6 +41,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "depthwise_planes_direct",
     "depthwise_planes_rows",
     "depthwise_planes_transposed",
+    "depthwise_planes_folded",
     "depthwise_staged_tile",
     "depthwise_staged_row_pair",
     "depthwise_staged_in_place",
@@ -109,11 +110,11 @@ constexpr bool takes(PathUnit unit, Path path) {
           path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
-/// Targets with vectors of one lane have no narrow groups, and no vectors that reach into the next pixels. Depthwise
-/// row tiles need more registers than some targets have.
+/// Targets with vectors of one lane have no narrow groups, and no vectors that reach into the next pixels or hold
+/// several. Depthwise row tiles need more registers than some targets have.
 bool exists_on(Path path, const Target& target) {
-  const bool vectors =
-      path == Path::narrow_groups || path == Path::depthwise_row_tiles || path == Path::depthwise_reaching;
+  const bool vectors = path == Path::narrow_groups || path == Path::depthwise_row_tiles ||
+                       path == Path::depthwise_reaching || path == Path::depthwise_planes_folded;
   return !vectors || target.name != "scalar";
 }
 /// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and its pairs of vectors, for which

@@ -42,6 +42,7 @@ enum class Path {
   depthwise_planes_direct,
   depthwise_planes_rows,
   depthwise_planes_transposed,
+  depthwise_planes_folded,
   depthwise_staged_tile,
   depthwise_staged_row_pair,
   depthwise_staged_in_place,

@@ -83,7 +83,8 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   // over the phases of a stride, a row of them, a plane. Channels as lanes: besides them of an input, an output and a
   // weight that is transposed, and of a group of planes.
   constexpr double kVector = 0.15, kVectorRun = 2, kVectorTile = 0.7, kPlane = 40;
-  constexpr double kCopied = 0.01, kWidened = 0.033, kSpread = 0.055, kStagedRow = 2.2;
+  constexpr double kCopied = 0.01, kWidened = 0.033, kSpread = 0.055, kSpreadPixel = 1.6, kSpreadPixelOf16Bits = 0.8,
+                   kStagedRow = 2.2;
   constexpr double kLanes = 0.095, kLanesRun = 1.6, kLanesTile = 11, kGroup = 25;
   constexpr double kInput = 0.09, kInputOf16Bits = 0.12, kOutputElement = 0.08, kWeight = 0.09;
   constexpr double kFarLine = 0.7, kFarLineOf16Bits = 1.6, kCall = 60;
@@ -106,13 +107,18 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   } else {
     double vectors = 0;
     for (const RowSection& section : b.sections) vectors += static_cast<double>(section.vectors);
-    const double element = b.in_place ? 0 : q.stride_w > 1 ? kSpread : f32 ? kCopied : kWidened;
+    const double pixel = f32 ? kSpreadPixel : kSpreadPixelOf16Bits;
+    const double spread = b.channels > 1 ? pixel / static_cast<double>(b.channels) : kSpread;
+    const double element = b.in_place ? 0 : q.stride_w > 1 ? spread : f32 ? kCopied : kWidened;
     const double staged = inputs * element + (b.in_place ? 0 : static_cast<double>(q.h) * kStagedRow);
     const double taps =
         static_cast<double>(q.s) * (static_cast<double>(q.ho * q.r) * kVector + row_runs * tiles * kVectorRun);
     nanoseconds = static_cast<double>(q.k) * (vectors * (taps + tiles * kVectorTile) + staged + kPlane);
   }
   nanoseconds = nanoseconds * static_cast<double>(q.n) + kCall + far_lines(p) * (f32 ? kFarLine : kFarLineOf16Bits);
+  // Measured on cores that do not halve vectors since tiles store 16 bits and planes are transposed without a copy.
+  constexpr double kNow = 0.88, kNowOf16Bits = 0.79, kNowTransposed = 0.7;
+  if (!p.nhwc && whole_vector_share(16) < 1) nanoseconds *= f32 ? kNow : b.transposes ? kNowTransposed : kNowOf16Bits;
   constexpr double kFittedShare = 0.55;
   const double region = threads > 1 ? kRegionCycles / 3e9 : 0;
   return nanoseconds * 1e-9 * whole_vector_share(16) / kFittedShare / threads + region;

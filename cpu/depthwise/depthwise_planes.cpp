@@ -20,15 +20,34 @@ DepthwisePlanesPlan::DepthwisePlanesPlan(const Conv2dProblem& problem, const Tar
       workspace_(static_cast<std::size_t>(threads * blocking_.workspace.thread_floats),
                  static_cast<std::size_t>(threads * blocking_.workspace.thread_floats)) {}
 
-std::size_t DepthwisePlanesPlan::packed_bytes() const {
-  return static_cast<std::size_t>(problem_.r * problem_.s * problem_.k) * sizeof(float);
+std::int64_t DepthwisePlanesPlan::folded_lanes() const {
+  return problem_.nhwc ? blocking_.phases * blocking_.sections.front().lanes : 0;
 }
 
-Packing DepthwisePlanesPlan::packing() const { return packing_of(problem_, "depthwise_planes", {}); }
+std::size_t DepthwisePlanesPlan::packed_bytes() const {
+  const std::int64_t vectors = problem_.nhwc ? folded_lanes() : problem_.k;
+  return static_cast<std::size_t>(problem_.r * problem_.s * vectors) * sizeof(float);
+}
+
+Packing DepthwisePlanesPlan::packing() const { return packing_of(problem_, "depthwise_planes", {folded_lanes()}); }
 
 void DepthwisePlanesPlan::pack(const void* weights, const WeightStrides& strides, void* packed) const {
   const Conv2dProblem& p = problem_;
   auto* out = static_cast<float*>(packed);
+  if (p.nhwc) {
+    const std::int64_t lanes = blocking_.sections.front().lanes;
+    for (std::int64_t phase = 0; phase < blocking_.phases; ++phase) {
+      for (std::int64_t kw = 0; kw < p.s; ++kw) {
+        for (std::int64_t kh = 0; kh < p.r; ++kh) {
+          for (std::int64_t lane = 0; lane < lanes; ++lane) {
+            const std::int64_t k = (phase * lanes + lane) % p.k;
+            *out++ = element_as_f32(weights, p.dtype, k * strides.out + kh * strides.row + kw * strides.column);
+          }
+        }
+      }
+    }
+    return;
+  }
   for (std::int64_t k = 0; k < p.k; ++k) {
     for (std::int64_t kw = 0; kw < p.s; ++kw) {
       for (std::int64_t kh = 0; kh < p.r; ++kh) {
@@ -78,8 +97,12 @@ class DepthwisePlanesPlan::Unit {
         if (k == first_ || k % multiplier_ == 0) stage(k);
       }
     }
-    for (std::int64_t k = first_; k < end_; ++k) {
-      for (std::size_t section = 0; section < b_.sections.size(); ++section) compute_plane(k, section);
+    if (b_.channels > 1) {
+      compute_folded();
+    } else {
+      for (std::int64_t k = first_; k < end_; ++k) {
+        for (std::size_t section = 0; section < b_.sections.size(); ++section) compute_plane(k, section);
+      }
     }
     if (!b_.stores_rows) return;
     const PlaneKernels& kernels = *b_.sections.front().planes;
@@ -129,13 +152,13 @@ class DepthwisePlanesPlan::Unit {
     const PlaneKernels& kernels = *section.planes;
     const std::int64_t taps = p_.r * p_.s, lanes = section.lanes, count = end_ - first_;
     float* x = plane(first_);
-    float* y = x + b_.workspace.input_floats;
-    float* scratch = x + b_.workspace.plane_floats;
+    char* y = reinterpret_cast<char*>(x + b_.workspace.input_floats);
+    const DType stored = p_.activation == Activation::tanh ? DType::f32 : p_.dtype;
+    const auto stored_bytes = static_cast<std::int64_t>(size_of(stored));
     float* bias = weights_ + taps * lanes;
     kernels.transpose(run_.packed + first_ * taps, taps, weights_, lanes, count, taps);
     for (std::int64_t i = 0; i < count; ++i) bias[i] = run_.bias == nullptr ? 0.0F : run_.bias[first_ + i];
-    kernels.to_pixels[static_cast<int>(p_.dtype)](
-        {const_cast<char*>(input(first_)), x, scratch, count, p_.h * p_.w, false});
+    kernels.to_pixels[static_cast<int>(p_.dtype)]({const_cast<char*>(input(first_)), x, count, p_.h * p_.w, false});
     DepthwiseTileCall call{};
     call.x.step = b_.rows.position_step * b_.workspace.pitch;
     call.weights.first = weights_;
@@ -152,24 +175,69 @@ class DepthwisePlanesPlan::Unit {
         call.tiles = tile.count;
         call.taps.positions = b_.rows.positions.data() + tile.positions_at;
         call.x.first = x + (tile.input * p_.w + columns.first(column)) * lanes;
-        call.y.first = y + (tile.first * p_.wo + column) * lanes;
-        section.tiles->tiles[static_cast<int>(DType::f32)][b_.rows.stride - 1][tile.outputs - 1](call);
+        call.y.first = y + (tile.first * p_.wo + column) * lanes * stored_bytes;
+        section.tiles->narrowing[static_cast<int>(stored)][b_.rows.stride - 1][tile.outputs - 1](call);
       }
     }
     kernels.from_pixels[static_cast<int>(p_.dtype)](
-        {output(first_), y, scratch, count, p_.ho * p_.wo, p_.activation == Activation::tanh});
+        {output(first_), y, count, p_.ho * p_.wo, p_.activation == Activation::tanh});
   }
 
   void stage(std::int64_t k) const {
-    b_.sections.front().planes->stage[static_cast<int>(p_.dtype)]({.x = input(k),
-                                                                   .x_end = run_.x_end,
-                                                                   .rows = input_rows_,
-                                                                   .width = p_.w,
-                                                                   .strip = staged(k),
-                                                                   .pitch = b_.workspace.pitch,
-                                                                   .phase_floats = b_.workspace.phase_floats,
-                                                                   .pad_left = p_.pad_left,
-                                                                   .stride = p_.stride_w});
+    const PlaneKernels& kernels = *b_.sections.front().planes;
+    const bool apart = b_.channels > 1 && p_.stride_w > 1;  // pixels change places, not elements
+    const PlaneRows rows{.x = input(k),
+                         .x_end = run_.x_end,
+                         .rows = input_rows_,
+                         .width = p_.w,
+                         .strip = staged(k),
+                         .pitch = b_.workspace.pitch,
+                         .phase_floats = b_.workspace.phase_floats,
+                         .pad_left = p_.pad_left * (apart ? 1 : b_.channels),
+                         .stride = p_.stride_w};
+    if (apart) return kernels.stage_pixels[static_cast<int>(p_.dtype)](rows, b_.channels);
+    kernels.stage[static_cast<int>(p_.dtype)](rows);
+  }
+
+  DType stored_type() const { return b_.stores_rows ? DType::f32 : p_.dtype; }
+
+  /// The call for a section of a plane's rows but its weights and bias.
+  DepthwiseTileCall call_of(std::size_t index) const {
+    const RowSection& section = b_.sections[index];
+    DepthwiseTileCall call{};
+    call.taps.runs = b_.rows.runs[index].data();
+    call.taps.run_count = static_cast<std::int64_t>(b_.rows.runs[index].size());
+    call.x.step = b_.rows.position_step * x_pitch();
+    call.y.step = b_.rows.output_step * y_pitch();
+    call.vectors.count = section.vectors;
+    call.vectors.last = {section.last, section.last, 0};
+    call.y.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
+    return call;
+  }
+  std::int64_t x_pitch() const { return b_.in_place ? p_.w : b_.workspace.pitch; }
+  std::int64_t y_pitch() const { return b_.stores_rows ? b_.workspace.result_pitch : p_.wo; }
+  const float* first_input(std::int64_t k) const {
+    return b_.in_place ? reinterpret_cast<const float*>(input(k)) : staged(k);
+  }
+  char* first_output(std::int64_t k) const {
+    return b_.stores_rows ? reinterpret_cast<char*>(plane(k) + b_.workspace.input_floats) : output(k);
+  }
+
+  /// Calls compute(tile, function) for the tiles of the unit's rows, with the addresses of the section in `call`.
+  template <class Compute>
+  void for_tiles(std::int64_t k, const RowSection& section, DepthwiseTileCall& call,
+                 const Compute& compute_tile) const {
+    const auto bytes = static_cast<std::int64_t>(size_of(stored_type()));
+    const float* x = first_input(k) + section.first;
+    char* y = first_output(k) + section.first * bytes;
+    const std::int64_t x_row = x_pitch(), y_row = y_pitch() * bytes;
+    for (const AxisTile& tile : b_.rows.tiles[static_cast<std::size_t>(block_)]) {
+      call.tiles = tile.count;
+      call.taps.positions = b_.rows.positions.data() + tile.positions_at;
+      call.x.first = x + (tile.input - first_input_) * x_row;
+      call.y.first = y + (tile.first - first_row_) * y_row;
+      compute_tile(section.tiles->narrowing[static_cast<int>(stored_type())][b_.rows.stride - 1][tile.outputs - 1]);
+    }
   }
 
   void compute_plane(std::int64_t k, std::size_t index) const {
@@ -178,27 +246,57 @@ class DepthwisePlanesPlan::Unit {
     section.planes->spread(run_.packed + k * taps, taps, weights_);
     const float bias = run_.bias == nullptr ? 0.0F : run_.bias[k];
     section.planes->spread(&bias, 1, weights_ + taps * section.lanes);
-    const std::int64_t x_pitch = b_.in_place ? p_.w : b_.workspace.pitch;
-    const std::int64_t y_pitch = b_.stores_rows ? b_.workspace.result_pitch : p_.wo;
-    const float* x = (b_.in_place ? reinterpret_cast<const float*>(input(k)) : staged(k)) + section.first;
-    float* y =
-        (b_.stores_rows ? plane(k) + b_.workspace.input_floats : reinterpret_cast<float*>(output(k))) + section.first;
-    DepthwiseTileCall call{};
-    call.taps.runs = b_.rows.runs[index].data();
-    call.taps.run_count = static_cast<std::int64_t>(b_.rows.runs[index].size());
-    call.x.step = b_.rows.position_step * x_pitch;
+    DepthwiseTileCall call = call_of(index);
     call.weights.first = weights_;
-    call.y.step = b_.rows.output_step * y_pitch;
     call.bias.first = weights_ + taps * section.lanes;
-    call.vectors.count = section.vectors;
-    call.vectors.last = {section.last, section.last, 0};
-    call.y.least = p_.activation == Activation::relu ? 0.0F : -INFINITY;
-    for (const AxisTile& tile : b_.rows.tiles[static_cast<std::size_t>(block_)]) {
-      call.tiles = tile.count;
-      call.taps.positions = b_.rows.positions.data() + tile.positions_at;
-      call.x.first = x + (tile.input - first_input_) * x_pitch;
-      call.y.first = y + (tile.first - first_row_) * y_pitch;
-      section.tiles->tiles[static_cast<int>(DType::f32)][b_.rows.stride - 1][tile.outputs - 1](call);
+    for_tiles(k, section, call, [&](DepthwiseTileFunction tiles) { tiles(call); });
+  }
+
+  /// The one plane of NHWC images. Its weights are packed as vectors.
+  void compute_folded() const {
+    const RowSection& section = b_.sections.front();
+    repeat_bias(section.lanes);
+    DepthwiseTileCall call = call_of(0);
+    const std::int64_t lanes = b_.phases > 1 ? section.lanes : 0;
+    call.weights = {run_.packed, p_.r * p_.s * lanes};
+    call.bias = {weights_, lanes};
+    for_tiles(0, section, call, [&](DepthwiseTileFunction tiles) {
+      if (b_.phases == 1) return tiles(call);
+      compute_phases(call, section, tiles);
+    });
+  }
+
+  /// The vectors of a row's tiles, as many at a time as have weights of their own. The last vector begins as many lanes
+  /// before the row's end as the last one of the phases before a whole period's end, so its weights are those.
+  void compute_phases(DepthwiseTileCall call, const RowSection& section, DepthwiseTileFunction tiles) const {
+    const auto stored_bytes = static_cast<std::int64_t>(size_of(stored_type()));
+    const std::int64_t whole = (section.last + section.lanes) / section.lanes;  // vectors that do not overlap
+    const auto* x = static_cast<const float*>(call.x.first);
+    auto* y = static_cast<char*>(call.y.first);
+    for (std::int64_t first = 0; first < whole; first += b_.phases) {
+      call.vectors.count = std::min(b_.phases, whole - first);
+      const std::int64_t last = (call.vectors.count - 1) * section.lanes;
+      call.vectors.last = {last, last, last};
+      call.x.first = x + first * section.lanes;
+      call.y.first = y + first * section.lanes * stored_bytes;
+      tiles(call);
+    }
+    if (whole == section.vectors) return;
+    call.vectors.count = 1;
+    call.vectors.last = {0, 0, 0};
+    call.x.first = x + section.last;
+    call.y.first = y + section.last * stored_bytes;
+    call.weights.first += (b_.phases - 1) * call.weights.step;
+    call.bias.first += (b_.phases - 1) * section.lanes;
+    tiles(call);
+  }
+
+  /// The bias of each lane of the vectors whose channels differ.
+  void repeat_bias(std::int64_t lanes) const {
+    std::int64_t channel = 0;
+    for (std::int64_t i = 0; i < b_.phases * lanes; ++i) {
+      weights_[i] = run_.bias == nullptr ? 0.0F : run_.bias[channel];
+      if (++channel == b_.channels) channel = 0;
     }
   }
 
@@ -207,7 +305,7 @@ class DepthwisePlanesPlan::Unit {
   const Run& run_;
   std::int64_t element_, multiplier_, image_, first_, end_, block_, first_row_, rows_;
   std::int64_t first_input_ = 0, input_rows_ = 0;
-  float* weights_;  // of the plane that is computed, as vectors
+  float* weights_;  // of the plane that is computed, as vectors; of folded channels the bias alone
 };
 
 void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bias, void* y) {
@@ -217,6 +315,7 @@ void DepthwisePlanesPlan::run(const void* x, const void* packed, const float* bi
   } else if (blocking_.transposes) {
     note_path(Path::depthwise_planes_transposed, *target_);
   } else {
+    if (blocking_.channels > 1) note_path(Path::depthwise_planes_folded, *target_);
     note_path(blocking_.in_place ? Path::depthwise_planes_in_place : Path::depthwise_planes_staged, *target_);
     note_path(blocking_.stores_rows ? Path::depthwise_planes_rows : Path::depthwise_planes_direct, *target_);
   }
@@ -238,7 +337,9 @@ Conv2dDescription DepthwisePlanesPlan::description() const {
   d.target = target_->name;
   d.tile = b.scales ? text(b.sections.front().lanes) + " pixels of one channel"
                     : text(tallest) + " rows x " + text(b.sections.front().lanes) +
-                          (b.transposes ? " channels" : " pixels of one channel");
+                          (b.transposes     ? " channels"
+                           : b.channels > 1 ? " channels of neighbouring pixels"
+                                            : " pixels of one channel");
   d.blocking = "unit " + text(b.unit_planes) + " channels x " + text(b.unit_rows) + " rows, " +
                text(problem_.n * b.plane_blocks * b.row_blocks) + " units";
   d.fusion = std::string(b.transposes ? "planes transposed"

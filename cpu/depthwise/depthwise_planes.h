@@ -1,4 +1,6 @@
 // Depthwise convolution of NCHW images: any window, stride, dilation, padding and number of outputs an input channel.
+// NHWC images whose channels do not fill vectors are taken as well, as one plane: the lanes of a vector are then all
+// channels of neighbouring pixels, and neighbouring taps lie as many elements apart as there are channels.
 // Lanes are neighbouring pixels of a row and tiles go down a column, so that each vector that is loaded serves the taps
 // of one column of the kernel. Rows are staged as f32 with their padding, unless they can be read in place. Short rows
 // would leave lanes unused. For small images, as many planes as a vector has lanes are therefore transposed, and lanes
@@ -28,7 +30,7 @@ class DepthwisePlanesPlan {
 
   /// What pack()'s result depends on; not on images, epilogue or threads.
   Packing packing() const;
-  /// Weights of the problem's type to f32 [channel][column][row].
+  /// Weights of the problem's type to f32 [channel][column][row]; of NHWC to [phase][column][row][lane].
   void pack(const void* weights, const WeightStrides& strides, void* packed) const;
 
   /// The same contract as Conv2dPlan::run().
@@ -37,6 +39,8 @@ class DepthwisePlanesPlan {
  private:
   struct Run;
   class Unit;
+
+  std::int64_t folded_lanes() const;  // lanes of NHWC that have weights of their own; 0 in NCHW
 
   Conv2dProblem problem_;
   const Target* target_;

@@ -2,6 +2,7 @@
 #include "cpu/depthwise/depthwise_planes_blocking.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "cpu/common/aligned.h"
@@ -14,11 +15,38 @@ namespace {
 constexpr std::int64_t kUnitFloats = 10 << 10;
 /// A group's pixels stay in L2, and mostly in L1.
 constexpr std::int64_t kMaxTransposedPixels = 1024;
+/// The weights of an NHWC image's vectors stay in L1.
+constexpr std::int64_t kMaxPhaseBytes = 16 << 10;
+
+/// Whether rows of NHWC images are taken as rows of a plane: channels that do not fill a vector, and rows that do. With
+/// more channels `depthwise` leaves fewer lanes unused.
+bool folds_channels(const Conv2dProblem& p, std::int64_t lanes) {
+  const std::int64_t weights = vector_phases(p.c, lanes) * lanes * p.r * p.s * static_cast<std::int64_t>(sizeof(float));
+  return p.k == p.c && p.c < lanes && !is_pointwise(p) && p.wo * p.c >= lanes && weights <= kMaxPhaseBytes;
+}
+
+/// All channels of all pixels of a row as the row of a plane. Stride, dilation and padding still count pixels.
+Conv2dProblem with_folded_rows(Conv2dProblem p) {
+  p.w *= p.c;
+  p.wo *= p.k;
+  p.c = p.k = p.groups = 1;
+  return p;
+}
+
 class Blocking {
  public:
   Blocking(const Conv2dProblem& problem, const Target& target, int threads)
-      : p_(with_pixels_in_a_row(problem)), threads_(threads) {
+      : p_(problem.nhwc ? with_folded_rows(problem) : with_pixels_in_a_row(problem)), threads_(threads) {
     b_.problem = p_;
+    b_.channels = problem.nhwc ? problem.c : 1;
+    b_.phases = 1;
+    if (problem.nhwc) {
+      add_section(target, 0, p_.wo);
+      b_.phases = vector_phases(problem.c, b_.sections.front().lanes);
+      b_.in_place = p_.dtype == DType::f32 && p_.stride_w == 1 && !column_axis(problem).padded();
+      b_.stores_rows = p_.activation == Activation::tanh;
+      return;
+    }
     b_.scales = b_.in_place = is_pointwise(p_);
     if (b_.scales) {
       add_section(target, 0, p_.wo);
@@ -33,7 +61,7 @@ class Blocking {
     choose_sections(target);
     const bool whole = b_.sections.front().lanes <= p_.wo;
     b_.in_place = whole && p_.dtype == DType::f32 && p_.stride_w == 1 && !column_axis(p_).padded();
-    b_.stores_rows = !whole || p_.dtype != DType::f32 || p_.activation == Activation::tanh;
+    b_.stores_rows = !whole || p_.activation == Activation::tanh;
   }
 
   PlanesBlocking run() {
@@ -45,7 +73,9 @@ class Blocking {
         std::max<std::int64_t>(1, kUnitFloats / std::max<std::int64_t>(1, b_.workspace.plane_floats));
     b_.unit_planes = b_.row_blocks > 1 ? 1 : std::min({p_.k, fair, fitting});
     b_.plane_blocks = ceil_div(p_.k, b_.unit_planes);
-    b_.workspace.weight_floats = static_cast<std::int64_t>(line_floats((p_.r * p_.s + 1) * b_.sections.front().lanes));
+    // Folded channels have their weights packed as vectors, and a bias for each phase.
+    const std::int64_t spread = b_.channels > 1 ? b_.phases : p_.r * p_.s + 1;
+    b_.workspace.weight_floats = static_cast<std::int64_t>(line_floats(spread * b_.sections.front().lanes));
     b_.workspace.thread_floats = b_.workspace.weight_floats + b_.unit_planes * b_.workspace.plane_floats;
     cut_rows();
     return b_;
@@ -95,8 +125,7 @@ class Blocking {
     b_.workspace.input_floats = static_cast<std::int64_t>(line_floats(p_.h * b_.workspace.pitch));
     b_.workspace.plane_floats = b_.workspace.input_floats + static_cast<std::int64_t>(line_floats(results));
     b_.workspace.weight_floats = static_cast<std::int64_t>(line_floats((p_.r * p_.s + 1) * lanes));
-    b_.workspace.thread_floats =
-        b_.workspace.weight_floats + b_.workspace.plane_floats + std::max(b_.workspace.input_floats, results);
+    b_.workspace.thread_floats = b_.workspace.weight_floats + b_.workspace.plane_floats;
     const WindowAxis columns = column_axis(p_);
     for (std::int64_t i = 0; i < p_.wo; ++i) b_.columns.push_back(columns.inside(i));
     cut_rows();
@@ -147,10 +176,11 @@ class Blocking {
   void lay_out() {
     const std::int64_t lanes = b_.sections.front().lanes;
     const std::int64_t columns = std::max(p_.wo, lanes);
-    const std::int64_t reach = (p_.s - 1) * p_.dilation_w;
+    const std::int64_t reach = (p_.s - 1) * p_.dilation_w / p_.stride_w * b_.channels;
     // Outputs and the furthest tap, or the image with a vector past its end.
-    const std::int64_t width = ceil_div(p_.pad_left + p_.w, p_.stride_w) + lanes;
-    b_.workspace.pitch = std::max(columns + reach / p_.stride_w, width);
+    const std::int64_t pixels = p_.w / b_.channels;
+    const std::int64_t width = ceil_div(p_.pad_left + pixels, p_.stride_w) * b_.channels + lanes;
+    b_.workspace.pitch = std::max(columns + reach, width);
     const std::int64_t rows = std::min(p_.h, (b_.unit_rows - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h + 1);
     b_.workspace.phase_floats = static_cast<std::int64_t>(line_floats(rows * b_.workspace.pitch + lanes));
     b_.workspace.input_floats = b_.in_place ? 0 : p_.stride_w * b_.workspace.phase_floats;
@@ -165,8 +195,9 @@ class Blocking {
     const std::int64_t pitch = b_.in_place ? p_.w : b_.workspace.pitch;
     for (std::int64_t kw = 0; kw < p_.s; ++kw) {
       const std::int64_t column = kw * p_.dilation_w;
-      const std::int64_t at = b_.transposes ? column * section.lanes
-                                            : column % p_.stride_w * b_.workspace.phase_floats + column / p_.stride_w;
+      const std::int64_t at =
+          b_.transposes ? column * section.lanes
+                        : column % p_.stride_w * b_.workspace.phase_floats + column / p_.stride_w * b_.channels;
       for (std::int64_t run = 0; run < rows.runs(); ++run) {
         const std::int64_t tap = rows.run_tap(run);
         runs.push_back({at + tap * p_.dilation_h * pitch, (kw * p_.r + tap) * section.lanes,
@@ -183,13 +214,17 @@ class Blocking {
 
 }  // namespace
 
+std::int64_t vector_phases(std::int64_t channels, std::int64_t lanes) { return channels / std::gcd(channels, lanes); }
+
 std::string depthwise_planes_refusal(const Conv2dProblem& p, const Target& target) {
   if (!target.supported) return "target " + std::string(target.name) + " is not supported by this CPU";
   if (!has_single_channel_groups(p)) {
     return text(p.groups) + (p.groups == 1 ? " group of " : " groups of ") + text(p.group_c()) +
            " input channels; it takes several groups of one each";
   }
-  if (p.nhwc) return "layout nhwc: its lanes are pixels, which must be neighbours";
+  if (p.nhwc && !folds_channels(p, depthwise_tiles(target).lanes)) {
+    return "layout nhwc: its lanes are pixels, which must be neighbours, or pixels of few channels";
+  }
   if (!p.pool.none()) return "it fuses no max-pool";
   if (p.r * p.s > kMaxTablePieces) return text(p.r * p.s) + " filter taps; its table holds " + text(kMaxTablePieces);
   if (const std::int64_t pieces = Blocking(p, target, 1).table_pieces(); pieces > kMaxTablePieces)

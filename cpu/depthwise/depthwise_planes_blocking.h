@@ -3,6 +3,7 @@
 //   section  pixels of a row that vectors of one width compute
 //   tile     outputs of a column x a vector of pixels (depthwise_tile.h)
 // Transposed, a unit is as many channels as a vector has lanes, and a tile's vector is these channels of one pixel.
+// NHWC images of few channels are one plane whose rows are all channels of all their pixels.
 #pragma once
 
 #include <gable/problem.h>
@@ -38,7 +39,7 @@ struct RowCut {
 };
 
 /// A thread's workspace, in floats: the weights as vectors, then a part for each plane: input rows, then results.
-/// Transposed, there is one part for the unit: input pixels, output pixels, scratch.
+/// Transposed, there is one part for the unit: input pixels, then output pixels.
 struct PlanesWorkspace {
   std::int64_t pitch, phase_floats, input_floats;  // of input rows
   std::int64_t result_pitch;
@@ -46,7 +47,9 @@ struct PlanesWorkspace {
 };
 
 struct PlanesBlocking {
-  Conv2dProblem problem;                   // as the loops compute it: pointwise planes as one row
+  Conv2dProblem problem;                   // as the loops compute it: pointwise planes as one row, NHWC as one plane
+  std::int64_t channels;                   // neighbours in a row: those of NHWC, else 1
+  std::int64_t phases;                     // vectors of a row until their first channel is the same again
   bool scales;                             // each output is one product: planes are multiplied by their weight
   bool transposes;                         // lanes are channels: groups of planes are transposed to pixels and back
   bool in_place;                           // tiles read the image
@@ -59,6 +62,9 @@ struct PlanesBlocking {
   std::vector<TapRange> columns;  // if planes are transposed: the kernel columns inside the image, for each output
   PlanesWorkspace workspace;
 };
+
+/// Vectors of a row of pixels of so many channels until the first channel is the same again.
+std::int64_t vector_phases(std::int64_t channels, std::int64_t lanes);
 
 /// Precondition: depthwise_planes_refusal() is empty.
 PlanesBlocking depthwise_planes_blocking(const Conv2dProblem& problem, const Target& target, int threads);

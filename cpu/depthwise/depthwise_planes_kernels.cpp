@@ -19,6 +19,132 @@
 HWY_BEFORE_NAMESPACE();
 namespace gable::cpu::HWY_NAMESPACE {
 
+/// A matrix in memory.
+template <class T>
+struct Rows {
+  const T* first;
+  std::int64_t stride;  // between two rows
+  std::int64_t count, columns;
+};
+
+/// Four rows to four columns.
+template <DType kFrom, DType kTo>
+HWY_INLINE void transpose_block(const Storage<kFrom>* x, std::int64_t x_stride, Storage<kTo>* y,
+                                std::int64_t y_stride) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::CappedTag<float, 4> d;
+  const hn::Repartition<std::uint64_t, decltype(d)> dd;
+  const auto r0 = load_as_f32<kFrom>(d, x), r1 = load_as_f32<kFrom>(d, x + x_stride);
+  const auto r2 = load_as_f32<kFrom>(d, x + 2 * x_stride), r3 = load_as_f32<kFrom>(d, x + 3 * x_stride);
+  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+  store_f32_as<kTo>(d, hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), y);
+  store_f32_as<kTo>(d, hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), y + y_stride);
+  store_f32_as<kTo>(d, hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), y + 2 * y_stride);
+  store_f32_as<kTo>(d, hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), y + 3 * y_stride);
+#endif
+}
+
+#if HWY_TARGET != HWY_SCALAR
+/// Eight rows of eight elements of 16 bits, of which each becomes a column.
+struct Block16 {
+  using D16 = hn::CappedTag<std::uint16_t, 8>;
+  using V16 = hn::Vec<D16>;
+  V16 columns[8];
+
+  HWY_INLINE Block16(const std::uint16_t* x, std::int64_t stride) {
+    const D16 d;
+    const hn::Repartition<std::uint32_t, D16> dd;
+    const hn::Repartition<std::uint64_t, D16> dq;
+    hn::Vec<decltype(dd)> pairs[8];  // of rows 2i and 2i + 1: columns 0 to 3 at i, 4 to 7 at 4 + i
+    HWY_UNROLL(4) for (int i = 0; i < 4; ++i) {
+      const V16 even = hn::LoadU(d, x + 2 * i * stride), odd = hn::LoadU(d, x + (2 * i + 1) * stride);
+      pairs[i] = hn::BitCast(dd, hn::InterleaveLower(d, even, odd));
+      pairs[4 + i] = hn::BitCast(dd, hn::InterleaveUpper(d, even, odd));
+    }
+    HWY_UNROLL(2) for (int half = 0; half < 2; ++half) {
+      const auto* p = pairs + 4 * half;
+      const auto top_low = hn::BitCast(dq, hn::InterleaveLower(dd, p[0], p[1]));
+      const auto top_high = hn::BitCast(dq, hn::InterleaveUpper(dd, p[0], p[1]));
+      const auto bottom_low = hn::BitCast(dq, hn::InterleaveLower(dd, p[2], p[3]));
+      const auto bottom_high = hn::BitCast(dq, hn::InterleaveUpper(dd, p[2], p[3]));
+      columns[4 * half] = hn::BitCast(d, hn::InterleaveLower(dq, top_low, bottom_low));
+      columns[4 * half + 1] = hn::BitCast(d, hn::InterleaveUpper(dq, top_low, bottom_low));
+      columns[4 * half + 2] = hn::BitCast(d, hn::InterleaveLower(dq, top_high, bottom_high));
+      columns[4 * half + 3] = hn::BitCast(d, hn::InterleaveUpper(dq, top_high, bottom_high));
+    }
+  }
+};
+
+/// From planes to pixels of f32, or from pixels to planes without a conversion.
+template <DType kType, class To>
+HWY_INLINE void transpose_16bit_block(const std::uint16_t* x, std::int64_t x_stride, To* y, std::int64_t y_stride) {
+  const Block16 block(x, x_stride);
+  HWY_UNROLL(8) for (int i = 0; i < 8; ++i) {
+    if constexpr (sizeof(To) == sizeof(std::uint16_t)) {
+      hn::StoreU(block.columns[i], Block16::D16(), y + i * y_stride);
+    } else {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+      const hn::CappedTag<float, 8> d;
+      hn::StoreU(to_f32<kType>(d, block.columns[i]), d, y + i * y_stride);
+#else
+      const hn::CappedTag<float, 4> d;
+      hn::StoreU(to_f32<kType>(d, hn::LowerHalf(block.columns[i])), d, y + i * y_stride);
+      hn::StoreU(to_f32<kType>(d, hn::UpperHalf(HalfTag<decltype(d)>(), block.columns[i])), d, y + i * y_stride + 4);
+#endif
+    }
+  }
+}
+#endif
+
+/// y[column * y_stride + row] = x, of a 16-bit type. Blocks that would reach beyond the last row or column begin
+/// earlier. False: the matrix is smaller than a block.
+template <DType kType, class To>
+HWY_INLINE bool transpose_16bit(const Rows<std::uint16_t>& x, To* y, std::int64_t y_stride) {
+#if HWY_TARGET != HWY_SCALAR
+  if (x.count < 8 || x.columns < 8) return false;
+  for (std::int64_t i = 0; i < x.count; i += 8) {
+    const std::int64_t row = std::min(i, x.count - 8);
+    const std::uint16_t* from = x.first + row * x.stride;
+    for (std::int64_t j = 0; j < x.columns; j += 8) {
+      const std::int64_t column = std::min(j, x.columns - 8);
+      transpose_16bit_block<kType>(from + column, x.stride, y + column * y_stride + row, y_stride);
+    }
+  }
+  return true;
+#else
+  (void)x, (void)y, (void)y_stride;
+  return false;
+#endif
+}
+
+/// y[column * y_stride + row] = x, converted. Blocks that would reach beyond the last row or column begin earlier.
+template <DType kFrom, DType kTo>
+HWY_INLINE void transpose_converted(const Rows<Storage<kFrom>>& x, Storage<kTo>* y, std::int64_t y_stride) {
+#if HWY_TARGET != HWY_SCALAR
+  if (x.count >= 4 && x.columns >= 4) {
+    for (std::int64_t i = 0; i < x.count; i += 4) {
+      const std::int64_t row = std::min(i, x.count - 4);
+      const Storage<kFrom>* from = x.first + row * x.stride;
+      for (std::int64_t j = 0; j < x.columns; j += 4) {
+        const std::int64_t column = std::min(j, x.columns - 4);
+        transpose_block<kFrom, kTo>(from + column, x.stride, y + column * y_stride + row, y_stride);
+      }
+    }
+    return;
+  }
+#endif
+  const hn::CappedTag<float, 1> d;
+  for (std::int64_t row = 0; row < x.count; ++row) {
+    for (std::int64_t column = 0; column < x.columns; ++column) {
+      const float value = element_as_f32(x.first, kFrom, row * x.stride + column);
+      store_f32_as<kTo>(d, hn::Set(d, value), y + column * y_stride + row);
+    }
+  }
+}
+
 template <DType kType>
 struct DepthwisePlanes {
   using D = hn::ScalableTag<float>;
@@ -104,6 +230,31 @@ struct DepthwisePlanes {
     }
   }
 
+  /// Rows of pixels of several channels, fewer than lanes. The next pixel of a phase overwrites the zeros behind this
+  /// one.
+  static void stage_pixels(const PlaneRows& caller, std::int64_t channels) {
+    const PlaneRows call = caller;
+    const D d;
+    const T* x = static_cast<const T*>(call.x);
+    const T* x_end = static_cast<const T*>(call.x_end);
+    const auto valid = hn::FirstN(d, static_cast<std::size_t>(channels));
+    const std::int64_t step = call.stride * channels;
+    for (std::int64_t row = 0; row < call.rows; ++row, x += call.width) {
+      const bool whole = x + call.width + lanes() <= x_end;
+      for (std::int64_t first = 0; first < call.stride; ++first) {  // pixels of one phase, from left to right
+        const std::int64_t padded = first + call.pad_left;
+        float* to =
+            call.strip + row * call.pitch + padded % call.stride * call.phase_floats + padded / call.stride * channels;
+        std::int64_t i = first * channels;
+        if (whole) {
+          for (; i < call.width; i += step, to += channels)
+            hn::StoreU(hn::IfThenElseZero(valid, load_as_f32<kType>(d, x + i)), d, to);
+        }
+        for (; i < call.width; i += step, to += channels) hn::StoreU(load_part(x + i, x_end, channels), d, to);
+      }
+    }
+  }
+
   template <bool kTanh>
   static HWY_INLINE void finish_as(const PlaneResults& caller) {
     const PlaneResults call = caller;
@@ -136,29 +287,29 @@ struct DepthwisePlanes {
   }
 
   static void to_pixels(const PlaneGroup& call) {
-    const T* planes = static_cast<const T*>(call.planes);
-    if constexpr (kType == DType::f32) {
-      transpose_32bit(planes, call.size, call.pixels, lanes(), call.count, call.size);
-    } else {
-      convert_to_f32<kType>(planes, call.scratch, call.count * call.size);
-      transpose_32bit<float>(call.scratch, call.size, call.pixels, lanes(), call.count, call.size);
+    const Rows<T> planes{static_cast<const T*>(call.planes), call.size, call.count, call.size};
+    auto* pixels = static_cast<float*>(call.pixels);
+    if constexpr (kType != DType::f32) {
+      if (transpose_16bit<kType>(planes, pixels, lanes())) return;
     }
+    transpose_converted<kType, DType::f32>(planes, pixels, lanes());
   }
 
   static void from_pixels(const PlaneGroup& call) {
     const D d;
-    if (call.tanh) {
-      for (std::int64_t i = 0; i < call.size * lanes(); i += lanes()) {
-        hn::Store(tanh_f32(d, hn::Load(d, call.pixels + i)), d, call.pixels + i);
-      }
-    }
     T* planes = static_cast<T*>(call.planes);
-    if constexpr (kType == DType::f32) {
-      transpose_32bit<float>(call.pixels, lanes(), planes, call.size, call.size, call.count);
-    } else {
-      transpose_32bit<float>(call.pixels, lanes(), call.scratch, call.size, call.size, call.count);
-      convert_from_f32<kType>(call.scratch, planes, call.count * call.size);
+    if (call.tanh) {
+      auto* pixels = static_cast<float*>(call.pixels);
+      for (std::int64_t i = 0; i < call.size * lanes(); i += lanes()) {
+        hn::Store(tanh_f32(d, hn::Load(d, pixels + i)), d, pixels + i);
+      }
+      return transpose_converted<DType::f32, kType>({pixels, lanes(), call.size, call.count}, planes, call.size);
     }
+    const Rows<T> pixels{static_cast<const T*>(call.pixels), lanes(), call.size, call.count};
+    if constexpr (kType != DType::f32) {
+      if (transpose_16bit<kType>(pixels, planes, call.size)) return;
+    }
+    transpose_converted<kType, kType>(pixels, planes, call.size);
   }
 
   /// One product, bias and activation of a vector of pixels.
@@ -243,6 +394,7 @@ void spread_weights(const float* weights, std::int64_t count, float* vectors) {
 template <DType kType>
 void fill_planes(PlaneKernels& kernels) {
   kernels.stage[static_cast<int>(kType)] = &DepthwisePlanes<kType>::stage;
+  kernels.stage_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::stage_pixels;
   kernels.finish[static_cast<int>(kType)] = &DepthwisePlanes<kType>::finish;
   kernels.to_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::to_pixels;
   kernels.from_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::from_pixels;

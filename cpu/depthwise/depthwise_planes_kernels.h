@@ -32,12 +32,11 @@ struct PlaneResults {
   bool tanh;
 };
 
-/// Transposes consecutive planes, at most as many as a vector has lanes, to or from f32 [pixel][plane] with one vector
-/// for each pixel.
+/// Transposes consecutive planes, at most as many as a vector has lanes, to or from [pixel][plane] with one vector's
+/// elements for each pixel. Pixels are f32; those of y are of its type unless tanh follows.
 struct PlaneGroup {
   void* planes;  // x, which is only read, or y
-  float* pixels;
-  float* scratch;  // planes * size floats; not used by f32
+  void* pixels;
   std::int64_t count, size;
   bool tanh;
 };
@@ -58,6 +57,8 @@ struct PlaneKernels {
   int lanes;
   /// Indexed by DType.
   void (*stage[3])(const PlaneRows&);
+  /// Rows whose columns are pixels of so many channels, fewer than lanes; `width` counts elements, `pad_left` pixels.
+  void (*stage_pixels[3])(const PlaneRows&, std::int64_t channels);
   void (*finish[3])(const PlaneResults&);
   void (*to_pixels[3])(const PlaneGroup&);
   void (*from_pixels[3])(const PlaneGroup&);

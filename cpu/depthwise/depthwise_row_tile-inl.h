@@ -35,6 +35,7 @@ struct DepthwiseRowTile {
   using D = typename Tile::D;
   using V = typename Tile::V;
   using T = typename Tile::T;
+  using Stored = T;
   static constexpr int kTaps = kRowTileTaps;
   static constexpr int kInputRows = (kRowTileRows - 1) * kStride + kTaps;
   static constexpr int kPositions = (kOutputs - 1) * kStride + kTaps;
@@ -161,6 +162,7 @@ struct DepthwiseRowTile {
   struct Parts {
     using D = DepthwiseRowTile::D;
     using T = DepthwiseRowTile::T;
+    using Stored = T;
     static HWY_INLINE void tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
                                 std::int64_t weights_at) {
       tile_of<true>(call, x, y, bias, weights_at);

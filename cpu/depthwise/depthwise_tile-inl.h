@@ -77,7 +77,7 @@ HWY_INLINE void run_tiles(const DepthwiseTileCall& caller) {
   const DepthwiseTileCall call = caller;  // a copy, so that the compiler knows that stores to y do not change it
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(typename Tile::D()));
   const T* x = static_cast<const T*>(call.x.first);
-  T* y = static_cast<T*>(call.y.first);
+  auto* y = static_cast<typename Tile::Stored*>(call.y.first);
   for (std::int64_t i = 0; i < call.tiles; ++i) {
     for (std::int64_t v = 0; v < call.vectors.count; ++v) {
       const bool last = v + 1 == call.vectors.count;
@@ -106,12 +106,13 @@ HWY_NOINLINE void run_pairs(const DepthwiseTileCall& caller) {
   }
 }
 
-/// kShifts: bf16 is widened by two operations instead of one permutation.
-template <DType kType, int kOutputs, int kStride, bool kShifts>
+/// kShifts: bf16 is widened by two operations instead of one permutation. kStoredType: of y, where x is f32.
+template <DType kType, int kOutputs, int kStride, bool kShifts, DType kStoredType = kType>
 struct DepthwiseTile {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   using T = Storage<kType>;
+  using Stored = Storage<kStoredType>;
   static constexpr bool kPairs = takes_pairs(kType);
   static constexpr int kSums = sums_of(kOutputs);
 
@@ -252,20 +253,20 @@ struct DepthwiseTile {
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     return hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
   }
-  static HWY_INLINE void store(V value, T* y) {
+  static HWY_INLINE void store(V value, Stored* y) {
     const D d;
-    if constexpr (kType == DType::bf16) {
+    if constexpr (kStoredType == DType::bf16) {
       const auto half = hn::BitCast(hn::RebindToSigned<D>(), hn::ShiftRight<16>(rounded(value)));
       hn::StoreU(hn::DemoteTo(HalfTag<D>(), half), HalfTag<D>(), y);
     } else {
-      store_f32_as<kType>(d, value, y);
+      store_f32_as<kStoredType>(d, value, y);
     }
   }
   /// Two outputs share the operations that gather the upper halves of their lanes.
-  static HWY_INLINE void store_all(const V (&acc)[kOutputs], T* y, std::int64_t step) {
+  static HWY_INLINE void store_all(const V (&acc)[kOutputs], Stored* y, std::int64_t step) {
     int i = 0;
 #if HWY_TARGET != HWY_SCALAR
-    if constexpr (kType == DType::bf16 && kOutputs > 1) {
+    if constexpr (kStoredType == DType::bf16 && kOutputs > 1) {
       const hn::Repartition<std::uint16_t, D> d16;
       HWY_UNROLL(4) for (; i + 1 < kOutputs; i += 2) {
         const auto both = hn::ConcatOdd(d16, hn::BitCast(d16, rounded(acc[i + 1])), hn::BitCast(d16, rounded(acc[i])));
@@ -278,16 +279,16 @@ struct DepthwiseTile {
   }
   static HWY_INLINE V quiet(V bias) {
     const D d;
-    if constexpr (kType != DType::bf16) return bias;
+    if constexpr (kStoredType != DType::bf16) return bias;
     return hn::IfThenElse(hn::IsNaN(bias), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), bias);
   }
 
   /// Activation and stores of a row.
-  static HWY_INLINE void finish(const DepthwiseTileCall& call, V (&acc)[kOutputs], T* y) {
+  static HWY_INLINE void finish(const DepthwiseTileCall& call, V (&acc)[kOutputs], Stored* y) {
     const D d;
     const V least = hn::Set(d, call.y.least);
     HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) acc[i] = at_least(d, least, acc[i]);
-    if constexpr (kType == DType::f32) {
+    if constexpr (kStoredType == DType::f32) {
       if (call.y.non_temporal) {
         HWY_UNROLL(8) for (int i = 0; i < kOutputs; ++i) hn::Stream(acc[i], d, y + i * call.y.step);
         return;
@@ -308,7 +309,7 @@ struct DepthwiseTile {
   }
 
   /// One vector of lanes.
-  static HWY_INLINE void tile(const DepthwiseTileCall& call, const T* x, T* y, const float* bias,
+  static HWY_INLINE void tile(const DepthwiseTileCall& call, const T* x, Stored* y, const float* bias,
                               std::int64_t weights_at) {
     const D d;
     if (HWY_UNLIKELY(call.x.prefetch_bytes != 0)) prefetch(call, x);

@@ -33,6 +33,18 @@ template <DType kType, bool kShifts = false>
 void fill_row_strides(DepthwiseTiles&) {}
 #endif
 
+template <DType kStoredType, int kStride, int kOutputs = kMaxTileOutputs>
+void fill_narrowing(DepthwiseTiles& made) {
+  made.narrowing[static_cast<int>(kStoredType)][kStride - 1][kOutputs - 1] =
+      &DepthwiseTile<DType::f32, kOutputs, kStride, false, kStoredType>::run;
+  if constexpr (kOutputs > 1) fill_narrowing<kStoredType, kStride, kOutputs - 1>(made);
+}
+template <DType kStoredType>
+void fill_narrowing_strides(DepthwiseTiles& made) {
+  fill_narrowing<kStoredType, 1>(made);
+  fill_narrowing<kStoredType, 2>(made);
+}
+
 template <DType kType, int kStride, bool kShifts, int kOutputs = kMaxTileOutputs>
 void fill_tiles(DepthwiseTiles& made) {
   made.tiles[static_cast<int>(kType)][kStride - 1][kOutputs - 1] =
@@ -52,6 +64,9 @@ const DepthwiseTiles& depthwise_tiles_here() {
     fill_strides<DType::f32>(made);
     fill_strides<DType::f16>(made);
     fill_strides<DType::bf16>(made);
+    fill_narrowing_strides<DType::f32>(made);
+    fill_narrowing_strides<DType::f16>(made);
+    fill_narrowing_strides<DType::bf16>(made);
     fill_row_strides<DType::f32>(made);
     fill_row_strides<DType::f16>(made);
     fill_row_strides<DType::bf16>(made);

@@ -89,6 +89,8 @@ struct DepthwiseTiles {
   int lanes;
   /// Indexed [DType of x and y][stride of the outputs in positions - 1][outputs - 1].
   DepthwiseTileFunction tiles[3][kMaxTileStride][kMaxTileOutputs];
+  /// Tiles of f32 input, indexed likewise by the DType of y.
+  DepthwiseTileFunction narrowing[3][kMaxTileStride][kMaxTileOutputs];
   /// Row tiles, indexed likewise; null: none. Instead of runs they take all nine taps, none of them in rows of padding.
   DepthwiseTileFunction row_tiles[3][kMaxTileStride][kMaxTileOutputs];
   int long_row_outputs;  // of a row tile in a long row; 0: there are no row tiles
