@@ -221,6 +221,28 @@ TEST_CASE("images of nchw that the caches do not keep together are reordered one
   }
 }
 
+TEST_CASE("groups of nchw that caches do not keep together are reordered some at a time, the last ones fewer") {
+  struct Groups {
+    std::int64_t count, in, out;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    // Whole passes, a last pass of one group, of some, several outputs a channel, and several channels.
+    for (const Groups& g : {Groups{64, 1, 1}, {65, 1, 1}, {37, 1, 1}, {39, 1, 2}, {35, 3, 2}, {21, 8, 8}}) {
+      const Conv2d conv{.input = {2, g.count * g.in, 75, 77},
+                        .weights = {g.count * g.out, g.in, 3, 3},
+                        .stride = {2, 2},
+                        .padding = {1, 1},
+                        .groups = g.count,
+                        .dtype = dtype,
+                        .epilogue = {.bias = g.count != 37, .activation = Activation::relu}};
+      const Device device = open("cpu?kernel=reordered&threads=1");
+      Coverage coverage;
+      check_case(device, Case(conv), coverage);
+      CHECK(runs_of_kernel(coverage, device.info().uri, "reordered") == 1);
+    }
+  }
+}
+
 TEST_CASE("a refusal that no requirement excuses fails, whatever its reason") {
   const Conv2d f32{.input = {1, 16, 9, 9}, .weights = {16, 16, 3, 3}};
   Conv2d f16 = f32, bf16 = f32, split = f32;
