@@ -83,7 +83,7 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
   // over the phases of a stride, a row of them, a plane. Channels as lanes: besides them of an input, an output and a
   // weight that is transposed, and of a group of planes.
   constexpr double kVector = 0.15, kVectorRun = 2, kVectorTile = 0.7, kPlane = 40;
-  constexpr double kCopied = 0.01, kWidened = 0.033, kSpread = 0.055, kSpreadPixel = 1.6, kSpreadPixelOf16Bits = 0.8,
+  constexpr double kCopied = 0.01, kWidened = 0.033, kSpread = 0.055, kSpreadPixel = 0.9, kSpreadPixelOf16Bits = 0.45,
                    kStagedRow = 2.2;
   constexpr double kLanes = 0.095, kLanesRun = 1.6, kLanesTile = 11, kGroup = 25;
   constexpr double kInput = 0.09, kInputOf16Bits = 0.12, kOutputElement = 0.08, kWeight = 0.09;
@@ -116,9 +116,15 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
     nanoseconds = static_cast<double>(q.k) * (vectors * (taps + tiles * kVectorTile) + staged + kPlane);
   }
   nanoseconds = nanoseconds * static_cast<double>(q.n) + kCall + far_lines(p) * (f32 ? kFarLine : kFarLineOf16Bits);
-  // Measured on cores that do not halve vectors since tiles store 16 bits and planes are transposed without a copy.
-  constexpr double kNow = 0.88, kNowOf16Bits = 0.79, kNowTransposed = 0.7;
-  if (!p.nhwc && whole_vector_share(16) < 1) nanoseconds *= f32 ? kNow : b.transposes ? kNowTransposed : kNowOf16Bits;
+  // Measured on cores that do not halve vectors since tiles read and store 16 bits and planes are transposed without a
+  // copy.
+  constexpr double kRowsNow = 0.88, kRowsNowOf16Bits = 0.72, kLanesNow = 0.84, kLanesNowOf16Bits = 0.7;
+  constexpr double kFoldedOf16Bits = 0.88;
+  if (p.nhwc) {
+    nanoseconds *= f32 ? 1 : kFoldedOf16Bits;
+  } else if (whole_vector_share(16) < 1) {
+    nanoseconds *= b.transposes ? (f32 ? kLanesNow : kLanesNowOf16Bits) : (f32 ? kRowsNow : kRowsNowOf16Bits);
+  }
   constexpr double kFittedShare = 0.55;
   const double region = threads > 1 ? kRegionCycles / 3e9 : 0;
   return nanoseconds * 1e-9 * whole_vector_share(16) / kFittedShare / threads + region;

@@ -192,14 +192,16 @@ class DepthwisePlanesPlan::Unit {
                          .width = p_.w,
                          .strip = staged(k),
                          .pitch = b_.workspace.pitch,
-                         .phase_floats = b_.workspace.phase_floats,
+                         .phase_elements = b_.workspace.phase_floats,
                          .pad_left = p_.pad_left * (apart ? 1 : b_.channels),
                          .stride = p_.stride_w};
-    if (apart) return kernels.stage_pixels[static_cast<int>(p_.dtype)](rows, b_.channels);
-    kernels.stage[static_cast<int>(p_.dtype)](rows);
+    const auto type = static_cast<std::size_t>(p_.dtype);
+    const bool copied = b_.tile_type == p_.dtype;
+    if (apart) return (copied ? kernels.copy_pixels : kernels.stage_pixels)[type](rows, b_.channels);
+    (copied ? kernels.copy : kernels.stage)[type](rows);
   }
 
-  DType stored_type() const { return b_.stores_rows ? DType::f32 : p_.dtype; }
+  std::int64_t tile_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }
 
   /// The call for a section of a plane's rows but its weights and bias.
   DepthwiseTileCall call_of(std::size_t index) const {
@@ -216,8 +218,8 @@ class DepthwisePlanesPlan::Unit {
   }
   std::int64_t x_pitch() const { return b_.in_place ? p_.w : b_.workspace.pitch; }
   std::int64_t y_pitch() const { return b_.stores_rows ? b_.workspace.result_pitch : p_.wo; }
-  const float* first_input(std::int64_t k) const {
-    return b_.in_place ? reinterpret_cast<const float*>(input(k)) : staged(k);
+  const char* first_input(std::int64_t k) const {
+    return b_.in_place ? input(k) : reinterpret_cast<const char*>(staged(k));
   }
   char* first_output(std::int64_t k) const {
     return b_.stores_rows ? reinterpret_cast<char*>(plane(k) + b_.workspace.input_floats) : output(k);
@@ -227,16 +229,17 @@ class DepthwisePlanesPlan::Unit {
   template <class Compute>
   void for_tiles(std::int64_t k, const RowSection& section, DepthwiseTileCall& call,
                  const Compute& compute_tile) const {
-    const auto bytes = static_cast<std::int64_t>(size_of(stored_type()));
-    const float* x = first_input(k) + section.first;
+    const std::int64_t bytes = tile_bytes();
+    const char* x = first_input(k) + section.first * bytes;
     char* y = first_output(k) + section.first * bytes;
-    const std::int64_t x_row = x_pitch(), y_row = y_pitch() * bytes;
+    const std::int64_t x_row = x_pitch() * bytes, y_row = y_pitch() * bytes;
+    const auto& functions = section.tiles->tiles[static_cast<int>(b_.tile_type)][b_.rows.stride - 1];
     for (const AxisTile& tile : b_.rows.tiles[static_cast<std::size_t>(block_)]) {
       call.tiles = tile.count;
       call.taps.positions = b_.rows.positions.data() + tile.positions_at;
       call.x.first = x + (tile.input - first_input_) * x_row;
       call.y.first = y + (tile.first - first_row_) * y_row;
-      compute_tile(section.tiles->narrowing[static_cast<int>(stored_type())][b_.rows.stride - 1][tile.outputs - 1]);
+      compute_tile(functions[tile.outputs - 1]);
     }
   }
 
@@ -269,23 +272,23 @@ class DepthwisePlanesPlan::Unit {
   /// The vectors of a row's tiles, as many at a time as have weights of their own. The last vector begins as many lanes
   /// before the row's end as the last one of the phases before a whole period's end, so its weights are those.
   void compute_phases(DepthwiseTileCall call, const RowSection& section, DepthwiseTileFunction tiles) const {
-    const auto stored_bytes = static_cast<std::int64_t>(size_of(stored_type()));
+    const std::int64_t bytes = tile_bytes();
     const std::int64_t whole = (section.last + section.lanes) / section.lanes;  // vectors that do not overlap
-    const auto* x = static_cast<const float*>(call.x.first);
+    const auto* x = static_cast<const char*>(call.x.first);
     auto* y = static_cast<char*>(call.y.first);
     for (std::int64_t first = 0; first < whole; first += b_.phases) {
       call.vectors.count = std::min(b_.phases, whole - first);
       const std::int64_t last = (call.vectors.count - 1) * section.lanes;
       call.vectors.last = {last, last, last};
-      call.x.first = x + first * section.lanes;
-      call.y.first = y + first * section.lanes * stored_bytes;
+      call.x.first = x + first * section.lanes * bytes;
+      call.y.first = y + first * section.lanes * bytes;
       tiles(call);
     }
     if (whole == section.vectors) return;
     call.vectors.count = 1;
     call.vectors.last = {0, 0, 0};
-    call.x.first = x + section.last;
-    call.y.first = y + section.last * stored_bytes;
+    call.x.first = x + section.last * bytes;
+    call.y.first = y + section.last * bytes;
     call.weights.first += (b_.phases - 1) * call.weights.step;
     call.bias.first += (b_.phases - 1) * section.lanes;
     tiles(call);

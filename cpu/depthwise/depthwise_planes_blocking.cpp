@@ -43,8 +43,8 @@ class Blocking {
     if (problem.nhwc) {
       add_section(target, 0, p_.wo);
       b_.phases = vector_phases(problem.c, b_.sections.front().lanes);
-      b_.in_place = p_.dtype == DType::f32 && p_.stride_w == 1 && !column_axis(problem).padded();
       b_.stores_rows = p_.activation == Activation::tanh;
+      choose_input(problem);
       return;
     }
     b_.scales = b_.in_place = is_pointwise(p_);
@@ -60,8 +60,9 @@ class Blocking {
     }
     choose_sections(target);
     const bool whole = b_.sections.front().lanes <= p_.wo;
-    b_.in_place = whole && p_.dtype == DType::f32 && p_.stride_w == 1 && !column_axis(p_).padded();
     b_.stores_rows = !whole || p_.activation == Activation::tanh;
+    choose_input(p_);
+    if (!whole) b_.in_place = false;
   }
 
   PlanesBlocking run() {
@@ -146,6 +147,12 @@ class Blocking {
     for (const RowSection& section : b_.sections) list_runs(section, rows);
   }
 
+  /// Tiles read the image itself where no column of the window lies in the padding, and they read its type.
+  void choose_input(const Conv2dProblem& problem) {
+    b_.tile_type = b_.stores_rows ? DType::f32 : p_.dtype;
+    b_.in_place = p_.dtype == b_.tile_type && p_.stride_w == 1 && !column_axis(problem).padded();
+  }
+
   /// Whole vectors, and one of half the lanes where that holds the rest.
   void choose_sections(const Target& target) {
     const std::int64_t lanes = depthwise_tiles(target).lanes;
@@ -183,7 +190,9 @@ class Blocking {
     b_.workspace.pitch = std::max(columns + reach, width);
     const std::int64_t rows = std::min(p_.h, (b_.unit_rows - 1) * p_.stride_h + (p_.r - 1) * p_.dilation_h + 1);
     b_.workspace.phase_floats = static_cast<std::int64_t>(line_floats(rows * b_.workspace.pitch + lanes));
-    b_.workspace.input_floats = b_.in_place ? 0 : p_.stride_w * b_.workspace.phase_floats;
+    const std::int64_t elements = b_.in_place ? 0 : p_.stride_w * b_.workspace.phase_floats;
+    b_.workspace.input_floats =
+        static_cast<std::int64_t>(line_floats(b_.tile_type == DType::f32 ? elements : elements / 2));
     b_.workspace.result_pitch = round_up(columns, lanes);
     const std::int64_t results = b_.stores_rows ? b_.unit_rows * b_.workspace.result_pitch : 0;
     b_.workspace.plane_floats = b_.workspace.input_floats + static_cast<std::int64_t>(line_floats(results));

@@ -54,6 +54,7 @@ struct PlanesBlocking {
   bool transposes;                         // lanes are channels: groups of planes are transposed to pixels and back
   bool in_place;                           // tiles read the image
   bool stores_rows;                        // tiles write f32 rows in the workspace, else y
+  DType tile_type;                         // that tiles read and write: f32 if they write rows, else the problem's
   std::int64_t unit_planes, plane_blocks;  // of output channels
   std::int64_t unit_rows, row_blocks;
   std::int64_t row_runs;  // runs of a kernel column

@@ -177,8 +177,8 @@ struct DepthwisePlanes {
 #else
     const D d;
     const bool swapped = call.pad_left % 2 == 1;
-    float* even = row + call.pad_left / 2 + (swapped ? call.phase_floats : 0);
-    float* odd = row + (call.pad_left + 1) / 2 + (swapped ? 0 : call.phase_floats);
+    float* even = row + call.pad_left / 2 + (swapped ? call.phase_elements : 0);
+    float* odd = row + (call.pad_left + 1) / 2 + (swapped ? 0 : call.phase_elements);
     for (std::int64_t i = 0; i < call.width; i += 2 * lanes()) {
       V low, high;
       if (i + 2 * lanes() <= call.width) {
@@ -197,7 +197,7 @@ struct DepthwisePlanes {
   static HWY_INLINE void stage_apart(const PlaneRows& call, const T* x, float* row) {
     for (std::int64_t j = 0; j < call.width; ++j) {
       const std::int64_t padded = j + call.pad_left;
-      row[padded % call.stride * call.phase_floats + padded / call.stride] = element_as_f32(x, kType, j);
+      row[padded % call.stride * call.phase_elements + padded / call.stride] = element_as_f32(x, kType, j);
     }
   }
 
@@ -205,7 +205,7 @@ struct DepthwisePlanes {
   static HWY_INLINE void stage_short(const PlaneRows& call, const T* x, const T* x_end) {
     const D d;
     const auto valid = hn::FirstN(d, static_cast<std::size_t>(call.width));
-    float* row = call.strip + call.pad_left;
+    float* row = static_cast<float*>(call.strip) + call.pad_left;
     std::int64_t i = 0;
     for (; i < call.rows && x + lanes() <= x_end; ++i, x += call.width, row += call.pitch) {
       hn::StoreU(hn::IfThenElseZero(valid, load_as_f32<kType>(d, x)), d, row);
@@ -219,7 +219,7 @@ struct DepthwisePlanes {
     const T* x_end = static_cast<const T*>(call.x_end);
     if (call.stride == 1 && call.width <= lanes()) return stage_short(call, x, x_end);
     for (std::int64_t i = 0; i < call.rows; ++i, x += call.width) {
-      float* row = call.strip + i * call.pitch;
+      float* row = static_cast<float*>(call.strip) + i * call.pitch;
       if (call.stride == 1) {
         stage_dense(call, x, x_end, row + call.pad_left);
       } else if (call.stride == 2) {
@@ -243,8 +243,8 @@ struct DepthwisePlanes {
       const bool whole = x + call.width + lanes() <= x_end;
       for (std::int64_t first = 0; first < call.stride; ++first) {  // pixels of one phase, from left to right
         const std::int64_t padded = first + call.pad_left;
-        float* to =
-            call.strip + row * call.pitch + padded % call.stride * call.phase_floats + padded / call.stride * channels;
+        float* to = static_cast<float*>(call.strip) + row * call.pitch + padded % call.stride * call.phase_elements +
+                    padded / call.stride * channels;
         std::int64_t i = first * channels;
         if (whole) {
           for (; i < call.width; i += step, to += channels)
@@ -385,6 +385,105 @@ struct DepthwisePlanes {
   }
 };
 
+/// Rows of 16-bit elements to strips of their own type, in vectors of as many elements as a vector of f32 has.
+struct CopiedRows {
+  using D = HalfTag<hn::ScalableTag<float>>;
+  using V = hn::Vec<D>;
+  using T = std::uint16_t;
+
+  static HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
+
+  /// The first `count` elements, at most a vector, and zeros.
+  static HWY_INLINE V load_part(const T* x, const T* x_end, std::int64_t count) {
+    const D d;
+    if (count <= 0) return hn::Zero(d);
+    if (HWY_UNLIKELY(x + lanes() > x_end)) return load_first(d, x, static_cast<int>(std::min(count, lanes())));
+    return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count)), hn::LoadU(d, x));
+  }
+
+  static HWY_INLINE void copy_dense(const PlaneRows& call, const T* x, const T* x_end, T* row) {
+    const D d;
+    std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+    const hn::ScalableTag<T> pair;
+    for (; i + 2 * lanes() <= call.width; i += 2 * lanes()) hn::StoreU(hn::LoadU(pair, x + i), pair, row + i);
+#endif
+    for (; i < call.width; i += lanes()) hn::StoreU(load_part(x + i, x_end, call.width - i), d, row + i);
+  }
+
+  /// Columns j of the image to phase (j + pad) % 2.
+  static HWY_INLINE void copy_pairs(const PlaneRows& call, const T* x, const T* x_end, T* row) {
+#if HWY_TARGET == HWY_SCALAR
+    (void)x_end;
+    copy_apart(call, x, row);
+#else
+    const D d;
+    const hn::ScalableTag<T> pair;
+    const bool swapped = call.pad_left % 2 == 1;
+    T* even = row + call.pad_left / 2 + (swapped ? call.phase_elements : 0);
+    T* odd = row + (call.pad_left + 1) / 2 + (swapped ? 0 : call.phase_elements);
+    for (std::int64_t i = 0; i < call.width; i += 2 * lanes()) {
+      hn::Vec<decltype(pair)> both;
+      if (i + 2 * lanes() <= call.width) {
+        both = hn::LoadU(pair, x + i);
+      } else {
+        both = hn::Combine(pair, load_part(x + i + lanes(), x_end, call.width - i - lanes()),
+                           load_part(x + i, x_end, call.width - i));
+      }
+      hn::StoreU(hn::LowerHalf(d, hn::ConcatEven(pair, both, both)), d, even + i / 2);
+      hn::StoreU(hn::LowerHalf(d, hn::ConcatOdd(pair, both, both)), d, odd + i / 2);
+    }
+#endif
+  }
+
+  static HWY_INLINE void copy_apart(const PlaneRows& call, const T* x, T* row) {
+    for (std::int64_t j = 0; j < call.width; ++j) {
+      const std::int64_t padded = j + call.pad_left;
+      row[padded % call.stride * call.phase_elements + padded / call.stride] = x[j];
+    }
+  }
+
+  static void copy(const PlaneRows& caller) {
+    const PlaneRows call = caller;
+    const T* x = static_cast<const T*>(call.x);
+    const T* x_end = static_cast<const T*>(call.x_end);
+    for (std::int64_t i = 0; i < call.rows; ++i, x += call.width) {
+      T* row = static_cast<T*>(call.strip) + i * call.pitch;
+      if (call.stride == 1) {
+        copy_dense(call, x, x_end, row + call.pad_left);
+      } else if (call.stride == 2) {
+        copy_pairs(call, x, x_end, row);
+      } else {
+        copy_apart(call, x, row);
+      }
+    }
+  }
+
+  /// As DepthwisePlanes::stage_pixels().
+  static void copy_pixels(const PlaneRows& caller, std::int64_t channels) {
+    const PlaneRows call = caller;
+    const D d;
+    const T* x = static_cast<const T*>(call.x);
+    const T* x_end = static_cast<const T*>(call.x_end);
+    const auto valid = hn::FirstN(d, static_cast<std::size_t>(channels));
+    const std::int64_t step = call.stride * channels;
+    for (std::int64_t row = 0; row < call.rows; ++row, x += call.width) {
+      const bool whole = x + call.width + lanes() <= x_end;
+      for (std::int64_t first = 0; first < call.stride; ++first) {
+        const std::int64_t padded = first + call.pad_left;
+        T* to = static_cast<T*>(call.strip) + row * call.pitch + padded % call.stride * call.phase_elements +
+                padded / call.stride * channels;
+        std::int64_t i = first * channels;
+        if (whole) {
+          for (; i < call.width; i += step, to += channels)
+            hn::StoreU(hn::IfThenElseZero(valid, hn::LoadU(d, x + i)), d, to);
+        }
+        for (; i < call.width; i += step, to += channels) hn::StoreU(load_part(x + i, x_end, channels), d, to);
+      }
+    }
+  }
+};
+
 void spread_weights(const float* weights, std::int64_t count, float* vectors) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -395,6 +494,9 @@ template <DType kType>
 void fill_planes(PlaneKernels& kernels) {
   kernels.stage[static_cast<int>(kType)] = &DepthwisePlanes<kType>::stage;
   kernels.stage_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::stage_pixels;
+  kernels.copy[static_cast<int>(kType)] = kType == DType::f32 ? &DepthwisePlanes<kType>::stage : &CopiedRows::copy;
+  kernels.copy_pixels[static_cast<int>(kType)] =
+      kType == DType::f32 ? &DepthwisePlanes<kType>::stage_pixels : &CopiedRows::copy_pixels;
   kernels.finish[static_cast<int>(kType)] = &DepthwisePlanes<kType>::finish;
   kernels.to_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::to_pixels;
   kernels.from_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::from_pixels;

@@ -16,8 +16,8 @@ struct PlaneRows {
   const void* x;      // the first row
   const void* x_end;  // of the whole tensor: vectors may be read up to here
   std::int64_t rows, width;
-  float* strip;  // [phase][row][pitch]
-  std::int64_t pitch, phase_floats;
+  void* strip;  // [phase][row][pitch], of f32 or of x's type
+  std::int64_t pitch, phase_elements;
   std::int64_t pad_left, stride;
 };
 
@@ -57,8 +57,11 @@ struct PlaneKernels {
   int lanes;
   /// Indexed by DType.
   void (*stage[3])(const PlaneRows&);
+  /// Without a conversion: strips are of x's type.
+  void (*copy[3])(const PlaneRows&);
   /// Rows whose columns are pixels of so many channels, fewer than lanes; `width` counts elements, `pad_left` pixels.
   void (*stage_pixels[3])(const PlaneRows&, std::int64_t channels);
+  void (*copy_pixels[3])(const PlaneRows&, std::int64_t channels);
   void (*finish[3])(const PlaneResults&);
   void (*to_pixels[3])(const PlaneGroup&);
   void (*from_pixels[3])(const PlaneGroup&);
