@@ -287,12 +287,14 @@ struct DepthwisePlanes {
   }
 
   static void to_pixels(const PlaneGroup& call) {
-    const Rows<T> planes{static_cast<const T*>(call.planes), call.size, call.count, call.size};
+    const T* planes = static_cast<const T*>(call.planes);
     auto* pixels = static_cast<float*>(call.pixels);
-    if constexpr (kType != DType::f32) {
-      if (transpose_16bit<kType>(planes, pixels, lanes())) return;
+    if constexpr (kType == DType::f32) {
+      transpose_32bit(planes, call.size, pixels, lanes(), call.count, call.size);
+    } else {
+      const Rows<T> rows{planes, call.size, call.count, call.size};
+      if (!transpose_16bit<kType>(rows, pixels, lanes())) transpose_converted<kType, DType::f32>(rows, pixels, lanes());
     }
-    transpose_converted<kType, DType::f32>(planes, pixels, lanes());
   }
 
   static void from_pixels(const PlaneGroup& call) {
@@ -305,11 +307,13 @@ struct DepthwisePlanes {
       }
       return transpose_converted<DType::f32, kType>({pixels, lanes(), call.size, call.count}, planes, call.size);
     }
-    const Rows<T> pixels{static_cast<const T*>(call.pixels), lanes(), call.size, call.count};
-    if constexpr (kType != DType::f32) {
-      if (transpose_16bit<kType>(pixels, planes, call.size)) return;
+    const T* pixels = static_cast<const T*>(call.pixels);
+    if constexpr (kType == DType::f32) {
+      transpose_32bit(pixels, lanes(), planes, call.size, call.size, call.count);
+    } else {
+      const Rows<T> rows{pixels, lanes(), call.size, call.count};
+      if (!transpose_16bit<kType>(rows, planes, call.size)) transpose_converted<kType, kType>(rows, planes, call.size);
     }
-    transpose_converted<kType, kType>(pixels, planes, call.size);
   }
 
   /// One product, bias and activation of a vector of pixels.
