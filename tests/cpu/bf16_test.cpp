@@ -170,6 +170,13 @@ TEST_CASE("bf16: windows of one column, whose halves lie in several rows and ski
                    random);
 }
 
+TEST_CASE("bf16: on the last line of a region both halves of a tile lie on it") {
+  std::mt19937 random(31);
+  check_everywhere(same_padded({.c = 32, .h = 41, .w = 56, .k = 33, .r = 3, .s = 3, .bias = true}), random);
+  check_everywhere(same_padded({.n = 2, .c = 64, .h = 35, .w = 30, .k = 48, .r = 2, .s = 5}), random, 2);
+  check_everywhere(sized({.c = 32, .h = 65, .w = 64, .k = 16, .r = 3, .s = 1, .pad_top = 1}, 1, 0), random);
+}
+
 TEST_CASE("bf16: few channels, folded over the kernel's columns") {
   std::mt19937 random(13);
   check_everywhere(sized({.c = 3,
