@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cpu/bf16/axis.h"
+#include "cpu/bf16/positions.h"
 #include "cpu/bf16/work_unit.h"
 #include "cpu/common/cache.h"
 #include "cpu/common/tiling.h"
@@ -21,6 +22,7 @@ constexpr std::int64_t kMaxColumns = 128;
 // Halves have at least this many positions, if the row has them: with fewer, products wait for weights.
 constexpr int kFewestPositions = 10;
 constexpr std::int64_t kFewestStridedColumns = 7;
+constexpr std::int64_t kMaxBorder = 64;  // outputs beside those that read all taps, for a model that looks at each
 // Cycles: two halves' products in a step, the fixed cost of a panel, and the shortest work unit that is worth starting.
 constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kMinUnitCycles = 4000;
 // The fixed time of a tile, to start and to store it, in positions.
@@ -93,11 +95,17 @@ class Search {
   }
 
   // ---- Positions of a half.
-  /// A product takes a cycle for each position of a half. So halves of 14 divide rows of 14, 28 and 56 outputs without
-  /// a tail.
-  int choose_positions() const {
+  int choose_positions() {
     if (!unit_.loads_full_halves) return unit_.positions;
     if (b_.multiplies_panels) return positions_of_panels();
+    b_.positions = positions_of_rows();
+    const bool window = b_.terms.tap_count() > 1 && b_.terms.fold == 1 && b_.terms.parts == 1 && g_.pool == 1;
+    const bool many = g_.rows > outputs_inside(row_axis(p_, g_)) + kMaxBorder ||
+                      g_.columns > outputs_inside(column_axis(p_, g_)) + kMaxBorder;
+    return !window || many || may_read_in_image() ? b_.positions : positions_of_window();
+  }
+  /// Halves of 14 divide rows of 14, 28 and 56 outputs without a tail.
+  int positions_of_rows() const {
     const StripShape row = layout(InputPath::staged).shape(1, g_.columns);
     int best = unit_.positions;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -109,6 +117,22 @@ class Search {
       if (all >= least) continue;
       best = positions;
       least = all;
+    }
+    return best;
+  }
+  /// Of a window that halves of 14 or 16 would not read in the image.
+  int positions_of_window() {
+    const StripShape whole = layout(InputPath::staged).shape(g_.rows, g_.columns);
+    int best = 16;
+    double least = staged_cycles(b_, whole, best);
+    const auto take = [&](int positions, double cycles) {
+      if (cycles >= least) return;
+      best = positions;
+      least = cycles;
+    };
+    take(14, staged_cycles(b_, whole, 14));
+    for (b_.positions = 14; b_.positions >= kFewestPositions; --b_.positions) {
+      if (may_read_in_image()) take(b_.positions, in_image_cycles(p_, b_, b_.positions));
     }
     return best;
   }

@@ -363,6 +363,22 @@ TEST_CASE("bf16 regions: consecutive outputs of equal taps, all of them inside t
   CHECK(regions > 2);
 }
 
+TEST_CASE("bf16 positions: fewer in a half only where tiles then read a window in the image") {
+  const auto blocking = [](const Conv2dProblem& p) { return blocking_of(bf16_problem(p), 1, emulated_unit(), 1); };
+  // Halves of 12 divide 36 columns, and the image need not be staged for a single panel.
+  const Blocking divided = blocking(sized(
+      {.c = 64, .h = 72, .w = 72, .k = 16, .r = 3, .s = 3, .stride_h = 2, .stride_w = 2, .pad_top = 1, .pad_left = 1},
+      1, 1));
+  CHECK(divided.input == InputPath::in_image);
+  CHECK(divided.positions < 14);
+  // Rows of 17: no number divides them, and weights take as long as ever.
+  const Blocking rows = blocking(sized({.c = 192, .h = 17, .w = 17, .k = 224, .r = 1, .s = 7, .pad_left = 3}, 0, 3));
+  CHECK(rows.input == InputPath::staged);
+  CHECK(rows.positions == 16);
+  // Windows that halves of 14 read in the image keep them.
+  CHECK(blocking(same_padded({.c = 64, .h = 28, .w = 28, .k = 128, .r = 3, .s = 3})).positions == 14);
+}
+
 TEST_CASE("bf16 prefetch: the lines of the next work unit's input, each once") {
   Conv2dProblem p = bf16_problem(same_padded({.n = 2, .c = 32, .h = 30, .w = 20, .k = 32, .r = 3, .s = 3}));
   Bf16Unit unit = emulated_unit();

@@ -170,6 +170,27 @@ TEST_CASE("bf16: windows of one column, whose halves lie in several rows and ski
                    random);
 }
 
+TEST_CASE("bf16: halves of 10 to 13 positions that read a window in the image") {
+  std::mt19937 random(32);
+  check_everywhere(sized({.c = 64,
+                          .h = 72,
+                          .w = 72,
+                          .k = 16,
+                          .r = 3,
+                          .s = 3,
+                          .stride_h = 2,
+                          .stride_w = 2,
+                          .pad_top = 1,
+                          .pad_left = 1},
+                         1, 1),
+                   random);
+  check_everywhere(
+      sized({.n = 2, .c = 40, .h = 17, .w = 40, .k = 16, .r = 1, .s = 5, .pad_left = 2, .bias = true}, 0, 2), random,
+      2);
+  check_everywhere(same_padded({.c = 34, .h = 24, .w = 24, .k = 32, .r = 3, .s = 3, .dilation_h = 6, .dilation_w = 6}),
+                   random);
+}
+
 TEST_CASE("bf16: on the last line of a region both halves of a tile lie on it") {
   std::mt19937 random(31);
   check_everywhere(same_padded({.c = 32, .h = 41, .w = 56, .k = 33, .r = 3, .s = 3, .bias = true}), random);
