@@ -17,6 +17,7 @@ constexpr double kRaggedRun = 40;            // more, of a single tap whose last
 constexpr double kStagedRun = 5.5;           // more, of 16 bits
 constexpr double kPaddingTap = 5;            // that skips a tile's pixels
 constexpr double kHalfVectorProduct = 1.25;  // times the products of a whole vector of as many lanes
+constexpr double kVectorWeights = 1.2;       // times the weights of a matrix by a vector, on Xeons with AMX
 constexpr double kFarGroupPixel = 2;         // of a group's output, in tensors that L2 does not keep
 constexpr ConversionCost kStaged{3.5, 1.3}, kStored{13, 8.5};
 constexpr ConversionCost kStagedWhole{3.5, 6};  // on cores that do not halve vectors
@@ -118,7 +119,8 @@ double conv2d_seconds(const Conv2dProblem& problem, const Target& target, int th
   const double runs = tiles * runs_of_row(b) * run_cycles(b) + padding_taps_of_row(b) / rows_of_tile(b) * kPaddingTap;
   const auto steps = static_cast<double>(p.s * p.group_c());
   double cycles = p.groups > 1 && b.unit_groups == 1 && !l2_keeps_tensors(p) ? rows * pixels * kFarGroupPixel : 0;
-  const double weights = weights_cycles(p);
+  const bool vector = p.n * p.h * p.w == 1 && has_amx_beside(kernels.lanes);
+  const double weights = weights_cycles(p) * (vector ? kVectorWeights : 1);
   for_panels(p, kernels, target, [&](const Panels& panels) {
     cycles += panels.count *
               (kernel_rows * (steps * panels.vectors * std::max(pixels * panels.product, tiles * weights) + runs) +
