@@ -1,6 +1,8 @@
 // Flat: see loops.h.
 #include "cpu/bf16/loops.h"
 
+#include <algorithm>
+
 namespace gable::cpu::bf16 {
 namespace {
 
@@ -48,8 +50,11 @@ void multiply_flat(TileLoop& loop, const InputView& input, const Chunk& chunk) {
     tile.operands.a[1] = input.first + second * input.position;
     tile.positions[0] = static_cast<int>(std::min(step, total - first));
     tile.positions[1] = static_cast<int>(std::clamp<std::int64_t>(total - second, 0, step));
+    const std::int64_t end = std::min(total, first + 2 * step);
+    const TapRange taps = taps_of_rows(loop, first / b.strip.columns, (end - 1) / b.strip.columns + 1);
+    loop.take_taps(taps);
     for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
-      loop.begin_panel(panel);
+      loop.begin_panel(panel, taps.begin);
       multiply_tile(loop, first, second);
     }
   }

@@ -1,17 +1,10 @@
 // Row by row: see loops.h.
 #include "cpu/bf16/loops.h"
 
+#include <algorithm>
+
 namespace gable::cpu::bf16 {
 namespace {
-
-/// The taps of kernel rows that read the image for a row of output. All of them where both halves share their weights.
-TapRange taps_of_row(const Run& run, std::int64_t out_row) {
-  const Terms& terms = run.blocking.terms;
-  if (run.unit.loads_full_halves) return {0, terms.tap_count()};
-  const Conv2dProblem& p = run.problem;
-  const TapRange rows = taps_inside(out_row * p.stride_h - p.pad_top, run.blocking.geometry.h, p.dilation_h, p.r);
-  return {rows.begin * terms.tap_columns, rows.end * terms.tap_columns};
-}
 
 void add_epilogues(TileLoop& loop, std::int64_t row, std::int64_t column, std::int64_t count) {
   const float* accumulators = loop.queue().accumulators();
@@ -26,6 +19,19 @@ void add_epilogues(TileLoop& loop, std::int64_t row, std::int64_t column, std::i
 
 }  // namespace
 
+TapRange taps_of_rows(const TileLoop& loop, std::int64_t row, std::int64_t end) {
+  const Blocking& b = loop.run().blocking;
+  const Axis axis = row_axis(loop.run().problem, b.geometry);
+  TapRange taps{axis.taps, 0};
+  for (; row < end; ++row) {
+    const TapRange of_row = axis.taps_of(loop.work().first_row + row);
+    if (of_row.begin == of_row.end) continue;
+    taps = {std::min(taps.begin, of_row.begin), std::max(taps.end, of_row.end)};
+  }
+  if (taps.end <= taps.begin) return {0, 0};
+  return {taps.begin * b.terms.tap_columns, taps.end * b.terms.tap_columns};
+}
+
 void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel) {
   const Run& run = loop.run();
   const WorkUnit& work = loop.work();
@@ -33,10 +39,17 @@ void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel) {
   const std::int64_t step =
       run.unit.loads_full_halves ? b.positions : round_up(even_part(work.columns, b.positions), b.geometry.pool);
   Tile& tile = loop.queue().tile();
-  loop.begin_panel(panel);
+  if (!run.unit.loads_full_halves) loop.begin_panel(panel);
   for (std::int64_t row = 0; row < work.rows; row += 2) {
-    tile.taps.of_half[0] = taps_of_row(run, work.first_row + row);
-    tile.taps.of_half[1] = taps_of_row(run, work.first_row + row + 1);
+    const std::int64_t end = std::min(row + 2, work.rows);
+    if (run.unit.loads_full_halves) {  // both halves share their weights
+      const TapRange taps = taps_of_rows(loop, row, end);
+      loop.take_taps(taps);
+      loop.begin_panel(panel, taps.begin);
+    } else {
+      tile.taps.of_half[0] = taps_of_rows(loop, row, row + 1);
+      tile.taps.of_half[1] = taps_of_rows(loop, row + 1, end);
+    }
     for (std::int64_t column = 0; column < work.columns; column += step) {
       const std::int64_t count = std::min(step, work.columns - column);
       tile.operands.a[0] = input.first + row * input.row + column * input.position;

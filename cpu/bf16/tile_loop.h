@@ -72,6 +72,12 @@ class TileLoop {
     bias_ = padded_bias_;
   }
 
+  /// The tiles that follow take these taps of the strip alone; begin_panel() then wants the first of them.
+  void take_taps(const TapRange& taps) {
+    queue_.tile().operands.tap_offsets = run_.blocking.tap_offsets.data() + taps.begin;
+    queue_.tile().taps.columns = taps.end - taps.begin;
+  }
+
   /// Makes an epilogue; the caller sets its accumulators.
   Epilogue epilogue(const PixelRun& pixels) const {
     const Conv2dProblem& p = run_.problem;

@@ -170,6 +170,19 @@ TEST_CASE("bf16: windows of one column, whose halves lie in several rows and ski
                    random);
 }
 
+TEST_CASE("bf16: tiles of rows at the image's edges skip the kernel rows that read padding alone") {
+  std::mt19937 random(30);
+  check_everywhere(same_padded({.c = 64, .h = 14, .w = 14, .k = 40, .r = 3, .s = 3, .bias = true}), random);
+  check_everywhere(same_padded({.c = 34, .h = 9, .w = 9, .k = 20, .r = 3, .s = 3, .dilation_h = 6, .dilation_w = 6}),
+                   random, 2);
+  // Rows of output that read no input at all.
+  check_everywhere(sized({.c = 40, .h = 5, .w = 30, .k = 33, .r = 2, .s = 3, .pad_top = 4, .pad_left = 1}, 4, 1),
+                   random);
+  Conv2dProblem pooled = same_padded({.c = 64, .h = 12, .w = 14, .k = 40, .r = 5, .s = 3, .bias = true});
+  pooled.pool = {2, 2, 2, 2};
+  check_everywhere(pooled, random);
+}
+
 TEST_CASE("bf16: halves of 10 to 13 positions that read a window in the image") {
   std::mt19937 random(32);
   check_everywhere(sized({.c = 64,
