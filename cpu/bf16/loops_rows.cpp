@@ -22,14 +22,11 @@ void add_epilogues(TileLoop& loop, std::int64_t row, std::int64_t column, std::i
 TapRange taps_of_rows(const TileLoop& loop, std::int64_t row, std::int64_t end) {
   const Blocking& b = loop.run().blocking;
   const Axis axis = row_axis(loop.run().problem, b.geometry);
-  TapRange taps{axis.taps, 0};
-  for (; row < end; ++row) {
-    const TapRange of_row = axis.taps_of(loop.work().first_row + row);
-    if (of_row.begin == of_row.end) continue;
-    taps = {std::min(taps.begin, of_row.begin), std::max(taps.end, of_row.end)};
-  }
-  if (taps.end <= taps.begin) return {0, 0};
-  return {taps.begin * b.terms.tap_columns, taps.end * b.terms.tap_columns};
+  if (axis.taps == 1) return {0, b.terms.tap_columns};
+  // Both ends of a row's taps fall from row to row.
+  const std::int64_t begin = axis.taps_of(loop.work().first_row + end - 1).begin;
+  const std::int64_t last = axis.taps_of(loop.work().first_row + row).end;
+  return {begin * b.terms.tap_columns, std::max(begin, last) * b.terms.tap_columns};
 }
 
 void multiply_rows(TileLoop& loop, const InputView& input, std::int64_t panel) {
