@@ -78,6 +78,10 @@ double scaled_planes_seconds(const Conv2dProblem& p, const Target& target, int t
   return nanoseconds * 1e-9 / threads + (threads > 1 ? kRegionCycles / 3e9 : 0);
 }
 
+double share_of(std::int64_t part, std::int64_t all) {
+  return static_cast<double>(std::min(part, all)) / static_cast<double>(all);
+}
+
 double single_output_planes_seconds(const Conv2dProblem& p, const Target& target, int threads) {
   // Nanoseconds on Zen 5. Pixels as rows: of a vector's product, a run, a tile, an element that is copied or spread
   // over the phases of a stride, a row of them, a plane. Channels as lanes: besides them of an input, an output and a
@@ -126,8 +130,11 @@ double single_output_planes_seconds(const Conv2dProblem& p, const Target& target
     nanoseconds *= b.transposes ? (f32 ? kLanesNow : kLanesNowOf16Bits) : (f32 ? kRowsNow : kRowsNowOf16Bits);
   }
   constexpr double kFittedShare = 0.55;
-  const double region = threads > 1 ? kRegionCycles / 3e9 : 0;
-  return nanoseconds * 1e-9 * whole_vector_share(16) / kFittedShare / threads + region;
+  const std::int64_t units = q.n * b.plane_blocks * b.row_blocks;
+  const double unit = share_of(b.unit_planes, q.k) * share_of(b.unit_rows, q.ho) / static_cast<double>(q.n);
+  const double longest = std::min(1.0, static_cast<double>(ceil_div(units, std::int64_t{threads})) * unit);
+  const double region = threads > 1 && units > 1 ? kRegionCycles / 3e9 : 0;
+  return nanoseconds * 1e-9 * whole_vector_share(16) / kFittedShare * longest + region;
 }
 
 }  // namespace
