@@ -2,10 +2,10 @@
 // as many groups as fit. Each lane needs an input channel of its own group, so a broadcast is no use. Instead the strip
 // holds a "spread" vector for each input channel of a group: each lane has that channel of its own group. A strip row
 // costs a permutation and a store for each vector, and serves all taps: 9 products of a 3×3. Inputs of 16 bits are
-// widened on the way into the strip, and a tile's results are narrowed from L1. With AVX512-BF16 the strip has pairs of
-// bf16 channels as they lie, 32 bits in place of a float, and a step multiplies two channels (narrow_groups_dot.cpp).
-// Groups of 4 or 8 outputs and 8, 12, 16... inputs take the channels as they lie with AVX-512, a quad of four with each
-// load (quads-inl.h).
+// widened on the way into the strip, and a tile narrows its results as it stores them. With AVX512-BF16 the strip has
+// pairs of bf16 channels as they lie, 32 bits in place of a float, and a step multiplies two channels
+// (narrow_groups_dot.cpp). Groups of 4 or 8 outputs and 8, 12, 16... inputs take the channels as they lie with AVX-512,
+// a quad of four with each load (quads-inl.h).
 //   block   the groups of one vector: lanes / group_k of them
 //   strip   a ring of a block's rows, spread or copied, as many as the taps of one output row span; in L1
 //   unit    (image, rows, pixels, block). Rows go down the image, so each is spread once.
@@ -67,8 +67,7 @@ class NarrowGroupsPlan {
   void pack_quads(const void* weights, const WeightStrides& strides, float* packed) const;
 
   std::int64_t thread_floats() const {
-    return static_cast<std::int64_t>(
-        thread_part_floats(blocking_.span * blocking_.strip_row + kMaxNarrowGroupsPixels * kernels_->lanes));
+    return static_cast<std::int64_t>(thread_part_floats(blocking_.span * blocking_.strip_row));
   }
   std::int64_t steps() const { return narrow_groups_steps(problem_, *kernels_); }
   std::int64_t block_weights() const { return problem_.r * problem_.s * steps() * kernels_->lanes; }
@@ -81,7 +80,7 @@ class NarrowGroupsPlan {
   int threads_;
   NarrowGroupsBlocking blocking_;
   std::vector<std::int32_t> source_;  // SpreadCall's
-  /// The bias in whole vectors; for each thread a strip, and a tile's results before they are narrowed.
+  /// The bias in whole vectors, and a strip for each thread.
   AlignedFloats workspace_;
 };
 

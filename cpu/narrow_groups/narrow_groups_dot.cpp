@@ -86,7 +86,7 @@ GABLE_CPU_BF16 void run_tile(const NarrowGroupsCall& call) {
   }
   const __m512 least = _mm512_set1_ps(call.least);
   const auto lanes = static_cast<__mmask16>((1u << call.valid) - 1);
-  auto* y = static_cast<std::uint16_t*>(static_cast<void*>(call.y));
+  auto* y = static_cast<std::uint16_t*>(call.y);
 #pragma GCC unroll 14
   for (int p = 0; p < kPixels; ++p, y += call.y_pixel) {
     _mm256_mask_storeu_epi16(y, lanes, (__m256i)_mm512_cvtneps_pbh(bf16::max_or_second(least, sums[p])));

@@ -14,8 +14,8 @@
 
 #include <algorithm>
 
-#include "cpu/common/output_tile-inl.h"
 #include "cpu/common/pixel_pitch-inl.h"
+#include "cpu/common/strides.h"
 #include "cpu/common/vector-inl.h"
 #include "cpu/narrow_groups/quads-inl.h"
 
@@ -185,18 +185,27 @@ struct NarrowGroupsTile {
     }
   }
 
-  template <class Store>
-  static HWY_INLINE void finish(const NarrowGroupsCall& call, const Sums& sum, const Store& store) {
+  template <DType kType>
+  static HWY_INLINE void finish(const NarrowGroupsCall& call, const Sums& sum) {
     const GroupD d;
     const GroupV least = hn::Set(d, call.least);
-    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
-      store(d, at_least(d, least, sum[p]), call.y + p * call.y_pixel, call.valid);
+    auto* y = static_cast<Storage<kType>*>(call.y);
+    if (call.valid == group_lanes()) {
+      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+        store_f32_as<kType>(d, at_least(d, least, sum[p]), y + p * call.y_pixel);
+      }
+    } else {
+      HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+        store_first_f32_as<kType>(d, at_least(d, least, sum[p]), y + p * call.y_pixel, call.valid);
+      }
     }
   }
 
   static void run(const NarrowGroupsCall& call) {
     const GroupD d;
-    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) prefetch_for_writing(call.y + p * call.y_pixel);
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+      prefetch_for_writing(static_cast<const float*>(advance(call.y, call.y_type, p * call.y_pixel)));
+    }
     Sums sum;
     const GroupV bias = hn::LoadU(d, call.bias);
     HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) sum[p] = bias;
@@ -208,27 +217,15 @@ struct NarrowGroupsTile {
     } else {
       all_taps(call, sum, sum);
     }
-    if (call.valid == group_lanes()) {
-      finish(call, sum, StoreVector());
+    if (HWY_LIKELY(call.y_type == DType::f32)) {
+      finish<DType::f32>(call, sum);
+    } else if (call.y_type == DType::f16) {
+      finish<DType::f16>(call, sum);
     } else {
-      finish(call, sum, StoreValidLanes());
+      finish<DType::bf16>(call, sum);
     }
   }
 };
-
-template <DType kType>
-void narrow_tile(const NarrowingCall& call) {
-  const GroupD d;
-  auto* y = static_cast<Storage<kType>*>(call.y);
-  for (int p = 0; p < call.pixels; ++p, y += call.y_pixel) {
-    const GroupV result = hn::LoadU(d, call.results + p * group_lanes());
-    if (call.valid == group_lanes()) {
-      store_f32_as<kType>(d, result, y);
-    } else {
-      store_first_f32_as<kType>(d, result, y, call.valid);
-    }
-  }
-}
 
 template <int kPixels>
 void fill_tiles(NarrowGroupsKernels& kernels) {
@@ -241,8 +238,6 @@ NarrowGroupsKernels make_narrow_groups_kernels() {
   kernels.lanes = static_cast<int>(group_lanes());
   kernels.max_pixels = kWidest;
   kernels.spread = {&spread<DType::f32>, &spread<DType::f16>, &spread<DType::bf16>};
-  kernels.narrow_f16 = &narrow_tile<DType::f16>;
-  kernels.narrow_bf16 = &narrow_tile<DType::bf16>;
   fill_tiles<kWidest>(kernels);
   return kernels;
 }

@@ -49,30 +49,21 @@ struct NarrowGroupsCall {
   const float* weights;      // of kernel row first_row
   std::int64_t weights_row;  // floats of a kernel row
   const float* bias;         // one vector; with quads four, as each output has four lanes
-  float* y;
-  std::int64_t y_pixel;
-  int valid;    // lanes
-  float least;  // 0 for relu, or minus infinity
+  void* y;
+  DType y_type;
+  std::int64_t y_pixel;  // elements
+  int valid;             // lanes
+  float least;           // 0 for relu, or minus infinity
 };
 using NarrowGroupsFunction = void (*)(const NarrowGroupsCall&);
-
-/// The results of a tile, [pixel][lane], that are stored in 16 bits.
-struct NarrowingCall {
-  const float* results;
-  int pixels, valid;  // lanes
-  void* y;
-  std::int64_t y_pixel;
-};
-using NarrowingFunction = void (*)(const NarrowingCall&);
 
 struct NarrowGroupsKernels {
   int lanes;  // of a vector
   int max_pixels;
-  bool pairs;  // of bf16: an element of strip and weights is a pair of channels, and tiles store bf16 themselves
-  bool quads;  // the strip holds channels as they lie, and loads take four of a group
-  std::array<SpreadFunction, 3> spread;                   // indexed by DType
+  bool pairs;                            // of bf16: an element of strip and weights is a pair of channels
+  bool quads;                            // the strip holds channels as they lie, and loads take four of a group
+  std::array<SpreadFunction, 3> spread;  // indexed by DType
   NarrowGroupsFunction tile[kMaxNarrowGroupsPixels + 1];  // indexed by pixels
-  NarrowingFunction narrow_f16, narrow_bf16;
 };
 
 const NarrowGroupsKernels& narrow_groups_kernels(const Target& target);

@@ -85,8 +85,6 @@ class Unit {
     void* const y_tile = advance(r_.y, p_.dtype,
                                  place_.first_image * y.image + (place_.first_row + tile.row) * y.row +
                                      (place_.first_pixel + tile.pixel) * y.pixel + first_lane);
-    float* const results = strip_ + b_.span * b_.strip_row;
-    const bool narrows = p_.dtype != DType::f32 && !r_.kernels.pairs;
     r_.kernels.tile[tile.pixels](
         {.rows = rows,
          .first_row = taps.begin,
@@ -98,13 +96,11 @@ class Unit {
          .weights = r_.packed + (place_.group * p_.r + taps.begin) * weights_row_,
          .weights_row = weights_row_,
          .bias = r_.bias + place_.group * r_.block_bias,
-         .y = narrows ? results : static_cast<float*>(y_tile),
-         .y_pixel = narrows ? lanes() : y.pixel,
-         .valid = narrows && !quads ? static_cast<int>(lanes()) : valid,
+         .y = y_tile,
+         .y_type = p_.dtype,
+         .y_pixel = y.pixel,
+         .valid = valid,
          .least = p_.activation == Activation::relu ? 0.0f : -std::numeric_limits<float>::infinity()});
-    if (!narrows) return;
-    const NarrowingFunction narrow = p_.dtype == DType::f16 ? r_.kernels.narrow_f16 : r_.kernels.narrow_bf16;
-    narrow({results, static_cast<int>(tile.pixels), valid, y_tile, y.pixel});
   }
 
   const NarrowGroupsRun& r_;

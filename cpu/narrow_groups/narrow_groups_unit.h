@@ -20,7 +20,7 @@ struct NarrowGroupsRun {
   void* y;
 };
 
-/// Unit `index` of blocking.units. `strip` has room for the ring, and behind it for the results of a tile.
+/// Unit `index` of blocking.units. `strip` has room for the ring.
 void compute_narrow_groups_unit(const NarrowGroupsRun& run, std::int64_t index, float* strip);
 
 }  // namespace gable::cpu

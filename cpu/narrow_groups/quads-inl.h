@@ -13,6 +13,7 @@
 #endif
 
 #include "cpu/common/pixel_pitch-inl.h"
+#include "cpu/common/strides.h"
 #include "cpu/common/vector-inl.h"
 #include "cpu/narrow_groups/narrow_groups_kernels.h"
 
@@ -72,14 +73,15 @@ struct QuadsTile {
   }
 
   /// Stores `pixels` of the kStored pixels whose outputs lie one after another in `outputs`.
-  static HWY_INLINE void store(QuadV outputs, float* y, std::int64_t y_pixel, int pixels) {
-    const hn::Half<QuadD> half;
+  template <class D, class T = hn::TFromD<D>>
+  static HWY_INLINE void store(D d, hn::Vec<D> outputs, T* y, std::int64_t y_pixel, int pixels) {
+    const hn::Half<D> half;
     const auto low = hn::LowerHalf(half, outputs), high = hn::UpperHalf(half, outputs);
     if constexpr (kVectors == 2) {
       hn::StoreU(low, half, y);
       if (pixels > 1) hn::StoreU(high, half, y + y_pixel);
     } else {
-      const hn::Half<hn::Half<QuadD>> quad;
+      const hn::Half<decltype(half)> quad;
       hn::StoreU(hn::LowerHalf(quad, low), quad, y);
       if (pixels > 1) hn::StoreU(hn::UpperHalf(quad, low), quad, y + y_pixel);
       if (pixels > 2) hn::StoreU(hn::LowerHalf(quad, high), quad, y + 2 * y_pixel);
@@ -87,8 +89,10 @@ struct QuadsTile {
     }
   }
 
-  static HWY_INLINE void finish(const NarrowGroupsCall& call, const Sums& sum, float* y) {
+  template <DType kType>
+  static HWY_INLINE void finish(const NarrowGroupsCall& call, const Sums& sum, std::int64_t first_output) {
     const QuadD d;
+    auto* y = static_cast<Storage<kType>*>(call.y) + first_output;
     const QuadV least = hn::Set(d, call.least), none = hn::Zero(d);
     HWY_ALIGN static constexpr std::int32_t kOrder[kQuadLanes] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     const auto order = hn::SetTableIndices(d, kOrder);
@@ -97,15 +101,22 @@ struct QuadsTile {
       HWY_UNROLL(4) for (int i = 0; i < 4; ++i) {
         four[i] = p * kVectors + i < kPixels * kVectors ? sum[p * kVectors + i] : none;
       }
-      const QuadV outputs = hn::TableLookupLanes(add_quarters(four[0], four[1], four[2], four[3]), order);
-      store(at_least(d, least, outputs), y + p * call.y_pixel, call.y_pixel, kPixels - p);
+      const QuadV sums = hn::TableLookupLanes(add_quarters(four[0], four[1], four[2], four[3]), order);
+      const QuadV outputs = at_least(d, least, sums);
+      if constexpr (kType == DType::f32) {
+        store(d, outputs, y + p * call.y_pixel, call.y_pixel, kPixels - p);
+      } else {
+        store(HalfTag<QuadD>(), from_f32<kType>(d, outputs), y + p * call.y_pixel, call.y_pixel, kPixels - p);
+      }
     }
   }
 
   static void run(const NarrowGroupsCall& call) {
     constexpr int kOutputs = kVectors * kQuad;
     const QuadD d;
-    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) prefetch_for_writing(call.y + p * call.y_pixel);
+    HWY_UNROLL(14) for (int p = 0; p < kPixels; ++p) {
+      prefetch_for_writing(static_cast<const float*>(advance(call.y, call.y_type, p * call.y_pixel)));
+    }
     for (int group = 0; group < call.valid / kOutputs; ++group) {
       Sums sum;
       QuadV bias[kVectors];
@@ -117,7 +128,13 @@ struct QuadsTile {
       }
       const std::int64_t weights = group * call.runs * call.steps * kVectors * kQuadLanes;
       add_taps(call, group * call.steps * kQuad, call.weights + weights, sum);
-      finish(call, sum, call.y + group * kOutputs);
+      if (HWY_LIKELY(call.y_type == DType::f32)) {
+        finish<DType::f32>(call, sum, group * kOutputs);
+      } else if (call.y_type == DType::f16) {
+        finish<DType::f16>(call, sum, group * kOutputs);
+      } else {
+        finish<DType::bf16>(call, sum, group * kOutputs);
+      }
     }
   }
 };
