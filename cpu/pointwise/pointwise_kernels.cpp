@@ -223,14 +223,26 @@ struct PointwiseTile {
   }
 };
 
+/// A run of elements. Its last vector is stored whole: what tiles then broadcast from it must come from one store, and
+/// the parts of the masked store of a few lanes would have to reach L1 first.
 template <DType kType>
-void widen_pixels(const WidenPixelsCall& call) {
+HWY_INLINE void widen_run(const Storage<kType>* x, std::int64_t count, float* to) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(load_as_f32<kType>(d, x + i), d, to + i);
+  if (i < count) hn::StoreU(load_first_as_f32<kType>(d, x + i, static_cast<int>(count - i)), d, to + i);
+}
+
+template <DType kType>
+void widen_pixels(const WidenPixelsCall& caller) {
+  const WidenPixelsCall call = caller;
   const auto* x = static_cast<const Storage<kType>*>(call.x);
   if (call.x_pixel == call.channels && call.strip_pixel == call.channels) {
-    return convert_to_f32<kType>(x, call.strip, call.pixels * call.channels);
+    return widen_run<kType>(x, call.pixels * call.channels, call.strip);
   }
   for (std::int64_t pixel = 0; pixel < call.pixels; ++pixel) {
-    convert_to_f32<kType>(x + pixel * call.x_pixel, call.strip + pixel * call.strip_pixel, call.channels);
+    widen_run<kType>(x + pixel * call.x_pixel, call.channels, call.strip + pixel * call.strip_pixel);
   }
 }
 

@@ -48,7 +48,8 @@ struct PointwiseCall {
 };
 using PointwiseFunction = void (*)(const PointwiseCall&);
 
-/// Pixels whose channels become f32: of f16 or bf16, x_pixel elements apart, to a strip.
+/// Pixels whose channels become f32: of f16 or bf16, x_pixel elements apart, to a strip. Less than a vector behind the
+/// last pixel's channels is overwritten too.
 struct WidenPixelsCall {
   const void* x;
   std::int64_t x_pixel, channels, pixels;
