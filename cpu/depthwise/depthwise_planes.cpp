@@ -195,10 +195,10 @@ class DepthwisePlanesPlan::Unit {
                          .phase_elements = b_.workspace.phase_floats,
                          .pad_left = p_.pad_left * (apart ? 1 : b_.channels),
                          .stride = p_.stride_w};
-    const auto type = static_cast<std::size_t>(p_.dtype);
-    const bool copied = b_.tile_type == p_.dtype;
-    if (apart) return (copied ? kernels.copy_pixels : kernels.stage_pixels)[type](rows, b_.channels);
-    (copied ? kernels.copy : kernels.stage)[type](rows);
+    const auto& staging = b_.tile_type == p_.dtype ? kernels.staged : kernels.staged_as_f32;
+    const auto [stage_rows, stage_pixels] = staging[static_cast<std::size_t>(p_.dtype)];
+    if (apart) return stage_pixels(rows, b_.channels);
+    stage_rows(rows);
   }
 
   std::int64_t tile_bytes() const { return static_cast<std::int64_t>(size_of(b_.tile_type)); }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "cpu/common/half.h"
 #include "cpu/common/tanh-inl.h"
@@ -145,45 +146,64 @@ HWY_INLINE void transpose_converted(const Rows<Storage<kFrom>>& x, Storage<kTo>*
   }
 }
 
-template <DType kType>
-struct DepthwisePlanes {
-  using D = hn::ScalableTag<float>;
+/// Rows of images to strips of f32 or, unconverted, of their own type, in vectors of as many elements as a vector of
+/// f32 has.
+template <DType kType, DType kStrip>
+struct StagedRows {
+  static_assert(kStrip == DType::f32 || kStrip == kType);
+  static constexpr bool kConverts = kStrip == DType::f32;
+  using D = std::conditional_t<kConverts, hn::ScalableTag<float>, HalfTag<hn::ScalableTag<float>>>;
   using V = hn::Vec<D>;
   using T = Storage<kType>;
+  using Element = Storage<kStrip>;
 
   static HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
+
+  static HWY_INLINE V load(const T* x) {
+    if constexpr (kConverts) return load_as_f32<kType>(D(), x);
+    if constexpr (!kConverts) return hn::LoadU(D(), x);
+  }
 
   /// The first `count` elements, at most a vector, and zeros.
   static HWY_INLINE V load_part(const T* x, const T* x_end, std::int64_t count) {
     const D d;
     if (count <= 0) return hn::Zero(d);
-    if (HWY_UNLIKELY(x + lanes() > x_end))
-      return load_first_as_f32<kType>(d, x, static_cast<int>(std::min(count, lanes())));
-    return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count)), load_as_f32<kType>(d, x));
+    if (HWY_UNLIKELY(x + lanes() > x_end)) {
+      const int first = static_cast<int>(std::min(count, lanes()));
+      if constexpr (kConverts) return load_first_as_f32<kType>(d, x, first);
+      if constexpr (!kConverts) return load_first(d, x, first);
+    }
+    return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count)), load(x));
   }
 
-  static HWY_INLINE void stage_dense(const PlaneRows& call, const T* x, const T* x_end, float* row) {
+  static HWY_INLINE void stage_dense(const PlaneRows& call, const T* x, const T* x_end, Element* row) {
     const D d;
     std::int64_t i = 0;
-    for (; i + lanes() <= call.width; i += lanes()) hn::StoreU(load_as_f32<kType>(d, x + i), d, row + i);
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (!kConverts) {
+      const hn::ScalableTag<Element> pair;
+      for (; i + 2 * lanes() <= call.width; i += 2 * lanes()) hn::StoreU(hn::LoadU(pair, x + i), pair, row + i);
+    }
+#endif
+    for (; i + lanes() <= call.width; i += lanes()) hn::StoreU(load(x + i), d, row + i);
     if (i < call.width) hn::StoreU(load_part(x + i, x_end, call.width - i), d, row + i);
   }
 
   /// Columns j of the image to phase (j + pad) % 2.
-  static HWY_INLINE void stage_pairs(const PlaneRows& call, const T* x, const T* x_end, float* row) {
+  static HWY_INLINE void stage_pairs(const PlaneRows& call, const T* x, const T* x_end, Element* row) {
 #if HWY_TARGET == HWY_SCALAR
     (void)x_end;
     stage_apart(call, x, row);
 #else
     const D d;
     const bool swapped = call.pad_left % 2 == 1;
-    float* even = row + call.pad_left / 2 + (swapped ? call.phase_elements : 0);
-    float* odd = row + (call.pad_left + 1) / 2 + (swapped ? 0 : call.phase_elements);
+    Element* even = row + call.pad_left / 2 + (swapped ? call.phase_elements : 0);
+    Element* odd = row + (call.pad_left + 1) / 2 + (swapped ? 0 : call.phase_elements);
     for (std::int64_t i = 0; i < call.width; i += 2 * lanes()) {
       V low, high;
       if (i + 2 * lanes() <= call.width) {
-        low = load_as_f32<kType>(d, x + i);
-        high = load_as_f32<kType>(d, x + i + lanes());
+        low = load(x + i);
+        high = load(x + i + lanes());
       } else {
         low = load_part(x + i, x_end, call.width - i);
         high = load_part(x + i + lanes(), x_end, call.width - i - lanes());
@@ -194,10 +214,14 @@ struct DepthwisePlanes {
 #endif
   }
 
-  static HWY_INLINE void stage_apart(const PlaneRows& call, const T* x, float* row) {
-    for (std::int64_t j = 0; j < call.width; ++j) {
-      const std::int64_t padded = j + call.pad_left;
-      row[padded % call.stride * call.phase_elements + padded / call.stride] = element_as_f32(x, kType, j);
+  static HWY_INLINE void stage_apart(const PlaneRows& call, const T* x, Element* row) {
+    for (std::int64_t first = 0; first < call.stride; ++first) {  // columns of one phase, from left to right
+      const std::int64_t padded = first + call.pad_left;
+      Element* to = row + padded % call.stride * call.phase_elements + padded / call.stride;
+      for (std::int64_t j = first; j < call.width; j += call.stride, ++to) {
+        if constexpr (kConverts) *to = element_as_f32(x, kType, j);
+        if constexpr (!kConverts) *to = x[j];
+      }
     }
   }
 
@@ -205,10 +229,10 @@ struct DepthwisePlanes {
   static HWY_INLINE void stage_short(const PlaneRows& call, const T* x, const T* x_end) {
     const D d;
     const auto valid = hn::FirstN(d, static_cast<std::size_t>(call.width));
-    float* row = static_cast<float*>(call.strip) + call.pad_left;
+    Element* row = static_cast<Element*>(call.strip) + call.pad_left;
     std::int64_t i = 0;
     for (; i < call.rows && x + lanes() <= x_end; ++i, x += call.width, row += call.pitch) {
-      hn::StoreU(hn::IfThenElseZero(valid, load_as_f32<kType>(d, x)), d, row);
+      hn::StoreU(hn::IfThenElseZero(valid, load(x)), d, row);
     }
     for (; i < call.rows; ++i, x += call.width, row += call.pitch) hn::StoreU(load_part(x, x_end, call.width), d, row);
   }
@@ -219,7 +243,7 @@ struct DepthwisePlanes {
     const T* x_end = static_cast<const T*>(call.x_end);
     if (call.stride == 1 && call.width <= lanes()) return stage_short(call, x, x_end);
     for (std::int64_t i = 0; i < call.rows; ++i, x += call.width) {
-      float* row = static_cast<float*>(call.strip) + i * call.pitch;
+      Element* row = static_cast<Element*>(call.strip) + i * call.pitch;
       if (call.stride == 1) {
         stage_dense(call, x, x_end, row + call.pad_left);
       } else if (call.stride == 2) {
@@ -243,17 +267,25 @@ struct DepthwisePlanes {
       const bool whole = x + call.width + lanes() <= x_end;
       for (std::int64_t first = 0; first < call.stride; ++first) {  // pixels of one phase, from left to right
         const std::int64_t padded = first + call.pad_left;
-        float* to = static_cast<float*>(call.strip) + row * call.pitch + padded % call.stride * call.phase_elements +
-                    padded / call.stride * channels;
+        Element* to = static_cast<Element*>(call.strip) + row * call.pitch +
+                      padded % call.stride * call.phase_elements + padded / call.stride * channels;
         std::int64_t i = first * channels;
         if (whole) {
-          for (; i < call.width; i += step, to += channels)
-            hn::StoreU(hn::IfThenElseZero(valid, load_as_f32<kType>(d, x + i)), d, to);
+          for (; i < call.width; i += step, to += channels) hn::StoreU(hn::IfThenElseZero(valid, load(x + i)), d, to);
         }
         for (; i < call.width; i += step, to += channels) hn::StoreU(load_part(x + i, x_end, channels), d, to);
       }
     }
   }
+};
+
+template <DType kType>
+struct DepthwisePlanes {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  using T = Storage<kType>;
+
+  static HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
 
   template <bool kTanh>
   static HWY_INLINE void finish_as(const PlaneResults& caller) {
@@ -389,118 +421,22 @@ struct DepthwisePlanes {
   }
 };
 
-/// Rows of 16-bit elements to strips of their own type, in vectors of as many elements as a vector of f32 has.
-struct CopiedRows {
-  using D = HalfTag<hn::ScalableTag<float>>;
-  using V = hn::Vec<D>;
-  using T = std::uint16_t;
-
-  static HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }
-
-  /// The first `count` elements, at most a vector, and zeros.
-  static HWY_INLINE V load_part(const T* x, const T* x_end, std::int64_t count) {
-    const D d;
-    if (count <= 0) return hn::Zero(d);
-    if (HWY_UNLIKELY(x + lanes() > x_end)) return load_first(d, x, static_cast<int>(std::min(count, lanes())));
-    return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count)), hn::LoadU(d, x));
-  }
-
-  static HWY_INLINE void copy_dense(const PlaneRows& call, const T* x, const T* x_end, T* row) {
-    const D d;
-    std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-    const hn::ScalableTag<T> pair;
-    for (; i + 2 * lanes() <= call.width; i += 2 * lanes()) hn::StoreU(hn::LoadU(pair, x + i), pair, row + i);
-#endif
-    for (; i < call.width; i += lanes()) hn::StoreU(load_part(x + i, x_end, call.width - i), d, row + i);
-  }
-
-  /// Columns j of the image to phase (j + pad) % 2.
-  static HWY_INLINE void copy_pairs(const PlaneRows& call, const T* x, const T* x_end, T* row) {
-#if HWY_TARGET == HWY_SCALAR
-    (void)x_end;
-    copy_apart(call, x, row);
-#else
-    const D d;
-    const hn::ScalableTag<T> pair;
-    const bool swapped = call.pad_left % 2 == 1;
-    T* even = row + call.pad_left / 2 + (swapped ? call.phase_elements : 0);
-    T* odd = row + (call.pad_left + 1) / 2 + (swapped ? 0 : call.phase_elements);
-    for (std::int64_t i = 0; i < call.width; i += 2 * lanes()) {
-      hn::Vec<decltype(pair)> both;
-      if (i + 2 * lanes() <= call.width) {
-        both = hn::LoadU(pair, x + i);
-      } else {
-        both = hn::Combine(pair, load_part(x + i + lanes(), x_end, call.width - i - lanes()),
-                           load_part(x + i, x_end, call.width - i));
-      }
-      hn::StoreU(hn::LowerHalf(d, hn::ConcatEven(pair, both, both)), d, even + i / 2);
-      hn::StoreU(hn::LowerHalf(d, hn::ConcatOdd(pair, both, both)), d, odd + i / 2);
-    }
-#endif
-  }
-
-  static HWY_INLINE void copy_apart(const PlaneRows& call, const T* x, T* row) {
-    for (std::int64_t j = 0; j < call.width; ++j) {
-      const std::int64_t padded = j + call.pad_left;
-      row[padded % call.stride * call.phase_elements + padded / call.stride] = x[j];
-    }
-  }
-
-  static void copy(const PlaneRows& caller) {
-    const PlaneRows call = caller;
-    const T* x = static_cast<const T*>(call.x);
-    const T* x_end = static_cast<const T*>(call.x_end);
-    for (std::int64_t i = 0; i < call.rows; ++i, x += call.width) {
-      T* row = static_cast<T*>(call.strip) + i * call.pitch;
-      if (call.stride == 1) {
-        copy_dense(call, x, x_end, row + call.pad_left);
-      } else if (call.stride == 2) {
-        copy_pairs(call, x, x_end, row);
-      } else {
-        copy_apart(call, x, row);
-      }
-    }
-  }
-
-  /// As DepthwisePlanes::stage_pixels().
-  static void copy_pixels(const PlaneRows& caller, std::int64_t channels) {
-    const PlaneRows call = caller;
-    const D d;
-    const T* x = static_cast<const T*>(call.x);
-    const T* x_end = static_cast<const T*>(call.x_end);
-    const auto valid = hn::FirstN(d, static_cast<std::size_t>(channels));
-    const std::int64_t step = call.stride * channels;
-    for (std::int64_t row = 0; row < call.rows; ++row, x += call.width) {
-      const bool whole = x + call.width + lanes() <= x_end;
-      for (std::int64_t first = 0; first < call.stride; ++first) {
-        const std::int64_t padded = first + call.pad_left;
-        T* to = static_cast<T*>(call.strip) + row * call.pitch + padded % call.stride * call.phase_elements +
-                padded / call.stride * channels;
-        std::int64_t i = first * channels;
-        if (whole) {
-          for (; i < call.width; i += step, to += channels)
-            hn::StoreU(hn::IfThenElseZero(valid, hn::LoadU(d, x + i)), d, to);
-        }
-        for (; i < call.width; i += step, to += channels) hn::StoreU(load_part(x + i, x_end, channels), d, to);
-      }
-    }
-  }
-};
-
 void spread_weights(const float* weights, std::int64_t count, float* vectors) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < count; ++i) hn::Store(hn::Set(d, weights[i]), d, vectors + i * lanes);
 }
 
+template <DType kType, DType kStrip>
+constexpr PlaneKernels::Staging strip_kernels() {
+  using Rows = StagedRows<kType, kStrip>;
+  return {&Rows::stage, &Rows::stage_pixels};
+}
+
 template <DType kType>
 void fill_planes(PlaneKernels& kernels) {
-  kernels.stage[static_cast<int>(kType)] = &DepthwisePlanes<kType>::stage;
-  kernels.stage_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::stage_pixels;
-  kernels.copy[static_cast<int>(kType)] = kType == DType::f32 ? &DepthwisePlanes<kType>::stage : &CopiedRows::copy;
-  kernels.copy_pixels[static_cast<int>(kType)] =
-      kType == DType::f32 ? &DepthwisePlanes<kType>::stage_pixels : &CopiedRows::copy_pixels;
+  kernels.staged_as_f32[static_cast<int>(kType)] = strip_kernels<kType, DType::f32>();
+  kernels.staged[static_cast<int>(kType)] = strip_kernels<kType, kType>();
   kernels.finish[static_cast<int>(kType)] = &DepthwisePlanes<kType>::finish;
   kernels.to_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::to_pixels;
   kernels.from_pixels[static_cast<int>(kType)] = &DepthwisePlanes<kType>::from_pixels;

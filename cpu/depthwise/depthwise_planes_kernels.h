@@ -54,14 +54,14 @@ struct ScaledPlanes {
 };
 
 struct PlaneKernels {
+  struct Staging {
+    void (*rows)(const PlaneRows&);
+    /// Rows whose columns are pixels of so many channels, fewer than lanes; `width` counts elements, `pad_left` pixels.
+    void (*pixels)(const PlaneRows&, std::int64_t channels);
+  };
   int lanes;
-  /// Indexed by DType.
-  void (*stage[3])(const PlaneRows&);
-  /// Without a conversion: strips are of x's type.
-  void (*copy[3])(const PlaneRows&);
-  /// Rows whose columns are pixels of so many channels, fewer than lanes; `width` counts elements, `pad_left` pixels.
-  void (*stage_pixels[3])(const PlaneRows&, std::int64_t channels);
-  void (*copy_pixels[3])(const PlaneRows&, std::int64_t channels);
+  /// Indexed by DType: to strips of x's type, or of f32.
+  Staging staged[3], staged_as_f32[3];
   void (*finish[3])(const PlaneResults&);
   void (*to_pixels[3])(const PlaneGroup&);
   void (*from_pixels[3])(const PlaneGroup&);
