@@ -13,9 +13,6 @@ namespace gable::cpu {
 namespace {
 
 constexpr std::int64_t kUnitFloats = 10 << 10;
-/// Between the workspaces of two threads. With a page between them, planes that are transposed took up to 1.6 times as
-/// long on two threads of a Zen 5 (suspected: the prefetcher of one core takes lines of the other's).
-constexpr std::int64_t kApartFloats = 8 << 10;
 /// A group's pixels stay in L2, and mostly in L1.
 constexpr std::int64_t kMaxTransposedPixels = 1024;
 /// The weights of an NHWC image's vectors stay in L1.

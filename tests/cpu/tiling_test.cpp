@@ -39,9 +39,9 @@ TEST_CASE("tiles cover the pixels once, in multiples of their step and nearly eq
   }
 }
 
-TEST_CASE("what two threads write lies a page apart, in cache lines of their own") {
-  static_assert(thread_part_floats(1) == 16 + 1024);
-  static_assert(thread_part_floats(32) == 32 + 1024);
+TEST_CASE("what two threads write lies 32 KiB apart, in cache lines of their own") {
+  static_assert(thread_part_floats(1) == 16 + kApartFloats);
+  static_assert(thread_part_floats(32) == 32 + kApartFloats);
   CHECK((thread_part_floats(3 * 10 * 14) * sizeof(float)) % 64 == 0);
 }
 
