@@ -28,15 +28,17 @@ struct Rows {
   std::int64_t count, columns;
 };
 
-/// Four rows to four columns.
+/// The first `count` rows, at most four, to as many columns. Of four columns the rest repeats the last row.
 template <DType kFrom, DType kTo>
-HWY_INLINE void transpose_block(const Storage<kFrom>* x, std::int64_t x_stride, Storage<kTo>* y,
+HWY_INLINE void transpose_block(const Storage<kFrom>* x, std::int64_t x_stride, std::int64_t count, Storage<kTo>* y,
                                 std::int64_t y_stride) {
 #if HWY_TARGET != HWY_SCALAR
   const hn::CappedTag<float, 4> d;
   const hn::Repartition<std::uint64_t, decltype(d)> dd;
-  const auto r0 = load_as_f32<kFrom>(d, x), r1 = load_as_f32<kFrom>(d, x + x_stride);
-  const auto r2 = load_as_f32<kFrom>(d, x + 2 * x_stride), r3 = load_as_f32<kFrom>(d, x + 3 * x_stride);
+  const std::int64_t last = (count - 1) * x_stride;
+  const auto r0 = load_as_f32<kFrom>(d, x), r1 = load_as_f32<kFrom>(d, x + std::min(last, x_stride));
+  const auto r2 = load_as_f32<kFrom>(d, x + std::min(last, 2 * x_stride));
+  const auto r3 = load_as_f32<kFrom>(d, x + std::min(last, 3 * x_stride));
   const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
   const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
   const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
@@ -125,13 +127,15 @@ HWY_INLINE bool transpose_16bit(const Rows<std::uint16_t>& x, To* y, std::int64_
 template <DType kFrom, DType kTo>
 HWY_INLINE void transpose_converted(const Rows<Storage<kFrom>>& x, Storage<kTo>* y, std::int64_t y_stride) {
 #if HWY_TARGET != HWY_SCALAR
-  if (x.count >= 4 && x.columns >= 4) {
+  const bool has_room = kFrom != DType::f32 && kTo == DType::f32;  // pixels have a vector's lanes, however few planes
+  if ((x.count >= 4 || has_room) && x.columns >= 4) {
+    const std::int64_t rows = std::min<std::int64_t>(x.count, 4);
     for (std::int64_t i = 0; i < x.count; i += 4) {
-      const std::int64_t row = std::min(i, x.count - 4);
+      const std::int64_t row = std::min(i, x.count - rows);
       const Storage<kFrom>* from = x.first + row * x.stride;
       for (std::int64_t j = 0; j < x.columns; j += 4) {
         const std::int64_t column = std::min(j, x.columns - 4);
-        transpose_block<kFrom, kTo>(from + column, x.stride, y + column * y_stride + row, y_stride);
+        transpose_block<kFrom, kTo>(from + column, x.stride, rows, y + column * y_stride + row, y_stride);
       }
     }
     return;

@@ -423,6 +423,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("depthwise of small images in NCHW: fewer planes than a block of their transpose has rows") {
+  std::mt19937 random(53);
+  for (const std::int64_t channels : {2, 3, 17, 19}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      Conv2dProblem p{.n = 2, .c = channels, .h = 9, .w = 4 + 2 * stride, .k = channels, .r = 3, .s = 3};
+      p.stride_h = p.stride_w = stride;
+      p.groups = p.c;
+      p.bias = stride == 1;
+      p.activation = stride == 2 ? Activation::tanh : Activation::none;
+      check_everywhere_in("depthwise_planes", sized(p, 1, 1), random);
+    }
+  }
+}
+
 TEST_CASE("depthwise 1x1: planes of any size, outputs of one input channel in several units, every activation") {
   std::mt19937 random(31);
   for (const std::int64_t multiplier : {1, 3}) {
