@@ -50,7 +50,10 @@ std::string uri_of(const Candidate& one) {
 }
 
 /// The first quartile, since other programs only add to times.
-RegretTime time_of(const Row& row) { return {row.place.device, row.place.kernel, row.time.q1}; }
+RegretTime time_of(const Row& row, const Ranking& ranking) {
+  return {row.place.device, row.place.kernel, row.time.q1,
+          predicted_seconds(ranking, row.place.device, row.place.kernel)};
+}
 
 bool same_program(const RegretTime& a, const RegretTime& b) { return a.device == b.device && a.kernel == b.kernel; }
 
@@ -113,6 +116,15 @@ const RegretTime& fastest(const std::vector<RegretTime>& times) {
 
 }  // namespace
 
+std::optional<double> predicted_seconds(const Ranking& ranking, const std::string& device, const std::string& kernel) {
+  const std::string uri = without_kernel(device.substr(0, device.find(' ')));  // "cuda:0 from the host"
+  for (const Candidate& one : ranking.candidates) {
+    const bool is_kernel = one.kernel.empty() || one.kernel == kernel;
+    if (one.supported() && is_kernel && without_kernel(one.device) == uri) return one.predicted;
+  }
+  return std::nullopt;
+}
+
 RegretMeter::RegretMeter(OpenDevice automatic, const RegretJob& job) : automatic_(std::move(automatic)), job_(job) {}
 
 const OpenDevice* RegretMeter::opened(const std::string& uri) {
@@ -172,7 +184,7 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
   measure_cases({one}, {devices, options, outcome, none},
                 {[](std::size_t, std::size_t, const std::string&) {},
                  [&](const Measured& measured, double) {
-                   times.push_back(time_of(measured.row));
+                   times.push_back(time_of(measured.row, ranking));
                    return 0.0;
                  }});
   if (times.size() < (apart ? 3u : 2u)) {
@@ -187,7 +199,7 @@ void RegretMeter::measure(const Case& one, RegretDocument& document) {
   if (automatic_.threads > 0) layer.core_rates = {std::min(rate_before, slowest_core(dtype_of(one.op)))};
   // The same program under another name: a right pick has a regret of 1 whatever the noise.
   for (RegretTime& time : times) {
-    const RegretTime plain{without_kernel(time.device), time.kernel, time.seconds};
+    const RegretTime plain{without_kernel(time.device), time.kernel, time.seconds, time.predicted};
     if (ranking.first()->program.empty() && same_program(plain, layer.pick))
       layer.pick.seconds = std::min(layer.pick.seconds, time.seconds);
   }

@@ -4,6 +4,7 @@
 #include <gable/choose.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ class RegretMeter {
   std::vector<OpenDevice> opened_;
   std::map<bool, CoreRates> rates_;  ///< by whether the type is f32
 };
+
+/// What the ranking predicts for a kernel of a device, by their names in a row; nothing where it has no prediction.
+std::optional<double> predicted_seconds(const Ranking& ranking, const std::string& device, const std::string& kernel);
 
 /// One document of several of the same layers: of each contestant's time the median. Within one round a contestant
 /// keeps its memory, whose place in the caches may change its time by some percent. Rounds in which one of the cores

@@ -11,7 +11,9 @@ namespace {
 using nlohmann::json;
 
 json time_json(const RegretTime& one) {
-  return {{"device", one.device}, {"kernel", one.kernel}, {"seconds", one.seconds}};
+  json result{{"device", one.device}, {"kernel", one.kernel}, {"seconds", one.seconds}};
+  if (one.predicted) result["predicted"] = *one.predicted;
+  return result;
 }
 
 json layer_json(const RegretLayer& layer) {

@@ -16,6 +16,7 @@ inline constexpr double kSteadyRate = 0.8;
 struct RegretTime {
   std::string device{}, kernel{};
   double seconds = 0;
+  std::optional<double> predicted{};  ///< by the model, which a measured choice does not go by
 };
 
 struct RegretLayer {

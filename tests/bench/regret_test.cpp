@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace gable::bench {
@@ -28,6 +29,28 @@ TEST_CASE("regret: of several rounds the median of each contestant counts, in wh
   CHECK(all.layers[0].ratio() == 1);  // 1.5 in the first round
   CHECK(all.layers[1].times[1].seconds == 3);
   CHECK(all.layers[1].best.device == "cpu");
+}
+
+TEST_CASE("regret: each contestant has what the ranking predicts for it, in every round's document") {
+  Ranking ranking;
+  ranking.candidates = {{.device = "cpu?threads=2", .kernel = "direct", .predicted = 2},
+                        {.device = "cpu?threads=2", .kernel = "pointwise", .predicted = 3},
+                        {.device = "cuda:0", .kernel = "wgmma", .predicted = 4, .copies = 1},
+                        {.device = "cudnn:0", .predicted = 5},  // not asked for its kernel
+                        {.device = "onednn?threads=2", .kernel = "direct", .refusal = "no f16"}};
+  CHECK(predicted_seconds(ranking, "cpu?threads=2", "direct") == 2);
+  CHECK(predicted_seconds(ranking, "cpu?kernel=pointwise&threads=2", "pointwise") == 3);
+  CHECK(predicted_seconds(ranking, "cuda:0 from the host", "wgmma") == 4);
+  CHECK(predicted_seconds(ranking, "cudnn:0", "engine 1") == 5);
+  CHECK_FALSE(predicted_seconds(ranking, "onednn?threads=2", "direct"));
+  CHECK_FALSE(predicted_seconds(ranking, "cpu?threads=1", "direct"));
+
+  RegretDocument one;
+  one.layers = {layer("a", 3, 2)};
+  one.layers[0].times[0].predicted = 2.5;
+  const nlohmann::json times = to_json(median_of({one, one}))["layers"][0]["times"];
+  CHECK(times[0]["predicted"] == 2.5);
+  CHECK_FALSE(times[1].contains("predicted"));
 }
 
 TEST_CASE("regret: one round is what it was") {
