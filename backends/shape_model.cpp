@@ -50,6 +50,21 @@ bool has_part_of_a_vector(const Conv2dProblem& p) {
   return shape_class(p) == ShapeClass::depthwise && p.k < 16 && p.k != 8;
 }
 
+/// What decides the time of a first layer beside its size. A window that no other overlaps is read once, as a matrix;
+/// one that is shorter than its stride leaves pixels out. Rows of a window, all channels of them, fill vectors in part.
+struct FirstLayer {
+  double leaves_out = 0, is_patch = 0, waste_16 = 0, waste_32 = 0;
+};
+
+FirstLayer first_layer(const Conv2dProblem& p) {
+  if (shape_class(p) != ShapeClass::few_channels) return {};
+  const std::int64_t row = p.c * p.s;
+  return {.leaves_out = p.r < p.stride_h || p.s < p.stride_w ? 1.0 : 0.0,
+          .is_patch = p.r == p.stride_h && p.r > 1 ? 1.0 : 0.0,
+          .waste_16 = log_waste(row, 16),
+          .waste_32 = log_waste(row, 32)};
+}
+
 double log_of(std::int64_t count, double most) { return std::log(std::min(static_cast<double>(count), most)); }
 
 double roof_of(double multiply_adds, double bytes, const Rates& rates) {
@@ -106,6 +121,7 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
   const double roof = roof_of(p, rates);
   const double size = std::log(std::min(roof * 1e6, kMaxMicroseconds));
   const double pixels = log_of(p.ho * p.wo, kMaxPixels);
+  const FirstLayer first = first_layer(p);
   const std::array<double, kShapeFeatures> features{1,
                                                     size,
                                                     size * size / 10,
@@ -125,7 +141,11 @@ double modelled_seconds(const Conv2dProblem& p, const Rates& rates, const ShapeF
                                                     std::log(static_cast<double>(rates.threads)),
                                                     has_part_of_a_vector(p) ? 1.0 : 0.0,
                                                     log_waste(p.group_k(), 32),
-                                                    p.r > p.s ? 1.0 : 0.0};
+                                                    p.r > p.s ? 1.0 : 0.0,
+                                                    first.leaves_out,
+                                                    first.is_patch,
+                                                    first.waste_16,
+                                                    first.waste_32};
   const std::size_t load = p.n > 1 ? 2 : rates.threads > 1 ? 1 : 0;
   const ShapeFit& fit = fits[load][p.nhwc ? 0 : 1][type_index(p.dtype)][static_cast<std::size_t>(shape_class(p))];
   double log_inefficiency = 0;

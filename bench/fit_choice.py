@@ -110,6 +110,19 @@ def log_waste(channels: int, lanes: int) -> float:
     return math.log(math.ceil(channels / lanes) * lanes / channels)
 
 
+def first_layer(e: dict[str, int]) -> list[float]:
+    """Whether windows leave pixels out, whether they are patches, and what a row of one, with all channels, leaves of vectors."""
+    if shape_class(e) != "few_channels":
+        return [0.0] * 4
+    row = e["ic"] * e["kw"]
+    return [
+        1 if e["kh"] < e["sh"] or e["kw"] < e["sw"] else 0,
+        1 if e["kh"] == e["sh"] > 1 else 0,
+        log_waste(row, 16),
+        log_waste(row, 32),
+    ]
+
+
 def features(layer: Layer) -> list[float]:
     e = layer.extents
     size = math.log(min(roof(layer) * 1e6, 2e4))
@@ -136,6 +149,7 @@ def features(layer: Layer) -> list[float]:
         1 if shape_class(e) == "depthwise" and e["oc"] < 16 and e["oc"] != 8 else 0,
         log_waste(group_k, 32),
         1 if e["kh"] > e["kw"] else 0,
+        *first_layer(e),
     ]
 
 
@@ -328,7 +342,7 @@ def shipped_tables(folder: Path, kind: str) -> Fits:
         for place, name in zip(places, names, strict=True):
             if name != table_name(device, kind, *place):
                 continue
-            rows = re.findall(r"ShapeFit\{\{(.*?)\},\s*(\S+),\s*(\S+)\},", tables[name], re.DOTALL)
+            rows = re.findall(r"ShapeFit\{\s*\{(.*?)\},\s*(\S+),\s*(\S+)\},", tables[name], re.DOTALL)
             for class_name, (weights, least, most) in zip(CLASSES, rows, strict=True):
                 fits[device, *place, class_name] = Fit([float(one) for one in weights.split(",")], float(least), float(most))
     return fits

@@ -121,6 +121,30 @@ TEST_CASE("shape model: cores that do two full vectors a cycle have tables of th
   CHECK(time(32, kCpuShapeFitsWide) < time(32, kOnednnShapeFitsWide));
 }
 
+TEST_CASE("shape model: first layers are told apart by their windows") {
+  constexpr std::size_t kLeavesOut = 20, kIsPatch = 21, kWaste16 = 22, kWaste32 = 23;  // as in bench/fit_choice.py
+  const auto log_time = [](std::int64_t channels, std::int64_t window, std::size_t feature) {
+    ShapeFits fits{};
+    ShapeFit& fit = fits[0][0][0][static_cast<std::size_t>(ShapeClass::few_channels)];
+    fit.weights[feature] = 1;
+    fit.least = -9, fit.most = 9;
+    Conv2dProblem p;
+    p.n = 1, p.c = channels, p.k = 64, p.h = p.w = 224, p.ho = p.wo = 56, p.r = p.s = window;
+    p.stride_h = p.stride_w = 4;
+    p.dtype = DType::f32, p.nhwc = true;
+    const Rates rates = host_rates(p.dtype, 1, false);
+    const double with = modelled_seconds(p, rates, fits);
+    fit.weights[feature] = 0;
+    return std::log(with / modelled_seconds(p, rates, fits));
+  };
+  CHECK(log_time(3, 3, kLeavesOut) == doctest::Approx(1));
+  CHECK(log_time(3, 4, kLeavesOut) == doctest::Approx(0));
+  CHECK(log_time(3, 4, kIsPatch) == doctest::Approx(1));
+  CHECK(log_time(3, 5, kIsPatch) == doctest::Approx(0));
+  CHECK(log_time(3, 4, kWaste16) == doctest::Approx(std::log(16 / 12.0)));
+  CHECK(log_time(3, 4, kWaste32) == doctest::Approx(std::log(32 / 12.0)));
+}
+
 TEST_CASE("shape model: the speed of this machine's cores is measured, but for those with AMX") {
   CHECK(host_speed(true) == 1);
   CHECK(host_speed(false) > 1e-3);

@@ -38,6 +38,16 @@ def test_classes(problem, name):
     assert fit_choice.shape_class(layer(problem).extents) == name
 
 
+def test_first_layers_are_told_apart_by_their_windows():
+    def last(problem):
+        return fit_choice.features(layer(problem))[-4:]
+
+    assert last("mb1ic3ih224oc64oh56kh4sh4") == [0, 1, pytest.approx(math.log(16 / 12)), pytest.approx(math.log(32 / 12))]
+    assert last("mb1ic3ih224oc64oh112kh3sh2ph1")[:2] == [0, 0]
+    assert last("mb1ic3ih224oc64oh56kh3sh4")[:2] == [1, 0]
+    assert last("mb1ic16ih224oc64oh56kh4sh4") == [0, 0, 0, 0]
+
+
 def layers_by_law():
     """onednn takes 1 / channels of the time of cpu at 16 channels, times 16."""
     rng = random.Random(1)
