@@ -1,4 +1,5 @@
 // The tile registers of AMX as the bf16 products use them: 0 to 3 hold accumulators, 4 and 5 input, 6 and 7 weights.
+// Where a panel's weights are held, 2 and 3 hold weights too.
 // Only for CPUs that have them: see cpuid.h.
 #pragma once
 
@@ -18,13 +19,14 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-/// Configures the tile registers. A product takes a cycle for each row (position) of registers 0 to 5. Input is loaded
-/// up to the last of `pairs` pairs of channels and not beyond, where memory may hold NaN.
-inline void load_tile_config(int positions, int pairs) {
+/// Configures the tile registers. A product takes a cycle for each row (position) of accumulators and input. Input is
+/// loaded up to the last of `pairs` pairs of channels and not beyond, where memory may hold NaN.
+inline void load_tile_config(int positions, int pairs, bool holds_weights) {
   TileConfig config;
   std::fill_n(config.rows, 6, static_cast<std::uint8_t>(positions));
   std::fill_n(config.column_bytes + 4, 2, static_cast<std::uint16_t>(4 * pairs));
   std::fill_n(config.rows + 6, 2, static_cast<std::uint8_t>(pairs));
+  if (holds_weights) std::fill_n(config.rows + 2, 2, static_cast<std::uint8_t>(pairs));
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
 inline void release_tiles() { asm volatile("tilerelease"); }

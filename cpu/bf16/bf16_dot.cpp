@@ -314,7 +314,7 @@ void dot_tile(const Tile& tile) {
   }
 }
 
-void begin_nothing(int, int) {}
+void begin_nothing(int, int, bool) {}
 void end_nothing() {}
 
 }  // namespace

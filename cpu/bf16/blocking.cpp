@@ -22,6 +22,7 @@ constexpr std::int64_t kMaxColumns = 128;
 // Halves have at least this many positions, if the row has them: with fewer, products wait for weights.
 constexpr int kFewestPositions = 10;
 constexpr std::int64_t kFewestStridedColumns = 7;
+constexpr std::int64_t kFewestHeldHalves = 3;
 constexpr std::int64_t kMaxBorder = 64;  // outputs beside those that read all taps, for a model that looks at each
 // Cycles: two halves' products in a step, the fixed cost of a panel, and the shortest work unit that is worth starting.
 constexpr std::int64_t kStepCycles = 64, kPanelCycles = 100, kMinUnitCycles = 4000;
@@ -59,6 +60,7 @@ class Search {
     choose_groups();
     count_work();
     place_weights();
+    b_.panel_halves = halves_of_panels();
     lay_out_strip();
     return std::move(b_);
   }
@@ -151,6 +153,14 @@ class Search {
       least = cost;
     }
     return best;
+  }
+
+  /// Halves of a tile of panels. Weights stay in registers where there are enough halves to make up for their way
+  /// there.
+  int halves_of_panels() const {
+    if (!b_.multiplies_panels || b_.terms.blocks != kHeldBlocks) return 2;
+    const std::int64_t halves = work_.rows * ceil_div(work_.columns, std::int64_t{b_.positions});
+    return halves < kFewestHeldHalves ? 2 : static_cast<int>(even_part(halves, kMaxPanelHalves));
   }
 
   // ---- Where tiles read their input.

@@ -51,6 +51,7 @@ struct Blocking {
   Terms terms;
   int positions;           // of a half
   bool multiplies_panels;  // multiply_panels() of loops.h computes it
+  int panel_halves;        // of its tiles: two, or more where a panel's weights stay in registers from half to half
   InputPath input;
   Phases phases;
   StripShape strip;

@@ -25,17 +25,18 @@ class Halves {
       : loop_(loop), input_(input), runs_(runs), step_(loop.run().blocking.positions), first_lane_(first_lane) {}
 
   bool left() const { return row_ < runs_.count; }
-  void take_next(PanelTile& tile, int half) {
+  PanelHalf next() {
     const std::int64_t start = std::min(first_, runs_.readable - step_);
     const std::int64_t pixel = loop_.output().first + row_ * loop_.output().row + first_;
-    tile.operands.a[half] = input_.first + row_ * input_.row + start * input_.position;
-    tile.skipped[half] = static_cast<int>(first_ - start);
-    tile.pixels[half] = static_cast<int>(std::min(step_, runs_.length - first_));
-    tile.y[half] = static_cast<std::uint16_t*>(loop_.run().y) + pixel * tile.y_pixel + first_lane_;
+    const PanelHalf half{.a = input_.first + row_ * input_.row + start * input_.position,
+                         .skipped = static_cast<int>(first_ - start),
+                         .pixels = static_cast<int>(std::min(step_, runs_.length - first_)),
+                         .y = static_cast<std::uint16_t*>(loop_.run().y) + pixel * loop_.run().problem.k + first_lane_};
     first_ += step_;
-    if (first_ < runs_.length) return;
+    if (first_ < runs_.length) return half;
     first_ = 0;
     ++row_;
+    return half;
   }
 
  private:
@@ -59,10 +60,8 @@ void multiply_panels(TileLoop& loop, const InputView& input, const Chunk& chunk,
   tile.bias = run.bias == nullptr ? nullptr : run.bias + first_lane;
   Halves halves(loop, input, runs_of(run, loop.work(), staged), first_lane);
   while (halves.left()) {
-    halves.take_next(tile, 0);
-    tile.has_second = halves.left();
-    tile.pixels[1] = 0;
-    if (tile.has_second) halves.take_next(tile, 1);
+    tile.halves = 0;
+    while (tile.halves < run.blocking.panel_halves && halves.left()) tile.half[tile.halves++] = halves.next();
     run.unit.panels(tile);
   }
 }

@@ -70,8 +70,8 @@ GABLE_BF16_TILE_TARGET void replace_sum(Tiles& tiles, const PanelTile& tile) {
 /// The products of one panel, and the pending epilogue. kVectors: of 16 lanes.
 template <class Tiles, int kHalves, int kVectors, bool kKeepsB>
 GABLE_BF16_TILE_TARGET void multiply_panel(const PanelTile& tile, const std::uint16_t* b) {
-  const std::uint16_t* const first = tile.operands.a[0];
-  const std::uint16_t* const second = tile.operands.a[1];
+  const std::uint16_t* const first = tile.half[0].a;
+  const std::uint16_t* const second = tile.half[1].a;
   const std::int64_t position = tile.operands.position, a_block = tile.operands.a_block,
                      a_last_block = tile.operands.a_last_block, blocks = tile.blocks,
                      lines_per_step = tile.lines_per_step;
@@ -106,13 +106,16 @@ GABLE_BF16_TILE_TARGET void multiply_panel(const PanelTile& tile, const std::uin
   pending.finish();
 }
 
-inline void leave_pending(PanelTile& tile, std::int64_t first_lane, int lanes) {
+/// The halves [first, first + kHalves) of a panel wait.
+template <int kHalves>
+void leave_pending(PanelTile& tile, int first, std::int64_t first_lane, int lanes) {
   PendingPanel& pending = tile.pending;
-  for (int half = 0; half < 2; ++half) {
-    pending.skipped[half] = tile.skipped[half];
-    pending.pixels[half] = tile.pixels[half];
-    pending.y[half] = tile.y[half] + first_lane;
+  for (int half = 0; half < kHalves; ++half) {
+    pending.skipped[half] = tile.half[first + half].skipped;
+    pending.pixels[half] = tile.half[first + half].pixels;
+    pending.y[half] = tile.half[first + half].y + first_lane;
   }
+  if constexpr (kHalves == 1) pending.pixels[1] = 0;
   pending.lanes = lanes;
   pending.bias = tile.bias == nullptr ? nullptr : tile.bias + first_lane;
 }
@@ -127,10 +130,84 @@ GABLE_BF16_TILE_TARGET void multiply_panels(PanelTile& tile) {
     } else {
       multiply_panel<Tiles, kHalves, 1, true>(tile, b);
     }
-    leave_pending(tile, lane, lanes);
+    leave_pending<kHalves>(tile, 0, lane, lanes);
   }
 }
 
+/// Begins a half times a panel whose weights are in registers 6 and 7 (first block), 2 and 3 (second block). The
+/// accumulators of the half before, of kPending vectors or none, are stored before its first products.
+template <class Tiles, int kVectors, int kPending>
+GABLE_BF16_TILE_TARGET void begin_held_half(const PanelTile& tile, const std::uint16_t* a) {
+  float* const sums = tile.accumulators;
+  Tiles tiles;
+  tiles.template load<4>(a, tile.operands.position);
+  tiles.template load<5>(a + tile.operands.a_last_block, tile.operands.position);
+  if constexpr (kPending > 0) tiles.template store<0>(sums, kLanes);
+  tiles.template zero<0>();
+  tiles.template dot<0, 4, 6>();
+  if constexpr (kPending > 1) tiles.template store<1>(sums + kVector, kLanes);
+  if constexpr (kVectors == 2) {
+    tiles.template zero<1>();
+    tiles.template dot<1, 4, 7>();
+  }
+}
+template <class Tiles, int kVectors>
+GABLE_BF16_TILE_TARGET void end_held_half() {
+  Tiles tiles;
+  tiles.template dot<0, 5, 2>();
+  if constexpr (kVectors == 2) tiles.template dot<1, 5, 3>();
+}
+
+/// The first half of a panel, and the epilogue of the panel before.
+template <class Tiles, int kVectors>
+GABLE_BF16_TILE_TARGET void multiply_first_held_half(const PanelTile& tile) {
+  const PendingPanel& pending = tile.pending;
+  const std::uint16_t* const a = tile.half[0].a;
+  (pending.pixels[0] == 0    ? begin_held_half<Tiles, kVectors, 0>
+   : pending.lanes > kVector ? begin_held_half<Tiles, kVectors, 2>
+                             : begin_held_half<Tiles, kVectors, 1>)(tile, a);
+  end_held_half<Tiles, kVectors>();
+  PanelLines<Tiles>(tile).finish();
+}
+
+/// All halves times one panel. A half loads its input alone: 2 KiB for 4 products of 16x16x32, where multiply_panel()
+/// loads 4 KiB.
+template <class Tiles, int kVectors>
+GABLE_BF16_TILE_TARGET void multiply_held_panel(PanelTile& tile, const std::uint16_t* b, std::int64_t lane, int lanes) {
+  Tiles tiles;
+  tiles.template load<6>(b, kChannels);
+  tiles.template load<2>(b + kWeightBlock, kChannels);
+  if constexpr (kVectors == 2) {
+    tiles.template load<7>(b + kWeightBlock / 2, kChannels);
+    tiles.template load<3>(b + kWeightBlock + kWeightBlock / 2, kChannels);
+  }
+  multiply_first_held_half<Tiles, kVectors>(tile);
+  const int last = tile.halves - 1;
+  leave_pending<1>(tile, last, lane, lanes);
+  const typename Tiles::PanelEpilogue epilogue(tile, tile.pending);
+  const std::int64_t pitch = tile.y_pixel;
+  for (int half = 0; half < last; ++half) {
+    const PanelHalf& pending = tile.half[half];
+    const float* const sums = tile.accumulators + pending.skipped * kLanes;
+    std::uint16_t* const y = pending.y + lane;
+    const int lines = pending.pixels / 2;
+    begin_held_half<Tiles, kVectors, kVectors>(tile, tile.half[half + 1].a);
+    epilogue.lines(sums, y, pitch, lines);
+    end_held_half<Tiles, kVectors>();
+    epilogue.lines(sums + lines * kLanes, y + lines * pitch, pitch, pending.pixels - lines);
+  }
+}
+
+template <class Tiles>
+GABLE_BF16_TILE_TARGET void multiply_held_panels(PanelTile& tile) {
+  const std::uint16_t* b = tile.operands.b;
+  for (std::int64_t lane = 0; lane < tile.lanes; lane += kLanes, b += kHeldBlocks * kWeightBlock) {
+    const int lanes = static_cast<int>(std::min<std::int64_t>(kLanes, tile.lanes - lane));
+    (lanes > kVector ? multiply_held_panel<Tiles, 2> : multiply_held_panel<Tiles, 1>)(tile, b, lane, lanes);
+  }
+}
+
+/// Where weights are held, no second half is pending.
 template <class Tiles>
 GABLE_BF16_TILE_TARGET void finish_pending(PanelTile& tile) {
   Tiles tiles;
@@ -146,7 +223,9 @@ template <class Tiles>
 GABLE_BF16_TILE_TARGET void bf16_panels(PanelTile& tile) {
   if (tile.lanes == 0) {
     finish_pending<Tiles>(tile);
-  } else if (tile.has_second) {
+  } else if (tile.holds_weights) {
+    multiply_held_panels<Tiles>(tile);
+  } else if (tile.halves == 2) {
     (tile.operands.b_bypasses_l1 ? multiply_panels<Tiles, 2, false> : multiply_panels<Tiles, 2, true>)(tile);
   } else {
     (tile.operands.b_bypasses_l1 ? multiply_panels<Tiles, 1, false> : multiply_panels<Tiles, 1, true>)(tile);

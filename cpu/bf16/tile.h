@@ -128,23 +128,35 @@ using TileFunction = void (*)(const Tile&);
 
 /// A panel whose accumulators are in registers, and wait for their epilogue; [half].
 struct PendingPanel {
-  int skipped[2] = {0, 0};  // as in PanelTile
+  int skipped[2] = {0, 0};  // as in PanelHalf
   int pixels[2] = {0, 0};   // none of the first half: there is no such panel
   std::uint16_t* y[2];
   int lanes = 0;
   const float* bias = nullptr;  // of the panel, or null
 };
 
+/// A half of a PanelTile.
+struct PanelHalf {
+  const std::uint16_t* a;
+  int skipped;       // positions before those that are stored
+  int pixels;        // positions that are stored
+  std::uint16_t* y;  // of the first of them, first lane
+};
+
+/// Blocks of input channels whose weights of one panel fit the registers beside a half's input and accumulators.
+constexpr std::int64_t kHeldBlocks = 2;
+/// The most halves of a tile whose panels hold their weights in registers.
+constexpr int kMaxPanelHalves = 8;
+
 /// A tile of a 1x1 convolution of bf16, times consecutive panels. A panel's accumulators are stored between the first
 /// products of the next one, and its epilogue runs between the others, also from one tile to the next.
 struct PanelTile {
-  Operands operands;     // weights of the first panel; tap_offsets and a_part are not read
-  std::int64_t blocks;   // of input channels
-  std::int64_t lanes;    // of all panels; none: only the pending epilogues run
-  bool has_second;       // half
-  int skipped[2];        // positions of each half before those that are stored
-  int pixels[2];         // positions of each half that are stored
-  std::uint16_t* y[2];   // of the first of them, first lane
+  Operands operands;                // weights of the first panel; a, tap_offsets and a_part are not read
+  std::int64_t blocks;              // of input channels
+  std::int64_t lanes;               // of all panels; none: only the pending epilogues run
+  PanelHalf half[kMaxPanelHalves];  // up to two, or as many as there are where weights are held
+  int halves;
+  bool holds_weights;    // of each panel in registers: there are kHeldBlocks blocks, and halves take turns
   std::int64_t y_pixel;  // elements from one pixel to the next
   const float* bias;     // of the first lane, or null
   bool relu, non_temporal;

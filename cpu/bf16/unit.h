@@ -63,8 +63,9 @@ struct Bf16Unit {
   int merged_width = 1;     // groups are merged up to so many channels and lanes
   double most_padding = 0;  // the direct kernel is faster if padding multiplies the products by more than this
   bf16::UnitCosts costs;
-  /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block.
-  void (*begin)(int positions, int pairs) = nullptr;
+  /// Before and after the tiles of a work unit: `positions` in each half, `pairs` of channels in each block; whether
+  /// its panels hold their weights in registers (PanelTile).
+  void (*begin)(int positions, int pairs, bool holds_weights) = nullptr;
   void (*end)() = nullptr;
   bf16::TileFunctions tiles;
   bf16::PanelsFunction panels = nullptr;    // for 1x1 in bf16 without a pool or tanh; or null

@@ -77,6 +77,7 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "bf16_in_image",
     "bf16_by_images",
     "bf16_panels",
+    "bf16_held_weights",
     "bf16_panels_inside",
     "bf16_flat",
     "bf16_rows",
@@ -106,8 +107,8 @@ constexpr bool takes(PathUnit unit, Path path) {
   if (path == Path::narrow_groups) return unit == PathUnit::bf16_dot;
   if (!is_bf16(path)) return false;
   return unit == PathUnit::amx ||
-         (path != Path::bf16_split && path != Path::bf16_panels && path != Path::bf16_planes_split &&
-          path != Path::bf16_in_image && path != Path::bf16_by_images);
+         (path != Path::bf16_split && path != Path::bf16_panels && path != Path::bf16_held_weights &&
+          path != Path::bf16_planes_split && path != Path::bf16_in_image && path != Path::bf16_by_images);
 }
 
 /// Targets with vectors of one lane have no narrow groups, and no vectors that reach into the next pixels or hold

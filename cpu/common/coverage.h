@@ -78,6 +78,7 @@ enum class Path {
   bf16_in_image,
   bf16_by_images,
   bf16_panels,
+  bf16_held_weights,
   bf16_panels_inside,
   bf16_flat,
   bf16_rows,

@@ -31,7 +31,7 @@ class EmulatedTiles {
   }
   template <int kTile, bool kKeepsInL1 = true>
   void load(const std::uint16_t* rows, std::int64_t stride) {
-    if constexpr (kTile < kFirstWeights) {
+    if constexpr (kTile == 4 || kTile == 5) {
       for (int row = 0; row < positions_of_a_half; ++row) {
         for (int i = 0; i < 2 * pairs_of_a_block; ++i)
           inputs_[kTile - kFirstInput][row][i] = operand(rows[row * stride + i]);
@@ -39,7 +39,7 @@ class EmulatedTiles {
     } else {
       for (int pair = 0; pair < pairs_of_a_block; ++pair) {
         for (int i = 0; i < 2 * kVector; ++i)
-          weights_[kTile - kFirstWeights][pair][i % 2][i / 2] = operand(rows[pair * stride + i]);
+          weights_[weights_slot(kTile)][pair][i % 2][i / 2] = operand(rows[pair * stride + i]);
       }
     }
   }
@@ -49,7 +49,7 @@ class EmulatedTiles {
     for (int row = 0; row < positions_of_a_half; ++row) {
       for (int pair = 0; pair < pairs_of_a_block; ++pair) {
         const float* x = &inputs_[kA - kFirstInput][row][2 * pair];
-        const Lanes* w = weights_[kB - kFirstWeights][pair];
+        const Lanes* w = weights_[weights_slot(kB)][pair];
         accumulators_[kSum][row] += x[0] * w[0];
         accumulators_[kSum][row] += x[1] * w[1];
       }
@@ -100,14 +100,16 @@ class EmulatedTiles {
   static void prefetch_for_write(const char* line) { __builtin_prefetch(line); }
 
  private:
-  static constexpr int kFirstInput = 4, kFirstWeights = 6;  // of AMX's eight tiles; those before hold sums
+  // Of AMX's eight tiles, 0 to 3 hold sums, 4 and 5 input, 6 and 7 weights; 2 and 3 may hold weights instead.
+  static constexpr int kFirstInput = 4;
+  static constexpr int weights_slot(int tile) { return tile >= 6 ? tile - 6 : tile; }
   // A thread's registers, which keep their values from one tile to the next.
   static inline thread_local Lanes accumulators_[4][16];
   static inline thread_local float inputs_[2][16][2 * kVector];  // positions x channels
-  static inline thread_local Lanes weights_[2][16][2];           // pairs of channels x the first and the second of each
+  static inline thread_local Lanes weights_[4][16][2];           // pairs of channels x the first and the second of each
 };
 
-void begin(int positions, int pairs) {
+void begin(int positions, int pairs, bool) {
   positions_of_a_half = positions;
   pairs_of_a_block = pairs;
 }
@@ -142,7 +144,7 @@ const planes::TileUnit& emulated_planes() {
     planes::TileUnit made = planes::whole_tile_unit<EmulatedTiles>();
     made.name = "emulated";
     made.coverage = PathUnit::emulated;
-    made.begin = [](int, int steps) { begin(kHalfPositions, steps); };
+    made.begin = [](int, int steps) { begin(kHalfPositions, steps, false); };
     return made;
   }();
   return unit;

@@ -296,6 +296,20 @@ TEST_CASE("bf16: panels of 1x1, with tails of pixels, channels and lanes, in row
   check_everywhere(sized({.c = 128, .h = 13, .w = 13, .k = 80, .groups = 2, .bias = true}, 0, 0), random, 4);
 }
 
+TEST_CASE("bf16: 1x1 of two blocks of channels, whose weights stay in registers") {
+  std::mt19937 random(35);
+  for (const std::int64_t channels : {34, 47, 50, 64}) {
+    for (const std::int64_t lanes : {5, 16, 24, 32, 44, 72, 400}) {
+      Conv2dProblem p{.n = 1, .c = channels, .h = 11, .w = 19, .k = lanes, .bias = lanes != 44};
+      p.activation = lanes % 3 == 2 ? Activation::relu : Activation::none;
+      check_everywhere(sized(p, 0, 0), random);
+      check_everywhere(sized(p, 0, 0), random, 3);
+      p.stride_h = p.stride_w = 2;
+      check_everywhere(sized(p, 0, 0), random);
+    }
+  }
+}
+
 TEST_CASE("bf16: groups of 4, 8, 16 and 24 channels, folded and not, staged whole") {
   std::mt19937 random(32);
   for (const std::int64_t width : {4, 8, 16, 24}) {
