@@ -59,6 +59,8 @@ constexpr std::array<std::string_view, kPaths> kPathNames = {
     "few_in_place",
     "few_outputs",
     "pointwise_in_place",
+    "pointwise_narrow",
+    "pointwise_held_weights",
     "pointwise_staged",
     "pointwise_panels_outside",
     "pointwise_non_temporal",
@@ -118,9 +120,11 @@ bool exists_on(Path path, const Target& target) {
                        path == Path::depthwise_reaching || path == Path::depthwise_planes_folded;
   return !vectors || target.name != "scalar";
 }
-/// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and its pairs of vectors, for which
-/// other targets have too few registers.
-bool needs_lines(Path path) { return path == Path::depthwise_non_temporal || path == Path::depthwise_pairs; }
+/// Paths that need vectors of a whole cache line: depthwise's non-temporal stores, and its pairs of vectors and held
+/// weights, for which other targets have too few registers.
+bool needs_lines(Path path) {
+  return path == Path::depthwise_non_temporal || path == Path::depthwise_pairs || path == Path::pointwise_held_weights;
+}
 
 std::array<std::array<std::array<std::atomic<bool>, kUnits>, kMaxTargets>, kPaths> path_ran;
 

@@ -60,6 +60,8 @@ enum class Path {
   few_in_place,
   few_outputs,
   pointwise_in_place,
+  pointwise_narrow,
+  pointwise_held_weights,
   pointwise_staged,
   pointwise_panels_outside,
   pointwise_non_temporal,

@@ -94,7 +94,9 @@ void PointwisePlan::run(const void* x, const void* packed, const float* bias, vo
                          .bias = in_place ? bias : padded_bias,
                          .y = y,
                          .non_temporal = b.non_temporal && reinterpret_cast<std::uintptr_t>(y) % vector_bytes == 0};
-  note_path(!b.copies_input    ? Path::pointwise_in_place
+  note_path(b.holds_weights    ? Path::pointwise_held_weights
+            : b.runs_of_tiles  ? Path::pointwise_narrow
+            : !b.copies_input  ? Path::pointwise_in_place
             : b.widens_tiles   ? Path::widened_pointwise
             : b.panels_outside ? Path::pointwise_panels_outside
                                : Path::pointwise_staged,
@@ -110,7 +112,9 @@ Conv2dDescription PointwisePlan::description() const {
   Conv2dDescription d;
   d.kernel = "pointwise";
   d.target = target_->name;
-  d.tile = text(b.tile.pixels) + " pixels x " + text(b.tile.vectors * kernels_->lanes) + " lanes";
+  const std::int64_t lanes =
+      b.runs_of_tiles ? packed_panel_lanes(*kernels_, problem_.k) : b.tile.vectors * kernels_->lanes;
+  d.tile = text(b.holds_weights ? kHeldPixels : b.tile.pixels) + " pixels x " + text(lanes) + " lanes";
   d.blocking = std::string(b.panels_outside ? "each panel of weights through " + text(b.group_pixels) + " pixels"
                                             : "each tile through all panels") +
                ", unit " + text(b.units.pixels) + " pixels x " + text(b.units.lanes) + " lanes, " +

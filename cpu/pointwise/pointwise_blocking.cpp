@@ -40,6 +40,11 @@ bool lies_in_memory(const Conv2dProblem& p) {
   return p.x_elements() * static_cast<std::int64_t>(size_of(p.dtype)) > last_level_bytes() / 3;
 }
 
+/// Channels up to which tiles that keep weights in registers are faster. More channels take several passes over a
+/// tile's sums. They pay beside AMX, where an input at base + index takes up to 1.5 times as long as one at a constant
+/// distance while the core is in its slow state.
+std::int64_t most_held_channels(std::int64_t lanes) { return has_amx_beside(lanes) ? 192 : kMostHeldWeights; }
+
 /// The units, given the pixels and lanes of each.
 PointwiseUnits units_of(const Conv2dProblem& p, const PointwiseBlocking& b, std::int64_t pixels, std::int64_t lanes) {
   return {pixels, lanes, ceil_div(b.pixels, pixels), ceil_div(p.k, lanes)};
@@ -136,6 +141,9 @@ PointwiseBlocking pointwise_blocking(const Conv2dProblem& p, const PointwiseKern
   b.strip_pixel = together ? p.c : round_up(p.c, kPointwiseRun) + kPointwiseRun;
   const std::int64_t tiles = std::min(cached_pixels(p) / b.tile.pixels, kTilesPerGroup);
   b.group_pixels = (b.panels_outside ? tiles : 1) * b.tile.pixels;
+  b.runs_of_tiles = !b.copies_input && p.k <= kernels.lanes && !is_matrix_by_vector(p, kernels);
+  b.holds_weights = b.runs_of_tiles && kernels.held_weights != nullptr &&
+                    packed_panel_lanes(kernels, p.k) == kernels.lanes && p.c <= most_held_channels(kernels.lanes);
   b.units = feed_threads(p, kernels, threads, b);
   return b;
 }

@@ -36,6 +36,8 @@ struct PointwiseBlocking {
   bool widens_tiles;        // widens one tile at a time: a group is one tile, which all panels use after its copy
   bool prefetches_widened;  // a tile prefetches the pixels that are widened next
   bool panels_outside;      // panels are the outer loop, tiles of a group the inner one; else a group is one tile
+  bool runs_of_tiles;       // in place, of one panel of at most one vector: tiles follow one another in one call
+  bool holds_weights;       // they keep weights in registers
   bool non_temporal;        // stores of y, if it is aligned to vectors
   PointwiseTileSize tile;
   std::int64_t strip_pixel;  // floats from pixel to pixel of a strip

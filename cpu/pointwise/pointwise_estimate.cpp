@@ -14,6 +14,9 @@ constexpr double kStoredVector = 1;
 constexpr double kRow = 56;  // that is no run of pixels with the row before
 // A vector of pixels that are read for a single panel, on Xeons with AMX.
 constexpr double kReadOnce = 1.2;
+// Of a panel of at most one vector, whose tiles follow one another without prefetches: a tile, a vector of pixels that
+// are read (on Xeons with AMX), and beside them products with held weights.
+constexpr double kTileOfRun = 15, kReadOnceOfRun = 0.4, kHeldProducts = 0.85;
 constexpr double kCopiedPixel = 17;
 constexpr double kCopiedVector = 3.5;
 constexpr double kWidenedRun = 12;  // of pixels that lie together
@@ -36,7 +39,10 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
   const double tiles = b.copies_input ? static_cast<double>(ceil_div(b.pixels, b.tile.pixels))
                                       : rows * static_cast<double>(ceil_div(b.row_pixels, b.tile.pixels));
   const bool one_panel = p.k <= 2 * kernels.lanes && has_amx_beside(kernels.lanes);
-  const double read_once = one_panel ? static_cast<double>(ceil_div(p.c, std::int64_t{kernels.lanes})) * kReadOnce : 0;
+  const double read_line = b.runs_of_tiles ? kReadOnceOfRun : kReadOnce;
+  const double read_once = one_panel ? static_cast<double>(ceil_div(p.c, std::int64_t{kernels.lanes})) * read_line : 0;
+  const double of_tile = b.runs_of_tiles ? kTileOfRun : kTile + runs * kRun;
+  const double held = b.holds_weights && has_amx_beside(kernels.lanes) ? kHeldProducts : 1;
   const double input = b.widens_tiles
                            ? (b.strip_pixel == p.c ? tiles : pixels) * kWidenedRun + pixels * runs * kWidenedVector
                        : b.copies_input ? pixels * (kCopiedPixel + runs * kCopiedVector)
@@ -53,12 +59,11 @@ double pointwise_seconds(const Conv2dProblem& p, const Target& target, int threa
     panels = std::max<std::int64_t>(1, (p.k - lane) / lanes);  // alike
     const auto vectors = static_cast<double>(std::max<std::int64_t>(1, lanes / kernels.lanes));
     const double product = fma_cycles(target, std::min<std::int64_t>(lanes, kernels.lanes)) *
-                           (lanes < kernels.lanes ? kHalfVectorProduct : 1);
+                           (lanes < kernels.lanes ? kHalfVectorProduct : held);
     // A tile of one pixel waits for weights, of narrow panels longer if they come from L2.
     const double waits = vector && lanes < widest && weights > kNearWeights ? kNarrowPanel : 1;
     const double step = std::max(pixels * product, tiles * weights * waits);
-    cycles +=
-        static_cast<double>(panels) * (vectors * (channels * step + pixels * stored) + tiles * (kTile + runs * kRun));
+    cycles += static_cast<double>(panels) * (vectors * (channels * step + pixels * stored) + tiles * of_tile);
   }
   return estimated_seconds(p, cycles, b.units.pixel_blocks * b.units.lane_blocks, threads);
 }

@@ -203,6 +203,118 @@ struct PointwiseTile {
     }
   }
 
+  static void run_of_tiles(const PointwiseCall& call) {
+    const std::int64_t x_tile = kPixels * call.x_pixel;
+    const std::int64_t y_tile = kPixels * call.y_pixel * static_cast<std::int64_t>(size_of(call.y_type));
+    const float* x = call.x;
+    char* y = static_cast<char*>(call.y);
+    for (std::int64_t tile = 0; tile < call.tiles; ++tile, x += x_tile, y += y_tile) {
+      V acc[kSets][kPixels][kVectors];
+      start(call.bias, acc);
+      Bases base;
+      HWY_UNROLL(7) for (int b = 0; b < kBases; ++b) base[b] = x + b * kBasePixels * call.x_pixel;
+      Streams stream{call.weights};
+      PixelPitch px = PixelPitch::of(call.x_pixel);
+      std::int64_t channel = 0;
+      for (; channel + kUnrolled <= call.channels; channel += kUnrolled) add<kUnrolled>(base, px, stream, acc);
+      for (; channel < call.channels; ++channel) add<1>(base, px, stream, acc);
+      add_sets(acc);
+      end(call, y, call.lanes, acc[0]);
+    }
+  }
+
+  /// A pass of held weights over some pixels.
+  struct HeldPass {
+    std::int64_t first_channel;
+    bool last;
+    std::int64_t first_pixel, pixels;  // whole tiles
+    float* sums;                       // of these pixels, between passes
+  };
+
+  /// kSteps channels, whose weights stay in registers. An input is read at a constant distance from its pixel.
+  template <int kSteps>
+  static HWY_INLINE void add_held(const PointwiseCall& call, const HeldPass& pass) {
+    const D d;
+    V weights[kSteps];
+    HWY_UNROLL(24) for (int step = 0; step < kSteps; ++step) {
+      weights[step] = hn::LoadU(d, call.weights + (pass.first_channel + step) * lanes());
+    }
+    const V bias = hn::LoadU(d, call.bias);
+    const std::int64_t x_pixel = call.x_pixel;
+    const std::int64_t y_tile = kPixels * call.y_pixel * static_cast<std::int64_t>(size_of(call.y_type));
+    const float* x = call.x + pass.first_pixel * x_pixel + pass.first_channel;
+    char* y = static_cast<char*>(call.y) + pass.first_pixel / kPixels * y_tile;
+    float* sums = pass.sums;
+    for (std::int64_t pixel = 0; pixel < pass.pixels; pixel += kPixels, y += y_tile, sums += kPixels * lanes()) {
+      V acc[kPixels][1];
+      const float* from[kPixels];
+      HWY_UNROLL(8) for (int p = 0; p < kPixels; ++p) {
+        const float* here = x;
+        keep_apart(here);
+        from[p] = here;
+        x += x_pixel;
+        acc[p][0] = pass.first_channel == 0 ? bias : hn::LoadU(d, sums + p * lanes());
+      }
+      HWY_UNROLL(24) for (int step = 0; step < kSteps; ++step) {
+        HWY_UNROLL(8) for (int p = 0; p < kPixels; ++p) {
+          acc[p][0] = add_broadcast_product(d, from[p] + step, weights[step], acc[p][0]);
+        }
+      }
+      if (pass.last) {
+        end(call, y, call.lanes, acc);
+      } else {
+        HWY_UNROLL(8) for (int p = 0; p < kPixels; ++p) hn::StoreU(acc[p][0], d, sums + p * lanes());
+      }
+    }
+  }
+
+  /// The next channels of a pass: as many as there are weights for, or fewer that divide the rest.
+  static std::int64_t held_channels(std::int64_t left, std::int64_t most) {
+    const std::int64_t channels = std::min(left, most);
+    return channels >= 4 ? channels / 4 * 4 : channels >= 2 ? 2 : 1;
+  }
+
+  static void add_held(const PointwiseCall& call, const HeldPass& pass, std::int64_t channels) {
+    switch (channels) {
+      case 24:
+        return add_held<24>(call, pass);
+      case 20:
+        return add_held<20>(call, pass);
+      case 16:
+        return add_held<16>(call, pass);
+      case 12:
+        return add_held<12>(call, pass);
+      case 8:
+        return add_held<8>(call, pass);
+      case 4:
+        return add_held<4>(call, pass);
+      case 2:
+        return add_held<2>(call, pass);
+      default:
+        return add_held<1>(call, pass);
+    }
+  }
+
+  /// Passes of equal numbers of channels, over as many pixels as L1 keeps until the last pass.
+  static void held(const PointwiseCall& call) {
+    constexpr std::int64_t kMostPixels = 64, kL1Floats = 6144;
+    HWY_ALIGN float sums[kMostPixels * kLineBytes / sizeof(float)];  // of vectors of a line
+    const std::int64_t pixels = call.tiles * kPixels;
+    const std::int64_t block =
+        std::clamp(kL1Floats / call.x_pixel / kPixels * kPixels, std::int64_t{kPixels}, kMostPixels);
+    const std::int64_t passes = (call.channels + kMostHeldWeights - 1) / kMostHeldWeights;
+    const std::int64_t most = ((call.channels + passes - 1) / passes + 3) / 4 * 4;
+    for (std::int64_t first = 0; first < pixels; first += block) {
+      HeldPass pass{0, false, first, std::min(block, pixels - first), sums};
+      while (pass.first_channel < call.channels) {
+        const std::int64_t left = call.channels - pass.first_channel, channels = held_channels(left, most);
+        pass.last = channels == left;
+        add_held(call, pass, channels);
+        pass.first_channel += channels;
+      }
+    }
+  }
+
   static void run(const PointwiseCall& call) {
     const std::int64_t panel_lanes = kVectors * lanes();
     const float* weights = call.weights;
@@ -249,6 +361,9 @@ void widen_pixels(const WidenPixelsCall& caller) {
 template <int kVectors, int kPixels>
 void fill_tiles(PointwiseKernels& kernels) {
   kernels.tile[kVectors][kPixels] = &PointwiseTile<kPixels, kVectors>::run;
+  if constexpr (kVectors == kOneVector) {
+    kernels.run_of_tiles[kVectors][kPixels] = &PointwiseTile<kPixels, kVectors>::run_of_tiles;
+  }
   if constexpr (kPixels > 1) fill_tiles<kVectors, kPixels - 1>(kernels);
 }
 
@@ -258,6 +373,7 @@ using HalfVector = hn::Half<WholeVector>;
 template <int kPixels>
 void fill_half_tiles(PointwiseKernels& kernels) {
   kernels.tile[kHalfVector][kPixels] = &PointwiseTile<kPixels, 1, HalfVector>::run;
+  kernels.run_of_tiles[kHalfVector][kPixels] = &PointwiseTile<kPixels, 1, HalfVector>::run_of_tiles;
   if constexpr (kPixels > 1) fill_half_tiles<kPixels - 1>(kernels);
 }
 #endif
@@ -268,6 +384,9 @@ PointwiseKernels make_pointwise_kernels() {
   kernels.most_pixels = {0, kWidest, kWidest, kWidestOfThree, kWidestOfFour, 0, 0, 0, kWidestOfEight};
   fill_tiles<1, kWidest>(kernels);
   fill_tiles<2, kWidest>(kernels);
+#if HWY_TARGET == HWY_AVX3
+  kernels.held_weights = &PointwiseTile<kHeldPixels, 1>::held;
+#endif
   if constexpr (kWidestOfThree > 0) fill_tiles<kThreeVectors, kWidestOfThree>(kernels);
   if constexpr (kWidestOfFour > 0) fill_tiles<4, kWidestOfFour>(kernels);
   fill_tiles<8, kWidestOfEight>(kernels);

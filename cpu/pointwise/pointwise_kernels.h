@@ -22,6 +22,9 @@ constexpr int kPanelVectors = 2;
 constexpr int kThreeVectors = 3;
 /// The index of half a vector among numbers of vectors.
 constexpr int kHalfVector = 0;
+constexpr int kOneVector = 1;
+/// Pixels of a tile that keeps weights in registers, and the most weights.
+constexpr std::int64_t kHeldPixels = 8, kMostHeldWeights = 24;
 
 /// Cache lines that later tiles read, which this tile prefetches: `lines` of them, line_step floats apart, before each
 /// run of channels. The first one is `from`; it moves on by run_step after each run and by panel_step after each panel.
@@ -45,6 +48,7 @@ struct PointwiseCall {
   float least;        // 0 for relu, or minus infinity
   bool non_temporal;  // stores: all lanes are valid, and y is aligned to vectors
   PrefetchLines prefetch;
+  std::int64_t tiles;  // consecutive ones of equal width, for run_of_tiles
 };
 using PointwiseFunction = void (*)(const PointwiseCall&);
 
@@ -65,6 +69,11 @@ struct PointwiseKernels {
   /// are not 0.
   std::array<int, kMaxPointwiseVectors + 1> most_pixels;
   PointwiseFunction tile[kMaxPointwiseVectors + 1][kMaxPointwisePixels + 1];
+  /// The same, tile after tile, for one panel of at most one vector. They prefetch nothing: a panel of so few products
+  /// has no time for it, and reads and writes its pixels once, in order.
+  PointwiseFunction run_of_tiles[kOneVector + 1][kMaxPointwisePixels + 1];
+  /// The same for one vector, with tiles of kHeldPixels pixels and the weights of some channels in registers; or null.
+  PointwiseFunction held_weights;
   WidenPixelsFunction widen_f16, widen_bf16;
 };
 

@@ -87,13 +87,17 @@ class Unit {
   /// would take longer than the tile.
   struct Prepared {
     const PointwiseFunction* tile;
+    const PointwiseFunction* run_of_tiles;  // null: of wider panels
     PointwiseCall call;
   };
   /// Calls of all panels of each part, for pixels that lie x_pixel apart. Returns the number of parts.
   std::size_t prepare(std::array<Prepared, kMaxParts>& prepared, std::int64_t x_pixel) const {
     std::size_t parts = 0;
     for_each_part([&](const Part& part) {
-      prepared[parts] = {r_.kernels.tile[part.vectors], make_call(part, 0, part.panels)};
+      const auto vectors = static_cast<std::size_t>(part.vectors);
+      const bool narrow = part.vectors <= kOneVector;
+      prepared[parts] = {r_.kernels.tile[vectors], narrow ? r_.kernels.run_of_tiles[vectors] : nullptr,
+                         make_call(part, 0, part.panels)};
       prepared[parts++].call.x_pixel = x_pixel;
     });
     return parts;
@@ -121,6 +125,7 @@ class Unit {
   void compute_in_place() const {
     std::array<Prepared, kMaxParts> prepared;
     const std::size_t parts = prepare(prepared, p_.stride_w * p_.c);
+    if (b_.runs_of_tiles) return compute_narrow(prepared[0]);
     for (std::int64_t first = first_; first < end_;) {
       const std::int64_t row_end = std::min(end_, (first / b_.row_pixels + 1) * b_.row_pixels);
       const Tiles cut(row_end - first, b_.tile.pixels);
@@ -137,6 +142,40 @@ class Unit {
       }
       first = row_end;
     }
+  }
+
+  /// The unit's pixels, of which those of a row, or all, lie equally far apart.
+  void compute_narrow(Prepared& prepared) const {
+    for (std::int64_t first = first_; first < end_;) {
+      const std::int64_t row_end = std::min(end_, (first / b_.row_pixels + 1) * b_.row_pixels);
+      if (b_.holds_weights) {
+        compute_held(prepared, prepared.call, first, row_end - first);
+      } else {
+        compute_runs(prepared, prepared.call, first, Tiles(row_end - first, b_.tile.pixels));
+      }
+      first = row_end;
+    }
+  }
+  /// The tiles of `cut` from pixel `first` on, in one run for each of their two widths.
+  void compute_runs(const Prepared& prepared, PointwiseCall& call, std::int64_t first, const Tiles& cut) const {
+    for (std::int64_t tile = 0; tile < cut.count; tile += call.tiles) {
+      call.tiles = tile < cut.wide_tiles ? cut.wide_tiles : cut.count - tile;
+      compute_run(prepared.run_of_tiles[cut.width(tile)], call, first + cut.begin(tile), cut.width(tile));
+    }
+  }
+  void compute_run(PointwiseFunction run_of_tiles, PointwiseCall& call, std::int64_t first, std::int64_t width) const {
+    call.x = source(first);
+    run_of_tiles(call);
+    call.y = static_cast<float*>(call.y) + call.tiles * width * p_.k;
+  }
+  /// The same with tiles that keep weights in registers, and a last tile of the pixels that they leave.
+  void compute_held(const Prepared& prepared, PointwiseCall& call, std::int64_t first, std::int64_t pixels) const {
+    call.tiles = pixels / kHeldPixels;
+    if (call.tiles > 0) compute_run(r_.kernels.held_weights, call, first, kHeldPixels);
+    const std::int64_t rest = pixels % kHeldPixels;
+    if (rest == 0) return;
+    call.tiles = 1;
+    compute_run(prepared.run_of_tiles[rest], call, first + pixels - rest, rest);
   }
 
   /// Prefetches the next tile's pixels, a share in each panel.

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <random>
 #include <stdexcept>
+#include <vector>
 
 #include "cpu/common/cache.h"
 #include "tests/cpu/conv2d_check.h"
@@ -68,6 +71,66 @@ TEST_CASE("pointwise: strides, rows shorter and longer than a tile, and outputs 
       p.ho -= 1;
       p.wo = std::max<std::int64_t>(1, p.wo - 1);
       check_pointwise(p, random);
+    }
+  }
+}
+
+TEST_CASE("pointwise: one panel of at most one vector, in runs of tiles and with held weights") {
+  std::mt19937 random(27);
+  int turn = 0;
+  for (const std::int64_t c : {1, 2, 7, 16, 23, 24, 25, 63, 100, 193}) {
+    for (const std::int64_t k : {1, 3, 4, 7, 9, 13, 16}) {
+      const std::int64_t stride = 1 + turn % 2;
+      Conv2dProblem p{.n = 1 + turn % 2, .c = c, .h = 6, .w = 15 + turn % 9, .k = k, .stride_h = 2, .stride_w = stride};
+      p.bias = turn % 3 > 0;
+      p.activation = turn % 5 < 2 ? Activation::none : Activation::relu;
+      check_pointwise(sized(p, 0, 0), random, 1 + turn % 3);
+      ++turn;
+    }
+  }
+}
+
+TEST_CASE("pointwise: held weights in several passes over several blocks of pixels") {
+  std::mt19937 random(28);
+  std::uniform_real_distribution<float> value(-1, 1);
+  for (const Target* target : supported_targets()) {
+    const PointwiseKernels& kernels = pointwise_kernels(*target);
+    if (kernels.held_weights == nullptr) continue;
+    for (const std::int64_t channels : {1, 3, 24, 26, 49, 71, 200}) {
+      constexpr std::int64_t kTiles = 19, kPixels = kTiles * kHeldPixels;
+      const std::int64_t x_pixel = channels + 3;
+      const auto lanes = static_cast<std::size_t>(kernels.lanes);
+      std::vector<float> x(static_cast<std::size_t>(kPixels * x_pixel)), bias(lanes), y(kPixels * lanes, NAN);
+      std::vector<float> weights(static_cast<std::size_t>(channels) * lanes);
+      for (std::vector<float>* v : {&x, &bias, &weights})
+        std::generate(v->begin(), v->end(), [&] { return value(random); });
+      PointwiseCall call{};
+      call.x = x.data();
+      call.x_pixel = x_pixel;
+      call.channels = channels;
+      call.weights = weights.data();
+      call.bias = bias.data();
+      call.y = y.data();
+      call.y_type = DType::f32;
+      call.y_pixel = kernels.lanes;
+      call.lanes = kernels.lanes;
+      call.least = -std::numeric_limits<float>::infinity();
+      call.tiles = kTiles;
+      kernels.held_weights(call);
+      int wrong = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        double sum = bias[i % lanes], magnitude = std::abs(sum);
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const double product =
+              static_cast<double>(x[i / lanes * static_cast<std::size_t>(x_pixel) + static_cast<std::size_t>(c)]) *
+              weights[static_cast<std::size_t>(c) * lanes + i % lanes];
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        if (!(std::abs(y[i] - sum) <= 1e-6 * static_cast<double>(channels + 2) * magnitude)) ++wrong;
+      }
+      INFO(channels << " channels on " << target->name);
+      CHECK(wrong == 0);
     }
   }
 }
